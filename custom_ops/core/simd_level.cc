@@ -1,0 +1,35 @@
+#include "custom_ops/core/simd_level.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace largeout {
+namespace {
+
+SimdLevel SupportedLevel() {
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    return SimdLevel::kAvx512;
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    return SimdLevel::kAvx2;
+  }
+  return SimdLevel::kGeneric;
+}
+
+SimdLevel WantedLevel() {
+  const char* name = std::getenv("LARGEOUT_SIMD_LEVEL");
+  if (name != nullptr && std::strcmp(name, "generic") == 0) return SimdLevel::kGeneric;
+  if (name != nullptr && std::strcmp(name, "avx2") == 0) return SimdLevel::kAvx2;
+  return SimdLevel::kAvx512;
+}
+
+}  // namespace
+
+SimdLevel ActiveSimdLevel() {
+  static const SimdLevel supported = SupportedLevel();
+  return std::min(supported, WantedLevel());
+}
+
+}  // namespace largeout
