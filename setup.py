@@ -18,10 +18,13 @@ WARNINGS = ["-Wall", "-Wno-sign-compare", "-Wno-deprecated-declarations", "-Wno-
 
 
 class BuildOps(build_ext):
+    def get_ext_filename(self, fullname):
+        return fullname.replace(".", os.sep) + ".so"
+
     def build_extension(self, ext):
         import tensorflow as tf
 
-        out = pathlib.Path(self.get_ext_fullpath(ext.name)).parent / "_largeout_ops.so"
+        out = pathlib.Path(self.get_ext_fullpath(ext.name))
         temp = pathlib.Path(self.build_temp)
         temp.mkdir(parents=True, exist_ok=True)
         out.parent.mkdir(parents=True, exist_ok=True)
