@@ -1,63 +1,75 @@
-"""Builds the C++ op library against the TensorFlow that is installed."""
+"""Packages tf_largeout; `build_tools` compiles its op library."""
 
-import concurrent.futures
 import os
 import pathlib
-import subprocess
+import shutil
+import sys
 
 from setuptools import Extension, find_packages, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
 
-ROOT = pathlib.Path(__file__).parent
-SIMD_FLAGS = {
-    "generic": [],
-    "avx2": ["-mavx2", "-mfma", "-mf16c"],
-    "avx512": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma"],
+ROOT = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))
+
+from build_tools.errors import BuildError  # noqa: E402
+from build_tools.targets import build_op_library  # noqa: E402
+from build_tools.tensorflow_install import VERSION, WINDOW  # noqa: E402
+
+EXAMPLES = ["dill", "importlib_resources", "matplotlib", "tensorflow-datasets", "tqdm"]
+EXTRAS = {
+    "cpu": [f"tensorflow-cpu{WINDOW}"],
+    "gpu": [f"tensorflow[and-cuda]{WINDOW}"],
+    "examples": EXAMPLES,
+    "test": [
+        *EXAMPLES,
+        "clang-format==23.1.5",
+        "mypy==2.4.1",
+        "pytest==9.2.0",
+        "pytest-xdist==3.8.0",
+        "ruff==0.17.6",
+    ],
 }
-WARNINGS = ["-Wall", "-Wno-sign-compare", "-Wno-deprecated-declarations", "-Wno-interference-size"]
 
 
 class BuildOps(build_ext):
+    """Compiles the op library. It is no Python module: plain name, no ABI tag."""
+
     def get_ext_filename(self, fullname):
         return fullname.replace(".", os.sep) + ".so"
 
     def build_extension(self, ext):
-        import tensorflow as tf
+        try:
+            build_op_library(pathlib.Path(self.get_ext_fullpath(ext.name)).absolute())
+        except BuildError as error:
+            raise CompileError(str(error)) from error
 
-        out = pathlib.Path(self.get_ext_fullpath(ext.name))
-        temp = pathlib.Path(self.build_temp)
-        temp.mkdir(parents=True, exist_ok=True)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        jobs = []
-        for src in sorted(ROOT.glob("custom_ops/*/*.cc")):
-            if src.name.endswith("_test.cc") or src.name == "testing.cc":
-                continue
-            levels = SIMD_FLAGS if src.name.endswith("_simd.cc") else {None: []}
-            for level, flags in levels.items():
-                obj = temp / f"{src.parent.name}-{src.stem}{'-' + level if level else ''}.o"
-                define = [f"-DLARGEOUT_SIMD={level}"] if level else []
-                tf_flags = tf.sysconfig.get_compile_flags() if src.parent.name != "core" else []
-                cmd = ["g++", "-std=c++17", "-O3", "-fPIC", "-ffp-contract=fast", "-MMD", f"-I{ROOT}",
-                       *WARNINGS, *flags, *define, *tf_flags, "-c", str(src), "-o", str(obj)]
-                jobs.append((cmd, obj))
-        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(lambda job: self._compile(*job), jobs))
-        subprocess.check_call(["g++", "-shared", "-o", str(out), *[str(o) for _, o in jobs],
-                               *tf.sysconfig.get_link_flags()])
 
-    def _compile(self, cmd, obj):
-        dep = obj.with_suffix(".d")
-        if obj.exists() and dep.exists():
-            files = dep.read_text().replace("\\\n", " ").split(":", 1)[1].split()
-            if all(os.path.exists(f) and os.path.getmtime(f) < obj.stat().st_mtime for f in files):
-                return
-        subprocess.check_call(cmd)
+class PlatformWheel(bdist_wheel):
+    """A wheel for any Python 3 of this platform: the library knows no Python."""
+
+    def run(self):
+        # Modules of an earlier build would go into the wheel.
+        shutil.rmtree(self.get_finalized_command("build").build_lib, ignore_errors=True)
+        super().run()
+
+    def get_tag(self):
+        return "py3", "none", super().get_tag()[2]
 
 
 setup(
     name="tf_largeout",
-    version="0.1.0",
+    version=VERSION["__version__"],
+    description="Keras 3 output layers for 10^5 to 10^8 classes, on TensorFlow",
+    long_description=(ROOT / "README.md").read_text() if (ROOT / "README.md").exists() else "",
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.10",
     packages=find_packages(include=["tf_largeout", "tf_largeout.*"]),
     ext_modules=[Extension("tf_largeout.ops._largeout_ops", sources=[])],
-    cmdclass={"build_ext": BuildOps},
+    cmdclass={"build_ext": BuildOps, "bdist_wheel": PlatformWheel},
+    install_requires=["keras>=3.12,<4", "numpy>=1.26"],
+    extras_require=EXTRAS,
+    zip_safe=False,
 )

@@ -8,6 +8,7 @@ namespace largeout {
 namespace {
 
 SimdLevel SupportedLevel() {
+#if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
     return SimdLevel::kAvx512;
@@ -15,6 +16,7 @@ SimdLevel SupportedLevel() {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     return SimdLevel::kAvx2;
   }
+#endif
   return SimdLevel::kGeneric;
 }
 

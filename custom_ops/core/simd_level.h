@@ -2,8 +2,9 @@
 //
 // A file X_simd.cc is compiled once a level, with that level's flags and
 // LARGEOUT_SIMD defined as generic, avx2 or avx512, and puts everything it
-// defines into namespace largeout::LARGEOUT_SIMD. X.cc picks one of the three
-// at run time, once a batch. X_simd.cc includes no std templates: the linker
+// defines into namespace largeout::LARGEOUT_SIMD. X.cc picks one of these
+// at run time, once a batch. Processors other than x86-64 have the generic
+// level only. X_simd.cc includes no std templates: the linker
 // keeps one copy of an inline function, and it must not be the AVX-512 one.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_SIMD_LEVEL_H_
@@ -21,19 +22,23 @@ SimdLevel ActiveSimdLevel();
 }  // namespace largeout
 
 // Calls `function` of the namespace of the active level.
-#define LARGEOUT_SIMD_DISPATCH(function, ...)         \
-  do {                                                \
-    switch (::largeout::ActiveSimdLevel()) {          \
-      case ::largeout::SimdLevel::kAvx512:            \
-        ::largeout::avx512::function(__VA_ARGS__);    \
-        break;                                        \
-      case ::largeout::SimdLevel::kAvx2:              \
-        ::largeout::avx2::function(__VA_ARGS__);      \
-        break;                                        \
-      case ::largeout::SimdLevel::kGeneric:           \
-        ::largeout::generic::function(__VA_ARGS__);   \
-        break;                                        \
-    }                                                 \
+#if defined(__x86_64__)
+#define LARGEOUT_SIMD_DISPATCH(function, ...)       \
+  do {                                              \
+    switch (::largeout::ActiveSimdLevel()) {        \
+      case ::largeout::SimdLevel::kAvx512:          \
+        ::largeout::avx512::function(__VA_ARGS__);  \
+        break;                                      \
+      case ::largeout::SimdLevel::kAvx2:            \
+        ::largeout::avx2::function(__VA_ARGS__);    \
+        break;                                      \
+      case ::largeout::SimdLevel::kGeneric:         \
+        ::largeout::generic::function(__VA_ARGS__); \
+        break;                                      \
+    }                                               \
   } while (false)
+#else
+#define LARGEOUT_SIMD_DISPATCH(function, ...) ::largeout::generic::function(__VA_ARGS__)
+#endif
 
 #endif  // LARGEOUT_CUSTOM_OPS_CORE_SIMD_LEVEL_H_

@@ -1,0 +1,109 @@
+"""Finds the TensorFlow that the op library is compiled against.
+
+The op library of one TensorFlow minor does not load in another, so it must be
+compiled against the TensorFlow that will import it: the one installed beside
+tf_largeout. pip's build isolation hides that one from `sys.path`, but leaves
+the environment's own site-packages in `sysconfig`; it is looked up there, by
+its metadata, without importing it.
+"""
+
+import dataclasses
+import importlib.metadata
+import pathlib
+import runpy
+import site
+import sys
+import sysconfig
+
+from build_tools.errors import BuildError
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+VERSION = runpy.run_path(str(ROOT / "tf_largeout" / "version.py"))
+WINDOW = VERSION["TENSORFLOW_WINDOW"]
+REQUIREMENT = f"tensorflow-cpu{WINDOW}"
+
+_DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "tf-nightly")
+_FRAMEWORK = "libtensorflow_framework.so.2"
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorFlow:
+    """An installed TensorFlow: its version and its package folder."""
+
+    version: str
+    folder: pathlib.Path
+
+    @property
+    def compile_flags(self) -> list[str]:
+        """What `tf.sysconfig.get_compile_flags()` says, and the version."""
+        return [
+            f"-I{self.folder / 'include'}",
+            "-D_GLIBCXX_USE_CXX11_ABI=1",
+            "--std=c++17",
+            "-DEIGEN_MAX_ALIGN_BYTES=64",
+            f"-DLARGEOUT_TENSORFLOW_VERSION={self.version}",
+        ]
+
+    @property
+    def link_flags(self) -> list[str]:
+        """What `tf.sysconfig.get_link_flags()` says."""
+        return [f"-L{self.folder}", f"-l:{_FRAMEWORK}"]
+
+
+def find(folders: list[str] | None = None) -> TensorFlow | None:
+    """Returns the first TensorFlow in `folders`, None if there is none.
+
+    Args:
+        folders: site-packages folders to look in. Default: those of this
+            Python, then what an isolated build has installed for itself.
+    """
+    for folder in _site_folders() + sys.path if folders is None else folders:
+        for name in _DISTRIBUTIONS:
+            for found in importlib.metadata.distributions(name=name, path=[folder]):
+                package = pathlib.Path(str(found.locate_file("tensorflow")))
+                if (package / _FRAMEWORK).exists() and (package / "include").is_dir():
+                    return TensorFlow(found.version, package)
+    return None
+
+
+def find_supported(folders: list[str] | None = None) -> TensorFlow:
+    """Returns the TensorFlow to compile against.
+
+    Raises:
+        BuildError: if there is none, or its version is outside of the window.
+    """
+    found = find(folders)
+    if found is None:
+        raise BuildError(
+            "The ops of tf_largeout are compiled against an installed TensorFlow, and none "
+            f"was found in {_site_folders()}. Supported: tensorflow{WINDOW}. "
+            f'Install one first: pip install "{REQUIREMENT}"'
+        )
+    if not VERSION["accepts_tensorflow"](found.version):
+        raise BuildError(
+            f"Installed: TensorFlow {found.version} (in {found.folder}). Supported by "
+            f"tf_largeout {VERSION['__version__']}: tensorflow{WINDOW}. Either install a "
+            f'supported one (pip install "{REQUIREMENT}", or "tensorflow[and-cuda]{WINDOW}" '
+            "for GPUs), or the release of tf_largeout that supports yours, or build in a "
+            "fresh virtual environment."
+        )
+    return found
+
+
+def _site_folders() -> list[str]:
+    """The folders that this Python installs packages into, the nearest first."""
+    folders = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    in_base = sys.prefix == sys.base_prefix
+    if in_base and site.ENABLE_USER_SITE is not None:
+        folders.insert(0, site.getusersitepackages())
+    if in_base or _sees_base_packages():
+        base = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
+        folders += [sysconfig.get_path(path, vars=base) for path in ("purelib", "platlib")]
+        folders += [f"{sys.base_prefix}/lib/python3/dist-packages"]
+    return list(dict.fromkeys(folders))
+
+
+def _sees_base_packages() -> bool:
+    config = pathlib.Path(sys.prefix, "pyvenv.cfg")
+    lines = config.read_text().lower().splitlines() if config.exists() else []
+    return any(line.replace(" ", "") == "include-system-site-packages=true" for line in lines)
