@@ -13,9 +13,9 @@ from setuptools.errors import CompileError
 ROOT = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
-from build_tools.errors import BuildError  # noqa: E402
-from build_tools.targets import build_op_library  # noqa: E402
-from build_tools.tensorflow_install import VERSION, WINDOW  # noqa: E402
+from build_tools.errors import BuildError
+from build_tools.targets import build_op_library
+from build_tools.tensorflow_install import VERSION, WINDOW
 
 EXAMPLES = ["dill", "importlib_resources", "matplotlib", "tensorflow-datasets", "tqdm"]
 EXTRAS = {

@@ -5,7 +5,7 @@ TensorFlow becomes a build requirement only where none is installed, as in
 """
 
 from setuptools import build_meta
-from setuptools.build_meta import *  # noqa: F403
+from setuptools.build_meta import *
 
 from build_tools import tensorflow_install
 

@@ -1,9 +1,102 @@
 """Loads the C++ op library; nothing else in the package touches it."""
 
+import mmap
+import os
 import pathlib
+import re
 
-import tensorflow as tf
+from tf_largeout.version import TENSORFLOW_WINDOW, __version__, accepts_tensorflow
 
-_PATH = pathlib.Path(__file__).with_name("_largeout_ops.so")
+try:
+    import tensorflow as tf
+except ImportError as error:
+    raise ImportError(
+        f"tf_largeout {__version__} needs TensorFlow {TENSORFLOW_WINDOW}, and none can be "
+        f"imported ({error}). Install one: "
+        f'pip install "tensorflow-cpu{TENSORFLOW_WINDOW}", or for GPUs '
+        f'"tensorflow[and-cuda]{TENSORFLOW_WINDOW}"'
+    ) from error
 
-gen_ops = tf.load_op_library(str(_PATH))
+_LIBRARY = pathlib.Path(__file__).with_name("_largeout_ops.so")
+
+
+def check_tensorflow(version: str) -> None:
+    """Checks that TensorFlow `version` is one that tf_largeout supports.
+
+    Raises:
+        ImportError: if not. Says what is installed, what is supported, and the
+            ways out.
+    """
+    if not accepts_tensorflow(version):
+        raise ImportError(
+            f"Installed: TensorFlow {version}. Supported by tf_largeout {__version__}: "
+            f"TensorFlow {TENSORFLOW_WINDOW}. {_ways_out()}"
+        )
+
+
+def check_library(path: pathlib.Path, version: str) -> None:
+    """Checks that the op library exists and was compiled for TensorFlow `version`.
+
+    Raises:
+        ImportError: if not. Says what is installed, what is supported, and the
+            ways out.
+    """
+    if not path.exists():
+        raise ImportError(
+            f"The op library of tf_largeout {__version__} has not been built: {path} is "
+            f"missing. Installed: TensorFlow {version}. {_ways_out()}"
+        )
+    built_for = compiled_for(path)
+    if _minor(built_for) != _minor(version):
+        raise ImportError(
+            f"The op library {path} was compiled for TensorFlow {built_for}. Installed: "
+            f"TensorFlow {version}. A library works with the minor version that it was "
+            f"compiled for. {_ways_out()}"
+        )
+
+
+def compiled_for(path: pathlib.Path) -> str:
+    """Returns the TensorFlow version an op library was compiled for, or "unknown"."""
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            return "unknown"
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            found = re.search(rb"largeout built for tensorflow ([\w.+-]+)", content)
+            return found.group(1).decode() if found else "unknown"
+
+
+def load(path: pathlib.Path):
+    """Returns the module of op functions of the library at `path`.
+
+    Raises:
+        ImportError: if it does not fit the installed TensorFlow, or does not load.
+    """
+    check_tensorflow(tf.__version__)
+    check_library(path, tf.__version__)
+    try:
+        return tf.load_op_library(str(path))
+    except tf.errors.OpError as error:
+        raise ImportError(
+            f"The op library {path} does not load: {error.message}. Installed: TensorFlow "
+            f"{tf.__version__}. {_ways_out()}"
+        ) from error
+
+
+def _minor(version: str) -> list[str]:
+    return version.split(".")[:2]
+
+
+def _ways_out() -> str:
+    return (
+        "Three ways out: (1) install a supported TensorFlow, "
+        f'pip install "tensorflow-cpu{TENSORFLOW_WINDOW}" or '
+        f'"tensorflow[and-cuda]{TENSORFLOW_WINDOW}"; (2) compile the ops against the one '
+        "installed, from the sources of tf_largeout: pip install --force-reinstall --no-deps . "
+        "(with -e if it is an editable install); (3) install the release of tf_largeout made "
+        "for your TensorFlow."
+    )
+
+
+# LARGEOUT_OPS_LIBRARY names another build of the library, such as one with
+# sanitizers.
+gen_ops = load(pathlib.Path(os.environ.get("LARGEOUT_OPS_LIBRARY") or _LIBRARY))

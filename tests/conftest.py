@@ -1,0 +1,57 @@
+"""What every test runs under: quiet logs, fixed seeds, no TF32."""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+import keras
+import pytest
+import tensorflow as tf
+
+# TF32 rounds the factors of matrix products to 10 bits.
+tf.config.experimental.enable_tensor_float_32_execution(False)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--run-slow", action="store_true", help="also run tests marked slow")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--run-slow"):
+        return
+    skip = pytest.mark.skip(reason="slow; run with --run-slow")
+    for item in items:
+        if "slow" in item.keywords:
+            item.add_marker(skip)
+
+
+def pytest_configure():
+    """Two logical CPUs for tests of MirroredStrategy; they must exist before any op runs."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(
+        cpu, [tf.config.LogicalDeviceConfiguration()] * 2
+    )
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
+
+
+@pytest.fixture(autouse=True)
+def fixed_seeds():
+    """Same random numbers in each test, whichever tests ran before."""
+    keras.utils.set_random_seed(20_260_101)
+    yield
+    keras.backend.clear_session(free_memory=False)
+
+
+@pytest.fixture(params=["generic", "avx2", "avx512"])
+def for_all_simd_levels(request, monkeypatch):
+    """Runs the test at each SIMD level; a processor without one takes its best."""
+    monkeypatch.setenv("LARGEOUT_SIMD_LEVEL", request.param)
+    return request.param
+
+
+@pytest.fixture
+def two_cpus():
+    """The names of two logical CPUs, for a tf.distribute strategy."""
+    return [device.name for device in tf.config.list_logical_devices("CPU")[:2]]

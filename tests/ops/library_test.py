@@ -1,0 +1,79 @@
+"""The loader refuses a library that does not fit, and says how to go on."""
+
+import pytest
+import tensorflow as tf
+
+from tf_largeout.ops import library
+from tf_largeout.version import TENSORFLOW_WINDOW, accepts_tensorflow
+
+WAYS_OUT = ["(1)", "(2)", "(3)", f'pip install "tensorflow-cpu{TENSORFLOW_WINDOW}"']
+
+
+def message_of(function, *arguments):
+    with pytest.raises(ImportError) as caught:
+        function(*arguments)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("version", "accepted"),
+    [
+        ("2.21.0", True),
+        ("2.21.3", True),
+        ("2.21.0rc1", True),
+        ("2.21.0-rc1", True),
+        ("2.20.9", False),
+        ("2.22.0", False),
+        ("2.22.0-dev20260101", False),
+        ("3.0.0", False),
+    ],
+)
+def test_the_window_is_one_minor(version, accepted):
+    assert accepts_tensorflow(version) == accepted
+
+
+def test_the_installed_tensorflow_is_accepted():
+    library.check_tensorflow(tf.__version__)
+
+
+@pytest.mark.parametrize("version", ["2.20.0", "2.22.1"])
+def test_a_tensorflow_outside_of_the_window_is_named_with_three_ways_out(version):
+    message = message_of(library.check_tensorflow, version)
+    for part in [f"Installed: TensorFlow {version}", TENSORFLOW_WINDOW, *WAYS_OUT]:
+        assert part in message
+
+
+def test_a_missing_library_is_named_with_three_ways_out(tmp_path):
+    message = message_of(library.check_library, tmp_path / "absent.so", "2.21.0")
+    for part in ["absent.so is missing", "Installed: TensorFlow 2.21.0", *WAYS_OUT]:
+        assert part in message
+
+
+@pytest.mark.parametrize(
+    ("content", "built_for"),
+    [
+        (b"\x7fELF..largeout built for tensorflow 2.20.1\0..", "2.20.1"),
+        (b"\x7fELF some other library", "unknown"),
+        (b"", "unknown"),
+    ],
+)
+def test_a_library_for_another_tensorflow_is_refused_before_it_is_loaded(
+    tmp_path, content, built_for
+):
+    path = tmp_path / "other.so"
+    path.write_bytes(content)
+    message = message_of(library.load, path)
+    for part in [f"compiled for TensorFlow {built_for}", tf.__version__, *WAYS_OUT]:
+        assert part in message
+
+
+def test_a_damaged_library_is_an_import_error_with_ways_out(tmp_path):
+    path = tmp_path / "damaged.so"
+    path.write_bytes(b"largeout built for tensorflow " + tf.__version__.encode() + b"\0")
+    message = message_of(library.load, path)
+    for part in ["damaged.so does not load", *WAYS_OUT]:
+        assert part in message
+
+
+def test_the_library_says_which_tensorflow_it_was_compiled_for():
+    assert library.compiled_for(library._LIBRARY) == tf.__version__
