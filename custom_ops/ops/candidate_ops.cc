@@ -1,0 +1,110 @@
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace largeout {
+namespace {
+
+using tensorflow::shape_inference::DimensionHandle;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+// candidates is [num_candidates] or [batch, num_candidates], as `logits` is.
+absl::Status MergeCandidates(InferenceContext* c, ShapeHandle logits, int index) {
+  ShapeHandle shape;
+  TF_RETURN_IF_ERROR(c->WithRankAtLeast(c->input(index), 1, &shape));
+  TF_RETURN_IF_ERROR(c->WithRankAtMost(shape, 2, &shape));
+  if (!c->RankKnown(shape)) return absl::OkStatus();
+  DimensionHandle unused;
+  TF_RETURN_IF_ERROR(c->Merge(c->Dim(shape, -1), c->Dim(logits, 1), &unused));
+  if (c->Rank(shape) == 1) return absl::OkStatus();
+  return c->Merge(c->Dim(shape, 0), c->Dim(logits, 0), &unused);
+}
+
+absl::Status MergeRows(InferenceContext* c, ShapeHandle logits, int index) {
+  ShapeHandle shape;
+  DimensionHandle unused;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(index), 2, &shape));
+  return c->Merge(c->Dim(shape, 0), c->Dim(logits, 0), &unused);
+}
+
+absl::Status FillShape(InferenceContext* c) {
+  ShapeHandle logits;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &logits));
+  TF_RETURN_IF_ERROR(MergeRows(c, logits, 1));
+  TF_RETURN_IF_ERROR(MergeCandidates(c, logits, 2));
+  c->set_output(0, logits);
+  return absl::OkStatus();
+}
+
+absl::Status CorrectShape(InferenceContext* c) {
+  ShapeHandle logits;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &logits));
+  TF_RETURN_IF_ERROR(MergeCandidates(c, logits, 1));
+  TF_RETURN_IF_ERROR(MergeRows(c, logits, 2));
+  TF_RETURN_IF_ERROR(MergeCandidates(c, logits, 3));
+  c->set_output(0, logits);
+  return absl::OkStatus();
+}
+
+absl::Status RanksShape(InferenceContext* c) {
+  ShapeHandle logits, labels;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &logits));
+  TF_RETURN_IF_ERROR(MergeRows(c, logits, 1));
+  TF_RETURN_IF_ERROR(MergeRows(c, logits, 2));
+  TF_RETURN_IF_ERROR(c->Merge(c->input(1), c->input(2), &labels));
+  c->set_output(0, labels);
+  return absl::OkStatus();
+}
+
+REGISTER_OP("LargeoutFillAccidentalHits")
+    .Input("values: float")
+    .Input("labels: int64")
+    .Input("candidates: int64")
+    .Output("filled: float")
+    .Attr("fill: float")
+    .SetShapeFn(FillShape)
+    .Doc(R"doc(
+Puts `fill` where a candidate of a row is one of the row's labels.
+
+values: [batch, num_candidates].
+labels: [batch, num_labels], padded with negative ids.
+candidates: [num_candidates], or [batch, num_candidates]; ids may repeat.
+filled: [batch, num_candidates].
+)doc");
+
+REGISTER_OP("LargeoutCorrectCandidateLogits")
+    .Input("logits: float")
+    .Input("log_expected_count: float")
+    .Input("labels: int64")
+    .Input("candidates: int64")
+    .Output("corrected: float")
+    .SetShapeFn(CorrectShape)
+    .Doc(R"doc(
+Subtracts the log of the expected counts and takes out accidental hits.
+
+logits: [batch, num_candidates].
+log_expected_count: [num_candidates] or [batch, num_candidates].
+labels: [batch, num_labels], padded with negative ids.
+candidates: [num_candidates] or [batch, num_candidates]; ids may repeat.
+corrected: [batch, num_candidates], the lowest float at accidental hits.
+)doc");
+
+REGISTER_OP("LargeoutCandidateRanks")
+    .Input("logits: float")
+    .Input("true_logits: float")
+    .Input("labels: int64")
+    .Output("ranks: int64")
+    .SetShapeFn(RanksShape)
+    .Doc(R"doc(
+Ranks each label among the candidates and the other labels of its row.
+
+logits: [batch, num_candidates].
+true_logits: [batch, num_labels].
+labels: [batch, num_labels], padded with negative ids.
+ranks: [batch, num_labels], the number of candidates and of other labels that
+  score higher; num_candidates + num_labels for padded slots and NaN.
+)doc");
+
+}  // namespace
+}  // namespace largeout

@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.reference import candidates as reference
+from tf_largeout.ops import candidate_ops
+
+
+def example(per_row, batch=5, num_labels=3, num_candidates=37, num_classes=20, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(-1, num_classes, (batch, num_labels))
+    shape = (batch, num_candidates) if per_row else (num_candidates,)
+    candidates = rng.integers(0, num_classes, shape)
+    logits = rng.normal(size=(batch, num_candidates)).astype(np.float32)
+    log_counts = rng.normal(size=shape).astype(np.float32)
+    return logits, log_counts, labels, candidates
+
+
+@pytest.mark.parametrize("per_row", [False, True])
+def test_hits_have_no_weight_and_the_rest_is_unchanged(per_row):
+    logits, _, labels, candidates = example(per_row)
+    hits = reference.accidental_hits(labels, candidates)
+    assert hits.any() and not hits.all()
+    masked = candidate_ops.mask_accidental_hits(logits, labels, candidates).numpy()
+    assert np.all(np.isfinite(masked))
+    assert np.all(np.exp(masked[hits]) == 0)
+    np.testing.assert_array_equal(masked[~hits], logits[~hits])
+
+
+@pytest.mark.parametrize("per_row", [False, True])
+def test_correction_subtracts_log_counts_and_masks_hits(per_row):
+    logits, log_counts, labels, candidates = example(per_row)
+    hits = reference.accidental_hits(labels, candidates)
+    corrected = candidate_ops.corrected_candidate_logits(
+        logits, log_counts, labels, candidates
+    ).numpy()
+    assert np.all(np.exp(corrected[hits]) == 0)
+    np.testing.assert_array_equal(corrected[~hits], (logits - log_counts)[~hits])
+
+
+@pytest.mark.parametrize("per_row", [False, True])
+@pytest.mark.parametrize("correct", [False, True])
+def test_no_gradient_flows_to_hits(per_row, correct):
+    logits, log_counts, labels, candidates = example(per_row)
+    hits = reference.accidental_hits(labels, candidates)
+    weights = tf.constant(np.random.default_rng(1).normal(size=logits.shape), tf.float32)
+    x = tf.constant(logits)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        if correct:
+            y = candidate_ops.corrected_candidate_logits(x, log_counts, labels, candidates)
+        else:
+            y = candidate_ops.mask_accidental_hits(x, labels, candidates)
+        loss = tf.reduce_sum(tf.where(hits, 0.0, y) * weights) + tf.reduce_sum(y)
+    gradient = tape.gradient(loss, x).numpy()
+    np.testing.assert_allclose(gradient, np.where(hits, 0, weights.numpy() + 1), rtol=1e-6)
+
+
+def test_inputs_are_not_written_to():
+    logits, log_counts, labels, candidates = example(False)
+    x = tf.constant(logits)
+    candidate_ops.mask_accidental_hits(x, labels, candidates)
+    candidate_ops.corrected_candidate_logits(x, log_counts, labels, candidates)
+    np.testing.assert_array_equal(x.numpy(), logits)
+
+
+def test_ids_above_float_precision_are_told_apart():
+    labels = np.array([[2**40 + 1]])
+    candidates = np.array([2**40, 2**40 + 1, 2**40 + 2])
+    masked = candidate_ops.mask_accidental_hits(
+        np.zeros((1, 3), np.float32), labels, candidates
+    )
+    np.testing.assert_array_equal(masked.numpy() == 0, [[True, False, True]])
+
+
+def test_ranks_are_places_among_candidates_and_labels():
+    rng = np.random.default_rng(3)
+    logits = rng.integers(0, 6, (7, 19)).astype(np.float32)
+    true_logits = rng.integers(0, 6, (7, 5)).astype(np.float32)
+    true_logits[2, 1] = np.nan
+    labels = rng.integers(-1, 9, (7, 5))
+    np.testing.assert_array_equal(
+        candidate_ops.candidate_ranks(logits, true_logits, labels),
+        reference.ranks(logits, true_logits, labels),
+    )
+
+
+@pytest.mark.parametrize("batch,num_candidates", [(0, 4), (3, 0)])
+def test_empty_inputs_give_empty_outputs(batch, num_candidates):
+    logits = np.zeros((batch, num_candidates), np.float32)
+    labels = np.zeros((batch, 2), np.int64)
+    candidates = np.zeros(num_candidates, np.int64)
+    masked = candidate_ops.mask_accidental_hits(logits, labels, candidates)
+    assert masked.shape == logits.shape
+    assert candidate_ops.candidate_ranks(logits, labels * 1.0, labels).shape == (batch, 2)
+
+
+def test_wrong_shapes_are_named():
+    logits = np.zeros((2, 4), np.float32)
+    labels = np.zeros((2, 1), np.int64)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"candidates.*\[2,4\].*\[3\]"):
+        candidate_ops.mask_accidental_hits(logits, labels, np.zeros(3, np.int64))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"labels.*batch 2.*\[3,1\]"):
+        candidate_ops.mask_accidental_hits(
+            logits, np.zeros((3, 1), np.int64), np.zeros(4, np.int64)
+        )
+
+
+def test_shapes_are_inferred_in_graphs():
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, 8]),
+            tf.TensorSpec([None, None], tf.int64),
+            tf.TensorSpec([None], tf.int64),
+        ]
+    )
+    def masked(logits, labels, candidates):
+        result = candidate_ops.mask_accidental_hits(logits, labels, candidates)
+        assert result.shape.as_list() == [None, 8]
+        return result
+
+    assert masked(
+        tf.zeros([2, 8]), tf.zeros([2, 1], tf.int64), tf.range(8, dtype=tf.int64)
+    ).shape
