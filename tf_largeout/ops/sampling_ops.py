@@ -1,0 +1,28 @@
+"""Draws from fixed distributions: one function an op.
+
+All return `(sampled_candidates int64 [num_sampled], true_expected_count,
+sampled_expected_count [num_sampled])`, the triple of `tf.nn`'s candidate samplers;
+`true_expected_count` has the shape of `true_classes` and is 1 where that is -1. They are
+functions of their arguments: the same `seed` (int64 [2]) gives the same draw on any number
+of threads. A label outside [0, num_classes) other than -1 is an `InvalidArgumentError`.
+"""
+
+from tf_largeout.ops.library import gen_ops
+
+
+def uniform_sample(true_classes, seed, num_classes, num_sampled, unique):
+    """Draws classes with equal probabilities: expected count num_sampled / num_classes."""
+    return gen_ops.largeout_uniform_sample(
+        true_classes, seed, num_classes=num_classes, num_sampled=num_sampled, unique=unique
+    )
+
+
+def log_uniform_sample(true_classes, seed, num_classes, num_sampled, unique):
+    """Draws classes from `q_c = log((c + 2) / (c + 1)) / log(num_classes + 1)`.
+
+    Expected counts: `num_sampled q_c`, or with `unique` `min(1, tau q_c)`, where tau makes
+    them sum to `num_sampled`.
+    """
+    return gen_ops.largeout_log_uniform_sample(
+        true_classes, seed, num_classes=num_classes, num_sampled=num_sampled, unique=unique
+    )

@@ -1,0 +1,28 @@
+import keras
+
+from tf_largeout.ops.sampling_ops import log_uniform_sample
+from tf_largeout.samplers.static_sampler import StaticSampler
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class LogUniformSampler(StaticSampler):
+    """Draws classes from Zipf's law, for ids in order of falling frequency.
+
+        q_c = log((c + 2) / (c + 1)) / log(num_classes + 1)
+
+    the distribution of `tf.random.log_uniform_candidate_sampler`. Expected counts are
+    `num_sampled * q_c` with replacement, `min(1, tau * q_c)` without (see `unique`); the
+    first few classes may then be drawn in every step. It has no state.
+
+    Args:
+        num_sampled: Number of classes drawn.
+        unique: Whether to draw without replacement. Defaults to `True`, as in `tf.nn`.
+        seed: Optional int, for the seed generator of the layer.
+
+    Example:
+
+        keras.Sequential([encoder, LargeOutput(100_000, sampler=LogUniformSampler(1024))])
+    """
+
+    def draw(self, labels, seed):
+        return log_uniform_sample(labels, seed, self.num_classes, self.num_sampled, self.unique)

@@ -1,0 +1,55 @@
+from tf_largeout.samplers.sampled_values import SampledValues
+
+
+class Sampler:
+    """Draws the classes that a sampled loss compares with the labels of a training step.
+
+    A subclass writes `sample`, and `build` if it keeps state. State is made with
+    `layer.add_weight(..., trainable=False, autocast=False)`, so that it is saved, restored
+    and distributed with the layer; random bits come from `layer.next_seed()`. Every sampler
+    promises: the expected counts are those of its draws, no gradient flows through it, and
+    the same seed gives the same draw. A sampler belongs to one layer.
+
+    Args:
+        num_sampled: Number of classes drawn, a positive int.
+        seed: Optional int, for the seed generator of the layer.
+    """
+
+    def __init__(self, num_sampled=1024, seed=None):
+        if isinstance(num_sampled, bool) or int(num_sampled) != num_sampled or num_sampled < 1:
+            raise ValueError(
+                "`num_sampled` must be a positive integer. "
+                f"Received: num_sampled={num_sampled!r} (of type {type(num_sampled).__name__})."
+            )
+        self.num_sampled = int(num_sampled)
+        self.seed = seed
+        self.num_classes = None
+
+    def build(self, layer):
+        """Makes the state of the sampler as weights of `layer`, which has `num_classes`."""
+        if self.num_classes is not None:
+            raise ValueError(
+                f"This {type(self).__name__} was already built by a layer with "
+                f"{self.num_classes} classes. Give each layer a sampler of its own."
+            )
+        self.num_classes = layer.num_classes
+
+    def sample(self, features, labels, layer) -> SampledValues:
+        """Draws classes for one training step.
+
+        Args:
+            features: `[batch, dim]`, the inputs of `layer`. Static samplers ignore them.
+            labels: int64 `[batch, num_labels]`, padded with -1.
+            layer: The layer that built this sampler.
+
+        Returns:
+            `SampledValues`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must implement `sample`.")
+
+    def get_config(self):
+        return {"num_sampled": self.num_sampled, "seed": self.seed}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)

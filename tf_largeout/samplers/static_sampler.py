@@ -1,0 +1,60 @@
+import tensorflow as tf
+
+from tf_largeout.samplers.sampled_values import SampledValues
+from tf_largeout.samplers.sampler import Sampler
+
+
+class StaticSampler(Sampler):
+    """Base of the samplers whose distribution `q` does not depend on features or weights.
+
+    One sample of `[num_sampled]` classes is shared by the batch.
+
+    With `unique=False` the draws are independent and the expected count of class c is
+    `num_sampled * q_c`.
+
+    With `unique=True` (the default, as in `tf.nn`: a repeated class costs a row and teaches
+    nothing) the classes are distinct and class c is among them with probability
+
+        pi_c = min(1, tau * q_c),    tau such that the pi_c sum to num_sampled,
+
+    which is its expected count, exactly. (`tf.nn` rejects repeated draws and reports
+    counts that are right only approximately.) With as many samples as classes every class
+    is drawn once, with count 1. The draw is Deville's systematic sampling, also called
+    ordered pivotal sampling, started at a random class: O(num_sampled) a step.
+
+    A subclass writes `draw`.
+
+    Args:
+        num_sampled: Number of classes drawn, a positive int; at most the number of classes
+            if `unique`.
+        unique: Whether to draw without replacement.
+        seed: Optional int, for the seed generator of the layer.
+
+    References:
+        Deville and Tille 1998, "Unequal probability sampling without replacement through a
+        splitting method"; Chauvet 2012, "On a characterization of ordered pivotal sampling".
+    """
+
+    def __init__(self, num_sampled=1024, unique=True, seed=None):
+        super().__init__(num_sampled, seed=seed)
+        self.unique = bool(unique)
+
+    def build(self, layer):
+        if self.unique and self.num_sampled > layer.num_classes:
+            raise ValueError(
+                f"{type(self).__name__}(unique=True) cannot draw {self.num_sampled} distinct "
+                f"classes of {layer.num_classes}. Received: num_sampled={self.num_sampled}, "
+                f"num_classes={layer.num_classes}. Lower `num_sampled` or pass `unique=False`."
+            )
+        super().build(layer)
+
+    def draw(self, labels, seed):
+        """The triple of `SampledValues` for int64 `labels` and an int64 `[2]` seed tensor."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `draw`.")
+
+    def sample(self, features, labels, layer):
+        values = self.draw(tf.convert_to_tensor(labels, tf.int64), layer.next_seed())
+        return SampledValues(*(tf.stop_gradient(value) for value in values))
+
+    def get_config(self):
+        return {**super().get_config(), "unique": self.unique}

@@ -1,0 +1,25 @@
+import keras
+
+from tf_largeout.ops.sampling_ops import uniform_sample
+from tf_largeout.samplers.static_sampler import StaticSampler
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class UniformSampler(StaticSampler):
+    """Draws every class with the same probability, `q_c = 1 / num_classes`.
+
+    Both with and without replacement the expected count of each class is
+    `num_sampled / num_classes`. It has no state.
+
+    Args:
+        num_sampled: Number of classes drawn.
+        unique: Whether to draw without replacement. Defaults to `True`, as in `tf.nn`.
+        seed: Optional int, for the seed generator of the layer.
+
+    Example:
+
+        keras.Sequential([encoder, LargeOutput(100_000, sampler=UniformSampler(1024))])
+    """
+
+    def draw(self, labels, seed):
+        return uniform_sample(labels, seed, self.num_classes, self.num_sampled, self.unique)
