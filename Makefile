@@ -1,5 +1,81 @@
-.PHONY: test-cc
+# Everything from a bare clone with python3 (3.10 or newer), its venv module,
+# make and g++ 9 or newer. `make PYTHON=python3.12 test` takes another Python.
+
 PYTHON ?= python3
+# How many processes pytest uses; each imports TensorFlow (4 s, 0.5 GB).
+JOBS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+LIBRARY := tf_largeout/ops/_largeout_ops.so
+CXX_SOURCES = $(shell find custom_ops examples -name '*.cc' -o -name '*.h' -o -name '*.cu')
+
+.PHONY: help install ops demo test lint test-cc test-py test-slow test-wheel test-asan bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo        train on 202,458 places with three methods, and compare"
+	@echo "make test        lint, C++ tests, Python tests"
+	@echo "make lint        ruff, clang-format, mypy"
+	@echo "make test-cc     C++ tests of custom_ops/core (TEST=part of a name); needs no venv"
+	@echo "make test-py     Python tests (ARGS='tests/ops -k adam')"
+	@echo "make test-slow   Python tests, also the slow ones: many draws, long training"
+	@echo "make test-wheel  wheel and sdist in bare virtual environments"
+	@echo "make test-asan   C++ tests and op tests with ASan and UBSan"
+	@echo "make bench       benchmarks (NAME=step or race; ARGS=--help)"
+	@echo "make ops         bring the op library up to date"
+	@echo "make clean       remove .venv and everything built"
+
+# TensorFlow first: the op library is compiled against what is installed.
+$(INSTALLED): setup.py pyproject.toml tf_largeout/version.py
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check \
+	  "$$($(PYTHON) -m build_tools.tensorflow_install)"
+	$(BIN)/python -m pip install --disable-pip-version-check -e ".[cpu,examples,test]"
+	touch $@
+
+install: $(INSTALLED)
+
+ops: $(INSTALLED)
+	@$(BIN)/python -m build_tools ops $(LIBRARY)
+
+demo: ops
+	$(BIN)/python examples/place_names.py $(ARGS)
+
+test: lint test-cc test-py
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run -Werror $(CXX_SOURCES)
+	$(BIN)/mypy
+
 test-cc:
-	$(PYTHON) -m build_tools tests build/cc_tests
+	@$(PYTHON) -m build_tools tests build/cc_tests
 	build/cc_tests $(TEST)
+
+test-py: ops
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+
+test-slow: ops
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --run-slow $(ARGS)
+
+test-wheel: ops
+	$(BIN)/python -m pytest tests/packaging --run-slow $(ARGS)
+
+# Leaks are TensorFlow's and Python's own. libstdc++ comes first, so that the
+# sanitizer finds the exceptions that TensorFlow throws.
+PRELOAD = $(foreach name,asan ubsan stdc++,$(shell g++ -print-file-name=lib$(name).so))
+test-asan: $(INSTALLED)
+	@$(BIN)/python -m build_tools tests build/asan/cc_tests --sanitize
+	UBSAN_OPTIONS=print_stacktrace=1 build/asan/cc_tests $(TEST)
+	@$(BIN)/python -m build_tools ops build/asan/_largeout_ops.so --sanitize
+	LD_PRELOAD="$(PRELOAD)" LARGEOUT_OPS_LIBRARY=build/asan/_largeout_ops.so \
+	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	  $(BIN)/python -m pytest tests/ops -p no:cacheprovider $(ARGS)
+
+bench: ops
+	$(BIN)/python -m tf_largeout.benchmarks $(NAME) $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info $(LIBRARY) .pytest_cache .ruff_cache .mypy_cache

@@ -29,6 +29,7 @@ EXTRAS = {
         "pytest==9.2.0",
         "pytest-xdist==3.8.0",
         "ruff==0.17.6",
+        "setuptools>=77",
     ],
 }
 

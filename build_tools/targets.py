@@ -1,5 +1,6 @@
 """The two programs of the build: the op library and the C++ tests of core."""
 
+import os
 import pathlib
 
 from build_tools import compilers, tensorflow_install
@@ -27,9 +28,8 @@ def build_op_library(output: pathlib.Path, sanitize: bool = False) -> None:
         objects.append(_object(cxx, source, [*tensorflow.compile_flags, *sanitizers]))
     cuda, cuda_libraries = _cuda_objects()
     outputs = [str(path) for path in compile_all(objects + cuda)]
-    output.parent.mkdir(parents=True, exist_ok=True)
-    link = [cxx, "-shared", *sanitizers, "-o", str(output), *outputs]
-    run([*link, *cuda_libraries, *tensorflow.link_flags], f"Linking {output.name}")
+    link = [cxx, "-shared", *sanitizers, *outputs, *cuda_libraries, *tensorflow.link_flags]
+    _link(link, output)
 
 
 def build_tests(output: pathlib.Path, sanitize: bool = False) -> None:
@@ -39,8 +39,7 @@ def build_tests(output: pathlib.Path, sanitize: bool = False) -> None:
     objects = core_objects(cxx, sanitizers)
     objects += [_object(cxx, source, ["-O1", *sanitizers]) for source in tests]
     outputs = [str(path) for path in compile_all(objects)]
-    output.parent.mkdir(parents=True, exist_ok=True)
-    run([cxx, *sanitizers, "-o", str(output), *outputs, "-lpthread"], "Linking the tests")
+    _link([cxx, *sanitizers, *outputs, "-lpthread"], output)
 
 
 def core_objects(cxx: str, flags: list[str]) -> list[Object]:
@@ -56,6 +55,14 @@ def core_objects(cxx: str, flags: list[str]) -> list[Object]:
             level_flags = [*level_flags, f"-DLARGEOUT_SIMD={level}", *flags]
             objects.append(_object(cxx, source, level_flags, f"-{level}"))
     return objects
+
+
+def _link(command: list[str], output: pathlib.Path) -> None:
+    """Links beside `output` and renames: a process may have the old one mapped."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    fresh = output.with_name(f"{output.name}.{os.getpid()}.tmp")
+    run([*command, "-o", str(fresh)], f"Linking {output.name}")
+    fresh.replace(output)
 
 
 def _object(cxx: str, source: pathlib.Path, flags: list[str], suffix: str = "") -> Object:

@@ -107,3 +107,7 @@ def _sees_base_packages() -> bool:
     config = pathlib.Path(sys.prefix, "pyvenv.cfg")
     lines = config.read_text().lower().splitlines() if config.exists() else []
     return any(line.replace(" ", "") == "include-system-site-packages=true" for line in lines)
+
+
+if __name__ == "__main__":
+    print(REQUIREMENT)
