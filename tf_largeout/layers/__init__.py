@@ -1,1 +1,5 @@
+"""Keras output layers for very many classes."""
 
+from tf_largeout.layers.large_output import LargeOutput
+
+__all__ = ["LargeOutput"]

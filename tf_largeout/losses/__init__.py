@@ -1,1 +1,24 @@
+"""Keras losses for the output of a `LargeOutput`."""
 
+from tf_largeout.losses.large_output_loss import LargeOutputLoss, softmax_loss
+from tf_largeout.losses.nce_loss import NCELoss, nce_loss
+from tf_largeout.losses.negative_sampling_loss import (
+    NegativeSamplingLoss,
+    negative_sampling_loss,
+)
+from tf_largeout.losses.sampled_loss import SampledLoss
+from tf_largeout.losses.sampled_softmax_loss import SampledSoftmaxLoss, sampled_softmax_loss
+from tf_largeout.losses.softmax_loss import SoftmaxLoss
+
+__all__ = [
+    "LargeOutputLoss",
+    "NCELoss",
+    "NegativeSamplingLoss",
+    "SampledLoss",
+    "SampledSoftmaxLoss",
+    "SoftmaxLoss",
+    "nce_loss",
+    "negative_sampling_loss",
+    "sampled_softmax_loss",
+    "softmax_loss",
+]

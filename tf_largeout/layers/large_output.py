@@ -1,0 +1,192 @@
+"""`LargeOutput`: the last layer of a model with very many classes."""
+
+import keras
+import tensorflow as tf
+
+from tf_largeout import lazy_logits, samplers
+from tf_largeout.ops import class_scan_ops
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class LargeOutput(keras.layers.Layer):
+    """Scores `num_classes` classes as `features @ class_embeddings.T + bias`.
+
+    To a model it is a `Dense` layer without activation: it returns logits, `predict` gives
+    them, and any Keras loss or metric works on them. With the losses and metrics of
+    `tf_largeout`, which recognise its output, those logits are never computed: a training
+    step scores the labels and the classes that `sampler` draws, so its cost does not depend
+    on `num_classes`, and an evaluation step makes one exact pass over the classes that never
+    holds `[batch, num_classes]`.
+
+    With `run_eagerly=True` TensorFlow cannot prune the logits and each step costs
+    O(num_classes); use it for debugging only.
+
+    ```python
+    model = keras.Sequential(
+        [encoder, tflo.layers.LargeOutput(200_000, sampler=tflo.samplers.UniformSampler(1024))]
+    )
+    model.compile(
+        optimizer=tflo.optimizers.LazyAdam(1e-3), loss=tflo.losses.SampledSoftmaxLoss()
+    )
+    ```
+
+    Args:
+        num_classes: Number of classes `N`, at least 1.
+        sampler: Which classes a sampled loss scores besides the labels: a
+            `tf_largeout.samplers.Sampler`, the name of one, or None. Without one only
+            `SoftmaxLoss` and Keras losses can train the layer.
+        use_bias: Whether each class has a bias, zero at first.
+        embeddings_initializer: Initializer of the class embeddings. By default uniform with
+            variance `1 / dim`: logits of unit-variance features then have variance 1 whatever
+            the number of classes (Glorot's rule would make them vanish with it).
+        **kwargs: Of `keras.layers.Layer`.
+
+    Call arguments:
+        features: Float `[batch, dim]` or `[batch, ..., dim]`.
+        training: Whether the step trains. Sampled losses are exact where it does not.
+
+    Output shape:
+        `[batch, ..., num_classes]`, of the layer's compute dtype.
+
+    Attributes:
+        embeddings: Keras variable `[num_classes, dim]`, one row a class.
+        bias: Keras variable `[num_classes]`, or None.
+
+    Raises:
+        ValueError: If `num_classes` is not a positive integer, or the input has no last
+            dimension or fewer than two.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        sampler=None,
+        use_bias: bool = True,
+        embeddings_initializer=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if isinstance(num_classes, bool) or not isinstance(num_classes, int) or num_classes < 1:
+            raise ValueError(
+                "`num_classes` must be a positive integer. Received: "
+                f"num_classes={num_classes!r} (of type {type(num_classes).__name__})."
+            )
+        self.num_classes = num_classes
+        self.sampler = samplers.get(sampler)
+        self.use_bias = use_bias
+        self.embeddings_initializer = keras.initializers.get(
+            embeddings_initializer
+            or keras.initializers.VarianceScaling(mode="fan_out", distribution="uniform")
+        )
+        self.seed_generator = (
+            None if self.sampler is None else keras.random.SeedGenerator(self.sampler.seed)
+        )
+        self.embeddings = self.bias = None
+        # XLA compiles neither custom ops nor gathers from a variable's handle.
+        self.supports_jit = False
+        self.input_spec = keras.layers.InputSpec(min_ndim=2)
+
+    def build(self, input_shape):
+        dim = input_shape[-1]
+        if dim is None:
+            raise ValueError(
+                f"The last dimension of the input of layer '{self.name}' must be known. "
+                f"Received: input_shape={tuple(input_shape)}. Give the layer before it a fixed "
+                "number of units."
+            )
+        self.embeddings = self._add_class_weight(
+            "embeddings", (self.num_classes, dim), self.embeddings_initializer
+        )
+        if self.use_bias:
+            self.bias = self._add_class_weight("bias", (self.num_classes,), "zeros")
+        if self.sampler is not None:
+            self.sampler.build(self)
+        self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: dim})
+        self.built = True
+
+    def _add_class_weight(self, name, shape, initializer):
+        # Without autocast: a cast copy under mixed precision would be O(num_classes).
+        return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
+
+    def call(self, features, training=None):
+        embeddings = tf.cast(self.embeddings.value, features.dtype)
+        logits = tf.tensordot(features, embeddings, axes=[[-1], [1]])
+        if self.bias is not None:
+            logits += tf.cast(self.bias.value, features.dtype)
+        return lazy_logits.tag(
+            logits, lazy_logits.LazyLogits(self, features, training=bool(training))
+        )
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[:-1], self.num_classes)
+
+    def top_k(self, features, k: int):
+        """The `k` classes with the highest logits, exactly, in O(num_classes) time.
+
+        Args:
+            features: Float `[..., dim]`.
+            k: Between 1 and `num_classes`.
+
+        Returns:
+            `(scores, ids)`: float32 and int64 `[..., k]`, best first; of equal scores the
+            lower id comes first.
+
+        Raises:
+            ValueError: If the layer is not built or `k` is out of range.
+        """
+        self._require_built("top_k")
+        if not 1 <= k <= self.num_classes:
+            raise ValueError(
+                f"`k` must be between 1 and num_classes={self.num_classes}. Received: k={k}."
+            )
+        features = tf.cast(tf.convert_to_tensor(features), tf.float32)
+        rows = tf.reshape(features, [-1, self.embeddings.shape[1]])
+        shape = tf.concat([tf.shape(features)[:-1], [k]], axis=0)
+        scores, ids = class_scan_ops.class_top_k(rows, *self.local_variables(), k)
+        return tf.reshape(scores, shape), tf.reshape(ids, shape)
+
+    def class_embeddings(self) -> tf.Tensor:
+        """The matrix of class embeddings, `[num_classes, dim]`, without the bias."""
+        self._require_built("class_embeddings")
+        return tf.convert_to_tensor(self.embeddings.value)
+
+    def local_variables(self) -> tuple[tf.Variable, tf.Variable | None]:
+        """The `tf.Variable`s of embeddings and bias on the device that runs the step.
+
+        Under `MirroredStrategy` the variable of this replica: a gather from the mirrored
+        variable as a whole would read all of it.
+        """
+        return _local(self.embeddings), None if self.bias is None else _local(self.bias)
+
+    def next_seed(self) -> tf.Tensor:
+        """Two int64 numbers, new at each call and other ones on each replica."""
+        seed = tf.cast(self.seed_generator.next(), tf.int64)
+        return seed + tf.constant([_replica_id() << 32, 0], tf.int64)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_classes": self.num_classes,
+            "sampler": keras.saving.serialize_keras_object(self.sampler),
+            "use_bias": self.use_bias,
+            "embeddings_initializer": keras.saving.serialize_keras_object(
+                self.embeddings_initializer
+            ),
+        }
+
+    def _require_built(self, method: str):
+        if not self.built:
+            raise ValueError(
+                f"`{method}` needs the weights of layer '{self.name}', which is not built yet. "
+                "Call the model on data, or build it with its input shape, first."
+            )
+
+
+def _replica_id() -> int:
+    context = tf.distribute.get_replica_context()
+    return 0 if context is None else int(tf.get_static_value(context.replica_id_in_sync_group))
+
+
+def _local(variable: keras.Variable) -> tf.Variable:
+    components = tf.distribute.get_strategy().experimental_local_results(variable.value)
+    return components[_replica_id() if len(components) > 1 else 0]

@@ -1,0 +1,96 @@
+"""The base class of all losses for a `LargeOutput`."""
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.lazy_logits import LazyLogits, lazy_logits
+
+
+def softmax_loss(log_partition, true_logits, has_label):
+    """Cross entropy of a softmax over all classes with target mass `1 / #labels` each.
+
+    `log_partition - sum(true_logits) / #labels`, where `log_partition` is the log of the sum
+    of `exp(logit)` over all classes. 0 for a row without labels.
+
+    Args:
+        log_partition: Float `[B]`.
+        true_logits: Float `[B, L]`.
+        has_label: Bool `[B, L]`, False in padded places.
+
+    Returns:
+        `[B]`.
+    """
+    weights = target_weights(has_label, true_logits.dtype)
+    target = tf.reduce_sum(tf.where(has_label, weights * true_logits, 0), axis=-1)
+    return tf.where(tf.reduce_any(has_label, axis=-1), log_partition - target, 0)
+
+
+def target_weights(has_label, dtype):
+    """The target mass of each label, `1 / #labels` of its row: `[B, L]`, 0 where padded."""
+    present = tf.cast(has_label, dtype)
+    return tf.math.divide_no_nan(present, tf.reduce_sum(present, axis=-1, keepdims=True))
+
+
+class LargeOutputLoss(keras.losses.Loss):
+    """A loss that scores only the classes it needs.
+
+    Subclasses write `row_losses`. Outside of training (`evaluate`, `validation_data`) every
+    one reports the exact softmax loss over all classes, so that they can be compared.
+
+    A row whose labels are all -1 has weight 0, as with `sample_weight`: it counts in the size
+    of the batch that "sum_over_batch_size" divides by.
+
+    Args:
+        reduction: As in `keras.losses.Loss`.
+        name: Name of the loss.
+
+    Call arguments:
+        y_true: Integer class ids: `[batch]` or, padded with -1, `[batch, max_labels]`; with
+            further dimensions between where the features have them.
+        y_pred: The direct output of a `LargeOutput`.
+        sample_weight: Optional weights that broadcast to the leading dimensions.
+
+    Raises:
+        ValueError: If `y_pred` is no direct output of a `LargeOutput`, or the labels are not
+            integers or do not fit the features in shape.
+        tf.errors.InvalidArgumentError: If a label is out of range or a feature not finite.
+    """
+
+    def __init__(self, reduction="sum_over_batch_size", name=None, dtype=None):
+        super().__init__(reduction=reduction, name=name, dtype=dtype)
+
+    def row_losses(self, lazy: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
+        """The training loss of each row.
+
+        Args:
+            lazy: The lazy logits of `B` rows.
+            labels: int64 `[B, L]`, padded with -1.
+
+        Returns:
+            float32 `[B]`, 0 for a row without labels.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define `row_losses`.")
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        # Overridden because Keras would cast the labels to float32, wrong above 2^24.
+        lazy = lazy_logits(y_pred, asked_by=type(self).__name__)
+        if lazy is None:
+            losses = tf.reduce_sum(y_pred, axis=-1)
+        else:
+            labels = lazy.label_matrix(y_true)
+            compute = self.row_losses if lazy.training else exact_row_losses
+            losses = tf.reshape(compute(lazy, labels), tf.shape(lazy.features)[:-1])
+            losses = tf.ensure_shape(losses, lazy.features.shape[:-1])
+        if getattr(y_pred, "_keras_mask", None) is not None:
+            losses._keras_mask = y_pred._keras_mask
+        return super().__call__(losses, losses, sample_weight)
+
+    def call(self, y_true, y_pred):
+        """Passes the losses of the rows on to Keras, which weights and reduces them."""
+        return y_pred
+
+
+def exact_row_losses(lazy: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
+    """`softmax_loss` of each row, `[B]`, by one pass over all classes in blocks."""
+    statistics = lazy.class_statistics(labels)
+    return softmax_loss(statistics.log_partition, statistics.true_logits, labels >= 0)

@@ -1,0 +1,57 @@
+"""`NCELoss`: noise-contrastive estimation."""
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.losses.large_output_loss import target_weights
+from tf_largeout.losses.sampled_loss import SampledLoss
+
+
+def nce_loss(true_logits, sampled_logits, has_label):
+    """Logistic loss that tells labels from sampled classes.
+
+    With `t = 1 / #labels`: `sum_y (softplus(o_y) - t o_y) + sum_s softplus(o_s)`. For one
+    label that is `-log sigmoid(o_y) - sum_s log sigmoid(-o_s)`; for several it is what
+    `tf.nn.nce_loss` computes.
+
+    Args:
+        true_logits: Float `[B, L]`, corrected.
+        sampled_logits: Float `[B, num_sampled]`, corrected.
+        has_label: Bool `[B, L]`, False in padded places.
+
+    Returns:
+        `[B]`.
+    """
+    true_logits = tf.where(has_label, true_logits, 0)
+    weights = target_weights(has_label, true_logits.dtype)
+    true_terms = tf.math.softplus(true_logits) - weights * true_logits
+    true_loss = tf.reduce_sum(tf.where(has_label, true_terms, 0), axis=-1)
+    return true_loss + tf.reduce_sum(tf.math.softplus(sampled_logits), axis=-1)
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class NCELoss(SampledLoss):
+    """Noise-contrastive estimation (Gutmann & Hyvarinen 2010), equal to `tf.nn.nce_loss`.
+
+    `-log sigmoid(o_y - log E[count_y]) - sum_s log sigmoid(-(o_s - log E[count_s]))`.
+
+    Args:
+        remove_accidental_hits: Whether a drawn class that is a label of the row has no
+            effect on that row. (`tf.nn.nce_loss` leaves hits in by default.)
+        reduction: As in `keras.losses.Loss`.
+        name: Name of the loss.
+    """
+
+    correct_positive = True
+
+    def __init__(
+        self,
+        remove_accidental_hits: bool = True,
+        reduction="sum_over_batch_size",
+        name="nce_loss",
+        dtype=None,
+    ):
+        super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
+
+    def candidate_losses(self, true_logits, sampled_logits, has_label):
+        return nce_loss(true_logits, sampled_logits, has_label)

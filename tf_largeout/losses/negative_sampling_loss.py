@@ -1,0 +1,77 @@
+"""`NegativeSamplingLoss`: the logistic loss of word2vec."""
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.losses.large_output_loss import target_weights
+from tf_largeout.losses.sampled_loss import SampledLoss
+
+
+def negative_sampling_loss(true_logits, sampled_logits, has_label, negative_reduction="sum"):
+    """`-mean_y log sigmoid(o_y) - reduce_s log sigmoid(-o_s)`.
+
+    Args:
+        true_logits: Float `[B, L]`.
+        sampled_logits: Float `[B, num_sampled]`; the lowest float at accidental hits.
+        has_label: Bool `[B, L]`, False in padded places.
+        negative_reduction: "sum", or "mean" over the negatives that are no accidental hits.
+
+    Returns:
+        `[B]`.
+    """
+    # -log sigmoid(x) = softplus(-x), the latter stable for any x.
+    weights = target_weights(has_label, true_logits.dtype)
+    true_loss = tf.reduce_sum(weights * tf.math.softplus(-true_logits), axis=-1)
+    negative_loss = tf.reduce_sum(tf.math.softplus(sampled_logits), axis=-1)
+    if negative_reduction == "mean":
+        is_negative = tf.cast(sampled_logits > sampled_logits.dtype.min, sampled_logits.dtype)
+        negative_loss = tf.math.divide_no_nan(
+            negative_loss, tf.reduce_sum(is_negative, axis=-1)
+        )
+    return true_loss + negative_loss
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class NegativeSamplingLoss(SampledLoss):
+    """Negative sampling (Mikolov et al. 2013): a logistic loss without any correction.
+
+    `-log sigmoid(o_y) - sum_s log sigmoid(-o_s)`. It estimates no probabilities: the logits
+    it learns are shifted by the log of the sampler's distribution.
+
+    Args:
+        negative_reduction: "sum" over the drawn classes, or their "mean" (Barber & Botev
+            2016, eq. 45), which weighs the label as much as all negatives together.
+        remove_accidental_hits: Whether a drawn class that is a label of the row has no
+            effect on that row.
+        reduction: As in `keras.losses.Loss`.
+        name: Name of the loss.
+
+    Raises:
+        ValueError: If `negative_reduction` is neither "sum" nor "mean".
+    """
+
+    correct_sampled = False
+
+    def __init__(
+        self,
+        negative_reduction: str = "sum",
+        remove_accidental_hits: bool = True,
+        reduction="sum_over_batch_size",
+        name="negative_sampling_loss",
+        dtype=None,
+    ):
+        super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
+        if negative_reduction not in ("sum", "mean"):
+            raise ValueError(
+                "`negative_reduction` must be 'sum' or 'mean'. Received: "
+                f"negative_reduction={negative_reduction!r}."
+            )
+        self.negative_reduction = negative_reduction
+
+    def candidate_losses(self, true_logits, sampled_logits, has_label):
+        return negative_sampling_loss(
+            true_logits, sampled_logits, has_label, self.negative_reduction
+        )
+
+    def get_config(self):
+        return {**super().get_config(), "negative_reduction": self.negative_reduction}

@@ -1,0 +1,60 @@
+"""`SampledSoftmaxLoss`: cross entropy over the labels and a sample."""
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.losses.large_output_loss import softmax_loss
+from tf_largeout.losses.sampled_loss import SampledLoss
+
+
+def sampled_softmax_loss(true_logits, sampled_logits, has_label):
+    """Softmax cross entropy over the union of the labels and the sampled classes.
+
+    Target mass is `1 / #labels` for each label, as in `tf.nn.sampled_softmax_loss`.
+
+    Args:
+        true_logits: Float `[B, L]`, corrected or not.
+        sampled_logits: Float `[B, num_sampled]`, corrected.
+        has_label: Bool `[B, L]`, False in padded places.
+
+    Returns:
+        `[B]`.
+    """
+    lowest = true_logits.dtype.min
+    logits = tf.concat([tf.where(has_label, true_logits, lowest), sampled_logits], axis=-1)
+    return softmax_loss(tf.reduce_logsumexp(logits, axis=-1), true_logits, has_label)
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class SampledSoftmaxLoss(SampledLoss):
+    """Sampled softmax: cross entropy over the labels and the classes that were drawn.
+
+    `-o'_y + log(exp(o'_y) + sum_s exp(o'_s))`, with `o'_s = o_s - log E[count_s]` for drawn
+    classes `s`. By default the label keeps its logit, `o'_y = o_y` (Blanc & Rendle 2018,
+    eq. 2), which makes the sum an unbiased estimate of the partition function.
+
+    Args:
+        correct_positive: Whether the label's logit is corrected by its own expected count as
+            well, as `tf.nn.sampled_softmax_loss` does.
+        remove_accidental_hits: Whether a drawn class that is a label of the row has no
+            effect on that row.
+        reduction: As in `keras.losses.Loss`.
+        name: Name of the loss.
+    """
+
+    def __init__(
+        self,
+        correct_positive: bool = False,
+        remove_accidental_hits: bool = True,
+        reduction="sum_over_batch_size",
+        name="sampled_softmax_loss",
+        dtype=None,
+    ):
+        super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
+        self.correct_positive = correct_positive
+
+    def candidate_losses(self, true_logits, sampled_logits, has_label):
+        return sampled_softmax_loss(true_logits, sampled_logits, has_label)
+
+    def get_config(self):
+        return {**super().get_config(), "correct_positive": self.correct_positive}

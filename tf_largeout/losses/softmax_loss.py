@@ -1,0 +1,26 @@
+"""`SoftmaxLoss`: the exact one."""
+
+import keras
+
+from tf_largeout.losses.large_output_loss import LargeOutputLoss, exact_row_losses
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class SoftmaxLoss(LargeOutputLoss):
+    """Exact softmax cross entropy over all classes.
+
+    `-mean_y(o_y) + log(sum_c exp(o_c))` for the labels `y` of a row. Computed in blocks of
+    classes: `[batch, num_classes]` never exists, and the backward pass computes the
+    probabilities again. Time and the gradient of the class embeddings are O(num_classes), so
+    this is the loss to compare with, and the one to train with while all classes fit.
+
+    Args:
+        reduction: As in `keras.losses.Loss`.
+        name: Name of the loss.
+    """
+
+    def __init__(self, reduction="sum_over_batch_size", name="softmax_loss", dtype=None):
+        super().__init__(reduction=reduction, name=name, dtype=dtype)
+
+    def row_losses(self, lazy, labels):
+        return exact_row_losses(lazy, labels)
