@@ -1,5 +1,8 @@
 """`LargeOutput`: the last layer of a model with very many classes."""
 
+import inspect
+import random
+
 import keras
 import tensorflow as tf
 
@@ -43,7 +46,8 @@ class LargeOutput(keras.layers.Layer):
 
     Call arguments:
         features: Float `[batch, dim]` or `[batch, ..., dim]`.
-        training: Whether the step trains. Sampled losses are exact where it does not.
+        training: Whether the step trains. Sampled losses are exact, and cost O(num_classes),
+            where it does not: pass `training=True` in a training loop of your own.
 
     Output shape:
         `[batch, ..., num_classes]`, of the layer's compute dtype.
@@ -78,12 +82,10 @@ class LargeOutput(keras.layers.Layer):
             embeddings_initializer
             or keras.initializers.VarianceScaling(mode="fan_out", distribution="uniform")
         )
-        self.seed_generator = (
-            None if self.sampler is None else keras.random.SeedGenerator(self.sampler.seed)
-        )
-        self.embeddings = self.bias = None
+        self.embeddings = self.bias = self.seed_state = None
         # XLA compiles neither custom ops nor gathers from a variable's handle.
         self.supports_jit = False
+        self.supports_masking = True
         self.input_spec = keras.layers.InputSpec(min_ndim=2)
 
     def build(self, input_shape):
@@ -100,6 +102,7 @@ class LargeOutput(keras.layers.Layer):
         if self.use_bias:
             self.bias = self._add_class_weight("bias", (self.num_classes,), "zeros")
         if self.sampler is not None:
+            self.seed_state = self._add_seed_state(self.sampler.seed)
             self.sampler.build(self)
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: dim})
         self.built = True
@@ -108,14 +111,28 @@ class LargeOutput(keras.layers.Layer):
         # Without autocast: a cast copy under mixed precision would be O(num_classes).
         return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
 
+    def _add_seed_state(self, seed: int | None):
+        # A weight, because `.keras` files leave the state of a `SeedGenerator` out, and a
+        # resumed run must draw what the uninterrupted one draws.
+        seed = random.randrange(2**31) if seed is None else seed
+        return self.add_weight(
+            name="seed_state",
+            shape=(2,),
+            dtype="int64",
+            initializer=lambda shape, dtype: tf.constant([seed, 0], dtype),
+            trainable=False,
+            autocast=False,
+            aggregation="only_first_replica",
+        )
+
     def call(self, features, training=None):
         embeddings = tf.cast(self.embeddings.value, features.dtype)
         logits = tf.tensordot(features, embeddings, axes=[[-1], [1]])
         if self.bias is not None:
             logits += tf.cast(self.bias.value, features.dtype)
-        return lazy_logits.tag(
-            logits, lazy_logits.LazyLogits(self, features, training=bool(training))
-        )
+        if training is None:
+            training = _called_by_train_step()
+        return lazy_logits.tag(logits, lazy_logits.LazyLogits(self, features, bool(training)))
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:-1], self.num_classes)
@@ -160,8 +177,9 @@ class LargeOutput(keras.layers.Layer):
 
     def next_seed(self) -> tf.Tensor:
         """Two int64 numbers, new at each call and other ones on each replica."""
-        seed = tf.cast(self.seed_generator.next(), tf.int64)
-        return seed + tf.constant([_replica_id() << 32, 0], tf.int64)
+        seed = tf.identity(self.seed_state.value)
+        self.seed_state.assign(seed + [0, 1])
+        return seed + [_replica_id() << 32, 0]
 
     def get_config(self):
         return {
@@ -180,6 +198,23 @@ class LargeOutput(keras.layers.Layer):
                 f"`{method}` needs the weights of layer '{self.name}', which is not built yet. "
                 "Call the model on data, or build it with its input shape, first."
             )
+
+
+def _called_by_train_step() -> bool:
+    """Whether a model's `train_step` is on the call stack.
+
+    Keras tells the layers of a subclassed model that they train only if the model's own
+    `call` takes `training`. Without this look a sampled loss would turn exact there, and
+    each step O(num_classes), without a word.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_code.co_name == "train_step" and isinstance(
+            frame.f_locals.get("self"), keras.Model
+        ):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _replica_id() -> int:

@@ -1,6 +1,7 @@
 """Keras losses for the output of a `LargeOutput`."""
 
-from tf_largeout.losses.large_output_loss import LargeOutputLoss, softmax_loss
+from tf_largeout.losses.cross_entropy import softmax_cross_entropy
+from tf_largeout.losses.large_output_loss import LargeOutputLoss
 from tf_largeout.losses.nce_loss import NCELoss, nce_loss
 from tf_largeout.losses.negative_sampling_loss import (
     NegativeSamplingLoss,
@@ -20,5 +21,5 @@ __all__ = [
     "nce_loss",
     "negative_sampling_loss",
     "sampled_softmax_loss",
-    "softmax_loss",
+    "softmax_cross_entropy",
 ]

@@ -4,31 +4,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.lazy_logits import LazyLogits, lazy_logits
-
-
-def softmax_loss(log_partition, true_logits, has_label):
-    """Cross entropy of a softmax over all classes with target mass `1 / #labels` each.
-
-    `log_partition - sum(true_logits) / #labels`, where `log_partition` is the log of the sum
-    of `exp(logit)` over all classes. 0 for a row without labels.
-
-    Args:
-        log_partition: Float `[B]`.
-        true_logits: Float `[B, L]`.
-        has_label: Bool `[B, L]`, False in padded places.
-
-    Returns:
-        `[B]`.
-    """
-    weights = target_weights(has_label, true_logits.dtype)
-    target = tf.reduce_sum(tf.where(has_label, weights * true_logits, 0), axis=-1)
-    return tf.where(tf.reduce_any(has_label, axis=-1), log_partition - target, 0)
-
-
-def target_weights(has_label, dtype):
-    """The target mass of each label, `1 / #labels` of its row: `[B, L]`, 0 where padded."""
-    present = tf.cast(has_label, dtype)
-    return tf.math.divide_no_nan(present, tf.reduce_sum(present, axis=-1, keepdims=True))
+from tf_largeout.losses.cross_entropy import softmax_cross_entropy
 
 
 class LargeOutputLoss(keras.losses.Loss):
@@ -91,6 +67,6 @@ class LargeOutputLoss(keras.losses.Loss):
 
 
 def exact_row_losses(lazy: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
-    """`softmax_loss` of each row, `[B]`, by one pass over all classes in blocks."""
+    """`softmax_cross_entropy` of each row, `[B]`, by one pass over all classes in blocks."""
     statistics = lazy.class_statistics(labels)
-    return softmax_loss(statistics.log_partition, statistics.true_logits, labels >= 0)
+    return softmax_cross_entropy(statistics.log_partition, statistics.true_logits, labels >= 0)

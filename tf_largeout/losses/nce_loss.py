@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.losses.large_output_loss import target_weights
+from tf_largeout.losses.cross_entropy import target_weights
 from tf_largeout.losses.sampled_loss import SampledLoss
 
 

@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.losses.large_output_loss import softmax_loss
+from tf_largeout.losses.cross_entropy import softmax_cross_entropy
 from tf_largeout.losses.sampled_loss import SampledLoss
 
 
@@ -22,7 +22,7 @@ def sampled_softmax_loss(true_logits, sampled_logits, has_label):
     """
     lowest = true_logits.dtype.min
     logits = tf.concat([tf.where(has_label, true_logits, lowest), sampled_logits], axis=-1)
-    return softmax_loss(tf.reduce_logsumexp(logits, axis=-1), true_logits, has_label)
+    return softmax_cross_entropy(tf.reduce_logsumexp(logits, axis=-1), true_logits, has_label)
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
