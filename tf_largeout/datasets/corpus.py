@@ -1,0 +1,92 @@
+"""The parsed form that all datasets share."""
+
+import dataclasses
+
+import numpy as np
+
+from tf_largeout.datasets.ragged import Ragged
+from tf_largeout.datasets.text_table import TextTable
+
+_RAGGED = ("features", "labels")
+_TEXTS = ("example_texts", "class_texts")
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """All examples of a dataset as flat arrays: the training split first, then the test split.
+
+    Class ids are ordered by falling training count, so that class 0 is the most frequent one
+    (what a log-uniform sampler expects) and classes that no training example has come last.
+
+    Attributes:
+        features: one row of int32 ids an example; ids are `1 ... vocabulary_size - 1`, for 0
+            is padding.
+        labels: one row of class ids an example.
+        feature_weights: float32, one a feature id in `features`, or None where all weigh 1.
+        example_texts: one line an example, for people.
+        class_texts: one line a class, for people.
+        group_hashes: uint64 `[num_examples]`, a hash of what must not be divided between two
+            splits (the name itself, the source file).
+        num_train: examples of the training split.
+        vocabulary_size: rows of the feature table, padding included.
+    """
+
+    features: Ragged
+    labels: Ragged
+    example_texts: TextTable
+    class_texts: TextTable
+    group_hashes: np.ndarray
+    num_train: int
+    vocabulary_size: int
+    feature_weights: np.ndarray | None = None
+
+    @property
+    def num_examples(self):
+        return len(self.labels)
+
+    @property
+    def num_classes(self):
+        return len(self.class_texts)
+
+    @property
+    def ragged_weights(self):
+        """`feature_weights` in rows like those of `features`."""
+        return Ragged(self.feature_weights, self.features.offsets)
+
+    def label_counts(self, examples):
+        """int64 `[num_classes]`: how often each class labels one of the given examples."""
+        return np.bincount(self.labels.take(examples).values, minlength=self.num_classes)
+
+    def to_arrays(self):
+        """Name -> array; `from_arrays` is the inverse."""
+        arrays = {"group_hashes": self.group_hashes}
+        for name in _RAGGED:
+            arrays |= _ragged_arrays(name, getattr(self, name))
+        for name in _TEXTS:
+            arrays |= _ragged_arrays(name, getattr(self, name).utf8)
+        if self.feature_weights is not None:
+            arrays["feature_weights"] = self.feature_weights
+        arrays["sizes"] = np.array([self.num_train, self.vocabulary_size], np.int64)
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays):
+        ragged = {
+            name: Ragged(arrays[f"{name}.values"], arrays[f"{name}.offsets"])
+            for name in (*_RAGGED, *_TEXTS)
+        }
+        texts = {name: TextTable(ragged[name]) for name in _TEXTS}
+        num_train, vocabulary_size = (int(size) for size in arrays["sizes"])
+        return cls(
+            features=ragged["features"],
+            labels=ragged["labels"],
+            **texts,
+            group_hashes=arrays["group_hashes"],
+            num_train=num_train,
+            vocabulary_size=vocabulary_size,
+            feature_weights=arrays.get("feature_weights"),
+        )
+
+
+def _ragged_arrays(name, ragged):
+    return {f"{name}.values": ragged.values, f"{name}.offsets": ragged.offsets}

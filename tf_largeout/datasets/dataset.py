@@ -1,0 +1,56 @@
+"""What `load` returns."""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.datasets.corpus import Corpus
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """A dataset that is ready for `fit` and `evaluate`.
+
+    The pipelines give `(features, labels)`. Features are int32 `[batch_size, max_features]`,
+    ids of rows of an embedding table, padded with 0 (where features have weights: a dict of
+    `ids` and float32 `weights` of that shape). Labels are int64 `[batch_size]`, or where an
+    example may have several `[batch_size, most labels of the batch]` padded with -1.
+
+    Attributes:
+        name: as given to `load`.
+        train: shuffled anew in each epoch, in the same way in each run.
+        test: in fixed order.
+        validation: part of the training split, not in `train`; None where none was asked for.
+        num_train, num_test, num_validation: examples in each.
+        num_classes: classes are `0 ... num_classes - 1`, by falling count in the training
+            split.
+        num_train_classes: the classes below this id occur in the training split, the others
+            only in the test split, where they count as misses of every model.
+        label_counts: int64 `[num_classes]`, how often each class labels an example of `train`.
+        vocabulary_size: rows of the feature table, padding included.
+        max_features: width of the features.
+        corpus: the parsed data behind it all: `corpus.example_texts[i]` and so on.
+    """
+
+    name: str
+    train: tf.data.Dataset
+    test: tf.data.Dataset
+    validation: tf.data.Dataset | None
+    num_train: int
+    num_test: int
+    num_validation: int
+    num_classes: int
+    num_train_classes: int
+    label_counts: np.ndarray
+    vocabulary_size: int
+    max_features: int
+    corpus: Corpus = dataclasses.field(repr=False)
+
+    def class_text(self, class_id):
+        """One line that shows a class to people."""
+        return self.corpus.class_texts[int(class_id)]
+
+    def test_text(self, index):
+        """One line that shows an example of `test`, by its place there, to people."""
+        return self.corpus.example_texts[self.corpus.num_train + int(index)]

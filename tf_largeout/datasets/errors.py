@@ -1,0 +1,5 @@
+"""Errors of the datasets."""
+
+
+class SourceFileError(ValueError):
+    """A source file is missing, damaged, or not the one that is pinned."""

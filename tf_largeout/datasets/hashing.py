@@ -1,0 +1,14 @@
+"""Hashes that decide who belongs to which split."""
+
+import hashlib
+
+import numpy as np
+
+
+def md5_uint64(texts):
+    """uint64 `[len(texts)]`: the first 8 bytes of the md5 of each text in UTF-8."""
+    digests = b"".join(
+        hashlib.md5(text.encode("utf-8", "surrogateescape"), usedforsecurity=False).digest()[:8]
+        for text in texts
+    )
+    return np.frombuffer(digests, ">u8").astype(np.uint64)

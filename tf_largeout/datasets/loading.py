@@ -1,0 +1,94 @@
+"""`load`: a dataset by its name."""
+
+import importlib
+
+import numpy as np
+
+from tf_largeout.datasets.dataset import Dataset
+from tf_largeout.datasets.folders import downloads_folder
+from tf_largeout.datasets.pipeline import Pipeline
+
+_NAMES = ("place_names",)
+
+
+def load(
+    name,
+    *,
+    data_dir=None,
+    batch_size=None,
+    shuffle_seed=0,
+    validation_fraction=0.0,
+    max_train_labels=None,
+):
+    """Fetches and parses a dataset, once, and returns it ready for training.
+
+    The first call fetches the source into `data_dir/downloads/manual` and keeps what it
+    parses in `data_dir/downloads/parsed`; later ones need only the latter.
+
+    Args:
+        name: `"place_names"`, `"linux_callees"` (or `"linux_callees/constants"`,
+            `"linux_callees/fields"` for the larger label vocabularies), or `"xmc/FOLDER"`.
+        data_dir: where datasets live. Default, as in tfds: the environment variable
+            `TFDS_DATA_DIR`, or else `~/tensorflow_datasets`.
+        batch_size: int; None gives single examples.
+        shuffle_seed: int for the order of `train`, which is another one in each epoch; None
+            leaves it unshuffled.
+        validation_fraction: about this part of the training split becomes `validation`. What
+            belongs there is decided by hashes of the content: the same examples in each run,
+            whole source files where the split is by file, and no name that is the only one of
+            its place.
+        max_train_labels: of training examples with more labels the first are used. Batches
+            are as wide as their longest row, so that a limit saves time. None for all.
+
+    Returns:
+        A `Dataset`.
+
+    Raises:
+        SourceFileError: the source is missing and cannot be fetched, or is damaged; the
+            message says how to get it.
+    """
+    name, _, config = name.partition("/")
+    if name not in _NAMES:
+        raise ValueError(f"`name` must be one of {', '.join(_NAMES)}. Received: name={name!r}.")
+    for value, argument in ((batch_size, "batch_size"), (max_train_labels, "max_train_labels")):
+        if value is not None and value < 1:
+            raise ValueError(f"`{argument}` must be positive or None. Received: {value}.")
+    if not 0 <= validation_fraction < 1:
+        raise ValueError(
+            "`validation_fraction` must be at least 0 and below 1. "
+            f"Received: validation_fraction={validation_fraction}."
+        )
+    module = importlib.import_module(f"tf_largeout.datasets.{name}.corpus")
+    corpus = module.corpus(downloads_folder(data_dir), *([config] if config else []))
+    single_label = bool((corpus.labels.lengths == 1).all())
+    is_validation = _held_out(corpus, validation_fraction, single_label)
+    train, validation = np.flatnonzero(~is_validation), np.flatnonzero(is_validation)
+    test = np.arange(corpus.num_train, corpus.num_examples)
+    pipeline = Pipeline(corpus, single_label)
+    all_counts = corpus.label_counts(np.arange(corpus.num_train))
+    return Dataset(
+        name=f"{name}/{config}" if config else name,
+        train=pipeline.dataset(train, batch_size, shuffle_seed, max_train_labels),
+        test=pipeline.dataset(test, batch_size),
+        validation=pipeline.dataset(validation, batch_size) if len(validation) else None,
+        num_train=len(train),
+        num_test=len(test),
+        num_validation=len(validation),
+        num_classes=corpus.num_classes,
+        num_train_classes=int(np.count_nonzero(all_counts)),
+        label_counts=corpus.label_counts(train),
+        vocabulary_size=corpus.vocabulary_size,
+        max_features=pipeline.max_features,
+        corpus=corpus,
+    )
+
+
+def _held_out(corpus, fraction, single_label):
+    """Bool `[num_train]`: which training examples become validation examples."""
+    hashes = corpus.group_hashes[: corpus.num_train]
+    result = hashes < np.uint64(int(fraction * 2**64))
+    if single_label:
+        labels = corpus.labels.values[: corpus.num_train]
+        left = np.bincount(labels[~result], minlength=corpus.num_classes)
+        result &= left[labels] > 0
+    return result

@@ -1,0 +1,91 @@
+"""Corpora as `tf.data` pipelines that cost next to nothing.
+
+Whole batches are gathered from arrays in memory: no element passes through Python or through
+a shuffle buffer, and each epoch draws one permutation.
+"""
+
+import tensorflow as tf
+
+from tf_largeout.datasets.ragged_tensor import RaggedTensor
+
+_UNBATCHED_CHUNK = 1024
+
+
+class Pipeline:
+    """Makes `tf.data` datasets of parts of a corpus.
+
+    Args:
+        corpus: a `Corpus`.
+        single_label: whether labels are `[batch_size]` rather than padded rows.
+    """
+
+    def __init__(self, corpus, single_label):
+        width = int(corpus.features.lengths.max(initial=1))
+        self.max_features = width
+        self._single_label = single_label
+        self._weights = None
+        with tf.device("CPU:0"):
+            # Rows of one width are gathered three times as fast as rows of different lengths.
+            self._ids = tf.constant(corpus.features.padded(width, 0), tf.int32)
+            self._labels = RaggedTensor(corpus.labels, tf.int64, -1)
+            if corpus.feature_weights is not None:
+                self._weights = tf.constant(corpus.ragged_weights.padded(width, 0.0))
+
+    def dataset(self, examples, batch_size, shuffle_seed=None, max_labels=None):
+        """`(features, labels)` batches of the given examples.
+
+        Features are int32 `[batch_size, max_features]`, padded with 0, or where features have
+        weights a dict of `ids` and float32 `weights` of that shape. Labels are int64
+        `[batch_size]`, or `[batch_size, most labels of the batch]` padded with -1.
+
+        Args:
+            examples: int64 numbers of examples, in the order to use.
+            batch_size: int, or None for single examples. The last batch may be smaller.
+            shuffle_seed: int for a new permutation in each epoch, the same ones in each run;
+                None for the order of `examples`.
+            max_labels: of rows with more labels the first are used; None for all.
+        """
+        chunk = batch_size or _UNBATCHED_CHUNK
+        num_batches = -(-len(examples) // chunk)
+        with tf.device("CPU:0"):
+            examples = tf.constant(examples, tf.int64)
+
+        def epoch(order):
+            starts = tf.data.Dataset.range(0, num_batches * chunk, chunk)
+            return starts.map(lambda at: self._batch(order[at : at + chunk], max_labels))
+
+        if shuffle_seed is None:
+            result = epoch(examples)
+        else:
+            seeds = tf.data.Dataset.random(shuffle_seed, rerandomize_each_iteration=True)
+            result = (
+                seeds.batch(2)
+                .take(1)
+                .flat_map(
+                    lambda seed: epoch(tf.random.experimental.stateless_shuffle(examples, seed))
+                )
+            )
+            result = _with_cardinality(result, num_batches)
+        if batch_size is None:
+            result = _with_cardinality(result.unbatch(), len(examples))
+        return result.with_options(_options()).prefetch(2)
+
+    def _batch(self, rows, max_labels):
+        features = tf.gather(self._ids, rows)
+        if self._weights is not None:
+            features = {"ids": features, "weights": tf.gather(self._weights, rows)}
+        if self._single_label:
+            return features, self._labels.first(rows)
+        return features, self._labels.padded(rows, limit=max_labels)
+
+
+def _with_cardinality(dataset, cardinality):
+    return dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
+
+
+def _options():
+    """One thread: a batch costs some microseconds, and the cores are the model's."""
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 1
+    options.autotune.enabled = False
+    return options

@@ -1,0 +1,5 @@
+"""Place name in any script -> GeoNames id."""
+
+from tf_largeout.datasets.place_names.encode import MAX_FEATURES as MAX_FEATURES
+from tf_largeout.datasets.place_names.encode import VOCABULARY_SIZE as VOCABULARY_SIZE
+from tf_largeout.datasets.place_names.encode import encode as encode

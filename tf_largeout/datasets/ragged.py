@@ -1,0 +1,57 @@
+"""Rows of different lengths in two flat arrays."""
+
+import dataclasses
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Ragged:
+    """Row `i` is `values[offsets[i]:offsets[i + 1]]`.
+
+    Attributes:
+        values: integer array, all rows one after the other.
+        offsets: int64 `[num_rows + 1]`, from 0 to `len(values)`, never falling.
+    """
+
+    values: np.ndarray
+    offsets: np.ndarray
+
+    @classmethod
+    def from_lengths(cls, values, lengths):
+        """Cuts `values` into rows of the given lengths."""
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        return cls(np.asarray(values), offsets)
+
+    @classmethod
+    def from_padded(cls, matrix, padding):
+        """Rows of a padded matrix `[num_rows, width]` without their padding."""
+        kept = matrix != padding
+        return cls.from_lengths(matrix[kept], kept.sum(axis=1))
+
+    def __len__(self):
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self):
+        """int64 `[num_rows]`."""
+        return np.diff(self.offsets)
+
+    def row(self, index):
+        """The values of one row."""
+        return self.values[self.offsets[index] : self.offsets[index + 1]]
+
+    def take(self, rows):
+        """The rows with the given numbers, in that order."""
+        lengths = self.lengths[rows]
+        result = Ragged.from_lengths(self.values[:0], lengths)
+        within = np.arange(result.offsets[-1]) - np.repeat(result.offsets[:-1], lengths)
+        values = self.values[np.repeat(self.offsets[rows], lengths) + within]
+        return Ragged(values, result.offsets)
+
+    def padded(self, width, padding):
+        """A matrix `[num_rows, width]`; `width` is at least the longest row's length."""
+        matrix = np.full((len(self), width), padding, self.values.dtype)
+        matrix[np.arange(width) < self.lengths[:, None]] = self.values
+        return matrix

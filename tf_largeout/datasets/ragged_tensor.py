@@ -1,0 +1,40 @@
+"""Rows of different lengths as tensors, in CPU memory and gathered a batch at a time."""
+
+import tensorflow as tf
+
+
+class RaggedTensor:
+    """`Ragged` rows that are padded when they are gathered.
+
+    Args:
+        ragged: a `Ragged`.
+        dtype: of the values.
+        padding: what short rows are filled with.
+    """
+
+    def __init__(self, ragged, dtype, padding):
+        with tf.device("CPU:0"):
+            self._values = tf.constant(ragged.values, dtype)
+            self._starts = tf.constant(ragged.offsets[:-1])
+            self._lengths = tf.constant(ragged.lengths)
+        self._padding = padding
+
+    def first(self, rows):
+        """The first value of each row, none of which may be empty."""
+        return tf.gather(self._values, tf.gather(self._starts, rows))
+
+    def padded(self, rows, limit=None):
+        """The rows as a matrix as wide as the longest of them, at least 1.
+
+        Args:
+            rows: int64 row numbers.
+            limit: of longer rows only the first `limit` values are taken; None for all.
+        """
+        lengths = tf.gather(self._lengths, rows)
+        if limit is not None:
+            lengths = tf.minimum(lengths, tf.constant(limit, tf.int64))
+        columns = tf.range(tf.maximum(tf.reduce_max(lengths), 1), dtype=tf.int64)
+        positions = tf.gather(self._starts, rows)[:, None] + columns
+        inside = columns < lengths[:, None]
+        values = tf.gather(self._values, tf.where(inside, positions, 0))
+        return tf.where(inside, values, tf.constant(self._padding, self._values.dtype))

@@ -1,0 +1,29 @@
+"""A long list of strings as one block of bytes."""
+
+import dataclasses
+
+import numpy as np
+
+from tf_largeout.datasets.ragged import Ragged
+
+
+@dataclasses.dataclass(frozen=True)
+class TextTable:
+    """Read-only list of strings that is stored, and loaded, as two arrays."""
+
+    utf8: Ragged
+
+    @classmethod
+    def from_strings(cls, strings):
+        encoded = [s.encode("utf-8", "surrogateescape") for s in strings]
+        values = np.frombuffer(b"".join(encoded), np.uint8)
+        lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        return cls(Ragged.from_lengths(values, lengths))
+
+    def __len__(self):
+        return len(self.utf8)
+
+    def __getitem__(self, index):
+        if not 0 <= index < len(self):
+            raise IndexError(f"Expected 0 <= index < {len(self)}. Received: index={index}.")
+        return self.utf8.row(index).tobytes().decode("utf-8", "replace")
