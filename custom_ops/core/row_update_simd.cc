@@ -1,0 +1,265 @@
+#include <cstdint>
+#include <cstring>
+
+#include "custom_ops/core/row_update_rules.h"
+#include "custom_ops/core/simd.h"
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+namespace largeout {
+namespace LARGEOUT_SIMD {
+namespace {
+
+constexpr int64_t kRowsAhead = 4;  // how far ahead rows are prefetched
+constexpr int64_t kCacheLine = 64 / sizeof(float);
+
+inline Floats Sqrt(Floats x) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_maskz_sqrt_ps(0xffff, (__m512)x);
+#elif defined(__AVX2__)
+  return (Floats)_mm256_sqrt_ps((__m256)x);
+#elif defined(__SSE2__)
+  return (Floats)_mm_sqrt_ps((__m128)x);
+#else
+  for (int lane = 0; lane < kLanes; ++lane) x[lane] = __builtin_sqrtf(x[lane]);
+  return x;
+#endif
+}
+
+inline float SumLanes(Floats x) {
+  float sum = 0;
+  for (int lane = 0; lane < kLanes; ++lane) sum += x[lane];
+  return sum;
+}
+
+// kLanes consecutive floats of a row.
+struct FullLanes {
+  static Floats Read(const float* from) { return Load(from); }
+  static void Write(Floats value, float* to) { Store(value, to); }
+};
+
+// The `count` last floats of a row whose length is no multiple of kLanes.
+struct PartLanes {
+  int64_t count;
+  Floats Read(const float* from) const {
+    float lanes[kLanes] = {};
+    for (int64_t lane = 0; lane < count; ++lane) lanes[lane] = from[lane];
+    return Load(lanes);
+  }
+  void Write(Floats value, float* to) const {
+    for (int64_t lane = 0; lane < count; ++lane) to[lane] = value[lane];
+  }
+};
+
+// Calls function(lanes, column) for every group of columns in a row.
+template <typename Function>
+inline void ForColumns(int64_t dim, const Function& function) {
+  int64_t column = 0;
+  for (; column + kLanes <= dim; column += kLanes) function(FullLanes{}, column);
+  if (column < dim) function(PartLanes{dim - column}, column);
+}
+
+inline void PrefetchRow(const float* row, int64_t dim) {
+  for (int64_t column = 0; column < dim; column += kCacheLine) {
+    __builtin_prefetch(row + column, 1);
+  }
+}
+
+inline const float* Gradient(const RowSegments& segments, int64_t i) {
+  return segments.values + segments.positions[i] * segments.dim;
+}
+
+inline void SumSegment(const RowSegments& segments, int64_t segment, float* sum) {
+  int64_t i = segments.offsets[segment];
+  std::memcpy(sum, Gradient(segments, i), segments.dim * sizeof(float));
+  for (++i; i < segments.offsets[segment + 1]; ++i) {
+    const float* gradient = Gradient(segments, i);
+    ForColumns(segments.dim, [&](auto lanes, int64_t column) {
+      lanes.Write(lanes.Read(sum + column) + lanes.Read(gradient + column), sum + column);
+    });
+  }
+}
+
+// Adam on one row; see AdamArguments. All rules have this form: Prefetch(row),
+// Start(row, gradient), then Update(lanes, column, gradient of the columns).
+struct AdamRule {
+  const AdamArguments& args;
+  const int64_t dim;
+  const double log_beta_1 = args.last_step ? __builtin_log(args.beta_1) : 0;
+  const double log_beta_2 = args.last_step ? __builtin_log(args.beta_2) : 0;
+  const Floats gain_1 = Broadcast(static_cast<float>(1 - args.beta_1));
+  const Floats gain_2 = Broadcast(static_cast<float>(1 - args.beta_2));
+  float* variable = nullptr;
+  float* momentum = nullptr;
+  float* velocity = nullptr;
+  Floats decay_1 = Broadcast(1);
+  Floats decay_2 = Broadcast(1);
+
+  void Prefetch(int64_t row) const {
+    PrefetchRow(args.variable + row * dim, dim);
+    PrefetchRow(args.momentum + row * dim, dim);
+    PrefetchRow(args.velocity + row * dim, dim);
+  }
+
+  void Start(int64_t row, const float*) {
+    variable = args.variable + row * dim;
+    momentum = args.momentum + row * dim;
+    velocity = args.velocity + row * dim;
+    if (args.last_step == nullptr) return;
+    const int64_t gap = args.step - args.last_step[row] - 1;
+    decay_1 = Broadcast(gap > 0 ? static_cast<float>(__builtin_exp(gap * log_beta_1)) : 1);
+    decay_2 = Broadcast(gap > 0 ? static_cast<float>(__builtin_exp(gap * log_beta_2)) : 1);
+    args.last_step[row] = args.step;
+  }
+
+  template <typename Lanes>
+  void Update(Lanes lanes, int64_t column, Floats gradient) const {
+    Floats m = decay_1 * lanes.Read(momentum + column);
+    Floats v = decay_2 * lanes.Read(velocity + column);
+    Floats w = lanes.Read(variable + column);
+    m += (gradient - m) * gain_1;
+    v += (gradient * gradient - v) * gain_2;
+    w -= w * args.weight_decay;
+    w -= m * args.step_size / (Sqrt(v) + args.epsilon);
+    lanes.Write(m, momentum + column);
+    lanes.Write(v, velocity + column);
+    lanes.Write(w, variable + column);
+  }
+};
+
+struct AdagradRule {
+  const AdagradArguments& args;
+  const int64_t dim;
+  float* variable = nullptr;
+  float* accumulator = nullptr;
+
+  void Prefetch(int64_t row) const {
+    PrefetchRow(args.variable + row * dim, dim);
+    PrefetchRow(args.accumulator + row * dim, dim);
+  }
+
+  void Start(int64_t row, const float*) {
+    variable = args.variable + row * dim;
+    accumulator = args.accumulator + row * dim;
+  }
+
+  template <typename Lanes>
+  void Update(Lanes lanes, int64_t column, Floats gradient) const {
+    const Floats a = lanes.Read(accumulator + column) + gradient * gradient;
+    Floats w = lanes.Read(variable + column);
+    w -= w * args.weight_decay;
+    w -= args.learning_rate * gradient / Sqrt(a + args.epsilon);
+    lanes.Write(a, accumulator + column);
+    lanes.Write(w, variable + column);
+  }
+};
+
+struct RowwiseAdagradRule {
+  const RowwiseAdagradArguments& args;
+  const int64_t dim;
+  float* variable = nullptr;
+  Floats scale = {};
+
+  void Prefetch(int64_t row) const {
+    PrefetchRow(args.variable + row * dim, dim);
+    __builtin_prefetch(args.accumulator + row, 1);
+  }
+
+  void Start(int64_t row, const float* gradient) {
+    variable = args.variable + row * dim;
+    Floats squares = {};
+    ForColumns(dim, [&](auto lanes, int64_t column) {
+      const Floats g = lanes.Read(gradient + column);
+      squares += g * g;
+    });
+    float& accumulator = args.accumulator[row];
+    accumulator += SumLanes(squares) / static_cast<float>(dim);
+    scale = args.learning_rate / Sqrt(Broadcast(accumulator + args.epsilon));
+  }
+
+  template <typename Lanes>
+  void Update(Lanes lanes, int64_t column, Floats gradient) const {
+    Floats w = lanes.Read(variable + column);
+    w -= w * args.weight_decay;
+    lanes.Write(w - scale * gradient, variable + column);
+  }
+};
+
+struct MomentumRule {
+  const MomentumArguments& args;
+  const int64_t dim;
+  float* variable = nullptr;
+  float* momentum = nullptr;
+
+  void Prefetch(int64_t row) const {
+    PrefetchRow(args.variable + row * dim, dim);
+    if (args.momentum != nullptr) PrefetchRow(args.momentum + row * dim, dim);
+  }
+
+  void Start(int64_t row, const float*) {
+    variable = args.variable + row * dim;
+    if (args.momentum != nullptr) momentum = args.momentum + row * dim;
+  }
+
+  template <typename Lanes>
+  void Update(Lanes lanes, int64_t column, Floats gradient) const {
+    Floats change = gradient * -args.learning_rate;
+    if (momentum != nullptr) {
+      const Floats m = lanes.Read(momentum + column) * args.decay + change;
+      lanes.Write(m, momentum + column);
+      change = args.nesterov ? m * args.decay + change : m;
+    }
+    Floats w = lanes.Read(variable + column);
+    w -= w * args.weight_decay;
+    lanes.Write(w + change, variable + column);
+  }
+};
+
+template <typename Rule>
+inline void ApplyRule(const RowSegments& segments, Rule rule, int64_t begin, int64_t end,
+                      float* buffer) {
+  for (int64_t segment = begin; segment < end; ++segment) {
+    if (segment + kRowsAhead < end) rule.Prefetch(segments.ids[segment + kRowsAhead]);
+    const int64_t first = segments.offsets[segment];
+    const bool single = segments.offsets[segment + 1] == first + 1;
+    if (!single) SumSegment(segments, segment, buffer);
+    const float* gradient = single ? Gradient(segments, first) : buffer;
+    rule.Start(segments.ids[segment], gradient);
+    ForColumns(segments.dim, [&](auto lanes, int64_t column) {
+      rule.Update(lanes, column, lanes.Read(gradient + column));
+    });
+  }
+}
+
+}  // namespace
+
+void RowAdam(const RowSegments& segments, const AdamArguments& arguments, int64_t begin,
+             int64_t end, float* buffer) {
+  ApplyRule(segments, AdamRule{arguments, segments.dim}, begin, end, buffer);
+}
+
+void RowAdagrad(const RowSegments& segments, const AdagradArguments& arguments, int64_t begin,
+                int64_t end, float* buffer) {
+  ApplyRule(segments, AdagradRule{arguments, segments.dim}, begin, end, buffer);
+}
+
+void RowRowwiseAdagrad(const RowSegments& segments, const RowwiseAdagradArguments& arguments,
+                       int64_t begin, int64_t end, float* buffer) {
+  ApplyRule(segments, RowwiseAdagradRule{arguments, segments.dim}, begin, end, buffer);
+}
+
+void RowMomentum(const RowSegments& segments, const MomentumArguments& arguments, int64_t begin,
+                 int64_t end, float* buffer) {
+  ApplyRule(segments, MomentumRule{arguments, segments.dim}, begin, end, buffer);
+}
+
+void SumSegments(const RowSegments& segments, float* sums, int64_t begin, int64_t end) {
+  for (int64_t segment = begin; segment < end; ++segment) {
+    SumSegment(segments, segment, sums + segment * segments.dim);
+  }
+}
+
+}  // namespace LARGEOUT_SIMD
+}  // namespace largeout

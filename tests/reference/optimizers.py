@@ -1,0 +1,83 @@
+"""Row-sparse optimizer steps in float64, one row and one formula after the other."""
+
+import numpy as np
+
+
+class RowOptimizer:
+    """State of one variable; `step` applies gradient rows `values` of the rows `ids`."""
+
+    def __init__(self, weights, learning_rate, weight_decay=0.0):
+        self.weights = np.array(weights, np.float64)
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.t = 0
+
+    def step(self, values, ids):
+        self.t += 1
+        gradients = {}
+        for value, row in zip(np.asarray(values, np.float64), np.asarray(ids), strict=True):
+            gradients[row] = gradients.get(row, 0.0) + value
+        for row, gradient in gradients.items():
+            self.weights[row] *= 1 - self.learning_rate * self.weight_decay
+            self.update(row, gradient)
+
+
+class Adam(RowOptimizer):
+    def __init__(
+        self, *args, beta_1=0.9, beta_2=0.999, epsilon=1e-7, decay_skipped=False, **kw
+    ):
+        super().__init__(*args, **kw)
+        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
+        self.decay_skipped = decay_skipped
+        self.m = np.zeros_like(self.weights)
+        self.v = np.zeros_like(self.weights)
+        self.last = np.zeros(len(self.weights), int)
+
+    def update(self, row, g):
+        if self.decay_skipped:
+            for _ in range(self.last[row] + 1, self.t):
+                self.m[row] *= self.beta_1
+                self.v[row] *= self.beta_2
+            self.last[row] = self.t
+        self.m[row] = self.beta_1 * self.m[row] + (1 - self.beta_1) * g
+        self.v[row] = self.beta_2 * self.v[row] + (1 - self.beta_2) * g**2
+        m_hat = self.m[row] / (1 - self.beta_1**self.t)
+        correction = np.sqrt(1 - self.beta_2**self.t)
+        v_hat = np.sqrt(self.v[row]) / correction
+        self.weights[row] -= self.learning_rate * m_hat / (v_hat + self.epsilon / correction)
+
+
+class Adagrad(RowOptimizer):
+    def __init__(self, *args, initial=0.1, epsilon=1e-7, **kw):
+        super().__init__(*args, **kw)
+        self.epsilon = epsilon
+        self.a = np.full_like(self.weights, initial)
+
+    def update(self, row, g):
+        self.a[row] += g**2
+        self.weights[row] -= self.learning_rate * g / np.sqrt(self.a[row] + self.epsilon)
+
+
+class RowwiseAdagrad(RowOptimizer):
+    def __init__(self, *args, initial=0.1, epsilon=1e-7, **kw):
+        super().__init__(*args, **kw)
+        self.epsilon = epsilon
+        self.a = np.full(len(self.weights), initial)
+
+    def update(self, row, g):
+        self.a[row] += np.mean(g**2)
+        self.weights[row] -= self.learning_rate * g / np.sqrt(self.a[row] + self.epsilon)
+
+
+class SGD(RowOptimizer):
+    def __init__(self, *args, momentum=0.0, nesterov=False, **kw):
+        super().__init__(*args, **kw)
+        self.momentum, self.nesterov = momentum, nesterov
+        self.m = np.zeros_like(self.weights)
+
+    def update(self, row, g):
+        self.m[row] = self.momentum * self.m[row] - self.learning_rate * g
+        step = self.m[row]
+        if self.nesterov:
+            step = self.momentum * step - self.learning_rate * g
+        self.weights[row] += step

@@ -1,0 +1,196 @@
+"""Optimizer steps that touch only the rows with a gradient, and merging of repeated rows.
+
+In all functions `values` float32 `[n, ...]` are gradient rows and `ids` int32 or int64
+`[n]` the rows they belong to. Ids may repeat: gradients of the same row are summed
+first, in input order, so that the result does not depend on threads. The variables are
+updated in place, whatever their number of rows; an id out of range is an
+`InvalidArgumentError` and leaves every variable as it was.
+"""
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.ops.library import gen_ops
+
+
+def row_adam(
+    variable,
+    momentum,
+    velocity,
+    values,
+    ids,
+    step_size,
+    beta_1=0.9,
+    beta_2=0.999,
+    epsilon=1e-7,
+    weight_decay=0.0,
+    last_step=None,
+    step=0,
+):
+    """Adam (Kingma & Ba 2014, the form before section 2.1) on the rows in `ids`.
+
+    With g the summed gradient of a row:
+    `w -= weight_decay w; m += (g - m)(1 - beta_1); v += (g^2 - v)(1 - beta_2);
+    w -= step_size m / (sqrt(v) + epsilon)`.
+
+    Args:
+        variable: w, float32 `[num_rows, ...]`, a `tf.Variable` or `keras.Variable`.
+        momentum: m, like `variable`.
+        velocity: v, like `variable`.
+        values: gradient rows.
+        ids: row of each gradient row.
+        step_size: learning rate times the bias correction
+            `sqrt(1 - beta_2^step) / (1 - beta_1^step)`.
+        beta_1: decay of the first moment.
+        beta_2: decay of the second moment.
+        epsilon: added to the root of v.
+        weight_decay: share of w that a touched row loses (decoupled).
+        last_step: None, or int64 `[num_rows]` variable with the last step of each row (0:
+            none). m and v are then first multiplied by beta^gap, where gap is the
+            number of steps since then that skipped the row.
+        step: number of this step, from 1; used with `last_step` only.
+
+    Returns:
+        The operation (None when executing eagerly).
+    """
+    return gen_ops.largeout_row_adam(
+        variable=_handle(variable),
+        momentum=_handle(momentum),
+        velocity=_handle(velocity),
+        last_step=[] if last_step is None else [_handle(last_step)],
+        values=values,
+        ids=ids,
+        step=tf.cast(step, tf.int64),
+        step_size=step_size,
+        beta_1=tf.cast(beta_1, tf.float64),
+        beta_2=tf.cast(beta_2, tf.float64),
+        epsilon=epsilon,
+        weight_decay=weight_decay,
+    )
+
+
+def row_adagrad(
+    variable, accumulator, values, ids, learning_rate, epsilon=1e-7, weight_decay=0.0
+):
+    """Adagrad (Duchi et al. 2011) on the rows in `ids`.
+
+    With g the summed gradient of a row: `w -= weight_decay w; a += g^2;
+    w -= learning_rate g / sqrt(a + epsilon)`.
+
+    Args:
+        variable: w, float32 `[num_rows, ...]`.
+        accumulator: a, like `variable`.
+        values: gradient rows.
+        ids: row of each gradient row.
+        learning_rate: step length.
+        epsilon: added to a under the root.
+        weight_decay: share of w that a touched row loses (decoupled).
+
+    Returns:
+        The operation (None when executing eagerly).
+    """
+    return gen_ops.largeout_row_adagrad(
+        variable=_handle(variable),
+        accumulator=_handle(accumulator),
+        values=values,
+        ids=ids,
+        learning_rate=learning_rate,
+        epsilon=epsilon,
+        weight_decay=weight_decay,
+    )
+
+
+def row_rowwise_adagrad(
+    variable, accumulator, values, ids, learning_rate, epsilon=1e-7, weight_decay=0.0
+):
+    """Adagrad with one accumulator a row, on the rows in `ids`.
+
+    With g the summed gradient of a row: `w -= weight_decay w; a += mean(g^2);
+    w -= learning_rate g / sqrt(a + epsilon)`.
+
+    Args:
+        variable: w, float32 `[num_rows, ...]`.
+        accumulator: a, float32 `[num_rows]`.
+        values: gradient rows.
+        ids: row of each gradient row.
+        learning_rate: step length.
+        epsilon: added to a under the root.
+        weight_decay: share of w that a touched row loses (decoupled).
+
+    Returns:
+        The operation (None when executing eagerly).
+    """
+    return gen_ops.largeout_row_rowwise_adagrad(
+        variable=_handle(variable),
+        accumulator=_handle(accumulator),
+        values=values,
+        ids=ids,
+        learning_rate=learning_rate,
+        epsilon=epsilon,
+        weight_decay=weight_decay,
+    )
+
+
+def row_momentum(
+    variable,
+    momentum,
+    values,
+    ids,
+    learning_rate,
+    decay=0.9,
+    nesterov=False,
+    weight_decay=0.0,
+):
+    """Gradient descent with momentum on the rows in `ids`.
+
+    With g the summed gradient of a row: `w -= weight_decay w; m = decay m -
+    learning_rate g; w += m`, or with `nesterov` `w += decay m - learning_rate g`.
+
+    Args:
+        variable: w, float32 `[num_rows, ...]`.
+        momentum: m, like `variable`, or None: `w -= learning_rate g`.
+        values: gradient rows.
+        ids: row of each gradient row.
+        learning_rate: step length.
+        decay: factor of the momentum from step to step.
+        nesterov: whether w moves by the momentum of the next step.
+        weight_decay: share of w that a touched row loses (decoupled).
+
+    Returns:
+        The operation (None when executing eagerly).
+    """
+    return gen_ops.largeout_row_momentum(
+        variable=_handle(variable),
+        momentum=[] if momentum is None else [_handle(momentum)],
+        values=values,
+        ids=ids,
+        learning_rate=learning_rate,
+        decay=decay,
+        weight_decay=weight_decay,
+        nesterov=nesterov,
+    )
+
+
+def merge_rows(values, ids):
+    """Sums the rows that have the same id.
+
+    Args:
+        values: float32 `[n, ...]`.
+        ids: int32 or int64 `[n]`, not negative.
+
+    Returns:
+        `(merged_values, unique_ids)`: `[u, ...]` and `[u]`, ids ascending; row i is the
+        sum, in input order, of the rows with id `unique_ids[i]`.
+    """
+    return gen_ops.largeout_merge_rows(values, ids)
+
+
+def check_row_ids(ids, num_rows):
+    """Returns `ids` `[n]`; an `InvalidArgumentError` if one is not in `[0, num_rows)`."""
+    return gen_ops.largeout_check_row_ids(ids, tf.cast(num_rows, tf.int64))
+
+
+def _handle(variable):
+    if isinstance(variable, keras.Variable):
+        variable = variable.value
+    return variable.handle

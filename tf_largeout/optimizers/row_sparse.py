@@ -1,0 +1,169 @@
+"""What all row-sparse optimizers share."""
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.ops import row_ops
+
+
+class RowSparse:
+    """Makes a Keras optimizer row-sparse where the gradient is.
+
+    To be inherited from before the Keras optimizer. A variable whose gradient is a
+    `tf.IndexedSlices` (an embedding table, the class embeddings of a sampled loss) goes to
+    `update_rows`, which reads and writes the rows with a gradient and no others, at a cost
+    that does not depend on the number of rows. Other gradients take Keras's own path.
+
+    A subclass writes `update_rows`. The rest is done here: gradients of repeated ids are
+    summed before anything else happens to them, clipping included; weight decay is
+    decoupled and falls on the touched rows; a step whose gradients cannot be computed, or
+    whose ids are out of range, changes neither weights nor slots nor `iterations`.
+    """
+
+    def update_rows(self, values, ids, variable, learning_rate, weight_decay):
+        """Updates the rows `ids` of `variable` and of its slots in place.
+
+        Args:
+            values: float32 `[n, ...]`, gradient rows.
+            ids: `[n]`, the row of each; may repeat, lies in range.
+            variable: `tf.Variable`, float32.
+            learning_rate: float32 scalar.
+            weight_decay: float32 scalar, the share of the weights that a row loses first.
+        """
+        raise NotImplementedError
+
+    def add_row_slot(self, variable, name, dtype="float32", initializer="zeros"):
+        """Makes a slot of one value a row, beside `variable`; its shape is `[num_rows]`."""
+        place = variable.value if isinstance(variable, keras.Variable) else variable
+        with tf.distribute.get_strategy().extended.colocate_vars_with(place):
+            return self.add_variable(
+                shape=variable.shape[:1],
+                initializer=initializer,
+                dtype=dtype,
+                name=f"{getattr(variable, 'path', variable.name).replace('/', '_')}_{name}",
+            )
+
+    def apply(self, grads, trainable_variables=None):
+        """Applies one step; see `keras.optimizers.Optimizer.apply`."""
+        grads = list(grads)
+        variables = self._trainable_variables
+        if trainable_variables is not None:
+            variables = trainable_variables = list(trainable_variables)
+        if len(variables) != len(grads) and (self.built or variables):
+            raise ValueError(
+                "Expected one gradient (or None) for each variable. Received: "
+                f"{len(grads)} gradients and {len(variables)} variables."
+            )
+        if variables:
+            grads = [
+                self._checked_gradient(g, v) for g, v in zip(grads, variables, strict=True)
+            ]
+        # Nothing is written before every gradient is there and every id is checked.
+        with tf.control_dependencies(_tensors(grads)):
+            super().apply(grads, trainable_variables)
+
+    def update_step(self, gradient, variable, learning_rate):
+        """Updates one variable, by rows if the gradient is an `IndexedSlices`."""
+        decay = self._decay(variable, learning_rate)
+        if isinstance(gradient, tf.IndexedSlices):
+            self.update_rows(
+                tf.cast(gradient.values, variable.dtype),
+                gradient.indices,
+                variable,
+                tf.cast(learning_rate, variable.dtype),
+                0.0 if decay is None else decay,
+            )
+            return
+        if decay is not None:
+            variable.assign_sub(variable * decay)
+        super().update_step(gradient, variable, learning_rate)
+
+    def _decay(self, variable, learning_rate):
+        if self.weight_decay is None or not self._use_weight_decay(variable):
+            return None
+        learning_rate = tf.cast(learning_rate, variable.dtype)
+        return tf.cast(self.weight_decay, variable.dtype) * learning_rate
+
+    def _apply_weight_decay(self, variables):
+        """Does nothing: `update_step` knows which rows to decay."""
+
+    def _clip_gradients(self, grads):
+        # The norm of a gradient is that of its merged rows.
+        if self.clipnorm or self.clipvalue or self.global_clipnorm:
+            grads = [_merged(gradient) for gradient in grads]
+        values = super()._clip_gradients([_values(gradient) for gradient in grads])
+        return [_with_values(g, v) for g, v in zip(grads, values, strict=True)]
+
+    def _checked_gradient(self, gradient, variable):
+        if not isinstance(gradient, tf.IndexedSlices):
+            return gradient
+        self._check_options(variable)
+        ids = row_ops.check_row_ids(gradient.indices, variable.shape[0])
+        return RowGradient(gradient.values, ids, gradient.dense_shape)
+
+    def _check_options(self, variable):
+        name = getattr(variable, "path", variable.name)
+        if keras.backend.standardize_dtype(variable.dtype) != "float32":
+            raise ValueError(
+                f"{type(self).__name__} updates float32 variables by rows. Received: variable "
+                f"'{name}' of dtype {variable.dtype} with a sparse gradient. Keep it in "
+                "float32 (the policies mixed_bfloat16 and mixed_float16 do)."
+            )
+        for option, used, instead in (
+            ("use_ema", self.use_ema, "Average checkpoints after training"),
+            (
+                "gradient_accumulation_steps",
+                self.gradient_accumulation_steps,
+                "Use a batch that is as many times larger",
+            ),
+            (
+                "constraint",
+                getattr(variable, "constraint", None) is not None,
+                "Remove the constraint",
+            ),
+        ):
+            if used:
+                raise ValueError(
+                    f"{option} reads and writes every row of variable '{name}' of shape "
+                    f"{tuple(variable.shape)} at each step, but its gradient is sparse and "
+                    f"{type(self).__name__} updates only the rows in it. {instead}, or use "
+                    f"keras.optimizers.{self._keras_class()}."
+                )
+
+    def _keras_class(self):
+        classes = type(self).__mro__
+        return next(c.__name__ for c in classes if c.__module__.startswith("keras."))
+
+
+class RowGradient(tf.IndexedSlices):
+    """`IndexedSlices` that can be divided: Keras unscales gradients by `/`."""
+
+    def __truediv__(self, scale):
+        return RowGradient(self.values / scale, self.indices, self.dense_shape)
+
+
+def _merged(gradient):
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    values, ids = row_ops.merge_rows(tf.cast(gradient.values, tf.float32), gradient.indices)
+    return tf.IndexedSlices(values, ids, gradient.dense_shape)
+
+
+def _values(gradient):
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def _with_values(gradient, values):
+    if not isinstance(gradient, tf.IndexedSlices):
+        return values
+    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+
+
+def _tensors(grads):
+    tensors = []
+    for gradient in grads:
+        if isinstance(gradient, tf.IndexedSlices):
+            tensors += [gradient.values, gradient.indices]
+        elif gradient is not None:
+            tensors.append(gradient)
+    return tensors
