@@ -57,7 +57,7 @@ def find(folders: list[str] | None = None) -> TensorFlow | None:
         folders: site-packages folders to look in. Default: those of this
             Python, then what an isolated build has installed for itself.
     """
-    for folder in _site_folders() + sys.path if folders is None else folders:
+    for folder in _search_path() if folders is None else folders:
         for name in _DISTRIBUTIONS:
             for found in importlib.metadata.distributions(name=name, path=[folder]):
                 package = pathlib.Path(str(found.locate_file("tensorflow")))
@@ -88,6 +88,10 @@ def find_supported(folders: list[str] | None = None) -> TensorFlow:
             "fresh virtual environment."
         )
     return found
+
+
+def _search_path() -> list[str]:
+    return _site_folders() + sys.path
 
 
 def _site_folders() -> list[str]:

@@ -12,9 +12,9 @@ namespace largeout {
 // Calls work(begin, end) on disjoint ranges that cover [0, total), perhaps
 // from several threads at once, and returns when all are done.
 // `cost_per_unit` is the estimated cost of one unit in cycles.
-using ParallelFor = std::function<void(
-    int64_t total, int64_t cost_per_unit,
-    const std::function<void(int64_t begin, int64_t end)>& work)>;
+using ParallelFor =
+    std::function<void(int64_t total, int64_t cost_per_unit,
+                       const std::function<void(int64_t begin, int64_t end)>& work)>;
 
 // Runs everything on the calling thread.
 inline void SerialFor(int64_t total, int64_t /*cost_per_unit*/,

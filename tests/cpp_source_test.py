@@ -1,0 +1,116 @@
+"""The arrows of the design, on the C++ side. Each failure says what to do instead."""
+
+import re
+
+import pytest
+
+from tests.source_tree import CUSTOM_OPS, PACKAGE, ROOT, cpp_files, includes, name
+
+# What the floors may include in quotes; whatever else they need is std, in <>.
+FLOORS = {
+    "core": ("custom_ops/core/",),
+    "cuda": ("custom_ops/cuda/", "custom_ops/core/"),
+    "kernels": (
+        "custom_ops/kernels/",
+        "custom_ops/cuda/",
+        "custom_ops/core/",
+        "tensorflow/",
+        "xla/",
+        "unsupported/Eigen/",
+    ),
+    "ops": ("custom_ops/ops/", "custom_ops/core/", "tensorflow/core/framework/"),
+}
+# Headers without templates or inline functions that a linker could keep one
+# copy of: that copy might be compiled for AVX-512 and run on any machine.
+SIMD_HEADERS = {"cstddef", "cstdint", "cstring", "immintrin.h"}
+LONGEST_FILE = 300
+
+each_file = pytest.mark.parametrize("path", cpp_files(), ids=name)
+
+
+@each_file
+def test_includes_follow_the_floors_of_the_design(path):
+    floor = path.relative_to(CUSTOM_OPS).parts[0]
+    wrong = [
+        header
+        for header, in_quotes in includes(path)
+        if not header.startswith(FLOORS[floor] if in_quotes else ())
+        and (in_quotes or "/" in header or header.endswith(".h") and floor == "ops")
+    ]
+    assert not wrong, (
+        f"{name(path)} includes {wrong}; custom_ops/{floor} may include {FLOORS[floor]} in "
+        "quotes and std in <>. Algorithms go to core, what needs TensorFlow to kernels."
+    )
+
+
+@pytest.mark.parametrize("path", sorted(CUSTOM_OPS.glob("core/*_simd.cc")), ids=name)
+def test_vectorised_files_include_no_std_templates(path):
+    wrong = sorted(_std_headers(path) - SIMD_HEADERS)
+    assert not wrong, (
+        f"{name(path)} includes {wrong}, perhaps through our own headers. It is compiled once "
+        "a SIMD level, and the linker keeps one copy of an inline function of std: pass "
+        "pointers and sizes, and keep std in X.cc."
+    )
+
+
+def test_one_stem_names_a_feature_on_every_floor():
+    floors = {
+        "custom_ops/ops/{}.cc": (CUSTOM_OPS / "ops", "*_ops.cc"),
+        "custom_ops/kernels/{}.cc": (CUSTOM_OPS / "kernels", "*_ops.cc"),
+        "tf_largeout/ops/{}.py": (PACKAGE / "ops", "*_ops.py"),
+    }
+    stems = {
+        pattern: {path.stem for path in folder.glob(glob)}
+        for pattern, (folder, glob) in floors.items()
+    }
+    missing = [
+        pattern.format(stem)
+        for stem in sorted(set().union(*stems.values()))
+        for pattern in floors
+        if stem not in stems[pattern]
+    ]
+    assert not missing, f"One stem a feature on every floor: {missing} are missing."
+
+
+@pytest.mark.parametrize("path", cpp_files("core", "cuda", "kernels", "ops"), ids=name)
+def test_headers_have_guards_with_their_paths(path):
+    if path.suffix != ".h":
+        return
+    guard = "LARGEOUT_" + re.sub(r"\W", "_", name(path)).upper() + "_"
+    text = path.read_text()
+    assert f"#ifndef {guard}\n#define {guard}\n" in text, f"The guard of {name(path)}: {guard}"
+
+
+@pytest.mark.parametrize("path", sorted(CUSTOM_OPS.glob("ops/*.cc")), ids=name)
+def test_every_op_has_a_prefix_a_shape_function_and_a_doc(path):
+    for op in path.read_text().split("REGISTER_OP(")[1:]:
+        op_name = op.split(")")[0]
+        assert op_name.startswith('"Largeout'), f"Call {op_name} LargeoutX."
+        for part in (".SetShapeFn(", ".Doc("):
+            assert part in op, f"{op_name} in {name(path)} needs {part}...)."
+        assert "UnknownShape" not in op, f"{op_name}: say what is known of the shapes."
+
+
+@pytest.mark.parametrize("path", cpp_files("kernels", "cuda", "ops"), ids=name)
+def test_cpp_tests_are_in_core(path):
+    assert not path.stem.endswith("_test"), (
+        f"{name(path)}: C++ tests are linked without TensorFlow, so they live in "
+        "custom_ops/core; test kernels from tests/ops."
+    )
+
+
+@each_file
+def test_files_are_short_enough_to_read(path):
+    lines = len(path.read_text().splitlines())
+    assert lines <= LONGEST_FILE, f"{name(path)} has {lines} lines: split it by what it does."
+
+
+def _std_headers(path, seen=()):
+    """The headers in <> that a file includes, also through headers of ours."""
+    found = set()
+    for header, in_quotes in includes(path):
+        if not in_quotes:
+            found.add(header)
+        elif header not in seen:
+            found |= _std_headers(ROOT / header, (*seen, header))
+    return found

@@ -1,0 +1,81 @@
+"""BUILD describes what setup.py builds. BUILD is valid Python, so it is evaluated here."""
+
+import collections
+import re
+
+from build_tools import compilers
+from build_tools.targets import ROOT
+
+SOURCES = {
+    str(path.relative_to(ROOT))
+    for folder in ("core", "kernels", "ops")
+    for path in (ROOT / "custom_ops" / folder).glob("*.*")
+    if path.suffix in (".h", ".cc")
+}
+
+
+def glob(patterns, exclude=()):
+    def paths(of):
+        return {str(path.relative_to(ROOT)) for pattern in of for path in ROOT.glob(pattern)}
+
+    return sorted(paths(patterns) - paths(exclude))
+
+
+def targets():
+    """The arguments of each target, by name; a select has its x86-64 branch."""
+    found = {}
+
+    def rule(name, **arguments):
+        assert name not in found, f"two targets called {name}"
+        found[name] = arguments
+
+    rules = dict.fromkeys(["cc_binary", "cc_library", "cc_test", "py_library"], rule)
+    names = {
+        **rules,
+        "glob": glob,
+        "select": lambda branches: branches["@platforms//cpu:x86_64"],
+        **dict.fromkeys(["load", "package", "licenses"], lambda *_, **__: None),
+    }
+    exec(compile((ROOT / "BUILD").read_text(), "BUILD", "exec"), names)
+    return found
+
+
+def test_every_cpp_file_is_in_one_target_and_simd_files_in_one_a_level():
+    uses = collections.Counter()
+    for target in targets().values():
+        uses.update([*target.get("srcs", []), *target.get("hdrs", [])])
+    for source in sorted(SOURCES):
+        expected = len(compilers.X86_LEVELS) if source.endswith("_simd.cc") else 1
+        assert uses[source] == expected, f"BUILD names {source} {uses[source]} times"
+
+
+def test_every_python_module_is_in_the_library():
+    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "tf_largeout").rglob("*.py")}
+    assert modules == set(targets()["tf_largeout"]["srcs"])
+
+
+def test_dependencies_within_the_file_exist():
+    found = targets()
+    for name, target in found.items():
+        for label in [*target.get("deps", []), *target.get("data", [])]:
+            assert not label.startswith(":") or label[1:] in found, f"{name} needs {label}"
+
+
+def test_core_depends_on_no_tensorflow():
+    found = targets()
+    for name in (one for one in found if one.startswith("core")):
+        assert not [one for one in found[name].get("deps", []) if "tensorflow" in one]
+
+
+def test_what_registers_itself_is_always_linked():
+    found = targets()
+    assert all(found[name]["alwayslink"] for name in ("kernels", "ops", "largeout_ops"))
+    assert found["tf_largeout/ops/_largeout_ops.so"]["linkshared"]
+
+
+def test_the_simd_flags_are_those_of_the_build():
+    found = targets()
+    for level, flags in compilers.X86_LEVELS.items():
+        copts = found[f"core_simd_{level}"]["copts"]
+        assert [one for one in copts if re.match("-m", one)] == flags
+        assert f"-DLARGEOUT_SIMD={level}" in copts

@@ -1,0 +1,78 @@
+"""The build finds the TensorFlow beside it, and refuses one outside of the window."""
+
+import sysconfig
+
+import pytest
+import tensorflow as tf
+
+from build_tools import backend, tensorflow_install
+from build_tools.errors import BuildError
+from build_tools.tensorflow_install import REQUIREMENT, WINDOW
+
+
+def fake_install(folder, version, name="tensorflow_cpu"):
+    """A site-packages folder in which `name` looks installed."""
+    (folder / "tensorflow" / "include").mkdir(parents=True)
+    (folder / "tensorflow" / "libtensorflow_framework.so.2").touch()
+    metadata = folder / f"{name}-{version}.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    return str(folder)
+
+
+def test_the_tensorflow_of_this_environment_is_found_without_importing_it():
+    found = tensorflow_install.find_supported()
+    assert found.version == tf.__version__
+    assert str(found.folder / "include") == tf.sysconfig.get_include()
+
+
+def test_the_flags_are_those_that_tensorflow_gives():
+    found = tensorflow_install.find_supported()
+    version = f"-DLARGEOUT_TENSORFLOW_VERSION={tf.__version__}"
+    assert {*found.compile_flags} == {*tf.sysconfig.get_compile_flags(), version}
+    assert found.link_flags == tf.sysconfig.get_link_flags()
+
+
+def test_an_isolated_build_takes_the_tensorflow_outside_of_its_isolation(tmp_path, monkeypatch):
+    outside = fake_install(tmp_path / "outside", "2.21.0")
+    monkeypatch.syspath_prepend(fake_install(tmp_path / "inside", "2.21.9"))
+    with monkeypatch.context() as patch:
+        patch.setattr(sysconfig, "get_path", lambda name, **_: outside)
+        assert tensorflow_install.find().version == "2.21.0"
+
+
+@pytest.mark.parametrize("hook", ["wheel", "editable"])
+def test_tensorflow_is_a_build_requirement_only_where_none_is_installed(
+    tmp_path, monkeypatch, hook
+):
+    requires = getattr(backend, f"get_requires_for_build_{hook}")
+    assert REQUIREMENT not in requires()
+    monkeypatch.setattr(tensorflow_install, "_search_path", lambda: [str(tmp_path)])
+    assert REQUIREMENT in requires()
+    assert REQUIREMENT not in backend.get_requires_for_build_sdist()
+
+
+@pytest.mark.parametrize("name", ["tensorflow", "tensorflow_cpu", "tensorflow_rocm"])
+def test_every_flavour_of_tensorflow_counts(tmp_path, name):
+    folder = fake_install(tmp_path, "2.21.0", name)
+    assert tensorflow_install.find([folder]).version == "2.21.0"
+
+
+def test_leftover_metadata_without_the_package_does_not_count(tmp_path):
+    folder = fake_install(tmp_path, "2.21.0")
+    (tmp_path / "tensorflow" / "libtensorflow_framework.so.2").unlink()
+    assert tensorflow_install.find([folder]) is None
+
+
+def test_no_tensorflow_is_an_error_that_says_what_to_install(tmp_path):
+    with pytest.raises(BuildError) as caught:
+        tensorflow_install.find_supported([str(tmp_path)])
+    assert f'pip install "{REQUIREMENT}"' in str(caught.value)
+
+
+@pytest.mark.parametrize("version", ["2.20.0", "2.22.0"])
+def test_a_tensorflow_outside_of_the_window_is_named_with_the_ways_out(tmp_path, version):
+    with pytest.raises(BuildError) as caught:
+        tensorflow_install.find_supported([fake_install(tmp_path, version)])
+    for part in [f"Installed: TensorFlow {version}", WINDOW, "release", "virtual environment"]:
+        assert part in str(caught.value)

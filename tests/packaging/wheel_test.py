@@ -1,0 +1,110 @@
+"""The wheel and the sdist hold what they should, and work from another directory."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+
+import pytest
+
+from build_tools.targets import ROOT
+from build_tools.tensorflow_install import VERSION
+
+USE = (
+    "import tensorflow as tf, tf_largeout, tf_largeout.ops.library as library;"
+    "assert library.compiled_for(library._LIBRARY) == tf.__version__;"
+    "print(tf_largeout.__file__)"
+)
+
+
+def run(command, **options):
+    """Runs a command and returns its output; fails with all that it printed."""
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, **options
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def build(hook, folder):
+    """Calls a hook of the build backend, as pip does, without build isolation."""
+    code = f"from build_tools import backend; backend.build_{hook}({str(folder)!r})"
+    run([sys.executable, "-c", code], cwd=ROOT)
+    return next(folder.iterdir())
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    return build("wheel", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    return build("sdist", tmp_path_factory.mktemp("sdist"))
+
+
+def bare_environment(folder):
+    """A new virtual environment in which nothing is installed; returns its Python."""
+    venv.create(folder, with_pip=True)
+    return folder / "bin" / "python"
+
+
+def python_files():
+    return {str(path.relative_to(ROOT)) for path in (ROOT / "tf_largeout").rglob("*.py")}
+
+
+def test_the_wheel_is_for_every_python_of_this_platform(wheel):
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    assert wheel.name == f"tf_largeout-{VERSION['__version__']}-py3-none-{platform}.whl"
+
+
+def test_the_wheel_holds_the_package_the_library_and_the_licence_only(wheel):
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info" not in name}
+    assert names == python_files() | {"tf_largeout/ops/_largeout_ops.so"}
+    assert any(name.endswith("LICENSE") for name in zipfile.ZipFile(wheel).namelist())
+
+
+def test_the_wheel_works_from_another_directory(wheel, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    path = os.pathsep.join([str(tmp_path / "site"), sysconfig.get_path("purelib")])
+    printed = run(
+        [sys.executable, "-c", USE], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert pathlib.Path(printed.splitlines()[-1]).is_relative_to(tmp_path / "site")
+
+
+def test_the_sdist_holds_everything_that_the_build_reads(sdist):
+    with tarfile.open(sdist) as archive:
+        names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
+    needed = python_files() | {"setup.py", "pyproject.toml", "LICENSE", "BUILD"}
+    for folder in ("custom_ops", "build_tools"):
+        files = (ROOT / folder).rglob("*.*")
+        needed |= {str(path.relative_to(ROOT)) for path in files if path.suffix != ".pyc"}
+    assert needed <= names
+    assert not {name for name in names if name.endswith((".so", ".o", ".pyc"))}
+
+
+@pytest.mark.slow
+def test_pip_installs_the_sources_with_tensorflow_in_a_bare_environment(tmp_path):
+    python = bare_environment(tmp_path / "venv")
+    run([python, "-m", "pip", "install", f"{ROOT}[cpu]"], cwd=tmp_path)
+    printed = run([python, "-c", USE], cwd=tmp_path)
+    assert pathlib.Path(printed.splitlines()[-1]).is_relative_to(tmp_path / "venv")
+
+
+@pytest.mark.slow
+def test_pip_installs_the_sdist_with_tensorflow_in_a_bare_environment(sdist, tmp_path):
+    python = bare_environment(tmp_path / "venv")
+    run([python, "-m", "pip", "install", f"{sdist}[cpu]"], cwd=tmp_path)
+    run([python, "-c", USE], cwd=tmp_path)
+
+
+@pytest.mark.slow
+def test_pip_installs_the_wheel_with_tensorflow_in_a_bare_environment(wheel, tmp_path):
+    python = bare_environment(tmp_path / "venv")
+    run([python, "-m", "pip", "install", f"{wheel}[cpu]"], cwd=tmp_path)
+    run([python, "-c", USE], cwd=tmp_path)

@@ -1,0 +1,135 @@
+"""The arrows of the design, on the Python side. Each failure says what to do instead."""
+
+import ast
+import re
+
+import pytest
+
+from tests.source_tree import (
+    PACKAGE,
+    ROOT,
+    imported_sub_packages,
+    imports,
+    name,
+    parsed,
+    python_files,
+    sub_package,
+)
+
+# Who may import whom. Losses know no samplers, samplers no losses; layers joins
+# them. Add a line for a new sub-package; do not lengthen a line to silence a test.
+ARROWS = {
+    "__init__": None,  # anything
+    "version": set(),
+    "ops": {"version"},
+    "lazy_logits": {"ops"},
+    "samplers": {"ops"},
+    "losses": {"lazy_logits", "ops"},
+    "metrics": {"lazy_logits", "ops"},
+    "layers": {"lazy_logits", "ops", "samplers"},
+    "optimizers": {"ops"},
+    "retrieval": {"ops"},
+    "serving": {"layers", "ops", "retrieval"},
+    "datasets": set(),
+    "distribute": {"ops"},
+    "benchmarks": None,  # anything
+}
+PRIVATE = ("tensorflow.python", "tensorflow.compat", "keras.src", "keras.legacy", "tf_keras")
+PRIVATE_NAMES = re.compile(r"\btf\.(compat|python|raw_ops)\b|\bkeras\.(src|legacy)\b")
+LONGEST_FILE, LONGEST_FUNCTION = 300, 40
+
+each_module = pytest.mark.parametrize("path", python_files(), ids=name)
+
+
+@each_module
+def test_imports_follow_the_arrows_of_the_design(path):
+    group = sub_package(path)
+    assert group in ARROWS, f"Say in ARROWS what tf_largeout.{group} may import."
+    allowed = ARROWS[group]
+    if allowed is None:
+        return
+    wrong = imported_sub_packages(path) - allowed
+    assert not wrong, (
+        f"{name(path)} imports {sorted(wrong)}; tf_largeout.{group} may import "
+        f"{sorted(allowed)}. Pass what it needs as an argument, or join the two in "
+        "tf_largeout.layers: a sampler and a loss meet only at SampledValues."
+    )
+
+
+def test_no_sub_packages_import_each_other_in_a_circle():
+    graph = {}
+    for path in python_files():
+        graph.setdefault(sub_package(path), set()).update(imported_sub_packages(path))
+    while graph:
+        leaves = {group for group, needs in graph.items() if not needs & set(graph)}
+        assert leaves, f"{sorted(graph)} import each other in a circle."
+        graph = {group: needs for group, needs in graph.items() if group not in leaves}
+
+
+@each_module
+def test_only_the_ops_touch_the_library(path):
+    if sub_package(path) in ("ops", "__init__"):
+        return
+    wrong = {one for one in imports(path) if one.startswith("tf_largeout.ops.library")}
+    wrong |= {one for one in ("load_op_library", "gen_ops") if one in path.read_text()}
+    assert not wrong, (
+        f"{name(path)} uses {sorted(wrong)}: write a function in tf_largeout/ops/X_ops.py "
+        "and call that."
+    )
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*python_files(), *sorted((ROOT / "examples").rglob("*.py"))],
+    ids=name,
+)
+def test_only_the_public_interfaces_of_tensorflow_and_keras_are_used(path):
+    code = "\n".join(line.split("#")[0] for line in path.read_text().splitlines())
+    wrong = {one for one in imports(path) if one.startswith(PRIVATE)}
+    wrong |= {found.group() for found in PRIVATE_NAMES.finditer(code)}
+    assert not wrong, (
+        f"{name(path)} uses {sorted(wrong)}, which may change with any release: use what "
+        "tf.* and keras.* document, or write an op."
+    )
+
+
+@each_module
+def test_public_classes_and_functions_have_docstrings(path):
+    public = (ast.ClassDef, ast.FunctionDef)
+    nodes = [node for node in parsed(path).body if isinstance(node, public)]
+    missing = [
+        node.name
+        for node in nodes
+        if not node.name.startswith("_") and not ast.get_docstring(node)
+    ]
+    assert not missing, (
+        f"{name(path)}: {missing} need a docstring: what it does, Args with shapes, Returns, "
+        "Raises, the paper."
+    )
+
+
+@each_module
+def test_files_and_functions_are_short_enough_to_read(path):
+    lines = len(path.read_text().splitlines())
+    assert lines <= LONGEST_FILE, f"{name(path)} has {lines} lines: split it by what it does."
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.FunctionDef):
+            length = _body_length(node)
+            assert length <= LONGEST_FUNCTION, (
+                f"{name(path)}: {node.name} has {length} lines: give its steps names."
+            )
+
+
+def test_every_module_of_ops_has_a_test_of_its_name():
+    expected = {path.stem for path in (PACKAGE / "ops").glob("*_ops.py")}
+    tested = {
+        path.stem.removesuffix("_test") for path in (ROOT / "tests/ops").glob("*_test.py")
+    }
+    missing = sorted(expected - tested)
+    assert not missing, f"Write tests/ops/X_test.py, with a numpy oracle, for {missing}."
+
+
+def _body_length(function):
+    """The lines of a function without its docstring and signature."""
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    return body[-1].end_lineno - body[0].lineno + 1 if body else 0

@@ -1,0 +1,65 @@
+"""The files of the project, for the tests that read its source."""
+
+import ast
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "tf_largeout"
+CUSTOM_OPS = ROOT / "custom_ops"
+
+
+def python_files():
+    """The modules of the package."""
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def cpp_files(*floors):
+    """The C++ and CUDA files of the floors (folders of custom_ops), or of all."""
+    folders = [CUSTOM_OPS / floor for floor in floors] or [CUSTOM_OPS]
+    found = [path for folder in folders for path in folder.rglob("*.*")]
+    return sorted(path for path in found if path.suffix in (".h", ".cc", ".cu", ".cuh"))
+
+
+def name(path):
+    """The path of a file from the root of the project."""
+    return str(path.relative_to(ROOT))
+
+
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
+def imports(path):
+    """All that a module imports: `from a import b` counts as both a and a.b."""
+    found = set()
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module or "")
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def sub_package(path):
+    """The sub-package, or module at the top of the package, that a file is in."""
+    first = path.relative_to(PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imported_sub_packages(path):
+    """Which other sub-packages a file of the package imports."""
+    parts = [module.split(".") for module in imports(path)]
+    found = {part[1] for part in parts if part[0] == "tf_largeout" and len(part) > 1}
+    return {one for one in found if is_sub_package(one)} - {sub_package(path)}
+
+
+def is_sub_package(name):
+    return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists()
+
+
+def includes(path):
+    """What a C++ file includes: [(header, whether in quotes)]."""
+    found = re.findall(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', path.read_text(), re.MULTILINE)
+    return [(header, mark == '"') for mark, header in found]
