@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "custom_ops/core/integer_masses.h"
+
 namespace largeout {
 namespace {
-
-// The longest power of two of which num_strata make at most 2^60.
-int64_t StratumLength(int64_t num_strata) {
-  int64_t length = int64_t{1} << 60;
-  while (length > (int64_t{1} << 60) / num_strata) length >>= 1;
-  return length;
-}
 
 // Whether class c, with all before it certain, has pi >= 1. The margin keeps
 // rounding from making a class longer than a stratum.

@@ -5,3 +5,4 @@ from tf_largeout.samplers.log_uniform_sampler import LogUniformSampler as LogUni
 from tf_largeout.samplers.sampled_values import SampledValues as SampledValues
 from tf_largeout.samplers.sampler import Sampler as Sampler
 from tf_largeout.samplers.uniform_sampler import UniformSampler as UniformSampler
+from tf_largeout.samplers.unigram_sampler import UnigramSampler as UnigramSampler

@@ -1,12 +1,16 @@
+"""Samplers by name."""
+
 import keras
 
 from tf_largeout.samplers.log_uniform_sampler import LogUniformSampler
 from tf_largeout.samplers.sampler import Sampler
 from tf_largeout.samplers.uniform_sampler import UniformSampler
+from tf_largeout.samplers.unigram_sampler import UnigramSampler
 
 _BY_NAME = {
     "uniform": UniformSampler,
     "log_uniform": LogUniformSampler,
+    "unigram": UnigramSampler,
 }
 
 

@@ -1,3 +1,5 @@
+"""Zipf's law."""
+
 import keras
 
 from tf_largeout.ops.sampling_ops import log_uniform_sample
@@ -20,7 +22,6 @@ class LogUniformSampler(StaticSampler):
         seed: Optional int, for the seed generator of the layer.
 
     Example:
-
         keras.Sequential([encoder, LargeOutput(100_000, sampler=LogUniformSampler(1024))])
     """
 

@@ -1,3 +1,5 @@
+"""What samplers give losses."""
+
 from typing import NamedTuple
 
 import tensorflow as tf

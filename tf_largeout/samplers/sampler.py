@@ -1,3 +1,7 @@
+"""The base class of all samplers."""
+
+import numbers
+
 from tf_largeout.samplers.sampled_values import SampledValues
 
 
@@ -16,7 +20,8 @@ class Sampler:
     """
 
     def __init__(self, num_sampled=1024, seed=None):
-        if isinstance(num_sampled, bool) or int(num_sampled) != num_sampled or num_sampled < 1:
+        whole = isinstance(num_sampled, numbers.Integral) and not isinstance(num_sampled, bool)
+        if not whole or num_sampled < 1:
             raise ValueError(
                 "`num_sampled` must be a positive integer. "
                 f"Received: num_sampled={num_sampled!r} (of type {type(num_sampled).__name__})."

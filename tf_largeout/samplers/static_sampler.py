@@ -1,3 +1,5 @@
+"""The base class of samplers with a fixed distribution."""
+
 import tensorflow as tf
 
 from tf_largeout.samplers.sampled_values import SampledValues

@@ -1,3 +1,5 @@
+"""All classes with the same probability."""
+
 import keras
 
 from tf_largeout.ops.sampling_ops import uniform_sample
@@ -17,7 +19,6 @@ class UniformSampler(StaticSampler):
         seed: Optional int, for the seed generator of the layer.
 
     Example:
-
         keras.Sequential([encoder, LargeOutput(100_000, sampler=UniformSampler(1024))])
     """
 

@@ -1,0 +1,62 @@
+"""Distributions of the static samplers, in float64 from their formulas."""
+
+import numpy as np
+
+
+def uniform(num_classes):
+    return np.full(num_classes, 1 / num_classes)
+
+
+def log_uniform(num_classes):
+    c = np.arange(num_classes)
+    return np.log((c + 2) / (c + 1)) / np.log(num_classes + 1)
+
+
+def unigram(counts, distortion=1.0):
+    counts = np.asarray(counts, np.float64)
+    weights = np.maximum(counts, min(1, counts[counts > 0].min())) ** distortion
+    return weights / weights.sum()
+
+
+def expected_counts(q, num_sampled, unique):
+    """num_sampled q with replacement; min(1, tau q) that sum to num_sampled without."""
+    if not unique:
+        return num_sampled * q
+    low, high = 0.0, num_sampled / q.min()
+    for _ in range(60):
+        tau = (low + high) / 2
+        if np.minimum(1, tau * q).sum() < num_sampled:
+            low = tau
+        else:
+            high = tau
+    return np.minimum(1, high * q)
+
+
+def ordered_pivotal_inclusion(pi):
+    """First and second order inclusion probabilities of the pivotal method, class by class.
+
+    The textbook form (Deville and Tille 1998): a survivor meets the classes in turn, both
+    with a probability; the pair's sum goes to one of them, up to 1. All outcomes are walked.
+    """
+    n = len(pi)
+    first, second = np.zeros(n), np.zeros((n, n))
+
+    def walk(survivor, mass, unit, chosen, chance):
+        if chance == 0:
+            return
+        if unit == n:
+            chosen = [*chosen, survivor] if mass > 0.5 else chosen
+            first[chosen] += chance
+            second[np.ix_(chosen, chosen)] += chance
+            return
+        total = mass + pi[unit]
+        if total < 1 - 1e-12:
+            walk(survivor, total, unit + 1, chosen, chance * mass / total)
+            walk(unit, total, unit + 1, chosen, chance * pi[unit] / total)
+        else:
+            first_wins = (1 - pi[unit]) / (2 - total) if total < 2 else 1.0
+            walk(unit, total - 1, unit + 1, [*chosen, survivor], chance * first_wins)
+            walk(survivor, total - 1, unit + 1, [*chosen, unit], chance * (1 - first_wins))
+
+    walk(0, pi[0], 1, [], 1.0)
+    return first, second

@@ -1,0 +1,82 @@
+"""Counts of classes: from labels, and as the weights of a distribution."""
+
+import numpy as np
+import tensorflow as tf
+
+
+def count_labels(data, steps=None):
+    """Counts how often each class occurs.
+
+    Args:
+        data: Integer labels of any shape, padded with -1 (array, tensor, ragged tensor), or
+            a `tf.data.Dataset` of them or of tuples `(x, y, ...)` with labels `y`.
+        steps: Number of elements to take from a dataset; needed if it is infinite.
+
+    Returns:
+        float64 `[largest label + 1]`.
+    """
+    counts = np.zeros(0)
+    for labels in _batches(data, steps):
+        ids, occurrences = np.unique(_as_ids(labels), return_counts=True)
+        if ids.size and ids[0] == -1:
+            ids, occurrences = ids[1:], occurrences[1:]
+        if ids.size and ids[0] < 0:
+            raise ValueError(
+                f"Labels must be class ids, or -1 for padding. Received: {ids[0]}."
+            )
+        if ids.size and ids[-1] >= counts.size:
+            counts = np.pad(counts, (0, max(ids[-1] + 1, 2 * counts.size) - counts.size))
+        counts[ids] += occurrences
+    if not counts.any():
+        raise ValueError("Cannot count labels: `data` contains none.")
+    return np.trim_zeros(counts, "b")
+
+
+def _batches(data, steps):
+    if not isinstance(data, tf.data.Dataset):
+        return [data]
+    if steps is not None:
+        data = data.take(steps)
+    elif data.cardinality() == tf.data.INFINITE_CARDINALITY:
+        raise ValueError(
+            "The dataset is infinite: pass `steps`, the number of elements to count."
+        )
+    return (element[1] if isinstance(element, tuple) else element for element in data)
+
+
+def _as_ids(labels):
+    if isinstance(labels, tf.RaggedTensor):
+        labels = labels.flat_values
+    ids = np.asarray(labels).reshape(-1)
+    if not np.issubdtype(ids.dtype, np.integer):
+        raise ValueError(
+            f"Labels must be integer class ids. Received labels of type {ids.dtype}."
+        )
+    return ids.astype(np.int64)
+
+
+def check_counts(counts):
+    """`counts` as float64, or a ValueError that names what is wrong."""
+    counts = np.array(counts, np.float64)
+    if counts.ndim != 1 or counts.size == 0:
+        raise ValueError(f"`counts` must be one number a class. Received shape {counts.shape}.")
+    bad = ~(np.isfinite(counts) & (counts >= 0))
+    if bad.any():
+        where = int(np.argmax(bad))
+        raise ValueError(
+            f"`counts` must be finite and not negative. Received {counts[where]} for class "
+            f"{where}."
+        )
+    if not counts.any():
+        raise ValueError("`counts` must not be all zero.")
+    return counts
+
+
+def distorted(counts, distortion):
+    """Weights `max(count, floor) ** distortion`, up to a factor, all positive.
+
+    The floor is 1, or the smallest positive count where that is below 1.
+    """
+    floor = min(1.0, counts[counts > 0].min())
+    weights = (np.maximum(counts, floor) / counts.max()) ** distortion
+    return np.maximum(weights, np.finfo(np.float64).tiny)

@@ -1,0 +1,140 @@
+"""Classes by frequency."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.ops.table_sampling_ops import (
+    alias_sample,
+    alias_table,
+    pivotal_sample,
+    pivotal_table,
+)
+from tf_largeout.samplers.label_counts import check_counts, count_labels, distorted
+from tf_largeout.samplers.static_sampler import StaticSampler
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class UnigramSampler(StaticSampler):
+    """Draws classes in proportion to their frequency.
+
+        q_c = max(count_c, floor)^distortion / sum of the same over all classes
+
+    where floor is 1, or the smallest positive count where that is below 1. So a class that
+    was never counted is treated as if it had been seen once: a class that is never drawn is
+    never pushed down, and its correction log q would be infinite.
+
+    The counts come from `counts` or from `adapt(labels)`, before or after the layer is built;
+    drawing without them is an error. They are kept as tables among the weights of the layer,
+    not in the config: a saved model has its distribution again when its weights are loaded.
+    With replacement that is an alias table (20 bytes a class), without it a table of
+    cumulative inclusion probabilities (10 bytes a class). Either draws in O(1) in the mean;
+    expected counts are as in `StaticSampler`, exactly.
+
+    Args:
+        num_sampled: Number of classes drawn.
+        counts: Optional counts, or any numbers in proportion to them, one a class.
+        distortion: Exponent of the counts: 1 (the default, as in `tf.nn`) draws by frequency,
+            0 uniformly; word2vec takes 0.75.
+        unique: Whether to draw without replacement. Defaults to `True`, as in `tf.nn`.
+        seed: Optional int, for the seed generator of the layer.
+
+    Example:
+        sampler = UnigramSampler(1024, distortion=0.75)
+        sampler.adapt(train)  # a dataset of (x, y)
+        keras.Sequential([encoder, LargeOutput(100_000, sampler=sampler)])
+    """
+
+    def __init__(self, num_sampled=1024, counts=None, distortion=1.0, unique=True, seed=None):
+        super().__init__(num_sampled, unique=unique, seed=seed)
+        if not (np.isfinite(distortion) and distortion >= 0):
+            raise ValueError(
+                f"`distortion` must be a number >= 0. Received: distortion={distortion!r}."
+            )
+        self.distortion = float(distortion)
+        self._counts = None if counts is None else check_counts(counts)
+        self._counts_are_complete = counts is not None
+        self._tables = ()
+
+    def adapt(self, data, steps=None):
+        """Takes the counts from training labels, in place of any earlier ones.
+
+        Args:
+            data: Integer labels of any shape, padded with -1, or a `tf.data.Dataset` of them
+                or of tuples `(x, y, ...)`.
+            steps: Number of elements to take from a dataset; needed if it is infinite.
+        """
+        self._counts = count_labels(data, steps)
+        self._counts_are_complete = False
+        if self._tables:
+            for table, value in zip(self._tables, self._make_tables(), strict=True):
+                table.assign(value)
+
+    def build(self, layer):
+        super().build(layer)
+        if self._counts is None:
+            values = [None] * 2
+        else:
+            with tf.init_scope():
+                values = self._make_tables()
+        with tf.device("CPU:0"):  # where the ops read them
+            self._tables = tuple(
+                layer.add_weight(
+                    name=f"sampler_{name}",
+                    shape=shape,
+                    dtype=dtype,
+                    initializer=_initializer(value),
+                    trainable=False,
+                    autocast=False,
+                )
+                for (name, shape, dtype), value in zip(self._specs(), values, strict=True)
+            )
+
+    def draw(self, labels, seed):
+        tables = [tf.convert_to_tensor(table) for table in self._tables]
+        sample = pivotal_sample if self.unique else alias_sample
+        return sample(labels, seed, *tables, num_sampled=self.num_sampled)
+
+    def get_config(self):
+        return {**super().get_config(), "distortion": self.distortion}
+
+    @property
+    def _num_buckets(self):
+        return self.num_classes // 4 + 1
+
+    def _specs(self):
+        """Name, shape and dtype of each table."""
+        if self.unique:
+            return [
+                ("cumulative", (self.num_classes + 1,), "int64"),
+                ("index", (self._num_buckets + 1,), "int64"),
+            ]
+        return [
+            ("alias_slots", (self.num_classes, 2), "int64"),
+            ("probability", (self.num_classes,), "float32"),
+        ]
+
+    def _make_tables(self):
+        """The tables from the counts, which are then let go."""
+        weights = distorted(self._take_counts(), self.distortion)
+        with tf.device("CPU:0"):
+            if self.unique:
+                return pivotal_table(weights, self.num_sampled, self._num_buckets)
+            return alias_table(weights)
+
+    def _take_counts(self):
+        counts, self._counts = self._counts, None
+        missing = self.num_classes - counts.size
+        if missing < 0 or (missing and self._counts_are_complete):
+            raise ValueError(
+                f"{type(self).__name__} has counts of {counts.size} classes, but the layer has "
+                f"num_classes={self.num_classes}."
+            )
+        return np.pad(counts, (0, missing))
+
+
+def _initializer(value):
+    """Gives `value`, or zeros, which the sample op refuses, if it is to come later."""
+    if value is None:
+        return "zeros"
+    return lambda shape, dtype=None: value
