@@ -8,6 +8,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
 namespace largeout {
 namespace LARGEOUT_SIMD {
 
@@ -36,6 +40,41 @@ inline void Store(Floats value, float* to) { std::memcpy(to, &value, sizeof(valu
 inline Floats Broadcast(float value) { return value - Floats{}; }
 
 inline Floats Max(Floats a, Floats b) { return a > b ? a : b; }
+
+// Whether a > b in any lane.
+inline bool AnyGreater(Floats a, Floats b) {
+#if defined(__AVX512F__)
+  return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ) != 0;
+#elif defined(__AVX2__)
+  return _mm256_movemask_ps((__m256)(a > b)) != 0;
+#elif defined(__SSE2__)
+  return _mm_movemask_ps((__m128)(a > b)) != 0;
+#else
+  const Ints mask = a > b;
+  int32_t any = 0;
+  for (int lane = 0; lane < kLanes; ++lane) any |= mask[lane];
+  return any != 0;
+#endif
+}
+
+// exp(x) to 1 ulp (2 without FMA) for x <= 80, exactly 0 below -87; NaN stays NaN.
+inline Floats Exp(Floats x) {
+  // x = n log 2 + r; adding 1.5 * 2^23 rounds to an integer, which then stands
+  // in the low bits, already biased for the exponent of 2^n.
+  const float round = 12582912.0f + 127.0f;
+  const Floats shifted = x * 1.44269504f + round;
+  const Floats n = shifted - round;
+  Floats r = x - n * 0.693145752f;
+  r = r - n * 1.42860677e-6f;
+  Floats p = r * 1.3814599e-3f + 8.368717e-3f;
+  p = p * r + 4.166839e-2f;
+  p = p * r + 1.6666521e-1f;
+  p = p * r + 4.9999994e-1f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  const Floats power = (Floats)((Ints)shifted << 23);
+  return x < -87.0f ? Floats{} : p * power;
+}
 
 }  // namespace LARGEOUT_SIMD
 }  // namespace largeout

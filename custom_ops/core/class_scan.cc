@@ -1,0 +1,95 @@
+#include "custom_ops/core/class_scan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "custom_ops/core/class_scan_labels.h"
+#include "custom_ops/core/class_scan_panels.h"
+#include "custom_ops/core/simd_level.h"
+
+namespace largeout {
+namespace {
+
+constexpr int64_t kMostShards = 256;
+
+// What the shards found, to be combined.
+class Statistics {
+ public:
+  Statistics(int64_t num_shards, int64_t num_rows, int64_t num_places)
+      : num_shards_(num_shards),
+        num_rows_(num_rows),
+        shift_(num_shards * num_rows, std::numeric_limits<float>::lowest()),
+        total_(num_shards * num_rows, 0.0),
+        higher_(num_places, 0) {}
+
+  // Scans shards [begin, end). May be called from several threads.
+  void Scan(const ClassMatrix& matrix, const Panels& panels, const LabelSlots& labels,
+            const ClassShards& shards, int64_t begin, int64_t end) {
+    std::vector<int32_t> higher(labels.size(), 0);
+    std::vector<float> limits(labels.most_in_panel() * kPanelRows);
+    std::unique_ptr<bool[]> mixed(new bool[limits.size()]);
+    for (int64_t shard = begin; shard < end; ++shard) {
+      const ShardStatistics found = {&shift_[shard * num_rows_], &total_[shard * num_rows_],
+                                     higher.data(), limits.data(), mixed.get()};
+      LARGEOUT_SIMD_DISPATCH(ScanStatistics, matrix, panels, labels.slots(),
+                             shards.begin(shard), shards.end(shard), found);
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (size_t i = 0; i < higher.size(); ++i) higher_[i] += higher[i];
+  }
+
+  float LogPartition(int64_t row) const {
+    float shift = shift_[row];
+    for (int64_t s = 1; s < num_shards_; ++s)
+      shift = std::max(shift, shift_[s * num_rows_ + row]);
+    double total = 0.0;
+    for (int64_t i = row; i < num_shards_ * num_rows_; i += num_rows_) {
+      total += total_[i] * std::exp(static_cast<double>(shift_[i]) - shift);
+    }
+    return static_cast<float>(shift + std::log(total));
+  }
+
+  int64_t higher(int64_t place) const { return higher_[place]; }
+
+ private:
+  const int64_t num_shards_, num_rows_;
+  std::vector<float> shift_;
+  std::vector<double> total_;
+  std::mutex mutex_;
+  std::vector<int64_t> higher_;
+};
+
+}  // namespace
+
+void ClassStatistics(const ClassMatrix& matrix, const Features& features, const Labels& labels,
+                     const ParallelFor& parallel, float* log_partition, float* true_logits,
+                     int64_t* ranks) {
+  const std::vector<int64_t> order = RowsByLabelCount(labels, features.batch);
+  const PackedFeatures packed(features, matrix.dim, order, parallel);
+  const LabelSlots slots(matrix, packed.panels(), labels, order, parallel);
+  const ClassShards shards(matrix.num_classes, kMostShards);
+  Statistics found(shards.count(), packed.num_rows(), slots.size());
+  const int64_t cost = shards.size() * packed.num_rows() * (matrix.dim / 16 + 4);
+  parallel(shards.count(), cost, [&](int64_t begin, int64_t end) {
+    found.Scan(matrix, packed.panels(), slots, shards, begin, end);
+  });
+  std::fill_n(true_logits, features.batch * labels.width, 0.0f);
+  std::fill_n(ranks, features.batch * labels.width, matrix.num_classes);
+  parallel(features.batch, 20 * shards.count(), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      log_partition[order[row]] = found.LogPartition(row);
+      for (size_t slot = 0; slot < slots.row(row).size(); ++slot) {
+        const RankedLabel& label = slots.row(row)[slot];
+        const int64_t at = order[row] * labels.width + label.column;
+        true_logits[at] = label.score;
+        if (label.ranked()) ranks[at] = found.higher(slots.Place(row, slot));
+      }
+    }
+  });
+}
+
+}  // namespace largeout

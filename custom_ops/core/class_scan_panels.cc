@@ -1,0 +1,31 @@
+#include "custom_ops/core/class_scan_panels.h"
+
+#include <numeric>
+
+namespace largeout {
+namespace {
+
+int64_t NumPanels(int64_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
+
+}  // namespace
+
+PackedFeatures::PackedFeatures(const Features& features, int64_t dim,
+                               const std::vector<int64_t>& order, const ParallelFor& parallel)
+    : data_(NumPanels(features.batch) * kPanelRows * dim),
+      panels_{data_.get(), features.batch, NumPanels(features.batch)} {
+  parallel(panels_.num_panels, 2 * kPanelRows * dim, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin * kPanelRows; row < end * kPanelRows; ++row) {
+      float* to = data_.get() + (row / kPanelRows) * kPanelRows * dim + row % kPanelRows;
+      const float* from = row < features.batch ? features.data + order[row] * dim : nullptr;
+      for (int64_t k = 0; k < dim; ++k) to[k * kPanelRows] = from != nullptr ? from[k] : 0.0f;
+    }
+  });
+}
+
+std::vector<int64_t> InOrder(int64_t size) {
+  std::vector<int64_t> order(size);
+  std::iota(order.begin(), order.end(), int64_t{0});
+  return order;
+}
+
+}  // namespace largeout

@@ -1,0 +1,68 @@
+// How a pass over the classes is cut up, and the batch in the form it wants.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_PANELS_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_PANELS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "custom_ops/core/class_scan_simd.h"
+
+namespace largeout {
+
+// Consecutive ranges of classes that depend on the number of classes only (and
+// on `most`), each a multiple of kBlockClasses but the last.
+class ClassShards {
+ public:
+  ClassShards(int64_t num_classes, int64_t most) : num_classes_(num_classes) {
+    const int64_t blocks = (num_classes + kBlockClasses - 1) / kBlockClasses;
+    const int64_t blocks_a_shard = (blocks + most - 1) / most;
+    size_ = blocks_a_shard * kBlockClasses;
+  }
+  int64_t count() const { return (num_classes_ + size_ - 1) / size_; }
+  int64_t begin(int64_t shard) const { return shard * size_; }
+  int64_t end(int64_t shard) const { return std::min(num_classes_, (shard + 1) * size_); }
+  int64_t size() const { return size_; }
+
+ private:
+  int64_t num_classes_;
+  int64_t size_;
+};
+
+// Room for `size` floats at a cache line's start, not initialised.
+class AlignedFloats {
+ public:
+  explicit AlignedFloats(int64_t size)
+      : memory_(new float[size + kLineFloats]), data_(memory_.get()) {
+    while (reinterpret_cast<uintptr_t>(data_) % (kLineFloats * sizeof(float)) != 0) ++data_;
+  }
+  float* get() const { return data_; }
+
+ private:
+  static constexpr int64_t kLineFloats = 16;
+  std::unique_ptr<float[]> memory_;
+  float* data_;
+};
+
+// Rows order[0], order[1], ... of the features, as panels (class_scan_simd.h).
+// Rows that fill up the last panel are 0.
+class PackedFeatures {
+ public:
+  PackedFeatures(const Features& features, int64_t dim, const std::vector<int64_t>& order,
+                 const ParallelFor& parallel);
+  const Panels& panels() const { return panels_; }
+  int64_t num_rows() const { return panels_.num_panels * kPanelRows; }
+
+ private:
+  AlignedFloats data_;
+  Panels panels_;
+};
+
+// 0, 1, ..., size - 1.
+std::vector<int64_t> InOrder(int64_t size);
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_PANELS_H_

@@ -1,0 +1,222 @@
+#include "custom_ops/core/class_scan_simd.h"
+
+#include "custom_ops/core/class_scan_tile.h"
+#include "custom_ops/core/simd.h"
+
+namespace largeout {
+namespace LARGEOUT_SIMD {
+namespace {
+
+// Passes all logits of classes [begin, end) to `use`: block by block, and in a
+// block panel by panel, the panel staying in the first-level cache.
+template <class Consumer>
+void Scan(const ClassMatrix& matrix, const Panels& panels, int64_t begin, int64_t end,
+          Consumer& use) {
+  for (int64_t first = begin; first < end; first += kBlockClasses) {
+    const int64_t last = first + kBlockClasses < end ? first + kBlockClasses : end;
+    for (int64_t panel = 0; panel < panels.num_panels; ++panel) {
+      use.BeginPanel(panel, first, last);
+      ScanPanel(matrix, panels, panel, first, last, use);
+      use.EndPanel(panel);
+    }
+  }
+}
+
+// The highest of T logits, NaN passed over.
+template <int T>
+inline Floats HighestOf(const float* logits) {
+  Floats top = Broadcast(-__builtin_inff());
+  for (int t = 0; t < T; ++t) top = Max(Load(logits + t * kPanelRows), top);
+  return top;
+}
+
+// Sums exponentials, and counts the classes that stand before each label.
+class StatisticsConsumer {
+ public:
+  StatisticsConsumer(const RankSlots& slots, const ShardStatistics& shard)
+      : slots_(slots), shard_(shard) {}
+
+  void BeginPanel(int64_t panel, int64_t first, int64_t last) {
+    begin_ = slots_.panel_begin[panel] * kPanelRows;
+    size_ = slots_.panel_begin[panel + 1] * kPanelRows - begin_;
+    for (int64_t i = 0; i < size_; i += kLanes) SetLimits(i, first, last);
+    std::memset(sum_, 0, sizeof(sum_));
+  }
+
+  void EndPanel(int64_t panel) {
+    double* total = shard_.total + panel * kPanelRows;
+    for (int i = 0; i < kPanelRows; ++i) total[i] += sum_[i];
+  }
+
+  template <int T>
+  inline __attribute__((always_inline)) void Logits(const float* logits, int64_t row,
+                                                    int64_t first) {
+    const Floats top = HighestOf<T>(logits);
+    AddExponentials<T>(logits, row, top);
+    for (int64_t i = row % kPanelRows; i < size_; i += kPanelRows) {
+      const Floats limit = Load(shard_.limits + i);
+      if (!AnyGreater(top, limit)) break;  // limits rise from slot to slot
+      if (__builtin_expect(shard_.mixed[i], false)) {
+        CountMixed<T>(logits, i, first);
+      } else {
+        CountHigher<T>(logits, i, limit);
+      }
+    }
+  }
+
+ private:
+  // The shift may fall behind the highest logit by this much.
+  static constexpr float kSlack = 30.0f;
+
+  // A class stands before the label if its logit is above the limit: the
+  // label's score, or for classes of lower id the float below, as equal ones
+  // count then. In the label's own block both occur ("mixed").
+  void SetLimits(int64_t i, int64_t first, int64_t last) {
+    Ints classes;
+    std::memcpy(&classes, slots_.classes + begin_ + i, sizeof(classes));
+    const Ints later = classes >= static_cast<int32_t>(first);
+    const Ints inside = later & (classes < static_cast<int32_t>(last));
+    const Floats limit =
+        later ? Load(slots_.previous_scores + begin_ + i) : Load(slots_.scores + begin_ + i);
+    Store(limit, shard_.limits + i);
+    shard_.mixed[i] = AnyGreater(inside ? Broadcast(1.0f) : Floats{}, Floats{});
+  }
+
+  template <int T>
+  inline __attribute__((always_inline)) void AddExponentials(const float* logits, int64_t row,
+                                                             Floats top) {
+    Floats shift = Load(shard_.shift + row);
+    if (__builtin_expect(AnyGreater(top, shift + kSlack), false)) shift = Raise(row, top);
+    Floats sum = Load(sum_ + row % kPanelRows);
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) sum += Exp(Load(logits + t * kPanelRows) - shift);
+    Store(sum, sum_ + row % kPanelRows);
+  }
+
+  // Moves the shift of the rows that need it up to the highest logit.
+  __attribute__((noinline)) Floats Raise(int64_t row, Floats top) {
+    const Floats old = Load(shard_.shift + row);
+    const Floats shift = top > old + kSlack ? top : old;
+    float factor[kLanes];
+    Store(Exp(old - shift), factor);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      sum_[row % kPanelRows + lane] *= factor[lane];
+      shard_.total[row + lane] *= factor[lane];
+    }
+    Store(shift, shard_.shift + row);
+    return shift;
+  }
+
+  template <int T>
+  inline __attribute__((always_inline)) void CountHigher(const float* logits, int64_t i,
+                                                         Floats limit) {
+    Ints higher{};
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) higher -= Load(logits + t * kPanelRows) > limit;
+    AddCounts(i, higher);
+  }
+
+  template <int T>
+  __attribute__((noinline)) void CountMixed(const float* logits, int64_t i, int64_t first) {
+    const Floats score = Load(slots_.scores + begin_ + i);
+    Ints classes, higher{};
+    std::memcpy(&classes, slots_.classes + begin_ + i, sizeof(classes));
+    for (int t = 0; t < T; ++t) {
+      const Floats logit = Load(logits + t * kPanelRows);
+      const int32_t id = static_cast<int32_t>(first) + t;
+      higher -= (logit > score) & (classes != id);
+      higher -= (logit == score) & (classes > id);
+    }
+    AddCounts(i, higher);
+  }
+
+  void AddCounts(int64_t i, Ints higher) {
+    Ints counts;
+    std::memcpy(&counts, shard_.higher + begin_ + i, sizeof(counts));
+    counts += higher;
+    std::memcpy(shard_.higher + begin_ + i, &counts, sizeof(counts));
+  }
+
+  const RankSlots slots_;
+  const ShardStatistics shard_;
+  int64_t begin_ = 0, size_ = 0;  // of the panel's slots
+  alignas(64) float sum_[kPanelRows];
+};
+
+// Whether a stands behind b.
+inline bool Worse(const ScoredClass& a, const ScoredClass& b) {
+  return a.score < b.score || (a.score == b.score && a.id > b.id);
+}
+
+// Keeps the k best of each row in a heap with the worst in front.
+class TopKConsumer {
+ public:
+  TopKConsumer(int64_t num_rows, const ShardTopK& shard) : num_rows_(num_rows), shard_(shard) {}
+
+  void BeginPanel(int64_t, int64_t, int64_t) {}
+  void EndPanel(int64_t) {}
+
+  template <int T>
+  inline __attribute__((always_inline)) void Logits(const float* logits, int64_t row,
+                                                    int64_t first) {
+    const Floats top = HighestOf<T>(logits);
+    if (__builtin_expect(AnyGreater(top, Load(shard_.limits + row)), false)) {
+      Insert(logits, T, row, first);
+    }
+  }
+
+ private:
+  __attribute__((noinline)) void Insert(const float* logits, int count, int64_t row,
+                                        int64_t first) {
+    for (int lane = 0; lane < kLanes && row + lane < num_rows_; ++lane) {
+      for (int t = 0; t < count; ++t) {
+        const float score = logits[t * kPanelRows + lane];
+        if (!(score > shard_.limits[row + lane])) continue;
+        ScoredClass* heap = shard_.best + (row + lane) * shard_.k;
+        ReplaceWorst(heap, {score, static_cast<int32_t>(first) + t});
+        shard_.limits[row + lane] = heap[0].score;
+      }
+    }
+  }
+
+  void ReplaceWorst(ScoredClass* heap, ScoredClass entry) {
+    int64_t at = 0;
+    for (int64_t child = 1; child < shard_.k; child = 2 * at + 1) {
+      if (child + 1 < shard_.k && Worse(heap[child + 1], heap[child])) ++child;
+      if (!Worse(heap[child], entry)) break;
+      heap[at] = heap[child];
+      at = child;
+    }
+    heap[at] = entry;
+  }
+
+  const int64_t num_rows_;
+  const ShardTopK shard_;
+};
+
+}  // namespace
+
+void ScanStatistics(const ClassMatrix& matrix, const Panels& panels, const RankSlots& slots,
+                    int64_t begin, int64_t end, const ShardStatistics& shard) {
+  StatisticsConsumer use(slots, shard);
+  Scan(matrix, panels, begin, end, use);
+}
+
+void ScanTopK(const ClassMatrix& matrix, const Panels& panels, int64_t begin, int64_t end,
+              const ShardTopK& shard) {
+  TopKConsumer use(panels.num_rows, shard);
+  Scan(matrix, panels, begin, end, use);
+}
+
+void ScanOneLogit(const ClassMatrix& matrix, const Panels& panels, int64_t row,
+                  int64_t class_id, float* logit) {
+  const int64_t lane = row % kLanes;
+  const float* columns =
+      PanelColumns(matrix, panels, row / kPanelRows) + (row - lane) % kPanelRows;
+  alignas(64) float tile[kPanelRows];
+  LogitTile<1, 1>(matrix, columns, class_id, tile);
+  *logit = tile[lane];
+}
+
+}  // namespace LARGEOUT_SIMD
+}  // namespace largeout

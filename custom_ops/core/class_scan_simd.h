@@ -1,0 +1,70 @@
+// What class_scan*.cc and the vectorised class_scan*_simd.cc say to each other.
+//
+// The rows of the batch are the lanes of the vectors, so that nothing is ever
+// summed or compared across lanes. They come transposed in panels of
+// kPanelRows rows: feature k of row r is
+// panels[(r / kPanelRows * dim + k) * kPanelRows + r % kPanelRows].
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_SIMD_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_SIMD_H_
+
+#include <cstdint>
+
+#include "custom_ops/core/class_scan.h"
+
+namespace largeout {
+
+inline constexpr int kPanelRows = 64;
+// Classes whose rows of the matrix stay in cache while all panels pass.
+inline constexpr int kBlockClasses = 96;
+
+struct Panels {
+  const float* data;
+  int64_t num_rows;
+  int64_t num_panels;
+};
+
+// The labels to rank. Panel p has slots panel_begin[p] to panel_begin[p + 1],
+// each with one label of each of its rows: [slots, kPanelRows]. Slots go by
+// rising score; empty places hold NaN and come last.
+struct RankSlots {
+  const int64_t* panel_begin;
+  const float* scores;
+  const float* previous_scores;  // the float below the score
+  const int32_t* classes;
+};
+
+// What one shard of the classes says about each row.
+struct ShardStatistics {
+  float* shift;     // [rows] near the highest logit
+  double* total;    // [rows] sum of exp(logit - shift)
+  int32_t* higher;  // [slots, kPanelRows] classes that stand before the label
+  float* limits;    // scratch, [slots of one panel, kPanelRows]
+  bool* mixed;      // scratch, the same
+};
+
+// What one shard of the classes offers to the top k of each row.
+struct ShardTopK {
+  int64_t k;
+  ScoredClass* best;  // [rows, k] a heap each, the worst in front
+  float* limits;      // [rows] the score of the worst
+};
+
+#define LARGEOUT_DECLARE_CLASS_SCAN(level)                                                     \
+  namespace level {                                                                            \
+  void ScanStatistics(const ClassMatrix& matrix, const Panels& panels, const RankSlots& slots, \
+                      int64_t begin, int64_t end, const ShardStatistics& shard);               \
+  void ScanTopK(const ClassMatrix& matrix, const Panels& panels, int64_t begin, int64_t end,   \
+                const ShardTopK& shard);                                                       \
+  /* The logit of one class for one row, to the bit as the scans have it. */                   \
+  void ScanOneLogit(const ClassMatrix& matrix, const Panels& panels, int64_t row,              \
+                    int64_t class_id, float* logit);                                           \
+  }
+LARGEOUT_DECLARE_CLASS_SCAN(generic)
+LARGEOUT_DECLARE_CLASS_SCAN(avx2)
+LARGEOUT_DECLARE_CLASS_SCAN(avx512)
+#undef LARGEOUT_DECLARE_CLASS_SCAN
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_SIMD_H_

@@ -1,0 +1,109 @@
+// The inner loops of every pass over the classes: the product of a few rows
+// with a few vectors of columns, in registers. For X_simd.cc files only.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_TILE_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_TILE_H_
+
+#include <cstdint>
+
+#include "custom_ops/core/class_scan_simd.h"
+#include "custom_ops/core/simd.h"
+
+namespace largeout {
+namespace LARGEOUT_SIMD {
+
+// A tile keeps kTileRows x kTileVectors sums in registers, and room for one
+// vector of each operand.
+inline constexpr int kTileRows = 6;
+inline constexpr int kTileVectors = kVectorRegisters == 32 ? 4 : 2;
+
+// sum[t][v] += sum over k of rows[t * row_stride + k * row_step]
+//                          * columns[k * column_stride + v * kLanes ...]
+// in the order of k, one fused operation a term where the level has it: every
+// tile shape gives the same bits.
+template <int T, int V>
+inline __attribute__((always_inline)) void ProductTile(const float* rows, int64_t row_stride,
+                                                       int64_t row_step, const float* columns,
+                                                       int64_t column_stride, int64_t depth,
+                                                       Floats (&sum)[T][V]) {
+  for (int64_t k = 0; k < depth; ++k) {
+    Floats column[V];
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) column[v] = Load(columns + k * column_stride + v * kLanes);
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) {
+      const Floats row = Broadcast(rows[t * row_stride + k * row_step]);
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) sum[t][v] += row * column[v];
+    }
+  }
+}
+
+inline const float* PanelColumns(const ClassMatrix& matrix, const Panels& panels,
+                                 int64_t panel) {
+  return panels.data + panel * kPanelRows * matrix.dim;
+}
+
+// The logits of T classes from `first` for V vectors of rows, into
+// tile [T, kPanelRows].
+template <int T, int V>
+void LogitTile(const ClassMatrix& matrix, const float* columns, int64_t first, float* tile) {
+  Floats sum[T][V];
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) {
+    const Floats bias = Broadcast(matrix.bias != nullptr ? matrix.bias[first + t] : 0.0f);
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) sum[t][v] = bias;
+  }
+  ProductTile<T, V>(matrix.embeddings + first * matrix.dim, matrix.dim, 1, columns, kPanelRows,
+                    matrix.dim, sum);
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) {
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) Store(sum[t][v], tile + t * kPanelRows + v * kLanes);
+  }
+}
+
+// Calls use.Logits<T>(logits, row, first) with the logits [T, kPanelRows] of T
+// classes from `first` for one vector of rows from `row`: V vectors of rows,
+// all classes of [begin, end).
+template <int V, class Consumer>
+void ScanTiles(const ClassMatrix& matrix, const float* columns, int64_t row, int64_t begin,
+               int64_t end, Consumer& use) {
+  alignas(64) float tile[kTileRows * kPanelRows];
+  int64_t first = begin;
+  for (; first + kTileRows <= end; first += kTileRows) {
+    LogitTile<kTileRows, V>(matrix, columns, first, tile);
+    for (int v = 0; v < V; ++v) {
+      use.template Logits<kTileRows>(tile + v * kLanes, row + v * kLanes, first);
+    }
+  }
+  for (; first < end; ++first) {
+    LogitTile<1, V>(matrix, columns, first, tile);
+    for (int v = 0; v < V; ++v) {
+      use.template Logits<1>(tile + v * kLanes, row + v * kLanes, first);
+    }
+  }
+}
+
+// The same for all rows of a panel.
+template <class Consumer>
+void ScanPanel(const ClassMatrix& matrix, const Panels& panels, int64_t panel, int64_t begin,
+               int64_t end, Consumer& use) {
+  const int64_t row = panel * kPanelRows;
+  const int64_t left = panels.num_rows - row;
+  const int64_t rows = left < kPanelRows ? left : kPanelRows;
+  const float* columns = PanelColumns(matrix, panels, panel);
+  int64_t r = 0;
+  for (; r + (kTileVectors - 1) * kLanes < rows; r += kTileVectors * kLanes) {
+    ScanTiles<kTileVectors>(matrix, columns + r, row + r, begin, end, use);
+  }
+  for (; r < rows; r += kLanes) {
+    ScanTiles<1>(matrix, columns + r, row + r, begin, end, use);
+  }
+}
+
+}  // namespace LARGEOUT_SIMD
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_TILE_H_

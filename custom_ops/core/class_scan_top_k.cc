@@ -1,0 +1,93 @@
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <vector>
+
+#include "custom_ops/core/class_scan.h"
+#include "custom_ops/core/class_scan_panels.h"
+#include "custom_ops/core/simd_level.h"
+
+namespace largeout {
+namespace {
+
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+constexpr ScoredClass kNone = {kLowest, std::numeric_limits<int32_t>::max()};
+constexpr int64_t kMostShards = 256;
+
+bool Better(const ScoredClass& a, const ScoredClass& b) {
+  return a.score > b.score || (a.score == b.score && a.id < b.id);
+}
+
+// The best of each row so far. Which thread brings them does not matter.
+class BestClasses {
+ public:
+  BestClasses(int64_t num_rows, int64_t k) : k_(k), rows_(num_rows) {}
+
+  // Adds the k classes of each row of `best` [rows, k].
+  void Merge(const std::vector<ScoredClass>& best) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (size_t row = 0; row < rows_.size(); ++row) {
+      std::vector<ScoredClass>& merged = rows_[row];
+      const ScoredClass* from = best.data() + row * k_;
+      std::copy_if(from, from + k_, std::back_inserter(merged),
+                   [](const ScoredClass& entry) { return entry.id != kNone.id; });
+      std::sort(merged.begin(), merged.end(), Better);
+      if (static_cast<int64_t>(merged.size()) > k_) merged.resize(k_);
+    }
+  }
+
+  const std::vector<ScoredClass>& row(int64_t row) const { return rows_[row]; }
+
+ private:
+  const int64_t k_;
+  std::mutex mutex_;
+  std::vector<std::vector<ScoredClass>> rows_;
+};
+
+void ScanShards(const ClassMatrix& matrix, const PackedFeatures& packed,
+                const ClassShards& shards, int64_t begin, int64_t end, int64_t k,
+                BestClasses* merged) {
+  std::vector<ScoredClass> best(packed.panels().num_rows * k, kNone);
+  std::vector<float> limits(packed.num_rows(), kLowest);
+  const ShardTopK found = {k, best.data(), limits.data()};
+  LARGEOUT_SIMD_DISPATCH(ScanTopK, matrix, packed.panels(), shards.begin(begin),
+                         shards.end(end - 1), found);
+  merged->Merge(best);
+}
+
+// Rows with fewer than k numbers above -inf: the lowest other ids come after.
+std::vector<ScoredClass> FillUp(const ClassMatrix& matrix, const Panels& panels, int64_t row,
+                                std::vector<ScoredClass> best, int64_t k) {
+  std::vector<int32_t> ids;
+  for (const ScoredClass& entry : best) ids.push_back(entry.id);
+  std::sort(ids.begin(), ids.end());
+  for (int32_t id = 0; static_cast<int64_t>(best.size()) < k; ++id) {
+    if (std::binary_search(ids.begin(), ids.end(), id)) continue;
+    float score;
+    LARGEOUT_SIMD_DISPATCH(ScanOneLogit, matrix, panels, row, id, &score);
+    best.push_back({score, id});
+  }
+  return best;
+}
+
+}  // namespace
+
+void ClassTopK(const ClassMatrix& matrix, const Features& features, int64_t k,
+               const ParallelFor& parallel, float* scores, int64_t* ids) {
+  const PackedFeatures packed(features, matrix.dim, InOrder(features.batch), parallel);
+  const ClassShards shards(matrix.num_classes, kMostShards);
+  BestClasses best(features.batch, k);
+  const int64_t cost = shards.size() * packed.num_rows() * (matrix.dim / 16 + 1);
+  parallel(shards.count(), cost, [&](int64_t begin, int64_t end) {
+    ScanShards(matrix, packed, shards, begin, end, k, &best);
+  });
+  for (int64_t row = 0; row < features.batch; ++row) {
+    const auto filled = FillUp(matrix, packed.panels(), row, best.row(row), k);
+    for (int64_t i = 0; i < k; ++i) {
+      scores[row * k + i] = filled[i].score;
+      ids[row * k + i] = filled[i].id;
+    }
+  }
+}
+
+}  // namespace largeout

@@ -1,0 +1,93 @@
+#include "custom_ops/core/class_scan.h"
+#include "custom_ops/kernels/class_matrix_input.h"
+#include "custom_ops/kernels/intra_op_parallel.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace largeout {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShapeUtils;
+using tensorflow::errors::InvalidArgument;
+
+// labels must be [batch, num_labels] with ids in [-1, num_classes).
+absl::Status CheckLabels(const Tensor& labels, int64_t batch, int64_t num_classes) {
+  if (!TensorShapeUtils::IsMatrix(labels.shape()) || labels.dim_size(0) != batch) {
+    return InvalidArgument("labels must be [batch, num_labels] with batch ", batch,
+                           " as in the features, got ", labels.shape().DebugString());
+  }
+  const auto ids = labels.flat<int64_t>();
+  for (int64_t i = 0; i < ids.size(); ++i) {
+    if (ids(i) < -1 || ids(i) >= num_classes) {
+      return InvalidArgument("labels must be class ids in [0, ", num_classes,
+                             "), or -1 for padding, got ", ids(i), " at row ",
+                             i / labels.dim_size(1));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Features FeaturesOf(const Tensor& features) {
+  return {features.flat<float>().data(), features.dim_size(0)};
+}
+
+Labels LabelsOf(const Tensor& labels) {
+  return {labels.flat<int64_t>().data(), labels.dim_size(1)};
+}
+
+class ClassStatisticsOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* ctx) override {
+    const Tensor& features = ctx->input(0);
+    const Tensor& labels = ctx->input(ctx->num_inputs() - 1);
+    ClassMatrixInput input;
+    OP_REQUIRES_OK(ctx, input.Read(ctx, features));
+    const ClassMatrix matrix = input.matrix();
+    OP_REQUIRES_OK(ctx, CheckLabels(labels, features.dim_size(0), matrix.num_classes));
+    Tensor *log_partition, *true_logits, *ranks;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {features.dim_size(0)}, &log_partition));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, labels.shape(), &true_logits));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(2, labels.shape(), &ranks));
+    if (features.dim_size(0) == 0) return;
+    ClassStatistics(matrix, FeaturesOf(features), LabelsOf(labels), IntraOpParallel(ctx),
+                    log_partition->flat<float>().data(), true_logits->flat<float>().data(),
+                    ranks->flat<int64_t>().data());
+  }
+};
+
+class ClassTopKOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* ctx) override {
+    const Tensor& features = ctx->input(0);
+    const Tensor& k_input = ctx->input(ctx->num_inputs() - 1);
+    ClassMatrixInput input;
+    OP_REQUIRES_OK(ctx, input.Read(ctx, features));
+    const ClassMatrix matrix = input.matrix();
+    OP_REQUIRES(
+        ctx, TensorShapeUtils::IsScalar(k_input.shape()),
+        InvalidArgument("k must be a scalar, got shape ", k_input.shape().DebugString()));
+    const int64_t k = k_input.scalar<int64_t>()();
+    OP_REQUIRES(ctx, 1 <= k && k <= matrix.num_classes,
+                InvalidArgument("k must be in [1, ", matrix.num_classes,
+                                "], the number of classes, got ", k));
+    Tensor *scores, *ids;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {features.dim_size(0), k}, &scores));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {features.dim_size(0), k}, &ids));
+    if (features.dim_size(0) == 0) return;
+    ClassTopK(matrix, FeaturesOf(features), k, IntraOpParallel(ctx),
+              scores->flat<float>().data(), ids->flat<int64_t>().data());
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("LargeoutClassStatistics").Device(tensorflow::DEVICE_CPU),
+                        ClassStatisticsOp);
+REGISTER_KERNEL_BUILDER(Name("LargeoutClassTopK").Device(tensorflow::DEVICE_CPU), ClassTopKOp);
+
+}  // namespace
+}  // namespace largeout

@@ -1,0 +1,110 @@
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace largeout {
+namespace {
+
+using tensorflow::shape_inference::DimensionHandle;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+constexpr int kFeatures = 0;
+constexpr int kEmbeddings = 1;
+
+// The shape of a variable as far as its handle tells.
+ShapeHandle VariableShape(InferenceContext* c, int index, int rank) {
+  const auto* handle = c->input_handle_shapes_and_types(index);
+  ShapeHandle shape;
+  if (handle == nullptr || handle->empty() ||
+      !c->WithRank((*handle)[0].shape, rank, &shape).ok()) {
+    return c->UnknownShapeOfRank(rank);
+  }
+  return shape;
+}
+
+// features [batch, dim] and embeddings [num_classes, dim] must agree.
+absl::Status CheckMatrix(InferenceContext* c, ShapeHandle* features) {
+  DimensionHandle unused;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(kFeatures), 2, features));
+  const ShapeHandle embeddings = VariableShape(c, kEmbeddings, 2);
+  return c->Merge(c->Dim(*features, 1), c->Dim(embeddings, 1), &unused);
+}
+
+absl::Status CheckRows(InferenceContext* c, int index, int rank, ShapeHandle features,
+                       ShapeHandle* rows) {
+  DimensionHandle batch;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(index), rank, rows));
+  TF_RETURN_IF_ERROR(c->Merge(c->Dim(*rows, 0), c->Dim(features, 0), &batch));
+  return c->ReplaceDim(*rows, 0, batch, rows);
+}
+
+absl::Status StatisticsShape(InferenceContext* c) {
+  ShapeHandle features, labels;
+  TF_RETURN_IF_ERROR(CheckMatrix(c, &features));
+  TF_RETURN_IF_ERROR(CheckRows(c, c->num_inputs() - 1, 2, features, &labels));
+  c->set_output(0, c->Vector(c->Dim(features, 0)));
+  c->set_output(1, labels);
+  c->set_output(2, labels);
+  return absl::OkStatus();
+}
+
+absl::Status TopKShape(InferenceContext* c) {
+  ShapeHandle features, unused;
+  DimensionHandle k;
+  TF_RETURN_IF_ERROR(CheckMatrix(c, &features));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(c->num_inputs() - 1), 0, &unused));
+  TF_RETURN_IF_ERROR(c->MakeDimForScalarInput(c->num_inputs() - 1, &k));
+  const ShapeHandle shape = c->Matrix(c->Dim(features, 0), k);
+  c->set_output(0, shape);
+  c->set_output(1, shape);
+  return absl::OkStatus();
+}
+
+REGISTER_OP("LargeoutClassStatistics")
+    .Input("features: float")
+    .Input("embeddings: resource")
+    .Input("bias: num_biases * resource")
+    .Input("labels: int64")
+    .Output("log_partition: float")
+    .Output("true_logits: float")
+    .Output("ranks: int64")
+    .Attr("num_biases: int >= 0")
+    .SetShapeFn(StatisticsShape)
+    .Doc(R"doc(
+Log partition function and exact ranks of the labels, in one pass over all
+classes that never holds [batch, num_classes].
+
+features: [batch, dim].
+embeddings: Variable [num_classes, dim], float; read in place.
+bias: No variable, or one: [num_classes], float.
+labels: [batch, num_labels], padded with -1.
+log_partition: [batch], the log of the sum of exp(logit) over all classes.
+true_logits: [batch, num_labels], 0 at padding.
+ranks: [batch, num_labels], the number of classes that score higher, ties going
+  to the lower id; num_classes at padding and where the logit is NaN or -inf.
+)doc");
+
+REGISTER_OP("LargeoutClassTopK")
+    .Input("features: float")
+    .Input("embeddings: resource")
+    .Input("bias: num_biases * resource")
+    .Input("k: int64")
+    .Output("scores: float")
+    .Output("ids: int64")
+    .Attr("num_biases: int >= 0")
+    .SetShapeFn(TopKShape)
+    .Doc(R"doc(
+The k highest logits of all classes, exactly, in one pass that never holds
+[batch, num_classes].
+
+features: [batch, dim].
+embeddings: Variable [num_classes, dim], float; read in place.
+bias: No variable, or one: [num_classes], float.
+k: Scalar in [1, num_classes].
+scores: [batch, k], falling.
+ids: [batch, k]; of equal scores the lower id first, NaN and -inf last.
+)doc");
+
+}  // namespace
+}  // namespace largeout

@@ -1,0 +1,223 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.reference import class_scan as reference
+from tf_largeout.ops import class_scan_ops
+
+# (batch, num_classes, dim, num_labels): no multiple of any block, and small ones.
+SHAPES = [(1, 1, 1, 1), (3, 7, 5, 2), (65, 1001, 33, 3), (130, 97, 128, 1), (20, 300, 16, 9)]
+
+
+@pytest.fixture(params=["generic", "avx2", "avx512"])
+def simd_level(request, monkeypatch):
+    monkeypatch.setenv("LARGEOUT_SIMD_LEVEL", request.param)
+
+
+class Problem:
+    """Random features, classes and labels; small integers give exact ties."""
+
+    def __init__(self, batch, num_classes, dim, num_labels, ties=False, bias=True, seed=0):
+        rng = np.random.default_rng(seed)
+
+        def draw(*shape):
+            values = rng.integers(-1, 2, shape) if ties else rng.normal(size=shape)
+            return values.astype(np.float32)
+
+        self.features = draw(batch, dim)
+        self.embeddings = draw(num_classes, dim)
+        self.bias = draw(num_classes) if bias else None
+        self.labels = rng.integers(-1, num_classes, (batch, num_labels))
+        self.variables = [
+            tf.Variable(self.embeddings),
+            tf.Variable(self.bias) if bias else None,
+        ]
+
+    @property
+    def handles(self):
+        return [None if v is None else v.handle for v in self.variables]
+
+    @property
+    def logits(self):
+        return reference.logits(self.features, self.embeddings, self.bias)
+
+    def statistics(self):
+        return class_scan_ops.class_statistics(self.features, *self.handles, self.labels)
+
+    def top_k(self, k):
+        return class_scan_ops.class_top_k(self.features, *self.handles, k)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("bias", [False, True])
+def test_statistics_agree_with_numpy(simd_level, shape, bias):
+    problem = Problem(*shape, bias=bias)
+    log_partition, true_logits, ranks = problem.statistics()
+    logits = problem.logits
+    np.testing.assert_allclose(log_partition, reference.log_partition(logits), rtol=3e-6)
+    np.testing.assert_allclose(
+        true_logits, reference.true_logits(logits, problem.labels), rtol=1e-5, atol=1e-5
+    )
+    np.testing.assert_array_equal(ranks, reference.ranks(logits, problem.labels))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_ties_go_to_the_lower_id(simd_level, shape):
+    problem = Problem(*shape, ties=True)
+    _, _, ranks = problem.statistics()
+    np.testing.assert_array_equal(ranks, reference.ranks(problem.logits, problem.labels))
+    k = min(7, shape[1])
+    scores, ids = problem.top_k(k)
+    expected_scores, expected_ids = reference.top_k(problem.logits, k)
+    np.testing.assert_array_equal(scores, expected_scores)
+    np.testing.assert_array_equal(ids, expected_ids)
+
+
+def test_ranks_of_equal_logits_are_the_ids(simd_level):
+    problem = Problem(4, 205, 8, 3, ties=True, bias=False)
+    problem.variables[0].assign(tf.zeros_like(problem.embeddings))
+    ranks = problem.statistics()[2].numpy()
+    labelled = problem.labels >= 0
+    np.testing.assert_array_equal(ranks[labelled], problem.labels[labelled])
+
+
+def test_labels_get_the_bits_of_the_scan(simd_level):
+    # Ranks of all classes are a permutation only if a label's own logit and that
+    # of the scan are the same to the bit.
+    problem = Problem(3, 211, 67, 1, seed=4)
+    problem.labels = np.tile(np.arange(211), (3, 1))
+    ranks = problem.statistics()[2].numpy()
+    np.testing.assert_array_equal(np.sort(ranks, -1), problem.labels)
+
+
+@pytest.mark.parametrize("k", [1, 10, 1001])
+def test_top_k_agrees_with_numpy(simd_level, k):
+    problem = Problem(65, 1001, 33, 1)
+    scores, ids = problem.top_k(k)
+    expected = reference.top_k(problem.logits, k)[0]
+    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-5)
+    picked = np.take_along_axis(problem.logits, ids.numpy(), 1)
+    np.testing.assert_allclose(picked, expected, rtol=1e-5, atol=1e-5)
+    assert all(len(set(row)) == k for row in ids.numpy())
+
+
+@pytest.mark.parametrize("scale", [1e-3, 30.0, 1e4])
+def test_log_partition_neither_overflows_nor_loses_small_terms(simd_level, scale):
+    problem = Problem(33, 2000, 8, 1)
+    problem.features *= np.float32(scale)
+    log_partition = problem.statistics()[0]
+    np.testing.assert_allclose(
+        log_partition, reference.log_partition(problem.logits), rtol=3e-6, atol=1e-6
+    )
+
+
+def test_rising_logits_keep_the_sum_right(simd_level):
+    embeddings = np.arange(3000, dtype=np.float32)[:, None]
+    problem = Problem(2, 3000, 1, 1)
+    problem.variables = [tf.Variable(embeddings), None]
+    problem.features = np.array([[1.0], [-1.0]], np.float32)
+    expected = reference.log_partition(reference.logits(problem.features, embeddings))
+    np.testing.assert_allclose(problem.statistics()[0], expected, rtol=1e-6, atol=1e-6)
+
+
+def test_a_row_of_nan_spoils_no_other_row(simd_level):
+    problem = Problem(20, 300, 16, 2)
+    expected, expected_ids = problem.statistics(), problem.top_k(5)[1].numpy()
+    problem.features[3] = np.nan
+    problem.features[7, 2] = np.inf
+    problem.labels[3] = 5
+    log_partition, true_logits, ranks = problem.statistics()
+    others = [b for b in range(20) if b not in (3, 7)]
+    assert np.isnan(log_partition[3])
+    np.testing.assert_array_equal(ranks[3], 300)
+    for got, want in zip((log_partition, true_logits, ranks), expected, strict=True):
+        np.testing.assert_array_equal(got.numpy()[others], want.numpy()[others])
+    ids = problem.top_k(5)[1].numpy()
+    np.testing.assert_array_equal(ids[others], expected_ids[others])
+    np.testing.assert_array_equal(ids[3], range(5))
+    assert ids.min() >= 0 and ids.max() < 300
+
+
+def test_classes_of_minus_infinity_and_nan_come_last(simd_level):
+    problem = Problem(5, 40, 8, 1)
+    problem.bias[:30] = -np.inf
+    problem.bias[33] = np.nan
+    problem.variables[1].assign(problem.bias)
+    ids = problem.top_k(12)[1].numpy()
+    np.testing.assert_array_equal(
+        np.sort(ids[:, :9]), [[30, 31, 32, 34, 35, 36, 37, 38, 39]] * 5
+    )
+    np.testing.assert_array_equal(ids[:, 9:], [[0, 1, 2]] * 5)
+    problem.labels[:] = 4
+    np.testing.assert_array_equal(problem.statistics()[2], [[40]] * 5)
+
+
+def test_minus_infinity_adds_nothing_to_the_sum(simd_level):
+    problem = Problem(5, 40, 8, 1)
+    problem.bias[:30] = -np.inf
+    problem.variables[1].assign(problem.bias)
+    expected = reference.log_partition(problem.logits[:, 30:])
+    np.testing.assert_allclose(problem.statistics()[0], expected, rtol=1e-6)
+
+
+def test_an_empty_batch_gives_empty_outputs():
+    problem = Problem(0, 7, 5, 2)
+    assert [x.shape for x in problem.statistics()] == [(0,), (0, 2), (0, 2)]
+    assert [x.shape for x in problem.top_k(3)] == [(0, 3), (0, 3)]
+
+
+def test_no_labels_at_all_leave_the_log_partition():
+    problem = Problem(6, 50, 5, 0)
+    log_partition, true_logits, _ = problem.statistics()
+    np.testing.assert_allclose(
+        log_partition, reference.log_partition(problem.logits), rtol=3e-6
+    )
+    assert true_logits.shape == (6, 0)
+
+
+@pytest.mark.parametrize("label", [-2, 7, 2**33])
+def test_a_label_out_of_range_is_named(label):
+    problem = Problem(3, 7, 5, 2)
+    problem.labels[1, 1] = label
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=rf"\[0, 7\).*got {label} at row 1"
+    ):
+        problem.statistics()
+
+
+@pytest.mark.parametrize("k", [0, 8])
+def test_k_out_of_range_is_named(k):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=rf"k must be in \[1, 7\].*got {k}"
+    ):
+        Problem(3, 7, 5, 2).top_k(k)
+
+
+def test_mismatched_shapes_are_named():
+    problem = Problem(3, 7, 5, 2)
+    with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match="4"):
+        class_scan_ops.class_statistics(np.ones([3, 4], "f"), *problem.handles, problem.labels)
+    bias = tf.Variable(tf.zeros(6))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"bias.*\[7\].*\[6\]"):
+        class_scan_ops.class_statistics(
+            problem.features, problem.variables[0].handle, bias.handle, problem.labels
+        )
+
+
+def test_shapes_are_inferred_in_graphs():
+    problem = Problem(3, 7, 5, 2)
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None, 5]), tf.TensorSpec([None, None], tf.int64)]
+    )
+    def scan(features, labels):
+        log_partition, _, ranks = class_scan_ops.class_statistics(
+            features, *problem.handles, labels
+        )
+        scores, _ = class_scan_ops.class_top_k(features, *problem.handles, 4)
+        assert log_partition.shape.as_list() == [None]
+        assert ranks.shape.as_list() == [None, None]
+        assert scores.shape.as_list() == [None, 4]
+        return log_partition
+
+    np.testing.assert_allclose(scan(problem.features, problem.labels), problem.statistics()[0])
