@@ -25,6 +25,9 @@ CXX_FLAGS = ["-std=c++17", "-O3", "-fPIC", "-ffp-contract=fast", *WARNINGS]
 # vptr needs type information that TensorFlow's libraries do not export.
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize=vptr"]
 SANITIZE += ["-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer", "-O1", "-g"]
+# With these checks g++ refuses comparisons with nullptr in constant expressions of
+# TensorFlow's headers; AddressSanitizer finds null pointers too.
+SANITIZE_WITH_TENSORFLOW = ["-fno-sanitize=null,nonnull-attribute,returns-nonnull-attribute"]
 
 
 def simd_levels(machine: str | None = None) -> dict[str, list[str]]:

@@ -24,8 +24,10 @@ def build_op_library(output: pathlib.Path, sanitize: bool = False) -> None:
     cxx, tensorflow = compilers.find_cxx(), tensorflow_install.find_supported()
     sanitizers = compilers.SANITIZE if sanitize else []
     objects = core_objects(cxx, sanitizers)
+    flags = [*tensorflow.compile_flags, *sanitizers]
+    flags += compilers.SANITIZE_WITH_TENSORFLOW if sanitize else []
     for source in sorted([*SOURCES.glob("kernels/*.cc"), *SOURCES.glob("ops/*.cc")]):
-        objects.append(_object(cxx, source, [*tensorflow.compile_flags, *sanitizers]))
+        objects.append(_object(cxx, source, flags))
     cuda, cuda_libraries = _cuda_objects()
     outputs = [str(path) for path in compile_all(objects + cuda)]
     link = [cxx, "-shared", *sanitizers, *outputs, *cuda_libraries, *tensorflow.link_flags]
