@@ -8,11 +8,11 @@ from tf_largeout.samplers.sampled_values import SampledValues
 class Sampler:
     """Draws the classes that a sampled loss compares with the labels of a training step.
 
-    A subclass writes `sample`, and `build` if it keeps state. State is made with
-    `layer.add_weight(..., trainable=False, autocast=False)`, so that it is saved, restored
-    and distributed with the layer; random bits come from `layer.next_seed()`. Every sampler
-    promises: the expected counts are those of its draws, no gradient flows through it, and
-    the same seed gives the same draw. A sampler belongs to one layer.
+    A subclass writes `sample`, and `build` if it keeps state. State is made with `add_weight`,
+    so that it is saved, restored and distributed with the layer; random bits come from
+    `layer.next_seed()`. Every sampler promises: the expected counts are those of its draws,
+    no gradient flows through it, and the same seed gives the same draw. A sampler belongs to
+    one layer.
 
     Args:
         num_sampled: Number of classes drawn, a positive int.
@@ -38,6 +38,20 @@ class Sampler:
                 f"{self.num_classes} classes. Give each layer a sampler of its own."
             )
         self.num_classes = layer.num_classes
+
+    def add_weight(self, layer, name, shape, dtype, initializer):
+        """Makes `sampler_{name}`, a weight of `layer` that holds state of the sampler."""
+        name = f"sampler_{name}"
+        weight = layer.add_weight(
+            name=name,
+            shape=shape,
+            dtype=dtype,
+            initializer=initializer,
+            trainable=False,
+            autocast=False,
+        )
+        setattr(layer, name, weight)  # tf.train.Checkpoint saves what attributes hold
+        return weight
 
     def sample(self, features, labels, layer) -> SampledValues:
         """Draws classes for one training step.

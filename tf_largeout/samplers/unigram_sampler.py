@@ -54,7 +54,7 @@ class UnigramSampler(StaticSampler):
         self.distortion = float(distortion)
         self._counts = None if counts is None else check_counts(counts)
         self._counts_are_complete = counts is not None
-        self._tables = ()
+        self._tables = []
 
     def adapt(self, data, steps=None):
         """Takes the counts from training labels, in place of any earlier ones.
@@ -78,17 +78,10 @@ class UnigramSampler(StaticSampler):
             with tf.init_scope():
                 values = self._make_tables()
         with tf.device("CPU:0"):  # where the ops read them
-            self._tables = tuple(
-                layer.add_weight(
-                    name=f"sampler_{name}",
-                    shape=shape,
-                    dtype=dtype,
-                    initializer=_initializer(value),
-                    trainable=False,
-                    autocast=False,
-                )
-                for (name, shape, dtype), value in zip(self._specs(), values, strict=True)
-            )
+            self._tables = [
+                self.add_weight(layer, *spec, initializer=_initializer(value))
+                for spec, value in zip(self._specs(), values, strict=True)
+            ]
 
     def draw(self, labels, seed):
         tables = [tf.convert_to_tensor(table) for table in self._tables]

@@ -1,0 +1,45 @@
+import os
+import pathlib
+import subprocess
+import sys
+import zlib
+
+import numpy as np
+
+from tf_largeout.ops import sampling_ops, table_sampling_ops
+
+ROOT = pathlib.Path(__file__).parents[2]
+ON_ONE_THREAD = """
+import tensorflow as tf
+tf.config.threading.set_intra_op_parallelism_threads(1)
+tf.config.threading.set_inter_op_parallelism_threads(1)
+from tests.samplers.threads_test import checksums
+print(checksums())
+"""
+
+
+def checksums():
+    num_classes, num_sampled, labels, seed = 300_000, 20_000, np.arange(1000), [7, 8]
+    weights = 1 / np.arange(1.0, num_classes + 1)
+    results = [
+        op(labels, seed, num_classes, num_sampled, unique)
+        for op in (sampling_ops.uniform_sample, sampling_ops.log_uniform_sample)
+        for unique in (False, True)
+    ]
+    tables = table_sampling_ops.alias_table(weights)
+    results.append(table_sampling_ops.alias_sample(labels, seed, *tables, num_sampled))
+    tables = table_sampling_ops.pivotal_table(weights, num_sampled, num_classes // 4)
+    results.append(table_sampling_ops.pivotal_sample(labels, seed, *tables, num_sampled))
+    return [zlib.crc32(tensor.numpy().tobytes()) for result in results for tensor in result]
+
+
+def test_draws_do_not_depend_on_the_number_of_threads():
+    result = subprocess.run(
+        [sys.executable, "-c", ON_ONE_THREAD],
+        cwd=ROOT,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == str(checksums())

@@ -1,0 +1,182 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.reference import samplers as reference
+from tests.samplers.stub_layer import StubLayer, built_layer
+from tf_largeout import samplers
+
+COUNTS = np.array([5.0, 0, 3, 1, 0, 40, 2, 2])
+both_ways = pytest.mark.parametrize("unique", [False, True])
+
+
+def layer_with(sampler):
+    return built_layer(COUNTS.size, sampler)
+
+
+def expected(counts, unique, distortion=1.0, num_sampled=3):
+    return reference.expected_counts(reference.unigram(counts, distortion), num_sampled, unique)
+
+
+LABELS = np.repeat(np.arange(COUNTS.size), COUNTS.astype(int))
+PADDED = np.concatenate([LABELS, np.full(3, -1)]).reshape(-1, 8)[::-1]
+DATA = {
+    "array": LABELS,
+    "list": LABELS.tolist(),
+    "matrix padded with -1": PADDED,
+    "tensor": tf.constant(PADDED, tf.int32),
+    "ragged tensor": tf.RaggedTensor.from_row_lengths(LABELS, [50, 0, 3]),
+    "dataset of labels": tf.data.Dataset.from_tensor_slices(LABELS).batch(9),
+    "dataset of x, y": tf.data.Dataset.from_tensor_slices((PADDED, PADDED)).batch(2),
+    "dataset of x, y, weight": tf.data.Dataset.from_tensors((0, LABELS, 1.0)),
+}
+
+
+@both_ways
+@pytest.mark.parametrize("built_first", [False, True])
+@pytest.mark.parametrize("kind", DATA)
+def test_adapt_counts_the_labels(kind, built_first, unique):
+    sampler = samplers.UnigramSampler(3, unique=unique, distortion=0.75)
+    if built_first:
+        layer = layer_with(sampler)
+        sampler.adapt(DATA[kind])
+    else:
+        sampler.adapt(DATA[kind])
+        layer = layer_with(sampler)
+    np.testing.assert_allclose(
+        layer.expected_counts(), expected(COUNTS, unique, 0.75), rtol=1e-6
+    )
+
+
+def test_adapt_replaces_earlier_counts():
+    sampler = samplers.UnigramSampler(3, counts=COUNTS, unique=False)
+    layer = layer_with(sampler)
+    sampler.adapt([0, 0, 1])
+    np.testing.assert_allclose(
+        layer.expected_counts(), expected([2, 1, 0, 0, 0, 0, 0, 0], False), rtol=1e-6
+    )
+
+
+def test_infinite_datasets_are_counted_for_a_number_of_steps():
+    data = tf.data.Dataset.from_tensor_slices(LABELS).batch(53).repeat()
+    sampler = samplers.UnigramSampler(3)
+    with pytest.raises(ValueError, match="infinite: pass `steps`"):
+        sampler.adapt(data)
+    sampler.adapt(data, steps=1)
+    np.testing.assert_allclose(
+        layer_with(sampler).expected_counts(), expected(COUNTS, True), rtol=1e-6
+    )
+
+
+@both_ways
+def test_uncounted_classes_count_as_seen_once(unique):
+    layer = layer_with(samplers.UnigramSampler(3, counts=COUNTS, unique=unique))
+    counts = layer.expected_counts()
+    assert np.all(np.isfinite(np.log(counts)))
+    np.testing.assert_array_equal(counts[[1, 4]], counts[3])
+
+
+def test_counts_may_be_probabilities():
+    q = COUNTS / COUNTS.sum()
+    whole = layer_with(samplers.UnigramSampler(3, counts=COUNTS))
+    shares = layer_with(samplers.UnigramSampler(3, counts=q))
+    np.testing.assert_allclose(whole.expected_counts(), shares.expected_counts(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale, distortion", [(1e300, 1.0), (1e-300, 1.0), (1.0, 30.0)])
+def test_extreme_counts_give_finite_counts(scale, distortion):
+    sampler = samplers.UnigramSampler(3, counts=COUNTS * scale, distortion=distortion)
+    counts = layer_with(sampler).expected_counts()
+    assert counts.sum() == pytest.approx(3)
+    assert np.all(np.isfinite(np.log(counts)))
+
+
+@both_ways
+def test_saved_models_keep_their_distribution(tmp_path, unique):
+    sampler = samplers.UnigramSampler(3, counts=COUNTS, unique=unique, seed=5)
+    model = keras.Sequential([keras.Input([4]), StubLayer(COUNTS.size, sampler)])
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    layer, loaded = model.layers[-1], again.layers[-1]
+    np.testing.assert_array_equal(loaded.expected_counts(), layer.expected_counts())
+    np.testing.assert_array_equal(
+        loaded.sample().sampled_candidates, layer.sample().sampled_candidates
+    )
+
+
+@both_ways
+def test_checkpoints_restore_the_tables(tmp_path, unique):
+    layer = layer_with(samplers.UnigramSampler(3, counts=COUNTS, unique=unique))
+    path = tf.train.Checkpoint(layer).write(str(tmp_path / "checkpoint"))
+    empty = layer_with(samplers.UnigramSampler(3, unique=unique))
+    tf.train.Checkpoint(empty).read(path).assert_consumed()
+    np.testing.assert_array_equal(empty.expected_counts(), layer.expected_counts())
+
+
+@both_ways
+def test_drawing_without_counts_says_where_to_get_them(unique):
+    layer = layer_with(samplers.UnigramSampler(3, unique=unique))
+    with pytest.raises(tf.errors.FailedPreconditionError, match="`counts`.*`adapt`.*saved"):
+        layer.expected_counts()
+
+
+def test_each_replica_draws_from_the_tables(two_cpus):
+    strategy = tf.distribute.MirroredStrategy(two_cpus)
+    with strategy.scope():
+        layer = layer_with(samplers.UnigramSampler(3, counts=COUNTS, unique=False))
+    layer.sampler.adapt([7, 7, 7])
+
+    @tf.function
+    def step():
+        return layer.sample([[7]]).true_expected_count
+
+    for count in strategy.experimental_local_results(strategy.run(step)):
+        np.testing.assert_allclose(count, 3 * 3 / 10, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "counts, message",
+    [
+        ([1, -2, 3], "-2.0 for class 1"),
+        ([1, 2, np.nan], "nan for class 2"),
+        ([np.inf, 2], "inf for class 0"),
+        ([0, 0], "all zero"),
+        ([], r"shape \(0,\)"),
+        ([[1, 2]], r"shape \(1, 2\)"),
+    ],
+)
+def test_bad_counts_are_named(counts, message):
+    with pytest.raises(ValueError, match=message):
+        samplers.UnigramSampler(2, counts=counts)
+
+
+@pytest.mark.parametrize("size", [7, 9])
+def test_counts_of_the_wrong_length_name_both(size):
+    with pytest.raises(ValueError, match=rf"{size} classes.*num_classes=8"):
+        layer_with(samplers.UnigramSampler(2, counts=np.ones(size)))
+
+
+@pytest.mark.parametrize("built_first", [False, True])
+def test_labels_beyond_the_classes_are_named(built_first):
+    sampler = samplers.UnigramSampler(2)
+    with pytest.raises(ValueError, match="9 classes.*num_classes=8"):
+        if built_first:
+            layer_with(sampler)
+        sampler.adapt([0, 8])
+        layer_with(sampler)
+
+
+@pytest.mark.parametrize(
+    "labels, message",
+    [([0.5, 1.0], "float64"), ([3, -2], "-2"), ([-1, -1], "none"), (["a"], "U1")],
+)
+def test_bad_labels_are_named(labels, message):
+    with pytest.raises(ValueError, match=message):
+        samplers.UnigramSampler(2).adapt(np.array(labels))
+
+
+@pytest.mark.parametrize("distortion", [-1, np.nan, np.inf])
+def test_bad_distortions_are_named(distortion):
+    with pytest.raises(ValueError, match=f"distortion={distortion}"):
+        samplers.UnigramSampler(2, distortion=distortion)
