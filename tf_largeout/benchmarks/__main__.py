@@ -1,6 +1,7 @@
-"""`python -m tf_largeout.benchmarks NAME [options]`; a new benchmark is one line in `BENCHMARKS`."""
+"""`python -m tf_largeout.benchmarks NAME`; a new benchmark is one line in `BENCHMARKS`."""
 
 import importlib
+import os
 import sys
 
 BENCHMARKS = {
@@ -11,6 +12,8 @@ BENCHMARKS = {
 
 
 def main(arguments):
+    """Runs the benchmark that the first argument names; returns the exit code."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if not arguments or arguments[0] not in BENCHMARKS:
         lines = [f"  {name:10}{text}" for name, text in BENCHMARKS.items()]
         print("usage: python -m tf_largeout.benchmarks NAME [options]", *lines, sep="\n")

@@ -6,13 +6,13 @@ import tensorflow as tf
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class FeatureBag(keras.layers.Layer):
-    """Bag of feature embeddings: the sum of a row's embeddings over the square root of their number.
+    """Bag of feature embeddings: their sum over the square root of their number.
 
     `h_b = sum_i table[ids[b, i]] / sqrt(n_b)`, where the sum runs over the `n_b` ids of the row
     that are not padding; a row of nothing but padding gives zeros.
 
     Padding is dropped before the table is read, and the table's gradient stays an
-    `IndexedSlices` of the ids that occurred, so that a row-sparse optimizer pays for those alone.
+    `IndexedSlices` of the ids that occurred, so that a row-sparse optimizer pays for those.
 
     Args:
         num_features: rows of the table; row 0 stands for padding and is never read.

@@ -46,9 +46,7 @@ def _batch_figures(model, features, labels):
     hits = tf.reduce_any(best[:, :, None] == labels[:, None, :], axis=-1)
     # log of the partition function by one pass less than reduce_logsumexp
     largest = tf.gather(logits, best[:, 0], batch_dims=1)
-    partition = largest + tf.math.log(
-        tf.reduce_sum(tf.exp(logits - largest[:, None]), axis=1)
-    )
+    partition = largest + tf.math.log(tf.reduce_sum(tf.exp(logits - largest[:, None]), axis=1))
     true = tf.gather(logits, tf.maximum(labels, 0), batch_dims=1)
     mass = tf.cast(present, tf.float32)
     true = tf.reduce_sum(true * mass, axis=1) / tf.reduce_sum(mass, axis=1)

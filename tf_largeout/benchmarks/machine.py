@@ -54,7 +54,7 @@ def _status_mb(field):
 
 
 def limits():
-    """What all cores together can do: `gb_per_s` through memory and `gflops` of matrix product."""
+    """What all cores can do: `gb_per_s` through memory, `gflops` of matrix product."""
     return {"gb_per_s": memory_bandwidth(), "gflops": matrix_rate()}
 
 

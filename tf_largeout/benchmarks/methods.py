@@ -8,6 +8,11 @@ import tensorflow as tf
 
 from tf_largeout.benchmarks.optimizers import OPTIMIZERS
 from tf_largeout.benchmarks.stock_models import AllPositivesModel, CandidateModel
+from tf_largeout.layers import LargeOutput
+from tf_largeout.losses import SampledSoftmaxLoss
+from tf_largeout.samplers import LogUniformSampler, UniformSampler
+
+SAMPLERS = {"uniform": UniformSampler, "log_uniform": LogUniformSampler}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +88,18 @@ def stock(loss, model_class=CandidateModel):
     return build
 
 
+def ours(task, settings):
+    """A `LargeOutput` with the static sampler of the settings."""
+    sampler = SAMPLERS[settings.sampler](settings.num_sampled)
+    output = LargeOutput(task.num_classes, sampler=sampler)
+    return keras.Sequential([task.input(), task.encoder(settings.dim), output])
+
+
+def ours_compile():
+    """Arguments of `compile` for models that end in a `LargeOutput`."""
+    return {"loss": SampledSoftmaxLoss()}
+
+
 def dense(task, settings):
     """Keras's own output layer over all classes."""
     layers = [task.input(), task.encoder(settings.dim), keras.layers.Dense(task.num_classes)]
@@ -90,10 +107,17 @@ def dense(task, settings):
 
 
 def dense_compile():
+    """Arguments of `compile` for models that end in a `Dense` layer."""
     return {"loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
 
 
 METHODS = {
+    "ours": Method(
+        "tf_largeout: LargeOutput, SampledSoftmaxLoss, LazyAdam",
+        ours,
+        ours_compile,
+        settings={"optimizer": "lazy_adam"},
+    ),
     "tf_nn_sampled_softmax": Method(
         "tf.nn.sampled_softmax_loss + Keras Adam", stock(tf.nn.sampled_softmax_loss)
     ),

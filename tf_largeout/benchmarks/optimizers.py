@@ -7,7 +7,7 @@ from tf_largeout.benchmarks.row_sparse_adam import RowSparseAdam
 
 
 class NoOptimizer(keras.optimizers.Optimizer):
-    """Waits for the gradients and changes nothing: what is left is forward and backward alone."""
+    """Waits for the gradients and changes nothing: forward and backward alone are left."""
 
     def apply(self, grads, trainable_variables=None):
         parts = [g.values if isinstance(g, tf.IndexedSlices) else g for g in grads]

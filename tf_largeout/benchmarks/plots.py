@@ -2,7 +2,16 @@
 
 import pathlib
 
-_COLOURS = ["#d1495b", "#edae49", "#00798c", "#30638e", "#7d5ba6", "#5c9e4a", "#8d6a4f", "#555555"]
+_COLOURS = [
+    "#d1495b",
+    "#edae49",
+    "#00798c",
+    "#30638e",
+    "#7d5ba6",
+    "#5c9e4a",
+    "#8d6a4f",
+    "#555555",
+]
 _AXES = {
     "num_classes": "number of classes",
     "dim": "width of the embeddings",
@@ -50,7 +59,9 @@ def draw_step(report, path):
         on_sweep = [row for row in rows if all(row[o] == base[o] for o in others)]
         for colour, variant in zip(_COLOURS * 2, variants, strict=False):
             points = sorted((r[name], r["ms"]) for r in on_sweep if r["variant"] == variant)
-            axes.plot(*zip(*points, strict=True), "o-", color=colour, markersize=4, label=variant)
+            axes.plot(
+                *zip(*points, strict=True), "o-", color=colour, markersize=4, label=variant
+            )
         axes.set(xlabel=_AXES[name], xscale="log", yscale="log")
     first = panels[0] if len(swept) > 1 else panels
     first.set_ylabel("milliseconds a step")

@@ -12,9 +12,9 @@ import argparse
 from tqdm import tqdm
 
 from tf_largeout.benchmarks import machine
+from tf_largeout.benchmarks.files import write_json
 from tf_largeout.benchmarks.plots import draw_step
 from tf_largeout.benchmarks.step_case import StepCase
-from tf_largeout.benchmarks.training_run import write_json
 
 VARIANTS = {
     "ours": ("ours", "lazy_adam"),
@@ -37,6 +37,7 @@ SWEEPS = {
 
 
 def main(arguments=None):
+    """Measures the configurations of the command line and returns the report."""
     options = _parser().parse_args(arguments)
     cases = list(_cases(options))
     rows = []
@@ -54,7 +55,7 @@ def main(arguments=None):
 
 
 def limit_ms(case, limits):
-    """Least time of a step: products at the machine's rate, then rows and logits through memory.
+    """Least time of a step: products at the machine's rate, then bytes through memory.
 
     A touched row is read for the logits, its gradient written and read, and Adam reads and
     writes weight and two moments: 9 passes. A logit is written, and read and written
@@ -101,9 +102,13 @@ def _assignment(text):
 
 
 def _parser():
-    parser = argparse.ArgumentParser("python -m tf_largeout.benchmarks step", description=__doc__)
+    parser = argparse.ArgumentParser(
+        "python -m tf_largeout.benchmarks step", description=__doc__
+    )
     parser.add_argument("--sweep", type=_assignment, action="append", metavar="NAME=V,...")
-    parser.add_argument("--base", type=_assignment, action="append", default=[], metavar="NAME=V")
+    parser.add_argument(
+        "--base", type=_assignment, action="append", default=[], metavar="NAME=V"
+    )
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--steps", type=int, default=60, help="measured steps at most")
     parser.add_argument("--seconds", type=float, default=15.0, help="measured time at most")

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tf_largeout.benchmarks import machine
 from tf_largeout.benchmarks.methods import METHODS
-from tf_largeout.benchmarks.tasks import Task
+from tf_largeout.benchmarks.tasks import from_arrays
 
 _BATCHES = 32  # distinct batches, so that a step meets rows that the last one did not load
 _WARM_UP = 5
@@ -54,7 +54,7 @@ class StepCase:
         """Median, 10th and 90th percentile of a step's time, and memory; in this process."""
         task = dense_task(self.num_classes, self.dim, self.batch_size)
         settings = METHODS[self.method].settings_for(
-            task.name,
+            "step",
             dim=self.dim,
             batch_size=self.batch_size,
             num_sampled=self.num_sampled,
@@ -63,12 +63,12 @@ class StepCase:
             steps_per_execution=1,
         )
         model = METHODS[self.method].model(task, settings)
-        model(tf.constant(task.test[0]))
+        model(tf.constant(task.test[0][:1]))
         model.optimizer.build(model.trainable_variables)
         standing = machine.resident_mb()
         times = StepTimes(self.max_steps, self.max_seconds)
         model.fit(
-            task.train_batches(self.batch_size),
+            task.train,
             steps_per_epoch=_WARM_UP + self.max_steps,
             verbose=0,
             shuffle=False,
@@ -115,11 +115,4 @@ def dense_task(num_classes, dim, batch_size):
     examples = _BATCHES * batch_size
     features = rng.standard_normal([examples, dim], dtype=np.float32)
     labels = rng.integers(num_classes, size=examples)
-    return Task(
-        name="step",
-        num_classes=num_classes,
-        num_features=0,
-        train=(features, labels),
-        test=(features[:1], labels[:1]),
-        label_counts=np.bincount(labels, minlength=num_classes),
-    )
+    return from_arrays(features, labels, 0, num_classes, batch_size)

@@ -1,5 +1,6 @@
 """Trains for a given time inside `fit`, and looks at the model on the way."""
 
+import sys
 import time
 
 import keras
@@ -33,7 +34,11 @@ class TrainingClock(keras.callbacks.Callback):
         if self.title:
             shape = "{desc} |{bar}| {n:.0f}/{total:.0f} s {postfix}"
             self.bar = tqdm(
-                total=self.seconds, desc=self.title, bar_format=shape, initial=self.spent
+                total=self.seconds,
+                desc=self.title,
+                bar_format=shape,
+                initial=self.spent,
+                file=sys.stdout,
             )
 
     def on_train_batch_end(self, batch, logs=None):
