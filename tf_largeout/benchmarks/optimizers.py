@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.benchmarks.row_sparse_adam import RowSparseAdam
+from tf_largeout.optimizers import LazyAdam
 
 
 class NoOptimizer(keras.optimizers.Optimizer):
@@ -22,6 +23,7 @@ OPTIMIZERS = {
     "adam": keras.optimizers.Adam,
     "adagrad": keras.optimizers.Adagrad,
     "sgd": keras.optimizers.SGD,
+    "lazy_adam": LazyAdam,
     "row_sparse_adam": RowSparseAdam,
     "none": NoOptimizer,
 }

@@ -47,8 +47,7 @@ def race(runs):
 def table(logs):
     """The last point of each log as lines of text."""
     width = max(len(log["title"]) for log in logs.values())
-    head = f"{'steps':>8} {'examples/s':>11} {'P@1':>6} {'P@5':>6} {'exact loss':>11} {'peak MiB':>9}"
-    lines = [f"{'':{width}} {head}"]
+    lines = [f"{'':{width}}    steps  examples/s    P@1    P@5  exact loss  peak MiB"]
     for log in logs.values():
         last = log["points"][-1]
         rate = last["examples"] / last["seconds"]

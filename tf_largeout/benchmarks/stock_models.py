@@ -10,7 +10,7 @@ SAMPLERS = {
 
 
 class CandidateModel(keras.Model):
-    """`tf.nn.sampled_softmax_loss` or `tf.nn.nce_loss` on an encoder, with a train step of its own.
+    """`tf.nn.sampled_softmax_loss` or `tf.nn.nce_loss` on an encoder, with its own train step.
 
     A row with several labels trains on one of them, drawn anew each step, as those losses want
     the same number of labels in every row.
@@ -120,7 +120,7 @@ def hide_accidental_hits(logits, ids, flat_labels, row):
 
 
 def all_positives_loss(true_logits, row, sampled_logits):
-    """Mean over rows of the loss; `true_logits` and `row` are flat, `sampled_logits` [batch, m]."""
+    """Mean loss of the rows; `true_logits` and `row` are flat, `sampled_logits` [batch, m]."""
     batch = tf.shape(sampled_logits)[0]
     largest = tf.maximum(
         tf.math.unsorted_segment_max(true_logits, row, batch),

@@ -89,7 +89,7 @@ class TrainingRun:
         differing = [key for key in wanted if log.get(key) != wanted[key]]
         if differing:
             raise ValueError(
-                f"{self.log_path} is the log of another run: its {', '.join(differing)} differ. "
+                f"{self.log_path} is the log of another run: {', '.join(differing)} differ. "
                 "Move it away or give another directory."
             )
         return log
