@@ -28,12 +28,18 @@ class CandidateModel(keras.Model):
         self.encoder = encoder
         self.num_classes, self.num_sampled = num_classes, num_sampled
         self.loss_function, self.draw = loss, SAMPLERS[sampler]
+        self.mean_loss = keras.metrics.Mean(name="loss")
         self.class_embeddings = self.add_weight(
             name="class_embeddings",
             shape=[num_classes, dim],
             initializer=keras.initializers.RandomNormal(stddev=0.05),
         )
         self.bias = self.add_weight(name="bias", shape=[num_classes], initializer="zeros")
+
+    @property
+    def metrics(self):
+        """What Keras resets at the start of an epoch."""
+        return [self.mean_loss]
 
     def call(self, inputs):
         features = self.encoder(inputs)
@@ -46,7 +52,8 @@ class CandidateModel(keras.Model):
             loss = self.sampled_loss(self.encoder(inputs), tf.cast(labels, tf.int64))
         gradients = tape.gradient(loss, variables)
         self.optimizer.apply(gradients, self.trainable_variables)
-        return {"loss": loss}
+        self.mean_loss.update_state(loss)
+        return {"loss": self.mean_loss.result()}
 
     def sampled_loss(self, features, labels):
         true = one_label_each(labels)

@@ -99,7 +99,8 @@ def synthetic(num_classes=2000, examples=20_000, max_labels=1):
         features = of_class[labels].reshape(examples, -1)
         noise = rng.integers(1, num_features, size=features.shape)
         features = np.where(rng.random(features.shape) < 0.2, noise, features)
-        labels[:, 1:][rng.random([examples, max_labels - 1]) < 0.5] = -1
+        num_labels = rng.integers(1, max_labels + 1, size=[examples, 1])
+        labels[np.arange(max_labels) >= num_labels] = -1
         labels = labels[:, 0] if max_labels == 1 else labels
         return from_arrays(
             features.astype(np.int32), labels, num_features, num_classes, batch_size

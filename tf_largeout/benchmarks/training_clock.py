@@ -16,7 +16,7 @@ class TrainingClock(keras.callbacks.Callback):
     Args:
         seconds: training time in all.
         every: seconds from one point to the next; the end is a point too.
-        on_point: called with (seconds, steps) at each point.
+        on_point: called with (seconds, steps) at each point; returns figures, `p1` among them.
         spent: seconds of training that lie behind a resumed model.
         anneal: pair (learning rate, share of the time at its end over which that rate falls to
             zero); None leaves the optimizer's rate alone.
@@ -46,13 +46,15 @@ class TrainingClock(keras.callbacks.Callback):
             self.start = time.perf_counter() - self.spent
             return
         now = min(time.perf_counter() - self.start, self.seconds)
-        self._show(now, logs)
         self._set_rate(now)
         if now >= self.next_point:
             before = time.perf_counter()
-            self.on_point(now, int(self.model.optimizer.iterations))
+            figures = self.on_point(now, int(self.model.optimizer.iterations))
+            if self.bar:
+                self.bar.set_postfix_str(f"P@1 {figures['p1']:.1f}", refresh=False)
             self.start += time.perf_counter() - before
             self.next_point = min((now // self.every + 1) * self.every, self.seconds)
+        self._show(now)
         if now >= self.seconds:
             self.model.stop_training = True
 
@@ -60,11 +62,8 @@ class TrainingClock(keras.callbacks.Callback):
         if self.bar:
             self.bar.close()
 
-    def _show(self, now, logs):
-        if self.bar and now - self.bar.n >= 0.5:
-            loss = (logs or {}).get("loss")
-            if loss is not None:
-                self.bar.set_postfix_str(f"loss {float(loss):.2f}", refresh=False)
+    def _show(self, now):
+        if self.bar and (now - self.bar.n >= 0.5 or now >= self.seconds):
             self.bar.update(now - self.bar.n)
 
     def _set_rate(self, now):

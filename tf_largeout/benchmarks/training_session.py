@@ -73,3 +73,4 @@ class TrainingSession:
             self.log["checkpoint"] = self.checkpoints.save()
         write_json(self.run.log_path, self.log)
         machine.reset_peak()
+        return figures
