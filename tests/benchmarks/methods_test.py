@@ -25,8 +25,10 @@ def test_every_method_learns_and_returns_logits(name):
 def test_methods_train_on_several_labels_a_row(name):
     task = tasks.synthetic(num_classes=50, examples=500, max_labels=3)("tiny", 32, 0, False)
     settings = METHODS[name].settings_for("tiny", batch_size=32, num_sampled=20, dim=16)
-    history = METHODS[name].model(task, settings).fit(
-        task.train, steps_per_epoch=3, verbose=0, shuffle=False
+    history = (
+        METHODS[name]
+        .model(task, settings)
+        .fit(task.train, steps_per_epoch=3, verbose=0, shuffle=False)
     )
     assert np.isfinite(history.history["loss"]).all()
 

@@ -43,12 +43,15 @@ class StepCase:
         try:
             figures = receiver.recv()
         except EOFError:
-            figures = {"error": "the process died, most likely for want of memory"}
+            figures = {"error": "the process was killed, most likely for want of memory"}
         child.join()
         return {**dataclasses.asdict(self), **figures}
 
     def _send_figures(self, sender):
-        sender.send(self.figures())
+        try:
+            sender.send(self.figures())
+        except Exception as error:  # a row of the report must say what happened
+            sender.send({"error": f"{type(error).__name__}: {error}".splitlines()[0]})
 
     def figures(self):
         """Median, 10th and 90th percentile of a step's time, and memory; in this process."""
