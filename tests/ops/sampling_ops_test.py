@@ -1,3 +1,5 @@
+"""What every sampling op promises, those with tables too."""
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -123,42 +125,3 @@ def test_more_distinct_samples_than_classes_are_refused(name):
 def test_wrong_seed_shapes_are_refused(name):
     with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match="seed|hape"):
         OPS[name][0](10, 5, True)(NO_LABELS, [0, 0, 0])
-
-
-@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
-def test_tables_name_weights_that_are_not_positive_and_finite(bad):
-    weights = np.array([1.0, bad, 2.0])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="class 1|not finite"):
-        table_sampling_ops.alias_table(weights)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="class 1|not finite"):
-        table_sampling_ops.pivotal_table(weights, 2, 1)
-
-
-def test_empty_tables_say_how_to_fill_them():
-    with pytest.raises(tf.errors.FailedPreconditionError, match="`adapt`"):
-        table_sampling_ops.alias_sample(
-            NO_LABELS, [0, 0], tf.zeros([9, 2], tf.int64), tf.zeros([9]), 3
-        )
-    with pytest.raises(tf.errors.FailedPreconditionError, match="`adapt`"):
-        table_sampling_ops.pivotal_sample(
-            NO_LABELS, [0, 0], tf.zeros([10], tf.int64), tf.zeros([4], tf.int64), 3
-        )
-
-
-def test_a_table_made_for_another_number_of_samples_is_refused():
-    tables = table_sampling_ops.pivotal_table(zipf(9), 5, 3)
-    with pytest.raises(tf.errors.FailedPreconditionError, match="num_sampled=3"):
-        table_sampling_ops.pivotal_sample(NO_LABELS, [0, 0], *tables, num_sampled=3)
-
-
-def test_damaged_tables_give_no_id_out_of_range():
-    slots, probability = table_sampling_ops.alias_table(zipf(9))
-    with pytest.raises(tf.errors.DataLossError, match="class 12345 of 9"):
-        table_sampling_ops.alias_sample(
-            NO_LABELS, [0, 0], tf.zeros_like(slots) + [0, 12345], probability, 50
-        )
-    cumulative, _ = table_sampling_ops.pivotal_table(zipf(9), 5, 3)
-    ids, _, _ = table_sampling_ops.pivotal_sample(
-        NO_LABELS, [0, 0], cumulative, [-7, 1 << 50, -3, 1 << 60], 5
-    )
-    assert np.all((ids >= 0) & (ids < 9))

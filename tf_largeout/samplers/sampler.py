@@ -28,11 +28,11 @@ class Sampler:
             )
         self.num_sampled = int(num_sampled)
         self.seed = seed
-        self.num_classes = None
+        self.num_classes = 0  # until it is built
 
     def build(self, layer):
         """Makes the state of the sampler as weights of `layer`, which has `num_classes`."""
-        if self.num_classes is not None:
+        if self.num_classes:
             raise ValueError(
                 f"This {type(self).__name__} was already built by a layer with "
                 f"{self.num_classes} classes. Give each layer a sampler of its own."

@@ -13,6 +13,8 @@ from tf_largeout.ops.table_sampling_ops import (
 from tf_largeout.samplers.label_counts import check_counts, count_labels, distorted
 from tf_largeout.samplers.static_sampler import StaticSampler
 
+_NO_COUNTS = np.zeros(0)
+
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class UnigramSampler(StaticSampler):
@@ -52,9 +54,9 @@ class UnigramSampler(StaticSampler):
                 f"`distortion` must be a number >= 0. Received: distortion={distortion!r}."
             )
         self.distortion = float(distortion)
-        self._counts = None if counts is None else check_counts(counts)
+        self._counts = _NO_COUNTS if counts is None else check_counts(counts)
         self._counts_are_complete = counts is not None
-        self._tables = []
+        self._tables: list[keras.Variable] = []
 
     def adapt(self, data, steps=None):
         """Takes the counts from training labels, in place of any earlier ones.
@@ -72,21 +74,22 @@ class UnigramSampler(StaticSampler):
 
     def build(self, layer):
         super().build(layer)
-        if self._counts is None:
-            values = [None] * 2
-        else:
+        initializers = [_zeros, _zeros]
+        if self._counts.size:
             with tf.init_scope():
-                values = self._make_tables()
+                initializers = [_giving(table) for table in self._make_tables()]
         with tf.device("CPU:0"):  # where the ops read them
             self._tables = [
-                self.add_weight(layer, *spec, initializer=_initializer(value))
-                for spec, value in zip(self._specs(), values, strict=True)
+                self.add_weight(layer, name, shape, dtype, initializer)
+                for (name, shape, dtype), initializer in zip(
+                    self._specs(), initializers, strict=True
+                )
             ]
 
     def draw(self, labels, seed):
-        tables = [tf.convert_to_tensor(table) for table in self._tables]
+        first, second = (tf.convert_to_tensor(table) for table in self._tables)
         sample = pivotal_sample if self.unique else alias_sample
-        return sample(labels, seed, *tables, num_sampled=self.num_sampled)
+        return sample(labels, seed, first, second, self.num_sampled)
 
     def get_config(self):
         return {**super().get_config(), "distortion": self.distortion}
@@ -116,7 +119,7 @@ class UnigramSampler(StaticSampler):
             return alias_table(weights)
 
     def _take_counts(self):
-        counts, self._counts = self._counts, None
+        counts, self._counts = self._counts, _NO_COUNTS
         missing = self.num_classes - counts.size
         if missing < 0 or (missing and self._counts_are_complete):
             raise ValueError(
@@ -126,8 +129,10 @@ class UnigramSampler(StaticSampler):
         return np.pad(counts, (0, missing))
 
 
-def _initializer(value):
-    """Gives `value`, or zeros, which the sample op refuses, if it is to come later."""
-    if value is None:
-        return "zeros"
+def _zeros(shape, dtype=None):
+    """What stands in a table until it is loaded or adapted; the sample ops refuse it."""
+    return tf.zeros(shape, dtype)
+
+
+def _giving(value):
     return lambda shape, dtype=None: value
