@@ -1,0 +1,76 @@
+"""What losses say to bad input."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import harness
+from tf_largeout import losses, samplers
+
+FEATURES = np.ones((4, 3), "float32")
+LABELS = np.array([0, 1, 2, 3])
+
+
+def _logits(features=FEATURES, sampler=None, training=True):
+    head = harness.built_head(np.ones((10, 3), "float32"), sampler=sampler)
+    return head(features, training=training)
+
+
+def test_logits_of_another_layer_are_refused():
+    logits = keras.layers.Dense(10)(FEATURES)
+    with pytest.raises(ValueError, match="direct output of a `LargeOutput`.*no softmax"):
+        losses.SampledSoftmaxLoss()(LABELS, logits)
+
+
+def test_a_layer_after_the_output_is_refused():
+    with pytest.raises(ValueError, match="SoftmaxLoss must be given the direct output"):
+        losses.SoftmaxLoss()(LABELS, tf.nn.softmax(_logits()))
+
+
+@pytest.mark.parametrize(
+    "loss", [losses.SampledSoftmaxLoss(), losses.NCELoss(), losses.NegativeSamplingLoss()]
+)
+def test_a_sampled_loss_without_a_sampler_is_refused(loss):
+    with pytest.raises(ValueError, match="sampler=None.*UniformSampler.*SoftmaxLoss"):
+        loss(LABELS, _logits())
+
+
+def test_labels_of_float_type_are_refused():
+    with pytest.raises(ValueError, match="integer class ids.*dtype float32"):
+        losses.SoftmaxLoss()(LABELS.astype("float32"), _logits())
+
+
+@pytest.mark.parametrize("labels", [LABELS[:3], LABELS[:, None, None], LABELS[0]])
+def test_labels_that_do_not_fit_the_features_are_refused(labels):
+    with pytest.raises(ValueError, match="labels must have the shape"):
+        losses.SoftmaxLoss()(labels, _logits())
+
+
+@pytest.mark.parametrize("bad", [10, -2, 2**40])
+@pytest.mark.parametrize("training", [True, False])
+def test_a_label_out_of_range_is_named(bad, training):
+    labels = np.array([0, 1, 2, bad])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"(?s)\[0, 10\).*{bad}"):
+        losses.SoftmaxLoss()(labels, _logits(training=training))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_features_that_are_not_finite_are_refused(bad):
+    features = FEATURES.copy()
+    features[1, 2] = bad
+    logits = _logits(features, samplers.UniformSampler(5))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must be finite"):
+        losses.SampledSoftmaxLoss()(LABELS, logits)
+
+
+def test_an_unknown_reduction_of_negatives_is_refused():
+    with pytest.raises(ValueError, match="'sum' or 'mean'. Received.*'max'"):
+        losses.NegativeSamplingLoss(negative_reduction="max")
+
+
+def test_labels_above_two_to_the_24th_stay_exact():
+    lazy = _logits()._largeout_lazy_logits
+    lazy.layer.num_classes = 2**40
+    labels = np.array([2**24 + 1, 2**33 + 1, 0, -1])
+    np.testing.assert_array_equal(lazy.label_matrix(labels)[:, 0], labels)

@@ -1,0 +1,302 @@
+"""Every loss against its formula, against `tf.nn`, and against the full softmax."""
+
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import harness
+from tests.reference import losses as reference
+from tf_largeout import losses
+
+N, DIM, BATCH, SAMPLED = 37, 5, 6, 11
+
+
+class Case(NamedTuple):
+    loss: Any
+    oracle: Any  # (features, embeddings, bias, labels, sampled, true count, sampled count)
+
+
+def _softmax(correct_positive):
+    return lambda *args: reference.sampled_softmax(*args, correct_positive=correct_positive)
+
+
+def _negative_sampling(reduction):
+    return lambda f, w, b, y, s, *_: reference.negative_sampling(f, w, b, y, s, reduction)
+
+
+LOSSES = {
+    "softmax": Case(
+        losses.SoftmaxLoss, lambda f, w, b, y, *_: reference.full_softmax(f, w, b, y)
+    ),
+    "sampled softmax": Case(losses.SampledSoftmaxLoss, _softmax(False)),
+    "sampled softmax as tf.nn": Case(
+        lambda **kwargs: losses.SampledSoftmaxLoss(correct_positive=True, **kwargs),
+        _softmax(True),
+    ),
+    "nce": Case(losses.NCELoss, reference.nce),
+    "negative sampling": Case(losses.NegativeSamplingLoss, _negative_sampling("sum")),
+    "mean negative sampling": Case(
+        lambda **kwargs: losses.NegativeSamplingLoss(negative_reduction="mean", **kwargs),
+        _negative_sampling("mean"),
+    ),
+}
+EVERY_LOSS = pytest.mark.parametrize("case", LOSSES.values(), ids=LOSSES)
+SEVERAL = harness.pad([[3], [3, 5, 9], [0, 36], [], [7], [12, 1]])
+
+
+class Problem:
+    """Random features, weights, labels and samples with repeats and accidental hits."""
+
+    def __init__(self, labels=SEVERAL, per_example=False, dtype="float32"):
+        rng = np.random.default_rng(7)
+        self.labels = labels
+        self.features = rng.normal(size=(BATCH, DIM)).astype(dtype)
+        self.embeddings = rng.normal(size=(N, DIM)).astype("float32")
+        self.bias = rng.normal(size=N).astype("float32")
+        shape = (BATCH, SAMPLED) if per_example else (SAMPLED,)
+        self.sampled = rng.integers(0, N, shape)
+        self.sampled[..., :3] = [3, 9, 3]
+        self.true_count = rng.uniform(0.1, 2, labels.shape).astype("float32")
+        self.sampled_count = rng.uniform(0.1, 2, shape).astype("float32")
+
+    def head(self, **kwargs):
+        values = harness.sampled_values(self.sampled, self.true_count, self.sampled_count)
+        sampler = harness.FixedSampler(values)
+        return harness.built_head(self.embeddings, self.bias, sampler, **kwargs)
+
+    def expected(self, oracle, features=None):
+        features = self.features if features is None else features
+        counts = (self.true_count.astype("float64"), self.sampled_count.astype("float64"))
+        weights = (self.embeddings.astype("float64"), self.bias.astype("float64"))
+        return oracle(features, *weights, self.labels, self.sampled, *counts)
+
+
+def test_every_public_loss_is_in_the_table():
+    covered = {type(case.loss()).__name__ for case in LOSSES.values()}
+    assert harness.public_classes(losses, losses.LargeOutputLoss) == covered
+
+
+@EVERY_LOSS
+@pytest.mark.parametrize("per_example", [False, True])
+@pytest.mark.parametrize("labels", [SEVERAL, SEVERAL[:, :1]], ids=["several", "one"])
+def test_equals_its_formula(case, labels, per_example):
+    problem = Problem(labels, per_example)
+    logits = problem.head()(problem.features, training=True)
+    actual = case.loss(reduction=None)(problem.labels, logits)
+    np.testing.assert_allclose(actual, problem.expected(case.oracle), rtol=1e-5, atol=1e-5)
+
+
+@EVERY_LOSS
+@pytest.mark.parametrize("per_example", [False, True])
+def test_gradient_equals_finite_differences_of_its_formula(case, per_example):
+    problem = Problem(per_example=per_example)
+    _, gradients = harness.loss_and_gradients(
+        case.loss(reduction="sum"), problem.head(), problem.features, problem.labels
+    )
+    for actual, name in zip(gradients, ["features", "embeddings", "bias"], strict=True):
+        expected = _finite_differences(problem, name, case.oracle)
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
+
+
+def _finite_differences(problem, name, oracle, step=1e-5):
+    exact = getattr(problem, name).astype("float64")
+    gradient = np.zeros_like(exact)
+    for index in np.ndindex(exact.shape):
+        sums = []
+        for sign in (1, -1):
+            moved = exact.copy()
+            moved[index] += sign * step
+            setattr(problem, name, moved)
+            sums.append(problem.expected(oracle).sum())
+        gradient[index] = (sums[0] - sums[1]) / (2 * step)
+    setattr(problem, name, exact.astype("float32"))
+    return gradient
+
+
+@pytest.mark.parametrize("num_true", [1, 3])
+@pytest.mark.parametrize(
+    "loss, tf_loss",
+    [
+        (
+            losses.SampledSoftmaxLoss(correct_positive=True, reduction=None),
+            "sampled_softmax_loss",
+        ),
+        (losses.NCELoss(reduction=None), "nce_loss"),
+    ],
+    ids=["sampled_softmax_loss", "nce_loss"],
+)
+def test_value_and_gradients_equal_those_of_tf_nn(loss, tf_loss, num_true):
+    labels = np.array([[3, 5, 9], [0, 1, 36], [7, 8, 3], [2, 4, 6], [9, 3, 1], [5, 6, 7]])
+    problem = Problem(labels[:, :num_true])
+    # Distinct: of a class drawn twice tf.nn masks only one draw.
+    problem.sampled = np.arange(1, 1 + 3 * SAMPLED, 3) % N
+    head = problem.head()
+    actual, gradients = harness.loss_and_gradients(loss, head, problem.features, problem.labels)
+    features = tf.constant(problem.features)
+    embeddings, bias = tf.constant(problem.embeddings), tf.constant(problem.bias)
+    with tf.GradientTape() as tape:
+        tape.watch([features, embeddings, bias])
+        expected = getattr(tf.nn, tf_loss)(
+            embeddings, bias, problem.labels, features, SAMPLED, N, num_true=num_true,
+            sampled_values=head.sampler.sampled_values, remove_accidental_hits=True,
+        )  # fmt: skip
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+    expected_gradients = tape.gradient(expected, [features, embeddings, bias])
+    for ours, theirs in zip(gradients, expected_gradients, strict=True):
+        np.testing.assert_allclose(ours, tf.convert_to_tensor(theirs), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("correct_positive", [False, True])
+def test_sampled_softmax_over_every_class_once_is_the_full_softmax(correct_positive):
+    problem = Problem()
+    problem.sampled = np.arange(N)
+    problem.sampled_count = np.ones(N)
+    problem.true_count = np.ones(problem.labels.shape)
+    loss = losses.SampledSoftmaxLoss(correct_positive=correct_positive, reduction="sum")
+    sampled = harness.loss_and_gradients(loss, problem.head(), problem.features, problem.labels)
+    full = harness.loss_and_gradients(
+        losses.SoftmaxLoss(reduction="sum"), problem.head(), problem.features, problem.labels
+    )
+    for ours, theirs in zip([sampled[0], *sampled[1]], [full[0], *full[1]], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+@EVERY_LOSS
+def test_an_accidental_hit_has_no_effect_on_its_row(case):
+    problem = Problem(SEVERAL[:, :1])
+    before = _row_losses(case, problem)
+    problem.sampled[np.isin(problem.sampled, problem.labels[0])] = problem.labels[0, 0]
+    hits = problem.sampled == problem.labels[0, 0]
+    problem.sampled_count[hits] *= 0.01
+    after = _row_losses(case, problem)
+    assert hits.any()
+    np.testing.assert_allclose(after[0], before[0], rtol=1e-6)
+
+
+def _row_losses(case, problem):
+    logits = problem.head()(problem.features, training=True)
+    return case.loss(reduction=None)(problem.labels, logits).numpy()
+
+
+def test_accidental_hits_count_where_they_are_kept():
+    problem = Problem(SEVERAL[:, :1])
+    logits = problem.head()(problem.features, training=True)
+    removed = losses.SampledSoftmaxLoss(reduction=None)(problem.labels, logits)
+    kept = losses.SampledSoftmaxLoss(remove_accidental_hits=False, reduction=None)(
+        problem.labels, logits
+    )
+    is_hit = np.isin(problem.labels[:, 0], problem.sampled)
+    np.testing.assert_array_equal(kept.numpy() > removed.numpy(), is_hit)
+
+
+@EVERY_LOSS
+def test_a_row_without_labels_has_weight_zero(case):
+    problem = Problem()
+    as_is = harness.loss_and_gradients(
+        case.loss(), problem.head(), problem.features, problem.labels
+    )
+    weights = np.array([1.0, 1, 1, 0, 1, 1], "float32")
+    filled = problem.labels.copy()
+    filled[3, 0] = 8
+    weighted = harness.loss_and_gradients(
+        case.loss(), problem.head(), problem.features, filled, sample_weight=weights
+    )
+    for ours, theirs in zip([as_is[0], *as_is[1]], [weighted[0], *weighted[1]], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@EVERY_LOSS
+@pytest.mark.parametrize("reduction", ["sum", "sum_over_batch_size", "mean_with_sample_weight"])
+def test_reduction_and_sample_weight_are_those_of_keras(case, reduction):
+    problem = Problem()
+    logits = problem.head()(problem.features, training=True)
+    rows = case.loss(reduction=None)(problem.labels, logits)
+    weight = np.arange(BATCH, dtype="float32")
+    actual = case.loss(reduction=reduction)(problem.labels, logits, sample_weight=weight)
+
+    class PassOn(keras.losses.Loss):
+        def call(self, y_true, y_pred):
+            return y_pred
+
+    expected = PassOn(reduction=reduction)(rows, rows, weight)
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+@EVERY_LOSS
+@pytest.mark.parametrize("dtype, unit", [("bfloat16", 2**-8), ("float16", 2**-11)])
+def test_low_precision_stays_within_twice_the_error_of_rounded_logits(case, dtype, unit):
+    problem = Problem()
+    head = problem.head(dtype=keras.DTypePolicy(f"mixed_{dtype}"))
+    logits = head(problem.features, training=True)
+    assert logits.dtype == dtype
+    actual = case.loss(reduction=None)(problem.labels, logits)
+    assert actual.dtype == "float32"
+    # A logit is a sum of DIM products of numbers rounded to `unit`; a loss moves by at most
+    # the sum of the moves of its logits.
+    size = np.abs(problem.features) @ np.abs(problem.embeddings).T
+    budget = 2 * 3 * unit * size.max() * (SAMPLED if "Softmax" not in str(case.loss) else 2)
+    np.testing.assert_allclose(actual, problem.expected(case.oracle), atol=budget)
+
+
+@EVERY_LOSS
+def test_outside_of_training_it_is_the_exact_softmax_loss(case):
+    problem = Problem()
+    logits = problem.head()(problem.features, training=False)
+    actual = case.loss(reduction=None)(problem.labels, logits)
+    expected = reference.full_softmax(
+        problem.features, problem.embeddings, problem.bias, problem.labels
+    )
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+
+
+@EVERY_LOSS
+def test_padded_labels_touch_no_row(case):
+    problem = Problem(harness.pad([[3], [3, 5, 9], [5, 36], [], [7], [12, 1]]))
+    problem.sampled = np.full(SAMPLED, 20)
+    _, (_, embeddings, _) = harness.loss_and_gradients(
+        case.loss(), problem.head(), problem.features, problem.labels
+    )
+    if not isinstance(case.loss(), losses.SoftmaxLoss):
+        touched = np.flatnonzero(np.abs(embeddings).sum(axis=1))
+        np.testing.assert_array_equal(touched, [1, 3, 5, 7, 9, 12, 20, 36])
+    else:
+        assert np.isfinite(embeddings).all()
+
+
+@EVERY_LOSS
+def test_positions_in_time_are_rows(case):
+    problem = Problem(SEVERAL)
+    head = problem.head()
+    flat = case.loss(reduction=None)(problem.labels, head(problem.features, training=True))
+    in_time = case.loss(reduction=None)(
+        problem.labels.reshape(2, 3, -1),
+        head(problem.features.reshape(2, 3, DIM), training=True),
+    )
+    np.testing.assert_allclose(in_time, flat.numpy().reshape(2, 3), rtol=1e-6)
+
+
+@EVERY_LOSS
+def test_config_round_trip(case):
+    harness.config_round_trip(case.loss(reduction="sum", name="some_name"))
+
+
+@EVERY_LOSS
+def test_an_empty_batch_gives_no_losses(case):
+    problem = Problem(np.zeros((0, 2), np.int64))
+    logits = problem.head()(problem.features[:0], training=True)
+    assert case.loss(reduction=None)(problem.labels, logits).shape == (0,)
+
+
+@EVERY_LOSS
+def test_one_class_has_no_loss(case):
+    values = harness.sampled_values([0, 0], np.ones((3, 1)), [2, 2])
+    head = harness.built_head(np.ones((1, 4), "f4"), None, harness.FixedSampler(values))
+    logits = head(np.ones((3, 4), "f4"), training=True)
+    rows = case.loss(reduction=None)(np.zeros(3, np.int64), logits)
+    if isinstance(case.loss(), losses.NCELoss | losses.NegativeSamplingLoss):
+        np.testing.assert_allclose(rows, np.full(3, np.log1p(np.exp(-4))), rtol=1e-5)
+    else:
+        np.testing.assert_allclose(rows, np.zeros(3), atol=1e-6)
