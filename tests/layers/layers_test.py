@@ -1,0 +1,160 @@
+"""`LargeOutput` as a Keras layer: outputs, weights, config, exact search, errors."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import harness
+from tf_largeout import layers, samplers
+
+N, DIM = 23, 6
+
+LAYERS = {
+    "LargeOutput": lambda **kwargs: layers.LargeOutput(
+        N, sampler=samplers.UniformSampler(7, seed=5), **kwargs
+    ),
+    "LargeOutput without bias": lambda **kwargs: layers.LargeOutput(
+        N, use_bias=False, embeddings_initializer="he_normal", **kwargs
+    ),
+}
+EVERY_LAYER = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
+
+
+def _random(*shape):
+    return np.random.default_rng(3).normal(size=shape).astype("float32")
+
+
+def _head(**kwargs):
+    return harness.built_head(_random(N, DIM), _random(N), **kwargs)
+
+
+def test_every_public_layer_is_in_the_table():
+    covered = {type(make()).__name__ for make in LAYERS.values()}
+    assert harness.public_classes(layers, keras.layers.Layer) == covered
+
+
+@EVERY_LAYER
+def test_config_round_trip(make):
+    harness.config_round_trip(make(name="head", dtype="mixed_bfloat16"))
+
+
+@EVERY_LAYER
+@pytest.mark.parametrize("shape", [(4, DIM), (2, 3, DIM), (2, 3, 2, DIM), (0, DIM)])
+def test_logits_are_inner_products_with_the_rows(make, shape):
+    layer = make()
+    features = np.resize(_random(40), shape).astype("float32")
+    logits = layer(features)
+    bias = 0 if layer.bias is None else layer.bias.numpy()
+    np.testing.assert_allclose(
+        logits, features @ layer.class_embeddings().numpy().T + bias, rtol=1e-5, atol=1e-5
+    )
+    assert layer.compute_output_shape((None, *shape[1:])) == (None, *shape[1:-1], N)
+
+
+@EVERY_LAYER
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision_computes_low_and_stores_high(make, policy):
+    layer = make(dtype=policy)
+    assert layer(_random(4, DIM)).dtype == keras.DTypePolicy(policy).compute_dtype
+    assert layer.embeddings.dtype == "float32"
+
+
+@EVERY_LAYER
+def test_one_symbolic_call_gives_a_functional_model(make):
+    inputs = keras.Input((DIM,))
+    model = keras.Model(inputs, make()(inputs))
+    assert model.output_shape == (None, N)
+    assert model.predict(_random(3, DIM), verbose=0).shape == (3, N)
+
+
+def test_default_embeddings_keep_the_variance_of_features_whatever_the_number_of_classes():
+    for num_classes in (100, 10_000):
+        layer = layers.LargeOutput(num_classes)
+        logits = layer(_random(200, 64))
+        assert np.var(logits) == pytest.approx(1, rel=0.15)
+
+
+def test_weights_have_one_row_a_class():
+    layer = LAYERS["LargeOutput"]()
+    layer.build((None, DIM))
+    shapes = {weight.name: tuple(weight.shape) for weight in layer.weights}
+    assert shapes == {"embeddings": (N, DIM), "bias": (N,), "seed_state": (2,)}
+    assert [weight.name for weight in layer.trainable_weights] == ["embeddings", "bias"]
+
+
+@pytest.mark.parametrize("k", [1, 5, N])
+@pytest.mark.parametrize("shape", [(4, DIM), (2, 3, DIM), (0, DIM)])
+def test_top_k_is_a_sort_of_the_logits(k, shape):
+    head = _head()
+    features = np.resize(_random(40), shape).astype("float32")
+    scores, ids = head.top_k(features, k)
+    logits = head(features).numpy()
+    order = np.argsort(-logits, axis=-1, kind="stable")[..., :k]
+    np.testing.assert_array_equal(ids, order)
+    np.testing.assert_allclose(scores, np.take_along_axis(logits, order, -1), rtol=1e-5)
+    assert ids.dtype == "int64"
+
+
+def test_seeds_never_repeat_and_come_back_with_the_weights():
+    layer = LAYERS["LargeOutput"]()
+    layer.build((None, DIM))
+    weights = layer.get_weights()
+    first = [tuple(layer.next_seed().numpy()) for _ in range(5)]
+    assert len(set(first)) == 5
+    layer.set_weights(weights)
+    assert [tuple(layer.next_seed().numpy()) for _ in range(5)] == first
+
+
+def test_without_a_seed_of_its_own_the_sampler_follows_the_global_one():
+    def seed_state():
+        keras.utils.set_random_seed(11)
+        layer = layers.LargeOutput(N, samplers.UniformSampler(3))
+        layer.build((None, DIM))
+        return layer.seed_state.numpy()
+
+    np.testing.assert_array_equal(seed_state(), seed_state())
+
+
+@pytest.mark.parametrize("name", ["uniform", "log_uniform"])
+def test_a_sampler_can_be_given_by_name(name):
+    assert isinstance(layers.LargeOutput(10_000, name).sampler, samplers.Sampler)
+
+
+def test_xla_is_never_asked_to_compile_it():
+    assert not LAYERS["LargeOutput"]().supports_jit
+
+
+@pytest.mark.parametrize("num_classes", [0, -1, 2.5, "many", True, None])
+def test_a_bad_number_of_classes_is_refused(num_classes):
+    with pytest.raises(ValueError, match="`num_classes` must be a positive integer. Received"):
+        layers.LargeOutput(num_classes)
+
+
+def test_features_without_a_known_width_are_refused():
+    with pytest.raises(ValueError, match="last dimension of the input"):
+        layers.LargeOutput(N).build((None, None))
+
+
+def test_features_of_rank_one_are_refused():
+    with pytest.raises(ValueError, match="min_ndim=2"):
+        layers.LargeOutput(N)(np.ones(DIM, "float32"))
+
+
+@pytest.mark.parametrize("k", [0, N + 1])
+def test_a_k_out_of_range_is_refused(k):
+    with pytest.raises(ValueError, match=rf"between 1 and num_classes={N}. Received: k={k}"):
+        _head().top_k(_random(2, DIM), k)
+
+
+@pytest.mark.parametrize("ask", [lambda h: h.top_k(_random(2, DIM), 1), lambda h: h.class_embeddings()])
+def test_a_layer_that_is_not_built_says_so(ask):
+    with pytest.raises(ValueError, match="not built yet"):
+        ask(layers.LargeOutput(N))
+
+
+def test_class_embeddings_are_a_copy_that_training_does_not_change():
+    head = _head()
+    before = head.class_embeddings()
+    head.local_variables()[0].scatter_add(tf.IndexedSlices(tf.ones((1, DIM)), [2]))
+    np.testing.assert_array_equal(before, _random(N, DIM))
