@@ -1,0 +1,202 @@
+"""Ours inside everything that Keras lets a user combine: one table, one test body each."""
+
+import contextlib
+import functools
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_largeout as tflo
+from tests.integration import graphs
+
+NUM_CLASSES, DIM, EXAMPLES, BATCH = 523, 8, 96, 16
+
+
+def _head():
+    return tflo.layers.LargeOutput(NUM_CLASSES, tflo.samplers.UniformSampler(40, seed=3))
+
+
+def _encoder():
+    return keras.layers.Dense(DIM, activation="tanh")
+
+
+def _sequential():
+    return keras.Sequential([_encoder(), _head()])
+
+
+def _functional():
+    inputs = keras.Input((6,))
+    return keras.Model(inputs, _head()(_encoder()(inputs)))
+
+
+class Subclassed(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.head = _encoder(), _head()
+
+    def call(self, x, training=None):
+        return self.head(self.encoder(x), training=training)
+
+
+class SubclassedWithoutTraining(Subclassed):
+    def call(self, x):
+        return self.head(self.encoder(x))
+
+
+def _language_model():
+    return keras.Sequential(
+        [
+            keras.layers.Embedding(30, DIM, mask_zero=True),
+            keras.layers.SimpleRNN(DIM, return_sequences=True),
+            _head(),
+        ]
+    )
+
+
+class Combination(NamedTuple):
+    model: Any = _sequential
+    loss: Any = tflo.losses.SampledSoftmaxLoss
+    optimizer: Any = functools.partial(tflo.optimizers.LazyAdam, 0.02)
+    policy: str = "float32"
+    compile: dict = {}
+    fit: dict = {}
+    data: str = "one label"
+    scope: Any = contextlib.nullcontext
+    sparse: bool = True
+
+
+def _mirrored():
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope()
+
+
+def _adam(**kwargs):
+    return functools.partial(tflo.optimizers.LazyAdam, 0.02, **kwargs)
+
+
+WEIGHTS = np.linspace(0, 2, EXAMPLES).astype("float32")
+
+COMBINATIONS = {
+    "sequential": Combination(),
+    "functional": Combination(_functional),
+    "subclassed": Combination(Subclassed),
+    "subclassed without training": Combination(SubclassedWithoutTraining),
+    "several labels": Combination(data="several labels"),
+    "positions in time": Combination(_language_model, data="time"),
+    "several labels in time": Combination(_language_model, data="several in time"),
+    "nce": Combination(loss=tflo.losses.NCELoss),
+    "negative sampling": Combination(loss=tflo.losses.NegativeSamplingLoss),
+    "exact softmax": Combination(loss=tflo.losses.SoftmaxLoss, sparse=False),
+    "sample weights": Combination(fit={"sample_weight": WEIGHTS}),
+    "class weights": Combination(fit={"class_weight": {i: i % 3 for i in range(NUM_CLASSES)}}),
+    "clipnorm": Combination(optimizer=_adam(clipnorm=0.1)),
+    "clipvalue": Combination(optimizer=_adam(clipvalue=0.01)),
+    "global clipnorm": Combination(optimizer=_adam(global_clipnorm=0.1)),
+    "loss scale factor": Combination(optimizer=_adam(loss_scale_factor=128.0)),
+    "learning rate schedule": Combination(
+        optimizer=functools.partial(
+            tflo.optimizers.LazyAdam, keras.optimizers.schedules.ExponentialDecay(0.03, 5, 0.9)
+        )
+    ),
+    "keras adam": Combination(
+        optimizer=functools.partial(keras.optimizers.Adam, 0.02), sparse=False
+    ),
+    "steps per execution": Combination(compile={"steps_per_execution": 3}),
+    "eager": Combination(compile={"run_eagerly": True}, sparse=False),
+    "mixed bfloat16": Combination(policy="mixed_bfloat16"),
+    "mixed float16": Combination(policy="mixed_float16"),
+    "stock metric": Combination(compile={"metrics": ["accuracy"]}, sparse=False),
+    "mirrored": Combination(scope=_mirrored, sparse=False),
+    "mirrored functional": Combination(_functional, scope=_mirrored, sparse=False),
+}
+EVERY_COMBINATION = pytest.mark.parametrize(
+    "combination", COMBINATIONS.values(), ids=COMBINATIONS
+)
+
+
+def _data(kind):
+    rng = np.random.default_rng(5)
+    classes = rng.integers(0, 30, EXAMPLES)
+    if "time" in kind:
+        x = rng.integers(1, 30, (EXAMPLES, 5))
+        x[::4, 3:] = 0
+        y = x * 7
+        return x, np.stack([y, np.where(y % 2, y + 1, -1)], -1) if "several" in kind else y
+    x = np.eye(30, 6)[classes % 6] + 0.1 * np.random.default_rng(1).normal(size=(EXAMPLES, 6))
+    y = classes * 11
+    if kind == "several labels":
+        y = np.stack([y, np.where(y % 2, y + 1, -1), np.full(EXAMPLES, -1)], -1)
+    return x.astype("float32"), y
+
+
+def _compiled(combination):
+    keras.utils.set_random_seed(1)
+    keras.config.set_dtype_policy(combination.policy)
+    with combination.scope():
+        model = combination.model()
+        model.compile(
+            optimizer=combination.optimizer(), loss=combination.loss(), **combination.compile
+        )
+    return model
+
+
+@pytest.fixture(autouse=True)
+def float32_afterwards():
+    yield
+    keras.config.set_dtype_policy("float32")
+
+
+@EVERY_COMBINATION
+def test_training_lowers_the_exact_loss(combination):
+    x, y = _data(combination.data)
+    model = _compiled(combination)
+    before = model.evaluate(x, y, batch_size=BATCH, verbose=0, return_dict=True)["loss"]
+    history = model.fit(
+        x, y, batch_size=BATCH, epochs=4, verbose=0, validation_data=(x, y), **combination.fit
+    ).history
+    assert np.isfinite(history["loss"]).all()
+    assert history["val_loss"][-1] < before - 0.1
+    assert model.predict(x[:3], verbose=0).shape == (*x[:3].shape[: y.ndim - ("several" in
+        combination.data)], NUM_CLASSES)  # fmt: skip
+
+
+@EVERY_COMBINATION
+def test_a_repeated_run_gives_the_same_bits(combination):
+    first, second = (_weights_after_fit(combination) for _ in range(2))
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def _weights_after_fit(combination):
+    x, y = _data(combination.data)
+    model = _compiled(combination)
+    model.fit(x, y, batch_size=BATCH, epochs=1, shuffle=False, verbose=0, **combination.fit)
+    return model.get_weights()
+
+
+@pytest.mark.parametrize(
+    "combination",
+    [c for c in COMBINATIONS.values() if c.sparse],
+    ids=[name for name, c in COMBINATIONS.items() if c.sparse],
+)
+def test_no_tensor_of_a_training_step_grows_with_the_number_of_classes(combination):
+    x, y = _data(combination.data)
+    model = _compiled(combination)
+    model.build(x.shape)
+    model.optimizer.build(model.trainable_variables)
+    step = tf.function(model.train_step)
+    concrete = step.get_concrete_function((tf.constant(x[:BATCH]), tf.constant(y[:BATCH])))
+    assert graphs.tensors_of_size(concrete, NUM_CLASSES) == []
+
+
+def test_the_search_for_large_tensors_finds_those_of_a_dense_optimizer():
+    combination = COMBINATIONS["keras adam"]
+    x, y = _data(combination.data)
+    model = _compiled(combination)
+    model.build(x.shape)
+    model.optimizer.build(model.trainable_variables)
+    step = tf.function(model.train_step)
+    concrete = step.get_concrete_function((tf.constant(x[:BATCH]), tf.constant(y[:BATCH])))
+    assert graphs.tensors_of_size(concrete, NUM_CLASSES)
