@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from tf_largeout.candidates import Candidates
 from tf_largeout.ops import candidate_ops, class_scan_ops
 
 _TAG = "_largeout_lazy_logits"
@@ -32,20 +33,6 @@ class ClassStatistics(NamedTuple):
     ranks: tf.Tensor
 
 
-class Candidates(NamedTuple):
-    """The classes that a sampled loss scored for `B` rows, before any correction.
-
-    Attributes:
-        true_logits: float32 `[B, L]`, logits of the labels; 0 in padded places.
-        sampled_logits: float32 `[B, num_sampled]`.
-        sampled_candidates: int64 `[num_sampled]` or `[B, num_sampled]`, the sampled classes.
-    """
-
-    true_logits: tf.Tensor
-    sampled_logits: tf.Tensor
-    sampled_candidates: tf.Tensor
-
-
 class LazyLogits:
     """Logits that are computed only for the classes somebody asks for.
 
@@ -55,7 +42,7 @@ class LazyLogits:
         training: Whether the step trains; losses are exact where it does not.
 
     Attributes:
-        candidates: The `Candidates` of a sampled loss, once one ran in this step.
+        candidates: The `Candidates` that a sampled loss scored in this step, or None.
     """
 
     def __init__(self, layer: Any, features: tf.Tensor, training: bool):
@@ -91,7 +78,7 @@ class LazyLogits:
             self._statistics[id(labels)] = ClassStatistics(
                 *class_scan_ops.class_statistics(
                     tf.cast(self.flat_features, tf.float32),
-                    *self.layer.local_variables(),
+                    *self.layer.local_handles(),
                     labels,
                 )
             )
@@ -109,9 +96,8 @@ class LazyLogits:
             return self.class_statistics(labels).ranks
         if self.candidates is None:
             return None
-        true_logits, sampled_logits, sampled_candidates = self.candidates
-        others = candidate_ops.mask_accidental_hits(sampled_logits, labels, sampled_candidates)
-        return candidate_ops.candidate_ranks(others, true_logits, labels)
+        others = self.candidates.negatives(labels).logits()
+        return candidate_ops.candidate_ranks(others, self.candidates.true_logits, labels)
 
 
 def tag(logits: tf.Tensor, lazy: LazyLogits) -> tf.Tensor:

@@ -24,17 +24,28 @@ struct Candidates {
   bool shared;
 };
 
+// What is added to the logits: the bias of a candidate less the log of its expected count.
+// values: [num_candidates], or [batch, num_candidates] if `per_row`.
+struct Offsets {
+  const float* values;
+  bool per_row;
+
+  const float* Row(int64_t row, int64_t num_candidates) const {
+    return per_row ? values + row * num_candidates : values;
+  }
+};
+
 // values[b, i] = fill wherever candidate i of row b is one of the row's labels.
 // O(batch * num_labels + num_candidates) if shared, else
 // O(batch * (num_labels + num_candidates)).
 void FillAccidentalHits(const Candidates& candidates, float fill, const ParallelFor& parallel,
                         float* values);
 
-// corrected[b, i] = logits[b, i] - log_expected_count[i] (or [b, i] if
-// `counts_per_row`), and `fill` at accidental hits. `corrected` may be `logits`.
-void CorrectCandidateLogits(const Candidates& candidates, const float* logits,
-                            const float* log_expected_count, bool counts_per_row, float fill,
-                            const ParallelFor& parallel, float* corrected);
+// shifted[b, i] = logits[b, i] + offset of candidate i of row b, and `fill` at accidental
+// hits. `shifted` may be `logits`.
+void ShiftCandidateLogits(const Candidates& candidates, const float* logits,
+                          const Offsets& offsets, float fill, const ParallelFor& parallel,
+                          float* shifted);
 
 // ranks[b, l] = number of candidates and of other labels of the row that score
 // higher than label l: logits [batch, num_candidates], true_logits and ranks

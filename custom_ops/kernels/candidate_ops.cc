@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "custom_ops/core/candidate_softmax.h"
 #include "custom_ops/core/candidates.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -42,6 +43,14 @@ absl::Status CheckColumns(const Tensor& logits, const Tensor& columns, const cha
   return absl::OkStatus();
 }
 
+absl::Status CheckPerRow(const Tensor& logits, const Tensor& values, const char* name) {
+  if (!TensorShapeUtils::IsVector(values.shape()) || values.dim_size(0) != logits.dim_size(0)) {
+    return InvalidArgument(name, " must be [batch] with batch ", logits.dim_size(0),
+                           " as in the logits, got ", values.shape().DebugString());
+  }
+  return absl::OkStatus();
+}
+
 Candidates MakeCandidates(const Tensor& logits, const Tensor& labels, const int64_t* ids,
                           bool shared) {
   return {labels.flat<int64_t>().data(),
@@ -77,25 +86,78 @@ class FillAccidentalHitsOp : public OpKernel {
   float fill_;
 };
 
-class CorrectCandidateLogitsOp : public OpKernel {
+// Inputs of the ops on shifted logits: logits, offsets, labels, candidates.
+absl::Status CheckShifted(OpKernelContext* ctx) {
+  const Tensor& logits = ctx->input(0);
+  TF_RETURN_IF_ERROR(CheckLogits(logits));
+  TF_RETURN_IF_ERROR(CheckColumns(logits, ctx->input(1), "offsets"));
+  TF_RETURN_IF_ERROR(CheckRows(logits, ctx->input(2), "labels"));
+  return CheckColumns(logits, ctx->input(3), "candidates");
+}
+
+Candidates ShiftedCandidates(OpKernelContext* ctx) {
+  const Tensor& ids = ctx->input(3);
+  return MakeCandidates(ctx->input(0), ctx->input(2), ids.flat<int64_t>().data(),
+                        ids.dims() == 1);
+}
+
+Offsets ShiftedOffsets(OpKernelContext* ctx) {
+  return {ctx->input(1).flat<float>().data(), ctx->input(1).dims() == 2};
+}
+
+class ShiftCandidateLogitsOp : public OpKernel {
  public:
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* ctx) override {
-    const Tensor &logits = ctx->input(0), &counts = ctx->input(1);
-    const Tensor &labels = ctx->input(2), &ids = ctx->input(3);
-    OP_REQUIRES_OK(ctx, CheckLogits(logits));
-    OP_REQUIRES_OK(ctx, CheckColumns(logits, counts, "log_expected_count"));
-    OP_REQUIRES_OK(ctx, CheckRows(logits, labels, "labels"));
-    OP_REQUIRES_OK(ctx, CheckColumns(logits, ids, "candidates"));
-    Tensor* corrected = nullptr;
+    OP_REQUIRES_OK(ctx, CheckShifted(ctx));
+    const Tensor& logits = ctx->input(0);
+    Tensor* shifted = nullptr;
     OP_REQUIRES_OK(ctx,
-                   ctx->forward_input_or_allocate_output({0}, 0, logits.shape(), &corrected));
-    CorrectCandidateLogits(
-        MakeCandidates(logits, labels, ids.flat<int64_t>().data(), ids.dims() == 1),
-        logits.flat<float>().data(), counts.flat<float>().data(), counts.dims() == 2,
-        std::numeric_limits<float>::lowest(), IntraOpParallel(ctx),
-        corrected->flat<float>().data());
+                   ctx->forward_input_or_allocate_output({0}, 0, logits.shape(), &shifted));
+    ShiftCandidateLogits(ShiftedCandidates(ctx), logits.flat<float>().data(),
+                         ShiftedOffsets(ctx), std::numeric_limits<float>::lowest(),
+                         IntraOpParallel(ctx), shifted->flat<float>().data());
+  }
+};
+
+class CandidateLogPartitionOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* ctx) override {
+    OP_REQUIRES_OK(ctx, CheckShifted(ctx));
+    Tensor* log_partition = nullptr;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {ctx->input(0).dim_size(0)}, &log_partition));
+    CandidateLogPartition(ShiftedCandidates(ctx), ctx->input(0).flat<float>().data(),
+                          ShiftedOffsets(ctx), IntraOpParallel(ctx),
+                          log_partition->flat<float>().data());
+  }
+};
+
+class CandidateLogPartitionGradOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* ctx) override {
+    OP_REQUIRES_OK(ctx, CheckShifted(ctx));
+    const Tensor &logits = ctx->input(0), &log_partition = ctx->input(4);
+    const Tensor& d_log_partition = ctx->input(5);
+    OP_REQUIRES_OK(ctx, CheckPerRow(logits, log_partition, "log_partition"));
+    OP_REQUIRES_OK(ctx, CheckPerRow(logits, d_log_partition, "d_log_partition"));
+    const Offsets offsets = ShiftedOffsets(ctx);
+    Tensor *d_logits = nullptr, *d_offsets = nullptr;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, logits.shape(), &d_logits));
+    if (offsets.per_row) {
+      ctx->set_output(1, *d_logits);
+    } else {
+      OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {logits.dim_size(1)}, &d_offsets));
+    }
+    CandidateLogPartitionGradient(ShiftedCandidates(ctx), logits.flat<float>().data(), offsets,
+                                  log_partition.flat<float>().data(),
+                                  d_log_partition.flat<float>().data(), IntraOpParallel(ctx),
+                                  d_logits->flat<float>().data(),
+                                  offsets.per_row ? nullptr : d_offsets->flat<float>().data());
   }
 };
 
@@ -121,8 +183,13 @@ class CandidateRanksOp : public OpKernel {
 
 REGISTER_KERNEL_BUILDER(Name("LargeoutFillAccidentalHits").Device(tensorflow::DEVICE_CPU),
                         FillAccidentalHitsOp);
-REGISTER_KERNEL_BUILDER(Name("LargeoutCorrectCandidateLogits").Device(tensorflow::DEVICE_CPU),
-                        CorrectCandidateLogitsOp);
+REGISTER_KERNEL_BUILDER(Name("LargeoutShiftCandidateLogits").Device(tensorflow::DEVICE_CPU),
+                        ShiftCandidateLogitsOp);
+REGISTER_KERNEL_BUILDER(Name("LargeoutCandidateLogPartition").Device(tensorflow::DEVICE_CPU),
+                        CandidateLogPartitionOp);
+REGISTER_KERNEL_BUILDER(
+    Name("LargeoutCandidateLogPartitionGrad").Device(tensorflow::DEVICE_CPU),
+    CandidateLogPartitionGradOp);
 REGISTER_KERNEL_BUILDER(Name("LargeoutCandidateRanks").Device(tensorflow::DEVICE_CPU),
                         CandidateRanksOp);
 

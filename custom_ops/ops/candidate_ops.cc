@@ -37,13 +37,25 @@ absl::Status FillShape(InferenceContext* c) {
   return absl::OkStatus();
 }
 
-absl::Status CorrectShape(InferenceContext* c) {
+absl::Status ShiftShape(InferenceContext* c) {
   ShapeHandle logits;
   TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &logits));
   TF_RETURN_IF_ERROR(MergeCandidates(c, logits, 1));
   TF_RETURN_IF_ERROR(MergeRows(c, logits, 2));
   TF_RETURN_IF_ERROR(MergeCandidates(c, logits, 3));
   c->set_output(0, logits);
+  return absl::OkStatus();
+}
+
+absl::Status LogPartitionShape(InferenceContext* c) {
+  TF_RETURN_IF_ERROR(ShiftShape(c));
+  c->set_output(0, c->Vector(c->Dim(c->output(0), 0)));
+  return absl::OkStatus();
+}
+
+absl::Status LogPartitionGradShape(InferenceContext* c) {
+  TF_RETURN_IF_ERROR(ShiftShape(c));
+  c->set_output(1, c->input(1));
   return absl::OkStatus();
 }
 
@@ -73,21 +85,55 @@ candidates: [num_candidates], or [batch, num_candidates]; ids may repeat.
 filled: [batch, num_candidates].
 )doc");
 
-REGISTER_OP("LargeoutCorrectCandidateLogits")
+REGISTER_OP("LargeoutShiftCandidateLogits")
     .Input("logits: float")
-    .Input("log_expected_count: float")
+    .Input("offsets: float")
     .Input("labels: int64")
     .Input("candidates: int64")
-    .Output("corrected: float")
-    .SetShapeFn(CorrectShape)
+    .Output("shifted: float")
+    .SetShapeFn(ShiftShape)
     .Doc(R"doc(
-Subtracts the log of the expected counts and takes out accidental hits.
+Adds an offset to each candidate's logits and takes out accidental hits.
 
 logits: [batch, num_candidates].
-log_expected_count: [num_candidates] or [batch, num_candidates].
+offsets: [num_candidates] or [batch, num_candidates]: the bias of a candidate
+  less the log of its expected count.
 labels: [batch, num_labels], padded with negative ids.
 candidates: [num_candidates] or [batch, num_candidates]; ids may repeat.
-corrected: [batch, num_candidates], the lowest float at accidental hits.
+shifted: [batch, num_candidates], the lowest float at accidental hits.
+)doc");
+
+REGISTER_OP("LargeoutCandidateLogPartition")
+    .Input("logits: float")
+    .Input("offsets: float")
+    .Input("labels: int64")
+    .Input("candidates: int64")
+    .Output("log_partition: float")
+    .SetShapeFn(LogPartitionShape)
+    .Doc(R"doc(
+Log of the sum of exp of the shifted logits of each row, without accidental hits.
+
+Inputs are those of LargeoutShiftCandidateLogits.
+log_partition: [batch]; about -3.4e38 where every candidate is a hit.
+)doc");
+
+REGISTER_OP("LargeoutCandidateLogPartitionGrad")
+    .Input("logits: float")
+    .Input("offsets: float")
+    .Input("labels: int64")
+    .Input("candidates: int64")
+    .Input("log_partition: float")
+    .Input("d_log_partition: float")
+    .Output("d_logits: float")
+    .Output("d_offsets: float")
+    .SetShapeFn(LogPartitionGradShape)
+    .Doc(R"doc(
+Gradient of LargeoutCandidateLogPartition.
+
+log_partition: [batch], its output.
+d_log_partition: [batch], the gradient that flows to it.
+d_logits: [batch, num_candidates].
+d_offsets: of the shape of `offsets`.
 )doc");
 
 REGISTER_OP("LargeoutCandidateRanks")

@@ -147,7 +147,9 @@ def test_a_k_out_of_range_is_refused(k):
         _head().top_k(_random(2, DIM), k)
 
 
-@pytest.mark.parametrize("ask", [lambda h: h.top_k(_random(2, DIM), 1), lambda h: h.class_embeddings()])
+@pytest.mark.parametrize(
+    "ask", [lambda h: h.top_k(_random(2, DIM), 1), lambda h: h.class_embeddings()]
+)
 def test_a_layer_that_is_not_built_says_so(ask):
     with pytest.raises(ValueError, match="not built yet"):
         ask(layers.LargeOutput(N))

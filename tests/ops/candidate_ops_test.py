@@ -28,14 +28,14 @@ def test_hits_have_no_weight_and_the_rest_is_unchanged(per_row):
 
 
 @pytest.mark.parametrize("per_row", [False, True])
-def test_correction_subtracts_log_counts_and_masks_hits(per_row):
+def test_offsets_are_added_and_hits_masked(per_row):
     logits, log_counts, labels, candidates = example(per_row)
     hits = reference.accidental_hits(labels, candidates)
-    corrected = candidate_ops.corrected_candidate_logits(
-        logits, log_counts, labels, candidates
+    shifted = candidate_ops.shifted_candidate_logits(
+        logits, -log_counts, labels, candidates
     ).numpy()
-    assert np.all(np.exp(corrected[hits]) == 0)
-    np.testing.assert_array_equal(corrected[~hits], (logits - log_counts)[~hits])
+    assert np.all(np.exp(shifted[hits]) == 0)
+    np.testing.assert_array_equal(shifted[~hits], (logits - log_counts)[~hits])
 
 
 @pytest.mark.parametrize("per_row", [False, True])
@@ -48,7 +48,7 @@ def test_no_gradient_flows_to_hits(per_row, correct):
     with tf.GradientTape() as tape:
         tape.watch(x)
         if correct:
-            y = candidate_ops.corrected_candidate_logits(x, log_counts, labels, candidates)
+            y = candidate_ops.shifted_candidate_logits(x, log_counts, labels, candidates)
         else:
             y = candidate_ops.mask_accidental_hits(x, labels, candidates)
         loss = tf.reduce_sum(tf.where(hits, 0.0, y) * weights) + tf.reduce_sum(y)
@@ -60,7 +60,7 @@ def test_inputs_are_not_written_to():
     logits, log_counts, labels, candidates = example(False)
     x = tf.constant(logits)
     candidate_ops.mask_accidental_hits(x, labels, candidates)
-    candidate_ops.corrected_candidate_logits(x, log_counts, labels, candidates)
+    candidate_ops.shifted_candidate_logits(x, log_counts, labels, candidates)
     np.testing.assert_array_equal(x.numpy(), logits)
 
 
@@ -122,3 +122,56 @@ def test_shapes_are_inferred_in_graphs():
     assert masked(
         tf.zeros([2, 8]), tf.zeros([2, 1], tf.int64), tf.range(8, dtype=tf.int64)
     ).shape
+
+
+def _log_partition(logits, offsets, labels, candidates):
+    """In float64, by the definition."""
+    hits = reference.accidental_hits(labels, candidates)
+    shifted = np.where(hits, -np.inf, logits.astype(np.float64) + offsets)
+    return np.logaddexp.reduce(shifted, axis=1), shifted
+
+
+@pytest.mark.usefixtures("for_all_simd_levels")
+@pytest.mark.parametrize("per_row", [False, True])
+@pytest.mark.parametrize("num_candidates", [1, 15, 16, 37, 300])
+def test_log_partition_and_its_gradients_are_those_of_a_softmax(per_row, num_candidates):
+    logits, offsets, labels, candidates = example(
+        per_row, batch=70, num_candidates=num_candidates, num_classes=100
+    )
+    logits *= 20
+    weights = np.random.default_rng(2).normal(size=70).astype(np.float32)
+    x, y = tf.constant(logits), tf.constant(offsets)
+    with tf.GradientTape() as tape:
+        tape.watch([x, y])
+        actual = candidate_ops.candidate_log_partition(x, y, labels, candidates)
+        loss = tf.reduce_sum(actual * weights)
+    expected, shifted = _log_partition(logits, offsets, labels, candidates)
+    has_any = np.isfinite(expected)
+    np.testing.assert_allclose(actual[has_any], expected[has_any], rtol=1e-6, atol=1e-6)
+    assert np.all(actual[~has_any] < -1e38)
+    d_logits, d_offsets = tape.gradient(loss, [x, y])
+    probabilities = np.exp(shifted - np.where(has_any, expected, 0)[:, None])
+    d_expected = weights[:, None] * probabilities
+    np.testing.assert_allclose(d_logits[has_any], d_expected[has_any], rtol=1e-4, atol=1e-6)
+    if has_any.all():
+        d_expected = d_expected if per_row else d_expected.sum(axis=0)
+        np.testing.assert_allclose(d_offsets, d_expected, rtol=1e-4, atol=1e-5)
+
+
+def test_log_partition_does_not_cancel_where_a_hit_outweighs_the_rest():
+    logits = np.array([[80.0, 1.0, 2.0]], np.float32)
+    actual = candidate_ops.candidate_log_partition(
+        logits, np.zeros(3, np.float32), np.array([[7]]), np.array([7, 8, 9])
+    )
+    np.testing.assert_allclose(actual, [np.logaddexp(1, 2)], rtol=1e-6)
+
+
+@pytest.mark.parametrize("wrong", ["offsets", "labels", "candidates"])
+def test_log_partition_refuses_shapes_that_do_not_fit(wrong):
+    inputs = dict(
+        logits=np.zeros((2, 3), np.float32), offsets=np.zeros(3, np.float32),
+        labels=np.zeros((2, 1), np.int64), candidates=np.zeros(3, np.int64),
+    )  # fmt: skip
+    inputs[wrong] = inputs[wrong][:1]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{wrong} must be"):
+        candidate_ops.candidate_log_partition(**inputs)

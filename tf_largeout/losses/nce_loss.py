@@ -53,5 +53,5 @@ class NCELoss(SampledLoss):
     ):
         super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
 
-    def candidate_losses(self, true_logits, sampled_logits, has_label):
-        return nce_loss(true_logits, sampled_logits, has_label)
+    def candidate_losses(self, true_logits, negatives, has_label):
+        return nce_loss(true_logits, negatives.logits(), has_label)

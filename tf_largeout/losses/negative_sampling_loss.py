@@ -68,9 +68,9 @@ class NegativeSamplingLoss(SampledLoss):
             )
         self.negative_reduction = negative_reduction
 
-    def candidate_losses(self, true_logits, sampled_logits, has_label):
+    def candidate_losses(self, true_logits, negatives, has_label):
         return negative_sampling_loss(
-            true_logits, sampled_logits, has_label, self.negative_reduction
+            true_logits, negatives.logits(), has_label, self.negative_reduction
         )
 
     def get_config(self):

@@ -7,22 +7,23 @@ from tf_largeout.losses.cross_entropy import softmax_cross_entropy
 from tf_largeout.losses.sampled_loss import SampledLoss
 
 
-def sampled_softmax_loss(true_logits, sampled_logits, has_label):
+def sampled_softmax_loss(true_logits, sampled_log_partition, has_label):
     """Softmax cross entropy over the union of the labels and the sampled classes.
 
     Target mass is `1 / #labels` for each label, as in `tf.nn.sampled_softmax_loss`.
 
     Args:
         true_logits: Float `[B, L]`, corrected or not.
-        sampled_logits: Float `[B, num_sampled]`, corrected.
+        sampled_log_partition: Float `[B]`, logsumexp of the corrected logits of the sampled
+            classes that are no labels of the row.
         has_label: Bool `[B, L]`, False in padded places.
 
     Returns:
         `[B]`.
     """
-    lowest = true_logits.dtype.min
-    logits = tf.concat([tf.where(has_label, true_logits, lowest), sampled_logits], axis=-1)
-    return softmax_cross_entropy(tf.reduce_logsumexp(logits, axis=-1), true_logits, has_label)
+    true_or_lowest = tf.where(has_label, true_logits, true_logits.dtype.min)
+    parts = tf.concat([true_or_lowest, sampled_log_partition[:, tf.newaxis]], axis=-1)
+    return softmax_cross_entropy(tf.reduce_logsumexp(parts, axis=-1), true_logits, has_label)
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -53,8 +54,8 @@ class SampledSoftmaxLoss(SampledLoss):
         super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
         self.correct_positive = correct_positive
 
-    def candidate_losses(self, true_logits, sampled_logits, has_label):
-        return sampled_softmax_loss(true_logits, sampled_logits, has_label)
+    def candidate_losses(self, true_logits, negatives, has_label):
+        return sampled_softmax_loss(true_logits, negatives.log_partition(), has_label)
 
     def get_config(self):
         return {**super().get_config(), "correct_positive": self.correct_positive}

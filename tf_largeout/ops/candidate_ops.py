@@ -30,24 +30,37 @@ def mask_accidental_hits(logits, labels, candidates):
     )
 
 
-def corrected_candidate_logits(logits, log_expected_count, labels, candidates):
-    """Returns `logits - log_expected_count` with accidental hits at the lowest float.
-
-    The log-q correction and `mask_accidental_hits` in one pass. No gradient
-    flows to `log_expected_count`: a sampler is not learned through its counts.
+def shifted_candidate_logits(logits, offsets, labels, candidates):
+    """Returns `logits + offsets` with accidental hits at the lowest float.
 
     Args:
         logits: float32 [batch, num_candidates].
-        log_expected_count: float32 [num_candidates] or [batch, num_candidates].
+        offsets: float32 [num_candidates] or [batch, num_candidates]: the bias of a candidate
+            less the log of its expected count.
         labels: int64 [batch, num_labels], padded with -1.
         candidates: int64 [num_candidates] or [batch, num_candidates].
 
     Returns:
         float32 [batch, num_candidates].
     """
-    return gen_ops.largeout_correct_candidate_logits(
-        logits, log_expected_count, labels, candidates
-    )
+    return gen_ops.largeout_shift_candidate_logits(logits, offsets, labels, candidates)
+
+
+def candidate_log_partition(logits, offsets, labels, candidates):
+    """The logsumexp of each row of `shifted_candidate_logits`, without forming them.
+
+    One pass over the logits; the backward pass makes one more and writes only the gradient.
+
+    Args:
+        logits: float32 [batch, num_candidates].
+        offsets: float32 [num_candidates] or [batch, num_candidates].
+        labels: int64 [batch, num_labels], padded with -1.
+        candidates: int64 [num_candidates] or [batch, num_candidates].
+
+    Returns:
+        float32 [batch]; about -3.4e38 where every candidate is an accidental hit.
+    """
+    return gen_ops.largeout_candidate_log_partition(logits, offsets, labels, candidates)
 
 
 def candidate_ranks(logits, true_logits, labels):
@@ -77,11 +90,20 @@ def _fill_gradient(op, gradient):
     return filled, None, None
 
 
-@tf.RegisterGradient("LargeoutCorrectCandidateLogits")
-def _correct_gradient(op, gradient):
-    labels, candidates = op.inputs[2], op.inputs[3]
+@tf.RegisterGradient("LargeoutShiftCandidateLogits")
+def _shift_gradient(op, gradient):
+    _, offsets, labels, candidates = op.inputs
     filled = gen_ops.largeout_fill_accidental_hits(gradient, labels, candidates, fill=0.0)
-    return filled, None, None, None
+    d_offsets = filled if offsets.shape.rank == 2 else tf.reduce_sum(filled, axis=0)
+    return filled, d_offsets, None, None
+
+
+@tf.RegisterGradient("LargeoutCandidateLogPartition")
+def _log_partition_gradient(op, gradient):
+    d_logits, d_offsets = gen_ops.largeout_candidate_log_partition_grad(
+        *op.inputs, op.outputs[0], gradient
+    )
+    return d_logits, d_offsets, None, None
 
 
 tf.no_gradient("LargeoutCandidateRanks")
