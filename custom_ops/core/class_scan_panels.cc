@@ -16,7 +16,8 @@ PackedFeatures::PackedFeatures(const Features& features, int64_t dim,
   parallel(panels_.num_panels, 2 * kPanelRows * dim, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin * kPanelRows; row < end * kPanelRows; ++row) {
       float* to = data_.get() + (row / kPanelRows) * kPanelRows * dim + row % kPanelRows;
-      const float* from = row < features.batch ? features.data + order[row] * dim : nullptr;
+      const int64_t source = row < features.batch ? order[row] : -1;
+      const float* from = source >= 0 ? features.data + source * dim : nullptr;
       for (int64_t k = 0; k < dim; ++k) to[k * kPanelRows] = from != nullptr ? from[k] : 0.0f;
     }
   });

@@ -47,7 +47,7 @@ class AlignedFloats {
 };
 
 // Rows order[0], order[1], ... of the features, as panels (class_scan_simd.h).
-// Rows that fill up the last panel are 0.
+// Rows where `order` is negative are 0, as are those that fill up the last panel.
 class PackedFeatures {
  public:
   PackedFeatures(const Features& features, int64_t dim, const std::vector<int64_t>& order,

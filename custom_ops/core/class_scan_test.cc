@@ -51,7 +51,7 @@ ParallelFor Threads(int count) {
 }
 
 struct Found {
-  std::vector<float> log_partition, true_logits, scores;
+  std::vector<float> log_partition, true_logits, scores, d_features, d_embeddings, d_bias;
   std::vector<int64_t> ranks, ids;
 };
 
@@ -66,6 +66,14 @@ Found Run(const Example& e, const ParallelFor& parallel, int64_t k) {
   found.ids.resize(e.batch * k);
   ClassTopK(e.matrix, {e.features.data(), e.batch}, k, parallel, found.scores.data(),
             found.ids.data());
+  const std::vector<float> weights(e.batch, 0.5f), label_weights(e.batch * e.width, -0.25f);
+  found.d_features.resize(e.features.size());
+  found.d_embeddings.resize(e.embeddings.size());
+  found.d_bias.resize(e.bias.size());
+  ClassSoftmaxGradient(e.matrix, {e.features.data(), e.batch}, found.log_partition.data(),
+                       weights.data(), {e.labels.data(), e.width}, label_weights.data(),
+                       parallel, found.d_features.data(), found.d_embeddings.data(),
+                       found.d_bias.data());
   return found;
 }
 
@@ -102,7 +110,25 @@ TEST(ScansGiveTheSameBitsOnAnyNumberOfThreads) {
       EXPECT_TRUE(one.ranks == many.ranks);
       EXPECT_TRUE(one.scores == many.scores);
       EXPECT_TRUE(one.ids == many.ids);
+      EXPECT_TRUE(one.d_features == many.d_features);
+      EXPECT_TRUE(one.d_embeddings == many.d_embeddings);
+      EXPECT_TRUE(one.d_bias == many.d_bias);
     }
+  });
+}
+
+TEST(GradientOfTheBiasIsTheProbabilityMinusTheLabels) {
+  testing::ForEachSimdLevel([] {
+    const Example e(70, 401, 19, 2);
+    const Found found = Run(e, SerialFor, 1);
+    std::vector<double> expected(401, 0.0);
+    for (int64_t b = 0; b < e.batch; ++b) {
+      for (int64_t c = 0; c < 401; ++c) {
+        expected[c] += 0.5 * std::exp(e.Logit(b, c) - found.log_partition[b]);
+      }
+      for (int64_t l = 0; l < 2; ++l) expected[e.labels[2 * b + l]] -= 0.25;
+    }
+    for (int64_t c = 0; c < 401; ++c) EXPECT_NEAR(found.d_bias[c], expected[c], 1e-5);
   });
 }
 

@@ -29,6 +29,14 @@ absl::Status CheckLabels(const Tensor& labels, int64_t batch, int64_t num_classe
   return absl::OkStatus();
 }
 
+absl::Status CheckVector(const Tensor& vector, int64_t batch, const char* name) {
+  if (!TensorShapeUtils::IsVector(vector.shape()) || vector.dim_size(0) != batch) {
+    return InvalidArgument(name, " must be [batch] with batch ", batch,
+                           " as in the features, got ", vector.shape().DebugString());
+  }
+  return absl::OkStatus();
+}
+
 Features FeaturesOf(const Tensor& features) {
   return {features.flat<float>().data(), features.dim_size(0)};
 }
@@ -85,9 +93,46 @@ class ClassTopKOp : public OpKernel {
   }
 };
 
+class ClassSoftmaxGradientOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* ctx) override {
+    const Tensor& features = ctx->input(0);
+    const int rest = ctx->num_inputs() - 4;
+    const Tensor &log_partition = ctx->input(rest), &weights = ctx->input(rest + 1);
+    const Tensor &labels = ctx->input(rest + 2), &label_weights = ctx->input(rest + 3);
+    ClassMatrixInput input;
+    OP_REQUIRES_OK(ctx, input.Read(ctx, features));
+    const ClassMatrix matrix = input.matrix();
+    const int64_t batch = features.dim_size(0);
+    OP_REQUIRES_OK(ctx, CheckVector(log_partition, batch, "log_partition"));
+    OP_REQUIRES_OK(ctx, CheckVector(weights, batch, "weights"));
+    OP_REQUIRES_OK(ctx, CheckLabels(labels, batch, matrix.num_classes));
+    OP_REQUIRES(ctx, label_weights.shape() == labels.shape(),
+                InvalidArgument("label_weights must have the shape of labels, ",
+                                labels.shape().DebugString(), ", got ",
+                                label_weights.shape().DebugString()));
+    Tensor *d_features, *d_embeddings, *d_bias = nullptr;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, features.shape(), &d_features));
+    OP_REQUIRES_OK(ctx,
+                   ctx->allocate_output(1, {matrix.num_classes, matrix.dim}, &d_embeddings));
+    if (matrix.bias != nullptr) {
+      OP_REQUIRES_OK(ctx, ctx->allocate_output(2, {matrix.num_classes}, &d_bias));
+    }
+    ClassSoftmaxGradient(matrix, FeaturesOf(features), log_partition.flat<float>().data(),
+                         weights.flat<float>().data(), LabelsOf(labels),
+                         label_weights.flat<float>().data(), IntraOpParallel(ctx),
+                         d_features->flat<float>().data(), d_embeddings->flat<float>().data(),
+                         d_bias == nullptr ? nullptr : d_bias->flat<float>().data());
+  }
+};
+
 REGISTER_KERNEL_BUILDER(Name("LargeoutClassStatistics").Device(tensorflow::DEVICE_CPU),
                         ClassStatisticsOp);
 REGISTER_KERNEL_BUILDER(Name("LargeoutClassTopK").Device(tensorflow::DEVICE_CPU), ClassTopKOp);
+REGISTER_KERNEL_BUILDER(Name("LargeoutClassSoftmaxGradient").Device(tensorflow::DEVICE_CPU),
+                        ClassSoftmaxGradientOp);
 
 }  // namespace
 }  // namespace largeout

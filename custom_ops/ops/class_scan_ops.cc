@@ -61,6 +61,21 @@ absl::Status TopKShape(InferenceContext* c) {
   return absl::OkStatus();
 }
 
+absl::Status GradientShape(InferenceContext* c) {
+  ShapeHandle features, unused;
+  TF_RETURN_IF_ERROR(CheckMatrix(c, &features));
+  const int rest = c->num_inputs() - 4;  // log_partition, weights, labels, label_weights
+  TF_RETURN_IF_ERROR(CheckRows(c, rest, 1, features, &unused));
+  TF_RETURN_IF_ERROR(CheckRows(c, rest + 1, 1, features, &unused));
+  TF_RETURN_IF_ERROR(CheckRows(c, rest + 2, 2, features, &unused));
+  TF_RETURN_IF_ERROR(CheckRows(c, rest + 3, 2, features, &unused));
+  const ShapeHandle embeddings = VariableShape(c, kEmbeddings, 2);
+  c->set_output(0, features);
+  c->set_output(1, embeddings);
+  if (c->num_outputs() > 2) c->set_output(2, c->Vector(c->Dim(embeddings, 0)));
+  return absl::OkStatus();
+}
+
 REGISTER_OP("LargeoutClassStatistics")
     .Input("features: float")
     .Input("embeddings: resource")
@@ -104,6 +119,36 @@ bias: No variable, or one: [num_classes], float.
 k: Scalar in [1, num_classes].
 scores: [batch, k], falling.
 ids: [batch, k]; of equal scores the lower id first, NaN and -inf last.
+)doc");
+
+REGISTER_OP("LargeoutClassSoftmaxGradient")
+    .Input("features: float")
+    .Input("embeddings: resource")
+    .Input("bias: num_biases * resource")
+    .Input("log_partition: float")
+    .Input("weights: float")
+    .Input("labels: int64")
+    .Input("label_weights: float")
+    .Output("d_features: float")
+    .Output("d_embeddings: float")
+    .Output("d_bias: num_biases * float")
+    .Attr("num_biases: int >= 0")
+    .SetShapeFn(GradientShape)
+    .Doc(R"doc(
+Gradient of sum_b weights[b] * log_partition[b]
++ sum_bl label_weights[b, l] * logit of labels[b, l] for row b,
+with the probabilities recomputed block by block.
+
+features: [batch, dim].
+embeddings: Variable [num_classes, dim], float; read in place.
+bias: No variable, or one: [num_classes], float.
+log_partition: [batch], as LargeoutClassStatistics gives it.
+weights: [batch]. Rows whose weights are all 0 take no part.
+labels: [batch, num_labels], padded with -1.
+label_weights: [batch, num_labels].
+d_features: [batch, dim].
+d_embeddings: [num_classes, dim].
+d_bias: [num_classes], if there is a bias.
 )doc");
 
 }  // namespace

@@ -2,8 +2,8 @@
 
 With `N` classes, the logits are `o_c = <w_c, h> + b_c`; they are made a small
 tile at a time and used up in registers. The embeddings (float32 [N, dim]) and
-the bias (float32 [N]) are given as handles of resource variables and are read in
-place, also where a dense read would copy them. Results are the same to the bit
+the bias (float32 [N]) are given as resource variables or their handles and are read
+in place, also where a dense read would copy them. Results are the same to the bit
 on any number of threads. Features of other types than float32: cast them before.
 """
 
@@ -28,9 +28,14 @@ def class_statistics(features, embeddings_handle, bias_handle, labels):
         ranks: int64 [batch, num_labels], the number of classes that score
             higher, ties going to the lower id; N at padding and where the logit
             is NaN or -inf.
+
+    `log_partition` and `true_logits` are differentiable, once, with respect to
+    the features and the variables: one `class_softmax_gradient`, whose gradients
+    of the variables are dense. A tape notices the variables where they are read or
+    watched, not by their handles here.
     """
     return gen_ops.largeout_class_statistics(
-        features, embeddings_handle, _as_list(bias_handle), labels
+        features, _handle(embeddings_handle), _as_list(bias_handle), labels
     )
 
 
@@ -50,12 +55,68 @@ def class_top_k(features, embeddings_handle, bias_handle, k):
             that are NaN or -inf last.
     """
     return gen_ops.largeout_class_top_k(
-        features, embeddings_handle, _as_list(bias_handle), tf.cast(k, tf.int64)
+        features, _handle(embeddings_handle), _as_list(bias_handle), tf.cast(k, tf.int64)
     )
 
 
+def class_softmax_gradient(
+    features,
+    embeddings_handle,
+    bias_handle,
+    log_partition,
+    weights,
+    labels=None,
+    label_weights=None,
+):
+    """Gradient of `sum_b weights_b · log_partition_b`, by recomputed probabilities.
+
+    With labels, of `sum_b weights_b · log_partition_b + sum_bl label_weights_bl ·
+    o_{y_bl}`: a softmax loss in one pass. The probabilities are held for a block
+    of classes only. Rows whose weights are all 0 take no part, even if NaN.
+
+    Args:
+        features: float32 [batch, dim].
+        embeddings_handle: handle of a float32 variable [N, dim].
+        bias_handle: handle of a float32 variable [N], or None.
+        log_partition: float32 [batch], from `class_statistics`.
+        weights: float32 [batch].
+        labels: int64 [batch, num_labels] in [-1, N), -1 being padding; or None.
+        label_weights: float32 [batch, num_labels]; or None.
+
+    Returns:
+        A tuple of the gradients with respect to features [batch, dim],
+        embeddings [N, dim] and bias ([N], or None without a bias).
+    """
+    if labels is None:
+        labels = tf.zeros([tf.shape(features)[0], 0], tf.int64)
+        label_weights = tf.zeros([tf.shape(features)[0], 0])
+    d_features, d_embeddings, d_bias = gen_ops.largeout_class_softmax_gradient(
+        features,
+        _handle(embeddings_handle),
+        _as_list(bias_handle),
+        log_partition,
+        weights,
+        labels,
+        label_weights,
+    )
+    return d_features, d_embeddings, d_bias[0] if d_bias else None
+
+
 def _as_list(bias_handle):
-    return [] if bias_handle is None else [bias_handle]
+    return [] if bias_handle is None else [_handle(bias_handle)]
+
+
+def _handle(variable_or_handle):
+    return getattr(variable_or_handle, "handle", variable_or_handle)
+
+
+@tf.RegisterGradient("LargeoutClassStatistics")
+def _statistics_gradient(op, d_log_partition, d_true_logits, d_ranks):
+    features, embeddings, *bias, labels = op.inputs
+    d_features, d_embeddings, d_bias = gen_ops.largeout_class_softmax_gradient(
+        features, embeddings, bias, op.outputs[0], d_log_partition, labels, d_true_logits
+    )
+    return [d_features, d_embeddings, *d_bias, None]
 
 
 tf.no_gradient("LargeoutClassTopK")
