@@ -48,10 +48,10 @@ class Adam(RowOptimizer):
 
 
 class Adagrad(RowOptimizer):
-    def __init__(self, *args, initial=0.1, epsilon=1e-7, **kw):
+    def __init__(self, *args, initial_accumulator_value=0.1, epsilon=1e-7, **kw):
         super().__init__(*args, **kw)
         self.epsilon = epsilon
-        self.a = np.full_like(self.weights, initial)
+        self.a = np.full_like(self.weights, initial_accumulator_value)
 
     def update(self, row, g):
         self.a[row] += g**2
@@ -59,10 +59,10 @@ class Adagrad(RowOptimizer):
 
 
 class RowwiseAdagrad(RowOptimizer):
-    def __init__(self, *args, initial=0.1, epsilon=1e-7, **kw):
+    def __init__(self, *args, initial_accumulator_value=0.1, epsilon=1e-7, **kw):
         super().__init__(*args, **kw)
         self.epsilon = epsilon
-        self.a = np.full(len(self.weights), initial)
+        self.a = np.full(len(self.weights), initial_accumulator_value)
 
     def update(self, row, g):
         self.a[row] += np.mean(g**2)

@@ -39,8 +39,9 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             it, `m *= beta_1^skipped` and `v *= beta_2^skipped`, when its next gradient
             comes: then they equal those of dense Adam. Costs 8 bytes a row. Helps where
             rows are rare and stale moments do harm. Defaults to False.
-        **kwargs: `name`, `clipnorm`, `clipvalue`, `global_clipnorm`, `loss_scale_factor`,
-            ... of `keras.optimizers.Optimizer`. Norms are those of the merged gradients.
+        name: name of the optimizer.
+        **kwargs: `clipnorm`, `clipvalue`, `global_clipnorm`, `loss_scale_factor`, ... of
+            `keras.optimizers.Optimizer`. Norms are those of the merged gradients.
 
     Raises:
         ValueError: for `amsgrad`; and, when a sparse gradient comes, for `use_ema`,
@@ -61,7 +62,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         epsilon=1e-7,
         weight_decay=None,
         decay_skipped=False,
-        name="lazy_adam",
+        name=None,
         **kwargs,
     ):
         if kwargs.get("amsgrad"):
@@ -107,6 +108,22 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             last_step=self._last_steps[index] if self.decay_skipped else None,
             step=step,
         )
+
+    def update_all(self, gradient, variable, learning_rate):
+        if self.decay_skipped:
+            self._decay_skipped_rows(variable)
+        super().update_all(gradient, variable, learning_rate)
+
+    def _decay_skipped_rows(self, variable):
+        # Nothing happens here unless sparse gradients of the variable skipped rows before.
+        index = self._get_variable_index(variable)
+        last_step = self._last_steps[index]
+        step = self.iterations + 1
+        skipped = tf.cast(step - last_step.value - 1, variable.dtype)
+        skipped = tf.reshape(skipped, variable.shape[:1] + [1] * (len(variable.shape) - 1))
+        for slots, beta in ((self._momentums, self.beta_1), (self._velocities, self.beta_2)):
+            self.assign(slots[index], slots[index].value * tf.pow(beta, skipped))
+        self.assign(last_step, tf.fill(last_step.shape, step))
 
     def _step_size(self, learning_rate, step):
         # In Keras's own float32 arithmetic, so that sparse and dense gradients agree.

@@ -6,7 +6,7 @@ import tensorflow as tf
 from tf_largeout.ops import row_ops
 
 
-class RowSparse:
+class RowSparse(keras.optimizers.Optimizer):
     """Makes a Keras optimizer row-sparse where the gradient is.
 
     To be inherited from before the Keras optimizer. A variable whose gradient is a
@@ -31,6 +31,10 @@ class RowSparse:
             weight_decay: float32 scalar, the share of the weights that a row loses first.
         """
         raise NotImplementedError
+
+    def update_all(self, gradient, variable, learning_rate):
+        """Updates all of `variable` for a dense gradient: the step of the Keras optimizer."""
+        super().update_step(gradient, variable, learning_rate)
 
     def add_row_slot(self, variable, name, dtype="float32", initializer="zeros"):
         """Makes a slot of one value a row, beside `variable`; its shape is `[num_rows]`."""
@@ -64,25 +68,21 @@ class RowSparse:
 
     def update_step(self, gradient, variable, learning_rate):
         """Updates one variable, by rows if the gradient is an `IndexedSlices`."""
-        decay = self._decay(variable, learning_rate)
+        learning_rate = tf.cast(learning_rate, variable.dtype)
+        decays = self.weight_decay is not None and self._use_weight_decay(variable)
+        decay = tf.cast(self.weight_decay if decays else 0.0, variable.dtype)
         if isinstance(gradient, tf.IndexedSlices):
             self.update_rows(
                 tf.cast(gradient.values, variable.dtype),
                 gradient.indices,
                 variable,
-                tf.cast(learning_rate, variable.dtype),
-                0.0 if decay is None else decay,
+                learning_rate,
+                decay * learning_rate,
             )
             return
-        if decay is not None:
-            variable.assign_sub(variable * decay)
-        super().update_step(gradient, variable, learning_rate)
-
-    def _decay(self, variable, learning_rate):
-        if self.weight_decay is None or not self._use_weight_decay(variable):
-            return None
-        learning_rate = tf.cast(learning_rate, variable.dtype)
-        return tf.cast(self.weight_decay, variable.dtype) * learning_rate
+        if decays:
+            variable.assign_sub(variable * decay * learning_rate)
+        self.update_all(gradient, variable, learning_rate)
 
     def _apply_weight_decay(self, variables):
         """Does nothing: `update_step` knows which rows to decay."""

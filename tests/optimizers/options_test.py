@@ -1,0 +1,164 @@
+"""The options of Keras optimizers: right on sparse gradients and row-sparse, or refused."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.optimizers.table import NUM_ROWS, OPTIMIZERS, dense, random_slices, random_weights
+from tf_largeout import optimizers
+
+OPTIONS = [
+    {"clipnorm": 0.7},
+    {"clipvalue": 0.2},
+    {"global_clipnorm": 0.7},
+    {"loss_scale_factor": 8.0},
+]
+
+
+@pytest.fixture(params=OPTIMIZERS)
+def member(request):
+    return OPTIMIZERS[request.param]
+
+
+def weights_after(optimizer, to_gradient, steps=3):
+    """The weights [table, bias] after steps that reach all rows, some of them repeatedly."""
+    rng = np.random.default_rng(11)
+    variables = [keras.Variable(random_weights(rng)), keras.Variable([1.0, 2.0])]
+    for _ in range(steps):
+        slices = random_slices(rng, n=600)
+        slices = tf.IndexedSlices(
+            tf.concat([slices.values, tf.ones([NUM_ROWS, 5])], 0),
+            tf.concat([slices.indices, tf.range(NUM_ROWS, dtype=tf.int64)], 0),
+            slices.dense_shape,
+        )
+        optimizer.apply([to_gradient(slices), tf.constant([0.3, 4.0])], variables)
+    return [variable.numpy() for variable in variables]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_options_see_the_merged_gradient(member, options):
+    sparse = weights_after(member.make(**options), lambda slices: slices)
+    full = weights_after(member.make(**options), dense)
+    for ours, theirs in zip(sparse, full, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_dense_gradients_keep_the_bits_of_keras_under_options(member, options):
+    if member.keras_class is None:
+        pytest.skip("Keras has no such optimizer")
+    ours = weights_after(member.make(**options), dense)
+    theirs = weights_after(member.make_keras(**options), dense)
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_loss_scale_factor_divides_sparse_gradients():
+    variable = keras.Variable(tf.zeros([4, 2]))
+    optimizer = optimizers.LazySGD(1.0, loss_scale_factor=4.0)
+    slices = tf.IndexedSlices(tf.ones([2, 2]), tf.constant([1, 1]), tf.constant([4, 2]))
+    optimizer.apply([slices], [variable])
+    np.testing.assert_allclose(variable, [[0, 0], [-0.5, -0.5], [0, 0], [0, 0]])
+
+
+def test_excluded_variables_do_not_decay():
+    table = keras.Variable(tf.ones([4, 2]), name="table")
+    other = keras.Variable(tf.ones([4, 2]), name="other")
+    optimizer = optimizers.LazyAdam(0.1, weight_decay=0.5)
+    optimizer.exclude_from_weight_decay(var_names=["other"])
+    slices = tf.IndexedSlices(tf.zeros([1, 2]), tf.constant([1]), tf.constant([4, 2]))
+    optimizer.apply([slices, slices], [table, other])
+    np.testing.assert_allclose(table[1], [0.95, 0.95], rtol=1e-6)
+    np.testing.assert_allclose(table[0], [1, 1])
+    np.testing.assert_allclose(other, np.ones([4, 2]))
+
+
+@pytest.mark.parametrize(
+    "options", [{"use_ema": True}, {"gradient_accumulation_steps": 2}], ids=str
+)
+def test_options_that_need_every_row_are_refused_on_sparse_gradients(member, options):
+    variable = keras.Variable(random_weights(np.random.default_rng(12)), name="table")
+    slices = random_slices(np.random.default_rng(12))
+    with pytest.raises(ValueError, match=f"{next(iter(options))}.*'table'.*or use keras"):
+        member.make(**options).apply([slices], [variable])
+
+
+@pytest.mark.parametrize(
+    "options", [{"use_ema": True}, {"gradient_accumulation_steps": 2}], ids=str
+)
+def test_options_that_need_every_row_work_on_dense_gradients(member, options):
+    if member.keras_class is None:
+        pytest.skip("Keras has no such optimizer")
+    ours = pair_of_dense(member.make(**options))
+    np.testing.assert_array_equal(ours, pair_of_dense(member.make_keras(**options)))
+
+
+def pair_of_dense(optimizer):
+    rng = np.random.default_rng(13)
+    variable = keras.Variable(random_weights(rng))
+    for _ in range(4):
+        optimizer.apply([dense(random_slices(rng))], [variable])
+    return variable.numpy()
+
+
+def test_constraint_is_refused_on_a_sparse_gradient(member):
+    layer = keras.layers.Embedding(NUM_ROWS, 5, embeddings_constraint="non_neg")
+    layer.build()
+    slices = random_slices(np.random.default_rng(14))
+    with pytest.raises(ValueError, match="constraint.*Remove the constraint"):
+        member.make().apply([slices], [layer.embeddings])
+
+
+def test_variable_of_half_precision_is_refused_on_a_sparse_gradient(member):
+    variable = keras.Variable(tf.zeros([NUM_ROWS, 5]), dtype="bfloat16")
+    slices = random_slices(np.random.default_rng(15))
+    with pytest.raises(ValueError, match="float32 variables.*bfloat16"):
+        member.make().apply([slices], [variable])
+
+
+def test_half_precision_gradient_updates_a_float32_variable(member):
+    variable = keras.Variable(tf.zeros([4, 2]))
+    slices = tf.IndexedSlices(
+        tf.ones([1, 2], "bfloat16"), tf.constant([1]), tf.constant([4, 2])
+    )
+    member.make(clipnorm=1.0).apply([slices], [variable])
+    assert np.all(variable.numpy()[1] < 0)
+
+
+def test_amsgrad_is_refused():
+    with pytest.raises(ValueError, match="amsgrad"):
+        optimizers.LazyAdam(amsgrad=True)
+
+
+def test_number_of_gradients_must_be_that_of_variables(member):
+    variable = keras.Variable(tf.zeros([4, 2]))
+    with pytest.raises(ValueError, match="2 gradients and 1 variables"):
+        member.make().apply([tf.zeros([4, 2])] * 2, [variable])
+
+
+def test_the_private_methods_of_keras_that_are_overridden_exist():
+    for name in ("_clip_gradients", "_apply_weight_decay", "_use_weight_decay"):
+        assert callable(getattr(keras.optimizers.Optimizer, name))
+
+
+def test_loss_scale_optimizer_skips_a_step_with_a_sparse_infinity(member):
+    rng = np.random.default_rng(16)
+    start = random_weights(rng)
+    variable, oracle = keras.Variable(start), member.make_oracle(start)
+    inner = member.make()
+    optimizer = keras.optimizers.LossScaleOptimizer(inner, initial_scale=4.0)
+    for value in (np.inf, 1.0):
+        slices = random_slices(rng)
+        scaled = tf.IndexedSlices(
+            slices.values * value * optimizer.scale_loss(1.0),
+            slices.indices,
+            slices.dense_shape,
+        )
+        optimizer.apply([scaled], [variable])
+        if np.isinf(value):
+            np.testing.assert_array_equal(variable, start)
+            assert int(inner.iterations.numpy()) == 0
+            assert float(optimizer.dynamic_scale.numpy()) == 2.0
+    oracle.step(slices.values, slices.indices)
+    np.testing.assert_allclose(variable, oracle.weights, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,219 @@
+"""The optimizers inside Keras's training loop."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.optimizers.table import CLASSES, OPTIMIZERS, random_slices, state
+from tf_largeout import optimizers
+
+NUM_TOKENS = 5_003  # no other dimension has this size
+
+
+@pytest.fixture(params=CLASSES)
+def member(request):
+    return OPTIMIZERS[request.param]
+
+
+def make_model():
+    return keras.Sequential(
+        [
+            keras.Input([3], dtype="int32"),
+            keras.layers.Embedding(NUM_TOKENS, 4),
+            keras.layers.Flatten(),
+            keras.layers.Dense(1),
+        ]
+    )
+
+
+def data(batches=4):
+    rng = np.random.default_rng(21)
+    x = rng.integers(0, 40, [8 * batches, 3])
+    return x, (x.sum(1, keepdims=True) > 60).astype("float32")
+
+
+def compiled(optimizer, **options):
+    keras.utils.set_random_seed(3)
+    model = make_model()
+    model.compile(optimizer, loss="mse", **options)
+    return model
+
+
+def test_fit_learns_the_same_however_steps_are_executed(member):
+    results = []
+    for options in ({}, {"steps_per_execution": 2}, {"run_eagerly": True}):
+        model = compiled(member.make(), **options)
+        fitted = model.fit(*data(), batch_size=8, epochs=2, shuffle=False, verbose=0)
+        assert fitted.history["loss"][1] < fitted.history["loss"][0]
+        results.append(model.get_weights())
+    for other in results[1:]:
+        for ours, theirs in zip(results[0], other, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_resumed_run_equals_an_uninterrupted_one(member, tmp_path):
+    x, y = data()
+    straight = compiled(member.make())
+    straight.fit(x, y, batch_size=8, shuffle=False, verbose=0)
+
+    first = compiled(member.make())
+    first.fit(x[:16], y[:16], batch_size=8, shuffle=False, verbose=0)
+    first.save(tmp_path / "model.keras")
+    second = keras.models.load_model(tmp_path / "model.keras")
+    for old, new in zip(state(first.optimizer), state(second.optimizer), strict=True):
+        np.testing.assert_array_equal(old, new)
+    second.fit(x[16:], y[16:], batch_size=8, shuffle=False, verbose=0)
+    for ours, theirs in zip(straight.get_weights(), second.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for ours, theirs in zip(state(straight.optimizer), state(second.optimizer), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_checkpoint_restores_weights_and_slots(member, tmp_path):
+    model = compiled(member.make())
+    model.fit(*data(), batch_size=8, verbose=0)
+    path = tf.train.Checkpoint(model=model).save(str(tmp_path / "checkpoint"))
+    other = compiled(member.make())
+    other.optimizer.build(other.trainable_variables)
+    tf.train.Checkpoint(model=other).restore(path).expect_partial()
+    for old, new in zip(state(model.optimizer), state(other.optimizer), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision_trains(member, policy):
+    keras.config.set_dtype_policy(policy)
+    try:
+        model = compiled(member.make())
+        history = model.fit(*data(), batch_size=8, epochs=3, verbose=0).history["loss"]
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert history[-1] < history[0]
+
+
+def test_two_replicas_train_as_one(member, two_cpus):
+    single = compiled(member.make())
+    single.fit(*data(), batch_size=8, shuffle=False, verbose=0)
+    strategy = tf.distribute.MirroredStrategy(two_cpus)
+    with strategy.scope():
+        mirrored = compiled(member.make())
+    mirrored.fit(*data(), batch_size=8, shuffle=False, verbose=0)
+    for ours, theirs in zip(single.get_weights(), mirrored.get_weights(), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+    for variable in mirrored.trainable_variables:
+        copies = strategy.experimental_local_results(variable.value)
+        np.testing.assert_array_equal(copies[0], copies[1])
+
+
+def test_multi_optimizer_sends_the_table_to_ours(member):
+    inner = member.make()
+    chosen = keras.optimizers.OptimizerMap(
+        keras.optimizers.AdamW(1e-3), {".*embeddings": inner}
+    )
+    model = compiled(keras.optimizers.MultiOptimizer(chosen))
+    before = model.get_weights()
+    model.fit(*data(), batch_size=8, verbose=0)
+    assert int(inner.iterations.numpy()) == 4
+    for old, new in zip(before, model.get_weights(), strict=True):
+        assert not np.array_equal(old, new)
+
+
+OPTIONS = [{}, {"clipnorm": 1.0}, {"global_clipnorm": 1.0}, {"loss_scale_factor": 2.0}]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("loss_scaling", [False, True], ids=["", "dynamic_loss_scale"])
+def test_sparse_step_makes_no_tensor_of_all_rows(member, options, loss_scaling):
+    optimizer = member.make(**options)
+    if loss_scaling:
+        optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
+    assert not nodes_over_all_rows(optimizer)
+
+
+def test_tensors_of_all_rows_would_be_seen():
+    adam = keras.optimizers.Adam(1e-3)
+    assert "ReadVariableOp" in nodes_over_all_rows(adam)
+    scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(1e-3))
+    assert "TensorScatterUpdate" in nodes_over_all_rows(scaled)
+
+
+def nodes_over_all_rows(optimizer):
+    """The ops of a sparse step, branches included, one of whose outputs has all rows."""
+    variable = keras.Variable(tf.zeros([NUM_TOKENS, 4]))
+    optimizer.build([variable])
+
+    @tf.function
+    def step(values, ids):
+        dense_shape = tf.constant([NUM_TOKENS, 4])
+        optimizer.apply([tf.IndexedSlices(values, ids, dense_shape)], [variable])
+
+    function = step.get_concrete_function(tf.ones([3, 4]), tf.constant([1, 7, 1]))
+    graph = function.graph.as_graph_def(add_shapes=True)
+    nodes = [*graph.node, *(n for f in graph.library.function for n in f.node_def)]
+    return [node.op for node in nodes if any(map(has_all_rows, output_shapes(node)))]
+
+
+def output_shapes(node):
+    if node.op == "VarHandleOp":
+        return []
+    return node.attr["_output_shapes"].list.shape
+
+
+def has_all_rows(shape):
+    return NUM_TOKENS in [dimension.size for dimension in shape.dim]
+
+
+def failing_step(model, optimizer, fails):
+    """A step whose second gradient cannot be computed, traced in one function."""
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(x))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        wrong = tf.debugging.check_numerics(gradients[-1] / fails, "gradient")
+        optimizer.apply([*gradients[:-1], wrong], model.trainable_variables)
+
+    step(tf.zeros([8, 3], tf.int32))
+
+
+def test_step_whose_gradient_fails_changes_nothing(member):
+    model, optimizer = make_model(), member.make()
+    optimizer.build(model.trainable_variables)
+    before = state(optimizer, *model.trainable_variables)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="gradient"):
+        failing_step(model, optimizer, tf.constant(0.0))
+    for old, new in zip(before, state(optimizer, *model.trainable_variables), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])
+@pytest.mark.parametrize("bad", [-1, 40, 2**40])
+def test_step_with_an_id_out_of_range_changes_nothing(member, graph, bad):
+    rng = np.random.default_rng(22)
+    variables = [keras.Variable(tf.ones([40, 5])), keras.Variable(tf.ones([40, 5]))]
+    optimizer = member.make()
+    optimizer.build(variables)
+    before = state(optimizer, *variables)
+    slices = random_slices(rng)
+    ids = tf.concat([slices.indices[:-1], tf.constant([bad], tf.int64)], 0)
+    wrong = tf.IndexedSlices(slices.values, ids, slices.dense_shape)
+    apply = lambda: optimizer.apply([slices, wrong], variables)  # noqa: E731
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{bad} is not a row"):
+        (tf.function(apply) if graph else apply)()
+    for old, new in zip(before, state(optimizer, *variables), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_moments_with_decay_skipped_are_those_of_dense_adam():
+    rng = np.random.default_rng(23)
+    lazy, full = keras.Variable(tf.ones([40, 5])), keras.Variable(tf.ones([40, 5]))
+    ours, adam = optimizers.LazyAdam(0.1, decay_skipped=True), keras.optimizers.Adam(0.1)
+    everywhere = tf.IndexedSlices(tf.zeros([40, 5]), tf.range(40), tf.constant([40, 5]))
+    for step in range(9):
+        slices = random_slices(rng, n=10, index_dtype="int32") if step < 8 else everywhere
+        ours.apply([slices], [lazy])
+        adam.apply([tf.convert_to_tensor(slices)], [full])
+    for mine, other in zip(state(ours)[2:4], state(adam)[2:4], strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-7)

@@ -1,0 +1,69 @@
+"""Gradient descent with momentum that updates only the rows with a gradient."""
+
+import keras
+
+from tf_largeout.ops import row_ops
+from tf_largeout.optimizers.row_sparse import RowSparse
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class LazySGD(RowSparse, keras.optimizers.SGD):
+    """Gradient descent with momentum that updates only the rows with a gradient.
+
+    For sparse gradients (`tf.IndexedSlices`: sampled losses over `LargeOutput`, and any
+    `keras.layers.Embedding`, so the embedding tables of your own encoder profit too) a step
+    costs O(rows in the batch) instead of O(all rows):
+
+    ```
+    g = sum of the gradients of the row
+    m = momentum m - learning_rate g
+    w += m,  or with nesterov  w += momentum m - learning_rate g
+    ```
+
+    Rows without a gradient keep w and m; Keras's SGD with momentum moves all of them at
+    each step. Dense gradients give the same result as `keras.optimizers.SGD`, bit by bit.
+
+    Args:
+        learning_rate: float, schedule or callable. Defaults to 0.01.
+        momentum: float in [0, 1]. Defaults to 0: no slot, plain gradient descent.
+        nesterov: whether w moves by the momentum of the next step. Defaults to False.
+        weight_decay: None, or decoupled weight decay: a row with a gradient first loses
+            `learning_rate * weight_decay` of its weights.
+        name: name of the optimizer.
+        **kwargs: `clipnorm`, `clipvalue`, `global_clipnorm`, `loss_scale_factor`, ... of
+            `keras.optimizers.Optimizer`. Norms are those of the merged gradients.
+
+    Raises:
+        ValueError: see `LazyAdam`.
+    """
+
+    def __init__(
+        self,
+        learning_rate=0.01,
+        momentum=0.0,
+        nesterov=False,
+        weight_decay=None,
+        name=None,
+        **kwargs,
+    ):
+        super().__init__(
+            learning_rate=learning_rate,
+            momentum=momentum,
+            nesterov=nesterov,
+            weight_decay=weight_decay,
+            name=name,
+            **kwargs,
+        )
+
+    def update_rows(self, values, ids, variable, learning_rate, weight_decay):
+        has_slot = self.momentum != 0
+        row_ops.row_momentum(
+            variable,
+            self.momentums[self._get_variable_index(variable)] if has_slot else None,
+            values,
+            ids,
+            learning_rate,
+            decay=self.momentum,
+            nesterov=has_slot and self.nesterov,
+            weight_decay=weight_decay,
+        )
