@@ -50,7 +50,7 @@ def new_model(sampler, optimizer):
 
 
 def train(model, first_step, last_step):
-    model.fit(data(first_step, last_step), verbose=0)
+    model.fit(data(first_step, last_step), shuffle=False, verbose=0)
     return model
 
 
