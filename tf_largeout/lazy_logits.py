@@ -84,6 +84,12 @@ class LazyLogits:
             )
         return self._statistics[id(labels)]
 
+    def known_statistics(self, y_true) -> ClassStatistics | None:
+        """The exact `ClassStatistics` outside of training, and where the loss made the pass."""
+        if not self.training or id(self.label_matrix(y_true)) in self._statistics:
+            return self.class_statistics(y_true)
+        return None
+
     def label_ranks(self, y_true) -> tf.Tensor | None:
         """Ranks of the labels, int64 `[B, L]`, without O(num_classes) work in training.
 
@@ -92,8 +98,9 @@ class LazyLogits:
         None where no loss drew any.
         """
         labels = self.label_matrix(y_true)
-        if not self.training or id(labels) in self._statistics:
-            return self.class_statistics(labels).ranks
+        known = self.known_statistics(labels)
+        if known is not None:
+            return known.ranks
         if self.candidates is None:
             return None
         others = self.candidates.negatives(labels).logits()

@@ -11,17 +11,10 @@
 
 #include <cstdint>
 
+#include "custom_ops/core/class_scan_types.h"
 #include "custom_ops/core/parallel.h"
 
 namespace largeout {
-
-// REQUIRES: 1 <= num_classes < 2^31.
-struct ClassMatrix {
-  const float* embeddings;  // [num_classes, dim]
-  const float* bias;        // [num_classes], or null
-  int64_t num_classes;
-  int64_t dim;
-};
 
 struct Features {
   const float* data;  // [batch, dim]
@@ -31,11 +24,6 @@ struct Features {
 struct Labels {
   const int64_t* ids;  // [batch, width], in [0, num_classes) or negative: none
   int64_t width;
-};
-
-struct ScoredClass {
-  float score;
-  int32_t id;
 };
 
 // log_partition [batch]: log of the sum of exp(o_c), NaN if a logit is NaN.

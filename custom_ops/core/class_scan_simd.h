@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/class_scan.h"
+#include "custom_ops/core/class_scan_types.h"
 
 namespace largeout {
 

@@ -1,0 +1,218 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_largeout as tflo
+from tests.reference import metrics as reference
+from tf_largeout.lazy_logits import Candidates
+
+NUM_CLASSES = 41
+COUNTS = np.arange(NUM_CLASSES) ** 2
+
+
+def psp(k):
+    return tflo.metrics.PropensityScoredPrecisionAtK(k, COUNTS, num_examples=500, a=0.6, b=2.6)
+
+
+def psp_reference(k):
+    def value(logits, labels, weights=None):
+        return reference.propensity_scored_precision_at_k(
+            logits, labels, k, COUNTS, 500, 0.6, 2.6, weights
+        )
+
+    return value
+
+
+def at_k(function, k):
+    return lambda logits, labels, weights=None: function(logits, labels, k, weights)
+
+
+# Every public metric stands here: how to make it, and its oracle.
+METRICS = {
+    "PrecisionAtK-1": (
+        lambda: tflo.metrics.PrecisionAtK(1),
+        at_k(reference.precision_at_k, 1),
+    ),
+    "PrecisionAtK-5": (
+        lambda: tflo.metrics.PrecisionAtK(5),
+        at_k(reference.precision_at_k, 5),
+    ),
+    "RecallAtK-5": (lambda: tflo.metrics.RecallAtK(5), at_k(reference.recall_at_k, 5)),
+    "PropensityScoredPrecisionAtK-1": (lambda: psp(1), psp_reference(1)),
+    "PropensityScoredPrecisionAtK-3": (lambda: psp(3), psp_reference(3)),
+    "Perplexity": (tflo.metrics.Perplexity, reference.perplexity),
+}
+
+
+@pytest.fixture(params=list(METRICS))
+def member(request):
+    make, oracle = METRICS[request.param]
+    return make(), oracle
+
+
+def test_every_public_metric_is_in_the_table():
+    assert {name.split("-")[0] for name in METRICS} == set(tflo.metrics.__all__)
+
+
+class Problem:
+    def __init__(self, shape=(23,), num_labels=4, seed=0):
+        rng = np.random.default_rng(seed)
+        self.layer = tflo.layers.LargeOutput(NUM_CLASSES)
+        self.features = rng.normal(size=(*shape, 8)).astype(np.float32)
+        self.layer.build(self.features.shape)
+        self.layer.embeddings.assign(rng.normal(size=(NUM_CLASSES, 8)))
+        self.labels = rng.integers(-1, NUM_CLASSES, (*shape, num_labels))
+        self.labels[0] = -1
+        self.labels[1] = self.labels[1, ..., :1]
+        self.weights = rng.uniform(size=shape)
+
+    def logits(self, training=False):
+        return self.layer(tf.constant(self.features), training=training)
+
+    def flat(self):
+        """Logits, labels and weights as the oracles take them."""
+        logits = np.float64(self.logits()).reshape(-1, NUM_CLASSES)
+        return logits, self.labels.reshape(len(logits), -1), self.weights.reshape(-1)
+
+
+def test_the_value_agrees_with_numpy(member):
+    metric, oracle = member
+    problem = Problem()
+    metric.update_state(problem.labels, problem.logits())
+    logits, labels, _ = problem.flat()
+    np.testing.assert_allclose(metric.result(), oracle(logits, labels), rtol=1e-5)
+    assert oracle(logits, labels) > 0
+
+
+def test_sample_weights_weigh_the_rows(member):
+    metric, oracle = member
+    problem = Problem(shape=(5, 4))
+    metric.update_state(problem.labels, problem.logits(), problem.weights)
+    np.testing.assert_allclose(metric.result(), oracle(*problem.flat()), rtol=1e-5)
+
+
+def test_weights_of_the_batch_reach_all_positions(member):
+    metric, oracle = member
+    problem = Problem(shape=(5, 4))
+    problem.weights[:] = problem.weights[:, :1]
+    metric.update_state(problem.labels, problem.logits(), problem.weights[:, 0])
+    np.testing.assert_allclose(metric.result(), oracle(*problem.flat()), rtol=1e-5)
+
+
+def test_two_batches_are_as_one(member):
+    metric, oracle = member
+    problem = Problem()
+    logits, labels, _ = problem.flat()
+    for rows in (slice(0, 10), slice(10, 23)):
+        part = problem.layer(tf.constant(problem.features[rows]))
+        metric.update_state(problem.labels[rows], part)
+    np.testing.assert_allclose(metric.result(), oracle(logits, labels), rtol=1e-5)
+    metric.reset_state()
+    metric.update_state(problem.labels, problem.logits())
+    np.testing.assert_allclose(metric.result(), oracle(logits, labels), rtol=1e-5)
+
+
+def test_a_config_makes_the_same_metric(member):
+    metric, _ = member
+    problem = Problem()
+    config = keras.saving.serialize_keras_object(metric)
+    copy = keras.saving.deserialize_keras_object(config)
+    for each in (metric, copy):
+        each.update_state(problem.labels, problem.logits())
+    assert copy.name == metric.name
+    assert float(copy.result()) == float(metric.result())
+
+
+def test_evaluate_gives_exact_values_for_all_metrics():
+    problem = Problem()
+    model = keras.Sequential([keras.Input((8,)), problem.layer])
+    metrics = [make() for make, _ in METRICS.values()]
+    model.compile(loss=tflo.losses.SampledSoftmaxLoss(), weighted_metrics=metrics)
+    found = model.evaluate(
+        problem.features,
+        problem.labels,
+        sample_weight=problem.weights,
+        batch_size=9,
+        verbose=0,
+        return_dict=True,
+    )
+    for metric, (_, oracle) in zip(metrics, METRICS.values(), strict=True):
+        np.testing.assert_allclose(found[metric.name], oracle(*problem.flat()), rtol=1e-5)
+
+
+def test_a_training_step_ranks_labels_among_the_candidates():
+    problem = Problem()
+    logits, labels, _ = problem.flat()
+    lazy_logits = problem.logits(training=True)
+    drawn = np.array([3, 4, 5, 3])
+    lazy = tflo.lazy_logits.lazy_logits(lazy_logits, "test")
+    picked = np.take_along_axis(logits, np.maximum(labels, 0), 1)
+    lazy.candidates = Candidates(
+        tf.constant(picked, tf.float32),
+        tf.constant(logits[:, drawn], tf.float32),
+        tf.constant(drawn, tf.int64),
+    )
+    metric = tflo.metrics.PrecisionAtK(1)
+    metric.update_state(problem.labels, lazy_logits)
+    seen = [sorted({3, 4, 5, *(label for label in row if label >= 0)}) for row in labels]
+    hits = [
+        seen[b][int(np.argmax(logits[b, seen[b]]))] in row
+        for b, row in enumerate(labels)
+        if (row >= 0).any()
+    ]
+    np.testing.assert_allclose(metric.result(), np.mean(hits), rtol=1e-6)
+
+
+def test_a_training_step_without_candidates_leaves_the_state(member):
+    metric, _ = member
+    problem = Problem()
+    metric.update_state(problem.labels, problem.logits(training=True))
+    assert float(metric.denominator) == 0
+
+
+def test_training_with_the_exact_loss_gives_exact_metrics():
+    problem = Problem()
+    expected = reference.perplexity(*problem.flat()[:2])
+    model = keras.Sequential([keras.Input((8,)), problem.layer])
+    metric = tflo.metrics.Perplexity()
+    model.compile("sgd", loss=tflo.losses.SoftmaxLoss(), metrics=[metric])
+    history = model.fit(problem.features, problem.labels, batch_size=23, verbose=0).history
+    np.testing.assert_allclose(history["perplexity"][0], expected, rtol=1e-5)
+
+
+def test_counts_above_float32_precision_are_exact():
+    metric = tflo.metrics.PrecisionAtK(1)
+    metric.denominator.assign(2.0**25)
+    metric.numerator.assign(2.0**25)
+    problem = Problem(num_labels=1)
+    metric.update_state(problem.labels, problem.logits())
+    added = np.sum(problem.labels >= 0)
+    assert float(metric.denominator) == 2.0**25 + added
+
+
+def test_other_predictions_are_refused(member):
+    with pytest.raises(ValueError, match="direct output of a `LargeOutput`"):
+        member[0].update_state([1, 2], tf.zeros([2, NUM_CLASSES]))
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, True])
+def test_a_wrong_k_is_refused(k):
+    with pytest.raises(ValueError, match="integer of at least 1"):
+        tflo.metrics.PrecisionAtK(k)
+
+
+@pytest.mark.parametrize(
+    "counts,message",
+    [([[1, 2]], "one a class"), ([1, -2, 9], "not negative"), ([1, 1], "at least 3")],
+)
+def test_wrong_counts_are_refused(counts, message):
+    with pytest.raises(ValueError, match=message):
+        tflo.metrics.PropensityScoredPrecisionAtK(1, counts)
+
+
+def test_counts_of_another_length_are_refused():
+    problem = Problem()
+    metric = tflo.metrics.PropensityScoredPrecisionAtK(1, [5, 5, 5])
+    with pytest.raises(ValueError, match="41 classes.*3 counts"):
+        metric.update_state(problem.labels, problem.logits())

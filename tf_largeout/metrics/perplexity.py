@@ -1,0 +1,38 @@
+"""`Perplexity`."""
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.metrics.row_metric import RowMetric
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class Perplexity(RowMetric):
+    """The exponential of the mean exact cross entropy.
+
+    `exp(mean over rows with labels of log(sum_c exp(o_c)) - mean over labels y of o_y)`.
+
+    Exact in `evaluate`, and in training with an exact loss, whose pass over the classes it
+    shares. In training with a sampled loss it is not known and stays 1.
+
+    Args:
+        name: Name of the metric.
+    """
+
+    def __init__(self, name="perplexity", dtype=None):
+        super().__init__(name=name, dtype=dtype)
+
+    def row_terms(self, lazy, labels, valid):
+        statistics = lazy.known_statistics(labels)
+        if statistics is None:
+            return None
+        present = tf.cast(valid, tf.float32)
+        target = tf.math.divide_no_nan(
+            tf.reduce_sum(tf.where(valid, statistics.true_logits, 0), axis=-1),
+            tf.reduce_sum(present, axis=-1),
+        )
+        losses = statistics.log_partition - target
+        return losses, tf.ones_like(losses)
+
+    def result(self):
+        return tf.cast(tf.exp(tf.math.divide_no_nan(*self._sums())), self.dtype)

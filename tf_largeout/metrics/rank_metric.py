@@ -1,0 +1,38 @@
+"""The base class of the metrics that look at the k best classes."""
+
+from tf_largeout.metrics.row_metric import RowMetric
+
+
+class RankMetric(RowMetric):
+    """A metric of the labels whose rank is below k.
+
+    Exact in `evaluate`, and in training with an exact loss. In training with a sampled loss it
+    ranks each label among the labels of its row and the classes drawn in that step, which is
+    optimistic: the true rank is never better. With a loss that draws none it stays 0.
+
+    Args:
+        k: How many of the best classes count, at least 1.
+        name: Name of the metric; from the class and k by default.
+    """
+
+    def __init__(self, k, name, dtype=None):
+        if isinstance(k, bool) or int(k) != k or k < 1:
+            raise ValueError(
+                f"`k` of {type(self).__name__} must be an integer of at least 1. "
+                f"Received: k={k!r}."
+            )
+        super().__init__(name=name, dtype=dtype)
+        self.k = int(k)
+
+    def hit_terms(self, hits, labels, valid):
+        """The `row_terms`, given bool `hits` [B, L]: valid labels among the k best."""
+        raise NotImplementedError(f"{type(self).__name__} must define `hit_terms`.")
+
+    def row_terms(self, lazy, labels, valid):
+        ranks = lazy.label_ranks(labels)
+        if ranks is None:
+            return None
+        return self.hit_terms(valid & (ranks < self.k), labels, valid)
+
+    def get_config(self):
+        return {**super().get_config(), "k": self.k}
