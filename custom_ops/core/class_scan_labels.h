@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "custom_ops/core/class_scan.h"
 #include "custom_ops/core/class_scan_simd.h"
 
 namespace largeout {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "custom_ops/core/class_scan.h"
 #include "custom_ops/core/class_scan_simd.h"
 
 namespace largeout {

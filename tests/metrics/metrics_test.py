@@ -5,7 +5,7 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from tests.reference import metrics as reference
-from tf_largeout.lazy_logits import Candidates
+from tf_largeout.candidates import Candidates
 
 NUM_CLASSES = 41
 COUNTS = np.arange(NUM_CLASSES) ** 2
@@ -151,6 +151,7 @@ def test_a_training_step_ranks_labels_among_the_candidates():
     lazy.candidates = Candidates(
         tf.constant(picked, tf.float32),
         tf.constant(logits[:, drawn], tf.float32),
+        tf.zeros(len(drawn)),
         tf.constant(drawn, tf.int64),
     )
     metric = tflo.metrics.PrecisionAtK(1)
