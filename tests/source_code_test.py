@@ -22,9 +22,10 @@ ARROWS = {
     "__init__": None,  # anything
     "version": set(),
     "ops": {"version"},
-    "lazy_logits": {"ops"},
+    "candidates": {"ops"},
+    "lazy_logits": {"candidates", "ops"},
     "samplers": {"ops"},
-    "losses": {"lazy_logits", "ops"},
+    "losses": {"candidates", "lazy_logits", "ops"},
     "metrics": {"lazy_logits", "ops"},
     "layers": {"lazy_logits", "ops", "samplers"},
     "optimizers": {"ops"},

@@ -1,5 +1,7 @@
 """Output layers with 100,000 to 100,000,000 classes for TensorFlow and Keras."""
 
+# Before Keras: it says which TensorFlow is needed where there is none, or another one.
+import tf_largeout.ops.library  # noqa: F401
 from tf_largeout import datasets as datasets
 from tf_largeout import layers as layers
 from tf_largeout import losses as losses

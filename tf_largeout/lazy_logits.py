@@ -75,12 +75,10 @@ class LazyLogits:
         """The exact `ClassStatistics`; all losses and metrics of a step share one pass."""
         labels = self.label_matrix(y_true)
         if id(labels) not in self._statistics:
+            embeddings, bias = self.layer.local_handles()
+            features = tf.cast(self.flat_features, tf.float32)
             self._statistics[id(labels)] = ClassStatistics(
-                *class_scan_ops.class_statistics(
-                    tf.cast(self.flat_features, tf.float32),
-                    *self.layer.local_handles(),
-                    labels,
-                )
+                *class_scan_ops.class_statistics(features, embeddings, bias, labels)
             )
         return self._statistics[id(labels)]
 

@@ -1,8 +1,13 @@
 """The loader refuses a library that does not fit, and says how to go on."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import tensorflow as tf
 
+from tests.source_tree import ROOT
 from tf_largeout.ops import library
 from tf_largeout.version import TENSORFLOW_WINDOW, accepts_tensorflow
 
@@ -77,3 +82,23 @@ def test_a_damaged_library_is_an_import_error_with_ways_out(tmp_path):
 
 def test_the_library_says_which_tensorflow_it_was_compiled_for():
     assert library.compiled_for(library._LIBRARY) == tf.__version__
+
+
+@pytest.mark.parametrize(
+    ("fake", "said"),
+    [
+        ("raise ImportError('none here')", "needs TensorFlow"),
+        ("__version__ = '2.20.0'", "Installed: TensorFlow 2.20.0"),
+    ],
+)
+def test_importing_the_package_says_which_tensorflow_is_needed(tmp_path, fake, said):
+    (tmp_path / "tensorflow.py").write_text(fake)
+    done = subprocess.run(
+        [sys.executable, "-c", "import tf_largeout"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    for part in [said, TENSORFLOW_WINDOW, "pip install"]:
+        assert part in done.stderr.splitlines()[-1]

@@ -104,8 +104,9 @@ class SourceFile:
             said = output.read().decode("utf-8", "replace").strip()
         if process.returncode != 0 or not (part / self.name).is_file():
             raise SourceFileError(
-                f"{self.name} could not be fetched: `{' '.join(self.command)}` ended with status "
-                f"{process.returncode} and said:\n{said[-2000:]}\n{self._way_out(target)}"
+                f"{self.name} could not be fetched: `{' '.join(self.command)}` ended with "
+                f"status {process.returncode} and said:\n{said[-2000:]}\n"
+                f"{self._way_out(target)}"
             )
 
     def _way_out(self, path):

@@ -82,7 +82,9 @@ class LargeOutput(keras.layers.Layer):
             embeddings_initializer
             or keras.initializers.VarianceScaling(mode="fan_out", distribution="uniform")
         )
-        self.embeddings = self.bias = self.seed_state = None
+        self.embeddings: keras.Variable = None
+        self.bias: keras.Variable = None
+        self.seed_state: keras.Variable = None
         # XLA compiles neither custom ops nor gathers from a variable's handle.
         self.supports_jit = False
         self.supports_masking = True

@@ -1,1 +1,1 @@
-
+"""One Python function a C++ op."""
