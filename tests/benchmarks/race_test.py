@@ -1,0 +1,56 @@
+import dataclasses
+import json
+
+import pytest
+
+from tf_largeout.benchmarks import race
+from tf_largeout.benchmarks.training_run import TrainingRun
+
+
+@pytest.fixture
+def run(tmp_path):
+    overrides = {"batch_size": 64, "num_sampled": 64, "dim": 16, "learning_rate": 1e-2}
+    return TrainingRun(
+        "synthetic", "ours", str(tmp_path), 0.6, 0.3, sample=50, overrides=overrides
+    )
+
+
+def test_a_longer_run_goes_on_from_the_checkpoint(run):
+    run.train()
+    points = run.read_log()["points"]
+    assert [round(point["seconds"], 1) for point in points][-1] == 0.6
+    dataclasses.replace(run, seconds=1.0).train()
+    longer = run.read_log()["points"]
+    assert longer[: len(points)] == points
+    assert longer[-1]["seconds"] == 1.0 and longer[-1]["steps"] > points[-1]["steps"]
+    assert longer[-1]["loss"] < points[0]["loss"]
+
+
+def test_a_log_of_other_settings_is_refused(run):
+    run.train()
+    other = dataclasses.replace(run, overrides={"dim": 8})
+    with pytest.raises(ValueError, match=r"another run: settings differ"):
+        other.read_log()
+
+
+def test_a_failed_process_is_reported_with_what_it_said(run):
+    broken = dataclasses.replace(run, task="no such task")
+    with pytest.raises(RuntimeError, match="Unknown task 'no such task'. There are: .*linux"):
+        broken.in_own_process()
+
+
+def test_command_line_races_and_writes_figures_and_picture(tmp_path, capsys):
+    arguments = "--task synthetic --methods ours tf_nn_nce --seconds 0.4 --sample 50 "
+    arguments += f"--set num_sampled=64 --set dim=16 --out {tmp_path}"
+    race.main(arguments.split())
+    report = json.loads((tmp_path / "race.json").read_text())
+    assert list(report["methods"]) == ["ours", "tf_nn_nce"]
+    assert report["methods"]["ours"]["points"][-1]["seconds"] == 0.4
+    assert (tmp_path / "race.png").stat().st_size > 10_000
+    assert "tf.nn.nce_loss + Keras Adam" in capsys.readouterr().out
+
+
+def test_seconds_to_a_precision_lie_on_the_line_between_points():
+    log = {"points": [{"seconds": 10.0, "p1": 2.0}, {"seconds": 20.0, "p1": 6.0}]}
+    assert race.seconds_to(log, 3.0) == 12.5
+    assert race.seconds_to(log, 7.0) is None

@@ -1,0 +1,38 @@
+import json
+
+from tf_largeout.benchmarks import step
+from tf_largeout.benchmarks.step_case import StepCase
+
+
+def test_a_case_gives_times_and_memory():
+    case = StepCase("ours", "lazy_adam", 1000, 16, 32, 64, max_steps=6)
+    figures = case.figures()
+    assert figures["steps"] == 6
+    assert 0 < figures["ms_10"] <= figures["ms"] <= figures["ms_90"]
+    assert figures["step_mb"] < figures["peak_mb"]
+
+
+def test_command_line_writes_figures_and_picture(tmp_path):
+    json_file, png_file = tmp_path / "step.json", tmp_path / "step.png"
+    step.main(
+        [
+            "--sweep",
+            "num_classes=500,1000",
+            "--base",
+            "dim=16",
+            "--base",
+            "num_sampled=64",
+            "--variants",
+            "ours",
+        ]
+        + ["--steps", "5", "--json", str(json_file), "--png", str(png_file)]
+    )
+    rows = json.loads(json_file.read_text())["rows"]
+    assert [row["num_classes"] for row in rows] == [500, 1000]
+    assert all(row["ms"] > 0 and row["limit_ms"] > 0 for row in rows)
+    assert png_file.stat().st_size > 10_000
+
+
+def test_a_case_that_cannot_be_measured_is_a_row_that_says_why():
+    case = StepCase("ours", "lazy_adam", num_classes=10, num_sampled=64)
+    assert "cannot draw 64 distinct classes of 10" in case.measure()["error"]

@@ -1,0 +1,26 @@
+"""`python -m tf_largeout.benchmarks NAME`; a new benchmark is one line in `BENCHMARKS`."""
+
+import importlib
+import os
+import sys
+
+BENCHMARKS = {
+    "step": "time and memory of a training step against its shape",
+    "race": "precision against seconds of training, methods side by side",
+    "profile": "where the time of a training step goes",
+}
+
+
+def main(arguments):
+    """Runs the benchmark that the first argument names; returns the exit code."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if not arguments or arguments[0] not in BENCHMARKS:
+        lines = [f"  {name:10}{text}" for name, text in BENCHMARKS.items()]
+        print("usage: python -m tf_largeout.benchmarks NAME [options]", *lines, sep="\n")
+        return 0 if arguments in (["-h"], ["--help"]) else 2
+    importlib.import_module(f"tf_largeout.benchmarks.{arguments[0]}").main(arguments[1:])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

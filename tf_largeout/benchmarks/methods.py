@@ -1,0 +1,131 @@
+"""The methods that are compared; a new one is one line in `METHODS`."""
+
+import collections.abc
+import dataclasses
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.benchmarks.optimizers import OPTIMIZERS
+from tf_largeout.benchmarks.stock_models import AllPositivesModel, CandidateModel
+from tf_largeout.layers import LargeOutput
+from tf_largeout.losses import SampledSoftmaxLoss
+from tf_largeout.samplers import LogUniformSampler, UniformSampler
+
+SAMPLERS = {"uniform": UniformSampler, "log_uniform": LogUniformSampler}
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a method is trained with; fields that a method has no use for are left alone.
+
+    Attributes:
+        batch_size, num_sampled, dim, learning_rate: as everywhere.
+        optimizer: key of `OPTIMIZERS`.
+        sampler: "uniform" or "log_uniform", the static distribution of negatives.
+        anneal: share of the training time, at its end, over which the rate falls to zero.
+        steps_per_execution: steps inside one call of the compiled train function.
+    """
+
+    batch_size: int = 256
+    num_sampled: int = 1024
+    dim: int = 128
+    learning_rate: float = 1e-3
+    optimizer: str = "adam"
+    sampler: str = "log_uniform"
+    anneal: float = 0.0
+    steps_per_execution: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """One row of the table.
+
+    Attributes:
+        title: what a reader sees in tables and figures.
+        build: (task, settings) -> model, without compile.
+        compile: arguments of `model.compile` beside the optimizer.
+        settings: what the method takes other than the defaults, on every task.
+        tuned: the same by task, found on a validation split cut from the training examples.
+    """
+
+    title: str
+    build: collections.abc.Callable
+    compile: collections.abc.Callable = dict
+    settings: dict = dataclasses.field(default_factory=dict)
+    tuned: dict = dataclasses.field(default_factory=dict)
+
+    def settings_for(self, task_name, **overrides):
+        """Settings on a task: defaults, then the method's, the task's, and the caller's own."""
+        chosen = {**self.settings, **self.tuned.get(task_name, {}), **overrides}
+        return Settings(**chosen)
+
+    def model(self, task, settings):
+        """A compiled model of this method, ready for `fit`."""
+        model = self.build(task, settings)
+        model.compile(
+            optimizer=OPTIMIZERS[settings.optimizer](settings.learning_rate),
+            steps_per_execution=settings.steps_per_execution,
+            jit_compile=False,
+            **self.compile(),
+        )
+        return model
+
+
+def stock(loss, model_class=CandidateModel):
+    """A builder of models that train by a loss of `tf.nn`."""
+
+    def build(task, settings):
+        return model_class(
+            task.encoder(settings.dim),
+            task.num_classes,
+            dim=settings.dim,
+            num_sampled=settings.num_sampled,
+            loss=loss,
+            sampler=settings.sampler,
+        )
+
+    return build
+
+
+def ours(task, settings):
+    """A `LargeOutput` with the static sampler of the settings."""
+    sampler = SAMPLERS[settings.sampler](settings.num_sampled)
+    output = LargeOutput(task.num_classes, sampler=sampler)
+    return keras.Sequential([task.input(), task.encoder(settings.dim), output])
+
+
+def ours_compile():
+    """Arguments of `compile` for models that end in a `LargeOutput`."""
+    return {"loss": SampledSoftmaxLoss()}
+
+
+def dense(task, settings):
+    """Keras's own output layer over all classes."""
+    layers = [task.input(), task.encoder(settings.dim), keras.layers.Dense(task.num_classes)]
+    return keras.Sequential(layers)
+
+
+def dense_compile():
+    """Arguments of `compile` for models that end in a `Dense` layer."""
+    return {"loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
+
+
+METHODS = {
+    "ours": Method(
+        "tf_largeout: LargeOutput, SampledSoftmaxLoss, LazyAdam",
+        ours,
+        ours_compile,
+        settings={"optimizer": "lazy_adam"},
+    ),
+    "tf_nn_sampled_softmax": Method(
+        "tf.nn.sampled_softmax_loss + Keras Adam", stock(tf.nn.sampled_softmax_loss)
+    ),
+    "tf_nn_nce": Method("tf.nn.nce_loss + Keras Adam", stock(tf.nn.nce_loss)),
+    "stock_best": Method(
+        "stock ops, all positives, row-sparse Adam by hand",
+        stock(None, AllPositivesModel),
+        settings={"num_sampled": 8192, "optimizer": "row_sparse_adam"},
+    ),
+    "dense": Method("Keras Dense + Adam", dense, dense_compile),
+}

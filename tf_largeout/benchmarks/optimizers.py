@@ -1,0 +1,29 @@
+"""The optimizers of the benchmarks by name; a new one is one line in `OPTIMIZERS`."""
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.benchmarks.row_sparse_adam import RowSparseAdam
+from tf_largeout.optimizers import LazyAdam
+
+
+class NoOptimizer(keras.optimizers.Optimizer):
+    """Waits for the gradients and changes nothing: forward and backward alone are left."""
+
+    def apply(self, grads, trainable_variables=None):
+        parts = [g.values if isinstance(g, tf.IndexedSlices) else g for g in grads]
+        with tf.control_dependencies(parts):
+            self.iterations.value.assign_add(1)
+
+    def update_step(self, gradient, variable, learning_rate):
+        raise NotImplementedError("NoOptimizer overrides `apply` and takes no steps.")
+
+
+OPTIMIZERS = {
+    "adam": keras.optimizers.Adam,
+    "adagrad": keras.optimizers.Adagrad,
+    "sgd": keras.optimizers.SGD,
+    "lazy_adam": LazyAdam,
+    "row_sparse_adam": RowSparseAdam,
+    "none": NoOptimizer,
+}

@@ -1,0 +1,96 @@
+"""Pictures of the benchmarks' figures."""
+
+import pathlib
+
+_COLOURS = [
+    "#d1495b",
+    "#edae49",
+    "#00798c",
+    "#30638e",
+    "#7d5ba6",
+    "#5c9e4a",
+    "#8d6a4f",
+    "#555555",
+]
+_AXES = {
+    "num_classes": "number of classes",
+    "dim": "width of the embeddings",
+    "batch_size": "batch size",
+    "num_sampled": "negatives a step",
+}
+
+
+def draw_race(logs, path, title, yardsticks=None):
+    """P@1 against seconds of training, one line a method.
+
+    Args:
+        logs: dict name -> log of a `TrainingRun`.
+        path: of the PNG.
+        title: above the picture.
+        yardsticks: dict text -> P@1, drawn as dashed lines.
+    """
+    figure, axes = _figure([8.0, 4.8])
+    for colour, log in zip(_COLOURS, logs.values(), strict=False):
+        seconds = [0.0] + [point["seconds"] for point in log["points"]]
+        precision = [0.0] + [point["p1"] for point in log["points"]]
+        axes.plot(seconds, precision, "o-", color=colour, markersize=4, label=log["title"])
+        axes.annotate(
+            f" {precision[-1]:.1f}", (seconds[-1], precision[-1]), color=colour, va="center"
+        )
+    for text, value in (yardsticks or {}).items():
+        axes.axhline(value, color="#888888", linestyle="--", linewidth=1)
+        axes.annotate(f"{text} {value:.1f}", (0, value), color="#666666", va="bottom")
+    axes.set(xlabel="seconds of training", ylabel="P@1 on test, %", title=title)
+    axes.set_ylim(bottom=0)
+    axes.margins(x=0.08)
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.14), frameon=False)
+    _save(figure, path)
+
+
+def draw_step(report, path):
+    """Milliseconds a step, one panel a swept quantity, one line a variant."""
+    rows = [row for row in report["rows"] if "error" not in row]
+    swept = [name for name in _AXES if len({row[name] for row in rows}) > 1] or ["num_classes"]
+    figure, panels = _figure([4.2 * len(swept), 4.6], len(swept))
+    base = {name: _most_common(row[name] for row in rows) for name in _AXES}
+    variants = list(dict.fromkeys(row["variant"] for row in rows))
+    for axes, name in zip(panels if len(swept) > 1 else [panels], swept, strict=True):
+        others = [other for other in _AXES if other != name]
+        on_sweep = [row for row in rows if all(row[o] == base[o] for o in others)]
+        for colour, variant in zip(_COLOURS * 2, variants, strict=False):
+            points = sorted((r[name], r["ms"]) for r in on_sweep if r["variant"] == variant)
+            axes.plot(
+                *zip(*points, strict=True), "o-", color=colour, markersize=4, label=variant
+            )
+        axes.set(xlabel=_AXES[name], xscale="log", yscale="log")
+    first = panels[0] if len(swept) > 1 else panels
+    first.set_ylabel("milliseconds a step")
+    handles, labels = first.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    _save(figure, path)
+
+
+def _figure(size, columns=1):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, columns, figsize=size, layout="constrained")
+    for panel in axes if columns > 1 else [axes]:
+        panel.grid(alpha=0.3)
+        panel.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _save(figure, path):
+    from matplotlib import pyplot
+
+    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130, bbox_inches="tight")
+    pyplot.close(figure)
+
+
+def _most_common(values):
+    values = list(values)
+    return max(set(values), key=values.count)

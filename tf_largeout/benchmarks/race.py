@@ -1,0 +1,116 @@
+"""`python -m tf_largeout.benchmarks race`: precision against seconds of training.
+
+Each method trains on the same task for the same wall-clock time, one after the other, each in
+a process of its own. Time starts after the first execution, which traces the graph, and stands
+still during evaluations. The figures are exact and on the test split. A race that was cut off,
+or that is to go on for longer, resumes where it ended: its logs and checkpoints lie in `--out`.
+"""
+
+import argparse
+import ast
+import dataclasses
+import pathlib
+
+from tf_largeout.benchmarks import machine
+from tf_largeout.benchmarks.files import write_json
+from tf_largeout.benchmarks.methods import METHODS, Settings
+from tf_largeout.benchmarks.plots import draw_race
+from tf_largeout.benchmarks.tasks import TASKS
+from tf_largeout.benchmarks.training_run import TrainingRun
+
+# P@1 of the nearest neighbour in the training split, by TF-IDF of the features.
+YARDSTICKS = {"place_names": {"kNN": 33.2}, "linux_callees": {"kNN": 33.6, "popularity": 6.1}}
+_DEFAULT_METHODS = ["ours", "stock_best", "tf_nn_sampled_softmax", "tf_nn_nce"]
+
+
+def main(arguments=None):
+    """Runs the race of the command line and returns its report."""
+    options = _parser().parse_args(arguments)
+    out = pathlib.Path(
+        options.out or f"benchmark-results/race-{options.task.replace('/', '-')}"
+    )
+    logs = race([_run(options, name, out) for name in options.methods])
+    report = {"machine": machine.describe(), "task": options.task, "methods": logs}
+    write_json(options.json or out / "race.json", report)
+    png = options.png or out / "race.png"
+    title = f"{options.task}: exact P@1 against training time"
+    draw_race(logs, png, title, YARDSTICKS.get(options.task))
+    print(table(logs), f"\nThe picture is {png}.", sep="\n")
+    return report
+
+
+def race(runs):
+    """Runs each `TrainingRun` in turn, in its own process; returns the logs by method."""
+    return {run.method: run.in_own_process() for run in runs}
+
+
+def table(logs):
+    """The last point of each log as lines of text."""
+    width = max(len(log["title"]) for log in logs.values())
+    lines = [f"{'':{width}}    steps  examples/s    P@1    P@5  exact loss  peak MiB"]
+    for log in logs.values():
+        last = log["points"][-1]
+        rate = last["examples"] / last["seconds"]
+        lines.append(
+            f"{log['title']:{width}} {last['steps']:8,} {rate:11,.0f} {last['p1']:6.1f} "
+            f"{last['p5']:6.1f} {last['loss']:11.3f} {log['peak_mb']:9,.0f}"
+        )
+    return "\n".join(lines)
+
+
+def seconds_to(log, p1):
+    """Training seconds at which P@1 first reaches `p1`, between points by a straight line."""
+    before, reached = 0.0, 0.0
+    for point in log["points"]:
+        if point["p1"] >= p1:
+            share = (p1 - reached) / (point["p1"] - reached)
+            return before + share * (point["seconds"] - before)
+        before, reached = point["seconds"], point["p1"]
+    return None
+
+
+def _run(options, method, out):
+    return TrainingRun(
+        task=options.task,
+        method=method,
+        directory=str(out),
+        seconds=options.seconds,
+        every=options.every or options.seconds / 8,
+        sample=options.sample,
+        final_sample=options.sample,
+        overrides=dict(options.set),
+        on_validation=options.validation,
+    )
+
+
+def _setting(text):
+    name, _, value = text.partition("=")
+    fields = [field.name for field in dataclasses.fields(Settings)]
+    if name not in fields or not value:
+        raise argparse.ArgumentTypeError(
+            f"expected NAME=VALUE with NAME among {', '.join(fields)}; got {text!r}"
+        )
+    try:
+        return name, ast.literal_eval(value)
+    except ValueError:
+        return name, value
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        "python -m tf_largeout.benchmarks race",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--task", choices=TASKS, default="linux_callees")
+    add("--methods", nargs="+", choices=METHODS, default=_DEFAULT_METHODS)
+    add("--seconds", type=float, default=240.0, help="training time of each method")
+    add("--every", type=float, help="seconds between evaluations (default: an eighth)")
+    add("--sample", type=int, default=5000, help="test examples of an evaluation")
+    add("--set", type=_setting, action="append", default=[], metavar="NAME=VALUE")
+    add("--validation", action="store_true", help="test on a part of the training split")
+    add("--out", help="directory of logs and checkpoints")
+    add("--json", help="file for the figures")
+    add("--png", help="file for the picture")
+    return parser

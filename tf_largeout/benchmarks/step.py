@@ -1,0 +1,117 @@
+"""`python -m tf_largeout.benchmarks step`: time and memory of a training step.
+
+Milliseconds a step and peak memory against the number of classes, the width, the batch, the
+number of negatives and the optimizer. Each configuration runs in a process of its own, inside
+plain `fit`; the figures are medians over steps after a warm-up. Rows without an optimizer are
+the floor: forward and backward alone. `limit` is what the machine allows: the step's matrix
+products at its measured rate plus the bytes that have to move at its measured bandwidth.
+"""
+
+import argparse
+
+from tqdm import tqdm
+
+from tf_largeout.benchmarks import machine
+from tf_largeout.benchmarks.files import write_json
+from tf_largeout.benchmarks.plots import draw_step
+from tf_largeout.benchmarks.step_case import StepCase
+
+VARIANTS = {
+    "ours": ("ours", "lazy_adam"),
+    "ours, no optimizer": ("ours", "none"),
+    "ours, LazyAdagrad": ("ours", "lazy_adagrad"),
+    "ours, RowwiseAdagrad": ("ours", "rowwise_adagrad"),
+    "ours, LazySGD": ("ours", "lazy_sgd"),
+    "tf.nn + Keras Adam": ("tf_nn_sampled_softmax", "adam"),
+    "tf.nn + LazyAdam": ("tf_nn_sampled_softmax", "lazy_adam"),
+    "tf.nn + row-sparse Adam by hand": ("tf_nn_sampled_softmax", "row_sparse_adam"),
+    "tf.nn, no optimizer": ("tf_nn_sampled_softmax", "none"),
+}
+BASE = {"num_classes": 1_000_000, "dim": 128, "batch_size": 256, "num_sampled": 1024}
+SWEEPS = {
+    "num_classes": [10_000, 100_000, 1_000_000],
+    "dim": [32, 128, 512],
+    "batch_size": [64, 256, 1024],
+    "num_sampled": [256, 1024, 8192],
+}
+
+
+def main(arguments=None):
+    """Measures the configurations of the command line and returns the report."""
+    options = _parser().parse_args(arguments)
+    cases = list(_cases(options))
+    rows = []
+    limits = machine.limits()
+    for label, case in tqdm(cases, desc="step", unit="case"):
+        rows.append({"variant": label, **case.measure()})
+        rows[-1]["limit_ms"] = limit_ms(case, limits)
+        tqdm.write(_line(rows[-1]))
+    report = {"machine": machine.describe(), "limits": limits, "rows": rows}
+    if options.json:
+        write_json(options.json, report)
+    if options.png:
+        draw_step(report, options.png)
+    return report
+
+
+def limit_ms(case, limits):
+    """Least time of a step: products at the machine's rate, then bytes through memory.
+
+    A touched row is read for the logits, its gradient written and read, and Adam reads and
+    writes weight and two moments: 9 passes. A logit is written, and read and written
+    twice more by the softmax and its gradient: 5 passes.
+    """
+    products = 3 * 2 * case.batch_size * case.num_sampled * case.dim
+    row_bytes = 9 * 4 * case.dim * (case.batch_size + case.num_sampled)
+    logit_bytes = 5 * 4 * case.batch_size * case.num_sampled
+    seconds = products / (limits["gflops"] * 1e9)
+    return 1e3 * (seconds + (row_bytes + logit_bytes) / (limits["gb_per_s"] * 1e9))
+
+
+def _cases(options):
+    base = {**BASE, **{name: values[0] for name, values in options.base}}
+    seen = set()
+    for name, values in options.sweep or SWEEPS.items():
+        for value in values:
+            for label in options.variants:
+                method, optimizer = VARIANTS[label]
+                shape = {**base, name: value}
+                limits = {"max_steps": options.steps, "max_seconds": options.seconds}
+                case = StepCase(method, optimizer, **shape, **limits)
+                if case not in seen:  # the base shape is on every sweep
+                    yield label, case
+                seen.add(case)
+
+
+def _line(row):
+    shape = " ".join(f"{name} {row[name]:,}" for name in BASE)
+    if "error" in row:
+        return f"{row['variant']:32} {shape}: {row['error']}"
+    times = f"{row['ms']:8.2f} ms (limit {row['limit_ms']:.2f})"
+    memory = f"peak {row['peak_mb']:,.0f} MiB, a step's own {row['step_mb']:,.0f} MiB"
+    return f"{row['variant']:32} {shape}: {times}, {memory}"
+
+
+def _assignment(text):
+    name, _, values = text.partition("=")
+    if name not in BASE or not values:
+        raise argparse.ArgumentTypeError(
+            f"expected NAME=VALUE,... with NAME among {', '.join(BASE)}; got {text!r}"
+        )
+    return name, [int(value) for value in values.split(",")]
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        "python -m tf_largeout.benchmarks step", description=__doc__
+    )
+    parser.add_argument("--sweep", type=_assignment, action="append", metavar="NAME=V,...")
+    parser.add_argument(
+        "--base", type=_assignment, action="append", default=[], metavar="NAME=V"
+    )
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--steps", type=int, default=60, help="measured steps at most")
+    parser.add_argument("--seconds", type=float, default=15.0, help="measured time at most")
+    parser.add_argument("--json", help="file for the figures")
+    parser.add_argument("--png", help="file for the picture")
+    return parser
