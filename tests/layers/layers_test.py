@@ -92,7 +92,9 @@ def test_top_k_is_a_sort_of_the_logits(k, shape):
     logits = head(features).numpy()
     order = np.argsort(-logits, axis=-1, kind="stable")[..., :k]
     np.testing.assert_array_equal(ids, order)
-    np.testing.assert_allclose(scores, np.take_along_axis(logits, order, -1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        scores, np.take_along_axis(logits, order, -1), rtol=1e-5, atol=1e-6
+    )
     assert ids.dtype == "int64"
 
 
