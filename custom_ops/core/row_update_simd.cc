@@ -12,7 +12,7 @@ namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
 
-constexpr int64_t kRowsAhead = 4;  // how far ahead rows are prefetched
+constexpr int64_t kRowsAhead = 8;  // how far ahead rows are prefetched
 constexpr int64_t kCacheLine = 64 / sizeof(float);
 
 inline Floats Sqrt(Floats x) {
