@@ -4,37 +4,42 @@
 def tensors_of_size(concrete_function, size: int) -> list[str]:
     """Names of the tensors with a dimension of `size` that a function really computes.
 
-    TensorFlow prunes what neither a result nor a stateful op needs, so only what those need
-    counts, in the function and in all that it calls.
+    TensorFlow inlines the functions that a function calls and prunes what neither a result
+    nor a stateful op needs; a read of a variable that stands in a called function counts as
+    stateful no longer. So the search goes back from those: through all that they take, into
+    the results of a called function if one of them is taken, and into its stateful ops
+    other than reads otherwise.
     """
     graph = concrete_function.graph
     definition = graph.as_graph_def(add_shapes=True)
     functions = {function.signature.name: function for function in definition.library.function}
     roots = [tensor.op.name for tensor in graph.outputs]
-    roots += [op.name for op in graph.control_outputs]
+    roots += ["^" + op.name for op in graph.control_outputs]
     return _search(definition.node, roots, functions, size)
 
 
 def _search(nodes, roots, functions, size):
     by_name = {node.name: node for node in nodes}
-    found, seen, todo = [], set(), [_node_name(root) for root in roots]
+    found, seen, todo = [], set(), list(roots)
     while todo:
-        name = todo.pop()
-        if name in seen or name not in by_name:
+        reached = todo.pop()
+        control_only = reached.startswith("^")
+        name = reached.removeprefix("^").split(":")[0]
+        if (name, control_only) in seen or name not in by_name:
             continue
-        seen.add(name)
+        seen.add((name, control_only))
         node = by_name[name]
-        todo += [_node_name(tensor) for tensor in node.input]
-        shapes = node.attr["_output_shapes"].list.shape
-        if any(size == dim.size for shape in shapes for dim in shape.dim):
-            found.append(f"{node.name} ({node.op})")
-        for attribute in node.attr.values():
-            inner = functions.get(attribute.func.name)
-            if inner is not None:
-                ends = [*inner.ret.values(), *inner.control_ret.values()]
-                found += _search(inner.node_def, ends, functions, size)
+        todo += node.input
+        called = [
+            functions[a.func.name] for a in node.attr.values() if a.func.name in functions
+        ]
+        for inner in called:
+            reads = {n.name for n in inner.node_def if n.op == "ReadVariableOp"}
+            ends = ["^" + name for name in inner.control_ret.values() if name not in reads]
+            ends += [] if control_only else inner.ret.values()
+            found += _search(inner.node_def, ends, functions, size)
+        if not (called and control_only):
+            shapes = node.attr["_output_shapes"].list.shape
+            if any(size == dim.size for shape in shapes for dim in shape.dim):
+                found.append(f"{node.name} ({node.op})")
     return found
-
-
-def _node_name(tensor_name):
-    return tensor_name.removeprefix("^").split(":")[0]

@@ -128,13 +128,22 @@ class LargeOutput(keras.layers.Layer):
         )
 
     def call(self, features, training=None):
-        embeddings = tf.cast(self.embeddings.value, features.dtype)
-        logits = tf.tensordot(features, embeddings, axes=[[-1], [1]])
-        if self.bias is not None:
-            logits += tf.cast(self.bias.value, features.dtype)
+        # The dense reads go into a function of their own: TensorFlow orders each read before
+        # the later updates of its variable, so in the outer function they would run even
+        # where nobody needs the logits.
+        in_graph = tf.inside_function()
+        dense = tf.function(self._logits, autograph=False) if in_graph else self._logits
         if training is None:
             training = _called_by_train_step()
-        return lazy_logits.tag(logits, lazy_logits.LazyLogits(self, features, bool(training)))
+        lazy = lazy_logits.LazyLogits(self, features, bool(training))
+        return lazy_logits.tag(dense(features), lazy)
+
+    def _logits(self, features):
+        embeddings = tf.cast(self.embeddings.value, features.dtype)
+        logits = tf.tensordot(features, embeddings, axes=[[-1], [1]])
+        return (
+            logits if self.bias is None else logits + tf.cast(self.bias.value, features.dtype)
+        )
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:-1], self.num_classes)
@@ -220,9 +229,8 @@ def _called_by_train_step() -> bool:
     """
     frame = inspect.currentframe()
     while frame is not None:
-        if frame.f_code.co_name == "train_step" and isinstance(
-            frame.f_locals.get("self"), keras.Model
-        ):
+        is_train_step = frame.f_code.co_name in ("train_step", "tf__train_step")  # by AutoGraph
+        if is_train_step and isinstance(frame.f_locals.get("self"), keras.Model):
             return True
         frame = frame.f_back
     return False
