@@ -116,7 +116,15 @@ METHODS = {
         "tf_largeout: LargeOutput, SampledSoftmaxLoss, LazyAdam",
         ours,
         ours_compile,
-        settings={"optimizer": "lazy_adam"},
+        settings={"optimizer": "lazy_adam", "steps_per_execution": 16},
+        tuned={
+            "place_names": {
+                "batch_size": 512,
+                "learning_rate": 7e-3,
+                "sampler": "uniform",
+                "anneal": 0.5,
+            },
+        },
     ),
     "tf_nn_sampled_softmax": Method(
         "tf.nn.sampled_softmax_loss + Keras Adam", stock(tf.nn.sampled_softmax_loss)

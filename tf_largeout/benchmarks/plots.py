@@ -34,9 +34,7 @@ def draw_race(logs, path, title, yardsticks=None):
         seconds = [0.0] + [point["seconds"] for point in log["points"]]
         precision = [0.0] + [point["p1"] for point in log["points"]]
         axes.plot(seconds, precision, "o-", color=colour, markersize=4, label=log["title"])
-        axes.annotate(
-            f" {precision[-1]:.1f}", (seconds[-1], precision[-1]), color=colour, va="center"
-        )
+    _label_ends(axes, list(logs.values()))
     for text, value in (yardsticks or {}).items():
         axes.axhline(value, color="#888888", linestyle="--", linewidth=1)
         axes.annotate(f"{text} {value:.1f}", (0, value), color="#666666", va="bottom")
@@ -68,6 +66,35 @@ def draw_step(report, path):
     handles, labels = first.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     _save(figure, path)
+
+
+def draw_profile(report, parts, path):
+    """One horizontal bar a method, one colour a part of the step."""
+    rows = list(report["methods"].values())
+    figure, axes = _figure([8.0, 1.6 + 0.6 * len(rows)])
+    for place, row in enumerate(rows):
+        left = 0.0
+        for colour, part in zip(_COLOURS, parts, strict=False):
+            width = max(row["parts_ms"][part], 0.0)
+            label = part if place == 0 else None
+            axes.barh(place, width, left=left, color=colour, label=label, height=0.6)
+            left += width
+    axes.set_yticks(range(len(rows)), [row["title"] for row in rows])
+    axes.invert_yaxis()
+    axes.set(xlabel="milliseconds a step", title=report["task"])
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    _save(figure, path)
+
+
+def _label_ends(axes, logs):
+    """Writes each line's last value beside its end, labels at least a line's height apart."""
+    ends = [(log["points"][-1], colour) for log, colour in zip(logs, _COLOURS, strict=False)]
+    apart = 0.045 * max(1.0, axes.get_ylim()[1])
+    height = -apart
+    for point, colour in sorted(ends, key=lambda end: end[0]["p1"]):
+        height = max(point["p1"], height + apart)
+        place = (point["seconds"], height)
+        axes.annotate(f"  {point['p1']:.1f}", place, color=colour, va="center")
 
 
 def _figure(size, columns=1):

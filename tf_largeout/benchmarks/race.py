@@ -83,7 +83,8 @@ def _run(options, method, out):
     )
 
 
-def _setting(text):
+def setting_argument(text):
+    """`NAME=VALUE` of a field of `Settings`, as (name, value)."""
     name, _, value = text.partition("=")
     fields = [field.name for field in dataclasses.fields(Settings)]
     if name not in fields or not value:
@@ -108,7 +109,7 @@ def _parser():
     add("--seconds", type=float, default=240.0, help="training time of each method")
     add("--every", type=float, help="seconds between evaluations (default: an eighth)")
     add("--sample", type=int, default=5000, help="test examples of an evaluation")
-    add("--set", type=_setting, action="append", default=[], metavar="NAME=VALUE")
+    add("--set", type=setting_argument, action="append", default=[], metavar="NAME=VALUE")
     add("--validation", action="store_true", help="test on a part of the training split")
     add("--out", help="directory of logs and checkpoints")
     add("--json", help="file for the figures")

@@ -24,6 +24,7 @@ class Task:
             [batch] or [batch, max_labels] padded with -1.
         test: pair of arrays like a batch, all examples to test on.
         label_counts: training examples of each class.
+        data: the `tf_largeout.datasets.Dataset` behind the task, if there is one.
     """
 
     num_classes: int
@@ -31,6 +32,7 @@ class Task:
     train: tf.data.Dataset
     test: tuple
     label_counts: np.ndarray
+    data: datasets.Dataset | None = None
 
     def input(self):
         """Keras input of one example's features."""
@@ -84,6 +86,7 @@ def from_dataset(name, batch_size, seed, on_validation):
         train=data.train.repeat(),
         test=collect(data.validation if on_validation else data.test),
         label_counts=data.label_counts,
+        data=data,
     )
 
 

@@ -16,14 +16,14 @@ class TrainingClock(keras.callbacks.Callback):
     Args:
         seconds: training time in all.
         every: seconds from one point to the next; the end is a point too.
-        on_point: called with (seconds, steps) at each point; returns figures, `p1` among them.
+        on_point: called with (model, seconds, steps) at each point; returns figures, `p1`
+            among them.
         spent: seconds of training that lie behind a resumed model.
-        anneal: pair (learning rate, share of the time at its end over which that rate falls to
-            zero); None leaves the optimizer's rate alone.
+        anneal: share of the time, at its end, over which the learning rate falls to zero.
         title: of the progress bar; None shows none.
     """
 
-    def __init__(self, seconds, every, on_point, spent=0.0, anneal=None, title=None):
+    def __init__(self, seconds, every, on_point, spent=0.0, anneal=0.0, title=None):
         super().__init__()
         self.seconds, self.every, self.on_point = seconds, every, on_point
         self.spent, self.anneal, self.title = spent, anneal, title
@@ -31,12 +31,14 @@ class TrainingClock(keras.callbacks.Callback):
         self.next_point = min((spent // every + 1) * every, seconds)
 
     def on_train_begin(self, logs=None):
+        if self.anneal:  # a resumed optimizer comes with a rate that fell already
+            rate = float(self.model.optimizer.learning_rate)
+            self.full_rate = rate / self._share_of_rate(self.spent)
         if self.title:
-            shape = "{desc} |{bar}| {n:.0f}/{total:.0f} s {postfix}"
             self.bar = tqdm(
                 total=self.seconds,
                 desc=self.title,
-                bar_format=shape,
+                bar_format="{desc} |{bar}| {n:.0f}/{total:.0f} s {postfix}",
                 initial=self.spent,
                 file=sys.stdout,
             )
@@ -46,15 +48,13 @@ class TrainingClock(keras.callbacks.Callback):
             self.start = time.perf_counter() - self.spent
             return
         now = min(time.perf_counter() - self.start, self.seconds)
-        self._set_rate(now)
+        if self.anneal:
+            rate = self.full_rate * self._share_of_rate(now)
+            self.model.optimizer.learning_rate.assign(rate)
         if now >= self.next_point:
-            before = time.perf_counter()
-            figures = self.on_point(now, int(self.model.optimizer.iterations))
-            if self.bar:
-                self.bar.set_postfix_str(f"P@1 {figures['p1']:.1f}", refresh=False)
-            self.start += time.perf_counter() - before
-            self.next_point = min((now // self.every + 1) * self.every, self.seconds)
-        self._show(now)
+            self._look(now)
+        if self.bar and (now - self.bar.n >= 0.5 or now >= self.seconds):
+            self.bar.update(now - self.bar.n)
         if now >= self.seconds:
             self.model.stop_training = True
 
@@ -62,12 +62,13 @@ class TrainingClock(keras.callbacks.Callback):
         if self.bar:
             self.bar.close()
 
-    def _show(self, now):
-        if self.bar and (now - self.bar.n >= 0.5 or now >= self.seconds):
-            self.bar.update(now - self.bar.n)
+    def _look(self, now):
+        before = time.perf_counter()
+        figures = self.on_point(self.model, now, int(self.model.optimizer.iterations))
+        if self.bar:
+            self.bar.set_postfix_str(f"P@1 {figures['p1']:.1f}", refresh=False)
+        self.start += time.perf_counter() - before
+        self.next_point = min((now // self.every + 1) * self.every, self.seconds)
 
-    def _set_rate(self, now):
-        if self.anneal:
-            rate, share = self.anneal
-            left = (1 - now / self.seconds) / share
-            self.model.optimizer.learning_rate.assign(rate * min(1.0, left))
+    def _share_of_rate(self, now):
+        return min(1.0, (1 - now / self.seconds) / self.anneal) if self.anneal else 1.0

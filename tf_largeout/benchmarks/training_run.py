@@ -24,7 +24,8 @@ class TrainingRun:
         on_validation: test on a part of the training split, for the choice of settings.
         resumable: whether a checkpoint is written at each evaluation.
         save: path to save the trained model to, or None.
-        build: function (task) -> compiled model that stands in for the table's, or None.
+        train_function: (dataset, callbacks) -> model that fits a model of its own in place of
+            the table's; such a run is not resumable. None for the table's.
     """
 
     task: str
@@ -38,7 +39,7 @@ class TrainingRun:
     on_validation: bool = False
     resumable: bool = True
     save: str | None = None
-    build: object = None
+    train_function: object = None
 
     @property
     def log_path(self):
@@ -98,7 +99,6 @@ class TrainingRun:
         """Trains in this process, from the last checkpoint if there is one."""
         from tf_largeout.benchmarks.training_session import TrainingSession
 
-        session = TrainingSession(self)
-        session.fit()
+        model = TrainingSession(self).fit()
         if self.save:
-            session.model.save(self.save)
+            model.save(self.save)

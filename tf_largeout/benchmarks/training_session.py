@@ -24,52 +24,53 @@ class TrainingSession:
         self.run, self.settings, self.log = run, run.settings, run.read_log()
         steps = self.log["points"][-1]["steps"] if self.log["points"] else 0
         self.task = tasks.load(run.task, self.settings.batch_size, steps, run.on_validation)
-        if run.build:
-            self.model = run.build(self.task)
-        else:
-            self.model = METHODS[run.method].model(self.task, self.settings)
-        self.model(tf.constant(self.task.test_sample(2)[0]))
-        self.model.optimizer.build(self.model.trainable_variables)
-        self._restore()
+        self.checkpoints = None
 
     def fit(self):
-        """Trains for the rest of the time."""
-        rate, anneal = self.settings.learning_rate, self.settings.anneal
+        """Trains for the rest of the time and returns the model."""
         clock = TrainingClock(
             self.run.seconds,
             self.run.every,
             self._on_point,
             spent=self.log["points"][-1]["seconds"] if self.log["points"] else 0.0,
-            anneal=(rate, anneal) if anneal else None,
+            anneal=self.settings.anneal,
             title=self.log["title"],
         )
         machine.reset_peak()
-        self.model.fit(
+        if self.run.train_function:
+            return self.run.train_function(self.task.data, [clock])
+        model = METHODS[self.run.method].model(self.task, self.settings)
+        if self.run.resumable:
+            self._restore(model)
+        model.fit(
             self.task.train,
             steps_per_epoch=_ENDLESS,
             verbose=0,
             shuffle=False,
             callbacks=[clock],
         )
+        return model
 
-    def _restore(self):
-        tracked = tf.train.Checkpoint(model=self.model, optimizer=self.model.optimizer)
+    def _restore(self, model):
+        model(tf.constant(self.task.test_sample(2)[0]))
+        model.optimizer.build(model.trainable_variables)
+        tracked = tf.train.Checkpoint(model=model, optimizer=model.optimizer)
         directory = pathlib.Path(self.run.directory) / self.run.method
         self.checkpoints = tf.train.CheckpointManager(tracked, str(directory), max_to_keep=2)
         if self.log["points"]:
             tracked.restore(self.log["checkpoint"]).assert_consumed()
 
-    def _on_point(self, seconds, steps):
+    def _on_point(self, model, seconds, steps):
         peak_mb = max(self.log["peak_mb"], machine.peak_mb())
         is_last = seconds >= self.run.seconds
         size = self.run.final_sample if is_last else self.run.sample
-        figures = evaluate(self.model, *self.task.test_sample(size))
+        figures = evaluate(model, *self.task.test_sample(size))
         examples = steps * self.settings.batch_size
         self.log["points"].append(
             {"seconds": seconds, "steps": steps, "examples": examples, **figures}
         )
         self.log["peak_mb"] = peak_mb
-        if self.run.resumable:
+        if self.checkpoints:
             self.log["checkpoint"] = self.checkpoints.save()
         write_json(self.run.log_path, self.log)
         machine.reset_peak()

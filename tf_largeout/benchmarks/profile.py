@@ -1,0 +1,139 @@
+"""`python -m tf_largeout.benchmarks profile`: where the time of a training step goes.
+
+Times ever longer parts of the step on real batches: encoder; and output layer with loss; and
+gradients; and optimizer, which is the whole train step; and last a step inside `fit`. A part's
+time is the difference to the part before it. The last lines are what the machine allows for
+the matrix products and for the bytes of the rows that the step touches.
+"""
+
+import argparse
+import multiprocessing
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.benchmarks import machine, tasks
+from tf_largeout.benchmarks.files import write_json
+from tf_largeout.benchmarks.methods import METHODS
+from tf_largeout.benchmarks.plots import draw_profile
+from tf_largeout.benchmarks.race import setting_argument
+from tf_largeout.benchmarks.stock_models import CandidateModel
+from tf_largeout.benchmarks.tasks import TASKS
+
+_BATCHES = 64
+PARTS = ("encoder", "output and loss", "gradients", "optimizer", "Keras's loop and input")
+
+
+def main(arguments=None):
+    """Profiles the methods of the command line and returns the report."""
+    options = _parser().parse_args(arguments)
+    rows = {}
+    for name in options.methods:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            rows[name] = pool.apply(profile, [options.task, name, dict(options.set)])
+        print(_lines(rows[name]))
+    report = {"machine": machine.describe(), "task": options.task, "methods": rows}
+    if options.json:
+        write_json(options.json, report)
+    if options.png:
+        draw_profile(report, PARTS, options.png)
+    return report
+
+
+def profile(task_name, method, overrides):
+    """Milliseconds of each of `PARTS` and what the machine allows, as a dict."""
+    settings = METHODS[method].settings_for(task_name, **overrides)
+    task = tasks.load(task_name, settings.batch_size)
+    model = METHODS[method].model(task, settings)
+    batches = list(task.train.take(_BATCHES))
+    whole = [_milliseconds(part, batches) for part in _ever_longer_parts(model)]
+    whole.append(_milliseconds_in_fit(model, task.train, settings.steps_per_execution))
+    limits = machine.limits()
+    products = 6 * settings.batch_size * settings.num_sampled * settings.dim
+    row_bytes = _row_bytes(task, batches, settings)
+    return {
+        "title": METHODS[method].title,
+        "parts_ms": dict(zip(PARTS, np.diff(whole, prepend=0.0).tolist(), strict=True)),
+        "step_ms": whole[-1],
+        "products_at_machine_rate_ms": products / limits["gflops"] / 1e6,
+        "rows_at_machine_rate_ms": _row_bytes(task, batches, settings)
+        / limits["gb_per_s"]
+        / 1e6,
+        "limits": limits,
+        "settings": vars(settings),
+    }
+
+
+def _row_bytes(task, batches, settings):
+    """Rows of table and output read, their gradients written and read, Adam's six passes."""
+    distinct = settings.num_sampled
+    for features, labels in batches:
+        parts = [labels, features] if task.num_features else [labels]
+        distinct += sum(len(np.unique(part)) for part in parts) / len(batches)
+    return 9 * 4 * settings.dim * distinct
+
+
+def _ever_longer_parts(model):
+    encoder = model.encoder if isinstance(model, CandidateModel) else model.layers[0]
+
+    def loss(features, labels):
+        if isinstance(model, CandidateModel):
+            return model.sampled_loss(encoder(features), tf.cast(labels, tf.int64))
+        return model.compute_loss(features, labels, model(features, training=True))
+
+    def gradients(features, labels):
+        with tf.GradientTape() as tape:
+            value = loss(features, labels)
+        parts = tape.gradient(value, [v.value for v in model.trainable_variables])
+        return [p.values if isinstance(p, tf.IndexedSlices) else p for p in parts]
+
+    yield lambda features, labels: encoder(features)
+    yield loss
+    yield gradients
+    yield lambda features, labels: model.train_step((features, labels))
+
+
+def _milliseconds(function, batches):
+    # Two functions, one inside the other, as in `fit`: what nobody uses is pruned at the seam.
+    inner = tf.function(function, autograph=False, reduce_retracing=True)
+    function = tf.function(inner, autograph=False, reduce_retracing=True)
+    times = []
+    for _ in range(3):  # the first round traces, and touches memory for the first time
+        for batch in batches:
+            start = time.perf_counter()
+            function(*batch)
+            times.append(time.perf_counter() - start)
+    return 1e3 * float(np.median(times[len(batches) :]))
+
+
+def _milliseconds_in_fit(model, batches, steps_per_execution):
+    steps = _BATCHES * steps_per_execution
+    model.fit(batches, steps_per_epoch=steps_per_execution, verbose=0, shuffle=False)
+    start = time.perf_counter()
+    model.fit(batches, steps_per_epoch=steps, verbose=0, shuffle=False)
+    return 1e3 * (time.perf_counter() - start) / steps
+
+
+def _lines(row):
+    lines = [f"{row['title']}: {row['step_ms']:.2f} ms a step"]
+    for part, ms in row["parts_ms"].items():
+        lines.append(f"  {part:26} {ms:7.2f} ms {ms / row['step_ms']:5.0%}")
+    lines.append(f"  limit: matrix products      {row['products_at_machine_rate_ms']:5.2f} ms")
+    lines.append(f"  limit: bytes of the rows    {row['rows_at_machine_rate_ms']:5.2f} ms")
+    return "\n".join(lines)
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        "python -m tf_largeout.benchmarks profile",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--task", choices=TASKS, default="place_names")
+    add("--methods", nargs="+", choices=METHODS, default=["ours", "stock_best"])
+    add("--set", type=setting_argument, action="append", default=[], metavar="NAME=VALUE")
+    add("--json", help="file for the figures")
+    add("--png", help="file for the picture")
+    return parser
