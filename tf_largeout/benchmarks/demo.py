@@ -30,9 +30,10 @@ class Demo:
         train: (dataset, callbacks) -> trained model.
         settings: what all three methods share: batch size, sampler and so on.
         questions: texts answered when the user gives none.
-        featurize: (dataset, text) -> features [1, max_features].
         prompt: what the user is asked for.
         seconds: training time of each method.
+        featurize: (dataset, text) -> features [1, max_features]; None answers the first test
+            example that has all words of the text.
     """
 
     doc: str
@@ -40,9 +41,9 @@ class Demo:
     train: object
     settings: dict
     questions: tuple
-    featurize: object
     prompt: str
     seconds: float
+    featurize: object = None
 
     def main(self, arguments=None):
         """Runs the example's command line and returns its figures."""
@@ -82,7 +83,14 @@ class Demo:
             self._print_answer(model, data, question)
 
     def _print_answer(self, model, data, question):
-        logits = model(self.featurize(data, question), training=False)
+        if self.featurize:
+            features = self.featurize(data, question)
+        else:
+            features, question = find_test_example(data, question)
+            if features is None:
+                print(f"{question}: no example of the test split has all these words.")
+                return
+        logits = model(features, training=False)
         best, ids = tf.math.top_k(tf.nn.softmax(logits)[0], k=5)
         print(question)
         for probability, class_id in zip(best.numpy(), ids.numpy(), strict=True):
@@ -98,3 +106,16 @@ class Demo:
         add("--out", default="demo", help="directory of the model, the picture and the figures")
         add("--json", help="file for the figures")
         return parser
+
+
+def find_test_example(data, words):
+    """(features [1, max_features], text) of the first test example with all of the words.
+
+    If there is none: (None, words).
+    """
+    for index in range(data.num_test):
+        text = data.test_text(index)
+        if all(word.lower() in text.lower() for word in words.split()):
+            ((features, _),) = data.test.unbatch().skip(index).take(1).batch(1)
+            return features, text
+    return None, words

@@ -4,10 +4,13 @@ It shares nothing with the losses and metrics of this package, so that a compari
 does not rest on the code it compares; and it asks of a model only that it returns its logits.
 """
 
+import weakref
+
 import numpy as np
 import tensorflow as tf
 
 CUTOFFS = (1, 3, 5)
+_STEPS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # traced once a model
 
 
 def evaluate(model, features, labels, batch_size=128):
@@ -25,9 +28,7 @@ def evaluate(model, features, labels, batch_size=128):
     """
     labels = np.reshape(np.asarray(labels, np.int64), [len(features), -1])
     hits, losses = [], []
-    step = tf.function(
-        lambda x, y: _batch_figures(model, x, y), reduce_retracing=True, autograph=False
-    )
+    step = _STEPS.setdefault(model, _step(model))
     for start in range(0, len(features), batch_size):
         rows = slice(start, start + batch_size)
         batch_hits, batch_losses = step(tf.constant(features[rows]), tf.constant(labels[rows]))
@@ -36,6 +37,13 @@ def evaluate(model, features, labels, batch_size=128):
     hits = np.concatenate(hits)
     figures = {f"p{k}": 100.0 * float(np.mean(hits[:, :k])) for k in CUTOFFS}
     return {**figures, "loss": float(np.mean(np.concatenate(losses)))}
+
+
+def _step(model):
+    model = weakref.proxy(model)
+    return tf.function(
+        lambda x, y: _batch_figures(model, x, y), reduce_retracing=True, autograph=False
+    )
 
 
 def _batch_figures(model, features, labels):

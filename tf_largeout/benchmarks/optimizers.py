@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.benchmarks.row_sparse_adam import RowSparseAdam
-from tf_largeout.optimizers import LazyAdam
+from tf_largeout.optimizers import LazyAdagrad, LazyAdam, LazySGD, RowwiseAdagrad
 
 
 class NoOptimizer(keras.optimizers.Optimizer):
@@ -24,6 +24,9 @@ OPTIMIZERS = {
     "adagrad": keras.optimizers.Adagrad,
     "sgd": keras.optimizers.SGD,
     "lazy_adam": LazyAdam,
+    "lazy_adagrad": LazyAdagrad,
+    "rowwise_adagrad": RowwiseAdagrad,
+    "lazy_sgd": LazySGD,
     "row_sparse_adam": RowSparseAdam,
     "none": NoOptimizer,
 }

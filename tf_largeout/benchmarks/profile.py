@@ -57,9 +57,7 @@ def profile(task_name, method, overrides):
         "parts_ms": dict(zip(PARTS, np.diff(whole, prepend=0.0).tolist(), strict=True)),
         "step_ms": whole[-1],
         "products_at_machine_rate_ms": products / limits["gflops"] / 1e6,
-        "rows_at_machine_rate_ms": _row_bytes(task, batches, settings)
-        / limits["gb_per_s"]
-        / 1e6,
+        "rows_at_machine_rate_ms": row_bytes / limits["gb_per_s"] / 1e6,
         "limits": limits,
         "settings": vars(settings),
     }
