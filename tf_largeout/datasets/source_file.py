@@ -69,9 +69,8 @@ class SourceFile:
 
     def _fetch(self, folder):
         folder.mkdir(parents=True, exist_ok=True)
-        part = pathlib.Path(
-            tempfile.mkdtemp(dir=folder, prefix=f".{self.name}.", suffix=".part")
-        )
+        temporary = tempfile.mkdtemp(dir=folder, prefix=f".{self.name}.", suffix=".part")
+        part = pathlib.Path(temporary)
         try:
             part.chmod(0o777)  # apt-get fetches as a user of its own where it can.
             self._run(part, folder / self.name)

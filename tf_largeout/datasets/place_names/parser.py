@@ -109,11 +109,11 @@ def place_text(place, countries):
 
 def _encode_all(names):
     chunks = []
-    starts = range(0, len(names), _ENCODED_AT_ONCE)
-    for start in tqdm(
-        starts, desc="Hashing n-grams", unit_scale=_ENCODED_AT_ONCE, unit=" names"
-    ):
-        chunks.append(Ragged.from_padded(encode(names[start : start + _ENCODED_AT_ONCE]), 0))
+    with tqdm(total=len(names), desc="Hashing n-grams", unit=" names") as bar:
+        for start in range(0, len(names), _ENCODED_AT_ONCE):
+            chunk = names[start : start + _ENCODED_AT_ONCE]
+            chunks.append(Ragged.from_padded(encode(chunk), 0))
+            bar.update(len(chunk))
     values = np.concatenate([chunk.values for chunk in chunks])
     return Ragged.from_lengths(values, np.concatenate([chunk.lengths for chunk in chunks]))
 
