@@ -1,20 +1,44 @@
-"""The folders that tfds uses."""
+"""The folders of a dataset."""
 
+import dataclasses
 import os
 import pathlib
 
 
-def downloads_folder(data_dir=None):
-    """`data_dir/downloads`, tfds's place for source files.
+@dataclasses.dataclass(frozen=True)
+class Folders:
+    """Where sources and parsed sources are.
 
-    Args:
-        data_dir: where datasets live. Default, as in tfds: the environment variable
-            `TFDS_DATA_DIR`, or else `~/tensorflow_datasets`.
+    Attributes:
+        manual: source files, fetched or put there by hand (tfds's `manual_dir`).
+        parsed: what was parsed from them.
     """
-    data_dir = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
-    return pathlib.Path(data_dir).expanduser() / "downloads"
 
+    manual: pathlib.Path
+    parsed: pathlib.Path
 
-def cache_folder(downloads):
-    """Where parsed corpora are kept."""
-    return pathlib.Path(downloads) / "parsed"
+    @classmethod
+    def of_data_dir(cls, data_dir=None):
+        """The folders tfds has for a `data_dir`.
+
+        Args:
+            data_dir: where datasets live. Default, as in tfds: the environment variable
+                `TFDS_DATA_DIR`, or else `~/tensorflow_datasets`.
+        """
+        data_dir = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
+        return cls.of_downloads(pathlib.Path(data_dir).expanduser() / "downloads")
+
+    @classmethod
+    def of_downloads(cls, downloads):
+        """The folders below tfds's `download_dir`."""
+        downloads = pathlib.Path(downloads)
+        return cls(manual=downloads / "manual", parsed=downloads / "parsed")
+
+    @classmethod
+    def of_download_manager(cls, dl_manager):
+        """The folders of a tfds `DownloadManager`."""
+        folders = cls.of_downloads(dl_manager.download_dir)
+        try:
+            return dataclasses.replace(folders, manual=pathlib.Path(dl_manager.manual_dir))
+        except AssertionError:
+            return folders  # tfds refuses to name an empty folder, one to fetch into.

@@ -5,10 +5,10 @@ import importlib
 import numpy as np
 
 from tf_largeout.datasets.dataset import Dataset
-from tf_largeout.datasets.folders import downloads_folder
+from tf_largeout.datasets.folders import Folders
 from tf_largeout.datasets.pipeline import Pipeline
 
-_NAMES = ("place_names",)
+_NAMES = ("place_names", "linux_callees", "xmc")
 
 
 def load(
@@ -59,7 +59,7 @@ def load(
             f"Received: validation_fraction={validation_fraction}."
         )
     module = importlib.import_module(f"tf_largeout.datasets.{name}.corpus")
-    corpus = module.corpus(downloads_folder(data_dir), *([config] if config else []))
+    corpus = module.corpus(Folders.of_data_dir(data_dir), *([config] if config else []))
     single_label = bool((corpus.labels.lengths == 1).all())
     is_validation = _held_out(corpus, validation_fraction, single_label)
     train, validation = np.flatnonzero(~is_validation), np.flatnonzero(is_validation)

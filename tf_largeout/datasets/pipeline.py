@@ -6,9 +6,10 @@ a shuffle buffer, and each epoch draws one permutation.
 
 import tensorflow as tf
 
-from tf_largeout.datasets.ragged_tensor import RaggedTensor
+from tf_largeout.datasets.ragged_tensor import PaddedTensor, RaggedTensor
 
 _UNBATCHED_CHUNK = 1024
+_MAX_PADDING = 4  # Times the memory of the rows without padding.
 
 
 class Pipeline:
@@ -25,17 +26,17 @@ class Pipeline:
         self._single_label = single_label
         self._weights = None
         with tf.device("CPU:0"):
-            # Rows of one width are gathered three times as fast as rows of different lengths.
-            self._ids = tf.constant(corpus.features.padded(width, 0), tf.int32)
+            self._ids = _rows(corpus.features, width, tf.int32)
             self._labels = RaggedTensor(corpus.labels, tf.int64, -1)
             if corpus.feature_weights is not None:
-                self._weights = tf.constant(corpus.ragged_weights.padded(width, 0.0))
+                self._weights = _rows(corpus.ragged_weights, width, tf.float32)
 
     def dataset(self, examples, batch_size, shuffle_seed=None, max_labels=None):
         """`(features, labels)` batches of the given examples.
 
-        Features are int32 `[batch_size, max_features]`, padded with 0, or where features have
-        weights a dict of `ids` and float32 `weights` of that shape. Labels are int64
+        Features are int32 `[batch_size, max_features]`, padded with 0 (no wider than the
+        batch's longest row where lengths differ much), or where features have weights a dict
+        of `ids` and float32 `weights` of that shape. Labels are int64
         `[batch_size]`, or `[batch_size, most labels of the batch]` padded with -1.
 
         Args:
@@ -71,12 +72,19 @@ class Pipeline:
         return result.with_options(_options()).prefetch(2)
 
     def _batch(self, rows, max_labels):
-        features = tf.gather(self._ids, rows)
+        features = self._ids.padded(rows)
         if self._weights is not None:
-            features = {"ids": features, "weights": tf.gather(self._weights, rows)}
+            features = {"ids": features, "weights": self._weights.padded(rows)}
         if self._single_label:
             return features, self._labels.first(rows)
         return features, self._labels.padded(rows, limit=max_labels)
+
+
+def _rows(ragged, width, dtype):
+    """Padded rows in memory, which are the faster ones, where they are not too many."""
+    if len(ragged) * width <= _MAX_PADDING * len(ragged.values):
+        return PaddedTensor(ragged, width, dtype)
+    return RaggedTensor(ragged, dtype, 0)
 
 
 def _with_cardinality(dataset, cardinality):

@@ -50,6 +50,12 @@ class Ragged:
         values = self.values[np.repeat(self.offsets[rows], lengths) + within]
         return Ragged(values, result.offsets)
 
+    def head(self, limit):
+        """The rows with at most their first `limit` values."""
+        within = np.arange(len(self.values)) - np.repeat(self.offsets[:-1], self.lengths)
+        values = self.values[within < limit]
+        return Ragged.from_lengths(values, np.minimum(self.lengths, limit))
+
     def padded(self, width, padding):
         """A matrix `[num_rows, width]`; `width` is at least the longest row's length."""
         matrix = np.full((len(self), width), padding, self.values.dtype)

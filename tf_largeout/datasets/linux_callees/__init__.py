@@ -1,0 +1,1 @@
+"""C function signature and path -> the functions it calls."""

@@ -1,0 +1,98 @@
+"""All functions of the kernel source that call something, and what they use."""
+
+import dataclasses
+import hashlib
+
+import numpy as np
+
+from tf_largeout.datasets.hashing import md5_uint64
+from tf_largeout.datasets.ragged import Ragged
+from tf_largeout.datasets.text_table import TextTable
+
+_RAGGED = ("features", "labels")
+_TEXTS = ("words", "texts", "files")
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionTable:
+    """What is parsed once and serves all label vocabularies.
+
+    Attributes:
+        features: for each function the ids of its features.
+        labels: for each function the ids of the identifiers in its body.
+        kinds: uint8, for each of `labels.values` what it is there (`c_functions.CALLED` ...).
+        words: features and identifiers by id.
+        texts: for each function `path: name`.
+        files: paths.
+        file_of: int32, for each function its file.
+    """
+
+    features: Ragged
+    labels: Ragged
+    kinds: np.ndarray
+    words: TextTable
+    texts: TextTable
+    files: TextTable
+    file_of: np.ndarray
+
+    def is_test(self):
+        """bool, for each function: split by file, `md5(path) % 10 == 0` is test."""
+        return np.array([_is_test(path) for path in self.files], bool)[self.file_of]
+
+    def group_hashes(self):
+        """uint64, for each function a hash of its path."""
+        return md5_uint64(self.files)[self.file_of]
+
+    def to_arrays(self):
+        """Name -> array; `from_arrays` is the inverse."""
+        ragged = {name: getattr(self, name) for name in _RAGGED}
+        ragged |= {name: getattr(self, name).utf8 for name in _TEXTS}
+        arrays = {"kinds": self.kinds, "file_of": self.file_of}
+        for name, rows in ragged.items():
+            arrays |= {f"{name}.values": rows.values, f"{name}.offsets": rows.offsets}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays):
+        """The table with these arrays."""
+        ragged = {
+            name: Ragged(arrays[f"{name}.values"], arrays[f"{name}.offsets"])
+            for name in (*_RAGGED, *_TEXTS)
+        }
+        ragged |= {name: TextTable(ragged[name]) for name in _TEXTS}
+        return cls(**ragged, kinds=arrays["kinds"], file_of=arrays["file_of"])
+
+    @classmethod
+    def from_batches(cls, batches):
+        """Joins the `(paths, Batch)` pairs that `ParserWorkers.parse` yields."""
+        ids, files, texts = {}, [], []
+        columns = {name: [] for name in _COLUMNS}
+        for paths, batch in batches:
+            global_ids = [ids.setdefault(word, len(ids)) for word in batch.words]
+            global_ids = np.array(global_ids, np.int32)
+            for name in ("features", "labels"):
+                columns[name].append(global_ids[np.array(getattr(batch, name), np.int64)])
+            for name in ("kinds", "feature_lengths", "label_lengths"):
+                columns[name].append(np.array(getattr(batch, name), np.int32))
+            columns["file_of"].append(np.array(batch.files, np.int32) + len(files))
+            for file, name in zip(batch.files, batch.names, strict=True):
+                texts.append(f"{paths[file]}: {batch.words[name]}")
+            files += paths
+        joined = {name: np.concatenate(parts) for name, parts in columns.items()}
+        return cls(
+            features=Ragged.from_lengths(joined["features"], joined["feature_lengths"]),
+            labels=Ragged.from_lengths(joined["labels"], joined["label_lengths"]),
+            kinds=joined["kinds"].astype(np.uint8),
+            words=TextTable.from_strings(list(ids)),
+            texts=TextTable.from_strings(texts),
+            files=TextTable.from_strings(files),
+            file_of=joined["file_of"],
+        )
+
+
+_COLUMNS = ("features", "feature_lengths", "labels", "label_lengths", "kinds", "file_of")
+
+
+def _is_test(path):
+    digest = hashlib.md5(path.encode("utf-8", "surrogateescape"), usedforsecurity=False)
+    return int(digest.hexdigest(), 16) % 10 == 0

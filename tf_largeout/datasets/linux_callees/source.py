@@ -1,0 +1,17 @@
+"""Where linux_callees comes from."""
+
+from tf_largeout.datasets.source_file import SourceFile
+
+_PACKAGE = "linux-source-6.1=6.1.176-1"
+
+PACKAGE = SourceFile(
+    name="linux-source-6.1_6.1.176-1_all.deb",
+    num_bytes=139_131_140,
+    sha256="9305d1a151b8e83dcb88aa11361e7b9513f0c252bdf7f5647e4542762d99c094",
+    command=("apt-get", "download", _PACKAGE),
+    by_hand=(
+        f"It is a package of Debian 12: get it there with `apt-get update && apt-get download "
+        f"{_PACKAGE}`, or anywhere by a download of that file from Debian's archive or its "
+        f"archive of snapshots."
+    ),
+)

@@ -1,0 +1,68 @@
+"""From the table of functions to a corpus with one of the three label vocabularies."""
+
+import numpy as np
+
+from tf_largeout.datasets.class_order import frequency_order
+from tf_largeout.datasets.corpus import Corpus
+from tf_largeout.datasets.linux_callees.c_functions import CALLED, CONSTANT, FIELD
+from tf_largeout.datasets.ragged import Ragged
+from tf_largeout.datasets.text_table import TextTable
+
+MAX_FEATURES = 40  # One function in ten thousand has more.
+VOCABULARIES = {
+    "functions": CALLED,
+    "constants": CALLED | CONSTANT,
+    "fields": CALLED | CONSTANT | FIELD,
+}
+
+
+def select(table, vocabulary):
+    """The `Corpus` whose classes are the identifiers of some kinds.
+
+    Features are those of the training split, by falling count; others are left out. Of a
+    function with more than `MAX_FEATURES` the first are used.
+
+    Args:
+        table: `FunctionTable`.
+        vocabulary: a key of `VOCABULARIES`.
+    """
+    is_test = table.is_test()
+    rows = np.argsort(is_test, kind="stable")  # Training split first.
+    num_train = int((~is_test).sum())
+    kept = (table.kinds & VOCABULARIES[vocabulary]) != 0
+    labels = _filtered(table.labels, kept).take(rows)
+    labels, classes, _ = _by_frequency(labels, num_train, len(table.words))
+    features = table.features.take(rows)
+    features, _, num_seen = _by_frequency(features, num_train, len(table.words))
+    features = _filtered(features, features.values < num_seen).head(MAX_FEATURES)
+    return Corpus(
+        features=Ragged(features.values + np.int32(1), features.offsets),  # 0 is padding.
+        labels=labels,
+        example_texts=TextTable(table.texts.utf8.take(rows)),
+        class_texts=TextTable(table.words.utf8.take(classes)),
+        group_hashes=table.group_hashes()[rows],
+        num_train=num_train,
+        vocabulary_size=1 + num_seen,
+    )
+
+
+def _filtered(ragged, kept):
+    kept_before = np.concatenate([[0], np.cumsum(kept)])
+    return Ragged(ragged.values[kept], kept_before[ragged.offsets])
+
+
+def _by_frequency(ragged, num_train, num_words):
+    """Numbers the words that occur by falling count in the first `num_train` rows.
+
+    Returns:
+        The rows in new numbers; int64, for each new number the old one; how many of them occur
+        in the first `num_train` rows.
+    """
+    present = np.flatnonzero(np.bincount(ragged.values, minlength=num_words))
+    train_values = ragged.values[: ragged.offsets[num_train]]
+    counts = np.bincount(train_values, minlength=num_words)[present]
+    order, _ = frequency_order(counts)
+    old = present[order]
+    new = np.full(num_words, -1, np.int32)
+    new[old] = np.arange(len(old))
+    return Ragged(new[ragged.values], ragged.offsets), old, int(np.count_nonzero(counts))

@@ -1,0 +1,80 @@
+"""The corpus of a folder with files of the Extreme Classification Repository."""
+
+import hashlib
+
+import numpy as np
+
+from tf_largeout.datasets.cache import cached
+from tf_largeout.datasets.class_order import frequency_order
+from tf_largeout.datasets.corpus import Corpus
+from tf_largeout.datasets.errors import SourceFileError
+from tf_largeout.datasets.ragged import Ragged
+from tf_largeout.datasets.text_table import TextTable
+from tf_largeout.datasets.xmc import text_format
+
+BY_HAND = (
+    "Download a data set in the format `N D L`, `l1,l2 f:v ...` from the Extreme "
+    "Classification Repository and put its training and test file, as `xmc/NAME/train.txt` "
+    "and `xmc/NAME/test.txt`, into the folder for manual downloads."
+)
+_PARSER_VERSION = 1  # To be raised with every change of what is parsed.
+
+
+def corpus(folders, name=None):
+    """The `Corpus`.
+
+    Args:
+        folders: `Folders`; the files are `xmc/NAME/train.txt` and `test.txt` in the manual one.
+        name: folder of the data set.
+    """
+    if not name:
+        raise ValueError(f'`load("xmc/NAME")` needs the name of a folder. {BY_HAND}')
+    paths = [folders.manual / "xmc" / name / file for file in ("train.txt", "test.txt")]
+    for path in paths:
+        if not path.is_file():
+            raise SourceFileError(f"{path} is missing. {BY_HAND}")
+    stats = [path.stat() for path in paths]
+    seen = repr([(stat.st_size, stat.st_mtime_ns) for stat in stats]).encode()
+    key = hashlib.sha256(seen).hexdigest()[:12]
+    cache = folders.parsed / f"xmc-{name}-v{_PARSER_VERSION}-{key}.npz"
+    return cached(cache, Corpus, lambda: parse(*paths))
+
+
+def parse(train_path, test_path):
+    """The `Corpus` of a training file and a test file.
+
+    All labels of the header are classes, as in the papers, whether they occur or not.
+    """
+    train, test = text_format.read(train_path), text_format.read(test_path)
+    for what in ("num_features", "num_labels"):
+        expected, found = getattr(train, what), getattr(test, what)
+        if found != expected:
+            raise SourceFileError(
+                f"Expected {what} of {test_path} to be {expected}, as in {train_path}; it is "
+                f"{found}. The two files belong to different data sets."
+            )
+    counts = np.bincount(train.labels.values, minlength=train.num_labels)
+    order, rank = frequency_order(counts)
+    features, labels = (
+        _joined(train.features, test.features),
+        _joined(train.labels, test.labels),
+    )
+    return Corpus(
+        features=Ragged(features.values + np.int32(1), features.offsets),  # 0 is padding.
+        labels=Ragged(rank[labels.values], labels.offsets),
+        feature_weights=np.concatenate([train.weights, test.weights]),
+        example_texts=TextTable.from_strings(_texts("train", train) + _texts("test", test)),
+        class_texts=TextTable.from_strings([f"label {number}" for number in order]),
+        group_hashes=np.concatenate([train.hashes, test.hashes]),
+        num_train=len(train.labels),
+        vocabulary_size=train.num_features + 1,
+    )
+
+
+def _joined(first, second):
+    values = np.concatenate([first.values, second.values])
+    return Ragged.from_lengths(values, np.concatenate([first.lengths, second.lengths]))
+
+
+def _texts(split, file):
+    return [f"{split} example {number}" for number in range(len(file.labels))]

@@ -1,0 +1,56 @@
+"""tfds builder of data sets of the Extreme Classification Repository."""
+
+import dataclasses
+
+import numpy as np
+import tensorflow_datasets.public_api as tfds
+
+from tf_largeout.datasets.corpus_builder import CorpusBuilder
+from tf_largeout.datasets.xmc.corpus import BY_HAND, corpus
+
+
+@dataclasses.dataclass(eq=False)
+class XmcConfig(tfds.core.BuilderConfig):
+    """A data set of the repository; its name is that of the folder with its two files.
+
+    Attributes:
+        num_labels: as its files' first lines say.
+    """
+
+    num_labels: int = 0
+
+
+class Builder(CorpusBuilder):
+    """`text`, `features` (ids, from 1), `weights` and `labels`, not padded.
+
+    Further data sets: `tfds.builder("xmc", config=XmcConfig(name=..., num_labels=...))`.
+    """
+
+    MANUAL_DOWNLOAD_INSTRUCTIONS = BY_HAND
+    BUILDER_CONFIGS = [
+        XmcConfig(name="Eurlex-4K", num_labels=3_993, description="EU law, 3,993 labels."),
+        XmcConfig(name="Wiki-325K", num_labels=325_056, description="Wikipedia categories."),
+        XmcConfig(name="Amazon-670K", num_labels=670_091, description="Products bought next."),
+    ]
+
+    def _info(self):
+        label = tfds.features.ClassLabel(num_classes=self.builder_config.num_labels)
+        return self.dataset_info_from_configs(
+            features=tfds.features.FeaturesDict(
+                {
+                    "text": tfds.features.Text(),
+                    "features": tfds.features.Sequence(tfds.features.Scalar(np.int32)),
+                    "weights": tfds.features.Sequence(tfds.features.Scalar(np.float32)),
+                    "labels": tfds.features.Sequence(label),
+                }
+            ),
+            supervised_keys=("features", "labels"),
+            homepage="http://manikvarma.org/downloads/XC/XMLRepository.html",
+        )
+
+    def _corpus(self, folders):
+        return corpus(folders, self.builder_config.name)
+
+    def _example(self, corpus, index):
+        weights = corpus.ragged_weights.row(index)
+        return super()._example(corpus, index) | {"weights": weights}
