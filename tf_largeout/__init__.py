@@ -6,6 +6,7 @@ from tf_largeout import datasets as datasets
 from tf_largeout import layers as layers
 from tf_largeout import losses as losses
 from tf_largeout import metrics as metrics
+from tf_largeout import ops as ops
 from tf_largeout import optimizers as optimizers
 from tf_largeout import samplers as samplers
 from tf_largeout.version import __version__ as __version__

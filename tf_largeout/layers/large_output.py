@@ -1,12 +1,12 @@
 """`LargeOutput`: the last layer of a model with very many classes."""
 
-import inspect
 import random
 
 import keras
 import tensorflow as tf
 
 from tf_largeout import lazy_logits, samplers
+from tf_largeout.layers import step_context
 from tf_largeout.ops import class_scan_ops
 
 
@@ -134,7 +134,7 @@ class LargeOutput(keras.layers.Layer):
         in_graph = tf.inside_function()
         dense = tf.function(self._logits, autograph=False) if in_graph else self._logits
         if training is None:
-            training = _called_by_train_step()
+            training = step_context.called_by_train_step()
         lazy = lazy_logits.LazyLogits(self, features, bool(training))
         return lazy_logits.tag(dense(features), lazy)
 
@@ -184,7 +184,9 @@ class LargeOutput(keras.layers.Layer):
         Under `MirroredStrategy` the variable of this replica: a gather from the mirrored
         variable as a whole would read all of it.
         """
-        return _local(self.embeddings), None if self.bias is None else _local(self.bias)
+        return step_context.local_variable(
+            self.embeddings
+        ), None if self.bias is None else step_context.local_variable(self.bias)
 
     def local_handles(self) -> tuple[tf.Tensor, tf.Tensor | None]:
         """The resource handles of `local_variables`, for ops that read them in place."""
@@ -199,7 +201,7 @@ class LargeOutput(keras.layers.Layer):
         """Two int64 numbers, new at each call and other ones on each replica."""
         seed = tf.identity(self.seed_state.value)
         self.seed_state.assign(seed + [0, 1])
-        return seed + [_replica_id() << 32, 0]
+        return seed + [step_context.replica_id() << 32, 0]
 
     def get_config(self):
         return {
@@ -218,29 +220,3 @@ class LargeOutput(keras.layers.Layer):
                 f"`{method}` needs the weights of layer '{self.name}', which is not built yet. "
                 "Call the model on data, or build it with its input shape, first."
             )
-
-
-def _called_by_train_step() -> bool:
-    """Whether a model's `train_step` is on the call stack.
-
-    Keras tells the layers of a subclassed model that they train only if the model's own
-    `call` takes `training`. Without this look a sampled loss would turn exact there, and
-    each step O(num_classes), without a word.
-    """
-    frame = inspect.currentframe()
-    while frame is not None:
-        is_train_step = frame.f_code.co_name in ("train_step", "tf__train_step")  # by AutoGraph
-        if is_train_step and isinstance(frame.f_locals.get("self"), keras.Model):
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _replica_id() -> int:
-    context = tf.distribute.get_replica_context()
-    return 0 if context is None else int(tf.get_static_value(context.replica_id_in_sync_group))
-
-
-def _local(variable: keras.Variable) -> tf.Variable:
-    components = tf.distribute.get_strategy().experimental_local_results(variable.value)
-    return components[_replica_id() if len(components) > 1 else 0]

@@ -1,1 +1,21 @@
-"""One Python function a C++ op."""
+"""One Python function for each C++ op; nothing else touches the op library."""
+
+from tf_largeout.ops.candidate_ops import candidate_log_partition as candidate_log_partition
+from tf_largeout.ops.candidate_ops import candidate_ranks as candidate_ranks
+from tf_largeout.ops.candidate_ops import mask_accidental_hits as mask_accidental_hits
+from tf_largeout.ops.candidate_ops import shifted_candidate_logits as shifted_candidate_logits
+from tf_largeout.ops.class_scan_ops import class_softmax_gradient as class_softmax_gradient
+from tf_largeout.ops.class_scan_ops import class_statistics as class_statistics
+from tf_largeout.ops.class_scan_ops import class_top_k as class_top_k
+from tf_largeout.ops.row_ops import check_row_ids as check_row_ids
+from tf_largeout.ops.row_ops import merge_rows as merge_rows
+from tf_largeout.ops.row_ops import row_adagrad as row_adagrad
+from tf_largeout.ops.row_ops import row_adam as row_adam
+from tf_largeout.ops.row_ops import row_momentum as row_momentum
+from tf_largeout.ops.row_ops import row_rowwise_adagrad as row_rowwise_adagrad
+from tf_largeout.ops.sampling_ops import log_uniform_sample as log_uniform_sample
+from tf_largeout.ops.sampling_ops import uniform_sample as uniform_sample
+from tf_largeout.ops.table_sampling_ops import alias_sample as alias_sample
+from tf_largeout.ops.table_sampling_ops import alias_table as alias_table
+from tf_largeout.ops.table_sampling_ops import pivotal_sample as pivotal_sample
+from tf_largeout.ops.table_sampling_ops import pivotal_table as pivotal_table

@@ -1,0 +1,34 @@
+"""Where a layer is being called: in which kind of step, on which replica."""
+
+import inspect
+
+import keras
+import tensorflow as tf
+
+
+def called_by_train_step() -> bool:
+    """Whether a model's `train_step` is on the call stack.
+
+    Keras tells the layers of a subclassed model that they train only if the model's own
+    `call` takes `training`. Without this look a sampled loss would turn exact there, and
+    each step O(num_classes), without a word.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        is_train_step = frame.f_code.co_name in ("train_step", "tf__train_step")  # by AutoGraph
+        if is_train_step and isinstance(frame.f_locals.get("self"), keras.Model):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def replica_id() -> int:
+    """The number of this replica under a `tf.distribute` strategy, else 0."""
+    context = tf.distribute.get_replica_context()
+    return 0 if context is None else int(tf.get_static_value(context.replica_id_in_sync_group))
+
+
+def local_variable(variable: keras.Variable) -> tf.Variable:
+    """The `tf.Variable` behind `variable` that lives with this replica."""
+    components = tf.distribute.get_strategy().experimental_local_results(variable.value)
+    return components[replica_id() if len(components) > 1 else 0]
