@@ -32,6 +32,9 @@ def test_figures_equal_those_from_sorted_logits(batch_size):
     partition = np.log(np.exp(LOGITS).sum(1))
     true = [LOGITS[i, row[row >= 0]].mean() for i, row in enumerate(LABELS)]
     assert figures["loss"] == pytest.approx(np.mean(partition - true), rel=1e-5)
+    best = np.argsort(-LOGITS, axis=1)[:, :5]
+    found = [np.isin(row, labels).any() for row, labels in zip(best, LABELS, strict=True)]
+    assert figures["top5"] == pytest.approx(100 * np.mean(found))
     for k in (1, 3, 5):
         assert figures[f"p{k}"] == pytest.approx(expected(k))
 

@@ -47,13 +47,13 @@ def race(runs):
 def table(logs):
     """The last point of each log as lines of text."""
     width = max(len(log["title"]) for log in logs.values())
-    lines = [f"{'':{width}}    steps  examples/s    P@1    P@5  exact loss  peak MiB"]
+    lines = [f"{'':{width}}    steps  examples/s    P@1    P@5  in top 5  exact loss  peak MiB"]
     for log in logs.values():
         last = log["points"][-1]
         rate = last["examples"] / last["seconds"]
         lines.append(
             f"{log['title']:{width}} {last['steps']:8,} {rate:11,.0f} {last['p1']:6.1f} "
-            f"{last['p5']:6.1f} {last['loss']:11.3f} {log['peak_mb']:9,.0f}"
+            f"{last['p5']:6.1f} {last['top5']:9.1f} {last['loss']:11.3f} {log['peak_mb']:9,.0f}"
         )
     return "\n".join(lines)
 
