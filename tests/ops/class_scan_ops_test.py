@@ -2,50 +2,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.ops.class_problem import SHAPES, Problem
 from tests.reference import class_scan as reference
 from tf_largeout.ops import class_scan_ops
-
-# (batch, num_classes, dim, num_labels): no multiple of any block, and small ones.
-SHAPES = [(1, 1, 1, 1), (3, 7, 5, 2), (65, 1001, 33, 3), (130, 97, 128, 1), (20, 300, 16, 9)]
 
 
 @pytest.fixture(params=["generic", "avx2", "avx512"])
 def simd_level(request, monkeypatch):
     monkeypatch.setenv("LARGEOUT_SIMD_LEVEL", request.param)
-
-
-class Problem:
-    """Random features, classes and labels; small integers give exact ties."""
-
-    def __init__(self, batch, num_classes, dim, num_labels, ties=False, bias=True, seed=0):
-        rng = np.random.default_rng(seed)
-
-        def draw(*shape):
-            values = rng.integers(-1, 2, shape) if ties else rng.normal(size=shape)
-            return values.astype(np.float32)
-
-        self.features = draw(batch, dim)
-        self.embeddings = draw(num_classes, dim)
-        self.bias = draw(num_classes) if bias else None
-        self.labels = rng.integers(-1, num_classes, (batch, num_labels))
-        self.variables = [
-            tf.Variable(self.embeddings),
-            tf.Variable(self.bias) if bias else None,
-        ]
-
-    @property
-    def handles(self):
-        return [None if v is None else v.handle for v in self.variables]
-
-    @property
-    def logits(self):
-        return reference.logits(self.features, self.embeddings, self.bias)
-
-    def statistics(self):
-        return class_scan_ops.class_statistics(self.features, *self.handles, self.labels)
-
-    def top_k(self, k):
-        return class_scan_ops.class_top_k(self.features, *self.handles, k)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -221,96 +185,6 @@ def test_shapes_are_inferred_in_graphs():
         return log_partition
 
     np.testing.assert_allclose(scan(problem.features, problem.labels), problem.statistics()[0])
-
-
-def gradients(problem, weights, label_weights):
-    features = tf.constant(problem.features)
-    variables = [v for v in problem.variables if v is not None]
-    with tf.GradientTape() as tape:
-        tape.watch([features, *variables])
-        log_partition, true_logits, _ = class_scan_ops.class_statistics(
-            features, *problem.handles, problem.labels
-        )
-        loss = tf.reduce_sum(weights * log_partition)
-        loss += tf.reduce_sum(label_weights * true_logits)
-    return tape.gradient(loss, [features, *variables])
-
-
-def random_weights(problem, seed=1):
-    rng = np.random.default_rng(seed)
-    weights = rng.uniform(0.1, 1, len(problem.features)).astype(np.float32)
-    return weights, rng.normal(size=problem.labels.shape).astype(np.float32)
-
-
-@pytest.mark.parametrize("shape", [*SHAPES, (600, 203, 16, 2)])
-@pytest.mark.parametrize("bias", [False, True])
-def test_gradients_agree_with_numpy(simd_level, shape, bias):
-    problem = Problem(*shape, bias=bias)
-    weights, label_weights = random_weights(problem)
-    run = tf.function(gradients) if shape[0] == 3 else gradients
-    found = run(problem, weights, label_weights)
-    expected = reference.gradient(
-        problem.features,
-        problem.embeddings,
-        problem.bias,
-        weights,
-        problem.labels,
-        label_weights,
-    )
-    for got, want in zip(found, expected[: 2 + bias], strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
-
-
-def test_gradients_agree_with_finite_differences(simd_level):
-    problem = Problem(5, 11, 3, 2)
-    weights, label_weights = random_weights(problem)
-    d_features = gradients(problem, weights, label_weights)[0].numpy()
-
-    def loss(features):
-        logits = reference.logits(features, problem.embeddings, problem.bias)
-        picked = reference.true_logits(logits, problem.labels)
-        return weights @ reference.log_partition(logits) + (label_weights * picked).sum()
-
-    for index in np.ndindex(d_features.shape):
-        step = np.zeros(d_features.shape)
-        step[index] = 1e-5
-        slope = loss(problem.features + step) - loss(problem.features - step)
-        np.testing.assert_allclose(d_features[index], slope / 2e-5, rtol=1e-3, atol=1e-4)
-
-
-def test_rows_of_weight_zero_take_no_part(simd_level):
-    problem = Problem(9, 130, 7, 2)
-    weights, label_weights = random_weights(problem)
-    problem.features[4] = np.nan
-    problem.labels[4] = -1
-    weights[4] = 0
-    kept = [b for b in range(9) if b != 4]
-    found = gradients(problem, weights, label_weights)
-    np.testing.assert_array_equal(found[0][4], np.zeros(7))
-    problem.features, problem.labels = problem.features[kept], problem.labels[kept]
-    expected = gradients(problem, weights[kept], label_weights[kept])
-    np.testing.assert_allclose(found[1], expected[1], rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(found[2], expected[2], rtol=1e-5, atol=1e-5)
-
-
-def test_gradient_without_labels_is_that_of_the_log_partition():
-    problem = Problem(6, 50, 5, 1)
-    weights, label_weights = random_weights(problem)
-    log_partition = problem.statistics()[0]
-    found = class_scan_ops.class_softmax_gradient(
-        problem.features, *problem.handles, log_partition, weights
-    )
-    expected = gradients(problem, weights, 0 * label_weights)
-    for got, want in zip(found, expected, strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
-
-
-def test_an_empty_batch_gives_gradients_of_zero():
-    problem = Problem(0, 100, 5, 2)
-    d_features, d_embeddings, d_bias = gradients(problem, *random_weights(problem))
-    assert d_features.shape == (0, 5)
-    np.testing.assert_array_equal(d_embeddings, np.zeros((100, 5)))
-    np.testing.assert_array_equal(d_bias, np.zeros(100))
 
 
 def test_variables_serve_as_their_handles():

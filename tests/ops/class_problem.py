@@ -1,0 +1,44 @@
+"""A small problem for the passes over all classes."""
+
+import numpy as np
+import tensorflow as tf
+
+from tests.reference import class_scan as reference
+from tf_largeout.ops import class_scan_ops
+
+# (batch, num_classes, dim, num_labels): no multiple of any block, and small ones.
+SHAPES = [(1, 1, 1, 1), (3, 7, 5, 2), (65, 1001, 33, 3), (130, 97, 128, 1), (20, 300, 16, 9)]
+
+
+class Problem:
+    """Random features, classes and labels; small integers give exact ties."""
+
+    def __init__(self, batch, num_classes, dim, num_labels, ties=False, bias=True, seed=0):
+        rng = np.random.default_rng(seed)
+
+        def draw(*shape):
+            values = rng.integers(-1, 2, shape) if ties else rng.normal(size=shape)
+            return values.astype(np.float32)
+
+        self.features = draw(batch, dim)
+        self.embeddings = draw(num_classes, dim)
+        self.bias = draw(num_classes) if bias else None
+        self.labels = rng.integers(-1, num_classes, (batch, num_labels))
+        self.variables = [
+            tf.Variable(self.embeddings),
+            tf.Variable(self.bias) if bias else None,
+        ]
+
+    @property
+    def handles(self):
+        return [None if v is None else v.handle for v in self.variables]
+
+    @property
+    def logits(self):
+        return reference.logits(self.features, self.embeddings, self.bias)
+
+    def statistics(self):
+        return class_scan_ops.class_statistics(self.features, *self.handles, self.labels)
+
+    def top_k(self, k):
+        return class_scan_ops.class_top_k(self.features, *self.handles, k)
