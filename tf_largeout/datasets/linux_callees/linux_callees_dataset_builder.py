@@ -49,7 +49,7 @@ class Builder(CorpusBuilder):
             features=tfds.features.FeaturesDict(
                 {
                     "text": tfds.features.Text(),
-                    "features": tfds.features.Sequence(tfds.features.Scalar(np.int32)),
+                    "features": tfds.features.Tensor(shape=(None,), dtype=np.int32),
                     "labels": tfds.features.Sequence(label),
                 }
             ),

@@ -20,7 +20,7 @@ class Builder(CorpusBuilder):
             features=tfds.features.FeaturesDict(
                 {
                     "text": tfds.features.Text(),
-                    "features": tfds.features.Sequence(tfds.features.Scalar(np.int32)),
+                    "features": tfds.features.Tensor(shape=(None,), dtype=np.int32),
                     "label": tfds.features.ClassLabel(num_classes=_NUM_CLASSES),
                 }
             ),

@@ -39,8 +39,8 @@ class Builder(CorpusBuilder):
             features=tfds.features.FeaturesDict(
                 {
                     "text": tfds.features.Text(),
-                    "features": tfds.features.Sequence(tfds.features.Scalar(np.int32)),
-                    "weights": tfds.features.Sequence(tfds.features.Scalar(np.float32)),
+                    "features": tfds.features.Tensor(shape=(None,), dtype=np.int32),
+                    "weights": tfds.features.Tensor(shape=(None,), dtype=np.float32),
                     "labels": tfds.features.Sequence(label),
                 }
             ),
