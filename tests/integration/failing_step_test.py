@@ -1,0 +1,61 @@
+"""A training step that cannot be right fails and changes nothing."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_largeout as tflo
+
+NUM_CLASSES = 50
+
+BAD_INPUT = {
+    "id above the classes": (
+        lambda x, y: (x, np.where(y == y[3], NUM_CLASSES, y)),
+        "class ids",
+    ),
+    "id below -1": (lambda x, y: (x, np.where(y == y[3], -2, y)), "class ids"),
+    "NaN features": (lambda x, y: (x * np.nan, y), "must be finite"),
+    "infinite features": (lambda x, y: (x * np.inf, y), "must be finite"),
+}
+
+
+def _model(optimizer=None, **compile_arguments):
+    head = tflo.layers.LargeOutput(NUM_CLASSES, tflo.samplers.UniformSampler(10, seed=2))
+    model = keras.Sequential([keras.layers.Dense(4), head])
+    loss = tflo.losses.SampledSoftmaxLoss()
+    model.compile(optimizer or tflo.optimizers.LazyAdam(0.1), loss, **compile_arguments)
+    return model
+
+
+def _data():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(8, 3)).astype("float32"), rng.integers(0, NUM_CLASSES, 8)
+
+
+def _state(model):
+    return [v.numpy() for v in model.trainable_variables + model.optimizer.variables]
+
+
+@pytest.mark.parametrize("spoil, message", BAD_INPUT.values(), ids=BAD_INPUT)
+@pytest.mark.parametrize("eager", [False, True], ids=["graph", "eager"])
+def test_bad_input_raises_and_leaves_weights_and_optimizer_as_they_were(spoil, message, eager):
+    model = _model(run_eagerly=eager)
+    x, y = _data()
+    model.fit(x, y, batch_size=8, epochs=2, verbose=0)
+    before = _state(model)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        model.fit(*spoil(x, y), batch_size=8, verbose=0)
+    for was, now in zip(before, _state(model), strict=True):
+        np.testing.assert_array_equal(now, was)
+    model.fit(x, y, batch_size=8, verbose=0)
+
+
+def test_an_empty_batch_changes_no_weights():
+    model = _model(tflo.optimizers.LazySGD(0.1))
+    x, y = _data()
+    model.fit(x, y, batch_size=8, verbose=0)
+    before = [variable.numpy() for variable in model.trainable_variables]
+    tf.function(model.train_step)((tf.constant(x[:0]), tf.constant(y[:0])))
+    for was, now in zip(before, model.trainable_variables, strict=True):
+        np.testing.assert_array_equal(now.numpy(), was)
