@@ -6,7 +6,7 @@ prints a table, draws P@1 against seconds (curves.png), saves the last model (mo
 answers functions of the test split: give some words of a signature or path.
 
     python examples/linux_callees.py
-    python examples/linux_callees.py "ext4 sync" "usb probe"
+    python examples/linux_callees.py "ext4 inode" "usb probe"
 """
 
 import keras
@@ -41,7 +41,7 @@ DEMO = Demo(
     train=train,
     settings={"batch_size": 512, "num_sampled": 2048, "learning_rate": 3e-3}
     | {"sampler": "log_uniform", "anneal": 0.5},
-    questions=("ext4 sync", "usb probe", "alloc pages", "tcp send", "mutex lock"),
+    questions=("usb probe", "ext4 inode", "tcp", "alloc page", "debugfs show"),
     prompt="Words of a function's signature or path",
     seconds=60,
 )

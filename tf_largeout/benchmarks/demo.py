@@ -50,11 +50,12 @@ class Demo:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         options = self._parser().parse_args(arguments)
         out = pathlib.Path(options.out)
-        for log in out.glob("*.json"):  # an example starts anew each time
-            log.unlink()
         data = datasets.load(self.dataset, batch_size=self.settings["batch_size"])
         print(f"{data.num_train:,} training examples, {data.num_classes:,} classes")
-        logs = race(self._runs(out, options.seconds))
+        runs = list(self._runs(out, options.seconds))
+        for run in runs:  # an example starts anew each time
+            run.log_path.unlink(missing_ok=True)
+        logs = race(runs)
         report = {"machine": machine.describe(), "task": self.dataset, "methods": logs}
         write_json(options.json or out / "figures.json", report)
         title = (

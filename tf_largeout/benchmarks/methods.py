@@ -146,7 +146,7 @@ METHODS = {
         },
     ),
     "stock_tuned": Method(
-        "the same, batch and negatives as ours",
+        "the same stock ops, batch and negatives as ours",
         stock(None, AllPositivesModel),
         settings=_STOCK_BEST,
         tuned={"place_names": {"num_sampled": 1024, **_PLACE_NAMES}, "linux_callees": _LINUX},
