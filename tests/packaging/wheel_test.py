@@ -53,8 +53,11 @@ def bare_environment(folder):
     return folder / "bin" / "python"
 
 
-def python_files():
-    return {str(path.relative_to(ROOT)) for path in (ROOT / "tf_largeout").rglob("*.py")}
+def package_files():
+    """The modules of the package and the texts that tfds reads beside its builders."""
+    files = [path for path in (ROOT / "tf_largeout").rglob("*.*") if path.is_file()]
+    compiled = (".so", ".pyc", ".tmp")
+    return {str(path.relative_to(ROOT)) for path in files if path.suffix not in compiled}
 
 
 def test_the_wheel_is_for_every_python_of_this_platform(wheel):
@@ -64,7 +67,7 @@ def test_the_wheel_is_for_every_python_of_this_platform(wheel):
 
 def test_the_wheel_holds_the_package_the_library_and_the_licence_only(wheel):
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info" not in name}
-    assert names == python_files() | {"tf_largeout/ops/_largeout_ops.so"}
+    assert names == package_files() | {"tf_largeout/ops/_largeout_ops.so"}
     assert any(name.endswith("LICENSE") for name in zipfile.ZipFile(wheel).namelist())
 
 
@@ -80,7 +83,7 @@ def test_the_wheel_works_from_another_directory(wheel, tmp_path):
 def test_the_sdist_holds_everything_that_the_build_reads(sdist):
     with tarfile.open(sdist) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
-    needed = python_files() | {"setup.py", "pyproject.toml", "LICENSE", "BUILD"}
+    needed = package_files() | {"setup.py", "pyproject.toml", "LICENSE", "BUILD"}
     for folder in ("custom_ops", "build_tools"):
         files = (ROOT / folder).rglob("*.*")
         needed |= {str(path.relative_to(ROOT)) for path in files if path.suffix != ".pyc"}
