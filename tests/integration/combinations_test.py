@@ -2,6 +2,8 @@
 
 import contextlib
 import functools
+import subprocess
+import sys
 from typing import Any, NamedTuple
 
 import keras
@@ -162,15 +164,18 @@ def test_training_lowers_the_exact_loss(combination):
         combination.data)], NUM_CLASSES)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["sequential", "several labels", "nce", "exact softmax", "mixed float16", "mirrored"],
-)
-def test_a_repeated_run_gives_the_same_bits(name):
-    combination = COMBINATIONS[name]
-    first, second = (_weights_after_fit(combination) for _ in range(2))
-    for one, other in zip(first, second, strict=True):
-        np.testing.assert_array_equal(one, other)
+def test_repeated_runs_give_the_same_bits_under_op_determinism():
+    # In a process of its own: determinism cannot be switched off again.
+    code = "from tests.integration import combinations_test as t; t.check_repeated_runs()"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+
+
+def check_repeated_runs():
+    tf.config.experimental.enable_op_determinism()
+    for name in ("sequential", "several labels in time", "nce", "exact softmax", "mixed float16"):
+        first, second = (_weights_after_fit(COMBINATIONS[name]) for _ in range(2))
+        for one, other in zip(first, second, strict=True):
+            np.testing.assert_array_equal(one, other, err_msg=name)
 
 
 def _weights_after_fit(combination):
