@@ -17,7 +17,7 @@ from tf_largeout.benchmarks.race import YARDSTICKS, race, table
 from tf_largeout.benchmarks.training_run import TrainingRun
 
 _STOCK = ("tf_nn_sampled_softmax", "tf_nn_nce")
-_POINTS = 8
+_POINTS = 6
 
 
 @dataclasses.dataclass(frozen=True)
