@@ -172,7 +172,8 @@ def test_repeated_runs_give_the_same_bits_under_op_determinism():
 
 def check_repeated_runs():
     tf.config.experimental.enable_op_determinism()
-    for name in ("sequential", "several labels in time", "nce", "exact softmax", "mixed float16"):
+    names = ("sequential", "several labels in time", "nce", "exact softmax", "mixed float16")
+    for name in names:
         first, second = (_weights_after_fit(COMBINATIONS[name]) for _ in range(2))
         for one, other in zip(first, second, strict=True):
             np.testing.assert_array_equal(one, other, err_msg=name)
