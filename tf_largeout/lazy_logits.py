@@ -75,7 +75,7 @@ class LazyLogits:
         """The exact `ClassStatistics`; all losses and metrics of a step share one pass."""
         labels = self.label_matrix(y_true)
         if id(labels) not in self._statistics:
-            embeddings, bias = self.layer.local_handles()
+            embeddings, bias = self.layer.local_variables()
             features = tf.cast(self.flat_features, tf.float32)
             self._statistics[id(labels)] = ClassStatistics(
                 *class_scan_ops.class_statistics(features, embeddings, bias, labels)

@@ -170,7 +170,7 @@ class LargeOutput(keras.layers.Layer):
         features = tf.cast(tf.convert_to_tensor(features), tf.float32)
         rows = tf.reshape(features, [-1, self.embeddings.shape[1]])
         shape = tf.concat([tf.shape(features)[:-1], [k]], axis=0)
-        scores, ids = class_scan_ops.class_top_k(rows, *self.local_handles(), k)
+        scores, ids = class_scan_ops.class_top_k(rows, *self.local_variables(), k)
         return tf.reshape(scores, shape), tf.reshape(ids, shape)
 
     def class_embeddings(self) -> tf.Tensor:
@@ -187,15 +187,6 @@ class LargeOutput(keras.layers.Layer):
         return step_context.local_variable(
             self.embeddings
         ), None if self.bias is None else step_context.local_variable(self.bias)
-
-    def local_handles(self) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """The resource handles of `local_variables`, for ops that read them in place."""
-        embeddings, bias = self.local_variables()
-        for variable in self.local_variables():
-            if variable is not None:
-                # Tells a `GradientTape` to watch the variable, which its handle does not.
-                tf.gather(variable, tf.zeros([0], tf.int32))
-        return embeddings.handle, None if bias is None else bias.handle
 
     def next_seed(self) -> tf.Tensor:
         """Two int64 numbers, new at each call and other ones on each replica."""

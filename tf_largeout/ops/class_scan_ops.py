@@ -31,8 +31,8 @@ def class_statistics(features, embeddings_handle, bias_handle, labels):
 
     `log_partition` and `true_logits` are differentiable, once, with respect to
     the features and the variables: one `class_softmax_gradient`, whose gradients
-    of the variables are dense. A tape notices the variables where they are read or
-    watched, not by their handles here.
+    of the variables are dense. A tape notices variables that are given as such, not
+    by their handles alone.
     """
     return gen_ops.largeout_class_statistics(
         features, _handle(embeddings_handle), _as_list(bias_handle), labels
@@ -107,7 +107,11 @@ def _as_list(bias_handle):
 
 
 def _handle(variable_or_handle):
-    return getattr(variable_or_handle, "handle", variable_or_handle)
+    if not hasattr(variable_or_handle, "handle"):
+        return variable_or_handle
+    # Reading no rows tells a `GradientTape` to watch the variable, which its handle does not.
+    tf.gather(variable_or_handle, tf.zeros([0], tf.int32))
+    return variable_or_handle.handle
 
 
 @tf.RegisterGradient("LargeoutClassStatistics")
