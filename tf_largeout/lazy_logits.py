@@ -92,7 +92,7 @@ class LazyLogits:
         """Ranks of the labels, int64 `[B, L]`, without O(num_classes) work in training.
 
         Exact outside of training, and where the loss made the exact pass already. Else the
-        rank among the classes that the sampled loss drew, which is at most the exact rank;
+        rank among the classes that the sampled loss drew, as a rule far below the exact one;
         None where no loss drew any.
         """
         labels = self.label_matrix(y_true)

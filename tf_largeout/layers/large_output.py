@@ -184,9 +184,13 @@ class LargeOutput(keras.layers.Layer):
         Under `MirroredStrategy` the variable of this replica: a gather from the mirrored
         variable as a whole would read all of it.
         """
-        return step_context.local_variable(
-            self.embeddings
-        ), None if self.bias is None else step_context.local_variable(self.bias)
+        return self.local_variable(self.embeddings), (
+            None if self.bias is None else self.local_variable(self.bias)
+        )
+
+    def local_variable(self, weight: keras.Variable) -> tf.Variable:
+        """The `tf.Variable` behind a weight on the device that runs the step."""
+        return step_context.local_variable(weight)
 
     def next_seed(self) -> tf.Tensor:
         """Two int64 numbers, new at each call and other ones on each replica."""

@@ -62,9 +62,21 @@ class RowSparse(keras.optimizers.Optimizer):
             grads = [
                 self._checked_gradient(g, v) for g, v in zip(grads, variables, strict=True)
             ]
-        # Nothing is written before every gradient is there and every id is checked.
-        with tf.control_dependencies(_tensors(grads)):
-            super().apply(grads, trainable_variables)
+        grads = [_divisible(gradient) for gradient in self._all_or_none(grads)]
+        super().apply(grads, trainable_variables)
+
+    def _all_or_none(self, grads):
+        """The gradients, and `iterations`, none of which can be read before all are there.
+
+        By data, not by control dependencies: with those on the gradients of a `while_loop`, as
+        RNN layers have, the first steps of a `tf.function` fail at random in TensorFlow 2.21.
+        """
+        present = [gradient for gradient in grads if gradient is not None]
+        parts = tf.nest.flatten(present, expand_composites=True)
+        *parts, step = tf.identity_n([*parts, self._iterations.value])
+        self._iterations.assign(step)
+        present = iter(tf.nest.pack_sequence_as(present, parts, expand_composites=True))
+        return [None if gradient is None else next(present) for gradient in grads]
 
     def update_step(self, gradient, variable, learning_rate):
         """Updates one variable, by rows if the gradient is an `IndexedSlices`."""
@@ -81,6 +93,7 @@ class RowSparse(keras.optimizers.Optimizer):
             )
             return
         if decays:
+            gradient, decay = tf.identity_n([gradient, decay])
             variable.assign_sub(variable * decay * learning_rate)
         self.update_all(gradient, variable, learning_rate)
 
@@ -99,7 +112,7 @@ class RowSparse(keras.optimizers.Optimizer):
             return gradient
         self._check_options(variable)
         ids = row_ops.check_row_ids(gradient.indices, variable.shape[0])
-        return RowGradient(gradient.values, ids, gradient.dense_shape)
+        return tf.IndexedSlices(gradient.values, ids, gradient.dense_shape)
 
     def _check_options(self, variable):
         name = getattr(variable, "path", variable.name)
@@ -142,6 +155,12 @@ class RowGradient(tf.IndexedSlices):
         return RowGradient(self.values / scale, self.indices, self.dense_shape)
 
 
+def _divisible(gradient):
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    return RowGradient(gradient.values, gradient.indices, gradient.dense_shape)
+
+
 def _merged(gradient):
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
@@ -157,13 +176,3 @@ def _with_values(gradient, values):
     if not isinstance(gradient, tf.IndexedSlices):
         return values
     return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-
-
-def _tensors(grads):
-    tensors = []
-    for gradient in grads:
-        if isinstance(gradient, tf.IndexedSlices):
-            tensors += [gradient.values, gradient.indices]
-        elif gradient is not None:
-            tensors.append(gradient)
-    return tensors

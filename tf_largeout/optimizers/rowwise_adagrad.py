@@ -4,11 +4,11 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.ops import row_ops
-from tf_largeout.optimizers.row_sparse import RowSparse
+from tf_largeout.optimizers.lazy_adagrad import LazyAdagrad
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class RowwiseAdagrad(RowSparse, keras.optimizers.Adagrad):
+class RowwiseAdagrad(LazyAdagrad):
     """Adagrad with one accumulator a row: the smallest state that still adapts.
 
     A variable of rank 2 or more has one float32 a row instead of one a weight, so a matrix
@@ -39,24 +39,6 @@ class RowwiseAdagrad(RowSparse, keras.optimizers.Adagrad):
     Raises:
         ValueError: see `LazyAdam`.
     """
-
-    def __init__(
-        self,
-        learning_rate=1e-3,
-        initial_accumulator_value=0.1,
-        epsilon=1e-7,
-        weight_decay=None,
-        name=None,
-        **kwargs,
-    ):
-        super().__init__(
-            learning_rate=learning_rate,
-            initial_accumulator_value=initial_accumulator_value,
-            epsilon=epsilon,
-            weight_decay=weight_decay,
-            name=name,
-            **kwargs,
-        )
 
     def add_variable_from_reference(self, reference_variable, name=None, initializer="zeros"):
         """Makes a slot; the accumulator of a matrix has one value a row."""

@@ -16,7 +16,7 @@ class Sampler:
 
     Args:
         num_sampled: Number of classes drawn, a positive int.
-        seed: Optional int, for the seed generator of the layer.
+        seed: Optional int that the layer's draws start from; random if None.
     """
 
     def __init__(self, num_sampled=1024, seed=None):

@@ -30,7 +30,7 @@ class StaticSampler(Sampler):
         num_sampled: Number of classes drawn, a positive int; at most the number of classes
             if `unique`.
         unique: Whether to draw without replacement.
-        seed: Optional int, for the seed generator of the layer.
+        seed: Optional int that the layer's draws start from; random if None.
 
     References:
         Deville and Tille 1998, "Unequal probability sampling without replacement through a

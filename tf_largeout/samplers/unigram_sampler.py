@@ -39,7 +39,7 @@ class UnigramSampler(StaticSampler):
         distortion: Exponent of the counts: 1 (the default, as in `tf.nn`) draws by frequency,
             0 uniformly; word2vec takes 0.75.
         unique: Whether to draw without replacement. Defaults to `True`, as in `tf.nn`.
-        seed: Optional int, for the seed generator of the layer.
+        seed: Optional int that the layer's draws start from; random if None.
 
     Example:
         sampler = UnigramSampler(1024, distortion=0.75)
