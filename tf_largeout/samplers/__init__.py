@@ -1,16 +1,22 @@
 """Samplers: which classes a sampled loss compares with the labels."""
 
+from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
+from tf_largeout.samplers.head_and_tail import HeadAndTail
 from tf_largeout.samplers.identifiers import get
 from tf_largeout.samplers.log_uniform_sampler import LogUniformSampler
 from tf_largeout.samplers.sampled_values import SampledValues
 from tf_largeout.samplers.sampler import Sampler
+from tf_largeout.samplers.top_k_sampler import TopKSampler
 from tf_largeout.samplers.uniform_sampler import UniformSampler
 from tf_largeout.samplers.unigram_sampler import UnigramSampler
 
 __all__ = [
+    "HardNegativeSampler",
+    "HeadAndTail",
     "LogUniformSampler",
     "SampledValues",
     "Sampler",
+    "TopKSampler",
     "UniformSampler",
     "UnigramSampler",
     "get",

@@ -2,15 +2,13 @@
 
 import keras
 
-from tf_largeout.samplers.log_uniform_sampler import LogUniformSampler
 from tf_largeout.samplers.sampler import Sampler
-from tf_largeout.samplers.uniform_sampler import UniformSampler
-from tf_largeout.samplers.unigram_sampler import UnigramSampler
+from tf_largeout.samplers.tails import TAILS
+from tf_largeout.samplers.top_k_sampler import TopKSampler
 
 _BY_NAME = {
-    "uniform": UniformSampler,
-    "log_uniform": LogUniformSampler,
-    "unigram": UnigramSampler,
+    **TAILS,
+    "top_k": TopKSampler,
 }
 
 

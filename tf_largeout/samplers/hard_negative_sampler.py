@@ -1,0 +1,96 @@
+"""The base class of samplers that search for the hard classes of each example."""
+
+import numbers
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.samplers.head_and_tail import HeadAndTail
+from tf_largeout.samplers.sampled_values import SampledValues
+from tf_largeout.samplers.sampler import Sampler
+from tf_largeout.samplers.tails import make_tail
+
+
+class HardNegativeSampler(Sampler):
+    """Base of the samplers that find each example's own hard classes.
+
+    A subclass writes `search`. With `num_hard` a row gets `num_hard` classes from the search
+    (the head) and `num_sampled - num_hard` from the tail, a static sample that the batch
+    shares; see `HeadAndTail`. The loss is then an unbiased estimate whatever the search finds,
+    nothing included. With `num_hard=None` all `num_sampled` classes come from the search, with
+    expected counts of 1: not corrected for, as in the papers.
+
+    Args:
+        num_sampled: Number of classes a row is compared with, own and shared together.
+        num_hard: How many of them the search finds, between 1 and `num_sampled - 1`; or None
+            for all of them, and no tail.
+        tail: What draws the others, `num_sampled - num_hard` of them: a name such as
+            "uniform", or a static `Sampler` (whose `num_sampled` is replaced).
+        seed: Optional int that the layer's draws start from; random if None.
+
+    Attributes:
+        tail: The `Sampler` of the tail, or None.
+        num_searched: Number of classes that `search` finds for a row.
+    """
+
+    def __init__(self, num_sampled=1024, num_hard=None, tail="uniform", seed=None):
+        super().__init__(num_sampled, seed=seed)
+        self.num_hard = self._checked(num_hard)
+        self.num_searched = self.num_hard or self.num_sampled
+        self.tail = make_tail(tail, num_sampled - num_hard) if self.num_hard else None
+
+    def search(self, features, labels, layer) -> tf.Tensor:
+        """Finds hard classes of each row.
+
+        Args:
+            features: float32 `[batch, dim]`, the inputs of `layer`; no gradient flows.
+            labels: int64 `[batch, num_labels]`, padded with -1.
+            layer: The layer that built this sampler.
+
+        Returns:
+            int64 `[batch, num_searched]`, distinct classes in each row, padded with -1. Labels
+            of the row may be among them; they have no effect.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must implement `search`.")
+
+    def build(self, layer):
+        super().build(layer)
+        if self.tail:
+            self.tail.build(layer)
+
+    def sample(self, features, labels, layer):
+        labels = tf.convert_to_tensor(labels, tf.int64)
+        features = tf.cast(tf.stop_gradient(features), tf.float32)
+        ids = tf.stop_gradient(self.search(features, labels, layer))
+        ids = tf.ensure_shape(ids, [None, self.num_searched])
+        ones = tf.ones(tf.shape(ids))
+        if not self.tail:
+            return SampledValues(ids, tf.ones(tf.shape(labels)), ones)
+        in_head = tf.cast(_contained(labels, ids), tf.float32)
+        return HeadAndTail(
+            SampledValues(ids, in_head, ones), self.tail.sample(features, labels, layer)
+        )
+
+    def get_config(self):
+        return {
+            "num_sampled": self.num_sampled,
+            "num_hard": self.num_hard,
+            "tail": keras.saving.serialize_keras_object(self.tail),
+            "seed": self.seed,
+        }
+
+    def _checked(self, num_hard):
+        whole = isinstance(num_hard, numbers.Integral) and not isinstance(num_hard, bool)
+        if num_hard is None or (whole and 1 <= num_hard < self.num_sampled):
+            return num_hard if num_hard is None else int(num_hard)
+        raise ValueError(
+            f"`num_hard` must be an integer between 1 and num_sampled - 1 = "
+            f"{self.num_sampled - 1}, so that at least one class is left for the tail, or None "
+            f"for no tail. Received: num_hard={num_hard!r}."
+        )
+
+
+def _contained(labels, ids):
+    """Tells, `[batch, num_labels]`, which labels are among the ids of their row."""
+    labels = labels[:, :, tf.newaxis]
+    return tf.reduce_any((labels == ids[:, tf.newaxis, :]) & (labels >= 0), axis=-1)

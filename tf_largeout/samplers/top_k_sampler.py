@@ -1,0 +1,33 @@
+"""The classes with the highest logits, by an exact search."""
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.ops.class_scan_ops import class_top_k
+from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class TopKSampler(HardNegativeSampler):
+    """Takes the classes that score highest for each row, exactly: "TopK softmax".
+
+    The hardest negatives there are, at the cost of a pass over all classes in each step,
+    O(num_classes): the bound by which approximate searches are judged. Labels among them have
+    no effect. With `num_hard=None`, as in Daghaghi et al. 2021, the sum over them stands for
+    the partition function without a correction; with `num_hard` they are the head of an
+    unbiased estimate, see `HeadAndTail`. It has no state.
+
+    Args:
+        num_sampled: Number of classes a row is compared with, own and shared together.
+        num_hard: How many of them are the highest of the row; or None for all.
+        tail: What draws the others: a name such as "uniform", or a static `Sampler`.
+        seed: Optional int that the layer's draws start from; random if None.
+
+    Example:
+        head = LargeOutput(100_000, sampler=TopKSampler(1024, num_hard=64))
+    """
+
+    def search(self, features, labels, layer):
+        k = min(self.num_searched, self.num_classes)
+        _, ids = class_top_k(features, *layer.local_variables(), k)
+        return tf.pad(ids, [[0, 0], [0, self.num_searched - k]], constant_values=-1)
