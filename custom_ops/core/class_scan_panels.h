@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
+#include "custom_ops/core/aligned_array.h"
 #include "custom_ops/core/class_scan.h"
 #include "custom_ops/core/class_scan_simd.h"
 
@@ -30,21 +30,6 @@ class ClassShards {
  private:
   int64_t num_classes_;
   int64_t size_;
-};
-
-// Room for `size` floats at a cache line's start, not initialised.
-class AlignedFloats {
- public:
-  explicit AlignedFloats(int64_t size)
-      : memory_(new float[size + kLineFloats]), data_(memory_.get()) {
-    while (reinterpret_cast<uintptr_t>(data_) % (kLineFloats * sizeof(float)) != 0) ++data_;
-  }
-  float* get() const { return data_; }
-
- private:
-  static constexpr int64_t kLineFloats = 16;
-  std::unique_ptr<float[]> memory_;
-  float* data_;
 };
 
 // Rows order[0], order[1], ... of the features, as panels (class_scan_simd.h).

@@ -2,8 +2,9 @@
 //
 // SimHash (Charikar 2002): a value is one bit, the sign of a random
 // projection; two vectors at angle theta agree with probability 1 - theta/pi.
-// Projections are rows of H D_b H D_0, D random signs on the diagonal, H the
-// Hadamard matrix of the padded dimension: O(log dim) a value.
+// Projections are rows of H G_b H D: H the Hadamard matrix of the padded
+// dimension, D random signs and G_b, one a block of values, random normal
+// numbers on the diagonal. O(log dim) a value; each is exactly normal.
 //
 // WTA (Yagnik et al. 2011): a value is which one of `bin_size` random
 // coordinates is the highest. Two vectors agree with probability
@@ -68,6 +69,20 @@ void HashRows(const HashFamily& family, const float* rows, int64_t num_rows,
 // values: [num_rows, num_tables, num_hashes], the single values, in [0, 2) for
 // SimHash and in [0, bin_size) otherwise. Ignores family.bits.
 void HashValues(const HashFamily& family, const float* rows, int64_t num_rows,
+                const ParallelFor& parallel, int32_t* values);
+
+// The numbers of row r are values[i] at coordinates ids[i], row_splits[r] <= i
+// < row_splits[r + 1]; the last one where a coordinate comes twice. All others are 0.
+struct SparseRows {
+  const int64_t* ids;
+  const float* values;
+  const int64_t* row_splits;
+};
+
+// The same values as for these rows in full, with memory O(dim) a thread.
+// WTA and DWTA take no time O(dim) a row, SimHash does.
+// REQUIRES: 0 <= ids[i] < dim, row_splits[0] = 0, ascending.
+void HashValues(const HashFamily& family, const SparseRows& rows, int64_t num_rows,
                 const ParallelFor& parallel, int32_t* values);
 
 }  // namespace largeout

@@ -1,7 +1,8 @@
 #include "custom_ops/core/lsh_hash_functions.h"
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
+#include <cstring>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -9,11 +10,32 @@
 namespace largeout {
 namespace {
 
-constexpr int32_t kSignBit = std::numeric_limits<int32_t>::min();
+int32_t BitsOf(float number) {
+  int32_t bits;
+  std::memcpy(&bits, &number, sizeof(bits));
+  return bits;
+}
 
-void MakeSigns(int64_t size, PhiloxSeed seed, int32_t* functions) {
+float FloatOf(int32_t bits) {
+  float number;
+  std::memcpy(&number, &bits, sizeof(number));
+  return number;
+}
+
+// By Box and Muller (1958).
+float NormalNumber(DrawBits bits) {
+  constexpr double kTwoPi = 6.283185307179586, kUnit = 1.0 / (uint64_t{1} << 53);
+  const double uniform = ((bits.first >> 11) + 0.5) * kUnit;
+  const double angle = kTwoPi * kUnit * (bits.second >> 11);
+  return static_cast<float>(std::sqrt(-2 * std::log(uniform)) * std::cos(angle));
+}
+
+void MakeProjections(const HashFamily& family, PhiloxSeed seed, int32_t* functions) {
+  const int64_t size = HashFunctionsSize(family), num_signs = PaddedDim(family);
   for (int64_t i = 0; i < size; ++i) {
-    functions[i] = BitsOfDraw(seed, i).first & 1 ? kSignBit : 0;
+    const DrawBits bits = BitsOfDraw(seed, i);
+    const float sign = bits.first & 1 ? 1.0f : -1.0f;
+    functions[i] = BitsOf(i < num_signs ? sign : NormalNumber(bits));
   }
 }
 
@@ -37,13 +59,13 @@ void MakeBins(const HashFamily& family, PhiloxSeed seed, int32_t* functions) {
 }  // namespace
 
 int64_t HashFunctionsSize(const HashFamily& family) {
-  return family.kind == HashKind::kSimHash ? (1 + NumSignBlocks(family)) * PaddedDim(family)
+  return family.kind == HashKind::kSimHash ? (1 + NumBlocks(family)) * PaddedDim(family)
                                            : NumHashValues(family) * BinWidth(family);
 }
 
 void MakeHashFunctions(const HashFamily& family, PhiloxSeed seed, int32_t* functions) {
   if (family.kind == HashKind::kSimHash) {
-    MakeSigns(HashFunctionsSize(family), seed, functions);
+    MakeProjections(family, seed, functions);
   } else {
     MakeBins(family, seed, functions);
   }
@@ -52,7 +74,7 @@ void MakeHashFunctions(const HashFamily& family, PhiloxSeed seed, int32_t* funct
 bool HashFunctionsAreValid(const HashFamily& family) {
   const int32_t* end = family.functions + HashFunctionsSize(family);
   return std::all_of(family.functions, end, [&](int32_t function) {
-    return family.kind == HashKind::kSimHash ? function == 0 || function == kSignBit
+    return family.kind == HashKind::kSimHash ? std::isfinite(FloatOf(function))
                                              : function >= 0 && function < family.dim;
   });
 }
