@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tf_largeout.ops import candidate_ops
+from tf_largeout.ops import candidate_ops, row_dot_ops
 
 
-class Negatives(NamedTuple):
-    """The logits of the sampled classes for `B` rows, without accidental hits.
+class NegativeSample(NamedTuple):
+    """The logits of one sample for `B` rows, without accidental hits.
 
     Kept in parts, because a loss that needs only their logsumexp never forms the sum of
     product and offsets, nor the matrix of probabilities.
@@ -17,22 +17,48 @@ class Negatives(NamedTuple):
         products: float32 `[B, num_sampled]`, features times class embeddings.
         offsets: float32 `[num_sampled]` or `[B, num_sampled]`, added to the products: the
             biases, less the log of the expected counts where those are corrected for.
-        labels: int64 `[B, L]`, padded with -1: classes that are no negatives of the row.
+        excluded: int64 `[B, L]`, padded with -1: classes that are no negatives of the row.
         sampled_candidates: int64 `[num_sampled]` or `[B, num_sampled]`.
     """
 
     products: tf.Tensor
     offsets: tf.Tensor
-    labels: tf.Tensor
+    excluded: tf.Tensor
     sampled_candidates: tf.Tensor
+
+
+class Negatives(NamedTuple):
+    """The logits of all sampled classes for `B` rows, without accidental hits.
+
+    Attributes:
+        samples: One `NegativeSample` or more, side by side.
+    """
+
+    samples: tuple[NegativeSample, ...]
 
     def logits(self) -> tf.Tensor:
         """float32 `[B, num_sampled]`, the lowest float at accidental hits."""
-        return candidate_ops.shifted_candidate_logits(*self)
+        parts = [candidate_ops.shifted_candidate_logits(*one) for one in self.samples]
+        return parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)
 
     def log_partition(self) -> tf.Tensor:
         """float32 `[B]`, log of the sum of exp of the logits."""
-        return candidate_ops.candidate_log_partition(*self)
+        parts = [candidate_ops.candidate_log_partition(*one) for one in self.samples]
+        return parts[0] if len(parts) == 1 else tf.reduce_logsumexp(tf.stack(parts), axis=0)
+
+
+class ScoredSample(NamedTuple):
+    """Scores of one sample for `B` rows, before any correction.
+
+    Attributes:
+        products: float32 `[B, num_sampled]`; at id -1, which is no class, the lowest float.
+        biases: float32, like `sampled_candidates`; 0 where the products hold them already.
+        sampled_candidates: int64 `[num_sampled]` or `[B, num_sampled]`.
+    """
+
+    products: tf.Tensor
+    biases: tf.Tensor
+    sampled_candidates: tf.Tensor
 
 
 class Candidates(NamedTuple):
@@ -40,61 +66,61 @@ class Candidates(NamedTuple):
 
     Attributes:
         true_logits: float32 `[B, L]`, logits of the labels; 0 in padded places.
-        products: float32 `[B, num_sampled]`, features times class embeddings.
-        biases: float32, like `sampled_candidates`: the biases of the sampled classes.
-        sampled_candidates: int64 `[num_sampled]` or `[B, num_sampled]`.
+        samples: A `ScoredSample` for each sample, those of each row's own first.
     """
 
     true_logits: tf.Tensor
-    products: tf.Tensor
-    biases: tf.Tensor
-    sampled_candidates: tf.Tensor
+    samples: tuple[ScoredSample, ...]
 
-    def negatives(self, labels, log_expected_count=0.0) -> Negatives:
-        """The sampled classes as negatives.
+    def negatives(self, labels, log_expected_counts=None) -> Negatives:
+        """The sampled classes as negatives, each class of a row in one sample only.
+
+        A class of the shared sample that is among the row's own has no effect on that row.
 
         Args:
             labels: int64 `[B, L]`, padded with -1: classes that are no negatives of the row.
-            log_expected_count: Like `sampled_candidates`; subtracted from the logits.
+            log_expected_counts: For each sample, what is subtracted from its logits: a tensor
+                like its `sampled_candidates`. None: nothing.
         """
-        offsets = self.biases - log_expected_count
-        return Negatives(self.products, offsets, labels, self.sampled_candidates)
+        negatives, excluded = [], labels
+        for sample, log_count in zip(
+            self.samples, log_expected_counts or [0.0] * len(self.samples), strict=True
+        ):
+            ids, offsets = sample.sampled_candidates, sample.biases - log_count
+            negatives.append(NegativeSample(sample.products, offsets, excluded, ids))
+            excluded = tf.concat([excluded, ids], axis=1) if ids.shape.rank == 2 else excluded
+        return Negatives(tuple(negatives))
 
 
-def score_candidates(features, embeddings, bias, labels, sampled_candidates) -> Candidates:
+def score_candidates(features, embeddings, bias, labels, *sampled_candidates) -> Candidates:
     """Scores the labels and the sampled classes of each row.
 
-    Reads the rows of all of them by one gather, so that the class embeddings get one sparse
-    gradient. Padded labels read nothing, so no row is touched for their sake.
+    All rows of the class embeddings are read by one op, whose gradient is one sparse gradient
+    with a row for each distinct class. Padding reads nothing, so no row is touched for its
+    sake.
 
     Args:
         features: `[B, dim]`.
         embeddings: `tf.Variable` `[num_classes, dim]`.
         bias: `tf.Variable` `[num_classes]`, or None.
         labels: int64 `[B, L]`, padded with -1.
-        sampled_candidates: int64 `[num_sampled]`, or `[B, num_sampled]` one set a row.
+        *sampled_candidates: int64 `[B, num_sampled]` for classes of each row's own, padded
+            with -1, or `[num_sampled]` for shared ones; or both, in this order.
     """
-    places = tf.where(labels >= 0)
-    true_ids = tf.gather_nd(labels, places)
-    ids = tf.concat([true_ids, tf.reshape(sampled_candidates, [-1])], axis=0)
-    sizes = tf.stack([tf.size(true_ids), tf.size(sampled_candidates)])
-    rows = tf.cast(tf.gather(embeddings, ids), features.dtype)
-    true_rows, sampled_rows = tf.split(rows, sizes)
-    true_features = tf.gather(features, places[:, 0])
-    true_logits = tf.reduce_sum(tf.cast(true_features * true_rows, tf.float32), axis=-1)
-    products = tf.cast(_products(features, sampled_rows, sampled_candidates.shape), tf.float32)
-    biases = tf.zeros(tf.shape(sampled_candidates))
-    if bias is not None:
-        true_bias, sampled_bias = tf.split(tf.cast(tf.gather(bias, ids), tf.float32), sizes)
-        true_logits += true_bias
-        biases = tf.reshape(sampled_bias, tf.shape(sampled_candidates))
-    true_logits = tf.scatter_nd(places, true_logits, tf.shape(labels, tf.int64))
-    return Candidates(true_logits, products, biases, sampled_candidates)
-
-
-def _products(features, rows, candidates_shape):
-    """`[B, num_sampled]` inner products of each row's features and its candidates."""
-    if candidates_shape.rank == 1:
-        return tf.matmul(features, rows, transpose_b=True)
-    rows = tf.reshape(rows, [-1, candidates_shape[-1], features.shape[-1]])
-    return tf.einsum("bd,bmd->bm", features, rows)
+    own = [ids for ids in sampled_candidates if ids.shape.rank == 2]
+    shared = [ids for ids in sampled_candidates if ids.shape.rank == 1]
+    own_logits, rows, biases = row_dot_ops.row_dots_and_rows(
+        features,
+        embeddings,
+        bias,
+        tf.concat([labels, *own], axis=1),
+        shared[0] if shared else tf.zeros([0], tf.int64),
+    )
+    width = tf.shape(labels)[1]
+    samples = [ScoredSample(own_logits[:, width:], tf.zeros(tf.shape(i)), i) for i in own]
+    if shared:
+        products = tf.matmul(features, tf.cast(rows, features.dtype), transpose_b=True)
+        biases = tf.zeros(tf.shape(shared[0])) if biases is None else biases
+        samples.append(ScoredSample(tf.cast(products, tf.float32), biases, shared[0]))
+    true_logits = tf.where(labels >= 0, own_logits[:, :width], 0)
+    return Candidates(true_logits, tuple(samples))

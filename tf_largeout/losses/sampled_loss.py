@@ -58,9 +58,8 @@ class SampledLoss(LargeOutputLoss):
                 "sampler=tf_largeout.samplers.UniformSampler(1024), or use `SoftmaxLoss`."
             )
         sample = layer.sampler.sample(features, labels, layer)
-        lazy.candidates = score_candidates(
-            features, *layer.local_variables(), labels, sample.sampled_candidates
-        )
+        drawn = [part.sampled_candidates for part in _parts(sample)]
+        lazy.candidates = score_candidates(features, *layer.local_variables(), labels, *drawn)
         true_logits, negatives = self._corrected(lazy.candidates, sample, labels)
         has_label = labels >= 0
         losses = self.candidate_losses(true_logits, negatives, has_label)
@@ -68,13 +67,18 @@ class SampledLoss(LargeOutputLoss):
 
     def _corrected(self, candidates, sample, labels):
         """The log-q correction, for all sampled losses."""
-        true_logits, log_expected_count = candidates.true_logits, 0.0
+        true_logits, log_counts = candidates.true_logits, None
         if self.correct_positive:
             true_logits -= tf.math.log(sample.true_expected_count)
         if self.correct_sampled:
-            log_expected_count = tf.math.log(sample.sampled_expected_count)
+            log_counts = [tf.math.log(part.sampled_expected_count) for part in _parts(sample)]
         no_negatives = labels if self.remove_accidental_hits else labels[:, :0]
-        return true_logits, candidates.negatives(no_negatives, log_expected_count)
+        return true_logits, candidates.negatives(no_negatives, log_counts)
 
     def get_config(self):
         return {**super().get_config(), "remove_accidental_hits": self.remove_accidental_hits}
+
+
+def _parts(sample):
+    """The samples that a sampler gave: a head and a tail, or one alone."""
+    return (sample.head, sample.tail) if hasattr(sample, "head") else (sample,)

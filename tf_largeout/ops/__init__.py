@@ -9,6 +9,8 @@ from tf_largeout.ops.candidate_ops import shifted_candidate_logits as shifted_ca
 from tf_largeout.ops.class_scan_ops import class_softmax_gradient as class_softmax_gradient
 from tf_largeout.ops.class_scan_ops import class_statistics as class_statistics
 from tf_largeout.ops.class_scan_ops import class_top_k as class_top_k
+from tf_largeout.ops.row_dot_ops import row_dots as row_dots
+from tf_largeout.ops.row_dot_ops import row_dots_and_rows as row_dots_and_rows
 from tf_largeout.ops.row_ops import check_row_ids as check_row_ids
 from tf_largeout.ops.row_ops import merge_rows as merge_rows
 from tf_largeout.ops.row_ops import row_adagrad as row_adagrad

@@ -9,6 +9,7 @@ on any number of threads. Features of other types than float32: cast them before
 
 import tensorflow as tf
 
+from tf_largeout.ops.handles import handle_of, optional_handle
 from tf_largeout.ops.library import gen_ops
 
 
@@ -35,7 +36,7 @@ def class_statistics(features, embeddings_handle, bias_handle, labels):
     by their handles alone.
     """
     return gen_ops.largeout_class_statistics(
-        features, _handle(embeddings_handle), _as_list(bias_handle), labels
+        features, handle_of(embeddings_handle), optional_handle(bias_handle), labels
     )
 
 
@@ -55,7 +56,10 @@ def class_top_k(features, embeddings_handle, bias_handle, k):
             that are NaN or -inf last.
     """
     return gen_ops.largeout_class_top_k(
-        features, _handle(embeddings_handle), _as_list(bias_handle), tf.cast(k, tf.int64)
+        features,
+        handle_of(embeddings_handle),
+        optional_handle(bias_handle),
+        tf.cast(k, tf.int64),
     )
 
 
@@ -92,26 +96,14 @@ def class_softmax_gradient(
         label_weights = tf.zeros([tf.shape(features)[0], 0])
     d_features, d_embeddings, d_bias = gen_ops.largeout_class_softmax_gradient(
         features,
-        _handle(embeddings_handle),
-        _as_list(bias_handle),
+        handle_of(embeddings_handle),
+        optional_handle(bias_handle),
         log_partition,
         weights,
         labels,
         label_weights,
     )
     return d_features, d_embeddings, d_bias[0] if d_bias else None
-
-
-def _as_list(bias_handle):
-    return [] if bias_handle is None else [_handle(bias_handle)]
-
-
-def _handle(variable_or_handle):
-    if not hasattr(variable_or_handle, "handle"):
-        return variable_or_handle
-    # Reading no rows tells a `GradientTape` to watch the variable, which its handle does not.
-    tf.gather(variable_or_handle, tf.zeros([0], tf.int32))
-    return variable_or_handle.handle
 
 
 @tf.RegisterGradient("LargeoutClassStatistics")

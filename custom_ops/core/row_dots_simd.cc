@@ -1,0 +1,156 @@
+#include "custom_ops/core/row_dots_simd.h"
+
+#include <cstdint>
+#include <cstring>
+
+#include "custom_ops/core/simd.h"
+
+namespace largeout {
+namespace LARGEOUT_SIMD {
+namespace {
+
+constexpr int64_t kCacheLine = 64 / sizeof(float);
+// What is on its way from memory: enough rows to hide its latency, in floats.
+constexpr int64_t kFloatsAhead = 1024;
+
+inline int64_t RowsAhead(int64_t dim) {
+  const int64_t rows = kFloatsAhead / dim;
+  return rows < 2 ? 2 : rows > 32 ? 32 : rows;
+}
+
+// Asks for columns [begin, end) of the class `ahead` places on, if there is one.
+inline void Prefetch(const ClassMatrix& matrix, const int64_t* id, const int64_t* end_of_ids,
+                     int64_t ahead, int64_t begin, int64_t end) {
+  if (end_of_ids - id <= ahead || id[ahead] < 0) return;
+  const float* row = matrix.embeddings + id[ahead] * matrix.dim;
+  for (int64_t k = begin; k < end; k += kCacheLine) __builtin_prefetch(row + k);
+}
+
+inline float SumLanes(Floats x) {
+  float lanes[kLanes];
+  Store(x, lanes);
+#pragma GCC unroll 4
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+#pragma GCC unroll 8
+    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
+  }
+  return lanes[0];
+}
+
+inline float Dot(const float* a, const float* b, int64_t dim) {
+  Floats sum[4] = {};
+  int64_t k = 0;
+  for (; k + 4 * kLanes <= dim; k += 4 * kLanes) {
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) {
+      sum[v] += Load(a + k + v * kLanes) * Load(b + k + v * kLanes);
+    }
+  }
+  for (; k + kLanes <= dim; k += kLanes) sum[0] += Load(a + k) * Load(b + k);
+  float total = SumLanes((sum[0] + sum[1]) + (sum[2] + sum[3]));
+  for (; k < dim; ++k) total += a[k] * b[k];
+  return total;
+}
+
+// Columns [column, column + V * kLanes) of the sum of weights[i] * w_ids[i].
+template <int V>
+inline void SumColumns(const ClassMatrix& matrix, const int64_t* ids, int64_t count,
+                       const int64_t* end_of_ids, const float* weights, int64_t column,
+                       float* sum) {
+  const int64_t ahead = RowsAhead(matrix.dim);
+  const int64_t width = V * kLanes;
+  Floats total[V] = {};
+  for (int64_t i = 0; i < count; ++i) {
+    Prefetch(matrix, ids + i, end_of_ids, ahead, column, column + width);
+    if (ids[i] < 0) continue;
+    const float* row = matrix.embeddings + ids[i] * matrix.dim + column;
+    const Floats weight = Broadcast(weights[i]);
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) total[v] += weight * Load(row + v * kLanes);
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < V; ++v) Store(total[v], sum + column + v * kLanes);
+}
+
+inline void SumLastColumns(const ClassMatrix& matrix, const int64_t* ids, int64_t count,
+                           const float* weights, int64_t column, float* sum) {
+  for (int64_t k = column; k < matrix.dim; ++k) sum[k] = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (ids[i] < 0) continue;
+    const float* row = matrix.embeddings + ids[i] * matrix.dim;
+    for (int64_t k = column; k < matrix.dim; ++k) sum[k] += weights[i] * row[k];
+  }
+}
+
+// sum = weight * row, or sum += weight * row.
+inline void Add(float weight, const float* row, int64_t dim, bool first, float* sum) {
+  const Floats factor = Broadcast(weight);
+  int64_t k = 0;
+  for (; k + kLanes <= dim; k += kLanes) {
+    const Floats old = first ? Floats{} : Load(sum + k);
+    Store(old + factor * Load(row + k), sum + k);
+  }
+  for (; k < dim; ++k) sum[k] = (first ? 0.0f : sum[k]) + weight * row[k];
+}
+
+}  // namespace
+
+void DotOwnRows(const ClassMatrix& matrix, const DotRows& own, const float* features,
+                int64_t begin, int64_t end, float* logits) {
+  const int64_t ahead = RowsAhead(matrix.dim);
+  const int64_t* end_of_ids = own.ids + end * own.per_row;
+  for (int64_t b = begin; b < end; ++b) {
+    const float* feature = features + b * matrix.dim;
+    for (int64_t i = b * own.per_row; i < (b + 1) * own.per_row; ++i) {
+      const int64_t id = own.ids[i];
+      Prefetch(matrix, own.ids + i, end_of_ids, ahead, 0, matrix.dim);
+      if (id < 0) {
+        logits[i] = own.no_class;
+        continue;
+      }
+      const float bias = matrix.bias == nullptr ? 0.0f : matrix.bias[id];
+      logits[i] = bias + Dot(feature, matrix.embeddings + id * matrix.dim, matrix.dim);
+    }
+  }
+}
+
+void SumOwnRows(const ClassMatrix& matrix, const DotRows& own, const float* weights,
+                int64_t begin, int64_t end, float* sums) {
+  const int64_t* end_of_ids = own.ids + end * own.per_row;
+  for (int64_t b = begin; b < end; ++b) {
+    const int64_t* ids = own.ids + b * own.per_row;
+    const float* weight = weights + b * own.per_row;
+    float* sum = sums + b * matrix.dim;
+    int64_t column = 0;
+    for (; column + 8 * kLanes <= matrix.dim; column += 8 * kLanes) {
+      SumColumns<8>(matrix, ids, own.per_row, end_of_ids, weight, column, sum);
+    }
+    if (column + 4 * kLanes <= matrix.dim) {
+      SumColumns<4>(matrix, ids, own.per_row, end_of_ids, weight, column, sum);
+      column += 4 * kLanes;
+    }
+    for (; column + kLanes <= matrix.dim; column += kLanes) {
+      SumColumns<1>(matrix, ids, own.per_row, end_of_ids, weight, column, sum);
+    }
+    if (column < matrix.dim) {
+      SumLastColumns(matrix, ids, own.per_row, weight, column, sum);
+    }
+  }
+}
+
+void SumDotSegments(const DotSegments& in, int64_t begin, int64_t end, float* rows) {
+  const uint32_t per_row = static_cast<uint32_t>(in.per_row);
+  for (int64_t segment = begin; segment < end; ++segment) {
+    const int64_t first = in.offsets[segment];
+    for (int64_t i = first; i < in.offsets[segment + 1]; ++i) {
+      const int64_t position = in.positions[i];
+      const bool own = position < in.own_size;
+      const float* row = own ? in.features + static_cast<uint32_t>(position) / per_row * in.dim
+                             : in.d_shared_rows + (position - in.own_size) * in.dim;
+      Add(own ? in.d_logits[position] : 1.0f, row, in.dim, i == first, rows + segment * in.dim);
+    }
+  }
+}
+
+}  // namespace LARGEOUT_SIMD
+}  // namespace largeout

@@ -1,0 +1,68 @@
+"""Logits of classes of each row's own, without the rows of the classes in memory.
+
+The embeddings (float32 [N, dim]) and the bias (float32 [N]) are given as resource variables
+or their handles and are read in place. Gradients of the variables are `IndexedSlices` with one
+row for each distinct class, ids rising. A tape notices variables that are given as such, not
+by their handles alone. Results are the same to the bit on any number of threads.
+"""
+
+import tensorflow as tf
+
+from tf_largeout.ops.handles import handle_of, optional_handle
+from tf_largeout.ops.library import gen_ops
+
+
+def row_dots(features, embeddings, ids, bias=None):
+    """Logits of classes of each row's own, `<w_id, h_b> + b_id`.
+
+    Args:
+        features: `[batch, dim]` of any float type; the sums are float32.
+        embeddings: float32 variable `[N, dim]` or its handle.
+        ids: int64 `[batch, num_ids]` in `[-1, N)`; -1 stands for no class.
+        bias: float32 variable `[N]` or its handle, or None.
+
+    Returns:
+        float32 `[batch, num_ids]`; the lowest float, without a gradient, where there is no
+        class.
+    """
+    return row_dots_and_rows(features, embeddings, bias, ids, tf.zeros([0], tf.int64))[0]
+
+
+def row_dots_and_rows(features, embeddings, bias, ids, shared_ids):
+    """`row_dots`, and the rows of classes that the batch shares.
+
+    As one op, because a tape would concatenate the gradients of two: the gradient of each
+    variable is one `IndexedSlices` for own and shared classes.
+
+    Args:
+        features: `[batch, dim]` of any float type; the sums are float32.
+        embeddings: float32 variable `[N, dim]` or its handle.
+        bias: float32 variable `[N]` or its handle, or None.
+        ids: int64 `[batch, num_ids]` in `[-1, N)`; -1 stands for no class.
+        shared_ids: int64 `[num_shared]` in `[0, N)`.
+
+    Returns:
+        A tuple of
+        logits: float32 `[batch, num_ids]`, as `row_dots` gives them.
+        shared_rows: float32 `[num_shared, dim]`.
+        shared_biases: float32 `[num_shared]`, or None without a bias.
+    """
+    logits, rows, biases = gen_ops.largeout_row_dots(
+        tf.cast(features, tf.float32),
+        handle_of(embeddings),
+        optional_handle(bias),
+        ids,
+        shared_ids,
+    )
+    return logits, rows, biases[0] if biases else None
+
+
+@tf.RegisterGradient("LargeoutRowDots")
+def _row_dots_gradient(op, d_logits, d_shared_rows, *d_shared_biases):
+    features, embeddings, *bias, ids, shared_ids = op.inputs
+    d_features, row_ids, d_rows, shape, d_biases = gen_ops.largeout_row_dots_grad(
+        features, embeddings, bias, ids, shared_ids, d_logits, d_shared_rows, d_shared_biases
+    )
+    slices = [tf.IndexedSlices(d_rows, row_ids, shape)]
+    slices += [tf.IndexedSlices(d_bias, row_ids, shape[:1]) for d_bias in d_biases]
+    return [d_features, *slices, None, None]
