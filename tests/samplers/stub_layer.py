@@ -6,7 +6,7 @@ from tf_largeout import samplers
 
 @keras.saving.register_keras_serializable(package="tf_largeout_tests")
 class StubLayer(keras.layers.Layer):
-    """The least that a sampler asks of a layer: num_classes, add_weight, next_seed."""
+    """The least that a sampler asks of a layer."""
 
     def __init__(self, num_classes, sampler, first_seed=1, **kwargs):
         super().__init__(**kwargs)
@@ -33,6 +33,9 @@ class StubLayer(keras.layers.Layer):
         seed = tf.identity(self.seed_state.value)
         self.seed_state.assign(seed + [0, 1])
         return seed
+
+    def local_variable(self, weight):
+        return weight.value
 
     def sample(self, labels=((0, -1),)):
         return self.sampler.sample(None, tf.constant(labels, tf.int64), self)

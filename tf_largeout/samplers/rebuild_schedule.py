@@ -1,0 +1,78 @@
+"""When the search structure of a sampler is built anew."""
+
+import tensorflow as tf
+
+
+class RebuildSchedule:
+    """Rebuilds every few steps at first, then at exponentially growing distance.
+
+    The first training step builds. With distance d before a rebuild the next one comes after
+    `growth * d` steps, as in Daghaghi et al. 2021, section 3.3: weights change less and less.
+    Rebuild i is thus at step `every (growth^i - 1) / (growth - 1)`, and a run of n steps has
+    about `log(1 + n (growth - 1) / every) / log(growth)` of them. The state is a weight of the
+    layer: a resumed run rebuilds where the uninterrupted one does.
+
+    Args:
+        every: Steps between the first two builds, a positive int.
+        growth: Factor from one distance to the next, at least 1.
+
+    Raises:
+        ValueError: If one of them is out of range.
+    """
+
+    def __init__(self, every: int = 50, growth: float = 1.5):
+        if isinstance(every, bool) or every != int(every) or every < 1:
+            raise ValueError(
+                "`rebuild_every` must be a positive integer. "
+                f"Received: rebuild_every={every!r}."
+            )
+        if not 1 <= growth < float("inf"):
+            raise ValueError(
+                f"`rebuild_growth` must be at least 1. Received: rebuild_growth={growth!r}."
+            )
+        self.every = int(every)
+        self.growth = float(growth)
+        self._state = None
+
+    def build(self, sampler, layer):
+        """Makes `[step, step of the next rebuild]`, a weight of `layer`."""
+        self._state = sampler.add_weight(layer, "rebuild_state", (2,), "int64", "zeros")
+
+    def advance(self, layer, rebuild, is_stale=None):
+        """Counts a training step, and calls `rebuild()` before it where that is due.
+
+        Args:
+            layer: The layer whose step it is.
+            rebuild: Function of no arguments that rebuilds in place, inside `tf.cond`: it
+                must write to the variables of this replica only.
+            is_stale: Optional function of no arguments that tells, as a scalar bool tensor,
+                whether the structure no longer fits the weights, whatever the schedule says;
+                asked every `every` steps. So weights that were set by hand are noticed.
+        """
+        state = layer.local_variable(self._state)
+        step, next_rebuild = tf.unstack(state.read_value())
+        due = step >= next_rebuild
+        if is_stale is not None:
+            ask = tf.logical_and(step % self.every == 0, tf.logical_not(due))
+            due = tf.logical_or(due, tf.cond(ask, is_stale, lambda: tf.constant(False)))
+
+        def rebuild_now():
+            rebuild()
+            return self._next_after(step)
+
+        next_rebuild = tf.cond(due, rebuild_now, lambda: next_rebuild)
+        state.assign([step + 1, next_rebuild])
+
+    def restart(self, layer):
+        """Notes that the structure has just been rebuilt outside the schedule."""
+        state = layer.local_variable(self._state)
+        step = state.read_value()[0]
+        state.assign([step, self._next_after(step)])
+
+    def get_config(self):
+        return {"rebuild_every": self.every, "rebuild_growth": self.growth}
+
+    def _next_after(self, step):
+        # every * growth^i, in terms of the step of rebuild i: no third number to keep.
+        distance = self.every + (self.growth - 1) * tf.cast(step, tf.float64)
+        return step + tf.cast(tf.math.ceil(distance), tf.int64)
