@@ -2,9 +2,10 @@
 //
 // SimHash (Charikar 2002): a value is one bit, the sign of a random
 // projection; two vectors at angle theta agree with probability 1 - theta/pi.
-// Projections are rows of H G_b H D: H the Hadamard matrix of the padded
-// dimension, D random signs and G_b, one a block of values, random normal
-// numbers on the diagonal. O(log dim) a value; each is exactly normal.
+// Projections are rows of H D_b R H D: H the Hadamard matrix of the padded
+// dimension, D and D_b, one a block of values, random signs on the diagonal, R
+// plane rotations by random angles (without R, sums of a few signs would tie).
+// O(log dim) a value, and those of a block are orthogonal.
 //
 // WTA (Yagnik et al. 2011): a value is which one of `bin_size` random
 // coordinates is the highest. Two vectors agree with probability

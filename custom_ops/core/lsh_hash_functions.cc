@@ -22,20 +22,16 @@ float FloatOf(int32_t bits) {
   return number;
 }
 
-// By Box and Muller (1958).
-float NormalNumber(DrawBits bits) {
-  constexpr double kTwoPi = 6.283185307179586, kUnit = 1.0 / (uint64_t{1} << 53);
-  const double uniform = ((bits.first >> 11) + 0.5) * kUnit;
-  const double angle = kTwoPi * kUnit * (bits.second >> 11);
-  return static_cast<float>(std::sqrt(-2 * std::log(uniform)) * std::cos(angle));
-}
-
 void MakeProjections(const HashFamily& family, PhiloxSeed seed, int32_t* functions) {
-  const int64_t size = HashFunctionsSize(family), num_signs = PaddedDim(family);
+  const int64_t size = HashFunctionsSize(family), padded = PaddedDim(family);
   for (int64_t i = 0; i < size; ++i) {
-    const DrawBits bits = BitsOfDraw(seed, i);
-    const float sign = bits.first & 1 ? 1.0f : -1.0f;
-    functions[i] = BitsOf(i < num_signs ? sign : NormalNumber(bits));
+    functions[i] = BitsOf(BitsOfDraw(seed, i).first & 1 ? 1.0f : -1.0f);
+  }
+  for (int64_t i = 0; i < padded / 2; ++i) {
+    constexpr double kTwoPi = 6.283185307179586;
+    const double angle = std::ldexp(kTwoPi * (BitsOfDraw(seed, size + i).first >> 11), -53);
+    functions[padded + i] = BitsOf(static_cast<float>(std::cos(angle)));
+    functions[padded + padded / 2 + i] = BitsOf(static_cast<float>(std::sin(angle)));
   }
 }
 
@@ -59,7 +55,7 @@ void MakeBins(const HashFamily& family, PhiloxSeed seed, int32_t* functions) {
 }  // namespace
 
 int64_t HashFunctionsSize(const HashFamily& family) {
-  return family.kind == HashKind::kSimHash ? (1 + NumBlocks(family)) * PaddedDim(family)
+  return family.kind == HashKind::kSimHash ? (2 + NumBlocks(family)) * PaddedDim(family)
                                            : NumHashValues(family) * BinWidth(family);
 }
 

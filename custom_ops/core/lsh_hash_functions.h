@@ -16,9 +16,10 @@ inline int64_t NumHashValues(const HashFamily& family) {
   return int64_t{family.num_hashes} * family.num_tables;
 }
 
-// SimHash: functions [1 + NumBlocks, PaddedDim] are the bits of floats, first the
-// diagonal of D, signs, then those of the G_b, normal numbers. Number h is row
-// h % PaddedDim of block h / PaddedDim. Short vectors are padded too.
+// SimHash: functions [2 + NumBlocks, PaddedDim] are the bits of floats: the
+// diagonal of D; PaddedDim / 2 cosines, then sines, R turning coordinates i and
+// i + PaddedDim / 2; the diagonals of the D_b. Number h is row h % PaddedDim of
+// block h / PaddedDim. Short vectors are padded too.
 inline int64_t PaddedDim(const HashFamily& family) {
   int64_t padded = 64;
   while (padded < family.dim) padded *= 2;

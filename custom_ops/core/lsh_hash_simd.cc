@@ -86,77 +86,102 @@ void FillPanel(const float* rows, int64_t dim, float* panel) {
   }
 }
 
-// log2(R) steps of the fast Hadamard transform, on coordinates `step` apart.
-// The order of additions is the same for any R.
-template <int R, bool kScale>
-void HadamardPass(const float* from, const int32_t* factors, int64_t size, int64_t step,
-                  float* to) {
-  for (int64_t i = 0; i < size / R; ++i) {
-    const int64_t k = i / step * step * R + i % step;
-    for (int lane = 0; lane < kHashRows; lane += kLanes) {
-      Floats x[R];
-#pragma GCC unroll 16
-      for (int i = 0; i < R; ++i) {
-        x[i] = Load(from + (k + i * step) * kHashRows + lane);
-        if (kScale) {
-          float factor;
-          std::memcpy(&factor, factors + k + i * step, sizeof(factor));
-          x[i] = Rounded(x[i] * factor);
-        }
-      }
+// log2(R) steps of the fast Hadamard transform, on coordinates `step` apart; a
+// step other than 1 is at least R. The order of additions is the same for any R.
+template <int R>
+inline void Butterflies(Floats* x) {
 #pragma GCC unroll 4
-      for (int half = 1; half < R; half *= 2) {
+  for (int half = 1; half < R; half *= 2) {
 #pragma GCC unroll 16
-        for (int i = 0; i < R; ++i) {
-          if (i & half) continue;
-          const Floats sum = x[i] + x[i + half];
-          x[i + half] = x[i] - x[i + half];
-          x[i] = sum;
-        }
-      }
-#pragma GCC unroll 16
-      for (int i = 0; i < R; ++i) Store(x[i], to + (k + i * step) * kHashRows + lane);
+    for (int i = 0; i < R; ++i) {
+      if (i & half) continue;
+      const Floats sum = x[i] + x[i + half];
+      x[i + half] = x[i] - x[i + half];
+      x[i] = sum;
     }
   }
 }
 
-// to = H diag(factors) from, not normalised.
-void Rotate(const float* from, const int32_t* factors, int64_t size, float* to) {
-  constexpr int kRadix = kVectorRegisters / 2;
-  HadamardPass<kRadix, true>(from, factors, size, 1, to);
-  for (int64_t step = kRadix; step < size;) {
-    const int64_t rest = size / step;
-    if (rest >= kRadix) {
-      HadamardPass<kRadix, false>(to, nullptr, size, step, to);
-      step *= kRadix;
-    } else if (rest >= 8) {
-      HadamardPass<8, false>(to, nullptr, size, step, to);
-      step *= 8;
-    } else if (rest >= 4) {
-      HadamardPass<4, false>(to, nullptr, size, step, to);
-      step *= 4;
-    } else {
-      HadamardPass<2, false>(to, nullptr, size, step, to);
-      step *= 2;
+template <int R>
+inline void HadamardPass(int64_t size, int64_t step, float* data) {
+  for (int64_t block = 0; block < size; block += R * step) {
+    float* begin = data + block * kHashRows;
+    for (float* at = begin; at < begin + step * kHashRows; at += kLanes) {
+      Floats x[R];
+#pragma GCC unroll 16
+      for (int i = 0; i < R; ++i) x[i] = Load(at + i * step * kHashRows);
+      Butterflies<R>(x);
+#pragma GCC unroll 16
+      for (int i = 0; i < R; ++i) Store(x[i], at + i * step * kHashRows);
     }
   }
+}
+
+inline float FloatOf(int32_t bits) {
+  float number;
+  std::memcpy(&number, &bits, sizeof(number));
+  return number;
+}
+
+// The first pass: steps of the transform of diag(signs) from.
+template <int R>
+void SignedHadamardPass(const float* from, const int32_t* signs, int64_t size, float* to) {
+  for (int64_t block = 0; block < size; block += R) {
+    for (int64_t at = block * kHashRows; at < (block + 1) * kHashRows; at += kLanes) {
+      Floats x[R];
+#pragma GCC unroll 16
+      for (int i = 0; i < R; ++i) {
+        x[i] = Load(from + at + i * kHashRows) * FloatOf(signs[block + i]);
+      }
+      Butterflies<R>(x);
+#pragma GCC unroll 16
+      for (int i = 0; i < R; ++i) Store(x[i], to + at + i * kHashRows);
+    }
+  }
+}
+
+// Turns coordinates i and i + half by the angle with the i-th cosine and sine.
+void TurnPairs(const int32_t* cosines, const int32_t* sines, int64_t half, float* data) {
+  for (int64_t i = 0; i < half; ++i) {
+    const float cosine = FloatOf(cosines[i]), sine = FloatOf(sines[i]);
+    for (float* at = data + i * kHashRows; at < data + (i + 1) * kHashRows; at += kLanes) {
+      const Floats x = Load(at), y = Load(at + half * kHashRows);
+      Store(Rounded(x * cosine) + Rounded(y * sine), at);
+      Store(Rounded(y * cosine) - Rounded(x * sine), at + half * kHashRows);
+    }
+  }
+}
+
+// to = H diag(signs) from, not normalised. REQUIRES: size >= 64, a power of two.
+void Rotate(const float* from, const int32_t* signs, int64_t size, float* to) {
+  constexpr int kRadix = kVectorRegisters / 2;
+  SignedHadamardPass<kRadix>(from, signs, size, to);
+  int64_t step = kRadix;
+  for (; size / step >= kRadix; step *= kRadix) HadamardPass<kRadix>(size, step, to);
+  if (size / step == 8) HadamardPass<8>(size, step, to);
+  if (size / step == 4) HadamardPass<4>(size, step, to);
+  if (size / step == 2) HadamardPass<2>(size, step, to);
 }
 
 // kWidth 0: any width.
 template <int kWidth, bool kMarkEmpty>
 bool FindWinners(const BinFunctions& functions, const float* panel, int32_t* values) {
   const int width = kWidth > 0 ? kWidth : functions.width;
+  alignas(64) int32_t numbers[(kWidth + 1) * kLanes];  // in memory: a load costs least here
+  for (int i = 0; i < kWidth * kLanes; ++i) numbers[i] = i / kLanes;
+  asm("" : : "r"(numbers) : "memory");
   Floats lowest = Broadcast(-kLowest);
   for (int64_t h = 0; h < functions.num_values; ++h) {
     const int32_t* bin = functions.coordinates + h * width;
     for (int lane = 0; lane < kHashRows; lane += kLanes) {
       Floats highest = Load(panel + int64_t{bin[0]} * kHashRows + lane);
       Ints winner = {};
-#pragma GCC unroll 16
+#pragma GCC unroll 8
       for (int j = 1; j < width; ++j) {
         const Floats x = Load(panel + int64_t{bin[j]} * kHashRows + lane);
         const Ints higher = x > highest;
-        winner = higher ? Ints{} + j : winner;
+        const Ints number = kWidth > 0 ? LoadInts(numbers + j * kLanes) : Ints{} + j;
+        winner = higher ? number : winner;
         highest = higher ? x : highest;
       }
       if (kMarkEmpty) {
@@ -199,9 +224,12 @@ void ProjectionValues(const ProjectionFunctions& functions, const float* panel, 
   const int64_t size = functions.padded_dim;
   float* spread = scratch;
   float* projections = scratch + size * kHashRows;
+  const int32_t* cosines = functions.factors + size;
+  const int32_t* signs = cosines + size;
   Rotate(panel, functions.factors, size, spread);
+  TurnPairs(cosines, cosines + size / 2, size / 2, spread);
   for (int64_t h = 0; h < functions.num_values; h += size) {
-    Rotate(spread, functions.factors + size + h, size, projections);
+    Rotate(spread, signs + h, size, projections);
     const int64_t count = functions.num_values - h < size ? functions.num_values - h : size;
     for (int64_t i = 0; i < count * kHashRows; i += kLanes) {
       const Ints positive = Load(projections + i) > 0.0f;
@@ -225,7 +253,9 @@ void BinValues(const BinFunctions& functions, const float* panel, int32_t* value
 void JoinValues(const BucketRule& rule, const int32_t* values, int64_t num_rows,
                 int64_t code_stride, int32_t* codes) {
   for (int table = 0; table < rule.num_tables; ++table) {
-    alignas(64) int32_t buckets[kHashRows];
+    int32_t* to = codes + table * code_stride;
+    __builtin_prefetch(to + kHashRows, 1);  // for the next call
+    int32_t buckets[kHashRows];
     for (int lane = 0; lane < kHashRows; lane += kLanes) {
       Words joined = {};
       for (int i = 0; i < rule.num_hashes; ++i) {
@@ -233,9 +263,9 @@ void JoinValues(const BucketRule& rule, const int32_t* values, int64_t num_rows,
         joined = joined << rule.value_bits | joined >> (32 - rule.value_bits);
         joined ^= (Words)LoadInts(values + h * kHashRows + lane);
       }
-      StoreInts(BucketOf(joined, rule), buckets + lane);
+      StoreInts(BucketOf(joined, rule), (num_rows == kHashRows ? to : buckets) + lane);
     }
-    std::memcpy(codes + table * code_stride, buckets, num_rows * sizeof(int32_t));
+    if (num_rows < kHashRows) std::memcpy(to, buckets, num_rows * sizeof(int32_t));
   }
 }
 

@@ -19,7 +19,7 @@ inline constexpr int32_t kNoValue = -1;
 enum class AbsentNumbers { kNone, kNan, kNanAndZero };
 
 struct ProjectionFunctions {
-  const int32_t* factors;  // [1 + blocks, padded_dim], the bits of floats
+  const int32_t* factors;  // [2 + blocks, padded_dim], the bits of floats
   int64_t padded_dim;      // a power of two, at least 64
   int64_t num_values;
 };
