@@ -36,8 +36,7 @@ inline constexpr int kMaxHashBits = 30;
 inline constexpr int kMaxBinSize = 256;
 
 // num_tables functions from vectors to buckets, each of num_hashes values.
-// REQUIRES: dim, num_hashes, num_tables >= 1; bin_size a power of two in
-// [2, kMaxBinSize]; 1 <= bits <= kMaxHashBits; HashFunctionsSize < 2^31.
+// REQUIRES: HashFamilyIsValid.
 struct HashFamily {
   HashKind kind;
   int64_t dim;
@@ -47,6 +46,10 @@ struct HashFamily {
   int bin_size;              // WTA and DWTA: coordinates a value, at most dim of them
   const int32_t* functions;  // from MakeHashFunctions
 };
+
+// dim, num_hashes, num_tables >= 1; bin_size a power of two in
+// [2, kMaxBinSize]; 1 <= bits <= kMaxHashBits; fewer than 2^31 functions.
+bool HashFamilyIsValid(const HashFamily& family);
 
 // The number of int32 in `functions`.
 int64_t HashFunctionsSize(const HashFamily& family);

@@ -54,6 +54,15 @@ void MakeBins(const HashFamily& family, PhiloxSeed seed, int32_t* functions) {
 
 }  // namespace
 
+bool HashFamilyIsValid(const HashFamily& family) {
+  constexpr int64_t kLimit = int64_t{1} << 31;
+  const int bin = family.bin_size;
+  return family.dim >= 1 && family.dim < kLimit && family.num_hashes >= 1 &&
+         family.num_tables >= 1 && bin >= 2 && bin <= kMaxBinSize && (bin & (bin - 1)) == 0 &&
+         family.bits >= 1 && family.bits <= kMaxHashBits && NumHashValues(family) < kLimit &&
+         HashFunctionsSize(family) < kLimit;
+}
+
 int64_t HashFunctionsSize(const HashFamily& family) {
   return family.kind == HashKind::kSimHash ? (2 + NumBlocks(family)) * PaddedDim(family)
                                            : NumHashValues(family) * BinWidth(family);

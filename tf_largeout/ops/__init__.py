@@ -9,6 +9,11 @@ from tf_largeout.ops.candidate_ops import shifted_candidate_logits as shifted_ca
 from tf_largeout.ops.class_scan_ops import class_softmax_gradient as class_softmax_gradient
 from tf_largeout.ops.class_scan_ops import class_statistics as class_statistics
 from tf_largeout.ops.class_scan_ops import class_top_k as class_top_k
+from tf_largeout.ops.hash_ops import dwta_hash as dwta_hash
+from tf_largeout.ops.hash_ops import hash_functions as hash_functions
+from tf_largeout.ops.hash_ops import lsh_hash as lsh_hash
+from tf_largeout.ops.hash_ops import simhash as simhash
+from tf_largeout.ops.hash_ops import wta_hash as wta_hash
 from tf_largeout.ops.row_dot_ops import row_dots as row_dots
 from tf_largeout.ops.row_dot_ops import row_dots_and_rows as row_dots_and_rows
 from tf_largeout.ops.row_ops import check_row_ids as check_row_ids

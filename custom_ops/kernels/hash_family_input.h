@@ -1,0 +1,79 @@
+// What the ops that hash have in common: the attributes of the family, and its
+// functions, a tensor that may come from a file.
+
+#ifndef LARGEOUT_CUSTOM_OPS_KERNELS_HASH_FAMILY_INPUT_H_
+#define LARGEOUT_CUSTOM_OPS_KERNELS_HASH_FAMILY_INPUT_H_
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "custom_ops/core/lsh_hash.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace largeout {
+
+// Attributes kind, num_hashes, num_tables, bin_size and, where there is one, bits.
+class HashFamilyAttributes {
+ public:
+  tensorflow::Status Read(tensorflow::OpKernelConstruction* ctx) {
+    TF_RETURN_IF_ERROR(ctx->GetAttr("kind", &kind_));
+    TF_RETURN_IF_ERROR(ctx->GetAttr("num_hashes", &num_hashes_));
+    TF_RETURN_IF_ERROR(ctx->GetAttr("num_tables", &num_tables_));
+    TF_RETURN_IF_ERROR(ctx->GetAttr("bin_size", &bin_size_));
+    return ctx->HasAttr("bits") ? ctx->GetAttr("bits", &bits_) : tensorflow::OkStatus();
+  }
+
+  // The family for vectors of `dim` numbers, without functions.
+  tensorflow::Status Family(int64_t dim, HashFamily* family) const {
+    *family = {kind_ == "simhash" ? HashKind::kSimHash
+               : kind_ == "wta"   ? HashKind::kWta
+                                  : HashKind::kDwta,
+               dim,
+               ToInt(num_hashes_),
+               ToInt(num_tables_),
+               ToInt(bits_),
+               ToInt(bin_size_),
+               nullptr};
+    if (HashFamilyIsValid(*family)) return tensorflow::OkStatus();
+    return tensorflow::errors::InvalidArgument(
+        "hashing needs dim, num_hashes and num_tables of at least 1, whose hash functions are "
+        "fewer than 2^31 numbers, bin_size a power of two in [2, ",
+        kMaxBinSize, "] and bits in [1, ", kMaxHashBits, "]; received dim=", dim,
+        ", num_hashes=", num_hashes_, ", num_tables=", num_tables_, ", bin_size=", bin_size_,
+        ", bits=", bits_);
+  }
+
+  // With its functions, which must live as long as the family.
+  tensorflow::Status Family(int64_t dim, const tensorflow::Tensor& functions,
+                            HashFamily* family) const {
+    TF_RETURN_IF_ERROR(Family(dim, family));
+    const int64_t size = HashFunctionsSize(*family);
+    if (functions.dtype() != tensorflow::DT_INT32 || functions.dims() != 1 ||
+        functions.NumElements() != size) {
+      return tensorflow::errors::InvalidArgument(
+          "functions must be int32 [", size, "] for ", kind_, " with dim=", dim,
+          ", num_hashes=", num_hashes_, ", num_tables=", num_tables_, ", bin_size=", bin_size_,
+          "; received ", tensorflow::DataTypeString(functions.dtype()), " ",
+          functions.shape().DebugString(), ". Make them by hash_functions of these arguments");
+    }
+    family->functions = functions.flat<int32_t>().data();
+    if (HashFunctionsAreValid(*family)) return tensorflow::OkStatus();
+    return tensorflow::errors::InvalidArgument(
+        "functions are no functions of ", kind_, " for dim=", dim,
+        ": make them by hash_functions(\"", kind_, "\", dim=", dim, ", ...)");
+  }
+
+ private:
+  static int ToInt(int64_t value) {
+    return static_cast<int>(std::min<int64_t>(value, std::numeric_limits<int>::max()));
+  }
+
+  std::string kind_;
+  int64_t num_hashes_, num_tables_, bin_size_;
+  int64_t bits_ = 1;
+};
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_KERNELS_HASH_FAMILY_INPUT_H_

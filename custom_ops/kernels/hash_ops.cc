@@ -1,0 +1,161 @@
+#include <algorithm>
+
+#include "custom_ops/core/lsh_hash.h"
+#include "custom_ops/kernels/hash_family_input.h"
+#include "custom_ops/kernels/intra_op_parallel.h"
+#include "custom_ops/kernels/sampled_values.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace largeout {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Status;
+using tensorflow::Tensor;
+using tensorflow::errors::InvalidArgument;
+
+class HashFunctionsOp : public OpKernel {
+ public:
+  explicit HashFunctionsOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, attributes_.Read(ctx));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("dim", &dim_));
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    PhiloxSeed seed;
+    OP_REQUIRES_OK(ctx, ReadSeed(ctx->input(0), &seed));
+    HashFamily family;
+    OP_REQUIRES_OK(ctx, attributes_.Family(dim_, &family));
+    Tensor* functions;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {HashFunctionsSize(family)}, &functions));
+    MakeHashFunctions(family, seed, functions->flat<int32_t>().data());
+  }
+
+ private:
+  HashFamilyAttributes attributes_;
+  int64_t dim_;
+};
+
+// Inputs vectors [n, dim] and functions.
+class DenseHashOp : public OpKernel {
+ public:
+  explicit DenseHashOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, attributes_.Read(ctx));
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    const Tensor& vectors = ctx->input(0);
+    OP_REQUIRES(ctx, vectors.dims() == 2,
+                InvalidArgument("vectors must have shape [n, dim], received ",
+                                vectors.shape().DebugString()));
+    HashFamily family;
+    OP_REQUIRES_OK(ctx, attributes_.Family(vectors.dim_size(1), ctx->input(1), &family));
+    OP_REQUIRES_OK(ctx, Hash(ctx, family, vectors.flat<float>().data(), vectors.dim_size(0)));
+  }
+
+ private:
+  virtual Status Hash(OpKernelContext* ctx, const HashFamily& family, const float* rows,
+                      int64_t num_rows) const = 0;
+
+  HashFamilyAttributes attributes_;
+};
+
+class LshHashOp : public DenseHashOp {
+ public:
+  using DenseHashOp::DenseHashOp;
+
+ private:
+  Status Hash(OpKernelContext* ctx, const HashFamily& family, const float* rows,
+              int64_t num_rows) const override {
+    Tensor by_table, *codes;
+    TF_RETURN_IF_ERROR(
+        ctx->allocate_temp(tensorflow::DT_INT32, {family.num_tables, num_rows}, &by_table));
+    TF_RETURN_IF_ERROR(ctx->allocate_output(0, {num_rows, family.num_tables}, &codes));
+    HashRows(family, rows, num_rows, num_rows, IntraOpParallel(ctx),
+             by_table.flat<int32_t>().data());
+    const auto from = by_table.matrix<int32_t>();
+    auto to = codes->matrix<int32_t>();
+    for (int64_t row = 0; row < num_rows; ++row) {
+      for (int64_t table = 0; table < family.num_tables; ++table) {
+        to(row, table) = from(table, row);
+      }
+    }
+    return tensorflow::OkStatus();
+  }
+};
+
+class HashValuesOp : public DenseHashOp {
+ public:
+  using DenseHashOp::DenseHashOp;
+
+ private:
+  Status Hash(OpKernelContext* ctx, const HashFamily& family, const float* rows,
+              int64_t num_rows) const override {
+    Tensor* values;
+    TF_RETURN_IF_ERROR(
+        ctx->allocate_output(0, {num_rows, family.num_tables, family.num_hashes}, &values));
+    HashValues(family, rows, num_rows, IntraOpParallel(ctx), values->flat<int32_t>().data());
+    return tensorflow::OkStatus();
+  }
+};
+
+class SparseHashValuesOp : public OpKernel {
+ public:
+  explicit SparseHashValuesOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, attributes_.Read(ctx));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("dim", &dim_));
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    OP_REQUIRES_OK(ctx, CheckRows(ctx->input(0), ctx->input(1), ctx->input(2)));
+    HashFamily family;
+    OP_REQUIRES_OK(ctx, attributes_.Family(dim_, ctx->input(3), &family));
+    const int64_t num_rows = ctx->input(2).NumElements() - 1;
+    Tensor* values;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(
+                            0, {num_rows, family.num_tables, family.num_hashes}, &values));
+    const SparseRows rows = {ctx->input(0).flat<int64_t>().data(),
+                             ctx->input(1).flat<float>().data(),
+                             ctx->input(2).flat<int64_t>().data()};
+    HashValues(family, rows, num_rows, IntraOpParallel(ctx), values->flat<int32_t>().data());
+  }
+
+ private:
+  Status CheckRows(const Tensor& ids, const Tensor& values, const Tensor& row_splits) const {
+    if (ids.dims() != 1 || values.shape() != ids.shape()) {
+      return InvalidArgument("ids and values must be vectors of the same length, received ",
+                             ids.shape().DebugString(), " and ", values.shape().DebugString());
+    }
+    const auto id = ids.vec<int64_t>();
+    for (int64_t i = 0; i < id.size(); ++i) {
+      if (id(i) < 0 || id(i) >= dim_) {
+        return InvalidArgument("ids must be in [0, dim=", dim_, "), received ", id(i),
+                               " at position ", i);
+      }
+    }
+    const auto split = row_splits.flat<int64_t>();
+    const int64_t size = split.size();
+    if (row_splits.dims() != 1 || size < 1 || split(0) != 0 || split(size - 1) != id.size() ||
+        !std::is_sorted(split.data(), split.data() + size)) {
+      return InvalidArgument("row_splits must rise from 0 to the number of ids, ", id.size(),
+                             "; received shape ", row_splits.shape().DebugString());
+    }
+    return tensorflow::OkStatus();
+  }
+
+  HashFamilyAttributes attributes_;
+  int64_t dim_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("LargeoutHashFunctions").Device(tensorflow::DEVICE_CPU),
+                        HashFunctionsOp);
+REGISTER_KERNEL_BUILDER(Name("LargeoutLshHash").Device(tensorflow::DEVICE_CPU), LshHashOp);
+REGISTER_KERNEL_BUILDER(Name("LargeoutHashValues").Device(tensorflow::DEVICE_CPU),
+                        HashValuesOp);
+REGISTER_KERNEL_BUILDER(Name("LargeoutSparseHashValues").Device(tensorflow::DEVICE_CPU),
+                        SparseHashValuesOp);
+
+}  // namespace
+}  // namespace largeout

@@ -1,0 +1,159 @@
+#include <algorithm>
+#include <string>
+
+#include "custom_ops/core/lsh_hash.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace largeout {
+
+using tensorflow::Status;
+using tensorflow::shape_inference::DimensionHandle;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+// The shape of the functions, unknown where the kernel will refuse the attributes.
+Status HashFunctionsShape(InferenceContext* c) {
+  ShapeHandle seed;
+  TF_RETURN_IF_ERROR(c->Merge(c->input(0), c->Vector(2), &seed));
+  std::string kind;
+  int64_t dim, num_hashes, num_tables, bin_size;
+  TF_RETURN_IF_ERROR(c->GetAttr("kind", &kind));
+  TF_RETURN_IF_ERROR(c->GetAttr("dim", &dim));
+  TF_RETURN_IF_ERROR(c->GetAttr("num_hashes", &num_hashes));
+  TF_RETURN_IF_ERROR(c->GetAttr("num_tables", &num_tables));
+  TF_RETURN_IF_ERROR(c->GetAttr("bin_size", &bin_size));
+  const int64_t most = int64_t{1} << 30;
+  const HashFamily family = {kind == "simhash" ? HashKind::kSimHash : HashKind::kWta,
+                             dim,
+                             static_cast<int>(std::min(num_hashes, most)),
+                             static_cast<int>(std::min(num_tables, most)),
+                             1,
+                             static_cast<int>(std::min(bin_size, most)),
+                             nullptr};
+  c->set_output(0, HashFamilyIsValid(family) ? c->Vector(HashFunctionsSize(family))
+                                             : c->Vector(c->UnknownDim()));
+  return tensorflow::OkStatus();
+}
+
+Status HashValuesShape(InferenceContext* c, DimensionHandle num_rows) {
+  int64_t num_tables, num_hashes;
+  TF_RETURN_IF_ERROR(c->GetAttr("num_tables", &num_tables));
+  TF_RETURN_IF_ERROR(c->GetAttr("num_hashes", &num_hashes));
+  c->set_output(0, c->MakeShape({num_rows, c->MakeDim(num_tables), c->MakeDim(num_hashes)}));
+  return tensorflow::OkStatus();
+}
+
+REGISTER_OP("LargeoutHashFunctions")
+    .Input("seed: int64")
+    .Attr("kind: {'simhash', 'wta', 'dwta'}")
+    .Attr("dim: int >= 1")
+    .Attr("num_hashes: int >= 1")
+    .Attr("num_tables: int >= 1")
+    .Attr("bin_size: int >= 2")
+    .Output("functions: int32")
+    .SetShapeFn(HashFunctionsShape)
+    .Doc(R"doc(
+Draws the functions of num_tables locality-sensitive hashes of num_hashes values.
+
+seed: [2]; all 128 bits count. The same seed gives the same functions.
+kind: 'simhash' (Charikar 2002), 'wta' (Yagnik et al. 2011) or 'dwta' (Chen and
+  Shrivastava 2018).
+dim: of the vectors.
+bin_size: coordinates that a value of WTA or DWTA chooses from, a power of two;
+  all of them where dim is less.
+functions: a vector; its length is a function of the attributes.
+)doc");
+
+REGISTER_OP("LargeoutLshHash")
+    .Input("vectors: float")
+    .Input("functions: int32")
+    .Attr("kind: {'simhash', 'wta', 'dwta'}")
+    .Attr("num_hashes: int >= 1")
+    .Attr("num_tables: int >= 1")
+    .Attr("bits: int >= 1")
+    .Attr("bin_size: int >= 2")
+    .Output("codes: int32")
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle vectors, functions;
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &vectors));
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 1, &functions));
+      int64_t num_tables;
+      TF_RETURN_IF_ERROR(c->GetAttr("num_tables", &num_tables));
+      c->set_output(0, c->Matrix(c->Dim(vectors, 0), num_tables));
+      return tensorflow::OkStatus();
+    })
+    .Doc(R"doc(
+The bucket of each vector in each hash table.
+
+Vectors that agree in all num_hashes values of a table share its bucket. Where
+the values take more than `bits` bits they are mixed, such that as many lists
+of values go to each bucket. The same on any processor and number of threads.
+
+vectors: [n, dim]; any numbers. The zero vector is in bucket 0.
+functions: from LargeoutHashFunctions with the same attributes.
+bits: of a bucket's number, at most 30.
+codes: [n, num_tables], in [0, 2^bits).
+)doc");
+
+REGISTER_OP("LargeoutHashValues")
+    .Input("vectors: float")
+    .Input("functions: int32")
+    .Attr("kind: {'simhash', 'wta', 'dwta'}")
+    .Attr("num_hashes: int >= 1")
+    .Attr("num_tables: int >= 1")
+    .Attr("bin_size: int >= 2")
+    .Output("values: int32")
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle vectors, functions;
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &vectors));
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 1, &functions));
+      return HashValuesShape(c, c->Dim(vectors, 0));
+    })
+    .Doc(R"doc(
+The single hash values of each vector, those that a bucket is made from.
+
+vectors: [n, dim]; any numbers. NaN takes no part in WTA, nor NaN and 0 in DWTA.
+functions: from LargeoutHashFunctions with the same attributes.
+values: [n, num_tables, num_hashes]; 1 where a random projection is positive
+  (simhash), or the number of the highest of bin_size coordinates, the first of
+  equal ones.
+)doc");
+
+REGISTER_OP("LargeoutSparseHashValues")
+    .Input("ids: int64")
+    .Input("values: float")
+    .Input("row_splits: int64")
+    .Input("functions: int32")
+    .Attr("kind: {'simhash', 'wta', 'dwta'}")
+    .Attr("dim: int >= 1")
+    .Attr("num_hashes: int >= 1")
+    .Attr("num_tables: int >= 1")
+    .Attr("bin_size: int >= 2")
+    .Output("hash_values: int32")
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle unused, row_splits;
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &unused));
+      TF_RETURN_IF_ERROR(c->Merge(c->input(0), c->input(1), &unused));
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 1, &row_splits));
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(3), 1, &unused));
+      DimensionHandle num_rows;
+      TF_RETURN_IF_ERROR(c->Subtract(c->Dim(row_splits, 0), 1, &num_rows));
+      return HashValuesShape(c, num_rows);
+    })
+    .Doc(R"doc(
+LargeoutHashValues of sparse vectors.
+
+Row r has values[i] at coordinates ids[i], row_splits[r] <= i < row_splits[r + 1],
+and 0 elsewhere. Where a coordinate comes twice in a row its last value counts.
+WTA and DWTA take no time O(dim) a row; all take memory O(dim).
+
+ids: in [0, dim).
+values: as ids.
+row_splits: [n + 1], rising from 0 to the number of ids.
+functions: from LargeoutHashFunctions with the same attributes.
+hash_values: [n, num_tables, num_hashes].
+)doc");
+
+}  // namespace largeout

@@ -1,0 +1,108 @@
+"""Locality-sensitive hashes: close vectors have equal values more often.
+
+Kinds, and with which probability a single value of two vectors agrees:
+
+* `"simhash"`: the sign of a random projection (Charikar 2002). `1 - theta / pi`, where
+  theta is the angle between the vectors.
+* `"wta"`: which one of `bin_size = k` random coordinates is the highest (Yagnik et al. 2011,
+  "The power of comparative reasoning"). `sum_c choose(R_c, k - 1) / choose(dim, k)`, where
+  `R_c` is the number of coordinates below coordinate c in both vectors.
+* `"dwta"`: the same for sparse vectors: zeros take no part, and a value that finds no
+  coordinate borrows another one (Chen and Shrivastava 2018, "Densified winner take all (WTA)
+  hashing for sparse datasets").
+
+A table joins `num_hashes = K` values; there are `num_tables = L`. With probability p for one
+value, two vectors share a bucket in some table with probability `1 - (1 - p^K)^L`. Hashes are
+the same on any processor and number of threads. `vectors` are `[n, dim]` of any float type;
+they are hashed as float32. The zero vector has values 0; rows with NaN have values too.
+"""
+
+import tensorflow as tf
+
+from tf_largeout.ops.library import gen_ops
+
+
+def hash_functions(kind, dim, num_hashes, num_tables, seed, bin_size=8):
+    """Draws the functions of a family of hashes, which the other functions here take.
+
+    Args:
+        kind: `"simhash"`, `"wta"` or `"dwta"`.
+        dim: Width of the vectors.
+        num_hashes: Values a table.
+        num_tables: Number of tables.
+        seed: int64 `[2]`; the same seed gives the same functions.
+        bin_size: For WTA and DWTA, a power of two from 2 to 256.
+
+    Returns:
+        int32 vector, to be kept as a weight. Its length depends on the arguments only.
+    """
+    return gen_ops.largeout_hash_functions(
+        seed,
+        kind=kind,
+        dim=dim,
+        num_hashes=num_hashes,
+        num_tables=num_tables,
+        bin_size=bin_size,
+    )
+
+
+def lsh_hash(vectors, functions, kind, num_hashes, num_tables, bits, bin_size=8):
+    """The bucket of each vector in each table: int32 `[n, num_tables]` in [0, 2^bits).
+
+    The K values are written one after the other; where they take more than `bits` bits (at
+    most 30) they are mixed, such that as many lists of values go to each bucket.
+    """
+    return gen_ops.largeout_lsh_hash(
+        tf.cast(vectors, tf.float32),
+        functions,
+        kind=kind,
+        num_hashes=num_hashes,
+        num_tables=num_tables,
+        bits=bits,
+        bin_size=bin_size,
+    )
+
+
+def simhash(vectors, functions, num_hashes, num_tables):
+    """Single values of SimHash: int32 `[n, num_tables, num_hashes]`, 0 or 1.
+
+    `vectors` is a tensor, or a `tf.SparseTensor` with a known width, as in `wta_hash` and
+    `dwta_hash`. SimHash takes time O(dim log dim) for sparse vectors too.
+    """
+    return _hash_values(vectors, functions, "simhash", num_hashes, num_tables, 8)
+
+
+def wta_hash(vectors, functions, num_hashes, num_tables, bin_size=8):
+    """Single values of WTA: int32 `[n, num_tables, num_hashes]` in [0, bin_size)."""
+    return _hash_values(vectors, functions, "wta", num_hashes, num_tables, bin_size)
+
+
+def dwta_hash(vectors, functions, num_hashes, num_tables, bin_size=8):
+    """Single values of DWTA: int32 `[n, num_tables, num_hashes]` in [0, bin_size)."""
+    return _hash_values(vectors, functions, "dwta", num_hashes, num_tables, bin_size)
+
+
+def _hash_values(vectors, functions, kind, num_hashes, num_tables, bin_size):
+    options = {
+        "kind": kind,
+        "num_hashes": num_hashes,
+        "num_tables": num_tables,
+        "bin_size": bin_size,
+    }
+    if not isinstance(vectors, tf.SparseTensor):
+        vectors = tf.cast(vectors, tf.float32)
+        return gen_ops.largeout_hash_values(vectors, functions, **options)
+    dim = vectors.shape[1]
+    if dim is None:
+        raise ValueError(
+            "A sparse tensor of vectors must have a known width, received "
+            f"shape={vectors.shape}. Set its dense_shape to a constant."
+        )
+    rows = tf.RaggedTensor.from_value_rowids(
+        tf.cast(vectors.values, tf.float32),
+        vectors.indices[:, 0],
+        nrows=vectors.dense_shape[0],
+    )
+    return gen_ops.largeout_sparse_hash_values(
+        vectors.indices[:, 1], rows.values, rows.row_splits, functions, dim=dim, **options
+    )
