@@ -21,14 +21,13 @@ class ScheduledSampler(samplers.UniformSampler):
         super().build(layer)
         self.schedule.build(self, layer)
 
-    def _rebuild(self, layer):
-        step = layer.sampler_rebuild_state.value.read_value()[0]
+    def rebuild(self, step):
         self.rebuilt.scatter_nd_update([[self.count]], [step])
         self.count.assign_add(1)
 
     def advance(self, layer):
         step = layer.sampler_rebuild_state.value.read_value()[0]
-        self.schedule.advance(layer, lambda: self._rebuild(layer), lambda: step == self.stale)
+        self.schedule.advance(layer, self.rebuild, lambda: step == self.stale)
 
     def steps(self):
         return self.rebuilt.numpy()[: int(self.count)].tolist()
@@ -68,7 +67,8 @@ def test_staleness_is_asked_for_every_so_many_steps():
 
 def test_a_rebuild_by_hand_moves_the_next_one():
     sampler, layer = advanced(15, 10, 2.0)
-    sampler.schedule.restart(layer)
+    sampler.schedule.now(layer, sampler.rebuild)
+    assert sampler.steps() == [0, 10, 15]
     np.testing.assert_array_equal(layer.sampler_rebuild_state, [15, 40])
 
 

@@ -39,12 +39,13 @@ class RebuildSchedule:
         self._state = sampler.add_weight(layer, "rebuild_state", (2,), "int64", "zeros")
 
     def advance(self, layer, rebuild, is_stale=None):
-        """Counts a training step, and calls `rebuild()` before it where that is due.
+        """Counts a training step, and calls `rebuild(step)` before it where that is due.
 
         Args:
             layer: The layer whose step it is.
-            rebuild: Function of no arguments that rebuilds in place, inside `tf.cond`: it
-                must write to the variables of this replica only.
+            rebuild: Function of the step's number, an int64 scalar, that rebuilds in place.
+                It runs inside `tf.cond`, so it must write to the variables of this replica
+                only (`layer.local_variable`).
             is_stale: Optional function of no arguments that tells, as a scalar bool tensor,
                 whether the structure no longer fits the weights, whatever the schedule says;
                 asked every `every` steps. So weights that were set by hand are noticed.
@@ -57,16 +58,17 @@ class RebuildSchedule:
             due = tf.logical_or(due, tf.cond(ask, is_stale, lambda: tf.constant(False)))
 
         def rebuild_now():
-            rebuild()
+            rebuild(step)
             return self._next_after(step)
 
         next_rebuild = tf.cond(due, rebuild_now, lambda: next_rebuild)
         state.assign([step + 1, next_rebuild])
 
-    def restart(self, layer):
-        """Notes that the structure has just been rebuilt outside the schedule."""
+    def now(self, layer, rebuild):
+        """Calls `rebuild(step)` outside the schedule; the next one follows from this step on."""
         state = layer.local_variable(self._state)
         step = state.read_value()[0]
+        rebuild(step)
         state.assign([step, self._next_after(step)])
 
     def get_config(self):
