@@ -5,6 +5,10 @@
 
 #include "custom_ops/core/simd.h"
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
 namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
@@ -27,14 +31,23 @@ inline void Prefetch(const ClassMatrix& matrix, const int64_t* id, const int64_t
 }
 
 inline float SumLanes(Floats x) {
-  float lanes[kLanes];
-  Store(x, lanes);
-#pragma GCC unroll 4
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-#pragma GCC unroll 8
-    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-  }
-  return lanes[0];
+#if defined(__SSE2__)
+#if defined(__AVX512F__)
+  const __m256 half = _mm512_castps512_ps256((__m512)x) +
+                      _mm256_castpd_ps(_mm512_extractf64x4_pd((__m512d)x, 1));
+  __m128 sum = _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
+#elif defined(__AVX2__)
+  __m128 sum = _mm256_castps256_ps128((__m256)x) + _mm256_extractf128_ps((__m256)x, 1);
+#else
+  __m128 sum = (__m128)x;
+#endif
+  sum = sum + _mm_movehl_ps(sum, sum);
+  return _mm_cvtss_f32(sum) + _mm_cvtss_f32(_mm_shuffle_ps(sum, sum, 1));
+#else
+  float sum = 0;
+  for (int lane = 0; lane < kLanes; ++lane) sum += x[lane];
+  return sum;
+#endif
 }
 
 inline float Dot(const float* a, const float* b, int64_t dim) {

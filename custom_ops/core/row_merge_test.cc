@@ -27,6 +27,13 @@ TEST(EqualIdsMakeOneSegmentInInputOrder) {
   EXPECT_EQ(merged.positions, (std::vector<int32_t>{3, 1, 4, 0, 2, 5}));
 }
 
+TEST(SortedIdsKeepTheirPlaces) {
+  const MergedRows merged = Merge({2, 5, 5, 1 << 20});
+  EXPECT_EQ(merged.ids, (Ids{2, 5, 1 << 20}));
+  EXPECT_EQ(merged.offsets, (Ids{0, 1, 3, 4}));
+  EXPECT_EQ(merged.positions, (std::vector<int32_t>{0, 1, 2, 3}));
+}
+
 TEST(NoIdsMakeNoSegments) {
   const MergedRows merged = Merge({});
   EXPECT_EQ(merged.size(), 0);

@@ -29,6 +29,11 @@ def _sequential():
     return keras.Sequential([_encoder(), _head()])
 
 
+def _head_and_tail():
+    sampler = tflo.samplers.TopKSampler(40, num_hard=10, seed=3)
+    return keras.Sequential([_encoder(), tflo.layers.LargeOutput(NUM_CLASSES, sampler)])
+
+
 def _functional():
     inputs = keras.Input((6,))
     return keras.Model(inputs, _head()(_encoder()(inputs)))
@@ -109,6 +114,11 @@ COMBINATIONS = {
     "eager": Combination(compile={"run_eagerly": True}, sparse=False),
     "mixed bfloat16": Combination(policy="mixed_bfloat16"),
     "mixed float16": Combination(policy="mixed_float16"),
+    "head and tail": Combination(_head_and_tail),
+    "head and tail, several labels": Combination(_head_and_tail, data="several labels"),
+    "head and tail, mixed float16": Combination(_head_and_tail, policy="mixed_float16"),
+    "head and tail, clipnorm": Combination(_head_and_tail, optimizer=_adam(clipnorm=0.1)),
+    "head and tail, mirrored": Combination(_head_and_tail, scope=_mirrored, sparse=False),
     "stock metric": Combination(compile={"metrics": ["accuracy"]}, sparse=False),
     "mirrored": Combination(scope=_mirrored, sparse=False),
     "mirrored functional": Combination(_functional, scope=_mirrored, sparse=False),

@@ -91,17 +91,18 @@ def test_equals_its_formula(case, labels, per_example):
 
 @EVERY_LOSS
 @pytest.mark.parametrize("per_example", [False, True])
-def test_gradient_equals_finite_differences_of_its_formula(case, per_example):
+def test_gradient_equalsfinite_differences_of_its_formula(case, per_example):
     problem = Problem(per_example=per_example)
     _, gradients = harness.loss_and_gradients(
         case.loss(reduction="sum"), problem.head(), problem.features, problem.labels
     )
     for actual, name in zip(gradients, ["features", "embeddings", "bias"], strict=True):
-        expected = _finite_differences(problem, name, case.oracle)
+        expected = finite_differences(problem, name, case.oracle)
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
 
 
-def _finite_differences(problem, name, oracle, step=1e-5):
+def finite_differences(problem, name, oracle, step=1e-5):
+    """Gradient of the sum of `problem.expected(oracle)` by what it has under `name`."""
     exact = getattr(problem, name).astype("float64")
     gradient = np.zeros_like(exact)
     for index in np.ndindex(exact.shape):

@@ -95,3 +95,22 @@ def negative_sampling(features, embeddings, bias, labels, sampled, negative_redu
         negative = reduce([-_log_sigmoid(-o) for o in negatives]) if negatives else 0.0
         losses.append(np.mean([-_log_sigmoid(o) for o in true]) + negative if true else 0.0)
     return np.array(losses)
+
+
+def with_head(loss, features, embeddings, bias, labels, own, shared, true_count, shared_count):
+    """`loss` of each row over its own classes, counted once, and what they lack of the shared.
+
+    A label that is among the row's own classes has an expected count of 1.
+    """
+    losses = []
+    for row, ids in enumerate(own):
+        ids = [c for c in ids if c >= 0]
+        rest = [i for i, c in enumerate(shared) if c not in ids]
+        counts = [1.0] * len(ids) + [shared_count[i] for i in rest]
+        true = [
+            1.0 if y in ids else n for y, n in zip(labels[row], true_count[row], strict=True)
+        ]
+        one = slice(row, row + 1)
+        sampled = [*ids, *(shared[i] for i in rest)]
+        losses += [*loss(features[one], embeddings, bias, labels[one], sampled, [true], counts)]
+    return np.array(losses)

@@ -1,0 +1,168 @@
+"""The sampled losses over each row's own hard classes and a shared sample of the rest."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import harness
+from tests.losses import losses_test
+from tests.losses.losses_test import BATCH, LOSSES, SEVERAL, N
+from tests.reference import losses as reference
+from tf_largeout import losses, samplers
+
+EVERY_SAMPLED_LOSS = pytest.mark.parametrize(
+    "case",
+    [case for name, case in LOSSES.items() if name != "softmax"],
+    ids=[name for name in LOSSES if name != "softmax"],
+)
+
+
+class Problem(losses_test.Problem):
+    """Heads of 0 to 5 distinct classes, some of them labels, some in the tail as well."""
+
+    def __init__(self, labels=SEVERAL):
+        super().__init__(labels)
+        rng = np.random.default_rng(8)
+        self.own = np.stack([rng.choice(N, 5, replace=False) for _ in range(BATCH)])
+        self.own[0, :2] = [3, self.sampled[4]]
+        self.own[1, 3:] = -1
+        self.own[2] = -1
+
+    def head(self, **kwargs):
+        tail = harness.sampled_values(self.sampled, self.true_count, self.sampled_count)
+        sampler = harness.FixedSearch(self.own, tail)
+        return harness.built_head(self.embeddings, self.bias, sampler, **kwargs)
+
+    def expected(self, oracle, features=None):
+        features = self.features if features is None else features
+        weights = (self.embeddings.astype("float64"), self.bias.astype("float64"))
+        return reference.with_head(
+            oracle, features, *weights, self.labels, self.own, self.sampled,
+            self.true_count.astype("float64"), self.sampled_count.astype("float64"),
+        )  # fmt: skip
+
+
+@EVERY_SAMPLED_LOSS
+@pytest.mark.parametrize("labels", [SEVERAL, SEVERAL[:, :1]], ids=["several", "one"])
+def test_equals_its_formula(case, labels):
+    problem = Problem(labels)
+    logits = problem.head()(problem.features, training=True)
+    actual = case.loss(reduction=None)(problem.labels, logits)
+    np.testing.assert_allclose(actual, problem.expected(case.oracle), rtol=1e-5, atol=1e-5)
+
+
+@EVERY_SAMPLED_LOSS
+def test_gradient_equals_finite_differences_of_its_formula(case):
+    problem = Problem()
+    _, gradients = harness.loss_and_gradients(
+        case.loss(reduction="sum"), problem.head(), problem.features, problem.labels
+    )
+    for actual, name in zip(gradients, ["features", "embeddings", "bias"], strict=True):
+        expected = losses_test.finite_differences(problem, name, case.oracle)
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
+
+
+@EVERY_SAMPLED_LOSS
+@pytest.mark.parametrize("dtype, unit", [("bfloat16", 2**-8), ("float16", 2**-11)])
+def test_low_precision_stays_within_twice_the_error_of_rounded_logits(case, dtype, unit):
+    problem = Problem()
+    logits = problem.head(dtype=f"mixed_{dtype}")(problem.features, training=True)
+    actual = case.loss(reduction=None)(problem.labels, logits)
+    size = np.abs(problem.features) @ np.abs(problem.embeddings).T
+    budget = 2 * 3 * unit * size.max() * (16 if "Softmax" not in str(case.loss) else 2)
+    np.testing.assert_allclose(actual, problem.expected(case.oracle), atol=budget)
+
+
+@EVERY_SAMPLED_LOSS
+def test_no_head_leaves_the_loss_over_the_tail(case):
+    problem = Problem()
+    problem.own[:] = -1
+    logits = problem.head()(problem.features, training=True)
+    without = losses_test.Problem().head()(problem.features, training=True)
+    np.testing.assert_allclose(
+        case.loss(reduction=None)(problem.labels, logits),
+        case.loss(reduction=None)(problem.labels, without),
+        rtol=1e-6,
+    )
+
+
+@EVERY_SAMPLED_LOSS
+def test_missing_classes_touch_no_row(case):
+    problem = Problem(harness.pad([[3], [3], [5], [], [7], [12]]))
+    problem.sampled[:] = 20
+    problem.own[:] = -1
+    problem.own[:, 2] = [30, 31, 30, 33, 20, 12]
+    _, (_, embeddings, _) = harness.loss_and_gradients(
+        case.loss(), problem.head(), problem.features, problem.labels
+    )
+    touched = np.flatnonzero(np.abs(embeddings).sum(axis=1))
+    np.testing.assert_array_equal(touched, [3, 5, 7, 12, 20, 30, 31])
+
+
+def hard_head(problem, num_hard, num_tail):
+    """The exact `num_hard` hardest classes, and as many uniform ones as said."""
+    sampler = samplers.TopKSampler(num_hard + num_tail, num_hard=num_hard, seed=5)
+    return harness.built_head(problem.embeddings, problem.bias, sampler)
+
+
+@pytest.mark.parametrize("correct_positive", [False, True])
+def test_head_and_a_tail_of_all_classes_are_the_full_softmax(correct_positive):
+    problem = Problem()
+    loss = losses.SampledSoftmaxLoss(correct_positive=correct_positive, reduction="sum")
+    head = hard_head(problem, num_hard=5, num_tail=N)
+    sampled = harness.loss_and_gradients(loss, head, problem.features, problem.labels)
+    full = harness.loss_and_gradients(
+        losses.SoftmaxLoss(reduction="sum"), head, problem.features, problem.labels
+    )
+    for ours, theirs in zip([sampled[0], *sampled[1]], [full[0], *full[1]], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def partition_estimates(head, problem, steps):
+    """Of so many steps: estimated sum of exp(o_c - o_y) over all classes, `[steps, B]`."""
+    loss = losses.SampledSoftmaxLoss(reduction=None)
+
+    @tf.function
+    def estimates():
+        return tf.map_fn(
+            lambda _: tf.exp(loss(problem.labels, head(problem.features, training=True))),
+            tf.range(steps),
+            fn_output_signature=tf.float32,
+            parallel_iterations=1,
+        )
+
+    return estimates().numpy().astype("float64")
+
+
+def test_the_partition_function_is_estimated_without_bias_and_the_head_helps():
+    problem = Problem(SEVERAL[:, :1])
+    problem.labels = np.array([[3], [9], [0], [36], [7], [12]])
+    exact = np.exp(
+        reference.full_softmax(
+            problem.features, problem.embeddings, problem.bias, problem.labels
+        )
+    )
+    spreads = []
+    for num_hard in (1, 4):
+        estimates = partition_estimates(hard_head(problem, num_hard, 6), problem, 3000)
+        sigma = estimates.std(axis=0) / np.sqrt(len(estimates))
+        assert np.all(np.abs(estimates.mean(axis=0) - exact) < 5 * sigma)
+        spreads.append(estimates.std(axis=0) / exact)
+    assert np.all(spreads[1] < spreads[0])
+
+
+def test_ranks_in_training_count_head_and_tail_once():
+    problem = Problem()
+    logits = problem.head()(problem.features, training=True)
+    losses.SampledSoftmaxLoss()(problem.labels, logits)
+    lazy = logits._largeout_lazy_logits
+    scores = problem.features @ problem.embeddings.T + problem.bias
+    for row, ranks in enumerate(lazy.label_ranks(problem.labels).numpy()):
+        positives = [y for y in problem.labels[row] if y >= 0]
+        own = {c for c in problem.own[row] if c >= 0}
+        drawn = [*own, *(c for c in problem.sampled if c not in own)]
+        others = [*(c for c in drawn if c not in positives), *positives]
+        for rank, label in zip(ranks, problem.labels[row], strict=True):
+            if label >= 0:
+                above = sum(scores[row, c] > scores[row, label] for c in others)
+                assert rank == above

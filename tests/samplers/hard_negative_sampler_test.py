@@ -1,0 +1,153 @@
+"""What every sampler of hard negatives promises, shown on the exact search."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import harness
+from tf_largeout import layers, losses, samplers
+
+N, DIM, BATCH = 50, 6, 9
+RNG = np.random.default_rng(3)
+EMBEDDINGS = RNG.normal(size=(N, DIM)).astype("float32")
+BIAS = RNG.normal(size=N).astype("float32")
+FEATURES = RNG.normal(size=(BATCH, DIM)).astype("float32")
+LABELS = harness.pad([[3], [3, 5], [0], [], [7], [1], [2], [49], [8]])
+
+
+def head_of(sampler):
+    return harness.built_head(EMBEDDINGS, BIAS, sampler)
+
+
+def sample(sampler, features=FEATURES):
+    return sampler.sample(tf.constant(features), tf.constant(LABELS), head_of(sampler))
+
+
+def highest(k):
+    return np.argsort(-(FEATURES @ EMBEDDINGS.T + BIAS), axis=1)[:, :k]
+
+
+def test_without_a_tail_the_search_gives_all_classes():
+    values = sample(samplers.TopKSampler(12))
+    assert isinstance(values, samplers.SampledValues)
+    np.testing.assert_array_equal(values.sampled_candidates, highest(12))
+    assert values.true_expected_count.shape == LABELS.shape
+    for counts in values[1:]:
+        np.testing.assert_array_equal(counts, 1)
+
+
+def test_with_num_hard_the_tail_draws_the_others():
+    values = sample(samplers.TopKSampler(12, num_hard=4))
+    assert isinstance(values, samplers.HeadAndTail)
+    np.testing.assert_array_equal(values.head.sampled_candidates, highest(4))
+    np.testing.assert_array_equal(values.head.sampled_expected_count, 1)
+    assert len(np.unique(values.tail.sampled_candidates)) == 8
+    np.testing.assert_allclose(values.tail.sampled_expected_count, 8 / N)
+
+
+def test_a_label_in_the_head_is_expected_once():
+    values = sample(samplers.TopKSampler(24, num_hard=20))
+    in_head = [[y in ids for y in row] for row, ids in zip(LABELS, highest(20), strict=True)]
+    assert np.any(in_head)
+    np.testing.assert_array_equal(values.head.true_expected_count, in_head)
+    expected = np.where(in_head, 1, np.where(LABELS < 0, 1, 4 / N))
+    np.testing.assert_allclose(values.true_expected_count, expected)
+
+
+def test_fewer_classes_than_asked_for_are_padded():
+    ids = sample(samplers.TopKSampler(N + 3)).sampled_candidates.numpy()
+    np.testing.assert_array_equal(np.sort(ids[:, :N]), np.tile(np.arange(N), (BATCH, 1)))
+    np.testing.assert_array_equal(ids[:, N:], -1)
+
+
+def test_no_gradient_flows_through_the_search():
+    head = head_of(samplers.TopKSampler(12, num_hard=4))
+    features = tf.constant(FEATURES)
+    with tf.GradientTape() as tape:
+        tape.watch(features)
+        values = head.sampler.sample(features, tf.constant(LABELS), head)
+        total = tf.add_n([tf.reduce_sum(part.sampled_expected_count) for part in values])
+    assert tape.gradient(total, features) is None
+
+
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
+def test_low_precision_features_are_searched_for(dtype):
+    sampler = samplers.TopKSampler(12, num_hard=4)
+    head = head_of(sampler)
+    values = sampler.sample(tf.cast(FEATURES, dtype), tf.constant(LABELS), head)
+    assert values.head.sampled_candidates.shape == (BATCH, 4)
+
+
+@pytest.mark.parametrize("tail", ["uniform", "log_uniform", samplers.UniformSampler(5)])
+def test_a_tail_is_a_name_or_a_sampler(tail):
+    sampler = samplers.TopKSampler(12, num_hard=4, tail=tail)
+    assert sampler.tail.num_sampled == 8
+    assert sample(sampler).tail.sampled_candidates.shape == (8,)
+
+
+def test_a_tail_keeps_its_state_in_the_layer():
+    sampler = samplers.TopKSampler(12, num_hard=4, tail="unigram")
+    sampler.tail.adapt(np.repeat(np.arange(N), 1 + np.arange(N)))
+    head = head_of(sampler)
+    assert {"sampler_cumulative", "sampler_index"} <= {w.name for w in head.weights}
+    values = sampler.sample(FEATURES, LABELS, head)
+    counts = values.tail.sampled_expected_count.numpy()
+    np.testing.assert_array_equal(np.argsort(counts), np.argsort(values.tail[0].numpy()))
+
+
+@pytest.mark.parametrize("num_hard", [None, 4])
+def test_configs_survive_json(num_hard):
+    sampler = samplers.TopKSampler(
+        12, num_hard, samplers.UniformSampler(5, unique=False), seed=3
+    )
+    again = samplers.get(json.loads(json.dumps(keras.saving.serialize_keras_object(sampler))))
+    assert type(again) is samplers.TopKSampler
+    assert again.get_config() == sampler.get_config()
+    assert num_hard is None or not again.tail.unique
+
+
+@pytest.mark.parametrize("bad", [0, -1, 12, 2.5, True, "all"])
+def test_num_hard_must_leave_room_for_the_tail(bad):
+    with pytest.raises(
+        ValueError, match=r"`num_hard` must be .* between 1 and .* 11.*Received"
+    ):
+        samplers.TopKSampler(12, num_hard=bad)
+
+
+@pytest.mark.parametrize("bad", ["top_k", None, 3])
+def test_an_unknown_tail_lists_the_known_ones(bad):
+    with pytest.raises(ValueError, match="Unknown tail.*log_uniform.*uniform.*unigram"):
+        samplers.TopKSampler(12, num_hard=4, tail=bad)
+
+
+def test_a_search_is_what_a_subclass_writes():
+    with pytest.raises(NotImplementedError, match="must implement `search`"):
+        sample(samplers.HardNegativeSampler(12))
+
+
+@pytest.mark.parametrize("num_hard", [None, 4])
+def test_a_model_trains_and_goes_on_from_a_file(tmp_path, num_hard):
+    sampler = samplers.TopKSampler(12, num_hard=num_hard, seed=1)
+    model = keras.Sequential([keras.Input([DIM]), layers.LargeOutput(N, sampler)])
+    model.compile(keras.optimizers.SGD(0.1), losses.SampledSoftmaxLoss())
+    data = dict(
+        x=np.tile(FEATURES, (8, 1)), y=np.tile(LABELS, (8, 1)), shuffle=False, verbose=0
+    )
+    model.fit(**data)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    for one in (model, again):
+        assert np.isfinite(one.fit(**data).history["loss"]).all()
+    for weight, same in zip(model.weights, again.weights, strict=True):
+        np.testing.assert_array_equal(weight, same)
+
+
+def test_top_k_softmax_learns():
+    model = keras.Sequential([layers.LargeOutput(N, "top_k")])
+    model.compile(keras.optimizers.SGD(1.0), losses.SampledSoftmaxLoss())
+    data = dict(x=np.tile(FEATURES, (8, 1)), y=np.tile(LABELS, (8, 1)), verbose=0)
+    history = model.fit(**data, epochs=5).history["loss"]
+    assert history[-1] < history[0] - 0.5
