@@ -14,6 +14,11 @@ from tf_largeout.ops.hash_ops import hash_functions as hash_functions
 from tf_largeout.ops.hash_ops import lsh_hash as lsh_hash
 from tf_largeout.ops.hash_ops import simhash as simhash
 from tf_largeout.ops.hash_ops import wta_hash as wta_hash
+from tf_largeout.ops.lsh_ops import lsh_build as lsh_build
+from tf_largeout.ops.lsh_ops import lsh_fresh_share as lsh_fresh_share
+from tf_largeout.ops.lsh_ops import lsh_pool as lsh_pool
+from tf_largeout.ops.lsh_ops import lsh_query as lsh_query
+from tf_largeout.ops.lsh_ops import union_of_lists as union_of_lists
 from tf_largeout.ops.row_dot_ops import row_dots as row_dots
 from tf_largeout.ops.row_dot_ops import row_dots_and_rows as row_dots_and_rows
 from tf_largeout.ops.row_ops import check_row_ids as check_row_ids

@@ -65,7 +65,7 @@ class RebuildSchedule:
         state.assign([step + 1, next_rebuild])
 
     def now(self, layer, rebuild):
-        """Calls `rebuild(step)` outside the schedule; the next one follows from this step on."""
+        """Calls `rebuild(step)` outside the schedule; the next distance is this step's."""
         state = layer.local_variable(self._state)
         step = state.read_value()[0]
         rebuild(step)

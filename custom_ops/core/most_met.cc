@@ -1,0 +1,43 @@
+#include "custom_ops/core/most_met.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace largeout {
+
+int64_t LongestStretch(const std::vector<int64_t>& sizes, int64_t max_total) {
+  int64_t stretch = 0;
+  while (true) {
+    int64_t total = 0, num_longer = 0;
+    for (int64_t size : sizes) {
+      total += std::min(size, stretch);
+      num_longer += size > stretch;
+    }
+    const int64_t more = num_longer == 0 ? 0 : (max_total - total) / num_longer;
+    if (more == 0) return stretch;
+    stretch += more;
+  }
+}
+
+int64_t MostMetList::Write(MetIds* met, int64_t num_wanted, int64_t* ids) {
+  const int64_t wanted = std::min(num_wanted, size());
+  if (wanted == 0) return 0;
+  counts_.resize(ids_.size());
+  next_.assign(most_ + 1, 0);
+  for (size_t i = 0; i < ids_.size(); ++i) ++next_[counts_[i] = met->CountOf(ids_[i])];
+  int64_t begin = 0;
+  int32_t last = most_;  // the count where the list ends
+  for (; begin + next_[last] < wanted; --last) begin += std::exchange(next_[last], begin);
+  last_group_.clear();
+  for (size_t i = 0; i < ids_.size(); ++i) {
+    if (counts_[i] > last) ids[next_[counts_[i]]++] = ids_[i];
+    if (counts_[i] == last) last_group_.push_back(ids_[i]);
+  }
+  const auto end = last_group_.begin() + (wanted - begin);
+  std::nth_element(last_group_.begin(), end, last_group_.end());
+  std::sort(last_group_.begin(), end);
+  std::copy(last_group_.begin(), end, ids + begin);
+  return wanted;
+}
+
+}  // namespace largeout

@@ -1,0 +1,23 @@
+"""Hash tables as lists of sets."""
+
+import collections
+
+import numpy as np
+
+
+def tables(codes, num_buckets):
+    """`offsets` and `ids` of codes [num_tables, num_classes]."""
+    offsets, ids = [], []
+    for row in codes:
+        ids.append(np.argsort(row, kind="stable"))
+        offsets.append(np.searchsorted(np.sort(row), np.arange(num_buckets + 1)))
+    return np.array(offsets, np.int32), np.array(ids, np.int32)
+
+
+def met(codes, query):
+    """How often each class stands in the buckets `query` of one row."""
+    counts = collections.Counter()
+    for i, code in enumerate(query):
+        if code >= 0:
+            counts.update(np.flatnonzero(codes[i % len(codes)] == code).tolist())
+    return counts
