@@ -20,6 +20,12 @@ class ClassMatrixInput {
   // Reads input `embeddings` and the inputs of list `bias` (none or one), and
   // checks them against features [batch, dim].
   absl::Status Read(tensorflow::OpKernelContext* ctx, const tensorflow::Tensor& features) {
+    TF_RETURN_IF_ERROR(Read(ctx));
+    return CheckFeatures(features);
+  }
+
+  // The same without features.
+  absl::Status Read(tensorflow::OpKernelContext* ctx) {
     tensorflow::OpInputList biases;
     TF_RETURN_IF_ERROR(ctx->input_list("bias", &biases));
     if (biases.size() > 1) {
@@ -31,7 +37,7 @@ class ClassMatrixInput {
     TF_RETURN_IF_ERROR(LookUp(ctx, *handle, &embeddings_));
     if (biases.size() == 1) TF_RETURN_IF_ERROR(LookUp(ctx, biases[0], &bias_));
     Lock();
-    TF_RETURN_IF_ERROR(CheckEmbeddings(features));
+    TF_RETURN_IF_ERROR(CheckEmbeddings());
     return bias_ ? CheckBias() : absl::OkStatus();
   }
 
@@ -60,7 +66,7 @@ class ClassMatrixInput {
     if (second != nullptr && second != first) second_lock_.emplace(*second);
   }
 
-  absl::Status CheckEmbeddings(const tensorflow::Tensor& features) const {
+  absl::Status CheckEmbeddings() const {
     const tensorflow::Tensor& value = *embeddings_->tensor();
     if (value.dtype() != tensorflow::DT_FLOAT || value.dims() != 2 || value.dim_size(0) < 1 ||
         value.dim_size(0) >= std::numeric_limits<int32_t>::max()) {
@@ -69,6 +75,11 @@ class ClassMatrixInput {
           "2^31 - 2 classes, got ",
           tensorflow::DataTypeString(value.dtype()), " ", value.shape().DebugString());
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckFeatures(const tensorflow::Tensor& features) const {
+    const tensorflow::Tensor& value = *embeddings_->tensor();
     if (features.dims() != 2 || features.dim_size(1) != value.dim_size(1)) {
       return tensorflow::errors::InvalidArgument("features must be [batch, dim] with dim ",
                                                  value.dim_size(1), " as in the embeddings ",

@@ -1,0 +1,42 @@
+#include "custom_ops/core/best_scores.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+#include "custom_ops/core/simd_level.h"
+
+namespace largeout {
+
+float ScoreSieve::Bound(const float* scores, int64_t size, int64_t k) {
+  constexpr float kLowest = std::numeric_limits<float>::lowest();
+  const int64_t num_groups = PaddedScores(2 * k);
+  if (size < 2 * num_groups) return kLowest;
+  maxima_.resize(num_groups);
+  LARGEOUT_SIMD_DISPATCH(GroupMaxima, scores, size, num_groups, maxima_.data());
+  const auto kth = maxima_.begin() + (k - 1);
+  std::nth_element(maxima_.begin(), kth, maxima_.end(), std::greater<float>());
+  return std::max(*kth, kLowest);
+}
+
+const std::vector<int32_t>& ScoreSieve::Pass(const float* scores, int64_t size, int64_t k) {
+  positions_.resize(size);
+  int64_t count = 0;
+  const float bound = Bound(scores, size, k);
+  LARGEOUT_SIMD_DISPATCH(PositionsFrom, scores, size, bound, positions_.data(), &count);
+  positions_.resize(count);
+  return positions_;
+}
+
+void KeepBest(int64_t k, std::vector<ScoredClass>* classes) {
+  const auto better = [](const ScoredClass& a, const ScoredClass& b) {
+    return a.score > b.score || (a.score == b.score && a.id < b.id);
+  };
+  if (static_cast<int64_t>(classes->size()) > k) {
+    std::nth_element(classes->begin(), classes->begin() + k, classes->end(), better);
+    classes->resize(k);
+  }
+  std::sort(classes->begin(), classes->end(), better);
+}
+
+}  // namespace largeout

@@ -1,0 +1,146 @@
+#include "custom_ops/core/inverted_file_lists.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace largeout {
+namespace {
+
+constexpr int64_t kRowsAtOnce = 4096;
+// A list may have so many times the mean number of members.
+constexpr int64_t kMostTimesMean = 8;
+
+// 0 if the row has a number that is not finite, or squares that overflow.
+double SquaredNorm(const float* row, int64_t dim) {
+  double sum = 0.0;
+  for (int64_t k = 0; k < dim; ++k) sum += double{row[k]} * row[k];
+  return std::isfinite(sum) ? sum : 0.0;
+}
+
+// The means at length 1; those of length 0 stay 0.
+std::vector<float> Directions(const InvertedFile& file, int64_t dim) {
+  std::vector<float> directions(file.means, file.means + file.num_lists * dim);
+  for (int64_t l = 0; l < file.num_lists; ++l) {
+    float* row = &directions[l * dim];
+    const double norm = std::sqrt(SquaredNorm(row, dim));
+    for (int64_t k = 0; k < dim; ++k) row[k] = norm > 0 ? row[k] / norm : 0.0f;
+  }
+  return directions;
+}
+
+int64_t MeanMembers(int64_t num_classes, int64_t num_lists) {
+  return (num_classes + num_lists - 1) / num_lists;
+}
+
+}  // namespace
+
+int64_t MostMembers(int64_t num_classes, int64_t num_lists) {
+  return kMostTimesMean * MeanMembers(num_classes, num_lists);
+}
+
+bool HasLists(const InvertedFile& file, int64_t num_classes) {
+  const int32_t members = file.offsets[file.num_lists];
+  return file.offsets[0] == 0 && (members == 0 || members == num_classes) &&
+         std::is_sorted(file.offsets, file.offsets + file.num_lists + 1);
+}
+
+std::vector<int32_t> NearestLists(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
+                                  const InvertedFile& file, const ParallelFor& parallel) {
+  const std::vector<float> directions = Directions(file, matrix.dim);
+  const ClassMatrix lists = {directions.data(), nullptr, file.num_lists, matrix.dim};
+  const int64_t num_rows = rows.size();
+  std::vector<float> some(kRowsAtOnce * matrix.dim), cosines(kRowsAtOnce);
+  std::vector<int64_t> nearest(kRowsAtOnce);
+  std::vector<int32_t> result(num_rows);
+  for (int64_t first = 0; first < num_rows; first += kRowsAtOnce) {
+    const int64_t count = std::min(kRowsAtOnce, num_rows - first);
+    for (int64_t i = 0; i < count; ++i) {
+      std::copy_n(matrix.embeddings + rows[first + i] * matrix.dim, matrix.dim,
+                  &some[i * matrix.dim]);
+    }
+    ClassTopK(lists, {some.data(), count}, 1, parallel, cosines.data(), nearest.data());
+    std::copy_n(nearest.begin(), count, result.begin() + first);
+  }
+  return result;
+}
+
+ListSums::ListSums(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
+                   const std::vector<int32_t>& lists, int64_t num_lists)
+    : counts_(num_lists), last_(num_lists), sums_(num_lists * matrix.dim), bias_(num_lists) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const float* row = matrix.embeddings + rows[i] * matrix.dim;
+    const float bias = matrix.bias != nullptr ? matrix.bias[rows[i]] : 0.0f;
+    if (SquaredNorm(row, matrix.dim) == 0.0 || !std::isfinite(bias)) continue;
+    float* sum = &sums_[lists[i] * matrix.dim];
+    for (int64_t k = 0; k < matrix.dim; ++k) sum[k] += row[k];
+    bias_[lists[i]] += bias;
+    ++counts_[lists[i]];
+    last_[lists[i]] = rows[i];
+  }
+}
+
+void ListSums::MoveMeans(int64_t dim, const std::vector<int64_t>& sizes,
+                         const InvertedFile& file) const {
+  for (int64_t l = 0; l < file.num_lists; ++l) {
+    if (counts_[l] == 0) continue;
+    const float size = std::max(sizes[l], counts_[l]);
+    const float keep = 1.0f - counts_[l] / size;
+    float* mean = file.means + l * dim;
+    const float* sum = &sums_[l * dim];
+    for (int64_t k = 0; k < dim; ++k) mean[k] = keep * mean[k] + sum[k] / size;
+    file.mean_bias[l] = keep * file.mean_bias[l] + bias_[l] / size;
+  }
+}
+
+void PlaceRows(std::vector<int32_t> list_of_class, const InvertedFile& file) {
+  const int64_t num_classes = list_of_class.size();
+  const int64_t most = MostMembers(num_classes, file.num_lists);
+  const int64_t few = MeanMembers(num_classes, file.num_lists);
+  std::vector<int64_t> sizes(file.num_lists);
+  std::vector<int64_t> left_over;
+  for (int64_t c = 0; c < num_classes; ++c) {
+    int64_t& size = sizes[list_of_class[c]];
+    if (size == most) left_over.push_back(c);
+    if (size < most) ++size;
+  }
+  int32_t list = 0;
+  for (int64_t c : left_over) {
+    while (sizes[list] >= few) ++list;
+    list_of_class[c] = list;
+    ++sizes[list];
+  }
+  file.offsets[0] = 0;
+  std::partial_sum(sizes.begin(), sizes.end(), file.offsets + 1);
+  std::vector<int32_t> next(file.offsets, file.offsets + file.num_lists);
+  for (int64_t c = 0; c < num_classes; ++c) file.ids[next[list_of_class[c]]++] = c;
+}
+
+std::vector<int32_t> ListOfEachClass(int64_t num_classes, const InvertedFile& file) {
+  std::vector<int32_t> lists(num_classes, 0);
+  for (int32_t l = 0; l < file.num_lists; ++l) {
+    for (int32_t i = file.offsets[l]; i < file.offsets[l + 1]; ++i) {
+      const int64_t id = file.ids[i];
+      if (0 <= id && id < num_classes) lists[id] = l;
+    }
+  }
+  return lists;
+}
+
+void SeedEmptyLists(const ClassMatrix& matrix, const std::vector<int64_t>& sizes,
+                    const std::vector<int64_t>& members, const InvertedFile& file) {
+  std::vector<int32_t> order(file.num_lists);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return sizes[a] > sizes[b]; });
+  auto longest = order.begin();
+  for (auto empty = order.rbegin(); sizes[*empty] == 0 && sizes[*longest] > 1; ++empty) {
+    const int64_t row = members[*longest++];
+    if (SquaredNorm(matrix.embeddings + row * matrix.dim, matrix.dim) == 0.0) continue;
+    std::copy_n(matrix.embeddings + row * matrix.dim, matrix.dim,
+                file.means + *empty * matrix.dim);
+    file.mean_bias[*empty] = matrix.bias != nullptr ? matrix.bias[row] : 0.0f;
+  }
+}
+
+}  // namespace largeout

@@ -1,0 +1,197 @@
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "custom_ops/core/best_scores.h"
+#include "custom_ops/core/inverted_file.h"
+#include "custom_ops/core/inverted_file_simd.h"
+#include "custom_ops/core/simd_level.h"
+
+namespace largeout {
+namespace {
+
+static_assert(kBlockRows == kScoreMultiple, "a list's scores end where its blocks end");
+
+constexpr int64_t kMostQueries = 1024;             // searched at once
+constexpr int64_t kMostScores = int64_t{1} << 25;  // held at once, unless one query has more
+
+// Appends the blocks of a list.
+void AddBlocks(int64_t begin, int64_t end, int32_t list, std::vector<ListBlock>* blocks) {
+  for (int64_t first = begin; first < end; first += kBlockRows) {
+    const int64_t count = std::min<int64_t>(kBlockRows, end - first);
+    blocks->push_back({first, static_cast<int32_t>(count), list, first - begin});
+  }
+}
+
+// Scores some queries against the lists and then against their members.
+class Search {
+ public:
+  Search(const InvertedFile& file, const Features& features, int64_t dim, int64_t num_probes,
+         const ParallelFor& parallel)
+      : file_(file),
+        features_(features),
+        dim_(dim),
+        num_probes_(std::min(num_probes, file.num_lists)),
+        parallel_(parallel),
+        queries_(features, dim, parallel),
+        probes_(features.batch * num_probes_, -1),
+        segments_(features.batch * (num_probes_ + 1)) {}
+
+  void Run(int64_t k, float* scores, int64_t* ids) {
+    ChooseLists();
+    GroupByList();
+    ScoreMembers();
+    parallel_(features_.batch, 50 * k + segments_.back() / features_.batch,
+              [&](int64_t begin, int64_t end) {
+                ScoreSieve sieve;
+                for (int64_t query = begin; query < end; ++query) {
+                  WriteBest(query, k, &sieve, scores + query * k, ids + query * k);
+                }
+              });
+  }
+
+ private:
+  int64_t* segments(int64_t query) { return &segments_[query * (num_probes_ + 1)]; }
+  int32_t* probes(int64_t query) { return &probes_[query * num_probes_]; }
+
+  int64_t size(int64_t list) const { return file_.offsets[list + 1] - file_.offsets[list]; }
+
+  // The lists are one list themselves, of their means, which every query is scored against.
+  void ChooseLists() {
+    const int64_t stride = PaddedScores(file_.num_lists);
+    const std::unique_ptr<float[]> scores(new float[features_.batch * stride]);
+    std::vector<ListBlock> blocks;
+    AddBlocks(0, file_.num_lists, 0, &blocks);
+    std::vector<QueryOfList> queries;
+    for (int64_t i = 0; i < features_.batch; ++i) queries.push_back({i, i * stride});
+    const int64_t pair_begin[] = {0, features_.batch};
+    const ClassMatrix means = {file_.means, file_.mean_bias, file_.num_lists, dim_};
+    std::vector<int8_t> codes(file_.num_lists * file_.rows.width);
+    std::vector<RowScale> scales(file_.num_lists);
+    const PackedRows rows = {codes.data(), scales.data(), file_.num_lists, file_.rows.width};
+    PackAllRows(means, nullptr, parallel_, rows);
+    Score({rows, queries_.view(), blocks.data(), queries.data(), pair_begin, scores.get()},
+          blocks.size(), features_.batch);
+    parallel_(features_.batch, file_.num_lists / 2 + 50 * num_probes_,
+              [&](int64_t begin, int64_t end) {
+                ScoreSieve sieve;
+                for (int64_t query = begin; query < end; ++query) {
+                  KeepProbes(query, scores.get() + query * stride, stride, &sieve);
+                }
+              });
+  }
+
+  void KeepProbes(int64_t query, const float* scores, int64_t size, ScoreSieve* sieve) {
+    std::vector<ScoredClass> best;
+    for (int32_t list : sieve->Pass(scores, size, num_probes_)) {
+      best.push_back({scores[list], list});
+    }
+    KeepBest(num_probes_, &best);
+    for (size_t i = 0; i < best.size(); ++i) probes(query)[i] = best[i].id;
+  }
+
+  // Gives each query a segment of scores for each of its lists, and lists their queries.
+  void GroupByList() {
+    pair_begin_.assign(file_.num_lists + 2, 0);
+    int64_t end = 0;
+    for (int64_t query = 0; query < features_.batch; ++query) {
+      for (int64_t i = 0; i < num_probes_; ++i) {
+        const int32_t list = probes(query)[i];
+        segments(query)[i] = end;
+        if (list < 0) continue;
+        end += PaddedScores(size(list));
+        ++pair_begin_[list + 2];
+      }
+      segments(query)[num_probes_] = end;
+    }
+    for (int64_t l = 0; l < file_.num_lists; ++l) pair_begin_[l + 2] += pair_begin_[l + 1];
+    pairs_.resize(pair_begin_.back());
+    for (int64_t query = 0; query < features_.batch; ++query) {
+      for (int64_t i = 0; i < num_probes_; ++i) {
+        const int32_t list = probes(query)[i];
+        if (list >= 0) pairs_[pair_begin_[list + 1]++] = {query, segments(query)[i]};
+      }
+    }
+  }
+
+  void ScoreMembers() {
+    std::vector<ListBlock> blocks;
+    for (int32_t list = 0; list < file_.num_lists; ++list) {
+      if (pair_begin_[list] == pair_begin_[list + 1]) continue;
+      AddBlocks(file_.offsets[list], file_.offsets[list + 1], list, &blocks);
+    }
+    scores_.reset(new float[segments_.back()]);
+    const int64_t pairs_a_block = pairs_.size() / (blocks.size() + 1) + 1;
+    Score({file_.rows, queries_.view(), blocks.data(), pairs_.data(), pair_begin_.data(),
+           scores_.get()},
+          blocks.size(), pairs_a_block);
+  }
+
+  void Score(const ListScores& work, int64_t num_blocks, int64_t pairs_a_block) {
+    const int64_t cost = kBlockRows * (pairs_a_block + 2) * dim_ / 16;
+    parallel_(num_blocks, cost, [&](int64_t begin, int64_t end) {
+      LARGEOUT_SIMD_DISPATCH(ScoreBlocks, work, begin, end);
+    });
+  }
+
+  void WriteBest(int64_t query, int64_t k, ScoreSieve* sieve, float* scores, int64_t* ids) {
+    const int64_t* begin = segments(query);
+    const float* found = scores_.get() + begin[0];
+    std::vector<ScoredClass> best;
+    int64_t probe = 0;
+    for (int32_t position : sieve->Pass(found, begin[num_probes_] - begin[0], k)) {
+      while (begin[0] + position >= begin[probe + 1]) ++probe;
+      const int64_t member = begin[0] + position - begin[probe];
+      const int32_t id = file_.ids[file_.offsets[probes(query)[probe]] + member];
+      if (0 <= id && id < file_.rows.num_rows) best.push_back({found[position], id});
+    }
+    KeepBest(k, &best);
+    const int64_t size = best.size();
+    for (int64_t i = 0; i < k; ++i) {
+      scores[i] = i < size ? best[i].score : -std::numeric_limits<float>::infinity();
+      ids[i] = i < size ? best[i].id : -1;
+    }
+  }
+
+  const InvertedFile& file_;
+  const Features features_;
+  const int64_t dim_;
+  const int64_t num_probes_;
+  const ParallelFor& parallel_;
+  const QueryCodes queries_;
+  std::vector<int32_t> probes_;    // [batch, num_probes], -1: none
+  std::vector<int64_t> segments_;  // [batch, num_probes + 1], where their scores begin
+  std::vector<int64_t> pair_begin_;
+  std::vector<QueryOfList> pairs_;
+  std::unique_ptr<float[]> scores_;
+};
+
+// So many queries that their scores are not too many.
+int64_t QueriesAtOnce(const InvertedFile& file, int64_t num_probes) {
+  int64_t largest = 0;
+  for (int64_t l = 0; l < file.num_lists; ++l) {
+    largest = std::max<int64_t>(largest, file.offsets[l + 1] - file.offsets[l]);
+  }
+  const int64_t probes = std::min(num_probes, file.num_lists);
+  const int64_t members = std::min(file.rows.num_rows, probes * largest) + probes * kBlockRows;
+  const int64_t scores = std::max(members, PaddedScores(file.num_lists));
+  return std::clamp<int64_t>(kMostScores / scores, 1, kMostQueries);
+}
+
+}  // namespace
+
+void SearchLists(const InvertedFile& file, const Features& features, int64_t dim,
+                 int64_t num_probes, int64_t k, const ParallelFor& parallel, float* scores,
+                 int64_t* ids) {
+  std::fill_n(scores, features.batch * k, -std::numeric_limits<float>::infinity());
+  std::fill_n(ids, features.batch * k, int64_t{-1});
+  if (file.offsets[file.num_lists] == 0) return;
+  const int64_t step = QueriesAtOnce(file, num_probes);
+  for (int64_t first = 0; first < features.batch; first += step) {
+    const Features some = {features.data + first * dim, std::min(step, features.batch - first)};
+    Search(file, some, dim, num_probes, parallel).Run(k, scores + first * k, ids + first * k);
+  }
+}
+
+}  // namespace largeout

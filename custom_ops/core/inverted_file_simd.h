@@ -1,0 +1,53 @@
+// What inverted_file_search.cc and the vectorised inverted_file_simd.cc say to each other.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_INVERTED_FILE_SIMD_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_INVERTED_FILE_SIMD_H_
+
+#include <cstdint>
+
+#include "custom_ops/core/packed_rows_simd.h"
+
+namespace largeout {
+
+// Rows that are scored together.
+inline constexpr int kBlockRows = 16;
+
+// Packed rows first, first + 1, ..., first + count - 1, members of a list; their
+// scores stand from `place` in each score segment of the list. Always kBlockRows
+// scores are written, those beyond `count` being -inf.
+struct ListBlock {
+  int64_t first;
+  int32_t count;
+  int32_t list;
+  int64_t place;
+};
+
+// A query that is scored against a list, and where its score segment begins.
+struct QueryOfList {
+  int64_t query;
+  int64_t segment;
+};
+
+struct ListScores {
+  PackedRows rows;
+  PackedQueries queries;  // of the same width
+  const ListBlock* blocks;
+  const QueryOfList* pairs;  // those of list l: pair_begin[l] to pair_begin[l + 1]
+  const int64_t* pair_begin;
+  float* scores;
+};
+
+#define LARGEOUT_DECLARE_INVERTED_FILE(level)                                         \
+  namespace level {                                                                   \
+  /* The logits of the members of blocks [begin, end) for the queries of their lists, \
+     -inf or NaN where there is none. */                                              \
+  void ScoreBlocks(const ListScores& work, int64_t begin, int64_t end);               \
+  }
+LARGEOUT_DECLARE_INVERTED_FILE(generic)
+LARGEOUT_DECLARE_INVERTED_FILE(avx2)
+LARGEOUT_DECLARE_INVERTED_FILE(avx512)
+#undef LARGEOUT_DECLARE_INVERTED_FILE
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_INVERTED_FILE_SIMD_H_

@@ -1,0 +1,128 @@
+#define EIGEN_USE_THREADS
+
+#include "custom_ops/kernels/inverted_file_input.h"
+
+#include <algorithm>
+
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/kernels/training_op_helpers.h"
+
+namespace largeout {
+namespace {
+
+using tensorflow::DataType;
+using tensorflow::DT_FLOAT;
+using tensorflow::DT_INT32;
+using tensorflow::DT_INT64;
+using tensorflow::DT_INT8;
+using tensorflow::OpKernelContext;
+using tensorflow::TensorShape;
+using tensorflow::Var;
+using tensorflow::errors::InvalidArgument;
+
+constexpr const char* kNames[] = {"means", "mean_bias", "offsets", "ids",
+                                  "codes", "scales",    "schedule"};
+
+// Variables must be in copy-on-read mode before they are written in place.
+template <typename T>
+absl::Status AllowWritesTo(OpKernelContext* ctx, Var* variable) {
+  return tensorflow::EnsureSparseVariableAccess<Eigen::ThreadPoolDevice, T>(ctx, variable);
+}
+
+}  // namespace
+
+absl::Status InvertedFileInput::Find(OpKernelContext* ctx) {
+  for (int part = kMeans; part <= kScales; ++part) {
+    TF_RETURN_IF_ERROR(FindPart(ctx, kNames[part]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InvertedFileInput::FindSchedule(OpKernelContext* ctx) {
+  return FindPart(ctx, kNames[kSchedule]);
+}
+
+absl::Status InvertedFileInput::FindPart(OpKernelContext* ctx, const char* name) {
+  const tensorflow::Tensor* handle;
+  TF_RETURN_IF_ERROR(ctx->input(name, &handle));
+  variables_.emplace_back();
+  return tensorflow::LookupResource(ctx, handle->scalar<tensorflow::ResourceHandle>()(),
+                                    &variables_.back());
+}
+
+absl::Status InvertedFileInput::AllowWrites(OpKernelContext* ctx) {
+  TF_RETURN_IF_ERROR(AllowWritesTo<float>(ctx, variables_[kMeans].get()));
+  TF_RETURN_IF_ERROR(AllowWritesTo<float>(ctx, variables_[kMeanBias].get()));
+  TF_RETURN_IF_ERROR(AllowWritesTo<int32_t>(ctx, variables_[kOffsets].get()));
+  TF_RETURN_IF_ERROR(AllowWritesTo<int32_t>(ctx, variables_[kIds].get()));
+  TF_RETURN_IF_ERROR(AllowWritesTo<int8_t>(ctx, variables_[kCodes].get()));
+  TF_RETURN_IF_ERROR(AllowWritesTo<float>(ctx, variables_[kScales].get()));
+  return AllowWritesTo<int64_t>(ctx, variables_[kSchedule].get());
+}
+
+// In order of address, as everywhere in TensorFlow.
+std::vector<tensorflow::mutex*> InvertedFileInput::MutexesInOrder() const {
+  std::vector<tensorflow::mutex*> mutexes;
+  for (const auto& variable : variables_) mutexes.push_back(variable->mu());
+  std::sort(mutexes.begin(), mutexes.end());
+  mutexes.erase(std::unique(mutexes.begin(), mutexes.end()), mutexes.end());
+  return mutexes;
+}
+
+void InvertedFileInput::LockShared() {
+  for (tensorflow::mutex* mutex : MutexesInOrder()) {
+    shared_locks_.push_back(std::make_unique<tensorflow::tf_shared_lock>(*mutex));
+  }
+}
+
+void InvertedFileInput::Lock() {
+  for (tensorflow::mutex* mutex : MutexesInOrder()) {
+    locks_.push_back(std::make_unique<tensorflow::mutex_lock>(*mutex));
+  }
+}
+
+absl::Status InvertedFileInput::CheckShape(Part part, DataType dtype,
+                                           const TensorShape& shape) const {
+  const tensorflow::Tensor& value = tensor(part);
+  if (value.IsInitialized() && value.dtype() == dtype && value.shape() == shape) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(
+      kNames[part], " must be an initialised ", tensorflow::DataTypeString(dtype),
+      " variable of shape ", shape.DebugString(), ", as means and ids have it, got ",
+      tensorflow::DataTypeString(value.dtype()), " ", value.shape().DebugString());
+}
+
+absl::Status InvertedFileInput::Check() const {
+  if (tensor(kMeans).dims() != 2 || tensor(kMeans).dim_size(0) < 1 ||
+      tensor(kIds).dims() != 1) {
+    return InvalidArgument("means must be [num_lists, dim] and ids [num_classes], got ",
+                           tensor(kMeans).shape().DebugString(), " and ",
+                           tensor(kIds).shape().DebugString());
+  }
+  const int64_t num_lists = tensor(kMeans).dim_size(0), num_classes = tensor(kIds).dim_size(0);
+  TF_RETURN_IF_ERROR(CheckShape(kMeans, DT_FLOAT, {num_lists, dim()}));
+  TF_RETURN_IF_ERROR(CheckShape(kMeanBias, DT_FLOAT, {num_lists}));
+  TF_RETURN_IF_ERROR(CheckShape(kOffsets, DT_INT32, {num_lists + 1}));
+  TF_RETURN_IF_ERROR(CheckShape(kIds, DT_INT32, {num_classes}));
+  TF_RETURN_IF_ERROR(CheckShape(kCodes, DT_INT8, {num_classes, PackedWidth(dim())}));
+  TF_RETURN_IF_ERROR(CheckShape(kScales, DT_FLOAT, {num_classes, 2}));
+  if (variables_.size() > kSchedule) TF_RETURN_IF_ERROR(CheckShape(kSchedule, DT_INT64, {2}));
+  if (HasLists(file(), num_classes)) return absl::OkStatus();
+  return InvalidArgument("offsets must rise from 0 to num_classes = ", num_classes,
+                         ", or all be 0 before the lists are fitted: these are no offsets of "
+                         "an inverted file; fit it anew");
+}
+
+InvertedFile InvertedFileInput::file() const {
+  return {tensor(kMeans).dim_size(0),
+          tensor(kMeans).flat<float>().data(),
+          tensor(kMeanBias).flat<float>().data(),
+          tensor(kOffsets).flat<int32_t>().data(),
+          tensor(kIds).flat<int32_t>().data(),
+          {tensor(kCodes).flat<int8_t>().data(),
+           reinterpret_cast<RowScale*>(tensor(kScales).flat<float>().data()),
+           tensor(kIds).dim_size(0), tensor(kCodes).dim_size(1)}};
+}
+
+}  // namespace largeout

@@ -1,0 +1,135 @@
+#include <algorithm>
+
+#include "custom_ops/core/inverted_file.h"
+#include "custom_ops/kernels/class_matrix_input.h"
+#include "custom_ops/kernels/intra_op_parallel.h"
+#include "custom_ops/kernels/inverted_file_input.h"
+#include "custom_ops/kernels/sampled_values.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace largeout {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::errors::InvalidArgument;
+
+class InvertedFileSearchOp : public OpKernel {
+ public:
+  explicit InvertedFileSearchOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_probes", &num_probes_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("k", &k_));
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    const Tensor& features = ctx->input(0);
+    InvertedFileInput input;
+    OP_REQUIRES_OK(ctx, input.Find(ctx));
+    input.LockShared();
+    OP_REQUIRES_OK(ctx, input.Check());
+    OP_REQUIRES(ctx, features.dims() == 2 && features.dim_size(1) == input.dim(),
+                InvalidArgument("features must be [batch, dim] with dim ", input.dim(),
+                                " as in the means, got ", features.shape().DebugString()));
+    Tensor *scores, *ids;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {features.dim_size(0), k_}, &scores));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {features.dim_size(0), k_}, &ids));
+    SearchLists(input.file(), {features.flat<float>().data(), features.dim_size(0)},
+                input.dim(), num_probes_, k_, IntraOpParallel(ctx),
+                scores->flat<float>().data(), ids->flat<int64_t>().data());
+  }
+
+ private:
+  int64_t num_probes_, k_;
+};
+
+// What the ops share that write the file: the class matrix is read under its
+// locks, then the file and the schedule are written under theirs.
+class InvertedFileUpdateOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* ctx) override {
+    InvertedFileInput input;
+    PhiloxSeed seed;
+    OP_REQUIRES_OK(ctx, input.Find(ctx));
+    OP_REQUIRES_OK(ctx, input.FindSchedule(ctx));
+    OP_REQUIRES_OK(ctx, ReadSeed(ctx->input(ctx->num_inputs() - 1), &seed));
+    OP_REQUIRES_OK(ctx, input.AllowWrites(ctx));
+    ClassMatrixInput classes;
+    OP_REQUIRES_OK(ctx, classes.Read(ctx));
+    input.Lock();
+    OP_REQUIRES_OK(ctx, input.Check());
+    const ClassMatrix matrix = classes.matrix();
+    const int64_t num_classes = input.file().rows.num_rows;
+    OP_REQUIRES(ctx, matrix.num_classes == num_classes && matrix.dim == input.dim(),
+                InvalidArgument("embeddings must be [", num_classes, ", ", input.dim(),
+                                "] as the inverted file has it, got [", matrix.num_classes,
+                                ", ", matrix.dim, "]"));
+    Update(matrix, input.file(), seed, IntraOpParallel(ctx), input.schedule());
+  }
+
+ protected:
+  // schedule: the number of the next step, and that of the last fit or -1.
+  virtual void Update(const ClassMatrix& matrix, const InvertedFile& file, PhiloxSeed seed,
+                      const ParallelFor& parallel, int64_t* schedule) = 0;
+};
+
+class InvertedFileFitOp : public InvertedFileUpdateOp {
+ public:
+  using InvertedFileUpdateOp::InvertedFileUpdateOp;
+
+ protected:
+  void Update(const ClassMatrix& matrix, const InvertedFile& file, PhiloxSeed seed,
+              const ParallelFor& parallel, int64_t* schedule) override {
+    FitLists(matrix, seed, parallel, file);
+    schedule[1] = schedule[0];
+  }
+};
+
+class InvertedFileUpkeepOp : public InvertedFileUpdateOp {
+ public:
+  explicit InvertedFileUpkeepOp(OpKernelConstruction* ctx) : InvertedFileUpdateOp(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("start_step", &start_step_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("interval", &interval_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("rows_a_step", &rows_a_step_));
+  }
+
+ protected:
+  void Update(const ClassMatrix& matrix, const InvertedFile& file, PhiloxSeed seed,
+              const ParallelFor& parallel, int64_t* schedule) override {
+    const int64_t step = schedule[0]++, fitted = schedule[1];
+    const bool has_lists = fitted >= 0 && file.offsets[file.num_lists] > 0;
+    const bool refit = has_lists ? step > fitted && (step - fitted) % interval_ == 0 &&
+                                       !FollowRows(matrix, file, parallel, step - fitted)
+                                 : step >= start_step_;
+    if (!refit) return;
+    FitLists(matrix, seed, parallel, file);
+    schedule[1] = step;
+  }
+
+ private:
+  // Reassigns the rows whose turn it is so many steps after the fit. Returns
+  // whether the lists still are those of these rows.
+  bool FollowRows(const ClassMatrix& matrix, const InvertedFile& file,
+                  const ParallelFor& parallel, int64_t age) {
+    const int64_t count = std::min(interval_ * rows_a_step_, matrix.num_classes);
+    const int64_t begin = (age / interval_ - 1) * count % matrix.num_classes;
+    const int64_t moved = UpdateLists(matrix, begin, count, parallel, file);
+    const bool first_turn = age * rows_a_step_ < matrix.num_classes;
+    return first_turn || moved * 10 < count * 9;
+  }
+
+  int64_t start_step_, interval_, rows_a_step_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileSearch").Device(tensorflow::DEVICE_CPU),
+                        InvertedFileSearchOp);
+REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileFit").Device(tensorflow::DEVICE_CPU),
+                        InvertedFileFitOp);
+REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileUpkeep").Device(tensorflow::DEVICE_CPU),
+                        InvertedFileUpkeepOp);
+
+}  // namespace
+}  // namespace largeout

@@ -1,0 +1,113 @@
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace largeout {
+namespace {
+
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+absl::Status SearchShape(InferenceContext* c) {
+  int64_t k;
+  ShapeHandle features;
+  TF_RETURN_IF_ERROR(c->GetAttr("k", &k));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &features));
+  const ShapeHandle shape = c->Matrix(c->Dim(features, 0), k);
+  c->set_output(0, shape);
+  c->set_output(1, shape);
+  return absl::OkStatus();
+}
+
+absl::Status UpkeepShape(InferenceContext* c) {
+  ShapeHandle unused;
+  return c->Merge(c->input(c->num_inputs() - 1), c->Vector(2), &unused);
+}
+
+REGISTER_OP("LargeoutInvertedFileSearch")
+    .Input("features: float")
+    .Input("means: resource")
+    .Input("mean_bias: resource")
+    .Input("offsets: resource")
+    .Input("ids: resource")
+    .Input("codes: resource")
+    .Input("scales: resource")
+    .Attr("num_probes: int >= 1")
+    .Attr("k: int >= 1")
+    .Output("scores: float")
+    .Output("ids_found: int64")
+    .SetShapeFn(SearchShape)
+    .Doc(R"doc(
+Finds most of the k classes of highest logit, in about O(sqrt(num_classes)).
+
+A query is scored against the mean row of each list, and then against the members
+of the num_probes best lists. Before the lists are fitted nothing is found.
+
+features: [batch, dim].
+means: Variable [num_lists, dim], float.
+mean_bias: Variable [num_lists], float.
+offsets: Variable [num_lists + 1], int32; members of list l are
+  ids[offsets[l]] to ids[offsets[l + 1] - 1].
+ids: Variable [num_classes], int32.
+codes: Variable [num_classes, width], int8; the members' rows, width being dim up
+  to a multiple of 32.
+scales: Variable [num_classes, 2], float; what a code of 1 stands for, and the bias.
+scores: [batch, k], falling; logits from rows at 8 bits a number, as they were at
+  the last upkeep; -inf where there is no class.
+ids_found: [batch, k]; -1 where fewer than k are found. Never classes whose rows or
+  biases are not finite.
+)doc");
+
+REGISTER_OP("LargeoutInvertedFileFit")
+    .Input("embeddings: resource")
+    .Input("bias: num_biases * resource")
+    .Input("means: resource")
+    .Input("mean_bias: resource")
+    .Input("offsets: resource")
+    .Input("ids: resource")
+    .Input("codes: resource")
+    .Input("scales: resource")
+    .Input("schedule: resource")
+    .Input("seed: int64")
+    .Attr("num_biases: int >= 0")
+    .SetShapeFn(UpkeepShape)
+    .Doc(R"doc(
+Fits the lists of an inverted file anew, by spherical k-means on a part of the rows
+and one pass over all. O(num_classes num_lists dim).
+
+embeddings: Variable [num_classes, dim], float.
+bias: No variable, or one: [num_classes], float.
+means: As LargeoutInvertedFileSearch reads it, like those up to scales.
+schedule: Variable [2], int64: the number of the next step, and that of the step
+  when the lists were fitted, or -1.
+seed: [2]; all 128 bits count.
+)doc");
+
+REGISTER_OP("LargeoutInvertedFileUpkeep")
+    .Input("embeddings: resource")
+    .Input("bias: num_biases * resource")
+    .Input("means: resource")
+    .Input("mean_bias: resource")
+    .Input("offsets: resource")
+    .Input("ids: resource")
+    .Input("codes: resource")
+    .Input("scales: resource")
+    .Input("schedule: resource")
+    .Input("seed: int64")
+    .Attr("num_biases: int >= 0")
+    .Attr("start_step: int >= 0")
+    .Attr("interval: int >= 1")
+    .Attr("rows_a_step: int >= 1")
+    .SetShapeFn(UpkeepShape)
+    .Doc(R"doc(
+What an inverted file needs in one training step: nothing before start_step, then a
+fit, and from then on, every `interval` steps, the reassignment of the next
+interval * rows_a_step rows, all rows in turn. Where nine in ten of these find
+another list, and the lists are older than one such turn, the weights are other ones
+than those the lists were fitted to, and they are fitted anew.
+
+embeddings: As LargeoutInvertedFileFit has it, like those up to seed.
+)doc");
+
+}  // namespace
+}  // namespace largeout

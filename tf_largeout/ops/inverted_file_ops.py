@@ -1,0 +1,93 @@
+"""Inverted files: lists of classes that point the same way, and the search in them.
+
+State is a tuple of variables or their handles, which the ops read and write in place:
+means float32 `[num_lists, dim]`, mean_bias float32 `[num_lists]`, offsets int32
+`[num_lists + 1]`, ids int32 `[num_classes]`, codes int8 `[num_classes, packed_width(dim)]`,
+scales float32 `[num_classes, 2]`; and the schedule int64 `[2]`, at first `[0, -1]`. All
+others are zero at first: no lists, nothing is found. The members of list l are
+`ids[offsets[l]:offsets[l + 1]]`; codes and scales are their rows at 8 bits a number, in the
+order of `ids`. See `InvertedFileSampler` for the method.
+"""
+
+import tensorflow as tf
+
+from tf_largeout.ops.handles import handle_of
+from tf_largeout.ops.library import gen_ops
+
+
+def packed_width(dim):
+    """The width of the codes of rows of `dim` numbers: the next multiple of 32."""
+    return -(-dim // 32) * 32
+
+
+def inverted_file_search(features, state, num_probes, k):
+    """Most of the `k` classes of highest logit among `num_probes` lists a query.
+
+    Args:
+        features: float32 `[batch, dim]`.
+        state: means, mean_bias, offsets, ids, codes, scales (a schedule is passed over).
+        num_probes: Number of lists a query looks at.
+        k: Number of classes to find.
+
+    Returns:
+        A tuple of
+        scores: float32 `[batch, k]`, falling; logits from rows at 8 bits a number, as they
+            were when they were last packed; -inf where there is no class.
+        ids: int64 `[batch, k]`, -1 where fewer than `k` are found. Classes with rows or
+            biases that are not finite are never found, nor is anything by such queries.
+    """
+    return gen_ops.largeout_inverted_file_search(
+        features, *_handles(state[:6]), num_probes=num_probes, k=k
+    )
+
+
+def inverted_file_fit(embeddings, bias, state, seed):
+    """Fits the lists anew, in place: k-means on a part of the rows, one pass over all.
+
+    Args:
+        embeddings: variable float32 `[num_classes, dim]`.
+        bias: variable float32 `[num_classes]`, or None.
+        state: means, mean_bias, offsets, ids, codes, scales, schedule.
+        seed: int64 `[2]`.
+    """
+    return gen_ops.largeout_inverted_file_fit(
+        handle_of(embeddings), _as_list(bias), *_handles(state), seed
+    )
+
+
+def inverted_file_upkeep(embeddings, bias, state, seed, start_step, interval, rows_a_step):
+    """What the file needs in one training step, in place.
+
+    Nothing before `start_step`, then a fit; from then on, every `interval` steps, the
+    reassignment of the next `interval * rows_a_step` classes. Where nine in ten of them find
+    another list, and one such turn lies behind, the lists are fitted anew.
+
+    Args:
+        embeddings: As `inverted_file_fit`, like the next three.
+        bias: Variable or None.
+        state: Seven variables.
+        seed: int64 `[2]`.
+        start_step: Number of the step that fits the lists, from 0.
+        interval: Number of steps from one reassignment to the next.
+        rows_a_step: Classes reassigned a step, in the mean.
+    """
+    return gen_ops.largeout_inverted_file_upkeep(
+        handle_of(embeddings),
+        _as_list(bias),
+        *_handles(state),
+        seed,
+        start_step=start_step,
+        interval=interval,
+        rows_a_step=rows_a_step,
+    )
+
+
+def _handles(state):
+    return [handle_of(variable) for variable in state]
+
+
+def _as_list(bias):
+    return [] if bias is None else [handle_of(bias)]
+
+
+tf.no_gradient("LargeoutInvertedFileSearch")
