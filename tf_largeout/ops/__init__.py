@@ -14,6 +14,9 @@ from tf_largeout.ops.hash_ops import hash_functions as hash_functions
 from tf_largeout.ops.hash_ops import lsh_hash as lsh_hash
 from tf_largeout.ops.hash_ops import simhash as simhash
 from tf_largeout.ops.hash_ops import wta_hash as wta_hash
+from tf_largeout.ops.inverted_file_ops import inverted_file_fit as inverted_file_fit
+from tf_largeout.ops.inverted_file_ops import inverted_file_search as inverted_file_search
+from tf_largeout.ops.inverted_file_ops import inverted_file_upkeep as inverted_file_upkeep
 from tf_largeout.ops.lsh_ops import lsh_build as lsh_build
 from tf_largeout.ops.lsh_ops import lsh_fresh_share as lsh_fresh_share
 from tf_largeout.ops.lsh_ops import lsh_pool as lsh_pool

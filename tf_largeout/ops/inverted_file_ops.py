@@ -11,7 +11,7 @@ order of `ids`. See `InvertedFileSampler` for the method.
 
 import tensorflow as tf
 
-from tf_largeout.ops.handles import handle_of
+from tf_largeout.ops.handles import handle_of, optional_handle
 from tf_largeout.ops.library import gen_ops
 
 
@@ -51,7 +51,7 @@ def inverted_file_fit(embeddings, bias, state, seed):
         seed: int64 `[2]`.
     """
     return gen_ops.largeout_inverted_file_fit(
-        handle_of(embeddings), _as_list(bias), *_handles(state), seed
+        handle_of(embeddings), optional_handle(bias), *_handles(state), seed
     )
 
 
@@ -73,7 +73,7 @@ def inverted_file_upkeep(embeddings, bias, state, seed, start_step, interval, ro
     """
     return gen_ops.largeout_inverted_file_upkeep(
         handle_of(embeddings),
-        _as_list(bias),
+        optional_handle(bias),
         *_handles(state),
         seed,
         start_step=start_step,
@@ -84,10 +84,6 @@ def inverted_file_upkeep(embeddings, bias, state, seed, start_step, interval, ro
 
 def _handles(state):
     return [handle_of(variable) for variable in state]
-
-
-def _as_list(bias):
-    return [] if bias is None else [handle_of(bias)]
 
 
 tf.no_gradient("LargeoutInvertedFileSearch")

@@ -3,6 +3,7 @@
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 from tf_largeout.samplers.head_and_tail import HeadAndTail
 from tf_largeout.samplers.identifiers import get
+from tf_largeout.samplers.inverted_file_sampler import InvertedFileSampler
 from tf_largeout.samplers.log_uniform_sampler import LogUniformSampler
 from tf_largeout.samplers.sampled_values import SampledValues
 from tf_largeout.samplers.sampler import Sampler
@@ -13,6 +14,7 @@ from tf_largeout.samplers.unigram_sampler import UnigramSampler
 __all__ = [
     "HardNegativeSampler",
     "HeadAndTail",
+    "InvertedFileSampler",
     "LogUniformSampler",
     "SampledValues",
     "Sampler",

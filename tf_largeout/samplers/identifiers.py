@@ -2,12 +2,14 @@
 
 import keras
 
+from tf_largeout.samplers.inverted_file_sampler import InvertedFileSampler
 from tf_largeout.samplers.sampler import Sampler
 from tf_largeout.samplers.tails import TAILS
 from tf_largeout.samplers.top_k_sampler import TopKSampler
 
 _BY_NAME = {
     **TAILS,
+    "inverted_file": InvertedFileSampler,
     "top_k": TopKSampler,
 }
 

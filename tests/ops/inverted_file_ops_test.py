@@ -1,0 +1,173 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.reference import inverted_file as reference
+from tf_largeout.ops import inverted_file_ops as ops
+
+SCHEDULE = 6
+
+
+class Problem:
+    """Classes in clusters, queries near them, and the variables of a file."""
+
+    def __init__(self, num_classes=600, dim=20, num_lists=30, batch=9, seed=0):
+        random = np.random.default_rng(seed)
+        centres = random.normal(size=[num_classes // 10 + 1, dim])
+
+        def draw(count):
+            noise = 0.4 * random.normal(size=[count, dim])
+            return (centres[random.integers(len(centres), size=count)] + noise).astype("f4")
+
+        self.embeddings = tf.Variable(draw(num_classes))
+        self.bias = tf.Variable(random.normal(size=num_classes).astype("f4"))
+        self.features = draw(batch)
+        shapes = [
+            ([num_lists, dim], tf.float32),
+            ([num_lists], tf.float32),
+            ([num_lists + 1], tf.int32),
+            ([num_classes], tf.int32),
+            ([num_classes, ops.packed_width(dim)], tf.int8),
+            ([num_classes, 2], tf.float32),
+        ]
+        self.state = [tf.Variable(tf.zeros(s, t), trainable=False) for s, t in shapes]
+        self.state.append(tf.Variable([0, -1], dtype=tf.int64, trainable=False))
+
+    def fit(self, seed=(1, 2)):
+        seed = tf.constant(seed, tf.int64)
+        ops.inverted_file_fit(self.embeddings, self.bias, self.state, seed)
+
+    def search(self, num_probes=4, k=10):
+        scores, ids = ops.inverted_file_search(self.features, self.state, num_probes, k)
+        return scores.numpy(), ids.numpy()
+
+    def upkeep(self, start_step=2, interval=3, rows_a_step=10):
+        seed = tf.constant([1, 2], tf.int64)
+        arguments = (self.embeddings, self.bias, self.state, seed)
+        ops.inverted_file_upkeep(*arguments, start_step, interval, rows_a_step)
+
+    def schedule(self):
+        return self.state[SCHEDULE].numpy().tolist()
+
+    def values(self):
+        return [variable.numpy() for variable in self.state]
+
+
+@pytest.mark.parametrize("dim", [7, 32, 50])
+@pytest.mark.parametrize("batch", [1, 2, 70])
+def test_search_finds_what_the_slow_search_finds(dim, batch):
+    problem = Problem(dim=dim, batch=batch)
+    problem.fit()
+    scores, ids = problem.search(k=10)
+    rows, bias = problem.embeddings.numpy(), problem.bias.numpy()
+    means, mean_bias, offsets, members = problem.values()[:4]
+    expected = reference.search(
+        problem.features, rows, bias, means, mean_bias, offsets, members, 4, 10
+    )
+    hits = [len(set(a) & set(b)) / 10 for a, b in zip(ids, expected, strict=True)]
+    assert np.mean(hits) > (0.95 if batch == 70 else 0.75)  # but for numbers at 8 bits
+    logits = np.einsum("bd,bkd->bk", problem.features, rows[ids]) + bias[ids]
+    np.testing.assert_allclose(scores, logits, atol=0.02 * np.abs(logits).max())
+    assert np.all(np.diff(scores) <= 0)
+
+
+def test_fitted_rows_are_in_the_lists_of_largest_cosine():
+    problem = Problem()
+    problem.fit()
+    problem.fit()  # from a fresh start: the same again
+    means, _, offsets, members = problem.values()[:4]
+    assert sorted(members) == list(range(600))
+    lists = np.empty(600, np.int64)
+    lists[members] = np.repeat(np.arange(30), np.diff(offsets))
+    nearest = reference.nearest_lists(problem.embeddings.numpy(), means)
+    assert np.mean(lists == nearest) > 0.9  # the means moved once more after the rows
+
+
+def test_nothing_is_found_before_the_fit():
+    scores, ids = Problem().search()
+    assert np.all(ids == -1) and np.all(scores == -np.inf)
+
+
+def test_upkeep_waits_fits_and_then_reassigns_rows_in_turn():
+    problem = Problem()
+    for _ in range(2):
+        problem.upkeep()
+    assert problem.schedule() == [2, -1]
+    problem.upkeep()
+    assert problem.schedule() == [3, 2]
+    fitted = problem.values()
+    problem.upkeep()
+    problem.upkeep()
+    for before, after in zip(fitted[:SCHEDULE], problem.values(), strict=False):
+        np.testing.assert_array_equal(before, after)
+    problem.embeddings.assign(problem.embeddings * 2.0)
+    problem.upkeep()  # 3 steps after the fit: 30 rows, and all are packed
+    assert problem.schedule() == [6, 2]
+    np.testing.assert_allclose(problem.values()[5][:, 0].sum(), 2 * fitted[5][:, 0].sum(), 1e-3)
+
+
+def test_lists_of_other_weights_are_fitted_anew():
+    problem = Problem()
+    problem.upkeep(start_step=0, rows_a_step=100)
+    problem.embeddings.assign(np.random.default_rng(5).normal(size=[600, 20]))
+    for _ in range(6):
+        problem.upkeep(start_step=0, rows_a_step=100)
+    assert problem.schedule() == [7, 6]
+
+
+def test_a_fit_by_hand_starts_the_search_before_its_step():
+    problem = Problem()
+    problem.upkeep(start_step=100)
+    problem.fit()
+    problem.upkeep(start_step=100)
+    assert problem.schedule() == [2, 1]
+    assert np.all(problem.search()[1] >= 0)
+
+
+def test_reads_before_an_upkeep_keep_their_values():
+    problem = Problem()
+    problem.fit()
+    before = tf.identity(problem.state[3])
+    kept = before.numpy().copy()
+    problem.embeddings.assign(tf.reverse(problem.embeddings, [0]))
+    problem.fit()
+    np.testing.assert_array_equal(before, kept)
+    assert not np.array_equal(problem.state[3], kept)
+
+
+def test_bad_numbers_and_empty_batches():
+    problem = Problem()
+    problem.embeddings.scatter_nd_update([[3], [4]], [[np.nan] * 20, [0.0] * 20])
+    problem.fit()
+    problem.features[0] = np.inf
+    scores, ids = problem.search(num_probes=30, k=600)
+    assert np.all(ids[0] == -1) and not np.any(ids == 3)
+    assert np.all(np.sum(ids[1:] == 4, axis=1) == 1)
+    assert not np.any(np.isnan(scores))
+    problem.features = problem.features[:0]
+    assert problem.search()[1].shape == (0, 10)
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_wrong_shapes_are_named(part):
+    problem = Problem()
+    value = problem.state[part]
+    problem.state[part] = tf.Variable(tf.zeros([*value.shape[:-1], 5], value.dtype))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must be"):
+        problem.search()
+
+
+def test_wrong_offsets_features_and_seeds_are_named():
+    problem = Problem()
+    problem.fit()
+    problem.state[2].assign(tf.reverse(problem.state[2], [0]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="offsets must rise"):
+        problem.search()
+    problem = Problem()
+    problem.features = problem.features[:, :5]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="features must be .* 20"):
+        problem.search()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="embeddings must be"):
+        problem.embeddings = tf.Variable(tf.zeros([599, 20]))
+        problem.bias = None
+        problem.fit()

@@ -1,0 +1,25 @@
+"""A search in an inverted file, slowly, from the rows themselves."""
+
+import numpy as np
+
+
+def search(features, rows, bias, means, mean_bias, offsets, ids, num_probes, k):
+    """The best classes of the best lists.
+
+    Returns:
+        A list of ids a query, best first, at most `k`.
+    """
+    results = []
+    for h in np.asarray(features, np.float64):
+        list_scores = means.astype(np.float64) @ h + mean_bias
+        best_lists = np.argsort(-list_scores, kind="stable")[:num_probes]
+        members = np.concatenate([ids[offsets[i] : offsets[i + 1]] for i in best_lists])
+        logits = rows[members].astype(np.float64) @ h + bias[members]
+        results.append(members[np.argsort(-logits, kind="stable")][:k])
+    return results
+
+
+def nearest_lists(rows, means):
+    """For each row the list whose mean has the largest cosine with it."""
+    directions = means / np.linalg.norm(means, axis=1, keepdims=True)
+    return np.argmax(rows.astype(np.float64) @ directions.T.astype(np.float64), axis=1)

@@ -1,0 +1,177 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_largeout as tflo
+from tf_largeout import samplers
+
+NUM_CLASSES, DIM, BATCH = 400, 8, 16
+
+
+def make_sampler(**kwargs):
+    return samplers.InvertedFileSampler(
+        **{"num_sampled": 40, "num_hard": 8, "start_step": 3, "seed": 1, **kwargs}
+    )
+
+
+def make_model(**kwargs):
+    keras.utils.set_random_seed(3)
+    head = tflo.layers.LargeOutput(NUM_CLASSES, sampler=make_sampler(**kwargs), name="head")
+    model = keras.Sequential([keras.Input([DIM]), keras.layers.Dense(DIM), head])
+    model.compile(
+        optimizer=tflo.optimizers.LazyAdam(0.01), loss=tflo.losses.SampledSoftmaxLoss()
+    )
+    return model
+
+
+def examples(steps, seed=0):
+    random = np.random.default_rng(seed)
+    labels = random.integers(NUM_CLASSES, size=steps * BATCH)
+    features = np.random.default_rng(9).normal(size=[NUM_CLASSES, DIM])[labels]
+    return features.astype("f4"), labels
+
+
+def fit(model, steps, seed=0):
+    x, y = examples(steps, seed)
+    return model.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0).history["loss"][0]
+
+
+def head_of(sampler, layer, features):
+    labels = tf.zeros([len(features), 1], tf.int64)
+    return sampler.sample(tf.constant(features), labels, layer).head.sampled_candidates.numpy()
+
+
+def built(sampler, embeddings, bias=None):
+    layer = tflo.layers.LargeOutput(len(embeddings), sampler=sampler)
+    layer.build((None, embeddings.shape[1]))
+    layer.embeddings.assign(embeddings)
+    return layer
+
+
+def test_there_is_no_head_before_its_step_and_then_the_hardest_classes():
+    random = np.random.default_rng(0)
+    rows = random.normal(size=[NUM_CLASSES, DIM]).astype("f4")
+    features = random.normal(size=[BATCH, DIM]).astype("f4")
+    sampler = make_sampler(num_probes=1000)
+    layer = built(sampler, rows)
+    for _ in range(3):
+        assert np.all(head_of(sampler, layer, features) == -1)
+    ids = head_of(sampler, layer, features)
+    exact = layer.top_k(features, 8)[1].numpy()
+    hits = [len(set(a) & set(b)) / 8 for a, b in zip(ids, exact, strict=True)]
+    assert np.mean(hits) > 0.95
+    assert sampler.list_health(layer)["fitted_at"] == 3
+
+
+def test_training_with_the_head_learns():
+    model = make_model(start_step=10)
+    first = fit(model, 10)
+    for _ in range(8):
+        last = fit(model, 40)
+    assert last < 0.7 * first
+    assert model.layers[-1].sampler.list_health(model.layers[-1])["fitted_at"] == 10
+
+
+@pytest.mark.parametrize("before", [2, 5, 40])
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, before):
+    whole, first = make_model(), make_model()
+    for model in (whole, first):
+        fit(model, before, seed=1)
+    first.save(tmp_path / "model.keras")
+    resumed = keras.models.load_model(tmp_path / "model.keras")
+    for model in (whole, resumed):
+        fit(model, 36, seed=2)  # over the next reassignment, 32 steps after the fit
+    for a, b in zip(whole.get_weights(), resumed.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_checkpoints_and_set_weights_carry_the_lists(tmp_path):
+    model = make_model()
+    fit(model, 6)
+    features = examples(1)[0]
+    path = tf.train.Checkpoint(model=model).save(str(tmp_path / "checkpoint"))
+    found = head_of(model.layers[-1].sampler, model.layers[-1], features)
+    assert np.all(found[:, 0] >= 0)
+    restored, copied = make_model(), make_model()
+    tf.train.Checkpoint(model=restored).restore(path).expect_partial()
+    copied.set_weights(restored.get_weights())
+    for other in (restored, copied):
+        again = head_of(other.layers[-1].sampler, other.layers[-1], features)
+        np.testing.assert_array_equal(again, found)
+
+
+def test_rebuild_fits_to_weights_set_by_hand():
+    random = np.random.default_rng(0)
+    rows = random.normal(size=[NUM_CLASSES, DIM]).astype("f4")
+    sampler = make_sampler(start_step=1000, num_probes=1000)
+    layer = built(sampler, rows)
+    sampler.rebuild(layer)
+    assert np.all(head_of(sampler, layer, rows[:5])[:, 0] >= 0)
+    layer.embeddings.assign(-rows)
+    sampler.rebuild(layer)
+    ids, exact = head_of(sampler, layer, rows[:5]), layer.top_k(rows[:5], 8)[1].numpy()
+    assert np.mean([len(set(a) & set(b)) / 8 for a, b in zip(ids, exact, strict=True)]) > 0.95
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.zeros([NUM_CLASSES, DIM]),
+        np.ones([NUM_CLASSES, DIM]),
+        np.where(np.arange(NUM_CLASSES)[:, None] % 3, np.ones(DIM), np.nan),
+    ],
+    ids=["zero", "equal", "nan"],
+)
+def test_bad_rows_give_distinct_finite_classes(rows):
+    sampler = make_sampler(start_step=0)
+    ids = head_of(sampler, built(sampler, rows.astype("f4")), np.ones([3, DIM], "f4"))
+    for row in ids:
+        found = row[row >= 0]
+        assert len(set(found)) == len(found) > 0
+        assert np.all(np.isfinite(rows[found]))
+
+
+@pytest.mark.parametrize("num_classes", [1, 2, 30])
+def test_fewer_classes_than_the_head_or_the_lists(num_classes):
+    sizes = {"num_sampled": 41, "num_hard": 40, "num_lists": 64, "num_probes": 64}
+    sampler = make_sampler(start_step=0, **sizes)
+    rows = np.random.default_rng(0).normal(size=[num_classes, DIM]).astype("f4")
+    ids = head_of(sampler, built(sampler, rows), rows[:1])
+    assert set(ids[0]) == {-1, *range(num_classes)}
+
+
+def test_without_a_tail_all_classes_are_searched_for():
+    sampler = make_sampler(num_hard=None, start_step=0)
+    rows = np.random.default_rng(0).normal(size=[NUM_CLASSES, DIM]).astype("f4")
+    values = sampler.sample(
+        tf.constant(rows[:4]), tf.zeros([4, 1], tf.int64), built(sampler, rows)
+    )
+    assert values.sampled_candidates.shape == (4, 40)
+    np.testing.assert_array_equal(values.sampled_expected_count, 1)
+
+
+def test_mixed_precision_and_models_without_bias_train():
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        model = make_model(start_step=0)
+        assert np.isfinite(fit(model, 4))
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+
+
+def test_config_round_trip_and_name():
+    sampler = make_sampler(num_lists=7, num_probes=3, tail="log_uniform")
+    config = keras.saving.serialize_keras_object(sampler)
+    again = samplers.get(config)
+    assert again.get_config() == sampler.get_config()
+    assert again.num_lists == 7 and again.num_probes == 3 and again.start_step == 3
+    assert isinstance(samplers.get("inverted_file"), samplers.InvertedFileSampler)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"num_lists": 0}, {"num_probes": 2.5}, {"start_step": -1}, {"num_hard": 40}]
+)
+def test_wrong_arguments_are_named(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        make_sampler(**wrong)

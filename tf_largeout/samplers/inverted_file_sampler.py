@@ -1,0 +1,158 @@
+"""Hard classes from lists that are fitted to the class embeddings."""
+
+import math
+import numbers
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.ops.inverted_file_ops import (
+    inverted_file_fit,
+    inverted_file_search,
+    inverted_file_upkeep,
+    packed_width,
+)
+from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
+
+_ROWS_A_STEP = 256  # reassigned: as many as a usual batch has queries, at their cost
+_LEAST_INTERVAL = 32
+_CLASSES_FOR_A_STEP = 6_400  # that are placed anew, in the mean
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class InvertedFileSampler(HardNegativeSampler):
+    """Finds the classes of highest logit of each row, most of them, in O(sqrt(num_classes)).
+
+    The rows of the class embeddings are dealt to lists by spherical k-means. A row of the
+    batch is scored against the lists' mean rows and then against the members of the
+    `num_probes` best lists; the `num_hard` highest logits are its own negatives. The others
+    are a static sample that the batch shares. The loss corrects for both exactly, whatever
+    the search finds (see `HeadAndTail`): what it misses only makes the step less efficient.
+
+    The lists are fitted in step `start_step`; before, while the model is far from any plateau
+    and hard classes gain little, no class is searched for and a step costs what the tail
+    costs. From then on they are kept up to date inside the steps: every few steps some rows,
+    all in turn, move to the list that is nearest now, the means follow, and all rows are
+    packed anew at 8 bits a number, in the order of the lists, which is what is searched. If
+    nearly all of those rows move, the weights were replaced by others, and the lists are
+    fitted anew; so they are by `rebuild`.
+
+    State, as weights of the layer: `(dim + 12) * num_classes` bytes and the means. A resumed
+    run is equal to an uninterrupted one.
+
+    Args:
+        num_sampled: Number of classes a row is compared with, own and shared together.
+        num_lists: Number of lists; by default about `4 sqrt(num_classes)`.
+        num_probes: Number of lists that are searched for a row; more find more. On
+            `place_names` (202,458 classes) 16 find half of the 64 highest logits.
+        num_hard: How many own negatives a row gets, less than `num_sampled`; None for
+            `num_sampled` of them, no tail, and no correction.
+        tail: What draws the others: a name such as "uniform", or a static `Sampler`.
+        start_step: Number of the training step that fits the lists, from 0.
+        seed: Optional int that the layer's draws start from; random if None.
+
+    Example:
+        keras.Sequential([encoder, LargeOutput(200_000, sampler=InvertedFileSampler(1024))])
+
+    References:
+        Jegou, Douze, Schmid 2011, "Product quantization for nearest neighbor search",
+        section IV (the inverted file).
+    """
+
+    def __init__(
+        self,
+        num_sampled=1024,
+        num_lists=None,
+        num_probes=16,
+        num_hard=64,
+        tail="uniform",
+        start_step=2000,
+        seed=None,
+    ):
+        super().__init__(num_sampled, num_hard=num_hard, tail=tail, seed=seed)
+        self.num_lists = None if num_lists is None else _whole("num_lists", num_lists, 1)
+        self.num_probes = _whole("num_probes", num_probes, 1)
+        self.start_step = _whole("start_step", start_step, 0)
+        self._state: list[keras.Variable] = []
+
+    def build(self, layer):
+        super().build(layer)
+        dim = layer.embeddings.shape[1]
+        lists = self.num_lists or max(1, round(4 * math.sqrt(self.num_classes)))
+        lists = min(lists, self.num_classes)
+        specs = {
+            "means": ((lists, dim), "float32"),
+            "mean_bias": ((lists,), "float32"),
+            "offsets": ((lists + 1,), "int32"),
+            "ids": ((self.num_classes,), "int32"),
+            "codes": ((self.num_classes, packed_width(dim)), "int8"),
+            "scales": ((self.num_classes, 2), "float32"),
+            "schedule": ((2,), "int64"),
+        }
+        with tf.device("CPU:0"):  # where the ops read them
+            self._state = [
+                self.add_weight(layer, name, shape, dtype, _unfitted)
+                for name, (shape, dtype) in specs.items()
+            ]
+
+    def search(self, features, labels, layer):
+        inverted_file_upkeep(
+            *self._handles(layer),
+            layer.next_seed(),
+            start_step=self.start_step,
+            interval=max(_LEAST_INTERVAL, self.num_classes // _CLASSES_FOR_A_STEP),
+            rows_a_step=_ROWS_A_STEP,
+        )
+        state = self._handles(layer)[2]
+        return inverted_file_search(features, state, self.num_probes, self.num_searched)[1]
+
+    def rebuild(self, layer):
+        """Fits the lists to the weights of `layer` now, whatever the schedule says."""
+        inverted_file_fit(*self._handles(layer), layer.next_seed())
+
+    def list_health(self, layer):
+        """What the lists are like now.
+
+        Returns:
+            A dict: `fitted_at` (the step, or -1), `num_lists`, the sizes of the `largest`,
+            the `median` and the `smallest` list, and the share of `empty` ones.
+        """
+        offsets, schedule = (layer.local_variable(self._state[i]).numpy() for i in (2, 6))
+        sizes = np.diff(offsets)
+        return {
+            "fitted_at": int(schedule[1]),
+            "num_lists": sizes.size,
+            "largest": int(sizes.max()),
+            "median": float(np.median(sizes)),
+            "smallest": int(sizes.min()),
+            "empty": float(np.mean(sizes == 0)),
+        }
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_lists": self.num_lists,
+            "num_probes": self.num_probes,
+            "start_step": self.start_step,
+        }
+
+    def _handles(self, layer):
+        """The handles of embeddings, bias or None, and state on this replica."""
+        embeddings, bias = layer.local_variables()
+        state = [layer.local_variable(weight).handle for weight in self._state]
+        return embeddings.handle, None if bias is None else bias.handle, state
+
+
+def _unfitted(shape, dtype=None):
+    """Zeros, and for the schedule: step 0, never fitted."""
+    return tf.constant([0, -1], dtype) if dtype == "int64" else tf.zeros(shape, dtype)
+
+
+def _whole(name, value, least):
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise ValueError(
+            f"`{name}` must be an integer of at least {least}. Received: {value!r}."
+        )
+    return int(value)
