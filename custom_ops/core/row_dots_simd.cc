@@ -30,6 +30,12 @@ inline void Prefetch(const ClassMatrix& matrix, const int64_t* id, const int64_t
   for (int64_t k = begin; k < end; k += kCacheLine) __builtin_prefetch(row + k);
 }
 
+inline void PrefetchBias(const ClassMatrix& matrix, const int64_t* id,
+                         const int64_t* end_of_ids, int64_t ahead) {
+  if (matrix.bias == nullptr || end_of_ids - id <= ahead || id[ahead] < 0) return;
+  __builtin_prefetch(matrix.bias + id[ahead]);
+}
+
 inline float SumLanes(Floats x) {
 #if defined(__SSE2__)
 #if defined(__AVX512F__)
@@ -117,6 +123,7 @@ void DotOwnRows(const ClassMatrix& matrix, const DotRows& own, const float* feat
     for (int64_t i = b * own.per_row; i < (b + 1) * own.per_row; ++i) {
       const int64_t id = own.ids[i];
       Prefetch(matrix, own.ids + i, end_of_ids, ahead, 0, matrix.dim);
+      PrefetchBias(matrix, own.ids + i, end_of_ids, ahead);
       if (id < 0) {
         logits[i] = own.no_class;
         continue;

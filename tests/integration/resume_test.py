@@ -16,11 +16,13 @@ SAMPLERS = {
     "uniform": lambda: tflo.samplers.UniformSampler(20),
     "unique log-uniform": lambda: tflo.samplers.LogUniformSampler(20, unique=True),
     "unigram": lambda: tflo.samplers.UnigramSampler(20, counts=np.arange(1, NUM_CLASSES + 1)),
+    "top k and tail": lambda: tflo.samplers.TopKSampler(20, num_hard=6),
 }
 OPTIMIZERS = {
     "adam": lambda: tflo.optimizers.LazyAdam(0.01, decay_skipped=True),
     "rowwise adagrad": lambda: tflo.optimizers.RowwiseAdagrad(0.1),
     "momentum": lambda: tflo.optimizers.LazySGD(0.1, momentum=0.9),
+    "adagrad": lambda: tflo.optimizers.LazyAdagrad(0.1),
 }
 EVERY_PAIR = pytest.mark.parametrize(
     "sampler, optimizer", list(zip(SAMPLERS, OPTIMIZERS, strict=True)), ids=SAMPLERS

@@ -10,8 +10,10 @@ class SampledLoss(LargeOutputLoss):
     """A loss over the labels of a row and the classes that the layer's sampler draws.
 
     Scores them, corrects the logits by the log of the expected counts (the only place where
-    that is done) and masks accidental hits. Subclasses write `candidate_losses` and set
-    which logits are corrected.
+    that is done) and masks accidental hits. Where the sampler gives each row hard classes of
+    its own (a head) and a shared sample (a tail), a class of the tail that is in the row's
+    head has no effect on that row either. Subclasses write `candidate_losses` and set which
+    logits are corrected.
 
     Args:
         remove_accidental_hits: Whether a drawn class that is a label of the row has no

@@ -13,7 +13,7 @@ class SampledValues(NamedTuple):
 
     Attributes:
         sampled_candidates: int64, ids of the classes drawn: `[num_sampled]` shared by the
-            batch, or `[batch, num_sampled]`.
+            batch, or `[batch, num_sampled]`, where -1 stands for no class.
         true_expected_count: float32 `[batch, num_labels]`, the expected number of times each
             label occurs in a sample; 1 for padded labels.
         sampled_expected_count: float32, the same for `sampled_candidates`, in its shape.

@@ -2,6 +2,7 @@
 
 import numbers
 
+from tf_largeout.samplers.head_and_tail import HeadAndTail
 from tf_largeout.samplers.sampled_values import SampledValues
 
 
@@ -53,7 +54,7 @@ class Sampler:
         setattr(layer, name, weight)  # tf.train.Checkpoint saves what attributes hold
         return weight
 
-    def sample(self, features, labels, layer) -> SampledValues:
+    def sample(self, features, labels, layer) -> SampledValues | HeadAndTail:
         """Draws classes for one training step.
 
         Args:
@@ -62,7 +63,7 @@ class Sampler:
             layer: The layer that built this sampler.
 
         Returns:
-            `SampledValues`.
+            `SampledValues`, or `HeadAndTail`: classes of each row's own and shared ones.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `sample`.")
 
