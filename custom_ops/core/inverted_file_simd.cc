@@ -10,6 +10,7 @@ namespace {
 // vector of partial sums for each of kLanes pairs of a row and a query: as many
 // queries as there are, up to this, and as many rows as make it kLanes pairs.
 inline constexpr int kMostQueries = kLanes / 4;
+inline constexpr int kMostRows = 8;         // whose addresses stay in registers
 inline constexpr int kCodes = 2 * kLanes;   // multiplied by one instruction
 inline constexpr int64_t kBlocksAhead = 4;  // how far ahead rows are prefetched
 
@@ -89,16 +90,20 @@ inline __attribute__((always_inline)) Ints Products(const int8_t* const* rows,
                                                     const int16_t* const* queries,
                                                     int64_t width) {
   constexpr int R = kLanes / Q;
+  constexpr int kRows = R < kMostRows ? R : kMostRows;
   Ints sums[kLanes] = {};
-  for (int64_t k = 0; k < width; k += kCodes) {
-    Shorts query[Q];
+#pragma GCC unroll 4
+  for (int first = 0; first < R; first += kRows) {
+    for (int64_t k = 0; k < width; k += kCodes) {
+      Shorts query[Q];
 #pragma GCC unroll 8
-    for (int q = 0; q < Q; ++q) query[q] = LoadCodes(queries[q] + k);
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      const Shorts row = LoadCodes(rows[r] + k);
+      for (int q = 0; q < Q; ++q) query[q] = LoadCodes(queries[q] + k);
 #pragma GCC unroll 8
-      for (int q = 0; q < Q; ++q) sums[q * R + r] += PairProducts(row, query[q]);
+      for (int r = first; r < first + kRows; ++r) {
+        const Shorts row = LoadCodes(rows[r] + k);
+#pragma GCC unroll 8
+        for (int q = 0; q < Q; ++q) sums[q * R + r] += PairProducts(row, query[q]);
+      }
     }
   }
   return SumsOfLanes<kLanes>(sums, 1);

@@ -7,6 +7,7 @@ import sys
 BENCHMARKS = {
     "step": "time and memory of a training step against its shape",
     "race": "precision against seconds of training, methods side by side",
+    "search": "recall of the exact top k against milliseconds, search by search",
     "profile": "where the time of a training step goes",
 }
 

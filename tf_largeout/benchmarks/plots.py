@@ -86,6 +86,25 @@ def draw_profile(report, parts, path):
     _save(figure, path)
 
 
+def draw_search(report, path):
+    """Recall against milliseconds a batch, one line a search, its settings along it."""
+    figure, axes = _figure([8.0, 4.8])
+    searches = dict.fromkeys(row["search"] for row in report["rows"])
+    for colour, search in zip(_COLOURS * 2, searches, strict=False):
+        points = [(r["ms"], r["recall"]) for r in report["rows"] if r["search"] == search]
+        x, y = zip(*sorted(points), strict=True)
+        axes.plot(x, y, "o-", color=colour, markersize=4, label=search)
+    axes.set(
+        xscale="log",
+        xlabel=f"milliseconds a batch of {report['batch_size']}",
+        ylabel=f"recall of the exact top {report['k']}",
+        title=f"{report['num_classes']:,} classes of width {report['dim']}",
+    )
+    axes.set_ylim(0, 1.02)
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.14), frameon=False)
+    _save(figure, path)
+
+
 def _label_ends(axes, logs):
     """Writes each line's last value beside its end, labels at least a line's height apart."""
     ends = [(log["points"][-1], colour) for log, colour in zip(logs, _COLOURS, strict=False)]

@@ -1,0 +1,161 @@
+"""`python -m tf_largeout.benchmarks search`: recall of the exact top k against milliseconds.
+
+How many of the k highest logits of a query the searches of the samplers find, and in what time
+a batch: one line a setting. Weights and queries are those of a trained model (an `.npz` file
+with `W [num_classes, dim]`, `b [num_classes]` and queries `H [num_queries, dim]`), or, to see
+how the time grows, clusters drawn at random, whose recall means nothing for real weights. The
+median is of the search alone; the mean has what a sampler does now and then to keep its lists
+up to date as well.
+"""
+
+import argparse
+import time
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from tf_largeout import layers, samplers
+from tf_largeout.benchmarks import machine
+from tf_largeout.benchmarks.files import write_json
+from tf_largeout.benchmarks.plots import draw_search
+
+_WARM_UP = 3
+
+
+def _inverted_file(num_probes):
+    return lambda k: samplers.InvertedFileSampler(
+        k, num_hard=None, num_probes=num_probes, start_step=0, seed=1
+    )
+
+
+# setting: (search, constructor for the number of classes to find)
+SEARCHES = {
+    "exact": ("exact", samplers.TopKSampler),
+    **{
+        f"inverted file, {probes} probes": ("inverted file", _inverted_file(probes))
+        for probes in (4, 8, 12, 16, 24, 32, 64)
+    },
+}
+
+
+def main(arguments=None):
+    """Measures the searches of the command line and returns the report."""
+    options = _parser().parse_args(arguments)
+    weights, bias, queries = _problem(options)
+    batches = _batches(queries, options.batch_size, options.steps + _WARM_UP)
+    exact = _exact_top_k(weights, bias, batches, options.k)
+    rows = []
+    for setting in tqdm(options.settings, desc="search", unit="setting"):
+        search, make = SEARCHES[setting]
+        figures = measure(make(options.k), weights, bias, batches, exact)
+        rows.append({"setting": setting, "search": search, **figures})
+        tqdm.write(_line(rows[-1]))
+    shape = {"num_classes": len(weights), "dim": weights.shape[1], "k": options.k}
+    shape |= {"batch_size": options.batch_size, "weights": options.weights or "synthetic"}
+    report = {"machine": machine.describe(), **shape, "rows": rows}
+    if options.json:
+        write_json(options.json, report)
+    if options.png:
+        draw_search(report, options.png)
+    return report
+
+
+def measure(sampler, weights, bias, batches, exact):
+    """Recall, milliseconds a batch, seconds of a rebuild and MiB of state, as a dict.
+
+    Args:
+        sampler: A `HardNegativeSampler` that searches for k classes.
+        weights: float32 `[num_classes, dim]`.
+        bias: float32 `[num_classes]`.
+        batches: List of float32 `[batch, dim]`.
+        exact: List of int `[batch, k]`, the classes to find.
+    """
+    layer = _layer(weights, bias, sampler)
+    rebuild_seconds = 0.0
+    if hasattr(sampler, "rebuild"):
+        start = time.perf_counter()
+        sampler.rebuild(layer)
+        rebuild_seconds = time.perf_counter() - start
+    labels = tf.fill([len(batches[0]), 1], tf.constant(-1, tf.int64))
+    search = tf.function(lambda features: sampler.search(features, labels, layer))
+    milliseconds, recall = [], []
+    for features, best in zip(batches, exact, strict=True):
+        start = time.perf_counter()
+        ids = search(features)
+        milliseconds.append(1e3 * (time.perf_counter() - start))
+        recall.append(_share_found(ids.numpy(), best))
+    timed = milliseconds[_WARM_UP:]
+    state = [weight for weight in layer.weights if weight.name.startswith("sampler_")]
+    return {
+        "recall": float(np.mean(recall)),
+        "ms": float(np.median(timed)),
+        "ms_10": float(np.quantile(timed, 0.1)),
+        "mean_ms": float(np.mean(timed)),
+        "rebuild_s": rebuild_seconds,
+        "state_mb": sum(weight.numpy().nbytes for weight in state) / 2**20,
+    }
+
+
+def _share_found(ids, best):
+    """The share of the classes `best [batch, k]` that are in `ids`, row by row."""
+    return np.mean([np.isin(b, i).mean() for i, b in zip(ids, best, strict=True)])
+
+
+def _layer(weights, bias, sampler=None):
+    layer = layers.LargeOutput(len(weights), sampler=sampler)
+    layer.build((None, weights.shape[1]))
+    layer.embeddings.assign(weights)
+    layer.bias.assign(bias)
+    return layer
+
+
+def _exact_top_k(weights, bias, batches, k):
+    layer = _layer(weights, bias)
+    progress = tqdm(batches, desc="exact top k", unit="batch")
+    return [layer.top_k(features, k)[1].numpy() for features in progress]
+
+
+def _batches(queries, batch_size, count):
+    """`count` batches, going round where there are too few queries."""
+    rows = np.arange(count * batch_size) % len(queries)
+    return [tf.constant(queries[part]) for part in np.split(rows, count)]
+
+
+def _problem(options):
+    """Class embeddings, biases and queries."""
+    if options.weights:
+        with np.load(options.weights) as file:
+            return tuple(np.asarray(file[name], np.float32) for name in "WbH")
+    random = np.random.default_rng(0)
+    shape = [options.num_classes // 20 + 1, options.dim]
+    centres = random.normal(size=shape).astype(np.float32)
+
+    def draw(count, noise):
+        rows = centres[random.integers(len(centres), size=count)]
+        return rows + noise * random.standard_normal(rows.shape, np.float32)
+
+    weights = 0.25 * draw(options.num_classes, 0.5)
+    return weights, np.zeros(options.num_classes, np.float32), draw(2048, 0.7)
+
+
+def _line(row):
+    time_text = f"{row['ms']:8.2f} ms (mean with upkeep {row['mean_ms']:.2f})"
+    size_text = f"rebuild {row['rebuild_s']:.1f} s, state {row['state_mb']:,.0f} MiB"
+    return f"{row['setting']:28} recall {row['recall']:.3f} {time_text}, {size_text}"
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        "python -m tf_largeout.benchmarks search", description=__doc__
+    )
+    parser.add_argument("--weights", help="file with trained weights and queries, see above")
+    parser.add_argument("--num_classes", type=int, default=200_000, help="of synthetic weights")
+    parser.add_argument("--dim", type=int, default=128, help="of synthetic weights")
+    parser.add_argument("--k", type=int, default=64, help="classes to find")
+    parser.add_argument("--batch_size", type=int, default=256)
+    parser.add_argument("--steps", type=int, default=60, help="measured batches")
+    parser.add_argument("--settings", nargs="+", choices=SEARCHES, default=list(SEARCHES))
+    parser.add_argument("--json", help="file for the figures")
+    parser.add_argument("--png", help="file for the picture")
+    return parser
