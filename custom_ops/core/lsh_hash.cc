@@ -19,7 +19,6 @@ class DenseRows {
   void Fill(int64_t first, int64_t count, float* panel) const {
     const float* from = rows_ + first * dim_;
     if (count == kHashRows) {
-      Prefetch(first + count);
       LARGEOUT_SIMD_DISPATCH(FillHashPanel, from, dim_, absent_, panel);
       return;
     }
@@ -28,16 +27,14 @@ class DenseRows {
     LARGEOUT_SIMD_DISPATCH(FillHashPanel, padded.data(), dim_, absent_, panel);
   }
 
+  UpcomingRows From(int64_t first) const {
+    const int64_t end = std::min<int64_t>(first + kHashRows, num_rows_);
+    return {rows_ + first * dim_, (end - first) * dim_};
+  }
+
   void Clear(int64_t, int64_t, float*) const {}
 
  private:
-  // The rows of the next panel.
-  void Prefetch(int64_t first) const {
-    constexpr int64_t kLine = 64 / sizeof(float);
-    const int64_t end = std::min<int64_t>(first + kHashRows, num_rows_) * dim_;
-    for (int64_t i = first * dim_; i < end; i += kLine) __builtin_prefetch(rows_ + i);
-  }
-
   const float* rows_;
   const int64_t num_rows_;
   const int64_t dim_;
@@ -54,6 +51,8 @@ class SparseRowsInPanels {
       panel[place] = InPanel(rows_.values[i], absent_);
     });
   }
+
+  UpcomingRows From(int64_t) const { return {nullptr, 0}; }
 
   void Clear(int64_t first, int64_t count, float* panel) const {
     const float zero = InPanel(0, absent_);
@@ -87,7 +86,7 @@ void ForPanels(const HashFamily& family, const Rows& rows, int64_t num_rows,
       const int64_t first = panel * kHashRows;
       const int64_t count = std::min<int64_t>(kHashRows, num_rows - first);
       rows.Fill(first, count, hasher.panel());
-      visit(first, count, hasher.Values());
+      visit(first, count, hasher.Values(rows.From(first + count)));
       rows.Clear(first, count, hasher.panel());
     }
   });

@@ -70,17 +70,18 @@ PanelHasher::PanelHasher(const HashFamily& family)
   std::fill_n(panel_.get(), panel_dim_ * kHashRows, InPanel(0, AbsentFor(family.kind)));
 }
 
-const int32_t* PanelHasher::Values() {
+const int32_t* PanelHasher::Values(const UpcomingRows& upcoming) {
   if (family_.kind == HashKind::kSimHash) {
     const ProjectionFunctions functions = {family_.functions, panel_dim_, num_values_};
-    LARGEOUT_SIMD_DISPATCH(ProjectionValues, functions, panel_.get(), scratch_.get(),
+    LARGEOUT_SIMD_DISPATCH(ProjectionValues, functions, panel_.get(), upcoming, scratch_.get(),
                            values_.get());
     return values_.get();
   }
   const BinFunctions functions = {family_.functions, static_cast<int32_t>(BinWidth(family_)),
                                   num_values_, family_.kind == HashKind::kDwta};
   bool any_empty = false;
-  LARGEOUT_SIMD_DISPATCH(BinValues, functions, panel_.get(), values_.get(), &any_empty);
+  LARGEOUT_SIMD_DISPATCH(BinValues, functions, panel_.get(), upcoming, values_.get(),
+                         &any_empty);
   for (int row = 0; any_empty && row < kHashRows; ++row) {
     BorrowValues(num_values_, values_.get() + row);
   }

@@ -25,7 +25,7 @@ class PanelHasher {
   float* panel() { return panel_.get(); }
 
   // The values [NumHashValues, kHashRows] of what is in the panel.
-  const int32_t* Values();
+  const int32_t* Values(const UpcomingRows& upcoming);
 
  private:
   const HashFamily& family_;

@@ -1,5 +1,6 @@
 #include "custom_ops/core/lsh_hash_simd.h"
 
+#include "custom_ops/core/lsh_hash_prefetcher.h"
 #include "custom_ops/core/simd.h"
 
 namespace largeout {
@@ -9,23 +10,6 @@ namespace {
 typedef uint32_t Words __attribute__((vector_size(kLanes * sizeof(uint32_t))));
 
 constexpr float kLowest = -__builtin_inff();
-
-inline Ints LoadInts(const int32_t* from) {
-  Ints value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
-
-inline void StoreInts(Ints value, int32_t* to) { std::memcpy(to, &value, sizeof(value)); }
-
-// Keeps the compiler from fusing a product with the sum that follows: rounding,
-// and so the hashes, would depend on the instruction set.
-inline Floats Rounded(Floats product) {
-#if defined(__x86_64__)
-  asm("" : "+v"(product));
-#endif
-  return product;
-}
 
 // {a[first], b[first], a[first + 1], b[first + 1], ...}
 template <int kFirst>
@@ -86,92 +70,18 @@ void FillPanel(const float* rows, int64_t dim, float* panel) {
   }
 }
 
-// log2(R) steps of the fast Hadamard transform, on coordinates `step` apart; a
-// step other than 1 is at least R. The order of additions is the same for any R.
-template <int R>
-inline void Butterflies(Floats* x) {
-#pragma GCC unroll 4
-  for (int half = 1; half < R; half *= 2) {
-#pragma GCC unroll 16
-    for (int i = 0; i < R; ++i) {
-      if (i & half) continue;
-      const Floats sum = x[i] + x[i + half];
-      x[i + half] = x[i] - x[i + half];
-      x[i] = sum;
-    }
-  }
-}
-
-template <int R>
-inline void HadamardPass(int64_t size, int64_t step, float* data) {
-  for (int64_t block = 0; block < size; block += R * step) {
-    float* begin = data + block * kHashRows;
-    for (float* at = begin; at < begin + step * kHashRows; at += kLanes) {
-      Floats x[R];
-#pragma GCC unroll 16
-      for (int i = 0; i < R; ++i) x[i] = Load(at + i * step * kHashRows);
-      Butterflies<R>(x);
-#pragma GCC unroll 16
-      for (int i = 0; i < R; ++i) Store(x[i], at + i * step * kHashRows);
-    }
-  }
-}
-
-inline float FloatOf(int32_t bits) {
-  float number;
-  std::memcpy(&number, &bits, sizeof(number));
-  return number;
-}
-
-// The first pass: steps of the transform of diag(signs) from.
-template <int R>
-void SignedHadamardPass(const float* from, const int32_t* signs, int64_t size, float* to) {
-  for (int64_t block = 0; block < size; block += R) {
-    for (int64_t at = block * kHashRows; at < (block + 1) * kHashRows; at += kLanes) {
-      Floats x[R];
-#pragma GCC unroll 16
-      for (int i = 0; i < R; ++i) {
-        x[i] = Load(from + at + i * kHashRows) * FloatOf(signs[block + i]);
-      }
-      Butterflies<R>(x);
-#pragma GCC unroll 16
-      for (int i = 0; i < R; ++i) Store(x[i], to + at + i * kHashRows);
-    }
-  }
-}
-
-// Turns coordinates i and i + half by the angle with the i-th cosine and sine.
-void TurnPairs(const int32_t* cosines, const int32_t* sines, int64_t half, float* data) {
-  for (int64_t i = 0; i < half; ++i) {
-    const float cosine = FloatOf(cosines[i]), sine = FloatOf(sines[i]);
-    for (float* at = data + i * kHashRows; at < data + (i + 1) * kHashRows; at += kLanes) {
-      const Floats x = Load(at), y = Load(at + half * kHashRows);
-      Store(Rounded(x * cosine) + Rounded(y * sine), at);
-      Store(Rounded(y * cosine) - Rounded(x * sine), at + half * kHashRows);
-    }
-  }
-}
-
-// to = H diag(signs) from, not normalised. REQUIRES: size >= 64, a power of two.
-void Rotate(const float* from, const int32_t* signs, int64_t size, float* to) {
-  constexpr int kRadix = kVectorRegisters / 2;
-  SignedHadamardPass<kRadix>(from, signs, size, to);
-  int64_t step = kRadix;
-  for (; size / step >= kRadix; step *= kRadix) HadamardPass<kRadix>(size, step, to);
-  if (size / step == 8) HadamardPass<8>(size, step, to);
-  if (size / step == 4) HadamardPass<4>(size, step, to);
-  if (size / step == 2) HadamardPass<2>(size, step, to);
-}
-
 // kWidth 0: any width.
 template <int kWidth, bool kMarkEmpty>
-bool FindWinners(const BinFunctions& functions, const float* panel, int32_t* values) {
+bool FindWinners(const BinFunctions& functions, const float* panel,
+                 const UpcomingRows& upcoming, int32_t* values) {
+  Prefetcher prefetcher(upcoming, functions.num_values);
   const int width = kWidth > 0 ? kWidth : functions.width;
   alignas(64) int32_t numbers[(kWidth + 1) * kLanes];  // in memory: a load costs least here
   for (int i = 0; i < kWidth * kLanes; ++i) numbers[i] = i / kLanes;
   asm("" : : "r"(numbers) : "memory");
   Floats lowest = Broadcast(-kLowest);
   for (int64_t h = 0; h < functions.num_values; ++h) {
+    prefetcher.Next();
     const int32_t* bin = functions.coordinates + h * width;
     for (int lane = 0; lane < kHashRows; lane += kLanes) {
       Floats highest = Load(panel + int64_t{bin[0]} * kHashRows + lane);
@@ -196,14 +106,33 @@ bool FindWinners(const BinFunctions& functions, const float* panel, int32_t* val
 
 inline Ints BucketOf(Words joined, const BucketRule& rule) {
   if (rule.joined_bits <= rule.bits) return (Ints)joined;
-  const uint32_t mask = 0xffffffffu >> (32 - rule.joined_bits);
-  const int half = (rule.joined_bits + 1) / 2;
-  joined ^= joined >> half;
-  joined = joined * 0x9E3779B1u & mask;
-  joined ^= joined >> half;
-  joined = joined * 0x85EBCA77u & mask;
-  joined ^= joined >> half;
+  joined ^= joined >> (rule.joined_bits + 1) / 2;
+  joined *= 0x9E3779B1u;
+  joined &= 0xffffffffu >> (32 - rule.joined_bits);
   return (Ints)(joined >> (rule.joined_bits - rule.bits));
+}
+
+// kValueBits 0: any number. The rule comes by value: codes might overlap it.
+template <int kValueBits>
+void Join(const BucketRule rule, const int32_t* values, int64_t num_rows, int64_t code_stride,
+          int32_t* codes) {
+  const int value_bits = kValueBits > 0 ? kValueBits : rule.value_bits;
+  const int64_t value_stride = int64_t{rule.num_tables} * kHashRows;
+  for (int table = 0; table < rule.num_tables; ++table) {
+    int32_t* to = codes + table * code_stride;
+    __builtin_prefetch(to + kHashRows, 1);  // for the next call
+    int32_t buckets[kHashRows];
+    for (int lane = 0; lane < kHashRows; lane += kLanes) {
+      const int32_t* value = values + table * kHashRows + lane;
+      Words joined = {};
+      for (int i = 0; i < rule.num_hashes; ++i, value += value_stride) {
+        joined = joined << value_bits | joined >> (32 - value_bits);
+        joined ^= (Words)LoadInts(value);
+      }
+      StoreInts(BucketOf(joined, rule), (num_rows == kHashRows ? to : buckets) + lane);
+    }
+    if (num_rows < kHashRows) std::memcpy(to, buckets, num_rows * sizeof(int32_t));
+  }
 }
 
 }  // namespace
@@ -219,54 +148,22 @@ void FillHashPanel(const float* rows, int64_t dim, AbsentNumbers absent, float* 
   }
 }
 
-void ProjectionValues(const ProjectionFunctions& functions, const float* panel, float* scratch,
-                      int32_t* values) {
-  const int64_t size = functions.padded_dim;
-  float* spread = scratch;
-  float* projections = scratch + size * kHashRows;
-  const int32_t* cosines = functions.factors + size;
-  const int32_t* signs = cosines + size;
-  Rotate(panel, functions.factors, size, spread);
-  TurnPairs(cosines, cosines + size / 2, size / 2, spread);
-  for (int64_t h = 0; h < functions.num_values; h += size) {
-    Rotate(spread, signs + h, size, projections);
-    const int64_t count = functions.num_values - h < size ? functions.num_values - h : size;
-    for (int64_t i = 0; i < count * kHashRows; i += kLanes) {
-      const Ints positive = Load(projections + i) > 0.0f;
-      StoreInts(-positive, values + h * kHashRows + i);
-    }
-  }
-}
-
-void BinValues(const BinFunctions& functions, const float* panel, int32_t* values,
-               bool* any_empty) {
+void BinValues(const BinFunctions& functions, const float* panel, const UpcomingRows& upcoming,
+               int32_t* values, bool* any_empty) {
   const bool usual = functions.width == 8;
   if (functions.mark_empty) {
-    *any_empty = usual ? FindWinners<8, true>(functions, panel, values)
-                       : FindWinners<0, true>(functions, panel, values);
+    *any_empty = usual ? FindWinners<8, true>(functions, panel, upcoming, values)
+                       : FindWinners<0, true>(functions, panel, upcoming, values);
   } else {
-    *any_empty = usual ? FindWinners<8, false>(functions, panel, values)
-                       : FindWinners<0, false>(functions, panel, values);
+    *any_empty = usual ? FindWinners<8, false>(functions, panel, upcoming, values)
+                       : FindWinners<0, false>(functions, panel, upcoming, values);
   }
 }
 
 void JoinValues(const BucketRule& rule, const int32_t* values, int64_t num_rows,
                 int64_t code_stride, int32_t* codes) {
-  for (int table = 0; table < rule.num_tables; ++table) {
-    int32_t* to = codes + table * code_stride;
-    __builtin_prefetch(to + kHashRows, 1);  // for the next call
-    int32_t buckets[kHashRows];
-    for (int lane = 0; lane < kHashRows; lane += kLanes) {
-      Words joined = {};
-      for (int i = 0; i < rule.num_hashes; ++i) {
-        const int64_t h = int64_t{i} * rule.num_tables + table;
-        joined = joined << rule.value_bits | joined >> (32 - rule.value_bits);
-        joined ^= (Words)LoadInts(values + h * kHashRows + lane);
-      }
-      StoreInts(BucketOf(joined, rule), (num_rows == kHashRows ? to : buckets) + lane);
-    }
-    if (num_rows < kHashRows) std::memcpy(to, buckets, num_rows * sizeof(int32_t));
-  }
+  const auto join = rule.value_bits == 1 ? Join<1> : rule.value_bits == 3 ? Join<3> : Join<0>;
+  join(rule, values, num_rows, code_stride, codes);
 }
 
 }  // namespace LARGEOUT_SIMD

@@ -1,4 +1,4 @@
-// What lsh_hash.cc and the vectorised lsh_hash_simd.cc say to each other.
+// What lsh_hash.cc and the vectorised lsh_hash*_simd.cc say to each other.
 //
 // Rows are the lanes of the vectors, kHashRows of them at a time at each SIMD
 // level. Coordinate k of row r is panel[k * kHashRows + r], value number h of
@@ -17,6 +17,12 @@ inline constexpr int32_t kNoValue = -1;
 
 // Which numbers take no part: their place in the panel holds -infinity.
 enum class AbsentNumbers { kNone, kNan, kNanAndZero };
+
+// Rows that will be read next. They are fetched while values are computed.
+struct UpcomingRows {
+  const float* data;
+  int64_t size;  // in floats, perhaps 0
+};
 
 struct ProjectionFunctions {
   const int32_t* factors;  // [2 + blocks, padded_dim], the bits of floats
@@ -49,10 +55,10 @@ struct BucketRule {
   void FillHashPanel(const float* rows, int64_t dim, AbsentNumbers absent, float* panel); \
   /* panel and both halves of scratch: [padded_dim, kHashRows]. */                        \
   void ProjectionValues(const ProjectionFunctions& functions, const float* panel,         \
-                        float* scratch, int32_t* values);                                 \
+                        const UpcomingRows& upcoming, float* scratch, int32_t* values);   \
   /* *any_empty: whether a value is kNoValue. */                                          \
-  void BinValues(const BinFunctions& functions, const float* panel, int32_t* values,      \
-                 bool* any_empty);                                                        \
+  void BinValues(const BinFunctions& functions, const float* panel,                       \
+                 const UpcomingRows& upcoming, int32_t* values, bool* any_empty);         \
   /* codes[table * code_stride + r] of the first num_rows rows. */                        \
   void JoinValues(const BucketRule& rule, const int32_t* values, int64_t num_rows,        \
                   int64_t code_stride, int32_t* codes);                                   \

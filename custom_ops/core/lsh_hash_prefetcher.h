@@ -1,0 +1,50 @@
+// What the vectorised parts of the hashes share. To be included by
+// lsh_hash*_simd.cc files only (see simd_level.h).
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_LSH_HASH_PREFETCHER_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_LSH_HASH_PREFETCHER_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "custom_ops/core/lsh_hash_simd.h"
+#include "custom_ops/core/simd.h"
+
+namespace largeout {
+namespace LARGEOUT_SIMD {
+
+inline Ints LoadInts(const int32_t* from) {
+  Ints value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+inline void StoreInts(Ints value, int32_t* to) { std::memcpy(to, &value, sizeof(value)); }
+
+// Fetches rows in `portions` equal parts: at once, they would block the way to
+// memory for everything else.
+class Prefetcher {
+ public:
+  Prefetcher(const UpcomingRows& rows, int64_t portions)
+      : at_(rows.data), left_(rows.size), portion_((rows.size + portions - 1) / portions) {}
+
+  void Next() {
+    for (due_ += portion_; due_ > 0 && left_ > 0; due_ -= kLine) {
+      __builtin_prefetch(at_);
+      at_ += kLine;
+      left_ -= kLine;
+    }
+  }
+
+ private:
+  static constexpr int64_t kLine = 64 / sizeof(float);
+  const float* at_;
+  int64_t left_;
+  const int64_t portion_;
+  int64_t due_ = 0;
+};
+
+}  // namespace LARGEOUT_SIMD
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_LSH_HASH_PREFETCHER_H_
