@@ -71,11 +71,12 @@ class RowQuery {
       sizes_[i] = BucketOfRow(tables_, codes, i).size;
     }
     const int64_t longest = LongestStretch(sizes_, draw_.max_lookups);
-    const uint64_t place = draws(0).first;
     for (int64_t i = 0; i < queries_.num_codes; ++i) {
       const Bucket bucket = BucketOfRow(tables_, codes, i);
       const int64_t length = std::min(bucket.size, longest);
-      ForEachFrom(bucket, ScaleBits(place, bucket.size), length, [&](int32_t id) {
+      const bool whole = length == bucket.size;
+      const int64_t place = whole ? 0 : ScaleBits(draws(1 + i).first, bucket.size);
+      ForEachFrom(bucket, place, length, [&](int32_t id) {
         if (Check(id)) most_met_.Add(id, met_.Count(id));
         return true;
       });

@@ -44,9 +44,8 @@ bool WalkBuckets(const LshTables& tables, const LshQueries& queries, const LshDr
 
 // The classes met most often in the row's buckets, falling; of equals at the end
 // of the list those with lower ids (Vijayanarasimhan et al. 2015). Where the
-// buckets hold more than max_lookups entries, the large ones are cut to the size
-// that makes them fit, all from the same share of their length on: buckets are in
-// order of ids, so these stretches hold much the same classes.
+// buckets hold more than max_lookups entries, of the large ones only a stretch
+// from a random place on is looked at, as long as that all of them together fit.
 bool MostMetClasses(const LshTables& tables, const LshQueries& queries, const LshDraw& draw,
                     const ParallelFor& parallel, int64_t* ids, int32_t* num_filled);
 

@@ -34,6 +34,11 @@ def _head_and_tail():
     return keras.Sequential([_encoder(), tflo.layers.LargeOutput(NUM_CLASSES, sampler)])
 
 
+def _lsh(**kwargs):
+    sampler = tflo.samplers.LSHSampler(40, rebuild_every=5, seed=3, **kwargs)
+    return keras.Sequential([_encoder(), tflo.layers.LargeOutput(NUM_CLASSES, sampler)])
+
+
 def _functional():
     inputs = keras.Input((6,))
     return keras.Model(inputs, _head()(_encoder()(inputs)))
@@ -120,6 +125,14 @@ COMBINATIONS = {
     "head and tail, clipnorm": Combination(_head_and_tail, optimizer=_adam(clipnorm=0.1)),
     "head and tail, mirrored": Combination(_head_and_tail, scope=_mirrored, sparse=False),
     "stock metric": Combination(compile={"metrics": ["accuracy"]}, sparse=False),
+    "lsh": Combination(_lsh),
+    "lsh label, several labels": Combination(
+        functools.partial(_lsh, query="label", hash="dwta"), data="several labels"
+    ),
+    "lsh shared": Combination(functools.partial(_lsh, shared=True)),
+    "lsh head, mixed bfloat16": Combination(
+        functools.partial(_lsh, num_hard=10), policy="mixed_bfloat16"
+    ),
     "mirrored": Combination(scope=_mirrored, sparse=False),
     "mirrored functional": Combination(_functional, scope=_mirrored, sparse=False),
 }

@@ -15,11 +15,13 @@ NUM_CLASSES, BATCH, STEPS = 301, 8, 12
 SAMPLERS = {
     "uniform": lambda: tflo.samplers.UniformSampler(20),
     "unique log-uniform": lambda: tflo.samplers.LogUniformSampler(20, unique=True),
+    "lsh": lambda: tflo.samplers.LSHSampler(20, num_hard=5, rebuild_every=3),
     "unigram": lambda: tflo.samplers.UnigramSampler(20, counts=np.arange(1, NUM_CLASSES + 1)),
     "top k and tail": lambda: tflo.samplers.TopKSampler(20, num_hard=6),
 }
 OPTIMIZERS = {
     "adam": lambda: tflo.optimizers.LazyAdam(0.01, decay_skipped=True),
+    "adagrad": lambda: tflo.optimizers.LazyAdagrad(0.1),
     "rowwise adagrad": lambda: tflo.optimizers.RowwiseAdagrad(0.1),
     "momentum": lambda: tflo.optimizers.LazySGD(0.1, momentum=0.9),
     "adagrad": lambda: tflo.optimizers.LazyAdagrad(0.1),

@@ -67,7 +67,7 @@ def test_one_giant_bucket_costs_no_more_than_the_lookups(select):
         select, 50, tables=giant, codes=codes, labels=labels, max_lookups=30
     )
     assert len(set(sampled[0].tolist())) == 50
-    assert filled[0] == {"walk": 20, "frequent": 45}[select]
+    assert 20 <= filled[0] <= (20 if select == "walk" else 45)
 
 
 @every_select

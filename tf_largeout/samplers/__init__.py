@@ -5,6 +5,7 @@ from tf_largeout.samplers.head_and_tail import HeadAndTail
 from tf_largeout.samplers.identifiers import get
 from tf_largeout.samplers.inverted_file_sampler import InvertedFileSampler
 from tf_largeout.samplers.log_uniform_sampler import LogUniformSampler
+from tf_largeout.samplers.lsh_sampler import LSHSampler
 from tf_largeout.samplers.sampled_values import SampledValues
 from tf_largeout.samplers.sampler import Sampler
 from tf_largeout.samplers.top_k_sampler import TopKSampler
@@ -15,6 +16,7 @@ __all__ = [
     "HardNegativeSampler",
     "HeadAndTail",
     "InvertedFileSampler",
+    "LSHSampler",
     "LogUniformSampler",
     "SampledValues",
     "Sampler",

@@ -3,6 +3,7 @@
 import keras
 
 from tf_largeout.samplers.inverted_file_sampler import InvertedFileSampler
+from tf_largeout.samplers.lsh_sampler import LSHSampler
 from tf_largeout.samplers.sampler import Sampler
 from tf_largeout.samplers.tails import TAILS
 from tf_largeout.samplers.top_k_sampler import TopKSampler
@@ -10,6 +11,7 @@ from tf_largeout.samplers.top_k_sampler import TopKSampler
 _BY_NAME = {
     **TAILS,
     "inverted_file": InvertedFileSampler,
+    "lsh": LSHSampler,
     "top_k": TopKSampler,
 }
 

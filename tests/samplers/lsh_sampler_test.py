@@ -1,0 +1,341 @@
+"""Every form of `LSHSampler`: one table, each form one line."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import harness
+from tf_largeout import layers, losses, optimizers, samplers
+
+N, DIM, BATCH, M = 400, 8, 12, 24
+RNG = np.random.default_rng(3)
+EMBEDDINGS = RNG.normal(size=(N, DIM)).astype("float32")
+FEATURES = RNG.normal(size=(BATCH, DIM)).astype("float32")
+LABELS = harness.pad([[3], [3, 5], [0], [], [7], [1], [2], [49], [8], [9, 11, 12], [1], [399]])
+
+FORMS = {
+    "embedding": {},
+    "label": {"query": "label"},
+    "dwta": {"hash": "dwta"},
+    "frequent": {"hash": "wta", "select": "frequent"},
+    "frequent label": {"query": "label", "select": "frequent"},
+    "shared": {"shared": True},
+    "shared label": {"shared": True, "query": "label"},
+    "shared dwta": {"shared": True, "hash": "dwta"},
+    "head": {"num_hard": 6},
+    "head label": {"num_hard": 6, "query": "label", "hash": "dwta", "tail": "log_uniform"},
+}
+every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+own_forms = {name: f for name, f in FORMS.items() if not {"shared", "num_hard"} & set(f)}
+every_own_form = pytest.mark.parametrize("form", own_forms.values(), ids=own_forms)
+
+
+def make(form, num_sampled=M, **kwargs):
+    return samplers.LSHSampler(num_sampled, **{"seed": 1, **form, **kwargs})
+
+
+def head_of(sampler, embeddings=EMBEDDINGS):
+    return harness.built_head(embeddings, np.zeros(len(embeddings), "float32"), sampler)
+
+
+def sample(head, features=FEATURES, labels=LABELS):
+    return head.sampler.sample(tf.constant(features), tf.constant(labels), head)
+
+
+def model_of(form, num_classes=N, **kwargs):
+    keras.utils.set_random_seed(1)
+    head = layers.LargeOutput(num_classes, make(form, **kwargs))
+    model = keras.Sequential([keras.Input([DIM]), head])
+    model.compile(optimizers.LazyAdam(0.01), losses.SampledSoftmaxLoss())
+    return model
+
+
+def fit(model, epochs=3, features=FEATURES, labels=LABELS):
+    history = model.fit(
+        features, labels, batch_size=4, epochs=epochs, shuffle=False, verbose=0
+    ).history["loss"]
+    assert np.isfinite(history).all()
+    return history
+
+
+def state_of(head):
+    return head.sampler_rebuild_state.numpy().tolist()
+
+
+@every_own_form
+def test_rows_have_distinct_classes_of_their_own_and_no_labels(form):
+    values = sample(head_of(make(form)))
+    for row, labels in zip(values.sampled_candidates.numpy(), LABELS, strict=True):
+        assert len(set(row.tolist())) == M
+        assert not set(row.tolist()) & set(labels.tolist())
+        assert np.all((row >= 0) & (row < N))
+    for counts in values[1:]:
+        np.testing.assert_array_equal(counts, 1)
+
+
+@pytest.mark.parametrize("hash", ["simhash", "dwta"])
+@pytest.mark.parametrize("select", ["walk", "frequent"])
+def test_what_is_drawn_is_closer_to_the_query_than_the_rest(hash, select):
+    head = head_of(make({"hash": hash, "select": select, "num_hashes": 3}, num_tables=20))
+    ids = sample(head).sampled_candidates.numpy()
+    logits = FEATURES @ EMBEDDINGS.T
+    drawn = np.take_along_axis(logits, ids, 1)
+    assert drawn.mean() > 0.3 * logits.std()
+
+
+def test_the_head_holds_the_best_of_those_met_most_often():
+    head = head_of(make({"num_hard": 6, "num_hashes": 1}, num_sampled=390))
+    values = sample(head)
+    logits = FEATURES @ EMBEDDINGS.T
+    for row, labels in enumerate(LABELS):
+        logits[row, labels[labels >= 0]] = -np.inf
+    best = np.argsort(-logits, axis=1)[:, :6]
+    found = [
+        np.isin(b, ids).mean() for b, ids in zip(best, values.head[0].numpy(), strict=True)
+    ]
+    assert np.mean(found) > 0.95
+    assert values.tail.sampled_candidates.shape == (384,)
+
+
+def test_fewer_candidates_than_hard_classes_end_in_no_class():
+    head = head_of(make({"num_hard": 20, "num_hashes": 12}, num_tables=1))
+    ids = sample(head).head.sampled_candidates.numpy()
+    assert (ids == -1).any() and ((ids >= -1) & (ids < N)).all()
+
+
+# The mean is over hash functions: a layer's own seed gives others.
+@pytest.mark.parametrize("query", ["embedding", "label"])
+@pytest.mark.parametrize("num_hashes", [2, 5])
+def test_counts_of_a_simhash_pool_are_the_counted_ones(query, num_hashes):
+    # Narrow vectors have dependent hashes: the projections are orthogonal.
+    basis = RNG.normal(size=[4, 64])
+    embeddings, features = (
+        (RNG.normal(size=[n, 4]) @ basis).astype("float32") for n in (N, BATCH)
+    )
+    form = {"shared": True, "query": query, "num_hashes": num_hashes, "num_tables": 60}
+    head = head_of(make(form), embeddings)
+    everything = np.full([BATCH, N], -1)
+    everything[0] = np.arange(N)
+    labels = tf.constant(everything if query == "embedding" else everything[:, :20])
+
+    @tf.function
+    def draw(seed):
+        head.local_variable(head.seed_state).assign([seed, 0])
+        head.local_variable(head.sampler_rebuild_state).assign([0, 0])
+        return head.sampler.sample(tf.constant(features), labels, head)
+
+    trials = 400
+    off, reported = np.zeros([trials, labels.shape[1]]), []
+    for trial in range(trials):
+        values = draw(np.int64(trial))
+        true_count = values.true_expected_count.numpy()[0]
+        counted = np.bincount(values.sampled_candidates, minlength=N)[: len(true_count)]
+        off[trial] = counted - true_count
+        reported.append(true_count)
+        of_class = dict(enumerate(true_count))
+        for c, count in zip(*(v.numpy() for v in values[::2]), strict=True):
+            assert count == pytest.approx(of_class.get(c, count), rel=1e-5)
+    expected = np.sum(reported, axis=0)
+    often = expected > 20
+    sigma = np.sqrt(np.maximum(off.var(0) * trials, expected))
+    assert np.abs(off.sum(0) / sigma)[often].max() < 5
+    if query == "embedding":
+        assert expected.sum() / trials == pytest.approx(M, rel=0.03)
+        assert expected.max() > 2 * expected.min()
+
+
+def test_a_pool_without_any_query_is_uniform():
+    head = head_of(make({"shared": True, "query": "label"}))
+    values = sample(head, labels=np.full([BATCH, 2], -1))
+    assert len(np.unique(values.sampled_candidates)) == M
+    np.testing.assert_allclose(values.sampled_expected_count, M / N)
+    np.testing.assert_array_equal(values.true_expected_count, 1)
+
+
+def test_a_union_is_distinct_and_shared():
+    values = sample(head_of(make({"shared": True, "hash": "dwta"})))
+    assert len(np.unique(values.sampled_candidates)) == M
+    np.testing.assert_array_equal(values.sampled_expected_count, 1)
+
+
+@every_form
+def test_no_gradient_flows_through_the_sampler(form):
+    head = head_of(make(form))
+    features = tf.Variable(FEATURES)
+    with tf.GradientTape() as tape:
+        values = head.sampler.sample(features, tf.constant(LABELS), head)
+        values = values.tail if form.get("num_hard") else values
+        total = tf.reduce_sum(tf.math.log(values.sampled_expected_count))
+    variables = [features, *head.local_variables()]
+    assert tape.gradient(total, variables) == [None] * 3
+
+
+@every_form
+def test_a_model_trains_and_rebuilds_and_goes_on_from_a_file_to_the_same_bits(form, tmp_path):
+    model = model_of(form, rebuild_every=2)
+    losses = fit(model, 2)
+    model.save(tmp_path / "model.keras")  # 6 steps: between the rebuilds at 5 and 10
+    again = keras.models.load_model(tmp_path / "model.keras")
+    for one in (model, again):
+        losses += fit(one, 3)
+    for weight, same in zip(model.weights, again.weights, strict=True):
+        np.testing.assert_array_equal(weight, same, err_msg=weight.path)
+    assert state_of(model.layers[-1])[0] == 15
+    assert losses[4] < losses[0]
+
+
+def test_two_fits_are_one_run():
+    one, other = (model_of({}, rebuild_every=2) for _ in range(2))
+    fit(one, 4)
+    fit(other, 1)
+    fit(other, 3)
+    for weight, same in zip(one.weights, other.weights, strict=True):
+        np.testing.assert_array_equal(weight, same, err_msg=weight.path)
+
+
+def test_set_weights_brings_the_tables_along():
+    model, other = model_of({}, rebuild_every=3), model_of({}, rebuild_every=3)
+    fit(model, 2)
+    other.set_weights(model.get_weights())
+    ours, theirs = model.layers[-1], other.layers[-1]
+    assert other.layers[-1].sampler.table_health(theirs) == ours.sampler.table_health(ours)
+    np.testing.assert_array_equal(sample(ours)[0], sample(theirs)[0])
+
+
+def test_embeddings_set_by_hand_are_noticed_while_training():
+    model = model_of({"num_hashes": 5}, rebuild_every=4, rebuild_growth=50.0)
+    head = model.layers[-1]
+    fit(model, 2)
+    head.embeddings.assign(RNG.normal(size=[N, DIM]))
+    assert head.sampler.table_health(head)["fresh_share"] < 0.09
+    fit(model, 1)  # steps 6 to 8: asked at 8
+    fit(model, 1)
+    assert head.sampler.table_health(head)["fresh_share"] > 0.5
+
+
+def test_a_rebuild_by_hand_is_at_once():
+    head = head_of(make({}))
+    sample(head)
+    head.embeddings.assign(-EMBEDDINGS)
+    assert head.sampler.table_health(head)["fresh_share"] < 0.1
+    head.sampler.rebuild(head)
+    assert head.sampler.table_health(head)["fresh_share"] == 1
+    assert state_of(head) == [1, 52]
+
+
+@every_form
+def test_one_giant_bucket_is_sampled_from(form):
+    losses = fit(model_of(form, num_classes=3000), 1, FEATURES, LABELS)
+    head = head_of(make(form), np.ones([3000, DIM], "float32"))
+    sample(head)
+    health = head.sampler.table_health(head)
+    assert health["largest_bucket"] == 3000
+    assert np.isfinite(losses).all()
+
+
+@every_form
+@pytest.mark.parametrize("value", [0.0, np.nan, np.inf, 1e38])
+def test_zero_vectors_and_bad_numbers_get_classes(form, value):
+    embeddings, features = EMBEDDINGS.copy(), FEATURES.copy()
+    embeddings[5], embeddings[6, 2], features[0] = value, value, value
+    values = sample(head_of(make(form), embeddings), features)
+    parts = list(values) if form.get("num_hard") else [values]
+    for part in parts:
+        ids = part.sampled_candidates.numpy()
+        assert np.all((ids >= -1) & (ids < N))
+    if value == 0:
+        assert all(np.isfinite(part.sampled_expected_count).all() for part in parts)
+
+
+@every_form
+def test_models_with_fewer_classes_than_samples_train_if_rows_have_their_own(form):
+    if form.get("shared") or form.get("num_hard"):
+        with pytest.raises(ValueError, match=f"num_sampled={M}|{M - 6} distinct"):
+            model_of(form, num_classes=15)
+        return
+    fit(model_of(form, num_classes=15), 2, FEATURES, LABELS % 15)
+
+
+@every_own_form
+def test_rows_with_every_class_positive_have_no_negatives(form):
+    labels = np.tile(np.arange(15), (BATCH, 1))
+    head = head_of(make(form), EMBEDDINGS[:15])
+    np.testing.assert_array_equal(sample(head, labels=labels).sampled_candidates, -1)
+    fit(model_of(form, num_classes=15), 2, FEATURES, labels)
+
+
+@every_form
+def test_configs_survive_json(form):
+    sampler = make(form, num_hashes=3, num_tables=7, rebuild_every=9, rebuild_growth=1.25)
+    again = samplers.get(json.loads(json.dumps(keras.saving.serialize_keras_object(sampler))))
+    assert type(again) is samplers.LSHSampler
+    assert again.get_config() == sampler.get_config()
+
+
+def test_health_tells_of_buckets_and_fill():
+    head = head_of(make({"num_hashes": 5, "num_tables": 1}))
+    health = head.sampler.table_health(head)
+    assert health["fresh_share"] == 0
+    sample(head)
+    health = head.sampler.table_health(head)
+    assert health["mean_bucket"] == N / 32
+    assert health["num_buckets"] == 32
+    assert health["mean_bucket"] <= health["median_bucket_of_a_class"]
+    assert health["median_bucket_of_a_class"] <= health["largest_bucket"]
+    assert 0 < health["uniform_fill_share"] < 1
+    json.dumps(health)
+
+
+def test_memory_stays_within_a_tenth_of_the_ids():
+    for num_classes, num_hashes in ((400, 30), (100, 2), (5000, 9)):
+        sampler = make({"num_hashes": num_hashes, "num_tables": 3}, num_sampled=8)
+        head = head_of(sampler, np.ones([num_classes, 2], "float32"))
+        size = head.sampler_table_offsets.shape[1] + num_classes
+        assert 3 * size <= 1.1 * 3 * num_classes + 3
+
+
+def test_replicas_build_the_same_tables(two_cpus):
+    strategy = tf.distribute.MirroredStrategy(two_cpus)
+    with strategy.scope():
+        model = model_of({}, rebuild_every=2)
+    fit(model, 2)
+    head = model.layers[-1]
+    for weight in (head.sampler_table_ids, head.sampler_hash_functions):
+        one, other = strategy.experimental_local_results(weight.value)
+        np.testing.assert_array_equal(one, other)
+    with strategy.scope():
+        head.sampler.rebuild(head)
+    one, other = strategy.experimental_local_results(head.sampler_table_ids.value)
+    np.testing.assert_array_equal(one, other)
+    assert head.sampler.table_health(head)["fresh_share"] == 1
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"query": "labels"}, r"`query` must be one of \['embedding', 'label'\].*'labels'"),
+        ({"hash": "minhash"}, "`hash` must be one of .*simhash.*'minhash'"),
+        ({"select": "all"}, "`select` must be one of .*'all'"),
+        ({"num_hashes": 0}, "num_hashes=0"),
+        ({"num_tables": 2.5}, "num_tables=2.5"),
+        ({"shared": True, "num_hard": 3}, "shared=True, num_hard=3"),
+        ({"rebuild_every": 0}, "rebuild_every=0"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make(arguments)
+
+
+def test_hashes_that_share_buckets_are_refused_where_counts_must_be_right():
+    with pytest.raises(ValueError, match="at most 5 hashes.*num_hashes=6"):
+        head_of(make({"shared": True}, num_hashes=6))
+    head_of(make({"shared": True, "hash": "dwta"}, num_hashes=6))
+
+
+def test_tables_beyond_the_memory_are_refused():
+    with pytest.raises(ValueError, match="GiB, and this machine has .*num_tables=1000000000"):
+        head_of(make({}, num_tables=10**9))
