@@ -10,7 +10,6 @@ All are functions of their arguments, on any number of threads; `seed` is int64 
 
 import tensorflow as tf
 
-from tf_largeout.ops.handles import handle_of
 from tf_largeout.ops.library import gen_ops
 
 
@@ -37,10 +36,10 @@ def lsh_build(
         The operation (None when executing eagerly).
     """
     return gen_ops.largeout_lsh_build(
-        handle_of(embeddings),
+        _handle(embeddings),
         functions,
-        handle_of(offsets),
-        handle_of(ids),
+        _handle(offsets),
+        _handle(ids),
         kind=kind,
         num_hashes=num_hashes,
         num_tables=num_tables,
@@ -74,8 +73,8 @@ def lsh_query(offsets, ids, codes, labels, seed, select, num_sampled, max_lookup
         classes are no labels; int32 [batch], the number of uniform draws.
     """
     return gen_ops.largeout_lsh_query(
-        handle_of(offsets),
-        handle_of(ids),
+        _handle(offsets),
+        _handle(ids),
         codes,
         labels,
         seed,
@@ -102,7 +101,7 @@ def lsh_pool(offsets, ids, codes, seed, num_sampled):
         times in the mean.
     """
     return gen_ops.largeout_lsh_pool(
-        handle_of(offsets), handle_of(ids), codes, seed, num_sampled=num_sampled
+        _handle(offsets), _handle(ids), codes, seed, num_sampled=num_sampled
     )
 
 
@@ -136,7 +135,11 @@ def lsh_fresh_share(offsets, ids, codes, row_ids):
     Returns:
         float32 scalar in [0, 1].
     """
-    return gen_ops.largeout_lsh_fresh_share(handle_of(offsets), handle_of(ids), codes, row_ids)
+    return gen_ops.largeout_lsh_fresh_share(_handle(offsets), _handle(ids), codes, row_ids)
+
+
+def _handle(variable_or_handle):
+    return getattr(variable_or_handle, "handle", variable_or_handle)
 
 
 tf.no_gradient("LargeoutLshQuery")
