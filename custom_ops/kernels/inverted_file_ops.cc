@@ -4,7 +4,6 @@
 #include "custom_ops/kernels/class_matrix_input.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
 #include "custom_ops/kernels/inverted_file_input.h"
-#include "custom_ops/kernels/sampled_values.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace largeout {
@@ -52,10 +51,8 @@ class InvertedFileUpdateOp : public OpKernel {
 
   void Compute(OpKernelContext* ctx) override {
     InvertedFileInput input;
-    PhiloxSeed seed;
     OP_REQUIRES_OK(ctx, input.Find(ctx));
     OP_REQUIRES_OK(ctx, input.FindSchedule(ctx));
-    OP_REQUIRES_OK(ctx, ReadSeed(ctx->input(ctx->num_inputs() - 1), &seed));
     OP_REQUIRES_OK(ctx, input.AllowWrites(ctx));
     ClassMatrixInput classes;
     OP_REQUIRES_OK(ctx, classes.Read(ctx));
@@ -67,24 +64,30 @@ class InvertedFileUpdateOp : public OpKernel {
                 InvalidArgument("embeddings must be [", num_classes, ", ", input.dim(),
                                 "] as the inverted file has it, got [", matrix.num_classes,
                                 ", ", matrix.dim, "]"));
-    Update(matrix, input.file(), seed, IntraOpParallel(ctx), input.schedule());
+    Update(matrix, input.file(), IntraOpParallel(ctx), input.schedule());
   }
 
  protected:
   // schedule: the number of the next step, and that of the last fit or -1.
-  virtual void Update(const ClassMatrix& matrix, const InvertedFile& file, PhiloxSeed seed,
+  virtual void Update(const ClassMatrix& matrix, const InvertedFile& file,
                       const ParallelFor& parallel, int64_t* schedule) = 0;
 };
+
+// Fits the lists in step number `step`.
+void Fit(const ClassMatrix& matrix, const InvertedFile& file, const ParallelFor& parallel,
+         int64_t step, int64_t* schedule) {
+  FitLists(matrix, {static_cast<uint64_t>(step), 0}, parallel, file);
+  schedule[1] = step;
+}
 
 class InvertedFileFitOp : public InvertedFileUpdateOp {
  public:
   using InvertedFileUpdateOp::InvertedFileUpdateOp;
 
  protected:
-  void Update(const ClassMatrix& matrix, const InvertedFile& file, PhiloxSeed seed,
-              const ParallelFor& parallel, int64_t* schedule) override {
-    FitLists(matrix, seed, parallel, file);
-    schedule[1] = schedule[0];
+  void Update(const ClassMatrix& matrix, const InvertedFile& file, const ParallelFor& parallel,
+              int64_t* schedule) override {
+    Fit(matrix, file, parallel, schedule[0], schedule);
   }
 };
 
@@ -97,16 +100,14 @@ class InvertedFileUpkeepOp : public InvertedFileUpdateOp {
   }
 
  protected:
-  void Update(const ClassMatrix& matrix, const InvertedFile& file, PhiloxSeed seed,
-              const ParallelFor& parallel, int64_t* schedule) override {
+  void Update(const ClassMatrix& matrix, const InvertedFile& file, const ParallelFor& parallel,
+              int64_t* schedule) override {
     const int64_t step = schedule[0]++, fitted = schedule[1];
     const bool has_lists = fitted >= 0 && file.offsets[file.num_lists] > 0;
     const bool refit = has_lists ? step > fitted && (step - fitted) % interval_ == 0 &&
                                        !FollowRows(matrix, file, parallel, step - fitted)
                                  : step >= start_step_;
-    if (!refit) return;
-    FitLists(matrix, seed, parallel, file);
-    schedule[1] = step;
+    if (refit) Fit(matrix, file, parallel, step, schedule);
   }
 
  private:

@@ -19,11 +19,6 @@ absl::Status SearchShape(InferenceContext* c) {
   return absl::OkStatus();
 }
 
-absl::Status UpkeepShape(InferenceContext* c) {
-  ShapeHandle unused;
-  return c->Merge(c->input(c->num_inputs() - 1), c->Vector(2), &unused);
-}
-
 REGISTER_OP("LargeoutInvertedFileSearch")
     .Input("features: float")
     .Input("means: resource")
@@ -68,9 +63,8 @@ REGISTER_OP("LargeoutInvertedFileFit")
     .Input("codes: resource")
     .Input("scales: resource")
     .Input("schedule: resource")
-    .Input("seed: int64")
     .Attr("num_biases: int >= 0")
-    .SetShapeFn(UpkeepShape)
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc(R"doc(
 Fits the lists of an inverted file anew, by spherical k-means on a part of the rows
 and one pass over all. O(num_classes num_lists dim).
@@ -79,8 +73,8 @@ embeddings: Variable [num_classes, dim], float.
 bias: No variable, or one: [num_classes], float.
 means: As LargeoutInvertedFileSearch reads it, like those up to scales.
 schedule: Variable [2], int64: the number of the next step, and that of the step
-  when the lists were fitted, or -1.
-seed: [2]; all 128 bits count.
+  when the lists were fitted, or -1. The draws of k-means are a function of the
+  number of the step: the same on all replicas.
 )doc");
 
 REGISTER_OP("LargeoutInvertedFileUpkeep")
@@ -93,12 +87,11 @@ REGISTER_OP("LargeoutInvertedFileUpkeep")
     .Input("codes: resource")
     .Input("scales: resource")
     .Input("schedule: resource")
-    .Input("seed: int64")
     .Attr("num_biases: int >= 0")
     .Attr("start_step: int >= 0")
     .Attr("interval: int >= 1")
     .Attr("rows_a_step: int >= 1")
-    .SetShapeFn(UpkeepShape)
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc(R"doc(
 What an inverted file needs in one training step: nothing before start_step, then a
 fit, and from then on, every `interval` steps, the reassignment of the next
@@ -106,7 +99,7 @@ interval * rows_a_step rows, all rows in turn. Where nine in ten of these find
 another list, and the lists are older than one such turn, the weights are other ones
 than those the lists were fitted to, and they are fitted anew.
 
-embeddings: As LargeoutInvertedFileFit has it, like those up to seed.
+embeddings: As LargeoutInvertedFileFit has it, like those up to schedule.
 )doc");
 
 }  // namespace

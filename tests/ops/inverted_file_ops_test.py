@@ -33,18 +33,16 @@ class Problem:
         self.state = [tf.Variable(tf.zeros(s, t), trainable=False) for s, t in shapes]
         self.state.append(tf.Variable([0, -1], dtype=tf.int64, trainable=False))
 
-    def fit(self, seed=(1, 2)):
-        seed = tf.constant(seed, tf.int64)
-        ops.inverted_file_fit(self.embeddings, self.bias, self.state, seed)
+    def fit(self):
+        ops.inverted_file_fit(self.embeddings, self.bias, self.state)
 
     def search(self, num_probes=4, k=10):
         scores, ids = ops.inverted_file_search(self.features, self.state, num_probes, k)
         return scores.numpy(), ids.numpy()
 
     def upkeep(self, start_step=2, interval=3, rows_a_step=10):
-        seed = tf.constant([1, 2], tf.int64)
-        arguments = (self.embeddings, self.bias, self.state, seed)
-        ops.inverted_file_upkeep(*arguments, start_step, interval, rows_a_step)
+        arguments = (self.embeddings, self.bias, self.state, start_step, interval, rows_a_step)
+        ops.inverted_file_upkeep(*arguments)
 
     def schedule(self):
         return self.state[SCHEDULE].numpy().tolist()
@@ -157,7 +155,7 @@ def test_wrong_shapes_are_named(part):
         problem.search()
 
 
-def test_wrong_offsets_features_and_seeds_are_named():
+def test_wrong_offsets_features_and_embeddings_are_named():
     problem = Problem()
     problem.fit()
     problem.state[2].assign(tf.reverse(problem.state[2], [0]))

@@ -175,3 +175,15 @@ def test_config_round_trip_and_name():
 def test_wrong_arguments_are_named(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         make_sampler(**wrong)
+
+
+def test_replicas_keep_the_same_lists(two_cpus):
+    with tf.distribute.MirroredStrategy(two_cpus).scope():
+        model = make_model(num_lists=5)  # k-means looks at a part of the rows
+    fit(model, 40)  # over a reassignment
+    layer = model.layers[-1]
+    assert layer.sampler.list_health(layer)["fitted_at"] == 3
+    for weight in layer.non_trainable_weights:
+        if weight.name.startswith("sampler_"):
+            first, second = weight.value.values
+            np.testing.assert_array_equal(first, second)

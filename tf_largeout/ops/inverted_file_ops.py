@@ -41,21 +41,21 @@ def inverted_file_search(features, state, num_probes, k):
     )
 
 
-def inverted_file_fit(embeddings, bias, state, seed):
+def inverted_file_fit(embeddings, bias, state):
     """Fits the lists anew, in place: k-means on a part of the rows, one pass over all.
 
     Args:
         embeddings: variable float32 `[num_classes, dim]`.
         bias: variable float32 `[num_classes]`, or None.
-        state: means, mean_bias, offsets, ids, codes, scales, schedule.
-        seed: int64 `[2]`.
+        state: means, mean_bias, offsets, ids, codes, scales, schedule. The draws of k-means
+            depend on the step in the schedule alone: they are the same on all replicas.
     """
     return gen_ops.largeout_inverted_file_fit(
-        handle_of(embeddings), optional_handle(bias), *_handles(state), seed
+        handle_of(embeddings), optional_handle(bias), *_handles(state)
     )
 
 
-def inverted_file_upkeep(embeddings, bias, state, seed, start_step, interval, rows_a_step):
+def inverted_file_upkeep(embeddings, bias, state, start_step, interval, rows_a_step):
     """What the file needs in one training step, in place.
 
     Nothing before `start_step`, then a fit; from then on, every `interval` steps, the
@@ -63,10 +63,9 @@ def inverted_file_upkeep(embeddings, bias, state, seed, start_step, interval, ro
     another list, and one such turn lies behind, the lists are fitted anew.
 
     Args:
-        embeddings: As `inverted_file_fit`, like the next three.
+        embeddings: As `inverted_file_fit`, like the next.
         bias: Variable or None.
         state: Seven variables.
-        seed: int64 `[2]`.
         start_step: Number of the step that fits the lists, from 0.
         interval: Number of steps from one reassignment to the next.
         rows_a_step: Classes reassigned a step, in the mean.
@@ -75,7 +74,6 @@ def inverted_file_upkeep(embeddings, bias, state, seed, start_step, interval, ro
         handle_of(embeddings),
         optional_handle(bias),
         *_handles(state),
-        seed,
         start_step=start_step,
         interval=interval,
         rows_a_step=rows_a_step,

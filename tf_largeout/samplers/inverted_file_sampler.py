@@ -99,7 +99,6 @@ class InvertedFileSampler(HardNegativeSampler):
     def search(self, features, labels, layer):
         inverted_file_upkeep(
             *self._handles(layer),
-            layer.next_seed(),
             start_step=self.start_step,
             interval=max(_LEAST_INTERVAL, self.num_classes // _CLASSES_FOR_A_STEP),
             rows_a_step=_ROWS_A_STEP,
@@ -109,7 +108,7 @@ class InvertedFileSampler(HardNegativeSampler):
 
     def rebuild(self, layer):
         """Fits the lists to the weights of `layer` now, whatever the schedule says."""
-        inverted_file_fit(*self._handles(layer), layer.next_seed())
+        inverted_file_fit(*self._handles(layer))
 
     def list_health(self, layer):
         """What the lists are like now.
