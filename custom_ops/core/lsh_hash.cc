@@ -127,6 +127,24 @@ void HashRows(const HashFamily& family, const float* rows, int64_t num_rows,
             });
 }
 
+void HashQueries(const HashFamily& family, const float* rows, int64_t num_rows,
+                 const ParallelFor& parallel, int32_t* codes) {
+  const BucketRule rule = RuleOf(family);
+  const int64_t num_tables = family.num_tables;
+  ForPanels(family, DenseRows(family, rows, num_rows), num_rows, parallel,
+            [&](int64_t first, int64_t count, const int32_t* values) {
+              std::vector<int32_t> by_table(num_tables * kHashRows);
+              LARGEOUT_SIMD_DISPATCH(JoinValues, rule, values, count, kHashRows,
+                                     by_table.data());
+              int32_t* to = codes + first * num_tables;
+              for (int64_t row = 0; row < count; ++row) {
+                for (int64_t table = 0; table < num_tables; ++table) {
+                  *to++ = by_table[table * kHashRows + row];
+                }
+              }
+            });
+}
+
 void HashValues(const HashFamily& family, const float* rows, int64_t num_rows,
                 const ParallelFor& parallel, int32_t* values) {
   WriteValues(family, DenseRows(family, rows, num_rows), num_rows, parallel, values);

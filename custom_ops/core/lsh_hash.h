@@ -70,6 +70,10 @@ bool HashFunctionsAreValid(const HashFamily& family);
 void HashRows(const HashFamily& family, const float* rows, int64_t num_rows,
               int64_t code_stride, const ParallelFor& parallel, int32_t* codes);
 
+// The same codes row by row, as queries want them: [num_rows, num_tables].
+void HashQueries(const HashFamily& family, const float* rows, int64_t num_rows,
+                 const ParallelFor& parallel, int32_t* codes);
+
 // values: [num_rows, num_tables, num_hashes], the single values, in [0, 2) for
 // SimHash and in [0, bin_size) otherwise. Ignores family.bits.
 void HashValues(const HashFamily& family, const float* rows, int64_t num_rows,

@@ -45,6 +45,18 @@ TEST(HashesAreTheSameAtEachSimdLevelAndThreadCount) {
   }
 }
 
+TEST(QueriesHaveTheCodesOfRows) {
+  for (HashKind kind : kKinds) {
+    const OwnedFamily owned(kind, 40, 4, 9, 10);
+    const std::vector<float> rows = Normal(37 * 40);
+    const std::vector<int32_t> codes = owned.Codes(rows);
+    std::vector<int32_t> by_row(37 * 9), expected;
+    HashQueries(owned.family, rows.data(), 37, InThreeParts, by_row.data());
+    for (int64_t i = 0; i < 37 * 9; ++i) expected.push_back(codes[i % 9 * 37 + i / 9]);
+    EXPECT_EQ(by_row, expected);
+  }
+}
+
 TEST(BinsAreOfDistinctCoordinatesAndDwtaDealsThemFromPermutations) {
   const OwnedFamily wta(HashKind::kWta, 21, 3, 50), dwta(HashKind::kDwta, 21, 3, 50);
   for (int64_t h = 0; h < 150; ++h) {

@@ -69,19 +69,9 @@ class LshHashOp : public DenseHashOp {
  private:
   Status Hash(OpKernelContext* ctx, const HashFamily& family, const float* rows,
               int64_t num_rows) const override {
-    Tensor by_table, *codes;
-    TF_RETURN_IF_ERROR(
-        ctx->allocate_temp(tensorflow::DT_INT32, {family.num_tables, num_rows}, &by_table));
+    Tensor* codes;
     TF_RETURN_IF_ERROR(ctx->allocate_output(0, {num_rows, family.num_tables}, &codes));
-    HashRows(family, rows, num_rows, num_rows, IntraOpParallel(ctx),
-             by_table.flat<int32_t>().data());
-    const auto from = by_table.matrix<int32_t>();
-    auto to = codes->matrix<int32_t>();
-    for (int64_t row = 0; row < num_rows; ++row) {
-      for (int64_t table = 0; table < family.num_tables; ++table) {
-        to(row, table) = from(table, row);
-      }
-    }
+    HashQueries(family, rows, num_rows, IntraOpParallel(ctx), codes->flat<int32_t>().data());
     return tensorflow::OkStatus();
   }
 };

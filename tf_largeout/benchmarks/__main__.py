@@ -8,6 +8,7 @@ BENCHMARKS = {
     "step": "time and memory of a training step against its shape",
     "race": "precision against seconds of training, methods side by side",
     "search": "recall of the exact top k against milliseconds, search by search",
+    "hashing": "rows a second of each locality-sensitive hash",
     "profile": "where the time of a training step goes",
 }
 
