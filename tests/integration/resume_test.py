@@ -21,7 +21,7 @@ SAMPLERS = {
 }
 OPTIMIZERS = {
     "adam": lambda: tflo.optimizers.LazyAdam(0.01, decay_skipped=True),
-    "adagrad": lambda: tflo.optimizers.LazyAdagrad(0.1),
+    "plain adam": lambda: tflo.optimizers.LazyAdam(0.01),
     "rowwise adagrad": lambda: tflo.optimizers.RowwiseAdagrad(0.1),
     "momentum": lambda: tflo.optimizers.LazySGD(0.1, momentum=0.9),
     "adagrad": lambda: tflo.optimizers.LazyAdagrad(0.1),
