@@ -10,12 +10,13 @@ SHAPE = ["--batch_size", "8", "--k", "10", "--steps", "3"]
 def test_command_line_writes_figures_and_picture(tmp_path):
     json_file, png_file = tmp_path / "search.json", tmp_path / "search.png"
     settings = ["exact", "inverted file, 4 probes", "inverted file, 64 probes"]
+    settings.append("simhash tables, 512 met most")
     arguments = ["--num_classes", "2000", "--dim", "16", *SHAPE, "--settings", *settings]
     search.main([*arguments, "--json", str(json_file), "--png", str(png_file)])
     rows = json.loads(json_file.read_text())["rows"]
     assert [row["setting"] for row in rows] == settings
-    exact, few, many = (row["recall"] for row in rows)
-    assert exact == 1.0 and 0 < few < many <= 1.0
+    exact, few, many, met = (row["recall"] for row in rows)
+    assert exact == 1.0 and 0 < few < many <= 1.0 and met > 0
     assert all(row["ms"] > 0 for row in rows)
     assert rows[1]["state_mb"] > 2000 * 28 / 2**20
     assert png_file.stat().st_size > 10_000

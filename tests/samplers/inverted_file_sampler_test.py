@@ -183,7 +183,12 @@ def test_replicas_keep_the_same_lists(two_cpus):
     fit(model, 40)  # over a reassignment
     layer = model.layers[-1]
     assert layer.sampler.list_health(layer)["fitted_at"] == 3
-    for weight in layer.non_trainable_weights:
-        if weight.name.startswith("sampler_"):
-            first, second = weight.value.values
-            np.testing.assert_array_equal(first, second)
+    state = [weight for weight in layer.weights if weight.name.startswith("sampler_")]
+    trained = [weight.value.values[0].numpy() for weight in state]
+    for weight in state:
+        np.testing.assert_array_equal(*weight.value.values)
+    layer.embeddings.assign(-layer.embeddings)
+    layer.sampler.rebuild(layer)
+    assert not np.array_equal(trained[0], state[0])
+    for weight in state:
+        np.testing.assert_array_equal(*weight.value.values)

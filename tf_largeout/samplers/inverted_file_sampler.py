@@ -96,19 +96,32 @@ class InvertedFileSampler(HardNegativeSampler):
                 for name, (shape, dtype) in specs.items()
             ]
 
-    def search(self, features, labels, layer):
+    def sample(self, features, labels, layer):
         inverted_file_upkeep(
             *self._handles(layer),
             start_step=self.start_step,
             interval=max(_LEAST_INTERVAL, self.num_classes // _CLASSES_FOR_A_STEP),
             rows_a_step=_ROWS_A_STEP,
         )
+        return super().sample(features, labels, layer)
+
+    def search(self, features, labels, layer):
         state = self._handles(layer)[2]
         return inverted_file_search(features, state, self.num_probes, self.num_searched)[1]
 
     def rebuild(self, layer):
-        """Fits the lists to the weights of `layer` now, whatever the schedule says."""
-        inverted_file_fit(*self._handles(layer))
+        """Fits the lists to the weights of `layer` now, whatever the schedule says.
+
+        Training does it by itself. For use outside of a training step, after the embeddings
+        were changed by hand.
+        """
+        strategy = getattr(layer.embeddings.value, "distribute_strategy", None)
+
+        @tf.function
+        def fit():
+            inverted_file_fit(*self._handles(layer))
+
+        (strategy or tf.distribute.get_strategy()).run(fit)
 
     def list_health(self, layer):
         """What the lists are like now.
