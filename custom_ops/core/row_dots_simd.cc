@@ -13,34 +13,27 @@ namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
 
-constexpr int64_t kCacheLine = 64 / sizeof(float);
-// What is on its way from memory: enough rows to hide its latency, in floats.
-constexpr int64_t kFloatsAhead = 1024;
+constexpr int64_t kRowsAhead = 8;  // how far ahead rows are prefetched
 
-inline int64_t RowsAhead(int64_t dim) {
-  const int64_t rows = kFloatsAhead / dim;
-  return rows < 2 ? 2 : rows > 32 ? 32 : rows;
-}
-
-// Asks for columns [begin, end) of the class `ahead` places on, if there is one.
+// Asks for the class some places on, from a column on, if there is one. The first line starts
+// the walk of the page table; the lines that follow the processor fetches by itself.
 inline void Prefetch(const ClassMatrix& matrix, const int64_t* id, const int64_t* end_of_ids,
-                     int64_t ahead, int64_t begin, int64_t end) {
-  if (end_of_ids - id <= ahead || id[ahead] < 0) return;
-  const float* row = matrix.embeddings + id[ahead] * matrix.dim;
-  for (int64_t k = begin; k < end; k += kCacheLine) __builtin_prefetch(row + k);
+                     int64_t column) {
+  if (end_of_ids - id <= kRowsAhead || id[kRowsAhead] < 0) return;
+  __builtin_prefetch(matrix.embeddings + id[kRowsAhead] * matrix.dim + column);
 }
 
 inline void PrefetchBias(const ClassMatrix& matrix, const int64_t* id,
-                         const int64_t* end_of_ids, int64_t ahead) {
-  if (matrix.bias == nullptr || end_of_ids - id <= ahead || id[ahead] < 0) return;
-  __builtin_prefetch(matrix.bias + id[ahead]);
+                         const int64_t* end_of_ids) {
+  if (matrix.bias == nullptr || end_of_ids - id <= kRowsAhead || id[kRowsAhead] < 0) return;
+  __builtin_prefetch(matrix.bias + id[kRowsAhead]);
 }
 
 inline float SumLanes(Floats x) {
 #if defined(__SSE2__)
 #if defined(__AVX512F__)
   const __m256 half = _mm512_castps512_ps256((__m512)x) +
-                      _mm256_castpd_ps(_mm512_extractf64x4_pd((__m512d)x, 1));
+                      _mm256_castpd_ps(_mm512_maskz_extractf64x4_pd(0xff, (__m512d)x, 1));
   __m128 sum = _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
 #elif defined(__AVX2__)
   __m128 sum = _mm256_castps256_ps128((__m256)x) + _mm256_extractf128_ps((__m256)x, 1);
@@ -76,11 +69,9 @@ template <int V>
 inline void SumColumns(const ClassMatrix& matrix, const int64_t* ids, int64_t count,
                        const int64_t* end_of_ids, const float* weights, int64_t column,
                        float* sum) {
-  const int64_t ahead = RowsAhead(matrix.dim);
-  const int64_t width = V * kLanes;
   Floats total[V] = {};
   for (int64_t i = 0; i < count; ++i) {
-    Prefetch(matrix, ids + i, end_of_ids, ahead, column, column + width);
+    Prefetch(matrix, ids + i, end_of_ids, column);
     if (ids[i] < 0) continue;
     const float* row = matrix.embeddings + ids[i] * matrix.dim + column;
     const Floats weight = Broadcast(weights[i]);
@@ -116,14 +107,13 @@ inline void Add(float weight, const float* row, int64_t dim, bool first, float* 
 
 void DotOwnRows(const ClassMatrix& matrix, const DotRows& own, const float* features,
                 int64_t begin, int64_t end, float* logits) {
-  const int64_t ahead = RowsAhead(matrix.dim);
   const int64_t* end_of_ids = own.ids + end * own.per_row;
   for (int64_t b = begin; b < end; ++b) {
     const float* feature = features + b * matrix.dim;
     for (int64_t i = b * own.per_row; i < (b + 1) * own.per_row; ++i) {
       const int64_t id = own.ids[i];
-      Prefetch(matrix, own.ids + i, end_of_ids, ahead, 0, matrix.dim);
-      PrefetchBias(matrix, own.ids + i, end_of_ids, ahead);
+      Prefetch(matrix, own.ids + i, end_of_ids, 0);
+      PrefetchBias(matrix, own.ids + i, end_of_ids);
       if (id < 0) {
         logits[i] = own.no_class;
         continue;
