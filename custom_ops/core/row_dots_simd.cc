@@ -1,13 +1,8 @@
 #include "custom_ops/core/row_dots_simd.h"
 
 #include <cstdint>
-#include <cstring>
 
 #include "custom_ops/core/simd.h"
-
-#if defined(__SSE2__)
-#include <immintrin.h>
-#endif
 
 namespace largeout {
 namespace LARGEOUT_SIMD {
@@ -32,8 +27,9 @@ inline void PrefetchBias(const ClassMatrix& matrix, const int64_t* id,
 inline float SumLanes(Floats x) {
 #if defined(__SSE2__)
 #if defined(__AVX512F__)
-  const __m256 half = _mm512_castps512_ps256((__m512)x) +
-                      _mm256_castpd_ps(_mm512_maskz_extractf64x4_pd(0xff, (__m512d)x, 1));
+  const __m512d pairs = (__m512d)x;
+  const __m256 half = (__m256)_mm512_maskz_extractf64x4_pd(0xff, pairs, 0) +
+                      (__m256)_mm512_maskz_extractf64x4_pd(0xff, pairs, 1);
   __m128 sum = _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
 #elif defined(__AVX2__)
   __m128 sum = _mm256_castps256_ps128((__m256)x) + _mm256_extractf128_ps((__m256)x, 1);
