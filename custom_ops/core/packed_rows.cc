@@ -7,10 +7,10 @@
 
 namespace largeout {
 
-void PackAllRows(const ClassMatrix& matrix, const int32_t* ids, const ParallelFor& parallel,
+void PackAllRows(const ClassMatrix& matrix, const int32_t* places, const ParallelFor& parallel,
                  const PackedRows& packed) {
   parallel(packed.num_rows, 2 * matrix.dim, [&](int64_t begin, int64_t end) {
-    LARGEOUT_SIMD_DISPATCH(PackRows, matrix, ids, begin, end, packed);
+    LARGEOUT_SIMD_DISPATCH(PackRows, matrix, places, begin, end, packed);
   });
 }
 

@@ -21,9 +21,10 @@ inline int64_t PackedWidth(int64_t dim) {
   return (dim + kPackedMultiple - 1) / kPackedMultiple * kPackedMultiple;
 }
 
-// Packs row ids[i] of the matrix, or row i if `ids` is null, into row i of `packed`.
-// Ids outside the matrix and rows with numbers that are not finite get the bias -inf.
-void PackAllRows(const ClassMatrix& matrix, const int32_t* ids, const ParallelFor& parallel,
+// Packs row i of the matrix into row places[i] of `packed`, or into row i if `places`
+// is null. Rows with numbers that are not finite get the bias -inf.
+// REQUIRES: packed.num_rows == matrix.num_classes; `places` is a permutation.
+void PackAllRows(const ClassMatrix& matrix, const int32_t* places, const ParallelFor& parallel,
                  const PackedRows& packed);
 
 // Queries with as many bits as can be summed over a row.

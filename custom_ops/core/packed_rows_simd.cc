@@ -6,8 +6,8 @@ namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
 
-inline constexpr int64_t kRowsAhead = 16;  // how far ahead rows are prefetched
-inline constexpr int64_t kCacheLine = 64 / sizeof(float);
+inline constexpr int64_t kRowsAhead = 16;  // how far ahead places are prefetched
+inline constexpr int64_t kCacheLine = 64;
 
 inline int64_t PartAt(int64_t k, int64_t dim) {
   const int64_t left = dim - k;
@@ -82,31 +82,24 @@ inline float Pack(const float* row, int64_t dim, int64_t width, float most, Code
   return usable ? largest / most : largest * 0.0f;
 }
 
-// The row of the matrix that becomes packed row i; -1 if there is none.
-inline int64_t RowOf(const ClassMatrix& matrix, const int32_t* ids, int64_t i) {
-  const int64_t id = ids == nullptr ? i : ids[i];
-  return 0 <= id && id < matrix.num_classes ? id : -1;
-}
-
-inline void Prefetch(const ClassMatrix& matrix, int64_t id) {
-  if (id < 0) return;
-  const float* row = matrix.embeddings + id * matrix.dim;
-  for (int64_t k = 0; k < matrix.dim; k += kCacheLine) __builtin_prefetch(row + k);
+inline void Prefetch(const PackedRows& packed, int64_t place) {
+  const int8_t* codes = packed.codes + place * packed.width;
+  for (int64_t k = 0; k < packed.width; k += kCacheLine) __builtin_prefetch(codes + k, 1);
+  __builtin_prefetch(packed.scales + place, 1);
 }
 
 }  // namespace
 
-void PackRows(const ClassMatrix& matrix, const int32_t* ids, int64_t begin, int64_t end,
+void PackRows(const ClassMatrix& matrix, const int32_t* places, int64_t begin, int64_t end,
               const PackedRows& packed) {
   for (int64_t i = begin; i < end; ++i) {
-    if (i + kRowsAhead < end) Prefetch(matrix, RowOf(matrix, ids, i + kRowsAhead));
-    const int64_t id = RowOf(matrix, ids, i);
-    const float* row = matrix.embeddings + (id < 0 ? 0 : id) * matrix.dim;
-    const float bias = matrix.bias == nullptr || id < 0 ? 0.0f : matrix.bias[id];
-    const float scale =
-        Pack(row, matrix.dim, packed.width, 127.0f, packed.codes + i * packed.width);
-    const bool finite = id >= 0 && scale == scale && bias - bias == 0.0f;
-    packed.scales[i] = {finite ? scale : 0.0f, finite ? bias : -__builtin_inff()};
+    if (places != nullptr && i + kRowsAhead < end) Prefetch(packed, places[i + kRowsAhead]);
+    const int64_t place = places == nullptr ? i : places[i];
+    const float bias = matrix.bias == nullptr ? 0.0f : matrix.bias[i];
+    const float scale = Pack(matrix.embeddings + i * matrix.dim, matrix.dim, packed.width,
+                             127.0f, packed.codes + place * packed.width);
+    const bool finite = scale == scale && bias - bias == 0.0f;
+    packed.scales[place] = {finite ? scale : 0.0f, finite ? bias : -__builtin_inff()};
   }
 }
 

@@ -32,14 +32,14 @@ struct PackedQueries {
   float most;  // codes are in [-most, most]
 };
 
-#define LARGEOUT_DECLARE_PACKED_ROWS(level)                                                  \
-  namespace level {                                                                          \
-  /* packed[i] = row ids[i] of the matrix, or row i if `ids` is null, for i in [begin, end). \
-     Ids outside the matrix give rows that have no logit. */                                 \
-  void PackRows(const ClassMatrix& matrix, const int32_t* ids, int64_t begin, int64_t end,   \
-                const PackedRows& packed);                                                   \
-  void PackQueries(const float* features, int64_t dim, int64_t begin, int64_t end,           \
-                   const PackedQueries& packed);                                             \
+#define LARGEOUT_DECLARE_PACKED_ROWS(level)                                                   \
+  namespace level {                                                                           \
+  /* Row i of the matrix becomes packed row places[i], or i if `places` is null, */           \
+  /* for i in [begin, end). */                                                                \
+  void PackRows(const ClassMatrix& matrix, const int32_t* places, int64_t begin, int64_t end, \
+                const PackedRows& packed);                                                    \
+  void PackQueries(const float* features, int64_t dim, int64_t begin, int64_t end,            \
+                   const PackedQueries& packed);                                              \
   }
 LARGEOUT_DECLARE_PACKED_ROWS(generic)
 LARGEOUT_DECLARE_PACKED_ROWS(avx2)

@@ -81,7 +81,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, before):
     first.save(tmp_path / "model.keras")
     resumed = keras.models.load_model(tmp_path / "model.keras")
     for model in (whole, resumed):
-        fit(model, 36, seed=2)  # over the next reassignment, 32 steps after the fit
+        fit(model, 50, seed=2)  # over the next reassignment, 48 steps after the fit
     for a, b in zip(whole.get_weights(), resumed.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -180,7 +180,7 @@ def test_wrong_arguments_are_named(wrong):
 def test_replicas_keep_the_same_lists(two_cpus):
     with tf.distribute.MirroredStrategy(two_cpus).scope():
         model = make_model(num_lists=5)  # k-means looks at a part of the rows
-    fit(model, 40)  # over a reassignment
+    fit(model, 54)  # over a reassignment
     layer = model.layers[-1]
     assert layer.sampler.list_health(layer)["fitted_at"] == 3
     state = [weight for weight in layer.weights if weight.name.startswith("sampler_")]

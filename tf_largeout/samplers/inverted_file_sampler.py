@@ -16,8 +16,8 @@ from tf_largeout.ops.inverted_file_ops import (
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 
 _ROWS_A_STEP = 256  # reassigned: as many as a usual batch has queries, at their cost
-_LEAST_INTERVAL = 32
-_CLASSES_FOR_A_STEP = 6_400  # that are placed anew, in the mean
+_LEAST_INTERVAL = 48
+_CLASSES_FOR_A_STEP = 4_200  # that are placed anew, in the mean
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
