@@ -22,10 +22,17 @@ bool InRange(int32_t id, int64_t num_classes) { return 0 <= id && id < num_class
 // Calls visit(id) on the `length` entries of a bucket from `place` on, as on a
 // ring, while it returns true.
 template <class Visit>
-void ForEachFrom(const Bucket& bucket, int64_t place, int64_t length, const Visit& visit) {
-  for (int64_t i = 0; i < length; ++i) {
-    if (!visit(bucket.ids[place])) return;
-    if (++place == bucket.size) place = 0;
+void ForEachFrom(const Bucket& bucket, int64_t place, int64_t length, const MetIds& met,
+                 const Visit& visit) {
+  constexpr int64_t kAhead = 12;
+  const int64_t before_end = std::min(length, bucket.size - place);
+  const int32_t* parts[] = {bucket.ids + place, bucket.ids};
+  const int64_t lengths[] = {before_end, length - before_end};
+  for (int part = 0; part < 2; ++part) {
+    for (int64_t i = 0; i < lengths[part]; ++i) {
+      if (i + kAhead < lengths[part]) met.Prefetch(parts[part][i + kAhead]);
+      if (!visit(parts[part][i])) return;
+    }
   }
 }
 
@@ -38,7 +45,8 @@ class RowQuery {
       : tables_(tables),
         queries_(queries),
         draw_(draw),
-        met_(queries.num_labels + max_met + draw.num_sampled) {}
+        met_(queries.num_labels + max_met + draw.num_sampled),
+        most_met_(max_met) {}
 
   bool sound() const { return sound_; }
 
@@ -53,10 +61,11 @@ class RowQuery {
       const Bucket bucket = BucketOfRow(tables_, codes, i);
       const int64_t length = std::min(bucket.size, lookups);
       lookups -= length;
-      ForEachFrom(bucket, ScaleBits(draws(1 + i).first, bucket.size), length, [&](int32_t id) {
-        if (Take(id)) ids[found++] = id;
-        return found < draw_.num_sampled;
-      });
+      ForEachFrom(bucket, ScaleBits(draws(1 + i).first, bucket.size), length, met_,
+                  [&](int32_t id) {
+                    if (Take(id)) ids[found++] = id;
+                    return found < draw_.num_sampled;
+                  });
       if (found == draw_.num_sampled || lookups == 0) break;
     }
     return Complete(found, found, draws, ids);
@@ -76,7 +85,7 @@ class RowQuery {
       const int64_t length = std::min(bucket.size, longest);
       const bool whole = length == bucket.size;
       const int64_t place = whole ? 0 : ScaleBits(draws(1 + i).first, bucket.size);
-      ForEachFrom(bucket, place, length, [&](int32_t id) {
+      ForEachFrom(bucket, place, length, met_, [&](int32_t id) {
         if (Check(id)) most_met_.Add(id, met_.Count(id));
         return true;
       });

@@ -8,10 +8,14 @@
 #include <cstdint>
 
 #include "custom_ops/core/lsh_tables.h"
+#include "custom_ops/core/met_ids.h"
 #include "custom_ops/core/parallel.h"
 #include "custom_ops/core/philox.h"
 
 namespace largeout {
+
+// The most codes that a row may have.
+inline constexpr int64_t kMostCodes = MetIds::kBlocked - 1;
 
 // A row may ask with several vectors, such as one a label: it then has their
 // codes one after the other.

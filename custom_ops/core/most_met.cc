@@ -22,14 +22,15 @@ int64_t LongestStretch(const std::vector<int64_t>& sizes, int64_t max_total) {
 int64_t MostMetList::Write(MetIds* met, int64_t num_wanted, int64_t* ids) {
   const int64_t wanted = std::min(num_wanted, size());
   if (wanted == 0) return 0;
-  counts_.resize(ids_.size());
-  next_.assign(most_ + 1, 0);
-  for (size_t i = 0; i < ids_.size(); ++i) ++next_[counts_[i] = met->CountOf(ids_[i])];
-  int64_t begin = 0;
-  int32_t last = most_;  // the count where the list ends
+  counts_.resize(size_);
+  for (int64_t i = 0; i < size_; ++i) counts_[i] = met->CountOf(ids_[i]);
+  int32_t last = *std::max_element(counts_.begin(), counts_.end());
+  next_.assign(last + 1, 0);
+  for (int32_t count : counts_) ++next_[count];
+  int64_t begin = 0;  // where the ids with count `last` go, which end the list
   for (; begin + next_[last] < wanted; --last) begin += std::exchange(next_[last], begin);
   last_group_.clear();
-  for (size_t i = 0; i < ids_.size(); ++i) {
+  for (int64_t i = 0; i < size_; ++i) {
     if (counts_[i] > last) ids[next_[counts_[i]]++] = ids_[i];
     if (counts_[i] == last) last_group_.push_back(ids_[i]);
   }

@@ -17,18 +17,17 @@ int64_t LongestStretch(const std::vector<int64_t>& sizes, int64_t max_total);
 // The classes that a MetIds has counted, in the order in which they were met.
 class MostMetList {
  public:
-  void Clear() {
-    ids_.clear();
-    most_ = 0;
-  }
+  explicit MostMetList(int64_t max_ids) : ids_(max_ids + 1) {}
 
-  // To be called at each count of an id; blocked ids (negative counts) are left out.
+  void Clear() { size_ = 0; }
+
+  // To be called at each count of an id; blocked ids are left out.
   void Add(int32_t id, int32_t count) {
-    if (count == 1) ids_.push_back(id);
-    if (count > most_) most_ = count;
+    ids_[size_] = id;  // without a branch: whether an id is new cannot be foretold
+    size_ += count == 1;
   }
 
-  int64_t size() const { return static_cast<int64_t>(ids_.size()); }
+  int64_t size() const { return size_; }
 
   // Writes the up to `num_wanted` ids with the highest counts, by falling count,
   // and returns how many. Those with equal counts are in the order in which they
@@ -36,8 +35,8 @@ class MostMetList {
   int64_t Write(MetIds* met, int64_t num_wanted, int64_t* ids);
 
  private:
+  int64_t size_ = 0;
   std::vector<int32_t> ids_;
-  int32_t most_ = 0;
   std::vector<int32_t> counts_;      // of ids_
   std::vector<int64_t> next_;        // place of the next id with so many counts
   std::vector<int32_t> last_group_;  // those with the last count

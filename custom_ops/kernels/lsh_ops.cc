@@ -43,6 +43,9 @@ class LshQueryOp : public OpKernel {
         ctx, labels.dims() == 2 && labels.dim_size(0) == codes.dim_size(0),
         InvalidArgument("labels must be [batch, num_labels] with batch ", codes.dim_size(0),
                         " as in the codes, got ", labels.shape().DebugString()));
+    OP_REQUIRES(ctx, codes.dim_size(1) <= kMostCodes,
+                InvalidArgument("a row may have at most ", kMostCodes, " codes, got ",
+                                codes.dim_size(1)));
     OP_REQUIRES_OK(ctx, CheckTrueClasses(labels, tables.num_classes));
     LshDraw draw = draw_;
     OP_REQUIRES_OK(ctx, ReadSeed(ctx->input(4), &draw.seed));
