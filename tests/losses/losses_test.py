@@ -91,7 +91,7 @@ def test_equals_its_formula(case, labels, per_example):
 
 @EVERY_LOSS
 @pytest.mark.parametrize("per_example", [False, True])
-def test_gradient_equalsfinite_differences_of_its_formula(case, per_example):
+def test_gradient_equals_finite_differences_of_its_formula(case, per_example):
     problem = Problem(per_example=per_example)
     _, gradients = harness.loss_and_gradients(
         case.loss(reduction="sum"), problem.head(), problem.features, problem.labels
