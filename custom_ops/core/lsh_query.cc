@@ -86,11 +86,11 @@ class RowQuery {
       const bool whole = length == bucket.size;
       const int64_t place = whole ? 0 : ScaleBits(draws(1 + i).first, bucket.size);
       ForEachFrom(bucket, place, length, met_, [&](int32_t id) {
-        if (Check(id)) most_met_.Add(id, met_.Count(id));
+        if (Check(id)) most_met_.Count(id, &met_);
         return true;
       });
     }
-    const int64_t found = most_met_.Write(&met_, draw_.num_sampled, ids);
+    const int64_t found = most_met_.Write(met_, draw_.num_sampled, ids);
     return Complete(found, most_met_.size(), draws, ids);
   }
 

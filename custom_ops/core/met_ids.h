@@ -36,13 +36,16 @@ class MetIds {
   bool Insert(int32_t id) { return Count(id) == 1; }
 
   // How often the id has been counted now.
-  int32_t Count(int32_t id) { return CountIn(slots_[Find(id)] += kOneCount); }
+  int32_t Count(int32_t id) { return CountAt(Find(id)); }
+
+  // The place of the id, for as long as there is no Clear.
+  uint32_t PlaceOf(int32_t id) { return static_cast<uint32_t>(Find(id)); }
+  int32_t CountAt(uint64_t place) { return CountIn(slots_[place] += kOneCount); }
+  int32_t CountedAt(uint64_t place) const { return CountIn(slots_[place]); }
+  int32_t IdAt(uint64_t place) const { return static_cast<int32_t>(slots_[place]); }
 
   // Lets the id be known, but never as one that was counted.
   void Block(int32_t id) { slots_[Find(id)] |= uint64_t{kBlocked} << 32; }
-
-  // REQUIRES: the id is there.
-  int32_t CountOf(int32_t id) { return CountIn(slots_[Find(id)]); }
 
   // Brings the id's slot nearer.
   void Prefetch(int32_t id) const { __builtin_prefetch(&slots_[Start(id)], 1); }

@@ -19,11 +19,11 @@ int64_t LongestStretch(const std::vector<int64_t>& sizes, int64_t max_total) {
   }
 }
 
-int64_t MostMetList::Write(MetIds* met, int64_t num_wanted, int64_t* ids) {
+int64_t MostMetList::Write(const MetIds& met, int64_t num_wanted, int64_t* ids) {
   const int64_t wanted = std::min(num_wanted, size());
   if (wanted == 0) return 0;
   counts_.resize(size_);
-  for (int64_t i = 0; i < size_; ++i) counts_[i] = met->CountOf(ids_[i]);
+  for (int64_t i = 0; i < size_; ++i) counts_[i] = met.CountedAt(places_[i]);
   int32_t last = *std::max_element(counts_.begin(), counts_.end());
   next_.assign(last + 1, 0);
   for (int32_t count : counts_) ++next_[count];
@@ -31,12 +31,11 @@ int64_t MostMetList::Write(MetIds* met, int64_t num_wanted, int64_t* ids) {
   for (; begin + next_[last] < wanted; --last) begin += std::exchange(next_[last], begin);
   last_group_.clear();
   for (int64_t i = 0; i < size_; ++i) {
-    if (counts_[i] > last) ids[next_[counts_[i]]++] = ids_[i];
-    if (counts_[i] == last) last_group_.push_back(ids_[i]);
+    if (counts_[i] > last) ids[next_[counts_[i]]++] = met.IdAt(places_[i]);
+    if (counts_[i] == last) last_group_.push_back(met.IdAt(places_[i]));
   }
   const auto end = last_group_.begin() + (wanted - begin);
   std::nth_element(last_group_.begin(), end, last_group_.end());
-  std::sort(last_group_.begin(), end);
   std::copy(last_group_.begin(), end, ids + begin);
   return wanted;
 }
