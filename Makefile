@@ -22,7 +22,7 @@ help:
 	@echo "make test-slow   Python tests, also the slow ones: many draws, long training"
 	@echo "make test-wheel  wheel and sdist in bare virtual environments"
 	@echo "make test-asan   C++ tests and op tests with ASan and UBSan"
-	@echo "make bench       benchmarks (NAME=step or race; ARGS=--help)"
+	@echo "make bench       benchmarks (NAME=step, race, search, ...; ARGS=--help)"
 	@echo "make ops         bring the op library up to date"
 	@echo "make clean       remove .venv and everything built"
 

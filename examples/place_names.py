@@ -22,7 +22,7 @@ def train(data, callbacks):
             keras.Input([data.max_features], dtype="int32"),
             FeatureBag(data.vocabulary_size, dim=128),
             tflo.layers.LargeOutput(
-                data.num_classes, sampler=tflo.samplers.UniformSampler(1024)
+                data.num_classes, sampler=tflo.samplers.InvertedFileSampler(1024)
             ),
         ]
     )
@@ -40,7 +40,7 @@ DEMO = Demo(
     dataset="place_names",
     train=train,
     settings={"batch_size": 512, "num_sampled": 1024, "learning_rate": 7e-3}
-    | {"sampler": "uniform", "anneal": 0.5},
+    | {"sampler": "uniform", "search": "inverted_file", "anneal": 0.5},
     questions=("Nieuw Amsterdam", "京都市", "Санкт-Петербург", "القاهرة", "Αθήνα", "Kiyev"),
     featurize=lambda data, name: place_names.encode([name], data.max_features),
     prompt="A place name in any script",

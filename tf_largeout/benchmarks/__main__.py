@@ -9,6 +9,7 @@ BENCHMARKS = {
     "race": "precision against seconds of training, methods side by side",
     "search": "recall of the exact top k against milliseconds, search by search",
     "hashing": "rows a second of each locality-sensitive hash",
+    "hardness": "what the negatives of each sampler are like, over training",
     "profile": "where the time of a training step goes",
 }
 

@@ -7,12 +7,10 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.benchmarks.optimizers import OPTIMIZERS
+from tf_largeout.benchmarks.samplers import SAMPLERS
 from tf_largeout.benchmarks.stock_models import AllPositivesModel, CandidateModel
 from tf_largeout.layers import LargeOutput
-from tf_largeout.losses import SampledSoftmaxLoss
-from tf_largeout.samplers import LogUniformSampler, UniformSampler
-
-SAMPLERS = {"uniform": UniformSampler, "log_uniform": LogUniformSampler}
+from tf_largeout.losses import SampledSoftmaxLoss, SoftmaxLoss
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +21,8 @@ class Settings:
         batch_size, num_sampled, dim, learning_rate: as everywhere.
         optimizer: key of `OPTIMIZERS`.
         sampler: "uniform" or "log_uniform", the static distribution of negatives.
+        search: key of `SAMPLERS` of what finds hard negatives, or None.
+        search_options: of that sampler, beside `num_sampled` and `tail`.
         anneal: share of the training time, at its end, over which the rate falls to zero.
         steps_per_execution: steps inside one call of the compiled train function.
     """
@@ -33,6 +33,8 @@ class Settings:
     learning_rate: float = 1e-3
     optimizer: str = "adam"
     sampler: str = "log_uniform"
+    search: str | None = None
+    search_options: dict = dataclasses.field(default_factory=dict)
     anneal: float = 0.0
     steps_per_execution: int = 1
 
@@ -89,8 +91,13 @@ def stock(loss, model_class=CandidateModel):
 
 
 def ours(task, settings):
-    """A `LargeOutput` with the static sampler of the settings."""
-    sampler = SAMPLERS[settings.sampler](settings.num_sampled)
+    """A `LargeOutput` with the sampler of the settings."""
+    if settings.search:
+        sampler = SAMPLERS[settings.search](
+            settings.num_sampled, tail=settings.sampler, **settings.search_options
+        )
+    else:
+        sampler = SAMPLERS[settings.sampler](settings.num_sampled)
     output = LargeOutput(task.num_classes, sampler=sampler)
     return keras.Sequential([task.input(), task.encoder(settings.dim), output])
 
@@ -118,6 +125,23 @@ _PLACE_NAMES = {"batch_size": 512, "learning_rate": 7e-3, "sampler": "uniform", 
 _LINUX = {"batch_size": 512, "learning_rate": 3e-3, "num_sampled": 2048}
 _STOCK_BEST = {**_FAST, "num_sampled": 8192, "optimizer": "row_sparse_adam"}
 
+
+def _ours_by_search(search, title, **options):
+    """A method whose sampler searches, at the settings of the static one."""
+    return Method(
+        f"tf_largeout, {title}",
+        ours,
+        ours_compile,
+        settings={
+            **_FAST,
+            "optimizer": "lazy_adam",
+            "search": search,
+            "search_options": options,
+        },
+        tuned={"place_names": _PLACE_NAMES, "linux_callees": _LINUX},
+    )
+
+
 METHODS = {
     "ours": Method(
         "tf_largeout",
@@ -125,6 +149,24 @@ METHODS = {
         ours_compile,
         settings={**_FAST, "optimizer": "lazy_adam"},
         tuned={"place_names": _PLACE_NAMES, "linux_callees": _LINUX},
+    ),
+    "inverted_file": _ours_by_search("inverted_file", "own hard negatives, inverted file"),
+    "lsh_head": _ours_by_search("lsh_embedding", "own hard negatives, LSH", num_hard=16),
+    "top_k_head": _ours_by_search("top_k", "own hard negatives, exact", num_hard=16),
+    "lsh_embedding": _ours_by_search("lsh_embedding", "LSH embedding"),
+    "lsh_label": _ours_by_search("lsh_label", "LSH label"),
+    "lsh_pool": _ours_by_search("lsh_pool", "LSH, one pool a batch"),
+    "wta": _ours_by_search("wta", "WTA softmax"),
+    "top_k": _ours_by_search("top_k", "TopK softmax"),
+    "softmax": Method(
+        "tf_largeout, exact SoftmaxLoss",
+        ours,
+        lambda: {"loss": SoftmaxLoss()},
+        settings={"optimizer": "lazy_adam"},
+        tuned={
+            "place_names": {**_PLACE_NAMES, "batch_size": 1024},
+            "linux_callees": {**_LINUX, "batch_size": 1024},
+        },
     ),
     "tf_nn_sampled_softmax": Method(
         "tf.nn.sampled_softmax_loss + Keras Adam",

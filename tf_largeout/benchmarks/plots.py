@@ -105,6 +105,23 @@ def draw_search(report, path):
     _save(figure, path)
 
 
+def draw_hardness(report, figures, path):
+    """One panel a figure of the negatives, one line a sampler, against seconds of training."""
+    points = report["points"]
+    seconds = [point["seconds"] for point in points]
+    canvas, panels = _figure([4.2 * len(figures), 4.2], len(figures))
+    for axes, figure in zip(panels, figures, strict=True):
+        for colour, name in zip(_COLOURS, points[0]["samplers"], strict=False):
+            values = [point["samplers"][name][figure] for point in points]
+            axes.plot(seconds, values, "o-", color=colour, markersize=4, label=name)
+        axes.set(xlabel="seconds of training", title=figure)
+        if figure == "median rank":
+            axes.set_yscale("symlog")
+    handles, labels = panels[0].get_legend_handles_labels()
+    canvas.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
+    _save(canvas, path)
+
+
 def _label_ends(axes, logs):
     """Writes each line's last value beside its end, labels at least a line's height apart."""
     ends = [(log["points"][-1], colour) for log, colour in zip(logs, _COLOURS, strict=False)]

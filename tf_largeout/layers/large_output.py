@@ -1,5 +1,6 @@
 """`LargeOutput`: the last layer of a model with very many classes."""
 
+import numbers
 import random
 
 import keras
@@ -21,8 +22,8 @@ class LargeOutput(keras.layers.Layer):
     on `num_classes`, and an evaluation step makes one exact pass over the classes that never
     holds `[batch, num_classes]`.
 
-    With `run_eagerly=True` TensorFlow cannot prune the logits and each step costs
-    O(num_classes); use it for debugging only.
+    With `run_eagerly=True`, or in a loop outside of `tf.function`, TensorFlow cannot prune the
+    logits and each step costs O(num_classes); use it for debugging only.
 
     ```python
     model = keras.Sequential(
@@ -70,12 +71,13 @@ class LargeOutput(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if isinstance(num_classes, bool) or not isinstance(num_classes, int) or num_classes < 1:
+        whole = isinstance(num_classes, numbers.Integral) and not isinstance(num_classes, bool)
+        if not whole or num_classes < 1:
             raise ValueError(
                 "`num_classes` must be a positive integer. Received: "
                 f"num_classes={num_classes!r} (of type {type(num_classes).__name__})."
             )
-        self.num_classes = num_classes
+        self.num_classes = int(num_classes)
         self.sampler = samplers.get(sampler)
         self.use_bias = use_bias
         self.embeddings_initializer = keras.initializers.get(

@@ -2,7 +2,7 @@
 
 They serve every variable whose gradient is sparse: the class embeddings of a sampled
 loss, and any `keras.layers.Embedding`. Dense gradients give what Keras's optimizer of that
-name gives.
+name gives (`RowwiseAdagrad`, which Keras lacks, its own rule).
 """
 
 from tf_largeout.optimizers.lazy_adagrad import LazyAdagrad

@@ -8,6 +8,7 @@ from tf_largeout.samplers.log_uniform_sampler import LogUniformSampler
 from tf_largeout.samplers.lsh_sampler import LSHSampler
 from tf_largeout.samplers.sampled_values import SampledValues
 from tf_largeout.samplers.sampler import Sampler
+from tf_largeout.samplers.static_sampler import StaticSampler
 from tf_largeout.samplers.top_k_sampler import TopKSampler
 from tf_largeout.samplers.uniform_sampler import UniformSampler
 from tf_largeout.samplers.unigram_sampler import UnigramSampler
@@ -20,6 +21,7 @@ __all__ = [
     "LogUniformSampler",
     "SampledValues",
     "Sampler",
+    "StaticSampler",
     "TopKSampler",
     "UniformSampler",
     "UnigramSampler",

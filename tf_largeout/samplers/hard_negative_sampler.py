@@ -24,8 +24,8 @@ class HardNegativeSampler(Sampler):
         num_sampled: Number of classes a row is compared with, own and shared together.
         num_hard: How many of them the search finds, between 1 and `num_sampled - 1`; or None
             for all of them, and no tail.
-        tail: What draws the others, `num_sampled - num_hard` of them: a name such as
-            "uniform", or a static `Sampler` (whose `num_sampled` is replaced).
+        tail: With `num_hard`, what draws the others, `num_sampled - num_hard` of them: a name
+            such as "uniform", or a static `Sampler` (whose `num_sampled` is replaced).
         seed: Optional int that the layer's draws start from; random if None.
 
     Attributes:

@@ -47,9 +47,15 @@ class InvertedFileSampler(HardNegativeSampler):
         num_probes: Number of lists that are searched for a row; more find more. On
             `place_names` (202,458 classes) 16 find half of the 64 highest logits.
         num_hard: How many own negatives a row gets, less than `num_sampled`; None for
-            `num_sampled` of them, no tail, and no correction.
-        tail: What draws the others: a name such as "uniform", or a static `Sampler`.
-        start_step: Number of the training step that fits the lists, from 0.
+            `num_sampled` of them, no tail and no correction, from step 0 on. On `place_names`
+            16 led to higher precision in the same time than 64, whose steps touch four times
+            the rows.
+        tail: With `num_hard`, what draws the others: a name such as "uniform", or a static
+            `Sampler`.
+        start_step: Number of the training step that fits the lists, from 0. The search pays
+            when random negatives have become easy: on `place_names` with 512 examples a step
+            after 4,000 steps, at three quarters of the final precision; at 2,000 it cost more
+            time than it saved. A shorter run trains on the tail alone.
         seed: Optional int that the layer's draws start from; random if None.
 
     Example:
@@ -65,15 +71,20 @@ class InvertedFileSampler(HardNegativeSampler):
         num_sampled=1024,
         num_lists=None,
         num_probes=16,
-        num_hard=64,
+        num_hard=16,
         tail="uniform",
-        start_step=2000,
+        start_step=4000,
         seed=None,
     ):
         super().__init__(num_sampled, num_hard=num_hard, tail=tail, seed=seed)
         self.num_lists = None if num_lists is None else _whole("num_lists", num_lists, 1)
         self.num_probes = _whole("num_probes", num_probes, 1)
         self.start_step = _whole("start_step", start_step, 0)
+        if num_hard is None and self.start_step:
+            raise ValueError(
+                "Without a tail there are no negatives before the lists are fitted. Received: "
+                f"num_hard=None, start_step={start_step}. Pass start_step=0, or `num_hard`."
+            )
         self._state: list[keras.Variable] = []
 
     def build(self, layer):

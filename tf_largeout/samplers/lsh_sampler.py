@@ -1,6 +1,7 @@
 """Negatives out of hash tables over the class embeddings."""
 
 import math
+import numbers
 
 import keras
 import tensorflow as tf
@@ -250,8 +251,11 @@ def _one_of(name, value, choices):
 
 
 def _positive(name, value):
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
-        return value
+    if value is None:
+        return None
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if whole and value > 0:
+        return int(value)
     raise ValueError(
         f"`{name}` must be a positive integer or None. Received: {name}={value!r}."
     )

@@ -11,7 +11,8 @@ class Sampler:
 
     A subclass writes `sample`, and `build` if it keeps state. State is made with `add_weight`,
     so that it is saved, restored and distributed with the layer; random bits come from
-    `layer.next_seed()`. Every sampler promises: the expected counts are those of its draws,
+    `layer.next_seed()`. Every sampler promises: the expected counts are those of its
+    draws (1, uncorrected, for searches without a tail),
     no gradient flows through it, and the same seed gives the same draw. A sampler belongs to
     one layer.
 

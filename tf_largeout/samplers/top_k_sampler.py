@@ -20,7 +20,8 @@ class TopKSampler(HardNegativeSampler):
     Args:
         num_sampled: Number of classes a row is compared with, own and shared together.
         num_hard: How many of them are the highest of the row; or None for all.
-        tail: What draws the others: a name such as "uniform", or a static `Sampler`.
+        tail: With `num_hard`, what draws the others: a name such as "uniform", or a static
+            `Sampler`.
         seed: Optional int that the layer's draws start from; random if None.
 
     Example:

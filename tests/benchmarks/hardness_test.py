@@ -1,0 +1,40 @@
+import json
+
+import numpy as np
+
+from tests.reference.hardness import hardness_of_row
+from tf_largeout.benchmarks import hardness
+from tf_largeout.samplers import HeadAndTail, SampledValues
+
+
+def test_figures_are_those_of_the_formula():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=[4, 30]).astype("float32")
+    labels = np.array([[0, -1], [3, 4], [29, -1], [7, 1]])
+    ids = np.stack([rng.permutation(30)[:6] for _ in labels])
+    ids[:, -1] = -1
+    expected = [hardness_of_row(i, o, y) for i, o, y in zip(ids, logits, labels, strict=True)]
+    figures = hardness.figures_of(ids, logits, labels)
+    np.testing.assert_allclose(list(figures.values()), np.mean(expected, axis=0), rtol=1e-6)
+
+
+def test_a_class_of_head_and_tail_counts_once():
+    head = SampledValues(np.array([[1, 2], [5, -1]]), None, None)
+    tail = SampledValues(np.array([2, 5, 7]), None, None)
+    ids = hardness.own_ids(HeadAndTail(head, tail), 2)
+    assert [sorted(row[row >= 0]) for row in ids] == [[1, 2, 5, 7], [2, 5, 7]]
+
+
+def test_the_highest_logits_are_the_hardest_negatives(tmp_path, capsys):
+    arguments = "--task synthetic --seconds 1 --points 1 --num-sampled 100 --sample 20 "
+    arguments += "--samplers uniform lsh_embedding inverted_file top_k "
+    arguments += f"--json {tmp_path}/h.json --png {tmp_path}/h.png"
+    hardness.main(arguments.split())
+    (point,) = json.loads((tmp_path / "h.json").read_text())["points"]
+    by_name = point["samplers"]
+    for figure, sign in (("mean logit", 1), ("softmax mass", 1), ("median rank", -1)):
+        best = max(by_name, key=lambda name: sign * by_name[name][figure])
+        assert best == "top_k"
+    assert by_name["top_k"]["median rank"] == 49
+    assert (tmp_path / "h.png").stat().st_size > 10_000
+    assert "softmax mass" in capsys.readouterr().out

@@ -1,0 +1,17 @@
+"""How hard the negatives of one row are, slowly."""
+
+import math
+import statistics
+
+
+def hardness_of_row(ids, logits, labels):
+    """(mean logit, share of the softmax mass off the labels, median rank) of the ids."""
+    others = [c for c in range(len(logits)) if c not in set(labels)]
+    negatives = [c for c in others if c in set(ids)]
+    mass = sum(math.exp(logits[c]) for c in others)
+    ranks = [sum(logits[d] > logits[c] for d in others) for c in negatives]
+    return (
+        statistics.mean(float(logits[c]) for c in negatives),
+        sum(math.exp(logits[c]) for c in negatives) / mass,
+        statistics.median(ranks),
+    )

@@ -1,0 +1,139 @@
+"""`python -m tf_largeout.benchmarks hardness`: what the negatives of each sampler are like.
+
+Trains one model for some time and looks at it on the way. At each point every sampler draws
+negatives for the same test examples from the same weights, and a pass over all classes tells
+how hard they are: their mean logit; their share of the softmax mass that is not on the labels;
+and their median rank. Static samplers draw from a distribution of their own, the others search
+structures that are built for the point.
+"""
+
+import argparse
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.benchmarks import machine, tasks
+from tf_largeout.benchmarks.files import write_json
+from tf_largeout.benchmarks.methods import METHODS
+from tf_largeout.benchmarks.plots import draw_hardness
+from tf_largeout.benchmarks.samplers import SAMPLERS
+from tf_largeout.benchmarks.training_clock import TrainingClock
+from tf_largeout.layers import LargeOutput
+
+FIGURES = ("mean logit", "softmax mass", "median rank")
+_DEFAULT_SAMPLERS = ["uniform", "log_uniform", "lsh_embedding", "lsh_label", "wta", "top_k"]
+_ENDLESS = 1_000_000_000
+
+
+def main(arguments=None):
+    """Trains and looks as the command line says; returns the report."""
+    options = _parser().parse_args(arguments)
+    settings = METHODS["ours"].settings_for(options.task)
+    task = tasks.load(options.task, settings.batch_size)
+    model = METHODS["ours"].model(task, settings)
+    points = []
+    x, y = task.test_sample(options.sample)
+    labels = np.reshape(y, [len(x), -1])
+
+    def look(model, seconds, steps):
+        features, head = keras.Sequential(model.layers[:-1])(x), model.layers[-1]
+        draws = {
+            name: hardness(head, SAMPLERS[name](options.num_sampled), features, labels)
+            for name in options.samplers
+        }
+        points.append({"seconds": seconds, "steps": steps, "samplers": draws})
+        return {"p1": precision_at_1(head, features, labels)}
+
+    clock = TrainingClock(
+        options.seconds, options.seconds / options.points, look, title=options.task
+    )
+    model.fit(task.train, steps_per_epoch=_ENDLESS, verbose=0, shuffle=False, callbacks=[clock])
+    report = {"machine": machine.describe(), "task": options.task, "points": points}
+    if options.json:
+        write_json(options.json, report)
+    draw_hardness(report, FIGURES, options.png)
+    print(table(points[-1]), f"\nThe picture is {options.png}.", sep="\n")
+    return report
+
+
+def hardness(trained, sampler, features, labels):
+    """The `FIGURES` of the negatives that `sampler` draws at the weights of a trained layer.
+
+    Args:
+        trained: a built `LargeOutput`.
+        sampler: a sampler that no layer has built yet.
+        features: float32 [batch, dim].
+        labels: int64 [batch, num_labels], padded with -1.
+
+    Returns:
+        dict of the figures, means over the rows.
+    """
+    layer = LargeOutput(trained.num_classes, sampler, use_bias=trained.use_bias)
+    layer.build(features.shape)
+    for mine, theirs in zip(
+        layer.trainable_variables, trained.trainable_variables, strict=True
+    ):
+        mine.assign(theirs)
+    if hasattr(sampler, "rebuild"):
+        sampler.rebuild(layer)
+    sample = sampler.sample(features, tf.constant(labels, tf.int64), layer)
+    return figures_of(own_ids(sample, len(labels)), trained(features).numpy(), labels)
+
+
+def own_ids(sample, batch):
+    """The distinct classes that each row is compared with, int64 [batch, any], -1 for none."""
+    parts = [sample.head, sample.tail] if hasattr(sample, "head") else [sample]
+    ids = [np.asarray(part.sampled_candidates) for part in parts]
+    rows = np.concatenate([np.broadcast_to(i, [batch, i.shape[-1]]) for i in ids], axis=1)
+    rows = np.sort(rows, axis=1)
+    repeated = np.pad(rows[:, 1:] == rows[:, :-1], [(0, 0), (1, 0)])
+    return np.where(repeated, -1, rows)
+
+
+def figures_of(ids, logits, labels):
+    """Means over the rows of the `FIGURES` of `ids`, labels left out."""
+    mean_logit, mass, rank = [], [], []
+    for row_ids, row, row_labels in zip(ids, logits.astype(np.float64), labels, strict=True):
+        row_labels = row_labels[row_labels >= 0]
+        negatives = np.setdiff1d(row_ids[row_ids >= 0], row_labels)
+        weights = np.exp(row - row.max())
+        weights[row_labels] = 0.0
+        others = np.sort(np.delete(row, row_labels))
+        mean_logit.append(row[negatives].mean())
+        mass.append(weights[negatives].sum() / weights.sum())
+        higher = len(others) - np.searchsorted(others, row[negatives], side="right")
+        rank.append(np.median(higher))
+    return dict(zip(FIGURES, map(float, map(np.mean, (mean_logit, mass, rank))), strict=True))
+
+
+def precision_at_1(trained, features, labels):
+    """P@1 in per cent."""
+    _, best = trained.top_k(features, 1)
+    return 100.0 * float(np.mean(np.any(best.numpy() == labels, axis=1)))
+
+
+def table(point):
+    """One point as lines of text."""
+    lines = [f"{'':16}" + "".join(f"{figure:>14}" for figure in FIGURES)]
+    for name, row in point["samplers"].items():
+        lines.append(f"{name:16}" + "".join(f"{row[figure]:14,.4g}" for figure in FIGURES))
+    return "\n".join(lines)
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        "python -m tf_largeout.benchmarks hardness",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--task", choices=tasks.TASKS, default="place_names")
+    add("--samplers", nargs="+", choices=SAMPLERS, default=_DEFAULT_SAMPLERS)
+    add("--num-sampled", type=int, default=1024)
+    add("--seconds", type=float, default=60.0, help="training time")
+    add("--points", type=int, default=6, help="how often to look")
+    add("--sample", type=int, default=128, help="test examples to look with")
+    add("--json", help="file for the figures")
+    add("--png", default="benchmark-results/hardness.png", help="file for the picture")
+    return parser
