@@ -49,9 +49,3 @@ def for_all_simd_levels(request, monkeypatch):
     """Runs the test at each SIMD level; a processor without one takes its best."""
     monkeypatch.setenv("LARGEOUT_SIMD_LEVEL", request.param)
     return request.param
-
-
-@pytest.fixture
-def two_cpus():
-    """The names of two logical CPUs, for a tf.distribute strategy."""
-    return [device.name for device in tf.config.list_logical_devices("CPU")[:2]]

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
+from tests import replicas
 from tests.integration import graphs
 
 NUM_CLASSES, DIM, EXAMPLES, BATCH = 523, 8, 96, 16
@@ -81,7 +82,7 @@ class Combination(NamedTuple):
 
 
 def _mirrored():
-    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope()
+    return replicas.two_replicas().scope()
 
 
 def _adam(**kwargs):

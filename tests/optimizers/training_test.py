@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import replicas
 from tests.optimizers.table import CLASSES, OPTIMIZERS, random_slices, state
 from tf_largeout import optimizers
 
@@ -92,10 +93,10 @@ def test_mixed_precision_trains(member, policy):
     assert history[-1] < history[0]
 
 
-def test_two_replicas_train_as_one(member, two_cpus):
+def test_two_replicas_train_as_one(member):
     single = compiled(member.make())
     single.fit(*data(), batch_size=8, shuffle=False, verbose=0)
-    strategy = tf.distribute.MirroredStrategy(two_cpus)
+    strategy = replicas.two_replicas()
     with strategy.scope():
         mirrored = compiled(member.make())
     mirrored.fit(*data(), batch_size=8, shuffle=False, verbose=0)

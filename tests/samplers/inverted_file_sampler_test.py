@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
+from tests import replicas
 from tf_largeout import samplers
 
 NUM_CLASSES, DIM, BATCH = 400, 8, 16
@@ -177,8 +178,8 @@ def test_wrong_arguments_are_named(wrong):
         make_sampler(**wrong)
 
 
-def test_replicas_keep_the_same_lists(two_cpus):
-    with tf.distribute.MirroredStrategy(two_cpus).scope():
+def test_replicas_keep_the_same_lists():
+    with replicas.two_replicas().scope():
         model = make_model(num_lists=5)  # k-means looks at a part of the rows
     fit(model, 54)  # over a reassignment
     layer = model.layers[-1]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import harness
+from tests import harness, replicas
 from tf_largeout import layers, losses, optimizers, samplers
 
 N, DIM, BATCH, M = 400, 8, 12, 24
@@ -297,8 +297,8 @@ def test_memory_stays_within_a_tenth_of_the_ids():
         assert 3 * size <= 1.1 * 3 * num_classes + 3
 
 
-def test_replicas_build_the_same_tables(two_cpus):
-    strategy = tf.distribute.MirroredStrategy(two_cpus)
+def test_replicas_build_the_same_tables():
+    strategy = replicas.two_replicas()
     with strategy.scope():
         model = model_of({}, rebuild_every=2)
     fit(model, 2)

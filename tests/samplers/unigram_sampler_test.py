@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import replicas
 from tests.reference import samplers as reference
 from tests.samplers.stub_layer import StubLayer, built_layer
 from tf_largeout import samplers
@@ -121,8 +122,8 @@ def test_drawing_without_counts_says_where_to_get_them(unique):
         layer.expected_counts()
 
 
-def test_each_replica_draws_from_the_tables(two_cpus):
-    strategy = tf.distribute.MirroredStrategy(two_cpus)
+def test_each_replica_draws_from_the_tables():
+    strategy = replicas.two_replicas()
     with strategy.scope():
         layer = layer_with(samplers.UnigramSampler(3, counts=COUNTS, unique=False))
     layer.sampler.adapt([7, 7, 7])
