@@ -8,6 +8,7 @@ from tests import harness
 from tests.losses import losses_test
 from tests.losses.losses_test import BATCH, LOSSES, SEVERAL, N
 from tests.reference import losses as reference
+from tests.reference.finite_differences import finite_differences
 from tf_largeout import losses, samplers
 
 EVERY_SAMPLED_LOSS = pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_gradient_equals_finite_differences_of_its_formula(case):
         case.loss(reduction="sum"), problem.head(), problem.features, problem.labels
     )
     for actual, name in zip(gradients, ["features", "embeddings", "bias"], strict=True):
-        expected = losses_test.finite_differences(problem, name, case.oracle)
+        expected = finite_differences(problem, name, case.oracle)
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
 
 

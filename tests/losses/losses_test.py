@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tests import harness
 from tests.reference import losses as reference
+from tests.reference.finite_differences import finite_differences
 from tf_largeout import losses
 
 N, DIM, BATCH, SAMPLED = 37, 5, 6, 11
@@ -99,22 +100,6 @@ def test_gradient_equals_finite_differences_of_its_formula(case, per_example):
     for actual, name in zip(gradients, ["features", "embeddings", "bias"], strict=True):
         expected = finite_differences(problem, name, case.oracle)
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
-
-
-def finite_differences(problem, name, oracle, step=1e-5):
-    """Gradient of the sum of `problem.expected(oracle)` by what it has under `name`."""
-    exact = getattr(problem, name).astype("float64")
-    gradient = np.zeros_like(exact)
-    for index in np.ndindex(exact.shape):
-        sums = []
-        for sign in (1, -1):
-            moved = exact.copy()
-            moved[index] += sign * step
-            setattr(problem, name, moved)
-            sums.append(problem.expected(oracle).sum())
-        gradient[index] = (sums[0] - sums[1]) / (2 * step)
-    setattr(problem, name, exact.astype("float32"))
-    return gradient
 
 
 @pytest.mark.parametrize("num_true", [1, 3])

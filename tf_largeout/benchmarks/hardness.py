@@ -14,16 +14,16 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.benchmarks import machine, tasks
+from tf_largeout.benchmarks.evaluation import evaluate
 from tf_largeout.benchmarks.files import write_json
 from tf_largeout.benchmarks.methods import METHODS
 from tf_largeout.benchmarks.plots import draw_hardness
 from tf_largeout.benchmarks.samplers import SAMPLERS
-from tf_largeout.benchmarks.training_clock import TrainingClock
+from tf_largeout.benchmarks.training_clock import ENDLESS, TrainingClock
 from tf_largeout.layers import LargeOutput
 
 FIGURES = ("mean logit", "softmax mass", "median rank")
 _DEFAULT_SAMPLERS = ["uniform", "log_uniform", "lsh_embedding", "lsh_label", "wta", "top_k"]
-_ENDLESS = 1_000_000_000
 
 
 def main(arguments=None):
@@ -43,12 +43,12 @@ def main(arguments=None):
             for name in options.samplers
         }
         points.append({"seconds": seconds, "steps": steps, "samplers": draws})
-        return {"p1": precision_at_1(head, features, labels)}
+        return evaluate(model, x, y)
 
     clock = TrainingClock(
         options.seconds, options.seconds / options.points, look, title=options.task
     )
-    model.fit(task.train, steps_per_epoch=_ENDLESS, verbose=0, shuffle=False, callbacks=[clock])
+    model.fit(task.train, steps_per_epoch=ENDLESS, verbose=0, shuffle=False, callbacks=[clock])
     report = {"machine": machine.describe(), "task": options.task, "points": points}
     if options.json:
         write_json(options.json, report)
@@ -105,12 +105,6 @@ def figures_of(ids, logits, labels):
         higher = len(others) - np.searchsorted(others, row[negatives], side="right")
         rank.append(np.median(higher))
     return dict(zip(FIGURES, map(float, map(np.mean, (mean_logit, mass, rank))), strict=True))
-
-
-def precision_at_1(trained, features, labels):
-    """P@1 in per cent."""
-    _, best = trained.top_k(features, 1)
-    return 100.0 * float(np.mean(np.any(best.numpy() == labels, axis=1)))
 
 
 def table(point):

@@ -126,10 +126,10 @@ _LINUX = {"batch_size": 512, "learning_rate": 3e-3, "num_sampled": 2048}
 _STOCK_BEST = {**_FAST, "num_sampled": 8192, "optimizer": "row_sparse_adam"}
 
 
-def _ours_by_search(search, title, **options):
-    """A method whose sampler searches, at the settings of the static one."""
+def _tf_largeout(title, search=None, **options):
+    """A method of this package; those that search share the settings of the static one."""
     return Method(
-        f"tf_largeout, {title}",
+        title,
         ours,
         ours_compile,
         settings={
@@ -143,21 +143,19 @@ def _ours_by_search(search, title, **options):
 
 
 METHODS = {
-    "ours": Method(
-        "tf_largeout",
-        ours,
-        ours_compile,
-        settings={**_FAST, "optimizer": "lazy_adam"},
-        tuned={"place_names": _PLACE_NAMES, "linux_callees": _LINUX},
+    "ours": _tf_largeout("tf_largeout"),
+    "inverted_file": _tf_largeout(
+        "tf_largeout, own hard negatives, inverted file", "inverted_file"
     ),
-    "inverted_file": _ours_by_search("inverted_file", "own hard negatives, inverted file"),
-    "lsh_head": _ours_by_search("lsh_embedding", "own hard negatives, LSH", num_hard=16),
-    "top_k_head": _ours_by_search("top_k", "own hard negatives, exact", num_hard=16),
-    "lsh_embedding": _ours_by_search("lsh_embedding", "LSH embedding"),
-    "lsh_label": _ours_by_search("lsh_label", "LSH label"),
-    "lsh_pool": _ours_by_search("lsh_pool", "LSH, one pool a batch"),
-    "wta": _ours_by_search("wta", "WTA softmax"),
-    "top_k": _ours_by_search("top_k", "TopK softmax"),
+    "lsh_head": _tf_largeout(
+        "tf_largeout, own hard negatives, LSH", "lsh_embedding", num_hard=16
+    ),
+    "top_k_head": _tf_largeout("tf_largeout, own hard negatives, exact", "top_k", num_hard=16),
+    "lsh_embedding": _tf_largeout("tf_largeout, LSH embedding", "lsh_embedding"),
+    "lsh_label": _tf_largeout("tf_largeout, LSH label", "lsh_label"),
+    "lsh_pool": _tf_largeout("tf_largeout, LSH, one pool a batch", "lsh_pool"),
+    "wta": _tf_largeout("tf_largeout, WTA softmax", "wta"),
+    "top_k": _tf_largeout("tf_largeout, TopK softmax", "top_k"),
     "softmax": Method(
         "tf_largeout, exact SoftmaxLoss",
         ours,

@@ -6,6 +6,8 @@ import time
 import keras
 from tqdm import tqdm
 
+ENDLESS = 1_000_000_000  # steps an epoch, where the clock ends it
+
 
 class TrainingClock(keras.callbacks.Callback):
     """Stops `fit` after some seconds of training and evaluates at fixed points of that time.

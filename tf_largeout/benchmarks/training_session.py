@@ -8,9 +8,7 @@ from tf_largeout.benchmarks import machine, tasks
 from tf_largeout.benchmarks.evaluation import evaluate
 from tf_largeout.benchmarks.files import write_json
 from tf_largeout.benchmarks.methods import METHODS
-from tf_largeout.benchmarks.training_clock import TrainingClock
-
-_ENDLESS = 1_000_000_000
+from tf_largeout.benchmarks.training_clock import ENDLESS, TrainingClock
 
 
 class TrainingSession:
@@ -44,7 +42,7 @@ class TrainingSession:
             self._restore(model)
         model.fit(
             self.task.train,
-            steps_per_epoch=_ENDLESS,
+            steps_per_epoch=ENDLESS,
             verbose=0,
             shuffle=False,
             callbacks=[clock],
