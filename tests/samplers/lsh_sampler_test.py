@@ -1,4 +1,4 @@
-"""Every form of `LSHSampler`: one table, each form one line."""
+"""What every form of `LSHSampler` draws."""
 
 import json
 
@@ -7,62 +7,24 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import harness, replicas
-from tf_largeout import layers, losses, optimizers, samplers
-
-N, DIM, BATCH, M = 400, 8, 12, 24
-RNG = np.random.default_rng(3)
-EMBEDDINGS = RNG.normal(size=(N, DIM)).astype("float32")
-FEATURES = RNG.normal(size=(BATCH, DIM)).astype("float32")
-LABELS = harness.pad([[3], [3, 5], [0], [], [7], [1], [2], [49], [8], [9, 11, 12], [1], [399]])
-
-FORMS = {
-    "embedding": {},
-    "label": {"query": "label"},
-    "dwta": {"hash": "dwta"},
-    "frequent": {"hash": "wta", "select": "frequent"},
-    "frequent label": {"query": "label", "select": "frequent"},
-    "shared": {"shared": True},
-    "shared label": {"shared": True, "query": "label"},
-    "shared dwta": {"shared": True, "hash": "dwta"},
-    "head": {"num_hard": 6},
-    "head label": {"num_hard": 6, "query": "label", "hash": "dwta", "tail": "log_uniform"},
-}
-every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-own_forms = {name: f for name, f in FORMS.items() if not {"shared", "num_hard"} & set(f)}
-every_own_form = pytest.mark.parametrize("form", own_forms.values(), ids=own_forms)
-
-
-def make(form, num_sampled=M, **kwargs):
-    return samplers.LSHSampler(num_sampled, **{"seed": 1, **form, **kwargs})
-
-
-def head_of(sampler, embeddings=EMBEDDINGS):
-    return harness.built_head(embeddings, np.zeros(len(embeddings), "float32"), sampler)
-
-
-def sample(head, features=FEATURES, labels=LABELS):
-    return head.sampler.sample(tf.constant(features), tf.constant(labels), head)
-
-
-def model_of(form, num_classes=N, **kwargs):
-    keras.utils.set_random_seed(1)
-    head = layers.LargeOutput(num_classes, make(form, **kwargs))
-    model = keras.Sequential([keras.Input([DIM]), head])
-    model.compile(optimizers.LazyAdam(0.01), losses.SampledSoftmaxLoss())
-    return model
-
-
-def fit(model, epochs=3, features=FEATURES, labels=LABELS):
-    history = model.fit(
-        features, labels, batch_size=4, epochs=epochs, shuffle=False, verbose=0
-    ).history["loss"]
-    assert np.isfinite(history).all()
-    return history
-
-
-def state_of(head):
-    return head.sampler_rebuild_state.numpy().tolist()
+from tests.samplers.lsh_forms import (
+    BATCH,
+    DIM,
+    EMBEDDINGS,
+    FEATURES,
+    LABELS,
+    RNG,
+    M,
+    N,
+    every_form,
+    every_own_form,
+    fit,
+    head_of,
+    make,
+    model_of,
+    sample,
+)
+from tf_largeout import samplers
 
 
 @every_own_form
@@ -174,59 +136,6 @@ def test_no_gradient_flows_through_the_sampler(form):
 
 
 @every_form
-def test_a_model_trains_and_rebuilds_and_goes_on_from_a_file_to_the_same_bits(form, tmp_path):
-    model = model_of(form, rebuild_every=2)
-    losses = fit(model, 2)
-    model.save(tmp_path / "model.keras")  # 6 steps: between the rebuilds at 5 and 10
-    again = keras.models.load_model(tmp_path / "model.keras")
-    for one in (model, again):
-        losses += fit(one, 3)
-    for weight, same in zip(model.weights, again.weights, strict=True):
-        np.testing.assert_array_equal(weight, same, err_msg=weight.path)
-    assert state_of(model.layers[-1])[0] == 15
-    assert losses[4] < losses[0]
-
-
-def test_two_fits_are_one_run():
-    one, other = (model_of({}, rebuild_every=2) for _ in range(2))
-    fit(one, 4)
-    fit(other, 1)
-    fit(other, 3)
-    for weight, same in zip(one.weights, other.weights, strict=True):
-        np.testing.assert_array_equal(weight, same, err_msg=weight.path)
-
-
-def test_set_weights_brings_the_tables_along():
-    model, other = model_of({}, rebuild_every=3), model_of({}, rebuild_every=3)
-    fit(model, 2)
-    other.set_weights(model.get_weights())
-    ours, theirs = model.layers[-1], other.layers[-1]
-    assert other.layers[-1].sampler.table_health(theirs) == ours.sampler.table_health(ours)
-    np.testing.assert_array_equal(sample(ours)[0], sample(theirs)[0])
-
-
-def test_embeddings_set_by_hand_are_noticed_while_training():
-    model = model_of({"num_hashes": 5}, rebuild_every=4, rebuild_growth=50.0)
-    head = model.layers[-1]
-    fit(model, 2)
-    head.embeddings.assign(RNG.normal(size=[N, DIM]))
-    assert head.sampler.table_health(head)["fresh_share"] < 0.09
-    fit(model, 1)  # steps 6 to 8: asked at 8
-    fit(model, 1)
-    assert head.sampler.table_health(head)["fresh_share"] > 0.5
-
-
-def test_a_rebuild_by_hand_is_at_once():
-    head = head_of(make({}))
-    sample(head)
-    head.embeddings.assign(-EMBEDDINGS)
-    assert head.sampler.table_health(head)["fresh_share"] < 0.1
-    head.sampler.rebuild(head)
-    assert head.sampler.table_health(head)["fresh_share"] == 1
-    assert state_of(head) == [1, 52]
-
-
-@every_form
 def test_one_giant_bucket_is_sampled_from(form):
     losses = fit(model_of(form, num_classes=3000), 1, FEATURES, LABELS)
     head = head_of(make(form), np.ones([3000, DIM], "float32"))
@@ -248,15 +157,6 @@ def test_zero_vectors_and_bad_numbers_get_classes(form, value):
         assert np.all((ids >= -1) & (ids < N))
     if value == 0:
         assert all(np.isfinite(part.sampled_expected_count).all() for part in parts)
-
-
-@every_form
-def test_models_with_fewer_classes_than_samples_train_if_rows_have_their_own(form):
-    if form.get("shared") or form.get("num_hard"):
-        with pytest.raises(ValueError, match=f"num_sampled={M}|{M - 6} distinct"):
-            model_of(form, num_classes=15)
-        return
-    fit(model_of(form, num_classes=15), 2, FEATURES, LABELS % 15)
 
 
 @every_own_form
@@ -295,22 +195,6 @@ def test_memory_stays_within_a_tenth_of_the_ids():
         head = head_of(sampler, np.ones([num_classes, 2], "float32"))
         size = head.sampler_table_offsets.shape[1] + num_classes
         assert 3 * size <= 1.1 * 3 * num_classes + 3
-
-
-def test_replicas_build_the_same_tables():
-    strategy = replicas.two_replicas()
-    with strategy.scope():
-        model = model_of({}, rebuild_every=2)
-    fit(model, 2)
-    head = model.layers[-1]
-    for weight in (head.sampler_table_ids, head.sampler_hash_functions):
-        one, other = strategy.experimental_local_results(weight.value)
-        np.testing.assert_array_equal(one, other)
-    with strategy.scope():
-        head.sampler.rebuild(head)
-    one, other = strategy.experimental_local_results(head.sampler_table_ids.value)
-    np.testing.assert_array_equal(one, other)
-    assert head.sampler.table_health(head)["fresh_share"] == 1
 
 
 @pytest.mark.parametrize(

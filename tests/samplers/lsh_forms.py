@@ -1,0 +1,63 @@
+"""Every form of `LSHSampler`, each one line, and models with them."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import harness
+from tf_largeout import layers, losses, optimizers, samplers
+
+N, DIM, BATCH, M = 400, 8, 12, 24
+RNG = np.random.default_rng(3)
+EMBEDDINGS = RNG.normal(size=(N, DIM)).astype("float32")
+FEATURES = RNG.normal(size=(BATCH, DIM)).astype("float32")
+LABELS = harness.pad([[3], [3, 5], [0], [], [7], [1], [2], [49], [8], [9, 11, 12], [1], [399]])
+
+FORMS = {
+    "embedding": {},
+    "label": {"query": "label"},
+    "dwta": {"hash": "dwta"},
+    "frequent": {"hash": "wta", "select": "frequent"},
+    "frequent label": {"query": "label", "select": "frequent"},
+    "shared": {"shared": True},
+    "shared label": {"shared": True, "query": "label"},
+    "shared dwta": {"shared": True, "hash": "dwta"},
+    "head": {"num_hard": 6},
+    "head label": {"num_hard": 6, "query": "label", "hash": "dwta", "tail": "log_uniform"},
+}
+every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+own_forms = {name: f for name, f in FORMS.items() if not {"shared", "num_hard"} & set(f)}
+every_own_form = pytest.mark.parametrize("form", own_forms.values(), ids=own_forms)
+
+
+def make(form, num_sampled=M, **kwargs):
+    return samplers.LSHSampler(num_sampled, **{"seed": 1, **form, **kwargs})
+
+
+def head_of(sampler, embeddings=EMBEDDINGS):
+    return harness.built_head(embeddings, np.zeros(len(embeddings), "float32"), sampler)
+
+
+def sample(head, features=FEATURES, labels=LABELS):
+    return head.sampler.sample(tf.constant(features), tf.constant(labels), head)
+
+
+def model_of(form, num_classes=N, **kwargs):
+    keras.utils.set_random_seed(1)
+    head = layers.LargeOutput(num_classes, make(form, **kwargs))
+    model = keras.Sequential([keras.Input([DIM]), head])
+    model.compile(optimizers.LazyAdam(0.01), losses.SampledSoftmaxLoss())
+    return model
+
+
+def fit(model, epochs=3, features=FEATURES, labels=LABELS):
+    history = model.fit(
+        features, labels, batch_size=4, epochs=epochs, shuffle=False, verbose=0
+    ).history["loss"]
+    assert np.isfinite(history).all()
+    return history
+
+
+def state_of(head):
+    return head.sampler_rebuild_state.numpy().tolist()

@@ -1,0 +1,101 @@
+"""The tables of every form of `LSHSampler` over a training run."""
+
+import keras
+import numpy as np
+import pytest
+
+from tests import replicas
+from tests.samplers.lsh_forms import (
+    DIM,
+    EMBEDDINGS,
+    FEATURES,
+    LABELS,
+    RNG,
+    M,
+    N,
+    every_form,
+    fit,
+    head_of,
+    make,
+    model_of,
+    sample,
+    state_of,
+)
+
+
+@every_form
+def test_a_model_trains_and_rebuilds_and_goes_on_from_a_file_to_the_same_bits(form, tmp_path):
+    model = model_of(form, rebuild_every=2)
+    losses = fit(model, 2)
+    model.save(tmp_path / "model.keras")  # 6 steps: between the rebuilds at 5 and 10
+    again = keras.models.load_model(tmp_path / "model.keras")
+    for one in (model, again):
+        losses += fit(one, 3)
+    for weight, same in zip(model.weights, again.weights, strict=True):
+        np.testing.assert_array_equal(weight, same, err_msg=weight.path)
+    assert state_of(model.layers[-1])[0] == 15
+    assert losses[4] < losses[0]
+
+
+def test_two_fits_are_one_run():
+    one, other = (model_of({}, rebuild_every=2) for _ in range(2))
+    fit(one, 4)
+    fit(other, 1)
+    fit(other, 3)
+    for weight, same in zip(one.weights, other.weights, strict=True):
+        np.testing.assert_array_equal(weight, same, err_msg=weight.path)
+
+
+def test_set_weights_brings_the_tables_along():
+    model, other = model_of({}, rebuild_every=3), model_of({}, rebuild_every=3)
+    fit(model, 2)
+    other.set_weights(model.get_weights())
+    ours, theirs = model.layers[-1], other.layers[-1]
+    assert other.layers[-1].sampler.table_health(theirs) == ours.sampler.table_health(ours)
+    np.testing.assert_array_equal(sample(ours)[0], sample(theirs)[0])
+
+
+def test_embeddings_set_by_hand_are_noticed_while_training():
+    model = model_of({"num_hashes": 5}, rebuild_every=4, rebuild_growth=50.0)
+    head = model.layers[-1]
+    fit(model, 2)
+    head.embeddings.assign(RNG.normal(size=[N, DIM]))
+    assert head.sampler.table_health(head)["fresh_share"] < 0.09
+    fit(model, 1)  # steps 6 to 8: asked at 8
+    fit(model, 1)
+    assert head.sampler.table_health(head)["fresh_share"] > 0.5
+
+
+def test_a_rebuild_by_hand_is_at_once():
+    head = head_of(make({}))
+    sample(head)
+    head.embeddings.assign(-EMBEDDINGS)
+    assert head.sampler.table_health(head)["fresh_share"] < 0.1
+    head.sampler.rebuild(head)
+    assert head.sampler.table_health(head)["fresh_share"] == 1
+    assert state_of(head) == [1, 52]
+
+
+@every_form
+def test_models_with_fewer_classes_than_samples_train_if_rows_have_their_own(form):
+    if form.get("shared") or form.get("num_hard"):
+        with pytest.raises(ValueError, match=f"num_sampled={M}|{M - 6} distinct"):
+            model_of(form, num_classes=15)
+        return
+    fit(model_of(form, num_classes=15), 2, FEATURES, LABELS % 15)
+
+
+def test_replicas_build_the_same_tables():
+    strategy = replicas.two_replicas()
+    with strategy.scope():
+        model = model_of({}, rebuild_every=2)
+    fit(model, 2)
+    head = model.layers[-1]
+    for weight in (head.sampler_table_ids, head.sampler_hash_functions):
+        one, other = strategy.experimental_local_results(weight.value)
+        np.testing.assert_array_equal(one, other)
+    with strategy.scope():
+        head.sampler.rebuild(head)
+    one, other = strategy.experimental_local_results(head.sampler_table_ids.value)
+    np.testing.assert_array_equal(one, other)
+    assert head.sampler.table_health(head)["fresh_share"] == 1
