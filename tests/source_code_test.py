@@ -21,13 +21,14 @@ from tests.source_tree import (
 ARROWS = {
     "__init__": None,  # anything
     "version": set(),
+    "arguments": set(),
     "ops": {"version"},
     "candidates": {"ops"},
     "lazy_logits": {"candidates", "ops"},
-    "samplers": {"ops"},
+    "samplers": {"arguments", "ops"},
     "losses": {"candidates", "lazy_logits", "ops"},
-    "metrics": {"lazy_logits", "ops"},
-    "layers": {"lazy_logits", "ops", "samplers"},
+    "metrics": {"arguments", "lazy_logits", "ops"},
+    "layers": {"arguments", "lazy_logits", "ops", "samplers"},
     "optimizers": {"ops"},
     "retrieval": {"ops"},
     "serving": {"layers", "ops", "retrieval"},

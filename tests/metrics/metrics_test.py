@@ -197,9 +197,9 @@ def test_other_predictions_are_refused(member):
         member[0].update_state([1, 2], tf.zeros([2, NUM_CLASSES]))
 
 
-@pytest.mark.parametrize("k", [0, -1, 1.5, True])
+@pytest.mark.parametrize("k", [0, -1, 1.5, True, "many", None])
 def test_a_wrong_k_is_refused(k):
-    with pytest.raises(ValueError, match="integer of at least 1"):
+    with pytest.raises(ValueError, match="`k` must be a positive integer"):
         tflo.metrics.PrecisionAtK(k)
 
 

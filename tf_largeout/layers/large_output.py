@@ -1,12 +1,12 @@
 """`LargeOutput`: the last layer of a model with very many classes."""
 
-import numbers
 import random
 
 import keras
 import tensorflow as tf
 
 from tf_largeout import lazy_logits, samplers
+from tf_largeout.arguments import whole_number
 from tf_largeout.layers import step_context
 from tf_largeout.ops import class_scan_ops
 
@@ -71,13 +71,7 @@ class LargeOutput(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        whole = isinstance(num_classes, numbers.Integral) and not isinstance(num_classes, bool)
-        if not whole or num_classes < 1:
-            raise ValueError(
-                "`num_classes` must be a positive integer. Received: "
-                f"num_classes={num_classes!r} (of type {type(num_classes).__name__})."
-            )
-        self.num_classes = int(num_classes)
+        self.num_classes = whole_number("num_classes", num_classes)
         self.sampler = samplers.get(sampler)
         self.use_bias = use_bias
         self.embeddings_initializer = keras.initializers.get(

@@ -1,5 +1,6 @@
 """The base class of the metrics that look at the k best classes."""
 
+from tf_largeout.arguments import whole_number
 from tf_largeout.metrics.row_metric import RowMetric
 
 
@@ -16,13 +17,8 @@ class RankMetric(RowMetric):
     """
 
     def __init__(self, k, name, dtype=None):
-        if isinstance(k, bool) or int(k) != k or k < 1:
-            raise ValueError(
-                f"`k` of {type(self).__name__} must be an integer of at least 1. "
-                f"Received: k={k!r}."
-            )
         super().__init__(name=name, dtype=dtype)
-        self.k = int(k)
+        self.k = whole_number("k", k)
 
     def hit_terms(self, hits, labels, valid):
         """The `row_terms`, given bool `hits` [B, L]: valid labels among the k best."""

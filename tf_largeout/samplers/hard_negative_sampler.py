@@ -1,10 +1,9 @@
 """The base class of samplers that search for the hard classes of each example."""
 
-import numbers
-
 import keras
 import tensorflow as tf
 
+from tf_largeout.arguments import is_whole
 from tf_largeout.samplers.head_and_tail import HeadAndTail
 from tf_largeout.samplers.sampled_values import SampledValues
 from tf_largeout.samplers.sampler import Sampler
@@ -80,9 +79,10 @@ class HardNegativeSampler(Sampler):
         }
 
     def _checked(self, num_hard):
-        whole = isinstance(num_hard, numbers.Integral) and not isinstance(num_hard, bool)
-        if num_hard is None or (whole and 1 <= num_hard < self.num_sampled):
-            return num_hard if num_hard is None else int(num_hard)
+        if num_hard is None:
+            return None
+        if is_whole(num_hard) and 1 <= num_hard < self.num_sampled:
+            return int(num_hard)
         raise ValueError(
             f"`num_hard` must be an integer between 1 and num_sampled - 1 = "
             f"{self.num_sampled - 1}, so that at least one class is left for the tail, or None "

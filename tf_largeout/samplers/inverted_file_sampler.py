@@ -1,12 +1,12 @@
 """Hard classes from lists that are fitted to the class embeddings."""
 
 import math
-import numbers
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout.arguments import whole_number as _whole
 from tf_largeout.ops.inverted_file_ops import (
     inverted_file_fit,
     inverted_file_search,
@@ -170,12 +170,3 @@ class InvertedFileSampler(HardNegativeSampler):
 def _unfitted(shape, dtype=None):
     """Zeros, and for the schedule: step 0, never fitted."""
     return tf.constant([0, -1], dtype) if dtype == "int64" else tf.zeros(shape, dtype)
-
-
-def _whole(name, value, least):
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not whole or value < least:
-        raise ValueError(
-            f"`{name}` must be an integer of at least {least}. Received: {value!r}."
-        )
-    return int(value)

@@ -1,11 +1,11 @@
 """Negatives out of hash tables over the class embeddings."""
 
 import math
-import numbers
 
 import keras
 import tensorflow as tf
 
+from tf_largeout.arguments import whole_number
 from tf_largeout.ops.row_dot_ops import row_dots
 from tf_largeout.samplers import lsh_pool
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
@@ -86,8 +86,8 @@ class LSHSampler(HardNegativeSampler):
         super().__init__(num_sampled, num_hard=num_hard, tail=tail, seed=seed)
         self.query = _one_of("query", query, ["embedding", "label"])
         self.hash = _one_of("hash", hash, list(BITS_OF_VALUE))
-        self.num_hashes = _positive("num_hashes", num_hashes)
-        self.num_tables = _positive("num_tables", num_tables)
+        self.num_hashes = whole_number("num_hashes", num_hashes, or_none=True)
+        self.num_tables = whole_number("num_tables", num_tables, or_none=True)
         self.select = _one_of("select", select, ["walk", "frequent"])
         self.shared = bool(shared)
         if self.shared and self.num_hard:
@@ -248,14 +248,3 @@ def _one_of(name, value, choices):
     if value in choices:
         return value
     raise ValueError(f"`{name}` must be one of {choices}. Received: {name}={value!r}.")
-
-
-def _positive(name, value):
-    if value is None:
-        return None
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if whole and value > 0:
-        return int(value)
-    raise ValueError(
-        f"`{name}` must be a positive integer or None. Received: {name}={value!r}."
-    )

@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from tf_largeout.arguments import whole_number
+
 
 class RebuildSchedule:
     """Rebuilds every few steps at first, then at exponentially growing distance.
@@ -21,16 +23,11 @@ class RebuildSchedule:
     """
 
     def __init__(self, every: int = 50, growth: float = 1.5):
-        if isinstance(every, bool) or every != int(every) or every < 1:
-            raise ValueError(
-                "`rebuild_every` must be a positive integer. "
-                f"Received: rebuild_every={every!r}."
-            )
+        self.every = whole_number("rebuild_every", every)
         if not 1 <= growth < float("inf"):
             raise ValueError(
                 f"`rebuild_growth` must be at least 1. Received: rebuild_growth={growth!r}."
             )
-        self.every = int(every)
         self.growth = float(growth)
         self._state = None
 

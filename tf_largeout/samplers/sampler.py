@@ -1,7 +1,6 @@
 """The base class of all samplers."""
 
-import numbers
-
+from tf_largeout.arguments import whole_number
 from tf_largeout.samplers.head_and_tail import HeadAndTail
 from tf_largeout.samplers.sampled_values import SampledValues
 
@@ -22,13 +21,7 @@ class Sampler:
     """
 
     def __init__(self, num_sampled=1024, seed=None):
-        whole = isinstance(num_sampled, numbers.Integral) and not isinstance(num_sampled, bool)
-        if not whole or num_sampled < 1:
-            raise ValueError(
-                "`num_sampled` must be a positive integer. "
-                f"Received: num_sampled={num_sampled!r} (of type {type(num_sampled).__name__})."
-            )
-        self.num_sampled = int(num_sampled)
+        self.num_sampled = whole_number("num_sampled", num_sampled)
         self.seed = seed
         self.num_classes = 0  # until it is built
 

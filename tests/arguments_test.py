@@ -1,0 +1,41 @@
+"""Checks of arguments: what passes, what is refused, and what the message says."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tf_largeout.arguments import is_whole, whole_number
+
+
+@pytest.mark.parametrize("value", [3, np.int32(3), np.uint8(3), np.int64(3)])
+def test_whole_numbers_become_ints(value):
+    assert is_whole(value)
+    number = whole_number("k", value)
+    assert type(number) is int and number == 3
+
+
+@pytest.mark.parametrize("value", [True, np.bool_(True), 3.0, np.float32(3), "3", None, [3]])
+def test_what_is_no_whole_number_is_refused(value):
+    assert not is_whole(value)
+    with pytest.raises(ValueError, match="`k` must be a positive integer. Received: k="):
+        whole_number("k", value)
+
+
+@pytest.mark.parametrize("least", [-2, 0, 1, 7])
+def test_the_least_number_is_the_first_that_is_accepted(least):
+    assert whole_number("k", least, least) == least
+    with pytest.raises(ValueError, match=f"Received: k={least - 1} "):
+        whole_number("k", least - 1, least)
+
+
+def test_none_is_accepted_only_where_it_is_asked_for():
+    assert whole_number("k", None, or_none=True) is None
+    with pytest.raises(ValueError, match="a positive integer or None. Received: k=0 "):
+        whole_number("k", 0, or_none=True)
+
+
+def test_the_message_says_what_was_expected_and_what_came():
+    expected = "`start` must be an integer of at least 0. Received: start='a' (of type str)."
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        whole_number("start", "a", least=0)
