@@ -26,6 +26,19 @@ def test_a_longer_run_goes_on_from_the_checkpoint(run):
     assert longer[-1]["loss"] < points[0]["loss"]
 
 
+def test_the_log_of_an_earlier_version_goes_on(run):
+    run.train()
+    log = json.loads(run.log_path.read_text())
+    assert log.pop("num_examples") == 18_000
+    for point in log["points"]:  # as logs were before there was a PSP@k
+        assert [point.pop(f"psp{k}") > 0 for k in (1, 3, 5)]
+    run.log_path.write_text(json.dumps(log))
+    dataclasses.replace(run, seconds=0.9).train()
+    longer = run.read_log()
+    assert longer["num_examples"] == 18_000
+    assert ["psp1" in point for point in longer["points"]] == [False, False, True]
+
+
 def test_a_log_of_other_settings_is_refused(run):
     run.train()
     other = dataclasses.replace(run, overrides={"dim": 8})

@@ -39,9 +39,8 @@ def test_example_trains_compares_and_answers(name, tmp_path, monkeypatch, capsys
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     data = TinyDataset()
-    task = tasks.Task(
-        5000, 20_001, data.train.repeat(), (data.features, np.zeros(690)), [], data
-    )
+    test = (data.features, np.zeros(690))
+    task = tasks.Task(5000, 20_001, data.train.repeat(), test, np.ones(5000), 690, data)
     monkeypatch.setattr(datasets, "load", lambda name, **_: data)
     monkeypatch.setattr(tasks, "load", lambda *_: task)
     monkeypatch.setattr(training_run.TrainingRun, "in_own_process", _in_this_process)

@@ -10,35 +10,72 @@ import numpy as np
 import tensorflow as tf
 
 CUTOFFS = (1, 3, 5)
+PROPENSITY_A, PROPENSITY_B = 0.55, 1.5  # the paper's for most data sets
 _STEPS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # traced once a model
 
 
-def evaluate(model, features, labels, batch_size=128):
-    """P@1, P@3, P@5 and the full softmax loss of `model` on a sample of the test split.
+def evaluate(model, features, labels, label_counts=None, num_examples=None, batch_size=128):
+    """Precision and the full softmax loss of `model` on a sample of the test split.
 
     Args:
         model: called on features, returns logits [batch, num_classes].
         features: array of the model's inputs, one row an example.
-        labels: int64 [examples] or [examples, max_labels], padded with -1.
+        labels: int64 [examples] or [examples, max_labels], padded with -1, none twice in a row.
+        label_counts: [num_classes], training examples of each class; None for no PSP.
+        num_examples: training examples in all. By default the sum of the counts, right where
+            each example has one label.
         batch_size: rows whose logits are held at a time.
 
     Returns:
         dict with `p1`, `p3`, `p5` in per cent (an example with one label reaches a P@5 of 20),
         `top5`, the share with a label among the best five, and `loss` in nats; the target mass
-        of an example is spread evenly over its labels.
+        of an example is spread evenly over its labels. With `label_counts` also `psp1`,
+        `psp3`, `psp5` in per cent, see `propensity_scored_precision`.
     """
     labels = np.reshape(np.asarray(labels, np.int64), [len(features), -1])
-    hits, losses = [], []
+    batches = []
     step = _STEPS.setdefault(model, _step(model))
     for start in range(0, len(features), batch_size):
         rows = slice(start, start + batch_size)
-        batch_hits, batch_losses = step(tf.constant(features[rows]), tf.constant(labels[rows]))
-        hits.append(batch_hits.numpy())
-        losses.append(batch_losses.numpy())
-    hits = np.concatenate(hits)
+        batch = step(tf.constant(features[rows]), tf.constant(labels[rows]))
+        batches.append([part.numpy() for part in batch])
+    best, hits, losses = (np.concatenate(parts) for parts in zip(*batches, strict=True))
     figures = {f"p{k}": 100.0 * float(np.mean(hits[:, :k])) for k in CUTOFFS}
     figures["top5"] = 100.0 * float(np.mean(hits.any(axis=1)))
-    return {**figures, "loss": float(np.mean(np.concatenate(losses)))}
+    figures["loss"] = float(np.mean(losses))
+    if label_counts is None:
+        return figures
+    inverse = inverse_propensities(label_counts, num_examples)
+    return {**figures, **propensity_scored_precision(best, hits, labels, inverse)}
+
+
+def inverse_propensities(label_counts, num_examples=None):
+    """`1 + C (N_l + b)^-a` of each class, `C = (log N - 1) (b + 1)^a`.
+
+    Jain et al. 2016, "Extreme multi-label loss functions", equation 4.1, with N_l training
+    examples of class l among N, by default the sum of the counts.
+    """
+    counts = np.asarray(label_counts, np.float64)
+    num_examples = counts.sum() if num_examples is None else num_examples
+    scale = (np.log(num_examples) - 1) * (PROPENSITY_B + 1) ** PROPENSITY_A
+    return 1 + scale * (counts + PROPENSITY_B) ** -PROPENSITY_A
+
+
+def propensity_scored_precision(best, hits, labels, inverse):
+    """`psp1`, `psp3`, `psp5` in per cent: what the hits weigh, of what they could at most.
+
+    Args:
+        best: int64 [examples, k], classes by falling logit.
+        hits: [examples, k], 1 where `best` is a label.
+        labels: int64 [examples, max_labels], padded with -1.
+        inverse: float64 [num_classes], `inverse_propensities`.
+    """
+    gains = hits * inverse[best]
+    possible = np.where(labels >= 0, inverse[np.maximum(labels, 0)], 0.0)
+    possible = np.sort(possible, axis=1)[:, ::-1]
+    return {
+        f"psp{k}": 100.0 * float(gains[:, :k].sum() / possible[:, :k].sum()) for k in CUTOFFS
+    }
 
 
 def _step(model):
@@ -60,4 +97,4 @@ def _batch_figures(model, features, labels):
     true = tf.gather(logits, tf.maximum(labels, 0), batch_dims=1)
     mass = tf.cast(present, tf.float32)
     true = tf.reduce_sum(true * mass, axis=1) / tf.reduce_sum(mass, axis=1)
-    return tf.cast(hits, tf.float32), partition - true
+    return best, tf.cast(hits, tf.float32), partition - true

@@ -24,6 +24,7 @@ class Task:
             [batch] or [batch, max_labels] padded with -1.
         test: pair of arrays like a batch, all examples to test on.
         label_counts: training examples of each class.
+        num_examples: training examples in all.
         data: the `tf_largeout.datasets.Dataset` behind the task, if there is one.
     """
 
@@ -32,6 +33,7 @@ class Task:
     train: tf.data.Dataset
     test: tuple
     label_counts: np.ndarray
+    num_examples: int
     data: datasets.Dataset | None = None
 
     def input(self):
@@ -86,6 +88,7 @@ def from_dataset(name, batch_size, seed, on_validation):
         train=data.train.repeat(),
         test=collect(data.validation if on_validation else data.test),
         label_counts=data.label_counts,
+        num_examples=data.num_train,
         data=data,
     )
 
@@ -123,6 +126,7 @@ def from_arrays(features, labels, num_features, num_classes, batch_size):
         train=train.shuffle(split, seed=0).repeat().batch(batch_size, drop_remainder=True),
         test=(features[split:], labels[split:]),
         label_counts=np.bincount(known, minlength=num_classes),
+        num_examples=split,
     )
 
 

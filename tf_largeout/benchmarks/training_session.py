@@ -62,12 +62,13 @@ class TrainingSession:
         peak_mb = max(self.log["peak_mb"], machine.peak_mb())
         is_last = seconds >= self.run.seconds
         size = self.run.final_sample if is_last else self.run.sample
-        figures = evaluate(model, *self.task.test_sample(size))
+        sample = self.task.test_sample(size)
+        figures = evaluate(model, *sample, self.task.label_counts, self.task.num_examples)
         examples = steps * self.settings.batch_size
         self.log["points"].append(
             {"seconds": seconds, "steps": steps, "examples": examples, **figures}
         )
-        self.log["peak_mb"] = peak_mb
+        self.log |= {"peak_mb": peak_mb, "num_examples": self.task.num_examples}
         if self.checkpoints:
             self.log["checkpoint"] = self.checkpoints.save()
         write_json(self.run.log_path, self.log)
