@@ -1,8 +1,13 @@
+import dataclasses
+
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tf_largeout.benchmarks import tasks
 from tf_largeout.benchmarks.methods import METHODS
+from tf_largeout.benchmarks.samplers import SAMPLERS
+from tf_largeout.layers import LargeOutput
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -31,6 +36,25 @@ def test_methods_train_on_several_labels_a_row(name):
         .fit(task.train, steps_per_epoch=3, verbose=0, shuffle=False)
     )
     assert np.isfinite(history.history["loss"]).all()
+
+
+@pytest.mark.parametrize("task", ["place_names", "linux_callees", "another"])
+def test_a_static_method_draws_as_its_name_says_on_every_task(task):
+    for name in ("uniform", "log_uniform", "frequency"):
+        settings = METHODS[name].settings_for(task)
+        ours = METHODS["ours"].settings_for(task)
+        assert settings == dataclasses.replace(ours, sampler=name)
+
+
+def test_negatives_by_frequency_are_drawn_by_the_counts_of_the_task():
+    task = tasks.synthetic(num_classes=50, examples=5000)("tiny", 64, 0, False)
+    sampler = SAMPLERS["frequency"](task, 10, unique=False)
+    layer = LargeOutput(50, sampler=sampler)
+    layer.build([None, 4])
+    sample = sampler.sample(None, tf.constant(np.arange(50)[:, None]), layer)
+    counts = np.maximum(task.label_counts, 1)
+    expected = 10 * counts / counts.sum()
+    np.testing.assert_allclose(sample.true_expected_count[:, 0], expected, rtol=1e-5)
 
 
 def test_settings_of_the_task_go_before_those_of_the_method_and_the_caller_s_before_both():

@@ -23,7 +23,16 @@ from tf_largeout.benchmarks.training_clock import ENDLESS, TrainingClock
 from tf_largeout.layers import LargeOutput
 
 FIGURES = ("mean logit", "softmax mass", "median rank")
-_DEFAULT_SAMPLERS = ["uniform", "log_uniform", "lsh_embedding", "lsh_label", "wta", "top_k"]
+_DEFAULT_SAMPLERS = [
+    "uniform",
+    "log_uniform",
+    "frequency",
+    "lsh_embedding",
+    "lsh_label",
+    "wta",
+    "inverted_file",
+    "top_k",
+]
 
 
 def main(arguments=None):
@@ -39,7 +48,7 @@ def main(arguments=None):
     def look(model, seconds, steps):
         features, head = keras.Sequential(model.layers[:-1])(x), model.layers[-1]
         draws = {
-            name: hardness(head, SAMPLERS[name](options.num_sampled), features, labels)
+            name: hardness(head, SAMPLERS[name](task, options.num_sampled), features, labels)
             for name in options.samplers
         }
         points.append({"seconds": seconds, "steps": steps, "samplers": draws})

@@ -10,7 +10,7 @@ from tf_largeout.benchmarks.optimizers import OPTIMIZERS
 from tf_largeout.benchmarks.samplers import SAMPLERS
 from tf_largeout.benchmarks.stock_models import AllPositivesModel, CandidateModel
 from tf_largeout.layers import LargeOutput
-from tf_largeout.losses import SampledSoftmaxLoss, SoftmaxLoss
+from tf_largeout.losses import NCELoss, SampledSoftmaxLoss, SoftmaxLoss
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +20,8 @@ class Settings:
     Attributes:
         batch_size, num_sampled, dim, learning_rate: as everywhere.
         optimizer: key of `OPTIMIZERS`.
-        sampler: "uniform" or "log_uniform", the static distribution of negatives.
+        sampler: "uniform", "log_uniform" or, alone and with our methods, "frequency": the
+            static distribution of negatives.
         search: key of `SAMPLERS` of what finds hard negatives, or None.
         search_options: of that sampler, beside `num_sampled` and `tail`.
         anneal: share of the training time, at its end, over which the rate falls to zero.
@@ -94,17 +95,17 @@ def ours(task, settings):
     """A `LargeOutput` with the sampler of the settings."""
     if settings.search:
         sampler = SAMPLERS[settings.search](
-            settings.num_sampled, tail=settings.sampler, **settings.search_options
+            task, settings.num_sampled, tail=settings.sampler, **settings.search_options
         )
     else:
-        sampler = SAMPLERS[settings.sampler](settings.num_sampled)
+        sampler = SAMPLERS[settings.sampler](task, settings.num_sampled)
     output = LargeOutput(task.num_classes, sampler=sampler)
     return keras.Sequential([task.input(), task.encoder(settings.dim), output])
 
 
-def ours_compile():
-    """Arguments of `compile` for models that end in a `LargeOutput`."""
-    return {"loss": SampledSoftmaxLoss()}
+def ours_compile(loss=SampledSoftmaxLoss):
+    """A function that gives the arguments of `compile` for models with a `LargeOutput`."""
+    return lambda: {"loss": loss()}
 
 
 def dense(task, settings):
@@ -126,24 +127,37 @@ _LINUX = {"batch_size": 512, "learning_rate": 3e-3, "num_sampled": 2048}
 _STOCK_BEST = {**_FAST, "num_sampled": 8192, "optimizer": "row_sparse_adam"}
 
 
-def _tf_largeout(title, search=None, **options):
-    """A method of this package; those that search share the settings of the static one."""
+def _tf_largeout(title, search=None, sampler=None, loss=SampledSoftmaxLoss, **options):
+    """A method of this package; all share the settings of the static one.
+
+    `search` with its `options` finds hard negatives; `sampler` is the same on every task, by
+    default the one that is best on it.
+    """
+    static = {"sampler": sampler} if sampler else {}
     return Method(
         title,
         ours,
-        ours_compile,
+        ours_compile(loss),
         settings={
             **_FAST,
             "optimizer": "lazy_adam",
             "search": search,
             "search_options": options,
+            **static,
         },
-        tuned={"place_names": _PLACE_NAMES, "linux_callees": _LINUX},
+        tuned={
+            "place_names": {**_PLACE_NAMES, **static},
+            "linux_callees": {**_LINUX, **static},
+        },
     )
 
 
 METHODS = {
     "ours": _tf_largeout("tf_largeout"),
+    "uniform": _tf_largeout("tf_largeout, uniform negatives", sampler="uniform"),
+    "log_uniform": _tf_largeout("tf_largeout, log-uniform negatives", sampler="log_uniform"),
+    "frequency": _tf_largeout("tf_largeout, negatives by frequency", sampler="frequency"),
+    "nce": _tf_largeout("tf_largeout, NCE", loss=NCELoss),
     "inverted_file": _tf_largeout(
         "tf_largeout, own hard negatives, inverted file", "inverted_file"
     ),
@@ -159,7 +173,7 @@ METHODS = {
     "softmax": Method(
         "tf_largeout, exact SoftmaxLoss",
         ours,
-        lambda: {"loss": SoftmaxLoss()},
+        ours_compile(SoftmaxLoss),
         settings={"optimizer": "lazy_adam"},
         tuned={
             "place_names": {**_PLACE_NAMES, "batch_size": 1024},

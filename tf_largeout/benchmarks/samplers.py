@@ -1,23 +1,34 @@
 """The samplers of the benchmarks by name; a new one is one line in `SAMPLERS`."""
 
-import functools
-
 from tf_largeout.samplers import (
     InvertedFileSampler,
     LogUniformSampler,
     LSHSampler,
     TopKSampler,
     UniformSampler,
+    UnigramSampler,
 )
 
-# Called with `num_sampled` and, those that search, with their options: `num_hard`, `tail` ...
+
+def _of(sampler_class, **fixed):
+    """A sampler that needs nothing of the task."""
+    return lambda task, num_sampled, **options: sampler_class(num_sampled, **fixed, **options)
+
+
+def _frequency(task, num_sampled, **options):
+    return UnigramSampler(num_sampled, counts=task.label_counts, **options)
+
+
+# Each is called as (task, num_sampled, **options); those that search have options `num_hard`,
+# `tail` and their own.
 SAMPLERS = {
-    "uniform": UniformSampler,
-    "log_uniform": LogUniformSampler,
-    "lsh_embedding": LSHSampler,
-    "lsh_label": functools.partial(LSHSampler, query="label"),
-    "lsh_pool": functools.partial(LSHSampler, shared=True),
-    "wta": functools.partial(LSHSampler, hash="wta", select="frequent"),
-    "top_k": TopKSampler,
-    "inverted_file": InvertedFileSampler,
+    "uniform": _of(UniformSampler),
+    "log_uniform": _of(LogUniformSampler),
+    "frequency": _frequency,
+    "lsh_embedding": _of(LSHSampler),
+    "lsh_label": _of(LSHSampler, query="label"),
+    "lsh_pool": _of(LSHSampler, shared=True),
+    "wta": _of(LSHSampler, hash="wta", select="frequent"),
+    "top_k": _of(TopKSampler),
+    "inverted_file": _of(InvertedFileSampler),
 }
