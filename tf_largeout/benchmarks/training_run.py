@@ -22,7 +22,8 @@ class TrainingRun:
         sample: test examples of an evaluation on the way; the last one takes `final_sample`.
         overrides: settings other than the table's.
         on_validation: test on a part of the training split, for the choice of settings.
-        resumable: whether a checkpoint is written at each evaluation.
+        resumable: whether a checkpoint is written at each evaluation. Without, a run that was
+            cut off starts anew.
         save: path to save the trained model to, or None.
         train_function: (dataset, callbacks) -> model that fits a model of its own in place of
             the table's; such a run is not resumable. None for the table's.
@@ -58,6 +59,8 @@ class TrainingRun:
         log = self.read_log()
         if log["points"] and log["points"][-1]["seconds"] >= self.seconds:
             return log
+        if not self.resumable:
+            self.log_path.unlink(missing_ok=True)
         child = multiprocessing.get_context("spawn").Process(target=self.train)
         said = self.log_path.with_suffix(".stderr")
         with stderr_to(said):

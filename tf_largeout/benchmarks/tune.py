@@ -1,0 +1,109 @@
+"""`python -m tf_largeout.benchmarks tune`: the learning rate of each method.
+
+Trains each method once with each rate, for the same wall-clock time, and tests on examples
+that are cut from the training split. The rates are factors of the method's own. Each run has a
+directory in `--out`; a run that finished there is not run again, one that was cut off starts
+anew.
+"""
+
+import argparse
+import pathlib
+
+from tf_largeout.benchmarks import machine
+from tf_largeout.benchmarks.files import write_json
+from tf_largeout.benchmarks.methods import METHODS
+from tf_largeout.benchmarks.race import setting_argument
+from tf_largeout.benchmarks.tasks import TASKS
+from tf_largeout.benchmarks.training_run import TrainingRun
+
+_FIGURES = ("p1", "p3", "p5", "psp1", "psp3", "psp5", "loss", "steps", "seconds")
+
+
+def main(arguments=None):
+    """Tunes as the command line says and returns the report."""
+    options = _parser().parse_args(arguments)
+    out = pathlib.Path(
+        options.out or f"benchmark-results/tune-{options.task.replace('/', '-')}"
+    )
+    methods = {}
+    for method in options.methods:
+        rows = []
+        for factor in sorted(set(options.rates)):
+            rows.append(measured(_run(options, method, factor, out), factor))
+            print(line(method, rows[-1]), flush=True)
+        best = max(rows, key=lambda row: row["p1"])
+        methods[method] = {"runs": rows, "best": best}
+        print(line(method, best), f"is the best{_note(rows, best)}", flush=True)
+    report = {"machine": machine.describe(), "task": options.task, "methods": methods}
+    write_json(options.json or out / "tune.json", report)
+    return report
+
+
+def measured(run, factor):
+    """Trains a `TrainingRun` and returns its last figures and the rate that led there."""
+    log = run.in_own_process()
+    last = {name: log["points"][-1][name] for name in _FIGURES}
+    rate = run.settings.learning_rate
+    return {"factor": factor, "learning_rate": rate, **last, "settings": log["settings"]}
+
+
+def line(method, row):
+    """One run as a line of text."""
+    return (
+        f"{method:22} learning rate {row['learning_rate']:<9.3g} (x{row['factor']:g}) "
+        f"P@1 {row['p1']:5.1f}  PSP@1 {row['psp1']:5.1f}  loss {row['loss']:7.3f} "
+        f"{row['steps']:7,} steps"
+    )
+
+
+def _note(rows, best):
+    at_edge = len(rows) > 1 and best in (rows[0], rows[-1])
+    return ", at the edge of the rates: try further ones" if at_edge else ""
+
+
+def _run(options, method, factor, out):
+    overrides = dict(options.set)
+    own = METHODS[method].settings_for(options.task, **overrides).learning_rate
+    return TrainingRun(
+        task=options.task,
+        method=method,
+        directory=str(out / f"{method}-rate-x{factor:g}"),
+        seconds=options.seconds,
+        every=options.seconds,
+        sample=options.sample,
+        final_sample=options.sample,
+        overrides={**overrides, "learning_rate": own * factor},
+        on_validation=True,
+        resumable=False,
+    )
+
+
+def _positive(text):
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a positive number; got {text!r}")
+    return value
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        "python -m tf_largeout.benchmarks tune",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--task", choices=TASKS, default="linux_callees")
+    add("--methods", nargs="+", choices=METHODS, required=True)
+    add(
+        "--rates",
+        nargs="+",
+        type=_positive,
+        default=[0.5, 1.0, 2.0],
+        help="factors of each method's own learning rate",
+    )
+    add("--seconds", type=_positive, default=120.0, help="training time of each run")
+    add("--sample", type=int, default=5000, help="validation examples of an evaluation")
+    add("--set", type=setting_argument, action="append", default=[], metavar="NAME=VALUE")
+    add("--out", help="directory of the runs' logs")
+    add("--json", help="file for the figures (default: OUT/tune.json)")
+    return parser
