@@ -19,14 +19,26 @@ absl::Status SearchShape(InferenceContext* c) {
   return absl::OkStatus();
 }
 
+// The variables of an inverted file, as kernels/inverted_file_input.h finds them.
+#define FILE_INPUTS()               \
+  Input("means: resource")          \
+      .Input("mean_bias: resource") \
+      .Input("offsets: resource")   \
+      .Input("ids: resource")       \
+      .Input("codes: resource")     \
+      .Input("scales: resource")
+
+// The inputs of an op that fits the lists to the classes.
+#define UPDATE_INPUTS()                     \
+  Input("embeddings: resource")             \
+      .Input("bias: num_biases * resource") \
+      .FILE_INPUTS()                        \
+      .Input("schedule: resource")          \
+      .Attr("num_biases: int >= 0")
+
 REGISTER_OP("LargeoutInvertedFileSearch")
     .Input("features: float")
-    .Input("means: resource")
-    .Input("mean_bias: resource")
-    .Input("offsets: resource")
-    .Input("ids: resource")
-    .Input("codes: resource")
-    .Input("scales: resource")
+    .FILE_INPUTS()
     .Attr("num_probes: int >= 1")
     .Attr("k: int >= 1")
     .Output("scores: float")
@@ -54,16 +66,7 @@ ids_found: [batch, k]; -1 where fewer than k are found. Never classes whose rows
 )doc");
 
 REGISTER_OP("LargeoutInvertedFileFit")
-    .Input("embeddings: resource")
-    .Input("bias: num_biases * resource")
-    .Input("means: resource")
-    .Input("mean_bias: resource")
-    .Input("offsets: resource")
-    .Input("ids: resource")
-    .Input("codes: resource")
-    .Input("scales: resource")
-    .Input("schedule: resource")
-    .Attr("num_biases: int >= 0")
+    .UPDATE_INPUTS()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc(R"doc(
 Fits the lists of an inverted file anew, by spherical k-means on a part of the rows
@@ -78,16 +81,7 @@ schedule: Variable [2], int64: the number of the next step, and that of the step
 )doc");
 
 REGISTER_OP("LargeoutInvertedFileUpkeep")
-    .Input("embeddings: resource")
-    .Input("bias: num_biases * resource")
-    .Input("means: resource")
-    .Input("mean_bias: resource")
-    .Input("offsets: resource")
-    .Input("ids: resource")
-    .Input("codes: resource")
-    .Input("scales: resource")
-    .Input("schedule: resource")
-    .Attr("num_biases: int >= 0")
+    .UPDATE_INPUTS()
     .Attr("start_step: int >= 0")
     .Attr("interval: int >= 1")
     .Attr("rows_a_step: int >= 1")
@@ -101,6 +95,9 @@ than those the lists were fitted to, and they are fitted anew.
 
 embeddings: As LargeoutInvertedFileFit has it, like those up to schedule.
 )doc");
+
+#undef FILE_INPUTS
+#undef UPDATE_INPUTS
 
 }  // namespace
 }  // namespace largeout
