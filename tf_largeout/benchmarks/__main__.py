@@ -7,6 +7,7 @@ import sys
 BENCHMARKS = {
     "step": "time and memory of a training step against its shape",
     "race": "precision against seconds of training, methods side by side",
+    "table": "finished runs of one task side by side, as table and picture",
     "tune": "the learning rate of each method, on a validation split",
     "search": "recall of the exact top k against milliseconds, search by search",
     "hashing": "rows a second of each locality-sensitive hash",

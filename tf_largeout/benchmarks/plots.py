@@ -1,5 +1,6 @@
 """Pictures of the benchmarks' figures."""
 
+import itertools
 import pathlib
 
 _COLOURS = [
@@ -12,6 +13,7 @@ _COLOURS = [
     "#8d6a4f",
     "#555555",
 ]
+_LINES = [("-", "o"), ("--", "s"), (":", "^"), ("-.", "D")]  # with a marker each
 _AXES = {
     "num_classes": "number of classes",
     "dim": "width of the embeddings",
@@ -30,11 +32,12 @@ def draw_race(logs, path, title, yardsticks=None):
         yardsticks: dict text -> P@1, drawn as dashed lines.
     """
     figure, axes = _figure([8.0, 4.8])
-    for colour, log in zip(_COLOURS, logs.values(), strict=False):
+    styles = _styles(len(logs))
+    for style, log in zip(styles, logs.values(), strict=True):
         seconds = [0.0] + [point["seconds"] for point in log["points"]]
         precision = [0.0] + [point["p1"] for point in log["points"]]
-        axes.plot(seconds, precision, "o-", color=colour, markersize=4, label=log["title"])
-    _label_ends(axes, list(logs.values()))
+        axes.plot(seconds, precision, **style, label=log["title"])
+    _label_ends(axes, list(logs.values()), styles)
     for text, value in (yardsticks or {}).items():
         axes.axhline(value, color="#888888", linestyle="--", linewidth=1)
         axes.annotate(f"{text} {value:.1f}", (0, value), color="#666666", va="bottom")
@@ -42,6 +45,41 @@ def draw_race(logs, path, title, yardsticks=None):
     axes.set_ylim(bottom=0)
     axes.margins(x=0.08)
     axes.legend(loc="upper left", bbox_to_anchor=(0, -0.14), frameon=False)
+    _save(figure, path)
+
+
+def draw_comparison(logs, rows, path, title):
+    """P@1 against seconds of training on a log axis, and beside it the last P@1 as bars.
+
+    Args:
+        logs: list of logs of `TrainingRun`s.
+        rows: of `table.comparison`, in the order of bars and legend.
+        path: of the PNG.
+        title: above the picture.
+    """
+    figure, (lines, bars) = _figure([12.0, 2.6 + 0.26 * len(rows)], 2)
+    by_title = {log["title"]: log["points"] for log in logs}
+    styles = _styles(len(rows))
+    for place, (style, row) in enumerate(zip(styles, rows, strict=True)):
+        points = by_title[row["title"]]
+        seconds, precision = [p["seconds"] for p in points], [p["p1"] for p in points]
+        lines.plot(seconds, precision, **style, label=row["title"])
+        bars.barh(place, row["p1"], color=style["color"], height=0.7)
+        bars.annotate(f" {row['p1']:.1f}", (row["p1"], place), va="center")
+    lines.set(xscale="log", xlabel="seconds of training", ylabel="P@1 on test, %")
+    lines.set_ylim(bottom=0)
+    bars.set_yticks(range(len(rows)), [row["title"] for row in rows])
+    bars.invert_yaxis()
+    bars.margins(x=0.1)
+    bars.set(xlabel="P@1 at the end, %")
+    figure.suptitle(title)
+    figure.legend(
+        *lines.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+        handlelength=4,
+    )
     _save(figure, path)
 
 
@@ -55,11 +93,9 @@ def draw_step(report, path):
     for axes, name in zip(panels if len(swept) > 1 else [panels], swept, strict=True):
         others = [other for other in _AXES if other != name]
         on_sweep = [row for row in rows if all(row[o] == base[o] for o in others)]
-        for colour, variant in zip(_COLOURS * 2, variants, strict=False):
+        for style, variant in zip(_styles(len(variants)), variants, strict=True):
             points = sorted((r[name], r["ms"]) for r in on_sweep if r["variant"] == variant)
-            axes.plot(
-                *zip(*points, strict=True), "o-", color=colour, markersize=4, label=variant
-            )
+            axes.plot(*zip(*points, strict=True), **style, label=variant)
         axes.set(xlabel=_AXES[name], xscale="log", yscale="log")
     first = panels[0] if len(swept) > 1 else panels
     first.set_ylabel("milliseconds a step")
@@ -90,10 +126,10 @@ def draw_search(report, path):
     """Recall against milliseconds a batch, one line a search, its settings along it."""
     figure, axes = _figure([8.0, 4.8])
     searches = dict.fromkeys(row["search"] for row in report["rows"])
-    for colour, search in zip(_COLOURS * 2, searches, strict=False):
+    for style, search in zip(_styles(len(searches)), searches, strict=True):
         points = [(r["ms"], r["recall"]) for r in report["rows"] if r["search"] == search]
         x, y = zip(*sorted(points), strict=True)
-        axes.plot(x, y, "o-", color=colour, markersize=4, label=search)
+        axes.plot(x, y, **style, label=search)
     axes.set(
         xscale="log",
         xlabel=f"milliseconds a batch of {report['batch_size']}",
@@ -111,9 +147,10 @@ def draw_hardness(report, figures, path):
     seconds = [point["seconds"] for point in points]
     canvas, panels = _figure([4.2 * len(figures), 4.2], len(figures))
     for axes, figure in zip(panels, figures, strict=True):
-        for colour, name in zip(_COLOURS, points[0]["samplers"], strict=False):
+        samplers = points[0]["samplers"]
+        for style, name in zip(_styles(len(samplers)), samplers, strict=True):
             values = [point["samplers"][name][figure] for point in points]
-            axes.plot(seconds, values, "o-", color=colour, markersize=4, label=name)
+            axes.plot(seconds, values, **style, label=name)
         axes.set(xlabel="seconds of training", title=figure)
         if figure == "median rank":
             axes.set_yscale("symlog")
@@ -122,9 +159,20 @@ def draw_hardness(report, figures, path):
     _save(canvas, path)
 
 
-def _label_ends(axes, logs):
+def _styles(count):
+    """Keywords of `plot` for `count` lines, a colour and a kind of line each."""
+    kinds = itertools.product(_LINES, _COLOURS)
+    return [
+        {"color": colour, "linestyle": line, "marker": marker, "markersize": 4}
+        for (line, marker), colour in itertools.islice(itertools.cycle(kinds), count)
+    ]
+
+
+def _label_ends(axes, logs, styles):
     """Writes each line's last value beside its end, labels at least a line's height apart."""
-    ends = [(log["points"][-1], colour) for log, colour in zip(logs, _COLOURS, strict=False)]
+    ends = [
+        (log["points"][-1], style["color"]) for log, style in zip(logs, styles, strict=True)
+    ]
     apart = 0.045 * max(1.0, axes.get_ylim()[1])
     height = -apart
     for point, colour in sorted(ends, key=lambda end: end[0]["p1"]):
@@ -142,6 +190,7 @@ def _figure(size, columns=1):
     figure, axes = pyplot.subplots(1, columns, figsize=size, layout="constrained")
     for panel in axes if columns > 1 else [axes]:
         panel.grid(alpha=0.3)
+        panel.set_axisbelow(True)
         panel.spines[["top", "right"]].set_visible(False)
     return figure, axes
 

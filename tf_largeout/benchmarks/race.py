@@ -60,6 +60,8 @@ def table(logs):
 
 def seconds_to(log, p1):
     """Training seconds at which P@1 first reaches `p1`, between points by a straight line."""
+    if p1 <= 0:
+        return 0.0
     before, reached = 0.0, 0.0
     for point in log["points"]:
         if point["p1"] >= p1:

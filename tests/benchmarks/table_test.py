@@ -1,0 +1,126 @@
+import json
+
+import pytest
+
+from tf_largeout.benchmarks import table
+from tf_largeout.benchmarks.methods import METHODS
+
+
+def log(method, p1, psp1=None, task="names", **more):
+    """A log with a point every 10 s, at 100 examples a second, and P@1 as given."""
+    points = [
+        {
+            "seconds": 10.0 * i,
+            "steps": 4 * i,
+            "examples": 1000 * i,
+            "p1": p,
+            "p3": 9.0,
+            "p5": 5.0,
+        }
+        for i, p in enumerate(p1, start=1)
+    ]
+    if psp1 is not None:
+        points[-1] |= {"psp1": psp1, "psp3": 2.0, "psp5": 1.0}
+    settings = {"learning_rate": 7e-3}
+    return {
+        "title": METHODS[method].title,
+        "method": method,
+        "task": task,
+        "on_validation": False,
+        "settings": settings,
+        "points": points,
+        "peak_mb": 1234.4,
+        **more,
+    }
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A race's directory: logs and the report that holds one of them again."""
+    logs = [
+        log("softmax", [10, 20, 40], num_examples=5000),
+        log("uniform", [30, 10], psp1=3.25, num_examples=5000),
+        log("inverted_file", [36, 50], psp1=8.0, num_examples=5000),
+    ]
+    for each in logs:
+        (tmp_path / f"{each['method']}.json").write_text(json.dumps(each))
+    report = {"methods": {"uniform": logs[1]}, "machine": {}}
+    (tmp_path / "race.json").write_text(json.dumps(report))
+    return tmp_path
+
+
+def test_rows_are_the_last_points_by_falling_precision(folder):
+    rows = table.comparison(table.read_logs([folder]), "softmax")
+    assert [row["method"] for row in rows] == ["inverted_file", "softmax", "uniform"]
+    assert [row["p1"] for row in rows] == [50, 40, 10]
+    assert [row["best_p1"] for row in rows] == [50, 40, 30]
+    assert [row["psp1"] for row in rows] == [8.0, None, 3.25]
+    assert [row["seconds_an_epoch"] for row in rows] == [50.0] * 3
+    # of 40: 20 and 36, on the line between points
+    assert [row["seconds_to_50"] for row in rows] == pytest.approx([10 * 20 / 36, 20, 20 / 3])
+    assert [row["seconds_to_90"] for row in rows] == [10, 28, None]
+
+
+def test_text_and_markdown_have_a_dash_for_what_is_unknown_or_not_reached(folder):
+    rows = table.comparison(table.read_logs([folder]), "softmax")
+    lines = table.text_lines(rows)
+    assert len({len(line) for line in lines}) == 1
+    of_uniform = lines[3].split("negatives")[1].split()
+    assert of_uniform == "10.0 9.0 5.0 3.2 2.0 1.0 30.0 20 50.0 6.7 - 1,234 0.007".split()
+    head, rule, *body = table.markdown_lines(rows)
+    assert head.count("|") == rule.count("|") == body[1].count("|") == 15
+    assert body[1].startswith(
+        "| tf_largeout, exact SoftmaxLoss | 40.0 | 9.0 | 5.0 | - | - | - "
+    )
+
+
+def test_logs_without_the_number_of_examples_take_it_from_the_others(folder):
+    old = log("softmax", [10, 20, 40])
+    (folder / "softmax.json").write_text(json.dumps(old))
+    rows = table.comparison(table.read_logs([folder]), "softmax")
+    assert [row["seconds_an_epoch"] for row in rows] == [50.0] * 3
+    (row,) = table.comparison([old], "softmax")
+    assert row["seconds_an_epoch"] is None
+
+
+def test_a_report_counts_where_it_is_named_itself(folder):
+    assert [log["method"] for log in table.read_logs([folder / "race.json"])] == ["uniform"]
+
+
+def test_two_logs_of_one_method_are_told_apart_by_their_directories(folder):
+    (folder / "other").mkdir()
+    (folder / "other" / "uniform.json").write_text(json.dumps(log("uniform", [12])))
+    titles = [log["title"] for log in table.read_logs([folder, folder / "other"])]
+    assert len(titles) == len(set(titles)) == 4
+    assert titles[-1] == "tf_largeout, uniform negatives (other)"
+    logs = table.read_logs([folder, folder / "other"])
+    with pytest.raises(ValueError, match=r"it is that of 2 among"):
+        table.comparison(logs, "uniform")
+    assert table.comparison(logs, titles[-1])[-2]["seconds_to_50"] == 5.0
+
+
+def test_logs_that_cannot_be_compared_are_refused(folder, capsys):
+    with pytest.raises(
+        ValueError, match=r"'ours' must be method or title of one log; it is .* 0"
+    ):
+        table.comparison(table.read_logs([folder]), "ours")
+    (folder / "nce.json").write_text(json.dumps(log("nce", [1], on_validation=True)))
+    with pytest.raises(ValueError, match=r"not of one task and split: names, names \(valid"):
+        table.read_logs([folder])
+    with pytest.raises(SystemExit):
+        table.main(["--logs", str(folder / "none")])
+    assert "none cannot be read as JSON" in capsys.readouterr().err
+
+
+def test_command_line_writes_figures_table_and_picture(folder, capsys):
+    names = [name for name in METHODS if name not in ("softmax", "uniform", "inverted_file")]
+    for i, name in enumerate(names):
+        (folder / f"{name}.json").write_text(json.dumps(log(name, [1 + i, 2 + i])))
+    out = folder / "results"
+    files = {kind: str(out / f"table.{kind}") for kind in ("json", "markdown", "png")}
+    table.main(["--logs", str(folder), *(a for k, v in files.items() for a in (f"--{k}", v))])
+    report = json.loads((out / "table.json").read_text())
+    assert report["task"] == "names" and len(report["rows"]) == len(METHODS)
+    assert len((out / "table.markdown").read_text().splitlines()) == 2 + len(METHODS)
+    assert (out / "table.png").stat().st_size > 20_000
+    assert "of the last P@1 of softmax" in capsys.readouterr().out
