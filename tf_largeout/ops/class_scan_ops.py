@@ -36,7 +36,10 @@ def class_statistics(features, embeddings_handle, bias_handle, labels):
     by their handles alone.
     """
     return gen_ops.largeout_class_statistics(
-        features, handle_of(embeddings_handle), optional_handle(bias_handle), labels
+        features,
+        handle_of(embeddings_handle, watch=True),
+        optional_handle(bias_handle, watch=True),
+        labels,
     )
 
 

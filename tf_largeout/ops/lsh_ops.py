@@ -10,6 +10,7 @@ All are functions of their arguments, on any number of threads; `seed` is int64 
 
 import tensorflow as tf
 
+from tf_largeout.ops.handles import handle_of
 from tf_largeout.ops.library import gen_ops
 
 
@@ -36,10 +37,10 @@ def lsh_build(
         The operation (None when executing eagerly).
     """
     return gen_ops.largeout_lsh_build(
-        _handle(embeddings),
+        handle_of(embeddings),
         functions,
-        _handle(offsets),
-        _handle(ids),
+        handle_of(offsets),
+        handle_of(ids),
         kind=kind,
         num_hashes=num_hashes,
         num_tables=num_tables,
@@ -73,8 +74,8 @@ def lsh_query(offsets, ids, codes, labels, seed, select, num_sampled, max_lookup
         classes are no labels; int32 [batch], the number of uniform draws.
     """
     return gen_ops.largeout_lsh_query(
-        _handle(offsets),
-        _handle(ids),
+        handle_of(offsets),
+        handle_of(ids),
         codes,
         labels,
         seed,
@@ -101,7 +102,7 @@ def lsh_pool(offsets, ids, codes, seed, num_sampled):
         times in the mean.
     """
     return gen_ops.largeout_lsh_pool(
-        _handle(offsets), _handle(ids), codes, seed, num_sampled=num_sampled
+        handle_of(offsets), handle_of(ids), codes, seed, num_sampled=num_sampled
     )
 
 
@@ -135,11 +136,7 @@ def lsh_fresh_share(offsets, ids, codes, row_ids):
     Returns:
         float32 scalar in [0, 1].
     """
-    return gen_ops.largeout_lsh_fresh_share(_handle(offsets), _handle(ids), codes, row_ids)
-
-
-def _handle(variable_or_handle):
-    return getattr(variable_or_handle, "handle", variable_or_handle)
+    return gen_ops.largeout_lsh_fresh_share(handle_of(offsets), handle_of(ids), codes, row_ids)
 
 
 tf.no_gradient("LargeoutLshQuery")

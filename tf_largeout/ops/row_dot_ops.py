@@ -49,8 +49,8 @@ def row_dots_and_rows(features, embeddings, bias, ids, shared_ids):
     """
     logits, rows, biases = gen_ops.largeout_row_dots(
         tf.cast(features, tf.float32),
-        handle_of(embeddings),
-        optional_handle(bias),
+        handle_of(embeddings, watch=True),
+        optional_handle(bias, watch=True),
         ids,
         shared_ids,
     )

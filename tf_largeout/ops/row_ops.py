@@ -7,9 +7,9 @@ updated in place, whatever their number of rows; an id out of range is an
 `InvalidArgumentError` and leaves every variable as it was.
 """
 
-import keras
 import tensorflow as tf
 
+from tf_largeout.ops.handles import handle_of, optional_handle
 from tf_largeout.ops.library import gen_ops
 
 
@@ -54,10 +54,10 @@ def row_adam(
         The operation (None when executing eagerly).
     """
     return gen_ops.largeout_row_adam(
-        variable=_handle(variable),
-        momentum=_handle(momentum),
-        velocity=_handle(velocity),
-        last_step=[] if last_step is None else [_handle(last_step)],
+        variable=handle_of(variable),
+        momentum=handle_of(momentum),
+        velocity=handle_of(velocity),
+        last_step=optional_handle(last_step),
         values=values,
         ids=ids,
         step=tf.cast(step, tf.int64),
@@ -90,8 +90,8 @@ def row_adagrad(
         The operation (None when executing eagerly).
     """
     return gen_ops.largeout_row_adagrad(
-        variable=_handle(variable),
-        accumulator=_handle(accumulator),
+        variable=handle_of(variable),
+        accumulator=handle_of(accumulator),
         values=values,
         ids=ids,
         learning_rate=learning_rate,
@@ -121,8 +121,8 @@ def row_rowwise_adagrad(
         The operation (None when executing eagerly).
     """
     return gen_ops.largeout_row_rowwise_adagrad(
-        variable=_handle(variable),
-        accumulator=_handle(accumulator),
+        variable=handle_of(variable),
+        accumulator=handle_of(accumulator),
         values=values,
         ids=ids,
         learning_rate=learning_rate,
@@ -160,8 +160,8 @@ def row_momentum(
         The operation (None when executing eagerly).
     """
     return gen_ops.largeout_row_momentum(
-        variable=_handle(variable),
-        momentum=[] if momentum is None else [_handle(momentum)],
+        variable=handle_of(variable),
+        momentum=optional_handle(momentum),
         values=values,
         ids=ids,
         learning_rate=learning_rate,
@@ -188,9 +188,3 @@ def merge_rows(values, ids):
 def check_row_ids(ids, num_rows):
     """Returns `ids` `[n]`; an `InvalidArgumentError` if one is not in `[0, num_rows)`."""
     return gen_ops.largeout_check_row_ids(ids, tf.cast(num_rows, tf.int64))
-
-
-def _handle(variable):
-    if isinstance(variable, keras.Variable):
-        variable = variable.value
-    return variable.handle

@@ -1,0 +1,46 @@
+"""What stands for a variable in an op: its handle, and word of it to a tape."""
+
+import keras
+import pytest
+import tensorflow as tf
+
+from tf_largeout.ops.handles import handle_of, optional_handle
+
+KINDS = {"tf": tf.Variable, "keras": keras.Variable}
+
+
+@pytest.fixture(params=KINDS)
+def variable(request):
+    return KINDS[request.param](tf.ones([4, 3]))
+
+
+def as_tf(variable):
+    return variable.value if isinstance(variable, keras.Variable) else variable
+
+
+def test_variables_of_both_kinds_and_handles_stand_for_the_same(variable):
+    handle = as_tf(variable).handle
+    assert handle_of(variable) is handle
+    assert handle_of(handle) is handle
+    assert optional_handle(variable)[0] is handle
+    assert optional_handle(None) == []
+
+
+@pytest.mark.parametrize("watch", [True, False])
+def test_a_tape_is_told_where_it_is_asked_for(variable, watch):
+    with tf.GradientTape() as tape:
+        handle_of(variable, watch)
+        optional_handle(variable, watch)
+    watched = [one.ref() for one in tape.watched_variables()]
+    assert watched == [as_tf(variable).ref()] * watch
+
+
+@pytest.mark.parametrize("watch", [True, False])
+def test_no_rows_are_read(variable, watch):
+    @tf.function
+    def function():
+        handle_of(variable, watch)
+
+    ops = [op.type for op in function.get_concrete_function().graph.get_operations()]
+    assert "ReadVariableOp" not in ops
+    assert ops.count("ResourceGather") == watch
