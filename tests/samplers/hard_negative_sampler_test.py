@@ -119,8 +119,19 @@ def test_num_hard_must_leave_room_for_the_tail(bad):
 
 @pytest.mark.parametrize("bad", ["top_k", None, 3])
 def test_an_unknown_tail_lists_the_known_ones(bad):
-    with pytest.raises(ValueError, match="Unknown tail.*log_uniform.*uniform.*unigram"):
+    with pytest.raises(ValueError, match="log_uniform.*uniform.*unigram.*Received: tail="):
         samplers.TopKSampler(12, num_hard=4, tail=bad)
+
+
+@pytest.mark.parametrize("bad", [samplers.TopKSampler(8), samplers.LSHSampler(8, shared=True)])
+@pytest.mark.parametrize("serialized", [False, True])
+def test_a_tail_that_is_not_static_is_refused_at_once(bad, serialized):
+    tail = keras.saving.serialize_keras_object(bad) if serialized else bad
+    name = type(bad).__name__
+    with pytest.raises(
+        ValueError, match=f"a `StaticSampler`.*Received: tail=.*{name}.*Make a {name} the"
+    ):
+        samplers.TopKSampler(12, num_hard=4, tail=tail)
 
 
 def test_a_search_is_what_a_subclass_writes():

@@ -24,12 +24,15 @@ class HardNegativeSampler(Sampler):
         num_hard: How many of them the search finds, between 1 and `num_sampled - 1`; or None
             for all of them, and no tail.
         tail: With `num_hard`, what draws the others, `num_sampled - num_hard` of them: a name
-            such as "uniform", or a static `Sampler` (whose `num_sampled` is replaced).
+            such as "uniform", or a `StaticSampler` (whose `num_sampled` is replaced).
         seed: Optional int that the layer's draws start from; random if None.
 
     Attributes:
         tail: The `Sampler` of the tail, or None.
         num_searched: Number of classes that `search` finds for a row.
+
+    Raises:
+        ValueError: If `num_hard` is out of range, or `tail` is not static.
     """
 
     def __init__(self, num_sampled=1024, num_hard=None, tail="uniform", seed=None):

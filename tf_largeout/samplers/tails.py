@@ -4,6 +4,7 @@ import keras
 
 from tf_largeout.samplers.log_uniform_sampler import LogUniformSampler
 from tf_largeout.samplers.sampler import Sampler
+from tf_largeout.samplers.static_sampler import StaticSampler
 from tf_largeout.samplers.uniform_sampler import UniformSampler
 from tf_largeout.samplers.unigram_sampler import UnigramSampler
 
@@ -14,23 +15,35 @@ TAILS = {
 }
 
 
-def make_tail(identifier, num_sampled) -> Sampler:
+def make_tail(identifier, num_sampled) -> StaticSampler:
     """The tail sampler that `identifier` means, drawing `num_sampled` classes.
 
     Args:
-        identifier: A name in `TAILS`, a `Sampler` (whose own `num_sampled` is replaced), or a
-            serialized one.
+        identifier: A name in `TAILS`, a `StaticSampler` (whose own `num_sampled` is replaced),
+            or a serialized one.
         num_sampled: Number of classes that it shall draw.
+
+    Raises:
+        ValueError: If it means no static sampler. The loss is unbiased only if the tail's
+            expected counts hold for all classes, whatever the search finds.
     """
     tail = identifier
     if isinstance(tail, str) and tail in TAILS:
         tail = TAILS[tail]()
     elif isinstance(tail, dict):
         tail = keras.saving.deserialize_keras_object(tail)
-    if not isinstance(tail, Sampler):
+    if not isinstance(tail, StaticSampler):
         raise ValueError(
-            f"Unknown tail: {identifier!r}. Expected one of the names {sorted(TAILS)} or a "
-            "`tf_largeout.samplers.Sampler` that draws one sample for the batch."
+            f"`tail` must be one of the names {sorted(TAILS)} or a `StaticSampler`: one sample "
+            "for the whole batch, from a distribution that nothing else changes. "
+            f"Received: tail={identifier!r} (of type {type(identifier).__name__}). "
+            f"{_way_out(tail)}"
         )
     tail.num_sampled = num_sampled
     return tail
+
+
+def _way_out(tail):
+    if isinstance(tail, Sampler):
+        return f"Make a {type(tail).__name__} the sampler of the layer, with a static tail."
+    return 'Leave `tail` out for "uniform".'
