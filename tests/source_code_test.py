@@ -32,7 +32,7 @@ ARROWS = {
     "optimizers": {"ops"},
     "retrieval": {"ops"},
     "serving": {"layers", "ops", "retrieval"},
-    "datasets": set(),
+    "datasets": {"arguments"},
     "distribute": {"ops"},
     "benchmarks": None,  # anything
 }

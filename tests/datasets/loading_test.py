@@ -61,8 +61,10 @@ def test_validation_is_cut_from_the_training_split_and_leaves_every_class_a_name
         ({"name": "palace_names"}, "must be one of place_names, linux_callees, xmc"),
         ({"name": "place_names/big"}, "place_names has no variants"),
         ({"name": "linux_callees/all"}, "functions, constants, fields"),
-        ({"batch_size": 0}, "`batch_size` must be positive"),
-        ({"max_train_labels": 0}, "`max_train_labels` must be positive"),
+        ({"batch_size": 0}, "`batch_size` must be a positive integer or None"),
+        ({"batch_size": 2.5}, "`batch_size` must be a positive integer or None"),
+        ({"name": "xmc"}, "needs the name of a folder"),
+        ({"max_train_labels": 0}, "`max_train_labels` must be a positive integer or None"),
         ({"validation_fraction": 1.0}, "at least 0 and below 1"),
     ],
 )

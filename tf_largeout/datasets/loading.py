@@ -4,6 +4,7 @@ import importlib
 
 import numpy as np
 
+from tf_largeout.arguments import whole_number
 from tf_largeout.datasets.dataset import Dataset
 from tf_largeout.datasets.folders import Folders
 from tf_largeout.datasets.pipeline import Pipeline
@@ -45,14 +46,16 @@ def load(
 
     Raises:
         SourceFileError: the source is missing and cannot be fetched, or is damaged; the
-            message says how to get it.
+            message says how to get it. It is a `ValueError` too.
+        ValueError: there is no dataset or variant of that name, `"xmc"` stands without its
+            folder, `batch_size` or `max_train_labels` is neither a positive integer nor None,
+            or `validation_fraction` is not in [0, 1).
     """
     name, _, config = name.partition("/")
     if name not in _NAMES:
         raise ValueError(f"`name` must be one of {', '.join(_NAMES)}. Received: name={name!r}.")
-    for value, argument in ((batch_size, "batch_size"), (max_train_labels, "max_train_labels")):
-        if value is not None and value < 1:
-            raise ValueError(f"`{argument}` must be positive or None. Received: {value}.")
+    batch_size = whole_number("batch_size", batch_size, or_none=True)
+    max_train_labels = whole_number("max_train_labels", max_train_labels, or_none=True)
     if not 0 <= validation_fraction < 1:
         raise ValueError(
             "`validation_fraction` must be at least 0 and below 1. "
