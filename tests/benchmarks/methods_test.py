@@ -57,6 +57,13 @@ def test_negatives_by_frequency_are_drawn_by_the_counts_of_the_task():
     np.testing.assert_allclose(sample.true_expected_count[:, 0], expected, rtol=1e-5)
 
 
+def test_nce_starts_from_logits_that_are_log_probabilities():
+    task = tasks.synthetic(num_classes=50, examples=500)("tiny", 64, 0, False)
+    settings = METHODS["nce"].settings_for("tiny", dim=16, num_sampled=20)
+    logits = METHODS["nce"].model(task, settings)(task.test[0])
+    np.testing.assert_allclose(tf.reduce_logsumexp(logits, axis=1), 0, atol=0.1)
+
+
 def test_settings_of_the_task_go_before_those_of_the_method_and_the_caller_s_before_both():
     method = METHODS["stock_best"]
     assert method.settings_for("no such task").num_sampled == 8192

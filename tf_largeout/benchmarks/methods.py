@@ -2,6 +2,7 @@
 
 import collections.abc
 import dataclasses
+import math
 
 import keras
 import tensorflow as tf
@@ -103,6 +104,18 @@ def ours(task, settings):
     return keras.Sequential([task.input(), task.encoder(settings.dim), output])
 
 
+def normalized_at_start(task, settings):
+    """`ours` with each bias at -log(num_classes).
+
+    NCE takes logits for log probabilities as they stand, so at its start they should sum to 1.
+    From biases of 0 it has to bring all of them down first, and hardly learns meanwhile.
+    """
+    model = ours(task, settings)
+    bias = model.layers[-1].bias
+    bias.assign(tf.fill(bias.shape, -math.log(task.num_classes)))
+    return model
+
+
 def ours_compile(loss=SampledSoftmaxLoss):
     """A function that gives the arguments of `compile` for models with a `LargeOutput`."""
     return lambda: {"loss": loss()}
@@ -127,16 +140,18 @@ _LINUX = {"batch_size": 512, "learning_rate": 3e-3, "num_sampled": 2048}
 _STOCK_BEST = {**_FAST, "num_sampled": 8192, "optimizer": "row_sparse_adam"}
 
 
-def _tf_largeout(title, search=None, sampler=None, loss=SampledSoftmaxLoss, **options):
+def _tf_largeout(
+    title, search=None, sampler=None, loss=SampledSoftmaxLoss, build=ours, **options
+):
     """A method of this package; all share the settings of the static one.
 
     `search` with its `options` finds hard negatives; `sampler` is the same on every task, by
-    default the one that is best on it.
+    default the tuned one; `build` as in `Method`.
     """
     static = {"sampler": sampler} if sampler else {}
     return Method(
         title,
-        ours,
+        build,
         ours_compile(loss),
         settings={
             **_FAST,
@@ -157,7 +172,7 @@ METHODS = {
     "uniform": _tf_largeout("tf_largeout, uniform negatives", sampler="uniform"),
     "log_uniform": _tf_largeout("tf_largeout, log-uniform negatives", sampler="log_uniform"),
     "frequency": _tf_largeout("tf_largeout, negatives by frequency", sampler="frequency"),
-    "nce": _tf_largeout("tf_largeout, NCE", loss=NCELoss),
+    "nce": _tf_largeout("tf_largeout, NCE", loss=NCELoss, build=normalized_at_start),
     "inverted_file": _tf_largeout(
         "tf_largeout, own hard negatives, inverted file", "inverted_file"
     ),
