@@ -1,24 +1,33 @@
-"""`python -m build_tools TARGET OUTPUT [--sanitize]`: builds `ops` or `tests`."""
+"""`python -m build_tools TARGET OUTPUT`: builds the op library or a program of its tests."""
 
 import argparse
 import pathlib
 import sys
+from typing import Any
 
 from build_tools.errors import BuildError
-from build_tools.targets import build_op_library, build_tests
+from build_tools.targets import build_cuda_check, build_op_library, build_tests
 
-TARGETS = {"ops": build_op_library, "tests": build_tests}
+# The function of each target, its option, and what the option means.
+TARGETS: dict[str, Any] = {
+    "ops": (build_op_library, "sanitize", "with ASan and UBSan"),
+    "tests": (build_tests, "sanitize", "with ASan and UBSan"),
+    "cuda-check": (build_cuda_check, "local", "for the GPUs of this machine alone"),
+}
 
 
 def main() -> int:
     """Builds the target that the command line names; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m build_tools", description=__doc__)
-    parser.add_argument("target", choices=TARGETS)
-    parser.add_argument("output", type=pathlib.Path)
-    parser.add_argument("--sanitize", action="store_true", help="with ASan and UBSan")
+    targets = parser.add_subparsers(dest="target", metavar="TARGET", required=True)
+    for name, (build, option, meaning) in TARGETS.items():
+        target = targets.add_parser(name, help=build.__doc__.splitlines()[0])
+        target.add_argument("output", type=pathlib.Path)
+        target.add_argument(f"--{option}", action="store_true", help=meaning)
     arguments = parser.parse_args()
+    build, option, _ = TARGETS[arguments.target]
     try:
-        TARGETS[arguments.target](arguments.output, arguments.sanitize)
+        build(arguments.output, **{option: getattr(arguments, option)})
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -64,11 +64,6 @@ def find_cxx() -> str:
     return command
 
 
-def find_nvcc() -> str | None:
-    """Returns CUDA's compiler, None where there is none: the CUDA part is optional."""
-    return shutil.which(os.environ.get("NVCC") or "nvcc")
-
-
 def _gnuc(command: str) -> int:
     """The major version that the compiler itself reports; 0 if it does not."""
     macros = subprocess.run(

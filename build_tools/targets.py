@@ -1,9 +1,9 @@
-"""The two programs of the build: the op library and the C++ tests of core."""
+"""The programs of the build: the op library, the C++ tests, the check of the CUDA part."""
 
 import os
 import pathlib
 
-from build_tools import compilers, tensorflow_install
+from build_tools import compilers, cuda, tensorflow_install
 from build_tools.objects import Object, compile_all, run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -12,7 +12,7 @@ TEST_MAIN = SOURCES / "core" / "testing.cc"
 
 
 def build_op_library(output: pathlib.Path, sanitize: bool = False) -> None:
-    """Compiles everything under custom_ops but the tests into one shared library.
+    """Compiles ops, kernels, core and, as build_tools.cuda decides, cuda into one library.
 
     Args:
         output: where to write the library.
@@ -26,22 +26,44 @@ def build_op_library(output: pathlib.Path, sanitize: bool = False) -> None:
     objects = core_objects(cxx, sanitizers)
     flags = [*tensorflow.compile_flags, *sanitizers]
     flags += compilers.SANITIZE_WITH_TENSORFLOW if sanitize else []
+    nvcc = cuda.find_for(tensorflow, cxx)
     for source in sorted([*SOURCES.glob("kernels/*.cc"), *SOURCES.glob("ops/*.cc")]):
-        objects.append(_object(cxx, source, flags))
-    cuda, cuda_libraries = _cuda_objects()
-    outputs = [str(path) for path in compile_all(objects + cuda)]
-    link = [cxx, "-shared", *sanitizers, *outputs, *cuda_libraries, *tensorflow.link_flags]
-    _link(link, output)
+        if nvcc is not None or not source.name.endswith("_gpu.cc"):
+            objects.append(_object(cxx, source, flags))
+    cuda_flags: list[str] = []
+    if nvcc is not None:
+        objects += launchers(nvcc)
+        cuda_flags = nvcc.link_flags
+    outputs = [str(path) for path in compile_all(objects)]
+    _link([cxx, "-shared", *sanitizers, *outputs, *cuda_flags, *tensorflow.link_flags], output)
 
 
 def build_tests(output: pathlib.Path, sanitize: bool = False) -> None:
-    """Compiles core and its X_test.cc, without TensorFlow, into one program."""
+    """Compiles core and every X_test.cc, without TensorFlow, into one program."""
     cxx, sanitizers = compilers.find_cxx(), compilers.SANITIZE if sanitize else []
     tests = sorted([*SOURCES.glob("**/*_test.cc"), TEST_MAIN])
-    objects = core_objects(cxx, sanitizers)
+    objects = core_objects(cxx, sanitizers) + _check_frame(cxx, sanitizers)
     objects += [_object(cxx, source, ["-O1", *sanitizers]) for source in tests]
     outputs = [str(path) for path in compile_all(objects)]
     _link([cxx, *sanitizers, *outputs, "-lpthread"], output)
+
+
+def build_cuda_check(output: pathlib.Path, local: bool = False) -> None:
+    """Compiles core, cuda and cuda/check, without TensorFlow, into one program.
+
+    Args:
+        output: where to write the program.
+        local: for the GPUs of this machine alone, where they can be asked.
+
+    Raises:
+        BuildError: if a compiler is missing, unfit, or fails.
+    """
+    cxx = compilers.find_cxx()
+    nvcc = cuda.find(cxx, local)
+    objects = core_objects(cxx, []) + _check_frame(cxx, []) + launchers(nvcc)
+    objects += [_cuda_object(nvcc, one) for one in sorted(SOURCES.glob("cuda/check/*.cu"))]
+    outputs = [str(path) for path in compile_all(objects)]
+    _link([cxx, *outputs, *nvcc.link_flags], output)
 
 
 def core_objects(cxx: str, flags: list[str]) -> list[Object]:
@@ -74,13 +96,17 @@ def _object(cxx: str, source: pathlib.Path, flags: list[str], suffix: str = "") 
     return Object((cxx, *compilers.CXX_FLAGS, f"-I{ROOT}", *flags), source, output)
 
 
-def _cuda_objects() -> tuple[list[Object], list[str]]:
-    """The CUDA launchers and what they link with; nothing without nvcc."""
-    nvcc, sources = compilers.find_nvcc(), sorted(SOURCES.glob("cuda/*.cu"))
-    if nvcc is None or not sources:
-        return [], []
-    flags = ["-std=c++17", "-O3", "-Xcompiler", "-fPIC", f"-I{ROOT}", "-arch=all-major"]
-    folder = ROOT / "build" / "objects" / "cuda"
-    objects = [Object((nvcc, *flags), one, folder / f"{one.stem}.o") for one in sources]
-    libraries = pathlib.Path(nvcc).resolve().parent.parent / "lib64"
-    return objects, [f"-L{libraries}", "-lcudart_static", "-lrt", "-ldl", "-lpthread"]
+def _check_frame(cxx: str, flags: list[str]) -> list[Object]:
+    """The objects of the host part of cuda/check."""
+    sources = sorted(SOURCES.glob("cuda/check/*.cc"))
+    return [_object(cxx, one, flags) for one in sources if not one.name.endswith("_test.cc")]
+
+
+def launchers(nvcc: cuda.Nvcc) -> list[Object]:
+    """The objects of the CUDA launchers."""
+    return [_cuda_object(nvcc, source) for source in sorted(SOURCES.glob("cuda/*.cu"))]
+
+
+def _cuda_object(nvcc: cuda.Nvcc, source: pathlib.Path) -> Object:
+    output = ROOT / "build" / "objects" / source.parent.name / f"{source.stem}.cu.o"
+    return Object((*nvcc.compile_command, f"-I{ROOT}"), source, output)

@@ -23,15 +23,22 @@ WINDOW = VERSION["TENSORFLOW_WINDOW"]
 REQUIREMENT = f"tensorflow-cpu{WINDOW}"
 
 _DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "tf-nightly")
+_GPU_DISTRIBUTIONS = ("tensorflow", "tf-nightly")
 _FRAMEWORK = "libtensorflow_framework.so.2"
 
 
 @dataclasses.dataclass(frozen=True)
 class TensorFlow:
-    """An installed TensorFlow: its version and its package folder."""
+    """An installed TensorFlow: its version, its package folder, what pip calls it."""
 
     version: str
     folder: pathlib.Path
+    distribution: str
+
+    @property
+    def can_use_gpu(self) -> bool:
+        """Whether it can use a CUDA GPU, should there be one."""
+        return self.distribution in _GPU_DISTRIBUTIONS
 
     @property
     def compile_flags(self) -> list[str]:
@@ -62,7 +69,7 @@ def find(folders: list[str] | None = None) -> TensorFlow | None:
             for found in importlib.metadata.distributions(name=name, path=[folder]):
                 package = pathlib.Path(str(found.locate_file("tensorflow")))
                 if (package / _FRAMEWORK).exists() and (package / "include").is_dir():
-                    return TensorFlow(found.version, package)
+                    return TensorFlow(found.version, package, name)
     return None
 
 

@@ -25,6 +25,9 @@ FLOORS = {
 SIMD_HEADERS = {"cstddef", "cstdint", "cstring", "immintrin.h"}
 LONGEST_FILE = 300
 
+# Where g++ compiles and runs tests, without TensorFlow and without a GPU.
+TESTED_FLOORS = ("core", "cuda")
+
 each_file = pytest.mark.parametrize("path", cpp_files(), ids=name)
 
 
@@ -75,7 +78,7 @@ def test_one_stem_names_a_feature_on_every_floor():
 
 @pytest.mark.parametrize("path", cpp_files("core", "cuda", "kernels", "ops"), ids=name)
 def test_headers_have_guards_with_their_paths(path):
-    if path.suffix != ".h":
+    if path.suffix not in (".h", ".cuh"):
         return
     guard = "LARGEOUT_" + re.sub(r"\W", "_", name(path)).upper() + "_"
     text = path.read_text()
@@ -92,11 +95,25 @@ def test_every_op_has_a_prefix_a_shape_function_and_a_doc(path):
         assert "UnknownShape" not in op, f"{op_name}: say what is known of the shapes."
 
 
-@pytest.mark.parametrize("path", cpp_files("kernels", "cuda", "ops"), ids=name)
-def test_cpp_tests_are_in_core(path):
-    assert not path.stem.endswith("_test"), (
-        f"{name(path)}: C++ tests are linked without TensorFlow, so they live in "
-        "custom_ops/core; test kernels from tests/ops."
+@each_file
+def test_cpp_tests_are_on_the_floors_without_tensorflow(path):
+    allowed = path.suffix == ".cc" and path.relative_to(CUSTOM_OPS).parts[0] in TESTED_FLOORS
+    assert allowed or not path.stem.endswith("_test"), (
+        f"{name(path)}: C++ tests are linked by g++ without TensorFlow, so they are X_test.cc "
+        f"in custom_ops/{TESTED_FLOORS}; test kernels from tests/ops."
+    )
+
+
+@pytest.mark.parametrize("path", cpp_files("core", "kernels", "ops"), ids=name)
+def test_what_nvcc_compiles_is_on_the_cuda_floor(path):
+    assert path.suffix in (".h", ".cc"), f"{name(path)}: CUDA lives in custom_ops/cuda."
+
+
+@pytest.mark.parametrize("path", cpp_files("cuda", "kernels"), ids=name)
+def test_what_gxx_compiles_includes_no_cuda_header(path):
+    wrong = [header for header, _ in includes(path) if re.match(r"cuda|cub/|.*\.cuh", header)]
+    assert path.suffix in (".cu", ".cuh") or not wrong, (
+        f"{name(path)} includes {wrong}; only .cu and .cuh know CUDA: launchers take a Stream."
     )
 
 
