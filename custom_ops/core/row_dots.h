@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "custom_ops/core/class_scan_types.h"
+#include "custom_ops/core/host_device.h"
 #include "custom_ops/core/parallel.h"
 #include "custom_ops/core/row_merge.h"
 
@@ -19,7 +20,7 @@ struct OwnClasses {
   int64_t batch;
   int64_t per_row;
 
-  int64_t size() const { return batch * per_row; }
+  LARGEOUT_HOST_DEVICE int64_t size() const { return batch * per_row; }
 };
 
 // The classes that all rows share.

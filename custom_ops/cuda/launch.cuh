@@ -28,7 +28,7 @@ __global__ void ForEachKernel(int64_t total, Body body) {
 
 template <class Body>
 __global__ void ForEachBlockKernel(Body body) {
-  extern __shared__ char shared[];
+  extern __shared__ __align__(16) char shared[];
   body(DeviceBlock(), shared);
 }
 

@@ -1,0 +1,79 @@
+// What block bodies need besides phases: counters that many threads add to, and
+// operations that round alike wherever they are used.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CUDA_BLOCK_TOOLS_H_
+#define LARGEOUT_CUSTOM_OPS_CUDA_BLOCK_TOOLS_H_
+
+#include <cmath>
+#include <cstdint>
+
+#include "custom_ops/cuda/block.h"
+
+#ifdef __CUDACC__
+#define LARGEOUT_UNROLL _Pragma("unroll")
+#else
+#define LARGEOUT_UNROLL
+#endif
+
+namespace largeout {
+namespace cuda {
+
+inline constexpr float kLowestFloat = -3.40282347e38f;
+
+LARGEOUT_DEVICE inline float NotANumber() { return nanf(""); }
+LARGEOUT_DEVICE inline float MinusInfinity() { return -INFINITY; }
+
+// Adds to a counter and returns what it was. Integers: the sums do not depend on
+// the order of the threads.
+LARGEOUT_DEVICE inline int AddToCounter(int* counter, int value) {
+#ifdef __CUDA_ARCH__
+  return atomicAdd(counter, value);
+#else
+  const int before = *counter;
+  *counter += value;
+  return before;
+#endif
+}
+
+LARGEOUT_DEVICE inline void SetBits(uint32_t* word, uint32_t bits) {
+#ifdef __CUDA_ARCH__
+  atomicOr(word, bits);
+#else
+  *word |= bits;
+#endif
+}
+
+// a * b + c. Sums of such terms in the same order have the same bits in all kernels.
+LARGEOUT_DEVICE inline float MultiplyAdd(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  return __fmaf_rn(a, b, c);
+#elif defined(FP_FAST_FMAF)
+  return fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+// Four neighbours at once. REQUIRES: `from` is aligned to 16 bytes.
+struct FourFloats {
+  float at[4];
+};
+
+LARGEOUT_DEVICE inline FourFloats LoadFour(const float* from) {
+#ifdef __CUDA_ARCH__
+  const float4 four = *reinterpret_cast<const float4*>(from);
+  return {{four.x, four.y, four.z, four.w}};
+#else
+  return {{from[0], from[1], from[2], from[3]}};
+#endif
+}
+
+// Whether rows of `dim` floats at `rows` can be read by LoadFour.
+inline bool AlignedForFour(const float* rows, int64_t dim) {
+  return dim % 4 == 0 && reinterpret_cast<uintptr_t>(rows) % 16 == 0;
+}
+
+}  // namespace cuda
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CUDA_BLOCK_TOOLS_H_

@@ -1,0 +1,35 @@
+// Runs kernel bodies on the host, for X_body_test.cc.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CUDA_HOST_BLOCKS_H_
+#define LARGEOUT_CUSTOM_OPS_CUDA_HOST_BLOCKS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "custom_ops/cuda/block.h"
+
+namespace largeout {
+namespace cuda {
+
+// What ForEachBlock does. Shared memory starts as rubbish, as on a GPU.
+template <class Body>
+void RunBlocks(int64_t blocks, int threads, int64_t shared_bytes, const Body& body) {
+  for (int64_t index = 0; index < blocks; ++index) {
+    std::vector<std::max_align_t> shared(shared_bytes / sizeof(std::max_align_t) + 1);
+    char* const bytes = reinterpret_cast<char*>(shared.data());
+    for (int64_t i = 0; i < shared_bytes; ++i) bytes[i] = static_cast<char>(0xAB);
+    body(HostBlock(index, blocks, threads), bytes);
+  }
+}
+
+// What ForEach does.
+template <class Body>
+void RunItems(int64_t total, const Body& body) {
+  for (int64_t i = 0; i < total; ++i) body(i);
+}
+
+}  // namespace cuda
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CUDA_HOST_BLOCKS_H_
