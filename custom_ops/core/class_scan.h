@@ -16,16 +16,6 @@
 
 namespace largeout {
 
-struct Features {
-  const float* data;  // [batch, dim]
-  int64_t batch;
-};
-
-struct Labels {
-  const int64_t* ids;  // [batch, width], in [0, num_classes) or negative: none
-  int64_t width;
-};
-
 // log_partition [batch]: log of the sum of exp(o_c), NaN if a logit is NaN.
 // true_logits [batch, width]: 0 where there is no label.
 // ranks [batch, width]: the number of classes c with o_c > o_y, or o_c = o_y

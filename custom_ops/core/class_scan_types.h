@@ -16,6 +16,16 @@ struct ClassMatrix {
   int64_t dim;
 };
 
+struct Features {
+  const float* data;  // [batch, dim]
+  int64_t batch;
+};
+
+struct Labels {
+  const int64_t* ids;  // [batch, width], in [0, num_classes) or negative: none
+  int64_t width;
+};
+
 struct ScoredClass {
   float score;
   int32_t id;

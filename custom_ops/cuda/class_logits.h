@@ -1,0 +1,75 @@
+// Logits o_c = <w_c, h> + b_c, a tile at a time, for the passes over all classes.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CUDA_CLASS_LOGITS_H_
+#define LARGEOUT_CUSTOM_OPS_CUDA_CLASS_LOGITS_H_
+
+#include <cstdint>
+
+#include "custom_ops/core/class_scan_types.h"
+#include "custom_ops/cuda/class_tile.h"
+
+namespace largeout {
+namespace cuda {
+
+LARGEOUT_DEVICE inline float BiasOf(const ClassMatrix& matrix, int64_t id) {
+  return matrix.bias != nullptr && id < matrix.num_classes ? matrix.bias[id] : 0.0f;
+}
+
+// One logit, to the bit as a tile has it: from the bias, in order of the features.
+LARGEOUT_DEVICE inline float OneLogit(const ClassMatrix& matrix, const float* feature,
+                                      int64_t id) {
+  const float* const row = matrix.embeddings + id * matrix.dim;
+  float sum = BiasOf(matrix, id);
+  for (int64_t k = 0; k < matrix.dim; ++k) sum = MultiplyAdd(feature[k], row[k], sum);
+  return sum;
+}
+
+// Tiles of batch rows x classes.
+template <class Shape, class Block>
+class ClassLogits {
+ public:
+  using Tile = typename TileProduct<Shape, Block>::Sums;
+
+  LARGEOUT_DEVICE ClassLogits(const Block& block, float* shared)
+      : block_(block), product_(block, shared), tile_(block) {}
+
+  // The tile from `first_row` and `first_class`; -inf where there is no class.
+  LARGEOUT_DEVICE void Compute(const ClassMatrix& matrix, const Features& features,
+                               int64_t first_row, int64_t first_class) {
+    block_.ForEachThread([&](int thread) {
+      ForAll(thread, first_class,
+             [&](int64_t id, int i, int j) { tile_[thread].at[i][j] = BiasOf(matrix, id); });
+    });
+    product_.Add({features.data, features.batch}, first_row,
+                 {matrix.embeddings, matrix.num_classes}, first_class, matrix.dim, &tile_);
+    if (first_class + Shape::kColumns <= matrix.num_classes) return;
+    block_.ForEachThread([&](int thread) {
+      ForAll(thread, first_class, [&](int64_t id, int i, int j) {
+        if (id >= matrix.num_classes) tile_[thread].at[i][j] = MinusInfinity();
+      });
+    });
+  }
+
+  LARGEOUT_DEVICE Tile& tile() { return tile_; }
+
+ private:
+  template <class Visit>
+  LARGEOUT_DEVICE static void ForAll(int thread, int64_t first_class, const Visit& visit) {
+    const int group = Shape::ColumnGroup(thread);
+    LARGEOUT_UNROLL
+    for (int j = 0; j < Shape::kTileColumns; ++j) {
+      const int64_t id = first_class + Shape::Column(group, j);
+      LARGEOUT_UNROLL
+      for (int i = 0; i < Shape::kTileRows; ++i) visit(id, i, j);
+    }
+  }
+
+  const Block& block_;
+  TileProduct<Shape, Block> product_;
+  Tile tile_;
+};
+
+}  // namespace cuda
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CUDA_CLASS_LOGITS_H_
