@@ -1,0 +1,54 @@
+#include "custom_ops/cuda/class_scan.h"
+#include "custom_ops/cuda/class_top_k_body.h"
+#include "custom_ops/cuda/launch.cuh"
+#include "custom_ops/cuda/scratch.h"
+
+namespace largeout {
+namespace cuda {
+namespace {
+
+struct Parts {
+  ScoredClass* lists;
+  ScoredClass* area;
+};
+
+template <class Shape>
+Parts CutParts(const ScanPlan& plan, int64_t k, ScratchCutter* cutter) {
+  const int64_t rows = plan.blocks() * Shape::kRows;
+  ScoredClass* const lists = cutter->Take<ScoredClass>(rows * (k + TopKBody<Shape>::kWaiting));
+  return {lists, cutter->Take<ScoredClass>(plan.batch * (k + kMergeWaiting))};
+}
+
+}  // namespace
+
+int64_t ClassTopKScratchBytes(int64_t batch, int64_t num_classes, int64_t k) {
+  return WithTileFor(batch, [&](auto shape) {
+    using Shape = decltype(shape);
+    ScratchCutter counter(nullptr);
+    CutParts<Shape>(MakeScanPlan<Shape>(batch, num_classes), k, &counter);
+    return counter.bytes();
+  });
+}
+
+Status ClassTopK(const ClassMatrix& matrix, const Features& features, int64_t k, void* scratch,
+                 float* scores, int64_t* ids, Stream stream) {
+  return WithTileFor(features.batch, [&](auto shape) {
+    using Shape = decltype(shape);
+    using Body = TopKBody<Shape>;
+    const ScanPlan plan = MakeScanPlan<Shape>(features.batch, matrix.num_classes);
+    ScratchCutter cutter(scratch);
+    const Parts parts = CutParts<Shape>(plan, k, &cutter);
+    const Status status =
+        ForEachBlock(plan.blocks(), Shape::kThreads, static_cast<int>(Body::SharedBytes(k)),
+                     Body{matrix, features, k, plan, parts.lists}, stream);
+    if (status != kOk) return status;
+    const MergeTopKBody merge{
+        matrix,      features,   k,      plan, Shape::kRows, k + Body::kWaiting,
+        parts.lists, parts.area, scores, ids};
+    return ForEachBlock(features.batch, kMergeThreads,
+                        static_cast<int>(MergeTopKBody::SharedBytes(k)), merge, stream);
+  });
+}
+
+}  // namespace cuda
+}  // namespace largeout
