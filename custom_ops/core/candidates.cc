@@ -19,16 +19,6 @@ void ForEachRowFill(const Candidates& in, float fill, const ParallelFor& paralle
   });
 }
 
-// Labels of the row that stand before label `l`: higher, or equal and earlier.
-int64_t LabelsAbove(const int64_t* labels, const float* scores, int64_t num_labels, int64_t l) {
-  int64_t above = 0;
-  for (int64_t i = 0; i < num_labels; ++i) {
-    if (i == l || labels[i] < 0 || labels[i] == labels[l]) continue;
-    above += scores[i] > scores[l] || (scores[i] == scores[l] && i < l);
-  }
-  return above;
-}
-
 int64_t RankOf(const Candidates& in, const float* logits, const int64_t* labels,
                const float* scores, int64_t l) {
   const float score = scores[l];

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "custom_ops/core/host_device.h"
 #include "custom_ops/core/parallel.h"
 
 namespace largeout {
@@ -30,10 +31,21 @@ struct Offsets {
   const float* values;
   bool per_row;
 
-  const float* Row(int64_t row, int64_t num_candidates) const {
+  LARGEOUT_HOST_DEVICE const float* Row(int64_t row, int64_t num_candidates) const {
     return per_row ? values + row * num_candidates : values;
   }
 };
+
+// Labels of the row that stand before label `l`: higher, or equal and earlier.
+LARGEOUT_HOST_DEVICE inline int64_t LabelsAbove(const int64_t* labels, const float* scores,
+                                                int64_t num_labels, int64_t l) {
+  int64_t above = 0;
+  for (int64_t i = 0; i < num_labels; ++i) {
+    if (i == l || labels[i] < 0 || labels[i] == labels[l]) continue;
+    above += scores[i] > scores[l] || (scores[i] == scores[l] && i < l);
+  }
+  return above;
+}
 
 // values[b, i] = fill wherever candidate i of row b is one of the row's labels.
 // O(batch * num_labels + num_candidates) if shared, else
