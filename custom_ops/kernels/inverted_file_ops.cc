@@ -64,13 +64,13 @@ class InvertedFileUpdateOp : public OpKernel {
                 InvalidArgument("embeddings must be [", num_classes, ", ", input.dim(),
                                 "] as the inverted file has it, got [", matrix.num_classes,
                                 ", ", matrix.dim, "]"));
-    Update(matrix, input.file(), IntraOpParallel(ctx), input.schedule());
+    Update(ctx, matrix, input.file(), input.schedule());
   }
 
  protected:
   // schedule: the number of the next step, and that of the last fit or -1.
-  virtual void Update(const ClassMatrix& matrix, const InvertedFile& file,
-                      const ParallelFor& parallel, int64_t* schedule) = 0;
+  virtual void Update(OpKernelContext* ctx, const ClassMatrix& matrix, const InvertedFile& file,
+                      int64_t* schedule) = 0;
 };
 
 // Fits the lists in step number `step`.
@@ -85,28 +85,33 @@ class InvertedFileFitOp : public InvertedFileUpdateOp {
   using InvertedFileUpdateOp::InvertedFileUpdateOp;
 
  protected:
-  void Update(const ClassMatrix& matrix, const InvertedFile& file, const ParallelFor& parallel,
+  void Update(OpKernelContext* ctx, const ClassMatrix& matrix, const InvertedFile& file,
               int64_t* schedule) override {
-    Fit(matrix, file, parallel, schedule[0], schedule);
+    Fit(matrix, file, IntraOpParallel(ctx), schedule[0], schedule);
   }
 };
 
 class InvertedFileUpkeepOp : public InvertedFileUpdateOp {
  public:
   explicit InvertedFileUpkeepOp(OpKernelConstruction* ctx) : InvertedFileUpdateOp(ctx) {
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("start_step", &start_step_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("interval", &interval_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("rows_a_step", &rows_a_step_));
   }
 
  protected:
-  void Update(const ClassMatrix& matrix, const InvertedFile& file, const ParallelFor& parallel,
+  void Update(OpKernelContext* ctx, const ClassMatrix& matrix, const InvertedFile& file,
               int64_t* schedule) override {
+    const Tensor* may_fit;
+    OP_REQUIRES_OK(ctx, ctx->input("may_fit", &may_fit));
+    OP_REQUIRES(ctx, may_fit->dims() == 0,
+                InvalidArgument("may_fit must be a scalar, got shape ",
+                                may_fit->shape().DebugString()));
+    const ParallelFor parallel = IntraOpParallel(ctx);
     const int64_t step = schedule[0]++, fitted = schedule[1];
     const bool has_lists = fitted >= 0 && file.offsets[file.num_lists] > 0;
     const bool refit = has_lists ? step > fitted && (step - fitted) % interval_ == 0 &&
                                        !FollowRows(matrix, file, parallel, step - fitted)
-                                 : step >= start_step_;
+                                 : may_fit->scalar<bool>()();
     if (refit) Fit(matrix, file, parallel, step, schedule);
   }
 
@@ -122,7 +127,7 @@ class InvertedFileUpkeepOp : public InvertedFileUpdateOp {
     return first_turn || moved * 10 < count * 9;
   }
 
-  int64_t start_step_, interval_, rows_a_step_;
+  int64_t interval_, rows_a_step_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileSearch").Device(tensorflow::DEVICE_CPU),

@@ -40,8 +40,8 @@ class Problem:
         scores, ids = ops.inverted_file_search(self.features, self.state, num_probes, k)
         return scores.numpy(), ids.numpy()
 
-    def upkeep(self, start_step=2, interval=3, rows_a_step=10):
-        arguments = (self.embeddings, self.bias, self.state, start_step, interval, rows_a_step)
+    def upkeep(self, may_fit=True, interval=3, rows_a_step=10):
+        arguments = (self.embeddings, self.bias, self.state, may_fit, interval, rows_a_step)
         ops.inverted_file_upkeep(*arguments)
 
     def schedule(self):
@@ -89,7 +89,7 @@ def test_nothing_is_found_before_the_fit():
 def test_upkeep_waits_fits_and_then_reassigns_rows_in_turn():
     problem = Problem()
     for _ in range(2):
-        problem.upkeep()
+        problem.upkeep(may_fit=False)
     assert problem.schedule() == [2, -1]
     problem.upkeep()
     assert problem.schedule() == [3, 2]
@@ -106,18 +106,18 @@ def test_upkeep_waits_fits_and_then_reassigns_rows_in_turn():
 
 def test_lists_of_other_weights_are_fitted_anew():
     problem = Problem()
-    problem.upkeep(start_step=0, rows_a_step=100)
+    problem.upkeep(rows_a_step=100)
     problem.embeddings.assign(np.random.default_rng(5).normal(size=[600, 20]))
     for _ in range(6):
-        problem.upkeep(start_step=0, rows_a_step=100)
+        problem.upkeep(rows_a_step=100)
     assert problem.schedule() == [7, 6]
 
 
-def test_a_fit_by_hand_starts_the_search_before_its_step():
+def test_a_fit_by_hand_starts_the_search_before_its_time():
     problem = Problem()
-    problem.upkeep(start_step=100)
+    problem.upkeep(may_fit=False)
     problem.fit()
-    problem.upkeep(start_step=100)
+    problem.upkeep(may_fit=False)
     assert problem.schedule() == [2, 1]
     assert np.all(problem.search()[1] >= 0)
 

@@ -74,6 +74,37 @@ def test_training_with_the_head_learns():
     assert model.layers[-1].sampler.list_health(model.layers[-1])["fitted_at"] == 10
 
 
+def sharpened(factor):
+    """A layer whose logits are `factor` times those of random rows, and features for it."""
+    random = np.random.default_rng(0)
+    sampler = make_sampler(start_step=None)
+    layer = built(sampler, factor * random.normal(size=[NUM_CLASSES, DIM]).astype("f4"))
+    return layer, random.normal(size=[BATCH, DIM]).astype("f4")
+
+
+def test_by_default_the_head_comes_when_few_of_the_tail_have_all_the_mass():
+    flat, features = sharpened(0.1)
+    sharp, _ = sharpened(10.0)
+    for layer in (flat, sharp):
+        for _ in range(300):
+            ids = head_of(layer.sampler, layer, features)
+        assert np.all(ids >= 0) == (layer is sharp)
+    fitted_at = sharp.sampler.list_health(sharp)["fitted_at"]
+    assert fitted_at > 0 and fitted_at % 16 == 0  # where it took a look
+    assert flat.sampler.list_health(flat)["fitted_at"] == -1
+
+
+def test_a_bad_batch_does_not_stop_the_watch():
+    layer, features = sharpened(10.0)
+    for bad in (features[:0], np.full_like(features, np.nan)):
+        head_of(layer.sampler, layer, bad)  # step 0 takes a look, as does step 16
+        for _ in range(15):
+            head_of(layer.sampler, layer, features)
+    for _ in range(300):
+        ids = head_of(layer.sampler, layer, features)
+    assert np.all(ids >= 0)
+
+
 @pytest.mark.parametrize("before", [2, 5, 40])
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, before):
     whole, first = make_model(), make_model()
@@ -168,6 +199,12 @@ def test_config_round_trip_and_name():
     assert again.get_config() == sampler.get_config()
     assert again.num_lists == 7 and again.num_probes == 3 and again.start_step == 3
     assert isinstance(samplers.get("inverted_file"), samplers.InvertedFileSampler)
+
+
+def test_without_a_tail_the_search_starts_at_once():
+    assert make_sampler(num_hard=None, start_step=None).start_step == 0
+    with pytest.raises(ValueError, match="start_step=3"):
+        make_sampler(num_hard=None)
 
 
 @pytest.mark.parametrize(

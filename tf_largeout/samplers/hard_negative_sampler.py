@@ -13,11 +13,12 @@ from tf_largeout.samplers.tails import make_tail
 class HardNegativeSampler(Sampler):
     """Base of the samplers that find each example's own hard classes.
 
-    A subclass writes `search`. With `num_hard` a row gets `num_hard` classes from the search
-    (the head) and `num_sampled - num_hard` from the tail, a static sample that the batch
-    shares; see `HeadAndTail`. The loss is then an unbiased estimate whatever the search finds,
-    nothing included. With `num_hard=None` all `num_sampled` classes come from the search, with
-    expected counts of 1: not corrected for, as in the papers.
+    A subclass writes `search`, and `prepare` if it keeps a structure. With `num_hard` a row
+    gets `num_hard` classes from the search (the head) and `num_sampled - num_hard` from the
+    tail, a static sample that the batch shares; see `HeadAndTail`. The loss is then an
+    unbiased estimate whatever the search finds, nothing included. With `num_hard=None` all
+    `num_sampled` classes come from the search, with expected counts of 1: not corrected for,
+    as in the papers.
 
     Args:
         num_sampled: Number of classes a row is compared with, own and shared together.
@@ -41,6 +42,16 @@ class HardNegativeSampler(Sampler):
         self.num_searched = self.num_hard or self.num_sampled
         self.tail = make_tail(tail, num_sampled - num_hard) if self.num_hard else None
 
+    def prepare(self, features, labels, tail, layer):
+        """What a training step needs before it searches, such as a rebuild. Nothing here.
+
+        Args:
+            features: As in `search`, like the next.
+            labels: int64 `[batch, num_labels]`.
+            tail: The `SampledValues` of the tail that was drawn for the step, or None.
+            layer: The layer that built this sampler.
+        """
+
     def search(self, features, labels, layer) -> tf.Tensor:
         """Finds hard classes of each row.
 
@@ -63,15 +74,15 @@ class HardNegativeSampler(Sampler):
     def sample(self, features, labels, layer):
         labels = tf.convert_to_tensor(labels, tf.int64)
         features = tf.cast(tf.stop_gradient(features), tf.float32)
+        tail = self.tail.sample(features, labels, layer) if self.tail else None
+        self.prepare(features, labels, tail, layer)
         ids = tf.stop_gradient(self.search(features, labels, layer))
         ids = tf.ensure_shape(ids, [None, self.num_searched])
         ones = tf.ones(tf.shape(ids))
-        if not self.tail:
+        if tail is None:
             return SampledValues(ids, tf.ones(tf.shape(labels)), ones)
         in_head = tf.cast(_contained(labels, ids), tf.float32)
-        return HeadAndTail(
-            SampledValues(ids, in_head, ones), self.tail.sample(features, labels, layer)
-        )
+        return HeadAndTail(SampledValues(ids, in_head, ones), tail)
 
     def get_config(self):
         return {

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.arguments import whole_number as _whole
+from tf_largeout.arguments import whole_number
 from tf_largeout.ops.inverted_file_ops import (
     inverted_file_fit,
     inverted_file_search,
@@ -14,6 +14,7 @@ from tf_largeout.ops.inverted_file_ops import (
     packed_width,
 )
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
+from tf_largeout.samplers.tail_watch import TailWatch
 
 _ROWS_A_STEP = 256  # reassigned: as many as a usual batch has queries, at their cost
 _LEAST_INTERVAL = 48
@@ -30,13 +31,13 @@ class InvertedFileSampler(HardNegativeSampler):
     are a static sample that the batch shares. The loss corrects for both exactly, whatever
     the search finds (see `HeadAndTail`): what it misses only makes the step less efficient.
 
-    The lists are fitted in step `start_step`; before, while the model is far from any plateau
-    and hard classes gain little, no class is searched for and a step costs what the tail
-    costs. From then on they are kept up to date inside the steps: every few steps some rows,
-    all in turn, move to the list that is nearest now, the means follow, and all rows are
-    packed anew at 8 bits a number, in the order of the lists, which is what is searched. If
-    nearly all of those rows move, the weights were replaced by others, and the lists are
-    fitted anew; so they are by `rebuild`.
+    The lists are fitted when the search begins to pay (`start_step`); before, while random
+    negatives are hard enough, no class is searched for and a step costs what the tail costs.
+    From then on they are kept up to date inside the steps: every few steps some rows, all in
+    turn, move to the list that is nearest now, the means follow, and all rows are packed anew
+    at 8 bits a number, in the order of the lists, which is what is searched. If nearly all of
+    those rows move, the weights were replaced by others, and the lists are fitted anew; so
+    they are by `rebuild`.
 
     State, as weights of the layer: `(dim + 12) * num_classes` bytes and the means. A resumed
     run is equal to an uninterrupted one.
@@ -52,10 +53,10 @@ class InvertedFileSampler(HardNegativeSampler):
             the rows.
         tail: With `num_hard`, what draws the others: a name such as "uniform", or a static
             `Sampler`.
-        start_step: Number of the training step that fits the lists, from 0. The search pays
-            when random negatives have become easy: on `place_names` with 512 examples a step
-            after 4,000 steps, at three quarters of the final precision; at 2,000 it cost more
-            time than it saved. A shorter run trains on the tail alone.
+        start_step: Number of the training step that fits the lists, from 0. By default the
+            first in which the tail alone no longer estimates the partition function well (see
+            `TailWatch`), that is when the search pays; where that never comes, the model
+            trains on the tail alone.
         seed: Optional int that the layer's draws start from; random if None.
 
     Example:
@@ -73,22 +74,27 @@ class InvertedFileSampler(HardNegativeSampler):
         num_probes=16,
         num_hard=16,
         tail="uniform",
-        start_step=4000,
+        start_step=None,
         seed=None,
     ):
         super().__init__(num_sampled, num_hard=num_hard, tail=tail, seed=seed)
-        self.num_lists = None if num_lists is None else _whole("num_lists", num_lists, 1)
-        self.num_probes = _whole("num_probes", num_probes, 1)
-        self.start_step = _whole("start_step", start_step, 0)
-        if num_hard is None and self.start_step:
-            raise ValueError(
-                "Without a tail there are no negatives before the lists are fitted. Received: "
-                f"num_hard=None, start_step={start_step}. Pass start_step=0, or `num_hard`."
-            )
+        self.num_lists = whole_number("num_lists", num_lists, or_none=True)
+        self.num_probes = whole_number("num_probes", num_probes)
+        if num_hard is None:
+            if start_step:
+                raise ValueError(
+                    "Without a tail there are no negatives before the lists are fitted. "
+                    f"Received: num_hard=None, start_step={start_step}. Leave one of them out."
+                )
+            start_step = 0
+        self.start_step = whole_number("start_step", start_step, least=0, or_none=True)
+        self._watch = TailWatch() if start_step is None else None
         self._state: list[keras.Variable] = []
 
     def build(self, layer):
         super().build(layer)
+        if self._watch:
+            self._watch.build(self, layer, self.tail.num_sampled)
         dim = layer.embeddings.shape[1]
         lists = self.num_lists or max(1, round(4 * math.sqrt(self.num_classes)))
         lists = min(lists, self.num_classes)
@@ -107,14 +113,13 @@ class InvertedFileSampler(HardNegativeSampler):
                 for name, (shape, dtype) in specs.items()
             ]
 
-    def sample(self, features, labels, layer):
+    def prepare(self, features, labels, tail, layer):
         inverted_file_upkeep(
             *self._handles(layer),
-            start_step=self.start_step,
+            may_fit=self._pays(features, labels, tail, layer),
             interval=max(_LEAST_INTERVAL, self.num_classes // _CLASSES_FOR_A_STEP),
             rows_a_step=_ROWS_A_STEP,
         )
-        return super().sample(features, labels, layer)
 
     def search(self, features, labels, layer):
         state = self._handles(layer)[2]
@@ -159,6 +164,17 @@ class InvertedFileSampler(HardNegativeSampler):
             "num_probes": self.num_probes,
             "start_step": self.start_step,
         }
+
+    def _pays(self, features, labels, tail, layer):
+        """Scalar bool: whether it is time to fit the lists, if there are none yet."""
+        step, fitted_at = tf.unstack(layer.local_variable(self._state[-1]).read_value())
+        if self._watch is None:
+            return step >= self.start_step
+        return tf.cond(
+            fitted_at < 0,
+            lambda: self._watch.is_too_small(step, features, labels, tail, layer),
+            lambda: tf.constant(True),
+        )
 
     def _handles(self, layer):
         """The handles of embeddings, bias or None, and state on this replica."""
