@@ -1,0 +1,43 @@
+// What the GPU shims (X_gpu.cc) share: the stream of an op, scratch, errors.
+//
+// An op queues work on its stream and returns; nothing in it waits for the device or
+// copies to the host. So hyperparameters, ids and seeds stay in device memory and go to
+// the launchers as pointers; HostMemory is for what shapes depend on.
+
+#ifndef LARGEOUT_CUSTOM_OPS_KERNELS_GPU_CONTEXT_H_
+#define LARGEOUT_CUSTOM_OPS_KERNELS_GPU_CONTEXT_H_
+
+#include "custom_ops/cuda/memory.h"
+#include "custom_ops/cuda/stream.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "xla/stream_executor/stream.h"
+
+namespace largeout {
+
+inline cuda::Stream StreamOf(tensorflow::OpKernelContext* ctx) {
+  return static_cast<cuda::Stream>(
+      ctx->op_device_context()->stream()->platform_specific_handle().stream);
+}
+
+inline absl::Status FromCuda(cuda::Status status) {
+  if (status == cuda::kOk) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("CUDA: ", cuda::StatusText(status)));
+}
+
+// Device memory for the time of an op, aligned to 256 bytes. What is queued on the
+// stream when it goes may still use it: TensorFlow gives it to later work of the same
+// stream only.
+class GpuScratch {
+ public:
+  absl::Status Allocate(tensorflow::OpKernelContext* ctx, int64_t bytes) {
+    return ctx->allocate_temp(tensorflow::DT_INT8, {bytes}, &tensor_);
+  }
+  void* data() { return tensor_.NumElements() == 0 ? nullptr : tensor_.data(); }
+
+ private:
+  tensorflow::Tensor tensor_;
+};
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_KERNELS_GPU_CONTEXT_H_
