@@ -8,20 +8,26 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 LIBRARY := tf_largeout/ops/_largeout_ops.so
-CXX_SOURCES = $(shell find custom_ops examples -name '*.cc' -o -name '*.h' -o -name '*.cu')
+CXX_SOURCES = $(shell find custom_ops examples -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
+
+CUDA_CHECK := build/cuda_check
 
 .PHONY: help install ops demo test lint test-cc test-py test-slow test-wheel test-asan bench clean
+.PHONY: cuda-compile cuda-check cuda-sanitize
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo        train on 202,458 places with three methods, and compare"
 	@echo "make test        lint, C++ tests, Python tests"
 	@echo "make lint        ruff, clang-format, mypy"
-	@echo "make test-cc     C++ tests of custom_ops/core (TEST=part of a name); needs no venv"
+	@echo "make test-cc     C++ tests of core and of the CUDA code's bodies (TEST=part of a name); needs no venv"
 	@echo "make test-py     Python tests (ARGS='tests/ops -k adam')"
 	@echo "make test-slow   Python tests, also the slow ones: many draws, long training"
 	@echo "make test-wheel  wheel and sdist in bare virtual environments"
 	@echo "make test-asan   C++ tests and op tests with ASan and UBSan"
+	@echo "make cuda-check    CUDA code on this machine's GPU against the CPU code (ARGS=--help)"
+	@echo "make cuda-sanitize the same, small, under compute-sanitizer"
+	@echo "make cuda-compile  compile all CUDA code for all GPUs; needs no GPU"
 	@echo "make bench       benchmarks (NAME=step, race, search, ...; ARGS=--help)"
 	@echo "make ops         bring the op library up to date"
 	@echo "make clean       remove .venv and everything built"
@@ -73,6 +79,19 @@ test-asan: $(INSTALLED)
 	LD_PRELOAD="$(PRELOAD)" LARGEOUT_OPS_LIBRARY=build/asan/_largeout_ops.so \
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	  $(BIN)/python -m pytest tests/ops -p no:cacheprovider $(ARGS)
+
+# These need g++ and NVIDIA's CUDA toolkit, and no venv.
+cuda-compile:
+	@$(PYTHON) -m build_tools cuda-check $(CUDA_CHECK)
+
+cuda-check:
+	@$(PYTHON) -m build_tools cuda-check $(CUDA_CHECK) --local
+	$(CUDA_CHECK) --json build/cuda_check.json $(ARGS)
+
+cuda-sanitize:
+	@$(PYTHON) -m build_tools cuda-check $(CUDA_CHECK) --local
+	compute-sanitizer --tool memcheck --leak-check full --error-exitcode 1 $(CUDA_CHECK) --small
+	compute-sanitizer --tool racecheck --error-exitcode 1 $(CUDA_CHECK) --small
 
 bench: ops
 	$(BIN)/python -m tf_largeout.benchmarks $(NAME) $(ARGS)

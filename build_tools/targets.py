@@ -62,6 +62,7 @@ def build_cuda_check(output: pathlib.Path, local: bool = False) -> None:
     nvcc = cuda.find(cxx, local)
     objects = core_objects(cxx, []) + _check_frame(cxx, []) + launchers(nvcc)
     objects += [_cuda_object(nvcc, one) for one in sorted(SOURCES.glob("cuda/check/*.cu"))]
+    objects += [_object(cxx, one, []) for one in sorted(SOURCES.glob("cuda/check/*_check.cc"))]
     outputs = [str(path) for path in compile_all(objects)]
     _link([cxx, *outputs, *nvcc.link_flags], output)
 
@@ -97,9 +98,10 @@ def _object(cxx: str, source: pathlib.Path, flags: list[str], suffix: str = "") 
 
 
 def _check_frame(cxx: str, flags: list[str]) -> list[Object]:
-    """The objects of the host part of cuda/check."""
+    """The objects of the part of cuda/check that needs no CUDA; its tests have it too."""
     sources = sorted(SOURCES.glob("cuda/check/*.cc"))
-    return [_object(cxx, one, flags) for one in sources if not one.name.endswith("_test.cc")]
+    needs_more = ("_test.cc", "_check.cc")
+    return [_object(cxx, one, flags) for one in sources if not one.name.endswith(needs_more)]
 
 
 def launchers(nvcc: cuda.Nvcc) -> list[Object]:

@@ -6,11 +6,11 @@ import re
 from build_tools import compilers
 from build_tools.targets import ROOT
 
-# All but the CUDA part: BUILD is for the CPU.
+# All but what runs on a GPU: BUILD is for the CPU.
 SOURCES = {
     str(path.relative_to(ROOT))
     for path in (ROOT / "custom_ops").rglob("*.*")
-    if path.suffix in (".h", ".cc") and not path.stem.endswith("_gpu")
+    if path.suffix in (".h", ".cc") and not path.stem.endswith(("_gpu", "_check"))
 }
 
 

@@ -1,6 +1,9 @@
 """When the CUDA part is built, for which GPUs; nvcc is a script that answers as nvcc does."""
 
+import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -142,3 +145,21 @@ def test_a_changed_header_makes_the_object_of_nvcc_stale(tmp_path):
     assert objects.is_fresh(one)
     header.unlink()
     assert not objects.is_fresh(one)
+
+
+@pytest.mark.slow
+def test_a_library_with_the_cuda_part_loads_and_works_without_a_gpu(tmp_path, monkeypatch):
+    if cuda._command() is None:
+        pytest.skip("no nvcc")
+    monkeypatch.setenv("LARGEOUT_CUDA", "1")
+    library = tmp_path / "_largeout_ops.so"
+    targets.build_op_library(library)
+    assert b"RowUpdateGpuOp" in library.read_bytes()
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-x", "-n", "0", "tests/ops/row_ops_test.py"],
+        cwd=targets.ROOT,
+        env={**os.environ, "LARGEOUT_OPS_LIBRARY": str(library)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,100 @@
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "custom_ops/cuda/check/check.h"
+
+namespace largeout {
+namespace cuda {
+namespace check {
+namespace {
+
+constexpr int kWarmUps = 3;
+constexpr int kLaunches = 20;
+
+// Ends the running check if something failed besides what it compares.
+void Require(Status status, const std::string& what) {
+  if (status != kOk) throw std::runtime_error(what + ": " + StatusText(status));
+}
+
+std::vector<NamedCheck>& AllChecks() {
+  static std::vector<NamedCheck> checks;
+  return checks;
+}
+
+}  // namespace
+
+bool Register(const char* name, void (*check)(Run* run)) {
+  AllChecks().push_back({name, check});
+  return true;
+}
+
+std::vector<NamedCheck> Checks() {
+  std::vector<NamedCheck> checks = AllChecks();
+  std::sort(checks.begin(), checks.end(),
+            [](const NamedCheck& a, const NamedCheck& b) { return a.name < b.name; });
+  return checks;
+}
+
+std::string Sizes(const std::vector<std::pair<const char*, int64_t>>& sizes) {
+  std::string text;
+  for (const auto& [name, size] : sizes) {
+    text += (text.empty() ? "" : " ") + std::string(name) + "=" + std::to_string(size);
+  }
+  return text;
+}
+
+DeviceMemory::DeviceMemory(int64_t bytes) {
+  const size_t size = std::max<int64_t>(bytes, 1);
+  Require(cudaMalloc(&data_, size), "cudaMalloc");
+  Require(cudaMemset(data_, 0xAB, size), "cudaMemset");
+  Require(cudaDeviceSynchronize(), "cudaMemset");
+}
+
+// A launch that failed before leaves its error here too.
+DeviceMemory::~DeviceMemory() { cudaFree(data_); }
+
+void DeviceMemory::CopyFrom(const void* host, int64_t bytes) {
+  Require(cudaMemcpy(data_, host, bytes, cudaMemcpyHostToDevice), "copy to the GPU");
+}
+
+void DeviceMemory::CopyTo(void* host, int64_t bytes) const {
+  Require(cudaMemcpy(host, data_, bytes, cudaMemcpyDeviceToHost), "copy from the GPU");
+}
+
+std::string Run::Finish(Status launched) const {
+  if (launched != kOk) return std::string("the launch failed: ") + StatusText(launched);
+  const Status status = cudaStreamSynchronize(stream_);
+  return status == kOk ? "" : std::string("the kernel failed: ") + StatusText(status);
+}
+
+void Run::ExpectOk(const std::string& what, Status launched) { Record(what, Finish(launched)); }
+
+void Run::Record(const std::string& what, const std::string& failure) {
+  report_->comparisons.push_back({check_, what, failure});
+}
+
+void Run::Time(const std::string& what, Work work, const std::function<Status()>& launch) {
+  cudaEvent_t start, stop;
+  Require(cudaEventCreate(&start), "cudaEventCreate");
+  Require(cudaEventCreate(&stop), "cudaEventCreate");
+  Timing timing{check_, what, {}, work};
+  for (int i = -kWarmUps; i < kLaunches; ++i) {
+    Require(cudaEventRecord(start, stream_), "cudaEventRecord");
+    Require(launch(), what);
+    Require(cudaEventRecord(stop, stream_), "cudaEventRecord");
+    Require(cudaEventSynchronize(stop), what);
+    float milliseconds = 0;
+    Require(cudaEventElapsedTime(&milliseconds, start, stop), "cudaEventElapsedTime");
+    if (i >= 0) timing.milliseconds.push_back(milliseconds);
+  }
+  report_->timings.push_back(timing);
+  cudaEventDestroy(start);
+  cudaEventDestroy(stop);
+}
+
+}  // namespace check
+}  // namespace cuda
+}  // namespace largeout

@@ -1,0 +1,140 @@
+// Checks of launchers on a GPU against the CPU functions of core, and their times.
+// `make cuda-check` runs them all. A check needs no CUDA header, so it is an X_check.cc:
+//
+//   void CheckScale(Run* run) {
+//     for (const int n : {0, 1, 1000}) {
+//       const DeviceArray<float> x(RandomFloats(n)), y(n);
+//       const Status launched = Scale(x.data(), n, y.data(), run->stream());
+//       run->Expect(Sizes({{"n", n}}), launched, y, on_cpu, 1e-6);
+//     }
+//     if (run->small()) return;
+//     run->Time("n=1M", {8e6, 0}, [&] { return Scale(...); });
+//   }
+//   const bool registered = Register("Scale", CheckScale);
+
+#ifndef LARGEOUT_CUSTOM_OPS_CUDA_CHECK_CHECK_H_
+#define LARGEOUT_CUSTOM_OPS_CUDA_CHECK_CHECK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "custom_ops/cuda/check/report.h"
+#include "custom_ops/cuda/stream.h"
+
+namespace largeout {
+namespace cuda {
+namespace check {
+
+// Device memory; its errors end the check, with the reason.
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(int64_t bytes);
+  ~DeviceMemory();
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  void* data() const { return data_; }
+  void CopyFrom(const void* host, int64_t bytes);
+  void CopyTo(void* host, int64_t bytes) const;
+
+ private:
+  void* data_ = nullptr;
+};
+
+// An array in device memory.
+template <class T>
+class DeviceArray {
+ public:
+  // Filled with bytes 0xAB: what a launcher does not write is seen.
+  explicit DeviceArray(int64_t size)
+      : size_(size), memory_(size * static_cast<int64_t>(sizeof(T))) {}
+  explicit DeviceArray(const std::vector<T>& values)
+      : DeviceArray(static_cast<int64_t>(values.size())) {
+    Set(values);
+  }
+
+  T* data() const { return static_cast<T*>(memory_.data()); }
+  int64_t size() const { return size_; }
+
+  void Set(const std::vector<T>& values) {
+    memory_.CopyFrom(values.data(), size_ * static_cast<int64_t>(sizeof(T)));
+  }
+  std::vector<T> Get() const {
+    std::vector<T> values(size_);
+    memory_.CopyTo(values.data(), size_ * static_cast<int64_t>(sizeof(T)));
+    return values;
+  }
+
+ private:
+  const int64_t size_;
+  DeviceMemory memory_;
+};
+
+// A running check.
+class Run {
+ public:
+  Run(std::string check, bool small, Stream stream, Report* report)
+      : check_(std::move(check)), small_(small), stream_(stream), report_(report) {}
+
+  // Whether to keep to small sizes and not to measure.
+  bool small() const { return small_; }
+  Stream stream() const { return stream_; }
+
+  // Waits; records a failure if a launch did not succeed.
+  void ExpectOk(const std::string& what, Status launched);
+
+  // Compares what a launcher wrote with what the CPU computed: |a - e| <= tolerance (1 + |e|).
+  template <class T>
+  void Expect(const std::string& what, Status launched, const DeviceArray<T>& actual,
+              const std::vector<T>& expected, double tolerance = 0) {
+    const std::string failure = Finish(launched);
+    const std::vector<T> values = failure.empty() ? actual.Get() : std::vector<T>();
+    Record(what, !failure.empty()
+                     ? failure
+                     : FirstDifference({values.begin(), values.end()},
+                                       {expected.begin(), expected.end()}, tolerance));
+  }
+  // The same for what has been copied to the host.
+  template <class T>
+  void ExpectNear(const std::string& what, const std::vector<T>& actual,
+                  const std::vector<T>& expected, double tolerance = 0) {
+    Record(what, FirstDifference({actual.begin(), actual.end()},
+                                 {expected.begin(), expected.end()}, tolerance));
+  }
+
+  // Measures `launch`, after a warm-up, many times by events.
+  void Time(const std::string& what, Work work, const std::function<Status()>& launch);
+
+ private:
+  // Waits for the device. Returns what went wrong, or nothing.
+  std::string Finish(Status launched) const;
+  void Record(const std::string& what, const std::string& failure);
+
+  const std::string check_;
+  const bool small_;
+  const Stream stream_;
+  Report* const report_;
+};
+
+// Adds a check to those that run, in the order of their names. Returns true.
+bool Register(const char* name, void (*check)(Run* run));
+
+// What was registered, by name.
+struct NamedCheck {
+  std::string name;
+  void (*check)(Run* run);
+};
+std::vector<NamedCheck> Checks();
+
+// "n=3 dim=5" for Sizes({{"n", 3}, {"dim", 5}}).
+std::string Sizes(const std::vector<std::pair<const char*, int64_t>>& sizes);
+
+}  // namespace check
+}  // namespace cuda
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CUDA_CHECK_CHECK_H_
