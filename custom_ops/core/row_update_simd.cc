@@ -1,6 +1,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "custom_ops/core/row_update_formulas.h"
 #include "custom_ops/core/row_update_rules.h"
 #include "custom_ops/core/simd.h"
 
@@ -14,18 +15,20 @@ namespace {
 
 constexpr int64_t kRowsAhead = 8;  // how far ahead rows are prefetched
 
-inline Floats Sqrt(Floats x) {
+struct Root {
+  Floats operator()(Floats x) const {
 #if defined(__AVX512F__)
-  return (Floats)_mm512_maskz_sqrt_ps(0xffff, (__m512)x);
+    return (Floats)_mm512_maskz_sqrt_ps(0xffff, (__m512)x);
 #elif defined(__AVX2__)
-  return (Floats)_mm256_sqrt_ps((__m256)x);
+    return (Floats)_mm256_sqrt_ps((__m256)x);
 #elif defined(__SSE2__)
-  return (Floats)_mm_sqrt_ps((__m128)x);
+    return (Floats)_mm_sqrt_ps((__m128)x);
 #else
-  for (int lane = 0; lane < kLanes; ++lane) x[lane] = __builtin_sqrtf(x[lane]);
-  return x;
+    for (int lane = 0; lane < kLanes; ++lane) x[lane] = __builtin_sqrtf(x[lane]);
+    return x;
 #endif
-}
+  }
+};
 
 inline float SumLanes(Floats x) {
   float sum = 0;
@@ -113,13 +116,10 @@ struct AdamRule {
 
   template <typename Lanes>
   void Update(Lanes lanes, int64_t column, Floats gradient) const {
-    Floats m = decay_1 * lanes.Read(momentum + column);
-    Floats v = decay_2 * lanes.Read(velocity + column);
+    Floats m = lanes.Read(momentum + column);
+    Floats v = lanes.Read(velocity + column);
     Floats w = lanes.Read(variable + column);
-    m += (gradient - m) * gain_1;
-    v += (gradient * gradient - v) * gain_2;
-    w -= w * args.weight_decay;
-    w -= m * args.step_size / (Sqrt(v) + args.epsilon);
+    AdamFormula(args, decay_1, decay_2, gain_1, gain_2, Root{}, gradient, &w, &m, &v);
     lanes.Write(m, momentum + column);
     lanes.Write(v, velocity + column);
     lanes.Write(w, variable + column);
@@ -144,10 +144,9 @@ struct AdagradRule {
 
   template <typename Lanes>
   void Update(Lanes lanes, int64_t column, Floats gradient) const {
-    const Floats a = lanes.Read(accumulator + column) + gradient * gradient;
+    Floats a = lanes.Read(accumulator + column);
     Floats w = lanes.Read(variable + column);
-    w -= w * args.weight_decay;
-    w -= args.learning_rate * gradient / Sqrt(a + args.epsilon);
+    AdagradFormula(args, Root{}, gradient, &w, &a);
     lanes.Write(a, accumulator + column);
     lanes.Write(w, variable + column);
   }
@@ -173,14 +172,14 @@ struct RowwiseAdagradRule {
     });
     float& accumulator = args.accumulator[row];
     accumulator += SumLanes(squares) / static_cast<float>(dim);
-    scale = args.learning_rate / Sqrt(Broadcast(accumulator + args.epsilon));
+    scale = args.learning_rate / Root{}(Broadcast(accumulator + args.epsilon));
   }
 
   template <typename Lanes>
   void Update(Lanes lanes, int64_t column, Floats gradient) const {
     Floats w = lanes.Read(variable + column);
-    w -= w * args.weight_decay;
-    lanes.Write(w - scale * gradient, variable + column);
+    RowwiseAdagradFormula(args, scale, gradient, &w);
+    lanes.Write(w, variable + column);
   }
 };
 
@@ -202,15 +201,12 @@ struct MomentumRule {
 
   template <typename Lanes>
   void Update(Lanes lanes, int64_t column, Floats gradient) const {
-    Floats change = gradient * -args.learning_rate;
-    if (momentum != nullptr) {
-      const Floats m = lanes.Read(momentum + column) * args.decay + change;
-      lanes.Write(m, momentum + column);
-      change = args.nesterov ? m * args.decay + change : m;
-    }
     Floats w = lanes.Read(variable + column);
-    w -= w * args.weight_decay;
-    lanes.Write(w + change, variable + column);
+    Floats m = {};
+    if (momentum != nullptr) m = lanes.Read(momentum + column);
+    MomentumFormula(args, gradient, &w, momentum == nullptr ? nullptr : &m);
+    if (momentum != nullptr) lanes.Write(m, momentum + column);
+    lanes.Write(w, variable + column);
   }
 };
 

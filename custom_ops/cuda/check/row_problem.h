@@ -1,0 +1,89 @@
+// Sizes and ids of the checks of row merge and row updates, merged on both sides.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CUDA_CHECK_ROW_PROBLEM_H_
+#define LARGEOUT_CUSTOM_OPS_CUDA_CHECK_ROW_PROBLEM_H_
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "custom_ops/core/row_merge.h"
+#include "custom_ops/cuda/check/check.h"
+#include "custom_ops/cuda/row_merge.h"
+
+namespace largeout {
+namespace cuda {
+namespace check {
+
+struct Size {
+  int64_t num_rows, num_ids, dim;
+};
+
+// Empty, one, no multiple of anything, all ids equal, more ids than rows.
+inline const Size kSizes[] = {{5, 0, 4},     {1, 1, 1},       {1, 1000, 7},      {9, 100, 17},
+                              {300, 99, 64}, {70, 1025, 127}, {8000, 4099, 128}, {12, 41, 300}};
+
+inline std::string Text(const Size& size) {
+  return Sizes({{"rows", size.num_rows}, {"ids", size.num_ids}, {"dim", size.dim}});
+}
+
+// Some ids are no rows: the GPU skips them, the CPU never gets them.
+inline std::vector<int64_t> RandomIds(const Size& size, bool with_bad_ids) {
+  std::mt19937 random(3);
+  std::vector<int64_t> ids(size.num_ids);
+  for (int64_t& id : ids) {
+    id = static_cast<int64_t>(random() % size.num_rows);
+    if (with_bad_ids && random() % 8 == 0) id = random() % 2 == 0 ? -1 - id : size.num_rows;
+  }
+  return ids;
+}
+
+inline std::vector<float> RandomFloats(int64_t size, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(size);
+  for (float& value : values) value = std::abs(normal(random));
+  return values;
+}
+
+// The segments of the CPU for the ids that are rows.
+inline largeout::MergedRows MergeOnCpu(const std::vector<int64_t>& ids, int64_t num_rows) {
+  std::vector<int64_t> rows;
+  std::vector<int32_t> places;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= num_rows) continue;
+    rows.push_back(ids[i]);
+    places.push_back(static_cast<int32_t>(i));
+  }
+  auto merged = largeout::MergeRows(rows.data(), static_cast<int64_t>(rows.size()), SerialFor);
+  for (int32_t& position : merged.positions) position = places[position];
+  return merged;
+}
+
+template <class Index>
+struct MergeOnGpu {
+  MergeOnGpu(const std::vector<int64_t>& input, int64_t num_rows, Stream stream)
+      : ids(std::vector<Index>(input.begin(), input.end())),
+        num_rows(num_rows),
+        scratch(MergeRowsScratchBytes(ids.size(), num_rows)),
+        stream(stream) {
+    launched = Again();
+  }
+  Status Again() {
+    return MergeRows(ids.data(), ids.size(), num_rows, scratch.data(), &merged, stream);
+  }
+
+  const DeviceArray<Index> ids;
+  const int64_t num_rows;
+  const DeviceMemory scratch;
+  const Stream stream;
+  MergedRows merged;
+  Status launched;
+};
+
+}  // namespace check
+}  // namespace cuda
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CUDA_CHECK_ROW_PROBLEM_H_

@@ -1,0 +1,40 @@
+// Groups the positions of equal ids on the GPU: what core/row_merge.h does.
+//
+// The host does not wait for the number of groups: it stays on the device, arrays
+// have room for `num_ids` groups, and what goes over groups is launched for that many.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CUDA_ROW_MERGE_H_
+#define LARGEOUT_CUSTOM_OPS_CUDA_ROW_MERGE_H_
+
+#include <cstdint>
+
+#include "custom_ops/cuda/stream.h"
+
+namespace largeout {
+namespace cuda {
+
+// Segment s < *num_segments is row ids[s]; its gradients stand at positions[offsets[s]]
+// .. positions[offsets[s + 1] - 1] of the input, in input order. All in device memory.
+struct MergedRows {
+  int64_t num_ids;        // how many were merged, known to the host
+  int32_t* num_segments;  // [1]
+  int64_t* ids;           // [num_ids]: unique, ascending
+  int32_t* offsets;       // [num_ids + 1]
+  int32_t* positions;     // [num_ids]
+};
+
+// Bytes of device memory that hold the result and what is needed on the way.
+int64_t MergeRowsScratchBytes(int64_t num_ids, int64_t num_rows);
+
+// Sorts by id (radix sort, stable): the same result every time. Ids outside of
+// [0, num_rows) are in no segment.
+// REQUIRES: num_ids < 2^31, num_rows >= 0. Index: int32_t or int64_t.
+// scratch: MergeRowsScratchBytes, aligned to 256; holds `merged` afterwards.
+template <class Index>
+Status MergeRows(const Index* ids, int64_t num_ids, int64_t num_rows, void* scratch,
+                 MergedRows* merged, Stream stream);
+
+}  // namespace cuda
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CUDA_ROW_MERGE_H_

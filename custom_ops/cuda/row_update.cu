@@ -1,0 +1,52 @@
+#include "custom_ops/cuda/launch.cuh"
+#include "custom_ops/cuda/row_update.h"
+#include "custom_ops/cuda/row_update_body.h"
+
+namespace largeout {
+namespace cuda {
+namespace {
+
+template <class Rule>
+Status Launch(const MergedRows& merged, const float* values, int64_t dim, const Rule& rule,
+              Stream stream) {
+  const int bits = BitsOfGroup(dim);
+  return ForEachBlock(RowUpdateBlocks(merged.num_ids, bits), kRowUpdateThreads,
+                      kRowUpdateSharedBytes,
+                      UpdateRowsBody<Rule>{merged, values, dim, bits, rule}, stream);
+}
+
+}  // namespace
+
+Status UpdateRows(const MergedRows& merged, const float* values, int64_t dim,
+                  const AdamStep& step, Stream stream) {
+  return Launch(merged, values, dim, AdamRule{step, {}, 0, 0}, stream);
+}
+
+Status UpdateRows(const MergedRows& merged, const float* values, int64_t dim,
+                  const AdagradStep& step, Stream stream) {
+  return Launch(merged, values, dim, AdagradRule{step, {}}, stream);
+}
+
+Status UpdateRows(const MergedRows& merged, const float* values, int64_t dim,
+                  const RowwiseAdagradStep& step, Stream stream) {
+  return Launch(merged, values, dim, RowwiseAdagradRule{step, {}}, stream);
+}
+
+Status UpdateRows(const MergedRows& merged, const float* values, int64_t dim,
+                  const MomentumStep& step, Stream stream) {
+  return Launch(merged, values, dim, MomentumRule{step, {}}, stream);
+}
+
+template <class Index>
+Status SumRows(const MergedRows& merged, const float* values, int64_t dim, float* sums,
+               Index* ids, Stream stream) {
+  const int bits = BitsOfGroup(dim);
+  return ForEachBlock(RowUpdateBlocks(merged.num_ids, bits), kRowUpdateThreads, 0,
+                      SumRowsBody<Index>{merged, values, dim, bits, sums, ids}, stream);
+}
+
+template Status SumRows(const MergedRows&, const float*, int64_t, float*, int32_t*, Stream);
+template Status SumRows(const MergedRows&, const float*, int64_t, float*, int64_t*, Stream);
+
+}  // namespace cuda
+}  // namespace largeout

@@ -1,0 +1,81 @@
+// Optimizer steps that read and write only the rows which have a gradient, and the sums
+// of gradients of equal ids, on the GPU: what core/row_update.h does.
+//
+// All pointers are to device memory, those of the hyperparameters too: a learning rate
+// that the GPU computed never has to wait for the host.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CUDA_ROW_UPDATE_H_
+#define LARGEOUT_CUSTOM_OPS_CUDA_ROW_UPDATE_H_
+
+#include <cstdint>
+
+#include "custom_ops/cuda/row_merge.h"
+#include "custom_ops/cuda/stream.h"
+
+namespace largeout {
+namespace cuda {
+
+// The members are those of AdamArguments and so on in core/row_update_rules.h, which
+// also has the formulas; a scalar is a pointer to one.
+struct AdamStep {
+  float* variable;     // [num_rows, dim]
+  float* momentum;     // [num_rows, dim]
+  float* velocity;     // [num_rows, dim]
+  int64_t* last_step;  // [num_rows] or null
+  const int64_t* step;
+  const float* step_size;
+  const double* beta_1;
+  const double* beta_2;
+  const float* epsilon;
+  const float* weight_decay;
+};
+
+struct AdagradStep {
+  float* variable;     // [num_rows, dim]
+  float* accumulator;  // [num_rows, dim]
+  const float* learning_rate;
+  const float* epsilon;
+  const float* weight_decay;
+};
+
+struct RowwiseAdagradStep {
+  float* variable;     // [num_rows, dim]
+  float* accumulator;  // [num_rows]
+  const float* learning_rate;
+  const float* epsilon;
+  const float* weight_decay;
+};
+
+struct MomentumStep {
+  float* variable;  // [num_rows, dim]
+  float* momentum;  // [num_rows, dim] or null
+  const float* learning_rate;
+  const float* decay;
+  const float* weight_decay;
+  bool nesterov;
+};
+
+// values: [merged.num_ids, dim]. Gradients of a row are summed in input order, by as many
+// threads as a row is wide: the result is the same every time. Rows of ids that were out
+// of range are skipped: the host cannot be told of them without waiting.
+// Bound by bytes: each row and slot with a gradient is read and written once. A row with
+// many gradients sums them one after the other.
+Status UpdateRows(const MergedRows& merged, const float* values, int64_t dim,
+                  const AdamStep& step, Stream stream);
+Status UpdateRows(const MergedRows& merged, const float* values, int64_t dim,
+                  const AdagradStep& step, Stream stream);
+Status UpdateRows(const MergedRows& merged, const float* values, int64_t dim,
+                  const RowwiseAdagradStep& step, Stream stream);
+Status UpdateRows(const MergedRows& merged, const float* values, int64_t dim,
+                  const MomentumStep& step, Stream stream);
+
+// Row s of `sums` [merged.num_ids, dim] becomes the sum of segment s and ids[s] its id;
+// rows behind the last segment become zeros, with id -1. Index: int32_t or int64_t.
+template <class Index>
+Status SumRows(const MergedRows& merged, const float* values, int64_t dim, float* sums,
+               Index* ids, Stream stream);
+
+}  // namespace cuda
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CUDA_ROW_UPDATE_H_

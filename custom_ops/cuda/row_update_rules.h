@@ -1,0 +1,134 @@
+// What one thread does for an element of a row in row_update_body.h, by optimizer.
+//
+// All rules have this form: Load() reads the hyperparameters; if StartsRows(), then
+// Start(row, mean square of the gradient) is called once a row, by one thread, and returns
+// two numbers for the row, which are Defaults() otherwise; Update(numbers, element,
+// gradient) is called for each element row * dim + column.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CUDA_ROW_UPDATE_RULES_H_
+#define LARGEOUT_CUSTOM_OPS_CUDA_ROW_UPDATE_RULES_H_
+
+#include <cmath>
+#include <cstdint>
+
+#include "custom_ops/core/row_update_formulas.h"
+#include "custom_ops/cuda/block.h"
+#include "custom_ops/cuda/row_update.h"
+
+namespace largeout {
+namespace cuda {
+
+struct Root {
+  LARGEOUT_HOST_DEVICE float operator()(float x) const { return sqrtf(x); }
+};
+
+struct RowNumbers {
+  float first, second;
+};
+
+struct AdamRule {
+  static constexpr bool kNeedsMeanSquare = false;
+  AdamStep at;
+  AdamArguments args;
+  float gain_1, gain_2;
+
+  LARGEOUT_DEVICE void Load() {
+    args = {at.variable,   at.momentum, at.velocity, at.last_step, *at.step,
+            *at.step_size, *at.beta_1,  *at.beta_2,  *at.epsilon,  *at.weight_decay};
+    gain_1 = static_cast<float>(1 - args.beta_1);
+    gain_2 = static_cast<float>(1 - args.beta_2);
+  }
+
+  LARGEOUT_DEVICE bool StartsRows() const { return args.last_step != nullptr; }
+  LARGEOUT_DEVICE RowNumbers Defaults() const { return {1, 1}; }
+
+  LARGEOUT_DEVICE RowNumbers Start(int64_t row, float) const {
+    const int64_t gap = args.step - args.last_step[row] - 1;
+    args.last_step[row] = args.step;
+    if (gap <= 0) return {1, 1};
+    return {static_cast<float>(exp(gap * log(args.beta_1))),
+            static_cast<float>(exp(gap * log(args.beta_2)))};
+  }
+
+  LARGEOUT_DEVICE void Update(RowNumbers decay, int64_t element, float gradient) const {
+    float w = args.variable[element], m = args.momentum[element], v = args.velocity[element];
+    AdamFormula(args, decay.first, decay.second, gain_1, gain_2, Root{}, gradient, &w, &m, &v);
+    args.variable[element] = w;
+    args.momentum[element] = m;
+    args.velocity[element] = v;
+  }
+};
+
+struct AdagradRule {
+  static constexpr bool kNeedsMeanSquare = false;
+  AdagradStep at;
+  AdagradArguments args;
+
+  LARGEOUT_DEVICE void Load() {
+    args = {at.variable, at.accumulator, *at.learning_rate, *at.epsilon, *at.weight_decay};
+  }
+
+  LARGEOUT_DEVICE bool StartsRows() const { return false; }
+  LARGEOUT_DEVICE RowNumbers Defaults() const { return {0, 0}; }
+  LARGEOUT_DEVICE RowNumbers Start(int64_t, float) const { return {0, 0}; }
+
+  LARGEOUT_DEVICE void Update(RowNumbers, int64_t element, float gradient) const {
+    float w = args.variable[element], a = args.accumulator[element];
+    AdagradFormula(args, Root{}, gradient, &w, &a);
+    args.variable[element] = w;
+    args.accumulator[element] = a;
+  }
+};
+
+struct RowwiseAdagradRule {
+  static constexpr bool kNeedsMeanSquare = true;
+  RowwiseAdagradStep at;
+  RowwiseAdagradArguments args;
+
+  LARGEOUT_DEVICE void Load() {
+    args = {at.variable, at.accumulator, *at.learning_rate, *at.epsilon, *at.weight_decay};
+  }
+
+  LARGEOUT_DEVICE bool StartsRows() const { return true; }
+  LARGEOUT_DEVICE RowNumbers Defaults() const { return {0, 0}; }
+
+  LARGEOUT_DEVICE RowNumbers Start(int64_t row, float mean_square) const {
+    const float sum = args.accumulator[row] + mean_square;
+    args.accumulator[row] = sum;
+    return {args.learning_rate / Root{}(sum + args.epsilon), 0};
+  }
+
+  LARGEOUT_DEVICE void Update(RowNumbers scale, int64_t element, float gradient) const {
+    float w = args.variable[element];
+    RowwiseAdagradFormula(args, scale.first, gradient, &w);
+    args.variable[element] = w;
+  }
+};
+
+struct MomentumRule {
+  static constexpr bool kNeedsMeanSquare = false;
+  MomentumStep at;
+  MomentumArguments args;
+
+  LARGEOUT_DEVICE void Load() {
+    args = {at.variable, at.momentum, *at.learning_rate,
+            *at.decay,   at.nesterov, *at.weight_decay};
+  }
+
+  LARGEOUT_DEVICE bool StartsRows() const { return false; }
+  LARGEOUT_DEVICE RowNumbers Defaults() const { return {0, 0}; }
+  LARGEOUT_DEVICE RowNumbers Start(int64_t, float) const { return {0, 0}; }
+
+  LARGEOUT_DEVICE void Update(RowNumbers, int64_t element, float gradient) const {
+    float w = args.variable[element], m = 0;
+    if (args.momentum != nullptr) m = args.momentum[element];
+    MomentumFormula(args, gradient, &w, args.momentum == nullptr ? nullptr : &m);
+    args.variable[element] = w;
+    if (args.momentum != nullptr) args.momentum[element] = m;
+  }
+};
+
+}  // namespace cuda
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CUDA_ROW_UPDATE_RULES_H_
