@@ -1,5 +1,9 @@
+#include <cstring>
+#include <limits>
+
 #include "custom_ops/core/row_update.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
+#include "custom_ops/kernels/row_update_arguments.h"
 #include "custom_ops/kernels/row_update_op.h"
 
 namespace largeout {
@@ -7,99 +11,50 @@ namespace {
 
 using tensorflow::DEVICE_CPU;
 using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-class RowAdamOp : public RowUpdateOp {
+template <typename Index>
+absl::Status CheckIds(const Tensor& ids, int64_t num_rows) {
+  const Index* data = ids.flat<Index>().data();
+  const int64_t bad = FindIdOutOfRange(data, ids.NumElements(), num_rows);
+  if (bad < 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "ids[", bad, "] = ", data[bad], " is not a row: expected 0 <= id < ", num_rows));
+}
+
+// OK if every id lies in [0, num_rows); else an error with the first that does not.
+absl::Status CheckRowIds(const Tensor& ids, int64_t num_rows) {
+  TF_RETURN_IF_ERROR(CheckRowIdsShape(ids));
+  return ids.dtype() == tensorflow::DT_INT64 ? CheckIds<int64_t>(ids, num_rows)
+                                             : CheckIds<int32_t>(ids, num_rows);
+}
+
+// `ids` has been checked and is int32 or int64.
+MergedRows MergeRowIds(const Tensor& ids, const ParallelFor& parallel_for) {
+  return ids.dtype() == tensorflow::DT_INT64
+             ? MergeRows(ids.flat<int64_t>().data(), ids.NumElements(), parallel_for)
+             : MergeRows(ids.flat<int32_t>().data(), ids.NumElements(), parallel_for);
+}
+
+class RowUpdateCpuOp : public RowUpdateOp {
  public:
   using RowUpdateOp::RowUpdateOp;
 
  protected:
-  absl::Status Update(const Inputs& inputs, const MergedRows& merged, const float* values,
-                      int64_t dim, const ParallelFor& parallel_for) override {
-    AdamArguments arguments{};
-    Tensor variable = inputs.variable;
-    arguments.variable = variable.flat<float>().data();
-    TF_RETURN_IF_ERROR(FullSlot(inputs, 0, &arguments.momentum));
-    TF_RETURN_IF_ERROR(FullSlot(inputs, 1, &arguments.velocity));
-    if (inputs.slots.size() > 2) {
-      TF_RETURN_IF_ERROR(PerRowSlot(inputs, 2, &arguments.last_step));
-    }
-    arguments.step = inputs.Scalar<int64_t>(0);
-    arguments.step_size = inputs.Scalar<float>(1);
-    arguments.beta_1 = inputs.Scalar<double>(2);
-    arguments.beta_2 = inputs.Scalar<double>(3);
-    arguments.epsilon = inputs.Scalar<float>(4);
-    arguments.weight_decay = inputs.Scalar<float>(5);
-    UpdateRows(merged, values, dim, arguments, parallel_for);
-    return absl::OkStatus();
-  }
-};
-
-class RowAdagradOp : public RowUpdateOp {
- public:
-  using RowUpdateOp::RowUpdateOp;
-
- protected:
-  absl::Status Update(const Inputs& inputs, const MergedRows& merged, const float* values,
-                      int64_t dim, const ParallelFor& parallel_for) override {
-    AdagradArguments arguments{};
-    Tensor variable = inputs.variable;
-    arguments.variable = variable.flat<float>().data();
-    TF_RETURN_IF_ERROR(FullSlot(inputs, 0, &arguments.accumulator));
-    arguments.learning_rate = inputs.Scalar<float>(0);
-    arguments.epsilon = inputs.Scalar<float>(1);
-    arguments.weight_decay = inputs.Scalar<float>(2);
-    UpdateRows(merged, values, dim, arguments, parallel_for);
-    return absl::OkStatus();
-  }
-};
-
-class RowRowwiseAdagradOp : public RowUpdateOp {
- public:
-  using RowUpdateOp::RowUpdateOp;
-
- protected:
-  absl::Status Update(const Inputs& inputs, const MergedRows& merged, const float* values,
-                      int64_t dim, const ParallelFor& parallel_for) override {
-    RowwiseAdagradArguments arguments{};
-    Tensor variable = inputs.variable;
-    arguments.variable = variable.flat<float>().data();
-    TF_RETURN_IF_ERROR(PerRowSlot(inputs, 0, &arguments.accumulator));
-    arguments.learning_rate = inputs.Scalar<float>(0);
-    arguments.epsilon = inputs.Scalar<float>(1);
-    arguments.weight_decay = inputs.Scalar<float>(2);
-    UpdateRows(merged, values, dim, arguments, parallel_for);
-    return absl::OkStatus();
-  }
-};
-
-class RowMomentumOp : public RowUpdateOp {
- public:
-  explicit RowMomentumOp(OpKernelConstruction* ctx) : RowUpdateOp(ctx) {
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("nesterov", &nesterov_));
-  }
-
- protected:
-  absl::Status Update(const Inputs& inputs, const MergedRows& merged, const float* values,
-                      int64_t dim, const ParallelFor& parallel_for) override {
-    MomentumArguments arguments{};
-    Tensor variable = inputs.variable;
-    arguments.variable = variable.flat<float>().data();
-    if (!inputs.slots.empty()) {
-      TF_RETURN_IF_ERROR(FullSlot(inputs, 0, &arguments.momentum));
-    }
-    arguments.learning_rate = inputs.Scalar<float>(0);
-    arguments.decay = inputs.Scalar<float>(1);
-    arguments.weight_decay = inputs.Scalar<float>(2);
-    arguments.nesterov = nesterov_;
-    UpdateRows(merged, values, dim, arguments, parallel_for);
+  template <class Arguments>
+  static absl::Status Step(const RowUpdateInputs& inputs, const Arguments& arguments) {
+    TF_RETURN_IF_ERROR(CheckRowIds(inputs.ids(), inputs.num_rows()));
+    const ParallelFor parallel_for = IntraOpParallel(inputs.ctx);
+    UpdateRows(MergeRowIds(inputs.ids(), parallel_for), inputs.values(), inputs.dim(),
+               arguments, parallel_for);
     return absl::OkStatus();
   }
 
- private:
-  bool nesterov_ = false;
+  absl::Status Copy(OpKernelContext*, const Tensor& from, Tensor* to) final {
+    std::memcpy(to->data(), from.data(), from.TotalBytes());
+    return absl::OkStatus();
+  }
 };
 
 class MergeRowsOp : public OpKernel {
@@ -146,11 +101,15 @@ class CheckRowIdsOp : public OpKernel {
   }
 };
 
-REGISTER_KERNEL_BUILDER(Name("LargeoutRowAdam").Device(DEVICE_CPU), RowAdamOp);
-REGISTER_KERNEL_BUILDER(Name("LargeoutRowAdagrad").Device(DEVICE_CPU), RowAdagradOp);
-REGISTER_KERNEL_BUILDER(Name("LargeoutRowRowwiseAdagrad").Device(DEVICE_CPU),
-                        RowRowwiseAdagradOp);
-REGISTER_KERNEL_BUILDER(Name("LargeoutRowMomentum").Device(DEVICE_CPU), RowMomentumOp);
+using AdamOp = RowAdamOp<RowUpdateCpuOp, AdamArguments>;
+using AdagradOp = RowAdagradOp<RowUpdateCpuOp, AdagradArguments, false>;
+using RowwiseAdagradOp = RowAdagradOp<RowUpdateCpuOp, RowwiseAdagradArguments, true>;
+using MomentumOp = RowMomentumOp<RowUpdateCpuOp, MomentumArguments>;
+
+REGISTER_KERNEL_BUILDER(Name("LargeoutRowAdam").Device(DEVICE_CPU), AdamOp);
+REGISTER_KERNEL_BUILDER(Name("LargeoutRowAdagrad").Device(DEVICE_CPU), AdagradOp);
+REGISTER_KERNEL_BUILDER(Name("LargeoutRowRowwiseAdagrad").Device(DEVICE_CPU), RowwiseAdagradOp);
+REGISTER_KERNEL_BUILDER(Name("LargeoutRowMomentum").Device(DEVICE_CPU), MomentumOp);
 REGISTER_KERNEL_BUILDER(Name("LargeoutMergeRows").Device(DEVICE_CPU), MergeRowsOp);
 REGISTER_KERNEL_BUILDER(Name("LargeoutCheckRowIds").Device(DEVICE_CPU), CheckRowIdsOp);
 

@@ -5,29 +5,17 @@
 #include <limits>
 #include <numeric>
 
-#include "custom_ops/kernels/intra_op_parallel.h"
 #include "tensorflow/core/kernels/training_op_helpers.h"
 
 namespace largeout {
 namespace {
 
 using tensorflow::DT_FLOAT;
-using tensorflow::DT_INT64;
 using tensorflow::DT_RESOURCE;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::Var;
-using CpuDevice = Eigen::ThreadPoolDevice;
-
-template <typename Index>
-absl::Status CheckIds(const Tensor& ids, int64_t num_rows) {
-  const Index* data = ids.flat<Index>().data();
-  const int64_t bad = FindIdOutOfRange(data, ids.NumElements(), num_rows);
-  if (bad < 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "ids[", bad, "] = ", data[bad], " is not a row: expected 0 <= id < ", num_rows));
-}
 
 absl::Status CheckVariable(const Tensor& variable) {
   if (!variable.IsInitialized()) {
@@ -44,19 +32,12 @@ absl::Status CheckVariable(const Tensor& variable) {
 
 }  // namespace
 
-absl::Status CheckRowIds(const Tensor& ids, int64_t num_rows) {
-  if (ids.dims() != 1 || ids.NumElements() > std::numeric_limits<int32_t>::max()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "ids must have shape [n] with n < 2^31, but has ", ids.shape().DebugString()));
+absl::Status CheckRowIdsShape(const Tensor& ids) {
+  if (ids.dims() == 1 && ids.NumElements() <= std::numeric_limits<int32_t>::max()) {
+    return absl::OkStatus();
   }
-  return ids.dtype() == DT_INT64 ? CheckIds<int64_t>(ids, num_rows)
-                                 : CheckIds<int32_t>(ids, num_rows);
-}
-
-MergedRows MergeRowIds(const Tensor& ids, const ParallelFor& parallel_for) {
-  return ids.dtype() == DT_INT64
-             ? MergeRows(ids.flat<int64_t>().data(), ids.NumElements(), parallel_for)
-             : MergeRows(ids.flat<int32_t>().data(), ids.NumElements(), parallel_for);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "ids must have shape [n] with n < 2^31, but has ", ids.shape().DebugString()));
 }
 
 RowUpdateOp::RowUpdateOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
@@ -64,60 +45,61 @@ RowUpdateOp::RowUpdateOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
 }
 
 void RowUpdateOp::Compute(OpKernelContext* ctx) {
-  OP_REQUIRES_OK(ctx, AllowSparseAccess(ctx));
   std::vector<int> resources(num_resources_);
   std::iota(resources.begin(), resources.end(), 0);
-  const auto locks = tensorflow::MaybeLockVariableInputMutexesInOrder<CpuDevice, float>(
-      ctx, /*do_lock=*/true, /*sparse=*/true, resources);
-
-  Inputs inputs{ctx, {}, {}, num_resources_ + 2};
+  std::vector<tensorflow::core::RefCountPtr<Var>> variables(num_resources_);
   for (int i : resources) {
-    Tensor tensor;
-    OP_REQUIRES_OK(ctx, (tensorflow::GetInputTensorFromVariable<CpuDevice, float>(
-                            ctx, i, /*lock_held=*/true, /*sparse=*/true, &tensor)));
+    OP_REQUIRES_OK(ctx,
+                   LookupResource(ctx, tensorflow::HandleFromInput(ctx, i), &variables[i]));
+  }
+  // Takes the locks and nothing else (sparse=false): the device of the template does not
+  // matter, and what it would do with a GPU's is not in TensorFlow's CPU packages.
+  const auto locks =
+      tensorflow::MaybeLockVariableInputMutexesInOrder<Eigen::ThreadPoolDevice, float>(
+          ctx, /*do_lock=*/true, /*sparse=*/false, resources);
+
+  RowUpdateInputs inputs{ctx, {}, {}, num_resources_ + 2};
+  for (int i : resources) {
+    OP_REQUIRES_OK(ctx, AllowWritesInPlace(ctx, variables[i].get()));
     if (i == 0) {
-      inputs.variable = tensor;
+      inputs.variable = *variables[i]->tensor();
     } else {
-      inputs.slots.push_back(tensor);
+      inputs.slots.push_back(*variables[i]->tensor());
     }
   }
   OP_REQUIRES_OK(ctx, CheckShapes(inputs));
-  const Tensor& ids = ctx->input(num_resources_ + 1);
-  OP_REQUIRES_OK(ctx, CheckRowIds(ids, inputs.num_rows()));
-
-  const ParallelFor parallel_for = IntraOpParallel(ctx);
-  const MergedRows merged = MergeRowIds(ids, parallel_for);
-  const int64_t dim =
-      inputs.num_rows() == 0 ? 0 : inputs.variable.NumElements() / inputs.num_rows();
-  OP_REQUIRES_OK(ctx, Update(inputs, merged, ctx->input(num_resources_).flat<float>().data(),
-                             dim, parallel_for));
+  OP_REQUIRES_OK(ctx, CheckRowIdsShape(inputs.ids()));
+  OP_REQUIRES_OK(ctx, Update(inputs));
 }
 
-// Variables must be in copy-on-read mode before they are written in place.
-absl::Status RowUpdateOp::AllowSparseAccess(OpKernelContext* ctx) const {
-  for (int i = 0; i < num_resources_; ++i) {
-    tensorflow::core::RefCountPtr<Var> variable;
-    TF_RETURN_IF_ERROR(LookupResource(ctx, tensorflow::HandleFromInput(ctx, i), &variable));
-    const bool is_int64 = variable->tensor()->dtype() == DT_INT64;
-    TF_RETURN_IF_ERROR(
-        is_int64
-            ? tensorflow::EnsureSparseVariableAccess<CpuDevice, int64_t>(ctx, variable.get())
-            : tensorflow::EnsureSparseVariableAccess<CpuDevice, float>(ctx, variable.get()));
+// Puts a locked variable into copy-on-read mode, as EnsureSparseVariableAccess does: from
+// now on a read is a copy. Tensors that were read before keep the old memory.
+absl::Status RowUpdateOp::AllowWritesInPlace(OpKernelContext* ctx, Var* variable) {
+  if (variable->copy_on_read_mode.load()) return absl::OkStatus();
+  Tensor* const tensor = variable->tensor();
+  if (tensor->IsInitialized() && !tensor->RefCountIsOne()) {
+    tensorflow::AllocatorAttributes attributes;
+    attributes.set_gpu_compatible(true);
+    attributes.set_nic_compatible(true);
+    Tensor own;
+    TF_RETURN_IF_ERROR(ctx->allocate_temp(tensor->dtype(), tensor->shape(), &own, attributes));
+    TF_RETURN_IF_ERROR(Copy(ctx, *tensor, &own));
+    *tensor = own;
   }
+  variable->copy_on_read_mode.store(true);
   return absl::OkStatus();
 }
 
-absl::Status RowUpdateOp::CheckShapes(const Inputs& inputs) const {
+absl::Status RowUpdateOp::CheckShapes(const RowUpdateInputs& inputs) const {
   TF_RETURN_IF_ERROR(CheckVariable(inputs.variable));
   const Tensor& values = inputs.ctx->input(num_resources_);
-  const Tensor& ids = inputs.ctx->input(num_resources_ + 1);
   tensorflow::TensorShape expected = inputs.variable.shape();
-  expected.set_dim(0, ids.NumElements());
+  expected.set_dim(0, inputs.ids().NumElements());
   if (values.shape() != expected) {
     return absl::InvalidArgumentError(absl::StrCat(
         "values must have shape ", expected.DebugString(), " for a variable of shape ",
-        inputs.variable.shape().DebugString(), " and ", ids.NumElements(), " ids, but has ",
-        values.shape().DebugString()));
+        inputs.variable.shape().DebugString(), " and ", inputs.ids().NumElements(),
+        " ids, but has ", values.shape().DebugString()));
   }
   for (int i = inputs.first_scalar; i < num_inputs(); ++i) {
     if (inputs.ctx->input(i).dims() != 0) {

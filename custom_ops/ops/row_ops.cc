@@ -83,7 +83,7 @@ row of the variable w and of its moments m and v:
 No other row is read or written. With `last_step`, m and v are first multiplied
 by beta_1^gap and beta_2^gap, gap = step - last_step - 1 being the number of
 steps that skipped the row, and last_step of the row becomes step. An id out of
-range is an error, and then nothing is written.
+range is an error, and then nothing is written; on a GPU its row is skipped.
 
 variable: w, float32 [num_rows, ...].
 momentum: m, like the variable.
@@ -116,7 +116,8 @@ For each distinct id, g = sum of the rows of `values` with that id, and
     a += g^2
     w -= learning_rate g / sqrt(a + epsilon)
 
-on that row. An id out of range is an error, and then nothing is written.
+on that row. An id out of range is an error, and then nothing is written; on a GPU
+its row is skipped.
 
 variable: w, float32 [num_rows, ...].
 accumulator: a, like the variable.
@@ -144,7 +145,8 @@ For each distinct id, g = sum of the rows of `values` with that id, and
     a += mean(g^2)
     w -= learning_rate g / sqrt(a + epsilon)
 
-on that row. An id out of range is an error, and then nothing is written.
+on that row. An id out of range is an error, and then nothing is written; on a GPU
+its row is skipped.
 
 variable: w, float32 [num_rows, ...].
 accumulator: a, float32 [num_rows].
@@ -175,7 +177,7 @@ For each distinct id, g = sum of the rows of `values` with that id, and
     w += m, or with `nesterov` w += decay m - learning_rate g
 
 on that row; without a momentum slot w -= learning_rate g. An id out of range is
-an error, and then nothing is written.
+an error, and then nothing is written; on a GPU its row is skipped.
 
 variable: w, float32 [num_rows, ...].
 momentum: none, or m, like the variable.
@@ -197,6 +199,9 @@ values: [n, ...].
 ids: [n], not negative.
 merged_values: [u, ...]; row i is the sum, in input order, of the rows with id unique_ids[i].
 unique_ids: [u], ascending.
+
+On a GPU, where u is not known without waiting for the device, the outputs have n
+rows: the u above, then zeros with id -1, which the optimizer steps skip.
 )doc");
 
 REGISTER_OP("LargeoutCheckRowIds")
@@ -206,7 +211,8 @@ REGISTER_OP("LargeoutCheckRowIds")
     .Attr("Tindices: {int32, int64}")
     .SetShapeFn(CheckRowIdsShape)
     .Doc(R"doc(
-Returns `ids`; an error if one lies outside [0, num_rows).
+Returns `ids`; an error if one lies outside [0, num_rows). On a GPU, where looking
+at them is waiting for the device, the ids go on unchecked.
 )doc");
 
 }  // namespace largeout

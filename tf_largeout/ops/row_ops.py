@@ -4,7 +4,8 @@ In all functions `values` float32 `[n, ...]` are gradient rows and `ids` int32 o
 `[n]` the rows they belong to. Ids may repeat: gradients of the same row are summed
 first, in input order, so that the result does not depend on threads. The variables are
 updated in place, whatever their number of rows; an id out of range is an
-`InvalidArgumentError` and leaves every variable as it was.
+`InvalidArgumentError` and leaves every variable as it was. On a GPU, whose ids can only
+be looked at by waiting for it, the row of such an id is skipped instead.
 """
 
 import tensorflow as tf
@@ -180,11 +181,15 @@ def merge_rows(values, ids):
 
     Returns:
         `(merged_values, unique_ids)`: `[u, ...]` and `[u]`, ids ascending; row i is the
-        sum, in input order, of the rows with id `unique_ids[i]`.
+        sum, in input order, of the rows with id `unique_ids[i]`. On a GPU both have n
+        rows: those, then zeros with id -1, which the optimizer steps skip.
     """
     return gen_ops.largeout_merge_rows(values, ids)
 
 
 def check_row_ids(ids, num_rows):
-    """Returns `ids` `[n]`; an `InvalidArgumentError` if one is not in `[0, num_rows)`."""
+    """Returns `ids` `[n]`; an `InvalidArgumentError` if one is not in `[0, num_rows)`.
+
+    On a GPU the ids go on unchecked; the optimizer steps skip what is no row.
+    """
     return gen_ops.largeout_check_row_ids(ids, tf.cast(num_rows, tf.int64))
