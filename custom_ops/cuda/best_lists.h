@@ -63,6 +63,8 @@ class BestLists {
     for (int row = 0; row < rows_; ++row) {
       if (pending_[row] > waiting_ - count) Rank(row);
     }
+    // No thread pushes while another still looks at what waits.
+    block_.ForEachThread([](int) {});
   }
 
   // Leaves sorted lists, filled up to k with entries of kNoId. For the whole block.

@@ -80,6 +80,7 @@ struct GradientBody {
   float* out;     // [shards, own, dim]
   float* d_bias;  // [own] or null
 
+  static constexpr int kThreads = Shape::kThreads, kBlocksTogether = 2;
   static constexpr int kWeightStride = Shape::kRows + kPadding;
   static constexpr int kWeightFloats = Shape::kColumns * kWeightStride;
   static constexpr int kSharedBytes = 4 * (kWeightFloats + kProductFloats<Shape>);

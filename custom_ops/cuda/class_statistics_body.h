@@ -76,6 +76,7 @@ struct StatisticsBody {
   ScanPlan plan;
   StatisticsParts parts;
 
+  static constexpr int kThreads = Shape::kThreads, kBlocksTogether = 2;
   static constexpr int kGroups = Shape::kColumnGroups;
   static constexpr int kSharedSlots = 8;  // labels a row that are counted in shared memory
   static constexpr int kCounters = Shape::kRows * kSharedSlots;

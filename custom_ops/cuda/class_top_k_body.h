@@ -22,6 +22,7 @@ struct TopKBody {
   ScanPlan plan;
   ScoredClass* lists;  // [blocks, kRows, k + kWaiting]
 
+  static constexpr int kThreads = Shape::kThreads, kBlocksTogether = 2;
   static constexpr int kWaiting = 2 * Shape::kColumns;
   static constexpr int kProductBytes = 4 * kProductFloats<Shape>;
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "custom_ops/cuda/block.h"
 #include "custom_ops/cuda/stream.h"
@@ -32,6 +33,24 @@ __global__ void ForEachBlockKernel(Body body) {
   body(DeviceBlock(), shared);
 }
 
+// For bodies that say how many threads a block has and how many blocks should fit on a
+// multiprocessor together: the compiler keeps to the registers that allows.
+template <class Body>
+__global__ void __launch_bounds__(Body::kThreads, Body::kBlocksTogether)
+    ForEachBoundedBlockKernel(Body body) {
+  extern __shared__ __align__(16) char shared[];
+  body(DeviceBlock(), shared);
+}
+
+template <class Body, class = void>
+struct BlockKernel {
+  static constexpr auto kKernel = ForEachBlockKernel<Body>;
+};
+template <class Body>
+struct BlockKernel<Body, std::void_t<decltype(Body::kBlocksTogether)>> {
+  static constexpr auto kKernel = ForEachBoundedBlockKernel<Body>;
+};
+
 // Calls body(i) for 0 <= i < total, one thread an i.
 template <class Body>
 Status ForEach(int64_t total, const Body& body, Stream stream) {
@@ -49,12 +68,13 @@ Status ForEachBlock(int64_t blocks, int threads, int shared_bytes, const Body& b
                     Stream stream) {
   if (blocks <= 0) return kOk;
   const auto grid = static_cast<unsigned>(std::min(blocks, kMostBlocks));
+  constexpr auto kernel = BlockKernel<Body>::kKernel;
   if (shared_bytes > 48 * 1024) {
-    const cudaError_t status = cudaFuncSetAttribute(
-        ForEachBlockKernel<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+    const cudaError_t status =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
     if (status != cudaSuccess) return status;
   }
-  ForEachBlockKernel<<<grid, threads, shared_bytes, stream>>>(body);
+  kernel<<<grid, threads, shared_bytes, stream>>>(body);
   return cudaGetLastError();
 }
 
