@@ -74,7 +74,7 @@ void CheckStep(Run* run, bool slot_is_per_row, double rows_moved, const Argument
   for (const Size& size : kSizes) {
     Rows rows(size, slot_is_per_row ? size.num_rows : size.num_rows * size.dim);
     const auto ids = RandomIds(size, true);
-    const auto values = RandomFloats(size.num_ids * size.dim, 4);
+    const auto values = RandomFloats(size.num_ids * size.dim, 4, -1);
     const DeviceArray<float> gpu_values(values);
     const MergeOnGpu<int64_t> merge(ids, size.num_rows, run->stream());
     const Status launched = UpdateRows(merge.merged, gpu_values.data(), size.dim,
@@ -90,7 +90,7 @@ void CheckStep(Run* run, bool slot_is_per_row, double rows_moved, const Argument
   const Size size{1000000, 131072, 128};
   const Rows rows(size, slot_is_per_row ? size.num_rows : size.num_rows * size.dim);
   const auto ids = RandomIds(size, false);
-  const DeviceArray<float> gpu_values(RandomFloats(size.num_ids * size.dim, 4));
+  const DeviceArray<float> gpu_values(RandomFloats(size.num_ids * size.dim, 4, -1));
   const MergeOnGpu<int64_t> merge(ids, size.num_rows, run->stream());
   run->ExpectOk("merge", merge.launched);
   const double unique = static_cast<double>(MergeOnCpu(ids, size.num_rows).size());
@@ -145,7 +145,7 @@ void CheckMomentum(Run* run) {
 void CheckSumRows(Run* run) {
   for (const Size& size : kSizes) {
     const auto ids = RandomIds(size, true);
-    const auto values = RandomFloats(size.num_ids * size.dim, 4);
+    const auto values = RandomFloats(size.num_ids * size.dim, 4, -1);
     const DeviceArray<float> gpu_values(values), sums(size.num_ids * size.dim);
     const DeviceArray<int64_t> unique(size.num_ids);
     const MergeOnGpu<int64_t> merge(ids, size.num_rows, run->stream());
