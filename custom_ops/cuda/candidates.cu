@@ -1,7 +1,7 @@
 #include "custom_ops/cuda/candidates.h"
 #include "custom_ops/cuda/candidates_body.h"
 #include "custom_ops/cuda/launch.cuh"
-#include "custom_ops/cuda/scratch.h"
+#include "custom_ops/cuda/memory.h"
 
 namespace largeout {
 namespace cuda {
@@ -17,7 +17,7 @@ int64_t NumParts(int64_t batch) { return (batch + kRowsPerPart - 1) / kRowsPerPa
 Status SumColumns(const Candidates& candidates, const float* values, void* scratch, float* sums,
                   Stream stream) {
   const int64_t columns = candidates.num_candidates, num_parts = NumParts(candidates.batch);
-  float* const parts = ScratchCutter(scratch).Take<float>(num_parts * columns);
+  float* const parts = Scratch(scratch).Take<float>(num_parts * columns);
   const Status status = ForEach(
       num_parts * columns, ColumnPartsBody{values, candidates.batch, columns, parts}, stream);
   if (status != kOk) return status;
@@ -45,7 +45,7 @@ Status CandidateLogPartition(const Candidates& candidates, const float* logits,
 }
 
 int64_t ColumnSumsScratchBytes(int64_t batch, int64_t num_candidates) {
-  ScratchCutter counter(nullptr);
+  Scratch counter(nullptr);
   counter.Take<float>(NumParts(batch) * num_candidates);
   return counter.bytes();
 }

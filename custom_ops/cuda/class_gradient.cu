@@ -1,9 +1,7 @@
-#include <cuda_runtime_api.h>
-
 #include "custom_ops/cuda/class_gradient_body.h"
 #include "custom_ops/cuda/class_scan.h"
 #include "custom_ops/cuda/launch.cuh"
-#include "custom_ops/cuda/scratch.h"
+#include "custom_ops/cuda/memory.h"
 
 namespace largeout {
 namespace cuda {
@@ -14,7 +12,7 @@ struct Parts {
   float* d_features;  // [shards, batch, dim]
 };
 
-Parts CutParts(int64_t shards, int64_t batch, int64_t dim, ScratchCutter* cutter) {
+Parts CutParts(int64_t shards, int64_t batch, int64_t dim, Scratch* cutter) {
   float* const features = cutter->Take<float>(batch * dim);
   return {features, cutter->Take<float>(shards * batch * dim)};
 }
@@ -32,10 +30,9 @@ Status Launch(const Body& body, Stream stream) {
 
 // An empty batch has no gradient.
 Status Clear(const ClassMatrix& matrix, float* d_embeddings, float* d_bias, Stream stream) {
-  const cudaError_t status =
-      cudaMemsetAsync(d_embeddings, 0, matrix.num_classes * matrix.dim * sizeof(float), stream);
-  if (status != cudaSuccess || d_bias == nullptr) return status;
-  return cudaMemsetAsync(d_bias, 0, matrix.num_classes * sizeof(float), stream);
+  const Status status = FillBytes(0, matrix.num_classes * matrix.dim * 4, d_embeddings, stream);
+  if (status != kOk || d_bias == nullptr) return status;
+  return FillBytes(0, matrix.num_classes * 4, d_bias, stream);
 }
 
 }  // namespace
@@ -44,7 +41,7 @@ int64_t ClassSoftmaxGradientScratchBytes(int64_t batch, int64_t num_classes, int
   const int64_t shards = WithGradientFor(batch, [&](auto kind) {
     return PlanOfRows<typename decltype(kind)::OfRows>(batch, num_classes).shards;
   });
-  ScratchCutter counter(nullptr);
+  Scratch counter(nullptr);
   CutParts(shards, batch, dim, &counter);
   return counter.bytes();
 }
@@ -59,7 +56,7 @@ Status ClassSoftmaxGradient(const ClassMatrix& matrix, const Features& features,
     using OfRows = typename decltype(kind)::OfRows;
     using OfClasses = typename decltype(kind)::OfClasses;
     const ScanPlan plan = PlanOfRows<OfRows>(batch, num_classes);
-    ScratchCutter cutter(scratch);
+    Scratch cutter(scratch);
     const Parts parts = CutParts(plan.shards, batch, dim, &cutter);
     const GradientBatch all{features, labels, weights};
     const GradientBatch in{{parts.features, batch}, labels, weights};

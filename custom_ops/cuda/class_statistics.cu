@@ -1,13 +1,13 @@
 #include "custom_ops/cuda/class_scan.h"
 #include "custom_ops/cuda/class_statistics_body.h"
 #include "custom_ops/cuda/launch.cuh"
-#include "custom_ops/cuda/scratch.h"
+#include "custom_ops/cuda/memory.h"
 
 namespace largeout {
 namespace cuda {
 namespace {
 
-StatisticsParts CutParts(const ScanPlan& plan, int64_t width, ScratchCutter* cutter) {
+StatisticsParts CutParts(const ScanPlan& plan, int64_t width, Scratch* cutter) {
   StatisticsParts parts{};
   parts.total = cutter->Take<double>(plan.shards * plan.batch);
   parts.shift = cutter->Take<float>(plan.shards * plan.batch);
@@ -24,7 +24,7 @@ ScanPlan PlanFor(int64_t batch, int64_t num_classes) {
 }  // namespace
 
 int64_t ClassStatisticsScratchBytes(int64_t batch, int64_t num_classes, int64_t width) {
-  ScratchCutter counter(nullptr);
+  Scratch counter(nullptr);
   CutParts(PlanFor(batch, num_classes), width, &counter);
   return counter.bytes();
 }
@@ -33,7 +33,7 @@ Status ClassStatistics(const ClassMatrix& matrix, const Features& features,
                        const Labels& labels, void* scratch, float* log_partition,
                        float* true_logits, int64_t* ranks, Stream stream) {
   const ScanPlan plan = PlanFor(features.batch, matrix.num_classes);
-  ScratchCutter cutter(scratch);
+  Scratch cutter(scratch);
   const StatisticsParts parts = CutParts(plan, labels.width, &cutter);
   const int64_t num_labels = features.batch * labels.width;
 

@@ -1,7 +1,7 @@
 #include "custom_ops/cuda/class_scan.h"
 #include "custom_ops/cuda/class_top_k_body.h"
 #include "custom_ops/cuda/launch.cuh"
-#include "custom_ops/cuda/scratch.h"
+#include "custom_ops/cuda/memory.h"
 
 namespace largeout {
 namespace cuda {
@@ -13,7 +13,7 @@ struct Parts {
 };
 
 template <class Shape>
-Parts CutParts(const ScanPlan& plan, int64_t k, ScratchCutter* cutter) {
+Parts CutParts(const ScanPlan& plan, int64_t k, Scratch* cutter) {
   const int64_t rows = plan.blocks() * Shape::kRows;
   ScoredClass* const lists = cutter->Take<ScoredClass>(rows * (k + TopKBody<Shape>::kWaiting));
   return {lists, cutter->Take<ScoredClass>(plan.batch * (k + kMergeWaiting))};
@@ -24,7 +24,7 @@ Parts CutParts(const ScanPlan& plan, int64_t k, ScratchCutter* cutter) {
 int64_t ClassTopKScratchBytes(int64_t batch, int64_t num_classes, int64_t k) {
   return WithTileFor(batch, [&](auto shape) {
     using Shape = decltype(shape);
-    ScratchCutter counter(nullptr);
+    Scratch counter(nullptr);
     CutParts<Shape>(MakeScanPlan<Shape>(batch, num_classes), k, &counter);
     return counter.bytes();
   });
@@ -36,7 +36,7 @@ Status ClassTopK(const ClassMatrix& matrix, const Features& features, int64_t k,
     using Shape = decltype(shape);
     using Body = TopKBody<Shape>;
     const ScanPlan plan = MakeScanPlan<Shape>(features.batch, matrix.num_classes);
-    ScratchCutter cutter(scratch);
+    Scratch cutter(scratch);
     const Parts parts = CutParts<Shape>(plan, k, &cutter);
     const Status status =
         ForEachBlock(plan.blocks(), Shape::kThreads, static_cast<int>(Body::SharedBytes(k)),

@@ -1,0 +1,48 @@
+#include "custom_ops/cuda/launch.cuh"
+#include "custom_ops/cuda/memory.h"
+#include "custom_ops/cuda/row_dots_gradient.h"
+#include "custom_ops/cuda/row_dots_gradient_body.h"
+
+namespace largeout {
+namespace cuda {
+namespace {
+
+struct Parts {
+  int64_t* ids;
+  char* merge;
+};
+
+Parts Take(int64_t size, int64_t num_classes, Scratch* scratch) {
+  int64_t* const ids = scratch->Take<int64_t>(size);
+  return {ids, scratch->Take<char>(MergeRowsScratchBytes(size, num_classes))};
+}
+
+}  // namespace
+
+int64_t RowGradientScratchBytes(const OwnClasses& own, const SharedClasses& shared,
+                                int64_t num_classes) {
+  Scratch none(nullptr);
+  Take(own.size() + shared.size, num_classes, &none);
+  return none.bytes();
+}
+
+Status RowDotsRowGradient(const OwnClasses& own, const SharedClasses& shared,
+                          int64_t num_classes, int64_t dim, const RowDotsGradients& gradients,
+                          void* memory, const RowGradient& gradient, Stream stream) {
+  const int64_t size = own.size() + shared.size;
+  if (size == 0) return kOk;
+  Scratch scratch(memory);
+  const Parts parts = Take(size, num_classes, &scratch);
+  Status status = ForEach(size, JoinIdsBody{own, shared, parts.ids}, stream);
+  if (status != kOk) return status;
+  MergedRows merged{};
+  status = MergeRows(parts.ids, size, num_classes, parts.merge, &merged, stream);
+  if (status != kOk) return status;
+  const int64_t rows = RowGradientRows(own, shared, num_classes);
+  const int lanes = RowGradientLanes(dim), groups = kRowGradientThreads / lanes;
+  const RowGradientBody body{merged, own, gradients, dim, rows, gradient, lanes};
+  return ForEachBlock((rows + groups - 1) / groups, kRowGradientThreads, 0, body, stream);
+}
+
+}  // namespace cuda
+}  // namespace largeout
