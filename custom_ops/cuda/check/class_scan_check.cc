@@ -1,0 +1,128 @@
+#include <algorithm>
+#include <vector>
+
+#include "custom_ops/core/class_scan.h"
+#include "custom_ops/cuda/check/class_problem.h"
+#include "custom_ops/cuda/class_scan.h"
+
+namespace largeout {
+namespace cuda {
+namespace check {
+namespace {
+
+constexpr double kTolerance = 2e-5;
+// Of many classes some are so near to a label that rounding decides.
+constexpr double kRankTolerance = 1e-4;
+
+struct StatisticsOnGpu {
+  explicit StatisticsOnGpu(const ScanOnGpu& in)
+      : in(in),
+        scratch(ClassStatisticsScratchBytes(in.batch, in.num_classes, in.width)),
+        log_partition(in.batch),
+        true_logits(in.batch * in.width),
+        ranks(in.batch * in.width) {}
+
+  Status Launch(Stream stream) const {
+    return ClassStatistics(in.matrix(), in.features(), in.labels(), scratch.data(),
+                           log_partition.data(), true_logits.data(), ranks.data(), stream);
+  }
+
+  const ScanOnGpu& in;
+  const DeviceMemory scratch;
+  const DeviceArray<float> log_partition, true_logits;
+  const DeviceArray<int64_t> ranks;
+};
+
+void CheckStatistics(Run* run) {
+  for (const ScanProblem& in : ScanProblems(*run)) {
+    const ScanOnGpu on_gpu(in);
+    const StatisticsOnGpu found(on_gpu);
+    const Status launched = found.Launch(run->stream());
+    std::vector<float> log_partition(in.batch), true_logits(in.ids.size());
+    std::vector<int64_t> ranks(in.ids.size());
+    largeout::ClassStatistics(in.matrix(), in.features(), in.labels(), SerialFor,
+                              log_partition.data(), true_logits.data(), ranks.data());
+    run->Expect(Text(in) + " log_partition", launched, found.log_partition, log_partition,
+                kTolerance);
+    run->Expect(Text(in) + " true_logits", launched, found.true_logits, true_logits,
+                kTolerance);
+    run->Expect(Text(in) + " ranks", launched, found.ranks, ranks,
+                in.num_classes > 2000 ? kRankTolerance : 0);
+  }
+}
+
+void TimeStatistics(Run* run, int64_t batch, int64_t num_classes) {
+  const ScanOnGpu in(batch, num_classes, 128);
+  const StatisticsOnGpu found(in);
+  run->Time(in.text(), {in.matrix_bytes(), in.product_flops()},
+            [&] { return found.Launch(run->stream()); });
+}
+
+struct TopKOnGpu {
+  TopKOnGpu(const ScanOnGpu& in, int64_t k)
+      : in(in),
+        k(k),
+        scratch(ClassTopKScratchBytes(in.batch, in.num_classes, k)),
+        scores(in.batch * k),
+        ids(in.batch * k) {}
+
+  Status Launch(Stream stream) const {
+    return ClassTopK(in.matrix(), in.features(), k, scratch.data(), scores.data(), ids.data(),
+                     stream);
+  }
+
+  const ScanOnGpu& in;
+  const int64_t k;
+  const DeviceMemory scratch;
+  const DeviceArray<float> scores;
+  const DeviceArray<int64_t> ids;
+};
+
+void CheckTopK(Run* run) {
+  for (const ScanProblem& in : ScanProblems(*run)) {
+    const ScanOnGpu on_gpu(in);
+    for (const int64_t wanted : {1, 10, 500, 2048}) {
+      const int64_t k = std::min(wanted, in.num_classes);
+      const TopKOnGpu found(on_gpu, k);
+      const Status launched = found.Launch(run->stream());
+      std::vector<float> scores(in.batch * k);
+      std::vector<int64_t> ids(in.batch * k);
+      largeout::ClassTopK(in.matrix(), in.features(), k, SerialFor, scores.data(), ids.data());
+      const std::string text = Text(in) + " k=" + std::to_string(k);
+      run->Expect(text + " scores", launched, found.scores, scores, kTolerance);
+      if (in.num_classes <= 2000) run->Expect(text + " ids", launched, found.ids, ids);
+    }
+  }
+}
+
+void TimeTopK(Run* run, int64_t batch, int64_t num_classes, int64_t k) {
+  const ScanOnGpu in(batch, num_classes, 128);
+  const TopKOnGpu found(in, k);
+  run->Time(in.text() + " k=" + std::to_string(k), {in.matrix_bytes(), in.product_flops()},
+            [&] { return found.Launch(run->stream()); });
+}
+
+void CheckClassStatistics(Run* run) {
+  CheckStatistics(run);
+  if (run->small()) return;
+  TimeStatistics(run, 4096, 1000000);
+  TimeStatistics(run, 256, 1000000);
+  TimeStatistics(run, 1, 10000000);
+}
+
+void CheckClassTopK(Run* run) {
+  CheckTopK(run);
+  if (run->small()) return;
+  TimeTopK(run, 4096, 1000000, 10);
+  TimeTopK(run, 256, 1000000, 100);
+  TimeTopK(run, 256, 100000, 500);
+  TimeTopK(run, 1, 10000000, 100);
+}
+
+const bool registered =
+    Register("ClassStatistics", CheckClassStatistics) && Register("ClassTopK", CheckClassTopK);
+
+}  // namespace
+}  // namespace check
+}  // namespace cuda
+}  // namespace largeout

@@ -1,0 +1,192 @@
+#include <random>
+#include <string>
+#include <vector>
+
+#include "custom_ops/core/row_dots.h"
+#include "custom_ops/cuda/check/check.h"
+#include "custom_ops/cuda/row_dots.h"
+#include "custom_ops/cuda/row_dots_gradient.h"
+
+namespace largeout {
+namespace cuda {
+namespace check {
+namespace {
+
+constexpr double kTolerance = 5e-5;
+
+struct Size {
+  int64_t batch, per_row, num_shared, num_classes, dim;
+};
+
+// Nothing, one, no multiple of anything, all ids equal, more ids than classes.
+const Size kSizes[] = {{0, 3, 0, 5, 4},        {3, 0, 2, 5, 4},       {1, 1, 1, 1, 1},
+                       {40, 50, 9, 1, 5},      {7, 11, 30, 30, 3},    {5, 70, 9, 200, 37},
+                       {300, 41, 77, 999, 64}, {130, 9, 33, 40, 128}, {9, 40, 5, 70, 300}};
+
+struct Problem {
+  explicit Problem(const Size& in)
+      : size(in),
+        own_ids(in.batch * in.per_row),
+        shared_ids(in.num_shared),
+        embeddings(in.num_classes * in.dim),
+        bias(in.num_classes),
+        features(in.batch * in.dim),
+        d_logits(in.batch * in.per_row),
+        d_rows(in.num_shared * in.dim),
+        d_biases(in.num_shared) {
+    std::mt19937 random(5);
+    std::normal_distribution<float> normal;
+    for (auto* values : {&embeddings, &bias, &features, &d_logits, &d_rows, &d_biases}) {
+      for (float& value : *values) value = normal(random);
+    }
+    for (int64_t& id : own_ids) id = static_cast<int64_t>(random() % (in.num_classes + 1)) - 1;
+    for (int64_t& id : shared_ids) id = static_cast<int64_t>(random() % in.num_classes);
+  }
+
+  ClassMatrix matrix() const {
+    return {embeddings.data(), bias.data(), size.num_classes, size.dim};
+  }
+  OwnClasses own() const { return {own_ids.data(), size.batch, size.per_row}; }
+  SharedClasses shared() const { return {shared_ids.data(), size.num_shared}; }
+  RowDotsGradients gradients() const {
+    return {features.data(), d_logits.data(), d_rows.data(), d_biases.data()};
+  }
+  std::string text() const {
+    return Sizes({{"batch", size.batch},
+                  {"own", size.per_row},
+                  {"shared", size.num_shared},
+                  {"classes", size.num_classes},
+                  {"dim", size.dim}});
+  }
+
+  const Size size;
+  std::vector<int64_t> own_ids, shared_ids;
+  std::vector<float> embeddings, bias, features, d_logits, d_rows, d_biases;
+};
+
+// The problem, and what is found, in device memory.
+struct OnGpu {
+  explicit OnGpu(const Problem& in)
+      : size(in.size),
+        own_ids(in.own_ids),
+        shared_ids(in.shared_ids),
+        embeddings(in.embeddings),
+        bias(in.bias),
+        features(in.features),
+        d_logits(in.d_logits),
+        d_rows(in.d_rows),
+        d_biases(in.d_biases),
+        logits(own_ids.size()),
+        rows(d_rows.size()),
+        biases(d_biases.size()),
+        d_features(features.size()),
+        num_rows(RowGradientRows(own(), shared(), size.num_classes)),
+        row_ids(num_rows),
+        row_gradient(num_rows * size.dim),
+        bias_gradient(num_rows),
+        scratch(RowGradientScratchBytes(own(), shared(), size.num_classes)) {}
+
+  ClassMatrix matrix() const {
+    return {embeddings.data(), bias.data(), size.num_classes, size.dim};
+  }
+  OwnClasses own() const { return {own_ids.data(), size.batch, size.per_row}; }
+  SharedClasses shared() const { return {shared_ids.data(), size.num_shared}; }
+
+  Status Dots(Stream stream) const {
+    return RowDots(matrix(), features.data(), own(), logits.data(), stream);
+  }
+  Status Gather(Stream stream) const {
+    return GatherRows(matrix(), shared(), rows.data(), biases.data(), stream);
+  }
+  Status FeatureGradient(Stream stream) const {
+    return RowDotsFeatureGradient(matrix(), own(), d_logits.data(), d_features.data(), stream);
+  }
+  Status RowGradient(Stream stream) const {
+    return RowDotsRowGradient(
+        own(), shared(), size.num_classes, size.dim,
+        {features.data(), d_logits.data(), d_rows.data(), d_biases.data()}, scratch.data(),
+        {row_ids.data(), row_gradient.data(), bias_gradient.data()}, stream);
+  }
+
+  const Size size;
+  const DeviceArray<int64_t> own_ids, shared_ids;
+  const DeviceArray<float> embeddings, bias, features, d_logits, d_rows, d_biases;
+  const DeviceArray<float> logits, rows, biases, d_features;
+  const int64_t num_rows;
+  const DeviceArray<int64_t> row_ids;
+  const DeviceArray<float> row_gradient, bias_gradient;
+  const DeviceMemory scratch;
+};
+
+// Bytes of `rows` rows of the matrix.
+double BytesOf(const Size& size, int64_t rows) {
+  return 4.0 * static_cast<double>(rows) * static_cast<double>(size.dim);
+}
+
+// Every own class is another, so that nothing comes from a cache.
+Problem LargeProblem() {
+  Problem in({4096, 200, 8192, 1000000, 128});
+  for (size_t i = 0; i < in.own_ids.size(); ++i) {
+    in.own_ids[i] = static_cast<int64_t>(i * 611953 % 1000000);
+  }
+  return in;
+}
+
+void CheckRowDots(Run* run) {
+  for (const Size& size : kSizes) {
+    const Problem in(size);
+    const OnGpu found(in);
+    std::vector<float> logits(in.own_ids.size()), rows(in.d_rows.size());
+    std::vector<float> biases(in.d_biases.size()), d_features(in.features.size());
+    largeout::RowDots(in.matrix(), in.features.data(), in.own(), SerialFor, logits.data());
+    largeout::GatherRows(in.matrix(), in.shared(), SerialFor, rows.data(), biases.data());
+    largeout::RowDotsFeatureGradient(in.matrix(), in.own(), in.d_logits.data(), SerialFor,
+                                     d_features.data());
+    run->Expect(in.text() + " logits", found.Dots(run->stream()), found.logits, logits,
+                kTolerance);
+    const Status gathered = found.Gather(run->stream());
+    run->Expect(in.text() + " rows", gathered, found.rows, rows);
+    run->Expect(in.text() + " biases", gathered, found.biases, biases);
+    run->Expect(in.text() + " d_features", found.FeatureGradient(run->stream()),
+                found.d_features, d_features, kTolerance);
+  }
+  if (run->small()) return;
+  const Problem in = LargeProblem();
+  const OnGpu large(in);
+  const double bytes = BytesOf(in.size, in.own().size());
+  run->Time("dots " + in.text(), {bytes, 0}, [&] { return large.Dots(run->stream()); });
+  run->Time("d_features " + in.text(), {bytes, 0},
+            [&] { return large.FeatureGradient(run->stream()); });
+  run->Time("gather " + in.text(), {2 * BytesOf(in.size, in.size.num_shared), 0},
+            [&] { return large.Gather(run->stream()); });
+}
+
+void CheckRowDotsRowGradient(Run* run) {
+  for (const Size& size : kSizes) {
+    const Problem in(size);
+    const OnGpu found(in);
+    const Status launched = found.RowGradient(run->stream());
+    largeout::MergedRows merged =
+        MergeClasses(in.own(), in.shared(), size.num_classes, SerialFor);
+    std::vector<float> d_rows(found.num_rows * size.dim), d_biases(found.num_rows);
+    largeout::RowDotsRowGradient(merged, in.gradients(), in.own(), size.dim, SerialFor,
+                                 d_rows.data(), d_biases.data());
+    merged.ids.resize(found.num_rows, -1);
+    run->Expect(in.text() + " ids", launched, found.row_ids, merged.ids);
+    run->Expect(in.text() + " d_rows", launched, found.row_gradient, d_rows, kTolerance);
+    run->Expect(in.text() + " d_biases", launched, found.bias_gradient, d_biases, kTolerance);
+  }
+  if (run->small()) return;
+  const Problem in = LargeProblem();
+  const OnGpu large(in);
+  run->Time(in.text(), {BytesOf(in.size, large.num_rows), 0},
+            [&] { return large.RowGradient(run->stream()); });
+}
+
+const bool registered = Register("RowDots", CheckRowDots) &&
+                        Register("RowDotsRowGradient", CheckRowDotsRowGradient);
+
+}  // namespace
+}  // namespace check
+}  // namespace cuda
+}  // namespace largeout
