@@ -17,20 +17,20 @@ CUDA_CHECK := build/cuda_check
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo        train on 202,458 places with three methods, and compare"
-	@echo "make test        lint, C++ tests, Python tests"
-	@echo "make lint        ruff, clang-format, mypy"
-	@echo "make test-cc     C++ tests of core and of the CUDA code's bodies (TEST=part of a name); needs no venv"
-	@echo "make test-py     Python tests (ARGS='tests/ops -k adam')"
-	@echo "make test-slow   Python tests, also the slow ones: many draws, long training"
-	@echo "make test-wheel  wheel and sdist in bare virtual environments"
-	@echo "make test-asan   C++ tests and op tests with ASan and UBSan"
-	@echo "make cuda-check    CUDA code on this machine's GPU against the CPU code (ARGS=--help)"
-	@echo "make cuda-sanitize the same, small, under compute-sanitizer"
-	@echo "make cuda-compile  compile all CUDA code for all GPUs; needs no GPU"
-	@echo "make bench       benchmarks (NAME=step, race, search, ...; ARGS=--help)"
-	@echo "make ops         bring the op library up to date"
-	@echo "make clean       remove .venv and everything built"
+	@echo "make demo           train on 202,458 places with three methods, and compare"
+	@echo "make test           lint, C++ tests, Python tests"
+	@echo "make lint           ruff, clang-format, mypy"
+	@echo "make test-cc        C++ tests of core and of the CUDA code's bodies (TEST=part of a name); needs no venv"
+	@echo "make test-py        Python tests (ARGS='tests/ops -k adam')"
+	@echo "make test-slow      Python tests, also the slow ones: many draws, long training"
+	@echo "make test-wheel     wheel and sdist in bare virtual environments"
+	@echo "make test-asan      C++ tests and op tests with ASan and UBSan"
+	@echo "make cuda-check     CUDA code on this machine's GPU against the CPU code (ARGS=--help)"
+	@echo "make cuda-sanitize  the same, small, under compute-sanitizer"
+	@echo "make cuda-compile   compile all CUDA code for all GPUs; needs no GPU"
+	@echo "make bench          benchmarks (NAME=step, race, search, ...; ARGS=--help)"
+	@echo "make ops            bring the op library up to date"
+	@echo "make clean          remove .venv and everything built"
 
 # TensorFlow first: the op library is compiled against what is installed.
 $(INSTALLED): setup.py pyproject.toml tf_largeout/version.py
