@@ -64,13 +64,13 @@ class InvertedFileUpdateOp : public OpKernel {
                 InvalidArgument("embeddings must be [", num_classes, ", ", input.dim(),
                                 "] as the inverted file has it, got [", matrix.num_classes,
                                 ", ", matrix.dim, "]"));
-    Update(ctx, matrix, input.file(), input.schedule());
+    Update(matrix, input.file(), IntraOpParallel(ctx), input.schedule());
   }
 
  protected:
   // schedule: the number of the next step, and that of the last fit or -1.
-  virtual void Update(OpKernelContext* ctx, const ClassMatrix& matrix, const InvertedFile& file,
-                      int64_t* schedule) = 0;
+  virtual void Update(const ClassMatrix& matrix, const InvertedFile& file,
+                      const ParallelFor& parallel, int64_t* schedule) = 0;
 };
 
 // Fits the lists in step number `step`.
@@ -85,9 +85,9 @@ class InvertedFileFitOp : public InvertedFileUpdateOp {
   using InvertedFileUpdateOp::InvertedFileUpdateOp;
 
  protected:
-  void Update(OpKernelContext* ctx, const ClassMatrix& matrix, const InvertedFile& file,
+  void Update(const ClassMatrix& matrix, const InvertedFile& file, const ParallelFor& parallel,
               int64_t* schedule) override {
-    Fit(matrix, file, IntraOpParallel(ctx), schedule[0], schedule);
+    Fit(matrix, file, parallel, schedule[0], schedule);
   }
 };
 
@@ -99,20 +99,14 @@ class InvertedFileUpkeepOp : public InvertedFileUpdateOp {
   }
 
  protected:
-  void Update(OpKernelContext* ctx, const ClassMatrix& matrix, const InvertedFile& file,
+  void Update(const ClassMatrix& matrix, const InvertedFile& file, const ParallelFor& parallel,
               int64_t* schedule) override {
-    const Tensor* may_fit;
-    OP_REQUIRES_OK(ctx, ctx->input("may_fit", &may_fit));
-    OP_REQUIRES(ctx, may_fit->dims() == 0,
-                InvalidArgument("may_fit must be a scalar, got shape ",
-                                may_fit->shape().DebugString()));
-    const ParallelFor parallel = IntraOpParallel(ctx);
     const int64_t step = schedule[0]++, fitted = schedule[1];
     const bool has_lists = fitted >= 0 && file.offsets[file.num_lists] > 0;
-    const bool refit = has_lists ? step > fitted && (step - fitted) % interval_ == 0 &&
-                                       !FollowRows(matrix, file, parallel, step - fitted)
-                                 : may_fit->scalar<bool>()();
-    if (refit) Fit(matrix, file, parallel, step, schedule);
+    const bool is_turn = step > fitted && (step - fitted) % interval_ == 0;
+    const bool fits =
+        has_lists && !(is_turn && !FollowRows(matrix, file, parallel, step - fitted));
+    if (!fits) Fit(matrix, file, parallel, step, schedule);
   }
 
  private:

@@ -82,19 +82,17 @@ schedule: Variable [2], int64: the number of the next step, and that of the step
 
 REGISTER_OP("LargeoutInvertedFileUpkeep")
     .UPDATE_INPUTS()
-    .Input("may_fit: bool")
     .Attr("interval: int >= 1")
     .Attr("rows_a_step: int >= 1")
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc(R"doc(
-What an inverted file needs in one training step: a fit where there are no lists and
-may_fit is true, and from then on, every `interval` steps, the reassignment of the
-next interval * rows_a_step rows, all rows in turn. Where nine in ten of these find
+What an inverted file needs in one training step: a fit where there are no lists, and
+from then on, every `interval` steps, the reassignment of the next
+interval * rows_a_step rows, all rows in turn. Where nine in ten of these find
 another list, and the lists are older than one such turn, the weights are other ones
 than those the lists were fitted to, and they are fitted anew.
 
 embeddings: As LargeoutInvertedFileFit has it, like those up to schedule.
-may_fit: Scalar.
 )doc");
 
 #undef FILE_INPUTS

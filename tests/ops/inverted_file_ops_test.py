@@ -40,8 +40,8 @@ class Problem:
         scores, ids = ops.inverted_file_search(self.features, self.state, num_probes, k)
         return scores.numpy(), ids.numpy()
 
-    def upkeep(self, may_fit=True, interval=3, rows_a_step=10):
-        arguments = (self.embeddings, self.bias, self.state, may_fit, interval, rows_a_step)
+    def upkeep(self, interval=3, rows_a_step=10):
+        arguments = (self.embeddings, self.bias, self.state, interval, rows_a_step)
         ops.inverted_file_upkeep(*arguments)
 
     def schedule(self):
@@ -86,13 +86,11 @@ def test_nothing_is_found_before_the_fit():
     assert np.all(ids == -1) and np.all(scores == -np.inf)
 
 
-def test_upkeep_waits_fits_and_then_reassigns_rows_in_turn():
+def test_upkeep_fits_and_then_reassigns_rows_in_turn():
     problem = Problem()
-    for _ in range(2):
-        problem.upkeep(may_fit=False)
-    assert problem.schedule() == [2, -1]
+    assert problem.schedule() == [0, -1]
     problem.upkeep()
-    assert problem.schedule() == [3, 2]
+    assert problem.schedule() == [1, 0]
     fitted = problem.values()
     problem.upkeep()
     problem.upkeep()
@@ -100,7 +98,7 @@ def test_upkeep_waits_fits_and_then_reassigns_rows_in_turn():
         np.testing.assert_array_equal(before, after)
     problem.embeddings.assign(problem.embeddings * 2.0)
     problem.upkeep()  # 3 steps after the fit: 30 rows, and all are packed
-    assert problem.schedule() == [6, 2]
+    assert problem.schedule() == [4, 0]
     np.testing.assert_allclose(problem.values()[5][:, 0].sum(), 2 * fitted[5][:, 0].sum(), 1e-3)
 
 
@@ -111,15 +109,6 @@ def test_lists_of_other_weights_are_fitted_anew():
     for _ in range(6):
         problem.upkeep(rows_a_step=100)
     assert problem.schedule() == [7, 6]
-
-
-def test_a_fit_by_hand_starts_the_search_before_its_time():
-    problem = Problem()
-    problem.upkeep(may_fit=False)
-    problem.fit()
-    problem.upkeep(may_fit=False)
-    assert problem.schedule() == [2, 1]
-    assert np.all(problem.search()[1] >= 0)
 
 
 def test_reads_before_an_upkeep_keep_their_values():

@@ -177,9 +177,11 @@ METHODS = {
         "tf_largeout, own hard negatives, inverted file", "inverted_file"
     ),
     "lsh_head": _tf_largeout(
-        "tf_largeout, own hard negatives, LSH", "lsh_embedding", num_hard=16
+        "tf_largeout, own hard negatives, LSH", "lsh_embedding", num_hard=16, start_step=None
     ),
-    "top_k_head": _tf_largeout("tf_largeout, own hard negatives, exact", "top_k", num_hard=16),
+    "top_k_head": _tf_largeout(
+        "tf_largeout, own hard negatives, exact", "top_k", num_hard=16, start_step=None
+    ),
     "lsh_embedding": _tf_largeout("tf_largeout, LSH embedding", "lsh_embedding"),
     "lsh_label": _tf_largeout("tf_largeout, LSH label", "lsh_label"),
     "lsh_pool": _tf_largeout("tf_largeout, LSH, one pool a batch", "lsh_pool"),

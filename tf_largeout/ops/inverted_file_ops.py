@@ -55,18 +55,17 @@ def inverted_file_fit(embeddings, bias, state):
     )
 
 
-def inverted_file_upkeep(embeddings, bias, state, may_fit, interval, rows_a_step):
+def inverted_file_upkeep(embeddings, bias, state, interval, rows_a_step):
     """What the file needs in one training step, in place.
 
-    A fit where there are no lists and `may_fit` is true; from then on, every `interval` steps,
-    the reassignment of the next `interval * rows_a_step` classes. Where nine in ten of them
-    find another list, and one such turn lies behind, the lists are fitted anew.
+    A fit where there are no lists; from then on, every `interval` steps, the reassignment of
+    the next `interval * rows_a_step` classes. Where nine in ten of them find another list, and
+    one such turn lies behind, the lists are fitted anew.
 
     Args:
         embeddings: As `inverted_file_fit`, like the next.
         bias: Variable or None.
         state: Seven variables.
-        may_fit: Scalar bool: whether lists are fitted where there are none.
         interval: Number of steps from one reassignment to the next.
         rows_a_step: Classes reassigned a step, in the mean.
     """
@@ -74,7 +73,6 @@ def inverted_file_upkeep(embeddings, bias, state, may_fit, interval, rows_a_step
         handle_of(embeddings),
         optional_handle(bias),
         *_handles(state),
-        may_fit=may_fit,
         interval=interval,
         rows_a_step=rows_a_step,
     )

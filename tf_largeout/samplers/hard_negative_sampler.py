@@ -7,6 +7,7 @@ from tf_largeout.arguments import is_whole
 from tf_largeout.samplers.head_and_tail import HeadAndTail
 from tf_largeout.samplers.sampled_values import SampledValues
 from tf_largeout.samplers.sampler import Sampler
+from tf_largeout.samplers.search_start import SearchStart
 from tf_largeout.samplers.tails import make_tail
 
 
@@ -26,6 +27,9 @@ class HardNegativeSampler(Sampler):
             for all of them, and no tail.
         tail: With `num_hard`, what draws the others, `num_sampled - num_hard` of them: a name
             such as "uniform", or a `StaticSampler` (whose `num_sampled` is replaced).
+        start_step: With `num_hard`, number of the training step, from 0, that is the first to
+            search; before, the heads are empty, and a step costs what the tail costs. None
+            starts where the search begins to pay, see `SearchStart`.
         seed: Optional int that the layer's draws start from; random if None.
 
     Attributes:
@@ -33,24 +37,27 @@ class HardNegativeSampler(Sampler):
         num_searched: Number of classes that `search` finds for a row.
 
     Raises:
-        ValueError: If `num_hard` is out of range, or `tail` is not static.
+        ValueError: If `num_hard` or `start_step` is out of range, there is a `start_step`
+            without `num_hard`, or `tail` is not static.
     """
 
-    def __init__(self, num_sampled=1024, num_hard=None, tail="uniform", seed=None):
+    def __init__(
+        self, num_sampled=1024, num_hard=None, tail="uniform", start_step=0, seed=None
+    ):
         super().__init__(num_sampled, seed=seed)
         self.num_hard = self._checked(num_hard)
         self.num_searched = self.num_hard or self.num_sampled
         self.tail = make_tail(tail, num_sampled - num_hard) if self.num_hard else None
+        if start_step and not self.tail:
+            raise ValueError(
+                "Without a tail there are no negatives before the search starts. Received: "
+                f"start_step={start_step}, num_hard=None. Leave `start_step` out, or pass "
+                "`num_hard`."
+            )
+        self.start = SearchStart(start_step if self.tail else 0)
 
-    def prepare(self, features, labels, tail, layer):
-        """What a training step needs before it searches, such as a rebuild. Nothing here.
-
-        Args:
-            features: As in `search`, like the next.
-            labels: int64 `[batch, num_labels]`.
-            tail: The `SampledValues` of the tail that was drawn for the step, or None.
-            layer: The layer that built this sampler.
-        """
+    def prepare(self, layer):
+        """What a training step of `layer` does before it searches, such as a rebuild."""
 
     def search(self, features, labels, layer) -> tf.Tensor:
         """Finds hard classes of each row.
@@ -70,14 +77,14 @@ class HardNegativeSampler(Sampler):
         super().build(layer)
         if self.tail:
             self.tail.build(layer)
+        self.start.build(self, layer)
 
     def sample(self, features, labels, layer):
         labels = tf.convert_to_tensor(labels, tf.int64)
         features = tf.cast(tf.stop_gradient(features), tf.float32)
         tail = self.tail.sample(features, labels, layer) if self.tail else None
-        self.prepare(features, labels, tail, layer)
-        ids = tf.stop_gradient(self.search(features, labels, layer))
-        ids = tf.ensure_shape(ids, [None, self.num_searched])
+        starts = self.start.advance(features, labels, tail, layer)
+        ids = self._head(starts, features, labels, layer)
         ones = tf.ones(tf.shape(ids))
         if tail is None:
             return SampledValues(ids, tf.ones(tf.shape(labels)), ones)
@@ -89,8 +96,21 @@ class HardNegativeSampler(Sampler):
             "num_sampled": self.num_sampled,
             "num_hard": self.num_hard,
             "tail": keras.saving.serialize_keras_object(self.tail),
+            "start_step": self.start.step,
             "seed": self.seed,
         }
+
+    def _head(self, starts, features, labels, layer):
+        def search():
+            self.prepare(layer)
+            return tf.stop_gradient(self.search(features, labels, layer))
+
+        def no_classes():
+            shape = [tf.shape(features)[0], self.num_searched]
+            return tf.fill(shape, tf.constant(-1, tf.int64))
+
+        ids = search() if starts is True else tf.cond(starts, search, no_classes)
+        return tf.ensure_shape(ids, [None, self.num_searched])
 
     def _checked(self, num_hard):
         if num_hard is None:

@@ -14,7 +14,6 @@ from tf_largeout.ops.inverted_file_ops import (
     packed_width,
 )
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
-from tf_largeout.samplers.tail_watch import TailWatch
 
 _ROWS_A_STEP = 256  # reassigned: as many as a usual batch has queries, at their cost
 _LEAST_INTERVAL = 48
@@ -55,7 +54,7 @@ class InvertedFileSampler(HardNegativeSampler):
             `Sampler`.
         start_step: Number of the training step that fits the lists, from 0. By default the
             first in which the tail alone no longer estimates the partition function well (see
-            `TailWatch`), that is when the search pays; where that never comes, the model
+            `SearchStart`), that is when the search pays; where that never comes, the model
             trains on the tail alone.
         seed: Optional int that the layer's draws start from; random if None.
 
@@ -77,24 +76,13 @@ class InvertedFileSampler(HardNegativeSampler):
         start_step=None,
         seed=None,
     ):
-        super().__init__(num_sampled, num_hard=num_hard, tail=tail, seed=seed)
+        super().__init__(num_sampled, num_hard, tail, start_step, seed)
         self.num_lists = whole_number("num_lists", num_lists, or_none=True)
         self.num_probes = whole_number("num_probes", num_probes)
-        if num_hard is None:
-            if start_step:
-                raise ValueError(
-                    "Without a tail there are no negatives before the lists are fitted. "
-                    f"Received: num_hard=None, start_step={start_step}. Leave one of them out."
-                )
-            start_step = 0
-        self.start_step = whole_number("start_step", start_step, least=0, or_none=True)
-        self._watch = TailWatch() if start_step is None else None
         self._state: list[keras.Variable] = []
 
     def build(self, layer):
         super().build(layer)
-        if self._watch:
-            self._watch.build(self, layer, self.tail.num_sampled)
         dim = layer.embeddings.shape[1]
         lists = self.num_lists or max(1, round(4 * math.sqrt(self.num_classes)))
         lists = min(lists, self.num_classes)
@@ -113,10 +101,9 @@ class InvertedFileSampler(HardNegativeSampler):
                 for name, (shape, dtype) in specs.items()
             ]
 
-    def prepare(self, features, labels, tail, layer):
+    def prepare(self, layer):
         inverted_file_upkeep(
             *self._handles(layer),
-            may_fit=self._pays(features, labels, tail, layer),
             interval=max(_LEAST_INTERVAL, self.num_classes // _CLASSES_FOR_A_STEP),
             rows_a_step=_ROWS_A_STEP,
         )
@@ -135,6 +122,7 @@ class InvertedFileSampler(HardNegativeSampler):
 
         @tf.function
         def fit():
+            self.start.now(layer)
             inverted_file_fit(*self._handles(layer))
 
         (strategy or tf.distribute.get_strategy()).run(fit)
@@ -143,12 +131,15 @@ class InvertedFileSampler(HardNegativeSampler):
         """What the lists are like now.
 
         Returns:
-            A dict: `fitted_at` (the step, or -1), `num_lists`, the sizes of the `largest`,
-            the `median` and the `smallest` list, and the share of `empty` ones.
+            A dict: `started_at`, the training step that was the first to search, or -1;
+            `fitted_at`, the last fit, counted in steps since then, or -1; `num_lists`; the
+            sizes of the `largest`, the `median` and the `smallest` list; and the share of
+            `empty` ones.
         """
         offsets, schedule = (layer.local_variable(self._state[i]).numpy() for i in (2, 6))
         sizes = np.diff(offsets)
         return {
+            "started_at": self.start.started_at(layer),
             "fitted_at": int(schedule[1]),
             "num_lists": sizes.size,
             "largest": int(sizes.max()),
@@ -162,19 +153,7 @@ class InvertedFileSampler(HardNegativeSampler):
             **super().get_config(),
             "num_lists": self.num_lists,
             "num_probes": self.num_probes,
-            "start_step": self.start_step,
         }
-
-    def _pays(self, features, labels, tail, layer):
-        """Scalar bool: whether it is time to fit the lists, if there are none yet."""
-        step, fitted_at = tf.unstack(layer.local_variable(self._state[-1]).read_value())
-        if self._watch is None:
-            return step >= self.start_step
-        return tf.cond(
-            fitted_at < 0,
-            lambda: self._watch.is_too_small(step, features, labels, tail, layer),
-            lambda: tf.constant(True),
-        )
 
     def _handles(self, layer):
         """The handles of embeddings, bias or None, and state on this replica."""

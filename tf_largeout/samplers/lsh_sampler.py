@@ -57,6 +57,9 @@ class LSHSampler(HardNegativeSampler):
             `Sampler`.
         rebuild_every: Steps between the first two builds.
         rebuild_growth: Factor by which that distance grows.
+        start_step: With `num_hard`, number of the training step, from 0, that builds the
+            tables and is the first to search; None starts where that begins to pay, see
+            `SearchStart`.
         seed: Optional int that the layer's draws start from; random if None.
 
     References:
@@ -81,9 +84,10 @@ class LSHSampler(HardNegativeSampler):
         tail="uniform",
         rebuild_every=50,
         rebuild_growth=1.5,
+        start_step=0,
         seed=None,
     ):
-        super().__init__(num_sampled, num_hard=num_hard, tail=tail, seed=seed)
+        super().__init__(num_sampled, num_hard, tail, start_step, seed)
         self.query = _one_of("query", query, ["embedding", "label"])
         self.hash = _one_of("hash", hash, list(BITS_OF_VALUE))
         self.num_hashes = whole_number("num_hashes", num_hashes, or_none=True)
@@ -110,14 +114,17 @@ class LSHSampler(HardNegativeSampler):
         self._schedule.build(self, layer)
         self._draws = self.add_weight(layer, "draw_counts", (2,), "int64", "zeros")
 
-    def sample(self, features, labels, layer):
+    def prepare(self, layer):
         self._schedule.advance(
             layer,
             lambda step: self._tables.rebuild(layer, step),
             lambda: self._tables.are_stale(layer),
         )
+
+    def sample(self, features, labels, layer):
         if not self.shared:
             return super().sample(features, labels, layer)
+        self.prepare(layer)
         labels = tf.convert_to_tensor(labels, tf.int64)
         features = tf.cast(tf.stop_gradient(features), tf.float32)
         values = self._pool(features, labels, layer)
@@ -151,14 +158,15 @@ class LSHSampler(HardNegativeSampler):
         """
         strategy = getattr(layer.embeddings.value, "distribute_strategy", None)
 
-        @tf.function
         def rebuild():
-            (strategy or tf.distribute.get_strategy()).run(self._schedule.now, (layer, build))
+            self.start.now(layer)
+            self._schedule.now(layer, lambda step: self._tables.rebuild(layer, step))
 
-        def build(step):
-            self._tables.rebuild(layer, step)
+        @tf.function
+        def on_all_replicas():
+            (strategy or tf.distribute.get_strategy()).run(rebuild)
 
-        rebuild()
+        on_all_replicas()
 
     def table_health(self, layer):
         """What the tables are like, as a dict of numbers.

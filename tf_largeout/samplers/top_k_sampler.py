@@ -15,13 +15,15 @@ class TopKSampler(HardNegativeSampler):
     O(num_classes): the bound by which approximate searches are judged. Labels among them have
     no effect. With `num_hard=None`, as in Daghaghi et al. 2021, the sum over them stands for
     the partition function without a correction; with `num_hard` they are the head of an
-    unbiased estimate, see `HeadAndTail`. It has no state.
+    unbiased estimate, see `HeadAndTail`.
 
     Args:
         num_sampled: Number of classes a row is compared with, own and shared together.
         num_hard: How many of them are the highest of the row; or None for all.
         tail: With `num_hard`, what draws the others: a name such as "uniform", or a static
             `Sampler`.
+        start_step: With `num_hard`, number of the training step, from 0, that is the first to
+            search; None starts where that begins to pay, see `SearchStart`.
         seed: Optional int that the layer's draws start from; random if None.
 
     Example:

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tests import harness
 from tf_largeout import samplers
-from tf_largeout.samplers.tail_watch import effective_sample_size
+from tf_largeout.samplers.search_start import effective_sample_size
 
 N, DIM, BATCH = 60, 5, 8
 RNG = np.random.default_rng(4)
@@ -44,3 +44,44 @@ def test_equal_logits_count_all_and_one_high_logit_counts_one():
     layer.bias.assign(np.where(np.arange(N) == 7, 50.0, 0.0))
     np.testing.assert_allclose(sizes(), 1, rtol=1e-5)
     np.testing.assert_allclose(sizes(no_labels + 8), N - 1, rtol=1e-5)  # 7 is the label
+
+
+SEARCHES = {
+    "top k": samplers.TopKSampler,
+    "lsh": samplers.LSHSampler,
+    "inverted file": samplers.InvertedFileSampler,
+}
+
+
+def found(layer):
+    """Whether a step of training finds classes of the rows' own."""
+    labels = tf.constant(LABELS)
+    ids = layer.sampler.sample(tf.constant(FEATURES), labels, layer).head.sampled_candidates
+    assert np.all(ids.numpy() == -1) or np.all(ids.numpy()[:, 0] >= 0)
+    return bool(np.any(ids.numpy() >= 0))
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_searches_wait_for_their_step(name):
+    sampler = SEARCHES[name](20, num_hard=4, start_step=3)
+    layer = harness.built_head(EMBEDDINGS, BIAS, sampler)
+    assert [found(layer) for _ in range(5)] == [False, False, False, True, True]
+    assert sampler.start.started_at(layer) == 3
+
+
+@pytest.mark.parametrize("name", ["lsh", "inverted file"])
+def test_a_rebuild_by_hand_starts_the_search(name):
+    sampler = SEARCHES[name](20, num_hard=4, start_step=1000)
+    layer = harness.built_head(EMBEDDINGS, BIAS, sampler)
+    assert not found(layer)
+    sampler.rebuild(layer)
+    assert found(layer)
+    assert sampler.start.started_at(layer) == 1
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_searches_without_a_tail_start_at_once(name):
+    sampler = SEARCHES[name](20, num_hard=None)
+    assert sampler.start.started_at(harness.built_head(EMBEDDINGS, BIAS, sampler)) == 0
+    with pytest.raises(ValueError, match="start_step=3, num_hard=None"):
+        SEARCHES[name](20, num_hard=None, start_step=3)
