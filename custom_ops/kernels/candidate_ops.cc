@@ -2,6 +2,7 @@
 
 #include "custom_ops/core/candidate_softmax.h"
 #include "custom_ops/core/candidates.h"
+#include "custom_ops/kernels/candidate_input.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -12,54 +13,6 @@ using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
-using tensorflow::TensorShapeUtils;
-using tensorflow::errors::InvalidArgument;
-
-absl::Status CheckLogits(const Tensor& logits) {
-  if (!TensorShapeUtils::IsMatrix(logits.shape()) ||
-      logits.dim_size(1) > std::numeric_limits<int32_t>::max()) {
-    return InvalidArgument("logits must be [batch, num_candidates], got ",
-                           logits.shape().DebugString());
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckRows(const Tensor& logits, const Tensor& rows, const char* name) {
-  if (!TensorShapeUtils::IsMatrix(rows.shape()) || rows.dim_size(0) != logits.dim_size(0)) {
-    return InvalidArgument(name, " must be [batch, num_labels] with batch ", logits.dim_size(0),
-                           " as in the logits, got ", rows.shape().DebugString());
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckColumns(const Tensor& logits, const Tensor& columns, const char* name) {
-  const bool shared =
-      TensorShapeUtils::IsVector(columns.shape()) && columns.dim_size(0) == logits.dim_size(1);
-  if (!shared && columns.shape() != logits.shape()) {
-    return InvalidArgument(
-        name, " must be [num_candidates] or [batch, num_candidates] for logits ",
-        logits.shape().DebugString(), ", got ", columns.shape().DebugString());
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckPerRow(const Tensor& logits, const Tensor& values, const char* name) {
-  if (!TensorShapeUtils::IsVector(values.shape()) || values.dim_size(0) != logits.dim_size(0)) {
-    return InvalidArgument(name, " must be [batch] with batch ", logits.dim_size(0),
-                           " as in the logits, got ", values.shape().DebugString());
-  }
-  return absl::OkStatus();
-}
-
-Candidates MakeCandidates(const Tensor& logits, const Tensor& labels, const int64_t* ids,
-                          bool shared) {
-  return {labels.flat<int64_t>().data(),
-          ids,
-          logits.dim_size(0),
-          labels.dim_size(1),
-          logits.dim_size(1),
-          shared};
-}
 
 class FillAccidentalHitsOp : public OpKernel {
  public:
@@ -85,25 +38,6 @@ class FillAccidentalHitsOp : public OpKernel {
  private:
   float fill_;
 };
-
-// Inputs of the ops on shifted logits: logits, offsets, labels, candidates.
-absl::Status CheckShifted(OpKernelContext* ctx) {
-  const Tensor& logits = ctx->input(0);
-  TF_RETURN_IF_ERROR(CheckLogits(logits));
-  TF_RETURN_IF_ERROR(CheckColumns(logits, ctx->input(1), "offsets"));
-  TF_RETURN_IF_ERROR(CheckRows(logits, ctx->input(2), "labels"));
-  return CheckColumns(logits, ctx->input(3), "candidates");
-}
-
-Candidates ShiftedCandidates(OpKernelContext* ctx) {
-  const Tensor& ids = ctx->input(3);
-  return MakeCandidates(ctx->input(0), ctx->input(2), ids.flat<int64_t>().data(),
-                        ids.dims() == 1);
-}
-
-Offsets ShiftedOffsets(OpKernelContext* ctx) {
-  return {ctx->input(1).flat<float>().data(), ctx->input(1).dims() == 2};
-}
 
 class ShiftCandidateLogitsOp : public OpKernel {
  public:
@@ -169,10 +103,7 @@ class CandidateRanksOp : public OpKernel {
     const Tensor &logits = ctx->input(0), &true_logits = ctx->input(1), &labels = ctx->input(2);
     OP_REQUIRES_OK(ctx, CheckLogits(logits));
     OP_REQUIRES_OK(ctx, CheckRows(logits, labels, "labels"));
-    OP_REQUIRES(ctx, true_logits.shape() == labels.shape(),
-                InvalidArgument("true_logits must have the shape of labels, ",
-                                labels.shape().DebugString(), ", got ",
-                                true_logits.shape().DebugString()));
+    OP_REQUIRES_OK(ctx, CheckTrueLogits(true_logits, labels));
     Tensor* ranks = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, labels.shape(), &ranks));
     CandidateRanks(MakeCandidates(logits, labels, nullptr, true), logits.flat<float>().data(),

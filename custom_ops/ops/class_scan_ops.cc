@@ -93,7 +93,8 @@ classes that never holds [batch, num_classes].
 features: [batch, dim].
 embeddings: Variable [num_classes, dim], float; read in place.
 bias: No variable, or one: [num_classes], float.
-labels: [batch, num_labels], padded with -1.
+labels: [batch, num_labels], padded with -1. Other ids outside of the classes are an error;
+  on a GPU, which the host does not wait for, their logits are NaN.
 log_partition: [batch], the log of the sum of exp(logit) over all classes.
 true_logits: [batch, num_labels], 0 at padding.
 ranks: [batch, num_labels], the number of classes that score higher, ties going
@@ -116,7 +117,7 @@ The k highest logits of all classes, exactly, in one pass that never holds
 features: [batch, dim].
 embeddings: Variable [num_classes, dim], float; read in place.
 bias: No variable, or one: [num_classes], float.
-k: Scalar in [1, num_classes].
+k: Scalar in [1, num_classes], on a GPU at most 2048.
 scores: [batch, k], falling.
 ids: [batch, k]; of equal scores the lower id first, NaN and -inf last.
 )doc");
@@ -144,7 +145,8 @@ embeddings: Variable [num_classes, dim], float; read in place.
 bias: No variable, or one: [num_classes], float.
 log_partition: [batch], as LargeoutClassStatistics gives it.
 weights: [batch]. Rows whose weights are all 0 take no part.
-labels: [batch, num_labels], padded with -1.
+labels: [batch, num_labels], padded with -1. Other ids outside of the classes are an error;
+  on a GPU they have no gradient.
 label_weights: [batch, num_labels].
 d_features: [batch, dim].
 d_embeddings: [num_classes, dim].

@@ -64,8 +64,9 @@ classes that the batch shares. One op for both, so that a variable gets one spar
 features: [batch, dim].
 embeddings: Variable [num_classes, dim], float; read in place.
 bias: No variable, or one: [num_classes], float.
-ids: [batch, num_ids]; -1 stands for no class.
-shared_ids: [num_shared].
+ids: [batch, num_ids]; -1 stands for no class. Other ids outside of the classes are an error;
+  on a GPU, which the host does not wait for, their logits are NaN.
+shared_ids: [num_shared]; on a GPU the rows of ids outside of the classes are NaN.
 logits: [batch, num_ids], <embeddings[id], features[b]> + bias[id]; the lowest float where
   there is no class.
 shared_rows: [num_shared, dim], embeddings[shared_ids].
@@ -101,8 +102,10 @@ d_logits: [batch, num_ids]; what stands where there is no class has no effect.
 d_shared_rows: [num_shared, dim].
 d_shared_biases: [num_shared], if there is a bias.
 d_features: [batch, dim], without what comes by way of the shared rows.
-row_ids: [num_rows], the distinct classes, rising.
-d_rows: [num_rows, dim].
+row_ids: [num_rows], the distinct classes, rising. On a GPU, which the host does not wait for,
+  num_rows is the number of ids or of classes, whichever is less, and -1 stands in what is
+  left over: row updates, and TensorFlow's scatter operations on a GPU, pass over it.
+d_rows: [num_rows, dim], 0 where there is no class.
 embeddings_shape: [2], the shape of the embeddings.
 d_biases: [num_rows], if there is a bias.
 )doc");

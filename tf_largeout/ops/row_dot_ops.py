@@ -2,7 +2,9 @@
 
 The embeddings (float32 [N, dim]) and the bias (float32 [N]) are given as resource variables
 or their handles and are read in place. Gradients of the variables are `IndexedSlices` with one
-row for each distinct class, ids rising. A tape notices variables that are given as such, not
+row for each distinct class, ids rising; on a GPU, which the host does not wait for, rows of 0
+with id -1 follow, up to the number of ids or of classes. Row-sparse optimizers pass over
+them. A tape notices variables that are given as such, not
 by their handles alone. Results are the same to the bit on any number of threads.
 """
 
