@@ -9,10 +9,8 @@ namespace {
 template <class Rule>
 Status Launch(const MergedRows& merged, const float* values, int64_t dim, const Rule& rule,
               Stream stream) {
-  const int bits = BitsOfGroup(dim);
-  return ForEachBlock(RowUpdateBlocks(merged.num_ids, bits), kRowUpdateThreads,
-                      kRowUpdateSharedBytes,
-                      UpdateRowsBody<Rule>{merged, values, dim, bits, rule}, stream);
+  return ForEachBlock(RowUpdateBlocks(merged.num_ids), kRowUpdateThreads, kRowUpdateSharedBytes,
+                      UpdateRowsBody<Rule>{merged, values, dim, rule}, stream);
 }
 
 }  // namespace
@@ -40,9 +38,8 @@ Status UpdateRows(const MergedRows& merged, const float* values, int64_t dim,
 template <class Index>
 Status SumRows(const MergedRows& merged, const float* values, int64_t dim, float* sums,
                Index* ids, Stream stream) {
-  const int bits = BitsOfGroup(dim);
-  return ForEachBlock(RowUpdateBlocks(merged.num_ids, bits), kRowUpdateThreads, 0,
-                      SumRowsBody<Index>{merged, values, dim, bits, sums, ids}, stream);
+  return ForEachBlock(RowUpdateBlocks(merged.num_ids), kRowUpdateThreads, 0,
+                      SumRowsBody<Index>{merged, values, dim, sums, ids}, stream);
 }
 
 template Status SumRows(const MergedRows&, const float*, int64_t, float*, int32_t*, Stream);

@@ -55,8 +55,8 @@ struct MomentumStep {
   bool nesterov;
 };
 
-// values: [merged.num_ids, dim]. Gradients of a row are summed in input order, by as many
-// threads as a row is wide: the result is the same every time. Rows of ids that were out
+// values: [merged.num_ids, dim]. Gradients of a row are summed in input order, by one warp:
+// the result is the same every time. Rows of ids that were out
 // of range are skipped: the host cannot be told of them without waiting.
 // Bound by bytes: each row and slot with a gradient is read and written once. A row with
 // many gradients sums them one after the other.

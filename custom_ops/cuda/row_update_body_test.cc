@@ -58,8 +58,7 @@ const std::vector<Problem> kProblems = {
 
 template <class Rule>
 void RunRule(Problem* in, const Rule& rule) {
-  const int bits = BitsOfGroup(in->dim);
-  const UpdateRowsBody<Rule> body{in->merged(), in->values.data(), in->dim, bits, rule};
+  const UpdateRowsBody<Rule> body{in->merged(), in->values.data(), in->dim, rule};
   for (const auto& part : {2, 0}) {  // on a few blocks; on none nothing happens
     RunBlocks(part, kRowUpdateThreads, kRowUpdateSharedBytes, body);
   }
@@ -158,8 +157,8 @@ TEST(GpuSumsAreThoseOfTheCpuAndZerosFollow) {
     largeout::SumRows(in.merged_on_host(), in.values.data(), in.dim, expected.data(),
                       SerialFor);
     std::vector<int32_t> ids(num_ids, 5);
-    const SumRowsBody<int32_t> body{in.merged(),         in.values.data(), in.dim,
-                                    BitsOfGroup(in.dim), sums.data(),      ids.data()};
+    const SumRowsBody<int32_t> body{in.merged(), in.values.data(), in.dim, sums.data(),
+                                    ids.data()};
     RunBlocks(3, kRowUpdateThreads, 0, body);
     EXPECT_EQ(sums, expected);
     for (int64_t i = 0; i < num_ids; ++i) {
@@ -168,13 +167,10 @@ TEST(GpuSumsAreThoseOfTheCpuAndZerosFollow) {
   }
 }
 
-TEST(GroupsAreAsWideAsRowsWithinBounds) {
-  EXPECT_EQ(1 << BitsOfGroup(1), 8);
-  EXPECT_EQ(1 << BitsOfGroup(64), 64);
-  EXPECT_EQ(1 << BitsOfGroup(65), 128);
-  EXPECT_EQ(1 << BitsOfGroup(5000), 128);
-  EXPECT_EQ(RowUpdateBlocks(0, 7), 0);
-  EXPECT_EQ(RowUpdateBlocks(3, 7), 2);
+TEST(EachRowHasAGroupOfThreads) {
+  EXPECT_EQ(RowUpdateBlocks(0), 0);
+  EXPECT_EQ(RowUpdateBlocks(kGroups), 1);
+  EXPECT_EQ(RowUpdateBlocks(kGroups + 1), 2);
 }
 
 }  // namespace

@@ -2,8 +2,9 @@
 //
 // All rules have this form: Load() reads the hyperparameters; if StartsRows(), then
 // Start(row, mean square of the gradient) is called once a row, by one thread, and returns
-// two numbers for the row, which are Defaults() otherwise; Update(numbers, element,
-// gradient) is called for each element row * dim + column.
+// two numbers for the row, which are Defaults() otherwise. Of each element row * dim +
+// column, Read(element) is what the step changes, Step(numbers, gradient, values) changes it
+// and Write(values, element) puts it back: a thread reads several before it writes one.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_ROW_UPDATE_RULES_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_ROW_UPDATE_RULES_H_
@@ -50,12 +51,20 @@ struct AdamRule {
             static_cast<float>(exp(gap * log(args.beta_2)))};
   }
 
-  LARGEOUT_DEVICE void Update(RowNumbers decay, int64_t element, float gradient) const {
-    float w = args.variable[element], m = args.momentum[element], v = args.velocity[element];
-    AdamFormula(args, decay.first, decay.second, gain_1, gain_2, Root{}, gradient, &w, &m, &v);
-    args.variable[element] = w;
-    args.momentum[element] = m;
-    args.velocity[element] = v;
+  struct Values {
+    float w, m, v;
+  };
+  LARGEOUT_DEVICE Values Read(int64_t element) const {
+    return {args.variable[element], args.momentum[element], args.velocity[element]};
+  }
+  LARGEOUT_DEVICE void Step(RowNumbers decay, float gradient, Values* at_element) const {
+    AdamFormula(args, decay.first, decay.second, gain_1, gain_2, Root{}, gradient,
+                &at_element->w, &at_element->m, &at_element->v);
+  }
+  LARGEOUT_DEVICE void Write(const Values& values, int64_t element) const {
+    args.variable[element] = values.w;
+    args.momentum[element] = values.m;
+    args.velocity[element] = values.v;
   }
 };
 
@@ -72,11 +81,18 @@ struct AdagradRule {
   LARGEOUT_DEVICE RowNumbers Defaults() const { return {0, 0}; }
   LARGEOUT_DEVICE RowNumbers Start(int64_t, float) const { return {0, 0}; }
 
-  LARGEOUT_DEVICE void Update(RowNumbers, int64_t element, float gradient) const {
-    float w = args.variable[element], a = args.accumulator[element];
-    AdagradFormula(args, Root{}, gradient, &w, &a);
-    args.variable[element] = w;
-    args.accumulator[element] = a;
+  struct Values {
+    float w, a;
+  };
+  LARGEOUT_DEVICE Values Read(int64_t element) const {
+    return {args.variable[element], args.accumulator[element]};
+  }
+  LARGEOUT_DEVICE void Step(RowNumbers, float gradient, Values* at_element) const {
+    AdagradFormula(args, Root{}, gradient, &at_element->w, &at_element->a);
+  }
+  LARGEOUT_DEVICE void Write(const Values& values, int64_t element) const {
+    args.variable[element] = values.w;
+    args.accumulator[element] = values.a;
   }
 };
 
@@ -98,10 +114,15 @@ struct RowwiseAdagradRule {
     return {args.learning_rate / Root{}(sum + args.epsilon), 0};
   }
 
-  LARGEOUT_DEVICE void Update(RowNumbers scale, int64_t element, float gradient) const {
-    float w = args.variable[element];
-    RowwiseAdagradFormula(args, scale.first, gradient, &w);
-    args.variable[element] = w;
+  struct Values {
+    float w;
+  };
+  LARGEOUT_DEVICE Values Read(int64_t element) const { return {args.variable[element]}; }
+  LARGEOUT_DEVICE void Step(RowNumbers scale, float gradient, Values* at_element) const {
+    RowwiseAdagradFormula(args, scale.first, gradient, &at_element->w);
+  }
+  LARGEOUT_DEVICE void Write(const Values& values, int64_t element) const {
+    args.variable[element] = values.w;
   }
 };
 
@@ -119,12 +140,19 @@ struct MomentumRule {
   LARGEOUT_DEVICE RowNumbers Defaults() const { return {0, 0}; }
   LARGEOUT_DEVICE RowNumbers Start(int64_t, float) const { return {0, 0}; }
 
-  LARGEOUT_DEVICE void Update(RowNumbers, int64_t element, float gradient) const {
-    float w = args.variable[element], m = 0;
-    if (args.momentum != nullptr) m = args.momentum[element];
-    MomentumFormula(args, gradient, &w, args.momentum == nullptr ? nullptr : &m);
-    args.variable[element] = w;
-    if (args.momentum != nullptr) args.momentum[element] = m;
+  struct Values {
+    float w, m;
+  };
+  LARGEOUT_DEVICE Values Read(int64_t element) const {
+    return {args.variable[element], args.momentum == nullptr ? 0 : args.momentum[element]};
+  }
+  LARGEOUT_DEVICE void Step(RowNumbers, float gradient, Values* at_element) const {
+    MomentumFormula(args, gradient, &at_element->w,
+                    args.momentum == nullptr ? nullptr : &at_element->m);
+  }
+  LARGEOUT_DEVICE void Write(const Values& values, int64_t element) const {
+    args.variable[element] = values.w;
+    if (args.momentum != nullptr) args.momentum[element] = values.m;
   }
 };
 
