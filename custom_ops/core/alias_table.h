@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "custom_ops/core/host_device.h"
 #include "custom_ops/core/integer_masses.h"
 #include "custom_ops/core/philox.h"
 
@@ -27,7 +28,8 @@ struct AliasSlot {
 // REQUIRES: 0 <= masses[c], with sum kAliasTotal.
 void BuildAliasTable(const int64_t* masses, int64_t num_classes, AliasSlot* slots);
 
-inline int64_t DrawFromAliasTable(const AliasSlot* slots, int64_t num_classes, DrawBits bits) {
+LARGEOUT_HOST_DEVICE inline int64_t DrawFromAliasTable(const AliasSlot* slots,
+                                                       int64_t num_classes, DrawBits bits) {
   const int64_t slot = ScaleBits(bits.first, num_classes);
   const bool own = ScaleBits(bits.second, kAliasTotal) < slots[slot].threshold;
   return own ? slot : slots[slot].alias;

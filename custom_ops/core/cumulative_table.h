@@ -3,7 +3,10 @@
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CUMULATIVE_TABLE_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CUMULATIVE_TABLE_H_
 
+#include <algorithm>
 #include <cstdint>
+
+#include "custom_ops/core/host_device.h"
 
 namespace largeout {
 
@@ -16,14 +19,43 @@ namespace largeout {
 // Find stays inside the arrays whatever they hold.
 class CumulativeTable {
  public:
-  // REQUIRES: num_classes >= 1, num_buckets >= 1, cumulative[num_classes] > 0.
+  // For num_strata of StratumLength(num_strata), whose sum is cumulative[num_classes].
+  // Does not read the arrays. REQUIRES: num_classes >= 1, num_buckets >= 1.
   CumulativeTable(const int64_t* cumulative, int64_t num_classes, const int64_t* index,
-                  int64_t num_buckets, int64_t stratum);
+                  int64_t num_buckets, int64_t num_strata);
 
-  int64_t num_classes() const { return num_classes_; }
-  int64_t stratum() const { return stratum_; }
-  int64_t Cumulative(int64_t c) const { return cumulative_[c]; }
-  int64_t Find(int64_t x) const;
+  LARGEOUT_HOST_DEVICE int64_t num_classes() const { return num_classes_; }
+  LARGEOUT_HOST_DEVICE int64_t stratum() const { return stratum_; }
+  LARGEOUT_HOST_DEVICE int64_t Cumulative(int64_t c) const { return cumulative_[c]; }
+
+  // The class c with cumulative[c] <= x < cumulative[c + 1]: the first that ends
+  // beyond x. Its end lies in the bucket of x or later, its start in that bucket
+  // or earlier, so index[g] <= c <= index[g + 1].
+  LARGEOUT_HOST_DEVICE int64_t Find(int64_t x) const {
+    const int64_t bucket = Bucket(x, buckets_per_mass_, num_buckets_);
+    int64_t c = std::clamp<int64_t>(index_[bucket], 0, num_classes_ - 1);
+    int64_t last = std::clamp<int64_t>(index_[bucket + 1], c, num_classes_ - 1);
+    while (c < last) {
+      const int64_t middle = c + (last - c) / 2;
+      if (cumulative_[middle + 1] <= x) {
+        c = middle + 1;
+      } else {
+        last = middle;
+      }
+    }
+    return c;
+  }
+
+  static double BucketsPerMass(int64_t num_buckets, int64_t total) {
+    return static_cast<double>(num_buckets) / static_cast<double>(total);
+  }
+
+  // Never decreases with x, which is all that the search needs of its rounding.
+  LARGEOUT_HOST_DEVICE static int64_t Bucket(int64_t x, double buckets_per_mass,
+                                             int64_t num_buckets) {
+    const auto bucket = static_cast<int64_t>(static_cast<double>(x) * buckets_per_mass);
+    return std::clamp<int64_t>(bucket, 0, num_buckets - 1);
+  }
 
  private:
   const int64_t* cumulative_;

@@ -1,6 +1,5 @@
 #include "custom_ops/core/log_uniform_distribution.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "custom_ops/core/integer_masses.h"
@@ -39,28 +38,18 @@ LogUniformDistribution::LogUniformDistribution(int64_t num_classes, int64_t num_
       stratum_(StratumLength(num_strata)),
       num_certain_(NumCertain(num_classes, num_strata)),
       total_(num_strata * stratum_),
-      scale_(0) {
-  if (num_certain_ < num_classes) {
-    scale_ = static_cast<double>(total_ - num_certain_ * stratum_) /
-             std::log((num_classes + 1.0) / (num_certain_ + 1));
+      log_certain_(FixedLog(num_certain_ + 1)),
+      scale_(0),
+      scale_bits_(0),
+      inverse_scale_(0) {
+  if (num_certain_ == num_classes) return;
+  const auto length = static_cast<unsigned __int128>(total_ - num_certain_ * stratum_);
+  const auto log = static_cast<uint64_t>(FixedLog(num_classes + 1) - log_certain_);
+  while (length << (scale_bits_ + 1) <= static_cast<unsigned __int128>(log) << 63) {
+    ++scale_bits_;
   }
-}
-
-int64_t LogUniformDistribution::Cumulative(int64_t c) const {
-  if (c <= num_certain_) return c * stratum_;
-  if (c == num_classes_) return total_;
-  return num_certain_ * stratum_ +
-         std::llround(scale_ * std::log((c + 1.0) / (num_certain_ + 1)));
-}
-
-int64_t LogUniformDistribution::Find(int64_t x) const {
-  const int64_t certain = num_certain_ * stratum_;
-  if (x < certain) return x / stratum_;
-  const double guess = (num_certain_ + 1) * std::exp((x - certain) / scale_) - 1;
-  int64_t c = std::clamp<int64_t>(static_cast<int64_t>(guess), num_certain_, num_classes_ - 1);
-  while (c > num_certain_ && Cumulative(c) > x) --c;
-  while (c < num_classes_ - 1 && Cumulative(c + 1) <= x) ++c;
-  return c;
+  scale_ = static_cast<uint64_t>((length << scale_bits_) / log);
+  inverse_scale_ = std::ldexp(static_cast<double>(log), -kFixedLogBits) / length;
 }
 
 }  // namespace largeout

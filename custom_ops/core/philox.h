@@ -9,12 +9,14 @@
 #include <array>
 #include <cstdint>
 
+#include "custom_ops/core/host_device.h"
+
 namespace largeout {
 
 using PhiloxCounter = std::array<uint32_t, 4>;
 using PhiloxKey = std::array<uint32_t, 2>;
 
-inline PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key) {
+LARGEOUT_HOST_DEVICE inline PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key) {
   constexpr int kRounds = 10;
   for (int round = 0; round < kRounds; ++round) {
     const uint64_t product0 = uint64_t{0xD2511F53} * counter[0];
@@ -42,7 +44,7 @@ struct DrawBits {
   uint64_t second;
 };
 
-inline DrawBits BitsOfDraw(PhiloxSeed seed, uint64_t index) {
+LARGEOUT_HOST_DEVICE inline DrawBits BitsOfDraw(PhiloxSeed seed, uint64_t index) {
   const PhiloxCounter bits = Philox4x32(
       {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
        static_cast<uint32_t>(seed.first >> 32), static_cast<uint32_t>(seed.second >> 32)},
@@ -53,7 +55,7 @@ inline DrawBits BitsOfDraw(PhiloxSeed seed, uint64_t index) {
 // Maps 64 random bits to [0, range): floor(bits * range / 2^64). The
 // probability of falling below any bound is right to 2^-64.
 // REQUIRES: range >= 0. Returns 0 for range 0.
-inline int64_t ScaleBits(uint64_t bits, int64_t range) {
+LARGEOUT_HOST_DEVICE inline int64_t ScaleBits(uint64_t bits, int64_t range) {
   return static_cast<int64_t>(static_cast<unsigned __int128>(bits) * range >> 64);
 }
 

@@ -40,10 +40,18 @@
 #include <cstdint>
 #include <vector>
 
+#include "custom_ops/core/host_device.h"
 #include "custom_ops/core/parallel.h"
 #include "custom_ops/core/philox.h"
 
 namespace largeout {
+
+// Draw i. REQUIRES: Cumulative(num_classes) == stratum().
+template <class Distribution>
+LARGEOUT_HOST_DEVICE int64_t DrawOne(const Distribution& distribution, PhiloxSeed seed,
+                                     int64_t i) {
+  return distribution.Find(ScaleBits(BitsOfDraw(seed, i).first, distribution.stratum()));
+}
 
 // ids[i] for i < num_sampled: independent draws.
 // REQUIRES: Cumulative(num_classes) == stratum().
@@ -52,9 +60,7 @@ void SampleWithReplacement(const Distribution& distribution, int64_t num_sampled
                            PhiloxSeed seed, const ParallelFor& parallel_for, int64_t* ids) {
   constexpr int64_t kCyclesPerDraw = 300;
   parallel_for(num_sampled, kCyclesPerDraw, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      ids[i] = distribution.Find(ScaleBits(BitsOfDraw(seed, i).first, distribution.stratum()));
-    }
+    for (int64_t i = begin; i < end; ++i) ids[i] = DrawOne(distribution, seed, i);
   });
 }
 
@@ -72,7 +78,15 @@ class StrataWalk {
   };
   static constexpr int64_t kJumper = -1;
 
-  StrataWalk(const Distribution& distribution, int64_t num_strata, PhiloxSeed seed)
+  // Who is in the sample for a stratum, and who jumps over its end; kJumper is the
+  // one that came over the previous end.
+  struct Outcome {
+    int64_t selected;
+    int64_t next;
+  };
+
+  LARGEOUT_HOST_DEVICE StrataWalk(const Distribution& distribution, int64_t num_strata,
+                                  PhiloxSeed seed)
       : distribution_(distribution),
         length_(num_strata * distribution.stratum()),
         seed_(seed),
@@ -80,38 +94,49 @@ class StrataWalk {
         rotation_(distribution.Cumulative(start_)) {}
 
   // The class that jumps into stratum 0: there it lies with its full length.
-  int64_t start() const { return start_; }
+  LARGEOUT_HOST_DEVICE int64_t start() const { return start_; }
 
   // Fills strata[i] for i in [begin, end).
   void Pick(int64_t begin, int64_t end, Stratum* strata) const {
-    int64_t jumper_length = Straddle(begin).after;
+    int64_t jumper_length = JumperLength(begin);
     for (int64_t i = begin; i < end; ++i) {
-      Stratum& stratum = strata[i] = Straddle(i + 1);
-      const DrawBits bits = BitsOfDraw(seed_, i);
-      const int64_t x = ScaleBits(bits.first, distribution_.stratum() - stratum.before);
-      if (x >= jumper_length) {
-        stratum.inside = distribution_.Find(OnRing(i * distribution_.stratum() + x));
-      }
-      stratum.fight = bits.second;
-      jumper_length = stratum.after;
+      strata[i] = PickIn(i, jumper_length);
+      jumper_length = strata[i].after;
     }
   }
 
-  bool StraddlerWins(const Stratum& stratum) const {
-    return ScaleBits(stratum.fight, distribution_.stratum() - stratum.after) < stratum.before;
+  // What is left of the jumper in stratum i.
+  LARGEOUT_HOST_DEVICE int64_t JumperLength(int64_t i) const { return Straddle(i).after; }
+
+  LARGEOUT_HOST_DEVICE Stratum PickIn(int64_t i, int64_t jumper_length) const {
+    Stratum stratum = Straddle(i + 1);
+    const DrawBits bits = BitsOfDraw(seed_, i);
+    const int64_t x = ScaleBits(bits.first, distribution_.stratum() - stratum.before);
+    if (x >= jumper_length) {
+      stratum.inside = distribution_.Find(OnRing(i * distribution_.stratum() + x));
+    }
+    stratum.fight = bits.second;
+    return stratum;
+  }
+
+  LARGEOUT_HOST_DEVICE Outcome Fight(const Stratum& stratum) const {
+    const bool straddler_wins =
+        ScaleBits(stratum.fight, distribution_.stratum() - stratum.after) < stratum.before;
+    if (straddler_wins) return {stratum.straddler, stratum.inside};
+    return {stratum.inside, stratum.straddler};
   }
 
  private:
   static constexpr uint64_t kStartDraw = ~uint64_t{0};
 
   // REQUIRES: 0 <= x <= length_, so that the sum stays below 2^63.
-  int64_t OnRing(int64_t x) const {
+  LARGEOUT_HOST_DEVICE int64_t OnRing(int64_t x) const {
     const int64_t sum = x + rotation_;
     return sum < length_ ? sum : sum - length_;
   }
 
   // The class that straddles the start of stratum i; nothing is picked yet.
-  Stratum Straddle(int64_t i) const {
+  LARGEOUT_HOST_DEVICE Stratum Straddle(int64_t i) const {
     const int64_t x = OnRing(i * distribution_.stratum());
     const int64_t c = distribution_.Find(x);
     return {kJumper, c, x - distribution_.Cumulative(c), distribution_.Cumulative(c + 1) - x,
@@ -139,18 +164,16 @@ void SampleWithoutReplacement(const Distribution& distribution, int64_t num_samp
                [&](int64_t begin, int64_t end) { walk.Pick(begin, end, strata.data()); });
   int64_t jumper = walk.start();
   for (int64_t i = 0; i < num_sampled; ++i) {
-    const auto& stratum = strata[i];
-    const int64_t picked = stratum.inside == Walk::kJumper ? jumper : stratum.inside;
-    const bool straddler_wins = walk.StraddlerWins(stratum);
-    ids[i] = straddler_wins ? stratum.straddler : picked;
-    jumper = straddler_wins ? picked : stratum.straddler;
+    const auto outcome = walk.Fight(strata[i]);
+    ids[i] = outcome.selected == Walk::kJumper ? jumper : outcome.selected;
+    if (outcome.next != Walk::kJumper) jumper = outcome.next;
   }
 }
 
 // Length of class c in strata: its expected count in one draw with
 // replacement, or its inclusion probability without.
 template <class Distribution>
-float LengthInStrata(const Distribution& distribution, int64_t c) {
+LARGEOUT_HOST_DEVICE float LengthInStrata(const Distribution& distribution, int64_t c) {
   const int64_t length = distribution.Cumulative(c + 1) - distribution.Cumulative(c);
   return static_cast<float>(static_cast<double>(length) / distribution.stratum());
 }

@@ -19,22 +19,21 @@ namespace {
 class OwnedTable {
  public:
   OwnedTable(const std::vector<double>& weights, int64_t num_strata, int64_t num_buckets)
-      : cumulative_(weights.size() + 1), index_(num_buckets + 1) {
+      : cumulative_(weights.size() + 1), index_(num_buckets + 1), num_strata_(num_strata) {
     IntegerMasses(weights.data(), weights.size(), num_strata, &cumulative_[1]);
     BuildCumulativeTable(&cumulative_[1], weights.size(), num_buckets, cumulative_.data(),
                          index_.data());
-    stratum_ = StratumLength(num_strata);
   }
 
   CumulativeTable view() const {
     return CumulativeTable(cumulative_.data(), cumulative_.size() - 1, index_.data(),
-                           index_.size() - 1, stratum_);
+                           index_.size() - 1, num_strata_);
   }
 
  private:
   std::vector<int64_t> cumulative_;
   std::vector<int64_t> index_;
-  int64_t stratum_;
+  int64_t num_strata_;
 };
 
 // The promises of a distribution: classes in a row without gaps, Find inverts.

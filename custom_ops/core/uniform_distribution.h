@@ -5,19 +5,21 @@
 
 #include <cstdint>
 
+#include "custom_ops/core/host_device.h"
+
 namespace largeout {
 
 // A class is num_strata long and a stratum num_classes: pi = num_strata / num_classes.
 class UniformDistribution {
  public:
   // REQUIRES: 1 <= num_strata <= num_classes, product at most 2^62.
-  UniformDistribution(int64_t num_classes, int64_t num_strata)
+  LARGEOUT_HOST_DEVICE UniformDistribution(int64_t num_classes, int64_t num_strata)
       : num_classes_(num_classes), num_strata_(num_strata) {}
 
-  int64_t num_classes() const { return num_classes_; }
-  int64_t stratum() const { return num_classes_; }
-  int64_t Cumulative(int64_t c) const { return c * num_strata_; }
-  int64_t Find(int64_t x) const { return x / num_strata_; }
+  LARGEOUT_HOST_DEVICE int64_t num_classes() const { return num_classes_; }
+  LARGEOUT_HOST_DEVICE int64_t stratum() const { return num_classes_; }
+  LARGEOUT_HOST_DEVICE int64_t Cumulative(int64_t c) const { return c * num_strata_; }
+  LARGEOUT_HOST_DEVICE int64_t Find(int64_t x) const { return x / num_strata_; }
 
  private:
   int64_t num_classes_;

@@ -170,7 +170,7 @@ class PivotalSampleOp : public OpKernel {
                                    "num_sampled=",
                                    num_sampled_, ": make it anew from the counts"));
     const CumulativeTable table(sums.data(), num_classes, index.vec<int64_t>().data(),
-                                index.NumElements() - 1, stratum);
+                                index.NumElements() - 1, num_sampled_);
     const auto draw = [&](int64_t* ids) {
       SampleWithoutReplacement(table, num_sampled_, seed, IntraOpParallel(ctx), ids);
       return tensorflow::OkStatus();

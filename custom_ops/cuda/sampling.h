@@ -1,0 +1,54 @@
+// Draws of classes on the GPU, bit for bit those of core/sampling.h and
+// core/alias_table.h, with their expected counts.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CUDA_SAMPLING_H_
+#define LARGEOUT_CUSTOM_OPS_CUDA_SAMPLING_H_
+
+#include <cstdint>
+
+#include "custom_ops/core/alias_table.h"
+#include "custom_ops/core/philox.h"
+#include "custom_ops/cuda/stream.h"
+
+namespace largeout {
+namespace cuda {
+
+// What a sampler reads and writes. The count of a true class of -1, padding, is 1, that
+// of one out of range NaN.
+struct SampledArrays {
+  const int64_t* true_classes;  // [num_true]
+  int64_t num_true;
+  int64_t num_sampled;
+  int64_t* sampled;      // [num_sampled]
+  float* true_count;     // [num_true]
+  float* sampled_count;  // [num_sampled]
+};
+
+// Scratch of the samplers without replacement: O(num_sampled).
+int64_t UniqueSampleScratchBytes(int64_t num_sampled);
+
+// Closed forms (core/uniform_distribution.h, core/log_uniform_distribution.h).
+// scratch: for `unique` only, of UniqueSampleScratchBytes.
+// REQUIRES: num_classes <= 2^31, num_sampled >= 1, at most num_classes where unique.
+Status UniformSample(const SampledArrays& arrays, int64_t num_classes, bool unique,
+                     PhiloxSeed seed, void* scratch, Stream stream);
+Status LogUniformSample(const SampledArrays& arrays, int64_t num_classes, bool unique,
+                        PhiloxSeed seed, void* scratch, Stream stream);
+
+// With replacement from slots [num_classes] and probability [num_classes]. Where the table
+// is empty or names a class that there is not, a valid class is drawn with the count NaN.
+Status AliasSample(const SampledArrays& arrays, const AliasSlot* slots,
+                   const float* probability, int64_t num_classes, PhiloxSeed seed,
+                   Stream stream);
+
+// Without replacement from cumulative [num_classes + 1] and index [num_buckets + 1]
+// (core/cumulative_table.h), made for num_sampled. Counts are NaN, and ids any classes, where
+// the table was made for another number.
+Status PivotalSample(const SampledArrays& arrays, const int64_t* cumulative,
+                     int64_t num_classes, const int64_t* index, int64_t num_buckets,
+                     PhiloxSeed seed, void* scratch, Stream stream);
+
+}  // namespace cuda
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CUDA_SAMPLING_H_
