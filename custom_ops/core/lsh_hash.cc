@@ -92,12 +92,6 @@ void ForPanels(const HashFamily& family, const Rows& rows, int64_t num_rows,
   });
 }
 
-BucketRule RuleOf(const HashFamily& family) {
-  const int64_t joined_bits = int64_t{family.num_hashes} * ValueBits(family);
-  return {family.num_hashes, family.num_tables, ValueBits(family),
-          static_cast<int>(std::min<int64_t>(joined_bits, 32)), family.bits};
-}
-
 template <class Rows>
 void WriteValues(const HashFamily& family, const Rows& rows, int64_t num_rows,
                  const ParallelFor& parallel, int32_t* values) {

@@ -1,7 +1,6 @@
 #include "custom_ops/core/lsh_hash_panel.h"
 
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 #include "custom_ops/core/lsh_hash_functions.h"
@@ -9,20 +8,6 @@
 
 namespace largeout {
 namespace {
-
-// Calls found(j) on numbers j < num_values, in an order that depends on h and
-// num_values only, until it returns true. Visits all of them.
-template <class Found>
-void ProbeValues(int64_t h, int64_t num_values, const Found& found) {
-  uint64_t mask = 0;
-  while (mask + 1 < static_cast<uint64_t>(num_values)) mask = 2 * mask + 1;
-  const uint64_t mixed = static_cast<uint64_t>(h + 1) * 0x9E3779B97F4A7C15u;
-  const uint64_t start = mixed >> 40, stride = mixed >> 8 | 1;
-  for (uint64_t probe = 0; probe <= mask; ++probe) {
-    const int64_t j = static_cast<int64_t>((start + probe * stride) & mask);
-    if (j < num_values && found(j)) return;
-  }
-}
 
 // Gives the empty values of one row of the panel those of other ones, or 0.
 void BorrowValues(int64_t num_values, int32_t* values) {
@@ -33,32 +18,11 @@ void BorrowValues(int64_t num_values, int32_t* values) {
     if (own[h] != kNoValue) continue;
     values[h * kHashRows] = 0;
     if (all_empty) continue;
-    ProbeValues(h, num_values, [&](int64_t j) {
-      if (own[j] == kNoValue) return false;
-      values[h * kHashRows] = own[j];
-      return true;
-    });
+    values[h * kHashRows] = own[LenderOf(h, num_values, own.data())];
   }
 }
 
 }  // namespace
-
-AbsentNumbers AbsentFor(HashKind kind) {
-  switch (kind) {
-    case HashKind::kWta:
-      return AbsentNumbers::kNan;
-    case HashKind::kDwta:
-      return AbsentNumbers::kNanAndZero;
-    default:
-      return AbsentNumbers::kNone;
-  }
-}
-
-float InPanel(float number, AbsentNumbers absent) {
-  const bool counts = absent == AbsentNumbers::kNone || number > 0 || number < 0 ||
-                      (number == 0 && absent == AbsentNumbers::kNan);
-  return counts ? number : -std::numeric_limits<float>::infinity();
-}
 
 PanelHasher::PanelHasher(const HashFamily& family)
     : family_(family),

@@ -104,14 +104,6 @@ bool FindWinners(const BinFunctions& functions, const float* panel,
   return AnyGreater(Broadcast(-__FLT_MAX__), lowest);
 }
 
-inline Ints BucketOf(Words joined, const BucketRule& rule) {
-  if (rule.joined_bits <= rule.bits) return (Ints)joined;
-  joined ^= joined >> (rule.joined_bits + 1) / 2;
-  joined *= 0x9E3779B1u;
-  joined &= 0xffffffffu >> (32 - rule.joined_bits);
-  return (Ints)(joined >> (rule.joined_bits - rule.bits));
-}
-
 // kValueBits 0: any number. The rule comes by value: codes might overlap it.
 template <int kValueBits>
 void Join(const BucketRule rule, const int32_t* values, int64_t num_rows, int64_t code_stride,
@@ -126,10 +118,10 @@ void Join(const BucketRule rule, const int32_t* values, int64_t num_rows, int64_
       const int32_t* value = values + table * kHashRows + lane;
       Words joined = {};
       for (int i = 0; i < rule.num_hashes; ++i, value += value_stride) {
-        joined = joined << value_bits | joined >> (32 - value_bits);
-        joined ^= (Words)LoadInts(value);
+        joined = JoinValue(joined, (Words)LoadInts(value), value_bits);
       }
-      StoreInts(BucketOf(joined, rule), (num_rows == kHashRows ? to : buckets) + lane);
+      StoreInts((Ints)BucketOfJoined(joined, rule),
+                (num_rows == kHashRows ? to : buckets) + lane);
     }
     if (num_rows < kHashRows) std::memcpy(to, buckets, num_rows * sizeof(int32_t));
   }

@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include "custom_ops/core/host_device.h"
+
 namespace largeout {
 
 inline constexpr int kHashRows = 16;
@@ -48,6 +50,21 @@ struct BucketRule {
   int joined_bits;
   int bits;
 };
+
+// One step of joining. Word: uint32_t, or a vector of them.
+template <class Word>
+LARGEOUT_HOST_DEVICE inline Word JoinValue(Word joined, Word value, int value_bits) {
+  return (joined << value_bits | joined >> (32 - value_bits)) ^ value;
+}
+
+template <class Word>
+LARGEOUT_HOST_DEVICE inline Word BucketOfJoined(Word joined, const BucketRule& rule) {
+  if (rule.joined_bits <= rule.bits) return joined;
+  joined ^= joined >> (rule.joined_bits + 1) / 2;
+  joined *= 0x9E3779B1u;
+  joined &= 0xffffffffu >> (32 - rule.joined_bits);
+  return joined >> (rule.joined_bits - rule.bits);
+}
 
 #define LARGEOUT_DECLARE_LSH_HASH(level)                                                  \
   namespace level {                                                                       \

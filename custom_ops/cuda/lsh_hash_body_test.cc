@@ -1,0 +1,93 @@
+#include "custom_ops/cuda/lsh_hash_body.h"
+
+#include <limits>
+#include <vector>
+
+#include "custom_ops/core/lsh_hash_testing.h"
+#include "custom_ops/core/testing.h"
+#include "custom_ops/cuda/host_blocks.h"
+
+namespace largeout {
+namespace cuda {
+namespace {
+
+using testing::kKinds;
+using testing::Normal;
+using testing::OwnedFamily;
+
+using Ints = std::vector<int32_t>;
+
+// Rows with all that a float can be.
+std::vector<float> NastyRows(int64_t num_rows, int64_t dim) {
+  std::vector<float> rows = Normal(num_rows * dim, 0.5);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (int64_t k = 0; k < dim && num_rows > 3; ++k) {
+    rows[k] = 0;
+    rows[dim + k] = k % 3 == 0 ? nan : k % 3 == 1 ? infinity : -infinity;
+    rows[2 * dim + k] = k == dim / 2 ? 1e-40f : -0.0f;
+  }
+  return rows;
+}
+
+// What lsh_hash.cu does, in shared memory or in scratch.
+void Hash(const OwnedFamily& owned, const std::vector<float>& rows, const HashCodes& codes,
+          int32_t* values, int64_t blocks, int threads, bool in_scratch) {
+  const HashFamily& family = owned.family;
+  const int64_t num_rows = static_cast<int64_t>(rows.size()) / family.dim;
+  const int64_t bytes = HashBlockBytes(family, threads);
+  std::vector<char> scratch(bytes * blocks);
+  RunBlocks(blocks, threads, bytes,
+            HashBody{family, RuleOf(family), rows.data(), num_rows, codes, values,
+                     in_scratch ? scratch.data() : nullptr});
+}
+
+TEST(CodesOnTheGpuAreThoseOfTheCpu) {
+  for (const HashKind kind : kKinds) {
+    for (const int64_t dim : {1, 3, 64, 100, 200}) {
+      const OwnedFamily owned(kind, dim, 5, 13, 9, 8);
+      for (const int64_t num_rows : {0, 1, 19}) {
+        const std::vector<float> rows = NastyRows(num_rows, dim);
+        Ints codes(num_rows * 13, -7);
+        Hash(owned, rows, {codes.data(), 1, num_rows}, nullptr, 3, 32, false);
+        EXPECT_EQ(codes, owned.Codes(rows));
+        Ints by_row(num_rows * 13, -7);
+        Hash(owned, rows, {by_row.data(), 13, 1}, nullptr, num_rows, 64, true);
+        Ints queries(num_rows * 13);
+        HashQueries(owned.family, rows.data(), num_rows, SerialFor, queries.data());
+        EXPECT_EQ(by_row, queries);
+      }
+    }
+  }
+}
+
+TEST(ValuesOnTheGpuAreThoseOfTheCpu) {
+  for (const HashKind kind : kKinds) {
+    const OwnedFamily owned(kind, 70, 9, 20, 12, 16);  // SimHash: two blocks
+    const std::vector<float> rows = NastyRows(21, 70);
+    Ints values(21 * owned.num_values(), -7);
+    Hash(owned, rows, {}, values.data(), 4, 128, false);
+    EXPECT_EQ(values, owned.Values(rows));
+  }
+}
+
+TEST(SparseRowsBorrowAsOnTheCpu) {
+  const OwnedFamily owned(HashKind::kDwta, 500, 4, 30, 12, 8);
+  const std::vector<float> rows = Normal(20 * 500, 0.98);
+  Ints values(20 * owned.num_values(), -7);
+  Hash(owned, rows, {}, values.data(), 20, 32, false);
+  EXPECT_EQ(values, owned.Values(rows));
+}
+
+TEST(CoordinatesThatThereAreNotTakeNoPart) {
+  OwnedFamily owned(HashKind::kWta, 16, 1, 2, 3, 8);
+  for (int j = 0; j < 8; ++j) owned.functions[j] = j % 2 == 0 ? 1 << 20 : -j;
+  owned.functions[5] = 3;
+  Ints codes(2, -7);
+  Hash(owned, Normal(16), {codes.data(), 2, 1}, nullptr, 1, 32, false);
+  EXPECT_EQ(codes[0], 5);
+}
+
+}  // namespace
+}  // namespace cuda
+}  // namespace largeout
