@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "custom_ops/core/host_device.h"
 #include "custom_ops/core/lsh_hash.h"
 #include "custom_ops/core/parallel.h"
 
@@ -26,7 +27,8 @@ struct Bucket {
 
 // Tables may come from a file: a bucket that does not lie in its table is empty.
 // REQUIRES: 0 <= table < num_tables, 0 <= code < num_buckets.
-inline Bucket BucketOf(const LshTables& tables, int64_t table, int64_t code) {
+LARGEOUT_HOST_DEVICE inline Bucket BucketOf(const LshTables& tables, int64_t table,
+                                            int64_t code) {
   const int32_t* offsets = tables.offsets + table * (tables.num_buckets + 1) + code;
   const int64_t begin = offsets[0], end = offsets[1];
   if (begin < 0 || end < begin || end > tables.num_classes) return {tables.ids, 0};

@@ -1,0 +1,76 @@
+#include <algorithm>
+#include <cub/device/device_radix_sort.cuh>
+
+#include "custom_ops/cuda/launch.cuh"
+#include "custom_ops/cuda/lsh_hash.h"
+#include "custom_ops/cuda/lsh_tables.h"
+#include "custom_ops/cuda/lsh_tables_body.h"
+#include "custom_ops/cuda/memory.h"
+
+namespace largeout {
+namespace cuda {
+namespace {
+
+// Sorts one table at a time.
+struct BucketSort {
+  BucketSort(const HashFamily& family, int64_t num_rows, Scratch* scratch)
+      : num_rows(num_rows),
+        bits(family.bits),
+        codes(scratch->Take<uint32_t>(num_rows)),
+        sorted(scratch->Take<uint32_t>(num_rows)),
+        rows(scratch->Take<int32_t>(num_rows)),
+        hashing(scratch->Take<char>(HashScratchBytes(family))) {
+    // Without memory cub says how much it needs. Errors come again on use.
+    Sort(nullptr, nullptr);
+    cub_bytes = std::max(cub_bytes, size_t{1});
+    cub_memory = scratch->Take<char>(static_cast<int64_t>(cub_bytes));
+  }
+
+  Status Sort(int32_t* ids, Stream stream) {
+    return cub::DeviceRadixSort::SortPairs(cub_memory, cub_bytes, codes, sorted, rows, ids,
+                                           static_cast<int>(num_rows), 0, bits, stream);
+  }
+
+  // codes_to_ids: the codes on input.
+  Status SortTable(int32_t* offsets, int32_t* codes_to_ids, Stream stream) {
+    const auto bytes = static_cast<int64_t>(num_rows * sizeof(int32_t));
+    Status status = CopyBytes(codes_to_ids, bytes, codes, stream);
+    if (status == kOk) status = Sort(codes_to_ids, stream);
+    if (status != kOk) return status;
+    const int64_t num_buckets = int64_t{1} << bits;
+    return ForEach(num_buckets + 1, FindOffsets{sorted, num_rows, offsets}, stream);
+  }
+
+  const int64_t num_rows;
+  const int bits;
+  uint32_t* const codes;
+  uint32_t* const sorted;
+  int32_t* const rows;
+  char* const hashing;
+  void* cub_memory = nullptr;
+  size_t cub_bytes = 0;
+};
+
+}  // namespace
+
+int64_t BuildLshTablesScratchBytes(const HashFamily& family, int64_t num_rows) {
+  Scratch scratch(nullptr);
+  BucketSort sort(family, num_rows, &scratch);
+  return scratch.bytes();
+}
+
+Status BuildLshTables(const HashFamily& family, const float* rows, int64_t num_rows,
+                      int32_t* offsets, int32_t* ids, void* scratch, Stream stream) {
+  Scratch parts(scratch);
+  BucketSort sort(family, num_rows, &parts);
+  Status status = HashRows(family, rows, num_rows, {ids, 1, num_rows}, sort.hashing, stream);
+  if (status == kOk) status = ForEach(num_rows, NumberRows{sort.rows}, stream);
+  const int64_t num_offsets = (int64_t{1} << family.bits) + 1;
+  for (int64_t table = 0; status == kOk && table < family.num_tables; ++table) {
+    status = sort.SortTable(offsets + table * num_offsets, ids + table * num_rows, stream);
+  }
+  return status;
+}
+
+}  // namespace cuda
+}  // namespace largeout

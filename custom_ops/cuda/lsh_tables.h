@@ -1,0 +1,27 @@
+// Hash tables on the GPU, equal to those of core/lsh_tables.h.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CUDA_LSH_TABLES_H_
+#define LARGEOUT_CUSTOM_OPS_CUDA_LSH_TABLES_H_
+
+#include <cstdint>
+
+#include "custom_ops/core/lsh_hash.h"
+#include "custom_ops/cuda/stream.h"
+
+namespace largeout {
+namespace cuda {
+
+// O(num_rows): what one table needs.
+int64_t BuildLshTablesScratchBytes(const HashFamily& family, int64_t num_rows);
+
+// Hashes rows [num_rows, family.dim] and sorts them into offsets [num_tables, 2^bits + 1] and
+// ids [num_tables, num_rows], of which all is written; the ids of a bucket rise. A table after
+// the other, by radix sort.
+// REQUIRES: HashFamilyIsValid(family); num_rows < 2^31; family.functions on the device.
+Status BuildLshTables(const HashFamily& family, const float* rows, int64_t num_rows,
+                      int32_t* offsets, int32_t* ids, void* scratch, Stream stream);
+
+}  // namespace cuda
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CUDA_LSH_TABLES_H_

@@ -1,0 +1,43 @@
+// What the threads of the table build do (lsh_tables.h).
+
+#ifndef LARGEOUT_CUSTOM_OPS_CUDA_LSH_TABLES_BODY_H_
+#define LARGEOUT_CUSTOM_OPS_CUDA_LSH_TABLES_BODY_H_
+
+#include <cstdint>
+
+#include "custom_ops/cuda/block.h"
+
+namespace largeout {
+namespace cuda {
+
+// ids[i] = i, what the sort begins with.
+struct NumberRows {
+  int32_t* ids;
+
+  LARGEOUT_DEVICE void operator()(int64_t i) const { ids[i] = static_cast<int32_t>(i); }
+};
+
+// offsets[bucket]: how many of the sorted codes are less than bucket.
+struct FindOffsets {
+  const uint32_t* sorted;  // [num_rows]
+  int64_t num_rows;
+  int32_t* offsets;  // [num_buckets + 1]
+
+  LARGEOUT_DEVICE void operator()(int64_t bucket) const {
+    int64_t first = 0, last = num_rows;
+    while (first < last) {
+      const int64_t middle = first + (last - first) / 2;
+      if (sorted[middle] < static_cast<uint64_t>(bucket)) {
+        first = middle + 1;
+      } else {
+        last = middle;
+      }
+    }
+    offsets[bucket] = static_cast<int32_t>(first);
+  }
+};
+
+}  // namespace cuda
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CUDA_LSH_TABLES_BODY_H_
