@@ -128,6 +128,14 @@ TEST(MostMetIsASortByCountAndId) {
     for (int64_t i = 1; i < m; ++i) {
       EXPECT_GE(met.at(result.ids[i - 1]), met.at(result.ids[i]));
     }
+    // In table 0 all ids of the bucket are met in their order, before any others.
+    const auto in_first = [&](int64_t id) { return tables.codes[id] == codes[0]; };
+    for (int64_t i = 1; i < m; ++i) {
+      const int64_t before = result.ids[i - 1], id = result.ids[i];
+      if (met.at(before) != met.at(id) || !in_first(id)) continue;
+      EXPECT_TRUE(in_first(before));
+      EXPECT_LT(before, id);
+    }
     Ids ids = result.ids;
     std::sort(ids.begin(), ids.end());
     std::sort(expected.begin(), expected.end());

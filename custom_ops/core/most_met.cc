@@ -19,6 +19,13 @@ int64_t LongestStretch(const std::vector<int64_t>& sizes, int64_t max_total) {
   }
 }
 
+int32_t MostMetList::HighestTaken(int64_t num_taken) {
+  lowest_ = last_group_;
+  const auto highest = lowest_.begin() + (num_taken - 1);
+  std::nth_element(lowest_.begin(), highest, lowest_.end());
+  return *highest;
+}
+
 int64_t MostMetList::Write(const MetIds& met, int64_t num_wanted, int64_t* ids) {
   const int64_t wanted = std::min(num_wanted, size());
   if (wanted == 0) return 0;
@@ -34,9 +41,10 @@ int64_t MostMetList::Write(const MetIds& met, int64_t num_wanted, int64_t* ids) 
     if (counts_[i] > last) ids[next_[counts_[i]]++] = met.IdAt(places_[i]);
     if (counts_[i] == last) last_group_.push_back(met.IdAt(places_[i]));
   }
-  const auto end = last_group_.begin() + (wanted - begin);
-  std::nth_element(last_group_.begin(), end, last_group_.end());
-  std::copy(last_group_.begin(), end, ids + begin);
+  const int32_t highest = HighestTaken(wanted - begin);
+  for (int32_t id : last_group_) {
+    if (id <= highest) ids[begin++] = id;
+  }
   return wanted;
 }
 

@@ -31,15 +31,20 @@ class MostMetList {
   int64_t size() const { return size_; }
 
   // Writes the up to `num_wanted` ids with the highest counts, by falling count,
-  // and returns how many. Of those at the last count the lower ids are taken.
+  // and returns how many. Of those at the last count the lower ids are taken. Ids with
+  // equal counts are in the order in which they were met.
   int64_t Write(const MetIds& met, int64_t num_wanted, int64_t* ids);
 
  private:
+  // Of the last group, the highest of the num_taken lowest ids.
+  int32_t HighestTaken(int64_t num_taken);
+
   int64_t size_ = 0;
   std::vector<uint32_t> places_;     // in the MetIds
   std::vector<int32_t> counts_;      // of places_
   std::vector<int64_t> next_;        // place in the list of the next id with so many counts
   std::vector<int32_t> last_group_;  // those with the last count
+  std::vector<int32_t> lowest_;      // the same, partly sorted
 };
 
 }  // namespace largeout

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "custom_ops/core/host_device.h"
 #include "custom_ops/core/met_ids.h"
 #include "custom_ops/core/philox.h"
 
@@ -18,7 +19,7 @@ struct QueryDraws {
 
   static constexpr int64_t kFirstFillDraw = int64_t{1} << 31;
 
-  DrawBits operator()(int64_t draw) const {
+  LARGEOUT_HOST_DEVICE DrawBits operator()(int64_t draw) const {
     return BitsOfDraw(seed, static_cast<uint64_t>(query) << 32 | static_cast<uint64_t>(draw));
   }
 };

@@ -1,0 +1,31 @@
+// Queries of hash tables on the GPU, equal to those of core/lsh_query.h.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CUDA_LSH_QUERY_H_
+#define LARGEOUT_CUSTOM_OPS_CUDA_LSH_QUERY_H_
+
+#include <cstdint>
+
+#include "custom_ops/core/lsh_query.h"
+#include "custom_ops/cuda/stream.h"
+
+namespace largeout {
+namespace cuda {
+
+// What both need; grows with num_labels + num_sampled, for MostMetClasses with max_lookups
+// too, and not with the batch beyond some hundreds of rows.
+int64_t WalkBucketsScratchBytes(const LshQueries& queries, const LshDraw& draw);
+int64_t MostMetClassesScratchBytes(const LshQueries& queries, const LshDraw& draw);
+
+// ids [batch, num_sampled] and num_filled [batch] as in core. All arrays are on the device;
+// codes that are no bucket, labels and ids in the tables that are no class are passed over.
+// A block a row.
+// REQUIRES: num_codes <= kMostCodes; draw.max_lookups < 2^31.
+Status WalkBuckets(const LshTables& tables, const LshQueries& queries, const LshDraw& draw,
+                   int64_t* ids, int32_t* num_filled, void* scratch, Stream stream);
+Status MostMetClasses(const LshTables& tables, const LshQueries& queries, const LshDraw& draw,
+                      int64_t* ids, int32_t* num_filled, void* scratch, Stream stream);
+
+}  // namespace cuda
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CUDA_LSH_QUERY_H_
