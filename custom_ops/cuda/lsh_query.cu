@@ -40,17 +40,21 @@ int64_t MostMetClassesScratchBytes(const LshQueries& queries, const LshDraw& dra
 }
 
 Status WalkBuckets(const LshTables& tables, const LshQueries& queries, const LshDraw& draw,
-                   int64_t* ids, int32_t* num_filled, void* scratch, Stream stream) {
+                   const int64_t* seed, int64_t* ids, int32_t* num_filled, void* scratch,
+                   Stream stream) {
   const QueryMemory memory = MemoryFor(queries, draw, 0);
   return Query<WalkBody>(
-      {tables, queries, draw, memory, static_cast<char*>(scratch), ids, num_filled}, stream);
+      {tables, queries, draw, memory, static_cast<char*>(scratch), seed, ids, num_filled},
+      stream);
 }
 
 Status MostMetClasses(const LshTables& tables, const LshQueries& queries, const LshDraw& draw,
-                      int64_t* ids, int32_t* num_filled, void* scratch, Stream stream) {
+                      const int64_t* seed, int64_t* ids, int32_t* num_filled, void* scratch,
+                      Stream stream) {
   const QueryMemory memory = MemoryFor(queries, draw, draw.max_lookups);
   return Query<MostMetBody>(
-      {tables, queries, draw, memory, static_cast<char*>(scratch), ids, num_filled}, stream);
+      {tables, queries, draw, memory, static_cast<char*>(scratch), seed, ids, num_filled},
+      stream);
 }
 
 }  // namespace cuda

@@ -18,12 +18,14 @@ int64_t MostMetClassesScratchBytes(const LshQueries& queries, const LshDraw& dra
 
 // ids [batch, num_sampled] and num_filled [batch] as in core. All arrays are on the device;
 // codes that are no bucket, labels and ids in the tables that are no class are passed over.
-// A block a row.
+// A block a row. seed: int64 [2] in device memory; draw.seed is ignored.
 // REQUIRES: num_codes <= kMostCodes; draw.max_lookups < 2^31.
 Status WalkBuckets(const LshTables& tables, const LshQueries& queries, const LshDraw& draw,
-                   int64_t* ids, int32_t* num_filled, void* scratch, Stream stream);
+                   const int64_t* seed, int64_t* ids, int32_t* num_filled, void* scratch,
+                   Stream stream);
 Status MostMetClasses(const LshTables& tables, const LshQueries& queries, const LshDraw& draw,
-                      int64_t* ids, int32_t* num_filled, void* scratch, Stream stream);
+                      const int64_t* seed, int64_t* ids, int32_t* num_filled, void* scratch,
+                      Stream stream);
 
 }  // namespace cuda
 }  // namespace largeout

@@ -10,6 +10,7 @@
 #include "custom_ops/cuda/block.h"
 #include "custom_ops/cuda/lsh_query_row.h"
 #include "custom_ops/cuda/most_met_body.h"
+#include "custom_ops/cuda/seed.h"
 
 namespace largeout {
 namespace cuda {
@@ -53,6 +54,7 @@ struct QueryBody {
   LshDraw draw;
   QueryMemory memory;
   char* scratch;        // memory.Bytes() a block
+  const int64_t* seed;  // [2]
   int64_t* ids;         // [batch, num_sampled]
   int32_t* num_filled;  // [batch]
 
@@ -61,7 +63,7 @@ struct QueryBody {
   LARGEOUT_DEVICE void ForRows(const Block& block, const MetSet& met, const QueryShared& shared,
                                const Query& query) const {
     for (int64_t row = block.index(); row < queries.batch; row += block.num_blocks()) {
-      const RowOfBlock<Block> one(block, tables, queries, draw, row, met, shared);
+      const RowOfBlock<Block> one(block, tables, queries, draw, SeedAt(seed), row, met, shared);
       const int64_t drawn = query(one, ids + row * draw.num_sampled);
       block.ForEachThread([&](int t) {
         if (t == 0) num_filled[row] = static_cast<int32_t>(drawn);

@@ -49,9 +49,10 @@ void ExpectTheIdsOfTheCpu(const LshTables& tables, const Case& one) {
   }
   const LshQueries queries{codes.data(), labels.data(), one.batch, num_codes,
                            static_cast<int64_t>(one.labels.size())};
+  const int64_t seed[] = {3, -4};
   for (const bool most_met : {false, true}) {
     for (const int threads : {8, 128}) {
-      const LshDraw draw{one.num_sampled, one.max_lookups, one.fill, {3, 4}};
+      const LshDraw draw{one.num_sampled, one.max_lookups, one.fill, SeedAt(seed)};
       Ids expected(one.batch * one.num_sampled, -7), ids = expected;
       Ints expected_filled(one.batch, -7), filled = expected_filled;
       (most_met ? largeout::MostMetClasses : largeout::WalkBuckets)(
@@ -59,8 +60,8 @@ void ExpectTheIdsOfTheCpu(const LshTables& tables, const Case& one) {
       const QueryMemory memory(queries, draw, most_met ? one.max_lookups : 0, threads);
       std::vector<uint64_t> scratch(2 * memory.Bytes() / 8, 0xABABABABABABABABu);
       const QueryBody rows{
-          tables,     queries,      draw, memory, reinterpret_cast<char*>(scratch.data()),
-          ids.data(), filled.data()};
+          tables, queries,    draw,         memory, reinterpret_cast<char*>(scratch.data()),
+          seed,   ids.data(), filled.data()};
       const int64_t shared = QueryShared::Bytes(threads);
       if (most_met) {
         RunBlocks(2, threads, shared, MostMetBody{rows});

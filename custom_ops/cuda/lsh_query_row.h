@@ -43,14 +43,14 @@ template <class Block>
 class RowOfBlock {
  public:
   LARGEOUT_DEVICE RowOfBlock(const Block& block, const LshTables& tables,
-                             const LshQueries& queries, const LshDraw& draw, int64_t row,
-                             const MetSet& met, const QueryShared& shared)
+                             const LshQueries& queries, const LshDraw& draw, PhiloxSeed seed,
+                             int64_t row, const MetSet& met, const QueryShared& shared)
       : block_(block),
         tables_(tables),
         queries_(queries),
         draw_(draw),
         codes_(queries.codes + row * queries.num_codes),
-        draws_{draw.seed, row},
+        draws_{seed, row},
         met_(met),
         shared_(shared) {
     met_.Clear(block_);

@@ -41,7 +41,7 @@ Status WriteTrueCounts(const SampledArrays& arrays, const Count& count, Stream s
 
 template <class Distribution>
 Status WithReplacement(const SampledArrays& arrays, const Distribution& distribution,
-                       PhiloxSeed seed, Stream stream) {
+                       const int64_t* seed, Stream stream) {
   const LineCount<Distribution> count{distribution, static_cast<float>(arrays.num_sampled)};
   const Status status = WriteTrueCounts(arrays, count, stream);
   if (status != kOk) return status;
@@ -53,7 +53,8 @@ Status WithReplacement(const SampledArrays& arrays, const Distribution& distribu
 
 template <class Distribution, class Count>
 Status WithoutReplacement(const SampledArrays& arrays, const Distribution& distribution,
-                          const Count& count, PhiloxSeed seed, void* scratch, Stream stream) {
+                          const Count& count, const int64_t* seed, void* scratch,
+                          Stream stream) {
   const int64_t num_sampled = arrays.num_sampled;
   Scratch parts(scratch);
   Jumpers jumpers(num_sampled, &parts);
@@ -72,7 +73,7 @@ Status WithoutReplacement(const SampledArrays& arrays, const Distribution& distr
 
 template <class Distribution>
 Status ClosedFormSample(const SampledArrays& arrays, int64_t num_classes, bool unique,
-                        PhiloxSeed seed, void* scratch, Stream stream) {
+                        const int64_t* seed, void* scratch, Stream stream) {
   const Distribution distribution(num_classes, unique ? arrays.num_sampled : 1);
   if (!unique) return WithReplacement(arrays, distribution, seed, stream);
   return WithoutReplacement(arrays, distribution, LineCount<Distribution>{distribution, 1.0f},
@@ -88,19 +89,19 @@ int64_t UniqueSampleScratchBytes(int64_t num_sampled) {
 }
 
 Status UniformSample(const SampledArrays& arrays, int64_t num_classes, bool unique,
-                     PhiloxSeed seed, void* scratch, Stream stream) {
+                     const int64_t* seed, void* scratch, Stream stream) {
   return ClosedFormSample<UniformDistribution>(arrays, num_classes, unique, seed, scratch,
                                                stream);
 }
 
 Status LogUniformSample(const SampledArrays& arrays, int64_t num_classes, bool unique,
-                        PhiloxSeed seed, void* scratch, Stream stream) {
+                        const int64_t* seed, void* scratch, Stream stream) {
   return ClosedFormSample<LogUniformDistribution>(arrays, num_classes, unique, seed, scratch,
                                                   stream);
 }
 
 Status AliasSample(const SampledArrays& arrays, const AliasSlot* slots,
-                   const float* probability, int64_t num_classes, PhiloxSeed seed,
+                   const float* probability, int64_t num_classes, const int64_t* seed,
                    Stream stream) {
   const AliasCount count{probability, num_classes, arrays.num_sampled};
   const Status status = WriteTrueCounts(arrays, count, stream);
@@ -111,7 +112,7 @@ Status AliasSample(const SampledArrays& arrays, const AliasSlot* slots,
 
 Status PivotalSample(const SampledArrays& arrays, const int64_t* cumulative,
                      int64_t num_classes, const int64_t* index, int64_t num_buckets,
-                     PhiloxSeed seed, void* scratch, Stream stream) {
+                     const int64_t* seed, void* scratch, Stream stream) {
   const CumulativeTable table(cumulative, num_classes, index, num_buckets, arrays.num_sampled);
   return WithoutReplacement(arrays, table, TableCount{table, arrays.num_sampled}, seed, scratch,
                             stream);

@@ -1,5 +1,6 @@
 // Draws of classes on the GPU, bit for bit those of core/sampling.h and
-// core/alias_table.h, with their expected counts.
+// core/alias_table.h, with their expected counts. seed:
+// int64 [2] in device memory.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_SAMPLING_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_SAMPLING_H_
@@ -7,7 +8,6 @@
 #include <cstdint>
 
 #include "custom_ops/core/alias_table.h"
-#include "custom_ops/core/philox.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {
@@ -31,14 +31,14 @@ int64_t UniqueSampleScratchBytes(int64_t num_sampled);
 // scratch: for `unique` only, of UniqueSampleScratchBytes.
 // REQUIRES: num_classes <= 2^31, num_sampled >= 1, at most num_classes where unique.
 Status UniformSample(const SampledArrays& arrays, int64_t num_classes, bool unique,
-                     PhiloxSeed seed, void* scratch, Stream stream);
+                     const int64_t* seed, void* scratch, Stream stream);
 Status LogUniformSample(const SampledArrays& arrays, int64_t num_classes, bool unique,
-                        PhiloxSeed seed, void* scratch, Stream stream);
+                        const int64_t* seed, void* scratch, Stream stream);
 
 // With replacement from slots [num_classes] and probability [num_classes]. Where the table
 // is empty or names a class that there is not, a valid class is drawn with the count NaN.
 Status AliasSample(const SampledArrays& arrays, const AliasSlot* slots,
-                   const float* probability, int64_t num_classes, PhiloxSeed seed,
+                   const float* probability, int64_t num_classes, const int64_t* seed,
                    Stream stream);
 
 // Without replacement from cumulative [num_classes + 1] and index [num_buckets + 1]
@@ -46,7 +46,7 @@ Status AliasSample(const SampledArrays& arrays, const AliasSlot* slots,
 // the table was made for another number.
 Status PivotalSample(const SampledArrays& arrays, const int64_t* cumulative,
                      int64_t num_classes, const int64_t* index, int64_t num_buckets,
-                     PhiloxSeed seed, void* scratch, Stream stream);
+                     const int64_t* seed, void* scratch, Stream stream);
 
 }  // namespace cuda
 }  // namespace largeout

@@ -14,6 +14,7 @@
 #include "custom_ops/core/host_device.h"
 #include "custom_ops/core/sampling.h"
 #include "custom_ops/cuda/block.h"
+#include "custom_ops/cuda/seed.h"
 
 namespace largeout {
 namespace cuda {
@@ -68,12 +69,12 @@ struct CountTrueClasses {
 template <class Distribution>
 struct DrawWithReplacement {
   LineCount<Distribution> count;
-  PhiloxSeed seed;
+  const int64_t* seed;
   int64_t* sampled;
   float* sampled_count;
 
   LARGEOUT_DEVICE void operator()(int64_t i) const {
-    sampled[i] = DrawOne(count.distribution, seed, i);
+    sampled[i] = DrawOne(count.distribution, SeedAt(seed), i);
     sampled_count[i] = count(sampled[i]);
   }
 };
@@ -81,12 +82,12 @@ struct DrawWithReplacement {
 struct DrawAlias {
   const AliasSlot* slots;
   AliasCount count;
-  PhiloxSeed seed;
+  const int64_t* seed;
   int64_t* sampled;
   float* sampled_count;
 
   LARGEOUT_DEVICE void operator()(int64_t i) const {
-    const int64_t c = DrawFromAliasTable(slots, count.num_classes, BitsOfDraw(seed, i));
+    const int64_t c = DrawFromAliasTable(slots, count.num_classes, BitsOfDraw(SeedAt(seed), i));
     const bool known = 0 <= c && c < count.num_classes;
     sampled[i] = known ? c : 0;
     sampled_count[i] = count(c);
@@ -99,12 +100,12 @@ template <class Distribution>
 struct FightStrata {
   Distribution distribution;
   int64_t num_strata;
-  PhiloxSeed seed;
+  const int64_t* seed;
   int64_t* ids;      // [num_strata]
   int64_t* jumpers;  // [num_strata]
 
   LARGEOUT_DEVICE void operator()(int64_t i) const {
-    const StrataWalk<Distribution> walk(distribution, num_strata, seed);
+    const StrataWalk<Distribution> walk(distribution, num_strata, SeedAt(seed));
     const auto outcome = walk.Fight(walk.PickIn(i, walk.JumperLength(i)));
     ids[i] = outcome.selected;
     if (i == 0) jumpers[0] = walk.start();

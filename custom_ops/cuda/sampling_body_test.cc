@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "custom_ops/core/integer_masses.h"
@@ -16,12 +17,13 @@ namespace {
 
 using Ids = std::vector<int64_t>;
 
-const PhiloxSeed kSeeds[] = {{0, 0}, {1, 2}, {~uint64_t{0}, uint64_t{1} << 63}};
+using Seed = const int64_t (&)[2];
+const int64_t kSeeds[][2] = {{0, 0}, {1, 2}, {-1, std::numeric_limits<int64_t>::min()}};
 
 // What sampling.cu does without replacement, with a loop for the scan.
 template <class Distribution, class Count>
-Ids Unique(const Distribution& distribution, const Count& count, int64_t num_sampled,
-           PhiloxSeed seed, std::vector<float>* counts) {
+Ids Unique(const Distribution& distribution, const Count& count, int64_t num_sampled, Seed seed,
+           std::vector<float>* counts) {
   Ids ids(num_sampled, -7), jumpers(num_sampled, -7);
   counts->assign(num_sampled, -7);
   RunItems(num_sampled, FightStrata<Distribution>{distribution, num_sampled, seed, ids.data(),
@@ -40,15 +42,15 @@ void ExpectTheDrawsOfTheCpu() {
     for (const int64_t m : {1, 2, 16, 17, 999, 1000}) {
       if (m > num_classes) continue;
       const Distribution strata(num_classes, m), line(num_classes, 1);
-      for (const PhiloxSeed seed : kSeeds) {
+      for (Seed seed : kSeeds) {
         Ids expected(m);
-        SampleWithoutReplacement(strata, m, seed, SerialFor, expected.data());
+        SampleWithoutReplacement(strata, m, SeedAt(seed), SerialFor, expected.data());
         const LineCount<Distribution> count{strata, 1.0f};
         EXPECT_EQ(Unique(strata, count, m, seed, &counts), expected);
         for (int64_t i = 0; i < m; ++i) {
           EXPECT_EQ(counts[i], LengthInStrata(strata, expected[i]));
         }
-        SampleWithReplacement(line, m, seed, SerialFor, expected.data());
+        SampleWithReplacement(line, m, SeedAt(seed), SerialFor, expected.data());
         Ids ids(m, -7);
         const LineCount<Distribution> draws{line, static_cast<float>(m)};
         RunItems(m, DrawWithReplacement<Distribution>{draws, seed, ids.data(), counts.data()});
@@ -88,9 +90,9 @@ TEST(PivotalDrawsOnTheGpuAreThoseOfTheCpu) {
   for (const int64_t m : {1, 5, 100, 299, 300}) {
     const Table made(weights, m, 60);
     const CumulativeTable table = made.For(m);
-    for (const PhiloxSeed seed : kSeeds) {
+    for (Seed seed : kSeeds) {
       Ids expected(m);
-      SampleWithoutReplacement(table, m, seed, SerialFor, expected.data());
+      SampleWithoutReplacement(table, m, SeedAt(seed), SerialFor, expected.data());
       EXPECT_EQ(Unique(table, TableCount{table, m}, m, seed, &counts), expected);
       for (int64_t i = 0; i < m; ++i) EXPECT_EQ(counts[i], LengthInStrata(table, expected[i]));
     }
@@ -101,7 +103,7 @@ TEST(ATableForAnotherNumberOfDrawsGivesClassesAndNan) {
   const Table made({1, 2, 3, 4, 5}, 2, 3);
   const CumulativeTable table = made.For(3);
   std::vector<float> counts;
-  for (int64_t id : Unique(table, TableCount{table, 3}, 3, {1, 2}, &counts)) {
+  for (int64_t id : Unique(table, TableCount{table, 3}, 3, kSeeds[1], &counts)) {
     EXPECT_TRUE(0 <= id && id < 5);
   }
   for (float count : counts) EXPECT_TRUE(std::isnan(count));
@@ -115,7 +117,7 @@ struct Alias {
     }
   }
 
-  void Draw(int64_t m, PhiloxSeed seed) {
+  void Draw(int64_t m, Seed seed) {
     ids.assign(m, -7);
     counts.assign(m, -7);
     const AliasCount count{probability.data(), static_cast<int64_t>(slots.size()), m};
@@ -129,10 +131,10 @@ struct Alias {
 
 TEST(AliasDrawsOnTheGpuAreThoseOfTheCpu) {
   Alias alias({kAliasTotal / 2, kAliasTotal / 4, kAliasTotal / 8, kAliasTotal / 8});
-  for (const PhiloxSeed seed : kSeeds) {
+  for (Seed seed : kSeeds) {
     alias.Draw(100, seed);
     for (int64_t i = 0; i < 100; ++i) {
-      const int64_t id = DrawFromAliasTable(alias.slots.data(), 4, BitsOfDraw(seed, i));
+      const int64_t id = DrawFromAliasTable(alias.slots.data(), 4, BitsOfDraw(SeedAt(seed), i));
       EXPECT_EQ(alias.ids[i], id);
       EXPECT_EQ(alias.counts[i], 100 * alias.probability[id]);
     }
@@ -142,7 +144,7 @@ TEST(AliasDrawsOnTheGpuAreThoseOfTheCpu) {
 TEST(ADamagedAliasTableGivesClassesAndNan) {
   Alias alias({kAliasTotal / 2, kAliasTotal / 2});
   alias.slots = {{0, 2}, {0, -5}};
-  alias.Draw(20, {1, 2});
+  alias.Draw(20, kSeeds[1]);
   for (int64_t id : alias.ids) EXPECT_EQ(id, 0);
   for (float count : alias.counts) EXPECT_TRUE(std::isnan(count));
 }
