@@ -47,6 +47,16 @@ class HashFamilyAttributes {
   // With its functions, which must live as long as the family.
   tensorflow::Status Family(int64_t dim, const tensorflow::Tensor& functions,
                             HashFamily* family) const {
+    TF_RETURN_IF_ERROR(FamilyUnread(dim, functions, family));
+    if (HashFunctionsAreValid(*family)) return tensorflow::OkStatus();
+    return tensorflow::errors::InvalidArgument(
+        "functions are no functions of ", kind_, " for dim=", dim,
+        ": make them by hash_functions(\"", kind_, "\", dim=", dim, ", ...)");
+  }
+
+  // The same for functions in device memory: only their number is checked.
+  tensorflow::Status FamilyUnread(int64_t dim, const tensorflow::Tensor& functions,
+                                  HashFamily* family) const {
     TF_RETURN_IF_ERROR(Family(dim, family));
     const int64_t size = HashFunctionsSize(*family);
     if (functions.dtype() != tensorflow::DT_INT32 || functions.dims() != 1 ||
@@ -58,10 +68,7 @@ class HashFamilyAttributes {
           functions.shape().DebugString(), ". Make them by hash_functions of these arguments");
     }
     family->functions = functions.flat<int32_t>().data();
-    if (HashFunctionsAreValid(*family)) return tensorflow::OkStatus();
-    return tensorflow::errors::InvalidArgument(
-        "functions are no functions of ", kind_, " for dim=", dim,
-        ": make them by hash_functions(\"", kind_, "\", dim=", dim, ", ...)");
+    return tensorflow::OkStatus();
   }
 
  private:

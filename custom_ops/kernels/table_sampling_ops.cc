@@ -6,6 +6,7 @@
 #include "custom_ops/core/sampling.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
 #include "custom_ops/kernels/sampled_values.h"
+#include "custom_ops/kernels/table_sampling_input.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace largeout {
@@ -74,14 +75,8 @@ class AliasSampleOp : public OpKernel {
 
   void Compute(OpKernelContext* ctx) override {
     const Tensor& slots = ctx->input(2);
+    OP_REQUIRES_OK(ctx, CheckAliasTable(slots, ctx->input(3)));
     const int64_t num_classes = ctx->input(3).NumElements();
-    OP_REQUIRES(ctx,
-                slots.dims() == 2 && slots.dim_size(0) == num_classes &&
-                    slots.dim_size(1) == 2 && ctx->input(3).dims() == 1 && num_classes > 0,
-                InvalidArgument("slots and probability must have shapes [num_classes, 2] and "
-                                "[num_classes], received ",
-                                slots.shape().DebugString(), " and ",
-                                ctx->input(3).shape().DebugString()));
     PhiloxSeed seed;
     OP_REQUIRES_OK(ctx, ReadSeed(ctx->input(1), &seed));
     OP_REQUIRES_OK(ctx, CheckTrueClasses(ctx->input(0), num_classes));
@@ -150,13 +145,7 @@ class PivotalSampleOp : public OpKernel {
   void Compute(OpKernelContext* ctx) override {
     const Tensor& cumulative = ctx->input(2);
     const Tensor& index = ctx->input(3);
-    OP_REQUIRES(ctx,
-                cumulative.dims() == 1 && cumulative.NumElements() >= 2 && index.dims() == 1 &&
-                    index.NumElements() >= 2,
-                InvalidArgument("cumulative and index must be vectors of at least 2 numbers, "
-                                "received ",
-                                cumulative.shape().DebugString(), " and ",
-                                index.shape().DebugString()));
+    OP_REQUIRES_OK(ctx, CheckPivotalTable(cumulative, index));
     const auto sums = cumulative.vec<int64_t>();
     const int64_t num_classes = sums.size() - 1;
     const int64_t stratum = StratumLength(num_sampled_);
