@@ -1,0 +1,139 @@
+#include <string>
+#include <vector>
+
+#include "custom_ops/core/lsh_hash_testing.h"
+#include "custom_ops/core/lsh_tables.h"
+#include "custom_ops/cuda/check/check.h"
+#include "custom_ops/cuda/lsh_hash.h"
+#include "custom_ops/cuda/lsh_tables.h"
+
+namespace largeout {
+namespace cuda {
+namespace check {
+namespace {
+
+using Ints = std::vector<int32_t>;
+using testing::kKinds;
+using testing::Normal;
+using testing::OwnedFamily;
+
+struct Size {
+  int64_t num_rows, dim;
+  int num_hashes, num_tables, bits;
+};
+
+// The last but one does not fit into shared memory.
+constexpr Size kSizes[] = {{0, 16, 2, 3, 4},      {1, 1, 1, 1, 1},       {33, 3, 4, 5, 12},
+                           {100, 64, 9, 50, 8},   {257, 100, 6, 20, 14}, {9, 9000, 4, 30, 10},
+                           {1000, 128, 30, 4, 16}};
+constexpr Size kLarge = {10000000, 128, 6, 16, 18};
+
+const char* const kNames[] = {"simhash", "wta", "dwta"};
+
+std::string Text(HashKind kind, const Size& size) {
+  return std::string(kNames[static_cast<int>(kind)]) + " " +
+         Sizes({{"rows", size.num_rows},
+                {"dim", size.dim},
+                {"hashes", size.num_hashes},
+                {"tables", size.num_tables},
+                {"bits", size.bits}});
+}
+
+// `numbers`, `times` times one after the other.
+template <class T>
+std::vector<T> Repeated(const std::vector<T>& numbers, int64_t times) {
+  std::vector<T> all;
+  all.reserve(numbers.size() * times);
+  for (int64_t i = 0; i < times; ++i) all.insert(all.end(), numbers.begin(), numbers.end());
+  return all;
+}
+
+// A family whose functions are on the GPU too. Of many rows, the CPU hashes the first and
+// the rest repeats them.
+struct Problem {
+  Problem(HashKind kind, const Size& size)
+      : owned(kind, size.dim, size.num_hashes, size.num_tables, size.bits),
+        repeats(size.num_rows == kLarge.num_rows ? 20 : 1),
+        rows(Normal(size.num_rows / repeats * size.dim, 0.3)),
+        functions(owned.functions),
+        gpu_rows(Repeated(rows, repeats)),
+        gpu_family(owned.family),
+        num_rows(size.num_rows) {
+    gpu_family.functions = functions.data();
+  }
+
+  // [num_tables, num_rows] on the CPU.
+  Ints Codes() const {
+    const Ints codes = owned.Codes(rows);
+    const int64_t num_tables = owned.family.num_tables, part = num_rows / repeats;
+    Ints all;
+    all.reserve(num_tables * num_rows);
+    for (int64_t table = 0; table < num_tables; ++table) {
+      const auto begin = codes.begin() + table * part;
+      const Ints of_all = Repeated(Ints(begin, begin + part), repeats);
+      all.insert(all.end(), of_all.begin(), of_all.end());
+    }
+    return all;
+  }
+
+  const OwnedFamily owned;
+  const int64_t repeats;
+  const std::vector<float> rows;
+  const DeviceArray<int32_t> functions;
+  const DeviceArray<float> gpu_rows;
+  HashFamily gpu_family;
+  const int64_t num_rows;
+};
+
+void CheckHashes(Run* run) {
+  for (const HashKind kind : kKinds) {
+    for (const Size& size : kSizes) {
+      const Problem one(kind, size);
+      const DeviceMemory scratch(HashScratchBytes(one.gpu_family));
+      const DeviceArray<int32_t> codes(size.num_rows * size.num_tables);
+      const Status hashed =
+          HashRows(one.gpu_family, one.gpu_rows.data(), one.num_rows,
+                   {codes.data(), 1, one.num_rows}, scratch.data(), run->stream());
+      run->Expect(Text(kind, size) + " codes", hashed, codes, one.Codes());
+      const DeviceArray<int32_t> values(size.num_rows * one.owned.num_values());
+      const Status valued = HashValues(one.gpu_family, one.gpu_rows.data(), one.num_rows,
+                                       values.data(), scratch.data(), run->stream());
+      run->Expect(Text(kind, size) + " values", valued, values, one.owned.Values(one.rows));
+    }
+  }
+}
+
+// The tables of both sides.
+void CheckTablesOf(Run* run, HashKind kind, const Size& size) {
+  const Problem one(kind, size);
+  const int64_t num_offsets = size.num_tables * ((int64_t{1} << size.bits) + 1);
+  const DeviceArray<int32_t> offsets(num_offsets), ids(size.num_tables * size.num_rows);
+  const DeviceMemory scratch(BuildLshTablesScratchBytes(one.gpu_family, one.num_rows));
+  const auto launch = [&] {
+    return BuildLshTables(one.gpu_family, one.gpu_rows.data(), one.num_rows, offsets.data(),
+                          ids.data(), scratch.data(), run->stream());
+  };
+  Ints cpu_offsets(num_offsets), cpu_ids = one.Codes();
+  SortIntoBuckets(size.num_tables, int64_t{1} << size.bits, one.num_rows, SerialFor,
+                  cpu_offsets.data(), cpu_ids.data());
+  const Status launched = launch();
+  run->Expect(Text(kind, size) + " offsets", launched, offsets, cpu_offsets);
+  run->Expect(Text(kind, size) + " ids", launched, ids, cpu_ids);
+  if (size.num_rows < kLarge.num_rows) return;
+  const double read = 4.0 * size.num_rows * size.dim, written = 4.0 * ids.size();
+  run->Time(Text(kind, size), {read + written, 0}, launch);
+}
+
+void CheckTables(Run* run) {
+  for (const HashKind kind : kKinds) {
+    for (const Size& size : kSizes) CheckTablesOf(run, kind, size);
+    if (!run->small()) CheckTablesOf(run, kind, kLarge);
+  }
+}
+
+const bool registered = Register("LshHash", CheckHashes) && Register("LshTables", CheckTables);
+
+}  // namespace
+}  // namespace check
+}  // namespace cuda
+}  // namespace largeout

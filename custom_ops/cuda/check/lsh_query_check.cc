@@ -1,0 +1,117 @@
+#include <string>
+#include <vector>
+
+#include "custom_ops/core/lsh_tables.h"
+#include "custom_ops/cuda/check/check.h"
+#include "custom_ops/cuda/lsh_query.h"
+
+namespace largeout {
+namespace cuda {
+namespace check {
+namespace {
+
+using Ids = std::vector<int64_t>;
+using Ints = std::vector<int32_t>;
+
+struct Size {
+  int64_t num_classes, num_tables, num_buckets, batch, num_sampled, max_lookups;
+  bool fill;
+};
+
+// Empty, few classes, more codes than threads, few lookups, more wanted than there is.
+constexpr Size kSizes[] = {{40, 2, 4, 0, 5, 100, true},
+                           {40, 2, 4, 3, 5, 100, true},
+                           {40, 2, 4, 3, 60, 1000, true},
+                           {500, 7, 8, 33, 130, 1024, false},
+                           {400, 150, 16, 9, 390, 5000, true},
+                           {5000, 3, 64, 17, 3000, 50, true},
+                           {100000, 50, 1024, 64, 1000, 1 << 14, true}};
+constexpr Size kLarge = {10000000, 16, 1 << 18, 1024, 1024, 1 << 14, true};
+
+std::string Text(const Size& size, bool most_met) {
+  return std::string(most_met ? "most met " : "walk ") + Sizes({{"classes", size.num_classes},
+                                                                {"tables", size.num_tables},
+                                                                {"batch", size.batch},
+                                                                {"sampled", size.num_sampled},
+                                                                {"lookups", size.max_lookups}});
+}
+
+Ints RandomInts(int64_t size, int64_t first, int64_t range, uint64_t seed) {
+  Ints numbers(size);
+  for (int64_t i = 0; i < size; ++i) {
+    const int64_t number = ScaleBits(BitsOfDraw({seed, 6}, i).first, range);
+    numbers[i] = static_cast<int32_t>(first + number);
+  }
+  return numbers;
+}
+
+// Tables and queries; codes of -1 are no buckets.
+struct Problem {
+  explicit Problem(const Size& size)
+      : size(size),
+        num_tables(size.num_tables),
+        ids(RandomInts(num_tables * size.num_classes, 0, size.num_buckets, 1)),
+        offsets(num_tables * (size.num_buckets + 1)),
+        codes(RandomInts(size.batch * num_tables, -1, size.num_buckets + 1, 2)) {
+    for (int32_t label : RandomInts(2 * size.batch, -1, size.num_classes + 1, 3)) {
+      labels.push_back(label);
+    }
+    SortIntoBuckets(num_tables, size.num_buckets, size.num_classes, SerialFor, offsets.data(),
+                    ids.data());
+  }
+
+  LshTables Tables(const int32_t* offset_data, const int32_t* id_data) const {
+    return {offset_data, id_data, num_tables, size.num_buckets, size.num_classes};
+  }
+  LshQueries Queries(const int32_t* code_data, const int64_t* label_data) const {
+    return {code_data, label_data, size.batch, num_tables, 2};
+  }
+  LshDraw draw() const { return {size.num_sampled, size.max_lookups, size.fill, {3, 4}}; }
+
+  const Size size;
+  const int64_t num_tables;
+  Ints ids, offsets, codes;
+  Ids labels;
+};
+
+void CheckQueriesOf(Run* run, const Size& size) {
+  const Problem one(size);
+  const DeviceArray<int32_t> ids(one.ids), offsets(one.offsets), codes(one.codes);
+  const DeviceArray<int64_t> labels(one.labels);
+  const LshTables tables = one.Tables(offsets.data(), ids.data());
+  const LshQueries queries = one.Queries(codes.data(), labels.data());
+  const DeviceArray<int64_t> seed(Ids{3, 4});
+  for (const bool most_met : {false, true}) {
+    const DeviceMemory scratch(
+        (most_met ? MostMetClassesScratchBytes : WalkBucketsScratchBytes)(queries, one.draw()));
+    const DeviceArray<int64_t> sampled(size.batch * size.num_sampled);
+    const DeviceArray<int32_t> filled(size.batch);
+    const auto launch = [&] {
+      return (most_met ? MostMetClasses : WalkBuckets)(tables, queries, one.draw(), seed.data(),
+                                                       sampled.data(), filled.data(),
+                                                       scratch.data(), run->stream());
+    };
+    Ids cpu_sampled(sampled.size());
+    Ints cpu_filled(size.batch);
+    (most_met ? largeout::MostMetClasses : largeout::WalkBuckets)(
+        one.Tables(one.offsets.data(), one.ids.data()),
+        one.Queries(one.codes.data(), one.labels.data()), one.draw(), SerialFor,
+        cpu_sampled.data(), cpu_filled.data());
+    const Status launched = launch();
+    run->Expect(Text(size, most_met) + " ids", launched, sampled, cpu_sampled);
+    run->Expect(Text(size, most_met) + " filled", launched, filled, cpu_filled);
+    if (size.num_classes == kLarge.num_classes) run->Time(Text(size, most_met), {}, launch);
+  }
+}
+
+void CheckQueries(Run* run) {
+  for (const Size& size : kSizes) CheckQueriesOf(run, size);
+  if (!run->small()) CheckQueriesOf(run, kLarge);
+}
+
+const bool registered = Register("LshQuery", CheckQueries);
+
+}  // namespace
+}  // namespace check
+}  // namespace cuda
+}  // namespace largeout
