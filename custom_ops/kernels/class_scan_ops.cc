@@ -43,7 +43,7 @@ class ClassTopKOp : public OpKernel {
     ClassMatrixInput input;
     OP_REQUIRES_OK(ctx, input.Read(ctx, features));
     const ClassMatrix matrix = input.matrix();
-    int64_t k;
+    int64_t k = 0;
     OP_REQUIRES_OK(ctx, ReadTopK(k_input, matrix.num_classes, &k));
     Tensor *scores, *ids;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {features.dim_size(0), k}, &scores));

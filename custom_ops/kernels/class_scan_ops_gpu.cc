@@ -51,7 +51,7 @@ class ClassTopKGpuOp : public OpKernel {
     ClassMatrixInput input;
     OP_REQUIRES_OK(ctx, input.Read(ctx, features));
     const ClassMatrix matrix = input.matrix();
-    int64_t k;
+    int64_t k = 0;
     OP_REQUIRES_OK(ctx, ReadTopK(ctx->input(ctx->num_inputs() - 1), matrix.num_classes, &k));
     OP_REQUIRES(
         ctx, k <= cuda::kMostTopK,
