@@ -200,8 +200,8 @@ ids: [n], not negative.
 merged_values: [u, ...]; row i is the sum, in input order, of the rows with id unique_ids[i].
 unique_ids: [u], ascending.
 
-On a GPU, where u is not known without waiting for the device, the outputs have n
-rows: the u above, then zeros with id -1, which the optimizer steps skip.
+On a GPU, where u is not known without waiting for the device, the outputs have
+n rows, the u above and then zeros with id -1, which the optimizer steps skip.
 )doc");
 
 REGISTER_OP("LargeoutCheckRowIds")

@@ -30,7 +30,11 @@ def main(arguments=None):
         options.out or f"benchmark-results/race-{options.task.replace('/', '-')}"
     )
     logs = race([_run(options, name, out) for name in options.methods])
-    report = {"machine": machine.describe(), "task": options.task, "methods": logs}
+    methods = {
+        name: {key: value for key, value in log.items() if key != "checkpoint"}
+        for name, log in logs.items()
+    }
+    report = {"machine": machine.describe(), "task": options.task, "methods": methods}
     write_json(options.json or out / "race.json", report)
     png = options.png or out / "race.png"
     title = f"{options.task}: exact P@1 against training time"
