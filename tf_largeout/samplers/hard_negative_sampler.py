@@ -38,8 +38,10 @@ class HardNegativeSampler(Sampler):
 
     Raises:
         ValueError: If `num_hard` or `start_step` is out of range, there is a `start_step`
-            without `num_hard`, or `tail` is not static.
+            without `num_hard`, or `tail` searches.
     """
+
+    searches = True
 
     def __init__(
         self, num_sampled=1024, num_hard=None, tail="uniform", start_step=0, seed=None

@@ -18,7 +18,12 @@ class Sampler:
     Args:
         num_sampled: Number of classes drawn, a positive int.
         seed: Optional int that the layer's draws start from; random if None.
+
+    Attributes:
+        searches: Whether the classes depend on features or labels: no tail beside a search.
     """
+
+    searches = False
 
     def __init__(self, num_sampled=1024, seed=None):
         self.num_sampled = whole_number("num_sampled", num_sampled)

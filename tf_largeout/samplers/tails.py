@@ -4,7 +4,6 @@ import keras
 
 from tf_largeout.samplers.log_uniform_sampler import LogUniformSampler
 from tf_largeout.samplers.sampler import Sampler
-from tf_largeout.samplers.static_sampler import StaticSampler
 from tf_largeout.samplers.uniform_sampler import UniformSampler
 from tf_largeout.samplers.unigram_sampler import UnigramSampler
 
@@ -15,16 +14,16 @@ TAILS = {
 }
 
 
-def make_tail(identifier, num_sampled) -> StaticSampler:
+def make_tail(identifier, num_sampled) -> Sampler:
     """The tail sampler that `identifier` means, drawing `num_sampled` classes.
 
     Args:
-        identifier: A name in `TAILS`, a `StaticSampler` (whose own `num_sampled` is replaced),
-            or a serialized one.
+        identifier: A name in `TAILS`, a sampler that does not search (whose own `num_sampled`
+            is replaced), or a serialized one.
         num_sampled: Number of classes that it shall draw.
 
     Raises:
-        ValueError: If it means no static sampler. The loss is unbiased only if the tail's
+        ValueError: If it means no such sampler. The loss is unbiased only if the tail's
             expected counts hold for all classes, whatever the search finds.
     """
     tail = identifier
@@ -32,7 +31,7 @@ def make_tail(identifier, num_sampled) -> StaticSampler:
         tail = TAILS[tail]()
     elif isinstance(tail, dict):
         tail = keras.saving.deserialize_keras_object(tail)
-    if not isinstance(tail, StaticSampler):
+    if not isinstance(tail, Sampler) or tail.searches:
         raise ValueError(
             f"`tail` must be one of the names {sorted(TAILS)} or a `StaticSampler`: one sample "
             "for the whole batch, from a distribution that nothing else changes. "
