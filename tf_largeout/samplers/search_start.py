@@ -7,7 +7,7 @@ from tf_largeout.arguments import whole_number
 _PERIOD = 16  # steps from one look to the next
 _ROWS = 64  # of the batch that a look takes
 _MEMORY = 0.8  # weight of the looks before in the running mean
-_TOO_FEW = 6.0
+_TOO_FEW = 4.0
 
 
 class SearchStart:
@@ -23,7 +23,7 @@ class SearchStart:
 
     is its size where all weigh the same, and 1 where one class outweighs the rest. The search
     starts where the mean over some rows, and over the looks of the last hundred steps or so,
-    falls below 6. On `place_names` that is after some 2,800 steps of 512 examples with 1,024
+    falls below 4. On `place_names` that is after some 3,500 steps of 512 examples with 1,024
     uniform classes, which is when own hard classes gain more than the time they take. On
     `linux_callees`, with as many classes by frequency, it is 20 still when the precision
     peaks, and hard classes gain nothing there.
