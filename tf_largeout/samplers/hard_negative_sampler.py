@@ -102,6 +102,20 @@ class HardNegativeSampler(Sampler):
             "seed": self.seed,
         }
 
+    def _rebuild_now(self, layer, rebuild):
+        """Calls `rebuild()` on each replica, outside of a step, and starts the search."""
+        strategy = getattr(layer.embeddings.value, "distribute_strategy", None)
+
+        def rebuild_and_start():
+            self.start.now(layer)
+            rebuild()
+
+        @tf.function
+        def on_all_replicas():
+            (strategy or tf.distribute.get_strategy()).run(rebuild_and_start)
+
+        on_all_replicas()
+
     def _head(self, starts, features, labels, layer):
         def search():
             self.prepare(layer)

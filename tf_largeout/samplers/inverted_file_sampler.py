@@ -118,14 +118,7 @@ class InvertedFileSampler(HardNegativeSampler):
         Training does it by itself. For use outside of a training step, after the embeddings
         were changed by hand.
         """
-        strategy = getattr(layer.embeddings.value, "distribute_strategy", None)
-
-        @tf.function
-        def fit():
-            self.start.now(layer)
-            inverted_file_fit(*self._handles(layer))
-
-        (strategy or tf.distribute.get_strategy()).run(fit)
+        self._rebuild_now(layer, lambda: inverted_file_fit(*self._handles(layer)))
 
     def list_health(self, layer):
         """What the lists are like now.

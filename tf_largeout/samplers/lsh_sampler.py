@@ -156,17 +156,11 @@ class LSHSampler(HardNegativeSampler):
         Training does it by itself. For use outside of a training step, after the embeddings
         were changed by hand.
         """
-        strategy = getattr(layer.embeddings.value, "distribute_strategy", None)
 
         def rebuild():
-            self.start.now(layer)
             self._schedule.now(layer, lambda step: self._tables.rebuild(layer, step))
 
-        @tf.function
-        def on_all_replicas():
-            (strategy or tf.distribute.get_strategy()).run(rebuild)
-
-        on_all_replicas()
+        self._rebuild_now(layer, rebuild)
 
     def table_health(self, layer):
         """What the tables are like, as a dict of numbers.
