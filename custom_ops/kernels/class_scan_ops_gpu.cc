@@ -1,110 +1,60 @@
 #include "custom_ops/cuda/class_scan.h"
-#include "custom_ops/kernels/class_matrix_input.h"
-#include "custom_ops/kernels/class_scan_input.h"
+#include "custom_ops/kernels/class_scan_ops.h"
 #include "custom_ops/kernels/gpu_context.h"
 
 namespace largeout {
 namespace {
 
 using tensorflow::DEVICE_GPU;
-using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
 
-// Labels are not looked at here, see custom_ops/cuda/class_scan.h.
-class ClassStatisticsGpuOp : public OpKernel {
- public:
-  using OpKernel::OpKernel;
-
-  void Compute(OpKernelContext* ctx) override {
-    const Tensor& features = ctx->input(0);
-    const Tensor& labels = ctx->input(ctx->num_inputs() - 1);
-    const int64_t batch = features.dim_size(0);
-    ClassMatrixInput input;
-    OP_REQUIRES_OK(ctx, input.Read(ctx, features));
-    const ClassMatrix matrix = input.matrix();
-    OP_REQUIRES_OK(ctx, CheckLabelShape(labels, batch));
-    Tensor *log_partition, *true_logits, *ranks;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {batch}, &log_partition));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, labels.shape(), &true_logits));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(2, labels.shape(), &ranks));
-    if (batch == 0) return;
-    GpuScratch scratch;
-    OP_REQUIRES_OK(
-        ctx, scratch.Allocate(ctx, cuda::ClassStatisticsScratchBytes(batch, matrix.num_classes,
-                                                                     labels.dim_size(1))));
-    OP_REQUIRES_OK(
-        ctx, FromCuda(cuda::ClassStatistics(matrix, FeaturesOf(features), LabelsOf(labels),
-                                            scratch.data(), log_partition->flat<float>().data(),
-                                            true_logits->flat<float>().data(),
-                                            ranks->flat<int64_t>().data(), StreamOf(ctx))));
+struct Gpu {
+  // Ids are not looked at here, see custom_ops/cuda/class_scan.h.
+  static absl::Status CheckLabels(const tensorflow::Tensor& labels, int64_t batch, int64_t) {
+    return CheckLabelShape(labels, batch);
   }
-};
 
-class ClassTopKGpuOp : public OpKernel {
- public:
-  using OpKernel::OpKernel;
-
-  void Compute(OpKernelContext* ctx) override {
-    const Tensor& features = ctx->input(0);
-    const int64_t batch = features.dim_size(0);
-    ClassMatrixInput input;
-    OP_REQUIRES_OK(ctx, input.Read(ctx, features));
-    const ClassMatrix matrix = input.matrix();
-    int64_t k = 0;
-    OP_REQUIRES_OK(ctx, ReadTopK(ctx->input(ctx->num_inputs() - 1), matrix.num_classes, &k));
-    OP_REQUIRES(
-        ctx, k <= cuda::kMostTopK,
-        tensorflow::errors::InvalidArgument("on a GPU k must be at most ", cuda::kMostTopK,
-                                            ", got ", k, "; take more under tf.device('CPU')"));
-    Tensor *scores, *ids;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {batch, k}, &scores));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {batch, k}, &ids));
-    if (batch == 0) return;
-    GpuScratch scratch;
-    OP_REQUIRES_OK(
-        ctx, scratch.Allocate(ctx, cuda::ClassTopKScratchBytes(batch, matrix.num_classes, k)));
-    OP_REQUIRES_OK(ctx, FromCuda(cuda::ClassTopK(matrix, FeaturesOf(features), k,
-                                                 scratch.data(), scores->flat<float>().data(),
-                                                 ids->flat<int64_t>().data(), StreamOf(ctx))));
+  static absl::Status CheckTopK(int64_t k) {
+    if (k <= cuda::kMostTopK) return absl::OkStatus();
+    return tensorflow::errors::InvalidArgument("on a GPU k must be at most ", cuda::kMostTopK,
+                                               ", got ", k,
+                                               "; take more under tf.device('CPU')");
   }
-};
 
-class ClassSoftmaxGradientGpuOp : public OpKernel {
- public:
-  using OpKernel::OpKernel;
-
-  void Compute(OpKernelContext* ctx) override {
-    const Tensor& features = ctx->input(0);
-    const int rest = ctx->num_inputs() - 4;
-    const Tensor &log_partition = ctx->input(rest), &weights = ctx->input(rest + 1);
-    const Tensor &labels = ctx->input(rest + 2), &label_weights = ctx->input(rest + 3);
-    const int64_t batch = features.dim_size(0);
-    ClassMatrixInput input;
-    OP_REQUIRES_OK(ctx, input.Read(ctx, features));
-    const ClassMatrix matrix = input.matrix();
-    OP_REQUIRES_OK(ctx, CheckVector(log_partition, batch, "log_partition"));
-    OP_REQUIRES_OK(ctx, CheckVector(weights, batch, "weights"));
-    OP_REQUIRES_OK(ctx, CheckLabelShape(labels, batch));
-    OP_REQUIRES_OK(ctx, CheckLabelWeights(label_weights, labels));
-    Tensor *d_features, *d_embeddings, *d_bias = nullptr;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, features.shape(), &d_features));
-    OP_REQUIRES_OK(ctx,
-                   ctx->allocate_output(1, {matrix.num_classes, matrix.dim}, &d_embeddings));
-    if (matrix.bias != nullptr) {
-      OP_REQUIRES_OK(ctx, ctx->allocate_output(2, {matrix.num_classes}, &d_bias));
-    }
+  static absl::Status ClassStatistics(OpKernelContext* ctx, const ClassMatrix& matrix,
+                                      const Features& features, const Labels& labels,
+                                      float* log_partition, float* true_logits,
+                                      int64_t* ranks) {
     GpuScratch scratch;
-    OP_REQUIRES_OK(ctx, scratch.Allocate(ctx, cuda::ClassSoftmaxGradientScratchBytes(
-                                                  batch, matrix.num_classes, matrix.dim)));
-    const cuda::ScanWeights scan_weights = {log_partition.flat<float>().data(),
-                                            weights.flat<float>().data(),
-                                            label_weights.flat<float>().data()};
-    OP_REQUIRES_OK(
-        ctx, FromCuda(cuda::ClassSoftmaxGradient(
-                 matrix, FeaturesOf(features), LabelsOf(labels), scan_weights, scratch.data(),
-                 d_features->flat<float>().data(), d_embeddings->flat<float>().data(),
-                 d_bias == nullptr ? nullptr : d_bias->flat<float>().data(), StreamOf(ctx))));
+    TF_RETURN_IF_ERROR(scratch.Allocate(
+        ctx,
+        cuda::ClassStatisticsScratchBytes(features.batch, matrix.num_classes, labels.width)));
+    return FromCuda(cuda::ClassStatistics(matrix, features, labels, scratch.data(),
+                                          log_partition, true_logits, ranks, StreamOf(ctx)));
+  }
+
+  static absl::Status ClassTopK(OpKernelContext* ctx, const ClassMatrix& matrix,
+                                const Features& features, int64_t k, float* scores,
+                                int64_t* ids) {
+    GpuScratch scratch;
+    TF_RETURN_IF_ERROR(scratch.Allocate(
+        ctx, cuda::ClassTopKScratchBytes(features.batch, matrix.num_classes, k)));
+    return FromCuda(
+        cuda::ClassTopK(matrix, features, k, scratch.data(), scores, ids, StreamOf(ctx)));
+  }
+
+  static absl::Status ClassSoftmaxGradient(OpKernelContext* ctx, const ClassMatrix& matrix,
+                                           const Features& features, const float* log_partition,
+                                           const float* weights, const Labels& labels,
+                                           const float* label_weights, float* d_features,
+                                           float* d_embeddings, float* d_bias) {
+    GpuScratch scratch;
+    TF_RETURN_IF_ERROR(
+        scratch.Allocate(ctx, cuda::ClassSoftmaxGradientScratchBytes(
+                                  features.batch, matrix.num_classes, matrix.dim)));
+    return FromCuda(cuda::ClassSoftmaxGradient(
+        matrix, features, labels, {log_partition, weights, label_weights}, scratch.data(),
+        d_features, d_embeddings, d_bias, StreamOf(ctx)));
   }
 };
 
@@ -112,18 +62,18 @@ REGISTER_KERNEL_BUILDER(Name("LargeoutClassStatistics")
                             .Device(DEVICE_GPU)
                             .HostMemory("embeddings")
                             .HostMemory("bias"),
-                        ClassStatisticsGpuOp);
+                        ClassStatisticsOp<Gpu>);
 REGISTER_KERNEL_BUILDER(Name("LargeoutClassTopK")
                             .Device(DEVICE_GPU)
                             .HostMemory("embeddings")
                             .HostMemory("bias")
                             .HostMemory("k"),
-                        ClassTopKGpuOp);
+                        ClassTopKOp<Gpu>);
 REGISTER_KERNEL_BUILDER(Name("LargeoutClassSoftmaxGradient")
                             .Device(DEVICE_GPU)
                             .HostMemory("embeddings")
                             .HostMemory("bias"),
-                        ClassSoftmaxGradientGpuOp);
+                        ClassSoftmaxGradientOp<Gpu>);
 
 }  // namespace
 }  // namespace largeout
