@@ -11,9 +11,10 @@ LIBRARY := tf_largeout/ops/_largeout_ops.so
 CXX_SOURCES = $(shell find custom_ops examples -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
 CUDA_CHECK := build/cuda_check
+CUDA_COMPARE := build/libcuda_compare.so
 
 .PHONY: help install ops demo test lint test-cc test-py test-slow test-wheel test-asan bench clean
-.PHONY: cuda-compile cuda-check cuda-sanitize
+.PHONY: cuda-compile cuda-check cuda-sanitize cuda-compare
 .DEFAULT_GOAL := help
 
 help:
@@ -27,6 +28,7 @@ help:
 	@echo "make test-asan      C++ tests and op tests with ASan and UBSan"
 	@echo "make cuda-check     CUDA code on this machine's GPU against the CPU code (ARGS=--help)"
 	@echo "make cuda-sanitize  the same, small, under compute-sanitizer"
+	@echo "make cuda-compare   CUDA code beside PyTorch and JAX on this machine's GPU (ARGS=--help)"
 	@echo "make cuda-compile   compile all CUDA code for all GPUs; needs no GPU"
 	@echo "make bench          benchmarks (NAME=step, race, search, ...; ARGS=--help)"
 	@echo "make ops            bring the op library up to date"
@@ -83,6 +85,7 @@ test-asan: $(INSTALLED)
 # These need g++ and NVIDIA's CUDA toolkit, and no venv.
 cuda-compile:
 	@$(PYTHON) -m build_tools cuda-check $(CUDA_CHECK)
+	@$(PYTHON) -m build_tools cuda-compare $(CUDA_COMPARE)
 
 cuda-check:
 	@$(PYTHON) -m build_tools cuda-check $(CUDA_CHECK) --local
@@ -92,6 +95,12 @@ cuda-sanitize:
 	@$(PYTHON) -m build_tools cuda-check $(CUDA_CHECK) --local
 	compute-sanitizer --tool memcheck --leak-check full --error-exitcode 1 $(CUDA_CHECK) --small
 	compute-sanitizer --tool racecheck --error-exitcode 1 $(CUDA_CHECK) --small
+
+# PYTHON has numpy and, to compare with, PyTorch or JAX for GPUs.
+cuda-compare:
+	@$(PYTHON) -m build_tools cuda-compare $(CUDA_COMPARE) --local
+	$(PYTHON) -m custom_ops.cuda.compare --library $(CUDA_COMPARE) \
+	  --json build/cuda_compare.json $(ARGS)
 
 bench: ops
 	$(BIN)/python -m tf_largeout.benchmarks $(NAME) $(ARGS)

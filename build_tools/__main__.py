@@ -6,13 +6,19 @@ import sys
 from typing import Any
 
 from build_tools.errors import BuildError
-from build_tools.targets import build_cuda_check, build_op_library, build_tests
+from build_tools.targets import (
+    build_cuda_check,
+    build_cuda_compare,
+    build_op_library,
+    build_tests,
+)
 
 # The function of each target, its option, and what the option means.
 TARGETS: dict[str, Any] = {
     "ops": (build_op_library, "sanitize", "with ASan and UBSan"),
     "tests": (build_tests, "sanitize", "with ASan and UBSan"),
     "cuda-check": (build_cuda_check, "local", "for the GPUs of this machine alone"),
+    "cuda-compare": (build_cuda_compare, "local", "for the GPUs of this machine alone"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The programs of the build: the op library, the C++ tests, the check of the CUDA part."""
+"""What the build makes: the op library, the C++ tests, programs over the CUDA launchers."""
 
 import os
 import pathlib
@@ -65,6 +65,24 @@ def build_cuda_check(output: pathlib.Path, local: bool = False) -> None:
     objects += [_object(cxx, one, []) for one in sorted(SOURCES.glob("cuda/check/*_check.cc"))]
     outputs = [str(path) for path in compile_all(objects)]
     _link([cxx, *outputs, *nvcc.link_flags], output)
+
+
+def build_cuda_compare(output: pathlib.Path, local: bool = False) -> None:
+    """Compiles core, cuda and cuda/compare, without TensorFlow, into a library of C functions.
+
+    Args:
+        output: where to write the library.
+        local: for the GPUs of this machine alone, where they can be asked.
+
+    Raises:
+        BuildError: if a compiler is missing, unfit, or fails.
+    """
+    cxx = compilers.find_cxx()
+    nvcc = cuda.find(cxx, local)
+    objects = core_objects(cxx, []) + launchers(nvcc)
+    objects += [_cuda_object(nvcc, one) for one in sorted(SOURCES.glob("cuda/compare/*.cu"))]
+    outputs = [str(path) for path in compile_all(objects)]
+    _link([cxx, "-shared", "-Wl,--no-undefined", *outputs, *nvcc.link_flags], output)
 
 
 def core_objects(cxx: str, flags: list[str]) -> list[Object]:
