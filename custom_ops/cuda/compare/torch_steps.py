@@ -72,6 +72,7 @@ class _TorchStep:
         torch.set_float32_matmul_precision(_PRECISIONS[precision])
         self._device = device
         if device == "cuda":
+            torch.cuda.init()  # statistics of memory are refused before
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
 
