@@ -9,6 +9,8 @@ import keras
 import pytest
 import tensorflow as tf
 
+from tests import gpu
+
 # TF32 rounds the factors of matrix products to 10 bits.
 tf.config.experimental.enable_tensor_float_32_execution(False)
 
@@ -18,22 +20,25 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    if config.getoption("--run-slow"):
-        return
-    skip = pytest.mark.skip(reason="slow; run with --run-slow")
+    skipped = {} if config.getoption("--run-slow") else {"slow": "slow; run with --run-slow"}
+    if any("gpu" in item.keywords for item in items) and gpu.missing():
+        skipped["gpu"] = gpu.missing()
     for item in items:
-        if "slow" in item.keywords:
-            item.add_marker(skip)
+        for mark in skipped.keys() & item.keywords.keys():
+            item.add_marker(pytest.mark.skip(reason=skipped[mark]))
 
 
-def pytest_configure():
-    """Two logical CPUs for tests of MirroredStrategy; they must exist before any op runs."""
+def pytest_configure(config):
+    """Devices, before any op runs: two logical CPUs for tests of MirroredStrategy, and no GPU
+    but for `pytest -m gpu`, as the other tests say what holds on a CPU."""
+    if config.getoption("markexpr") != "gpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(
         cpu, [tf.config.LogicalDeviceConfiguration()] * 2
     )
-    for gpu in tf.config.list_physical_devices("GPU"):
-        tf.config.experimental.set_memory_growth(gpu, True)
+    for device in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(device, True)
 
 
 @pytest.fixture(autouse=True)

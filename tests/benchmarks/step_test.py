@@ -1,5 +1,8 @@
 import json
 
+import pytest
+import tensorflow as tf
+
 from tf_largeout.benchmarks import step
 from tf_largeout.benchmarks.step_case import StepCase
 
@@ -31,6 +34,24 @@ def test_command_line_writes_figures_and_picture(tmp_path):
     assert [row["num_classes"] for row in rows] == [500, 1000]
     assert all(row["ms"] > 0 and row["limit_ms"] > 0 for row in rows)
     assert png_file.stat().st_size > 10_000
+
+
+@pytest.mark.gpu
+def test_a_case_on_the_gpu_tells_its_memory_there():
+    case = StepCase("ours", "lazy_adam", 100_000, 16, 32, 64, max_steps=6, device="gpu")
+    figures = case.measure()
+    assert figures["steps"] == 6
+    weights = 4 * 100_000 * (16 + 1) / 2**20
+    assert 3 * weights < figures["weights_and_slots_mb"] < figures["peak_mb"] < 30 * weights
+
+
+def test_without_a_gpu_the_command_line_says_so(capsys):
+    with pytest.raises(SystemExit):
+        step.main(["--device", "gpu"])
+    assert (
+        f"on a GPU: TensorFlow {tf.__version__} finds none. See docs/gpu.md"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_case_that_cannot_be_measured_is_a_row_that_says_why():

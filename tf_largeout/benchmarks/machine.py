@@ -12,38 +12,82 @@ _CLEAR = pathlib.Path("/proc/self/clear_refs")
 
 
 def describe():
-    """Processor, number of cores and versions, for the head of every report."""
+    """Processor, number of cores, GPUs and versions, for the head of every report."""
     import keras
     import tensorflow as tf
 
+    gpus = tf.config.get_visible_devices("GPU")
+    details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
     info = pathlib.Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return {
         "processor": names[0] if names else platform.processor(),
         "cores": len(os.sched_getaffinity(0)),
+        "gpus": [detail.get("device_name", "unknown") for detail in details],
         "tensorflow": tf.__version__,
         "keras": keras.__version__,
     }
 
 
-def resident_mb():
-    """Memory the process holds now, in MiB."""
-    return _status_mb("VmRSS")
+def use(device):
+    """Makes "cpu" or the first "gpu" what TensorFlow runs on, before it has run anything.
+
+    Raises:
+        RuntimeError: if there is no GPU, or the ops do not run on it.
+    """
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")[: 1 if device == "gpu" else 0]
+    tf.config.set_visible_devices(gpus, "GPU")
+    for gpu in gpus:
+        tf.config.experimental.set_memory_growth(gpu, True)
+    reason = why_not_on_gpu() if device == "gpu" else None
+    if reason:
+        raise RuntimeError(f"Nothing can be measured on a GPU: {reason}. See docs/gpu.md.")
 
 
-def peak_mb():
-    """Most memory the process has held since the start or the last `reset_peak`, in MiB."""
-    return _status_mb("VmHWM")
+def why_not_on_gpu():
+    """Why our ops do not run on a GPU here; None if they do."""
+    import tensorflow as tf
+
+    from tf_largeout.ops import row_ops
+
+    if not tf.config.get_visible_devices("GPU"):
+        return f"TensorFlow {tf.__version__} finds none"
+    with tf.device("GPU:0"):  # an op without a kernel for it falls back to the CPU
+        ids = row_ops.check_row_ids(tf.zeros([1], tf.int64), 1)
+    return None if "GPU" in ids.device else "the op library was built without its CUDA part"
 
 
-def reset_peak():
+def resident_mb(device="cpu"):
+    """Memory, in MiB, that the process holds now, or its tensors on the GPU."""
+    return _status_mb("VmRSS") if device == "cpu" else _gpu_mb("current")
+
+
+def peak_mb(device="cpu"):
+    """Most memory held since the start or the last `reset_peak`, as in `resident_mb`."""
+    return _status_mb("VmHWM") if device == "cpu" else _gpu_mb("peak")
+
+
+def reset_peak(device="cpu"):
     """Starts `peak_mb` anew; where the kernel does not allow it, the peak stays as it was."""
+    if device == "gpu":
+        import tensorflow as tf
+
+        tf.config.experimental.reset_memory_stats("GPU:0")
+        return True
     try:
         _CLEAR.write_text("5")
     except OSError:
         return False
     return True
+
+
+def _gpu_mb(field):
+    import tensorflow as tf
+
+    return tf.config.experimental.get_memory_info("GPU:0")[field] / 2**20
 
 
 def _status_mb(field):
@@ -53,13 +97,20 @@ def _status_mb(field):
     raise RuntimeError(f"{_STATUS} has no field {field!r}: memory is measured on Linux only.")
 
 
+def finish():
+    """Waits for what is queued on the devices; ops on a GPU return before they are done."""
+    import tensorflow as tf
+
+    tf.test.experimental.sync_devices()
+
+
 def limits():
-    """What all cores can do: `gb_per_s` through memory, `gflops` of matrix product."""
+    """What all cores, or the GPU in use, can do: `gb_per_s` of memory, `gflops` of products."""
     return {"gb_per_s": memory_bandwidth(), "gflops": matrix_rate()}
 
 
 def memory_bandwidth(megabytes=512):
-    """GB a second that all cores together read and write."""
+    """GB a second that all cores together, or the GPU in use, read and write."""
     import tensorflow as tf
 
     source = tf.Variable(tf.ones([megabytes << 18]), trainable=False)
@@ -78,8 +129,10 @@ def matrix_rate(size=2048):
 
 def _fastest(function, repeats=7):
     seconds = []
+    finish()
     for _ in range(repeats):
         start = time.perf_counter()
         function()
+        finish()
         seconds.append(time.perf_counter() - start)
     return float(np.min(seconds))

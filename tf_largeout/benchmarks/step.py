@@ -5,6 +5,7 @@ number of negatives and the optimizer. Each configuration runs in a process of i
 plain `fit`; the figures are medians over steps after a warm-up. Rows without an optimizer are
 the floor: forward and backward alone. `limit` is what the machine allows: the step's matrix
 products at its measured rate plus the bytes that have to move at its measured bandwidth.
+With `--device gpu` all of that is on the first GPU, and memory is that of its tensors.
 """
 
 import argparse
@@ -38,7 +39,12 @@ SWEEPS = {
 
 def main(arguments=None):
     """Measures the configurations of the command line and returns the report."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        machine.use(options.device)
+    except RuntimeError as error:
+        parser.error(str(error))
     cases = list(_cases(options))
     rows = []
     limits = machine.limits()
@@ -77,7 +83,7 @@ def _cases(options):
                 method, optimizer = VARIANTS[label]
                 shape = {**base, name: value}
                 limits = {"max_steps": options.steps, "max_seconds": options.seconds}
-                case = StepCase(method, optimizer, **shape, **limits)
+                case = StepCase(method, optimizer, **shape, **limits, device=options.device)
                 if case not in seen:  # the base shape is on every sweep
                     yield label, case
                 seen.add(case)
@@ -110,6 +116,7 @@ def _parser():
         "--base", type=_assignment, action="append", default=[], metavar="NAME=V"
     )
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--steps", type=int, default=60, help="measured steps at most")
     parser.add_argument("--seconds", type=float, default=15.0, help="measured time at most")
     parser.add_argument("--json", help="file for the figures")

@@ -21,7 +21,8 @@ class StepCase:
     """What a step is made of: a method of `METHODS` with an optimizer of `OPTIMIZERS`.
 
     Features come from a dense layer of width `dim`, so that the output layer has something to
-    pass its gradient on to; labels are uniform, the case with most distinct rows.
+    pass its gradient on to; labels are uniform, the case with most distinct rows. `device` is
+    "cpu", with the memory of the process, or "gpu", with that of its tensors there.
     """
 
     method: str
@@ -32,6 +33,7 @@ class StepCase:
     num_sampled: int = 1024
     max_steps: int = 60
     max_seconds: float = 15.0
+    device: str = "cpu"
 
     def measure(self):
         """Measures in a fresh process and returns the figures as a dict."""
@@ -49,6 +51,7 @@ class StepCase:
 
     def _send_figures(self, sender):
         try:
+            machine.use(self.device)
             sender.send(self.figures())
         except Exception as error:  # a row of the report must say what happened
             sender.send({"error": f"{type(error).__name__}: {error}".splitlines()[0]})
@@ -68,8 +71,8 @@ class StepCase:
         model = METHODS[self.method].model(task, settings)
         model(tf.constant(task.test[0][:1]))
         model.optimizer.build(model.trainable_variables)
-        standing = machine.resident_mb()
-        times = StepTimes(self.max_steps, self.max_seconds)
+        standing = machine.resident_mb(self.device)
+        times = StepTimes(self.max_steps, self.max_seconds, self.device)
         model.fit(
             task.train,
             steps_per_epoch=_WARM_UP + self.max_steps,
@@ -83,7 +86,7 @@ class StepCase:
             "ms_10": low,
             "ms_90": high,
             "steps": len(times.milliseconds),
-            "peak_mb": machine.peak_mb(),
+            "peak_mb": machine.peak_mb(self.device),
             "weights_and_slots_mb": standing,
             "step_mb": times.peak_mb - standing,
         }
@@ -92,24 +95,25 @@ class StepCase:
 class StepTimes(keras.callbacks.Callback):
     """Wall time of each step of `fit` after the warm-up, and the peak of memory meanwhile."""
 
-    def __init__(self, max_steps, max_seconds):
+    def __init__(self, max_steps, max_seconds, device="cpu"):
         super().__init__()
-        self.max_steps, self.max_seconds = max_steps, max_seconds
+        self.max_steps, self.max_seconds, self.device = max_steps, max_seconds, device
         self.milliseconds = []
 
     def on_train_batch_begin(self, batch, logs=None):
         if batch == _WARM_UP:
-            machine.reset_peak()
+            machine.reset_peak(self.device)
         self.start = time.perf_counter()
 
     def on_train_batch_end(self, batch, logs=None):
+        machine.finish()
         if batch >= _WARM_UP:
             self.milliseconds.append(1e3 * (time.perf_counter() - self.start))
             enough = sum(self.milliseconds) > 1e3 * self.max_seconds
             self.model.stop_training = enough and len(self.milliseconds) >= 5
 
     def on_train_end(self, logs=None):
-        self.peak_mb = machine.peak_mb()
+        self.peak_mb = machine.peak_mb(self.device)
 
 
 def dense_task(num_classes, dim, batch_size):

@@ -78,13 +78,12 @@ class UnigramSampler(StaticSampler):
         if self._counts.size:
             with tf.init_scope():
                 initializers = [_giving(table) for table in self._make_tables()]
-        with tf.device("CPU:0"):  # where the ops read them
-            self._tables = [
-                self.add_weight(layer, name, shape, dtype, initializer)
-                for (name, shape, dtype), initializer in zip(
-                    self._specs(), initializers, strict=True
-                )
-            ]
+        self._tables = [
+            self.add_weight(layer, name, shape, dtype, initializer)
+            for (name, shape, dtype), initializer in zip(
+                self._specs(), initializers, strict=True
+            )
+        ]
 
     def draw(self, labels, seed):
         first, second = (tf.convert_to_tensor(table) for table in self._tables)

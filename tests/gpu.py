@@ -1,0 +1,42 @@
+"""The device that tests marked `gpu` run on, and what it computes beside the CPU."""
+
+import functools
+
+import numpy as np
+import tensorflow as tf
+
+NAME = "GPU:0"
+
+
+@functools.cache
+def missing():
+    """Why nothing can run on the GPU; None if it can."""
+    if not tf.config.get_visible_devices("GPU"):
+        return "no GPU, or not run as `pytest -m gpu`"
+    from tf_largeout.benchmarks import machine  # not before the library is wanted
+
+    return machine.why_not_on_gpu()
+
+
+def on_gpu(compute):
+    """What `compute()` gives there, as arrays; fails if another device has computed it."""
+    with tf.device(NAME):
+        results = tf.nest.flatten(compute())
+    devices = {result.device.rpartition("device:")[2] for result in results}
+    assert devices == {NAME}
+    return [tf.convert_to_tensor(result).numpy() for result in results]
+
+
+def on_cpu(compute):
+    """The same on the CPU."""
+    with tf.device("CPU:0"):
+        return [tf.convert_to_tensor(result).numpy() for result in tf.nest.flatten(compute())]
+
+
+def assert_same_on_gpu(compute, exact=False, rtol=1e-5, atol=1e-5):
+    """Runs `compute()` on both devices, and compares; `exact` compares bits."""
+    for got, expected in zip(on_gpu(compute), on_cpu(compute), strict=True):
+        if exact or not np.issubdtype(expected.dtype, np.floating):
+            np.testing.assert_array_equal(got, expected)
+        else:
+            np.testing.assert_allclose(got, expected, rtol=rtol, atol=atol)

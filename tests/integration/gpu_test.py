@@ -1,0 +1,108 @@
+"""A model trains on the GPU as on the CPU."""
+
+import contextlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_largeout as tflo
+from tests import gpu
+
+pytestmark = pytest.mark.gpu
+
+NUM_CLASSES, DIM, BATCH, STEPS = 301, 12, 16, 3
+COUNTS = np.arange(1, NUM_CLASSES + 1)
+
+SAMPLERS = {
+    "exact": lambda: None,
+    "uniform": lambda: tflo.samplers.UniformSampler(20),
+    "log_uniform": lambda: tflo.samplers.LogUniformSampler(20, unique=False),
+    "unigram": lambda: tflo.samplers.UnigramSampler(20, counts=COUNTS),
+    "unigram_with_replacement": lambda: tflo.samplers.UnigramSampler(
+        20, counts=COUNTS, unique=False
+    ),
+    "top_k": lambda: tflo.samplers.TopKSampler(20),
+    "top_k_and_tail": lambda: tflo.samplers.TopKSampler(20, num_hard=6),
+}
+OPTIMIZERS = {
+    "adam": lambda: tflo.optimizers.LazyAdam(0.01),
+    "adam_decay_skipped": lambda: tflo.optimizers.LazyAdam(0.01, decay_skipped=True),
+    "adam_clipped": lambda: tflo.optimizers.LazyAdam(0.01, global_clipnorm=0.1),
+    "adagrad": lambda: tflo.optimizers.LazyAdagrad(0.1, weight_decay=0.1),
+    "rowwise_adagrad": lambda: tflo.optimizers.RowwiseAdagrad(0.1),
+    "sgd": lambda: tflo.optimizers.LazySGD(0.1),
+    "momentum": lambda: tflo.optimizers.LazySGD(0.1, momentum=0.9, nesterov=True),
+}
+
+
+def data(first=0, last=STEPS):
+    rng = np.random.default_rng(9)
+    x = rng.normal(size=(STEPS * BATCH, DIM)).astype("float32")
+    y = rng.integers(-1, NUM_CLASSES, (STEPS * BATCH, 3))
+    y[:, 0] = np.arange(len(y)) % 7  # labels repeat
+    return x[first * BATCH : last * BATCH], y[first * BATCH : last * BATCH]
+
+
+def new_model(device, sampler, optimizer):
+    """A model with its weights and slots on `device`, the same on each."""
+    keras.utils.set_random_seed(4)
+    head = tflo.layers.LargeOutput(NUM_CLASSES, SAMPLERS[sampler]())
+    loss = tflo.losses.SampledSoftmaxLoss() if head.sampler else tflo.losses.SoftmaxLoss()
+    with tf.device(device):
+        model = keras.Sequential([keras.Input([DIM]), keras.layers.Dense(DIM), head])
+        model.compile(OPTIMIZERS[optimizer](), loss)
+        model.optimizer.build(model.trainable_variables)
+    rng = np.random.default_rng(5)
+    for weight in model.trainable_weights:
+        weight.assign(rng.normal(size=weight.shape) / 4)
+    if head.sampler:
+        head.seed_state.assign([7, 0])
+    return model
+
+
+def fit(model, device, first=0, last=STEPS):
+    # On the GPU as a user does, who names no device.
+    place = tf.device(device) if device == "CPU:0" else contextlib.nullcontext()
+    with place:
+        return model.fit(*data(first, last), batch_size=BATCH, shuffle=False, verbose=0).history
+
+
+def assert_same_states(one, other, **tolerances):
+    states = [[*model.weights, *model.optimizer.variables] for model in (one, other)]
+    for left, right in zip(*states, strict=True):
+        np.testing.assert_allclose(left, right, err_msg=left.path, **tolerances)
+
+
+def trained_on_both(sampler, optimizer):
+    models = [new_model(device, sampler, optimizer) for device in ("CPU:0", gpu.NAME)]
+    assert models[1].layers[-1].embeddings.value.device.endswith(gpu.NAME)
+    losses = [fit(m, d)["loss"] for m, d in zip(models, ("CPU:0", gpu.NAME), strict=True)]
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    assert_same_states(*models, rtol=1e-4, atol=1e-5)
+    return models
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_every_sampler_trains_as_on_the_cpu(sampler):
+    on_cpu, on_gpu = trained_on_both(sampler, "adam")
+    with tf.device("CPU:0"):
+        expected = on_cpu.evaluate(*data(), verbose=0)
+        scores, ids = on_cpu.layers[-1].top_k(data()[0], 5)
+    np.testing.assert_allclose(on_gpu.evaluate(*data(), verbose=0), expected, rtol=1e-5)
+    got_scores, got_ids = on_gpu.layers[-1].top_k(data()[0], 5)
+    np.testing.assert_allclose(got_scores, scores, rtol=1e-4, atol=1e-5)
+    assert np.mean(got_ids == ids) > 0.95  # weights differ in their last bits
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_every_optimizer_trains_as_on_the_cpu_and_goes_on_from_a_file(optimizer, tmp_path):
+    _, straight = trained_on_both("uniform", optimizer)
+    first = new_model(gpu.NAME, "uniform", optimizer)
+    fit(first, gpu.NAME, last=2)
+    first.save(tmp_path / "model.keras")
+    with tf.device(gpu.NAME):
+        second = keras.models.load_model(tmp_path / "model.keras")
+    fit(second, gpu.NAME, first=2)
+    assert_same_states(straight, second, rtol=1e-5, atol=1e-6)
