@@ -63,6 +63,14 @@ def test_command_line_races_and_writes_figures_and_picture(tmp_path, capsys):
     assert "tf.nn.nce_loss + Keras Adam" in capsys.readouterr().out
 
 
+def test_the_last_evaluation_takes_a_sample_of_its_own(run):
+    run = dataclasses.replace(run, sample=50, final_sample=64)
+    run.train()
+    *shares, last = (point["p1"] / 100 for point in run.read_log()["points"])
+    assert all(share * 50 == pytest.approx(round(share * 50)) for share in shares)
+    assert last * 64 == pytest.approx(round(last * 64))
+
+
 def test_seconds_to_a_precision_lie_on_the_line_between_points():
     log = {"points": [{"seconds": 10.0, "p1": 2.0}, {"seconds": 20.0, "p1": 6.0}]}
     assert race.seconds_to(log, 3.0) == 12.5

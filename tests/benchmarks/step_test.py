@@ -54,6 +54,19 @@ def test_without_a_gpu_the_command_line_says_so(capsys):
     )
 
 
+@pytest.mark.parametrize(("method", "optimizer"), step.OTHER_VARIANTS.values())
+def test_searches_and_passes_over_all_classes_can_be_measured(method, optimizer):
+    figures = StepCase(method, optimizer, 500, 16, 32, 64, max_steps=3).figures()
+    assert figures["steps"] == 3
+
+
+def test_other_variants_are_measured_when_asked_for(capsys):
+    shape = "--sweep num_classes=500 --base dim=16 --base num_sampled=64 --steps 3".split()
+    (row,) = step.main([*shape, "--variants", "own hard, inverted file"])["rows"]
+    assert row["ms"] > 0 and row["limit_ms"] is None
+    assert "own hard, inverted file" in capsys.readouterr().out
+
+
 def test_a_case_that_cannot_be_measured_is_a_row_that_says_why():
     case = StepCase("ours", "lazy_adam", num_classes=10, num_sampled=64)
     assert "cannot draw 64 distinct classes of 10" in case.measure()["error"]

@@ -136,7 +136,7 @@ def dense_compile():
 # time of a race for their settings to matter.
 _FAST = {"steps_per_execution": 16}
 _PLACE_NAMES = {"batch_size": 512, "learning_rate": 7e-3, "sampler": "uniform", "anneal": 0.5}
-_LINUX = {"batch_size": 512, "learning_rate": 3e-3, "num_sampled": 2048}
+_LINUX = {"batch_size": 512, "learning_rate": 3e-3, "num_sampled": 2048, "anneal": 0.5}
 _STOCK_BEST = {**_FAST, "num_sampled": 8192, "optimizer": "row_sparse_adam"}
 
 

@@ -83,7 +83,7 @@ def _run(options, method, out):
         seconds=options.seconds,
         every=options.every or options.seconds / 8,
         sample=options.sample,
-        final_sample=options.sample,
+        final_sample=options.final_sample or options.sample,
         overrides=dict(options.set),
         on_validation=options.validation,
     )
@@ -115,6 +115,7 @@ def _parser():
     add("--seconds", type=float, default=240.0, help="training time of each method")
     add("--every", type=float, help="seconds between evaluations (default: an eighth)")
     add("--sample", type=int, default=5000, help="test examples of an evaluation")
+    add("--final-sample", type=int, help="of the last one (default: as many)")
     add("--set", type=setting_argument, action="append", default=[], metavar="NAME=VALUE")
     add("--validation", action="store_true", help="test on a part of the training split")
     add("--out", help="directory of logs and checkpoints")

@@ -3,8 +3,9 @@
 Milliseconds a step and peak memory against the number of classes, the width, the batch, the
 number of negatives and the optimizer. Each configuration runs in a process of its own, inside
 plain `fit`; the figures are medians over steps after a warm-up. Rows without an optimizer are
-the floor: forward and backward alone. `limit` is what the machine allows: the step's matrix
-products at its measured rate plus the bytes that have to move at its measured bandwidth.
+the floor: forward and backward alone. `limit` is what the machine allows where a batch shares
+its negatives: the step's matrix products at its measured rate plus the bytes that have to move
+at its measured bandwidth.
 With `--device gpu` all of that is on the first GPU, and memory is that of its tensors.
 """
 
@@ -28,6 +29,19 @@ VARIANTS = {
     "tf.nn + row-sparse Adam by hand": ("tf_nn_sampled_softmax", "row_sparse_adam"),
     "tf.nn, no optimizer": ("tf_nn_sampled_softmax", "none"),
 }
+# Measured when asked for: passes over all classes, and searches, from the first step on.
+OTHER_VARIANTS = {
+    "Keras Dense + Adam": ("dense", "adam"),
+    "exact softmax": ("softmax", "lazy_adam"),
+    "TopK softmax": ("top_k", "lazy_adam"),
+    "LSH embedding": ("lsh_embedding", "lazy_adam"),
+    "LSH label": ("lsh_label", "lazy_adam"),
+    "LSH, one pool a batch": ("lsh_pool", "lazy_adam"),
+    "WTA softmax": ("wta", "lazy_adam"),
+    "own hard, LSH": ("lsh_head", "lazy_adam"),
+    "own hard, inverted file": ("inverted_file", "lazy_adam"),
+    "own hard, exact": ("top_k_head", "lazy_adam"),
+}
 BASE = {"num_classes": 1_000_000, "dim": 128, "batch_size": 256, "num_sampled": 1024}
 SWEEPS = {
     "num_classes": [10_000, 100_000, 1_000_000],
@@ -50,7 +64,7 @@ def main(arguments=None):
     limits = machine.limits()
     for label, case in tqdm(cases, desc="step", unit="case"):
         rows.append({"variant": label, **case.measure()})
-        rows[-1]["limit_ms"] = limit_ms(case, limits)
+        rows[-1]["limit_ms"] = limit_ms(case, limits) if label in VARIANTS else None
         tqdm.write(_line(rows[-1]))
     report = {"machine": machine.describe(), "limits": limits, "rows": rows}
     if options.json:
@@ -80,7 +94,7 @@ def _cases(options):
     for name, values in options.sweep or SWEEPS.items():
         for value in values:
             for label in options.variants:
-                method, optimizer = VARIANTS[label]
+                method, optimizer = {**VARIANTS, **OTHER_VARIANTS}[label]
                 shape = {**base, name: value}
                 limits = {"max_steps": options.steps, "max_seconds": options.seconds}
                 case = StepCase(method, optimizer, **shape, **limits, device=options.device)
@@ -93,7 +107,8 @@ def _line(row):
     shape = " ".join(f"{name} {row[name]:,}" for name in BASE)
     if "error" in row:
         return f"{row['variant']:32} {shape}: {row['error']}"
-    times = f"{row['ms']:8.2f} ms (limit {row['limit_ms']:.2f})"
+    limit = f" (limit {row['limit_ms']:.2f})" if row["limit_ms"] else ""
+    times = f"{row['ms']:8.2f} ms{limit}"
     memory = f"peak {row['peak_mb']:,.0f} MiB, a step's own {row['step_mb']:,.0f} MiB"
     return f"{row['variant']:32} {shape}: {times}, {memory}"
 
@@ -115,7 +130,13 @@ def _parser():
     parser.add_argument(
         "--base", type=_assignment, action="append", default=[], metavar="NAME=V"
     )
-    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument(
+        "--variants",
+        nargs="+",
+        choices=[*VARIANTS, *OTHER_VARIANTS],
+        default=list(VARIANTS),
+        help="the first nine by default, all of one set of negatives for the batch",
+    )
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--steps", type=int, default=60, help="measured steps at most")
     parser.add_argument("--seconds", type=float, default=15.0, help="measured time at most")
