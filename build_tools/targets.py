@@ -59,12 +59,9 @@ def build_cuda_check(output: pathlib.Path, local: bool = False) -> None:
         BuildError: if a compiler is missing, unfit, or fails.
     """
     cxx = compilers.find_cxx()
-    nvcc = cuda.find(cxx, local)
-    objects = core_objects(cxx, []) + _check_frame(cxx, []) + launchers(nvcc)
-    objects += [_cuda_object(nvcc, one) for one in sorted(SOURCES.glob("cuda/check/*.cu"))]
-    objects += [_object(cxx, one, []) for one in sorted(SOURCES.glob("cuda/check/*_check.cc"))]
-    outputs = [str(path) for path in compile_all(objects)]
-    _link([cxx, *outputs, *nvcc.link_flags], output)
+    own = _check_frame(cxx, [])
+    own += [_object(cxx, one, []) for one in sorted(SOURCES.glob("cuda/check/*_check.cc"))]
+    _build_over_launchers("cuda/check/*.cu", output, local, cxx, own, [])
 
 
 def build_cuda_compare(output: pathlib.Path, local: bool = False) -> None:
@@ -77,12 +74,24 @@ def build_cuda_compare(output: pathlib.Path, local: bool = False) -> None:
     Raises:
         BuildError: if a compiler is missing, unfit, or fails.
     """
-    cxx = compilers.find_cxx()
+    flags = ["-shared", "-Wl,--no-undefined"]
+    _build_over_launchers("cuda/compare/*.cu", output, local, compilers.find_cxx(), [], flags)
+
+
+def _build_over_launchers(
+    sources: str,
+    output: pathlib.Path,
+    local: bool,
+    cxx: str,
+    own: list[Object],
+    link_flags: list[str],
+) -> None:
+    """Links core, the launchers, the CUDA files that match `sources`, and the objects `own`."""
     nvcc = cuda.find(cxx, local)
-    objects = core_objects(cxx, []) + launchers(nvcc)
-    objects += [_cuda_object(nvcc, one) for one in sorted(SOURCES.glob("cuda/compare/*.cu"))]
+    objects = core_objects(cxx, []) + launchers(nvcc) + own
+    objects += [_cuda_object(nvcc, one) for one in sorted(SOURCES.glob(sources))]
     outputs = [str(path) for path in compile_all(objects)]
-    _link([cxx, "-shared", "-Wl,--no-undefined", *outputs, *nvcc.link_flags], output)
+    _link([cxx, *link_flags, *outputs, *nvcc.link_flags], output)
 
 
 def core_objects(cxx: str, flags: list[str]) -> list[Object]:

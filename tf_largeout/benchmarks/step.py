@@ -42,6 +42,7 @@ OTHER_VARIANTS = {
     "own hard, inverted file": ("inverted_file", "lazy_adam"),
     "own hard, exact": ("top_k_head", "lazy_adam"),
 }
+ALL_VARIANTS = {**VARIANTS, **OTHER_VARIANTS}
 BASE = {"num_classes": 1_000_000, "dim": 128, "batch_size": 256, "num_sampled": 1024}
 SWEEPS = {
     "num_classes": [10_000, 100_000, 1_000_000],
@@ -94,7 +95,7 @@ def _cases(options):
     for name, values in options.sweep or SWEEPS.items():
         for value in values:
             for label in options.variants:
-                method, optimizer = {**VARIANTS, **OTHER_VARIANTS}[label]
+                method, optimizer = ALL_VARIANTS[label]
                 shape = {**base, name: value}
                 limits = {"max_steps": options.steps, "max_seconds": options.seconds}
                 case = StepCase(method, optimizer, **shape, **limits, device=options.device)
@@ -133,9 +134,9 @@ def _parser():
     parser.add_argument(
         "--variants",
         nargs="+",
-        choices=[*VARIANTS, *OTHER_VARIANTS],
+        choices=ALL_VARIANTS,
         default=list(VARIANTS),
-        help="the first nine by default, all of one set of negatives for the batch",
+        help="by default those whose batch shares its negatives",
     )
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--steps", type=int, default=60, help="measured steps at most")
