@@ -41,6 +41,7 @@ DEMO = Demo(
     train=train,
     settings={"batch_size": 512, "num_sampled": 2048, "learning_rate": 3e-3}
     | {"sampler": "log_uniform", "anneal": 0.5},
+    own_settings={"optimizer": "lazy_adam"},
     questions=("usb probe", "ext4 inode", "tcp", "alloc page", "debugfs show"),
     prompt="Words of a function's signature or path",
     seconds=60,

@@ -17,17 +17,19 @@ from tf_largeout.datasets import place_names
 
 
 def train(data, callbacks):
+    by_frequency = tflo.samplers.UnigramSampler(counts=data.label_counts)
     model = keras.Sequential(
         [
             keras.Input([data.max_features], dtype="int32"),
             FeatureBag(data.vocabulary_size, dim=128),
             tflo.layers.LargeOutput(
-                data.num_classes, sampler=tflo.samplers.InvertedFileSampler(1024)
+                data.num_classes,
+                sampler=tflo.samplers.InvertedFileSampler(1024, tail=by_frequency),
             ),
         ]
     )
     model.compile(
-        optimizer=tflo.optimizers.LazyAdam(7e-3),
+        optimizer=tflo.optimizers.LazyAdam(1e-2, beta_1=0.0, decay_skipped=True),
         loss=tflo.losses.SampledSoftmaxLoss(),
         steps_per_execution=16,
     )
@@ -39,8 +41,9 @@ DEMO = Demo(
     doc=__doc__,
     dataset="place_names",
     train=train,
-    settings={"batch_size": 512, "num_sampled": 1024, "learning_rate": 7e-3}
-    | {"sampler": "uniform", "search": "inverted_file", "anneal": 0.5},
+    settings={"batch_size": 512, "num_sampled": 1024, "learning_rate": 1e-2}
+    | {"sampler": "uniform", "anneal": 1.0},
+    own_settings={"sampler": "frequency", "search": "inverted_file"},
     questions=("Nieuw Amsterdam", "京都市", "Санкт-Петербург", "القاهرة", "Αθήνα", "Kiyev"),
     featurize=lambda data, name: place_names.encode([name], data.max_features),
     prompt="A place name in any script",

@@ -43,6 +43,9 @@ OPTIMIZERS = {
     "adam_decay_skipped": Member(
         optimizers.LazyAdam, None, reference.Adam, {"decay_skipped": True}
     ),
+    "adam_no_momentum": Member(
+        optimizers.LazyAdam, None, reference.Adam, {"beta_1": 0.0, "decay_skipped": True}
+    ),
     "adagrad": Member(*_ADAGRAD),
     "adagrad_arguments": Member(
         *_ADAGRAD, {"initial_accumulator_value": 0.5, "epsilon": 1e-2, "weight_decay": 0.1}

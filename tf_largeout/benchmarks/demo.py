@@ -28,12 +28,13 @@ class Demo:
         doc: the example's docstring, for `--help`.
         dataset: name for `tf_largeout.datasets.load`, and key of the benchmark's tasks.
         train: (dataset, callbacks) -> trained model.
-        settings: what all three methods share: batch size, sampler and so on.
+        settings: what all three methods share: batch size, learning rate and so on.
         questions: texts answered when the user gives none.
         prompt: what the user is asked for.
         seconds: training time of each method.
         featurize: (dataset, text) -> features [1, max_features]; None answers the first test
             example that has all words of the text.
+        own_settings: what `train` takes other than those and the table's, for its log.
     """
 
     doc: str
@@ -44,6 +45,7 @@ class Demo:
     prompt: str
     seconds: float
     featurize: object = None
+    own_settings: dict = dataclasses.field(default_factory=dict)
 
     def main(self, arguments=None):
         """Runs the example's command line and returns its figures."""
@@ -71,6 +73,7 @@ class Demo:
         shape |= {"directory": str(out), "overrides": self.settings, "resumable": False}
         for method in _STOCK:
             yield TrainingRun(self.dataset, method, **shape)
+        shape["overrides"] = self.settings | self.own_settings
         save = str(out / "model.keras")
         yield TrainingRun(self.dataset, "ours", **shape, train_function=self.train, save=save)
 

@@ -21,8 +21,8 @@ class Settings:
     Attributes:
         batch_size, num_sampled, dim, learning_rate: as everywhere.
         optimizer: key of `OPTIMIZERS`.
-        sampler: "uniform", "log_uniform" or, alone and with our methods, "frequency": the
-            static distribution of negatives.
+        sampler: "uniform", "log_uniform" or, with our methods, "frequency": the static
+            distribution of negatives.
         search: key of `SAMPLERS` of what finds hard negatives, or None.
         search_options: of that sampler, beside `num_sampled` and `tail`.
         anneal: share of the training time, at its end, over which the rate falls to zero.
@@ -94,12 +94,11 @@ def stock(loss, model_class=CandidateModel):
 
 def ours(task, settings):
     """A `LargeOutput` with the sampler of the settings."""
+    sampler = SAMPLERS[settings.sampler](task, settings.num_sampled)
     if settings.search:
         sampler = SAMPLERS[settings.search](
-            task, settings.num_sampled, tail=settings.sampler, **settings.search_options
+            task, settings.num_sampled, tail=sampler, **settings.search_options
         )
-    else:
-        sampler = SAMPLERS[settings.sampler](task, settings.num_sampled)
     output = LargeOutput(task.num_classes, sampler=sampler)
     return keras.Sequential([task.input(), task.encoder(settings.dim), output])
 
@@ -135,8 +134,8 @@ def dense_compile():
 # Found on a validation split; the stock methods with Keras's Adam take too few steps in the
 # time of a race for their settings to matter.
 _FAST = {"steps_per_execution": 16}
-_PLACE_NAMES = {"batch_size": 512, "learning_rate": 7e-3, "sampler": "uniform", "anneal": 0.5}
-_LINUX = {"batch_size": 512, "learning_rate": 3e-3, "num_sampled": 2048, "anneal": 0.5}
+_PLACE_NAMES = {"batch_size": 512, "learning_rate": 7e-3, "sampler": "uniform", "anneal": 1.0}
+_LINUX = {"batch_size": 512, "learning_rate": 3e-3, "num_sampled": 2048, "anneal": 1.0}
 _STOCK_BEST = {**_FAST, "num_sampled": 8192, "optimizer": "row_sparse_adam"}
 
 
@@ -155,7 +154,7 @@ def _tf_largeout(
         ours_compile(loss),
         settings={
             **_FAST,
-            "optimizer": "lazy_adam",
+            "optimizer": "lazy_adam_no_momentum",
             "search": search,
             "search_options": options,
             **static,

@@ -1,5 +1,7 @@
 """The optimizers of the benchmarks by name; a new one is one line in `OPTIMIZERS`."""
 
+import functools
+
 import keras
 import tensorflow as tf
 
@@ -24,6 +26,7 @@ OPTIMIZERS = {
     "adagrad": keras.optimizers.Adagrad,
     "sgd": keras.optimizers.SGD,
     "lazy_adam": LazyAdam,
+    "lazy_adam_no_momentum": functools.partial(LazyAdam, beta_1=0.0, decay_skipped=True),
     "lazy_adagrad": LazyAdagrad,
     "rowwise_adagrad": RowwiseAdagrad,
     "lazy_sgd": LazySGD,

@@ -25,6 +25,13 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     all of them at each step. Dense gradients give the same result as
     `keras.optimizers.Adam`, bit by bit.
 
+    For the rows of many classes take `beta_1=0.0, decay_skipped=True`. Dense Adam spends the
+    momentum of a gradient over the next steps, in which a rare row has no other. A row that is
+    updated only when a gradient comes gets a tenth of that and the rest of an old one, divided
+    by a v that did not decay in between: it moves several times less. Without momentum and
+    with v decayed it moves at once as far as it would have by and by. On `place_names` that
+    learned twice as fast at first and ended higher.
+
     Reference:
         [Kingma & Ba, 2014](https://arxiv.org/abs/1412.6980), the form before section 2.1.
 
