@@ -15,8 +15,8 @@ FEATURES = RNG.normal(size=(BATCH, DIM)).astype("float32")
 LABELS = harness.pad([[3], [3, 5], [0], [], [7], [1], [2], [49], [8], [9, 11, 12], [1], [399]])
 
 FORMS = {
-    "embedding": {},
-    "label": {"query": "label"},
+    "embedding": {"shared": False},
+    "label": {"shared": False, "query": "label"},
     "dwta": {"hash": "dwta"},
     "frequent": {"hash": "wta", "select": "frequent"},
     "frequent label": {"query": "label", "select": "frequent"},
@@ -27,7 +27,9 @@ FORMS = {
     "head label": {"num_hard": 6, "query": "label", "hash": "dwta", "tail": "log_uniform"},
 }
 every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-own_forms = {name: f for name, f in FORMS.items() if not {"shared", "num_hard"} & set(f)}
+own_forms = {
+    name: f for name, f in FORMS.items() if not f.get("shared") and "num_hard" not in f
+}
 every_own_form = pytest.mark.parametrize("form", own_forms.values(), ids=own_forms)
 
 

@@ -41,7 +41,8 @@ def test_rows_have_distinct_classes_of_their_own_and_no_labels(form):
 @pytest.mark.parametrize("hash", ["simhash", "dwta"])
 @pytest.mark.parametrize("select", ["walk", "frequent"])
 def test_what_is_drawn_is_closer_to_the_query_than_the_rest(hash, select):
-    head = head_of(make({"hash": hash, "select": select, "num_hashes": 3}, num_tables=20))
+    form = {"shared": False, "hash": hash, "select": select, "num_hashes": 3}
+    head = head_of(make(form, num_tables=20))
     ids = sample(head).sampled_candidates.numpy()
     logits = FEATURES @ EMBEDDINGS.T
     drawn = np.take_along_axis(logits, ids, 1)
@@ -176,7 +177,7 @@ def test_configs_survive_json(form):
 
 
 def test_health_tells_of_buckets_and_fill():
-    head = head_of(make({"num_hashes": 5, "num_tables": 1}))
+    head = head_of(make({"shared": False, "num_hashes": 5, "num_tables": 1}))
     health = head.sampler.table_health(head)
     assert health["fresh_share"] == 0
     sample(head)
@@ -218,6 +219,27 @@ def test_hashes_that_share_buckets_are_refused_where_counts_must_be_right():
     with pytest.raises(ValueError, match="at most 5 hashes.*num_hashes=6"):
         head_of(make({"shared": True}, num_hashes=6))
     head_of(make({"shared": True, "hash": "dwta"}, num_hashes=6))
+
+
+@pytest.mark.parametrize(
+    "arguments, shared",
+    [
+        ({}, True),
+        ({"query": "label"}, True),
+        ({"num_hashes": 5}, True),
+        ({"num_hashes": 6}, False),  # more than a pool of 400 classes can count
+        ({"num_sampled": 401}, False),
+        ({"num_hard": 3}, False),
+        ({"select": "frequent"}, False),
+        ({"hash": "dwta"}, False),
+        ({"shared": False}, False),
+    ],
+)
+def test_the_batch_shares_a_pool_by_default_where_it_is_corrected_for(arguments, shared):
+    head = head_of(samplers.LSHSampler(**({"num_sampled": M, "num_tables": 7} | arguments)))
+    drawn = sample(head)
+    ids = drawn.head.sampled_candidates if "num_hard" in arguments else drawn.sampled_candidates
+    assert ids.shape.rank == (1 if shared else 2)
 
 
 def test_tables_beyond_the_memory_are_refused():

@@ -27,11 +27,11 @@ class LSHSampler(HardNegativeSampler):
     meets class c with probability `1 - (1 - p^K)^L`, where p is the collision probability of
     one hash. A step costs O(num_sampled + L) a row, whatever the number of classes. Forms:
 
-    * `LSHSampler(m)`: own classes `[batch, m]` for each row, by a walk through its buckets, or
+    * `shared=False`: own classes `[batch, m]` for each row, by a walk through its buckets, or
       with `select="frequent"` those met most often. Where the buckets hold too few, uniform
       draws fill up. Expected counts are 1: not corrected for, as in the papers.
-    * `shared=True`: one pool `[m]` for the batch. SimHash: entries are drawn from all buckets
-      of the batch, and the expected count of class c is
+    * `shared=True`: one pool `[m]` for the batch. SimHash (this is `LSHSampler(m)`): entries
+      are drawn from all buckets of the batch, and the expected count of class c is
       `m L sum_b (1 - theta_bc / pi)^K / E`, theta the angle between query and w_c, E the
       number of entries: right in the mean over hash functions, up to the relative variance of
       E (of order 1 / L). Other hashes have no such form: the union of the classes that each
@@ -51,7 +51,10 @@ class LSHSampler(HardNegativeSampler):
             `8 num_sampled` entries if classes fell into buckets evenly.
         num_tables: L, 50 by default.
         select: "walk" or "frequent"; used where each row has its own uncorrected classes.
-        shared: Whether the batch shares one pool.
+        shared: Whether the batch shares one pool. None shares where the pool is corrected for:
+            SimHash, the walk, no `num_hard`, and no more hashes than buckets allow. On `place_names` with 1,024 classes a step of a
+            shared pool took a sixth of one with own classes, and P@1 was 34 against 4 after
+            the same 75 s on one core.
         num_hard: How many classes of a row come from the tables, or None for all.
         tail: With `num_hard`, what draws the others: a name such as "uniform", or a static
             `Sampler`.
@@ -79,7 +82,7 @@ class LSHSampler(HardNegativeSampler):
         num_hashes=None,
         num_tables=None,
         select="walk",
-        shared=False,
+        shared=None,
         num_hard=None,
         tail="uniform",
         rebuild_every=50,
@@ -93,7 +96,7 @@ class LSHSampler(HardNegativeSampler):
         self.num_hashes = whole_number("num_hashes", num_hashes, or_none=True)
         self.num_tables = whole_number("num_tables", num_tables, or_none=True)
         self.select = _one_of("select", select, ["walk", "frequent"])
-        self.shared = bool(shared)
+        self.shared = None if shared is None else bool(shared)
         if self.shared and self.num_hard:
             raise ValueError(
                 "A shared pool has no classes of a row's own. Received: shared=True, "
@@ -102,10 +105,10 @@ class LSHSampler(HardNegativeSampler):
         self._schedule = RebuildSchedule(rebuild_every, rebuild_growth)
         self._tables: HashTables = None
         self._draws: keras.Variable = None
+        self._pools = False
 
     def build(self, layer):
-        if self.shared:
-            self._check_pool(layer.num_classes)
+        self._pools = self._shares(layer.num_classes)
         super().build(layer)
         num_tables = self.num_tables or _NUM_TABLES
         num_hashes = self.num_hashes or self._default_num_hashes(num_tables)
@@ -122,7 +125,7 @@ class LSHSampler(HardNegativeSampler):
         )
 
     def sample(self, features, labels, layer):
-        if not self.shared:
+        if not self._pools:
             return super().sample(features, labels, layer)
         self.prepare(layer)
         labels = tf.convert_to_tensor(labels, tf.int64)
@@ -192,21 +195,30 @@ class LSHSampler(HardNegativeSampler):
     def _default_num_hashes(self, num_tables):
         bits = math.log2(max(2.0, num_tables * self.num_classes / (8 * self.num_sampled)))
         num_hashes = max(1, round(bits / BITS_OF_VALUE[self.hash]))
-        return min(num_hashes, most_bits(self.num_classes)) if self.shared else num_hashes
+        return min(num_hashes, most_bits(self.num_classes)) if self._pools else num_hashes
 
-    def _check_pool(self, num_classes):
-        if self.num_sampled > num_classes:
-            raise ValueError(
-                f"A shared pool of {self.num_sampled} classes needs as many. Received: "
-                f"num_sampled={self.num_sampled}, num_classes={num_classes}."
-            )
+    def _shares(self, num_classes):
+        """Whether the batch shares one pool; by default where it can be corrected for."""
         most = most_bits(num_classes)
-        if self.hash == "simhash" and (self.num_hashes or 0) > most:
+        too_many_hashes = self.hash == "simhash" and (self.num_hashes or 0) > most
+        fits = self.num_sampled <= num_classes and not too_many_hashes
+        if self.shared is None:
+            walks = self.select == "walk" and not self.num_hard
+            return fits and walks and self.hash == "simhash"
+        if not self.shared or fits:
+            return self.shared
+        if too_many_hashes:
             raise ValueError(
                 "The counts of a shared pool of SimHash are known only if each list of hash "
                 f"values has a bucket of its own: with at most {most} hashes for "
-                f"num_classes={num_classes}. Received: num_hashes={self.num_hashes}."
+                f"num_classes={num_classes}. Received: num_hashes={self.num_hashes}. Take "
+                "fewer, or shared=False."
             )
+        raise ValueError(
+            f"A shared pool of {self.num_sampled} classes needs as many. Received: "
+            f"num_sampled={self.num_sampled}, num_classes={num_classes}. Take fewer, or "
+            "shared=False."
+        )
 
     def _vectors(self, features, labels, layer):
         """What rows ask with, `[n, dim]`, and where its codes stand, `[n, 2]` or None."""
