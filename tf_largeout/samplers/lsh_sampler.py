@@ -52,9 +52,9 @@ class LSHSampler(HardNegativeSampler):
         num_tables: L, 50 by default.
         select: "walk" or "frequent"; used where each row has its own uncorrected classes.
         shared: Whether the batch shares one pool. None shares where the pool is corrected for:
-            SimHash, the walk, no `num_hard`, and no more hashes than buckets allow. On `place_names` with 1,024 classes a step of a
-            shared pool took a sixth of one with own classes, and P@1 was 34 against 4 after
-            the same 75 s on one core.
+            SimHash, the walk, no `num_hard`, and no more hashes than buckets allow. On
+            `place_names` with 1,024 classes a step of a shared pool took a sixth of one with
+            own classes, and P@1 was 34 against 4 after the same 75 s on one core.
         num_hard: How many classes of a row come from the tables, or None for all.
         tail: With `num_hard`, what draws the others: a name such as "uniform", or a static
             `Sampler`.
