@@ -73,9 +73,9 @@ class Demo:
         shape |= {"directory": str(out), "overrides": self.settings, "resumable": False}
         for method in _STOCK:
             yield TrainingRun(self.dataset, method, **shape)
-        shape["overrides"] = self.settings | self.own_settings
+        own = shape | {"overrides": self.settings | self.own_settings}
         save = str(out / "model.keras")
-        yield TrainingRun(self.dataset, "ours", **shape, train_function=self.train, save=save)
+        yield TrainingRun(self.dataset, "ours", **own, train_function=self.train, save=save)
 
     def _answer(self, model, data, questions):
         for question in questions or self.questions:
