@@ -35,6 +35,9 @@ struct InvertedFile {
 // all rows are equal.
 int64_t MostMembers(int64_t num_classes, int64_t num_lists);
 
+// Rounded up.
+int64_t MeanMembers(int64_t num_classes, int64_t num_lists);
+
 // Whether the offsets rise from 0 to 0 or num_classes, as all functions below
 // require. Ids need not be right: those outside the matrix are passed over.
 bool HasLists(const InvertedFile& file, int64_t num_classes);
@@ -50,8 +53,9 @@ void FitLists(const ClassMatrix& matrix, PhiloxSeed seed, const ParallelFor& par
 int64_t UpdateLists(const ClassMatrix& matrix, int64_t begin, int64_t count,
                     const ParallelFor& parallel, const InvertedFile& file);
 
-// The k highest logits, from packed rows, among the members of the num_probes lists
-// whose means score highest: scores and ids [batch, k], falling, of equal ones the
+// The k highest logits, from packed rows, among the members of the lists whose means
+// score highest: num_probes of them, or fewer that hold as many members as so many
+// lists of mean size. scores and ids [batch, k], falling, of equal ones the
 // lower id first. Fewer than k found: -inf and -1 at the end. Rows and queries with
 // numbers that are not finite find nothing and are not found.
 // features: [batch, dim]. REQUIRES: k >= 1, num_probes >= 1.

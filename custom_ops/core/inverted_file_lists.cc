@@ -29,11 +29,11 @@ std::vector<float> Directions(const InvertedFile& file, int64_t dim) {
   return directions;
 }
 
+}  // namespace
+
 int64_t MeanMembers(int64_t num_classes, int64_t num_lists) {
   return (num_classes + num_lists - 1) / num_lists;
 }
-
-}  // namespace
 
 int64_t MostMembers(int64_t num_classes, int64_t num_lists) {
   return kMostTimesMean * MeanMembers(num_classes, num_lists);

@@ -5,6 +5,7 @@
 
 #include "custom_ops/core/best_scores.h"
 #include "custom_ops/core/inverted_file.h"
+#include "custom_ops/core/inverted_file_lists.h"
 #include "custom_ops/core/inverted_file_simd.h"
 #include "custom_ops/core/simd_level.h"
 
@@ -33,6 +34,8 @@ class Search {
         features_(features),
         dim_(dim),
         num_probes_(std::min(num_probes, file.num_lists)),
+        enough_members_(num_probes_ *
+                        MeanMembers(file.offsets[file.num_lists], file.num_lists)),
         parallel_(parallel),
         queries_(features, dim, parallel),
         probes_(features.batch * num_probes_, -1),
@@ -82,13 +85,17 @@ class Search {
               });
   }
 
-  void KeepProbes(int64_t query, const float* scores, int64_t size, ScoreSieve* sieve) {
+  void KeepProbes(int64_t query, const float* scores, int64_t num_scores, ScoreSieve* sieve) {
     std::vector<ScoredClass> best;
-    for (int32_t list : sieve->Pass(scores, size, num_probes_)) {
+    for (int32_t list : sieve->Pass(scores, num_scores, num_probes_)) {
       best.push_back({scores[list], list});
     }
     KeepBest(num_probes_, &best);
-    for (size_t i = 0; i < best.size(); ++i) probes(query)[i] = best[i].id;
+    int64_t members = 0;
+    for (size_t i = 0; i < best.size() && members < enough_members_; ++i) {
+      probes(query)[i] = best[i].id;
+      members += size(best[i].id);
+    }
   }
 
   // Gives each query a segment of scores for each of its lists, and lists their queries.
@@ -158,6 +165,7 @@ class Search {
   const Features features_;
   const int64_t dim_;
   const int64_t num_probes_;
+  const int64_t enough_members_;
   const ParallelFor& parallel_;
   const QueryCodes queries_;
   std::vector<int32_t> probes_;    // [batch, num_probes], -1: none

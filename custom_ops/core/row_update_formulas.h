@@ -11,18 +11,22 @@
 namespace largeout {
 
 // decay_1, decay_2: what m and v lose for the steps that skipped the row; gain_1 =
-// 1 - beta_1, gain_2 = 1 - beta_2.
+// 1 - beta_1, gain_2 = 1 - beta_2. m: null without a momentum slot.
 template <class Floats, class Root>
 LARGEOUT_HOST_DEVICE inline void AdamFormula(const AdamArguments& args, Floats decay_1,
                                              Floats decay_2, Floats gain_1, Floats gain_2,
                                              const Root& root, Floats gradient, Floats* w,
                                              Floats* m, Floats* v) {
-  *m = decay_1 * *m;
+  Floats mean = gradient;
+  if (m != nullptr) {
+    *m = decay_1 * *m;
+    *m += (gradient - *m) * gain_1;
+    mean = *m;
+  }
   *v = decay_2 * *v;
-  *m += (gradient - *m) * gain_1;
   *v += (gradient * gradient - *v) * gain_2;
   *w -= *w * args.weight_decay;
-  *w -= *m * args.step_size / (root(*v) + args.epsilon);
+  *w -= mean * args.step_size / (root(*v) + args.epsilon);
 }
 
 template <class Floats, class Root>

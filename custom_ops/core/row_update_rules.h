@@ -14,9 +14,10 @@ namespace largeout {
 // If last_step is given, m and v are first decayed for the steps since the
 // row's last update: m *= beta_1^gap, v *= beta_2^gap with
 // gap = step - last_step - 1; then last_step = step.
+// Without slot m, g stands in its place, as with beta_1 = 0.
 struct AdamArguments {
   float* variable;     // [num_rows, dim]
-  float* momentum;     // [num_rows, dim]
+  float* momentum;     // [num_rows, dim] or null
   float* velocity;     // [num_rows, dim]
   int64_t* last_step;  // [num_rows] or null
   int64_t step;        // from 1

@@ -99,13 +99,13 @@ struct AdamRule {
 
   void Prefetch(int64_t row) const {
     PrefetchRow(args.variable + row * dim);
-    PrefetchRow(args.momentum + row * dim);
+    if (args.momentum != nullptr) PrefetchRow(args.momentum + row * dim);
     PrefetchRow(args.velocity + row * dim);
   }
 
   void Start(int64_t row, const float*) {
     variable = args.variable + row * dim;
-    momentum = args.momentum + row * dim;
+    if (args.momentum != nullptr) momentum = args.momentum + row * dim;
     velocity = args.velocity + row * dim;
     if (args.last_step == nullptr) return;
     const int64_t gap = args.step - args.last_step[row] - 1;
@@ -116,11 +116,13 @@ struct AdamRule {
 
   template <typename Lanes>
   void Update(Lanes lanes, int64_t column, Floats gradient) const {
-    Floats m = lanes.Read(momentum + column);
+    Floats m = {};
+    if (momentum != nullptr) m = lanes.Read(momentum + column);
     Floats v = lanes.Read(velocity + column);
     Floats w = lanes.Read(variable + column);
-    AdamFormula(args, decay_1, decay_2, gain_1, gain_2, Root{}, gradient, &w, &m, &v);
-    lanes.Write(m, momentum + column);
+    AdamFormula(args, decay_1, decay_2, gain_1, gain_2, Root{}, gradient, &w,
+                momentum == nullptr ? nullptr : &m, &v);
+    if (momentum != nullptr) lanes.Write(m, momentum + column);
     lanes.Write(v, velocity + column);
     lanes.Write(w, variable + column);
   }

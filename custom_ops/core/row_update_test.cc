@@ -56,6 +56,25 @@ TEST(AdamMovesRowsWithAGradientOnly) {
   });
 }
 
+TEST(AdamWithoutMomentumMovesByTheGradient) {
+  ForAllWidths([](int64_t dim) {
+    const Matrix start = Ramp(kRows, dim), values = Ramp(3, dim);
+    Matrix w = start, v(kRows * dim, 0.25f);
+    std::vector<int64_t> last_step = {6, 3, 3};
+    UpdateRows(Merged(), values.data(), dim,
+               AdamArguments{w.data(), nullptr, v.data(), last_step.data(), 7, 0.1f, 0.0, 0.99,
+                             1e-3f, 0.01f},
+               SerialFor);
+    for (int64_t i = 0; i < 2 * dim; ++i) {
+      const double g = SummedGradient(values, dim, i / dim, i % dim);
+      const double decayed = 0.25 * (i < dim ? 1 : std::pow(0.99, 3));
+      const double square = 0.99 * decayed + 0.01 * g * g;
+      EXPECT_NEAR(v[i], square, 1e-6);
+      EXPECT_NEAR(w[i], 0.99 * start[i] - 0.1 * g / (std::sqrt(square) + 1e-3), 1e-6);
+    }
+  });
+}
+
 TEST(AdamDecaysMomentsForSkippedSteps) {
   ForAllWidths([](int64_t dim) {
     const Matrix values(3 * dim, 0.0f);

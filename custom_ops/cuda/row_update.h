@@ -19,7 +19,7 @@ namespace cuda {
 // also has the formulas; a scalar is a pointer to one.
 struct AdamStep {
   float* variable;     // [num_rows, dim]
-  float* momentum;     // [num_rows, dim]
+  float* momentum;     // [num_rows, dim] or null
   float* velocity;     // [num_rows, dim]
   int64_t* last_step;  // [num_rows] or null
   const int64_t* step;

@@ -75,20 +75,21 @@ const float kRate = 0.1f, kEpsilon = 1e-3f, kWeightDecay = 0.01f, kDecay = 0.9f;
 const double kBeta1 = 0.9, kBeta2 = 0.99;
 const int64_t kStep = 9;
 
-void ExpectAdamOfTheCpu(bool with_last_step) {
+void ExpectAdamOfTheCpu(bool with_momentum, bool with_last_step) {
   for (Problem host : kProblems) {
     Problem device = host;
     UpdateRows(host.merged_on_host(), host.values.data(), host.dim,
-               AdamArguments{host.w.data(), host.m.data(), host.v.data(),
-                             with_last_step ? host.last_step.data() : nullptr, kStep, kRate,
-                             kBeta1, kBeta2, kEpsilon, kWeightDecay},
+               AdamArguments{host.w.data(), with_momentum ? host.m.data() : nullptr,
+                             host.v.data(), with_last_step ? host.last_step.data() : nullptr,
+                             kStep, kRate, kBeta1, kBeta2, kEpsilon, kWeightDecay},
                SerialFor);
-    RunRule(&device, AdamRule{{device.w.data(), device.m.data(), device.v.data(),
-                               with_last_step ? device.last_step.data() : nullptr, &kStep,
-                               &kRate, &kBeta1, &kBeta2, &kEpsilon, &kWeightDecay},
-                              {},
-                              0,
-                              0});
+    RunRule(&device,
+            AdamRule{{device.w.data(), with_momentum ? device.m.data() : nullptr,
+                      device.v.data(), with_last_step ? device.last_step.data() : nullptr,
+                      &kStep, &kRate, &kBeta1, &kBeta2, &kEpsilon, &kWeightDecay},
+                     {},
+                     0,
+                     0});
     ExpectClose(device.w, host.w);
     ExpectClose(device.m, host.m);
     ExpectClose(device.v, host.v);
@@ -96,8 +97,12 @@ void ExpectAdamOfTheCpu(bool with_last_step) {
   }
 }
 
-TEST(GpuAdamIsThatOfTheCpu) { ExpectAdamOfTheCpu(false); }
-TEST(GpuAdamDecaysMomentsForSkippedSteps) { ExpectAdamOfTheCpu(true); }
+TEST(GpuAdamIsThatOfTheCpu) { ExpectAdamOfTheCpu(true, false); }
+TEST(GpuAdamDecaysMomentsForSkippedSteps) { ExpectAdamOfTheCpu(true, true); }
+TEST(GpuAdamTakesNoMomentumSlot) {
+  ExpectAdamOfTheCpu(false, false);
+  ExpectAdamOfTheCpu(false, true);
+}
 
 TEST(GpuAdagradIsThatOfTheCpu) {
   for (Problem host : kProblems) {

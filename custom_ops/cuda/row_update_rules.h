@@ -55,15 +55,17 @@ struct AdamRule {
     float w, m, v;
   };
   LARGEOUT_DEVICE Values Read(int64_t element) const {
-    return {args.variable[element], args.momentum[element], args.velocity[element]};
+    return {args.variable[element], args.momentum == nullptr ? 0 : args.momentum[element],
+            args.velocity[element]};
   }
   LARGEOUT_DEVICE void Step(RowNumbers decay, float gradient, Values* at_element) const {
     AdamFormula(args, decay.first, decay.second, gain_1, gain_2, Root{}, gradient,
-                &at_element->w, &at_element->m, &at_element->v);
+                &at_element->w, args.momentum == nullptr ? nullptr : &at_element->m,
+                &at_element->v);
   }
   LARGEOUT_DEVICE void Write(const Values& values, int64_t element) const {
     args.variable[element] = values.w;
-    args.momentum[element] = values.m;
+    if (args.momentum != nullptr) args.momentum[element] = values.m;
     args.velocity[element] = values.v;
   }
 };

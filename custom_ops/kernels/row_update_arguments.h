@@ -16,12 +16,13 @@ inline float* VariableOf(const RowUpdateInputs& inputs) {
 }
 
 template <class Arguments>
-absl::Status ReadAdam(const RowUpdateInputs& inputs, Arguments* arguments) {
+absl::Status ReadAdam(const RowUpdateInputs& inputs, bool has_momentum, Arguments* arguments) {
   arguments->variable = VariableOf(inputs);
-  TF_RETURN_IF_ERROR(inputs.FullSlot(0, &arguments->momentum));
-  TF_RETURN_IF_ERROR(inputs.FullSlot(1, &arguments->velocity));
-  if (inputs.slots.size() > 2) {
-    TF_RETURN_IF_ERROR(inputs.PerRowSlot(2, &arguments->last_step));
+  size_t slot = 0;
+  if (has_momentum) TF_RETURN_IF_ERROR(inputs.FullSlot(slot++, &arguments->momentum));
+  TF_RETURN_IF_ERROR(inputs.FullSlot(slot++, &arguments->velocity));
+  if (slot < inputs.slots.size()) {
+    TF_RETURN_IF_ERROR(inputs.PerRowSlot(slot, &arguments->last_step));
   }
   inputs.Scalar(0, &arguments->step);
   inputs.Scalar(1, &arguments->step_size);
@@ -60,14 +61,19 @@ absl::Status ReadMomentum(const RowUpdateInputs& inputs, Arguments* arguments) {
 template <class Base, class Arguments>
 class RowAdamOp : public Base {
  public:
-  using Base::Base;
+  explicit RowAdamOp(tensorflow::OpKernelConstruction* ctx) : Base(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_momentum", &num_momentum_));
+  }
 
  protected:
   absl::Status Update(const RowUpdateInputs& inputs) override {
     Arguments arguments{};
-    TF_RETURN_IF_ERROR(ReadAdam(inputs, &arguments));
+    TF_RETURN_IF_ERROR(ReadAdam(inputs, num_momentum_ > 0, &arguments));
     return this->Step(inputs, arguments);
   }
+
+ private:
+  int num_momentum_ = 1;
 };
 
 template <class Base, class Arguments, bool one_accumulator_a_row>

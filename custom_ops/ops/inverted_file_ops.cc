@@ -48,7 +48,8 @@ REGISTER_OP("LargeoutInvertedFileSearch")
 Finds most of the k classes of highest logit, in about O(sqrt(num_classes)).
 
 A query is scored against the mean row of each list, and then against the members
-of the num_probes best lists. Before the lists are fitted nothing is found.
+of the num_probes best lists; of fewer, where these have as many members as so
+many lists of mean size. Before the lists are fitted nothing is found.
 
 features: [batch, dim].
 means: Variable [num_lists, dim], float.

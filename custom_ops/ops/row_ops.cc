@@ -54,7 +54,7 @@ absl::Status CheckRowIdsShape(InferenceContext* c) {
 
 REGISTER_OP("LargeoutRowAdam")
     .Input("variable: resource")
-    .Input("momentum: resource")
+    .Input("momentum: num_momentum * resource")
     .Input("velocity: resource")
     .Input("last_step: num_last_step * resource")
     .Input("values: float")
@@ -65,6 +65,7 @@ REGISTER_OP("LargeoutRowAdam")
     .Input("beta_2: double")
     .Input("epsilon: float")
     .Input("weight_decay: float")
+    .Attr("num_momentum: int >= 0 = 1")
     .Attr("num_last_step: int >= 0 = 0")
     .Attr("Tindices: {int32, int64}")
     .SetIsStateful()
@@ -80,13 +81,14 @@ row of the variable w and of its moments m and v:
     v += (g^2 - v) (1 - beta_2)
     w -= step_size m / (sqrt(v) + epsilon)
 
-No other row is read or written. With `last_step`, m and v are first multiplied
+Without a momentum slot g stands in the place of m, as with beta_1 = 0. No other
+row is read or written. With `last_step`, m and v are first multiplied
 by beta_1^gap and beta_2^gap, gap = step - last_step - 1 being the number of
 steps that skipped the row, and last_step of the row becomes step. An id out of
 range is an error, and then nothing is written; on a GPU its row is skipped.
 
 variable: w, float32 [num_rows, ...].
-momentum: m, like the variable.
+momentum: none, or m, like the variable.
 velocity: v, like the variable.
 last_step: none, or one int64 [num_rows]; 0 is a row without updates.
 values: gradient rows, [n, ...].

@@ -22,6 +22,12 @@ def adam_with_decay(w, slots, values, ids):
     return last_step.read_value()
 
 
+def adam_without_momentum(w, slots, values, ids):
+    last_step = tf.Variable(tf.range(NUM_ROWS, dtype=tf.int64))
+    row_ops.row_adam(w, None, slots[1], values, ids, 0.1, last_step=last_step, step=9)
+    return last_step.read_value()
+
+
 def adagrad(w, slots, values, ids):
     row_ops.row_adagrad(w, slots[0], values, ids, 0.1, weight_decay=0.01)
 
@@ -42,7 +48,16 @@ def plain(w, slots, values, ids):
     row_ops.row_momentum(w, None, values, ids, 0.1)
 
 
-STEPS = [adam, adam_with_decay, adagrad, rowwise_adagrad, momentum, nesterov, plain]
+STEPS = [
+    adam,
+    adam_with_decay,
+    adam_without_momentum,
+    adagrad,
+    rowwise_adagrad,
+    momentum,
+    nesterov,
+    plain,
+]
 each_step = pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
 
 

@@ -69,6 +69,22 @@ def test_search_finds_what_the_slow_search_finds(dim, batch):
     assert np.all(np.diff(scores) <= 0)
 
 
+def test_a_long_list_is_searched_in_place_of_several():
+    problem = Problem(num_classes=120, num_lists=4, dim=7, batch=2)
+    problem.fit()  # for the sizes of the state; its values are replaced
+    means, _, offsets, ids, codes, scales, _ = problem.state
+    means.assign(tf.eye(4, 7))
+    offsets.assign([0, 90, 100, 110, 120])  # the mean is 30 members
+    ids.assign(tf.range(120))
+    codes.assign(tf.zeros_like(codes))
+    scales.assign(tf.ones_like(scales))
+    problem.state[1].assign(tf.zeros([4]))
+    problem.features = tf.constant([[4.0, 3, 2, 1, 0, 0, 0], [1, 4, 3, 2, 0, 0, 0]])
+    found = problem.search(num_probes=2, k=120)[1]
+    assert sorted(set(found[0]) - {-1}) == [*range(90)]
+    assert sorted(set(found[1]) - {-1}) == [*range(90, 110)]
+
+
 def test_fitted_rows_are_in_the_lists_of_largest_cosine():
     problem = Problem()
     problem.fit()

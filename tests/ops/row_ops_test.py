@@ -17,6 +17,10 @@ def table(*shape, value=1.0):
 # op: (function of (variable, slots, values, ids), shapes of the slots)
 OPS = {
     "adam": (lambda w, s, v, i: row_ops.row_adam(w, *s, v, i, step_size=0.1), [(3,), (3,)]),
+    "adam_no_momentum": (
+        lambda w, s, v, i: row_ops.row_adam(w, None, *s, v, i, step_size=0.1),
+        [(3,)],
+    ),
     "adagrad": (lambda w, s, v, i: row_ops.row_adagrad(w, *s, v, i, 0.1), [(3,)]),
     "rowwise": (lambda w, s, v, i: row_ops.row_rowwise_adagrad(w, *s, v, i, 0.1), [()]),
     "momentum": (lambda w, s, v, i: row_ops.row_momentum(w, *s, v, i, 0.1), [(3,)]),

@@ -207,6 +207,15 @@ def test_step_with_an_id_out_of_range_changes_nothing(member, graph, bad):
         np.testing.assert_array_equal(old, new)
 
 
+def test_adam_without_momentum_keeps_one_moment_a_weight():
+    variable = keras.Variable(tf.ones([40, 5]))
+    for beta_1, moments in ((0.9, 2), (0.0, 1)):
+        optimizer = optimizers.LazyAdam(0.1, beta_1=beta_1)
+        optimizer.build([variable])
+        shapes = [tuple(slot.shape) for slot in optimizer.variables]
+        assert shapes.count((40, 5)) == moments
+
+
 def test_moments_with_decay_skipped_are_those_of_dense_adam():
     rng = np.random.default_rng(23)
     lazy, full = keras.Variable(tf.ones([40, 5])), keras.Variable(tf.ones([40, 5]))

@@ -12,8 +12,11 @@ def search(features, rows, bias, means, mean_bias, offsets, ids, num_probes, k):
     results = []
     for h in np.asarray(features, np.float64):
         list_scores = means.astype(np.float64) @ h + mean_bias
-        best_lists = np.argsort(-list_scores, kind="stable")[:num_probes]
-        members = np.concatenate([ids[offsets[i] : offsets[i + 1]] for i in best_lists])
+        enough = num_probes * -(-len(ids) // len(means))
+        members = np.array([], ids.dtype)
+        for i in np.argsort(-list_scores, kind="stable")[:num_probes]:
+            if len(members) < enough:
+                members = np.concatenate([members, ids[offsets[i] : offsets[i + 1]]])
         logits = rows[members].astype(np.float64) @ h + bias[members]
         results.append(members[np.argsort(-logits, kind="stable")][:k])
     return results

@@ -26,7 +26,8 @@ def inverted_file_search(features, state, num_probes, k):
     Args:
         features: float32 `[batch, dim]`.
         state: means, mean_bias, offsets, ids, codes, scales (a schedule is passed over).
-        num_probes: Number of lists a query looks at.
+        num_probes: Number of lists a query looks at; fewer, where these have as many members
+            as so many lists of mean size.
         k: Number of classes to find.
 
     Returns:

@@ -36,7 +36,7 @@ def row_adam(
 
     Args:
         variable: w, float32 `[num_rows, ...]`, a `tf.Variable` or `keras.Variable`.
-        momentum: m, like `variable`.
+        momentum: m, like `variable`; or None: g stands in its place, as with `beta_1=0`.
         velocity: v, like `variable`.
         values: gradient rows.
         ids: row of each gradient row.
@@ -56,7 +56,7 @@ def row_adam(
     """
     return gen_ops.largeout_row_adam(
         variable=handle_of(variable),
-        momentum=handle_of(momentum),
+        momentum=optional_handle(momentum),
         velocity=handle_of(velocity),
         last_step=optional_handle(last_step),
         values=values,

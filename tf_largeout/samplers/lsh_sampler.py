@@ -199,26 +199,29 @@ class LSHSampler(HardNegativeSampler):
 
     def _shares(self, num_classes):
         """Whether the batch shares one pool; by default where it can be corrected for."""
-        most = most_bits(num_classes)
-        too_many_hashes = self.hash == "simhash" and (self.num_hashes or 0) > most
-        fits = self.num_sampled <= num_classes and not too_many_hashes
+        obstacle = self._obstacle_to_sharing(num_classes)
         if self.shared is None:
             walks = self.select == "walk" and not self.num_hard
-            return fits and walks and self.hash == "simhash"
-        if not self.shared or fits:
-            return self.shared
-        if too_many_hashes:
-            raise ValueError(
+            return walks and self.hash == "simhash" and obstacle is None
+        if self.shared and obstacle:
+            raise ValueError(f"{obstacle} Take fewer, or shared=False.")
+        return self.shared
+
+    def _obstacle_to_sharing(self, num_classes):
+        """Why no pool can be shared, in two sentences; or None."""
+        most = most_bits(num_classes)
+        if self.hash == "simhash" and (self.num_hashes or 0) > most:
+            return (
                 "The counts of a shared pool of SimHash are known only if each list of hash "
                 f"values has a bucket of its own: with at most {most} hashes for "
-                f"num_classes={num_classes}. Received: num_hashes={self.num_hashes}. Take "
-                "fewer, or shared=False."
+                f"num_classes={num_classes}. Received: num_hashes={self.num_hashes}."
             )
-        raise ValueError(
-            f"A shared pool of {self.num_sampled} classes needs as many. Received: "
-            f"num_sampled={self.num_sampled}, num_classes={num_classes}. Take fewer, or "
-            "shared=False."
-        )
+        if self.num_sampled > num_classes:
+            return (
+                f"A shared pool of {self.num_sampled} classes needs as many. Received: "
+                f"num_sampled={self.num_sampled}, num_classes={num_classes}."
+            )
+        return None
 
     def _vectors(self, features, labels, layer):
         """What rows ask with, `[n, dim]`, and where its codes stand, `[n, 2]` or None."""

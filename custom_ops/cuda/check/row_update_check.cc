@@ -38,10 +38,10 @@ struct Hyperparameters {
   // rate, epsilon, weight decay, decay
   DeviceArray<float> floats{std::vector<float>{kRate, kEpsilon, kWeightDecay, kDecay}};
 
-  AdamStep Adam(const Rows& rows, bool decays) const {
+  AdamStep Adam(const Rows& rows, bool has_momentum, bool decays) const {
     const float* at = floats.data();
     return {rows.gpu_w.data(),
-            rows.gpu_m.data(),
+            has_momentum ? rows.gpu_m.data() : nullptr,
             rows.gpu_v.data(),
             decays ? rows.gpu_last_step.data() : nullptr,
             step.data(),
@@ -102,15 +102,17 @@ void CheckStep(Run* run, bool slot_is_per_row, double rows_moved, const Argument
   });
 }
 
-template <bool decays>
+template <bool has_momentum, bool decays>
 void CheckAdam(Run* run) {
   CheckStep(
-      run, false, 6, [](const Hyperparameters& h, const Rows& r) { return h.Adam(r, decays); },
+      run, false, has_momentum ? 6 : 4,
+      [](const Hyperparameters& h, const Rows& r) { return h.Adam(r, has_momentum, decays); },
       [](Rows* r) {
-        return AdamArguments{
-            r->w.data(), r->m.data(), r->v.data(), decays ? r->last_step.data() : nullptr,
-            kStep,       kRate,       kBeta1,      kBeta2,
-            kEpsilon,    kWeightDecay};
+        return AdamArguments{r->w.data(), has_momentum ? r->m.data() : nullptr,
+                             r->v.data(), decays ? r->last_step.data() : nullptr,
+                             kStep,       kRate,
+                             kBeta1,      kBeta2,
+                             kEpsilon,    kWeightDecay};
       });
 }
 
@@ -161,7 +163,9 @@ void CheckSumRows(Run* run) {
 }
 
 const bool registered =
-    Register("RowAdam", CheckAdam<false>) && Register("RowAdamWithDecay", CheckAdam<true>) &&
+    Register("RowAdam", CheckAdam<true, false>) &&
+    Register("RowAdamWithDecay", CheckAdam<true, true>) &&
+    Register("RowAdamNoMomentum", CheckAdam<false, true>) &&
     Register("RowAdagrad", CheckAdagrad) && Register("RowwiseAdagrad", CheckRowwiseAdagrad) &&
     Register("RowMomentum", CheckMomentum<true, false>) &&
     Register("RowNesterov", CheckMomentum<true, true>) &&
