@@ -168,10 +168,11 @@ def as_label_matrix(y_true, features: tf.Tensor, num_classes: int) -> tf.Tensor:
             f"(several classes, padded with -1). Received labels of shape {labels.shape}."
         )
     labels = _check_range(tf.cast(labels, tf.int64), num_classes)
-    width = tf.shape(labels)[-1] if several else 1
-    static_width = labels.shape[-1] if several else 1
-    matrix = tf.reshape(labels, [tf.size(labels) // tf.maximum(width, 1), width])
-    return tf.ensure_shape(matrix, [None, static_width])
+    if not several:
+        return tf.reshape(labels, [-1, 1])
+    shape = tf.shape(labels)  # whose last number may be 0
+    matrix = tf.reshape(labels, [tf.reduce_prod(shape[:-1]), shape[-1]])
+    return tf.ensure_shape(matrix, [None, labels.shape[-1]])
 
 
 def _check_range(labels: tf.Tensor, num_classes: int) -> tf.Tensor:

@@ -35,7 +35,7 @@ struct InvertedFile {
 // all rows are equal.
 int64_t MostMembers(int64_t num_classes, int64_t num_lists);
 
-// Rounded up.
+// num_classes / num_lists, rounded up.
 int64_t MeanMembers(int64_t num_classes, int64_t num_lists);
 
 // Whether the offsets rise from 0 to 0 or num_classes, as all functions below

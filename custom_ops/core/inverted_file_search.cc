@@ -5,7 +5,6 @@
 
 #include "custom_ops/core/best_scores.h"
 #include "custom_ops/core/inverted_file.h"
-#include "custom_ops/core/inverted_file_lists.h"
 #include "custom_ops/core/inverted_file_simd.h"
 #include "custom_ops/core/simd_level.h"
 
@@ -182,7 +181,10 @@ int64_t QueriesAtOnce(const InvertedFile& file, int64_t num_probes) {
     largest = std::max<int64_t>(largest, file.offsets[l + 1] - file.offsets[l]);
   }
   const int64_t probes = std::min(num_probes, file.num_lists);
-  const int64_t members = std::min(file.rows.num_rows, probes * largest) + probes * kBlockRows;
+  // The list with which there are enough members (see KeepProbes) is searched as a whole.
+  const int64_t enough = probes * MeanMembers(file.offsets[file.num_lists], file.num_lists);
+  const int64_t members =
+      std::min({file.rows.num_rows, probes * largest, enough + largest}) + probes * kBlockRows;
   const int64_t scores = std::max(members, PaddedScores(file.num_lists));
   return std::clamp<int64_t>(kMostScores / scores, 1, kMostQueries);
 }

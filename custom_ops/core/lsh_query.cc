@@ -160,7 +160,8 @@ bool WalkBuckets(const LshTables& tables, const LshQueries& queries, const LshDr
 
 bool MostMetClasses(const LshTables& tables, const LshQueries& queries, const LshDraw& draw,
                     const ParallelFor& parallel, int64_t* ids, int32_t* num_filled) {
-  return ForEachRow(tables, queries, draw, parallel, &RowQuery::MostMet, draw.max_lookups, ids,
+  const int64_t max_met = std::min(draw.max_lookups, queries.num_codes * tables.num_classes);
+  return ForEachRow(tables, queries, draw, parallel, &RowQuery::MostMet, max_met, ids,
                     num_filled);
 }
 

@@ -22,7 +22,7 @@ struct AdamStep {
   float* momentum;     // [num_rows, dim] or null
   float* velocity;     // [num_rows, dim]
   int64_t* last_step;  // [num_rows] or null
-  const int64_t* step;
+  const int64_t* step;  // null where last_step is
   const float* step_size;
   const double* beta_1;
   const double* beta_2;

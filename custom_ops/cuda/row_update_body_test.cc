@@ -86,7 +86,8 @@ void ExpectAdamOfTheCpu(bool with_momentum, bool with_last_step) {
     RunRule(&device,
             AdamRule{{device.w.data(), with_momentum ? device.m.data() : nullptr,
                       device.v.data(), with_last_step ? device.last_step.data() : nullptr,
-                      &kStep, &kRate, &kBeta1, &kBeta2, &kEpsilon, &kWeightDecay},
+                      with_last_step ? &kStep : nullptr, &kRate, &kBeta1, &kBeta2, &kEpsilon,
+                      &kWeightDecay},
                      {},
                      0,
                      0});

@@ -34,7 +34,8 @@ struct AdamRule {
   float gain_1, gain_2;
 
   LARGEOUT_DEVICE void Load() {
-    args = {at.variable,   at.momentum, at.velocity, at.last_step, *at.step,
+    const int64_t step = at.last_step == nullptr ? 0 : *at.step;
+    args = {at.variable,   at.momentum, at.velocity, at.last_step, step,
             *at.step_size, *at.beta_1,  *at.beta_2,  *at.epsilon,  *at.weight_decay};
     gain_1 = static_cast<float>(1 - args.beta_1);
     gain_2 = static_cast<float>(1 - args.beta_2);

@@ -1,11 +1,10 @@
-#define EIGEN_USE_THREADS
-
 #include "custom_ops/kernels/inverted_file_input.h"
 
 #include <algorithm>
+#include <cstring>
 
+#include "custom_ops/kernels/write_in_place.h"
 #include "tensorflow/core/framework/resource_mgr.h"
-#include "tensorflow/core/kernels/training_op_helpers.h"
 
 namespace largeout {
 namespace {
@@ -17,17 +16,10 @@ using tensorflow::DT_INT64;
 using tensorflow::DT_INT8;
 using tensorflow::OpKernelContext;
 using tensorflow::TensorShape;
-using tensorflow::Var;
 using tensorflow::errors::InvalidArgument;
 
 constexpr const char* kNames[] = {"means", "mean_bias", "offsets", "ids",
                                   "codes", "scales",    "schedule"};
-
-// Variables must be in copy-on-read mode before they are written in place.
-template <typename T>
-absl::Status AllowWritesTo(OpKernelContext* ctx, Var* variable) {
-  return tensorflow::EnsureSparseVariableAccess<Eigen::ThreadPoolDevice, T>(ctx, variable);
-}
 
 }  // namespace
 
@@ -51,13 +43,13 @@ absl::Status InvertedFileInput::FindPart(OpKernelContext* ctx, const char* name)
 }
 
 absl::Status InvertedFileInput::AllowWrites(OpKernelContext* ctx) {
-  TF_RETURN_IF_ERROR(AllowWritesTo<float>(ctx, variables_[kMeans].get()));
-  TF_RETURN_IF_ERROR(AllowWritesTo<float>(ctx, variables_[kMeanBias].get()));
-  TF_RETURN_IF_ERROR(AllowWritesTo<int32_t>(ctx, variables_[kOffsets].get()));
-  TF_RETURN_IF_ERROR(AllowWritesTo<int32_t>(ctx, variables_[kIds].get()));
-  TF_RETURN_IF_ERROR(AllowWritesTo<int8_t>(ctx, variables_[kCodes].get()));
-  TF_RETURN_IF_ERROR(AllowWritesTo<float>(ctx, variables_[kScales].get()));
-  return AllowWritesTo<int64_t>(ctx, variables_[kSchedule].get());
+  for (const auto& variable : variables_) {
+    TF_RETURN_IF_ERROR(AllowWritesInPlace(ctx, variable.get(), [](const auto& from, auto* to) {
+      std::memcpy(to->data(), from.data(), from.TotalBytes());
+      return absl::OkStatus();
+    }));
+  }
+  return absl::OkStatus();
 }
 
 // In order of address, as everywhere in TensorFlow.
@@ -94,11 +86,12 @@ absl::Status InvertedFileInput::CheckShape(Part part, DataType dtype,
 }
 
 absl::Status InvertedFileInput::Check() const {
-  if (tensor(kMeans).dims() != 2 || tensor(kMeans).dim_size(0) < 1 ||
+  if (tensor(kMeans).dims() != 2 || tensor(kMeans).dim_size(0) < 1 || dim() < 1 ||
       tensor(kIds).dims() != 1) {
-    return InvalidArgument("means must be [num_lists, dim] and ids [num_classes], got ",
-                           tensor(kMeans).shape().DebugString(), " and ",
-                           tensor(kIds).shape().DebugString());
+    return InvalidArgument(
+        "means must be [num_lists, dim], neither of them 0, and ids "
+        "[num_classes], got ",
+        tensor(kMeans).shape().DebugString(), " and ", tensor(kIds).shape().DebugString());
   }
   const int64_t num_lists = tensor(kMeans).dim_size(0), num_classes = tensor(kIds).dim_size(0);
   TF_RETURN_IF_ERROR(CheckShape(kMeans, DT_FLOAT, {num_lists, dim()}));

@@ -20,7 +20,7 @@ class InvertedFileInput {
   absl::Status Find(tensorflow::OpKernelContext* ctx);
   // Finds input `schedule` as well.
   absl::Status FindSchedule(tensorflow::OpKernelContext* ctx);
-  // Makes them variables that may be written in place. Before they are locked.
+  // Makes them variables that may be written in place. Once locked and checked.
   absl::Status AllowWrites(tensorflow::OpKernelContext* ctx);
 
   void LockShared();

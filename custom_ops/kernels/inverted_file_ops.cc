@@ -53,11 +53,11 @@ class InvertedFileUpdateOp : public OpKernel {
     InvertedFileInput input;
     OP_REQUIRES_OK(ctx, input.Find(ctx));
     OP_REQUIRES_OK(ctx, input.FindSchedule(ctx));
-    OP_REQUIRES_OK(ctx, input.AllowWrites(ctx));
     ClassMatrixInput classes;
     OP_REQUIRES_OK(ctx, classes.Read(ctx));
     input.Lock();
     OP_REQUIRES_OK(ctx, input.Check());
+    OP_REQUIRES_OK(ctx, input.AllowWrites(ctx));
     const ClassMatrix matrix = classes.matrix();
     const int64_t num_classes = input.file().rows.num_rows;
     OP_REQUIRES(ctx, matrix.num_classes == num_classes && matrix.dim == input.dim(),

@@ -62,7 +62,13 @@ template <class Base, class Arguments>
 class RowAdamOp : public Base {
  public:
   explicit RowAdamOp(tensorflow::OpKernelConstruction* ctx) : Base(ctx) {
+    int num_last_step = 0;
     OP_REQUIRES_OK(ctx, ctx->GetAttr("num_momentum", &num_momentum_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_last_step", &num_last_step));
+    OP_REQUIRES(ctx, num_momentum_ <= 1 && num_last_step <= 1,
+                absl::InvalidArgumentError(absl::StrCat(
+                    "momentum and last_step must be one variable each or none, but are ",
+                    num_momentum_, " and ", num_last_step)));
   }
 
  protected:

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "custom_ops/kernels/write_in_place.h"
 #include "tensorflow/core/kernels/training_op_helpers.h"
 
 namespace largeout {
@@ -60,7 +61,10 @@ void RowUpdateOp::Compute(OpKernelContext* ctx) {
 
   RowUpdateInputs inputs{ctx, {}, {}, num_resources_ + 2};
   for (int i : resources) {
-    OP_REQUIRES_OK(ctx, AllowWritesInPlace(ctx, variables[i].get()));
+    OP_REQUIRES_OK(
+        ctx, AllowWritesInPlace(ctx, variables[i].get(), [&](const Tensor& from, Tensor* to) {
+          return Copy(ctx, from, to);
+        }));
     if (i == 0) {
       inputs.variable = *variables[i]->tensor();
     } else {
@@ -70,24 +74,6 @@ void RowUpdateOp::Compute(OpKernelContext* ctx) {
   OP_REQUIRES_OK(ctx, CheckShapes(inputs));
   OP_REQUIRES_OK(ctx, CheckRowIdsShape(inputs.ids()));
   OP_REQUIRES_OK(ctx, Update(inputs));
-}
-
-// Puts a locked variable into copy-on-read mode, as EnsureSparseVariableAccess does: from
-// now on a read is a copy. Tensors that were read before keep the old memory.
-absl::Status RowUpdateOp::AllowWritesInPlace(OpKernelContext* ctx, Var* variable) {
-  if (variable->copy_on_read_mode.load()) return absl::OkStatus();
-  Tensor* const tensor = variable->tensor();
-  if (tensor->IsInitialized() && !tensor->RefCountIsOne()) {
-    tensorflow::AllocatorAttributes attributes;
-    attributes.set_gpu_compatible(true);
-    attributes.set_nic_compatible(true);
-    Tensor own;
-    TF_RETURN_IF_ERROR(ctx->allocate_temp(tensor->dtype(), tensor->shape(), &own, attributes));
-    TF_RETURN_IF_ERROR(Copy(ctx, *tensor, &own));
-    *tensor = own;
-  }
-  variable->copy_on_read_mode.store(true);
-  return absl::OkStatus();
 }
 
 absl::Status RowUpdateOp::CheckShapes(const RowUpdateInputs& inputs) const {

@@ -75,7 +75,6 @@ class RowUpdateOp : public tensorflow::OpKernel {
                             tensorflow::Tensor* to) = 0;
 
  private:
-  absl::Status AllowWritesInPlace(tensorflow::OpKernelContext* ctx, tensorflow::Var* variable);
   absl::Status CheckShapes(const RowUpdateInputs& inputs) const;
 
   int num_resources_ = 0;

@@ -149,6 +149,20 @@ def test_a_k_out_of_range_is_refused(k):
         _head().top_k(_random(2, DIM), k)
 
 
+def test_logits_in_place_of_features_are_refused():
+    with pytest.raises(ValueError, match=rf"\[\.\.\., {DIM}\].*\(2, {4 * DIM}\).*not logits"):
+        _head().top_k(_random(2, 4 * DIM), 1)
+
+
+@pytest.mark.parametrize("policy", ["bfloat16", "float64"])
+def test_weights_that_the_ops_do_not_read_are_refused(policy):
+    head = layers.LargeOutput(N, dtype=policy)
+    features = tf.cast(_random(2, DIM), policy)
+    assert head(features).dtype == policy
+    with pytest.raises(ValueError, match=f"float32 weights.*'{policy}'"):
+        head.top_k(features, 1)
+
+
 @pytest.mark.parametrize(
     "ask", [lambda h: h.top_k(_random(2, DIM), 1), lambda h: h.class_embeddings()]
 )

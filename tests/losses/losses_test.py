@@ -277,6 +277,15 @@ def test_an_empty_batch_gives_no_losses(case):
 
 
 @EVERY_LOSS
+@pytest.mark.parametrize("training", [True, False])
+def test_a_batch_without_any_label_has_no_loss(case, training):
+    problem = Problem(np.zeros((BATCH, 0), np.int64))
+    logits = problem.head()(problem.features, training=training)
+    rows = case.loss(reduction=None)(problem.labels, logits)
+    np.testing.assert_array_equal(rows, np.zeros(BATCH))
+
+
+@EVERY_LOSS
 def test_one_class_has_no_loss(case):
     values = harness.sampled_values([0, 0], np.ones((3, 1)), [2, 2])
     head = harness.built_head(np.ones((1, 4), "f4"), None, harness.FixedSampler(values))

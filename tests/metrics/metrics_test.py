@@ -113,6 +113,15 @@ def test_two_batches_are_as_one(member):
     np.testing.assert_allclose(metric.result(), oracle(logits, labels), rtol=1e-5)
 
 
+def test_a_batch_without_any_label_adds_nothing(member):
+    metric, oracle = member
+    problem = Problem()
+    metric.update_state(problem.labels, problem.logits())
+    metric.update_state(problem.labels[:, :0], problem.logits())
+    logits, labels, _ = problem.flat()
+    np.testing.assert_allclose(metric.result(), oracle(logits, labels), rtol=1e-5)
+
+
 def test_a_config_makes_the_same_metric(member):
     metric, _ = member
     problem = Problem()

@@ -216,6 +216,18 @@ def test_adam_without_momentum_keeps_one_moment_a_weight():
         assert shapes.count((40, 5)) == moments
 
 
+def test_adam_without_momentum_takes_dense_gradients_as_keras_does():
+    rng = np.random.default_rng(24)
+    ours, theirs = keras.Variable(tf.ones([40, 5])), keras.Variable(tf.ones([40, 5]))
+    lazy = optimizers.LazyAdam(0.05, beta_1=0.0)
+    adam = keras.optimizers.Adam(0.05, beta_1=0.0)
+    for _ in range(5):
+        gradient = tf.convert_to_tensor(random_slices(rng))
+        lazy.apply([gradient], [ours])
+        adam.apply([gradient], [theirs])
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
 def test_moments_with_decay_skipped_are_those_of_dense_adam():
     rng = np.random.default_rng(23)
     lazy, full = keras.Variable(tf.ones([40, 5])), keras.Variable(tf.ones([40, 5]))

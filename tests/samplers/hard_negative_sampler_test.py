@@ -88,6 +88,31 @@ def test_a_tail_is_a_name_or_a_sampler(tail):
     assert sample(sampler).tail.sampled_candidates.shape == (8,)
 
 
+def test_a_tail_serves_one_layer():
+    tail = samplers.UniformSampler()
+    first = samplers.TopKSampler(12, num_hard=4, tail=tail)
+    second = samplers.TopKSampler(20, num_hard=4, tail=tail)
+    assert sample(first).tail.sampled_candidates.shape == (8,)
+    with pytest.raises(ValueError, match="UniformSampler was already built"):
+        head_of(second)
+    with pytest.raises(ValueError, match="Give each sampler a tail of its own"):
+        samplers.TopKSampler(30, num_hard=4, tail=tail)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: samplers.InvertedFileSampler(12, num_hard=4).list_health(None),
+        lambda: samplers.InvertedFileSampler(12, num_hard=4).rebuild(None),
+        lambda: samplers.LSHSampler(12).table_health(None),
+        lambda: samplers.LSHSampler(12).rebuild(None),
+    ],
+)
+def test_a_sampler_without_state_says_so(ask):
+    with pytest.raises(ValueError, match="has no state: its layer is not built yet"):
+        ask()
+
+
 def test_a_tail_keeps_its_state_in_the_layer():
     sampler = samplers.TopKSampler(12, num_hard=4, tail="unigram")
     sampler.tail.adapt(np.repeat(np.arange(N), 1 + np.arange(N)))

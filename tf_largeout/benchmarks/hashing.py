@@ -53,6 +53,7 @@ def measure(kind, parts, options):
             hash_ops.lsh_hash(
                 vectors, functions, kind, options.num_hashes, options.num_tables, options.bits
             )
+        machine.finish()
         milliseconds.append(1e3 * (time.perf_counter() - start))
     return float(np.min(milliseconds))
 

@@ -21,6 +21,20 @@ class NoOptimizer(keras.optimizers.Optimizer):
         raise NotImplementedError("NoOptimizer overrides `apply` and takes no steps.")
 
 
+# How often a step reads or writes a touched row of the weights and of the slots.
+ROW_PASSES = {
+    "adam": 6,
+    "adagrad": 4,
+    "sgd": 2,
+    "lazy_adam": 6,
+    "lazy_adam_no_momentum": 4,
+    "lazy_adagrad": 4,
+    "rowwise_adagrad": 2,
+    "lazy_sgd": 2,
+    "row_sparse_adam": 6,
+    "none": 0,
+}
+
 OPTIMIZERS = {
     "adam": keras.optimizers.Adam,
     "adagrad": keras.optimizers.Adagrad,

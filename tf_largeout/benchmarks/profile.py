@@ -16,6 +16,7 @@ import tensorflow as tf
 from tf_largeout.benchmarks import machine, tasks
 from tf_largeout.benchmarks.files import write_json
 from tf_largeout.benchmarks.methods import METHODS
+from tf_largeout.benchmarks.optimizers import ROW_PASSES
 from tf_largeout.benchmarks.plots import draw_profile
 from tf_largeout.benchmarks.race import setting_argument
 from tf_largeout.benchmarks.stock_models import CandidateModel
@@ -64,12 +65,13 @@ def profile(task_name, method, overrides):
 
 
 def _row_bytes(task, batches, settings):
-    """Rows of table and output read, their gradients written and read, Adam's six passes."""
+    """Rows of table and output read, gradients written and read, the optimizer's passes."""
     distinct = settings.num_sampled
     for features, labels in batches:
         parts = [labels, features] if task.num_features else [labels]
         distinct += sum(len(np.unique(part)) for part in parts) / len(batches)
-    return 9 * 4 * settings.dim * distinct
+    passes = 3 + ROW_PASSES[settings.optimizer]
+    return passes * 4 * settings.dim * distinct
 
 
 def _ever_longer_parts(model):
@@ -101,6 +103,7 @@ def _milliseconds(function, batches):
         for batch in batches:
             start = time.perf_counter()
             function(*batch)
+            machine.finish()
             times.append(time.perf_counter() - start)
     return 1e3 * float(np.median(times[len(batches) :]))
 

@@ -91,6 +91,7 @@ def measure(sampler, weights, bias, batches, exact):
     for features, best in zip(batches, exact, strict=True):
         start = time.perf_counter()
         ids = search(features)
+        machine.finish()
         milliseconds.append(1e3 * (time.perf_counter() - start))
         recall.append(_share_found(ids.numpy(), best))
     timed = milliseconds[_WARM_UP:]

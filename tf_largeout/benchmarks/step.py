@@ -15,11 +15,13 @@ from tqdm import tqdm
 
 from tf_largeout.benchmarks import machine
 from tf_largeout.benchmarks.files import write_json
+from tf_largeout.benchmarks.optimizers import ROW_PASSES
 from tf_largeout.benchmarks.plots import draw_step
 from tf_largeout.benchmarks.step_case import StepCase
 
 VARIANTS = {
     "ours": ("ours", "lazy_adam"),
+    "ours, Adam without momentum": ("ours", "lazy_adam_no_momentum"),
     "ours, no optimizer": ("ours", "none"),
     "ours, LazyAdagrad": ("ours", "lazy_adagrad"),
     "ours, RowwiseAdagrad": ("ours", "rowwise_adagrad"),
@@ -78,12 +80,13 @@ def main(arguments=None):
 def limit_ms(case, limits):
     """Least time of a step: products at the machine's rate, then bytes through memory.
 
-    A touched row is read for the logits, its gradient written and read, and Adam reads and
-    writes weight and two moments: 9 passes. A logit is written, and read and written
-    twice more by the softmax and its gradient: 5 passes.
+    A touched row is read for the logits, its gradient written and read, and weight and slots
+    are read and written by the optimizer: with Adam 9 passes. A logit is written, and read and
+    written twice more by the softmax and its gradient: 5 passes.
     """
     products = 3 * 2 * case.batch_size * case.num_sampled * case.dim
-    row_bytes = 9 * 4 * case.dim * (case.batch_size + case.num_sampled)
+    passes = 3 + ROW_PASSES[case.optimizer]
+    row_bytes = passes * 4 * case.dim * (case.batch_size + case.num_sampled)
     logit_bytes = 5 * 4 * case.batch_size * case.num_sampled
     seconds = products / (limits["gflops"] * 1e9)
     return 1e3 * (seconds + (row_bytes + logit_bytes) / (limits["gb_per_s"] * 1e9))

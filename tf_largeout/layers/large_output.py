@@ -156,7 +156,8 @@ class LargeOutput(keras.layers.Layer):
             lower id comes first.
 
         Raises:
-            ValueError: If the layer is not built or `k` is out of range.
+            ValueError: If the layer is not built, `k` is out of range, or the features have
+                another width than the layer's inputs.
         """
         self._require_built("top_k")
         if not 1 <= k <= self.num_classes:
@@ -164,7 +165,14 @@ class LargeOutput(keras.layers.Layer):
                 f"`k` must be between 1 and num_classes={self.num_classes}. Received: k={k}."
             )
         features = tf.cast(tf.convert_to_tensor(features), tf.float32)
-        rows = tf.reshape(features, [-1, self.embeddings.shape[1]])
+        dim = self.embeddings.shape[1]
+        if not features.shape[-1:].is_compatible_with([dim]):
+            raise ValueError(
+                f"`features` must be inputs of layer '{self.name}', [..., {dim}]. Received "
+                f"features of shape {features.shape}. Pass what the layer before it returns, "
+                "not logits."
+            )
+        rows = tf.reshape(features, [-1, dim])
         shape = tf.concat([tf.shape(features)[:-1], [k]], axis=0)
         scores, ids = class_scan_ops.class_top_k(rows, *self.local_variables(), k)
         return tf.reshape(scores, shape), tf.reshape(ids, shape)
@@ -179,7 +187,16 @@ class LargeOutput(keras.layers.Layer):
 
         Under `MirroredStrategy` the variable of this replica: a gather from the mirrored
         variable as a whole would read all of it.
+
+        Raises:
+            ValueError: If they are not float32, which is what the ops read.
         """
+        if self.variable_dtype != "float32":
+            raise ValueError(
+                f"Training, `evaluate` and `top_k` need float32 weights in layer "
+                f"'{self.name}'. Received: dtype policy '{self.dtype_policy.name}'. Take "
+                "'float32', 'mixed_bfloat16' or 'mixed_float16'."
+            )
         return self.local_variable(self.embeddings), (
             None if self.bias is None else self.local_variable(self.bias)
         )

@@ -30,5 +30,6 @@ def replica_id() -> int:
 
 def local_variable(variable: keras.Variable) -> tf.Variable:
     """The `tf.Variable` behind `variable` that lives with this replica."""
+    # Those of this worker, whose replicas are numbered one after the other.
     components = tf.distribute.get_strategy().experimental_local_results(variable.value)
-    return components[replica_id() if len(components) > 1 else 0]
+    return components[replica_id() % len(components)]

@@ -22,7 +22,8 @@ class LargeOutputLoss(keras.losses.Loss):
 
     Call arguments:
         y_true: Integer class ids: `[batch]` or, padded with -1, `[batch, max_labels]`; with
-            further dimensions between where the features have them.
+            further dimensions between where the features have them. A class that is given
+            twice counts twice, as in `tf.nn`.
         y_pred: The direct output of a `LargeOutput`.
         sample_weight: Optional weights that broadcast to the leading dimensions.
 

@@ -23,7 +23,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
 
     where t is the global step. Rows without a gradient keep w, m and v; Keras's Adam moves
     all of them at each step. Dense gradients give the same result as
-    `keras.optimizers.Adam`, bit by bit (without momentum but for the last bit).
+    `keras.optimizers.Adam`, bit by bit (without momentum, to rounding).
 
     For the rows of many classes take `beta_1=0.0, decay_skipped=True`. Dense Adam spends the
     momentum of a gradient over the next steps, in which a rare row has no other. A row that is
@@ -89,16 +89,17 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         )
         self.decay_skipped = decay_skipped
 
+    def add_variable_from_reference(self, reference_variable, name=None, initializer="zeros"):
+        """Makes a slot; None for m if `beta_1=0`."""
+        if name == "momentum" and not self.beta_1:
+            return None
+        return super().add_variable_from_reference(reference_variable, name, initializer)
+
     def build(self, var_list):
-        """Makes the moments (no m if `beta_1=0`), and with `decay_skipped` the last steps."""
+        """Makes the moments m and v, and with `decay_skipped` the last step of each row."""
         if self.built:
             return
-        if self.beta_1:
-            super().build(var_list)
-        else:
-            super(keras.optimizers.Adam, self).build(var_list)
-            self._momentums = [None] * len(var_list)
-            self._velocities = self.add_optimizer_variables(var_list, "velocity")
+        super().build(var_list)
         if self.decay_skipped:
             self._last_steps = [
                 self.add_row_slot(variable, "last_step", dtype="int64") for variable in var_list
@@ -125,13 +126,11 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     def update_all(self, gradient, variable, learning_rate):
         if self.decay_skipped:
             self._decay_skipped_rows(variable)
-        if self.beta_1:
+        index = self._get_variable_index(variable)
+        if self._momentums[index] is not None:
             super().update_all(gradient, variable, learning_rate)
-        else:
-            self._update_all_without_momentum(gradient, variable, learning_rate)
-
-    def _update_all_without_momentum(self, gradient, variable, learning_rate):
-        velocity = self._velocities[self._get_variable_index(variable)]
+            return
+        velocity = self._velocities[index]
         gradient = tf.cast(gradient, variable.dtype)
         step_size = self._step_size(tf.cast(learning_rate, tf.float32), self.iterations + 1)
         self.assign_add(velocity, (tf.square(gradient) - velocity) * (1 - self.beta_2))
@@ -151,7 +150,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         self.assign(last_step, tf.fill(last_step.shape, step))
 
     def _step_size(self, learning_rate, step):
-        # In Keras's own float32 arithmetic, so that sparse and dense gradients agree.
+        # In Keras's arithmetic of float32 variables, so that sparse and dense gradients agree.
         step = tf.cast(step, tf.float32)
         beta_1_power = tf.pow(tf.cast(self.beta_1, tf.float32), step)
         beta_2_power = tf.pow(tf.cast(self.beta_2, tf.float32), step)

@@ -78,6 +78,8 @@ class HardNegativeSampler(Sampler):
     def build(self, layer):
         super().build(layer)
         if self.tail:
+            if not self.tail.num_classes:  # else its `build` refuses
+                self.tail.num_sampled = self.num_sampled - self.num_hard
             self.tail.build(layer)
         self.start.build(self, layer)
 
@@ -104,6 +106,7 @@ class HardNegativeSampler(Sampler):
 
     def _rebuild_now(self, layer, rebuild):
         """Calls `rebuild()` on each replica, outside of a step, and starts the search."""
+        self.require_built()
         strategy = getattr(layer.embeddings.value, "distribute_strategy", None)
 
         def rebuild_and_start():

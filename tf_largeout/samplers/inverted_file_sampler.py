@@ -38,8 +38,8 @@ class InvertedFileSampler(HardNegativeSampler):
     those rows move, the weights were replaced by others, and the lists are fitted anew; so
     they are by `rebuild`.
 
-    State, as weights of the layer: `(dim + 12) * num_classes` bytes and the means. A resumed
-    run is equal to an uninterrupted one.
+    State, as weights of the layer: `(dim + 12) * num_classes` bytes, with dim rounded up to a
+    multiple of 32, and the means. A resumed run is equal to an uninterrupted one.
 
     Args:
         num_sampled: Number of classes a row is compared with, own and shared together. On
@@ -48,9 +48,8 @@ class InvertedFileSampler(HardNegativeSampler):
         num_lists: Number of lists; by default about `4 sqrt(num_classes)`.
         num_probes: Number of lists that are searched for a row; more find more. On
             `place_names` (202,458 classes) 16 find half of the 64 highest logits. Where lists
-            are long, fewer are: no more members are looked at than so many lists of mean size
-            have, and those of one list, so that the time does not depend on how uneven they
-            are.
+            are long, fewer are searched: none after those that hold as many members as
+            `num_probes` lists of mean size. No list is longer than eight of these.
         num_hard: How many own negatives a row gets, less than `num_sampled`; None for
             `num_sampled` of them, no tail and no correction, from step 0 on. On `place_names`
             16 led to higher precision in the same time than 64, whose steps touch four times
@@ -134,6 +133,7 @@ class InvertedFileSampler(HardNegativeSampler):
             sizes of the `largest`, the `median` and the `smallest` list; and the share of
             `empty` ones.
         """
+        self.require_built()
         offsets, schedule = (layer.local_variable(self._state[i]).numpy() for i in (2, 6))
         sizes = np.diff(offsets)
         return {

@@ -173,6 +173,7 @@ class LSHSampler(HardNegativeSampler):
         right by the weights of now; `uniform_fill_share`, how much of what was drawn so far
         came from uniform draws, because the buckets held too little.
         """
+        self.require_built()
         drawn, filled = self._draws.numpy().tolist()
         return {
             **self._tables.health(),

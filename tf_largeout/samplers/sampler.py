@@ -39,6 +39,14 @@ class Sampler:
             )
         self.num_classes = layer.num_classes
 
+    def require_built(self):
+        """Raises a ValueError where no layer has built the sampler yet."""
+        if not self.num_classes:
+            raise ValueError(
+                f"This {type(self).__name__} has no state: its layer is not built yet. Call "
+                "the model on data, or build it with its input shape, first."
+            )
+
     def add_weight(self, layer, name, shape, dtype, initializer):
         """Makes `sampler_{name}`, a weight of `layer` that holds state of the sampler."""
         name = f"sampler_{name}"

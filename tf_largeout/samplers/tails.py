@@ -23,8 +23,9 @@ def make_tail(identifier, num_sampled) -> Sampler:
         num_sampled: Number of classes that it shall draw.
 
     Raises:
-        ValueError: If it means no such sampler. The loss is unbiased only if the tail's
-            expected counts hold for all classes, whatever the search finds.
+        ValueError: If it means no such sampler (the loss is unbiased only if the tail's
+            expected counts hold for all classes, whatever the search finds), or one that
+            draws for a layer already.
     """
     tail = identifier
     if isinstance(tail, str) and tail in TAILS:
@@ -37,6 +38,11 @@ def make_tail(identifier, num_sampled) -> Sampler:
             "for the whole batch, from a distribution that nothing else changes. "
             f"Received: tail={identifier!r} (of type {type(identifier).__name__}). "
             f"{_way_out(tail)}"
+        )
+    if tail.num_classes:
+        raise ValueError(
+            f"The {type(tail).__name__} in `tail` was already built by a layer with "
+            f"{tail.num_classes} classes. Give each sampler a tail of its own."
         )
     tail.num_sampled = num_sampled
     return tail

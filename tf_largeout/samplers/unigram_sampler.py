@@ -69,10 +69,12 @@ class UnigramSampler(StaticSampler):
         self._counts = count_labels(data, steps)
         self._counts_are_complete = False
         if self._tables:
+            self._check_counts(self.num_classes)
             for table, value in zip(self._tables, self._make_tables(), strict=True):
                 table.assign(value)
 
     def build(self, layer):
+        self._check_counts(layer.num_classes)
         super().build(layer)
         initializers = [_zeros, _zeros]
         if self._counts.size:
@@ -117,15 +119,18 @@ class UnigramSampler(StaticSampler):
                 return pivotal_table(weights, self.num_sampled, self._num_buckets)
             return alias_table(weights)
 
+    def _check_counts(self, num_classes):
+        size = self._counts.size
+        if size > num_classes or (self._counts_are_complete and 0 < size < num_classes):
+            raise ValueError(
+                f"{type(self).__name__} has counts of {size} classes, but the layer has "
+                f"num_classes={num_classes}. Pass one count a class, or labels below "
+                "num_classes to `adapt`."
+            )
+
     def _take_counts(self):
         counts, self._counts = self._counts, _NO_COUNTS
-        missing = self.num_classes - counts.size
-        if missing < 0 or (missing and self._counts_are_complete):
-            raise ValueError(
-                f"{type(self).__name__} has counts of {counts.size} classes, but the layer has "
-                f"num_classes={self.num_classes}."
-            )
-        return np.pad(counts, (0, missing))
+        return np.pad(counts, (0, self.num_classes - counts.size))
 
 
 def _zeros(shape, dtype=None):

@@ -44,7 +44,7 @@ struct Hyperparameters {
             has_momentum ? rows.gpu_m.data() : nullptr,
             rows.gpu_v.data(),
             decays ? rows.gpu_last_step.data() : nullptr,
-            step.data(),
+            decays ? step.data() : nullptr,
             at,
             betas.data(),
             betas.data() + 1,
@@ -165,7 +165,8 @@ void CheckSumRows(Run* run) {
 const bool registered =
     Register("RowAdam", CheckAdam<true, false>) &&
     Register("RowAdamWithDecay", CheckAdam<true, true>) &&
-    Register("RowAdamNoMomentum", CheckAdam<false, true>) &&
+    Register("RowAdamNoMomentum", CheckAdam<false, false>) &&
+    Register("RowAdamNoMomentumWithDecay", CheckAdam<false, true>) &&
     Register("RowAdagrad", CheckAdagrad) && Register("RowwiseAdagrad", CheckRowwiseAdagrad) &&
     Register("RowMomentum", CheckMomentum<true, false>) &&
     Register("RowNesterov", CheckMomentum<true, true>) &&
