@@ -69,6 +69,12 @@ def test_search_finds_what_the_slow_search_finds(dim, batch):
     assert np.all(np.diff(scores) <= 0)
 
 
+def test_a_file_of_width_0_is_refused():
+    problem = Problem(dim=0)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="neither of them 0"):
+        problem.search()
+
+
 def test_a_long_list_is_searched_in_place_of_several():
     problem = Problem(num_classes=120, num_lists=4, dim=7, batch=2)
     problem.fit()  # for the sizes of the state; its values are replaced

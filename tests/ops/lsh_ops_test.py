@@ -70,6 +70,13 @@ def test_one_giant_bucket_costs_no_more_than_the_lookups(select):
     assert 20 <= filled[0] <= (20 if select == "walk" else 45)
 
 
+def test_lookups_without_number_are_as_many_as_the_buckets_hold():
+    for few, many in zip(
+        query("frequent", 5), query("frequent", 5, max_lookups=10**12), strict=True
+    ):
+        np.testing.assert_array_equal(few, many)
+
+
 @every_select
 def test_empty_batches_and_no_labels_are_answered(select):
     sampled, filled = query(select, 5, codes=QUERIES[:0], labels=LABELS[:0])
