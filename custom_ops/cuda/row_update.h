@@ -18,10 +18,10 @@ namespace cuda {
 // The members are those of AdamArguments and so on in core/row_update_rules.h, which
 // also has the formulas; a scalar is a pointer to one.
 struct AdamStep {
-  float* variable;     // [num_rows, dim]
-  float* momentum;     // [num_rows, dim] or null
-  float* velocity;     // [num_rows, dim]
-  int64_t* last_step;  // [num_rows] or null
+  float* variable;      // [num_rows, dim]
+  float* momentum;      // [num_rows, dim] or null
+  float* velocity;      // [num_rows, dim]
+  int64_t* last_step;   // [num_rows] or null
   const int64_t* step;  // null where last_step is
   const float* step_size;
   const double* beta_1;
