@@ -24,7 +24,11 @@ def train(data, callbacks):
             FeatureBag(data.vocabulary_size, dim=128),
             tflo.layers.LargeOutput(
                 data.num_classes,
-                sampler=tflo.samplers.InvertedFileSampler(1024, tail=by_frequency),
+                sampler=tflo.samplers.InvertedFileSampler(
+                    1024,
+                    tail=by_frequency,
+                    start_step=3_000,  # later than by default: for a minute, not for an hour
+                ),
             ),
         ]
     )
@@ -43,7 +47,8 @@ DEMO = Demo(
     train=train,
     settings={"batch_size": 512, "num_sampled": 1024, "learning_rate": 1e-2}
     | {"sampler": "uniform", "anneal": 1.0},
-    own_settings={"sampler": "frequency", "search": "inverted_file"},
+    own_settings={"sampler": "frequency", "search": "inverted_file"}
+    | {"search_options": {"start_step": 3_000}},
     questions=("Nieuw Amsterdam", "京都市", "Санкт-Петербург", "القاهرة", "Αθήνα", "Kiyev"),
     featurize=lambda data, name: place_names.encode([name], data.max_features),
     prompt="A place name in any script",
