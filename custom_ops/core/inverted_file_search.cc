@@ -24,6 +24,11 @@ void AddBlocks(int64_t begin, int64_t end, int32_t list, std::vector<ListBlock>*
   }
 }
 
+// A query looks at no list more once it has as many members as its probes have in the mean.
+int64_t EnoughMembers(const InvertedFile& file, int64_t num_probes) {
+  return num_probes * MeanMembers(file.offsets[file.num_lists], file.num_lists);
+}
+
 // Scores some queries against the lists and then against their members.
 class Search {
  public:
@@ -33,8 +38,7 @@ class Search {
         features_(features),
         dim_(dim),
         num_probes_(std::min(num_probes, file.num_lists)),
-        enough_members_(num_probes_ *
-                        MeanMembers(file.offsets[file.num_lists], file.num_lists)),
+        enough_members_(EnoughMembers(file, num_probes_)),
         parallel_(parallel),
         queries_(features, dim, parallel),
         probes_(features.batch * num_probes_, -1),
@@ -181,10 +185,9 @@ int64_t QueriesAtOnce(const InvertedFile& file, int64_t num_probes) {
     largest = std::max<int64_t>(largest, file.offsets[l + 1] - file.offsets[l]);
   }
   const int64_t probes = std::min(num_probes, file.num_lists);
-  // The list with which there are enough members (see KeepProbes) is searched as a whole.
-  const int64_t enough = probes * MeanMembers(file.offsets[file.num_lists], file.num_lists);
-  const int64_t members =
-      std::min({file.rows.num_rows, probes * largest, enough + largest}) + probes * kBlockRows;
+  // The list with which there are enough members is searched as a whole.
+  const int64_t most = std::min(probes * largest, EnoughMembers(file, probes) + largest);
+  const int64_t members = std::min(file.rows.num_rows, most) + probes * kBlockRows;
   const int64_t scores = std::max(members, PaddedScores(file.num_lists));
   return std::clamp<int64_t>(kMostScores / scores, 1, kMostQueries);
 }
