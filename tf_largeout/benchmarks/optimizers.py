@@ -1,4 +1,4 @@
-"""The optimizers of the benchmarks by name; a new one stands in `OPTIMIZERS` and `ROW_PASSES`."""
+"""The optimizers of the benchmarks by name; a new one is in `OPTIMIZERS` and `ROW_PASSES`."""
 
 import functools
 
