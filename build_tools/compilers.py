@@ -16,7 +16,14 @@ OLDEST_GXX = 9
 X86_LEVELS = {
     "generic": [],
     "avx2": ["-mavx2", "-mfma", "-mf16c"],
-    "avx512": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma"],
+    "avx512": [
+        "-mavx512f",
+        "-mavx512bw",
+        "-mavx512dq",
+        "-mavx512vl",
+        "-mavx512vnni",
+        "-mfma",
+    ],
 }
 WARNINGS = ["-Wall", "-Wno-sign-compare", "-Wno-deprecated-declarations"]
 WARNINGS += ["-Wno-interference-size"]

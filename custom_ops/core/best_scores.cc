@@ -14,9 +14,9 @@ float ScoreSieve::Bound(const float* scores, int64_t size, int64_t k) {
   if (size < 2 * num_groups) return kLowest;
   maxima_.resize(num_groups);
   LARGEOUT_SIMD_DISPATCH(GroupMaxima, scores, size, num_groups, maxima_.data());
-  const auto kth = maxima_.begin() + (k - 1);
-  std::nth_element(maxima_.begin(), kth, maxima_.end(), std::greater<float>());
-  return std::max(*kth, kLowest);
+  float bound = kLowest;
+  LARGEOUT_SIMD_DISPATCH(FindBound, maxima_.data(), num_groups, k, &bound);
+  return std::max(bound, kLowest);
 }
 
 const std::vector<int32_t>& ScoreSieve::Pass(const float* scores, int64_t size, int64_t k) {

@@ -17,8 +17,8 @@ inline int64_t PaddedScores(int64_t size) {
 }
 
 // Picks out the few scores that can be among the k highest. The scores are dealt
-// to about 2k groups; the k-th highest of the groups' maxima is a bound that at
-// least k scores reach, and few more do. Of one thread; to be used again and again.
+// to about 2k groups; a bound that k of the groups' maxima reach is one that at least
+// k scores reach, and few more do. Of one thread; to be used again and again.
 class ScoreSieve {
  public:
   // Positions of scores, rising, with the k highest among them (all those of

@@ -6,6 +6,9 @@ namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
 
+inline constexpr int kChains = 4;     // of maxima, none of which waits for another
+inline constexpr int kHalvings = 10;  // of the range in which the bound lies
+
 // Bit i is set where lane i of a is at least that of b.
 inline uint32_t NotBelow(Floats a, Floats b) {
 #if defined(__AVX512F__)
@@ -25,18 +28,51 @@ inline uint32_t NotBelow(Floats a, Floats b) {
 
 void GroupMaxima(const float* scores, int64_t size, int64_t num_groups, float* maxima) {
   for (int64_t group = 0; group < num_groups; group += kLanes) {
-    Floats top = Broadcast(-__builtin_inff());
-    for (int64_t i = group; i < size; i += num_groups) top = Max(Load(scores + i), top);
-    Store(top, maxima + group);
+    Floats tops[kChains];
+    for (Floats& top : tops) top = Broadcast(-__builtin_inff());
+    int64_t i = group;
+    for (; i + (kChains - 1) * num_groups < size; i += kChains * num_groups) {
+#pragma GCC unroll 4
+      for (int c = 0; c < kChains; ++c)
+        tops[c] = Max(Load(scores + i + c * num_groups), tops[c]);
+    }
+    for (; i < size; i += num_groups) tops[0] = Max(Load(scores + i), tops[0]);
+    Store(Max(Max(tops[0], tops[1]), Max(tops[2], tops[3])), maxima + group);
   }
+}
+
+void FindBound(const float* values, int64_t size, int64_t k, float* bound) {
+  Floats least = Load(values), most = least;
+  for (int64_t i = kLanes; i < size; i += kLanes) {
+    least = -Max(-least, -Load(values + i));
+    most = Max(most, Load(values + i));
+  }
+  float low = least[0], high = most[0];
+  for (int lane = 1; lane < kLanes; ++lane) {
+    low = least[lane] < low ? least[lane] : low;
+    high = most[lane] > high ? most[lane] : high;
+  }
+  for (int halving = 0; halving < kHalvings; ++halving) {
+    const float middle = 0.5f * low + 0.5f * high;
+    int64_t count = 0;
+    for (int64_t i = 0; i < size; i += kLanes) {
+      count += __builtin_popcount(NotBelow(Load(values + i), Broadcast(middle)));
+    }
+    (count >= k ? low : high) = middle;
+  }
+  *bound = low;
 }
 
 void PositionsFrom(const float* scores, int64_t size, float bound, int32_t* positions,
                    int64_t* count) {
   const Floats limit = Broadcast(bound);
   int64_t found = 0;
-  for (int64_t i = 0; i < size; i += kLanes) {
-    for (uint32_t mask = NotBelow(Load(scores + i), limit); mask != 0; mask &= mask - 1) {
+  for (int64_t i = 0; i < size; i += kScoreMultiple) {
+    uint32_t mask = 0;
+    for (int part = 0; part < kScoreMultiple; part += kLanes) {
+      mask |= NotBelow(Load(scores + i + part), limit) << part;
+    }
+    for (; mask != 0; mask &= mask - 1) {
       positions[found++] = static_cast<int32_t>(i) + __builtin_ctz(mask);
     }
   }

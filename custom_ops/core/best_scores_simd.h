@@ -14,6 +14,8 @@ inline constexpr int64_t kScoreMultiple = 16;
   namespace level {                                                                       \
   /* maxima[g] = the highest of scores g, g + num_groups, ...; NaN passed over. */        \
   void GroupMaxima(const float* scores, int64_t size, int64_t num_groups, float* maxima); \
+  /* *bound: what at least k of the values reach, and hardly more do. */                  \
+  void FindBound(const float* values, int64_t size, int64_t k, float* bound);             \
   /* Writes the positions of the scores >= bound, rising, and how many they are. */       \
   void PositionsFrom(const float* scores, int64_t size, float bound, int32_t* positions,  \
                      int64_t* count);                                                     \

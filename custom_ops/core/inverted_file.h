@@ -28,7 +28,7 @@ struct InvertedFile {
   float* mean_bias;  // [num_lists]
   int32_t* offsets;  // [num_lists + 1]
   int32_t* ids;      // [num_classes]
-  PackedRows rows;   // row i is that of class ids[i], as it was when last placed
+  PackedRows rows;   // row i is that of class ids[i], as it was when last packed
 };
 
 // No list has more members than this: what a query costs is bounded, also where

@@ -64,15 +64,6 @@ std::vector<int64_t> Sizes(const InvertedFile& file) {
   return sizes;
 }
 
-// Reads the rows in their order: writing codes here and there costs less than
-// reading rows so.
-void PackMembers(const ClassMatrix& matrix, const ParallelFor& parallel,
-                 const InvertedFile& file) {
-  std::vector<int32_t> places(matrix.num_classes);
-  for (int64_t i = 0; i < matrix.num_classes; ++i) places[file.ids[i]] = i;
-  PackAllRows(matrix, places.data(), parallel, file.rows);
-}
-
 }  // namespace
 
 void FitLists(const ClassMatrix& matrix, PhiloxSeed seed, const ParallelFor& parallel,
@@ -84,7 +75,7 @@ void FitLists(const ClassMatrix& matrix, PhiloxSeed seed, const ParallelFor& par
   std::vector<int64_t> all(matrix.num_classes);
   std::iota(all.begin(), all.end(), int64_t{0});
   PlaceRows(Round(matrix, all, parallel, file), file);
-  PackMembers(matrix, parallel, file);
+  PackAllRows(matrix, file.ids, parallel, file.rows);
 }
 
 int64_t UpdateLists(const ClassMatrix& matrix, int64_t begin, int64_t count,
@@ -103,7 +94,7 @@ int64_t UpdateLists(const ClassMatrix& matrix, int64_t begin, int64_t count,
   const std::vector<int64_t> sizes = Sizes(file);
   sums.MoveMeans(matrix.dim, sizes, file);
   SeedEmptyLists(matrix, sizes, MiddleMembers(file), file);
-  PackMembers(matrix, parallel, file);
+  PackAllRows(matrix, file.ids, parallel, file.rows);
   return moved;
 }
 

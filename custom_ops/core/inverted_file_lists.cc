@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "custom_ops/core/packed_means.h"
+
 namespace largeout {
 namespace {
 
@@ -29,6 +31,15 @@ std::vector<float> Directions(const InvertedFile& file, int64_t dim) {
   return directions;
 }
 
+// The first position of the highest score, 0 if there is none.
+int32_t Highest(const float* scores, const std::vector<int32_t>& positions) {
+  int32_t highest = positions.empty() ? 0 : positions[0];
+  for (int32_t position : positions) {
+    if (scores[position] > scores[highest]) highest = position;
+  }
+  return highest;
+}
+
 }  // namespace
 
 int64_t MeanMembers(int64_t num_classes, int64_t num_lists) {
@@ -48,10 +59,9 @@ bool HasLists(const InvertedFile& file, int64_t num_classes) {
 std::vector<int32_t> NearestLists(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
                                   const InvertedFile& file, const ParallelFor& parallel) {
   const std::vector<float> directions = Directions(file, matrix.dim);
-  const ClassMatrix lists = {directions.data(), nullptr, file.num_lists, matrix.dim};
+  const PackedMeans means({directions.data(), nullptr, file.num_lists, matrix.dim}, parallel);
   const int64_t num_rows = rows.size();
-  std::vector<float> some(kRowsAtOnce * matrix.dim), cosines(kRowsAtOnce);
-  std::vector<int64_t> nearest(kRowsAtOnce);
+  std::vector<float> some(kRowsAtOnce * matrix.dim);
   std::vector<int32_t> result(num_rows);
   for (int64_t first = 0; first < num_rows; first += kRowsAtOnce) {
     const int64_t count = std::min(kRowsAtOnce, num_rows - first);
@@ -59,8 +69,11 @@ std::vector<int32_t> NearestLists(const ClassMatrix& matrix, const std::vector<i
       std::copy_n(matrix.embeddings + rows[first + i] * matrix.dim, matrix.dim,
                   &some[i * matrix.dim]);
     }
-    ClassTopK(lists, {some.data(), count}, 1, parallel, cosines.data(), nearest.data());
-    std::copy_n(nearest.begin(), count, result.begin() + first);
+    const QueryCodes queries({some.data(), count}, matrix.dim, parallel);
+    means.Score(queries.view(), count, file.num_lists / 4, parallel,
+                [&](int64_t i, const float* scores, int64_t num_scores, ScoreSieve* sieve) {
+                  result[first + i] = Highest(scores, sieve->Pass(scores, num_scores, 1));
+                });
   }
   return result;
 }

@@ -6,21 +6,30 @@
 #include "custom_ops/core/best_scores.h"
 #include "custom_ops/core/inverted_file.h"
 #include "custom_ops/core/inverted_file_simd.h"
+#include "custom_ops/core/packed_means.h"
 #include "custom_ops/core/simd_level.h"
 
 namespace largeout {
 namespace {
 
-static_assert(kBlockRows == kScoreMultiple, "a list's scores end where its blocks end");
+static_assert(kGroupRows % kScoreMultiple == 0, "a group's scores are passed whole");
 
 constexpr int64_t kMostQueries = 1024;             // searched at once
 constexpr int64_t kMostScores = int64_t{1} << 25;  // held at once, unless one query has more
+constexpr int32_t kGroupsOfBlock = 4;
+
+// The groups of packed rows in which rows [begin, end) stand.
+struct Groups {
+  Groups(int32_t begin, int32_t end)
+      : first(begin / kGroupRows), last(begin == end ? first : (end - 1) / kGroupRows + 1) {}
+  int64_t num_scores() const { return int64_t{kGroupRows} * (last - first); }
+  int32_t first, last;
+};
 
 // Appends the blocks of a list.
-void AddBlocks(int64_t begin, int64_t end, int32_t list, std::vector<ListBlock>* blocks) {
-  for (int64_t first = begin; first < end; first += kBlockRows) {
-    const int64_t count = std::min<int64_t>(kBlockRows, end - first);
-    blocks->push_back({first, static_cast<int32_t>(count), list, first - begin});
+void AddBlocks(const Groups& groups, int32_t list, std::vector<ListBlock>* blocks) {
+  for (int32_t first = groups.first; first < groups.last; first += kGroupsOfBlock) {
+    blocks->push_back({list, first, std::min(first + kGroupsOfBlock, groups.last)});
   }
 }
 
@@ -62,30 +71,17 @@ class Search {
   int32_t* probes(int64_t query) { return &probes_[query * num_probes_]; }
 
   int64_t size(int64_t list) const { return file_.offsets[list + 1] - file_.offsets[list]; }
+  Groups groups(int64_t list) const {
+    return Groups(file_.offsets[list], file_.offsets[list + 1]);
+  }
 
-  // The lists are one list themselves, of their means, which every query is scored against.
   void ChooseLists() {
-    const int64_t stride = PaddedScores(file_.num_lists);
-    const std::unique_ptr<float[]> scores(new float[features_.batch * stride]);
-    std::vector<ListBlock> blocks;
-    AddBlocks(0, file_.num_lists, 0, &blocks);
-    std::vector<QueryOfList> queries;
-    for (int64_t i = 0; i < features_.batch; ++i) queries.push_back({i, i * stride});
-    const int64_t pair_begin[] = {0, features_.batch};
-    const ClassMatrix means = {file_.means, file_.mean_bias, file_.num_lists, dim_};
-    std::vector<int8_t> codes(file_.num_lists * file_.rows.width);
-    std::vector<RowScale> scales(file_.num_lists);
-    const PackedRows rows = {codes.data(), scales.data(), file_.num_lists, file_.rows.width};
-    PackAllRows(means, nullptr, parallel_, rows);
-    Score({rows, queries_.view(), blocks.data(), queries.data(), pair_begin, scores.get()},
-          blocks.size(), features_.batch);
-    parallel_(features_.batch, file_.num_lists / 2 + 50 * num_probes_,
-              [&](int64_t begin, int64_t end) {
-                ScoreSieve sieve;
-                for (int64_t query = begin; query < end; ++query) {
-                  KeepProbes(query, scores.get() + query * stride, stride, &sieve);
-                }
-              });
+    const PackedMeans means({file_.means, file_.mean_bias, file_.num_lists, dim_}, parallel_);
+    const int64_t cost = file_.num_lists / 2 + 50 * num_probes_;
+    means.Score(queries_.view(), features_.batch, cost, parallel_,
+                [&](int64_t query, const float* scores, int64_t num_scores, ScoreSieve* sieve) {
+                  KeepProbes(query, scores, num_scores, sieve);
+                });
   }
 
   void KeepProbes(int64_t query, const float* scores, int64_t num_scores, ScoreSieve* sieve) {
@@ -110,7 +106,7 @@ class Search {
         const int32_t list = probes(query)[i];
         segments(query)[i] = end;
         if (list < 0) continue;
-        end += PaddedScores(size(list));
+        end += groups(list).num_scores();
         ++pair_begin_[list + 2];
       }
       segments(query)[num_probes_] = end;
@@ -129,18 +125,14 @@ class Search {
     std::vector<ListBlock> blocks;
     for (int32_t list = 0; list < file_.num_lists; ++list) {
       if (pair_begin_[list] == pair_begin_[list + 1]) continue;
-      AddBlocks(file_.offsets[list], file_.offsets[list + 1], list, &blocks);
+      AddBlocks(groups(list), list, &blocks);
     }
     scores_.reset(new float[segments_.back()]);
+    const ListScores work = {file_.rows,    queries_.view(),    file_.offsets, blocks.data(),
+                             pairs_.data(), pair_begin_.data(), scores_.get()};
     const int64_t pairs_a_block = pairs_.size() / (blocks.size() + 1) + 1;
-    Score({file_.rows, queries_.view(), blocks.data(), pairs_.data(), pair_begin_.data(),
-           scores_.get()},
-          blocks.size(), pairs_a_block);
-  }
-
-  void Score(const ListScores& work, int64_t num_blocks, int64_t pairs_a_block) {
-    const int64_t cost = kBlockRows * (pairs_a_block + 2) * dim_ / 16;
-    parallel_(num_blocks, cost, [&](int64_t begin, int64_t end) {
+    const int64_t cost = kGroupsOfBlock * (pairs_a_block + 1) * dim_;
+    parallel_(blocks.size(), cost, [&](int64_t begin, int64_t end) {
       LARGEOUT_SIMD_DISPATCH(ScoreBlocks, work, begin, end);
     });
   }
@@ -152,8 +144,8 @@ class Search {
     int64_t probe = 0;
     for (int32_t position : sieve->Pass(found, begin[num_probes_] - begin[0], k)) {
       while (begin[0] + position >= begin[probe + 1]) ++probe;
-      const int64_t member = begin[0] + position - begin[probe];
-      const int32_t id = file_.ids[file_.offsets[probes(query)[probe]] + member];
+      const int64_t first = groups(probes(query)[probe]).first * kGroupRows;
+      const int32_t id = file_.ids[first + begin[0] + position - begin[probe]];
       if (0 <= id && id < file_.rows.num_rows) best.push_back({found[position], id});
     }
     KeepBest(k, &best);
@@ -187,8 +179,8 @@ int64_t QueriesAtOnce(const InvertedFile& file, int64_t num_probes) {
   const int64_t probes = std::min(num_probes, file.num_lists);
   // The list with which there are enough members is searched as a whole.
   const int64_t most = std::min(probes * largest, EnoughMembers(file, probes) + largest);
-  const int64_t members = std::min(file.rows.num_rows, most) + probes * kBlockRows;
-  const int64_t scores = std::max(members, PaddedScores(file.num_lists));
+  const int64_t members = std::min(file.rows.num_rows, most) + 2 * probes * kGroupRows;
+  const int64_t scores = std::max(members, Groups(0, file.num_lists).num_scores());
   return std::clamp<int64_t>(kMostScores / scores, 1, kMostQueries);
 }
 

@@ -6,171 +6,139 @@ namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
 
-// A list has few queries, so the lanes run along the rows and a tile keeps one
-// vector of partial sums for each of kLanes pairs of a row and a query: as many
-// queries as there are, up to this, and as many rows as make it kLanes pairs.
-inline constexpr int kMostQueries = kLanes / 4;
-inline constexpr int kMostRows = 8;         // whose addresses stay in registers
-inline constexpr int kCodes = 2 * kLanes;   // multiplied by one instruction
-inline constexpr int64_t kBlocksAhead = 4;  // how far ahead rows are prefetched
+// The lanes run along the rows of a group. The sums of some groups and queries stay in
+// registers.
+inline constexpr int kVectors = kGroupRows / kLanes;  // of a group
+inline constexpr int kMostGroups = kVectors == 1 ? 4 : 1;
+inline constexpr int kMostQueries = 4;
+inline constexpr int64_t kBlocksAhead = 2;  // how far ahead rows are prefetched
 
-// The rows of a block; the bias of those that do not count is -inf.
-struct Rows {
-  const int8_t* codes[kBlockRows];
-  float scale[kBlockRows];
-  float bias[kBlockRows];
-};
+inline void Prefetch(const PackedRows& rows, const ListBlock& block) {
+  const uint8_t* codes = rows.group_codes(block.begin);
+  const int64_t size = (block.end - block.begin) * kGroupRows * rows.width;
+  for (int64_t i = 0; i < size; i += 64) __builtin_prefetch(codes + i);
+}
 
-typedef int16_t Shorts __attribute__((vector_size(kCodes * sizeof(int16_t))));
-
-inline Shorts LoadCodes(const int16_t* from) {
-  Shorts value;
+inline Ints LoadInts(const void* from) {
+  Ints value;
   std::memcpy(&value, from, sizeof(value));
   return value;
 }
 
-inline Shorts LoadCodes(const int8_t* from) {
-#if defined(__AVX512BW__)
-  return (Shorts)_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)from));
+// Lane i: sum[i] + the sum over j of byte j of row[i], unsigned, times byte j of query[i].
+// REQUIRES: two such products fit into 16 bits.
+inline Ints AddProducts(Ints sum, Ints row, Ints query) {
+#if defined(__AVX512VNNI__)
+  return (Ints)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)row, (__m512i)query);
 #elif defined(__AVX2__)
-  return (Shorts)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)from));
-#elif defined(__SSE2__)
-  const __m128i bytes = _mm_loadl_epi64((const __m128i*)from);
-  return (Shorts)_mm_srai_epi16(_mm_unpacklo_epi8(bytes, bytes), 8);
+  const __m256i pairs = _mm256_maddubs_epi16((__m256i)row, (__m256i)query);
+  return sum + (Ints)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 #else
-  Shorts value;
-  for (int i = 0; i < kCodes; ++i) value[i] = from[i];
-  return value;
-#endif
-}
-
-// Lane i: a[2i] * b[2i] + a[2i + 1] * b[2i + 1].
-inline Ints PairProducts(Shorts a, Shorts b) {
-#if defined(__AVX512BW__)
-  return (Ints)_mm512_madd_epi16((__m512i)a, (__m512i)b);
-#elif defined(__AVX2__)
-  return (Ints)_mm256_madd_epi16((__m256i)a, (__m256i)b);
-#elif defined(__SSE2__)
-  return (Ints)_mm_madd_epi16((__m128i)a, (__m128i)b);
-#else
-  Ints sum;
-  for (int i = 0; i < kLanes; ++i) sum[i] = a[2 * i] * b[2 * i] + a[2 * i + 1] * b[2 * i + 1];
+  for (int shift = 0; shift < 32; shift += 8) {
+    sum += ((row >> shift) & 255) * ((query << (24 - shift)) >> 24);
+  }
   return sum;
 #endif
 }
 
-// [a0 + aM, b0 + bM, a1 + aM+1, b1 + bM+1, ...] with M half the lanes.
-inline Ints Fold(Ints a, Ints b) {
-#if defined(__AVX512F__)
-  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23) +
-         __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
-                                 31);
-#elif defined(__AVX2__)
-  return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11) +
-         __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
-#else
-  return __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
-#endif
-}
+// The members of the list among some rows of a group.
+struct Members {
+  int64_t begin, end;
 
-// Lane i of the result is the sum over the lanes of vectors[i * stride], for N = kLanes.
-template <int N>
-inline __attribute__((always_inline)) Ints SumsOfLanes(const Ints* vectors, int stride) {
-  if constexpr (N == 1) {
-    return vectors[0];
-  } else {
-    return Fold(SumsOfLanes<N / 2>(vectors, 2 * stride),
-                SumsOfLanes<N / 2>(vectors + stride, 2 * stride));
-  }
-}
-
-// Lane q * R + r: the product of row r and query q, for Q queries and R = kLanes / Q rows.
-template <int Q>
-inline __attribute__((always_inline)) Ints Products(const int8_t* const* rows,
-                                                    const int16_t* const* queries,
-                                                    int64_t width) {
-  constexpr int R = kLanes / Q;
-  constexpr int kRows = R < kMostRows ? R : kMostRows;
-  Ints sums[kLanes] = {};
-#pragma GCC unroll 4
-  for (int first = 0; first < R; first += kRows) {
-    for (int64_t k = 0; k < width; k += kCodes) {
-      Shorts query[Q];
-#pragma GCC unroll 8
-      for (int q = 0; q < Q; ++q) query[q] = LoadCodes(queries[q] + k);
-#pragma GCC unroll 8
-      for (int r = first; r < first + kRows; ++r) {
-        const Shorts row = LoadCodes(rows[r] + k);
-#pragma GCC unroll 8
-        for (int q = 0; q < Q; ++q) sums[q * R + r] += PairProducts(row, query[q]);
-      }
+  // `bias`, and -inf in the lanes of rows that are no members; lane 0 is row `first`.
+  Floats Mask(Floats bias, int64_t first) const {
+    if (begin <= first && first + kLanes <= end) return bias;
+    float lanes[kLanes];
+    std::memcpy(lanes, &bias, sizeof(lanes));
+    for (int lane = 0; lane < kLanes; ++lane) {
+      if (first + lane < begin || first + lane >= end) lanes[lane] = -__builtin_inff();
     }
+    return Load(lanes);
   }
-  return SumsOfLanes<kLanes>(sums, 1);
-}
+};
 
-// All rows of the block for the Q queries from `pairs`.
-template <int Q>
-void ScoreQueries(const ListScores& work, const Rows& rows, const QueryOfList* pairs,
-                  int64_t place) {
-  constexpr int R = kLanes / Q;
+// Scores groups group, ..., group + G - 1 for Q queries.
+template <int G, int Q>
+inline void ScoreTile(const ListScores& work, int32_t list, int64_t group,
+                      const QueryOfList* pairs) {
+  const Members members = {work.offsets[list], work.offsets[list + 1]};
+  const int64_t first_group = members.begin / kGroupRows;
   const int64_t width = work.rows.width;
-  const int16_t* queries[Q];
-  float scale[Q];
-  float* scores[Q];
+  const uint8_t* rows = work.rows.group_codes(group);
+  const int8_t* queries[Q];
+  Ints sums[Q][G][kVectors];
   for (int q = 0; q < Q; ++q) {
     queries[q] = work.queries.codes + pairs[q].query * width;
-    scale[q] = work.queries.scales[pairs[q].query];
-    scores[q] = work.scores + pairs[q].segment + place;
+    const Ints zero = Ints{} - kCodeOfZero * work.queries.sums[pairs[q].query];
+#pragma GCC unroll 4
+    for (int g = 0; g < G; ++g) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sums[q][g][v] = zero;
+    }
   }
-  for (int first = 0; first < kBlockRows; first += R) {
-    alignas(64) float products[kLanes];
-    Store(__builtin_convertvector(Products<Q>(rows.codes + first, queries, width), Floats),
-          products);
-#pragma GCC unroll 8
+  for (int64_t k = 0; k < width; k += kCodesTogether) {
+    Ints row[G][kVectors];
+#pragma GCC unroll 4
+    for (int g = 0; g < G; ++g) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        row[g][v] = LoadInts(rows + kGroupRows * (g * width + k) + v * sizeof(Ints));
+      }
+    }
+#pragma GCC unroll 4
     for (int q = 0; q < Q; ++q) {
-      for (int r = 0; r < R; ++r) {
-        const float factor = scale[q] * rows.scale[first + r];
-        scores[q][first + r] = products[q * R + r] * factor + rows.bias[first + r];
+      int32_t codes;
+      std::memcpy(&codes, queries[q] + k, sizeof(codes));
+      const Ints query = Ints{} + codes;
+#pragma GCC unroll 4
+      for (int g = 0; g < G; ++g) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v)
+          sums[q][g][v] = AddProducts(sums[q][g][v], row[g][v], query);
+      }
+    }
+  }
+  for (int g = 0; g < G; ++g) {
+    const float* scales = work.rows.group_scales(group + g);
+    const float* biases = work.rows.group_biases(group + g);
+    for (int v = 0; v < kVectors; ++v) {
+      const Floats scale = Load(scales + v * kLanes);
+      const Floats bias =
+          members.Mask(Load(biases + v * kLanes), (group + g) * kGroupRows + v * kLanes);
+      for (int q = 0; q < Q; ++q) {
+        const Floats factor = scale * work.queries.scales[pairs[q].query];
+        float* to = work.scores + pairs[q].segment + (group + g - first_group) * kGroupRows;
+        Store(__builtin_convertvector(sums[q][g][v], Floats) * factor + bias, to + v * kLanes);
       }
     }
   }
 }
 
-inline void FindRows(const PackedRows& packed, const ListBlock& block, Rows* rows) {
-  for (int i = 0; i < kBlockRows; ++i) {
-    const int64_t row = block.first + (i < block.count ? i : 0);
-    rows->codes[i] = packed.codes + row * packed.width;
-    rows->scale[i] = packed.scales[row].scale;
-    rows->bias[i] = i < block.count ? packed.scales[row].bias : -__builtin_inff();
+// Scores G groups for all queries of the list.
+template <int G>
+void ScoreGroups(const ListScores& work, int32_t list, int64_t group) {
+  const QueryOfList* pair = work.pairs + work.pair_begin[list];
+  const QueryOfList* end = work.pairs + work.pair_begin[list + 1];
+  for (; pair + kMostQueries <= end; pair += kMostQueries) {
+    ScoreTile<G, kMostQueries>(work, list, group, pair);
   }
+  for (; pair + 2 <= end; pair += 2) ScoreTile<G, 2>(work, list, group, pair);
+  for (; pair < end; ++pair) ScoreTile<G, 1>(work, list, group, pair);
 }
 
-inline void Prefetch(const PackedRows& packed, const ListBlock& block) {
-  const int8_t* codes = packed.codes + block.first * packed.width;
-  for (int64_t i = 0; i < block.count * packed.width; i += 64) __builtin_prefetch(codes + i);
-  __builtin_prefetch(packed.scales + block.first);
-  __builtin_prefetch(packed.scales + block.first + block.count - 1);
+// Scores groups [group, block.end), G at a time and then as many as are left.
+template <int G>
+void ScoreFrom(const ListScores& work, const ListBlock& block, int64_t group) {
+  for (; group + G <= block.end; group += G) ScoreGroups<G>(work, block.list, group);
+  if constexpr (G > 1) ScoreFrom<G - 1>(work, block, group);
 }
 
 }  // namespace
 
 void ScoreBlocks(const ListScores& work, int64_t begin, int64_t end) {
-  Rows rows;
   for (int64_t i = begin; i < end; ++i) {
     if (i + kBlocksAhead < end) Prefetch(work.rows, work.blocks[i + kBlocksAhead]);
-    const ListBlock& block = work.blocks[i];
-    FindRows(work.rows, block, &rows);
-    int64_t pair = work.pair_begin[block.list];
-    const int64_t last = work.pair_begin[block.list + 1];
-    for (; pair + kMostQueries <= last; pair += kMostQueries) {
-      ScoreQueries<kMostQueries>(work, rows, work.pairs + pair, block.place);
-    }
-    if (kMostQueries == 4 && pair + 2 <= last) {
-      ScoreQueries<2>(work, rows, work.pairs + pair, block.place);
-      pair += 2;
-    }
-    for (; pair < last; ++pair) ScoreQueries<1>(work, rows, work.pairs + pair, block.place);
+    ScoreFrom<kMostGroups>(work, work.blocks[i], work.blocks[i].begin);
   }
 }
 

@@ -9,28 +9,23 @@
 
 namespace largeout {
 
-// Rows that are scored together.
-inline constexpr int kBlockRows = 16;
-
-// Packed rows first, first + 1, ..., first + count - 1, members of a list; their
-// scores stand from `place` in each score segment of the list. Always kBlockRows
-// scores are written, those beyond `count` being -inf.
-struct ListBlock {
-  int64_t first;
-  int32_t count;
-  int32_t list;
-  int64_t place;
-};
-
-// A query that is scored against a list, and where its score segment begins.
+// A query that is scored against a list, and where its score segment begins: a score for
+// each row of the groups in which the list has members.
 struct QueryOfList {
   int64_t query;
   int64_t segment;
 };
 
+// Groups [begin, end) of packed rows, some of those in which a list has members.
+struct ListBlock {
+  int32_t list;
+  int32_t begin, end;
+};
+
 struct ListScores {
   PackedRows rows;
-  PackedQueries queries;  // of the same width
+  PackedQueries queries;   // of the same width
+  const int32_t* offsets;  // the members of list l are packed rows offsets[l] to offsets[l + 1]
   const ListBlock* blocks;
   const QueryOfList* pairs;  // those of list l: pair_begin[l] to pair_begin[l + 1]
   const int64_t* pair_begin;
@@ -39,7 +34,7 @@ struct ListScores {
 
 #define LARGEOUT_DECLARE_INVERTED_FILE(level)                                         \
   namespace level {                                                                   \
-  /* The logits of the members of blocks [begin, end) for the queries of their lists, \
+  /* The logits of the members in blocks [begin, end) for the queries of their lists, \
      -inf or NaN where there is none. */                                              \
   void ScoreBlocks(const ListScores& work, int64_t begin, int64_t end);               \
   }

@@ -50,8 +50,9 @@ struct Example {
     mean_bias.resize(num_lists);
     offsets.resize(num_lists + 1);
     ids.resize(num_classes);
-    codes.resize(num_classes * PackedWidth(dim));
-    scales.resize(num_classes);
+    const int64_t num_groups = NumGroups(num_classes);
+    codes.resize(num_groups * kGroupRows * PackedWidth(dim));
+    scales.resize(num_groups * kGroupRows * 2);
   }
 
   ClassMatrix matrix() const {
@@ -109,10 +110,9 @@ struct Example {
   }
 
   int64_t dim;
-  std::vector<float> rows, bias, features, means, mean_bias;
+  std::vector<float> rows, bias, features, means, mean_bias, scales;
   std::vector<int32_t> offsets, ids;
-  std::vector<int8_t> codes;
-  std::vector<RowScale> scales;
+  std::vector<uint8_t> codes;
 };
 
 TEST(SearchFindsMostOfTheBest) {

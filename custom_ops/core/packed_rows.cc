@@ -6,20 +6,30 @@
 #include "custom_ops/core/simd_level.h"
 
 namespace largeout {
+namespace {
 
-void PackAllRows(const ClassMatrix& matrix, const int32_t* places, const ParallelFor& parallel,
+constexpr int64_t kMostOfRow = 255;
+constexpr int64_t kMostOfQuery = 64;
+static_assert(2 * kMostOfRow * kMostOfQuery <= std::numeric_limits<int16_t>::max(),
+              "two products are summed in 16 bits");
+
+}  // namespace
+
+void PackAllRows(const ClassMatrix& matrix, const int32_t* ids, const ParallelFor& parallel,
                  const PackedRows& packed) {
-  parallel(packed.num_rows, 2 * matrix.dim, [&](int64_t begin, int64_t end) {
-    LARGEOUT_SIMD_DISPATCH(PackRows, matrix, places, begin, end, packed);
+  parallel(packed.num_groups(), 2 * kGroupRows * matrix.dim, [&](int64_t begin, int64_t end) {
+    LARGEOUT_SIMD_DISPATCH(PackGroups, matrix, ids, begin, end, packed);
   });
 }
 
 QueryCodes::QueryCodes(const Features& features, int64_t dim, const ParallelFor& parallel)
-    : codes_(features.batch * PackedWidth(dim)), scales_(features.batch) {
-  // The sum of `dim` products with codes of 127 must fit into 32 bits.
-  const int64_t most = std::numeric_limits<int32_t>::max() / (128 * PackedWidth(dim));
-  view_ = {codes_.data(), scales_.data(), PackedWidth(dim),
-           static_cast<float>(std::clamp<int64_t>(most, 1, 32767))};
+    : codes_(features.batch * PackedWidth(dim)),
+      scales_(features.batch),
+      sums_(features.batch) {
+  // The products of a row are summed in 32 bits.
+  const int64_t most = std::numeric_limits<int32_t>::max() / (kMostOfRow * PackedWidth(dim));
+  view_ = {codes_.data(), scales_.data(), sums_.data(), PackedWidth(dim),
+           static_cast<float>(std::clamp<int64_t>(most, 1, kMostOfQuery))};
   parallel(features.batch, dim, [&](int64_t begin, int64_t end) {
     LARGEOUT_SIMD_DISPATCH(PackQueries, features.data, dim, begin, end, view_);
   });

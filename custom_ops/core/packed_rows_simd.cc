@@ -6,8 +6,10 @@ namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
 
-inline constexpr int64_t kRowsAhead = 16;  // how far ahead places are prefetched
-inline constexpr int64_t kCacheLine = 64;
+static_assert(kPackedMultiple % kLanes == 0, "codes are written kLanes at a time");
+
+inline constexpr int64_t kNumbersOfLine = 64 / sizeof(float);  // of the cache
+inline constexpr float kMostOfRow = 127.0f;
 
 inline int64_t PartAt(int64_t k, int64_t dim) {
   const int64_t left = dim - k;
@@ -18,7 +20,8 @@ inline int64_t PartAt(int64_t k, int64_t dim) {
 inline Floats LoadAt(const float* row, int64_t k, int64_t dim) {
   if (k + kLanes <= dim) return Load(row + k);
   Floats value{};
-  std::memcpy(&value, row + k, PartAt(k, dim) * sizeof(float));
+  const int64_t part = PartAt(k, dim);
+  if (part > 0) std::memcpy(&value, row + k, part * sizeof(float));
   return value;
 }
 
@@ -39,75 +42,103 @@ inline float LargestMagnitude(const float* row, int64_t dim) {
   return magnitude;
 }
 
-// The low bits of kLanes integers.
-inline void StoreLow(Ints value, int8_t* to) {
+// Stores the low byte of each lane.
+inline void StoreBytes(Ints value, void* to) {
 #if defined(__AVX512F__)
   _mm_storeu_si128((__m128i*)to, _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)value));
 #else
   int32_t lanes[kLanes];
+  uint8_t bytes[kLanes];
   std::memcpy(lanes, &value, sizeof(lanes));
-  for (int lane = 0; lane < kLanes; ++lane) to[lane] = static_cast<int8_t>(lanes[lane]);
+  for (int lane = 0; lane < kLanes; ++lane) bytes[lane] = static_cast<uint8_t>(lanes[lane]);
+  std::memcpy(to, bytes, sizeof(bytes));
 #endif
 }
 
-inline void StoreLow(Ints value, int16_t* to) {
-#if defined(__AVX512F__)
-  _mm256_storeu_si256((__m256i*)to, _mm512_maskz_cvtepi32_epi16(0xffff, (__m512i)value));
-#else
-  int32_t lanes[kLanes];
-  std::memcpy(lanes, &value, sizeof(lanes));
-  for (int lane = 0; lane < kLanes; ++lane) to[lane] = static_cast<int16_t>(lanes[lane]);
-#endif
-}
+// The numbers of one row, and how they become codes.
+struct Coder {
+  const float* row;
+  int64_t dim;   // 0 for rows without a code: those of 0, of numbers too small or not finite
+  float factor;  // code = round(number * factor)
+  float scale;   // what a code of 1 stands for; NaN if a number is not finite
 
-// codes[k] = round(row[k] * factor), and 0 from dim to width.
-template <class Code>
-inline void WriteCodes(const float* row, int64_t dim, int64_t width, float factor,
-                       Code* codes) {
-  for (int64_t k = 0; k < width; k += kLanes) {
+  // kLanes codes from the k-th.
+  Ints Codes(int64_t k) const {
     // Adding 1.5 * 2^23 leaves the rounded number in the low bits, in two's complement.
-    const Floats value = k < dim ? LoadAt(row, k, dim) : Floats{};
-    StoreLow((Ints)(value * factor + 12582912.0f), codes + k);
+    const Floats shifted = LoadAt(row, k, dim) * factor + 12582912.0f;
+    return (Ints)shifted - 0x4b400000;
   }
-}
+};
 
-// Returns what a code of 1 stands for. Rows of 0, or of numbers too small, get codes
-// of 0; rows with a number that is not finite get these and NaN.
-template <class Code>
-inline float Pack(const float* row, int64_t dim, int64_t width, float most, Code* codes) {
+inline Coder MakeCoder(const float* row, int64_t dim, float most) {
   const float largest = LargestMagnitude(row, dim);
   const float factor = most / largest;
-  const bool usable = factor > 0.0f && factor < 1e30f;
-  WriteCodes(row, usable ? dim : 0, width, usable ? factor : 0.0f, codes);
-  return usable ? largest / most : largest * 0.0f;
+  if (factor > 0.0f && factor < 1e30f) return {row, dim, factor, largest / most};
+  return {row, 0, 0.0f, largest * 0.0f};
 }
 
-inline void Prefetch(const PackedRows& packed, int64_t place) {
-  const int8_t* codes = packed.codes + place * packed.width;
-  for (int64_t k = 0; k < packed.width; k += kCacheLine) __builtin_prefetch(codes + k, 1);
-  __builtin_prefetch(packed.scales + place, 1);
+inline void PackGroup(const Coder* rows, int64_t width, uint8_t* to) {
+  for (int64_t k = 0; k < width; k += kPackedMultiple) {
+    int32_t codes[kGroupRows][kPackedMultiple / kCodesTogether];
+    static_assert(sizeof(codes[0]) == kPackedMultiple, "four codes in an integer");
+    for (int r = 0; r < kGroupRows; ++r) {
+      for (int i = 0; i < kPackedMultiple; i += kLanes) {
+        StoreBytes(rows[r].Codes(k + i) + kCodeOfZero,
+                   reinterpret_cast<uint8_t*>(codes[r]) + i);
+      }
+    }
+    for (int i = 0; i < kPackedMultiple / kCodesTogether; ++i) {
+      for (int r = 0; r < kGroupRows; ++r, to += kCodesTogether) {
+        std::memcpy(to, &codes[r][i], kCodesTogether);
+      }
+    }
+  }
 }
 
 }  // namespace
 
-void PackRows(const ClassMatrix& matrix, const int32_t* places, int64_t begin, int64_t end,
-              const PackedRows& packed) {
-  for (int64_t i = begin; i < end; ++i) {
-    if (places != nullptr && i + kRowsAhead < end) Prefetch(packed, places[i + kRowsAhead]);
-    const int64_t place = places == nullptr ? i : places[i];
-    const float bias = matrix.bias == nullptr ? 0.0f : matrix.bias[i];
-    const float scale = Pack(matrix.embeddings + i * matrix.dim, matrix.dim, packed.width,
-                             127.0f, packed.codes + place * packed.width);
-    const bool finite = scale == scale && bias - bias == 0.0f;
-    packed.scales[place] = {finite ? scale : 0.0f, finite ? bias : -__builtin_inff()};
+void PackGroups(const ClassMatrix& matrix, const int32_t* ids, int64_t begin, int64_t end,
+                const PackedRows& packed) {
+  const auto row_of = [&](int64_t i) { return ids == nullptr ? i : ids[i]; };
+  for (int64_t group = begin; group < end; ++group) {
+    Coder coders[kGroupRows] = {};
+    float* scales = packed.group_scales(group);
+    float* biases = packed.group_biases(group);
+    for (int r = 0; r < kGroupRows; ++r) {
+      const int64_t i = group * kGroupRows + r;
+      scales[r] = 0.0f;
+      biases[r] = -__builtin_inff();
+      if (i >= packed.num_rows) continue;
+      const int64_t row = row_of(i);
+      coders[r] = MakeCoder(matrix.embeddings + row * matrix.dim, matrix.dim, kMostOfRow);
+      const float bias = matrix.bias == nullptr ? 0.0f : matrix.bias[row];
+      const float scale = coders[r].scale;
+      if (scale != scale || bias - bias != 0.0f) continue;
+      scales[r] = scale;
+      biases[r] = bias;
+    }
+    const int64_t next = (group + 1) * kGroupRows;
+    for (int64_t i = next; i < next + kGroupRows && i < packed.num_rows; ++i) {
+      const float* row = matrix.embeddings + row_of(i) * matrix.dim;
+      for (int64_t k = 0; k < matrix.dim; k += kNumbersOfLine) __builtin_prefetch(row + k);
+    }
+    PackGroup(coders, packed.width, packed.group_codes(group));
   }
 }
 
 void PackQueries(const float* features, int64_t dim, int64_t begin, int64_t end,
                  const PackedQueries& packed) {
   for (int64_t i = begin; i < end; ++i) {
-    packed.scales[i] = Pack(features + i * dim, dim, packed.width, packed.most,
-                            packed.codes + i * packed.width);
+    const Coder coder = MakeCoder(features + i * dim, dim, packed.most);
+    Ints sums{};
+    for (int64_t k = 0; k < packed.width; k += kLanes) {
+      const Ints codes = coder.Codes(k);
+      StoreBytes(codes, packed.codes + i * packed.width + k);
+      sums += codes;
+    }
+    packed.scales[i] = coder.scale;
+    packed.sums[i] = 0;
+    for (int lane = 0; lane < kLanes; ++lane) packed.sums[i] += sums[lane];
   }
 }
 

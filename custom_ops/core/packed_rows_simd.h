@@ -9,37 +9,49 @@
 
 namespace largeout {
 
+inline constexpr int kGroupRows = 16;     // rows whose codes are interleaved
+inline constexpr int kCodesTogether = 4;  // of one row, before those of the next
 // Widths of packed rows and queries are multiples of this.
-inline constexpr int64_t kPackedMultiple = 32;
+inline constexpr int kPackedMultiple = 16;
+// A row's codes are in [1, 255]; this one stands for 0.
+inline constexpr int kCodeOfZero = 128;
 
-// What turns the products of codes into logits: product * scale * (the query's) + bias.
-struct RowScale {
-  float scale;
-  float bias;  // -inf for rows that have no logit: such with NaN or infinite numbers
-};
+inline int64_t NumGroups(int64_t num_rows) { return (num_rows + kGroupRows - 1) / kGroupRows; }
 
+// Row i is row i % kGroupRows of group i / kGroupRows. Rows beyond the last one fill up its
+// group and have no logit.
 struct PackedRows {
-  int8_t* codes;     // [num_rows, width]
-  RowScale* scales;  // [num_rows]
+  // [num_groups, width / kCodesTogether, kGroupRows, kCodesTogether]
+  uint8_t* codes;
+  // [num_groups, 2, kGroupRows]: scales and biases, which turn the products of codes into
+  // logits: product * scale * (the query's) + bias. The bias is -inf for rows that have no
+  // logit: such with NaN or infinite numbers.
+  float* scales;
   int64_t num_rows;
   int64_t width;
+
+  int64_t num_groups() const { return NumGroups(num_rows); }
+  uint8_t* group_codes(int64_t group) const { return codes + group * kGroupRows * width; }
+  float* group_scales(int64_t group) const { return scales + group * 2 * kGroupRows; }
+  float* group_biases(int64_t group) const { return group_scales(group) + kGroupRows; }
 };
 
 struct PackedQueries {
-  int16_t* codes;  // [num_queries, width]
-  float* scales;   // [num_queries]; NaN for queries with NaN or infinite numbers
+  int8_t* codes;  // [num_queries, width]
+  float* scales;  // [num_queries]; NaN for queries with NaN or infinite numbers
+  int32_t* sums;  // [num_queries], of the codes
   int64_t width;
   float most;  // codes are in [-most, most]
 };
 
-#define LARGEOUT_DECLARE_PACKED_ROWS(level)                                                   \
-  namespace level {                                                                           \
-  /* Row i of the matrix becomes packed row places[i], or i if `places` is null, */           \
-  /* for i in [begin, end). */                                                                \
-  void PackRows(const ClassMatrix& matrix, const int32_t* places, int64_t begin, int64_t end, \
-                const PackedRows& packed);                                                    \
-  void PackQueries(const float* features, int64_t dim, int64_t begin, int64_t end,            \
-                   const PackedQueries& packed);                                              \
+#define LARGEOUT_DECLARE_PACKED_ROWS(level)                                                  \
+  namespace level {                                                                          \
+  /* Packs groups [begin, end). Packed row i is row ids[i] of the matrix, or i if `ids` is   \
+     null. */                                                                                \
+  void PackGroups(const ClassMatrix& matrix, const int32_t* ids, int64_t begin, int64_t end, \
+                  const PackedRows& packed);                                                 \
+  void PackQueries(const float* features, int64_t dim, int64_t begin, int64_t end,           \
+                   const PackedQueries& packed);                                             \
   }
 LARGEOUT_DECLARE_PACKED_ROWS(generic)
 LARGEOUT_DECLARE_PACKED_ROWS(avx2)

@@ -1,6 +1,7 @@
 #include "custom_ops/core/packed_rows.h"
 
 #include <limits>
+#include <numeric>
 #include <random>
 
 #include "custom_ops/core/testing.h"
@@ -13,16 +14,31 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 struct Packed {
   Packed(const std::vector<float>& values, const std::vector<float>& bias, int64_t dim,
-         const std::vector<int32_t>& places)
-      : width(PackedWidth(dim)), codes(places.size() * width), scales(places.size()) {
-    const int64_t num_rows = places.size();
-    const ClassMatrix matrix = {values.data(), bias.data(), num_rows, dim};
-    PackAllRows(matrix, places.data(), SerialFor,
-                {codes.data(), scales.data(), num_rows, width});
+         const std::vector<int32_t>& ids)
+      : rows{nullptr, nullptr, static_cast<int64_t>(ids.size()), PackedWidth(dim)},
+        codes(rows.num_groups() * kGroupRows * rows.width),
+        scales(rows.num_groups() * kGroupRows * 2) {
+    rows.codes = codes.data();
+    rows.scales = scales.data();
+    const ClassMatrix matrix = {values.data(), bias.data(), rows.num_rows, dim};
+    PackAllRows(matrix, ids.data(), SerialFor, rows);
   }
-  int64_t width;
-  std::vector<int8_t> codes;
-  std::vector<RowScale> scales;
+
+  // The number that stands at k in a row, in units of its scale.
+  int Number(int64_t row, int64_t k) const {
+    const int64_t place = (k / 4 * kGroupRows + row % kGroupRows) * 4 + k % 4;
+    return rows.group_codes(row / kGroupRows)[place] - kCodeOfZero;
+  }
+  float Scale(int64_t row) const {
+    return rows.group_scales(row / kGroupRows)[row % kGroupRows];
+  }
+  float Bias(int64_t row) const {
+    return rows.group_biases(row / kGroupRows)[row % kGroupRows];
+  }
+
+  PackedRows rows;
+  std::vector<uint8_t> codes;
+  std::vector<float> scales;
 };
 
 TEST(PackedNumbersAreWithinHalfACode) {
@@ -30,15 +46,20 @@ TEST(PackedNumbersAreWithinHalfACode) {
     for (int64_t dim : {1, 5, 16, 31, 32, 70}) {
       std::mt19937 random(dim);
       std::normal_distribution<float> normal;
-      std::vector<float> values(3 * dim);
+      std::vector<float> values(20 * dim), bias(20);
       for (float& value : values) value = normal(random);
-      const Packed packed(values, {0, 1, 2}, dim, {2, 1, 0});
-      for (int64_t k = 0; k < packed.width; ++k) {
-        const float value = k < dim ? values[2 * dim + k] : 0.0f;
-        const float scale = packed.scales[0].scale;
-        EXPECT_NEAR(packed.codes[k] * scale, value, 0.5001f * scale);
+      std::vector<int32_t> ids(20);
+      for (int i = 0; i < 20; ++i) bias[i] = i, ids[i] = 19 - i;
+      const Packed packed(values, bias, dim, ids);
+      for (int64_t row = 0; row < 20; ++row) {
+        const float scale = packed.Scale(row);
+        for (int64_t k = 0; k < packed.rows.width; ++k) {
+          const float value = k < dim ? values[ids[row] * dim + k] : 0.0f;
+          EXPECT_NEAR(packed.Number(row, k) * scale, value, 0.5001f * scale);
+        }
+        EXPECT_EQ(packed.Bias(row), ids[row]);
       }
-      EXPECT_EQ(packed.scales[0].bias, 2);
+      for (int64_t row = 20; row < 32; ++row) EXPECT_EQ(packed.Bias(row), -kInfinity);
     }
   });
 }
@@ -48,21 +69,27 @@ TEST(RowsWithoutALogitGetABiasOfMinusInfinity) {
     const std::vector<float> values = {1, 2, kNaN, 1, 1, -kInfinity, 0, 0, 1e-40f, 0, 1, 1};
     const Packed packed(values, {0, 0, 0, 0, 0, kNaN}, 2, {0, 1, 2, 3, 4, 5});
     std::vector<int> finite;
-    for (const RowScale& scale : packed.scales) finite.push_back(scale.bias > -kInfinity);
+    for (int64_t row = 0; row < 6; ++row) finite.push_back(packed.Bias(row) > -kInfinity);
     EXPECT_EQ(finite, (std::vector<int>{1, 0, 0, 1, 1, 0}));
-    for (const RowScale& scale : packed.scales) EXPECT_EQ(scale.scale, scale.scale);
-    for (int64_t row : {1, 2, 3}) EXPECT_EQ(int{packed.codes[row * packed.width]}, 0);
+    for (float scale : packed.scales) EXPECT_EQ(scale, scale);
+    for (int64_t row : {1, 2, 3}) EXPECT_EQ(packed.Number(row, 0), 0);
   });
 }
 
-TEST(QueriesOverflowNoSumHoweverWide) {
-  for (int64_t dim : {4, 512, 100000}) {
-    const std::vector<float> features(dim, 3.0f);
-    const QueryCodes queries({features.data(), 1}, dim, SerialFor);
-    const int64_t sum = dim * 127 * queries.view().codes[0];
-    EXPECT_LE(sum, std::numeric_limits<int32_t>::max());
-    EXPECT_NEAR(queries.view().codes[0] * queries.view().scales[0], 3.0f, 1e-5);
-  }
+TEST(QueriesKnowTheirSumsAndOverflowNoneHoweverWide) {
+  testing::ForEachSimdLevel([] {
+    for (int64_t dim : {4, 50, 512, 100000}) {
+      std::vector<float> features(dim, 3.0f);
+      features[1] = -1.0f;
+      const QueryCodes queries({features.data(), 1}, dim, SerialFor);
+      const PackedQueries& view = queries.view();
+      EXPECT_LE(dim * 255 * view.codes[0], std::numeric_limits<int32_t>::max());
+      EXPECT_LE(2 * 255 * view.codes[0], std::numeric_limits<int16_t>::max());
+      EXPECT_EQ(view.sums[0], std::accumulate(view.codes, view.codes + view.width, 0));
+      EXPECT_NEAR(view.codes[0] * view.scales[0], 3.0f, 1e-5);
+      EXPECT_NEAR(view.codes[1] * view.scales[0], -1.0f, 0.5001f * view.scales[0]);
+    }
+  });
 }
 
 }  // namespace

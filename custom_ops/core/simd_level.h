@@ -3,9 +3,10 @@
 // A file X_simd.cc is compiled once a level, with that level's flags and
 // LARGEOUT_SIMD defined as generic, avx2 or avx512, and puts everything it
 // defines into namespace largeout::LARGEOUT_SIMD. X.cc picks one of these
-// at run time, once a batch. Processors other than x86-64 have the generic
-// level only. X_simd.cc includes no std templates: the linker
-// keeps one copy of an inline function, and it must not be the AVX-512 one.
+// at run time, once a batch. avx512 is AVX-512 with VNNI, which all of its
+// processors but the first have; others than x86-64 have the generic level only.
+// X_simd.cc includes no std templates: the linker keeps one copy of an inline
+// function, and it must not be the AVX-512 one.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_SIMD_LEVEL_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_SIMD_LEVEL_H_

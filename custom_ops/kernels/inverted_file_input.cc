@@ -13,7 +13,7 @@ using tensorflow::DataType;
 using tensorflow::DT_FLOAT;
 using tensorflow::DT_INT32;
 using tensorflow::DT_INT64;
-using tensorflow::DT_INT8;
+using tensorflow::DT_UINT8;
 using tensorflow::OpKernelContext;
 using tensorflow::TensorShape;
 using tensorflow::errors::InvalidArgument;
@@ -98,8 +98,11 @@ absl::Status InvertedFileInput::Check() const {
   TF_RETURN_IF_ERROR(CheckShape(kMeanBias, DT_FLOAT, {num_lists}));
   TF_RETURN_IF_ERROR(CheckShape(kOffsets, DT_INT32, {num_lists + 1}));
   TF_RETURN_IF_ERROR(CheckShape(kIds, DT_INT32, {num_classes}));
-  TF_RETURN_IF_ERROR(CheckShape(kCodes, DT_INT8, {num_classes, PackedWidth(dim())}));
-  TF_RETURN_IF_ERROR(CheckShape(kScales, DT_FLOAT, {num_classes, 2}));
+  const int64_t num_groups = NumGroups(num_classes);
+  TF_RETURN_IF_ERROR(CheckShape(
+      kCodes, DT_UINT8,
+      {num_groups, PackedWidth(dim()) / kCodesTogether, kGroupRows, kCodesTogether}));
+  TF_RETURN_IF_ERROR(CheckShape(kScales, DT_FLOAT, {num_groups, 2, kGroupRows}));
   if (variables_.size() > kSchedule) TF_RETURN_IF_ERROR(CheckShape(kSchedule, DT_INT64, {2}));
   if (HasLists(file(), num_classes)) return absl::OkStatus();
   return InvalidArgument("offsets must rise from 0 to num_classes = ", num_classes,
@@ -113,9 +116,8 @@ InvertedFile InvertedFileInput::file() const {
           tensor(kMeanBias).flat<float>().data(),
           tensor(kOffsets).flat<int32_t>().data(),
           tensor(kIds).flat<int32_t>().data(),
-          {tensor(kCodes).flat<int8_t>().data(),
-           reinterpret_cast<RowScale*>(tensor(kScales).flat<float>().data()),
-           tensor(kIds).dim_size(0), tensor(kCodes).dim_size(1)}};
+          {tensor(kCodes).flat<uint8_t>().data(), tensor(kScales).flat<float>().data(),
+           tensor(kIds).dim_size(0), PackedWidth(dim())}};
 }
 
 }  // namespace largeout

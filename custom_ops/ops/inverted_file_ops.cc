@@ -57,9 +57,11 @@ mean_bias: Variable [num_lists], float.
 offsets: Variable [num_lists + 1], int32; members of list l are
   ids[offsets[l]] to ids[offsets[l + 1] - 1].
 ids: Variable [num_classes], int32.
-codes: Variable [num_classes, width], int8; the members' rows, width being dim up
-  to a multiple of 32.
-scales: Variable [num_classes, 2], float; what a code of 1 stands for, and the bias.
+codes: Variable [num_groups, width / 4, 16, 4], uint8, num_groups being num_classes / 16,
+  rounded up, and width dim up to a multiple of 16; the members' rows in the order of ids, 16 of
+  them interleaved, a code being 128 more than its number.
+scales: Variable [num_groups, 2, 16], float; what a code of 1 stands for, and the
+  biases.
 scores: [batch, k], falling; logits from rows at 8 bits a number, as they were at
   the last upkeep; -inf where there is no class.
 ids_found: [batch, k]; -1 where fewer than k are found. Never classes whose rows or

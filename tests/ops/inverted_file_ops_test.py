@@ -22,13 +22,14 @@ class Problem:
         self.embeddings = tf.Variable(draw(num_classes))
         self.bias = tf.Variable(random.normal(size=num_classes).astype("f4"))
         self.features = draw(batch)
+        codes_shape, scales_shape = ops.packed_shapes(num_classes, dim)
         shapes = [
             ([num_lists, dim], tf.float32),
             ([num_lists], tf.float32),
             ([num_lists + 1], tf.int32),
             ([num_classes], tf.int32),
-            ([num_classes, ops.packed_width(dim)], tf.int8),
-            ([num_classes, 2], tf.float32),
+            (codes_shape, tf.uint8),
+            (scales_shape, tf.float32),
         ]
         self.state = [tf.Variable(tf.zeros(s, t), trainable=False) for s, t in shapes]
         self.state.append(tf.Variable([0, -1], dtype=tf.int64, trainable=False))

@@ -2,11 +2,11 @@
 
 State is a tuple of variables or their handles, which the ops read and write in place:
 means float32 `[num_lists, dim]`, mean_bias float32 `[num_lists]`, offsets int32
-`[num_lists + 1]`, ids int32 `[num_classes]`, codes int8 `[num_classes, packed_width(dim)]`,
-scales float32 `[num_classes, 2]`; and the schedule int64 `[2]`, at first `[0, -1]`. All
-others are zero at first: no lists, nothing is found. The members of list l are
-`ids[offsets[l]:offsets[l + 1]]`; codes and scales are their rows at 8 bits a number, in the
-order of `ids`. See `InvertedFileSampler` for the method.
+`[num_lists + 1]`, ids int32 `[num_classes]`, codes uint8 and scales float32 of
+`packed_shapes`; and the schedule int64 `[2]`, at first `[0, -1]`. All others are zero at
+first: no lists, nothing is found. The members of list l are `ids[offsets[l]:offsets[l + 1]]`;
+codes and scales are their rows at 8 bits a number, in the order of `ids` and interleaved 16 by
+16, as a processor multiplies them. See `InvertedFileSampler` for the method.
 """
 
 import tensorflow as tf
@@ -15,9 +15,10 @@ from tf_largeout.ops.handles import handle_of, optional_handle
 from tf_largeout.ops.library import gen_ops
 
 
-def packed_width(dim):
-    """The width of the codes of rows of `dim` numbers: the next multiple of 32."""
-    return -(-dim // 32) * 32
+def packed_shapes(num_classes, dim):
+    """The shapes of the codes and the scales of `num_classes` rows of `dim` numbers."""
+    groups, width = -(-num_classes // 16), -(-dim // 16) * 16
+    return (groups, width // 4, 16, 4), (groups, 2, 16)
 
 
 def inverted_file_search(features, state, num_probes, k):

@@ -11,7 +11,7 @@ from tf_largeout.ops.inverted_file_ops import (
     inverted_file_fit,
     inverted_file_search,
     inverted_file_upkeep,
-    packed_width,
+    packed_shapes,
 )
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 
@@ -39,7 +39,7 @@ class InvertedFileSampler(HardNegativeSampler):
     they are by `rebuild`.
 
     State, as weights of the layer: `(dim + 12) * num_classes` bytes, with dim rounded up to a
-    multiple of 32, and the means. A resumed run is equal to an uninterrupted one.
+    multiple of 16, and the means. A resumed run is equal to an uninterrupted one.
 
     Args:
         num_sampled: Number of classes a row is compared with, own and shared together. On
@@ -90,13 +90,14 @@ class InvertedFileSampler(HardNegativeSampler):
         dim = layer.embeddings.shape[1]
         lists = self.num_lists or max(1, round(4 * math.sqrt(self.num_classes)))
         lists = min(lists, self.num_classes)
+        codes_shape, scales_shape = packed_shapes(self.num_classes, dim)
         specs = {
             "means": ((lists, dim), "float32"),
             "mean_bias": ((lists,), "float32"),
             "offsets": ((lists + 1,), "int32"),
             "ids": ((self.num_classes,), "int32"),
-            "codes": ((self.num_classes, packed_width(dim)), "int8"),
-            "scales": ((self.num_classes, 2), "float32"),
+            "codes": (codes_shape, "uint8"),
+            "scales": (scales_shape, "float32"),
             "schedule": ((2,), "int64"),
         }
         with tf.device("CPU:0"):  # where the ops read them
