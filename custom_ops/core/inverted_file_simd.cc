@@ -57,61 +57,66 @@ struct Members {
   }
 };
 
-// Scores groups group, ..., group + G - 1 for Q queries.
+// The sums of the rows of G groups, for Q queries.
 template <int G, int Q>
-inline void ScoreTile(const ListScores& work, int32_t list, int64_t group,
-                      const QueryOfList* pairs) {
-  const Members members = {work.offsets[list], work.offsets[list + 1]};
-  const int64_t first_group = members.begin / kGroupRows;
+using Sums = Ints[Q][G * kVectors];
+
+// The products of the rows of groups group, ..., group + G - 1 with Q queries.
+template <int G, int Q>
+inline __attribute__((always_inline)) void SumProducts(const ListScores& work, int64_t group,
+                                                       const QueryOfList* pairs,
+                                                       Sums<G, Q>& sums) {
   const int64_t width = work.rows.width;
   const uint8_t* rows = work.rows.group_codes(group);
   const int8_t* queries[Q];
-  Ints sums[Q][G][kVectors];
   for (int q = 0; q < Q; ++q) {
     queries[q] = work.queries.codes + pairs[q].query * width;
-    const Ints zero = Ints{} - kCodeOfZero * work.queries.sums[pairs[q].query];
-#pragma GCC unroll 4
-    for (int g = 0; g < G; ++g) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) sums[q][g][v] = zero;
-    }
+    const int32_t codes_of_zero = kCodeOfZero * work.queries.sums[pairs[q].query];
+    for (Ints& sum : sums[q]) sum = Ints{} - codes_of_zero;
   }
-  for (int64_t k = 0; k < width; k += kCodesTogether) {
-    Ints row[G][kVectors];
+  for (int64_t k = 0; k < width; k += kCodesTogether, rows += kGroupRows * kCodesTogether) {
+    Ints row[G * kVectors];
 #pragma GCC unroll 4
-    for (int g = 0; g < G; ++g) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-        row[g][v] = LoadInts(rows + kGroupRows * (g * width + k) + v * sizeof(Ints));
-      }
+    for (int v = 0; v < G * kVectors; ++v) {
+      row[v] = LoadInts(rows + v / kVectors * kGroupRows * width + v % kVectors * sizeof(Ints));
     }
 #pragma GCC unroll 4
     for (int q = 0; q < Q; ++q) {
       int32_t codes;
       std::memcpy(&codes, queries[q] + k, sizeof(codes));
-      const Ints query = Ints{} + codes;
 #pragma GCC unroll 4
-      for (int g = 0; g < G; ++g) {
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v)
-          sums[q][g][v] = AddProducts(sums[q][g][v], row[g][v], query);
+      for (int v = 0; v < G * kVectors; ++v) {
+        sums[q][v] = AddProducts(sums[q][v], row[v], Ints{} + codes);
       }
     }
   }
-  for (int g = 0; g < G; ++g) {
-    const float* scales = work.rows.group_scales(group + g);
-    const float* biases = work.rows.group_biases(group + g);
-    for (int v = 0; v < kVectors; ++v) {
-      const Floats scale = Load(scales + v * kLanes);
-      const Floats bias =
-          members.Mask(Load(biases + v * kLanes), (group + g) * kGroupRows + v * kLanes);
-      for (int q = 0; q < Q; ++q) {
-        const Floats factor = scale * work.queries.scales[pairs[q].query];
-        float* to = work.scores + pairs[q].segment + (group + g - first_group) * kGroupRows;
-        Store(__builtin_convertvector(sums[q][g][v], Floats) * factor + bias, to + v * kLanes);
-      }
+}
+
+template <int G, int Q>
+inline __attribute__((always_inline)) void WriteScores(const ListScores& work, int32_t list,
+                                                       int64_t group, const QueryOfList* pairs,
+                                                       const Sums<G, Q>& sums) {
+  const Members members = {work.offsets[list], work.offsets[list + 1]};
+  const int64_t place = group * kGroupRows - members.begin / kGroupRows * kGroupRows;
+  for (int v = 0; v < G * kVectors; ++v) {
+    const int64_t lane = v % kVectors * kLanes;
+    const int64_t of_group = group + v / kVectors;
+    const Floats scale = Load(work.rows.group_scales(of_group) + lane);
+    const Floats bias = members.Mask(Load(work.rows.group_biases(of_group) + lane),
+                                     of_group * kGroupRows + lane);
+    for (int q = 0; q < Q; ++q) {
+      const Floats factor = scale * work.queries.scales[pairs[q].query];
+      Store(__builtin_convertvector(sums[q][v], Floats) * factor + bias,
+            work.scores + pairs[q].segment + place + v * kLanes);
     }
   }
+}
+
+template <int G, int Q>
+void ScoreTile(const ListScores& work, int32_t list, int64_t group, const QueryOfList* pairs) {
+  Sums<G, Q> sums;
+  SumProducts<G, Q>(work, group, pairs, sums);
+  WriteScores<G, Q>(work, list, group, pairs, sums);
 }
 
 // Scores G groups for all queries of the list.
