@@ -1,7 +1,6 @@
 #include "custom_ops/core/best_scores.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 
 #include "custom_ops/core/simd_level.h"

@@ -8,13 +8,12 @@
 
 #include "custom_ops/core/best_scores_simd.h"
 #include "custom_ops/core/class_scan_types.h"
+#include "custom_ops/core/rounding.h"
 
 namespace largeout {
 
 // `size`, up to the next number of scores that ScoreSieve takes.
-inline int64_t PaddedScores(int64_t size) {
-  return (size + kScoreMultiple - 1) / kScoreMultiple * kScoreMultiple;
-}
+inline int64_t PaddedScores(int64_t size) { return RoundUp(size, kScoreMultiple); }
 
 // Picks out the few scores that can be among the k highest. The scores are dealt
 // to about 2k groups; a bound that k of the groups' maxima reach is one that at least

@@ -24,6 +24,15 @@ inline uint32_t NotBelow(Floats a, Floats b) {
 #endif
 }
 
+// How many of the values are at least `bound`.
+inline int64_t CountFrom(const float* values, int64_t size, float bound) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < size; i += kLanes) {
+    count += __builtin_popcount(NotBelow(Load(values + i), Broadcast(bound)));
+  }
+  return count;
+}
+
 }  // namespace
 
 void GroupMaxima(const float* scores, int64_t size, int64_t num_groups, float* maxima) {
@@ -42,23 +51,23 @@ void GroupMaxima(const float* scores, int64_t size, int64_t num_groups, float* m
 }
 
 void FindBound(const float* values, int64_t size, int64_t k, float* bound) {
-  Floats least = Load(values), most = least;
-  for (int64_t i = kLanes; i < size; i += kLanes) {
-    least = -Max(-least, -Load(values + i));
-    most = Max(most, Load(values + i));
+  const Floats infinity = Broadcast(__builtin_inff());
+  Floats least = infinity, most = -infinity;  // of the finite ones
+  for (int64_t i = 0; i < size; i += kLanes) {
+    const Floats value = Load(values + i);
+    least = value > -infinity && value < least ? value : least;
+    most = value < infinity && value > most ? value : most;
   }
   float low = least[0], high = most[0];
   for (int lane = 1; lane < kLanes; ++lane) {
     low = least[lane] < low ? least[lane] : low;
     high = most[lane] > high ? most[lane] : high;
   }
+  *bound = -__builtin_inff();
+  if (CountFrom(values, size, low) < k) return;
   for (int halving = 0; halving < kHalvings; ++halving) {
     const float middle = 0.5f * low + 0.5f * high;
-    int64_t count = 0;
-    for (int64_t i = 0; i < size; i += kLanes) {
-      count += __builtin_popcount(NotBelow(Load(values + i), Broadcast(middle)));
-    }
-    (count >= k ? low : high) = middle;
+    (CountFrom(values, size, middle) >= k ? low : high) = middle;
   }
   *bound = low;
 }

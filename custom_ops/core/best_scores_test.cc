@@ -51,6 +51,26 @@ TEST(SievePassesEqualScoresAndNoBadOnes) {
   });
 }
 
+TEST(SievePassesFewAmongInfiniteScores) {
+  testing::ForEachSimdLevel([] {
+    ScoreSieve sieve;
+    for (int64_t k : {4, 16}) {
+      std::vector<float> scores = RandomScores(2048, 5);
+      // All scores of three of the groups, and many others.
+      for (int64_t i = 0; i < 2048; ++i) {
+        if (i % PaddedScores(2 * k) < 3 || i % 7 < 2) {
+          scores[i] = -std::numeric_limits<float>::infinity();
+        }
+      }
+      scores[70] = std::numeric_limits<float>::infinity();
+      const std::vector<int32_t> passed = sieve.Pass(scores.data(), 2048, k);
+      EXPECT_TRUE(std::count(passed.begin(), passed.end(), 70) == 1);
+      EXPECT_GE(passed.size(), k);
+      EXPECT_LE(passed.size(), 8 * k);
+    }
+  });
+}
+
 TEST(BestComeFirstAndEqualOnesById) {
   std::vector<ScoredClass> classes = {{1, 5}, {2, 7}, {1, 3}, {0, 1}, {2, 6}};
   KeepBest(3, &classes);

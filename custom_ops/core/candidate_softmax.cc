@@ -7,6 +7,7 @@
 
 #include "custom_ops/core/accidental_hits.h"
 #include "custom_ops/core/candidate_softmax_simd.h"
+#include "custom_ops/core/rounding.h"
 
 namespace largeout {
 namespace {
@@ -60,7 +61,7 @@ void CandidateLogPartitionGradient(const Candidates& in, const float* logits,
                                    float* d_logits, float* column_sums) {
   const AccidentalHits hits(in);
   const int64_t size = in.num_candidates;
-  const int64_t blocks = (in.batch + kRowsPerBlock - 1) / kRowsPerBlock;
+  const int64_t blocks = CeilDiv(in.batch, kRowsPerBlock);
   std::vector<float> sums(blocks * size, 0.0f);
   parallel(blocks, 4 * kRowsPerBlock * size, [&](int64_t begin, int64_t end) {
     RowBuffer buffer(in, hits);

@@ -6,6 +6,7 @@
 #include "custom_ops/core/class_scan.h"
 #include "custom_ops/core/class_scan_gradient_simd.h"
 #include "custom_ops/core/class_scan_panels.h"
+#include "custom_ops/core/rounding.h"
 #include "custom_ops/core/simd_level.h"
 
 namespace largeout {
@@ -26,8 +27,7 @@ class GradientBatch {
   GradientBatch(const Features& features, int64_t dim, const float* log_partition,
                 const float* weights, const Labels& labels, const float* label_weights,
                 const ParallelFor& parallel)
-      : width_((dim + kWidthMultiple - 1) / kWidthMultiple * kWidthMultiple),
-        features_(features.batch * width_) {
+      : width_(RoundUp(dim, kWidthMultiple)), features_(features.batch * width_) {
     CollectLabels(labels, label_weights, features.batch);
     std::vector<int64_t> order(features.batch, -1);
     for (const LabelWeight& label : labels_) order[label.row] = label.row;
@@ -82,9 +82,8 @@ class GradientBatch {
 class Scratch {
  public:
   Scratch(int64_t batch, int64_t width)
-      : stride_(
-            std::min<int64_t>(kChunkRows, (batch + kPanelRows - 1) / kPanelRows * kPanelRows) +
-            kWidthMultiple),  // no power of 2: its rows would share cache sets
+      : stride_(std::min<int64_t>(kChunkRows, RoundUp(batch, kPanelRows)) +
+                kWidthMultiple),  // no power of 2: its rows would share cache sets
         probabilities_(kBlockClasses * stride_),
         embeddings_(kBlockClasses * width),
         block_gradient_(kBlockClasses * width) {}

@@ -2,10 +2,12 @@
 
 #include <numeric>
 
+#include "custom_ops/core/rounding.h"
+
 namespace largeout {
 namespace {
 
-int64_t NumPanels(int64_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
+int64_t NumPanels(int64_t rows) { return CeilDiv(rows, kPanelRows); }
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 #include "custom_ops/core/aligned_array.h"
 #include "custom_ops/core/class_scan.h"
 #include "custom_ops/core/class_scan_simd.h"
+#include "custom_ops/core/rounding.h"
 
 namespace largeout {
 
@@ -18,11 +19,11 @@ namespace largeout {
 class ClassShards {
  public:
   ClassShards(int64_t num_classes, int64_t most) : num_classes_(num_classes) {
-    const int64_t blocks = (num_classes + kBlockClasses - 1) / kBlockClasses;
-    const int64_t blocks_a_shard = (blocks + most - 1) / most;
+    const int64_t blocks = CeilDiv(num_classes, kBlockClasses);
+    const int64_t blocks_a_shard = CeilDiv(blocks, most);
     size_ = blocks_a_shard * kBlockClasses;
   }
-  int64_t count() const { return (num_classes_ + size_ - 1) / size_; }
+  int64_t count() const { return CeilDiv(num_classes_, size_); }
   int64_t begin(int64_t shard) const { return shard * size_; }
   int64_t end(int64_t shard) const { return std::min(num_classes_, (shard + 1) * size_); }
   int64_t size() const { return size_; }

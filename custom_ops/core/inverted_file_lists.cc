@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "custom_ops/core/packed_means.h"
+#include "custom_ops/core/rounding.h"
 
 namespace largeout {
 namespace {
@@ -43,7 +44,7 @@ int32_t Highest(const float* scores, const std::vector<int32_t>& positions) {
 }  // namespace
 
 int64_t MeanMembers(int64_t num_classes, int64_t num_lists) {
-  return (num_classes + num_lists - 1) / num_lists;
+  return CeilDiv(num_classes, num_lists);
 }
 
 int64_t MostMembers(int64_t num_classes, int64_t num_lists) {

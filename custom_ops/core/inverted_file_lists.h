@@ -11,8 +11,9 @@
 
 namespace largeout {
 
-// lists[i] = the list whose mean has the largest cosine with row rows[i]; of equal
-// ones the first, which takes the rows that are zero or have NaN as well.
+// lists[i] = the list whose mean has the largest cosine with row rows[i], both at 8
+// bits a number; of equal ones the first, which takes the rows that are zero or have NaN as
+// well.
 std::vector<int32_t> NearestLists(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
                                   const InvertedFile& file, const ParallelFor& parallel);
 

@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <limits>
-#include <memory>
+#include <optional>
 #include <vector>
 
+#include "custom_ops/core/aligned_array.h"
 #include "custom_ops/core/best_scores.h"
 #include "custom_ops/core/inverted_file.h"
 #include "custom_ops/core/inverted_file_simd.h"
@@ -12,11 +13,9 @@
 namespace largeout {
 namespace {
 
-static_assert(kGroupRows % kScoreMultiple == 0, "a group's scores are passed whole");
-
 constexpr int64_t kMostQueries = 1024;             // searched at once
 constexpr int64_t kMostScores = int64_t{1} << 25;  // held at once, unless one query has more
-constexpr int32_t kGroupsOfBlock = 4;
+constexpr int32_t kGroupsOfBlock = 4;  // as many as the vectorised code takes at once
 
 // The groups of packed rows in which rows [begin, end) stand.
 struct Groups {
@@ -127,9 +126,9 @@ class Search {
       if (pair_begin_[list] == pair_begin_[list + 1]) continue;
       AddBlocks(groups(list), list, &blocks);
     }
-    scores_.reset(new float[segments_.back()]);
+    scores_.emplace(segments_.back());
     const ListScores work = {file_.rows,    queries_.view(),    file_.offsets, blocks.data(),
-                             pairs_.data(), pair_begin_.data(), scores_.get()};
+                             pairs_.data(), pair_begin_.data(), scores_->get()};
     const int64_t pairs_a_block = pairs_.size() / (blocks.size() + 1) + 1;
     const int64_t cost = kGroupsOfBlock * (pairs_a_block + 1) * dim_;
     parallel_(blocks.size(), cost, [&](int64_t begin, int64_t end) {
@@ -139,7 +138,7 @@ class Search {
 
   void WriteBest(int64_t query, int64_t k, ScoreSieve* sieve, float* scores, int64_t* ids) {
     const int64_t* begin = segments(query);
-    const float* found = scores_.get() + begin[0];
+    const float* found = scores_->get() + begin[0];
     std::vector<ScoredClass> best;
     int64_t probe = 0;
     for (int32_t position : sieve->Pass(found, begin[num_probes_] - begin[0], k)) {
@@ -167,7 +166,7 @@ class Search {
   std::vector<int64_t> segments_;  // [batch, num_probes + 1], where their scores begin
   std::vector<int64_t> pair_begin_;
   std::vector<QueryOfList> pairs_;
-  std::unique_ptr<float[]> scores_;
+  std::optional<AlignedFloats> scores_;
 };
 
 // So many queries that their scores are not too many.
@@ -180,8 +179,7 @@ int64_t QueriesAtOnce(const InvertedFile& file, int64_t num_probes) {
   // The list with which there are enough members is searched as a whole.
   const int64_t most = std::min(probes * largest, EnoughMembers(file, probes) + largest);
   const int64_t members = std::min(file.rows.num_rows, most) + 2 * probes * kGroupRows;
-  const int64_t scores = std::max(members, Groups(0, file.num_lists).num_scores());
-  return std::clamp<int64_t>(kMostScores / scores, 1, kMostQueries);
+  return std::clamp<int64_t>(kMostScores / members, 1, kMostQueries);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@ namespace {
 
 // The lanes run along the rows of a group. The sums of some groups and queries stay in
 // registers.
+static_assert(kGroupRows % kLanes == 0, "a group is so many whole vectors");
 inline constexpr int kVectors = kGroupRows / kLanes;  // of a group
 inline constexpr int kMostGroups = kVectors == 1 ? 4 : 1;
 inline constexpr int kMostQueries = 4;
@@ -19,12 +20,6 @@ inline void Prefetch(const PackedRows& rows, const ListBlock& block) {
   for (int64_t i = 0; i < size; i += 64) __builtin_prefetch(codes + i);
 }
 
-inline Ints LoadInts(const void* from) {
-  Ints value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
-
 // Lane i: sum[i] + the sum over j of byte j of row[i], unsigned, times byte j of query[i].
 // REQUIRES: two such products fit into 16 bits.
 inline Ints AddProducts(Ints sum, Ints row, Ints query) {
@@ -33,6 +28,12 @@ inline Ints AddProducts(Ints sum, Ints row, Ints query) {
 #elif defined(__AVX2__)
   const __m256i pairs = _mm256_maddubs_epi16((__m256i)row, (__m256i)query);
   return sum + (Ints)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+#elif defined(__SSE2__)
+  const __m128i codes = (__m128i)row, numbers = (__m128i)query;
+  const __m128i even = _mm_madd_epi16(_mm_and_si128(codes, _mm_set1_epi16(255)),
+                                      _mm_srai_epi16(_mm_slli_epi16(numbers, 8), 8));
+  const __m128i odd = _mm_madd_epi16(_mm_srli_epi16(codes, 8), _mm_srai_epi16(numbers, 8));
+  return sum + (Ints)even + (Ints)odd;
 #else
   for (int shift = 0; shift < 32; shift += 8) {
     sum += ((row >> shift) & 255) * ((query << (24 - shift)) >> 24);

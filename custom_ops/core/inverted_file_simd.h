@@ -1,4 +1,4 @@
-// What inverted_file_search.cc and the vectorised inverted_file_simd.cc say to each other.
+// The vectorised scores of packed rows, for inverted_file_search.cc and packed_means.cc.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_INVERTED_FILE_SIMD_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_INVERTED_FILE_SIMD_H_
@@ -25,7 +25,7 @@ struct ListBlock {
 struct ListScores {
   PackedRows rows;
   PackedQueries queries;   // of the same width
-  const int32_t* offsets;  // the members of list l are packed rows offsets[l] to offsets[l + 1]
+  const int32_t* offsets;  // list l: packed rows offsets[l] to offsets[l + 1] - 1
   const ListBlock* blocks;
   const QueryOfList* pairs;  // those of list l: pair_begin[l] to pair_begin[l + 1]
   const int64_t* pair_begin;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <set>
 #include <thread>
@@ -50,9 +51,8 @@ struct Example {
     mean_bias.resize(num_lists);
     offsets.resize(num_lists + 1);
     ids.resize(num_classes);
-    const int64_t num_groups = NumGroups(num_classes);
-    codes.resize(num_groups * kGroupRows * PackedWidth(dim));
-    scales.resize(num_groups * kGroupRows * 2);
+    codes.resize(NumCodes(num_classes, PackedWidth(dim)));
+    scales.resize(NumScales(num_classes));
   }
 
   ClassMatrix matrix() const {
@@ -142,6 +142,32 @@ TEST(ScoresAreLogitsToTheirRounding) {
       }
       const auto first = found.ids.begin();
       EXPECT_EQ(std::set<int64_t>(first, first + 300).size(), 300);
+    }
+  });
+}
+
+// Lists that begin and end within a group of packed rows, some of them empty; and the largest
+// sums there can be.
+TEST(ListsOfAnyLengthsHaveTheScoresOfTheirMembers) {
+  testing::ForEachSimdLevel([] {
+    for (int64_t dim : {1, 3, 17, 64}) {
+      for (int64_t batch : {1, 2, 3, 4, 5, 33}) {
+        Example e(84, dim, batch, 9);
+        e.offsets = {0, 0, 1, 16, 33, 33, 34, 50, 84, 84};
+        std::iota(e.ids.begin(), e.ids.end(), 0);
+        for (int64_t c = 0; c < 84; ++c) {
+          std::fill_n(&e.rows[c * dim], dim, c % 3 == 0 ? -1.0f : 1.0f);
+          e.bias[c] = 1000 * c;
+        }
+        for (int64_t i = 0; i < batch * dim; ++i) e.features[i] = i / dim % 2 == 0 ? 1 : -1;
+        PackAllRows(e.matrix(), e.ids.data(), SerialFor, e.file().rows);
+        const Example::Found found = e.Search(9, 84);
+        for (int64_t i = 0; i < batch * 84; ++i) {
+          const int64_t id = 83 - i % 84, sign = (i / 84 % 2 == 0) == (id % 3 == 0) ? -1 : 1;
+          EXPECT_EQ(found.ids[i], id);
+          EXPECT_NEAR(found.scores[i], 1000 * id + sign * dim, 0.02);
+        }
+      }
     }
   });
 }

@@ -6,6 +6,7 @@
 #include "custom_ops/core/lsh_hash_functions.h"
 #include "custom_ops/core/lsh_hash_panel.h"
 #include "custom_ops/core/lsh_hash_simd.h"
+#include "custom_ops/core/rounding.h"
 #include "custom_ops/core/simd_level.h"
 
 namespace largeout {
@@ -78,7 +79,7 @@ class SparseRowsInPanels {
 template <class Rows, class Visit>
 void ForPanels(const HashFamily& family, const Rows& rows, int64_t num_rows,
                const ParallelFor& parallel, const Visit& visit) {
-  const int64_t num_panels = (num_rows + kHashRows - 1) / kHashRows;
+  const int64_t num_panels = CeilDiv(num_rows, kHashRows);
   const int64_t cycles = kHashRows * (NumHashValues(family) + 4 * family.dim);
   parallel(num_panels, cycles, [&](int64_t begin, int64_t end) {
     PanelHasher hasher(family);

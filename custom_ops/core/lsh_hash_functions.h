@@ -12,6 +12,7 @@
 #include "custom_ops/core/host_device.h"
 #include "custom_ops/core/lsh_hash.h"
 #include "custom_ops/core/lsh_hash_simd.h"
+#include "custom_ops/core/rounding.h"
 
 namespace largeout {
 
@@ -31,7 +32,7 @@ LARGEOUT_HOST_DEVICE inline int64_t PaddedDim(const HashFamily& family) {
 
 LARGEOUT_HOST_DEVICE inline int64_t NumBlocks(const HashFamily& family) {
   const int64_t padded = PaddedDim(family);
-  return (NumHashValues(family) + padded - 1) / padded;
+  return CeilDiv(NumHashValues(family), padded);
 }
 
 // WTA, DWTA: functions [NumHashValues, BinWidth] are coordinates.

@@ -8,25 +8,18 @@
 #include <cstring>
 
 #include "custom_ops/core/lsh_hash_simd.h"
+#include "custom_ops/core/rounding.h"
 #include "custom_ops/core/simd.h"
 
 namespace largeout {
 namespace LARGEOUT_SIMD {
-
-inline Ints LoadInts(const int32_t* from) {
-  Ints value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
-
-inline void StoreInts(Ints value, int32_t* to) { std::memcpy(to, &value, sizeof(value)); }
 
 // Fetches rows in `portions` equal parts: at once, they would block the way to
 // memory for everything else.
 class Prefetcher {
  public:
   Prefetcher(const UpcomingRows& rows, int64_t portions)
-      : at_(rows.data), left_(rows.size), portion_((rows.size + portions - 1) / portions) {}
+      : at_(rows.data), left_(rows.size), portion_(CeilDiv(rows.size, portions)) {}
 
   void Next() {
     for (due_ += portion_; due_ > 0 && left_ > 0; due_ -= kLine) {

@@ -1,5 +1,6 @@
 #include "custom_ops/core/lsh_hash_prefetcher.h"
 #include "custom_ops/core/lsh_hash_simd.h"
+#include "custom_ops/core/rounding.h"
 #include "custom_ops/core/simd.h"
 
 namespace largeout {
@@ -106,7 +107,7 @@ void ProjectionValues(const ProjectionFunctions& functions, const float* panel,
   float* projections = scratch + size * kHashRows;
   const int32_t* cosines = functions.factors + size;
   const int32_t* signs = cosines + size;
-  const int64_t rotations = 1 + (functions.num_values + size - 1) / size;
+  const int64_t rotations = 1 + CeilDiv(functions.num_values, size);
   Prefetcher prefetcher(upcoming, rotations * size / kRadix);
   Rotate(panel, functions.factors, size, prefetcher, spread);
   TurnPairs(cosines, cosines + size / 2, size / 2, spread);

@@ -6,19 +6,22 @@
 
 #include <cstdint>
 #include <functional>
-#include <vector>
 
+#include "custom_ops/core/aligned_array.h"
 #include "custom_ops/core/best_scores.h"
 #include "custom_ops/core/packed_rows.h"
 
 namespace largeout {
+
+static_assert(kGroupRows % kScoreMultiple == 0, "a sieve takes the scores of whole groups");
 
 class PackedMeans {
  public:
   PackedMeans(const ClassMatrix& means, const ParallelFor& parallel);
 
   // What is done with one query: scores [num_scores], of each mean, then -inf up to a
-  // multiple of kScoreMultiple. The sieve is the thread's.
+  // multiple of kGroupRows; NaN for queries with numbers that are not finite. The sieve
+  // is the thread's.
   using UseScores = std::function<void(int64_t query, const float* scores, int64_t num_scores,
                                        ScoreSieve* sieve)>;
 
@@ -27,9 +30,9 @@ class PackedMeans {
              const ParallelFor& parallel, const UseScores& use) const;
 
  private:
-  std::vector<uint8_t> codes_;
-  std::vector<float> scales_;
-  PackedRows rows_;
+  const AlignedArray<uint8_t> codes_;
+  const AlignedFloats scales_;
+  const PackedRows rows_;
 };
 
 }  // namespace largeout

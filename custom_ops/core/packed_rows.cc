@@ -8,9 +8,8 @@
 namespace largeout {
 namespace {
 
-constexpr int64_t kMostOfRow = 255;
-constexpr int64_t kMostOfQuery = 64;
-static_assert(2 * kMostOfRow * kMostOfQuery <= std::numeric_limits<int16_t>::max(),
+constexpr int64_t kHighestCode = kCodeOfZero + kMostOfRow;
+static_assert(2 * kHighestCode * kMostOfQuery <= std::numeric_limits<int16_t>::max(),
               "two products are summed in 16 bits");
 
 }  // namespace
@@ -27,7 +26,7 @@ QueryCodes::QueryCodes(const Features& features, int64_t dim, const ParallelFor&
       scales_(features.batch),
       sums_(features.batch) {
   // The products of a row are summed in 32 bits.
-  const int64_t most = std::numeric_limits<int32_t>::max() / (kMostOfRow * PackedWidth(dim));
+  const int64_t most = std::numeric_limits<int32_t>::max() / (kHighestCode * PackedWidth(dim));
   view_ = {codes_.data(), scales_.data(), sums_.data(), PackedWidth(dim),
            static_cast<float>(std::clamp<int64_t>(most, 1, kMostOfQuery))};
   parallel(features.batch, dim, [&](int64_t begin, int64_t end) {

@@ -1,8 +1,8 @@
 // Rows at 8 bits a number, in the order in which they are read: a quarter of the
 // bytes, and a tenth of the time to score them.
 //
-// A row is codes times its largest magnitude over 127, a query the same with codes of at
-// most 64, so that two products of codes always fit into 16 bits. The error of a logit is
+// A row is whole numbers up to 127 times its largest magnitude over 127, a query the same
+// up to 64, so that two products of codes always fit into 16 bits. The error of a logit is
 // about 1.4 % of |row| |query| / sqrt(dim).
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_PACKED_ROWS_H_
@@ -14,13 +14,12 @@
 #include "custom_ops/core/class_scan.h"
 #include "custom_ops/core/packed_rows_simd.h"
 #include "custom_ops/core/parallel.h"
+#include "custom_ops/core/rounding.h"
 
 namespace largeout {
 
 // The width of packed rows of `dim` numbers.
-inline int64_t PackedWidth(int64_t dim) {
-  return (dim + kPackedMultiple - 1) / kPackedMultiple * kPackedMultiple;
-}
+inline int64_t PackedWidth(int64_t dim) { return RoundUp(dim, kPackedMultiple); }
 
 // Packs row ids[i] of the matrix, or row i if `ids` is null, into row i of `packed`.
 // Rows with numbers that are not finite get the bias -inf.

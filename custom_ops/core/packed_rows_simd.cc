@@ -9,19 +9,12 @@ namespace {
 static_assert(kPackedMultiple % kLanes == 0, "codes are written kLanes at a time");
 
 inline constexpr int64_t kNumbersOfLine = 64 / sizeof(float);  // of the cache
-inline constexpr float kMostOfRow = 127.0f;
-
-inline int64_t PartAt(int64_t k, int64_t dim) {
-  const int64_t left = dim - k;
-  return left >= kLanes ? kLanes : left > 0 ? left : 0;
-}
 
 // kLanes numbers of the row from the k-th, 0 beyond its end.
 inline Floats LoadAt(const float* row, int64_t k, int64_t dim) {
   if (k + kLanes <= dim) return Load(row + k);
   Floats value{};
-  const int64_t part = PartAt(k, dim);
-  if (part > 0) std::memcpy(&value, row + k, part * sizeof(float));
+  if (k < dim) std::memcpy(&value, row + k, (dim - k) * sizeof(float));
   return value;
 }
 
@@ -55,35 +48,35 @@ inline void StoreBytes(Ints value, void* to) {
 #endif
 }
 
-// The numbers of one row, and how they become codes.
-struct Coder {
+// How a row of floats becomes one of small whole numbers.
+struct Quantizer {
   const float* row;
-  int64_t dim;   // 0 for rows without a code: those of 0, of numbers too small or not finite
-  float factor;  // code = round(number * factor)
-  float scale;   // what a code of 1 stands for; NaN if a number is not finite
+  int64_t dim;   // 0 for rows of which all become 0: those too small, or not finite
+  float factor;  // number = round(float * factor)
+  float scale;   // what a number of 1 stands for; NaN if a float is not finite
 
-  // kLanes codes from the k-th.
-  Ints Codes(int64_t k) const {
+  // kLanes numbers from the k-th.
+  Ints Numbers(int64_t k) const {
     // Adding 1.5 * 2^23 leaves the rounded number in the low bits, in two's complement.
     const Floats shifted = LoadAt(row, k, dim) * factor + 12582912.0f;
     return (Ints)shifted - 0x4b400000;
   }
 };
 
-inline Coder MakeCoder(const float* row, int64_t dim, float most) {
+inline Quantizer MakeQuantizer(const float* row, int64_t dim, float most) {
   const float largest = LargestMagnitude(row, dim);
   const float factor = most / largest;
   if (factor > 0.0f && factor < 1e30f) return {row, dim, factor, largest / most};
   return {row, 0, 0.0f, largest * 0.0f};
 }
 
-inline void PackGroup(const Coder* rows, int64_t width, uint8_t* to) {
+inline void PackGroup(const Quantizer* rows, int64_t width, uint8_t* to) {
   for (int64_t k = 0; k < width; k += kPackedMultiple) {
     int32_t codes[kGroupRows][kPackedMultiple / kCodesTogether];
     static_assert(sizeof(codes[0]) == kPackedMultiple, "four codes in an integer");
     for (int r = 0; r < kGroupRows; ++r) {
       for (int i = 0; i < kPackedMultiple; i += kLanes) {
-        StoreBytes(rows[r].Codes(k + i) + kCodeOfZero,
+        StoreBytes(rows[r].Numbers(k + i) + kCodeOfZero,
                    reinterpret_cast<uint8_t*>(codes[r]) + i);
       }
     }
@@ -101,7 +94,7 @@ void PackGroups(const ClassMatrix& matrix, const int32_t* ids, int64_t begin, in
                 const PackedRows& packed) {
   const auto row_of = [&](int64_t i) { return ids == nullptr ? i : ids[i]; };
   for (int64_t group = begin; group < end; ++group) {
-    Coder coders[kGroupRows] = {};
+    Quantizer rows[kGroupRows] = {};
     float* scales = packed.group_scales(group);
     float* biases = packed.group_biases(group);
     for (int r = 0; r < kGroupRows; ++r) {
@@ -110,9 +103,9 @@ void PackGroups(const ClassMatrix& matrix, const int32_t* ids, int64_t begin, in
       biases[r] = -__builtin_inff();
       if (i >= packed.num_rows) continue;
       const int64_t row = row_of(i);
-      coders[r] = MakeCoder(matrix.embeddings + row * matrix.dim, matrix.dim, kMostOfRow);
+      rows[r] = MakeQuantizer(matrix.embeddings + row * matrix.dim, matrix.dim, kMostOfRow);
       const float bias = matrix.bias == nullptr ? 0.0f : matrix.bias[row];
-      const float scale = coders[r].scale;
+      const float scale = rows[r].scale;
       if (scale != scale || bias - bias != 0.0f) continue;
       scales[r] = scale;
       biases[r] = bias;
@@ -122,21 +115,21 @@ void PackGroups(const ClassMatrix& matrix, const int32_t* ids, int64_t begin, in
       const float* row = matrix.embeddings + row_of(i) * matrix.dim;
       for (int64_t k = 0; k < matrix.dim; k += kNumbersOfLine) __builtin_prefetch(row + k);
     }
-    PackGroup(coders, packed.width, packed.group_codes(group));
+    PackGroup(rows, packed.width, packed.group_codes(group));
   }
 }
 
 void PackQueries(const float* features, int64_t dim, int64_t begin, int64_t end,
                  const PackedQueries& packed) {
   for (int64_t i = begin; i < end; ++i) {
-    const Coder coder = MakeCoder(features + i * dim, dim, packed.most);
+    const Quantizer quantizer = MakeQuantizer(features + i * dim, dim, packed.most);
     Ints sums{};
     for (int64_t k = 0; k < packed.width; k += kLanes) {
-      const Ints codes = coder.Codes(k);
+      const Ints codes = quantizer.Numbers(k);
       StoreBytes(codes, packed.codes + i * packed.width + k);
       sums += codes;
     }
-    packed.scales[i] = coder.scale;
+    packed.scales[i] = quantizer.scale;
     packed.sums[i] = 0;
     for (int lane = 0; lane < kLanes; ++lane) packed.sums[i] += sums[lane];
   }

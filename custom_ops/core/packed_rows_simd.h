@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "custom_ops/core/class_scan_types.h"
+#include "custom_ops/core/rounding.h"
 
 namespace largeout {
 
@@ -13,19 +14,27 @@ inline constexpr int kGroupRows = 16;     // rows whose codes are interleaved
 inline constexpr int kCodesTogether = 4;  // of one row, before those of the next
 // Widths of packed rows and queries are multiples of this.
 inline constexpr int kPackedMultiple = 16;
-// A row's codes are in [1, 255]; this one stands for 0.
-inline constexpr int kCodeOfZero = 128;
 
-inline int64_t NumGroups(int64_t num_rows) { return (num_rows + kGroupRows - 1) / kGroupRows; }
+// A row's numbers are in [-kMostOfRow, kMostOfRow], and its codes are so much more.
+inline constexpr int kMostOfRow = 127;
+inline constexpr int kCodeOfZero = 128;
+// Those of queries are in [-kMostOfQuery, kMostOfQuery], and are their codes.
+inline constexpr int kMostOfQuery = 64;
+
+inline int64_t NumGroups(int64_t num_rows) { return CeilDiv(num_rows, kGroupRows); }
+inline int64_t NumCodes(int64_t num_rows, int64_t width) {
+  return NumGroups(num_rows) * kGroupRows * width;
+}
+inline int64_t NumScales(int64_t num_rows) { return NumGroups(num_rows) * kGroupRows * 2; }
 
 // Row i is row i % kGroupRows of group i / kGroupRows. Rows beyond the last one fill up its
 // group and have no logit.
 struct PackedRows {
   // [num_groups, width / kCodesTogether, kGroupRows, kCodesTogether]
   uint8_t* codes;
-  // [num_groups, 2, kGroupRows]: scales and biases, which turn the products of codes into
-  // logits: product * scale * (the query's) + bias. The bias is -inf for rows that have no
-  // logit: such with NaN or infinite numbers.
+  // [num_groups, 2, kGroupRows]: scales and biases. A logit is the sum of the products of a
+  // row's numbers and a query's, times both their scales, plus the bias; that is -inf for
+  // rows that have no logit: such with NaN or infinite numbers.
   float* scales;
   int64_t num_rows;
   int64_t width;

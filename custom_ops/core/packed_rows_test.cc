@@ -16,8 +16,8 @@ struct Packed {
   Packed(const std::vector<float>& values, const std::vector<float>& bias, int64_t dim,
          const std::vector<int32_t>& ids)
       : rows{nullptr, nullptr, static_cast<int64_t>(ids.size()), PackedWidth(dim)},
-        codes(rows.num_groups() * kGroupRows * rows.width),
-        scales(rows.num_groups() * kGroupRows * 2) {
+        codes(NumCodes(rows.num_rows, rows.width)),
+        scales(NumScales(rows.num_rows)) {
     rows.codes = codes.data();
     rows.scales = scales.data();
     const ClassMatrix matrix = {values.data(), bias.data(), rows.num_rows, dim};
@@ -78,7 +78,7 @@ TEST(RowsWithoutALogitGetABiasOfMinusInfinity) {
 
 TEST(QueriesKnowTheirSumsAndOverflowNoneHoweverWide) {
   testing::ForEachSimdLevel([] {
-    for (int64_t dim : {4, 50, 512, 100000}) {
+    for (int64_t dim : {4, 50, 512, 1000000}) {
       std::vector<float> features(dim, 3.0f);
       features[1] = -1.0f;
       const QueryCodes queries({features.data(), 1}, dim, SerialFor);

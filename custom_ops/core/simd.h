@@ -37,6 +37,14 @@ inline Floats Load(const float* from) {
 
 inline void Store(Floats value, float* to) { std::memcpy(to, &value, sizeof(value)); }
 
+inline Ints LoadInts(const void* from) {
+  Ints value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+inline void StoreInts(Ints value, void* to) { std::memcpy(to, &value, sizeof(value)); }
+
 inline Floats Broadcast(float value) { return value - Floats{}; }
 
 inline Floats Max(Floats a, Floats b) { return a > b ? a : b; }

@@ -1,3 +1,4 @@
+#include "custom_ops/core/rounding.h"
 #include "custom_ops/cuda/candidates.h"
 #include "custom_ops/cuda/candidates_body.h"
 #include "custom_ops/cuda/launch.cuh"
@@ -12,7 +13,7 @@ Status Launch(int64_t blocks, const Body& body, Stream stream) {
   return ForEachBlock(blocks, kCandidateThreads, Body::kSharedBytes, body, stream);
 }
 
-int64_t NumParts(int64_t batch) { return (batch + kRowsPerPart - 1) / kRowsPerPart; }
+int64_t NumParts(int64_t batch) { return CeilDiv(batch, kRowsPerPart); }
 
 Status SumColumns(const Candidates& candidates, const float* values, void* scratch, float* sums,
                   Stream stream) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "custom_ops/core/candidate_softmax.h"
+#include "custom_ops/core/rounding.h"
 #include "custom_ops/core/testing.h"
 #include "custom_ops/cuda/host_blocks.h"
 
@@ -129,7 +130,7 @@ TEST(CandidateGradientBodyGivesTheGradientOfTheCpu) {
                                   expected_sums.data());
     Run(CandidateGradientBody{in.in(), in.shifted(), log_partition.data(),
                               in.d_log_partition.data(), found.data()});
-    const int64_t num_parts = (in.batch + kRowsPerPart - 1) / kRowsPerPart;
+    const int64_t num_parts = CeilDiv(in.batch, kRowsPerPart);
     std::vector<float> parts(num_parts * in.num_candidates);
     RunItems(num_parts * in.num_candidates,
              ColumnPartsBody{found.data(), in.batch, in.num_candidates, parts.data()});

@@ -62,7 +62,7 @@ Status ClassSoftmaxGradient(const ClassMatrix& matrix, const Features& features,
     const GradientBatch in{{parts.features, batch}, labels, weights};
 
     Status status =
-        ForEachBlock(CeilOfDivision(batch, kCopiesPerBlock), kCopyThreads, 0,
+        ForEachBlock(CeilDiv(batch, kCopiesPerBlock), kCopyThreads, 0,
                      CopyFeaturesBody{all, num_classes, dim, parts.features}, stream);
     if (status != kOk) return status;
     status = Launch(OfClasses{matrix, in, PlanOfClasses<OfClasses>(batch, num_classes),

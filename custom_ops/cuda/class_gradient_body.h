@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "custom_ops/core/class_scan_types.h"
+#include "custom_ops/core/rounding.h"
 #include "custom_ops/cuda/class_gradient_product.h"
 #include "custom_ops/cuda/class_logits.h"
 #include "custom_ops/cuda/class_scan.h"
@@ -242,7 +243,7 @@ struct LowGradient {
 // Blocks own classes, and the whole batch passes.
 template <class Body>
 ScanPlan PlanOfClasses(int64_t batch, int64_t num_classes) {
-  return {num_classes, batch, CeilOfDivision(num_classes, Body::Shape::kRows), 1, batch};
+  return {num_classes, batch, CeilDiv(num_classes, Body::Shape::kRows), 1, batch};
 }
 
 template <class Body>

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "custom_ops/core/host_device.h"
+#include "custom_ops/core/rounding.h"
 #include "custom_ops/cuda/class_tile.h"
 
 namespace largeout {
@@ -21,8 +22,6 @@ inline constexpr int64_t kLargestLowBatch = 48;
 
 // Enough to keep a GPU busy, and few enough that their partial results are small.
 inline constexpr int64_t kScanBlocks = 512;
-
-inline int64_t CeilOfDivision(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Every block takes one tile of rows through one shard of the classes. Blocks that run
 // together have the same shard, so that its rows are read from memory once.
@@ -46,11 +45,11 @@ struct ScanPlan {
 // The plan for tiles of `rows` x `columns`.
 inline ScanPlan MakeScanPlan(int64_t batch, int64_t num_classes, int64_t rows,
                              int64_t columns) {
-  ScanPlan plan{batch, num_classes, CeilOfDivision(batch, rows), 0, 0};
-  const int64_t tiles = CeilOfDivision(num_classes, columns);
-  const int64_t wanted = CeilOfDivision(kScanBlocks, plan.row_tiles > 0 ? plan.row_tiles : 1);
-  plan.shard_classes = CeilOfDivision(tiles, wanted < tiles ? wanted : tiles) * columns;
-  plan.shards = CeilOfDivision(num_classes, plan.shard_classes);
+  ScanPlan plan{batch, num_classes, CeilDiv(batch, rows), 0, 0};
+  const int64_t tiles = CeilDiv(num_classes, columns);
+  const int64_t wanted = CeilDiv(kScanBlocks, plan.row_tiles > 0 ? plan.row_tiles : 1);
+  plan.shard_classes = CeilDiv(tiles, wanted < tiles ? wanted : tiles) * columns;
+  plan.shards = CeilDiv(num_classes, plan.shard_classes);
   return plan;
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "custom_ops/core/rounding.h"
 #include "custom_ops/cuda/block.h"
 #include "custom_ops/cuda/stream.h"
 
@@ -55,7 +56,7 @@ struct BlockKernel<Body, std::void_t<decltype(Body::kBlocksTogether)>> {
 template <class Body>
 Status ForEach(int64_t total, const Body& body, Stream stream) {
   if (total <= 0) return kOk;
-  const int64_t blocks = std::min((total + kThreads - 1) / kThreads, kMostBlocks);
+  const int64_t blocks = std::min(CeilDiv(total, kThreads), kMostBlocks);
   ForEachKernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(total, body);
   return cudaGetLastError();
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "custom_ops/core/rounding.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {
@@ -30,7 +31,7 @@ class Scratch {
   T* Take(int64_t count) {
     char* const part = memory_ == nullptr ? nullptr : memory_ + bytes_;
     const int64_t size = count * static_cast<int64_t>(sizeof(T));
-    bytes_ += (size + kAlignment - 1) / kAlignment * kAlignment;
+    bytes_ += RoundUp(size, kAlignment);
     return reinterpret_cast<T*>(part);
   }
 

@@ -1,18 +1,14 @@
+#include "custom_ops/core/rounding.h"
 #include "custom_ops/cuda/launch.cuh"
 #include "custom_ops/cuda/row_dots.h"
 #include "custom_ops/cuda/row_dots_body.h"
 
 namespace largeout {
 namespace cuda {
-namespace {
-
-int64_t Blocks(int64_t items, int64_t per_block) { return (items + per_block - 1) / per_block; }
-
-}  // namespace
 
 Status RowDots(const ClassMatrix& matrix, const float* features, const OwnClasses& own,
                float* logits, Stream stream) {
-  const int64_t blocks = Blocks(own.size(), kDotsPerBlock);
+  const int64_t blocks = CeilDiv(own.size(), kDotsPerBlock);
   if (AlignedForFour(matrix.embeddings, matrix.dim) && AlignedForFour(features, matrix.dim)) {
     using Body = RowDotsBody<true>;
     return ForEachBlock(blocks, kRowDotThreads, Body::kSharedBytes,
@@ -25,7 +21,7 @@ Status RowDots(const ClassMatrix& matrix, const float* features, const OwnClasse
 
 Status GatherRows(const ClassMatrix& matrix, const SharedClasses& shared, float* rows,
                   float* biases, Stream stream) {
-  return ForEachBlock(Blocks(shared.size, kGathersPerBlock), kRowDotThreads, 0,
+  return ForEachBlock(CeilDiv(shared.size, kGathersPerBlock), kRowDotThreads, 0,
                       GatherRowsBody{matrix, shared, rows, biases}, stream);
 }
 

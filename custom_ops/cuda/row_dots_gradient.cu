@@ -1,3 +1,4 @@
+#include "custom_ops/core/rounding.h"
 #include "custom_ops/cuda/launch.cuh"
 #include "custom_ops/cuda/memory.h"
 #include "custom_ops/cuda/row_dots_gradient.h"
@@ -41,7 +42,7 @@ Status RowDotsRowGradient(const OwnClasses& own, const SharedClasses& shared,
   const int64_t rows = RowGradientRows(own, shared, num_classes);
   const int lanes = RowGradientLanes(dim), groups = kRowGradientThreads / lanes;
   const RowGradientBody body{merged, own, gradients, dim, rows, gradient, lanes};
-  return ForEachBlock((rows + groups - 1) / groups, kRowGradientThreads, 0, body, stream);
+  return ForEachBlock(CeilDiv(rows, groups), kRowGradientThreads, 0, body, stream);
 }
 
 }  // namespace cuda

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "custom_ops/core/rounding.h"
 #include "custom_ops/cuda/block.h"
 #include "custom_ops/cuda/block_tools.h"
 #include "custom_ops/cuda/row_update.h"
@@ -13,17 +14,17 @@
 namespace largeout {
 namespace cuda {
 
-// A group of threads works on a row. A thread takes kColumns columns at a time, kGroup apart,
-// and reads them all before it goes on: so enough bytes are on their way.
+// A group of threads works on a row. A thread takes kColumnsAtOnce columns at a time, kGroup
+// apart, and reads them all before it goes on: so enough bytes are on their way.
 inline constexpr int kGroup = 32;
-inline constexpr int kColumns = 4;
+inline constexpr int kColumnsAtOnce = 4;
 inline constexpr int kRowUpdateThreads = 256;
-inline constexpr int kGroups = kRowUpdateThreads / kGroup;
+inline constexpr int kRowsPerUpdateBlock = kRowUpdateThreads / kGroup;
 inline constexpr int kRowUpdateSharedBytes =
-    kRowUpdateThreads * sizeof(float) + kGroups * sizeof(RowNumbers);
+    kRowUpdateThreads * sizeof(float) + kRowsPerUpdateBlock * sizeof(RowNumbers);
 
 // How many blocks go over `rows` rows.
-inline int64_t RowUpdateBlocks(int64_t rows) { return (rows + kGroups - 1) / kGroups; }
+inline int64_t RowUpdateBlocks(int64_t rows) { return CeilDiv(rows, kRowsPerUpdateBlock); }
 
 // sums[k]: of column + k * kGroup of the gradients of a segment, in input order.
 LARGEOUT_DEVICE inline void SumColumns(const MergedRows& merged, const float* values,
@@ -33,13 +34,13 @@ LARGEOUT_DEVICE inline void SumColumns(const MergedRows& merged, const float* va
   int32_t i = merged.offsets[segment];
   const float* gradient = values + merged.positions[i] * dim + column;
   LARGEOUT_UNROLL
-  for (int k = 0; k < kColumns; ++k) {
+  for (int k = 0; k < kColumnsAtOnce; ++k) {
     sums[k] = column + k * kGroup < dim ? gradient[k * kGroup] : 0;
   }
   for (++i; i < end; ++i) {
     gradient = values + merged.positions[i] * dim + column;
     LARGEOUT_UNROLL
-    for (int k = 0; k < kColumns; ++k) {
+    for (int k = 0; k < kColumnsAtOnce; ++k) {
       if (column + k * kGroup < dim) sums[k] += gradient[k * kGroup];
     }
   }
@@ -61,8 +62,8 @@ struct UpdateRowsBody {
     loaded.Load();
     const bool starts_rows = loaded.StartsRows();
     const int64_t num_segments = *merged.num_segments;
-    for (int64_t first = block.index() * kGroups; first < num_segments;
-         first += block.num_blocks() * kGroups) {
+    for (int64_t first = block.index() * kRowsPerUpdateBlock; first < num_segments;
+         first += block.num_blocks() * kRowsPerUpdateBlock) {
       if (Rule::kNeedsMeanSquare) SumSquares(block, first, num_segments, squares);
       if (starts_rows) StartRows(block, loaded, first, num_segments, squares, numbers);
       block.ForEachThread([&](int thread) {
@@ -77,17 +78,17 @@ struct UpdateRowsBody {
   LARGEOUT_DEVICE void UpdateRow(const Rule& loaded, RowNumbers of_row, int64_t segment,
                                  int lane) const {
     const int64_t row = merged.ids[segment] * dim;
-    for (int64_t column = lane; column < dim; column += kColumns * kGroup) {
-      typename Rule::Values at_columns[kColumns] = {};
-      float gradients[kColumns];
+    for (int64_t column = lane; column < dim; column += kColumnsAtOnce * kGroup) {
+      typename Rule::Values at_columns[kColumnsAtOnce] = {};
+      float gradients[kColumnsAtOnce];
       LARGEOUT_UNROLL
-      for (int k = 0; k < kColumns; ++k) {
+      for (int k = 0; k < kColumnsAtOnce; ++k) {
         const int64_t at = column + k * kGroup;
         if (at < dim) at_columns[k] = loaded.Read(row + at);
       }
       SumColumns(merged, values, dim, segment, column, gradients);
       LARGEOUT_UNROLL
-      for (int k = 0; k < kColumns; ++k) {
+      for (int k = 0; k < kColumnsAtOnce; ++k) {
         const int64_t at = column + k * kGroup;
         if (at >= dim) continue;
         loaded.Step(of_row, gradients[k], &at_columns[k]);
@@ -117,11 +118,12 @@ struct UpdateRowsBody {
       const int64_t segment = first + (thread / kGroup);
       float sum = 0;
       if (segment < num_segments) {
-        for (int64_t column = thread % kGroup; column < dim; column += kColumns * kGroup) {
-          float gradients[kColumns];
+        for (int64_t column = thread % kGroup; column < dim;
+             column += kColumnsAtOnce * kGroup) {
+          float gradients[kColumnsAtOnce];
           SumColumns(merged, values, dim, segment, column, gradients);
           LARGEOUT_UNROLL
-          for (int k = 0; k < kColumns; ++k) sum += gradients[k] * gradients[k];
+          for (int k = 0; k < kColumnsAtOnce; ++k) sum += gradients[k] * gradients[k];
         }
       }
       squares[thread] = sum;
@@ -145,19 +147,19 @@ struct SumRowsBody {
   template <class Block>
   LARGEOUT_DEVICE void operator()(const Block& block, char*) const {
     const int64_t num_segments = *merged.num_segments;
-    for (int64_t first = block.index() * kGroups; first < merged.num_ids;
-         first += block.num_blocks() * kGroups) {
+    for (int64_t first = block.index() * kRowsPerUpdateBlock; first < merged.num_ids;
+         first += block.num_blocks() * kRowsPerUpdateBlock) {
       block.ForEachThread([&](int thread) {
         const int64_t row = first + (thread / kGroup);
         if (row >= merged.num_ids) return;
         const bool is_segment = row < num_segments;
         const int lane = thread % kGroup;
         if (lane == 0) ids[row] = is_segment ? static_cast<Index>(merged.ids[row]) : Index{-1};
-        for (int64_t column = lane; column < dim; column += kColumns * kGroup) {
-          float of_columns[kColumns] = {};
+        for (int64_t column = lane; column < dim; column += kColumnsAtOnce * kGroup) {
+          float of_columns[kColumnsAtOnce] = {};
           if (is_segment) SumColumns(merged, values, dim, row, column, of_columns);
           LARGEOUT_UNROLL
-          for (int k = 0; k < kColumns; ++k) {
+          for (int k = 0; k < kColumnsAtOnce; ++k) {
             const int64_t at = column + k * kGroup;
             if (at < dim) sums[row * dim + at] = of_columns[k];
           }

@@ -175,8 +175,8 @@ TEST(GpuSumsAreThoseOfTheCpuAndZerosFollow) {
 
 TEST(EachRowHasAGroupOfThreads) {
   EXPECT_EQ(RowUpdateBlocks(0), 0);
-  EXPECT_EQ(RowUpdateBlocks(kGroups), 1);
-  EXPECT_EQ(RowUpdateBlocks(kGroups + 1), 2);
+  EXPECT_EQ(RowUpdateBlocks(kRowsPerUpdateBlock), 1);
+  EXPECT_EQ(RowUpdateBlocks(kRowsPerUpdateBlock + 1), 2);
 }
 
 }  // namespace

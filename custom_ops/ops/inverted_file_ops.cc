@@ -59,8 +59,8 @@ offsets: Variable [num_lists + 1], int32; members of list l are
 ids: Variable [num_classes], int32.
 codes: Variable [num_groups, width / 4, 16, 4], uint8, num_groups being num_classes / 16,
   rounded up, and width dim up to a multiple of 16; the members' rows in the order of ids, 16 of
-  them interleaved, a code being 128 more than its number.
-scales: Variable [num_groups, 2, 16], float; what a code of 1 stands for, and the
+  them interleaved; a code is a whole number, in [-127, 127], plus 128.
+scales: Variable [num_groups, 2, 16], float; what a number of 1 stands for, and the
   biases.
 scores: [batch, k], falling; logits from rows at 8 bits a number, as they were at
   the last upkeep; -inf where there is no class.

@@ -5,8 +5,8 @@ means float32 `[num_lists, dim]`, mean_bias float32 `[num_lists]`, offsets int32
 `[num_lists + 1]`, ids int32 `[num_classes]`, codes uint8 and scales float32 of
 `packed_shapes`; and the schedule int64 `[2]`, at first `[0, -1]`. All others are zero at
 first: no lists, nothing is found. The members of list l are `ids[offsets[l]:offsets[l + 1]]`;
-codes and scales are their rows at 8 bits a number, in the order of `ids` and interleaved 16 by
-16, as a processor multiplies them. See `InvertedFileSampler` for the method.
+codes and scales are their rows at 8 bits a number, in the order of `ids`, 16 of them
+interleaved as a processor multiplies them. See `InvertedFileSampler` for the method.
 """
 
 import tensorflow as tf
@@ -14,11 +14,16 @@ import tensorflow as tf
 from tf_largeout.ops.handles import handle_of, optional_handle
 from tf_largeout.ops.library import gen_ops
 
+# As in custom_ops/core/packed_rows_simd.h.
+_GROUP_ROWS, _CODES_TOGETHER, _PACKED_MULTIPLE = 16, 4, 16
+
 
 def packed_shapes(num_classes, dim):
     """The shapes of the codes and the scales of `num_classes` rows of `dim` numbers."""
-    groups, width = -(-num_classes // 16), -(-dim // 16) * 16
-    return (groups, width // 4, 16, 4), (groups, 2, 16)
+    groups = -(-num_classes // _GROUP_ROWS)
+    width = -(-dim // _PACKED_MULTIPLE) * _PACKED_MULTIPLE
+    codes = (groups, width // _CODES_TOGETHER, _GROUP_ROWS, _CODES_TOGETHER)
+    return codes, (groups, 2, _GROUP_ROWS)
 
 
 def inverted_file_search(features, state, num_probes, k):
