@@ -6,6 +6,7 @@ import os
 import pathlib
 import shlex
 import subprocess
+import time
 
 from build_tools.errors import BuildError
 
@@ -66,5 +67,10 @@ def run(command: list[str], what: str) -> None:
 def _compile(one: Object) -> None:
     one.output.parent.mkdir(parents=True, exist_ok=True)
     print(f"compiling {one.output.relative_to(one.output.parents[1])}", flush=True)
+    stamp = pathlib.Path(f"{one.output}.cmd")
+    stamp.unlink(missing_ok=True)
+    started = time.time()
     run(one.full_command, f"Compiling {one.source}")
-    pathlib.Path(f"{one.output}.cmd").write_text(shlex.join(one.full_command))
+    # What is edited while the compiler runs may have been read before.
+    os.utime(one.output, (started, started))
+    stamp.write_text(shlex.join(one.full_command))

@@ -38,6 +38,17 @@ def test_a_changed_source_or_header_makes_the_object_stale(one, changed):
     assert not objects.is_fresh(one)
 
 
+def test_a_source_edited_while_it_is_compiled_leaves_a_stale_object(one, monkeypatch):
+    def compile_and_edit(command, what):
+        run(command, what)
+        one.source.touch()
+
+    run = objects.run
+    monkeypatch.setattr(objects, "run", compile_and_edit)
+    objects.compile_all([one])
+    assert not objects.is_fresh(one)
+
+
 def test_a_removed_header_makes_the_object_stale(one):
     objects.compile_all([one])
     one.source.with_name("a header.h").unlink()
