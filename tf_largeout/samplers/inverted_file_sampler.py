@@ -47,7 +47,7 @@ class InvertedFileSampler(HardNegativeSampler):
             precision of the exact softmax in a twelfth of its time.
         num_lists: Number of lists; by default about `4 sqrt(num_classes)`.
         num_probes: Number of lists that are searched for a row; more find more. On
-            `place_names` (202,458 classes) 16 find half of the 16 highest logits, and 8 find .41;
+            `place_names` (202,458 classes) 16 find half of the 16 highest logits, 8 find .41;
             of the 64 highest 16 find .42, and 32 find half. Where lists are long, fewer are
             searched: none after those that hold as many members as `num_probes` lists of mean
             size. No list is longer than eight of these.
