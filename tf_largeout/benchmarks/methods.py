@@ -175,6 +175,12 @@ METHODS = {
     "inverted_file": _tf_largeout(
         "tf_largeout, own hard negatives, inverted file", "inverted_file"
     ),
+    "inverted_file_nce": _tf_largeout(
+        "tf_largeout, NCE, own hard negatives, inverted file",
+        "inverted_file",
+        loss=NCELoss,
+        build=normalized_at_start,
+    ),
     "lsh_head": _tf_largeout(
         "tf_largeout, own hard negatives, LSH", "lsh_embedding", num_hard=16, start_step=None
     ),

@@ -35,6 +35,10 @@ class NCELoss(SampledLoss):
 
     `-log sigmoid(o_y - log E[count_y]) - sum_s log sigmoid(-(o_s - log E[count_s]))`.
 
+    Logits are taken for log probabilities as they stand: biases that start at
+    `-log(num_classes)` spare the time in which all of them must come down. Hard negatives of a
+    row's own count as drawn for certain, and go well with this loss.
+
     Args:
         remove_accidental_hits: Whether a drawn class that is a label of the row has no
             effect on that row. (`tf.nn.nce_loss` leaves hits in by default.)
