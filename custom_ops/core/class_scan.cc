@@ -33,7 +33,8 @@ class Statistics {
     std::vector<float> limits(labels.most_in_panel() * kPanelRows);
     std::unique_ptr<bool[]> mixed(new bool[limits.size()]);
     for (int64_t shard = begin; shard < end; ++shard) {
-      const ShardStatistics found = {&shift_[shard * num_rows_], &total_[shard * num_rows_],
+      const int64_t first = shard * num_rows_;
+      const ShardStatistics found = {shift_.data() + first, total_.data() + first,
                                      higher.data(), limits.data(), mixed.get()};
       LARGEOUT_SIMD_DISPATCH(ScanStatistics, matrix, panels, labels.slots(),
                              shards.begin(shard), shards.end(shard), found);
