@@ -20,7 +20,7 @@ constexpr int32_t kGroupsOfBlock = 4;  // as many as the vectorised code takes a
 // The groups of packed rows in which rows [begin, end) stand.
 struct Groups {
   Groups(int32_t begin, int32_t end)
-      : first(begin / kGroupRows), last(begin == end ? first : (end - 1) / kGroupRows + 1) {}
+      : first(begin / kGroupRows), last(begin == end ? first : NumGroups(end)) {}
   int64_t num_scores() const { return int64_t{kGroupRows} * (last - first); }
   int32_t first, last;
 };
