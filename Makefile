@@ -10,10 +10,13 @@ INSTALLED := $(VENV)/.installed
 LIBRARY := tf_largeout/ops/_largeout_ops.so
 CXX_SOURCES = $(shell find custom_ops examples -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
+EMULATED_CHECK := build/emulated_check
+EMULATED_GPU := build/emulated_gpu
 CUDA_CHECK := build/cuda_check
 CUDA_COMPARE := build/libcuda_compare.so
 
 .PHONY: help install ops demo test lint test-cc test-py test-slow test-wheel test-asan bench clean
+.PHONY: test-emulated-gpu
 .PHONY: cuda-compile cuda-check cuda-sanitize cuda-compare
 .DEFAULT_GOAL := help
 
@@ -25,6 +28,7 @@ help:
 	@echo "make test-py        Python tests (ARGS='tests/ops -k adam')"
 	@echo "make test-slow      Python tests, also the slow ones: many draws, long training"
 	@echo "make test-wheel     wheel and sdist in bare virtual environments"
+	@echo "make test-emulated-gpu  the tests for GPUs, on an emulated one"
 	@echo "make test-asan      C++ tests and op tests with ASan and UBSan"
 	@echo "make cuda-check     CUDA code on this machine's GPU against the CPU code (ARGS=--help)"
 	@echo "make cuda-sanitize  the same, small, under compute-sanitizer"
@@ -70,6 +74,14 @@ test-slow: ops
 
 test-wheel: ops
 	$(BIN)/python -m pytest tests/packaging --run-slow $(ARGS)
+
+# The launchers as in `make cuda-check`, then the ops, layers and `fit` in TensorFlow.
+test-emulated-gpu: $(INSTALLED)
+	@$(BIN)/python -m build_tools emulated-check $(EMULATED_CHECK)
+	$(EMULATED_CHECK) --small
+	@$(BIN)/python -m build_tools emulated-gpu $(EMULATED_GPU)
+	PYTHONPATH=$(EMULATED_GPU)/site-packages LARGEOUT_OPS_LIBRARY=$(EMULATED_GPU)/_largeout_ops.so \
+	  $(BIN)/python -m pytest -m gpu -n $(JOBS) $(ARGS)
 
 # Leaks are TensorFlow's and Python's own. libstdc++ comes first, so that the
 # sanitizer finds the exceptions that TensorFlow throws.

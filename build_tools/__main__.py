@@ -9,6 +9,8 @@ from build_tools.errors import BuildError
 from build_tools.targets import (
     build_cuda_check,
     build_cuda_compare,
+    build_emulated_check,
+    build_emulated_gpu,
     build_op_library,
     build_tests,
 )
@@ -17,6 +19,8 @@ from build_tools.targets import (
 TARGETS: dict[str, Any] = {
     "ops": (build_op_library, "sanitize", "with ASan and UBSan"),
     "tests": (build_tests, "sanitize", "with ASan and UBSan"),
+    "emulated-check": (build_emulated_check, "sanitize", "with ASan and UBSan"),
+    "emulated-gpu": (build_emulated_gpu, "sanitize", "with ASan and UBSan"),
     "cuda-check": (build_cuda_check, "local", "for the GPUs of this machine alone"),
     "cuda-compare": (build_cuda_compare, "local", "for the GPUs of this machine alone"),
 }

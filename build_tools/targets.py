@@ -1,14 +1,10 @@
 """What the build makes: the op library, the C++ tests, programs over the CUDA launchers."""
 
-import os
 import pathlib
 
-from build_tools import compilers, cuda, tensorflow_install
-from build_tools.objects import Object, compile_all, run
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-SOURCES = ROOT / "custom_ops"
-TEST_MAIN = SOURCES / "core" / "testing.cc"
+from build_tools import compilers, cuda, parts, tensorflow_install
+from build_tools.objects import Object
+from build_tools.parts import ROOT as ROOT
 
 
 def build_op_library(output: pathlib.Path, sanitize: bool = False) -> None:
@@ -22,30 +18,23 @@ def build_op_library(output: pathlib.Path, sanitize: bool = False) -> None:
         BuildError: if a compiler or TensorFlow is missing, unfit, or fails.
     """
     cxx, tensorflow = compilers.find_cxx(), tensorflow_install.find_supported()
-    sanitizers = compilers.SANITIZE if sanitize else []
-    objects = core_objects(cxx, sanitizers)
-    flags = [*tensorflow.compile_flags, *sanitizers]
-    flags += compilers.SANITIZE_WITH_TENSORFLOW if sanitize else []
+    sanitizers = _sanitizers(sanitize)
     nvcc = cuda.find_for(tensorflow, cxx)
-    for source in sorted([*SOURCES.glob("kernels/*.cc"), *SOURCES.glob("ops/*.cc")]):
-        if nvcc is not None or not source.name.endswith("_gpu.cc"):
-            objects.append(_object(cxx, source, flags))
-    cuda_flags: list[str] = []
+    flags = parts.tensorflow_flags(tensorflow, sanitizers)
+    objects = parts.core(cxx, sanitizers) + parts.kernels_and_ops(cxx, flags, nvcc is not None)
+    libraries = tensorflow.link_flags
     if nvcc is not None:
-        objects += launchers(nvcc)
-        cuda_flags = nvcc.link_flags
-    outputs = [str(path) for path in compile_all(objects)]
-    _link([cxx, "-shared", *sanitizers, *outputs, *cuda_flags, *tensorflow.link_flags], output)
+        objects += parts.launchers(nvcc)
+        libraries = nvcc.link_flags + libraries
+    parts.link([cxx, "-shared", *sanitizers], objects, libraries, output)
 
 
 def build_tests(output: pathlib.Path, sanitize: bool = False) -> None:
     """Compiles core and every X_test.cc, without TensorFlow, into one program."""
-    cxx, sanitizers = compilers.find_cxx(), compilers.SANITIZE if sanitize else []
-    tests = sorted([*SOURCES.glob("**/*_test.cc"), TEST_MAIN])
-    objects = core_objects(cxx, sanitizers) + _check_frame(cxx, sanitizers)
-    objects += [_object(cxx, source, ["-O1", *sanitizers]) for source in tests]
-    outputs = [str(path) for path in compile_all(objects)]
-    _link([cxx, *sanitizers, *outputs, "-lpthread"], output)
+    cxx, sanitizers = compilers.find_cxx(), _sanitizers(sanitize)
+    objects = parts.core(cxx, sanitizers) + parts.check_frame(cxx, sanitizers)
+    objects += parts.emulated_runtime(cxx, sanitizers) + parts.tests(cxx, sanitizers)
+    parts.link([cxx, *sanitizers], objects, ["-lpthread"], output)
 
 
 def build_cuda_check(output: pathlib.Path, local: bool = False) -> None:
@@ -59,9 +48,19 @@ def build_cuda_check(output: pathlib.Path, local: bool = False) -> None:
         BuildError: if a compiler is missing, unfit, or fails.
     """
     cxx = compilers.find_cxx()
-    own = _check_frame(cxx, [])
-    own += [_object(cxx, one, []) for one in sorted(SOURCES.glob("cuda/check/*_check.cc"))]
-    _build_over_launchers("cuda/check/*.cu", output, local, cxx, own, [])
+    nvcc = cuda.find(cxx, local)
+    objects = _check(cxx, []) + parts.launchers(nvcc)
+    objects += parts.cuda_files(nvcc, "cuda/check/*.cu")
+    parts.link([cxx], objects, nvcc.link_flags, output)
+
+
+def build_emulated_check(output: pathlib.Path, sanitize: bool = False) -> None:
+    """Compiles the program of cuda-check for the emulated GPU."""
+    cxx, sanitizers = compilers.find_cxx(), _sanitizers(sanitize)
+    objects = _check(cxx, sanitizers) + parts.emulated_runtime(cxx, sanitizers)
+    objects += parts.emulated(cxx, "cuda/*.cu", sanitizers)
+    objects += parts.emulated(cxx, "cuda/check/*.cu", sanitizers)
+    parts.link([cxx, *sanitizers], objects, ["-lpthread"], output)
 
 
 def build_cuda_compare(output: pathlib.Path, local: bool = False) -> None:
@@ -74,68 +73,48 @@ def build_cuda_compare(output: pathlib.Path, local: bool = False) -> None:
     Raises:
         BuildError: if a compiler is missing, unfit, or fails.
     """
-    flags = ["-shared", "-Wl,--no-undefined"]
-    _build_over_launchers("cuda/compare/*.cu", output, local, compilers.find_cxx(), [], flags)
-
-
-def _build_over_launchers(
-    sources: str,
-    output: pathlib.Path,
-    local: bool,
-    cxx: str,
-    own: list[Object],
-    link_flags: list[str],
-) -> None:
-    """Links core, the launchers, the CUDA files that match `sources`, and the objects `own`."""
+    cxx = compilers.find_cxx()
     nvcc = cuda.find(cxx, local)
-    objects = core_objects(cxx, []) + launchers(nvcc) + own
-    objects += [_cuda_object(nvcc, one) for one in sorted(SOURCES.glob(sources))]
-    outputs = [str(path) for path in compile_all(objects)]
-    _link([cxx, *link_flags, *outputs, *nvcc.link_flags], output)
+    objects = parts.core(cxx, []) + parts.launchers(nvcc)
+    objects += parts.cuda_files(nvcc, "cuda/compare/*.cu")
+    parts.link([cxx, "-shared", "-Wl,--no-undefined"], objects, nvcc.link_flags, output)
 
 
-def core_objects(cxx: str, flags: list[str]) -> list[Object]:
-    """The objects of core: each X_simd.cc once a SIMD level, the rest once."""
-    objects = []
-    for source in sorted(SOURCES.glob("core/*.cc")):
-        if source == TEST_MAIN or source.name.endswith("_test.cc"):
-            continue
-        if not source.name.endswith("_simd.cc"):
-            objects.append(_object(cxx, source, flags))
-            continue
-        for level, level_flags in compilers.simd_levels().items():
-            level_flags = [*level_flags, f"-DLARGEOUT_SIMD={level}", *flags]
-            objects.append(_object(cxx, source, level_flags, f"-{level}"))
-    return objects
+def build_emulated_gpu(folder: pathlib.Path, sanitize: bool = False) -> None:
+    """Compiles the op library for the emulated GPU, and that as a device of TensorFlow.
+
+    Args:
+        folder: where to write `_largeout_ops.so`, and `site-packages`: TensorFlow loads the
+            device where that folder is on the path of Python.
+        sanitize: with AddressSanitizer and UBSan.
+
+    Raises:
+        BuildError: if a compiler or TensorFlow is missing, unfit, or fails.
+    """
+    cxx, tensorflow = compilers.find_cxx(), tensorflow_install.find_supported()
+    sanitizers = _sanitizers(sanitize)
+    flags = parts.tensorflow_flags(tensorflow, sanitizers)
+    link = [cxx, "-shared", *sanitizers]
+    runtime = folder / "libcudart_emulated.so"
+    parts.link(link, parts.emulated_runtime(cxx, sanitizers), [], runtime)
+
+    device = parts.emulated(cxx, "emulated_gpu/tensorflow_*.cc", flags)
+    device += parts.emulated(cxx, "cuda/memory.cu", sanitizers)
+    device += parts.emulated(cxx, "cuda/stream.cu", sanitizers)
+    plugin = folder / "site-packages" / "tensorflow-plugins" / "emulated_gpu.so"
+    libraries = [f"-L{folder}", f"-l:{runtime.name}", *tensorflow.link_flags]
+    parts.link(link, device, [*libraries, "-Wl,-rpath,$ORIGIN/../.."], plugin)
+
+    objects = parts.core(cxx, sanitizers) + parts.kernels_and_ops(cxx, flags, for_gpu=True)
+    objects += parts.emulated(cxx, "cuda/*.cu", sanitizers)
+    output = folder / "_largeout_ops.so"
+    parts.link(link, objects, [*libraries, "-Wl,-rpath,$ORIGIN"], output)
 
 
-def _link(command: list[str], output: pathlib.Path) -> None:
-    """Links beside `output` and renames: a process may have the old one mapped."""
-    output.parent.mkdir(parents=True, exist_ok=True)
-    fresh = output.with_name(f"{output.name}.{os.getpid()}.tmp")
-    run([*command, "-o", str(fresh)], f"Linking {output.name}")
-    fresh.replace(output)
+def _sanitizers(wanted: bool) -> list[str]:
+    return compilers.SANITIZE if wanted else []
 
 
-def _object(cxx: str, source: pathlib.Path, flags: list[str], suffix: str = "") -> Object:
-    """The object of one C++ source; builds with sanitizers have their own folder."""
-    folder = "objects-asan" if compilers.SANITIZE[0] in flags else "objects"
-    output = ROOT / "build" / folder / source.parent.name / f"{source.stem}{suffix}.o"
-    return Object((cxx, *compilers.CXX_FLAGS, f"-I{ROOT}", *flags), source, output)
-
-
-def _check_frame(cxx: str, flags: list[str]) -> list[Object]:
-    """The objects of the part of cuda/check that needs no CUDA; its tests have it too."""
-    sources = sorted(SOURCES.glob("cuda/check/*.cc"))
-    needs_more = ("_test.cc", "_check.cc")
-    return [_object(cxx, one, flags) for one in sources if not one.name.endswith(needs_more)]
-
-
-def launchers(nvcc: cuda.Nvcc) -> list[Object]:
-    """The objects of the CUDA launchers."""
-    return [_cuda_object(nvcc, source) for source in sorted(SOURCES.glob("cuda/*.cu"))]
-
-
-def _cuda_object(nvcc: cuda.Nvcc, source: pathlib.Path) -> Object:
-    output = ROOT / "build" / "objects" / source.parent.name / f"{source.stem}.cu.o"
-    return Object((*nvcc.compile_command, f"-I{ROOT}"), source, output)
+def _check(cxx: str, flags: list[str]) -> list[Object]:
+    """Core and the part of cuda/check that g++ compiles."""
+    return parts.core(cxx, flags) + parts.check_frame(cxx, flags) + parts.checks(cxx, flags)

@@ -10,6 +10,13 @@ from tests.source_tree import CUSTOM_OPS, PACKAGE, cpp_files, includes, name
 FLOORS = {
     "core": ("custom_ops/core/",),
     "cuda": ("custom_ops/cuda/", "custom_ops/core/"),
+    # In place of CUDA's headers, and of a GPU of TensorFlow.
+    "emulated_gpu": (
+        "custom_ops/emulated_gpu/",
+        "custom_ops/cuda/",
+        "custom_ops/core/",
+        "tensorflow/",
+    ),
     "kernels": (
         "custom_ops/kernels/",
         "custom_ops/cuda/",
@@ -21,14 +28,14 @@ FLOORS = {
     "ops": ("custom_ops/ops/", "custom_ops/core/", "tensorflow/core/framework/"),
 }
 # What else in <> may have a folder in its name.
-LIBRARIES = {"cuda": ("cub/",)}
+LIBRARIES = {"cuda": ("cub/",), "emulated_gpu": ("sys/",)}
 # Headers without templates or inline functions that a linker could keep one
 # copy of: that copy might be compiled for AVX-512 and run on any machine.
 SIMD_HEADERS = {"cstddef", "cstdint", "cstring", "immintrin.h"}
 LONGEST_FILE = 300
 
 # Where g++ compiles and runs tests, without TensorFlow and without a GPU.
-TESTED_FLOORS = ("core", "cuda")
+TESTED_FLOORS = ("core", "cuda", "emulated_gpu")
 
 each_file = pytest.mark.parametrize("path", cpp_files(), ids=name)
 
@@ -78,7 +85,7 @@ def test_one_stem_names_a_feature_on_every_floor():
     assert not missing, f"One stem a feature on every floor: {missing} are missing."
 
 
-@pytest.mark.parametrize("path", cpp_files("core", "cuda", "kernels", "ops"), ids=name)
+@pytest.mark.parametrize("path", cpp_files("core", "cuda", "emulated_gpu", "kernels", "ops"), ids=name)
 def test_headers_have_guards_with_their_paths(path):
     if path.suffix not in (".h", ".cuh"):
         return

@@ -18,6 +18,12 @@ def missing():
     return machine.why_not_on_gpu()
 
 
+def is_emulated():
+    """Whether that is the emulated GPU of `make test-emulated-gpu`."""
+    device = tf.config.get_visible_devices("GPU")[0]
+    return tf.config.experimental.get_device_details(device).get("device_name") == "EMULATED"
+
+
 def on_gpu(compute):
     """What `compute()` gives there, as arrays; fails if another device has computed it."""
     with tf.device(NAME):

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "custom_ops/core/accidental_hits.h"
@@ -21,14 +20,13 @@ class RowBuffer {
   RowBuffer(const Candidates& candidates, const AccidentalHits& hits)
       : in_(candidates),
         hits_(hits),
-        values_(candidates.num_candidates + kBufferPadding,
-                std::numeric_limits<float>::lowest()) {}
+        values_(candidates.num_candidates + kBufferPadding, kLowestFloat) {}
 
   const float* Fill(int64_t row, const float* logits, const Offsets& offsets) {
     const float* from = logits + row * in_.num_candidates;
     const float* offset = offsets.Row(row, in_.num_candidates);
     for (int64_t i = 0; i < in_.num_candidates; ++i) values_[i] = from[i] + offset[i];
-    hits_.Fill(row, std::numeric_limits<float>::lowest(), &scratch_, values_.data());
+    hits_.Fill(row, kLowestFloat, &scratch_, values_.data());
     return values_.data();
   }
 
@@ -50,7 +48,7 @@ void CandidateLogPartition(const Candidates& in, const float* logits, const Offs
       const float* values = buffer.Fill(row, logits, offsets);
       float max, sum;
       LARGEOUT_SIMD_DISPATCH(MaxAndSumExp, values, in.num_candidates, &max, &sum);
-      log_partition[row] = max + std::log(sum);
+      log_partition[row] = sum == 0 ? max : max + std::log(sum);
     }
   });
 }

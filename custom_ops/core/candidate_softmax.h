@@ -10,7 +10,8 @@
 namespace largeout {
 
 // log_partition[b] = log sum_i exp(logits[b, i] + offset of i), over the candidates i of
-// row b that are no accidental hits. About -3.4e38 where none is left.
+// row b that are no accidental hits. About -3.4e38 where none is left
+// above -inf.
 void CandidateLogPartition(const Candidates& candidates, const float* logits,
                            const Offsets& offsets, const ParallelFor& parallel,
                            float* log_partition);

@@ -6,8 +6,8 @@ namespace largeout {
 namespace LARGEOUT_SIMD {
 
 void MaxAndSumExp(const float* buffer, int64_t size, float* max, float* sum) {
-  Floats lane_max = Load(buffer);
-  for (int64_t i = kLanes; i < size; i += kLanes) lane_max = Max(lane_max, Load(buffer + i));
+  Floats lane_max = Broadcast(kLowestFloat);
+  for (int64_t i = 0; i < size; i += kLanes) lane_max = Max(lane_max, Load(buffer + i));
   *max = lane_max[0];
   for (int lane = 1; lane < kLanes; ++lane)
     *max = lane_max[lane] > *max ? lane_max[lane] : *max;

@@ -11,10 +11,11 @@ namespace largeout {
 
 // Buffers hold this many floats more than they are asked for, and the lowest float there.
 inline constexpr int kBufferPadding = 16;
+inline constexpr float kLowestFloat = -3.40282347e38f;
 
 #define LARGEOUT_DECLARE_CANDIDATE_SOFTMAX(level)                                           \
   namespace level {                                                                         \
-  /* max and sum of exp(x - max) of a padded buffer. */                                     \
+  /* max, at least the lowest float, and sum of exp(x - max), of a padded buffer. */        \
   void MaxAndSumExp(const float* buffer, int64_t size, float* max, float* sum);             \
   /* out[i] = scale * exp(buffer[i] - shift); sums[i] += out[i]. Only the buffer is padded. \
    */                                                                                       \

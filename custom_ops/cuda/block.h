@@ -49,7 +49,8 @@ class DeviceBlock {
 
 #else  // __CUDACC__
 
-// A block of `size` threads that one host thread goes through.
+// A block of `size` threads that one host thread goes through, in an order that changes from
+// phase to phase: what a phase does must not depend on it.
 class HostBlock {
  public:
   // A value for each thread.
@@ -72,13 +73,19 @@ class HostBlock {
 
   template <class Work>
   void ForEachThread(const Work& work) const {
-    for (int thread = 0; thread < size_; ++thread) work(thread);
+    const int first = static_cast<int>(num_phases_ * int64_t{37} % size_);
+    const bool falling = num_phases_++ % 2 == 0;
+    for (int i = 0; i < size_; ++i) {
+      const int thread = (first + i) % size_;
+      work(falling ? size_ - 1 - thread : thread);
+    }
   }
 
  private:
   const int64_t index_;
   const int64_t num_blocks_;
   const int size_;
+  mutable int64_t num_phases_ = 0;
 };
 
 #endif  // __CUDACC__

@@ -45,12 +45,10 @@ LARGEOUT_DEVICE inline void SetBits(uint32_t* word, uint32_t bits) {
 
 // a * b + c. Sums of such terms in the same order have the same bits in all kernels.
 LARGEOUT_DEVICE inline float MultiplyAdd(float a, float b, float c) {
-#if defined(__CUDA_ARCH__)
+#ifdef __CUDA_ARCH__
   return __fmaf_rn(a, b, c);
-#elif defined(FP_FAST_FMAF)
-  return fmaf(a, b, c);
 #else
-  return a * b + c;
+  return fmaf(a, b, c);
 #endif
 }
 

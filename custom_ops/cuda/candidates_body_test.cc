@@ -74,6 +74,7 @@ void ExpectNear(const std::vector<float>& found, const std::vector<float>& expec
                 double tolerance) {
   for (size_t i = 0; i < expected.size(); ++i) {
     const double scale = std::abs(double{expected[i]});
+    ASSERT_TRUE(std::isfinite(scale));
     EXPECT_NEAR(double{found[i]}, double{expected[i]}, tolerance * (1 + scale));
   }
 }
@@ -103,16 +104,19 @@ TEST(LogPartitionBodyGivesThatOfTheCpu) {
 }
 
 TEST(LogPartitionBodyTreatsRowsWithoutNumbersAsTheCpuDoes) {
-  Problem in(4, 1, 300, true, false, 1000);
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  std::fill_n(in.logits.begin(), 300, -kInfinity);
-  in.logits[300 + 7] = std::nanf("");
-  std::vector<float> found(4), expected(4);
-  CandidateLogPartition(in.in(), in.logits.data(), in.offsets(), SerialFor, expected.data());
-  Run(CandidateLogPartitionBody{in.in(), in.shifted(), found.data()});
-  EXPECT_EQ(found[0], expected[0]);
-  EXPECT_TRUE(std::isnan(expected[1]) && std::isnan(found[1]));
-  EXPECT_NEAR(found[2], expected[2], 1e-4);
+  for (const int64_t size : {16, 300, 320}) {
+    Problem in(4, 1, size, true, false, 1000);
+    std::fill_n(in.logits.begin(), size, -kInfinity);
+    in.logits[size + 7] = std::nanf("");
+    std::vector<float> found(4), expected(4);
+    CandidateLogPartition(in.in(), in.logits.data(), in.offsets(), SerialFor, expected.data());
+    Run(CandidateLogPartitionBody{in.in(), in.shifted(), found.data()});
+    EXPECT_EQ(found[0], std::numeric_limits<float>::lowest());
+    EXPECT_EQ(expected[0], found[0]);
+    EXPECT_TRUE(std::isnan(expected[1]) && std::isnan(found[1]));
+    EXPECT_NEAR(found[2], expected[2], 1e-4);
+  }
 }
 
 TEST(CandidateGradientBodyGivesTheGradientOfTheCpu) {

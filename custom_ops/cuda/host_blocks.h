@@ -1,4 +1,4 @@
-// Runs kernel bodies on the host, for X_body_test.cc.
+// Runs kernel bodies on the host, for X_body_test.cc and the emulated GPU.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_HOST_BLOCKS_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_HOST_BLOCKS_H_
@@ -12,10 +12,11 @@
 namespace largeout {
 namespace cuda {
 
-// What ForEachBlock does. Shared memory starts as rubbish, as on a GPU.
+// What ForEachBlock does, the last block first: no block may depend on another. Shared
+// memory starts as rubbish, as on a GPU.
 template <class Body>
 void RunBlocks(int64_t blocks, int threads, int64_t shared_bytes, const Body& body) {
-  for (int64_t index = 0; index < blocks; ++index) {
+  for (int64_t index = blocks - 1; index >= 0; --index) {
     std::vector<std::max_align_t> shared(shared_bytes / sizeof(std::max_align_t) + 1);
     char* const bytes = reinterpret_cast<char*>(shared.data());
     for (int64_t i = 0; i < shared_bytes; ++i) bytes[i] = static_cast<char>(0xAB);
@@ -23,10 +24,10 @@ void RunBlocks(int64_t blocks, int threads, int64_t shared_bytes, const Body& bo
   }
 }
 
-// What ForEach does.
+// What ForEach does, the last item first.
 template <class Body>
 void RunItems(int64_t total, const Body& body) {
-  for (int64_t i = 0; i < total; ++i) body(i);
+  for (int64_t i = total - 1; i >= 0; --i) body(i);
 }
 
 }  // namespace cuda

@@ -4,6 +4,10 @@
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LAUNCH_CUH_
 #define LARGEOUT_CUSTOM_OPS_CUDA_LAUNCH_CUH_
 
+#ifndef __CUDACC__
+#include <emulated_launch.h>  // in custom_ops/emulated_gpu
+#else
+
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -48,7 +52,7 @@ struct BlockKernel {
   static constexpr auto kKernel = ForEachBlockKernel<Body>;
 };
 template <class Body>
-struct BlockKernel<Body, std::void_t<decltype(Body::kBlocksTogether)>> {
+struct BlockKernel<Body, std::void_t<decltype(Body::kBlocksTogether)> > {
   static constexpr auto kKernel = ForEachBoundedBlockKernel<Body>;
 };
 
@@ -57,7 +61,7 @@ template <class Body>
 Status ForEach(int64_t total, const Body& body, Stream stream) {
   if (total <= 0) return kOk;
   const int64_t blocks = std::min(CeilDiv(total, kThreads), kMostBlocks);
-  ForEachKernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(total, body);
+  ForEachKernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream> > >(total, body);
   return cudaGetLastError();
 }
 
@@ -75,11 +79,13 @@ Status ForEachBlock(int64_t blocks, int threads, int shared_bytes, const Body& b
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
     if (status != cudaSuccess) return status;
   }
-  kernel<<<grid, threads, shared_bytes, stream>>>(body);
+  kernel<<<grid, threads, shared_bytes, stream> > >(body);
   return cudaGetLastError();
 }
 
 }  // namespace cuda
 }  // namespace largeout
+
+#endif  // __CUDACC__
 
 #endif  // LARGEOUT_CUSTOM_OPS_CUDA_LAUNCH_CUH_

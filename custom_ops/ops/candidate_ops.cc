@@ -114,7 +114,7 @@ REGISTER_OP("LargeoutCandidateLogPartition")
 Log of the sum of exp of the shifted logits of each row, without accidental hits.
 
 Inputs are those of LargeoutShiftCandidateLogits.
-log_partition: [batch]; about -3.4e38 where every candidate is a hit.
+log_partition: [batch]; about -3.4e38 where every candidate is a hit or -inf.
 )doc");
 
 REGISTER_OP("LargeoutCandidateLogPartitionGrad")

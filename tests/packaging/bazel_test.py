@@ -6,11 +6,12 @@ import re
 from build_tools import compilers
 from build_tools.targets import ROOT
 
-# All but what runs on a GPU: BUILD is for the CPU.
+# All but what runs on a GPU, real or emulated: BUILD is for the CPU.
 SOURCES = {
     str(path.relative_to(ROOT))
     for path in (ROOT / "custom_ops").rglob("*.*")
     if path.suffix in (".h", ".cc") and not path.stem.endswith(("_gpu", "_check"))
+    and not path.stem.startswith("tensorflow_")
 }
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from build_tools import cuda, objects, targets
+from build_tools import cuda, objects, parts, targets
 from build_tools.errors import BuildError
 from build_tools.objects import Object
 from build_tools.tensorflow_install import TensorFlow
@@ -127,7 +127,7 @@ def test_the_runtime_is_linked_statically_from_where_nvcc_has_it(install):
 def test_launchers_are_made_of_the_cuda_floor_by_nvcc(install):
     install(*OF_CUDA_13)
     nvcc = cuda.find("g++")
-    made = {one.source.name: one for one in targets.launchers(nvcc)}
+    made = {one.source.name: one for one in parts.launchers(nvcc)}
     assert made["stream.cu"].command[0] == nvcc.command
     assert not [name for name in made if "check" in name]
 

@@ -4,9 +4,8 @@ import subprocess
 
 import pytest
 
-from build_tools import compilers
+from build_tools import compilers, parts
 from build_tools.objects import compile_all
-from build_tools.targets import core_objects
 
 
 def weak_symbols(objects):
@@ -19,7 +18,7 @@ def weak_symbols(objects):
 
 @pytest.mark.parametrize("level", compilers.simd_levels())
 def test_what_is_compiled_for_a_simd_level_stays_in_its_namespace(level):
-    objects = compile_all(core_objects(compilers.find_cxx(), []))
+    objects = compile_all(parts.core(compilers.find_cxx(), []))
     objects = [path for path in objects if path.name.endswith(f"_simd-{level}.o")]
     if not objects:
         pytest.skip("no X_simd.cc")

@@ -58,7 +58,7 @@ def candidate_log_partition(logits, offsets, labels, candidates):
         candidates: int64 [num_candidates] or [batch, num_candidates].
 
     Returns:
-        float32 [batch]; about -3.4e38 where every candidate is an accidental hit.
+        float32 [batch]; about -3.4e38 where every candidate is an accidental hit or -inf.
     """
     return gen_ops.largeout_candidate_log_partition(logits, offsets, labels, candidates)
 

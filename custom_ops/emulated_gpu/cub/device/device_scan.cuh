@@ -1,0 +1,40 @@
+// cub::DeviceScan of the emulated GPU.
+
+#ifndef LARGEOUT_CUSTOM_OPS_EMULATED_GPU_CUB_DEVICE_DEVICE_SCAN_CUH_
+#define LARGEOUT_CUSTOM_OPS_EMULATED_GPU_CUB_DEVICE_DEVICE_SCAN_CUH_
+
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include "custom_ops/emulated_gpu/cub/device/temporary_storage.h"
+
+namespace cub {
+
+struct DeviceScan {
+  template <class From, class To, class Operator>
+  static cudaError_t InclusiveScan(void* storage, size_t& storage_bytes, const From* from,
+                                   To* to, Operator combine, int count, cudaStream_t) {
+    if (storage == nullptr) return AskForStorage(count, &storage_bytes);
+    const cudaError_t status =
+        CheckStorage(storage, storage_bytes, count,
+                     {{from, int64_t{count} * static_cast<int64_t>(sizeof(From))},
+                      {to, int64_t{count} * static_cast<int64_t>(sizeof(To))}});
+    if (status != cudaSuccess) return status;
+    const largeout::emulated_gpu::Access access;
+    const std::vector<From> old(from, from + count);
+    SpoilStorage(storage, storage_bytes);
+    std::inclusive_scan(old.begin(), old.end(), to, combine);
+    return cudaSuccess;
+  }
+
+  template <class From, class To>
+  static cudaError_t InclusiveSum(void* storage, size_t& storage_bytes, const From* from,
+                                  To* to, int count, cudaStream_t stream) {
+    return InclusiveScan(storage, storage_bytes, from, to, std::plus<>(), count, stream);
+  }
+};
+
+}  // namespace cub
+
+#endif  // LARGEOUT_CUSTOM_OPS_EMULATED_GPU_CUB_DEVICE_DEVICE_SCAN_CUH_

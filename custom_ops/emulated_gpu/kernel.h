@@ -1,0 +1,67 @@
+// What a launch of the emulated GPU asks for before it runs a kernel.
+
+#ifndef LARGEOUT_CUSTOM_OPS_EMULATED_GPU_KERNEL_H_
+#define LARGEOUT_CUSTOM_OPS_EMULATED_GPU_KERNEL_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "custom_ops/emulated_gpu/cuda_runtime.h"
+
+namespace largeout {
+namespace emulated_gpu {
+
+// What every GPU from compute capability 7.0 on takes.
+inline constexpr int kMostThreads = 1024;
+inline constexpr int kMostSharedBytes = 64 * 1024;
+
+// Keeps an error for cudaGetLastError, which takes it. Returns the error.
+cudaError_t Remember(cudaError_t error);
+cudaError_t TakeLastError();
+
+// Device memory can be touched while one of these lives.
+class Access {
+ public:
+  Access();
+  ~Access();
+  Access(const Access&) = delete;
+  Access& operator=(const Access&) = delete;
+};
+
+// Whether [memory, memory + bytes) is part of one allocation.
+bool InDeviceMemory(const void* memory, int64_t bytes);
+
+// cudaErrorIllegalAddress if one of the words at `words` is an address of the host: a
+// pointer that a kernel must not follow.
+cudaError_t CheckWords(const void* words, int64_t bytes);
+
+template <class Arguments>
+cudaError_t CheckArguments(Arguments arguments) {
+  static_assert(std::is_trivially_copyable_v<Arguments>, "a launch copies its arguments");
+#if defined(__GNUC__) && __GNUC__ >= 11
+  __builtin_clear_padding(&arguments);  // what was on the stack there may be an address
+  return CheckWords(&arguments, sizeof(arguments));
+#else
+  return cudaSuccess;
+#endif
+}
+
+// The same for how a kernel is launched.
+cudaError_t CheckConfiguration(int threads, int64_t shared_bytes);
+
+// Runs `kernel()` on `arguments` unless they or the configuration are refused.
+template <class Arguments, class Kernel>
+cudaError_t Launch(int threads, int64_t shared_bytes, const Arguments& arguments,
+                   const Kernel& kernel) {
+  cudaError_t status = CheckConfiguration(threads, shared_bytes);
+  if (status == cudaSuccess) status = CheckArguments(arguments);
+  if (status != cudaSuccess) return status;
+  const Access access;
+  kernel();
+  return cudaSuccess;
+}
+
+}  // namespace emulated_gpu
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_EMULATED_GPU_KERNEL_H_

@@ -1,0 +1,127 @@
+// Ops on variables for the emulated GPU. TensorFlow has them for GPUs in its packages for GPUs
+// alone; without, a variable on a GPU cannot be gathered from, and sums of two are made by
+// the CPU in memory that it must not touch. What else is missing runs on the CPU, on copies.
+
+#include <cstring>
+
+#include "custom_ops/cuda/memory.h"
+#include "custom_ops/emulated_gpu/emulated_launch.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/resource_var.h"
+
+namespace largeout {
+namespace cuda {
+namespace {
+
+using tensorflow::DEVICE_GPU;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+
+template <class Index>
+struct GatherBody {
+  const char* rows;
+  int64_t num_rows;
+  int64_t row_bytes;
+  const Index* ids;
+  char* gathered;
+
+  // As TensorFlow: zeros for what is no row.
+  void operator()(int64_t i) const {
+    const int64_t id = ids[i];
+    if (id >= 0 && id < num_rows) {
+      std::memcpy(gathered + i * row_bytes, rows + id * row_bytes, row_bytes);
+    } else {
+      std::memset(gathered + i * row_bytes, 0, row_bytes);
+    }
+  }
+};
+
+template <class Index>
+class ResourceGatherOp : public OpKernel {
+ public:
+  explicit ResourceGatherOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    int batch_dims;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("batch_dims", &batch_dims));
+    OP_REQUIRES(ctx, batch_dims == 0, absl::UnimplementedError("batch_dims"));
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    tensorflow::core::RefCountPtr<tensorflow::Var> variable;
+    OP_REQUIRES_OK(
+        ctx, tensorflow::LookupResource(ctx, tensorflow::HandleFromInput(ctx, 0), &variable));
+    const tensorflow::tf_shared_lock lock(*variable->mu());
+    const Tensor& rows = *variable->tensor();
+    const Tensor& ids = ctx->input(1);
+    tensorflow::TensorShape shape = ids.shape();
+    for (int d = 1; d < rows.dims(); ++d) shape.AddDim(rows.dim_size(d));
+    Tensor* gathered;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, shape, &gathered));
+    if (gathered->NumElements() == 0) return;
+    const auto row_bytes = static_cast<int64_t>(gathered->TotalBytes()) / ids.NumElements();
+    const GatherBody<Index> body = {static_cast<const char*>(rows.data()), rows.dim_size(0),
+                                    row_bytes, ids.flat<Index>().data(),
+                                    static_cast<char*>(gathered->data())};
+    const Status status = ForEach(ids.NumElements(), body, nullptr);
+    OP_REQUIRES(ctx, status == kOk, absl::InternalError(StatusText(status)));
+  }
+};
+
+template <class T>
+struct AddBody {
+  const T* value;
+  T sign;
+  T* sum;
+
+  void operator()(int64_t i) const { sum[i] += sign * value[i]; }
+};
+
+// The variable may share its memory with a tensor that was read from it, so it gets another.
+template <class T, int kSign>
+class AssignAddOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* ctx) override {
+    tensorflow::core::RefCountPtr<tensorflow::Var> variable;
+    OP_REQUIRES_OK(
+        ctx, tensorflow::LookupResource(ctx, tensorflow::HandleFromInput(ctx, 0), &variable));
+    const tensorflow::mutex_lock lock(*variable->mu());
+    const Tensor old = *variable->tensor();
+    const Tensor& value = ctx->input(1);
+    OP_REQUIRES(ctx, old.shape() == value.shape(),
+                absl::InvalidArgumentError("the shapes differ"));
+    Tensor sum;
+    OP_REQUIRES_OK(ctx, ctx->allocate_temp(value.dtype(), value.shape(), &sum));
+    const auto bytes = static_cast<int64_t>(value.TotalBytes());
+    const AddBody<T> body = {value.flat<T>().data(), T{kSign}, sum.flat<T>().data()};
+    Status status = CopyBytes(old.data(), bytes, sum.data(), nullptr);
+    if (status == kOk) status = ForEach(value.NumElements(), body, nullptr);
+    OP_REQUIRES(ctx, status == kOk, absl::InternalError(StatusText(status)));
+    *variable->tensor() = sum;
+  }
+};
+
+#define LARGEOUT_REGISTER_GATHER(Index)                           \
+  REGISTER_KERNEL_BUILDER(Name("ResourceGather")                  \
+                              .Device(DEVICE_GPU)                 \
+                              .HostMemory("resource")             \
+                              .TypeConstraint<Index>("Tindices"), \
+                          ResourceGatherOp<Index>)
+LARGEOUT_REGISTER_GATHER(int32_t);
+LARGEOUT_REGISTER_GATHER(int64_t);
+
+#define LARGEOUT_REGISTER_ASSIGN(name, T, sign)                                        \
+  REGISTER_KERNEL_BUILDER(                                                             \
+      Name(name).Device(DEVICE_GPU).HostMemory("resource").TypeConstraint<T>("dtype"), \
+      AssignAddOp<T, sign>)
+LARGEOUT_REGISTER_ASSIGN("AssignAddVariableOp", float, 1);
+LARGEOUT_REGISTER_ASSIGN("AssignAddVariableOp", int64_t, 1);
+LARGEOUT_REGISTER_ASSIGN("AssignSubVariableOp", float, -1);
+LARGEOUT_REGISTER_ASSIGN("AssignSubVariableOp", int64_t, -1);
+
+}  // namespace
+}  // namespace cuda
+}  // namespace largeout
