@@ -85,7 +85,7 @@ def test_one_stem_names_a_feature_on_every_floor():
     assert not missing, f"One stem a feature on every floor: {missing} are missing."
 
 
-@pytest.mark.parametrize("path", cpp_files("core", "cuda", "emulated_gpu", "kernels", "ops"), ids=name)
+@each_file
 def test_headers_have_guards_with_their_paths(path):
     if path.suffix not in (".h", ".cuh"):
         return

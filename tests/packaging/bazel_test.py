@@ -10,7 +10,8 @@ from build_tools.targets import ROOT
 SOURCES = {
     str(path.relative_to(ROOT))
     for path in (ROOT / "custom_ops").rglob("*.*")
-    if path.suffix in (".h", ".cc") and not path.stem.endswith(("_gpu", "_check"))
+    if path.suffix in (".h", ".cc")
+    and not path.stem.endswith(("_gpu", "_check"))
     and not path.stem.startswith("tensorflow_")
 }
 
