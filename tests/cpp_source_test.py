@@ -127,6 +127,11 @@ def test_what_gxx_compiles_includes_no_cuda_header(path):
 
 
 @each_file
+def test_no_formatter_has_split_the_end_of_a_launch(path):
+    assert "> > >" not in path.read_text(), f"{name(path)}: nvcc wants >>> in one piece."
+
+
+@each_file
 def test_files_are_short_enough_to_read(path):
     lines = len(path.read_text().splitlines())
     assert lines <= LONGEST_FILE, f"{name(path)} has {lines} lines: split it by what it does."

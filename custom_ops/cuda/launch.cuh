@@ -1,91 +1,13 @@
-// Launches of the two kinds of kernels: one thread an item, and bodies over
-// blocks (see block.h).
+// Launches of the two kinds of kernels, one thread an item and bodies over blocks (see
+// block.h): on a GPU where nvcc compiles them, or on the emulated one.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LAUNCH_CUH_
 #define LARGEOUT_CUSTOM_OPS_CUDA_LAUNCH_CUH_
 
-#ifndef __CUDACC__
-#include <emulated_launch.h>  // in custom_ops/emulated_gpu
+#ifdef __CUDACC__
+#include "custom_ops/cuda/device_launch.cuh"
 #else
-
-#include <cuda_runtime.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <type_traits>
-
-#include "custom_ops/core/rounding.h"
-#include "custom_ops/cuda/block.h"
-#include "custom_ops/cuda/stream.h"
-
-namespace largeout {
-namespace cuda {
-
-inline constexpr int kThreads = 256;
-inline constexpr int64_t kMostBlocks = int64_t{1} << 20;
-
-template <class Body>
-__global__ void ForEachKernel(int64_t total, Body body) {
-  const int64_t step = int64_t{blockDim.x} * gridDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < total; i += step) {
-    body(i);
-  }
-}
-
-template <class Body>
-__global__ void ForEachBlockKernel(Body body) {
-  extern __shared__ __align__(16) char shared[];
-  body(DeviceBlock(), shared);
-}
-
-// For bodies that say how many threads a block has and how many blocks should fit on a
-// multiprocessor together: the compiler keeps to the registers that allows.
-template <class Body>
-__global__ void __launch_bounds__(Body::kThreads, Body::kBlocksTogether)
-    ForEachBoundedBlockKernel(Body body) {
-  extern __shared__ __align__(16) char shared[];
-  body(DeviceBlock(), shared);
-}
-
-template <class Body, class = void>
-struct BlockKernel {
-  static constexpr auto kKernel = ForEachBlockKernel<Body>;
-};
-template <class Body>
-struct BlockKernel<Body, std::void_t<decltype(Body::kBlocksTogether)> > {
-  static constexpr auto kKernel = ForEachBoundedBlockKernel<Body>;
-};
-
-// Calls body(i) for 0 <= i < total, one thread an i.
-template <class Body>
-Status ForEach(int64_t total, const Body& body, Stream stream) {
-  if (total <= 0) return kOk;
-  const int64_t blocks = std::min(CeilDiv(total, kThreads), kMostBlocks);
-  ForEachKernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream> > >(total, body);
-  return cudaGetLastError();
-}
-
-// Calls body(block, shared) once a block of `threads`, `shared` being a pointer
-// to `shared_bytes` of shared memory. A body goes over its items with a stride
-// of num_blocks().
-template <class Body>
-Status ForEachBlock(int64_t blocks, int threads, int shared_bytes, const Body& body,
-                    Stream stream) {
-  if (blocks <= 0) return kOk;
-  const auto grid = static_cast<unsigned>(std::min(blocks, kMostBlocks));
-  constexpr auto kernel = BlockKernel<Body>::kKernel;
-  if (shared_bytes > 48 * 1024) {
-    const cudaError_t status =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-    if (status != cudaSuccess) return status;
-  }
-  kernel<<<grid, threads, shared_bytes, stream> > >(body);
-  return cudaGetLastError();
-}
-
-}  // namespace cuda
-}  // namespace largeout
-
-#endif  // __CUDACC__
+#include <emulated_launch.h>
+#endif
 
 #endif  // LARGEOUT_CUSTOM_OPS_CUDA_LAUNCH_CUH_
