@@ -8,10 +8,13 @@
 #include <thread>
 #include <vector>
 
+#include "custom_ops/core/inverted_file_testing.h"
 #include "custom_ops/core/testing.h"
 
 namespace largeout {
 namespace {
+
+using Example = testing::InvertedFileExample;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -27,99 +30,25 @@ ParallelFor Threads(int count) {
   };
 }
 
-// Classes in clusters of about 10, and queries near clusters.
-struct Example {
-  Example(int64_t num_classes, int64_t dim, int64_t batch, int64_t num_lists)
-      : dim(dim), rows(num_classes * dim), bias(num_classes), features(batch * dim) {
-    std::mt19937 random(5);
-    std::normal_distribution<float> normal;
-    const int64_t num_clusters = num_classes / 10 + 1;
-    std::vector<float> centres(num_clusters * dim);
-    for (float& value : centres) value = normal(random);
-    const auto draw = [&](std::vector<float>* into) {
-      for (size_t i = 0; i < into->size(); i += dim) {
-        const int64_t cluster = random() % num_clusters;
-        for (int64_t k = 0; k < dim; ++k) {
-          (*into)[i + k] = centres[cluster * dim + k] + 0.4f * normal(random);
-        }
-      }
-    };
-    draw(&rows);
-    draw(&features);
-    for (float& value : bias) value = 0.1f * normal(random);
-    means.resize(num_lists * dim);
-    mean_bias.resize(num_lists);
-    offsets.resize(num_lists + 1);
-    ids.resize(num_classes);
-    codes.resize(NumCodes(num_classes, PackedWidth(dim)));
-    scales.resize(NumScales(num_classes));
+void ExpectEachClassInOneList(Example* e) {
+  EXPECT_TRUE(HasLists(e->file(), e->ids.size()));
+  EXPECT_EQ(e->offsets.back(), e->ids.size());
+  const std::set<int32_t> distinct(e->ids.begin(), e->ids.end());
+  EXPECT_EQ(distinct.size(), e->ids.size());
+  EXPECT_EQ(*distinct.begin(), 0);
+  for (size_t l = 0; l + 1 < e->offsets.size(); ++l) {
+    EXPECT_LE(e->offsets[l + 1] - e->offsets[l],
+              MostMembers(e->ids.size(), e->mean_bias.size()));
+    EXPECT_TRUE(std::is_sorted(&e->ids[0] + e->offsets[l], &e->ids[0] + e->offsets[l + 1]));
   }
-
-  ClassMatrix matrix() const {
-    return {rows.data(), bias.data(), static_cast<int64_t>(ids.size()), dim};
-  }
-
-  InvertedFile file() {
-    return {static_cast<int64_t>(mean_bias.size()),
-            means.data(),
-            mean_bias.data(),
-            offsets.data(),
-            ids.data(),
-            {codes.data(), scales.data(), static_cast<int64_t>(ids.size()), PackedWidth(dim)}};
-  }
-
-  struct Found {
-    std::vector<float> scores;
-    std::vector<int64_t> ids;
-  };
-
-  Found Search(int64_t num_probes, int64_t k, const ParallelFor& parallel = SerialFor) {
-    const int64_t batch = features.size() / dim;
-    Found found = {std::vector<float>(batch * k), std::vector<int64_t>(batch * k)};
-    SearchLists(file(), {features.data(), batch}, dim, num_probes, k, parallel,
-                found.scores.data(), found.ids.data());
-    return found;
-  }
-
-  // The share of the k highest logits that are found.
-  double Recall(int64_t num_probes, int64_t k) {
-    const int64_t batch = features.size() / dim;
-    std::vector<float> scores(batch * k);
-    std::vector<int64_t> best(batch * k);
-    ClassTopK(matrix(), {features.data(), batch}, k, SerialFor, scores.data(), best.data());
-    const Found found = Search(num_probes, k);
-    int64_t hits = 0;
-    for (int64_t i = 0; i < batch * k; ++i) {
-      const auto row = found.ids.begin() + i / k * k;
-      hits += std::count(row, row + k, best[i]);
-    }
-    return static_cast<double>(hits) / (batch * k);
-  }
-
-  void ExpectEachClassInOneList() {
-    EXPECT_TRUE(HasLists(file(), ids.size()));
-    EXPECT_EQ(offsets.back(), ids.size());
-    const std::set<int32_t> distinct(ids.begin(), ids.end());
-    EXPECT_EQ(distinct.size(), ids.size());
-    EXPECT_EQ(*distinct.begin(), 0);
-    for (size_t l = 0; l + 1 < offsets.size(); ++l) {
-      EXPECT_LE(offsets[l + 1] - offsets[l], MostMembers(ids.size(), mean_bias.size()));
-      EXPECT_TRUE(std::is_sorted(&ids[0] + offsets[l], &ids[0] + offsets[l + 1]));
-    }
-    for (float mean : means) EXPECT_TRUE(std::isfinite(mean));
-  }
-
-  int64_t dim;
-  std::vector<float> rows, bias, features, means, mean_bias, scales;
-  std::vector<int32_t> offsets, ids;
-  std::vector<uint8_t> codes;
-};
+  for (float mean : e->means) EXPECT_TRUE(std::isfinite(mean));
+}
 
 TEST(SearchFindsMostOfTheBest) {
   testing::ForEachSimdLevel([] {
     Example e(4000, 24, 37, 250);
     FitLists(e.matrix(), {1, 2}, SerialFor, e.file());
-    e.ExpectEachClassInOneList();
+    ExpectEachClassInOneList(&e);
     EXPECT_GE(e.Recall(20, 10), 0.85);
     EXPECT_GE(e.Recall(250, 10), 0.97);  // what 8 bits a number cost
   });
@@ -193,7 +122,7 @@ TEST(UpdatesFollowRowsThatMove) {
   int64_t moved = 0;
   for (int64_t begin = 0; begin < 6000; begin += 250) {
     moved += UpdateLists(e.matrix(), begin % 2000, 250, SerialFor, e.file());
-    e.ExpectEachClassInOneList();
+    ExpectEachClassInOneList(&e);
   }
   EXPECT_GE(moved, 1500);
   EXPECT_GE(e.Recall(10, 10), stale + 0.2);
@@ -214,7 +143,7 @@ TEST(BadNumbersAreInListsAndNeverFound) {
     for (int round = 0; round < 2; ++round) {
       if (round == 0) FitLists(e.matrix(), {1, 2}, SerialFor, e.file());
       if (round == 1) UpdateLists(e.matrix(), 0, 500, SerialFor, e.file());
-      e.ExpectEachClassInOneList();
+      ExpectEachClassInOneList(&e);
       const Example::Found found = e.Search(20, 500);
       EXPECT_EQ(std::count(found.ids.begin(), found.ids.begin() + 500, -1), 3);
       EXPECT_EQ(std::count(found.ids.begin() + 500, found.ids.begin() + 1000, -1), 500);
@@ -231,9 +160,9 @@ TEST(EqualRowsFillListsUpToTheirBound) {
   for (size_t i = 0; i < e.rows.size(); ++i) e.rows[i] = i % 8;
   std::fill(e.bias.begin(), e.bias.end(), 0.0f);
   FitLists(e.matrix(), {1, 2}, SerialFor, e.file());
-  e.ExpectEachClassInOneList();
+  ExpectEachClassInOneList(&e);
   UpdateLists(e.matrix(), 0, 600, SerialFor, e.file());
-  e.ExpectEachClassInOneList();
+  ExpectEachClassInOneList(&e);
   for (int64_t id : e.Search(2, 5).ids) EXPECT_GE(id, 0);
 }
 
@@ -241,7 +170,7 @@ TEST(FewClassesAndManyListsWork) {
   for (int64_t num_classes : {1, 2, 5}) {
     Example e(num_classes, 3, 2, num_classes);
     FitLists(e.matrix(), {1, 2}, SerialFor, e.file());
-    e.ExpectEachClassInOneList();
+    ExpectEachClassInOneList(&e);
     const Example::Found found = e.Search(100, 8);
     EXPECT_EQ(std::count(found.ids.begin(), found.ids.begin() + 8, -1), 8 - num_classes);
   }
@@ -261,7 +190,7 @@ TEST(WrongOffsetsAreNoticedAndWrongIdsPassedOver) {
   const Example::Found found = e.Search(10, 100);
   EXPECT_EQ(std::count(found.ids.begin(), found.ids.end(), -1), 4);
   UpdateLists(e.matrix(), 0, 10, SerialFor, e.file());
-  e.ExpectEachClassInOneList();
+  ExpectEachClassInOneList(&e);
   e.offsets[4] = 101;
   EXPECT_FALSE(HasLists(e.file(), 100));
   e.offsets[4] = e.offsets[3];

@@ -21,14 +21,17 @@ void PackAllRows(const ClassMatrix& matrix, const int32_t* ids, const ParallelFo
   });
 }
 
+int64_t MostOfQuery(int64_t width) {
+  const int64_t most = std::numeric_limits<int32_t>::max() / (kHighestCode * width);
+  return std::clamp<int64_t>(most, 1, kMostOfQuery);
+}
+
 QueryCodes::QueryCodes(const Features& features, int64_t dim, const ParallelFor& parallel)
     : codes_(features.batch * PackedWidth(dim)),
       scales_(features.batch),
       sums_(features.batch) {
-  // The products of a row are summed in 32 bits.
-  const int64_t most = std::numeric_limits<int32_t>::max() / (kHighestCode * PackedWidth(dim));
   view_ = {codes_.data(), scales_.data(), sums_.data(), PackedWidth(dim),
-           static_cast<float>(std::clamp<int64_t>(most, 1, kMostOfQuery))};
+           static_cast<float>(MostOfQuery(PackedWidth(dim)))};
   parallel(features.batch, dim, [&](int64_t begin, int64_t end) {
     LARGEOUT_SIMD_DISPATCH(PackQueries, features.data, dim, begin, end, view_);
   });

@@ -27,6 +27,9 @@ inline int64_t PackedWidth(int64_t dim) { return RoundUp(dim, kPackedMultiple); 
 void PackAllRows(const ClassMatrix& matrix, const int32_t* ids, const ParallelFor& parallel,
                  const PackedRows& packed);
 
+// The numbers of queries of so many codes are up to this: their products fit into 32 bits.
+int64_t MostOfQuery(int64_t width);
+
 class QueryCodes {
  public:
   QueryCodes(const Features& features, int64_t dim, const ParallelFor& parallel);

@@ -53,7 +53,7 @@ class BestLists {
   // equal scores come by rising id.
   LARGEOUT_DEVICE float limit(int row) const { return limits_[row]; }
 
-  // REQUIRES: score > limit(row), and room (see MakeRoom).
+  // REQUIRES: score > -inf, and room (see MakeRoom).
   LARGEOUT_DEVICE void Push(int row, const ScoredClass& entry) const {
     Area(row)[k_ + AddToCounter(pending_ + row, 1)] = entry;
   }

@@ -43,6 +43,14 @@ LARGEOUT_DEVICE inline void SetBits(uint32_t* word, uint32_t bits) {
 #endif
 }
 
+LARGEOUT_DEVICE inline void RaiseTo(uint32_t* word, uint32_t value) {
+#ifdef __CUDA_ARCH__
+  atomicMax(word, value);
+#else
+  if (value > *word) *word = value;
+#endif
+}
+
 // a * b + c. Sums of such terms in the same order have the same bits in all kernels.
 LARGEOUT_DEVICE inline float MultiplyAdd(float a, float b, float c) {
 #ifdef __CUDA_ARCH__

@@ -1,5 +1,6 @@
 // The class embeddings and bias of an op that reads them through their
-// variables' handles: in place, under a shared lock, never copied.
+// variables' handles: in place, under a shared lock, never copied. Or, where they are copies
+// already, as tensors.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_MATRIX_INPUT_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_MATRIX_INPUT_H_
@@ -32,20 +33,26 @@ class ClassMatrixInput {
       return tensorflow::errors::InvalidArgument("bias must be one variable or none, got ",
                                                  biases.size());
     }
-    const tensorflow::Tensor* handle;
-    TF_RETURN_IF_ERROR(ctx->input("embeddings", &handle));
-    TF_RETURN_IF_ERROR(LookUp(ctx, *handle, &embeddings_));
-    if (biases.size() == 1) TF_RETURN_IF_ERROR(LookUp(ctx, biases[0], &bias_));
-    Lock();
+    const tensorflow::Tensor* embeddings;
+    TF_RETURN_IF_ERROR(ctx->input("embeddings", &embeddings));
+    if (embeddings->dtype() == tensorflow::DT_RESOURCE) {
+      TF_RETURN_IF_ERROR(LookUp(ctx, *embeddings, &embeddings_variable_));
+      if (biases.size() == 1) TF_RETURN_IF_ERROR(LookUp(ctx, biases[0], &bias_variable_));
+      Lock();
+      embeddings_ = embeddings_variable_->tensor();
+      bias_ = bias_variable_ ? bias_variable_->tensor() : nullptr;
+    } else {
+      embeddings_ = embeddings;
+      bias_ = biases.size() == 1 ? &biases[0] : nullptr;
+    }
     TF_RETURN_IF_ERROR(CheckEmbeddings());
-    return bias_ ? CheckBias() : absl::OkStatus();
+    return bias_ != nullptr ? CheckBias() : absl::OkStatus();
   }
 
   ClassMatrix matrix() const {
-    const tensorflow::Tensor& embeddings = *embeddings_->tensor();
-    return {embeddings.flat<float>().data(),
-            bias_ ? bias_->tensor()->flat<float>().data() : nullptr, embeddings.dim_size(0),
-            embeddings.dim_size(1)};
+    return {embeddings_->flat<float>().data(),
+            bias_ != nullptr ? bias_->flat<float>().data() : nullptr, embeddings_->dim_size(0),
+            embeddings_->dim_size(1)};
   }
 
  private:
@@ -59,15 +66,15 @@ class ClassMatrixInput {
 
   // In order of address, as everywhere in TensorFlow.
   void Lock() {
-    tensorflow::mutex* first = embeddings_->mu();
-    tensorflow::mutex* second = bias_ ? bias_->mu() : nullptr;
+    tensorflow::mutex* first = embeddings_variable_->mu();
+    tensorflow::mutex* second = bias_variable_ ? bias_variable_->mu() : nullptr;
     if (second != nullptr && second < first) std::swap(first, second);
     first_lock_.emplace(*first);
     if (second != nullptr && second != first) second_lock_.emplace(*second);
   }
 
   absl::Status CheckEmbeddings() const {
-    const tensorflow::Tensor& value = *embeddings_->tensor();
+    const tensorflow::Tensor& value = *embeddings_;
     if (value.dtype() != tensorflow::DT_FLOAT || value.dims() != 2 || value.dim_size(0) < 1 ||
         value.dim_size(0) >= std::numeric_limits<int32_t>::max()) {
       return tensorflow::errors::InvalidArgument(
@@ -79,7 +86,7 @@ class ClassMatrixInput {
   }
 
   absl::Status CheckFeatures(const tensorflow::Tensor& features) const {
-    const tensorflow::Tensor& value = *embeddings_->tensor();
+    const tensorflow::Tensor& value = *embeddings_;
     if (features.dims() != 2 || features.dim_size(1) != value.dim_size(1)) {
       return tensorflow::errors::InvalidArgument("features must be [batch, dim] with dim ",
                                                  value.dim_size(1), " as in the embeddings ",
@@ -90,8 +97,8 @@ class ClassMatrixInput {
   }
 
   absl::Status CheckBias() const {
-    const tensorflow::Tensor& value = *bias_->tensor();
-    const int64_t num_classes = embeddings_->tensor()->dim_size(0);
+    const tensorflow::Tensor& value = *bias_;
+    const int64_t num_classes = embeddings_->dim_size(0);
     if (value.dtype() != tensorflow::DT_FLOAT || value.dims() != 1 ||
         value.dim_size(0) != num_classes) {
       return tensorflow::errors::InvalidArgument(
@@ -101,7 +108,8 @@ class ClassMatrixInput {
     return absl::OkStatus();
   }
 
-  Variable embeddings_, bias_;
+  const tensorflow::Tensor *embeddings_, *bias_;
+  Variable embeddings_variable_, bias_variable_;
   std::optional<tensorflow::tf_shared_lock> first_lock_, second_lock_;
 };
 

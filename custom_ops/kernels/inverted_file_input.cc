@@ -11,8 +11,8 @@ namespace {
 
 using tensorflow::DataType;
 using tensorflow::DT_FLOAT;
-using tensorflow::DT_INT32;
 using tensorflow::DT_INT64;
+using tensorflow::DT_UINT32;
 using tensorflow::DT_UINT8;
 using tensorflow::OpKernelContext;
 using tensorflow::TensorShape;
@@ -38,8 +38,22 @@ absl::Status InvertedFileInput::FindPart(OpKernelContext* ctx, const char* name)
   const tensorflow::Tensor* handle;
   TF_RETURN_IF_ERROR(ctx->input(name, &handle));
   variables_.emplace_back();
-  return tensorflow::LookupResource(ctx, handle->scalar<tensorflow::ResourceHandle>()(),
-                                    &variables_.back());
+  TF_RETURN_IF_ERROR(tensorflow::LookupResource(
+      ctx, handle->scalar<tensorflow::ResourceHandle>()(), &variables_.back()));
+  tensors_.push_back(variables_.back()->tensor());
+  return absl::OkStatus();
+}
+
+absl::Status InvertedFileInput::CopyToOutputs(OpKernelContext* ctx) {
+  for (int part = kMeans; part <= kSchedule; ++part) {
+    const tensorflow::Tensor* from;
+    TF_RETURN_IF_ERROR(ctx->input(kNames[part], &from));
+    tensorflow::Tensor* to;
+    TF_RETURN_IF_ERROR(ctx->allocate_output(part, from->shape(), &to));
+    std::memcpy(to->data(), from->data(), from->TotalBytes());
+    tensors_.push_back(to);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status InvertedFileInput::AllowWrites(OpKernelContext* ctx) {
@@ -85,7 +99,7 @@ absl::Status InvertedFileInput::CheckShape(Part part, DataType dtype,
       tensorflow::DataTypeString(value.dtype()), " ", value.shape().DebugString());
 }
 
-absl::Status InvertedFileInput::Check() const {
+absl::Status InvertedFileInput::CheckShapes() const {
   if (tensor(kMeans).dims() != 2 || tensor(kMeans).dim_size(0) < 1 || dim() < 1 ||
       tensor(kIds).dims() != 1) {
     return InvalidArgument(
@@ -96,14 +110,19 @@ absl::Status InvertedFileInput::Check() const {
   const int64_t num_lists = tensor(kMeans).dim_size(0), num_classes = tensor(kIds).dim_size(0);
   TF_RETURN_IF_ERROR(CheckShape(kMeans, DT_FLOAT, {num_lists, dim()}));
   TF_RETURN_IF_ERROR(CheckShape(kMeanBias, DT_FLOAT, {num_lists}));
-  TF_RETURN_IF_ERROR(CheckShape(kOffsets, DT_INT32, {num_lists + 1}));
-  TF_RETURN_IF_ERROR(CheckShape(kIds, DT_INT32, {num_classes}));
+  TF_RETURN_IF_ERROR(CheckShape(kOffsets, DT_UINT32, {num_lists + 1}));
+  TF_RETURN_IF_ERROR(CheckShape(kIds, DT_UINT32, {num_classes}));
   const int64_t num_groups = NumGroups(num_classes);
   TF_RETURN_IF_ERROR(CheckShape(
       kCodes, DT_UINT8,
       {num_groups, PackedWidth(dim()) / kCodesTogether, kGroupRows, kCodesTogether}));
   TF_RETURN_IF_ERROR(CheckShape(kScales, DT_FLOAT, {num_groups, 2, kGroupRows}));
-  if (variables_.size() > kSchedule) TF_RETURN_IF_ERROR(CheckShape(kSchedule, DT_INT64, {2}));
+  return tensors_.size() > kSchedule ? CheckShape(kSchedule, DT_INT64, {2}) : absl::OkStatus();
+}
+
+absl::Status InvertedFileInput::Check() const {
+  TF_RETURN_IF_ERROR(CheckShapes());
+  const int64_t num_classes = tensor(kIds).dim_size(0);
   if (HasLists(file(), num_classes)) return absl::OkStatus();
   return InvalidArgument("offsets must rise from 0 to num_classes = ", num_classes,
                          ", or all be 0 before the lists are fitted: these are no offsets of "
@@ -111,11 +130,15 @@ absl::Status InvertedFileInput::Check() const {
 }
 
 InvertedFile InvertedFileInput::file() const {
+  // Unsigned, as TensorFlow has no variables of int32 on GPUs.
+  const auto whole_numbers = [&](Part part) {
+    return reinterpret_cast<int32_t*>(tensor(part).flat<uint32_t>().data());
+  };
   return {tensor(kMeans).dim_size(0),
           tensor(kMeans).flat<float>().data(),
           tensor(kMeanBias).flat<float>().data(),
-          tensor(kOffsets).flat<int32_t>().data(),
-          tensor(kIds).flat<int32_t>().data(),
+          whole_numbers(kOffsets),
+          whole_numbers(kIds),
           {tensor(kCodes).flat<uint8_t>().data(), tensor(kScales).flat<float>().data(),
            tensor(kIds).dim_size(0), PackedWidth(dim())}};
 }

@@ -1,5 +1,4 @@
-// The variables of an inverted file, through their handles: in place and under
-// their locks.
+// The parts of an inverted file: variables, in place and under their locks, or tensors.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_INVERTED_FILE_INPUT_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_INVERTED_FILE_INPUT_H_
@@ -23,10 +22,16 @@ class InvertedFileInput {
   // Makes them variables that may be written in place. Once locked and checked.
   absl::Status AllowWrites(tensorflow::OpKernelContext* ctx);
 
+  // Instead of all that: copies inputs `means` to `schedule`, which are tensors here, to the
+  // outputs, and takes these.
+  absl::Status CopyToOutputs(tensorflow::OpKernelContext* ctx);
+
   void LockShared();
   void Lock();
 
-  // OK if dtypes, shapes and offsets are those of an inverted file. Once locked.
+  // OK if dtypes and shapes are those of an inverted file. Once locked.
+  absl::Status CheckShapes() const;
+  // The same, and offsets. In memory of the host.
   absl::Status Check() const;
 
   InvertedFile file() const;
@@ -41,8 +46,9 @@ class InvertedFileInput {
                           const tensorflow::TensorShape& shape) const;
   std::vector<tensorflow::mutex*> MutexesInOrder() const;
 
-  tensorflow::Tensor& tensor(Part part) const { return *variables_[part]->tensor(); }
+  tensorflow::Tensor& tensor(Part part) const { return *tensors_[part]; }
 
+  std::vector<tensorflow::Tensor*> tensors_;
   std::vector<tensorflow::core::RefCountPtr<tensorflow::Var>> variables_;
   std::vector<std::unique_ptr<tensorflow::tf_shared_lock>> shared_locks_;
   std::vector<std::unique_ptr<tensorflow::mutex_lock>> locks_;

@@ -44,20 +44,27 @@ class InvertedFileSearchOp : public OpKernel {
 };
 
 // What the ops share that write the file: the class matrix is read under its
-// locks, then the file and the schedule are written under theirs.
+// locks, then the file and the schedule are written under theirs. Or all are tensors,
+// copies of variables that are on another device, and the outputs are written.
 class InvertedFileUpdateOp : public OpKernel {
  public:
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* ctx) override {
     InvertedFileInput input;
-    OP_REQUIRES_OK(ctx, input.Find(ctx));
-    OP_REQUIRES_OK(ctx, input.FindSchedule(ctx));
     ClassMatrixInput classes;
-    OP_REQUIRES_OK(ctx, classes.Read(ctx));
-    input.Lock();
-    OP_REQUIRES_OK(ctx, input.Check());
-    OP_REQUIRES_OK(ctx, input.AllowWrites(ctx));
+    if (ctx->input_dtype(0) == tensorflow::DT_RESOURCE) {
+      OP_REQUIRES_OK(ctx, input.Find(ctx));
+      OP_REQUIRES_OK(ctx, input.FindSchedule(ctx));
+      OP_REQUIRES_OK(ctx, classes.Read(ctx));
+      input.Lock();
+      OP_REQUIRES_OK(ctx, input.Check());
+      OP_REQUIRES_OK(ctx, input.AllowWrites(ctx));
+    } else {
+      OP_REQUIRES_OK(ctx, classes.Read(ctx));
+      OP_REQUIRES_OK(ctx, input.CopyToOutputs(ctx));
+      OP_REQUIRES_OK(ctx, input.Check());
+    }
     const ClassMatrix matrix = classes.matrix();
     const int64_t num_classes = input.file().rows.num_rows;
     OP_REQUIRES(ctx, matrix.num_classes == num_classes && matrix.dim == input.dim(),
@@ -129,6 +136,10 @@ REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileSearch").Device(tensorflow::DE
 REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileFit").Device(tensorflow::DEVICE_CPU),
                         InvertedFileFitOp);
 REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileUpkeep").Device(tensorflow::DEVICE_CPU),
+                        InvertedFileUpkeepOp);
+REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileFitted").Device(tensorflow::DEVICE_CPU),
+                        InvertedFileFitOp);
+REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileKeptUp").Device(tensorflow::DEVICE_CPU),
                         InvertedFileUpkeepOp);
 
 }  // namespace

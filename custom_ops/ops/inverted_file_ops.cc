@@ -36,6 +36,33 @@ absl::Status SearchShape(InferenceContext* c) {
       .Input("schedule: resource")          \
       .Attr("num_biases: int >= 0")
 
+// The same as tensors: copies, where the variables are on another device.
+#define COPIED_INPUTS()                  \
+  Input("embeddings: float")             \
+      .Input("bias: num_biases * float") \
+      .Input("means: float")             \
+      .Input("mean_bias: float")         \
+      .Input("offsets: uint32")          \
+      .Input("ids: uint32")              \
+      .Input("codes: uint8")             \
+      .Input("scales: float")            \
+      .Input("schedule: int64")          \
+      .Attr("num_biases: int >= 0")      \
+      .Output("new_means: float")        \
+      .Output("new_mean_bias: float")    \
+      .Output("new_offsets: uint32")     \
+      .Output("new_ids: uint32")         \
+      .Output("new_codes: uint8")        \
+      .Output("new_scales: float")       \
+      .Output("new_schedule: int64")
+
+// Outputs have the shapes of the last inputs.
+absl::Status ShapesOfTheFile(InferenceContext* c) {
+  const int first = c->num_inputs() - c->num_outputs();
+  for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->input(first + i));
+  return absl::OkStatus();
+}
+
 REGISTER_OP("LargeoutInvertedFileSearch")
     .Input("features: float")
     .FILE_INPUTS()
@@ -54,9 +81,9 @@ many lists of mean size. Before the lists are fitted nothing is found.
 features: [batch, dim].
 means: Variable [num_lists, dim], float.
 mean_bias: Variable [num_lists], float.
-offsets: Variable [num_lists + 1], int32; members of list l are
+offsets: Variable [num_lists + 1], uint32; members of list l are
   ids[offsets[l]] to ids[offsets[l + 1] - 1].
-ids: Variable [num_classes], int32.
+ids: Variable [num_classes], uint32.
 codes: Variable [num_groups, width / 4, 16, 4], uint8, num_groups being num_classes / 16,
   rounded up, and width dim up to a multiple of 16; the members' rows in the order of ids, 16 of
   them interleaved; a code is a whole number, in [-127, 127], plus 128.
@@ -98,6 +125,25 @@ than those the lists were fitted to, and they are fitted anew.
 embeddings: As LargeoutInvertedFileFit has it, like those up to schedule.
 )doc");
 
+REGISTER_OP("LargeoutInvertedFileFitted").COPIED_INPUTS().SetShapeFn(ShapesOfTheFile).Doc(R"doc(
+LargeoutInvertedFileFit on tensors.
+
+embeddings: What the variable of LargeoutInvertedFileFit holds, like those up to schedule.
+new_means: What it would hold then, like those up to new_schedule.
+)doc");
+
+REGISTER_OP("LargeoutInvertedFileKeptUp")
+    .COPIED_INPUTS()
+    .SetShapeFn(ShapesOfTheFile)
+    .Attr("interval: int >= 1")
+    .Attr("rows_a_step: int >= 1")
+    .Doc(R"doc(
+LargeoutInvertedFileUpkeep on tensors.
+
+embeddings: As LargeoutInvertedFileFitted has it, like those up to new_schedule.
+)doc");
+
+#undef COPIED_INPUTS
 #undef FILE_INPUTS
 #undef UPDATE_INPUTS
 

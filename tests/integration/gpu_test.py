@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from tests import gpu
+from tf_largeout.samplers import inverted_file_sampler
 
 pytestmark = pytest.mark.gpu
 
@@ -23,6 +24,8 @@ SAMPLERS = {
     "unigram_with_replacement": lambda: tflo.samplers.UnigramSampler(
         20, counts=COUNTS, unique=False
     ),
+    "inverted_file": lambda: tflo.samplers.InvertedFileSampler(20, num_hard=6, start_step=0),
+    "inverted_file_alone": lambda: tflo.samplers.InvertedFileSampler(20, num_hard=None),
     "top_k": lambda: tflo.samplers.TopKSampler(20),
     "top_k_and_tail": lambda: tflo.samplers.TopKSampler(20, num_hard=6),
 }
@@ -84,6 +87,13 @@ def trained_on_both(sampler, optimizer):
     return models
 
 
+@pytest.fixture
+def upkeep_in_few_steps(monkeypatch):
+    """A fit in the first step, and a turn of upkeep in the third."""
+    monkeypatch.setattr(inverted_file_sampler, "_LEAST_INTERVAL", 2)
+
+
+@pytest.mark.usefixtures("upkeep_in_few_steps")
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_every_sampler_trains_as_on_the_cpu(sampler):
     on_cpu, on_gpu = trained_on_both(sampler, "adam")

@@ -26,8 +26,8 @@ class Problem:
         shapes = [
             ([num_lists, dim], tf.float32),
             ([num_lists], tf.float32),
-            ([num_lists + 1], tf.int32),
-            ([num_classes], tf.int32),
+            ([num_lists + 1], tf.uint32),
+            ([num_classes], tf.uint32),
             (codes_shape, tf.uint8),
             (scales_shape, tf.float32),
         ]
@@ -82,7 +82,7 @@ def test_a_long_list_is_searched_in_place_of_several():
     means, _, offsets, ids, codes, scales, _ = problem.state
     means.assign(tf.eye(4, 7))
     offsets.assign([0, 90, 100, 110, 120])  # the mean is 30 members
-    ids.assign(tf.range(120))
+    ids.assign(np.arange(120, dtype="uint32"))
     codes.assign(tf.zeros_like(codes))
     scales.assign(tf.ones_like(scales))
     problem.state[1].assign(tf.zeros([4]))
@@ -132,6 +132,35 @@ def test_lists_of_other_weights_are_fitted_anew():
     for _ in range(6):
         problem.upkeep(rows_a_step=100)
     assert problem.schedule() == [7, 6]
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_the_ops_on_tensors_do_what_those_on_variables_do(with_bias):
+    problem = Problem()
+    if not with_bias:
+        problem.bias = None
+    bias = None if problem.bias is None else problem.bias.value()
+    state = [variable.value() for variable in Problem().state]
+    for step in range(8):
+        turns = (3, 10) if step < 7 else (1, 100)
+        state = ops.inverted_file_kept_up(problem.embeddings.value(), bias, state, *turns)
+        problem.upkeep(*turns)
+        problem.embeddings.assign(tf.roll(problem.embeddings, step, axis=1))
+        for got, expected in zip(state, problem.values(), strict=True):
+            np.testing.assert_array_equal(got, expected)
+    problem.fit()
+    state = ops.inverted_file_fitted(problem.embeddings.value(), bias, state)
+    for got, expected in zip(state, problem.values(), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_tensors_of_wrong_shapes_are_named():
+    problem = Problem()
+    state = [variable.value() for variable in problem.state]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="embeddings must be"):
+        ops.inverted_file_fitted(tf.zeros([599, 20]), None, state)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="means must be"):
+        ops.inverted_file_fitted(tf.zeros([600, 20]), None, [tf.zeros([0, 20]), *state[1:]])
 
 
 def test_reads_before_an_upkeep_keep_their_values():

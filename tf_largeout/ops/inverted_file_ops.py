@@ -1,8 +1,8 @@
 """Inverted files: lists of classes that point the same way, and the search in them.
 
 State is a tuple of variables or their handles, which the ops read and write in place:
-means float32 `[num_lists, dim]`, mean_bias float32 `[num_lists]`, offsets int32
-`[num_lists + 1]`, ids int32 `[num_classes]`, codes uint8 and scales float32 of
+means float32 `[num_lists, dim]`, mean_bias float32 `[num_lists]`, offsets uint32
+`[num_lists + 1]`, ids uint32 `[num_classes]`, codes uint8 and scales float32 of
 `packed_shapes`; and the schedule int64 `[2]`, at first `[0, -1]`. All others are zero at
 first: no lists, nothing is found. The members of list l are `ids[offsets[l]:offsets[l + 1]]`;
 codes and scales are their rows at 8 bits a number, in the order of `ids`, 16 of them
@@ -85,8 +85,46 @@ def inverted_file_upkeep(embeddings, bias, state, interval, rows_a_step):
     )
 
 
+def inverted_file_fitted(embeddings, bias, state):
+    """`inverted_file_fit` of tensors, for variables on a GPU: it runs on the CPU.
+
+    Args:
+        embeddings: tensor float32 `[num_classes, dim]`.
+        bias: tensor float32 `[num_classes]`, or None.
+        state: Seven tensors.
+
+    Returns:
+        The seven tensors of the new state.
+    """
+    return gen_ops.largeout_inverted_file_fitted(embeddings, _optional(bias), *state)
+
+
+def inverted_file_kept_up(embeddings, bias, state, interval, rows_a_step):
+    """`inverted_file_upkeep` of tensors, for variables on a GPU: it runs on the CPU.
+
+    Args:
+        embeddings: As `inverted_file_fitted`, like the next two.
+        bias: Tensor or None.
+        state: Seven tensors.
+        interval: As `inverted_file_upkeep`, like the next.
+        rows_a_step: Classes reassigned a step, in the mean.
+
+    Returns:
+        The seven tensors of the new state.
+    """
+    return gen_ops.largeout_inverted_file_kept_up(
+        embeddings, _optional(bias), *state, interval=interval, rows_a_step=rows_a_step
+    )
+
+
+def _optional(value):
+    return [] if value is None else [value]
+
+
 def _handles(state):
     return [handle_of(variable) for variable in state]
 
 
 tf.no_gradient("LargeoutInvertedFileSearch")
+tf.no_gradient("LargeoutInvertedFileFitted")
+tf.no_gradient("LargeoutInvertedFileKeptUp")

@@ -9,6 +9,8 @@ import tensorflow as tf
 from tf_largeout.arguments import whole_number
 from tf_largeout.ops.inverted_file_ops import (
     inverted_file_fit,
+    inverted_file_fitted,
+    inverted_file_kept_up,
     inverted_file_search,
     inverted_file_upkeep,
     packed_shapes,
@@ -39,7 +41,9 @@ class InvertedFileSampler(HardNegativeSampler):
     they are by `rebuild`.
 
     State, as weights of the layer: `(dim + 12) * num_classes` bytes, with dim rounded up to a
-    multiple of 16, and the means. A resumed run is equal to an uninterrupted one.
+    multiple of 16, and the means. A resumed run is equal to an uninterrupted one. With the
+    embeddings on a GPU the state and the search are there too; the lists are brought up to date
+    on the CPU, which takes a copy of the embeddings there and of the state back.
 
     Args:
         num_sampled: Number of classes a row is compared with, own and shared together. On
@@ -85,6 +89,7 @@ class InvertedFileSampler(HardNegativeSampler):
         self.num_lists = whole_number("num_lists", num_lists, or_none=True)
         self.num_probes = whole_number("num_probes", num_probes)
         self._state: list[keras.Variable] = []
+        self._on_cpu = True
 
     def build(self, layer):
         super().build(layer)
@@ -95,27 +100,38 @@ class InvertedFileSampler(HardNegativeSampler):
         specs = {
             "means": ((lists, dim), "float32"),
             "mean_bias": ((lists,), "float32"),
-            "offsets": ((lists + 1,), "int32"),
-            "ids": ((self.num_classes,), "int32"),
+            "offsets": ((lists + 1,), "uint32"),
+            "ids": ((self.num_classes,), "uint32"),
             "codes": (codes_shape, "uint8"),
             "scales": (scales_shape, "float32"),
             "schedule": ((2,), "int64"),
         }
-        with tf.device("CPU:0"):  # where the ops read them
-            self._state = [
-                self.add_weight(layer, name, shape, dtype, _unfitted)
-                for name, (shape, dtype) in specs.items()
-            ]
+        device = layer.embeddings.value.device  # where the search reads them
+        self._on_cpu = tf.DeviceSpec.from_string(device or "").device_type in (None, "CPU")
+        for name, (shape, dtype) in specs.items():
+            # What a step does is decided on the CPU, which waits for no other device.
+            with tf.device("CPU:0" if name == "schedule" else device):
+                self._state.append(self.add_weight(layer, name, shape, dtype, _unfitted))
 
     def prepare(self, layer):
-        inverted_file_upkeep(
-            *self._handles(layer),
-            interval=max(_LEAST_INTERVAL, self.num_classes // _CLASSES_FOR_A_STEP),
-            rows_a_step=_ROWS_A_STEP,
+        turns = {
+            "interval": max(_LEAST_INTERVAL, self.num_classes // _CLASSES_FOR_A_STEP),
+            "rows_a_step": _ROWS_A_STEP,
+        }
+        if self._on_cpu:
+            inverted_file_upkeep(*self._handles(layer), **turns)
+            return
+        schedule = self._local_state(layer)[-1]
+        step, fitted_at = tf.unstack(schedule.read_value())
+        only_counts = (fitted_at >= 0) & ((step - fitted_at) % turns["interval"] != 0)
+        tf.cond(
+            only_counts,
+            lambda: schedule.assign_add([1, 0]),
+            lambda: self._write(layer, inverted_file_kept_up(*self._copies(layer), **turns)),
         )
 
     def search(self, features, labels, layer):
-        state = self._handles(layer)[2]
+        state = self._local_state(layer)
         return inverted_file_search(features, state, self.num_probes, self.num_searched)[1]
 
     def rebuild(self, layer):
@@ -124,7 +140,14 @@ class InvertedFileSampler(HardNegativeSampler):
         Training does it by itself. For use outside of a training step, after the embeddings
         were changed by hand.
         """
-        self._rebuild_now(layer, lambda: inverted_file_fit(*self._handles(layer)))
+
+        def fit():
+            if self._on_cpu:
+                inverted_file_fit(*self._handles(layer))
+            else:
+                self._write(layer, inverted_file_fitted(*self._copies(layer)))
+
+        self._rebuild_now(layer, fit)
 
     def list_health(self, layer):
         """What the lists are like now.
@@ -136,8 +159,8 @@ class InvertedFileSampler(HardNegativeSampler):
             `empty` ones.
         """
         self.require_built()
-        offsets, schedule = (layer.local_variable(self._state[i]).numpy() for i in (2, 6))
-        sizes = np.diff(offsets)
+        offsets, schedule = (self._local_state(layer)[i].numpy() for i in (2, 6))
+        sizes = np.diff(offsets.astype(np.int64))
         return {
             "started_at": self.start.started_at(layer),
             "fitted_at": int(schedule[1]),
@@ -155,11 +178,26 @@ class InvertedFileSampler(HardNegativeSampler):
             "num_probes": self.num_probes,
         }
 
+    def _local_state(self, layer):
+        """The `tf.Variable`s of the state on this replica."""
+        return [layer.local_variable(weight) for weight in self._state]
+
     def _handles(self, layer):
         """The handles of embeddings, bias or None, and state on this replica."""
         embeddings, bias = layer.local_variables()
-        state = [layer.local_variable(weight).handle for weight in self._state]
+        state = [variable.handle for variable in self._local_state(layer)]
         return embeddings.handle, None if bias is None else bias.handle, state
+
+    def _copies(self, layer):
+        """The values of the same."""
+        embeddings, bias = layer.local_variables()
+        state = [variable.read_value() for variable in self._local_state(layer)]
+        return embeddings.read_value(), None if bias is None else bias.read_value(), state
+
+    def _write(self, layer, values):
+        for variable, value in zip(self._local_state(layer), values, strict=True):
+            variable.assign(value)
+        return values[-1]
 
 
 def _unfitted(shape, dtype=None):

@@ -1,0 +1,115 @@
+// Rows at 8 bits a number on the GPU: the numbers of core/packed_rows.h.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CUDA_CODE_ROWS_H_
+#define LARGEOUT_CUSTOM_OPS_CUDA_CODE_ROWS_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "custom_ops/core/packed_rows_simd.h"
+#include "custom_ops/cuda/block_tools.h"
+
+namespace largeout {
+namespace cuda {
+
+inline constexpr int kCodeThreads = 128;
+
+// Four codes of a row stand together, then those of the next row of its group: the threads
+// that score the rows of a group read what stands together.
+struct CodeRows {
+  int8_t* codes;  // [num_rows / group_rows, width / 4, group_rows, 4]
+  float* scales;  // [num_rows], what a number of 1 stands for; NaN if one is not finite
+  int64_t width;
+  int64_t group_rows;
+  float most;  // numbers are in [-most, most]
+
+  // Of codes k to k + 3 of a row; k is a multiple of 4.
+  LARGEOUT_DEVICE int8_t* Four(int64_t row, int64_t k) const {
+    return codes + row / group_rows * group_rows * width + k * group_rows +
+           row % group_rows * kCodesTogether;
+  }
+};
+
+LARGEOUT_DEVICE inline uint32_t BitsOf(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+LARGEOUT_DEVICE inline float FloatOf(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// sum + the products of four signed bytes of `a` and of `b`.
+LARGEOUT_DEVICE inline int32_t AddProducts(uint32_t a, uint32_t b, int32_t sum) {
+#ifdef __CUDA_ARCH__
+  return __dp4a(static_cast<int>(a), static_cast<int>(b), sum);
+#else
+  for (int shift = 0; shift < 32; shift += 8) {
+    sum += static_cast<int8_t>(a >> shift) * static_cast<int8_t>(b >> shift);
+  }
+  return sum;
+#endif
+}
+
+LARGEOUT_DEVICE inline uint32_t FourCodes(const void* codes) {
+#ifdef __CUDA_ARCH__
+  return *static_cast<const uint32_t*>(codes);
+#else
+  uint32_t four;
+  memcpy(&four, codes, sizeof(four));
+  return four;
+#endif
+}
+
+// Turns rows of floats into codes, a row a block. The largest magnitude becomes `most`.
+struct CodeBody {
+  const float* rows;  // [num_rows, dim]
+  int64_t num_rows;
+  int64_t dim;
+  CodeRows to;
+
+  static constexpr int kSharedBytes = sizeof(uint32_t);
+
+  template <class Block>
+  LARGEOUT_DEVICE void operator()(const Block& block, char* shared) const {
+    uint32_t* const largest = reinterpret_cast<uint32_t*>(shared);
+    for (int64_t row = block.index(); row < num_rows; row += block.num_blocks()) {
+      block.ForEachThread([&](int thread) {
+        if (thread == 0) *largest = 0;
+      });
+      // As whole numbers magnitudes are in order, and NaN is above infinity.
+      block.ForEachThread([&](int thread) {
+        uint32_t most_bits = 0;
+        for (int64_t k = thread; k < dim; k += block.size()) {
+          const uint32_t bits = BitsOf(rows[row * dim + k]) & 0x7fffffffu;
+          most_bits = bits > most_bits ? bits : most_bits;
+        }
+        RaiseTo(largest, most_bits);
+      });
+      block.ForEachThread(
+          [&](int thread) { Write(row, FloatOf(*largest), thread, block.size()); });
+    }
+  }
+
+ private:
+  LARGEOUT_DEVICE void Write(int64_t row, float largest, int thread, int threads) const {
+    const float factor = to.most / largest;
+    const bool has_codes = factor > 0.0f && factor < 1e30f;  // else too small, or not finite
+    if (thread == 0) to.scales[row] = has_codes ? largest / to.most : largest * 0.0f;
+    for (int64_t k = thread; k < to.width; k += threads) {
+      const float number = has_codes && k < dim ? rows[row * dim + k] : 0.0f;
+      // Adding 1.5 * 2^23 leaves the rounded number in the low bits, in two's complement.
+      const float shifted = MultiplyAdd(number, has_codes ? factor : 0.0f, 12582912.0f);
+      int8_t* const four = to.Four(row, k / kCodesTogether * kCodesTogether);
+      four[k % kCodesTogether] = static_cast<int8_t>(BitsOf(shifted) - 0x4b400000u);
+    }
+  }
+};
+
+}  // namespace cuda
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CUDA_CODE_ROWS_H_

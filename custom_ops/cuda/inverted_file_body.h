@@ -1,0 +1,186 @@
+// The search of inverted_file.cu: a query a block.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CUDA_INVERTED_FILE_BODY_H_
+#define LARGEOUT_CUSTOM_OPS_CUDA_INVERTED_FILE_BODY_H_
+
+#include <cstdint>
+
+#include "custom_ops/core/inverted_file.h"
+#include "custom_ops/cuda/best_lists.h"
+#include "custom_ops/cuda/code_rows.h"
+#include "custom_ops/cuda/inverted_file.h"
+
+namespace largeout {
+namespace cuda {
+
+inline constexpr int kSearchThreads = 256;
+inline constexpr int kSearchWaiting = 2 * kSearchThreads;
+inline constexpr int64_t kMeansTogether = 32;  // group_rows of the means: those of a warp
+
+// The memory of one block in scratch: the best lists, where their members begin when they
+// stand one behind the other, and the best members.
+struct SearchMemory {
+  int64_t num_probes, k;
+
+  LARGEOUT_HOST_DEVICE int64_t probe_bytes() const {
+    return (num_probes + kSearchWaiting) * static_cast<int64_t>(sizeof(ScoredClass));
+  }
+  LARGEOUT_HOST_DEVICE int64_t start_bytes() const {
+    return (num_probes + 1) * static_cast<int64_t>(sizeof(int64_t));
+  }
+  LARGEOUT_HOST_DEVICE int64_t Bytes() const {
+    return probe_bytes() + start_bytes() +
+           (k + kSearchWaiting) * static_cast<int64_t>(sizeof(ScoredClass));
+  }
+};
+
+struct SearchBody {
+  InvertedFile file;
+  CodeRows means;
+  CodeRows queries;
+  int64_t batch;
+  SearchMemory memory;
+  char* scratch;  // memory.Bytes() a block
+  float* scores;  // [batch, k]
+  int64_t* ids;   // [batch, k]
+
+  static int64_t SharedBytes(const SearchMemory& memory) {
+    const int64_t most = memory.k > memory.num_probes ? memory.k : memory.num_probes;
+    return BestListsSharedBytes(1, most, kSearchWaiting) +
+           static_cast<int64_t>(sizeof(int64_t));
+  }
+
+  template <class Block>
+  LARGEOUT_DEVICE void operator()(const Block& block, char* shared) const {
+    // The number of lists to look at stands before what BestLists sorts.
+    int64_t* const num_lists = reinterpret_cast<int64_t*>(shared);
+    for (int64_t query = block.index(); query < batch; query += block.num_blocks()) {
+      char* const own = scratch + block.index() * memory.Bytes();
+      int64_t* const starts = reinterpret_cast<int64_t*>(own + memory.probe_bytes());
+      const ScoredClass* const lists = ChooseLists(block, query, own, shared + sizeof(int64_t));
+      block.ForEachThread([&](int thread) {
+        if (thread == 0) *num_lists = FindStarts(lists, starts);
+      });
+      SearchMembers(block, query, {lists, starts, *num_lists}, own, shared + sizeof(int64_t));
+    }
+  }
+
+ private:
+  // Where the members of the lists stand: number starts[i] to starts[i + 1] in list i.
+  struct Members {
+    const ScoredClass* lists;
+    const int64_t* starts;
+    int64_t num_lists;
+
+    LARGEOUT_DEVICE int64_t size() const { return starts[num_lists]; }
+  };
+
+  LARGEOUT_DEVICE int64_t SizeOf(int64_t list) const {
+    const int64_t begin = file.offsets[list], end = file.offsets[list + 1];
+    return begin < 0 || end < begin || end > file.rows.num_rows ? 0 : end - begin;
+  }
+
+  // The num_probes best lists in front of `own`, best first; kNoId after the last one.
+  template <class Block>
+  LARGEOUT_DEVICE const ScoredClass* ChooseLists(const Block& block, int64_t query, char* own,
+                                                 char* shared) const {
+    const BestLists<Block> best(block, 1, memory.num_probes, kSearchWaiting,
+                                reinterpret_cast<ScoredClass*>(own), shared);
+    for (int64_t first = 0; first < file.num_lists; first += kSearchThreads) {
+      best.MakeRoom(kSearchThreads);
+      block.ForEachThread([&](int thread) {
+        const int64_t list = first + thread;
+        if (list < file.num_lists) Offer(MeanScore(query, list), list, best);
+      });
+    }
+    best.Finish();
+    return best.list(0);
+  }
+
+  LARGEOUT_DEVICE float MeanScore(int64_t query, int64_t list) const {
+    const float bias = file.mean_bias[list], scale = means.scales[list];
+    if (scale != scale || bias - bias != 0.0f) return MinusInfinity();  // not finite
+    int32_t sum = 0;
+    for (int64_t k = 0; k < means.width; k += kCodesTogether) {
+      sum = AddProducts(FourCodes(means.Four(list, k)), FourCodes(queries.Four(query, k)), sum);
+    }
+    return MultiplyAdd(static_cast<float>(sum), scale * queries.scales[query], bias);
+  }
+
+  // Equal scores may come by falling id, so those at the limit are offered too.
+  template <class Lists>
+  LARGEOUT_DEVICE void Offer(float score, int64_t id, const Lists& best) const {
+    if (score > MinusInfinity() && score >= best.limit(0)) {
+      best.Push(0, {score, static_cast<int32_t>(id)});
+    }
+  }
+
+  // Returns the number of lists to look at: no more once their members are as many as those
+  // of num_probes lists of mean size.
+  LARGEOUT_DEVICE int64_t FindStarts(const ScoredClass* lists, int64_t* starts) const {
+    const int64_t members = file.offsets[file.num_lists];
+    const int64_t enough =
+        memory.num_probes * ((members + file.num_lists - 1) / file.num_lists);
+    int64_t i = 0;
+    starts[0] = 0;
+    for (; i < memory.num_probes && lists[i].id != kNoId && starts[i] < enough; ++i) {
+      starts[i + 1] = starts[i] + SizeOf(lists[i].id);
+    }
+    return i;
+  }
+
+  template <class Block>
+  LARGEOUT_DEVICE void SearchMembers(const Block& block, int64_t query, const Members& members,
+                                     char* own, char* shared) const {
+    ScoredClass* const area =
+        reinterpret_cast<ScoredClass*>(own + memory.probe_bytes() + memory.start_bytes());
+    const BestLists<Block> best(block, 1, memory.k, kSearchWaiting, area, shared);
+    for (int64_t first = 0; first < members.size(); first += kSearchThreads) {
+      best.MakeRoom(kSearchThreads);
+      block.ForEachThread([&](int thread) {
+        if (first + thread >= members.size()) return;
+        const int64_t row = RowOf(members, first + thread);
+        const int64_t id = file.ids[row];
+        if (id >= 0 && id < file.rows.num_rows) Offer(RowScore(query, row), id, best);
+      });
+    }
+    best.Finish();
+    block.ForEachThread([&](int thread) {
+      for (int64_t i = thread; i < memory.k; i += block.size()) {
+        const ScoredClass& found = best.list(0)[i];
+        scores[query * memory.k + i] = found.score;
+        ids[query * memory.k + i] = found.id == kNoId ? -1 : found.id;
+      }
+    });
+  }
+
+  // The row of the file where a member stands.
+  LARGEOUT_DEVICE int64_t RowOf(const Members& members, int64_t number) const {
+    int64_t low = 0, high = members.num_lists;  // starts[low] <= number < starts[high]
+    while (high - low > 1) {
+      const int64_t middle = (low + high) / 2;
+      (members.starts[middle] <= number ? low : high) = middle;
+    }
+    return file.offsets[members.lists[low].id] + number - members.starts[low];
+  }
+
+  LARGEOUT_DEVICE float RowScore(int64_t query, int64_t row) const {
+    const int64_t group = row / kGroupRows, lane = row % kGroupRows;
+    const uint8_t* codes =
+        file.rows.codes + group * kGroupRows * file.rows.width + lane * kCodesTogether;
+    int32_t sum = 0;
+    for (int64_t k = 0; k < file.rows.width; k += kCodesTogether) {
+      // A code is its number plus 128: with the highest bit turned it is the number.
+      const uint32_t numbers = FourCodes(codes + k * kGroupRows) ^ 0x80808080u;
+      sum = AddProducts(numbers, FourCodes(queries.Four(query, k)), sum);
+    }
+    const float* const scales = file.rows.scales + group * 2 * kGroupRows + lane;
+    return MultiplyAdd(static_cast<float>(sum), scales[0] * queries.scales[query],
+                       scales[kGroupRows]);
+  }
+};
+
+}  // namespace cuda
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CUDA_INVERTED_FILE_BODY_H_
