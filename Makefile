@@ -76,7 +76,7 @@ test-wheel: ops
 	$(BIN)/python -m pytest tests/packaging --run-slow $(ARGS)
 
 # The launchers as in `make cuda-check`, then the ops, layers and `fit` in TensorFlow.
-test-emulated-gpu: $(INSTALLED)
+test-emulated-gpu: ops
 	@$(BIN)/python -m build_tools emulated-check $(EMULATED_CHECK)
 	$(EMULATED_CHECK) --small
 	@$(BIN)/python -m build_tools emulated-gpu $(EMULATED_GPU)

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tf_largeout import lazy_logits, samplers
 from tf_largeout.arguments import whole_number
 from tf_largeout.layers import step_context
-from tf_largeout.ops import class_scan_ops
+from tf_largeout.ops import class_scan_ops, placement
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -107,7 +107,10 @@ class LargeOutput(keras.layers.Layer):
 
     def _add_class_weight(self, name, shape, initializer):
         # Without autocast: a cast copy under mixed precision would be O(num_classes).
-        return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
+        with placement.variable_scope():
+            return self.add_weight(
+                name=name, shape=shape, initializer=initializer, autocast=False
+            )
 
     def _add_seed_state(self, seed: int | None):
         # A weight, because `.keras` files leave the state of a `SeedGenerator` out, and a

@@ -57,12 +57,23 @@ def check_library(path: pathlib.Path, version: str) -> None:
 
 def compiled_for(path: pathlib.Path) -> str:
     """Returns the TensorFlow version an op library was compiled for, or "unknown"."""
+    found = _text_in(path, rb"largeout built for tensorflow [\w.+-]+")
+    return found.decode().split()[-1] if found else "unknown"
+
+
+def has_gpu_kernels(path: pathlib.Path) -> bool:
+    """Whether an op library was compiled with its CUDA part."""
+    return _text_in(path, rb"largeout built with kernels for gpus") is not None
+
+
+def _text_in(path: pathlib.Path, pattern: bytes) -> bytes | None:
+    """What matches `pattern` first in a file, or None."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
-            return "unknown"
+            return None
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            found = re.search(rb"largeout built for tensorflow ([\w.+-]+)", content)
-            return found.group(1).decode() if found else "unknown"
+            found = re.search(pattern, content)
+            return found.group() if found else None
 
 
 def load(path: pathlib.Path):
@@ -99,4 +110,6 @@ def _ways_out() -> str:
 
 # LARGEOUT_OPS_LIBRARY names another build of the library, such as one with
 # sanitizers.
-gen_ops = load(pathlib.Path(os.environ.get("LARGEOUT_OPS_LIBRARY") or _LIBRARY))
+_LOADED = pathlib.Path(os.environ.get("LARGEOUT_OPS_LIBRARY") or _LIBRARY)
+gen_ops = load(_LOADED)
+HAS_GPU_KERNELS = has_gpu_kernels(_LOADED)

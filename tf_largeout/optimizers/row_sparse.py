@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.ops import row_ops
+from tf_largeout.ops import placement, row_ops
 
 
 class RowSparse(keras.optimizers.Optimizer):
@@ -36,10 +36,16 @@ class RowSparse(keras.optimizers.Optimizer):
         """Updates all of `variable` for a dense gradient: the step of the Keras optimizer."""
         super().update_step(gradient, variable, learning_rate)
 
+    def add_variable_from_reference(self, reference_variable, name=None, initializer="zeros"):
+        """Makes a slot, on the device of its variable."""
+        with placement.beside(reference_variable):
+            return super().add_variable_from_reference(reference_variable, name, initializer)
+
     def add_row_slot(self, variable, name, dtype="float32", initializer="zeros"):
         """Makes a slot of one value a row, beside `variable`; its shape is `[num_rows]`."""
         place = variable.value if isinstance(variable, keras.Variable) else variable
-        with tf.distribute.get_strategy().extended.colocate_vars_with(place):
+        strategy = tf.distribute.get_strategy().extended
+        with strategy.colocate_vars_with(place), placement.beside(variable):
             return self.add_variable(
                 shape=variable.shape[:1],
                 initializer=initializer,
@@ -110,6 +116,7 @@ class RowSparse(keras.optimizers.Optimizer):
     def _checked_gradient(self, gradient, variable):
         if not isinstance(gradient, tf.IndexedSlices):
             return gradient
+        placement.check_placement(variable)
         self._check_options(variable)
         ids = row_ops.check_row_ids(gradient.indices, variable.shape[0])
         return tf.IndexedSlices(gradient.values, ids, gradient.dense_shape)

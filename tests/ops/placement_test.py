@@ -1,0 +1,60 @@
+"""Where variables are made; no GPU is needed here."""
+
+import types
+
+import pytest
+import tensorflow as tf
+
+from tf_largeout.ops import library, placement
+
+
+@pytest.fixture(params=[False, True])
+def has_kernels(request, monkeypatch):
+    monkeypatch.setattr(library, "HAS_GPU_KERNELS", request.param)
+    return request.param
+
+
+@pytest.fixture(params=[0, 1])
+def num_gpus(request, monkeypatch):
+    gpus = [tf.config.LogicalDevice("GPU:0", "GPU")] * request.param
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: gpus)
+    return request.param
+
+
+def variable_on(device):
+    return types.SimpleNamespace(name="table", device=device)
+
+
+def test_a_library_tells_whether_it_has_kernels_for_gpus(tmp_path):
+    path = tmp_path / "library.so"
+    for content, expected in [
+        (b"", False),
+        (b"ELF largeout built for tensorflow 2.21.0\0", False),
+        (b"ELF \0largeout built with kernels for gpus\0 more", True),
+    ]:
+        path.write_bytes(content)
+        assert library.has_gpu_kernels(path) == expected
+
+
+def test_variables_go_to_the_cpu_where_only_a_gpu_without_kernels_is(has_kernels, num_gpus):
+    with tf.device("CPU:1"), placement.variable_scope():
+        device = tf.Variable(1.0).device
+    assert device.endswith("CPU:0" if num_gpus and not has_kernels else "CPU:1")
+
+
+def test_slots_are_made_beside_their_variable(num_gpus):
+    with tf.device("CPU:1"):
+        variable = tf.Variable(1.0)
+    with placement.beside(variable):
+        slot = tf.Variable(0.0)
+    assert slot.device.endswith("CPU:1" if num_gpus else "CPU:0")
+
+
+def test_a_variable_on_a_gpu_without_kernels_is_refused(has_kernels):
+    placement.check_placement(variable_on("/device:CPU:0"))
+    placement.check_placement(variable_on(""))
+    if has_kernels:
+        placement.check_placement(variable_on("/device:GPU:0"))
+        return
+    with pytest.raises(ValueError, match=r"'table' is on /device:GPU:0.*tf.device\('CPU:0'\)"):
+        placement.check_placement(variable_on("/device:GPU:0"))

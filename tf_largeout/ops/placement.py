@@ -1,0 +1,72 @@
+"""Where the variables of our ops can be: on a GPU only if the library has kernels for it."""
+
+import contextlib
+import functools
+import logging
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.ops import library
+
+_HOW_TO_BUILD = (
+    "They are built where pip finds tensorflow[and-cuda] installed and CUDA's nvcc on the "
+    "PATH; see docs/gpu.md."
+)
+
+
+def variable_scope():
+    """The scope in which to make variables that our ops take by their handles.
+
+    The CPU, with a warning, where TensorFlow has a GPU and the op library no kernels for it;
+    else it changes nothing.
+    """
+    if library.HAS_GPU_KERNELS or not tf.config.list_logical_devices("GPU"):
+        return contextlib.nullcontext()
+    _warn()
+    return tf.device("CPU:0")
+
+
+def beside(variable):
+    """The scope in which to make variables that ops take together with `variable`.
+
+    Its device, where TensorFlow has a GPU: it would put the others there, wherever `variable`
+    is. A strategy places what it distributes by itself.
+    """
+    value = _value_of(variable)
+    distributed = isinstance(value, tf.distribute.DistributedValues)
+    if distributed or not value.device or not tf.config.list_logical_devices("GPU"):
+        return contextlib.nullcontext()
+    return tf.device(value.device)
+
+
+def check_placement(variable):
+    """Checks that our ops can take `variable`.
+
+    Args:
+        variable: `tf.Variable` or `keras.Variable`.
+
+    Raises:
+        ValueError: If it is on a GPU and the op library has no kernels for GPUs.
+    """
+    value = _value_of(variable)
+    if library.HAS_GPU_KERNELS or "GPU" not in (value.device or ""):
+        return
+    raise ValueError(
+        f"Variable '{getattr(variable, 'path', value.name)}' is on {value.device}, and the op "
+        "library of tf_largeout was built without kernels for GPUs. Build its layer and the "
+        f"optimizer under tf.device('CPU:0'), or build the kernels. {_HOW_TO_BUILD}"
+    )
+
+
+def _value_of(variable):
+    return variable.value if isinstance(variable, keras.Variable) else variable
+
+
+@functools.cache
+def _warn():
+    logging.getLogger("tf_largeout").warning(
+        "The op library of tf_largeout was built without kernels for GPUs: LargeOutput, its "
+        "sampler and its slots are on the CPU. %s",
+        _HOW_TO_BUILD,
+    )
