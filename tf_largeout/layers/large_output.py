@@ -116,15 +116,16 @@ class LargeOutput(keras.layers.Layer):
         # A weight, because `.keras` files leave the state of a `SeedGenerator` out, and a
         # resumed run must draw what the uninterrupted one draws.
         seed = random.randrange(2**31) if seed is None else seed
-        return self.add_weight(
-            name="seed_state",
-            shape=(2,),
-            dtype="int64",
-            initializer=lambda shape, dtype: tf.constant([seed, 0], dtype),
-            trainable=False,
-            autocast=False,
-            aggregation="only_first_replica",
-        )
+        with placement.variable_scope():
+            return self.add_weight(
+                name="seed_state",
+                shape=(2,),
+                dtype="int64",
+                initializer=lambda shape, dtype: tf.constant([seed, 0], dtype),
+                trainable=False,
+                autocast=False,
+                aggregation="only_first_replica",
+            )
 
     def call(self, features, training=None):
         # The dense reads go into a function of their own: TensorFlow orders each read before

@@ -33,11 +33,15 @@ def beside(variable):
     Its device, where TensorFlow has a GPU: it would put the others there, wherever `variable`
     is. A strategy places what it distributes by itself.
     """
-    value = _value_of(variable)
-    distributed = isinstance(value, tf.distribute.DistributedValues)
-    if distributed or not value.device or not tf.config.list_logical_devices("GPU"):
-        return contextlib.nullcontext()
-    return tf.device(value.device)
+    return _scope(_value_of(variable).device, variable)
+
+
+def deciding(variable):
+    """The scope of numbers that decide what a step does, a step on `variable`.
+
+    The CPU: decided on a GPU, the CPU would wait in each step until it has done all before.
+    """
+    return _scope("CPU:0", variable)
 
 
 def check_placement(variable):
@@ -57,6 +61,14 @@ def check_placement(variable):
         "library of tf_largeout was built without kernels for GPUs. Build its layer and the "
         f"optimizer under tf.device('CPU:0'), or build the kernels. {_HOW_TO_BUILD}"
     )
+
+
+def _scope(device, variable):
+    """The scope of a device, where there is a choice."""
+    distributed = isinstance(_value_of(variable), tf.distribute.DistributedValues)
+    if distributed or not device or not tf.config.list_logical_devices("GPU"):
+        return contextlib.nullcontext()
+    return tf.device(device)
 
 
 def _value_of(variable):

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
+from tf_largeout.ops import placement
 from tf_largeout.ops.inverted_file_ops import (
     inverted_file_fit,
     inverted_file_fitted,
@@ -106,11 +107,10 @@ class InvertedFileSampler(HardNegativeSampler):
             "scales": (scales_shape, "float32"),
             "schedule": ((2,), "int64"),
         }
-        device = layer.embeddings.value.device  # where the search reads them
-        self._on_cpu = tf.DeviceSpec.from_string(device or "").device_type in (None, "CPU")
+        self._on_cpu = "GPU" not in (layer.embeddings.value.device or "")
         for name, (shape, dtype) in specs.items():
-            # What a step does is decided on the CPU, which waits for no other device.
-            with tf.device("CPU:0" if name == "schedule" else device):
+            place = placement.deciding if name == "schedule" else placement.beside
+            with place(layer.embeddings):
                 self._state.append(self.add_weight(layer, name, shape, dtype, _unfitted))
 
     def prepare(self, layer):
@@ -122,13 +122,16 @@ class InvertedFileSampler(HardNegativeSampler):
             inverted_file_upkeep(*self._handles(layer), **turns)
             return
         schedule = self._local_state(layer)[-1]
-        step, fitted_at = tf.unstack(schedule.read_value())
-        only_counts = (fitted_at >= 0) & ((step - fitted_at) % turns["interval"] != 0)
-        tf.cond(
-            only_counts,
-            lambda: schedule.assign_add([1, 0]),
-            lambda: self._write(layer, inverted_file_kept_up(*self._copies(layer), **turns)),
-        )
+        with placement.deciding(layer.embeddings):
+            step, fitted_at = tf.unstack(schedule.read_value())
+            only_counts = (fitted_at >= 0) & ((step - fitted_at) % turns["interval"] != 0)
+            tf.cond(
+                only_counts,
+                lambda: schedule.assign_add([1, 0]),
+                lambda: self._write(
+                    layer, inverted_file_kept_up(*self._copies(layer), **turns)
+                ),
+            )
 
     def search(self, features, labels, layer):
         state = self._local_state(layer)

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
+from tf_largeout.ops import placement
 
 
 class RebuildSchedule:
@@ -33,7 +34,8 @@ class RebuildSchedule:
 
     def build(self, sampler, layer):
         """Makes `[step, step of the next rebuild]`, a weight of `layer`."""
-        self._state = sampler.add_weight(layer, "rebuild_state", (2,), "int64", "zeros")
+        with placement.deciding(layer.seed_state):
+            self._state = sampler.add_weight(layer, "rebuild_state", (2,), "int64", "zeros")
 
     def advance(self, layer, rebuild, is_stale=None):
         """Counts a training step, and calls `rebuild(step)` before it where that is due.
@@ -48,18 +50,24 @@ class RebuildSchedule:
                 asked every `every` steps. So weights that were set by hand are noticed.
         """
         state = layer.local_variable(self._state)
-        step, next_rebuild = tf.unstack(state.read_value())
-        due = step >= next_rebuild
-        if is_stale is not None:
-            ask = tf.logical_and(step % self.every == 0, tf.logical_not(due))
-            due = tf.logical_or(due, tf.cond(ask, is_stale, lambda: tf.constant(False)))
+
+        def on_device(function, *arguments):
+            with placement.beside(layer.seed_state):
+                return function(*arguments)
 
         def rebuild_now():
-            rebuild(step)
+            on_device(rebuild, step)
             return self._next_after(step)
 
-        next_rebuild = tf.cond(due, rebuild_now, lambda: next_rebuild)
-        state.assign([step + 1, next_rebuild])
+        with placement.deciding(layer.seed_state):
+            step, next_rebuild = tf.unstack(state.read_value())
+            due = step >= next_rebuild
+            if is_stale is not None:
+                ask = tf.logical_and(step % self.every == 0, tf.logical_not(due))
+                stale = tf.cond(ask, lambda: on_device(is_stale), lambda: tf.constant(False))
+                due = tf.logical_or(due, stale)
+            next_rebuild = tf.cond(due, rebuild_now, lambda: next_rebuild)
+            state.assign([step + 1, next_rebuild])
 
     def now(self, layer, rebuild):
         """Calls `rebuild(step)` outside the schedule; the next distance is this step's."""

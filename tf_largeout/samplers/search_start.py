@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
+from tf_largeout.ops import placement
 
 _PERIOD = 16  # steps from one look to the next
 _ROWS = 64  # of the batch that a look takes
@@ -44,13 +45,14 @@ class SearchStart:
         """Makes `[number of the next step, step of the start or -1]`, and the running mean."""
         if self.step == 0:
             return
-        self._progress = sampler.add_weight(
-            layer,
-            "search_start",
-            (2,),
-            "int64",
-            lambda shape, dtype: tf.constant([0, -1], dtype),
-        )
+        with placement.deciding(layer.seed_state):
+            self._progress = sampler.add_weight(
+                layer,
+                "search_start",
+                (2,),
+                "int64",
+                lambda shape, dtype: tf.constant([0, -1], dtype),
+            )
         if self.step is None:
             size = tf.constant_initializer(sampler.tail.num_sampled)
             self._mean_size = sampler.add_weight(
@@ -72,15 +74,16 @@ class SearchStart:
         if self.step == 0:
             return True
         progress = layer.local_variable(self._progress)
-        step, started_at = tf.unstack(progress.read_value())
+        with placement.deciding(layer.seed_state):
+            step, started_at = tf.unstack(progress.read_value())
 
-        def judge():
-            pays = self._pays(step, features, labels, tail, layer)
-            return tf.where(pays, step, started_at)
+            def judge():
+                pays = self._pays(step, features, labels, tail, layer)
+                return tf.where(pays, step, started_at)
 
-        started_at = tf.cond(started_at < 0, judge, lambda: started_at)
-        progress.assign([step + 1, started_at])
-        return started_at >= 0
+            started_at = tf.cond(started_at < 0, judge, lambda: started_at)
+            progress.assign([step + 1, started_at])
+            return started_at >= 0
 
     def now(self, layer):
         """Starts with the next step, if that has not been."""
@@ -99,13 +102,14 @@ class SearchStart:
         mean_size = layer.local_variable(self._mean_size)
 
         def look():
-            sizes = effective_sample_size(features[:_ROWS], labels[:_ROWS], tail, layer)
-            sizes = tf.boolean_mask(sizes, tf.math.is_finite(sizes))
-            new = _MEMORY * mean_size + (1 - _MEMORY) * tf.reduce_mean(sizes)
-            return tf.where(tf.size(sizes) > 0, new, mean_size)
+            with placement.beside(layer.seed_state):
+                sizes = effective_sample_size(features[:_ROWS], labels[:_ROWS], tail, layer)
+                sizes = tf.boolean_mask(sizes, tf.math.is_finite(sizes))
+                new = _MEMORY * mean_size + (1 - _MEMORY) * tf.reduce_mean(sizes)
+                mean_size.assign(tf.where(tf.size(sizes) > 0, new, mean_size))
+                return mean_size < _TOO_FEW
 
-        mean_size.assign(tf.cond(step % _PERIOD == 0, look, mean_size.read_value))
-        return mean_size < _TOO_FEW
+        return tf.cond(step % _PERIOD == 0, look, lambda: tf.constant(False))
 
 
 def effective_sample_size(features, labels, sample, layer):
