@@ -14,8 +14,7 @@ std::vector<int64_t> BucketEnds(const LshTables& tables, const LshQueries& queri
   std::vector<int64_t> ends(queries.batch * queries.num_codes);
   int64_t end = 0;
   for (int64_t i = 0; i < static_cast<int64_t>(ends.size()); ++i) {
-    const int64_t table = i % queries.num_codes % tables.num_tables;
-    if (queries.codes[i] >= 0) end += BucketOf(tables, table, queries.codes[i]).size;
+    end += BucketOfCode(tables, i % queries.num_codes, queries.codes[i]).size;
     ends[i] = end;
   }
   return ends;
@@ -31,15 +30,12 @@ int64_t DrawEntries(const LshTables& tables, const LshQueries& queries, int64_t 
     std::fill(pool, pool + num_sampled, -1);
     return 0;
   }
-  // Draw i is entry floor((i * num_entries + start) / num_sampled).
-  const int64_t start = ScaleBits(BitsOfDraw(seed, 0).first, num_entries);
+  const int64_t start = StartOfDraws(seed, num_entries);
   parallel(num_sampled, 300, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t entry =
-          static_cast<int64_t>((static_cast<__int128>(i) * num_entries + start) / num_sampled);
+      const int64_t entry = EntryOfDraw(i, start, num_entries, num_sampled);
       const int64_t at = std::upper_bound(ends.begin(), ends.end(), entry) - ends.begin();
-      const int64_t table = at % queries.num_codes % tables.num_tables;
-      const Bucket bucket = BucketOf(tables, table, queries.codes[at]);
+      const Bucket bucket = BucketOfCode(tables, at % queries.num_codes, queries.codes[at]);
       pool[i] = bucket.ids[bucket.size - (ends[at] - entry)];
     }
   });

@@ -5,9 +5,23 @@
 
 #include <cstdint>
 
+#include "custom_ops/core/host_device.h"
 #include "custom_ops/core/lsh_query.h"
+#include "custom_ops/core/philox.h"
 
 namespace largeout {
+
+// The random place that a systematic draw of num_sampled out of num_entries starts from.
+LARGEOUT_HOST_DEVICE inline int64_t StartOfDraws(PhiloxSeed seed, int64_t num_entries) {
+  return ScaleBits(BitsOfDraw(seed, 0).first, num_entries);
+}
+
+// The entry that is its i-th: floor((i * num_entries + start) / num_sampled).
+LARGEOUT_HOST_DEVICE inline int64_t EntryOfDraw(int64_t i, int64_t start, int64_t num_entries,
+                                                int64_t num_sampled) {
+  const auto scaled = static_cast<unsigned __int128>(i) * num_entries + start;
+  return static_cast<int64_t>(scaled / num_sampled);
+}
 
 // Draws num_sampled of the entries in the buckets of all queries, each entry
 // with the same probability: a systematic draw of one random start, so a class

@@ -11,12 +11,6 @@
 namespace largeout {
 namespace {
 
-// Bucket i of a row; empty where the row has no code.
-Bucket BucketOfRow(const LshTables& tables, const int32_t* codes, int64_t i) {
-  if (codes[i] < 0) return {tables.ids, 0};
-  return BucketOf(tables, i % tables.num_tables, codes[i]);
-}
-
 bool InRange(int32_t id, int64_t num_classes) { return 0 <= id && id < num_classes; }
 
 // Calls visit(id) on the `length` entries of a bucket from `place` on, as on a
@@ -58,7 +52,7 @@ class RowQuery {
     for (int64_t j = 0; j < queries_.num_codes; ++j) {
       const int64_t i =
           start + j < queries_.num_codes ? start + j : start + j - queries_.num_codes;
-      const Bucket bucket = BucketOfRow(tables_, codes, i);
+      const Bucket bucket = BucketOfCode(tables_, i, codes[i]);
       const int64_t length = std::min(bucket.size, lookups);
       lookups -= length;
       ForEachFrom(bucket, ScaleBits(draws(1 + i).first, bucket.size), length, met_,
@@ -77,11 +71,11 @@ class RowQuery {
     most_met_.Clear();
     sizes_.resize(queries_.num_codes);
     for (int64_t i = 0; i < queries_.num_codes; ++i) {
-      sizes_[i] = BucketOfRow(tables_, codes, i).size;
+      sizes_[i] = BucketOfCode(tables_, i, codes[i]).size;
     }
     const int64_t longest = LongestStretch(sizes_, draw_.max_lookups);
     for (int64_t i = 0; i < queries_.num_codes; ++i) {
-      const Bucket bucket = BucketOfRow(tables_, codes, i);
+      const Bucket bucket = BucketOfCode(tables_, i, codes[i]);
       const int64_t length = std::min(bucket.size, longest);
       const bool whole = length == bucket.size;
       const int64_t place = whole ? 0 : ScaleBits(draws(1 + i).first, bucket.size);

@@ -99,12 +99,8 @@ void BuildLshTables(const HashFamily& family, const float* rows, int64_t num_row
 int64_t CountFreshEntries(const LshTables& tables, const int32_t* codes, const int64_t* row_ids,
                           int64_t num_rows) {
   int64_t fresh = 0;
-  for (int64_t i = 0; i < num_rows; ++i) {
-    const int32_t id = static_cast<int32_t>(row_ids[i]);
-    for (int64_t table = 0; table < tables.num_tables; ++table) {
-      const Bucket bucket = BucketOf(tables, table, codes[i * tables.num_tables + table]);
-      fresh += std::binary_search(bucket.ids, bucket.ids + bucket.size, id);
-    }
+  for (int64_t i = 0; i < num_rows * tables.num_tables; ++i) {
+    fresh += Holds(BucketOfCode(tables, i, codes[i]), row_ids[i / tables.num_tables]);
   }
   return fresh;
 }

@@ -35,6 +35,28 @@ LARGEOUT_HOST_DEVICE inline Bucket BucketOf(const LshTables& tables, int64_t tab
   return {tables.ids + table * tables.num_classes + begin, end - begin};
 }
 
+// The bucket of table i % num_tables that code i of a query names; empty where the code
+// names none.
+LARGEOUT_HOST_DEVICE inline Bucket BucketOfCode(const LshTables& tables, int64_t i,
+                                                int64_t code) {
+  if (code < 0 || code >= tables.num_buckets) return {tables.ids, 0};
+  return BucketOf(tables, i % tables.num_tables, code);
+}
+
+// Whether the id is in the bucket. O(log of its size).
+LARGEOUT_HOST_DEVICE inline bool Holds(const Bucket& bucket, int64_t id) {
+  int64_t first = 0, last = bucket.size;
+  while (first < last) {
+    const int64_t middle = first + (last - first) / 2;
+    if (bucket.ids[middle] < id) {
+      first = middle + 1;
+    } else {
+      last = middle;
+    }
+  }
+  return first < bucket.size && bucket.ids[first] == id;
+}
+
 // Puts the rows into the buckets of their codes, by a stable counting sort: the
 // ids of a bucket rise, on any number of threads.
 // codes_to_ids [num_tables, num_rows]: on input, the code of each row in each
@@ -51,10 +73,15 @@ void BuildLshTables(const HashFamily& family, const float* rows, int64_t num_row
                     const ParallelFor& parallel, int32_t* offsets, int32_t* ids);
 
 // How many of the entries (table, id of row i) stand in the bucket of the code
-// that the row has now: codes [num_rows, num_tables], row_ids [num_rows].
-// O(num_rows * num_tables * log of the bucket size).
+// that the row has now: codes [num_rows, num_tables], row_ids [num_rows]. What is no
+// code or no id stands in none. O(num_rows * num_tables * log of the bucket size).
 int64_t CountFreshEntries(const LshTables& tables, const int32_t* codes, const int64_t* row_ids,
                           int64_t num_rows);
+
+// `count` out of `total`, 1 out of none.
+LARGEOUT_HOST_DEVICE inline float ShareOf(int64_t count, int64_t total) {
+  return total == 0 ? 1.0f : static_cast<float>(count) / static_cast<float>(total);
+}
 
 }  // namespace largeout
 

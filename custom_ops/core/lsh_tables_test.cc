@@ -79,6 +79,9 @@ TEST(FreshEntriesAreThoseInTheBucketOfTheCode) {
   const std::vector<int64_t> rows{0, 2};
   EXPECT_EQ(CountFreshEntries(tables, Ints{0, 1, 1, 1}.data(), rows.data(), 2), 4);
   EXPECT_EQ(CountFreshEntries(tables, Ints{1, 1, 1, 0}.data(), rows.data(), 2), 2);
+  EXPECT_EQ(CountFreshEntries(tables, Ints{0, -1, 1, 2}.data(), rows.data(), 2), 2);
+  const std::vector<int64_t> no_ids{-1, int64_t{1} << 32};
+  EXPECT_EQ(CountFreshEntries(tables, Ints{0, 1, 0, 1}.data(), no_ids.data(), 2), 0);
 }
 
 }  // namespace

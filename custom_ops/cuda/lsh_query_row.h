@@ -64,12 +64,12 @@ class RowOfBlock {
 
   LARGEOUT_DEVICE const QueryDraws& draws() const { return draws_; }
 
-  LARGEOUT_DEVICE int64_t BucketSize(int64_t i) const { return BucketOfCode(i).size; }
+  LARGEOUT_DEVICE int64_t BucketSize(int64_t i) const { return BucketAt(i).size; }
 
   // Bucket i, from a random place on; from its start where no more than `longest` entries
   // are in it, unless `always`.
   LARGEOUT_DEVICE RingBucket BucketFrom(int64_t i, int64_t longest, bool always) const {
-    const Bucket bucket = BucketOfCode(i);
+    const Bucket bucket = BucketAt(i);
     const bool whole = !always && bucket.size <= longest;
     return {bucket.ids, bucket.size, whole ? 0 : ScaleBits(draws_(1 + i).first, bucket.size)};
   }
@@ -115,10 +115,8 @@ class RowOfBlock {
  private:
   LARGEOUT_DEVICE bool IsClass(int64_t id) const { return 0 <= id && id < tables_.num_classes; }
 
-  LARGEOUT_DEVICE Bucket BucketOfCode(int64_t i) const {
-    const int64_t code = i < queries_.num_codes ? codes_[i] : -1;
-    if (code < 0 || code >= tables_.num_buckets) return {tables_.ids, 0};
-    return BucketOf(tables_, i % tables_.num_tables, code);
+  LARGEOUT_DEVICE Bucket BucketAt(int64_t i) const {
+    return BucketOfCode(tables_, i, i < queries_.num_codes ? codes_[i] : -1);
   }
 
   // Entry `at` of the sequence: in the last bucket that starts there or before.

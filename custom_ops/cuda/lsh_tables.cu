@@ -72,5 +72,11 @@ Status BuildLshTables(const HashFamily& family, const float* rows, int64_t num_r
   return status;
 }
 
+Status FreshShare(const LshTables& tables, const int32_t* codes, const int64_t* row_ids,
+                  int64_t num_rows, float* share, Stream stream) {
+  return ForEachBlock(1, kFreshShareThreads, FindFreshShare::kSharedBytes,
+                      FindFreshShare{tables, codes, row_ids, num_rows, share}, stream);
+}
+
 }  // namespace cuda
 }  // namespace largeout

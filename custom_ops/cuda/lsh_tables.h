@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "custom_ops/core/lsh_hash.h"
+#include "custom_ops/core/lsh_tables.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {
@@ -20,6 +21,11 @@ int64_t BuildLshTablesScratchBytes(const HashFamily& family, int64_t num_rows);
 // REQUIRES: HashFamilyIsValid(family); num_rows < 2^31; family.functions on the device.
 Status BuildLshTables(const HashFamily& family, const float* rows, int64_t num_rows,
                       int32_t* offsets, int32_t* ids, void* scratch, Stream stream);
+
+// *share: of the entries that core's CountFreshEntries looks at, those that it counts; 1 for
+// no rows. For some thousand entries: one block does it.
+Status FreshShare(const LshTables& tables, const int32_t* codes, const int64_t* row_ids,
+                  int64_t num_rows, float* share, Stream stream);
 
 }  // namespace cuda
 }  // namespace largeout

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 
+#include "custom_ops/core/lsh_tables.h"
 #include "custom_ops/cuda/block.h"
+#include "custom_ops/cuda/block_sums.h"
 
 namespace largeout {
 namespace cuda {
@@ -34,6 +36,35 @@ struct FindOffsets {
       }
     }
     offsets[bucket] = static_cast<int32_t>(first);
+  }
+};
+
+inline constexpr int kFreshShareThreads = 256;  // a power of two
+
+// What the one block of FreshShare does.
+struct FindFreshShare {
+  LshTables tables;
+  const int32_t* codes;    // [num_rows, num_tables]
+  const int64_t* row_ids;  // [num_rows]
+  int64_t num_rows;
+  float* share;
+
+  static constexpr int kSharedBytes = kFreshShareThreads * sizeof(int64_t);
+
+  template <class Block>
+  LARGEOUT_DEVICE void operator()(const Block& block, char* shared) const {
+    auto* counts = reinterpret_cast<int64_t*>(shared);
+    const int64_t size = num_rows * tables.num_tables;
+    block.ForEachThread([&](int t) {
+      counts[t] = 0;
+      for (int64_t i = t; i < size; i += block.size()) {
+        counts[t] += Holds(BucketOfCode(tables, i, codes[i]), row_ids[i / tables.num_tables]);
+      }
+    });
+    const int64_t fresh = SumOf(block, counts);
+    block.ForEachThread([&](int t) {
+      if (t == 0) *share = ShareOf(fresh, size);
+    });
   }
 };
 

@@ -44,6 +44,41 @@ TEST(TablesOnTheGpuAreThoseOfTheCpu) {
   }
 }
 
+float FreshShareOf(const LshTables& tables, const Ints& codes,
+                   const std::vector<int64_t>& row_ids, int threads) {
+  float share = -7;
+  RunBlocks(1, threads, FindFreshShare::kSharedBytes,
+            FindFreshShare{tables, codes.data(), row_ids.data(),
+                           static_cast<int64_t>(row_ids.size()), &share});
+  return share;
+}
+
+TEST(FreshSharesOnTheGpuAreThoseOfTheCpu) {
+  const int64_t num_tables = 3, num_buckets = 4, n = 97;
+  Ints ids(num_tables * n), offsets(num_tables * (num_buckets + 1)), codes(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = static_cast<int32_t>(ScaleBits(BitsOfDraw({1, 2}, i).first, num_buckets));
+    codes[i % n * num_tables + i / n] = i % 5 == 0 ? 1 : ids[i];
+  }
+  SortIntoBuckets(num_tables, num_buckets, n, SerialFor, offsets.data(), ids.data());
+  const LshTables tables{offsets.data(), ids.data(), num_tables, num_buckets, n};
+  for (const int64_t num_rows : {0, 1, 7, 97}) {
+    std::vector<int64_t> row_ids(num_rows);
+    for (int64_t i = 0; i < num_rows; ++i) row_ids[i] = i;
+    const int64_t fresh = CountFreshEntries(tables, codes.data(), row_ids.data(), num_rows);
+    for (const int threads : {8, kFreshShareThreads}) {
+      EXPECT_EQ(FreshShareOf(tables, codes, row_ids, threads),
+                ShareOf(fresh, num_rows * num_tables));
+    }
+  }
+}
+
+TEST(WhatIsNoCodeOrNoIdIsNotFreshOnTheGpu) {
+  const Ints ids{0, 1, 2, 3}, offsets{0, 2, 4}, codes{0, 0, 2, -1, 1 << 30, 1};
+  const LshTables tables{offsets.data(), ids.data(), 1, 2, 4};
+  EXPECT_EQ(FreshShareOf(tables, codes, {0, int64_t{1} << 32, 2, 3, 3, -1}, 8), ShareOf(1, 6));
+}
+
 }  // namespace
 }  // namespace cuda
 }  // namespace largeout

@@ -1,9 +1,12 @@
 #include <string>
 #include <vector>
 
+#include "custom_ops/core/lsh_pool.h"
 #include "custom_ops/core/lsh_tables.h"
 #include "custom_ops/cuda/check/check.h"
+#include "custom_ops/cuda/lsh_pool.h"
 #include "custom_ops/cuda/lsh_query.h"
+#include "custom_ops/cuda/lsh_tables.h"
 
 namespace largeout {
 namespace cuda {
@@ -28,12 +31,13 @@ constexpr Size kSizes[] = {{40, 2, 4, 0, 5, 100, true},
                            {100000, 50, 1024, 64, 1000, 1 << 14, true}};
 constexpr Size kLarge = {10000000, 16, 1 << 18, 1024, 1024, 1 << 14, true};
 
-std::string Text(const Size& size, bool most_met) {
-  return std::string(most_met ? "most met " : "walk ") + Sizes({{"classes", size.num_classes},
-                                                                {"tables", size.num_tables},
-                                                                {"batch", size.batch},
-                                                                {"sampled", size.num_sampled},
-                                                                {"lookups", size.max_lookups}});
+std::string Text(const Size& size, const std::string& what) {
+  return what + " " +
+         Sizes({{"classes", size.num_classes},
+                {"tables", size.num_tables},
+                {"batch", size.batch},
+                {"sampled", size.num_sampled},
+                {"lookups", size.max_lookups}});
 }
 
 Ints RandomInts(int64_t size, int64_t first, int64_t range, uint64_t seed) {
@@ -82,6 +86,7 @@ void CheckQueriesOf(Run* run, const Size& size) {
   const LshQueries queries = one.Queries(codes.data(), labels.data());
   const DeviceArray<int64_t> seed(Ids{3, 4});
   for (const bool most_met : {false, true}) {
+    const std::string text = Text(size, most_met ? "most met" : "walk");
     const DeviceMemory scratch(
         (most_met ? MostMetClassesScratchBytes : WalkBucketsScratchBytes)(queries, one.draw()));
     const DeviceArray<int64_t> sampled(size.batch * size.num_sampled);
@@ -98,9 +103,9 @@ void CheckQueriesOf(Run* run, const Size& size) {
         one.Queries(one.codes.data(), one.labels.data()), one.draw(), SerialFor,
         cpu_sampled.data(), cpu_filled.data());
     const Status launched = launch();
-    run->Expect(Text(size, most_met) + " ids", launched, sampled, cpu_sampled);
-    run->Expect(Text(size, most_met) + " filled", launched, filled, cpu_filled);
-    if (size.num_classes == kLarge.num_classes) run->Time(Text(size, most_met), {}, launch);
+    run->Expect(text + " ids", launched, sampled, cpu_sampled);
+    run->Expect(text + " filled", launched, filled, cpu_filled);
+    if (size.num_classes == kLarge.num_classes) run->Time(text, {}, launch);
   }
 }
 
@@ -109,7 +114,56 @@ void CheckQueries(Run* run) {
   if (!run->small()) CheckQueriesOf(run, kLarge);
 }
 
-const bool registered = Register("LshQuery", CheckQueries);
+// The pool of a batch.
+void CheckPoolOf(Run* run, const Size& size) {
+  const Problem one(size);
+  const DeviceArray<int32_t> ids(one.ids), offsets(one.offsets), codes(one.codes);
+  const LshTables tables = one.Tables(offsets.data(), ids.data());
+  const LshQueries queries = one.Queries(codes.data(), nullptr);
+  const DeviceArray<int64_t> seed(Ids{3, 4}), pool(size.num_sampled), num_entries(1);
+  const DeviceMemory scratch(DrawEntriesScratchBytes(queries));
+  const auto launch = [&] {
+    return DrawEntries(tables, queries, size.num_sampled, seed.data(), pool.data(),
+                       num_entries.data(), scratch.data(), run->stream());
+  };
+  Ids cpu_pool(size.num_sampled);
+  const int64_t cpu_entries = largeout::DrawEntries(
+      one.Tables(one.offsets.data(), one.ids.data()), one.Queries(one.codes.data(), nullptr),
+      size.num_sampled, one.draw().seed, SerialFor, cpu_pool.data());
+  const Status launched = launch();
+  run->Expect(Text(size, "pool") + " ids", launched, pool, cpu_pool);
+  run->Expect(Text(size, "pool") + " entries", launched, num_entries, Ids{cpu_entries});
+  if (size.num_classes == kLarge.num_classes) run->Time(Text(size, "pool"), {}, launch);
+}
+
+// Of classes that are spread over all, some of which codes of -1 leave out.
+void CheckFreshShareOf(Run* run, const Size& size) {
+  const Problem one(size);
+  Ids row_ids(size.batch);
+  for (int64_t i = 0; i < size.batch; ++i) row_ids[i] = i * size.num_classes / size.batch;
+  const DeviceArray<int32_t> ids(one.ids), offsets(one.offsets), codes(one.codes);
+  const DeviceArray<int64_t> gpu_row_ids(row_ids);
+  const DeviceArray<float> share(1);
+  const Status launched =
+      FreshShare(one.Tables(offsets.data(), ids.data()), codes.data(), gpu_row_ids.data(),
+                 size.batch, share.data(), run->stream());
+  const int64_t fresh = CountFreshEntries(one.Tables(one.offsets.data(), one.ids.data()),
+                                          one.codes.data(), row_ids.data(), size.batch);
+  run->Expect(Text(size, "fresh share"), launched, share,
+              std::vector<float>{ShareOf(fresh, size.batch * one.num_tables)});
+}
+
+void CheckPools(Run* run) {
+  for (const Size& size : kSizes) CheckPoolOf(run, size);
+  if (!run->small()) CheckPoolOf(run, kLarge);
+}
+
+void CheckFreshShares(Run* run) {
+  for (const Size& size : kSizes) CheckFreshShareOf(run, size);
+}
+
+const bool registered = Register("LshQuery", CheckQueries) && Register("LshPool", CheckPools) &&
+                        Register("LshFreshShare", CheckFreshShares);
 
 }  // namespace
 }  // namespace check
