@@ -38,14 +38,8 @@ class LshQueryOp : public OpKernel {
     LshTablesInput input;
     OP_REQUIRES_OK(ctx, input.Read(ctx));
     const LshTables tables = input.tables();
+    OP_REQUIRES_OK(ctx, CheckQueryShapes(codes, labels, tables));
     OP_REQUIRES_OK(ctx, CheckCodes(codes, tables));
-    OP_REQUIRES(
-        ctx, labels.dims() == 2 && labels.dim_size(0) == codes.dim_size(0),
-        InvalidArgument("labels must be [batch, num_labels] with batch ", codes.dim_size(0),
-                        " as in the codes, got ", labels.shape().DebugString()));
-    OP_REQUIRES(ctx, codes.dim_size(1) <= kMostCodes,
-                InvalidArgument("a row may have at most ", kMostCodes, " codes, got ",
-                                codes.dim_size(1)));
     OP_REQUIRES_OK(ctx, CheckTrueClasses(labels, tables.num_classes));
     LshDraw draw = draw_;
     OP_REQUIRES_OK(ctx, ReadSeed(ctx->input(4), &draw.seed));
@@ -53,11 +47,9 @@ class LshQueryOp : public OpKernel {
     OP_REQUIRES_OK(ctx,
                    ctx->allocate_output(0, {codes.dim_size(0), draw.num_sampled}, &sampled));
     OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {codes.dim_size(0)}, &num_filled));
-    const LshQueries queries{codes.flat<int32_t>().data(), labels.flat<int64_t>().data(),
-                             codes.dim_size(0), codes.dim_size(1), labels.dim_size(1)};
     const bool sound =
-        query_(tables, queries, draw, IntraOpParallel(ctx), sampled->flat<int64_t>().data(),
-               num_filled->flat<int32_t>().data());
+        query_(tables, QueriesOf(codes, &labels), draw, IntraOpParallel(ctx),
+               sampled->flat<int64_t>().data(), num_filled->flat<int32_t>().data());
     OP_REQUIRES(ctx, sound, Damaged());
   }
 
@@ -83,11 +75,9 @@ class LshPoolOp : public OpKernel {
     Tensor *sampled, *num_entries;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {num_sampled_}, &sampled));
     OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {}, &num_entries));
-    const LshQueries queries{codes.flat<int32_t>().data(), nullptr, codes.dim_size(0),
-                             codes.dim_size(1), 0};
     int64_t* pool = sampled->flat<int64_t>().data();
-    num_entries->scalar<int64_t>()() =
-        DrawEntries(tables, queries, num_sampled_, seed, IntraOpParallel(ctx), pool);
+    num_entries->scalar<int64_t>()() = DrawEntries(
+        tables, QueriesOf(codes, nullptr), num_sampled_, seed, IntraOpParallel(ctx), pool);
     for (int64_t i = 0; i < num_sampled_; ++i) {
       OP_REQUIRES(ctx, -1 <= pool[i] && pool[i] < tables.num_classes, Damaged());
     }
@@ -134,13 +124,7 @@ class LshFreshShareOp : public OpKernel {
     LshTablesInput input;
     OP_REQUIRES_OK(ctx, input.Read(ctx));
     const LshTables tables = input.tables();
-    OP_REQUIRES(ctx,
-                row_ids.dims() == 1 && codes.dims() == 2 &&
-                    codes.dim_size(0) == row_ids.dim_size(0) &&
-                    codes.dim_size(1) == tables.num_tables,
-                InvalidArgument("codes must be [num_rows, ", tables.num_tables,
-                                "] and row_ids [num_rows], got ", codes.shape().DebugString(),
-                                " and ", row_ids.shape().DebugString()));
+    OP_REQUIRES_OK(ctx, CheckRowShapes(codes, row_ids, tables));
     OP_REQUIRES_OK(ctx, CheckCodes(codes, tables));
     for (int64_t i = 0; i < codes.NumElements(); ++i) {
       OP_REQUIRES(ctx, codes.flat<int32_t>()(i) >= 0,
@@ -151,8 +135,7 @@ class LshFreshShareOp : public OpKernel {
     const int64_t fresh =
         CountFreshEntries(tables, codes.flat<int32_t>().data(), row_ids.flat<int64_t>().data(),
                           row_ids.dim_size(0));
-    share->scalar<float>()() =
-        codes.NumElements() == 0 ? 1.0f : static_cast<float>(fresh) / codes.NumElements();
+    share->scalar<float>()() = ShareOf(fresh, codes.NumElements());
   }
 };
 

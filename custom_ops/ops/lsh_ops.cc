@@ -71,8 +71,8 @@ one table and a half beyond the tables.
 
 embeddings: Variable [num_rows, dim], float.
 functions: From LargeoutHashFunctions with the same attributes.
-offsets: Variable [num_tables, 2^bits + 1], int32; all of it is written.
-ids: Variable [num_tables, num_rows], int32; all of it is written.
+offsets: Variable [num_tables, 2^bits + 1], uint32; all of it is written.
+ids: Variable [num_tables, num_rows], uint32; all of it is written.
 )doc");
 
 REGISTER_OP("LargeoutLshQuery")

@@ -28,6 +28,15 @@ SAMPLERS = {
     "inverted_file_alone": lambda: tflo.samplers.InvertedFileSampler(20, num_hard=None),
     "top_k": lambda: tflo.samplers.TopKSampler(20),
     "top_k_and_tail": lambda: tflo.samplers.TopKSampler(20, num_hard=6),
+    "lsh": lambda: lsh(),  # one pool for the batch
+    "lsh_own": lambda: lsh(shared=False),
+    "lsh_frequent": lambda: lsh(select="frequent"),
+    "lsh_label": lambda: lsh(query="label"),
+    "lsh_own_label": lambda: lsh(query="label", shared=False),
+    "lsh_dwta": lambda: lsh(hash="dwta"),
+    "lsh_shared_dwta": lambda: lsh(hash="dwta", shared=True),
+    "lsh_head": lambda: lsh(num_hard=6),
+    "lsh_head_label": lambda: lsh(num_hard=6, query="label", hash="wta"),
 }
 OPTIMIZERS = {
     "adam": lambda: tflo.optimizers.LazyAdam(0.01),
@@ -38,6 +47,11 @@ OPTIMIZERS = {
     "sgd": lambda: tflo.optimizers.LazySGD(0.1),
     "momentum": lambda: tflo.optimizers.LazySGD(0.1, momentum=0.9, nesterov=True),
 }
+
+
+def lsh(**kwargs):
+    """Rebuilds at step 1, within the training below."""
+    return tflo.samplers.LSHSampler(20, num_tables=9, rebuild_every=1, **kwargs)
 
 
 def data(first=0, last=STEPS):
@@ -116,3 +130,25 @@ def test_every_optimizer_trains_as_on_the_cpu_and_goes_on_from_a_file(optimizer,
         second = keras.models.load_model(tmp_path / "model.keras")
     fit(second, gpu.NAME, first=2)
     assert_same_states(straight, second, rtol=1e-5, atol=1e-6)
+
+
+def test_hash_tables_are_on_the_gpu_also_out_of_a_file(tmp_path):
+    on_cpu, straight = trained_on_both("lsh", "adam")
+    first = new_model(gpu.NAME, "lsh", "adam")
+    fit(first, gpu.NAME, last=2)
+    first.save(tmp_path / "model.keras")
+    with tf.device(gpu.NAME):
+        second = keras.models.load_model(tmp_path / "model.keras")
+    fit(second, gpu.NAME, first=2)
+    assert_same_states(straight, second, rtol=1e-5, atol=1e-6)
+    heads = [model.layers[-1] for model in (on_cpu, straight, second)]
+    for head in heads[1:]:
+        for table in (head.sampler_table_offsets, head.sampler_table_ids):
+            assert table.value.device.endswith(gpu.NAME)
+    for rebuilds in (False, True):
+        if rebuilds:
+            for head in heads:
+                head.sampler.rebuild(head)
+        healths = [head.sampler.table_health(head) for head in heads]
+        assert healths[0] == healths[1] == healths[2]
+    assert healths[0]["fresh_share"] == 1

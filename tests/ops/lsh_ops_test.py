@@ -116,14 +116,17 @@ def test_damaged_tables_are_reported():
     with pytest.raises(tf.errors.DataLossError, match="damaged"):
         lsh_ops.lsh_pool(offsets, ids, QUERIES, [1, 2], 50)
     offsets, ids = tables()
-    offsets.assign(-offsets * 1000)
+    offsets.assign(offsets + 2**31)
     assert query("walk", 5, tables=[offsets, ids])[1].tolist() == [5] * 9
 
 
-def test_tables_of_the_wrong_shape_are_named():
+def test_tables_of_the_wrong_shape_or_type_are_named():
     offsets, ids = tables()
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"2\^bits \+ 1"):
         query("walk", 5, tables=[ids, offsets])
+    signed = [tf.Variable(tf.cast(table, tf.int32)) for table in (offsets, ids)]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="uint32.*, got int32"):
+        query("walk", 5, tables=signed)
 
 
 def test_a_pool_draws_entries_in_proportion():
@@ -154,8 +157,8 @@ def test_a_build_sorts_the_rows_by_their_codes(kind, num_hashes):
     rows = np.random.default_rng(3).normal(size=[500, 24]).astype(np.float32)
     rows[7], rows[9, 2], rows[11] = 0, np.nan, np.inf
     functions = hash_ops.hash_functions(kind, 24, num_hashes, 5, [1, 2], 8)
-    offsets = tf.Variable(tf.zeros([5, 2**BITS + 1], tf.int32))
-    ids = tf.Variable(tf.fill([5, 500], -1))
+    offsets = tf.Variable(tf.zeros([5, 2**BITS + 1], tf.uint32))
+    ids = tf.Variable(tf.zeros([5, 500], tf.uint32))
     lsh_ops.lsh_build(tf.Variable(rows), functions, offsets, ids, kind, num_hashes, 5, BITS)
     codes = hash_ops.lsh_hash(rows, functions, kind, num_hashes, 5, BITS, 8).numpy()
     expected = reference.tables(codes.T, 2**BITS)

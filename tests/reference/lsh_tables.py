@@ -11,7 +11,7 @@ def tables(codes, num_buckets):
     for row in codes:
         ids.append(np.argsort(row, kind="stable"))
         offsets.append(np.searchsorted(np.sort(row), np.arange(num_buckets + 1)))
-    return np.array(offsets, np.int32), np.array(ids, np.int32)
+    return np.array(offsets, np.uint32), np.array(ids, np.uint32)
 
 
 def met(codes, query):

@@ -1,11 +1,12 @@
 """Hash tables over the class embeddings: built, queried and looked over in place.
 
-The tables are two int32 variables, `offsets` [num_tables, 2^bits + 1] and `ids`
+The tables are two uint32 variables, `offsets` [num_tables, 2^bits + 1] and `ids`
 [num_tables, num_classes]: bucket c of table t holds `ids[t]` from `offsets[t, c]` to
 `offsets[t, c + 1]`, rising. They are given as variables or handles and never copied. `codes`
 int32 [batch, n * num_tables] are the buckets that a row asks for, from `hash_ops.lsh_hash`: the
 i-th belongs to table `i % num_tables`, so a row may ask with n vectors; a negative one is none.
-All are functions of their arguments, on any number of threads; `seed` is int64 [2].
+All are functions of their arguments, on any number of threads; `seed` is int64 [2]. On a GPU
+codes, labels and ids that are out of range are no errors: they are passed over.
 """
 
 import tensorflow as tf
@@ -25,8 +26,8 @@ def lsh_build(
     Args:
         embeddings: float32 variable [num_classes, dim].
         functions: int32, from `hash_ops.hash_functions`.
-        offsets: int32 variable [num_tables, 2^bits + 1]; all of it is written.
-        ids: int32 variable [num_tables, num_classes]; all of it is written.
+        offsets: uint32 variable [num_tables, 2^bits + 1]; all of it is written.
+        ids: uint32 variable [num_tables, num_classes]; all of it is written.
         kind: "simhash", "wta" or "dwta".
         num_hashes: hash values a table.
         num_tables: number of tables.
@@ -56,8 +57,8 @@ def lsh_query(offsets, ids, codes, labels, seed, select, num_sampled, max_lookup
     number of classes, also where all of them are in one bucket.
 
     Args:
-        offsets: int32 variable [num_tables, 2^bits + 1].
-        ids: int32 variable [num_tables, num_classes].
+        offsets: uint32 variable [num_tables, 2^bits + 1].
+        ids: uint32 variable [num_tables, num_classes].
         codes: int32 [batch, n * num_tables].
         labels: int64 [batch, num_labels], padded with -1.
         seed: int64 [2].
@@ -90,8 +91,8 @@ def lsh_pool(offsets, ids, codes, seed, num_sampled):
     """Draws from all entries in the buckets of a batch, each with the same probability.
 
     Args:
-        offsets: int32 variable [num_tables, 2^bits + 1].
-        ids: int32 variable [num_tables, num_classes].
+        offsets: uint32 variable [num_tables, 2^bits + 1].
+        ids: uint32 variable [num_tables, num_classes].
         codes: int32 [batch, n * num_tables].
         seed: int64 [2].
         num_sampled: Number of draws.
@@ -128,8 +129,8 @@ def lsh_fresh_share(offsets, ids, codes, row_ids):
     """The share of entries that stand in the bucket that their row has now.
 
     Args:
-        offsets: int32 variable [num_tables, 2^bits + 1].
-        ids: int32 variable [num_tables, num_classes].
+        offsets: uint32 variable [num_tables, 2^bits + 1].
+        ids: uint32 variable [num_tables, num_classes].
         codes: int32 [num_rows, num_tables], of some rows as they are now.
         row_ids: int64 [num_rows], their classes.
 

@@ -49,16 +49,15 @@ class HashTables:
             ("table_ids", (self.num_tables, self._num_classes)),
         ]
         self._check_memory(sum(4 * math.prod(shape) for _, shape in shapes))
-        with tf.device("CPU:0"):  # where the ops read them
-            with tf.init_scope():
-                functions = self._new_functions([0, 0])
-            self._functions = sampler.add_weight(
-                layer, "hash_functions", functions.shape, "int32", lambda *_, **__: functions
-            )
-            self._offsets, self._ids = (
-                sampler.add_weight(layer, name, shape, "int32", "zeros")
-                for name, shape in shapes
-            )
+        with tf.init_scope():
+            functions = self._new_functions([0, 0])
+        self._functions = sampler.add_weight(
+            layer, "hash_functions", functions.shape, "int32", lambda *_, **__: functions
+        )
+        # uint32: TensorFlow keeps int32 variables on the host, also where all else is on a GPU.
+        self._offsets, self._ids = (
+            sampler.add_weight(layer, name, shape, "uint32", "zeros") for name, shape in shapes
+        )
 
     def rebuild(self, layer, step):
         """Hashes all classes anew, by new functions, on this replica.
@@ -120,7 +119,7 @@ class HashTables:
 
     def health(self):
         """Sizes of the buckets, as a dict of numbers."""
-        sizes = np.diff(self._offsets.numpy(), axis=1)
+        sizes = np.diff(self._offsets.numpy().astype("int64"), axis=1)
         return {
             "num_tables": self.num_tables,
             "num_hashes": self.num_hashes,

@@ -141,7 +141,7 @@ class LSHSampler(HardNegativeSampler):
                 codes, labels, layer, self.select, self.num_sampled,
                 per_class * self.num_sampled,
             )  # fmt: skip
-            self._count(tf.size(ids), tf.reduce_sum(num_filled), layer)
+            self._count(tf.size(ids), tf.reduce_sum(tf.cast(num_filled, tf.int64)), layer)
             return ids
         candidates, _ = self._tables.query(
             codes, labels, layer, "frequent", self.num_sampled,
@@ -239,8 +239,9 @@ class LSHSampler(HardNegativeSampler):
         if places is None:
             return codes
         shape = tf.concat([tf.shape(labels), [self._tables.num_tables]], axis=0)
-        codes = tf.tensor_scatter_nd_update(tf.fill(shape, -1), places, codes)
-        return tf.reshape(codes, [shape[0], shape[1] * shape[2]])
+        none = tf.fill(shape, tf.constant(-1, tf.int64))  # int32 would go through the host
+        codes = tf.tensor_scatter_nd_update(none, places, tf.cast(codes, tf.int64))
+        return tf.cast(tf.reshape(codes, [shape[0], shape[1] * shape[2]]), tf.int32)
 
     def _pool(self, features, labels, layer):
         codes = self._codes(features, labels, layer)
