@@ -110,8 +110,7 @@ class InvertedFileSampler(HardNegativeSampler):
         self._on_cpu = "GPU" not in (layer.embeddings.value.device or "")
         for name, (shape, dtype) in specs.items():
             place = placement.deciding if name == "schedule" else placement.beside
-            with place(layer.embeddings):
-                self._state.append(self.add_weight(layer, name, shape, dtype, _unfitted))
+            self._state.append(self.add_weight(layer, name, shape, dtype, _unfitted, place))
 
     def prepare(self, layer):
         turns = {

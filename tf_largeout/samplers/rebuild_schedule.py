@@ -34,8 +34,9 @@ class RebuildSchedule:
 
     def build(self, sampler, layer):
         """Makes `[step, step of the next rebuild]`, a weight of `layer`."""
-        with placement.deciding(layer.seed_state):
-            self._state = sampler.add_weight(layer, "rebuild_state", (2,), "int64", "zeros")
+        self._state = sampler.add_weight(
+            layer, "rebuild_state", (2,), "int64", "zeros", placement.deciding
+        )
 
     def advance(self, layer, rebuild, is_stale=None):
         """Counts a training step, and calls `rebuild(step)` before it where that is due.

@@ -1,6 +1,7 @@
 """The base class of all samplers."""
 
 from tf_largeout.arguments import whole_number
+from tf_largeout.ops import placement
 from tf_largeout.samplers.head_and_tail import HeadAndTail
 from tf_largeout.samplers.sampled_values import SampledValues
 
@@ -47,17 +48,22 @@ class Sampler:
                 "the model on data, or build it with its input shape, first."
             )
 
-    def add_weight(self, layer, name, shape, dtype, initializer):
-        """Makes `sampler_{name}`, a weight of `layer` that holds state of the sampler."""
+    def add_weight(self, layer, name, shape, dtype, initializer, place=placement.beside):
+        """Makes `sampler_{name}`, a weight of `layer` that holds state of the sampler.
+
+        It is on the device of the layer's own weights, or, with `place=placement.deciding`,
+        where what a step does is decided.
+        """
         name = f"sampler_{name}"
-        weight = layer.add_weight(
-            name=name,
-            shape=shape,
-            dtype=dtype,
-            initializer=initializer,
-            trainable=False,
-            autocast=False,
-        )
+        with place(layer.seed_state):
+            weight = layer.add_weight(
+                name=name,
+                shape=shape,
+                dtype=dtype,
+                initializer=initializer,
+                trainable=False,
+                autocast=False,
+            )
         setattr(layer, name, weight)  # tf.train.Checkpoint saves what attributes hold
         return weight
 

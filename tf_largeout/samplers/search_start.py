@@ -45,14 +45,14 @@ class SearchStart:
         """Makes `[number of the next step, step of the start or -1]`, and the running mean."""
         if self.step == 0:
             return
-        with placement.deciding(layer.seed_state):
-            self._progress = sampler.add_weight(
-                layer,
-                "search_start",
-                (2,),
-                "int64",
-                lambda shape, dtype: tf.constant([0, -1], dtype),
-            )
+        self._progress = sampler.add_weight(
+            layer,
+            "search_start",
+            (2,),
+            "int64",
+            lambda shape, dtype: tf.constant([0, -1], dtype),
+            placement.deciding,
+        )
         if self.step is None:
             size = tf.constant_initializer(sampler.tail.num_sampled)
             self._mean_size = sampler.add_weight(
