@@ -16,19 +16,20 @@ CUDA_CHECK := build/cuda_check
 CUDA_COMPARE := build/libcuda_compare.so
 
 .PHONY: help install ops demo test lint test-cc test-py test-slow test-wheel test-asan bench clean
-.PHONY: test-emulated-gpu
+.PHONY: test-launchers test-emulated-gpu
 .PHONY: cuda-compile cuda-check cuda-sanitize cuda-compare
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo           train on 202,458 places with three methods, and compare"
-	@echo "make test           lint, C++ tests, Python tests"
+	@echo "make test           lint, C++ tests, CUDA launchers on an emulated GPU, Python tests"
 	@echo "make lint           ruff, clang-format, mypy"
 	@echo "make test-cc        C++ tests of core and of the CUDA code's bodies (TEST=part of a name); needs no venv"
 	@echo "make test-py        Python tests (ARGS='tests/ops -k adam')"
 	@echo "make test-slow      Python tests, also the slow ones: many draws, long training"
 	@echo "make test-wheel     wheel and sdist in bare virtual environments"
-	@echo "make test-emulated-gpu  the tests for GPUs, on an emulated one"
+	@echo "make test-launchers CUDA launchers on an emulated GPU against the CPU code; needs no venv"
+	@echo "make test-emulated-gpu  that, and the Python tests for GPUs on it"
 	@echo "make test-asan      C++ tests and op tests with ASan and UBSan"
 	@echo "make cuda-check     CUDA code on this machine's GPU against the CPU code (ARGS=--help)"
 	@echo "make cuda-sanitize  the same, small, under compute-sanitizer"
@@ -54,7 +55,7 @@ ops: $(INSTALLED)
 demo: ops
 	$(BIN)/python examples/place_names.py $(ARGS)
 
-test: lint test-cc test-py
+test: lint test-cc test-launchers test-py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -66,6 +67,10 @@ test-cc:
 	@$(PYTHON) -m build_tools tests build/cc_tests
 	build/cc_tests $(TEST)
 
+test-launchers:
+	@$(PYTHON) -m build_tools emulated-check $(EMULATED_CHECK)
+	$(EMULATED_CHECK) --small
+
 test-py: ops
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
@@ -75,10 +80,8 @@ test-slow: ops
 test-wheel: ops
 	$(BIN)/python -m pytest tests/packaging --run-slow $(ARGS)
 
-# The launchers as in `make cuda-check`, then the ops, layers and `fit` in TensorFlow.
-test-emulated-gpu: ops
-	@$(BIN)/python -m build_tools emulated-check $(EMULATED_CHECK)
-	$(EMULATED_CHECK) --small
+# The ops, layers and `fit` in TensorFlow, over the launchers.
+test-emulated-gpu: ops test-launchers
 	@$(BIN)/python -m build_tools emulated-gpu $(EMULATED_GPU)
 	PYTHONPATH=$(EMULATED_GPU)/site-packages LARGEOUT_OPS_LIBRARY=$(EMULATED_GPU)/_largeout_ops.so \
 	  $(BIN)/python -m pytest -m gpu -n $(JOBS) $(ARGS)

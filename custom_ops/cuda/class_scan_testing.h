@@ -29,12 +29,14 @@ struct ScanProblem {
 
   // Few different logits, so that many are equal.
   void Coarsen() {
+    is_coarse = true;
     for (auto* values : {&embeddings, &bias, &data}) {
       for (float& value : *values) value = value > 0.5f ? 1.0f : 0.0f;
     }
   }
 
   int64_t batch, num_classes, dim, width;
+  bool is_coarse = false;
   std::vector<float> embeddings = std::vector<float>(num_classes * dim);
   std::vector<float> bias = std::vector<float>(num_classes);
   std::vector<float> data = std::vector<float>(batch * dim);
