@@ -80,6 +80,16 @@ def build_cuda_compare(output: pathlib.Path, local: bool = False) -> None:
     parts.link([cxx, "-shared", "-Wl,--no-undefined"], objects, nvcc.link_flags, output)
 
 
+def build_emulated_compare(output: pathlib.Path, sanitize: bool = False) -> None:
+    """Compiles the library of cuda-compare for the emulated GPU."""
+    cxx, sanitizers = compilers.find_cxx(), _sanitizers(sanitize)
+    objects = parts.core(cxx, sanitizers) + parts.emulated_runtime(cxx, sanitizers)
+    objects += parts.emulated(cxx, "cuda/*.cu", sanitizers)
+    objects += parts.emulated(cxx, "cuda/compare/*.cu", sanitizers)
+    link = [cxx, "-shared", "-Wl,--no-undefined", *sanitizers]
+    parts.link(link, objects, ["-lpthread"], output)
+
+
 def build_emulated_gpu(folder: pathlib.Path, sanitize: bool = False) -> None:
     """Compiles the op library for the emulated GPU, and that as a device of TensorFlow.
 
