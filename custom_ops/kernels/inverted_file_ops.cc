@@ -4,6 +4,7 @@
 #include "custom_ops/kernels/class_matrix_input.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
 #include "custom_ops/kernels/inverted_file_input.h"
+#include "custom_ops/kernels/inverted_file_search_op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace largeout {
@@ -15,32 +16,16 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::errors::InvalidArgument;
 
-class InvertedFileSearchOp : public OpKernel {
- public:
-  explicit InvertedFileSearchOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_probes", &num_probes_));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("k", &k_));
-  }
+struct Cpu {
+  static absl::Status Check(const InvertedFileInput& input) { return input.Check(); }
 
-  void Compute(OpKernelContext* ctx) override {
-    const Tensor& features = ctx->input(0);
-    InvertedFileInput input;
-    OP_REQUIRES_OK(ctx, input.Find(ctx));
-    input.LockShared();
-    OP_REQUIRES_OK(ctx, input.Check());
-    OP_REQUIRES(ctx, features.dims() == 2 && features.dim_size(1) == input.dim(),
-                InvalidArgument("features must be [batch, dim] with dim ", input.dim(),
-                                " as in the means, got ", features.shape().DebugString()));
-    Tensor *scores, *ids;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {features.dim_size(0), k_}, &scores));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {features.dim_size(0), k_}, &ids));
-    SearchLists(input.file(), {features.flat<float>().data(), features.dim_size(0)},
-                input.dim(), num_probes_, k_, IntraOpParallel(ctx),
-                scores->flat<float>().data(), ids->flat<int64_t>().data());
+  static absl::Status Search(OpKernelContext* ctx, const InvertedFile& file,
+                             const Tensor& features, int64_t num_probes, int64_t k,
+                             float* scores, int64_t* ids) {
+    SearchLists(file, {features.flat<float>().data(), features.dim_size(0)},
+                features.dim_size(1), num_probes, k, IntraOpParallel(ctx), scores, ids);
+    return absl::OkStatus();
   }
-
- private:
-  int64_t num_probes_, k_;
 };
 
 // What the ops share that write the file: the class matrix is read under its
@@ -132,7 +117,7 @@ class InvertedFileUpkeepOp : public InvertedFileUpdateOp {
 };
 
 REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileSearch").Device(tensorflow::DEVICE_CPU),
-                        InvertedFileSearchOp);
+                        InvertedFileSearchOp<Cpu>);
 REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileFit").Device(tensorflow::DEVICE_CPU),
                         InvertedFileFitOp);
 REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileUpkeep").Device(tensorflow::DEVICE_CPU),

@@ -24,7 +24,7 @@ struct DeviceScan {
     const largeout::emulated_gpu::Access access;
     const std::vector<From> old(from, from + count);
     SpoilStorage(storage, storage_bytes);
-    std::inclusive_scan(old.begin(), old.end(), to, combine);
+    std::partial_sum(old.begin(), old.end(), to, combine);
     return cudaSuccess;
   }
 

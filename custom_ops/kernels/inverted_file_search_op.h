@@ -1,0 +1,48 @@
+// The search op of inverted files, on both devices. A Device has:
+//
+//   absl::Status Check(const InvertedFileInput& input): OK if it is an inverted file, as far
+//     as the host can see.
+//   absl::Status Search(OpKernelContext* ctx, const InvertedFile& file, const Tensor& features,
+//                       int64_t num_probes, int64_t k, float* scores, int64_t* ids).
+
+#ifndef LARGEOUT_CUSTOM_OPS_KERNELS_INVERTED_FILE_SEARCH_OP_H_
+#define LARGEOUT_CUSTOM_OPS_KERNELS_INVERTED_FILE_SEARCH_OP_H_
+
+#include "custom_ops/kernels/inverted_file_input.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace largeout {
+
+template <class Device>
+class InvertedFileSearchOp : public tensorflow::OpKernel {
+ public:
+  explicit InvertedFileSearchOp(tensorflow::OpKernelConstruction* ctx) : OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_probes", &num_probes_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("k", &k_));
+  }
+
+  void Compute(tensorflow::OpKernelContext* ctx) override {
+    const tensorflow::Tensor& features = ctx->input(0);
+    InvertedFileInput input;
+    OP_REQUIRES_OK(ctx, input.Find(ctx));
+    input.LockShared();
+    OP_REQUIRES_OK(ctx, Device::Check(input));
+    OP_REQUIRES(ctx, features.dims() == 2 && features.dim_size(1) == input.dim(),
+                tensorflow::errors::InvalidArgument("features must be [batch, dim] with dim ",
+                                                    input.dim(), " as in the means, got ",
+                                                    features.shape().DebugString()));
+    tensorflow::Tensor *scores, *ids;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {features.dim_size(0), k_}, &scores));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {features.dim_size(0), k_}, &ids));
+    OP_REQUIRES_OK(ctx,
+                   Device::Search(ctx, input.file(), features, num_probes_, k_,
+                                  scores->flat<float>().data(), ids->flat<int64_t>().data()));
+  }
+
+ private:
+  int64_t num_probes_, k_;
+};
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_KERNELS_INVERTED_FILE_SEARCH_OP_H_
