@@ -19,6 +19,8 @@ CUDA_COMPARE := build/libcuda_compare.so
 .PHONY: test-launchers test-emulated-gpu
 .PHONY: cuda-compile cuda-check cuda-sanitize cuda-compare
 .DEFAULT_GOAL := help
+# Targets share objects; each compiles on all cores by itself.
+.NOTPARALLEL:
 
 help:
 	@echo "make demo           train on 202,458 places with three methods, and compare"

@@ -20,13 +20,13 @@ class RowBuffer {
   RowBuffer(const Candidates& candidates, const AccidentalHits& hits)
       : in_(candidates),
         hits_(hits),
-        values_(candidates.num_candidates + kBufferPadding, kLowestFloat) {}
+        values_(candidates.num_candidates + kBufferPadding, kPaddingValue) {}
 
   const float* Fill(int64_t row, const float* logits, const Offsets& offsets) {
     const float* from = logits + row * in_.num_candidates;
     const float* offset = offsets.Row(row, in_.num_candidates);
     for (int64_t i = 0; i < in_.num_candidates; ++i) values_[i] = from[i] + offset[i];
-    hits_.Fill(row, kLowestFloat, &scratch_, values_.data());
+    hits_.Fill(row, kPaddingValue, &scratch_, values_.data());
     return values_.data();
   }
 

@@ -6,7 +6,7 @@ namespace largeout {
 namespace LARGEOUT_SIMD {
 
 void MaxAndSumExp(const float* buffer, int64_t size, float* max, float* sum) {
-  Floats lane_max = Broadcast(kLowestFloat);
+  Floats lane_max = Broadcast(kPaddingValue);
   for (int64_t i = 0; i < size; i += kLanes) lane_max = Max(lane_max, Load(buffer + i));
   *max = lane_max[0];
   for (int lane = 1; lane < kLanes; ++lane)

@@ -11,7 +11,7 @@ namespace largeout {
 
 // Buffers hold this many floats more than they are asked for, and the lowest float there.
 inline constexpr int kBufferPadding = 16;
-inline constexpr float kLowestFloat = -3.40282347e38f;
+inline constexpr float kPaddingValue = -3.40282347e38f;
 
 #define LARGEOUT_DECLARE_CANDIDATE_SOFTMAX(level)                                           \
   namespace level {                                                                         \

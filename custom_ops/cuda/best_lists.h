@@ -16,7 +16,7 @@ namespace cuda {
 
 inline constexpr int32_t kNoId = 2147483647;
 
-// Whether a stands before b. No two entries of a row are equal.
+// Whether a stands before b.
 LARGEOUT_DEVICE inline bool StandsBefore(const ScoredClass& a, const ScoredClass& b) {
   return a.score > b.score || (a.score == b.score && a.id < b.id);
 }
@@ -96,7 +96,11 @@ class BestLists {
     block_.ForEachThread([&](int thread) {
       for (int i = thread; i < count; i += block_.size()) {
         int rank = 0;
-        for (int j = 0; j < count; ++j) rank += StandsBefore(staged_[j], staged_[i]);
+        for (int j = 0; j < count; ++j) {
+          // Entries are equal where ids came twice, which they do in damaged input alone.
+          rank += StandsBefore(staged_[j], staged_[i]) ||
+                  (j < i && !StandsBefore(staged_[i], staged_[j]));
+        }
         if (rank < k_) area[rank] = staged_[i];
       }
     });

@@ -19,7 +19,7 @@ struct ListSearch {
   int64_t batch, dim, num_probes, k;
 };
 
-// O((num_lists + batch) * dim), and for some hundreds of queries O(num_probes + k).
+// O((num_lists + batch) * dim), and for up to 2,048 queries O(num_probes + k).
 int64_t SearchListsScratchBytes(const InvertedFile& file, const ListSearch& search);
 
 // scores, ids [batch, k] as in core. Queries and means become codes first; then a block is a

@@ -22,7 +22,7 @@ bool IsMapped(uintptr_t address) {
 
 // Numbers are rarely as large, and if they are there is rarely memory behind them.
 bool IsHostAddress(uintptr_t word) {
-  constexpr uintptr_t kFirst = uintptr_t{1} << 32, kEnd = uintptr_t{1} << 47;
+  constexpr uintptr_t kFirst = uintptr_t{1} << 32, kEnd = uintptr_t{1} << 56;
   return word >= kFirst && word < kEnd && IsMapped(word) &&
          !InDeviceMemory(reinterpret_cast<void*>(word), 0);
 }

@@ -21,10 +21,10 @@ class LshBuildGpuOp : public OpKernel {
     OP_REQUIRES_OK(ctx, in.Read(ctx));
     HashFamily family;
     OP_REQUIRES_OK(ctx, attributes_.FamilyUnread(in.dim(), ctx->input(1), &family));
-    OP_REQUIRES_OK(ctx, in.MakeWritable(ctx, family));
     GpuScratch scratch;
     OP_REQUIRES_OK(
         ctx, scratch.Allocate(ctx, cuda::BuildLshTablesScratchBytes(family, in.num_rows())));
+    OP_REQUIRES_OK(ctx, in.MakeWritable(ctx, family));
     OP_REQUIRES_OK(ctx,
                    FromCuda(cuda::BuildLshTables(family, in.rows(), in.num_rows(), in.offsets(),
                                                  in.ids(), scratch.data(), StreamOf(ctx))));

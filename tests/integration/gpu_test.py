@@ -120,6 +120,29 @@ def test_every_sampler_trains_as_on_the_cpu(sampler):
     assert np.mean(got_ids == ids) > 0.95  # weights differ in their last bits
 
 
+class Composite(keras.layers.Layer):
+    """Without a `build` of its own: Keras makes the variables of such layers later."""
+
+    def __init__(self, head):
+        super().__init__()
+        self.head = head
+
+    def call(self, features):
+        return self.head(features)
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "inverted_file", "lsh_default", "top_k"])
+def test_a_head_inside_of_a_layer_without_build_trains(sampler):
+    sampler = SAMPLERS[sampler]() if sampler in SAMPLERS else tflo.samplers.LSHSampler(20)
+    features = keras.Input([DIM])
+    logits = Composite(tflo.layers.LargeOutput(NUM_CLASSES, sampler))(features)
+    model = keras.Model(features, logits)
+    model.compile(OPTIMIZERS["adam"](), tflo.losses.SampledSoftmaxLoss())
+    history = model.fit(*data(), batch_size=BATCH, verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+    assert model.layers[-1].head.embeddings.value.device.endswith(gpu.NAME)
+
+
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_every_optimizer_trains_as_on_the_cpu_and_goes_on_from_a_file(optimizer, tmp_path):
     _, straight = trained_on_both("uniform", optimizer)

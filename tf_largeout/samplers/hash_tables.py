@@ -6,6 +6,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout.ops import placement
 from tf_largeout.ops.hash_ops import hash_functions, lsh_hash
 from tf_largeout.ops.lsh_ops import lsh_build, lsh_fresh_share, lsh_query
 
@@ -49,14 +50,19 @@ class HashTables:
             ("table_ids", (self.num_tables, self._num_classes)),
         ]
         self._check_memory(sum(4 * math.prod(shape) for _, shape in shapes))
-        with tf.init_scope():
+        with tf.init_scope(), placement.deciding(layer.seed_state):
             functions = self._new_functions([0, 0])
         self._functions = sampler.add_weight(
-            layer, "hash_functions", functions.shape, "int32", lambda *_, **__: functions
+            layer,
+            "hash_functions",
+            functions.shape,
+            "int32",
+            lambda *_, **__: functions,
+            placement.deciding,
         )
         # uint32: TensorFlow keeps int32 variables on the host, also where all else is on a GPU.
         self._offsets, self._ids = (
-            sampler.add_weight(layer, name, shape, "uint32", "zeros") for name, shape in shapes
+            sampler.add_weight(layer, name, shape, "uint32", _zeros) for name, shape in shapes
         )
 
     def rebuild(self, layer, step):
@@ -67,8 +73,9 @@ class HashTables:
             step: int64 scalar, the number of the training step.
         """
         first_seed = layer.local_variable(layer.seed_state).read_value()[0]
-        functions = self._new_functions([first_seed, -1 - step])  # steps count up from 0
-        layer.local_variable(self._functions).assign(functions)
+        with placement.deciding(layer.seed_state):
+            functions = self._new_functions([first_seed, -1 - step])  # steps count up from 0
+            layer.local_variable(self._functions).assign(functions)
         lsh_build(
             layer.local_variables()[0],
             functions,
@@ -146,6 +153,11 @@ class HashTables:
                 f"{needed / 2**30:.1f} GiB, and this machine has {available / 2**30:.1f} GiB. "
                 f"Received: num_tables={self.num_tables}. Lower it."
             )
+
+
+def _zeros(shape, dtype=None):
+    """Made on the host: a GPU fills no uint32."""
+    return np.zeros(shape, dtype)
 
 
 def _median_of_classes(sizes):

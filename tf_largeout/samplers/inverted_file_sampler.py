@@ -90,7 +90,6 @@ class InvertedFileSampler(HardNegativeSampler):
         self.num_lists = whole_number("num_lists", num_lists, or_none=True)
         self.num_probes = whole_number("num_probes", num_probes)
         self._state: list[keras.Variable] = []
-        self._on_cpu = True
 
     def build(self, layer):
         super().build(layer)
@@ -107,7 +106,6 @@ class InvertedFileSampler(HardNegativeSampler):
             "scales": (scales_shape, "float32"),
             "schedule": ((2,), "int64"),
         }
-        self._on_cpu = "GPU" not in (layer.embeddings.value.device or "")
         for name, (shape, dtype) in specs.items():
             place = placement.deciding if name == "schedule" else placement.beside
             self._state.append(self.add_weight(layer, name, shape, dtype, _unfitted, place))
@@ -117,13 +115,14 @@ class InvertedFileSampler(HardNegativeSampler):
             "interval": max(_LEAST_INTERVAL, self.num_classes // _CLASSES_FOR_A_STEP),
             "rows_a_step": _ROWS_A_STEP,
         }
-        if self._on_cpu:
+        if self._is_on_cpu(layer):
             inverted_file_upkeep(*self._handles(layer), **turns)
             return
         schedule = self._local_state(layer)[-1]
         with placement.deciding(layer.embeddings):
             step, fitted_at = tf.unstack(schedule.read_value())
-            only_counts = (fitted_at >= 0) & ((step - fitted_at) % turns["interval"] != 0)
+            age = step - fitted_at
+            only_counts = (fitted_at >= 0) & ((age <= 0) | (age % turns["interval"] != 0))
             tf.cond(
                 only_counts,
                 lambda: schedule.assign_add([1, 0]),
@@ -144,7 +143,7 @@ class InvertedFileSampler(HardNegativeSampler):
         """
 
         def fit():
-            if self._on_cpu:
+            if self._is_on_cpu(layer):
                 inverted_file_fit(*self._handles(layer))
             else:
                 self._write(layer, inverted_file_fitted(*self._copies(layer)))
@@ -180,6 +179,10 @@ class InvertedFileSampler(HardNegativeSampler):
             "num_probes": self.num_probes,
         }
 
+    def _is_on_cpu(self, layer):
+        # Asked when it is used: Keras makes the variables of some layers after `build`.
+        return "GPU" not in self._local_state(layer)[0].device
+
     def _local_state(self, layer):
         """The `tf.Variable`s of the state on this replica."""
         return [layer.local_variable(weight) for weight in self._state]
@@ -203,5 +206,5 @@ class InvertedFileSampler(HardNegativeSampler):
 
 
 def _unfitted(shape, dtype=None):
-    """Zeros, and for the schedule: step 0, never fitted."""
-    return tf.constant([0, -1], dtype) if dtype == "int64" else tf.zeros(shape, dtype)
+    """Zeros, and for the schedule: step 0, never fitted; from the host, on any device."""
+    return np.array([0, -1], dtype) if dtype == "int64" else np.zeros(shape, dtype)
