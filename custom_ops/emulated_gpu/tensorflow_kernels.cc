@@ -1,6 +1,7 @@
-// Ops on variables for the emulated GPU. TensorFlow has them for GPUs in its packages for GPUs
-// alone; without, a variable on a GPU cannot be gathered from, and sums of two are made by
-// the CPU in memory that it must not touch. What else is missing runs on the CPU, on copies.
+// Ops of TensorFlow for the emulated GPU, whose kernels for GPUs are in its packages for GPUs
+// alone: without, a variable on a GPU cannot be filled or gathered from, and sums of two are
+// made by the CPU in memory that it must not touch. What else is missing runs on the CPU, on
+// copies.
 
 #include <cstring>
 
@@ -103,6 +104,44 @@ class AssignAddOp : public OpKernel {
     *variable->tensor() = sum;
   }
 };
+
+template <class T>
+struct FillBody {
+  const T* value;
+  T* filled;
+
+  void operator()(int64_t i) const { filled[i] = *value; }
+};
+
+template <class T, class Index>
+class FillOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* ctx) override {
+    tensorflow::TensorShape shape;
+    OP_REQUIRES_OK(
+        ctx, tensorflow::TensorShapeUtils::MakeShape(ctx->input(0).flat<Index>().data(),
+                                                     ctx->input(0).NumElements(), &shape));
+    Tensor* filled;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, shape, &filled));
+    const FillBody<T> body = {ctx->input(1).flat<T>().data(), filled->flat<T>().data()};
+    const Status status = ForEach(filled->NumElements(), body, nullptr);
+    OP_REQUIRES(ctx, status == kOk, absl::InternalError(StatusText(status)));
+  }
+};
+
+#define LARGEOUT_REGISTER_FILL(T, Index)                            \
+  REGISTER_KERNEL_BUILDER(Name("Fill")                              \
+                              .Device(DEVICE_GPU)                   \
+                              .HostMemory("dims")                   \
+                              .TypeConstraint<T>("T")               \
+                              .TypeConstraint<Index>("index_type"), \
+                          FillOp<T, Index>)
+LARGEOUT_REGISTER_FILL(float, int32_t);
+LARGEOUT_REGISTER_FILL(float, int64_t);
+LARGEOUT_REGISTER_FILL(int64_t, int32_t);
+LARGEOUT_REGISTER_FILL(int64_t, int64_t);
 
 #define LARGEOUT_REGISTER_GATHER(Index)                           \
   REGISTER_KERNEL_BUILDER(Name("ResourceGather")                  \

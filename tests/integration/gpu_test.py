@@ -131,16 +131,24 @@ class Composite(keras.layers.Layer):
         return self.head(features)
 
 
-@pytest.mark.parametrize("sampler", ["uniform", "inverted_file", "lsh_default", "top_k"])
-def test_a_head_inside_of_a_layer_without_build_trains(sampler):
-    sampler = SAMPLERS[sampler]() if sampler in SAMPLERS else tflo.samplers.LSHSampler(20)
+def composite(head):
     features = keras.Input([DIM])
-    logits = Composite(tflo.layers.LargeOutput(NUM_CLASSES, sampler))(features)
-    model = keras.Model(features, logits)
+    return keras.Model(features, Composite(head)(features))
+
+
+def without_input(head):
+    return keras.Sequential([keras.layers.Dense(DIM), head])
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "inverted_file", "lsh", "top_k"])
+@pytest.mark.parametrize("make", [composite, without_input])
+def test_models_whose_variables_are_made_later_train(make, sampler):
+    head = tflo.layers.LargeOutput(NUM_CLASSES, SAMPLERS[sampler]())
+    model = make(head)
     model.compile(OPTIMIZERS["adam"](), tflo.losses.SampledSoftmaxLoss())
     history = model.fit(*data(), batch_size=BATCH, verbose=0).history
     assert np.isfinite(history["loss"]).all()
-    assert model.layers[-1].head.embeddings.value.device.endswith(gpu.NAME)
+    assert head.embeddings.value.device.endswith(gpu.NAME)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
