@@ -106,9 +106,13 @@ class InvertedFileSampler(HardNegativeSampler):
             "scales": (scales_shape, "float32"),
             "schedule": ((2,), "int64"),
         }
-        for name, (shape, dtype) in specs.items():
-            place = placement.deciding if name == "schedule" else placement.beside
-            self._state.append(self.add_weight(layer, name, shape, dtype, _unfitted, place))
+        places = {"schedule": placement.deciding}
+        self._state = [
+            self.add_weight(
+                layer, name, shape, dtype, _unfitted, places.get(name, placement.beside)
+            )
+            for name, (shape, dtype) in specs.items()
+        ]
 
     def prepare(self, layer):
         turns = {
