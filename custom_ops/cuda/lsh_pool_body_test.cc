@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "custom_ops/core/lsh_tables_testing.h"
 #include "custom_ops/core/testing.h"
 #include "custom_ops/cuda/host_blocks.h"
 
@@ -11,15 +12,7 @@ namespace {
 
 using Ids = std::vector<int64_t>;
 using Ints = std::vector<int32_t>;
-
-Ints RandomInts(int64_t size, int64_t first, int64_t range, uint64_t seed) {
-  Ints numbers(size);
-  for (int64_t i = 0; i < size; ++i) {
-    const int64_t number = ScaleBits(BitsOfDraw({seed, 6}, i).first, range);
-    numbers[i] = static_cast<int32_t>(first + number);
-  }
-  return numbers;
-}
+using testing::RandomInts;
 
 struct Tables {
   Tables(int64_t num_tables, int64_t num_buckets, int64_t num_classes)

@@ -120,7 +120,7 @@ class InvertedFileSampler(HardNegativeSampler):
             "rows_a_step": _ROWS_A_STEP,
         }
         if self._is_on_cpu(layer):
-            inverted_file_upkeep(*self._handles(layer), **turns)
+            inverted_file_upkeep(*self._variables(layer), **turns)
             return
         schedule = self._local_state(layer)[-1]
         with placement.deciding(layer.embeddings):
@@ -148,7 +148,7 @@ class InvertedFileSampler(HardNegativeSampler):
 
         def fit():
             if self._is_on_cpu(layer):
-                inverted_file_fit(*self._handles(layer))
+                inverted_file_fit(*self._variables(layer))
             else:
                 self._write(layer, inverted_file_fitted(*self._copies(layer)))
 
@@ -191,17 +191,15 @@ class InvertedFileSampler(HardNegativeSampler):
         """The `tf.Variable`s of the state on this replica."""
         return [layer.local_variable(weight) for weight in self._state]
 
-    def _handles(self, layer):
-        """The handles of embeddings, bias or None, and state on this replica."""
-        embeddings, bias = layer.local_variables()
-        state = [variable.handle for variable in self._local_state(layer)]
-        return embeddings.handle, None if bias is None else bias.handle, state
+    def _variables(self, layer):
+        """Embeddings, bias or None, and state on this replica."""
+        return *layer.local_variables(), self._local_state(layer)
 
     def _copies(self, layer):
         """The values of the same."""
-        embeddings, bias = layer.local_variables()
-        state = [variable.read_value() for variable in self._local_state(layer)]
-        return embeddings.read_value(), None if bias is None else bias.read_value(), state
+        embeddings, bias, state = self._variables(layer)
+        bias = None if bias is None else bias.read_value()
+        return embeddings.read_value(), bias, [variable.read_value() for variable in state]
 
     def _write(self, layer, values):
         for variable, value in zip(self._local_state(layer), values, strict=True):

@@ -3,6 +3,7 @@
 
 #include "custom_ops/core/lsh_pool.h"
 #include "custom_ops/core/lsh_tables.h"
+#include "custom_ops/core/lsh_tables_testing.h"
 #include "custom_ops/cuda/check/check.h"
 #include "custom_ops/cuda/lsh_pool.h"
 #include "custom_ops/cuda/lsh_query.h"
@@ -15,6 +16,7 @@ namespace {
 
 using Ids = std::vector<int64_t>;
 using Ints = std::vector<int32_t>;
+using testing::RandomInts;
 
 struct Size {
   int64_t num_classes, num_tables, num_buckets, batch, num_sampled, max_lookups;
@@ -38,15 +40,6 @@ std::string Text(const Size& size, const std::string& what) {
                 {"batch", size.batch},
                 {"sampled", size.num_sampled},
                 {"lookups", size.max_lookups}});
-}
-
-Ints RandomInts(int64_t size, int64_t first, int64_t range, uint64_t seed) {
-  Ints numbers(size);
-  for (int64_t i = 0; i < size; ++i) {
-    const int64_t number = ScaleBits(BitsOfDraw({seed, 6}, i).first, range);
-    numbers[i] = static_cast<int32_t>(first + number);
-  }
-  return numbers;
 }
 
 // Tables and queries; codes of -1 are no buckets.
