@@ -1,5 +1,9 @@
 """The base class of all samplers."""
 
+import contextlib
+
+import tensorflow as tf
+
 from tf_largeout.arguments import whole_number
 from tf_largeout.ops import placement
 from tf_largeout.samplers.head_and_tail import HeadAndTail
@@ -55,7 +59,7 @@ class Sampler:
         where what a step does is decided.
         """
         name = f"sampler_{name}"
-        with place(layer.seed_state):
+        with place(layer.seed_state), self._error_of_strategy(dtype):
             weight = layer.add_weight(
                 name=name,
                 shape=shape,
@@ -66,6 +70,21 @@ class Sampler:
             )
         setattr(layer, name, weight)  # tf.train.Checkpoint saves what attributes hold
         return weight
+
+    @contextlib.contextmanager
+    def _error_of_strategy(self, dtype):
+        """Says which samplers a strategy takes whose workers send each other no `dtype`."""
+        try:
+            yield
+        except tf.errors.InvalidArgumentError as error:
+            if not tf.distribute.has_strategy():
+                raise
+            raise ValueError(
+                f"{type(self).__name__} keeps weights of type {dtype}, which "
+                f"{type(tf.distribute.get_strategy()).__name__} cannot make. Take a static "
+                "sampler, such as UniformSampler, or MirroredStrategy, whose replicas are in "
+                f"one process. TensorFlow says: {error.message.splitlines()[0]}"
+            ) from error
 
     def sample(self, features, labels, layer) -> SampledValues | HeadAndTail:
         """Draws classes for one training step.
