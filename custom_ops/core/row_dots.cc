@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "custom_ops/core/row_dots_simd.h"
+#include "custom_ops/core/row_runs.h"
 #include "custom_ops/core/simd_level.h"
 
 namespace largeout {
@@ -21,13 +23,14 @@ DotRows DotRowsOf(const OwnClasses& own) {
 void SumBiases(const MergedRows& merged, const RowDotsGradients& gradients,
                const OwnClasses& own, int64_t begin, int64_t end, float* d_biases) {
   for (int64_t s = begin; s < end; ++s) {
-    float sum = 0;
+    float sum = 0, run = 0;
     for (int64_t i = merged.offsets[s]; i < merged.offsets[s + 1]; ++i) {
       const int64_t position = merged.positions[i];
-      sum += position < own.size() ? gradients.d_logits[position]
+      run += position < own.size() ? gradients.d_logits[position]
                                    : gradients.d_shared_biases[position - own.size()];
+      if ((i + 1 - merged.offsets[s]) % kRunLength == 0) sum += std::exchange(run, 0.0f);
     }
-    d_biases[s] = sum;
+    d_biases[s] = sum + run;
   }
 }
 
@@ -92,7 +95,8 @@ void RowDotsRowGradient(const MergedRows& merged, const RowDotsGradients& gradie
                              gradients.d_shared_rows};
   const int64_t terms = merged.offsets.back() / merged.size() + 1;
   parallel(merged.size(), terms * dim * kCyclesPerFloat, [&](int64_t begin, int64_t end) {
-    LARGEOUT_SIMD_DISPATCH(SumDotSegments, segments, begin, end, d_rows);
+    std::vector<float> run(dim);
+    LARGEOUT_SIMD_DISPATCH(SumDotSegments, segments, begin, end, run.data(), d_rows);
     if (d_biases != nullptr) SumBiases(merged, gradients, own, begin, end, d_biases);
   });
 }

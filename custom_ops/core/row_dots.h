@@ -59,8 +59,8 @@ struct RowDotsGradients {
 };
 
 // d_rows[s] = sum of d_logits[b, i] * features[b] over the positions (b, i) of segment s, plus
-// its shared rows; d_biases[s], if there are biases, the same without the features. In input
-// order: the same sums on any threads.
+// its shared rows; d_biases[s], if there are biases, the same without the features. In the
+// order of row_runs.h: the same sums on any threads.
 void RowDotsRowGradient(const MergedRows& merged, const RowDotsGradients& gradients,
                         const OwnClasses& own, int64_t dim, const ParallelFor& parallel,
                         float* d_rows, float* d_biases);

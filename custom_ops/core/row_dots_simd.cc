@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "custom_ops/core/row_runs.h"
 #include "custom_ops/core/simd.h"
 
 namespace largeout {
@@ -88,7 +89,7 @@ inline void SumLastColumns(const ClassMatrix& matrix, const int64_t* ids, int64_
   }
 }
 
-// sum = weight * row, or sum += weight * row.
+// sum = weight * row if it is the first, else sum += weight * row.
 inline void Add(float weight, const float* row, int64_t dim, bool first, float* sum) {
   const Floats factor = Broadcast(weight);
   int64_t k = 0;
@@ -97,6 +98,20 @@ inline void Add(float weight, const float* row, int64_t dim, bool first, float* 
     Store(old + factor * Load(row + k), sum + k);
   }
   for (; k < dim; ++k) sum[k] = (first ? 0.0f : sum[k]) + weight * row[k];
+}
+
+// Sums the run that starts at `begin`; returns where the next one does.
+inline int64_t SumRun(const DotSegments& in, int64_t begin, int64_t end, float* sum) {
+  const uint32_t per_row = static_cast<uint32_t>(in.per_row);
+  if (end - begin > kRunLength) end = begin + kRunLength;
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t position = in.positions[i];
+    const bool own = position < in.own_size;
+    const float* row = own ? in.features + static_cast<uint32_t>(position) / per_row * in.dim
+                           : in.d_shared_rows + (position - in.own_size) * in.dim;
+    Add(own ? in.d_logits[position] : 1.0f, row, in.dim, i == begin, sum);
+  }
+  return end;
 }
 
 }  // namespace
@@ -144,16 +159,15 @@ void SumOwnRows(const ClassMatrix& matrix, const DotRows& own, const float* weig
   }
 }
 
-void SumDotSegments(const DotSegments& in, int64_t begin, int64_t end, float* rows) {
-  const uint32_t per_row = static_cast<uint32_t>(in.per_row);
+void SumDotSegments(const DotSegments& in, int64_t begin, int64_t end, float* run,
+                    float* rows) {
   for (int64_t segment = begin; segment < end; ++segment) {
-    const int64_t first = in.offsets[segment];
-    for (int64_t i = first; i < in.offsets[segment + 1]; ++i) {
-      const int64_t position = in.positions[i];
-      const bool own = position < in.own_size;
-      const float* row = own ? in.features + static_cast<uint32_t>(position) / per_row * in.dim
-                             : in.d_shared_rows + (position - in.own_size) * in.dim;
-      Add(own ? in.d_logits[position] : 1.0f, row, in.dim, i == first, rows + segment * in.dim);
+    const int64_t last = in.offsets[segment + 1];
+    float* sum = rows + segment * in.dim;
+    int64_t i = SumRun(in, in.offsets[segment], last, sum);
+    while (i < last) {
+      i = SumRun(in, i, last, run);
+      Add(1, run, in.dim, false, sum);
     }
   }
 }

@@ -28,14 +28,15 @@ struct DotSegments {
   const float* d_shared_rows;
 };
 
-// Handle rows or segments [begin, end).
-#define LARGEOUT_DECLARE_ROW_DOTS(level)                                                     \
-  namespace level {                                                                          \
-  void DotOwnRows(const ClassMatrix& matrix, const DotRows& own, const float* features,      \
-                  int64_t begin, int64_t end, float* logits);                                \
-  void SumOwnRows(const ClassMatrix& matrix, const DotRows& own, const float* weights,       \
-                  int64_t begin, int64_t end, float* sums);                                  \
-  void SumDotSegments(const DotSegments& segments, int64_t begin, int64_t end, float* rows); \
+// Handle rows or segments [begin, end). run: dim floats of scratch.
+#define LARGEOUT_DECLARE_ROW_DOTS(level)                                                   \
+  namespace level {                                                                        \
+  void DotOwnRows(const ClassMatrix& matrix, const DotRows& own, const float* features,    \
+                  int64_t begin, int64_t end, float* logits);                              \
+  void SumOwnRows(const ClassMatrix& matrix, const DotRows& own, const float* weights,     \
+                  int64_t begin, int64_t end, float* sums);                                \
+  void SumDotSegments(const DotSegments& segments, int64_t begin, int64_t end, float* run, \
+                      float* rows);                                                        \
   }
 
 LARGEOUT_DECLARE_ROW_DOTS(generic)

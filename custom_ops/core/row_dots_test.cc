@@ -140,6 +140,30 @@ TEST(RowGradientHasOneRowForEachDistinctClass) {
   });
 }
 
+TEST(RowGradientSumsAsManyTermsAsThereAre) {
+  testing::ForEachSimdLevel([&] {
+    constexpr int64_t kMany = 1000, kDim = 5;
+    const std::vector<int64_t> ids(kMany, 2);
+    const std::vector<float> features = Draw(kMany * kDim, 1), d_logits = Draw(kMany, 2);
+    const OwnClasses own = {ids.data(), kMany, 1};
+    const SharedClasses shared = {nullptr, 0};
+    std::vector<float> d_rows(kDim);
+    float d_bias = 0;
+    RowDotsRowGradient(MergeClasses(own, shared, 3, SerialFor),
+                       {features.data(), d_logits.data(), nullptr, nullptr}, own, kDim,
+                       SerialFor, d_rows.data(), &d_bias);
+    std::vector<double> expected(kDim + 1);
+    for (int64_t i = 0; i < kMany; ++i) {
+      for (int64_t k = 0; k < kDim; ++k) {
+        expected[k] += double{d_logits[i]} * features[i * kDim + k];
+      }
+      expected[kDim] += d_logits[i];
+    }
+    for (int64_t k = 0; k < kDim; ++k) EXPECT_NEAR(d_rows[k], expected[k], 1e-5);
+    EXPECT_NEAR(d_bias, expected[kDim], 1e-5);
+  });
+}
+
 std::vector<float> Everything(const Problem& in, const ParallelFor& parallel) {
   const int64_t features = in.features.size(), ids = in.ids.size();
   const MergedRows merged = MergeClasses(in.own(), in.shared(), Problem::kClasses, parallel);

@@ -15,7 +15,7 @@ RowSegments SegmentsOf(const MergedRows& merged, const float* values, int64_t di
 }
 
 // Calls work(begin, end, buffer) on ranges of segments, `buffer` being scratch
-// of one row.
+// of two rows.
 template <typename Work>
 void ForSegments(const MergedRows& merged, int64_t dim, const ParallelFor& parallel_for,
                  const Work& work) {
@@ -23,7 +23,7 @@ void ForSegments(const MergedRows& merged, int64_t dim, const ParallelFor& paral
   const int64_t gradients = static_cast<int64_t>(merged.positions.size());
   const int64_t floats = dim * (gradients / merged.size() + 4);
   parallel_for(merged.size(), floats * kCyclesPerFloat, [&](int64_t begin, int64_t end) {
-    std::vector<float> buffer(dim);
+    std::vector<float> buffer(2 * dim);
     work(begin, end, buffer.data());
   });
 }
@@ -65,8 +65,8 @@ void UpdateRows(const MergedRows& merged, const float* values, int64_t dim,
 void SumRows(const MergedRows& merged, const float* values, int64_t dim, float* sums,
              const ParallelFor& parallel_for) {
   const RowSegments segments = SegmentsOf(merged, values, dim);
-  ForSegments(merged, dim, parallel_for, [&](int64_t begin, int64_t end, float*) {
-    LARGEOUT_SIMD_DISPATCH(SumSegments, segments, sums, begin, end);
+  ForSegments(merged, dim, parallel_for, [&](int64_t begin, int64_t end, float* buffer) {
+    LARGEOUT_SIMD_DISPATCH(SumSegments, segments, sums, begin, end, buffer);
   });
 }
 

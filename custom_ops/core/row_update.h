@@ -1,6 +1,6 @@
 // Optimizer steps that read and write only the rows which have a gradient.
 //
-// Each function sums the gradient rows of a segment (in input order, so that
+// Each function sums the gradient rows of a segment (in the order of row_runs.h, so that
 // the result does not depend on threads) and updates the row of the variable
 // and of its slots in place. g is the summed gradient; weight decay comes
 // first and is decoupled: w -= weight_decay * w.

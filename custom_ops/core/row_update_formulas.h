@@ -11,14 +11,14 @@
 namespace largeout {
 
 // decay_1, decay_2: what m and v lose for the steps that skipped the row; gain_1 =
-// 1 - beta_1, gain_2 = 1 - beta_2. m: null without a momentum slot.
+// 1 - beta_1, gain_2 = 1 - beta_2. *m is left alone without a momentum slot.
 template <class Floats, class Root>
 LARGEOUT_HOST_DEVICE inline void AdamFormula(const AdamArguments& args, Floats decay_1,
                                              Floats decay_2, Floats gain_1, Floats gain_2,
                                              const Root& root, Floats gradient, Floats* w,
                                              Floats* m, Floats* v) {
   Floats mean = gradient;
-  if (m != nullptr) {
+  if (args.momentum != nullptr) {
     *m = decay_1 * *m;
     *m += (gradient - *m) * gain_1;
     mean = *m;
@@ -46,12 +46,12 @@ LARGEOUT_HOST_DEVICE inline void RowwiseAdagradFormula(const RowwiseAdagradArgum
   *w -= scale * gradient;
 }
 
-// m: null without a momentum slot.
+// *m is left alone without a momentum slot.
 template <class Floats>
 LARGEOUT_HOST_DEVICE inline void MomentumFormula(const MomentumArguments& args, Floats gradient,
                                                  Floats* w, Floats* m) {
   Floats change = gradient * -args.learning_rate;
-  if (m != nullptr) {
+  if (args.momentum != nullptr) {
     *m = *m * args.decay + change;
     change = args.nesterov ? *m * args.decay + change : *m;
   }

@@ -66,7 +66,7 @@ struct RowSegments {
   int64_t dim;
 };
 
-// Handle the segments [begin, end). buffer: dim floats of scratch.
+// Handle the segments [begin, end). buffer: 2 * dim floats of scratch.
 #define LARGEOUT_DECLARE_ROW_UPDATES(level)                                                  \
   namespace level {                                                                          \
   void RowAdam(const RowSegments&, const AdamArguments&, int64_t begin, int64_t end,         \
@@ -77,7 +77,8 @@ struct RowSegments {
                          int64_t end, float* buffer);                                        \
   void RowMomentum(const RowSegments&, const MomentumArguments&, int64_t begin, int64_t end, \
                    float* buffer);                                                           \
-  void SumSegments(const RowSegments&, float* sums, int64_t begin, int64_t end);             \
+  void SumSegments(const RowSegments&, float* sums, int64_t begin, int64_t end,              \
+                   float* buffer);                                                           \
   }
 
 LARGEOUT_DECLARE_ROW_UPDATES(generic)

@@ -1,6 +1,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "custom_ops/core/row_runs.h"
 #include "custom_ops/core/row_update_formulas.h"
 #include "custom_ops/core/row_update_rules.h"
 #include "custom_ops/core/simd.h"
@@ -71,14 +72,26 @@ inline const float* Gradient(const RowSegments& segments, int64_t i) {
   return segments.values + segments.positions[i] * segments.dim;
 }
 
-inline void SumSegment(const RowSegments& segments, int64_t segment, float* sum) {
-  int64_t i = segments.offsets[segment];
-  std::memcpy(sum, Gradient(segments, i), segments.dim * sizeof(float));
-  for (++i; i < segments.offsets[segment + 1]; ++i) {
-    const float* gradient = Gradient(segments, i);
-    ForColumns(segments.dim, [&](auto lanes, int64_t column) {
-      lanes.Write(lanes.Read(sum + column) + lanes.Read(gradient + column), sum + column);
-    });
+inline void AddRow(const float* row, int64_t dim, float* sum) {
+  ForColumns(dim, [&](auto lanes, int64_t column) {
+    lanes.Write(lanes.Read(sum + column) + lanes.Read(row + column), sum + column);
+  });
+}
+
+// Sums the run that starts at `begin`; returns where the next one does.
+inline int64_t SumRun(const RowSegments& segments, int64_t begin, int64_t end, float* sum) {
+  if (end - begin > kRunLength) end = begin + kRunLength;
+  std::memcpy(sum, Gradient(segments, begin), segments.dim * sizeof(float));
+  for (int64_t i = begin + 1; i < end; ++i) AddRow(Gradient(segments, i), segments.dim, sum);
+  return end;
+}
+
+inline void SumSegment(const RowSegments& segments, int64_t segment, float* run, float* sum) {
+  const int64_t end = segments.offsets[segment + 1];
+  int64_t i = SumRun(segments, segments.offsets[segment], end, sum);
+  while (i < end) {
+    i = SumRun(segments, i, end, run);
+    AddRow(run, segments.dim, sum);
   }
 }
 
@@ -120,8 +133,7 @@ struct AdamRule {
     if (momentum != nullptr) m = lanes.Read(momentum + column);
     Floats v = lanes.Read(velocity + column);
     Floats w = lanes.Read(variable + column);
-    AdamFormula(args, decay_1, decay_2, gain_1, gain_2, Root{}, gradient, &w,
-                momentum == nullptr ? nullptr : &m, &v);
+    AdamFormula(args, decay_1, decay_2, gain_1, gain_2, Root{}, gradient, &w, &m, &v);
     if (momentum != nullptr) lanes.Write(m, momentum + column);
     lanes.Write(v, velocity + column);
     lanes.Write(w, variable + column);
@@ -206,7 +218,7 @@ struct MomentumRule {
     Floats w = lanes.Read(variable + column);
     Floats m = {};
     if (momentum != nullptr) m = lanes.Read(momentum + column);
-    MomentumFormula(args, gradient, &w, momentum == nullptr ? nullptr : &m);
+    MomentumFormula(args, gradient, &w, &m);
     if (momentum != nullptr) lanes.Write(m, momentum + column);
     lanes.Write(w, variable + column);
   }
@@ -215,12 +227,13 @@ struct MomentumRule {
 template <typename Rule>
 inline void ApplyRule(const RowSegments& segments, Rule rule, int64_t begin, int64_t end,
                       float* buffer) {
+  float* const sum = buffer + segments.dim;
   for (int64_t segment = begin; segment < end; ++segment) {
     if (segment + kRowsAhead < end) rule.Prefetch(segments.ids[segment + kRowsAhead]);
     const int64_t first = segments.offsets[segment];
     const bool single = segments.offsets[segment + 1] == first + 1;
-    if (!single) SumSegment(segments, segment, buffer);
-    const float* gradient = single ? Gradient(segments, first) : buffer;
+    if (!single) SumSegment(segments, segment, buffer, sum);
+    const float* gradient = single ? Gradient(segments, first) : sum;
     rule.Start(segments.ids[segment], gradient);
     ForColumns(segments.dim, [&](auto lanes, int64_t column) {
       rule.Update(lanes, column, lanes.Read(gradient + column));
@@ -250,9 +263,10 @@ void RowMomentum(const RowSegments& segments, const MomentumArguments& arguments
   ApplyRule(segments, MomentumRule{arguments, segments.dim}, begin, end, buffer);
 }
 
-void SumSegments(const RowSegments& segments, float* sums, int64_t begin, int64_t end) {
+void SumSegments(const RowSegments& segments, float* sums, int64_t begin, int64_t end,
+                 float* buffer) {
   for (int64_t segment = begin; segment < end; ++segment) {
-    SumSegment(segments, segment, sums + segment * segments.dim);
+    SumSegment(segments, segment, buffer, sums + segment * segments.dim);
   }
 }
 

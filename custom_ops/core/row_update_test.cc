@@ -1,7 +1,9 @@
 #include "custom_ops/core/row_update.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "custom_ops/core/row_runs.h"
 #include "custom_ops/core/testing.h"
 
 namespace largeout {
@@ -157,6 +159,37 @@ TEST(SumRowsAddsRowsOfEqualIds) {
     SumRows(Merged(), values.data(), dim, sums.data(), SerialFor);
     for (int64_t i = 0; i < 2 * dim; ++i) {
       EXPECT_NEAR(sums[i], SummedGradient(values, dim, i / dim, i % dim), 1e-6);
+    }
+  });
+}
+
+// What row_runs.h says, in the plainest way.
+float SumOfRuns(const Matrix& values, int64_t dim, int64_t begin, int64_t end, int64_t column) {
+  float sum = 0;
+  for (int64_t i = begin; i < end;) {
+    float run = 0;
+    const int64_t run_end = std::min(end, i + kRunLength);
+    for (; i < run_end; ++i) run += values[i * dim + column];
+    sum += run;
+  }
+  return sum;
+}
+
+TEST(SumRowsAddsManyGradientsInRuns) {
+  ForAllWidths([](int64_t dim) {
+    const std::vector<int64_t> counts = {1, 63, 64, 65, 128, 1000};
+    std::vector<int64_t> ids;
+    for (size_t row = 0; row < counts.size(); ++row) ids.insert(ids.end(), counts[row], row);
+    const auto num_ids = static_cast<int64_t>(ids.size());
+    Matrix values(num_ids * dim), sums(counts.size() * dim);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = 1.0f / static_cast<float>(i + 3);
+    SumRows(MergeRows(ids.data(), num_ids, SerialFor), values.data(), dim, sums.data(),
+            SerialFor);
+    int64_t begin = 0;
+    for (size_t row = 0; row < counts.size(); begin += counts[row++]) {
+      for (int64_t k = 0; k < dim; ++k) {
+        EXPECT_EQ(sums[row * dim + k], SumOfRuns(values, dim, begin, begin + counts[row], k));
+      }
     }
   });
 }

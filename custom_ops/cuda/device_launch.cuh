@@ -21,8 +21,9 @@ inline constexpr int64_t kMostBlocks = int64_t{1} << 20;
 
 template <class Body>
 __global__ void ForEachKernel(int64_t total, Body body) {
-  const int64_t step = int64_t{blockDim.x} * gridDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < total; i += step) {
+  const int64_t step = int64_t{kThreads} * gridDim.x;
+#pragma unroll 1  // mostly once: unrolled, it would divide first to find out how often
+  for (int64_t i = int64_t{kThreads} * blockIdx.x + threadIdx.x; i < total; i += step) {
     body(i);
   }
 }

@@ -1,8 +1,7 @@
-#include "custom_ops/core/rounding.h"
-#include "custom_ops/cuda/launch.cuh"
 #include "custom_ops/cuda/memory.h"
 #include "custom_ops/cuda/row_dots_gradient.h"
 #include "custom_ops/cuda/row_dots_gradient_body.h"
+#include "custom_ops/cuda/row_sums_launch.cuh"
 
 namespace largeout {
 namespace cuda {
@@ -13,17 +12,17 @@ struct Parts {
   char* merge;
 };
 
-Parts Take(int64_t size, int64_t num_classes, Scratch* scratch) {
+Parts Take(int64_t size, int64_t num_classes, int64_t width, Scratch* scratch) {
   int64_t* const ids = scratch->Take<int64_t>(size);
-  return {ids, scratch->Take<char>(MergeRowsScratchBytes(size, num_classes))};
+  return {ids, scratch->Take<char>(MergeRowsScratchBytes(size, num_classes, width))};
 }
 
 }  // namespace
 
 int64_t RowGradientScratchBytes(const OwnClasses& own, const SharedClasses& shared,
-                                int64_t num_classes) {
+                                int64_t num_classes, int64_t dim) {
   Scratch none(nullptr);
-  Take(own.size() + shared.size, num_classes, &none);
+  Take(own.size() + shared.size, num_classes, dim + 1, &none);
   return none.bytes();
 }
 
@@ -33,16 +32,17 @@ Status RowDotsRowGradient(const OwnClasses& own, const SharedClasses& shared,
   const int64_t size = own.size() + shared.size;
   if (size == 0) return kOk;
   Scratch scratch(memory);
-  const Parts parts = Take(size, num_classes, &scratch);
+  const Parts parts = Take(size, num_classes, dim + 1, &scratch);
   Status status = ForEach(size, JoinIdsBody{own, shared, parts.ids}, stream);
   if (status != kOk) return status;
   MergedRows merged{};
-  status = MergeRows(parts.ids, size, num_classes, parts.merge, &merged, stream);
+  status = MergeRows(parts.ids, size, num_classes, dim + 1, parts.merge, &merged, stream);
   if (status != kOk) return status;
   const int64_t rows = RowGradientRows(own, shared, num_classes);
-  const int lanes = RowGradientLanes(dim), groups = kRowGradientThreads / lanes;
-  const RowGradientBody body{merged, own, gradients, dim, rows, gradient, lanes};
-  return ForEachBlock(CeilDiv(rows, groups), kRowGradientThreads, 0, body, stream);
+  const int64_t width = gradient.d_biases == nullptr ? dim : dim + 1;
+  const DotTerms terms{merged.positions, own, gradients, dim, width};
+  return SumRunsAndRows(merged, terms, rows, 0, RowGradientBody{merged, terms, rows, gradient},
+                        stream);
 }
 
 }  // namespace cuda

@@ -30,11 +30,11 @@ struct RowGradient {
 };
 
 int64_t RowGradientScratchBytes(const OwnClasses& own, const SharedClasses& shared,
-                                int64_t num_classes);
+                                int64_t num_classes, int64_t dim);
 
-// Sums as core's RowDotsRowGradient, in input order: the same result every time. Ids outside
+// Sums as core's RowDotsRowGradient: the same result every time. Ids outside
 // [0, num_classes) have no gradient; the loss is NaN then, as the logits are.
-// Bound by the bytes of d_rows. A class with many terms sums them one after the other.
+// Bound by the bytes of d_rows.
 Status RowDotsRowGradient(const OwnClasses& own, const SharedClasses& shared,
                           int64_t num_classes, int64_t dim, const RowDotsGradients& gradients,
                           void* scratch, const RowGradient& gradient, Stream stream);

@@ -6,9 +6,9 @@
 #include <cstdint>
 
 #include "custom_ops/core/row_dots.h"
-#include "custom_ops/cuda/block_tools.h"
+#include "custom_ops/cuda/block.h"
 #include "custom_ops/cuda/row_dots_gradient.h"
-#include "custom_ops/cuda/row_merge.h"
+#include "custom_ops/cuda/row_sums.h"
 
 namespace largeout {
 namespace cuda {
@@ -24,72 +24,67 @@ struct JoinIdsBody {
   }
 };
 
-inline constexpr int kRowGradientThreads = 256;
+// What a position adds to the gradient of its class; the bias is one more column.
+struct DotTerm {
+  float weight;
+  const float* row;
+  int64_t dim;
+  const float* bias;  // null: 1
+  LARGEOUT_DEVICE float Read(int64_t column) const {
+    if (column < dim) return row[column];
+    return bias == nullptr ? 1 : *bias;
+  }
+};
 
-// A group of this many threads makes a row: a power of 2, thread t the columns t, t + lanes ...
-inline int RowGradientLanes(int64_t dim) {
-  int lanes = 8;
-  while (lanes < dim && lanes < 128) lanes *= 2;
-  return lanes;
-}
-
-struct RowGradientBody {
-  MergedRows merged;
+struct DotTerms {
+  const int32_t* positions;
   OwnClasses own;
   RowDotsGradients gradients;
   int64_t dim;
+  int64_t width;  // dim, and 1 for the bias if there is one
+
+  LARGEOUT_DEVICE DotTerm At(int32_t place) const {
+    const int32_t position = positions[place];
+    const auto own_size = static_cast<int32_t>(own.size());
+    if (position < own_size) {
+      const int64_t row = position / static_cast<int32_t>(own.per_row);
+      return {gradients.d_logits[position], gradients.features + row * dim, dim, nullptr};
+    }
+    const int64_t i = position - own_size;
+    return {1, gradients.d_shared_rows + i * dim, dim, gradients.d_shared_biases + i};
+  }
+};
+
+// Rows behind those of the classes become zeros, with id -1.
+struct RowGradientBody {
+  MergedRows merged;
+  DotTerms terms;
   int64_t rows;
   RowGradient to;
-  int lanes;
 
   template <class Block>
   LARGEOUT_DEVICE void operator()(const Block& block, char*) const {
     block.ForEachThread([&](int thread) {
       const int64_t num_segments = *merged.num_segments;
-      const int64_t groups = kRowGradientThreads / lanes;
-      int64_t row = block.index() * groups + thread / lanes;
-      for (; row < rows; row += block.num_blocks() * groups) {
-        WriteRow(row, row < num_segments, thread % lanes);
-      }
+      const int64_t step = block.num_blocks() * kRowsPerBlock;
+      int64_t row = block.index() * kRowsPerBlock + thread / kGroup;
+      for (; row < rows; row += step) WriteRow(row, row < num_segments, thread % kGroup);
     });
   }
 
  private:
-  LARGEOUT_DEVICE void WriteRow(int64_t row, bool is_segment, int lane) const {
-    const int32_t begin = is_segment ? merged.offsets[row] : 0;
-    const int32_t end = is_segment ? merged.offsets[row + 1] : 0;
-    if (lane == 0) {
-      to.ids[row] = is_segment ? merged.ids[row] : -1;
-      if (to.d_biases != nullptr) to.d_biases[row] = BiasSum(begin, end);
-    }
-    for (int64_t k = lane; k < dim; k += lanes) to.d_rows[row * dim + k] = Sum(begin, end, k);
-  }
-
-  LARGEOUT_DEVICE float Sum(int32_t begin, int32_t end, int64_t k) const {
-    const auto own_size = static_cast<int32_t>(own.size());
-    const auto per_row = static_cast<int32_t>(own.per_row);
-    float sum = 0;
-    for (int32_t i = begin; i < end; ++i) {
-      const int32_t position = merged.positions[i];
-      if (position < own_size) {
-        const int64_t feature = position / per_row * dim + k;
-        sum = MultiplyAdd(gradients.d_logits[position], gradients.features[feature], sum);
-      } else {
-        sum += gradients.d_shared_rows[(position - own_size) * dim + k];
+  LARGEOUT_DEVICE void WriteRow(int64_t row, bool is_class, int lane) const {
+    if (lane == 0) to.ids[row] = is_class ? merged.ids[row] : -1;
+    for (int64_t column = lane; column < terms.width; column += kColumnsAtOnce * kGroup) {
+      float sums[kColumnsAtOnce] = {};
+      if (is_class) SumSegment(merged, terms, row, column, sums);
+      LARGEOUT_UNROLL
+      for (int k = 0; k < kColumnsAtOnce; ++k) {
+        const int64_t at = column + k * kGroup;
+        if (at < terms.dim) to.d_rows[row * terms.dim + at] = sums[k];
+        if (at == terms.dim && to.d_biases != nullptr) to.d_biases[row] = sums[k];
       }
     }
-    return sum;
-  }
-
-  LARGEOUT_DEVICE float BiasSum(int32_t begin, int32_t end) const {
-    const auto own_size = static_cast<int32_t>(own.size());
-    float sum = 0;
-    for (int32_t i = begin; i < end; ++i) {
-      const int32_t position = merged.positions[i];
-      sum += position < own_size ? gradients.d_logits[position]
-                                 : gradients.d_shared_biases[position - own_size];
-    }
-    return sum;
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include "custom_ops/core/testing.h"
 #include "custom_ops/cuda/host_blocks.h"
+#include "custom_ops/cuda/row_sums_testing.h"
 
 namespace largeout {
 namespace cuda {
@@ -58,12 +59,21 @@ struct Segments {
     count = static_cast<int32_t>(found.size());
     if (count > 0 && found.ids.back() == in.num_classes) --count;
     offsets.assign(found.offsets.begin(), found.offsets.end());
-    merged = {size, &count, found.ids.data(), offsets.data(), found.positions.data()};
+    started = StartedSegments(found);
+    run_sums.assign(NumRuns(size) * (in.dim + 1), 1e30f);
+    merged = {size,
+              &count,
+              found.ids.data(),
+              offsets.data(),
+              found.positions.data(),
+              started.data(),
+              run_sums.data()};
   }
 
   largeout::MergedRows found;
   int32_t count;
-  std::vector<int32_t> offsets;
+  std::vector<int32_t> offsets, started;
+  std::vector<float> run_sums;
   MergedRows merged;
 };
 
@@ -79,9 +89,9 @@ Found InBlocks(const Problem& in) {
   Found found(in);
   const Segments segments(in);
   const RowGradient to{found.ids.data(), found.d_rows.data(), found.d_biases.data()};
-  const RowGradientBody body{segments.merged, in.own(), in.gradients(),          in.dim,
-                             in.rows(),       to,       RowGradientLanes(in.dim)};
-  RunBlocks(2, kRowGradientThreads, 0, body);
+  const DotTerms terms{segments.merged.positions, in.own(), in.gradients(), in.dim, in.dim + 1};
+  RunBlocks(2, kRowThreads, 0, SumRunsBody<DotTerms>{segments.merged, terms});
+  RunBlocks(2, kRowThreads, 0, RowGradientBody{segments.merged, terms, in.rows(), to});
   return found;
 }
 
@@ -107,8 +117,9 @@ TEST(RowGradientBodyGivesTheGradientOfTheCpu) {
   for (const int64_t dim : {1, 3, 16, 37, 128, 300}) {
     ExpectSame(Problem(7, 11, 4, 30, dim), InBlocks(Problem(7, 11, 4, 30, dim)));
   }
-  for (const Problem& in : {Problem(0, 3, 0, 5, 4), Problem(3, 0, 2, 5, 4),
-                            Problem(2, 3, 0, 500, 4), Problem(40, 50, 9, 7, 5)}) {
+  for (const Problem& in :
+       {Problem(0, 3, 0, 5, 4), Problem(3, 0, 2, 5, 4), Problem(2, 3, 0, 500, 4),
+        Problem(40, 50, 9, 7, 5), Problem(200, 3, 70, 2, 33)}) {
     ExpectSame(in, InBlocks(in));
   }
 }

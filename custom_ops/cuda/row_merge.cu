@@ -19,7 +19,6 @@ struct Buffers {
   Key* sorted_keys;
   int32_t* positions;  // before the sort
   int32_t* starts;
-  int32_t* started;
   void* cub;
   size_t cub_bytes;
 };
@@ -43,12 +42,12 @@ Status Sort(const Buffers<Key>& to, size_t* bytes, int64_t num_rows, Stream stre
 
 template <class Key>
 Status Sum(const Buffers<Key>& to, size_t* bytes, Stream stream) {
-  return cub::DeviceScan::InclusiveSum(to.cub, *bytes, to.starts, to.started,
+  return cub::DeviceScan::InclusiveSum(to.cub, *bytes, to.starts, to.merged.started,
                                        static_cast<int>(to.merged.num_ids), stream);
 }
 
 template <class Key>
-Buffers<Key> Take(int64_t num_ids, int64_t num_rows, Scratch* scratch) {
+Buffers<Key> Take(int64_t num_ids, int64_t num_rows, int64_t width, Scratch* scratch) {
   Buffers<Key> to{};
   size_t sort_bytes = 0, sum_bytes = 0;
   to.merged.num_ids = num_ids;
@@ -61,11 +60,12 @@ Buffers<Key> Take(int64_t num_ids, int64_t num_rows, Scratch* scratch) {
   to.merged.ids = scratch->Take<int64_t>(num_ids);
   to.merged.offsets = scratch->Take<int32_t>(num_ids + 1);
   to.merged.positions = scratch->Take<int32_t>(num_ids);
+  to.merged.started = scratch->Take<int32_t>(num_ids);
+  to.merged.run_sums = scratch->Take<float>(NumRuns(num_ids) * width);
   to.keys = scratch->Take<Key>(num_ids);
   to.sorted_keys = scratch->Take<Key>(num_ids);
   to.positions = scratch->Take<int32_t>(num_ids);
   to.starts = scratch->Take<int32_t>(num_ids);
-  to.started = scratch->Take<int32_t>(num_ids);
   return to;
 }
 
@@ -79,40 +79,41 @@ Status Merge(const Index* ids, int64_t num_rows, Buffers<Key> to, Stream stream)
   status = ForEach(num_ids, StartsBody<Key>{to.sorted_keys, num_rows, to.starts}, stream);
   if (status == kOk) status = Sum(to, &to.cub_bytes, stream);
   if (status != kOk) return status;
-  return ForEach(num_ids, SegmentsBody<Key>{to.sorted_keys, to.started, num_rows, to.merged},
-                 stream);
+  return ForEach(num_ids, SegmentsBody<Key>{to.sorted_keys, num_rows, to.merged}, stream);
 }
 
 }  // namespace
 
-int64_t MergeRowsScratchBytes(int64_t num_ids, int64_t num_rows) {
+int64_t MergeRowsScratchBytes(int64_t num_ids, int64_t num_rows, int64_t width) {
   Scratch none(nullptr);
   if (FitsKey32(num_rows)) {
-    Take<uint32_t>(num_ids, num_rows, &none);
+    Take<uint32_t>(num_ids, num_rows, width, &none);
   } else {
-    Take<uint64_t>(num_ids, num_rows, &none);
+    Take<uint64_t>(num_ids, num_rows, width, &none);
   }
   return none.bytes();
 }
 
 template <class Index>
-Status MergeRows(const Index* ids, int64_t num_ids, int64_t num_rows, void* memory,
-                 MergedRows* merged, Stream stream) {
+Status MergeRows(const Index* ids, int64_t num_ids, int64_t num_rows, int64_t width,
+                 void* memory, MergedRows* merged, Stream stream) {
   Scratch scratch(memory);
   if (FitsKey32(num_rows)) {
-    const auto to = Take<uint32_t>(num_ids, num_rows, &scratch);
+    const auto to = Take<uint32_t>(num_ids, num_rows, width, &scratch);
     *merged = to.merged;
     if (num_ids > 0) return Merge(ids, num_rows, to, stream);
   } else {
-    const auto to = Take<uint64_t>(num_ids, num_rows, &scratch);
+    const auto to = Take<uint64_t>(num_ids, num_rows, width, &scratch);
     *merged = to.merged;
     if (num_ids > 0) return Merge(ids, num_rows, to, stream);
   }
   return FillBytes(0, sizeof(int32_t), merged->num_segments, stream);
 }
 
-template Status MergeRows(const int32_t*, int64_t, int64_t, void*, MergedRows*, Stream);
-template Status MergeRows(const int64_t*, int64_t, int64_t, void*, MergedRows*, Stream);
+template Status MergeRows(const int32_t*, int64_t, int64_t, int64_t, void*, MergedRows*,
+                          Stream);
+template Status MergeRows(const int64_t*, int64_t, int64_t, int64_t, void*, MergedRows*,
+                          Stream);
 
 }  // namespace cuda
 }  // namespace largeout

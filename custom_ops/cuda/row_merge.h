@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "custom_ops/core/host_device.h"
+#include "custom_ops/core/row_runs.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {
@@ -21,18 +23,24 @@ struct MergedRows {
   int64_t* ids;           // [num_ids]: unique, ascending
   int32_t* offsets;       // [num_ids + 1]
   int32_t* positions;     // [num_ids]
+  int32_t* started;       // [num_ids]: how many segments begin at or before a place there
+  float* run_sums;        // [NumRuns(num_ids), width]: for row_sums.h
 };
 
-// Bytes of device memory that hold the result and what is needed on the way.
-int64_t MergeRowsScratchBytes(int64_t num_ids, int64_t num_rows);
+// The most whole runs that the segments of so many ids have.
+LARGEOUT_HOST_DEVICE inline int64_t NumRuns(int64_t num_ids) { return num_ids / kRunLength; }
+
+// Bytes of device memory that hold the result and what is needed on the way. width: the
+// columns of the gradients.
+int64_t MergeRowsScratchBytes(int64_t num_ids, int64_t num_rows, int64_t width);
 
 // Sorts by id (radix sort, stable): the same result every time. Ids outside of
 // [0, num_rows) are in no segment.
 // REQUIRES: num_ids < 2^31, num_rows >= 0. Index: int32_t or int64_t.
 // scratch: MergeRowsScratchBytes, aligned to 256; holds `merged` afterwards.
 template <class Index>
-Status MergeRows(const Index* ids, int64_t num_ids, int64_t num_rows, void* scratch,
-                 MergedRows* merged, Stream stream);
+Status MergeRows(const Index* ids, int64_t num_ids, int64_t num_rows, int64_t width,
+                 void* scratch, MergedRows* merged, Stream stream);
 
 }  // namespace cuda
 }  // namespace largeout

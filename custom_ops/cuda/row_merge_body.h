@@ -45,18 +45,17 @@ struct StartsBody {
   }
 };
 
-// started[i]: how many segments start at or before i.
+// Finds ids and offsets from merged.started.
 template <class Key>
 struct SegmentsBody {
   const Key* sorted_keys;
-  const int32_t* started;
   int64_t num_rows;
   MergedRows merged;
 
   LARGEOUT_DEVICE void operator()(int64_t i) const {
     const auto end = static_cast<Key>(num_rows);
     const Key key = sorted_keys[i];
-    const int32_t segments = started[i];
+    const int32_t segments = merged.started[i];
     if (StartsSegment(sorted_keys, num_rows, i)) {
       merged.ids[segments - 1] = static_cast<int64_t>(key);
       merged.offsets[segments - 1] = static_cast<int32_t>(i);

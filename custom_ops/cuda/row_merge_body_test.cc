@@ -17,10 +17,13 @@ namespace {
 template <class Index, class Key>
 struct Merged {
   Merged(const std::vector<Index>& input, int64_t num_rows)
-      : ids(input.size(), -7), offsets(input.size() + 1, -7), positions(input.size()) {
+      : ids(input.size(), -7),
+        offsets(input.size() + 1, -7),
+        positions(input.size()),
+        started(input.size()) {
     const auto n = static_cast<int64_t>(input.size());
     std::vector<Key> keys(n), sorted(n);
-    std::vector<int32_t> unsorted(n), starts(n), started(n);
+    std::vector<int32_t> unsorted(n), starts(n);
     RunItems(n, KeysBody<Index, Key>{input.data(), num_rows, keys.data(), unsorted.data()});
     positions = unsorted;
     std::stable_sort(positions.begin(), positions.end(),
@@ -28,17 +31,22 @@ struct Merged {
     for (int64_t i = 0; i < n; ++i) sorted[i] = keys[positions[i]];
     RunItems(n, StartsBody<Key>{sorted.data(), num_rows, starts.data()});
     std::partial_sum(starts.begin(), starts.end(), started.begin());
-    RunItems(n, SegmentsBody<Key>{sorted.data(), started.data(), num_rows, rows()});
+    RunItems(n, SegmentsBody<Key>{sorted.data(), num_rows, rows()});
   }
 
   MergedRows rows() {
-    return {static_cast<int64_t>(positions.size()), &num_segments, ids.data(), offsets.data(),
-            positions.data()};
+    return {static_cast<int64_t>(positions.size()),
+            &num_segments,
+            ids.data(),
+            offsets.data(),
+            positions.data(),
+            started.data(),
+            nullptr};
   }
 
   int32_t num_segments = 0;
   std::vector<int64_t> ids;
-  std::vector<int32_t> offsets, positions;
+  std::vector<int32_t> offsets, positions, started;
 };
 
 template <class Index, class Key>

@@ -1,4 +1,4 @@
-#include "custom_ops/cuda/launch.cuh"
+#include "custom_ops/cuda/row_sums_launch.cuh"
 #include "custom_ops/cuda/row_update.h"
 #include "custom_ops/cuda/row_update_body.h"
 
@@ -9,8 +9,9 @@ namespace {
 template <class Rule>
 Status Launch(const MergedRows& merged, const float* values, int64_t dim, const Rule& rule,
               Stream stream) {
-  return ForEachBlock(RowUpdateBlocks(merged.num_ids), kRowUpdateThreads, kRowUpdateSharedBytes,
-                      UpdateRowsBody<Rule>{merged, values, dim, rule}, stream);
+  const GradientTerms terms{merged.positions, values, dim};
+  return SumRunsAndRows(merged, terms, merged.num_ids, kRowUpdateSharedBytes,
+                        UpdateRowsBody<Rule>{merged, terms, rule}, stream);
 }
 
 }  // namespace
@@ -38,8 +39,9 @@ Status UpdateRows(const MergedRows& merged, const float* values, int64_t dim,
 template <class Index>
 Status SumRows(const MergedRows& merged, const float* values, int64_t dim, float* sums,
                Index* ids, Stream stream) {
-  return ForEachBlock(RowUpdateBlocks(merged.num_ids), kRowUpdateThreads, 0,
-                      SumRowsBody<Index>{merged, values, dim, sums, ids}, stream);
+  const GradientTerms terms{merged.positions, values, dim};
+  return SumRunsAndRows(merged, terms, merged.num_ids, 0,
+                        SumRowsBody<Index>{merged, terms, sums, ids}, stream);
 }
 
 template Status SumRows(const MergedRows&, const float*, int64_t, float*, int32_t*, Stream);

@@ -55,11 +55,10 @@ struct MomentumStep {
   bool nesterov;
 };
 
-// values: [merged.num_ids, dim]. Gradients of a row are summed in input order, by one warp:
-// the result is the same every time. Rows of ids that were out
-// of range are skipped: the host cannot be told of them without waiting.
-// Bound by bytes: each row and slot with a gradient is read and written once. A row with
-// many gradients sums them one after the other.
+// values: [merged.num_ids, dim], of the width that the merge was told. Gradients of a row are
+// summed as in core, whatever the number of threads: the result is the same every time. Rows
+// of ids that were out of range are skipped: the host cannot be told of them without waiting.
+// Bound by bytes: each row and slot with a gradient is read and written once.
 Status UpdateRows(const MergedRows& merged, const float* values, int64_t dim,
                   const AdamStep& step, Stream stream);
 Status UpdateRows(const MergedRows& merged, const float* values, int64_t dim,

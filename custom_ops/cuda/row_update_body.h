@@ -5,65 +5,37 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/rounding.h"
 #include "custom_ops/cuda/block.h"
-#include "custom_ops/cuda/block_tools.h"
+#include "custom_ops/cuda/row_sums.h"
 #include "custom_ops/cuda/row_update.h"
 #include "custom_ops/cuda/row_update_rules.h"
 
 namespace largeout {
 namespace cuda {
 
-// A group of threads works on a row. A thread takes kColumnsAtOnce columns at a time, kGroup
-// apart, and reads them all before it goes on: so enough bytes are on their way.
-inline constexpr int kGroup = 32;
-inline constexpr int kColumnsAtOnce = 4;
-inline constexpr int kRowUpdateThreads = 256;
-inline constexpr int kRowsPerUpdateBlock = kRowUpdateThreads / kGroup;
 inline constexpr int kRowUpdateSharedBytes =
-    kRowUpdateThreads * sizeof(float) + kRowsPerUpdateBlock * sizeof(RowNumbers);
-
-// How many blocks go over `rows` rows.
-inline int64_t RowUpdateBlocks(int64_t rows) { return CeilDiv(rows, kRowsPerUpdateBlock); }
-
-// sums[k]: of column + k * kGroup of the gradients of a segment, in input order.
-LARGEOUT_DEVICE inline void SumColumns(const MergedRows& merged, const float* values,
-                                       int64_t dim, int64_t segment, int64_t column,
-                                       float* sums) {
-  const int32_t end = merged.offsets[segment + 1];
-  int32_t i = merged.offsets[segment];
-  const float* gradient = values + merged.positions[i] * dim + column;
-  LARGEOUT_UNROLL
-  for (int k = 0; k < kColumnsAtOnce; ++k) {
-    sums[k] = column + k * kGroup < dim ? gradient[k * kGroup] : 0;
-  }
-  for (++i; i < end; ++i) {
-    gradient = values + merged.positions[i] * dim + column;
-    LARGEOUT_UNROLL
-    for (int k = 0; k < kColumnsAtOnce; ++k) {
-      if (column + k * kGroup < dim) sums[k] += gradient[k * kGroup];
-    }
-  }
-}
+    kRowThreads * sizeof(float) + kRowsPerBlock * sizeof(RowNumbers);
 
 // Rule: see row_update_rules.h.
 template <class Rule>
 struct UpdateRowsBody {
   MergedRows merged;
-  const float* values;
-  int64_t dim;
+  GradientTerms terms;
   Rule rule;
+
+  // So that enough bytes are on their way.
+  static constexpr int kThreads = kRowThreads, kBlocksTogether = 4;
 
   template <class Block>
   LARGEOUT_DEVICE void operator()(const Block& block, char* shared) const {
     auto* const squares = reinterpret_cast<float*>(shared);  // one a thread
-    auto* const numbers = reinterpret_cast<RowNumbers*>(squares + kRowUpdateThreads);
+    auto* const numbers = reinterpret_cast<RowNumbers*>(squares + kRowThreads);
     Rule loaded = rule;
     loaded.Load();
     const bool starts_rows = loaded.StartsRows();
     const int64_t num_segments = *merged.num_segments;
-    for (int64_t first = block.index() * kRowsPerUpdateBlock; first < num_segments;
-         first += block.num_blocks() * kRowsPerUpdateBlock) {
+    for (int64_t first = block.index() * kRowsPerBlock; first < num_segments;
+         first += block.num_blocks() * kRowsPerBlock) {
       if (Rule::kNeedsMeanSquare) SumSquares(block, first, num_segments, squares);
       if (starts_rows) StartRows(block, loaded, first, num_segments, squares, numbers);
       block.ForEachThread([&](int thread) {
@@ -77,7 +49,7 @@ struct UpdateRowsBody {
 
   LARGEOUT_DEVICE void UpdateRow(const Rule& loaded, RowNumbers of_row, int64_t segment,
                                  int lane) const {
-    const int64_t row = merged.ids[segment] * dim;
+    const int64_t dim = terms.width, row = merged.ids[segment] * dim;
     for (int64_t column = lane; column < dim; column += kColumnsAtOnce * kGroup) {
       typename Rule::Values at_columns[kColumnsAtOnce] = {};
       float gradients[kColumnsAtOnce];
@@ -86,7 +58,7 @@ struct UpdateRowsBody {
         const int64_t at = column + k * kGroup;
         if (at < dim) at_columns[k] = loaded.Read(row + at);
       }
-      SumColumns(merged, values, dim, segment, column, gradients);
+      SumSegment(merged, terms, segment, column, gradients);
       LARGEOUT_UNROLL
       for (int k = 0; k < kColumnsAtOnce; ++k) {
         const int64_t at = column + k * kGroup;
@@ -105,7 +77,7 @@ struct UpdateRowsBody {
       const int group = thread / kGroup;
       if (thread % kGroup != 0 || first + group >= num_segments) return;
       const float mean_square =
-          Rule::kNeedsMeanSquare ? squares[thread] / static_cast<float>(dim) : 0;
+          Rule::kNeedsMeanSquare ? squares[thread] / static_cast<float>(terms.width) : 0;
       numbers[group] = loaded.Start(merged.ids[first + group], mean_square);
     });
   }
@@ -118,10 +90,10 @@ struct UpdateRowsBody {
       const int64_t segment = first + (thread / kGroup);
       float sum = 0;
       if (segment < num_segments) {
-        for (int64_t column = thread % kGroup; column < dim;
+        for (int64_t column = thread % kGroup; column < terms.width;
              column += kColumnsAtOnce * kGroup) {
           float gradients[kColumnsAtOnce];
-          SumColumns(merged, values, dim, segment, column, gradients);
+          SumSegment(merged, terms, segment, column, gradients);
           LARGEOUT_UNROLL
           for (int k = 0; k < kColumnsAtOnce; ++k) sum += gradients[k] * gradients[k];
         }
@@ -139,25 +111,25 @@ struct UpdateRowsBody {
 template <class Index>
 struct SumRowsBody {
   MergedRows merged;
-  const float* values;
-  int64_t dim;
+  GradientTerms terms;
   float* sums;
   Index* ids;
 
   template <class Block>
   LARGEOUT_DEVICE void operator()(const Block& block, char*) const {
     const int64_t num_segments = *merged.num_segments;
-    for (int64_t first = block.index() * kRowsPerUpdateBlock; first < merged.num_ids;
-         first += block.num_blocks() * kRowsPerUpdateBlock) {
+    for (int64_t first = block.index() * kRowsPerBlock; first < merged.num_ids;
+         first += block.num_blocks() * kRowsPerBlock) {
       block.ForEachThread([&](int thread) {
         const int64_t row = first + (thread / kGroup);
         if (row >= merged.num_ids) return;
         const bool is_segment = row < num_segments;
+        const int64_t dim = terms.width;
         const int lane = thread % kGroup;
         if (lane == 0) ids[row] = is_segment ? static_cast<Index>(merged.ids[row]) : Index{-1};
         for (int64_t column = lane; column < dim; column += kColumnsAtOnce * kGroup) {
           float of_columns[kColumnsAtOnce] = {};
-          if (is_segment) SumColumns(merged, values, dim, row, column, of_columns);
+          if (is_segment) SumSegment(merged, terms, row, column, of_columns);
           LARGEOUT_UNROLL
           for (int k = 0; k < kColumnsAtOnce; ++k) {
             const int64_t at = column + k * kGroup;

@@ -61,8 +61,7 @@ struct AdamRule {
   }
   LARGEOUT_DEVICE void Step(RowNumbers decay, float gradient, Values* at_element) const {
     AdamFormula(args, decay.first, decay.second, gain_1, gain_2, Root{}, gradient,
-                &at_element->w, args.momentum == nullptr ? nullptr : &at_element->m,
-                &at_element->v);
+                &at_element->w, &at_element->m, &at_element->v);
   }
   LARGEOUT_DEVICE void Write(const Values& values, int64_t element) const {
     args.variable[element] = values.w;
@@ -150,8 +149,7 @@ struct MomentumRule {
     return {args.variable[element], args.momentum == nullptr ? 0 : args.momentum[element]};
   }
   LARGEOUT_DEVICE void Step(RowNumbers, float gradient, Values* at_element) const {
-    MomentumFormula(args, gradient, &at_element->w,
-                    args.momentum == nullptr ? nullptr : &at_element->m);
+    MomentumFormula(args, gradient, &at_element->w, &at_element->m);
   }
   LARGEOUT_DEVICE void Write(const Values& values, int64_t element) const {
     args.variable[element] = values.w;

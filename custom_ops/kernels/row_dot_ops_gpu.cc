@@ -68,8 +68,8 @@ class RowDotsGradGpuOp : public OpKernel {
     TF_RETURN_IF_ERROR(ctx->output_list("d_biases", &d_biases));
     if (d_biases.size() > 0) TF_RETURN_IF_ERROR(d_biases.allocate(0, {num_rows}, &biases));
     GpuScratch scratch;
-    TF_RETURN_IF_ERROR(
-        scratch.Allocate(ctx, cuda::RowGradientScratchBytes(in.own, in.shared, num_classes)));
+    TF_RETURN_IF_ERROR(scratch.Allocate(
+        ctx, cuda::RowGradientScratchBytes(in.own, in.shared, num_classes, dim)));
     const cuda::RowGradient gradient = {
         ids->flat<int64_t>().data(), rows->flat<float>().data(),
         biases == nullptr ? nullptr : biases->flat<float>().data()};

@@ -13,15 +13,15 @@ using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-// Queues the merge of `ids`, whose result stands in `scratch`.
-absl::Status MergeOnGpu(OpKernelContext* ctx, const Tensor& ids, int64_t num_rows,
+// Queues the merge of `ids`, whose result stands in `scratch`. dim: that of the gradients.
+absl::Status MergeOnGpu(OpKernelContext* ctx, const Tensor& ids, int64_t num_rows, int64_t dim,
                         GpuScratch* scratch, cuda::MergedRows* merged) {
   const int64_t n = ids.NumElements();
-  TF_RETURN_IF_ERROR(scratch->Allocate(ctx, cuda::MergeRowsScratchBytes(n, num_rows)));
+  TF_RETURN_IF_ERROR(scratch->Allocate(ctx, cuda::MergeRowsScratchBytes(n, num_rows, dim)));
   return FromCuda(ids.dtype() == tensorflow::DT_INT64
-                      ? cuda::MergeRows(ids.flat<int64_t>().data(), n, num_rows,
+                      ? cuda::MergeRows(ids.flat<int64_t>().data(), n, num_rows, dim,
                                         scratch->data(), merged, StreamOf(ctx))
-                      : cuda::MergeRows(ids.flat<int32_t>().data(), n, num_rows,
+                      : cuda::MergeRows(ids.flat<int32_t>().data(), n, num_rows, dim,
                                         scratch->data(), merged, StreamOf(ctx)));
 }
 
@@ -34,8 +34,8 @@ class RowUpdateGpuOp : public RowUpdateOp {
   static absl::Status Step(const RowUpdateInputs& inputs, const Arguments& arguments) {
     GpuScratch scratch;
     cuda::MergedRows merged;
-    TF_RETURN_IF_ERROR(
-        MergeOnGpu(inputs.ctx, inputs.ids(), inputs.num_rows(), &scratch, &merged));
+    TF_RETURN_IF_ERROR(MergeOnGpu(inputs.ctx, inputs.ids(), inputs.num_rows(), inputs.dim(),
+                                  &scratch, &merged));
     return FromCuda(cuda::UpdateRows(merged, inputs.values(), inputs.dim(), arguments,
                                      StreamOf(inputs.ctx)));
   }
@@ -73,13 +73,14 @@ class MergeRowsGpuOp : public OpKernel {
   template <class Index>
   static absl::Status Sum(OpKernelContext* ctx, const Tensor& values, const Tensor& ids,
                           Tensor* sums, Tensor* unique_ids) {
+    const int64_t dim = values.NumElements() / ids.NumElements();
     GpuScratch scratch;
     cuda::MergedRows merged;
     TF_RETURN_IF_ERROR(
-        MergeOnGpu(ctx, ids, std::numeric_limits<Index>::max(), &scratch, &merged));
-    return FromCuda(cuda::SumRows(
-        merged, values.flat<float>().data(), values.NumElements() / ids.NumElements(),
-        sums->flat<float>().data(), unique_ids->flat<Index>().data(), StreamOf(ctx)));
+        MergeOnGpu(ctx, ids, std::numeric_limits<Index>::max(), dim, &scratch, &merged));
+    return FromCuda(cuda::SumRows(merged, values.flat<float>().data(), dim,
+                                  sums->flat<float>().data(), unique_ids->flat<Index>().data(),
+                                  StreamOf(ctx)));
   }
 };
 

@@ -199,7 +199,7 @@ Sums the rows that have the same id.
 
 values: [n, ...].
 ids: [n], not negative.
-merged_values: [u, ...]; row i is the sum, in input order, of the rows with id unique_ids[i].
+merged_values: [u, ...]; row i is the sum of the rows with id unique_ids[i].
 unique_ids: [u], ascending.
 
 On a GPU, where u is not known without waiting for the device, the outputs have

@@ -74,7 +74,7 @@ class HostFunctions:
         found = np.einsum("bw,bwd->bd", view(d_logits, (batch, width)), rows)
         view(d_features, (batch, dim))[:] = found
 
-    def row_gradient_scratch_bytes(self, batch, width, shared, classes):
+    def row_gradient_scratch_bytes(self, batch, width, shared, classes, dim):
         return SCRATCH_BYTES
 
     def row_gradient(
@@ -93,7 +93,7 @@ class HostFunctions:
         np.add.at(out_rows, at, rows)
         view(scratch, (SCRATCH_BYTES,), np.uint8)[:] = 1
 
-    def row_adam_scratch_bytes(self, count, classes):
+    def row_adam_scratch_bytes(self, count, classes, dim):
         return SCRATCH_BYTES
 
     def row_adam(

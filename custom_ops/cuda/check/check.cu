@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "custom_ops/cuda/check/check.h"
+#include "custom_ops/cuda/launch.cuh"
 
 namespace largeout {
 namespace cuda {
@@ -23,6 +24,22 @@ std::vector<NamedCheck>& AllChecks() {
   static std::vector<NamedCheck> checks;
   return checks;
 }
+
+constexpr int64_t kReaders = 1 << 20;
+constexpr int kReads = 64;  // 256 MiB in all, more than any cache
+
+// Reads for a while. What is queued meanwhile does not wait for the host, and finds nothing of
+// its input in a cache.
+struct ReadBody {
+  const float* memory;
+  float* sink;
+
+  LARGEOUT_DEVICE void operator()(int64_t i) const {
+    float sum = 0;
+    for (int k = 0; k < kReads; ++k) sum += memory[k * kReaders + i];
+    if (sum == 1.0f) *sink = sum;  // never: but the compiler cannot know
+  }
+};
 
 }  // namespace
 
@@ -81,7 +98,9 @@ void Run::Time(const std::string& what, Work work, const std::function<Status()>
   Require(cudaEventCreate(&start), "cudaEventCreate");
   Require(cudaEventCreate(&stop), "cudaEventCreate");
   Timing timing{check_, what, {}, work};
+  const DeviceArray<float> memory(kReaders * kReads), sink(1);
   for (int i = -kWarmUps; i < kLaunches; ++i) {
+    Require(ForEach(kReaders, ReadBody{memory.data(), sink.data()}, stream_), "reading");
     Require(cudaEventRecord(start, stream_), "cudaEventRecord");
     Require(launch(), what);
     Require(cudaEventRecord(stop, stream_), "cudaEventRecord");

@@ -106,7 +106,8 @@ class Run {
                                  {expected.begin(), expected.end()}, tolerance));
   }
 
-  // Measures `launch`, after a warm-up, many times by events.
+  // Measures `launch`, after a warm-up, many times by events: from when it is queued and the
+  // GPU comes to it, with cold caches, until it is done.
   void Time(const std::string& what, Work work, const std::function<Status()>& launch);
 
  private:

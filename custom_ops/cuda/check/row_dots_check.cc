@@ -1,3 +1,4 @@
+#include <cmath>
 #include <random>
 #include <string>
 #include <vector>
@@ -18,10 +19,12 @@ struct Size {
   int64_t batch, per_row, num_shared, num_classes, dim;
 };
 
-// Nothing, one, no multiple of anything, all ids equal, more ids than classes.
+// Nothing, one, no multiple of anything, all ids equal, more ids than classes, and so many
+// that classes have whole runs of terms.
 const Size kSizes[] = {{0, 3, 0, 5, 4},        {3, 0, 2, 5, 4},       {1, 1, 1, 1, 1},
                        {40, 50, 9, 1, 5},      {7, 11, 30, 30, 3},    {5, 70, 9, 200, 37},
-                       {300, 41, 77, 999, 64}, {130, 9, 33, 40, 128}, {9, 40, 5, 70, 300}};
+                       {300, 41, 77, 999, 64}, {130, 9, 33, 40, 128}, {9, 40, 5, 70, 300},
+                       {700, 3, 90, 5, 33}};
 
 struct Problem {
   explicit Problem(const Size& in)
@@ -84,7 +87,7 @@ struct OnGpu {
         row_ids(num_rows),
         row_gradient(num_rows * size.dim),
         bias_gradient(num_rows),
-        scratch(RowGradientScratchBytes(own(), shared(), size.num_classes)) {}
+        scratch(RowGradientScratchBytes(own(), shared(), size.num_classes, size.dim)) {}
 
   ClassMatrix matrix() const {
     return {embeddings.data(), bias.data(), size.num_classes, size.dim};
@@ -123,11 +126,25 @@ double BytesOf(const Size& size, int64_t rows) {
   return 4.0 * static_cast<double>(rows) * static_cast<double>(size.dim);
 }
 
-// Every own class is another, so that nothing comes from a cache.
+// Every own class is another, and so is every shared one: nothing comes from a cache.
 Problem LargeProblem() {
-  Problem in({4096, 200, 8192, 1000000, 128});
-  for (size_t i = 0; i < in.own_ids.size(); ++i) {
-    in.own_ids[i] = static_cast<int64_t>(i * 611953 % 1000000);
+  Problem in({4096, 200, 262144, 1000000, 128});
+  for (auto* ids : {&in.own_ids, &in.shared_ids}) {
+    for (size_t i = 0; i < ids->size(); ++i) {
+      (*ids)[i] = static_cast<int64_t>(i * 611953 % 1000000);
+    }
+  }
+  return in;
+}
+
+// A sampled step: a label a row and negatives that are shared, both of Zipf's law, so that one
+// label in twenty is class 0.
+Problem SampledStep() {
+  Problem in({4096, 1, 8192, 1000000, 128});
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> uniform;
+  for (auto* ids : {&in.own_ids, &in.shared_ids}) {
+    for (int64_t& id : *ids) id = static_cast<int64_t>(std::pow(1e6, uniform(random))) - 1;
   }
   return in;
 }
@@ -177,10 +194,11 @@ void CheckRowDotsRowGradient(Run* run) {
     run->Expect(in.text() + " d_biases", launched, found.bias_gradient, d_biases, kTolerance);
   }
   if (run->small()) return;
-  const Problem in = LargeProblem();
-  const OnGpu large(in);
-  run->Time(in.text(), {BytesOf(in.size, large.num_rows), 0},
-            [&] { return large.RowGradient(run->stream()); });
+  for (const Problem& in : {LargeProblem(), SampledStep()}) {
+    const OnGpu large(in);
+    run->Time(in.text(), {BytesOf(in.size, large.num_rows), 0},
+              [&] { return large.RowGradient(run->stream()); });
+  }
 }
 
 const bool registered = Register("RowDots", CheckRowDots) &&

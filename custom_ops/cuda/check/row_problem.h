@@ -19,9 +19,12 @@ struct Size {
   int64_t num_rows, num_ids, dim;
 };
 
-// Empty, one, no multiple of anything, all ids equal, more ids than rows.
-inline const Size kSizes[] = {{5, 0, 4},     {1, 1, 1},       {1, 1000, 7},      {9, 100, 17},
-                              {300, 99, 64}, {70, 1025, 127}, {8000, 4099, 128}, {12, 41, 300}};
+// Empty, one, no multiple of anything, all ids equal, more ids than rows, rows of one and of
+// many runs of gradients.
+inline const Size kSizes[] = {{5, 0, 4},     {1, 1, 1},         {1, 1000, 7},
+                              {9, 100, 17},  {300, 99, 64},     {70, 1025, 127},
+                              {12, 41, 300}, {8000, 4099, 128}, {3, 20011, 33},
+                              {2, 128, 4},   {40, 3000, 129}};
 
 inline std::string Text(const Size& size) {
   return Sizes({{"rows", size.num_rows}, {"ids", size.num_ids}, {"dim", size.dim}});
@@ -64,19 +67,20 @@ inline largeout::MergedRows MergeOnCpu(const std::vector<int64_t>& ids, int64_t 
 
 template <class Index>
 struct MergeOnGpu {
-  MergeOnGpu(const std::vector<int64_t>& input, int64_t num_rows, Stream stream)
+  MergeOnGpu(const std::vector<int64_t>& input, const Size& size, Stream stream)
       : ids(std::vector<Index>(input.begin(), input.end())),
-        num_rows(num_rows),
-        scratch(MergeRowsScratchBytes(ids.size(), num_rows)),
+        size(size),
+        scratch(MergeRowsScratchBytes(ids.size(), size.num_rows, size.dim)),
         stream(stream) {
     launched = Again();
   }
   Status Again() {
-    return MergeRows(ids.data(), ids.size(), num_rows, scratch.data(), &merged, stream);
+    return MergeRows(ids.data(), ids.size(), size.num_rows, size.dim, scratch.data(), &merged,
+                     stream);
   }
 
   const DeviceArray<Index> ids;
-  const int64_t num_rows;
+  const Size size;
   const DeviceMemory scratch;
   const Stream stream;
   MergedRows merged;

@@ -76,7 +76,7 @@ void CheckStep(Run* run, bool slot_is_per_row, double rows_moved, const Argument
     const auto ids = RandomIds(size, true);
     const auto values = RandomFloats(size.num_ids * size.dim, 4, -1);
     const DeviceArray<float> gpu_values(values);
-    const MergeOnGpu<int64_t> merge(ids, size.num_rows, run->stream());
+    const MergeOnGpu<int64_t> merge(ids, size, run->stream());
     const Status launched = UpdateRows(merge.merged, gpu_values.data(), size.dim,
                                        arguments(hyperparameters, rows), run->stream());
     UpdateRows(MergeOnCpu(ids, size.num_rows), values.data(), size.dim, cpu_arguments(&rows),
@@ -89,17 +89,22 @@ void CheckStep(Run* run, bool slot_is_per_row, double rows_moved, const Argument
   if (run->small()) return;
   const Size size{1000000, 131072, 128};
   const Rows rows(size, slot_is_per_row ? size.num_rows : size.num_rows * size.dim);
-  const auto ids = RandomIds(size, false);
   const DeviceArray<float> gpu_values(RandomFloats(size.num_ids * size.dim, 4, -1));
-  const MergeOnGpu<int64_t> merge(ids, size.num_rows, run->stream());
-  run->ExpectOk("merge", merge.launched);
-  const double unique = static_cast<double>(MergeOnCpu(ids, size.num_rows).size());
-  const double bytes = 4.0 * static_cast<double>(size.dim) *
-                       (static_cast<double>(size.num_ids) + rows_moved * unique);
-  run->Time(Text(size), {bytes, 0}, [&] {
-    return UpdateRows(merge.merged, gpu_values.data(), size.dim,
-                      arguments(hyperparameters, rows), run->stream());
-  });
+  const auto time = [&](const std::vector<int64_t>& ids, const std::string& what) {
+    const MergeOnGpu<int64_t> merge(ids, size, run->stream());
+    run->ExpectOk("merge", merge.launched);
+    const double unique = static_cast<double>(MergeOnCpu(ids, size.num_rows).size());
+    const double bytes = 4.0 * static_cast<double>(size.dim) *
+                         (static_cast<double>(size.num_ids) + rows_moved * unique);
+    run->Time(Text(size) + what, {bytes, 0}, [&] {
+      return UpdateRows(merge.merged, gpu_values.data(), size.dim,
+                        arguments(hyperparameters, rows), run->stream());
+    });
+  };
+  auto ids = RandomIds(size, false);
+  time(ids, "");
+  for (size_t i = 0; i < ids.size(); i += 2) ids[i] = 7;
+  time(ids, " half of one row");
 }
 
 template <bool has_momentum, bool decays>
@@ -150,7 +155,7 @@ void CheckSumRows(Run* run) {
     const auto values = RandomFloats(size.num_ids * size.dim, 4, -1);
     const DeviceArray<float> gpu_values(values), sums(size.num_ids * size.dim);
     const DeviceArray<int64_t> unique(size.num_ids);
-    const MergeOnGpu<int64_t> merge(ids, size.num_rows, run->stream());
+    const MergeOnGpu<int64_t> merge(ids, size, run->stream());
     const Status launched = SumRows(merge.merged, gpu_values.data(), size.dim, sums.data(),
                                     unique.data(), run->stream());
     largeout::MergedRows cpu = MergeOnCpu(ids, size.num_rows);

@@ -90,9 +90,10 @@ int largeout_row_dots_feature_gradient(const float* embeddings, int64_t num_clas
 }
 
 int64_t largeout_row_gradient_scratch_bytes(int64_t batch, int64_t per_row, int64_t num_shared,
-                                            int64_t num_classes) {
-  return largeout::cuda::RowGradientScratchBytes(
-      OwnClasses{nullptr, batch, per_row}, SharedClasses{nullptr, num_shared}, num_classes);
+                                            int64_t num_classes, int64_t dim) {
+  return largeout::cuda::RowGradientScratchBytes(OwnClasses{nullptr, batch, per_row},
+                                                 SharedClasses{nullptr, num_shared},
+                                                 num_classes, dim);
 }
 
 int largeout_row_gradient(const int64_t* own_ids, int64_t batch, int64_t per_row,
@@ -106,8 +107,8 @@ int largeout_row_gradient(const int64_t* own_ids, int64_t batch, int64_t per_row
                                             scratch, {row_ids, d_rows, nullptr}, kStream);
 }
 
-int64_t largeout_row_adam_scratch_bytes(int64_t num_ids, int64_t num_rows) {
-  return largeout::cuda::MergeRowsScratchBytes(num_ids, num_rows);
+int64_t largeout_row_adam_scratch_bytes(int64_t num_ids, int64_t num_rows, int64_t dim) {
+  return largeout::cuda::MergeRowsScratchBytes(num_ids, num_rows, dim);
 }
 
 int largeout_row_adam(const int64_t* ids, int64_t num_ids, const float* values,
@@ -116,7 +117,7 @@ int largeout_row_adam(const int64_t* ids, int64_t num_ids, const float* values,
                       void* scratch, float* variable, float* momentum, float* velocity) {
   largeout::cuda::MergedRows merged{};
   const int status =
-      largeout::cuda::MergeRows(ids, num_ids, num_rows, scratch, &merged, kStream);
+      largeout::cuda::MergeRows(ids, num_ids, num_rows, dim, scratch, &merged, kStream);
   if (status != cudaSuccess) return status;
   largeout::cuda::AdamStep step{};
   step.variable = variable;

@@ -44,7 +44,7 @@ int largeout_row_dots_feature_gradient(const float* embeddings, int64_t num_clas
 // d_shared_rows [num_shared, dim]. row_ids and d_rows have min(batch * per_row + num_shared,
 // num_classes) rows.
 int64_t largeout_row_gradient_scratch_bytes(int64_t batch, int64_t per_row, int64_t num_shared,
-                                            int64_t num_classes);
+                                            int64_t num_classes, int64_t dim);
 int largeout_row_gradient(const int64_t* own_ids, int64_t batch, int64_t per_row,
                           const int64_t* shared_ids, int64_t num_shared, int64_t num_classes,
                           int64_t dim, const float* features, const float* d_logits,
@@ -53,7 +53,7 @@ int largeout_row_gradient(const int64_t* own_ids, int64_t batch, int64_t per_row
 
 // cuda/row_merge.h and cuda/row_update.h: merges, then updates. values [num_ids, dim]; ids
 // outside [0, num_rows) are skipped. step_size and epsilon: one float each; betas: two doubles.
-int64_t largeout_row_adam_scratch_bytes(int64_t num_ids, int64_t num_rows);
+int64_t largeout_row_adam_scratch_bytes(int64_t num_ids, int64_t num_rows, int64_t dim);
 int largeout_row_adam(const int64_t* ids, int64_t num_ids, const float* values,
                       int64_t num_rows, int64_t dim, const float* step_size,
                       const double* betas, const float* epsilon, const float* weight_decay,

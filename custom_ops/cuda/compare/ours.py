@@ -80,8 +80,8 @@ class SampledStep(_LauncherStep):
         self._d_features = memory.empty([batch, dim])
         self._row_ids = memory.empty([self._num_rows], np.int64)
         self._d_rows = memory.empty([self._num_rows, dim])
-        self._gradient_scratch = memory.scratch("row_gradient", batch, 1, sampled, classes)
-        self._adam_scratch = memory.scratch("row_adam", self._num_rows, classes)
+        self._gradient_scratch = memory.scratch("row_gradient", batch, 1, sampled, classes, dim)
+        self._adam_scratch = memory.scratch("row_adam", self._num_rows, classes, dim)
 
     def run(self) -> None:
         self._blas.set_precision(self._precision)

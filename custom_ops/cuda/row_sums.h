@@ -1,0 +1,154 @@
+// Sums of the gradients of each row, in the order of core/row_runs.h.
+//
+// First all whole runs are summed, wherever they are: a row with many gradients keeps as many
+// threads busy as many rows with few. Then each row adds the sums of its runs, and what is
+// left.
+//
+// A group of threads makes a row. A thread takes kColumnsAtOnce columns at a time, kGroup
+// apart, and reads those of kTermsAtOnce terms before it adds them: so enough bytes are on
+// their way.
+//
+// Terms: the gradients to sum. width is their number of columns, At(place) the one at a place
+// of merged.positions: a term has a weight and the numbers Read(column).
+
+#ifndef LARGEOUT_CUSTOM_OPS_CUDA_ROW_SUMS_H_
+#define LARGEOUT_CUSTOM_OPS_CUDA_ROW_SUMS_H_
+
+#include <cstdint>
+
+#include "custom_ops/core/row_runs.h"
+#include "custom_ops/cuda/block_tools.h"
+#include "custom_ops/cuda/row_merge.h"
+
+namespace largeout {
+namespace cuda {
+
+inline constexpr int kGroup = 32;
+inline constexpr int kColumnsAtOnce = 4;
+inline constexpr int kTermsAtOnce = 4;
+inline constexpr int kRowThreads = 256;
+inline constexpr int kRowsPerBlock = kRowThreads / kGroup;
+
+// Rows of numbers as terms.
+struct RowTerm {
+  float weight;
+  const float* row;
+  LARGEOUT_DEVICE float Read(int64_t column) const { return row[column]; }
+};
+
+// The gradient of id i is row i of `values`.
+struct GradientTerms {
+  const int32_t* positions;
+  const float* values;
+  int64_t width;
+  LARGEOUT_DEVICE RowTerm At(int32_t place) const {
+    return {1, values + positions[place] * width};
+  }
+};
+
+// The sums of runs that are made already.
+struct RunTerms {
+  const float* run_sums;
+  int64_t width;
+  LARGEOUT_DEVICE RowTerm At(int32_t run) const { return {1, run_sums + run * width}; }
+};
+
+// sums[k] += column + k * kGroup of kCount terms, in order.
+template <int kCount, class Terms>
+LARGEOUT_DEVICE void AddTerms(const Terms& terms, int32_t first, int64_t column, float* sums) {
+  float weights[kCount], numbers[kCount][kColumnsAtOnce];
+  LARGEOUT_UNROLL
+  for (int j = 0; j < kCount; ++j) {
+    const auto term = terms.At(first + j);
+    weights[j] = term.weight;
+    LARGEOUT_UNROLL
+    for (int k = 0; k < kColumnsAtOnce; ++k) {
+      const int64_t at = column + k * kGroup;
+      numbers[j][k] = at < terms.width ? term.Read(at) : 0;
+    }
+  }
+  LARGEOUT_UNROLL
+  for (int j = 0; j < kCount; ++j) {
+    LARGEOUT_UNROLL
+    for (int k = 0; k < kColumnsAtOnce; ++k) {
+      sums[k] = MultiplyAdd(weights[j], numbers[j][k], sums[k]);
+    }
+  }
+}
+
+// sums[k]: of column + k * kGroup of the terms [begin, end); -0, which adds nothing, if there
+// are none.
+template <class Terms>
+LARGEOUT_DEVICE void SumTerms(const Terms& terms, int32_t begin, int32_t end, int64_t column,
+                              float* sums) {
+  LARGEOUT_UNROLL
+  for (int k = 0; k < kColumnsAtOnce; ++k) sums[k] = -0.0f;
+  for (; begin + kTermsAtOnce <= end; begin += kTermsAtOnce) {
+    AddTerms<kTermsAtOnce>(terms, begin, column, sums);
+  }
+  for (; begin < end; ++begin) AddTerms<1>(terms, begin, column, sums);
+}
+
+// The same for all terms of a segment, whose whole runs were summed by SumRunsBody.
+template <class Terms>
+LARGEOUT_DEVICE void SumSegment(const MergedRows& merged, const Terms& terms, int64_t segment,
+                                int64_t column, float* sums) {
+  const int32_t begin = merged.offsets[segment], end = merged.offsets[segment + 1];
+  const int32_t runs = (end - begin) / kRunLength, first_run = begin / kRunLength;
+  SumTerms(RunTerms{merged.run_sums, terms.width}, first_run, first_run + runs, column, sums);
+  float rest[kColumnsAtOnce];
+  SumTerms(terms, begin + runs * kRunLength, end, column, rest);
+  LARGEOUT_UNROLL
+  for (int k = 0; k < kColumnsAtOnce; ++k) sums[k] += rest[k];
+}
+
+// The place where a whole run of the segment at `place` begins, among kRunLength places from
+// `low` on, or -1.
+LARGEOUT_DEVICE inline int32_t RunOfSegmentAt(const MergedRows& merged, int32_t place,
+                                              int32_t low) {
+  const int32_t segment = merged.started[place] - 1;
+  if (segment < 0) return -1;
+  int32_t begin = merged.offsets[segment];
+  if (begin < low) begin += (low - begin + kRunLength - 1) / kRunLength * kRunLength;
+  const bool is_whole = merged.offsets[segment + 1] - begin >= kRunLength;
+  return is_whole && begin < low + kRunLength ? begin : -1;
+}
+
+// run_sums[r]: of the whole run that begins among the places [r, r + 1) * kRunLength. There is
+// one at most, and run i of the segment from `begin` on is that of begin / kRunLength + i.
+template <class Terms>
+struct SumRunsBody {
+  MergedRows merged;
+  Terms terms;
+
+  template <class Block>
+  LARGEOUT_DEVICE void operator()(const Block& block, char*) const {
+    block.ForEachThread([&](int thread) {
+      const int64_t step = block.num_blocks() * kRowsPerBlock;
+      int64_t run = block.index() * kRowsPerBlock + thread / kGroup;
+      for (; run < NumRuns(merged.num_ids); run += step) Sum(run, thread % kGroup);
+    });
+  }
+
+ private:
+  LARGEOUT_DEVICE void Sum(int64_t run, int lane) const {
+    const auto low = static_cast<int32_t>(run * kRunLength);
+    int32_t begin = RunOfSegmentAt(merged, low, low);
+    if (begin < 0) begin = RunOfSegmentAt(merged, low + kRunLength - 1, low);
+    if (begin < 0) return;
+    for (int64_t column = lane; column < terms.width; column += kColumnsAtOnce * kGroup) {
+      float sums[kColumnsAtOnce];
+      SumTerms(terms, begin, begin + kRunLength, column, sums);
+      LARGEOUT_UNROLL
+      for (int k = 0; k < kColumnsAtOnce; ++k) {
+        const int64_t at = column + k * kGroup;
+        if (at < terms.width) merged.run_sums[run * terms.width + at] = sums[k];
+      }
+    }
+  }
+};
+
+}  // namespace cuda
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CUDA_ROW_SUMS_H_
