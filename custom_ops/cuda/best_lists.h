@@ -1,7 +1,7 @@
 // The k best of a stream of scored classes for each of some rows, kept by one block.
 //
 // A row's list stands in front of its area in memory, new entries wait behind it. When
-// they are many, the block ranks all of them by counting, and the k best stay.
+// they are many, the block sorts them and merges them with the list, and the k best stay.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_BEST_LISTS_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_BEST_LISTS_H_
@@ -10,42 +10,43 @@
 
 #include "custom_ops/core/class_scan_types.h"
 #include "custom_ops/cuda/block_tools.h"
+#include "custom_ops/cuda/score_keys.h"
 
 namespace largeout {
 namespace cuda {
 
-inline constexpr int32_t kNoId = 2147483647;
-
-// Whether a stands before b.
-LARGEOUT_DEVICE inline bool StandsBefore(const ScoredClass& a, const ScoredClass& b) {
-  return a.score > b.score || (a.score == b.score && a.id < b.id);
-}
-
 // Shared memory of BestLists.
 inline int64_t BestListsSharedBytes(int64_t rows, int64_t k, int64_t waiting) {
-  return (k + waiting) * static_cast<int64_t>(sizeof(ScoredClass)) + rows * 12;
+  return (k + 2 * waiting) * static_cast<int64_t>(sizeof(ScoreKey)) + rows * 16 + 8;
 }
 
-template <class Block>
+// A list is brought up to date when half of `kWaiting`, a power of 2, wait. REQUIRES: a row
+// gets no more than that between two calls of MakeRoom.
+template <class Block, int kWaiting>
 class BestLists {
  public:
-  // `area` [rows, k + waiting] is in global memory, `shared` has BestListsSharedBytes.
-  LARGEOUT_DEVICE BestLists(const Block& block, int rows, int64_t k, int waiting,
-                            ScoredClass* area, char* shared)
+  // `area` [rows, k + kWaiting] is in global memory, `shared` has BestListsSharedBytes. The
+  // rows from `num_used` on take nothing: their limit is infinity.
+  LARGEOUT_DEVICE BestLists(const Block& block, int rows, int64_t num_used, int64_t k,
+                            ScoreKey* area, char* shared)
       : block_(block),
         rows_(rows),
-        k_(k),
-        waiting_(waiting),
+        k_(static_cast<int>(k)),
         area_(area),
-        staged_(reinterpret_cast<ScoredClass*>(shared)),
-        limits_(reinterpret_cast<float*>(staged_ + k + waiting)),
+        new_(reinterpret_cast<ScoreKey*>(shared)),
+        limits_(reinterpret_cast<float*>(new_ + 2 * kWaiting)),
         kept_(reinterpret_cast<int*>(limits_ + rows)),
-        pending_(kept_ + rows) {
+        ends_(kept_ + rows),
+        crowded_(ends_ + rows),
+        num_crowded_(crowded_ + rows),
+        list_(reinterpret_cast<ScoreKey*>(num_crowded_ + 2)) {
     block_.ForEachThread([&](int thread) {
       for (int row = thread; row < rows_; row += block_.size()) {
-        limits_[row] = MinusInfinity();
-        kept_[row] = pending_[row] = 0;
+        limits_[row] = row < num_used ? MinusInfinity() : -MinusInfinity();
+        kept_[row] = 0;
+        ends_[row] = Begin(row) + k_;
       }
+      if (thread == 0) *num_crowded_ = 0;
     });
   }
 
@@ -53,74 +54,96 @@ class BestLists {
   // equal scores come by rising id.
   LARGEOUT_DEVICE float limit(int row) const { return limits_[row]; }
 
-  // REQUIRES: score > -inf, and room (see MakeRoom).
+  // REQUIRES: score > -inf.
   LARGEOUT_DEVICE void Push(int row, const ScoredClass& entry) const {
-    Area(row)[k_ + AddToCounter(pending_ + row, 1)] = entry;
+    area_[AddToCounter(ends_ + row, 1)] = KeyOf(entry);
   }
 
-  // Makes room for `count` new entries in each row. For the whole block.
-  LARGEOUT_DEVICE void MakeRoom(int count) const {
-    for (int row = 0; row < rows_; ++row) {
-      if (pending_[row] > waiting_ - count) Rank(row);
-    }
-    // No thread pushes while another still looks at what waits.
-    block_.ForEachThread([](int) {});
+  // Takes in what waits in rows that may soon be full. For the whole block.
+  LARGEOUT_DEVICE void MakeRoom() const {
+    block_.ForEachThread([&](int thread) {
+      for (int row = thread; row < rows_; row += block_.size()) {
+        if (NumPending(row) >= kWaiting / 2) crowded_[AddToCounter(num_crowded_, 1)] = row;
+      }
+    });
+    const int num_crowded = *num_crowded_;
+    for (int i = 0; i < num_crowded; ++i) TakeIn(crowded_[i]);
+    // No thread pushes while another still looks at what is crowded.
+    block_.ForEachThread([&](int thread) {
+      if (thread == 0 && num_crowded > 0) *num_crowded_ = 0;
+    });
   }
 
   // Leaves sorted lists, filled up to k with entries of kNoId. For the whole block.
   LARGEOUT_DEVICE void Finish() const {
-    MakeRoom(waiting_);
     for (int row = 0; row < rows_; ++row) {
-      block_.ForEachThread([&](int thread) {
-        for (int64_t i = kept_[row] + thread; i < k_; i += block_.size()) {
-          Area(row)[i] = {MinusInfinity(), kNoId};
-        }
-      });
+      if (NumPending(row) > 0) TakeIn(row);
     }
+    block_.ForEachThread([&](int thread) {
+      for (int row = 0; row < rows_; ++row) {
+        for (int i = kept_[row] + thread; i < k_; i += block_.size()) {
+          Area(row)[i] = KeyOf({MinusInfinity(), kNoId});
+        }
+      }
+    });
   }
 
-  LARGEOUT_DEVICE ScoredClass* list(int row) const { return Area(row); }
+  LARGEOUT_DEVICE const ScoreKey* list(int row) const { return Area(row); }
   LARGEOUT_DEVICE int size(int row) const { return kept_[row]; }
 
  private:
-  LARGEOUT_DEVICE ScoredClass* Area(int row) const { return area_ + row * (k_ + waiting_); }
+  LARGEOUT_DEVICE int Begin(int row) const { return row * (k_ + kWaiting); }
+  LARGEOUT_DEVICE ScoreKey* Area(int row) const { return area_ + Begin(row); }
+  LARGEOUT_DEVICE int NumPending(int row) const { return ends_[row] - Begin(row) - k_; }
 
-  LARGEOUT_DEVICE void Rank(int row) const {
-    ScoredClass* const area = Area(row);
-    const int kept = kept_[row], count = kept + pending_[row];
+  // Takes into the list of a row what waits. All threads have its counts before the first
+  // barrier, so that the last phase may change them.
+  LARGEOUT_DEVICE void TakeIn(int row) const {
+    const int kept = kept_[row], pending = NumPending(row);
+    Stage(row, kept, pending);
+    const ScoreKey* const sorted = SortKeys<kWaiting>(block_, pending, new_, new_ + kWaiting);
     block_.ForEachThread([&](int thread) {
-      for (int i = thread; i < count; i += block_.size()) {
-        staged_[i] = i < kept ? area[i] : area[k_ + i - kept];
+      // Keys are equal where ids came twice, which they do in damaged input alone.
+      for (int i = thread; i < kept; i += block_.size()) {
+        Put(row, i + CountAbove(sorted, kWaiting, list_[i]), list_[i]);
       }
-    });
-    block_.ForEachThread([&](int thread) {
-      for (int i = thread; i < count; i += block_.size()) {
-        int rank = 0;
-        for (int j = 0; j < count; ++j) {
-          // Entries are equal where ids came twice, which they do in damaged input alone.
-          rank += StandsBefore(staged_[j], staged_[i]) ||
-                  (j < i && !StandsBefore(staged_[i], staged_[j]));
-        }
-        if (rank < k_) area[rank] = staged_[i];
+      for (int i = thread; i < pending; i += block_.size()) {
+        Put(row, i + CountAbove(list_, kept, sorted[i] - 1), sorted[i]);
       }
-    });
-    block_.ForEachThread([&](int thread) {
       if (thread > 0) return;
-      kept_[row] = count < k_ ? count : static_cast<int>(k_);
-      pending_[row] = 0;
-      if (count >= k_) limits_[row] = area[k_ - 1].score;
+      kept_[row] = kept + pending < k_ ? kept + pending : k_;
+      ends_[row] = Begin(row) + k_;
     });
+  }
+
+  LARGEOUT_DEVICE void Stage(int row, int kept, int pending) const {
+    const ScoreKey* const area = Area(row);
+    block_.ForEachThread([&](int thread) {
+      for (int i = thread; i < kept; i += block_.size()) list_[i] = area[i];
+      for (int i = thread; i < kWaiting; i += block_.size()) {
+        new_[i] = i < pending ? area[k_ + i] : kNoKey;
+        new_[kWaiting + i] = kNoKey;
+      }
+    });
+  }
+
+  LARGEOUT_DEVICE void Put(int row, int place, ScoreKey key) const {
+    if (place < k_) Area(row)[place] = key;
+    if (place == k_ - 1) limits_[row] = EntryOf(key).score;
   }
 
   const Block& block_;
   const int rows_;
-  const int64_t k_;
-  const int waiting_;
-  ScoredClass* const area_;
-  ScoredClass* const staged_;
+  const int k_;
+  ScoreKey* const area_;
+  // In shared memory, what has a fixed size in front: one register leads to all of it.
+  ScoreKey* const new_;  // [2, kWaiting], what waits in one row, and room to sort it
   float* const limits_;
   int* const kept_;
-  int* const pending_;
+  int* const ends_;     // of what waits, in area_
+  int* const crowded_;  // rows in which half of kWaiting wait
+  int* const num_crowded_;
+  ScoreKey* const list_;  // [k], of the row
 };
 
 }  // namespace cuda

@@ -8,15 +8,15 @@ namespace cuda {
 namespace {
 
 struct Parts {
-  ScoredClass* lists;
-  ScoredClass* area;
+  ScoreKey* lists;
+  ScoreKey* area;
 };
 
 template <class Shape>
 Parts CutParts(const ScanPlan& plan, int64_t k, Scratch* cutter) {
   const int64_t rows = plan.blocks() * Shape::kRows;
-  ScoredClass* const lists = cutter->Take<ScoredClass>(rows * (k + TopKBody<Shape>::kWaiting));
-  return {lists, cutter->Take<ScoredClass>(plan.batch * (k + kMergeWaiting))};
+  ScoreKey* const lists = cutter->Take<ScoreKey>(rows * (k + TopKBody<Shape>::kWaiting));
+  return {lists, cutter->Take<ScoreKey>(plan.batch * (k + kMergeWaiting))};
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct TopKBody {
   Features features;
   int64_t k;
   ScanPlan plan;
-  ScoredClass* lists;  // [blocks, kRows, k + kWaiting]
+  ScoreKey* lists;  // [blocks, kRows, k + kWaiting]
 
   static constexpr int kThreads = Shape::kThreads, kBlocksTogether = 2;
   static constexpr int kWaiting = 2 * Shape::kColumns;
@@ -41,32 +41,32 @@ struct TopKBody {
   template <class Block>
   LARGEOUT_DEVICE void Scan(const Block& block, int64_t item, char* shared) const {
     const int64_t shard = plan.shard(item), first_row = plan.row_tile(item) * Shape::kRows;
-    const BestLists<Block> best(block, Shape::kRows, k, kWaiting,
-                                lists + item * Shape::kRows * (k + kWaiting),
-                                shared + kProductBytes);
+    const BestLists<Block, kWaiting> best(block, Shape::kRows, plan.batch - first_row, k,
+                                          lists + item * Shape::kRows * (k + kWaiting),
+                                          shared + kProductBytes);
     ClassLogits<Shape, Block> logits(block, reinterpret_cast<float*>(shared));
     for (int64_t c = plan.begin(shard); c < plan.end(shard); c += Shape::kColumns) {
+      best.MakeRoom();  // before the logits, which fill the registers
       logits.Compute(matrix, features, first_row, c);
-      best.MakeRoom(Shape::kColumns);
-      block.ForEachThread(
-          [&](int thread) { PushTile(logits.tile()[thread], thread, first_row, c, best); });
+      block.ForEachThread([&](int thread) {
+        PushTile(logits.tile()[thread], thread, static_cast<int32_t>(c), best);
+      });
     }
     best.Finish();
   }
 
   template <class Lists>
-  LARGEOUT_DEVICE void PushTile(const TileSums<Shape>& logits, int thread, int64_t first_row,
-                                int64_t first_class, const Lists& best) const {
+  LARGEOUT_DEVICE void PushTile(const TileSums<Shape>& logits, int thread, int32_t first_class,
+                                const Lists& best) const {
     LARGEOUT_UNROLL
     for (int i = 0; i < Shape::kTileRows; ++i) {
       const int row = Shape::Row(Shape::RowGroup(thread), i);
-      if (first_row + row >= plan.batch) continue;
       const float limit = best.limit(row);
       LARGEOUT_UNROLL
       for (int j = 0; j < Shape::kTileColumns; ++j) {
         if (!(logits.at[i][j] > limit)) continue;
-        const int64_t id = first_class + Shape::Column(Shape::ColumnGroup(thread), j);
-        best.Push(row, {logits.at[i][j], static_cast<int32_t>(id)});
+        const int32_t id = first_class + Shape::Column(Shape::ColumnGroup(thread), j);
+        best.Push(row, {logits.at[i][j], id});
       }
     }
   }
@@ -81,28 +81,28 @@ struct MergeTopKBody {
   Features features;
   int64_t k;
   ScanPlan plan;
-  int64_t tile_rows;         // of the tiles of the lists
-  int64_t stride;            // of the rows of the lists
-  const ScoredClass* lists;  // [blocks, tile_rows, stride]
-  ScoredClass* area;         // [batch, k + kMergeWaiting]
-  float* scores;             // [batch, k]
-  int64_t* ids;              // [batch, k]
+  int64_t tile_rows;      // of the tiles of the lists
+  int64_t stride;         // of the rows of the lists
+  const ScoreKey* lists;  // [blocks, tile_rows, stride]
+  ScoreKey* area;         // [batch, k + kMergeWaiting]
+  float* scores;          // [batch, k]
+  int64_t* ids;           // [batch, k]
 
   static int64_t SharedBytes(int64_t k) { return BestListsSharedBytes(1, k, kMergeWaiting); }
 
   template <class Block>
   LARGEOUT_DEVICE void operator()(const Block& block, char* shared) const {
     for (int64_t row = block.index(); row < plan.batch; row += block.num_blocks()) {
-      const BestLists<Block> best(block, 1, k, kMergeWaiting, area + row * (k + kMergeWaiting),
-                                  shared);
+      const BestLists<Block, kMergeWaiting> best(block, 1, 1, k,
+                                                 area + row * (k + kMergeWaiting), shared);
       for (int64_t first = 0; first < plan.shards * k; first += kMergeThreads) {
-        best.MakeRoom(kMergeThreads);
+        best.MakeRoom();
         block.ForEachThread([&](int thread) { Offer(row, first + thread, best); });
       }
       best.Finish();
       block.ForEachThread([&](int thread) {
         for (int64_t i = thread; i < best.size(0); i += kMergeThreads) {
-          Write(row, i, best.list(0)[i]);
+          Write(row, i, EntryOf(best.list(0)[i]));
         }
         if (thread == 0) FillUp(row, best.list(0), best.size(0));
       });
@@ -115,7 +115,8 @@ struct MergeTopKBody {
   LARGEOUT_DEVICE void Offer(int64_t row, int64_t i, const Lists& best) const {
     if (i >= plan.shards * k) return;
     const int64_t block = i / k * plan.row_tiles + row / tile_rows;
-    const ScoredClass entry = lists[(block * tile_rows + row % tile_rows) * stride + i % k];
+    const ScoredClass entry =
+        EntryOf(lists[(block * tile_rows + row % tile_rows) * stride + i % k]);
     if (entry.id != kNoId && entry.score > best.limit(0)) best.Push(0, entry);
   }
 
@@ -125,12 +126,12 @@ struct MergeTopKBody {
   }
 
   // Rows with fewer than k numbers above -inf: the lowest other ids come after.
-  LARGEOUT_DEVICE void FillUp(int64_t row, const ScoredClass* list, int64_t size) const {
+  LARGEOUT_DEVICE void FillUp(int64_t row, const ScoreKey* list, int64_t size) const {
     const float* const feature = features.data + row * matrix.dim;
     int64_t end = size;
     for (int32_t id = 0; end < k; ++id) {
       bool listed = false;
-      for (int64_t i = 0; i < size; ++i) listed = listed || list[i].id == id;
+      for (int64_t i = 0; i < size; ++i) listed = listed || EntryOf(list[i]).id == id;
       if (!listed) Write(row, end++, {OneLogit(matrix, feature, id), id});
     }
   }

@@ -34,8 +34,8 @@ Found InBlocks(const ScanProblem& in, int64_t k) {
   Found found(in, k);
   const ScanPlan plan = MakeScanPlan<Shape>(in.batch, in.num_classes);
   const int64_t stride = k + Body::kWaiting;
-  std::vector<ScoredClass> lists(plan.blocks() * Shape::kRows * stride);
-  std::vector<ScoredClass> area(in.batch * (k + kMergeWaiting));
+  std::vector<ScoreKey> lists(plan.blocks() * Shape::kRows * stride);
+  std::vector<ScoreKey> area(in.batch * (k + kMergeWaiting));
   const Body body{in.matrix(), in.features(), k, plan, lists.data()};
   RunBlocks((plan.blocks() + 1) / 2, Shape::kThreads, Body::SharedBytes(k), body);
   const MergeTopKBody merge{in.matrix(),
@@ -94,6 +94,7 @@ TEST(TopKBodyPutsNumbersThatAreNotFiniteLast) {
   ScanProblem in(4, 600, 4, 0);
   in.data[4] = std::nanf("");  // row 1 has no numbers
   for (int64_t c = 5; c < 600; ++c) in.bias[c] = c % 2 == 0 ? std::nanf("") : -kInfinity;
+  in.bias[1] = in.bias[3] = kInfinity;
   ExpectSame(in, 20);
   ExpectSame(in, 600);
 }

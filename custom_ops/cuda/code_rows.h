@@ -8,6 +8,7 @@
 
 #include "custom_ops/core/packed_rows_simd.h"
 #include "custom_ops/cuda/block_tools.h"
+#include "custom_ops/cuda/float_bits.h"
 
 namespace largeout {
 namespace cuda {
@@ -29,18 +30,6 @@ struct CodeRows {
            row % group_rows * kCodesTogether;
   }
 };
-
-LARGEOUT_DEVICE inline uint32_t BitsOf(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
-
-LARGEOUT_DEVICE inline float FloatOf(uint32_t bits) {
-  float value;
-  memcpy(&value, &bits, sizeof(value));
-  return value;
-}
 
 // sum + the products of four signed bytes of `a` and of `b`.
 LARGEOUT_DEVICE inline int32_t AddProducts(uint32_t a, uint32_t b, int32_t sum) {

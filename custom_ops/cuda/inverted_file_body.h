@@ -23,14 +23,14 @@ struct SearchMemory {
   int64_t num_probes, k;
 
   LARGEOUT_HOST_DEVICE int64_t probe_bytes() const {
-    return (num_probes + kSearchWaiting) * static_cast<int64_t>(sizeof(ScoredClass));
+    return (num_probes + kSearchWaiting) * static_cast<int64_t>(sizeof(ScoreKey));
   }
   LARGEOUT_HOST_DEVICE int64_t start_bytes() const {
     return (num_probes + 1) * static_cast<int64_t>(sizeof(int64_t));
   }
   LARGEOUT_HOST_DEVICE int64_t Bytes() const {
     return probe_bytes() + start_bytes() +
-           (k + kSearchWaiting) * static_cast<int64_t>(sizeof(ScoredClass));
+           (k + kSearchWaiting) * static_cast<int64_t>(sizeof(ScoreKey));
   }
 };
 
@@ -57,7 +57,7 @@ struct SearchBody {
     for (int64_t query = block.index(); query < batch; query += block.num_blocks()) {
       char* const own = scratch + block.index() * memory.Bytes();
       int64_t* const starts = reinterpret_cast<int64_t*>(own + memory.probe_bytes());
-      const ScoredClass* const lists = ChooseLists(block, query, own, shared + sizeof(int64_t));
+      const ScoreKey* const lists = ChooseLists(block, query, own, shared + sizeof(int64_t));
       block.ForEachThread([&](int thread) {
         if (thread == 0) *num_lists = FindStarts(lists, starts);
       });
@@ -68,7 +68,7 @@ struct SearchBody {
  private:
   // Where the members of the lists stand: number starts[i] to starts[i + 1] in list i.
   struct Members {
-    const ScoredClass* lists;
+    const ScoreKey* lists;
     const int64_t* starts;
     int64_t num_lists;
 
@@ -82,12 +82,12 @@ struct SearchBody {
 
   // The num_probes best lists in front of `own`, best first; kNoId after the last one.
   template <class Block>
-  LARGEOUT_DEVICE const ScoredClass* ChooseLists(const Block& block, int64_t query, char* own,
-                                                 char* shared) const {
-    const BestLists<Block> best(block, 1, memory.num_probes, kSearchWaiting,
-                                reinterpret_cast<ScoredClass*>(own), shared);
+  LARGEOUT_DEVICE const ScoreKey* ChooseLists(const Block& block, int64_t query, char* own,
+                                              char* shared) const {
+    const BestLists<Block, kSearchWaiting> best(block, 1, 1, memory.num_probes,
+                                                reinterpret_cast<ScoreKey*>(own), shared);
     for (int64_t first = 0; first < file.num_lists; first += kSearchThreads) {
-      best.MakeRoom(kSearchThreads);
+      best.MakeRoom();
       block.ForEachThread([&](int thread) {
         const int64_t list = first + thread;
         if (list < file.num_lists) Offer(MeanScore(query, list), list, best);
@@ -117,14 +117,16 @@ struct SearchBody {
 
   // Returns the number of lists to look at: no more once their members are as many as those
   // of num_probes lists of mean size.
-  LARGEOUT_DEVICE int64_t FindStarts(const ScoredClass* lists, int64_t* starts) const {
+  LARGEOUT_DEVICE int64_t FindStarts(const ScoreKey* lists, int64_t* starts) const {
     const int64_t members = file.offsets[file.num_lists];
     const int64_t enough =
         memory.num_probes * ((members + file.num_lists - 1) / file.num_lists);
     int64_t i = 0;
     starts[0] = 0;
-    for (; i < memory.num_probes && lists[i].id != kNoId && starts[i] < enough; ++i) {
-      starts[i + 1] = starts[i] + SizeOf(lists[i].id);
+    for (; i < memory.num_probes && starts[i] < enough; ++i) {
+      const int32_t list = EntryOf(lists[i]).id;
+      if (list == kNoId) break;
+      starts[i + 1] = starts[i] + SizeOf(list);
     }
     return i;
   }
@@ -132,11 +134,11 @@ struct SearchBody {
   template <class Block>
   LARGEOUT_DEVICE void SearchMembers(const Block& block, int64_t query, const Members& members,
                                      char* own, char* shared) const {
-    ScoredClass* const area =
-        reinterpret_cast<ScoredClass*>(own + memory.probe_bytes() + memory.start_bytes());
-    const BestLists<Block> best(block, 1, memory.k, kSearchWaiting, area, shared);
+    ScoreKey* const area =
+        reinterpret_cast<ScoreKey*>(own + memory.probe_bytes() + memory.start_bytes());
+    const BestLists<Block, kSearchWaiting> best(block, 1, 1, memory.k, area, shared);
     for (int64_t first = 0; first < members.size(); first += kSearchThreads) {
-      best.MakeRoom(kSearchThreads);
+      best.MakeRoom();
       block.ForEachThread([&](int thread) {
         if (first + thread >= members.size()) return;
         const int64_t row = RowOf(members, first + thread);
@@ -147,7 +149,7 @@ struct SearchBody {
     best.Finish();
     block.ForEachThread([&](int thread) {
       for (int64_t i = thread; i < memory.k; i += block.size()) {
-        const ScoredClass& found = best.list(0)[i];
+        const ScoredClass found = EntryOf(best.list(0)[i]);
         scores[query * memory.k + i] = found.score;
         ids[query * memory.k + i] = found.id == kNoId ? -1 : found.id;
       }
@@ -161,7 +163,7 @@ struct SearchBody {
       const int64_t middle = (low + high) / 2;
       (members.starts[middle] <= number ? low : high) = middle;
     }
-    return file.offsets[members.lists[low].id] + number - members.starts[low];
+    return file.offsets[EntryOf(members.lists[low]).id] + number - members.starts[low];
   }
 
   LARGEOUT_DEVICE float RowScore(int64_t query, int64_t row) const {
