@@ -53,6 +53,40 @@ LARGEOUT_DEVICE inline uint32_t FourCodes(const void* codes) {
 #endif
 }
 
+struct SixteenCodes {
+  uint32_t fours[4];
+};
+
+// REQUIRES: `codes` is aligned to 16 bytes.
+LARGEOUT_DEVICE inline SixteenCodes LoadSixteenCodes(const int8_t* codes) {
+#ifdef __CUDA_ARCH__
+  const uint4 fours = *reinterpret_cast<const uint4*>(codes);
+  return {{fours.x, fours.y, fours.z, fours.w}};
+#else
+  SixteenCodes sixteen;
+  memcpy(&sixteen, codes, sizeof(sixteen));
+  return sixteen;
+#endif
+}
+
+// The sum of the products of `width` codes and of as many bytes, whose fours stand kApart bytes
+// apart: their bits are turned where `turned` has some.
+// REQUIRES: width is a multiple of 16, `codes` is aligned to as many bytes.
+template <int kApart>
+LARGEOUT_DEVICE int32_t SumOfProducts(const int8_t* codes, int width, const void* bytes,
+                                      uint32_t turned) {
+  const char* four = static_cast<const char*>(bytes);
+  int32_t sum = 0;
+  for (int k = 0; k < width; k += 16) {
+    const SixteenCodes sixteen = LoadSixteenCodes(codes + k);
+    LARGEOUT_UNROLL
+    for (int i = 0; i < 4; ++i, four += kApart) {
+      sum = AddProducts(FourCodes(four) ^ turned, sixteen.fours[i], sum);
+    }
+  }
+  return sum;
+}
+
 // Turns rows of floats into codes, a row a block. The largest magnitude becomes `most`.
 struct CodeBody {
   const float* rows;  // [num_rows, dim]

@@ -15,7 +15,7 @@ namespace cuda {
 
 inline constexpr int kSearchThreads = 256;
 inline constexpr int kSearchWaiting = 2 * kSearchThreads;
-inline constexpr int64_t kMeansTogether = 32;  // group_rows of the means: those of a warp
+inline constexpr int kMeansTogether = 32;  // group_rows of the means: those of a warp
 
 // The memory of one block in scratch: the best lists, where their members begin when they
 // stand one behind the other, and the best members.
@@ -100,11 +100,19 @@ struct SearchBody {
   LARGEOUT_DEVICE float MeanScore(int64_t query, int64_t list) const {
     const float bias = file.mean_bias[list], scale = means.scales[list];
     if (scale != scale || bias - bias != 0.0f) return MinusInfinity();  // not finite
-    int32_t sum = 0;
-    for (int64_t k = 0; k < means.width; k += kCodesTogether) {
-      sum = AddProducts(FourCodes(means.Four(list, k)), FourCodes(queries.Four(query, k)), sum);
-    }
+    const int64_t group = list / kMeansTogether, lane = list % kMeansTogether;
+    const int8_t* const codes =
+        means.codes + group * kMeansTogether * means.width + lane * kCodesTogether;
+    const int32_t sum = ProductsWithQuery<kMeansTogether>(query, codes, 0);
     return MultiplyAdd(static_cast<float>(sum), scale * queries.scales[query], bias);
+  }
+
+  // With the codes of a row in a group of kTogether. The queries are groups of their own.
+  template <int kTogether>
+  LARGEOUT_DEVICE int32_t ProductsWithQuery(int64_t query, const void* codes,
+                                            uint32_t turned) const {
+    return SumOfProducts<kTogether * kCodesTogether>(
+        queries.codes + query * queries.width, static_cast<int>(queries.width), codes, turned);
   }
 
   // Equal scores may come by falling id, so those at the limit are offered too.
@@ -170,12 +178,8 @@ struct SearchBody {
     const int64_t group = row / kGroupRows, lane = row % kGroupRows;
     const uint8_t* codes =
         file.rows.codes + group * kGroupRows * file.rows.width + lane * kCodesTogether;
-    int32_t sum = 0;
-    for (int64_t k = 0; k < file.rows.width; k += kCodesTogether) {
-      // A code is its number plus 128: with the highest bit turned it is the number.
-      const uint32_t numbers = FourCodes(codes + k * kGroupRows) ^ 0x80808080u;
-      sum = AddProducts(numbers, FourCodes(queries.Four(query, k)), sum);
-    }
+    // A code is its number plus 128: with the highest bit turned it is the number.
+    const int32_t sum = ProductsWithQuery<kGroupRows>(query, codes, 0x80808080u);
     const float* const scales = file.rows.scales + group * 2 * kGroupRows + lane;
     return MultiplyAdd(static_cast<float>(sum), scales[0] * queries.scales[query],
                        scales[kGroupRows]);
