@@ -73,8 +73,8 @@ Status CandidateLogPartitionGradient(const Candidates& candidates, const float* 
 
 Status CandidateRanks(const Candidates& candidates, const float* logits,
                       const float* true_logits, int64_t* ranks, Stream stream) {
-  return ForEachBlock(candidates.batch * candidates.num_labels, kCandidateThreads,
-                      CandidateRanksBody::kSharedBytes,
+  if (candidates.num_labels == 0) return kOk;
+  return ForEachBlock(candidates.batch, kCandidateThreads, CandidateRanksBody::kSharedBytes,
                       CandidateRanksBody{candidates, logits, true_logits, ranks}, stream);
 }
 

@@ -2,7 +2,7 @@
 // core/candidates.h and core/candidate_softmax.h do, for the same types.
 //
 // All pointers are to device memory. Bound by bytes: the logits are read once, by ranks once
-// a label. Ids are compared, not followed, so none can be out of range.
+// for every four labels of a row. Ids are compared, not followed, so none can be out of range.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CANDIDATES_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CANDIDATES_H_

@@ -77,44 +77,70 @@ struct ShiftBody {
   }
 };
 
+// A row a block, all of its labels: a row is read once for each kLabels of them.
 struct CandidateRanksBody {
   Candidates in;  // without ids
   const float* logits;
   const float* true_logits;
   int64_t* ranks;
 
-  static constexpr int kSharedBytes = sizeof(int);
+  static constexpr int kLabels = 4, kColumns = 4;  // taken together
+  static constexpr int kSharedBytes = kLabels * sizeof(int);
 
   template <class Block>
   LARGEOUT_DEVICE void operator()(const Block& block, char* shared) const {
     int* const above = reinterpret_cast<int*>(shared);
-    const int64_t total = in.batch * in.num_labels;
-    for (int64_t at = block.index(); at < total; at += block.num_blocks()) {
-      const int64_t row = at / in.num_labels;
-      block.ForEachThread([&](int thread) {
-        if (thread == 0) *above = 0;
-      });
-      block.ForEachThread([&](int thread) {
-        const float* const others = logits + row * in.num_candidates;
-        int count = 0;
-        for (int64_t i = thread; i < in.num_candidates; i += block.size()) {
-          count += others[i] > true_logits[at];
-        }
-        if (count > 0) AddToCounter(above, count);
-      });
-      block.ForEachThread([&](int thread) {
-        if (thread == 0) ranks[at] = Rank(row, at, *above);
-      });
+    for (int64_t row = block.index(); row < in.batch; row += block.num_blocks()) {
+      for (int64_t first = 0; first < in.num_labels; first += kLabels) {
+        block.ForEachThread([&](int thread) {
+          if (thread < kLabels) above[thread] = 0;
+        });
+        block.ForEachThread([&](int thread) { Count(row, first, thread, above); });
+        block.ForEachThread([&](int thread) {
+          const int64_t l = first + thread;
+          if (thread < kLabels && l < in.num_labels) {
+            ranks[row * in.num_labels + l] = Rank(row, l, above[thread]);
+          }
+        });
+      }
     }
   }
 
  private:
-  LARGEOUT_DEVICE int64_t Rank(int64_t row, int64_t at, int64_t above) const {
-    const float score = true_logits[at];
-    if (in.labels[at] < 0 || score != score) return in.num_candidates + in.num_labels;
-    const int64_t first = row * in.num_labels;
-    return above +
-           LabelsAbove(in.labels + first, true_logits + first, in.num_labels, at - first);
+  // Adds how many of the thread's candidates stand above labels first, first + 1, ...
+  LARGEOUT_DEVICE void Count(int64_t row, int64_t first, int thread, int* above) const {
+    const float* const scores = true_logits + row * in.num_labels + first;
+    const float* const others = logits + row * in.num_candidates;
+    float score[kLabels];
+    int count[kLabels] = {};
+    LARGEOUT_UNROLL
+    for (int l = 0; l < kLabels; ++l) {
+      score[l] = first + l < in.num_labels ? scores[l] : -MinusInfinity();  // none is above
+    }
+    for (int64_t i = thread; i < in.num_candidates; i += kColumns * kCandidateThreads) {
+      float other[kColumns];
+      LARGEOUT_UNROLL
+      for (int c = 0; c < kColumns; ++c) {
+        const int64_t at = i + c * kCandidateThreads;
+        other[c] = at < in.num_candidates ? others[at] : MinusInfinity();  // above none
+      }
+      LARGEOUT_UNROLL
+      for (int c = 0; c < kColumns; ++c) {
+        LARGEOUT_UNROLL
+        for (int l = 0; l < kLabels; ++l) count[l] += other[c] > score[l];
+      }
+    }
+    LARGEOUT_UNROLL
+    for (int l = 0; l < kLabels; ++l) {
+      if (count[l] > 0) AddToCounter(above + l, count[l]);
+    }
+  }
+
+  LARGEOUT_DEVICE int64_t Rank(int64_t row, int64_t l, int64_t above) const {
+    const int64_t* const labels = in.labels + row * in.num_labels;
+    const float* const scores = true_logits + row * in.num_labels;
+    if (labels[l] < 0 || scores[l] != scores[l]) return in.num_candidates + in.num_labels;
+    return above + LabelsAbove(labels, scores, in.num_labels, l);
   }
 };
 
