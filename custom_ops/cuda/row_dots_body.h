@@ -18,7 +18,7 @@ inline constexpr int kGatherLanes = 32;  // threads that copy a row
 inline constexpr int kGathersPerBlock = kRowDotThreads / kGatherLanes;
 
 LARGEOUT_DEVICE inline bool IsClass(const ClassMatrix& matrix, int64_t id) {
-  return id >= 0 && id < matrix.num_classes;
+  return static_cast<uint64_t>(id) < static_cast<uint64_t>(matrix.num_classes);
 }
 
 // What one of the lanes adds to a dot product.
@@ -100,11 +100,24 @@ struct GatherRowsBody {
   }
 
  private:
+  // Four columns are read before one is written: for all the compiler knows `rows` is the
+  // matrix, so it keeps to the order here.
   LARGEOUT_DEVICE void Gather(int64_t i, int lane) const {
+    constexpr int kTogether = 4;
     const int64_t id = classes.ids[i], dim = matrix.dim;
     const bool known = IsClass(matrix, id);
-    for (int64_t k = lane; k < dim; k += kGatherLanes) {
-      rows[i * dim + k] = known ? matrix.embeddings[id * dim + k] : NotANumber();
+    for (int64_t first = lane; first < dim; first += kTogether * kGatherLanes) {
+      float values[kTogether];
+      LARGEOUT_UNROLL
+      for (int j = 0; j < kTogether; ++j) {
+        const int64_t k = first + j * kGatherLanes;
+        values[j] = known && k < dim ? matrix.embeddings[id * dim + k] : NotANumber();
+      }
+      LARGEOUT_UNROLL
+      for (int j = 0; j < kTogether; ++j) {
+        const int64_t k = first + j * kGatherLanes;
+        if (k < dim) rows[i * dim + k] = values[j];
+      }
     }
     if (lane == 0 && matrix.bias != nullptr) {
       biases[i] = known ? matrix.bias[id] : NotANumber();
@@ -122,6 +135,8 @@ struct FeatureGradientBody {
   float* d_features;
   int columns;
 
+  // With fewer registers the compiler would add what it has read before it reads on.
+  static constexpr int kThreads = kRowDotThreads, kBlocksTogether = 4;
   static constexpr int kSharedBytes = kRowDotThreads * sizeof(float);
 
   template <class Block>
@@ -145,16 +160,40 @@ struct FeatureGradientBody {
 
  private:
   LARGEOUT_DEVICE float Partial(int64_t row, int64_t k, int group) const {
-    const int64_t* const ids = own.ids + row * own.per_row;
-    const float* const weights = d_logits + row * own.per_row;
+    constexpr int kTogether = 8;
+    const int step = kRowDotThreads / columns;
     float sum = 0;
-    for (int64_t i = group; i < own.per_row; i += kRowDotThreads / columns) {
-      const int64_t id = ids[i];
-      if (IsClass(matrix, id)) {
-        sum = MultiplyAdd(weights[i], matrix.embeddings[id * matrix.dim + k], sum);
-      } else if (id != -1) {
-        sum = NotANumber();
-      }
+    int64_t i = group;
+    for (; i + (kTogether - 1) * step < own.per_row; i += kTogether * step) {
+      sum = AddClasses<kTogether>(row * own.per_row + i, step, k, sum);
+    }
+    for (; i < own.per_row; i += step) {
+      sum = AddClasses<1>(row * own.per_row + i, step, k, sum);
+    }
+    return sum;
+  }
+
+  // Adds column k of own classes i, i + step, ... in that order. All are read before, without
+  // branches: for what is no class a d_logit, which is there. Then -1 adds 0 * 0, which
+  // changes no bit of a sum that began with 0: it is never -0.
+  template <int kSize>
+  LARGEOUT_DEVICE float AddClasses(int64_t i, int step, int64_t k, float sum) const {
+    int64_t ids[kSize];
+    float weights[kSize], values[kSize];
+    LARGEOUT_UNROLL
+    for (int j = 0; j < kSize; ++j) ids[j] = own.ids[i + j * step];
+    LARGEOUT_UNROLL
+    for (int j = 0; j < kSize; ++j) {
+      const float* const weight = d_logits + i + j * step;
+      weights[j] = *weight;
+      const bool known = IsClass(matrix, ids[j]);
+      values[j] = *(known ? matrix.embeddings + ids[j] * matrix.dim + k : weight);
+    }
+    LARGEOUT_UNROLL
+    for (int j = 0; j < kSize; ++j) {
+      const bool known = IsClass(matrix, ids[j]);
+      const float other = ids[j] == -1 ? 0.0f : NotANumber();
+      sum = MultiplyAdd(known ? weights[j] : other, known ? values[j] : other, sum);
     }
     return sum;
   }

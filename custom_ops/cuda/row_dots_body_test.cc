@@ -82,6 +82,36 @@ TEST(FeatureGradientBodyGivesTheGradientOfTheCpu) {
   }
 }
 
+// Groups of threads take every so many classes, in order; their sums are added in order.
+float OneFeatureGradient(const Problem& in, int64_t row, int64_t k) {
+  const int groups = kRowDotThreads / GradientColumns(in.dim);
+  float total = 0;
+  for (int group = 0; group < groups; ++group) {
+    float sum = 0;
+    for (int64_t i = row * in.per_row + group; i < (row + 1) * in.per_row; i += groups) {
+      if (in.ids[i] != -1) {
+        sum = fmaf(in.d_logits[i], in.embeddings[in.ids[i] * in.dim + k], sum);
+      }
+    }
+    total += sum;
+  }
+  return total;
+}
+
+TEST(FeatureGradientBodyAddsClassesInOrderAndNothingOfNoClass) {
+  for (Problem in : {Problem(2, 600, 40, 8), Problem(4, 33, 20, 37), Problem(3, 23, 9, 200),
+                     Problem(2, 40, 7, 300)}) {
+    in.embeddings[0] = -0.0f;
+    for (size_t i = 0; i < in.ids.size(); ++i) {
+      if (in.ids[i] == -1) in.d_logits[i] = i % 2 == 0 ? std::nanf("") : INFINITY;
+    }
+    const std::vector<float> found = FeatureGradient(in);
+    for (int64_t i = 0; i < in.batch * in.dim; ++i) {
+      EXPECT_EQ(found[i], OneFeatureGradient(in, i / in.dim, i % in.dim));
+    }
+  }
+}
+
 TEST(GatherRowsBodyCopiesTheRowsOfSharedClasses) {
   for (const Problem& in : kProblems) {
     const SharedClasses shared{in.ids.data(), static_cast<int64_t>(in.ids.size())};
@@ -104,7 +134,8 @@ TEST(GatherRowsBodyCopiesTheRowsOfSharedClasses) {
 }
 
 TEST(IdsOutsideTheClassesGiveNaNAndReadNothing) {
-  for (const int64_t id : {int64_t{30}, int64_t{-2}, int64_t{1} << 62, -(int64_t{1} << 62)}) {
+  for (const int64_t id :
+       {int64_t{30}, int64_t{-2}, int64_t{1} << 45, int64_t{1} << 62, -(int64_t{1} << 62)}) {
     Problem in(7, 11, 30, 8);
     in.ids[13] = id;  // of row 1
     const std::vector<float> d_features = FeatureGradient(in);
@@ -113,6 +144,12 @@ TEST(IdsOutsideTheClassesGiveNaNAndReadNothing) {
       for (size_t i = 0; i < logits.size(); ++i) EXPECT_EQ(std::isnan(logits[i]), i == 13);
     }
     for (int64_t i = 0; i < 7 * 8; ++i) EXPECT_EQ(std::isnan(d_features[i]), i / 8 == 1);
+
+    std::vector<float> row(8, 9.0f), bias(1, 9.0f);
+    const GatherRowsBody body{in.matrix(), SharedClasses{&id, 1}, row.data(), bias.data()};
+    RunBlocks(1, kRowDotThreads, 0, body);
+    EXPECT_TRUE(std::isnan(bias[0]));
+    for (const float value : row) EXPECT_TRUE(std::isnan(value));
   }
 }
 
