@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "custom_ops/core/rounding.h"
 #include "custom_ops/cuda/launch.cuh"
 #include "custom_ops/cuda/lsh_hash.h"
 #include "custom_ops/cuda/lsh_hash_body.h"
@@ -10,26 +11,35 @@ namespace {
 
 constexpr int64_t kMostSharedBytes = 48 * 1024;  // on any GPU
 constexpr int64_t kBlocksWithScratch = 512;
+constexpr int64_t kMostHashBlocks = 1 << 14;  // which go on to further rows
+
+template <bool kSimHash, bool kInShared>
+Status HashWith(const HashPanel& panel, const HashFamily& family, const float* rows,
+                int64_t num_rows, const HashCodes& codes, int32_t* values, void* scratch,
+                Stream stream) {
+  const HashBody<kSimHash, kInShared> body{family, panel,    RuleOf(family),
+                                           rows,   num_rows, HashesByFours(family, rows),
+                                           codes,  values,   static_cast<char*>(scratch)};
+  const int64_t panels = CeilDiv(num_rows, panel.rows());
+  const int64_t most_blocks = kInShared ? kMostHashBlocks : kBlocksWithScratch;
+  return ForEachBlock(std::min(panels, most_blocks), kHashThreads,
+                      kInShared ? static_cast<int>(panel.Bytes()) : 0, body, stream);
+}
 
 Status Hash(const HashFamily& family, const float* rows, int64_t num_rows,
             const HashCodes& codes, int32_t* values, void* scratch, Stream stream) {
-  const int64_t bytes = HashBlockBytes(family, kHashThreads);
-  const bool shared = bytes <= kMostSharedBytes;
-  const HashBody body{family,
-                      RuleOf(family),
-                      rows,
-                      num_rows,
-                      codes,
-                      values,
-                      shared ? nullptr : static_cast<char*>(scratch)};
-  return ForEachBlock(shared ? num_rows : std::min(num_rows, kBlocksWithScratch), kHashThreads,
-                      shared ? static_cast<int>(bytes) : 0, body, stream);
+  const HashPanel panel = PanelFor(family, kHashThreads);
+  const bool shared = panel.Bytes() <= kMostSharedBytes;
+  const auto with = IsSimHash(family)
+                        ? (shared ? HashWith<true, true> : HashWith<true, false>)
+                        : (shared ? HashWith<false, true> : HashWith<false, false>);
+  return with(panel, family, rows, num_rows, codes, values, scratch, stream);
 }
 
 }  // namespace
 
 int64_t HashScratchBytes(const HashFamily& family) {
-  const int64_t bytes = HashBlockBytes(family, kHashThreads);
+  const int64_t bytes = PanelFor(family, kHashThreads).Bytes();
   return bytes <= kMostSharedBytes ? 0 : bytes * kBlocksWithScratch;
 }
 

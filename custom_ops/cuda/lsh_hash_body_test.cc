@@ -30,16 +30,26 @@ std::vector<float> NastyRows(int64_t num_rows, int64_t dim) {
   return rows;
 }
 
-// What lsh_hash.cu does, in shared memory or in scratch.
-void Hash(const OwnedFamily& owned, const std::vector<float>& rows, const HashCodes& codes,
-          int32_t* values, int64_t blocks, int threads, bool in_scratch) {
+// What lsh_hash.cu does, 2^log_rows rows at a time.
+template <bool kSimHash, bool kInShared>
+void HashWith(const OwnedFamily& owned, const std::vector<float>& rows, const HashCodes& codes,
+              int32_t* values, int64_t blocks, int threads, int log_rows) {
   const HashFamily& family = owned.family;
   const int64_t num_rows = static_cast<int64_t>(rows.size()) / family.dim;
-  const int64_t bytes = HashBlockBytes(family, threads);
-  std::vector<char> scratch(bytes * blocks);
-  RunBlocks(blocks, threads, bytes,
-            HashBody{family, RuleOf(family), rows.data(), num_rows, codes, values,
-                     in_scratch ? scratch.data() : nullptr});
+  const HashPanel panel(family, log_rows);
+  std::vector<char> scratch(panel.Bytes() * blocks);
+  RunBlocks(blocks, threads, kInShared ? panel.Bytes() : 0,
+            HashBody<kSimHash, kInShared>{family, panel, RuleOf(family), rows.data(), num_rows,
+                                          HashesByFours(family, rows.data()), codes, values,
+                                          scratch.data()});
+}
+
+void Hash(const OwnedFamily& owned, const std::vector<float>& rows, const HashCodes& codes,
+          int32_t* values, int64_t blocks, int threads, int log_rows, bool in_shared) {
+  const auto with = owned.family.kind == HashKind::kSimHash
+                        ? (in_shared ? HashWith<true, true> : HashWith<true, false>)
+                        : (in_shared ? HashWith<false, true> : HashWith<false, false>);
+  with(owned, rows, codes, values, blocks, threads, log_rows);
 }
 
 TEST(CodesOnTheGpuAreThoseOfTheCpu) {
@@ -49,10 +59,10 @@ TEST(CodesOnTheGpuAreThoseOfTheCpu) {
       for (const int64_t num_rows : {0, 1, 19}) {
         const std::vector<float> rows = NastyRows(num_rows, dim);
         Ints codes(num_rows * 13, -7);
-        Hash(owned, rows, {codes.data(), 1, num_rows}, nullptr, 3, 32, false);
+        Hash(owned, rows, {codes.data(), 1, num_rows}, nullptr, 3, 32, 2, true);
         EXPECT_EQ(codes, owned.Codes(rows));
         Ints by_row(num_rows * 13, -7);
-        Hash(owned, rows, {by_row.data(), 13, 1}, nullptr, num_rows, 64, true);
+        Hash(owned, rows, {by_row.data(), 13, 1}, nullptr, num_rows, 64, 0, false);
         Ints queries(num_rows * 13);
         HashQueries(owned.family, rows.data(), num_rows, SerialFor, queries.data());
         EXPECT_EQ(by_row, queries);
@@ -61,12 +71,56 @@ TEST(CodesOnTheGpuAreThoseOfTheCpu) {
   }
 }
 
+// One pass over a row, two, more; padded and not; one block of values and several.
+TEST(CodesOfAllWidthsAreThoseOfTheCpu) {
+  for (const HashKind kind : kKinds) {
+    for (const int64_t dim : {64, 128, 130, 256, 500, 1000, 2048, 4096, 8192}) {
+      const OwnedFamily owned(kind, dim, 3, 50, 10, 8);
+      const std::vector<float> rows = NastyRows(7, dim);
+      for (const int log_rows : {0, 1, 2, 3, 5}) {
+        Ints codes(7 * 50, -7);
+        Hash(owned, rows, {codes.data(), 1, 7}, nullptr, 2, 32, log_rows, log_rows != 1);
+        EXPECT_EQ(codes, owned.Codes(rows));
+      }
+    }
+  }
+}
+
+TEST(PanelsHaveRoomForTheirRows) {
+  for (const HashKind kind : kKinds) {
+    for (const int64_t dim : {1, 64, 128, 1000, 20000}) {
+      const OwnedFamily owned(kind, dim, 4, 250, 10, 2);
+      const std::vector<float> rows = NastyRows(70, dim);
+      const HashPanel panel = PanelFor(owned.family, kHashThreads);
+      EXPECT_EQ(panel.rows() == 1 || panel.Bytes() <= 24 * 1024, true);
+      Ints codes(70 * 250, -7);
+      Hash(owned, rows, {codes.data(), 1, 70}, nullptr, 2, kHashThreads, panel.log_rows, true);
+      EXPECT_EQ(codes, owned.Codes(rows));
+    }
+  }
+}
+
+TEST(RowsAreReadByFoursOnlyWhereTheyAreAligned) {
+  const OwnedFamily owned(HashKind::kSimHash, 100, 3, 50);
+  alignas(16) float rows[8] = {};
+  HashFamily family = owned.family;
+  alignas(16) int32_t functions[8] = {};
+  family.functions = functions;
+  EXPECT_EQ(HashesByFours(family, rows), true);
+  EXPECT_EQ(HashesByFours(family, rows + 1), false);
+  family.functions = functions + 2;
+  EXPECT_EQ(HashesByFours(family, rows), false);
+  family.functions = functions;
+  family.dim = 102;
+  EXPECT_EQ(HashesByFours(family, rows), false);
+}
+
 TEST(ValuesOnTheGpuAreThoseOfTheCpu) {
   for (const HashKind kind : kKinds) {
     const OwnedFamily owned(kind, 70, 9, 20, 12, 16);  // SimHash: two blocks
     const std::vector<float> rows = NastyRows(21, 70);
     Ints values(21 * owned.num_values(), -7);
-    Hash(owned, rows, {}, values.data(), 4, 128, false);
+    Hash(owned, rows, {}, values.data(), 4, 128, 5, true);
     EXPECT_EQ(values, owned.Values(rows));
   }
 }
@@ -75,7 +129,7 @@ TEST(SparseRowsBorrowAsOnTheCpu) {
   const OwnedFamily owned(HashKind::kDwta, 500, 4, 30, 12, 8);
   const std::vector<float> rows = Normal(20 * 500, 0.98);
   Ints values(20 * owned.num_values(), -7);
-  Hash(owned, rows, {}, values.data(), 20, 32, false);
+  Hash(owned, rows, {}, values.data(), 20, 32, 1, true);
   EXPECT_EQ(values, owned.Values(rows));
 }
 
@@ -84,7 +138,7 @@ TEST(CoordinatesThatThereAreNotTakeNoPart) {
   for (int j = 0; j < 8; ++j) owned.functions[j] = j % 2 == 0 ? 1 << 20 : -j;
   owned.functions[5] = 3;
   Ints codes(2, -7);
-  Hash(owned, Normal(16), {codes.data(), 2, 1}, nullptr, 1, 32, false);
+  Hash(owned, Normal(16), {codes.data(), 2, 1}, nullptr, 1, 32, 0, true);
   EXPECT_EQ(codes[0], 5);
 }
 

@@ -1,0 +1,118 @@
+// The rows that a block hashes together, and where they and their values lie.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CUDA_LSH_HASH_PANEL_H_
+#define LARGEOUT_CUSTOM_OPS_CUDA_LSH_HASH_PANEL_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "custom_ops/core/lsh_hash_functions.h"
+#include "custom_ops/cuda/block.h"
+#include "custom_ops/cuda/block_tools.h"
+
+namespace largeout {
+namespace cuda {
+
+// SimHash: neighbours that a thread keeps in registers.
+inline constexpr int kRadix = 16;
+
+LARGEOUT_HOST_DEVICE inline bool IsSimHash(const HashFamily& family) {
+  return family.kind == HashKind::kSimHash;
+}
+
+// SimHash: where number i of a panel lies. Threads that each read kRadix neighbours, and those
+// that read across them, find different banks.
+template <class Int>
+LARGEOUT_HOST_DEVICE inline Int PlaceOf(Int i) {
+  return i + i / kRadix;
+}
+
+struct HashPanel {
+  static constexpr int kMostRows = 32;  // the bits of a word
+
+  int log_rows;          // 2^log_rows rows
+  int log_parts;         // SimHash: of kRadix numbers, in a row
+  int64_t size;          // of a row: dim, for SimHash padded
+  int64_t num_values;    // of a row
+  int64_t value_stride;  // from row to row; odd, so that rows lie in different banks
+  int64_t num_numbers;   // of all rows, with the gaps between them
+
+  HashPanel(const HashFamily& family, int log_rows)
+      : log_rows(log_rows),
+        log_parts(0),
+        size(IsSimHash(family) ? PaddedDim(family) : family.dim),
+        num_values(NumHashValues(family)),
+        value_stride(num_values | 1),
+        num_numbers(rows() * size) {
+    while (size > int64_t{kRadix} << log_parts) ++log_parts;
+    if (IsSimHash(family)) num_numbers = PlaceOf(num_numbers) * (KeepsSpread() ? 2 : 1);
+  }
+
+  LARGEOUT_HOST_DEVICE int rows() const { return 1 << log_rows; }
+
+  // SimHash: whether the rotated rows are needed again, for another block of values.
+  LARGEOUT_HOST_DEVICE bool KeepsSpread() const { return num_values > size; }
+
+  LARGEOUT_HOST_DEVICE int64_t Bytes() const {
+    return 4 * (num_numbers + rows() * value_stride + 1);
+  }
+
+  LARGEOUT_DEVICE float* Numbers(char* memory) const {
+    return reinterpret_cast<float*>(memory);
+  }
+
+  // Value h of row r is at r * value_stride + h.
+  LARGEOUT_DEVICE int32_t* Values(char* memory) const {
+    return reinterpret_cast<int32_t*>(Numbers(memory) + num_numbers);
+  }
+
+  // A bit a row: whether it has a value other than kNoValue.
+  LARGEOUT_DEVICE uint32_t* Filled(char* memory) const {
+    return reinterpret_cast<uint32_t*>(Values(memory) + rows() * value_stride);
+  }
+};
+
+// As many rows as keep the threads busy and let some blocks have room on a multiprocessor.
+inline HashPanel PanelFor(const HashFamily& family, int threads) {
+  constexpr int64_t kMostBytes = 24 * 1024;
+  for (int log_rows = 5;; --log_rows) {
+    const HashPanel panel(family, log_rows);
+    const bool busy = panel.rows() * panel.size <= int64_t{kRadix} * threads;
+    if (log_rows == 0 || (busy && panel.Bytes() <= kMostBytes)) return panel;
+  }
+}
+
+// The rows of a panel in the input; [0, count) of them are there.
+struct PanelRows {
+  const float* data;
+  int64_t dim;
+  int64_t count;
+  bool by_fours;  // HashesByFours
+};
+
+// Whether rows and functions are aligned for LoadFour.
+inline bool HashesByFours(const HashFamily& family, const float* rows) {
+  return AlignedForFour(rows, family.dim) &&
+         reinterpret_cast<uintptr_t>(family.functions) % 16 == 0;
+}
+
+// Never fused with a sum: the CPU rounds the product too (core/lsh_hash_projections_simd.cc).
+LARGEOUT_DEVICE inline float RoundedProduct(float a, float b) {
+#ifdef __CUDA_ARCH__
+  return __fmul_rn(a, b);
+#else
+  volatile float product = a * b;
+  return product;
+#endif
+}
+
+LARGEOUT_DEVICE inline float NumberOf(int32_t bits) {
+  float number;
+  memcpy(&number, &bits, sizeof(number));
+  return number;
+}
+
+}  // namespace cuda
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CUDA_LSH_HASH_PANEL_H_
