@@ -12,11 +12,13 @@
 namespace largeout {
 namespace cuda {
 
-// Where the bucket of row r in table t goes: codes[r * row_stride + t * table_stride].
+// Where the bucket of row r in table t goes: codes[r * row_stride + t * table_stride], in the
+// last table last_table[r * row_stride] if that is given.
 struct HashCodes {
   int32_t* codes;
   int64_t row_stride;
   int64_t table_stride;
+  int32_t* last_table = nullptr;
 };
 
 // What HashRows and HashValues need: 0 where a row fits into shared memory.

@@ -78,7 +78,10 @@ struct HashBody {
           const auto value = static_cast<uint32_t>(ValueAt(of_row, row_filled, h));
           joined = JoinValue(joined, value, rule.value_bits);
         }
-        codes.codes[(first + row) * codes.row_stride + table * codes.table_stride] =
+        const bool elsewhere = codes.last_table != nullptr && table + 1 == family.num_tables;
+        int32_t* const to =
+            elsewhere ? codes.last_table : codes.codes + table * codes.table_stride;
+        to[(first + row) * codes.row_stride] =
             static_cast<int32_t>(BucketOfJoined(joined, rule));
       }
     });

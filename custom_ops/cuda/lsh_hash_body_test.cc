@@ -115,6 +115,21 @@ TEST(RowsAreReadByFoursOnlyWhereTheyAreAligned) {
   EXPECT_EQ(HashesByFours(family, rows), false);
 }
 
+TEST(CodesOfTheLastTableGoElsewhere) {
+  for (const int num_tables : {1, 3}) {
+    const OwnedFamily owned(HashKind::kSimHash, 20, 5, num_tables, 9);
+    const std::vector<float> rows = NastyRows(11, 20);
+    const Ints expected = owned.Codes(rows);
+    const int64_t others = 11 * (num_tables - 1);
+    Ints codes(others + 1, -7), last(11, -7);
+    Hash(owned, rows, {codes.data(), 1, 11, last.data()}, nullptr, 3, 32, 1, true);
+    Ints all(codes.begin(), codes.begin() + others);
+    all.insert(all.end(), last.begin(), last.end());
+    EXPECT_EQ(all, expected);
+    EXPECT_EQ(codes.back(), -7);
+  }
+}
+
 TEST(ValuesOnTheGpuAreThoseOfTheCpu) {
   for (const HashKind kind : kKinds) {
     const OwnedFamily owned(kind, 70, 9, 20, 12, 16);  // SimHash: two blocks

@@ -11,31 +11,30 @@ namespace largeout {
 namespace cuda {
 namespace {
 
-// Sorts one table at a time.
+// Sorts one table at a time. The codes of a table stand where the ids of the next one will be,
+// those of the last in `last_codes`: so none is overwritten before it is sorted.
 struct BucketSort {
   BucketSort(const HashFamily& family, int64_t num_rows, Scratch* scratch)
       : num_rows(num_rows),
         bits(family.bits),
-        codes(scratch->Take<uint32_t>(num_rows)),
+        last_codes(scratch->Take<int32_t>(num_rows)),
         sorted(scratch->Take<uint32_t>(num_rows)),
         rows(scratch->Take<int32_t>(num_rows)),
         hashing(scratch->Take<char>(HashScratchBytes(family))) {
     // Without memory cub says how much it needs. Errors come again on use.
-    Sort(nullptr, nullptr);
+    Sort(nullptr, nullptr, nullptr);
     cub_bytes = std::max(cub_bytes, size_t{1});
     cub_memory = scratch->Take<char>(static_cast<int64_t>(cub_bytes));
   }
 
-  Status Sort(int32_t* ids, Stream stream) {
-    return cub::DeviceRadixSort::SortPairs(cub_memory, cub_bytes, codes, sorted, rows, ids,
-                                           static_cast<int>(num_rows), 0, bits, stream);
+  Status Sort(const int32_t* codes, int32_t* ids, Stream stream) {
+    return cub::DeviceRadixSort::SortPairs(
+        cub_memory, cub_bytes, reinterpret_cast<const uint32_t*>(codes), sorted, rows, ids,
+        static_cast<int>(num_rows), 0, bits, stream);
   }
 
-  // codes_to_ids: the codes on input.
-  Status SortTable(int32_t* offsets, int32_t* codes_to_ids, Stream stream) {
-    const auto bytes = static_cast<int64_t>(num_rows * sizeof(int32_t));
-    Status status = CopyBytes(codes_to_ids, bytes, codes, stream);
-    if (status == kOk) status = Sort(codes_to_ids, stream);
+  Status SortTable(const int32_t* codes, int32_t* offsets, int32_t* ids, Stream stream) {
+    const Status status = Sort(codes, ids, stream);
     if (status != kOk) return status;
     const int64_t num_buckets = int64_t{1} << bits;
     return ForEach(num_buckets + 1, FindOffsets{sorted, num_rows, offsets}, stream);
@@ -43,7 +42,7 @@ struct BucketSort {
 
   const int64_t num_rows;
   const int bits;
-  uint32_t* const codes;
+  int32_t* const last_codes;
   uint32_t* const sorted;
   int32_t* const rows;
   char* const hashing;
@@ -63,11 +62,15 @@ Status BuildLshTables(const HashFamily& family, const float* rows, int64_t num_r
                       int32_t* offsets, int32_t* ids, void* scratch, Stream stream) {
   Scratch parts(scratch);
   BucketSort sort(family, num_rows, &parts);
-  Status status = HashRows(family, rows, num_rows, {ids, 1, num_rows}, sort.hashing, stream);
+  const HashCodes codes{ids + num_rows, 1, num_rows, sort.last_codes};
+  Status status = HashRows(family, rows, num_rows, codes, sort.hashing, stream);
   if (status == kOk) status = ForEach(num_rows, NumberRows{sort.rows}, stream);
   const int64_t num_offsets = (int64_t{1} << family.bits) + 1;
   for (int64_t table = 0; status == kOk && table < family.num_tables; ++table) {
-    status = sort.SortTable(offsets + table * num_offsets, ids + table * num_rows, stream);
+    int32_t* const ids_of_table = ids + table * num_rows;
+    const bool last = table + 1 == family.num_tables;
+    status = sort.SortTable(last ? sort.last_codes : ids_of_table + num_rows,
+                            offsets + table * num_offsets, ids_of_table, stream);
   }
   return status;
 }
