@@ -10,6 +10,54 @@
 namespace largeout {
 namespace cuda {
 
+#ifdef __CUDACC__
+
+// On the device the sums go through the registers of a warp, and each thread adds up those of
+// the few warps of a block.
+
+inline constexpr int kLanes = 32, kMostWarps = 32;
+inline constexpr unsigned kAllLanes = 0xffffffffu;
+
+// As below. REQUIRES: the block's size is a multiple of kLanes.
+__device__ inline int64_t SumBefore(const DeviceBlock& block, int64_t* numbers) {
+  __shared__ int64_t sums[kMostWarps];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kLanes;
+  const int64_t number = numbers[thread];
+  int64_t until = number;  // the sum up to this lane
+  for (int step = 1; step < kLanes; step *= 2) {
+    const int64_t other = __shfl_up_sync(kAllLanes, until, step);
+    if (lane >= step) until += other;
+  }
+  if (lane == kLanes - 1) sums[thread / kLanes] = until;
+  __syncthreads();
+  int64_t before = until - number, total = 0;
+#pragma unroll 1  // its registers are those that the callers need
+  for (int warp = 0; warp < block.size() / kLanes; ++warp) {
+    if (warp < thread / kLanes) before += sums[warp];
+    total += sums[warp];
+  }
+  numbers[thread] = before;
+  __syncthreads();
+  return total;
+}
+
+// As below, and the numbers are left. Before it is called again they are written in a phase,
+// behind which all threads have read `sums`.
+__device__ inline int64_t SumOf(const DeviceBlock& block, const int64_t* numbers) {
+  __shared__ int64_t sums[kMostWarps];
+  const int thread = static_cast<int>(threadIdx.x);
+  int64_t sum = numbers[thread];
+  for (int step = kLanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(kAllLanes, sum, step);
+  if (thread % kLanes == 0) sums[thread / kLanes] = sum;
+  __syncthreads();
+  int64_t total = 0;
+#pragma unroll 1  // its registers are those that the callers need
+  for (int warp = 0; warp < block.size() / kLanes; ++warp) total += sums[warp];
+  return total;
+}
+
+#else  // __CUDACC__
+
 // numbers[t] becomes the sum of those before it. Returns the sum of all, the same in all
 // threads. numbers: shared, one a thread; the phase before has written them.
 template <class Block>
@@ -41,6 +89,8 @@ LARGEOUT_DEVICE int64_t SumOf(const Block& block, int64_t* numbers) {
   block.ForEachThread([&](int t) { total[t] = numbers[0]; });
   return total[0];
 }
+
+#endif  // __CUDACC__
 
 }  // namespace cuda
 }  // namespace largeout

@@ -10,7 +10,7 @@ namespace {
 
 // Rows beyond these wait for a block.
 int64_t NumBlocks(const LshQueries& queries, const QueryMemory& memory) {
-  constexpr int64_t kMostQueryBlocks = 1024, kMostScratch = int64_t{256} << 20;
+  constexpr int64_t kMostQueryBlocks = 2048, kMostScratch = int64_t{256} << 20;
   const int64_t fit = std::max<int64_t>(1, kMostScratch / memory.Bytes());
   return std::min({queries.batch, kMostQueryBlocks, fit});
 }

@@ -12,7 +12,7 @@ namespace largeout {
 namespace cuda {
 
 // What both need; grows with num_labels + num_sampled, for MostMetClasses with max_lookups
-// too, and not with the batch beyond some hundreds of rows.
+// too, and not with the batch beyond 2048 rows.
 int64_t WalkBucketsScratchBytes(const LshQueries& queries, const LshDraw& draw);
 int64_t MostMetClassesScratchBytes(const LshQueries& queries, const LshDraw& draw);
 
