@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "custom_ops/core/lsh_hash_functions.h"
+#include "custom_ops/core/rounding.h"
 #include "custom_ops/cuda/block.h"
 #include "custom_ops/cuda/block_tools.h"
 
@@ -28,13 +29,13 @@ LARGEOUT_HOST_DEVICE inline Int PlaceOf(Int i) {
 }
 
 struct HashPanel {
-  static constexpr int kMostRows = 32;  // the bits of a word
+  static constexpr int kMostLogRows = 5;  // as many rows as a word has bits
 
   int log_rows;          // 2^log_rows rows
   int log_parts;         // SimHash: of kRadix numbers, in a row
   int64_t size;          // of a row: dim, for SimHash padded
   int64_t num_values;    // of a row
-  int64_t value_stride;  // from row to row; odd, so that rows lie in different banks
+  int64_t value_stride;  // from row to row
   int64_t num_numbers;   // of all rows, with the gaps between them
 
   HashPanel(const HashFamily& family, int log_rows)
@@ -42,11 +43,15 @@ struct HashPanel {
         log_parts(0),
         size(IsSimHash(family) ? PaddedDim(family) : family.dim),
         num_values(NumHashValues(family)),
-        value_stride(num_values | 1),
+        value_stride(StrideFor(num_values)),
         num_numbers(rows() * size) {
     while (size > int64_t{kRadix} << log_parts) ++log_parts;
     if (IsSimHash(family)) num_numbers = PlaceOf(num_numbers) * (KeepsSpread() ? 2 : 1);
   }
+
+  // 9 more than a multiple of the 32 banks: value h of all rows lies in different ones, and
+  // eight neighbours of four rows almost do.
+  static int64_t StrideFor(int64_t num_values) { return RoundUp(num_values + 23, 32) - 23; }
 
   LARGEOUT_HOST_DEVICE int rows() const { return 1 << log_rows; }
 
@@ -75,7 +80,7 @@ struct HashPanel {
 // As many rows as keep the threads busy and let some blocks have room on a multiprocessor.
 inline HashPanel PanelFor(const HashFamily& family, int threads) {
   constexpr int64_t kMostBytes = 24 * 1024;
-  for (int log_rows = 5;; --log_rows) {
+  for (int log_rows = HashPanel::kMostLogRows;; --log_rows) {
     const HashPanel panel(family, log_rows);
     const bool busy = panel.rows() * panel.size <= int64_t{kRadix} * threads;
     if (log_rows == 0 || (busy && panel.Bytes() <= kMostBytes)) return panel;
