@@ -1,3 +1,4 @@
+#include "custom_ops/core/rounding.h"
 #include "custom_ops/cuda/class_scan.h"
 #include "custom_ops/cuda/class_statistics_body.h"
 #include "custom_ops/cuda/launch.cuh"
@@ -47,7 +48,9 @@ Status ClassStatistics(const ClassMatrix& matrix, const Features& features,
                         Body{matrix, features, labels, plan, parts}, stream);
   });
   if (status != kOk) return status;
-  status = ForEach(features.batch, LogPartitionBody{plan, parts, log_partition}, stream);
+  using Partition = LogPartitionBody;
+  status = ForEachBlock(CeilDiv(features.batch, Partition::kRows), Partition::kThreads,
+                        Partition::kSharedBytes, Partition{plan, parts, log_partition}, stream);
   if (status != kOk) return status;
   return ForEach(num_labels, RanksBody{matrix.num_classes, parts, ranks}, stream);
 }

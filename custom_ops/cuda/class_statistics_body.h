@@ -207,21 +207,61 @@ struct StatisticsBody {
   }
 };
 
-// Item b: the log partition of row b.
+// The log partition of each row: kLanes threads of a block take every so many shards of a row,
+// and their sums are added in order.
 struct LogPartitionBody {
   ScanPlan plan;
   StatisticsParts parts;
   float* log_partition;
 
-  LARGEOUT_DEVICE void operator()(int64_t row) const {
-    const int64_t end = plan.shards * plan.batch;
-    float shift = kLowestFloat;
-    for (int64_t i = row; i < end; i += plan.batch) shift = fmaxf(shift, parts.shift[i]);
-    double total = 0;
-    for (int64_t i = row; i < end; i += plan.batch) {
-      total += parts.total[i] * exp(static_cast<double>(parts.shift[i]) - shift);
+  static constexpr int kThreads = 256, kLanes = 32, kRows = kThreads / kLanes;
+  static constexpr int kSharedBytes = kThreads * 12;
+
+  template <class Block>
+  LARGEOUT_DEVICE void operator()(const Block& block, char* shared) const {
+    double* const totals = reinterpret_cast<double*>(shared);
+    float* const shifts = reinterpret_cast<float*>(totals + kThreads);
+    for (int64_t first = block.index() * kRows; first < plan.batch;
+         first += block.num_blocks() * kRows) {
+      block.ForEachThread([&](int thread) {
+        float shift = kLowestFloat;
+        ForShards(first, thread, [&](int64_t i) { shift = fmaxf(shift, parts.shift[i]); });
+        shifts[thread] = shift;
+      });
+      block.ForEachThread([&](int thread) {
+        const double shift = Highest(shifts, thread % kRows);
+        double total = 0;
+        ForShards(first, thread,
+                  [&](int64_t i) { total += parts.total[i] * exp(parts.shift[i] - shift); });
+        totals[thread] = total;
+      });
+      block.ForEachThread([&](int thread) {
+        if (thread >= kRows || first + thread >= plan.batch) return;
+        double total = 0;
+        for (int lane = 0; lane < kLanes; ++lane) total += totals[lane * kRows + thread];
+        log_partition[first + thread] =
+            static_cast<float>(Highest(shifts, thread) + log(total));
+      });
     }
-    log_partition[row] = static_cast<float>(shift + log(total));
+  }
+
+ private:
+  // The places of the thread's shards. Neighbouring threads have neighbouring rows.
+  template <class Visit>
+  LARGEOUT_DEVICE void ForShards(int64_t first, int thread, const Visit& visit) const {
+    const int64_t row = first + thread % kRows;
+    if (row >= plan.batch) return;
+    for (int64_t shard = thread / kRows; shard < plan.shards; shard += kLanes) {
+      visit(shard * plan.batch + row);
+    }
+  }
+
+  LARGEOUT_DEVICE static float Highest(const float* shifts, int row) {
+    float highest = kLowestFloat;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      highest = fmaxf(highest, shifts[lane * kRows + row]);
+    }
+    return highest;
   }
 };
 

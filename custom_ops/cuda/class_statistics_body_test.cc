@@ -42,7 +42,8 @@ Found InBlocks(const ScanProblem& in) {
                                        found.true_logits.data()});
   const StatisticsBody<Shape> body{in.matrix(), in.features(), in.labels(), plan, parts};
   RunBlocks((plan.blocks() + 1) / 2, Shape::kThreads, body.kSharedBytes, body);
-  RunItems(in.batch, LogPartitionBody{plan, parts, found.log_partition.data()});
+  const LogPartitionBody log_partition{plan, parts, found.log_partition.data()};
+  RunBlocks(2, log_partition.kThreads, log_partition.kSharedBytes, log_partition);
   RunItems(num_labels, RanksBody{in.num_classes, parts, found.ranks.data()});
   return found;
 }
