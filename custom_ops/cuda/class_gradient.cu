@@ -17,9 +17,21 @@ Parts CutParts(int64_t shards, int64_t batch, int64_t dim, Scratch* cutter) {
   return {features, cutter->Take<float>(shards * batch * dim)};
 }
 
-template <class Use>
+template <int Together, class Use>
 auto WithGradientFor(int64_t batch, const Use& use) {
-  return batch <= kLargestLowBatch ? use(LowGradient()) : use(WideGradient());
+  return batch <= kLargestLowBatch ? use(LowGradient<Together>())
+                                      : use(WideGradient<Together>());
+}
+
+// Kernels that take four numbers at a time where the rows allow it: those of the matrix, those
+// of its gradient, and the copied features, which stand first in the scratch.
+template <class Use>
+auto WithGradientFor(const ClassMatrix& matrix, int64_t batch, const void* scratch,
+                     const float* d_embeddings, const Use& use) {
+  const bool by_fours = AlignedForFour(matrix.embeddings, matrix.dim) &&
+                        AlignedForFour(d_embeddings, matrix.dim) &&
+                        AlignedForFour(static_cast<const float*>(scratch), matrix.dim);
+  return by_fours ? WithGradientFor<4>(batch, use) : WithGradientFor<1>(batch, use);
 }
 
 template <class Body>
@@ -38,7 +50,7 @@ Status Clear(const ClassMatrix& matrix, float* d_embeddings, float* d_bias, Stre
 }  // namespace
 
 int64_t ClassSoftmaxGradientScratchBytes(int64_t batch, int64_t num_classes, int64_t dim) {
-  const int64_t shards = WithGradientFor(batch, [&](auto kind) {
+  const int64_t shards = WithGradientFor<1>(batch, [&](auto kind) {
     return PlanOfRows<typename decltype(kind)::OfRows>(batch, num_classes).shards;
   });
   Scratch counter(nullptr);
@@ -52,7 +64,7 @@ Status ClassSoftmaxGradient(const ClassMatrix& matrix, const Features& features,
                             Stream stream) {
   const int64_t batch = features.batch, num_classes = matrix.num_classes, dim = matrix.dim;
   if (batch == 0) return Clear(matrix, d_embeddings, d_bias, stream);
-  return WithGradientFor(batch, [&](auto kind) {
+  return WithGradientFor(matrix, batch, scratch, d_embeddings, [&](auto kind) {
     using OfRows = typename decltype(kind)::OfRows;
     using OfClasses = typename decltype(kind)::OfClasses;
     const ScanPlan plan = PlanOfRows<OfRows>(batch, num_classes);

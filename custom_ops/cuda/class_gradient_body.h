@@ -86,7 +86,7 @@ struct GradientBody {
   static constexpr int kWeightFloats = Shape::kColumns * kWeightStride;
   static constexpr int kSharedBytes = 4 * (kWeightFloats + kProductFloats<Shape>);
   static_assert(kSharedBytes <= 48 * 1024, "fits any GPU");
-  static_assert(RowCargo<OutShape::kColumns, Shape::kThreads>::kFloats <= kProductFloats<Shape>,
+  static_assert(2 * kChunk * (OutShape::kColumns + kPadding) <= kProductFloats<Shape>,
                 "the products take turns");
   static_assert(Shape::kRows == OutShape::kRows && Shape::kThreads == OutShape::kThreads,
                 "the same rows and threads");
@@ -223,21 +223,26 @@ struct AddShardsBody {
 
   LARGEOUT_DEVICE void operator()(int64_t i) const {
     float sum = parts[i];
+    LARGEOUT_UNROLL_BY(16)
     for (int64_t s = 1; s < shards; ++s) sum += parts[s * size + i];
     sums[i] = sum;
   }
 };
 
 // Both gradients, for large batches and for small ones.
+template <int Together>
 struct WideGradient {
-  using Tile = TileShape<8, 4, 16, 16>;  // 128 x 64
-  using Out = TileShape<8, 8, 16, 16>;
+  using Tile = TileShape<8, 4, 16, 16, Together>;  // 128 x 64
+  using Out = TileShape<8, 8, 16, 16, Together>;
   using OfClasses = GradientBody<Tile, Out, true>;
   using OfRows = GradientBody<Tile, Out, false>;
 };
+template <int Together>
 struct LowGradient {
-  using OfClasses = GradientBody<TileShape<4, 4, 64, 4>, TileShape<4, 8, 64, 4>, true>;
-  using OfRows = GradientBody<TileShape<4, 4, 4, 64>, TileShape<4, 2, 4, 64>, false>;
+  using OfClasses =
+      GradientBody<TileShape<4, 4, 64, 4, Together>, TileShape<4, 8, 64, 4, Together>, true>;
+  using OfRows =
+      GradientBody<TileShape<4, 4, 4, 64, Together>, TileShape<4, 2, 4, 64, Together>, false>;
 };
 
 // Blocks own classes, and the whole batch passes.

@@ -12,33 +12,43 @@ namespace largeout {
 namespace cuda {
 
 // kChunk rows of `Columns` numbers on their way to shared memory, [kChunk, Columns +
-// kPadding]. Each of `Threads` threads carries kEach of them.
-template <int Columns, int Threads>
+// kPadding]. A thread carries neighbours of every kStep-th row.
+template <int Columns, int Threads, int Together>
 struct RowCargo {
   static constexpr int kStride = Columns + kPadding;
   static constexpr int kFloats = kChunk * kStride;
-  static constexpr int kEach = Columns * kChunk / Threads;
-  static_assert(kEach * Threads == Columns * kChunk, "every thread carries as much");
+  static constexpr int kLanes = Columns / Together;  // threads of a row
+  static constexpr int kStep = Threads / kLanes;
+  static constexpr int kEach = (kChunk + kStep - 1) / kStep;
 
-  float at[kEach];
+  float at[kEach][Together];
 
-  // Numbers outside the matrix are 0.
+  // The rows from `first_row`. Numbers outside the matrix are 0.
   LARGEOUT_DEVICE void Load(const Operand& matrix, int64_t first_row, int64_t first_k,
                             int64_t dim, int thread) {
+    const int64_t row = first_row + thread / kLanes, left = matrix.size - row;
+    const int64_t k = first_k + thread % kLanes * Together;
+    const float* from = matrix.data + row * dim + k;
     LARGEOUT_UNROLL
-    for (int e = 0; e < kEach; ++e) {
-      const int i = thread + e * Threads;
-      const int64_t row = first_row + i / Columns, k = first_k + i % Columns;
-      at[e] = row < matrix.size && k < dim ? matrix.data[row * dim + k] : 0.0f;
+    for (int e = 0; e < kEach; ++e, from += kStep * dim) {
+      const bool in = IsCarried(thread, e) && e * kStep < left && k < dim;
+      LoadNeighbours(from, in, at[e]);
     }
   }
 
   LARGEOUT_DEVICE void Store(int thread, float* shared) const {
+    float* const to = shared + thread / kLanes * kStride + thread % kLanes * Together;
     LARGEOUT_UNROLL
     for (int e = 0; e < kEach; ++e) {
-      const int i = thread + e * Threads;
-      shared[i / Columns * kStride + i % Columns] = at[e];
+      if (!IsCarried(thread, e)) continue;
+      LARGEOUT_UNROLL
+      for (int j = 0; j < Together; ++j) to[e * kStep * kStride + j] = at[e][j];
     }
+  }
+
+ private:
+  LARGEOUT_DEVICE static bool IsCarried(int thread, int e) {
+    return kChunk % kStep == 0 || thread / kLanes + e * kStep < kChunk;
   }
 };
 
@@ -46,12 +56,12 @@ struct RowCargo {
 template <class Shape, class Block>
 class RowAccumulator {
  public:
-  using Cargo = RowCargo<Shape::kColumns, Shape::kThreads>;
+  using Cargo = RowCargo<Shape::kColumns, Shape::kThreads, Shape::kTogether>;
   static constexpr int kWeightStride = Shape::kRows + kPadding;
 
-  // `shared` has room for Cargo::kFloats, `weights` are [depth, kWeightStride].
+  // `shared` has room for two Cargo::kFloats, `weights` are [depth, kWeightStride].
   LARGEOUT_DEVICE RowAccumulator(const Block& block, const float* weights, float* shared)
-      : block_(block), weights_(weights), shared_(shared), cargo_(block), sums_(block) {}
+      : block_(block), weights_(weights), shared_(shared), sums_(block) {}
 
   // out[r] += sum over s < depth of weights[s, r] * matrix[first + s], for `rows` rows of
   // [rows, dim]; the first time, out = the sum. REQUIRES: kChunk divides depth.
@@ -65,21 +75,32 @@ class RowAccumulator {
   }
 
  private:
+  // Neighbouring sums of a thread that go to memory together.
+  static constexpr int kRun = Shape::kTileColumns % 4 == 0 ? Shape::kTogether : 1;
+
   LARGEOUT_DEVICE void Sum(const Operand& matrix, int64_t first, int depth, int64_t dim,
                            int64_t first_k) {
+    const int64_t end = first + depth;
+    const Operand rows{matrix.data, matrix.size < end ? matrix.size : end};
     block_.ForEachThread([&](int thread) {
       sums_[thread] = TileSums<Shape>{};
-      cargo_[thread].Load(matrix, first, first_k, dim, thread);
+      Cargo cargo;
+      cargo.Load(rows, first, first_k, dim, thread);
+      cargo.Store(thread, shared_);
     });
+    float *now = shared_, *next = shared_ + Cargo::kFloats;
     for (int s = 0; s < depth; s += kChunk) {
-      block_.ForEachThread([&](int thread) { cargo_[thread].Store(thread, shared_); });
       block_.ForEachThread([&](int thread) {
-        if (s + kChunk < depth) {
-          cargo_[thread].Load(matrix, first + s + kChunk, first_k, dim, thread);
-        }
-        AddChunk<Shape>(weights_ + s * kWeightStride, kWeightStride, shared_, Cargo::kStride,
-                        kChunk, thread, &sums_[thread]);
+        Cargo cargo;
+        cargo.Load(rows, first + s + kChunk, first_k, dim, thread);
+        StartLoads();
+        AddChunk<Shape>(weights_ + s * kWeightStride, kWeightStride, now, Cargo::kStride,
+                        thread, &sums_[thread]);
+        cargo.Store(thread, next);
       });
+      float* const used = now;
+      now = next;
+      next = used;
     }
   }
 
@@ -90,11 +111,17 @@ class RowAccumulator {
     for (int i = 0; i < Shape::kTileRows; ++i) {
       const int row = Shape::Row(Shape::RowGroup(thread), i);
       LARGEOUT_UNROLL
-      for (int j = 0; j < Shape::kTileColumns; ++j) {
+      for (int j = 0; j < Shape::kTileColumns; j += kRun) {
         const int64_t k = first_k + Shape::Column(Shape::ColumnGroup(thread), j);
         if (row >= rows || k >= dim) continue;
         float* const to = out + row * dim + k;
-        *to = first_time ? sums.at[i][j] : *to + sums.at[i][j];
+        float now[kRun];
+        LoadNeighbours(to, !first_time, now);
+        LARGEOUT_UNROLL
+        for (int u = 0; u < kRun; ++u) {
+          now[u] = first_time ? sums.at[i][j + u] : now[u] + sums.at[i][j + u];
+        }
+        StoreNeighbours(now, to);
       }
     }
   }
@@ -102,7 +129,6 @@ class RowAccumulator {
   const Block& block_;
   const float* const weights_;
   float* const shared_;
-  typename Block::template PerThread<Cargo> cargo_;
   typename Block::template PerThread<TileSums<Shape>> sums_;
 };
 

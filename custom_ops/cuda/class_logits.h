@@ -20,6 +20,7 @@ LARGEOUT_DEVICE inline float OneLogit(const ClassMatrix& matrix, const float* fe
                                       int64_t id) {
   const float* const row = matrix.embeddings + id * matrix.dim;
   float sum = BiasOf(matrix, id);
+  LARGEOUT_UNROLL_BY(16)
   for (int64_t k = 0; k < matrix.dim; ++k) sum = MultiplyAdd(feature[k], row[k], sum);
   return sum;
 }
@@ -37,15 +38,16 @@ class ClassLogits {
   LARGEOUT_DEVICE void Compute(const ClassMatrix& matrix, const Features& features,
                                int64_t first_row, int64_t first_class) {
     block_.ForEachThread([&](int thread) {
-      ForAll(thread, first_class,
-             [&](int64_t id, int i, int j) { tile_[thread].at[i][j] = BiasOf(matrix, id); });
+      ForEachColumn(thread, first_class, [&](int64_t id, int j) {
+        SetColumn(j, BiasOf(matrix, id), &tile_[thread]);
+      });
     });
     product_.Add({features.data, features.batch}, first_row,
                  {matrix.embeddings, matrix.num_classes}, first_class, matrix.dim, &tile_);
     if (first_class + Shape::kColumns <= matrix.num_classes) return;
     block_.ForEachThread([&](int thread) {
-      ForAll(thread, first_class, [&](int64_t id, int i, int j) {
-        if (id >= matrix.num_classes) tile_[thread].at[i][j] = MinusInfinity();
+      ForEachColumn(thread, first_class, [&](int64_t id, int j) {
+        if (id >= matrix.num_classes) SetColumn(j, MinusInfinity(), &tile_[thread]);
       });
     });
   }
@@ -54,14 +56,18 @@ class ClassLogits {
 
  private:
   template <class Visit>
-  LARGEOUT_DEVICE static void ForAll(int thread, int64_t first_class, const Visit& visit) {
+  LARGEOUT_DEVICE static void ForEachColumn(int thread, int64_t first_class,
+                                            const Visit& visit) {
     const int group = Shape::ColumnGroup(thread);
     LARGEOUT_UNROLL
     for (int j = 0; j < Shape::kTileColumns; ++j) {
-      const int64_t id = first_class + Shape::Column(group, j);
-      LARGEOUT_UNROLL
-      for (int i = 0; i < Shape::kTileRows; ++i) visit(id, i, j);
+      visit(first_class + Shape::Column(group, j), j);
     }
+  }
+
+  LARGEOUT_DEVICE static void SetColumn(int j, float value, TileSums<Shape>* tile) {
+    LARGEOUT_UNROLL
+    for (int i = 0; i < Shape::kTileRows; ++i) tile->at[i][j] = value;
   }
 
   const Block& block_;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "custom_ops/core/class_scan_types.h"
 #include "custom_ops/core/host_device.h"
 #include "custom_ops/core/rounding.h"
 #include "custom_ops/cuda/class_tile.h"
@@ -62,6 +63,16 @@ ScanPlan MakeScanPlan(int64_t batch, int64_t num_classes) {
 template <class Use>
 auto WithTileFor(int64_t batch, const Use& use) {
   return batch <= kLargestLowBatch ? use(LowTile()) : use(WideTile());
+}
+
+// The same tiles, which read by fours where the rows of both allow it.
+template <class Use>
+auto WithTileFor(const ClassMatrix& matrix, const Features& features, const Use& use) {
+  const bool by_fours = AlignedForFour(matrix.embeddings, matrix.dim) &&
+                        AlignedForFour(features.data, matrix.dim);
+  return WithTileFor(features.batch, [&](auto shape) {
+    return by_fours ? use(typename decltype(shape)::ByFours()) : use(shape);
+  });
 }
 
 }  // namespace cuda

@@ -45,8 +45,9 @@ struct ScanProblem {
 
 // Nothing, one, less than a tile, some tiles and a rest, shards.
 inline std::vector<ScanProblem> ScanProblems() {
-  return {{0, 3, 4, 2},    {1, 1, 1, 1},    {5, 300, 3, 0},    {3, 1000, 19, 2},
-          {17, 257, 8, 9}, {130, 70, 5, 3}, {130, 1025, 2, 3}, {60, 2000, 33, 1}};
+  return {{0, 3, 4, 2},     {1, 1, 1, 1},     {5, 300, 3, 0},    {3, 1000, 19, 2},
+          {17, 257, 8, 9},  {130, 70, 5, 3},  {130, 1025, 2, 3}, {60, 2000, 33, 1},
+          {2, 700, 20, 13}, {131, 90, 12, 5}, {33, 300, 4, 4}};
 }
 
 }  // namespace cuda

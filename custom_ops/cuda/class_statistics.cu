@@ -41,7 +41,7 @@ Status ClassStatistics(const ClassMatrix& matrix, const Features& features,
   Status status = ForEach(
       num_labels, LabelLogitsBody{matrix, features, labels, parts, true_logits}, stream);
   if (status != kOk) return status;
-  status = WithTileFor(features.batch, [&](auto shape) {
+  status = WithTileFor(matrix, features, [&](auto shape) {
     using Shape = decltype(shape);
     using Body = StatisticsBody<Shape>;
     return ForEachBlock(plan.blocks(), Shape::kThreads, Body::kSharedBytes,

@@ -9,17 +9,10 @@
 #include "custom_ops/core/class_scan_types.h"
 #include "custom_ops/cuda/class_logits.h"
 #include "custom_ops/cuda/class_scan_plan.h"
+#include "custom_ops/cuda/class_statistics_parts.h"
 
 namespace largeout {
 namespace cuda {
-
-// What is found on the way to the statistics. [batch, width] and [shards, batch].
-struct StatisticsParts {
-  float* scores;  // of the labels, NaN where there is nothing to rank
-  int* higher;    // classes that stand before the label
-  float* shift;   // the highest logit of a shard
-  double* total;  // sum of exp(logit - shift)
-};
 
 // Item i: the logit of label i of the batch.
 struct LabelLogitsBody {
@@ -40,32 +33,6 @@ struct LabelLogitsBody {
   }
 };
 
-// Sum of exponentials of the logits that a thread has seen of its rows.
-template <class Shape>
-struct ExponentialSums {
-  float shift[Shape::kTileRows];
-  double total[Shape::kTileRows];
-
-  LARGEOUT_DEVICE void Clear() {
-    LARGEOUT_UNROLL
-    for (int i = 0; i < Shape::kTileRows; ++i) {
-      shift[i] = kLowestFloat;
-      total[i] = 0;
-    }
-  }
-
-  LARGEOUT_DEVICE void Add(int i, const float* logits, float top) {
-    if (top > shift[i]) {
-      total[i] *= expf(shift[i] - top);
-      shift[i] = top;
-    }
-    float sum = 0;
-    LARGEOUT_UNROLL
-    for (int j = 0; j < Shape::kTileColumns; ++j) sum += expf(logits[j] - shift[i]);
-    total[i] += sum;
-  }
-};
-
 // Sums of exponentials, and the classes before each label, of one tile of rows in one
 // shard a block.
 template <class Shape>
@@ -76,16 +43,14 @@ struct StatisticsBody {
   ScanPlan plan;
   StatisticsParts parts;
 
+  using Sums = ExponentialSums<Shape>;
+  using Slots = LabelSlots<Shape>;
   static constexpr int kThreads = Shape::kThreads, kBlocksTogether = 2;
-  static constexpr int kGroups = Shape::kColumnGroups;
-  static constexpr int kSharedSlots = 8;  // labels a row that are counted in shared memory
-  static constexpr int kCounters = Shape::kRows * kSharedSlots;
 
-  // One after the other; the totals take the place of the product.
+  // One after the other.
   static constexpr int kProductBytes = 4 * kProductFloats<Shape>;
-  static constexpr int kMaximaBytes = kGroups * Shape::kRows * 4;
-  static constexpr int kSharedBytes = kProductBytes + kMaximaBytes + kCounters * 4;
-  static_assert(kGroups * Shape::kRows * 8 <= kProductBytes, "room for the totals");
+  static constexpr int kSharedBytes = kProductBytes + Sums::kBytes + Slots::kBytes;
+  static_assert(kProductBytes % 8 == 0 && kSharedBytes <= 48 * 1024, "fits any GPU");
 
   template <class Block>
   LARGEOUT_DEVICE void operator()(const Block& block, char* shared) const {
@@ -96,113 +61,53 @@ struct StatisticsBody {
   }
 
  private:
-  LARGEOUT_DEVICE static float* Maxima(char* shared) {
-    return reinterpret_cast<float*>(shared + kProductBytes);
-  }
-  LARGEOUT_DEVICE static int* Counters(char* shared) {
-    return reinterpret_cast<int*>(shared + kProductBytes + kMaximaBytes);
-  }
-
   template <class Block>
   LARGEOUT_DEVICE void Scan(const Block& block, int64_t item, char* shared) const {
     const int64_t shard = plan.shard(item), first_row = plan.row_tile(item) * Shape::kRows;
-    int* const counters = Counters(shared);
-    typename Block::template PerThread<ExponentialSums<Shape>> sums(block);
+    char* const sums = shared + kProductBytes;
+    const Slots slots(labels, parts, plan.batch, first_row, sums + Sums::kBytes);
+    const bool at_once = labels.width <= Slots::kSlots;
     block.ForEachThread([&](int thread) {
-      sums[thread].Clear();
-      for (int i = thread; i < kCounters; i += Shape::kThreads) counters[i] = 0;
+      Sums(thread, sums).Clear();
+      slots.Fill(thread, 0);
     });
     ClassLogits<Shape, Block> logits(block, reinterpret_cast<float*>(shared));
     for (int64_t c = plan.begin(shard); c < plan.end(shard); c += Shape::kColumns) {
       logits.Compute(matrix, features, first_row, c);
-      block.ForEachThread([&](int thread) {
-        UseTile(logits.tile()[thread], thread, first_row, c, counters, &sums[thread]);
-      });
-    }
-    FlushCounters(block, first_row, counters);
-    Reduce(block, shard * plan.batch + first_row, plan.batch - first_row, &sums, shared);
-  }
-
-  LARGEOUT_DEVICE void UseTile(const TileSums<Shape>& logits, int thread, int64_t first_row,
-                               int64_t first_class, int* counters,
-                               ExponentialSums<Shape>* sums) const {
-    const int group = Shape::RowGroup(thread);
-    LARGEOUT_UNROLL
-    for (int i = 0; i < Shape::kTileRows; ++i) {
-      float top = MinusInfinity();
-      LARGEOUT_UNROLL
-      for (int j = 0; j < Shape::kTileColumns; ++j) {
-        top = logits.at[i][j] > top ? logits.at[i][j] : top;
-      }
-      sums->Add(i, logits.at[i], top);
-      const int row = Shape::Row(group, i);
-      if (first_row + row >= plan.batch) continue;
-      const float* const scores = parts.scores + (first_row + row) * labels.width;
-      for (int64_t slot = 0; slot < labels.width; ++slot) {
-        if (!(top >= scores[slot])) continue;
-        const int64_t at = (first_row + row) * labels.width + slot;
-        const int higher = CountHigher(logits.at[i], Shape::ColumnGroup(thread), first_class,
-                                       scores[slot], labels.ids[at]);
-        if (higher == 0) continue;
-        const bool near = slot < kSharedSlots;
-        AddToCounter(near ? counters + row * kSharedSlots + slot : parts.higher + at, higher);
+      block.ForEachThread([&](int thread) { Sums(thread, sums).Add(logits.tile()[thread]); });
+      for (int64_t slot = 0; slot < labels.width; slot += Slots::kSlots) {
+        if (!at_once) block.ForEachThread([&](int thread) { slots.Fill(thread, slot); });
+        block.ForEachThread(
+            [&](int thread) { slots.Count(logits.tile()[thread], thread, c, slot); });
+        if (!at_once) block.ForEachThread([&](int thread) { slots.Flush(thread, slot); });
       }
     }
-  }
-
-  // Classes of the tile that stand before the label.
-  LARGEOUT_DEVICE static int CountHigher(const float* logits, int column_group,
-                                         int64_t first_class, float score, int64_t label) {
-    int higher = 0;
-    LARGEOUT_UNROLL
-    for (int j = 0; j < Shape::kTileColumns; ++j) {
-      const int64_t id = first_class + Shape::Column(column_group, j);
-      higher += id != label && (logits[j] > score || (logits[j] == score && id < label));
-    }
-    return higher;
-  }
-
-  template <class Block>
-  LARGEOUT_DEVICE void FlushCounters(const Block& block, int64_t first_row,
-                                     const int* counters) const {
     block.ForEachThread([&](int thread) {
-      for (int i = thread; i < kCounters; i += Shape::kThreads) {
-        const int64_t row = first_row + i / kSharedSlots, slot = i % kSharedSlots;
-        if (row < plan.batch && slot < labels.width && counters[i] > 0) {
-          AddToCounter(parts.higher + row * labels.width + slot, counters[i]);
-        }
-      }
+      if (at_once) slots.Flush(thread, 0);
     });
+    Reduce(block, shard * plan.batch + first_row, plan.batch - first_row, sums);
   }
 
   // Puts the sums of all threads of each row together, in order of the threads.
-  template <class Block, class Sums>
-  LARGEOUT_DEVICE void Reduce(const Block& block, int64_t place, int64_t rows_left, Sums* sums,
+  template <class Block>
+  LARGEOUT_DEVICE void Reduce(const Block& block, int64_t place, int64_t rows_left,
                               char* shared) const {
-    float* const maxima = Maxima(shared);
-    double* const totals = reinterpret_cast<double*>(shared);
+    constexpr int kGroups = Shape::kColumnGroups;
     block.ForEachThread([&](int thread) {
-      const int group = Shape::RowGroup(thread), column = Shape::ColumnGroup(thread);
-      LARGEOUT_UNROLL
-      for (int i = 0; i < Shape::kTileRows; ++i) {
-        const int at = column * Shape::kRows + Shape::Row(group, i);
-        maxima[at] = (*sums)[thread].shift[i];
-        totals[at] = (*sums)[thread].total[i];
+      for (int at = thread; at < Shape::kRows; at += kThreads) {
+        const int group = at / Shape::kTileRows, i = at % Shape::kTileRows;
+        const int row = Shape::Row(group, i);
+        if (row >= rows_left) continue;
+        const Sums sums(group * kGroups + i * kThreads, shared);
+        float shift = kLowestFloat;
+        for (int g = 0; g < kGroups; ++g) shift = fmaxf(shift, sums.shift[g]);
+        double total = 0;
+        for (int g = 0; g < kGroups; ++g) {
+          total += sums.total[g] * exp(static_cast<double>(sums.shift[g]) - shift);
+        }
+        parts.shift[place + row] = shift;
+        parts.total[place + row] = total;
       }
-    });
-    block.ForEachThread([&](int row) {
-      if (row >= Shape::kRows || row >= rows_left) return;
-      float shift = kLowestFloat;
-      for (int g = 0; g < kGroups; ++g) {
-        shift = fmaxf(shift, maxima[g * Shape::kRows + row]);
-      }
-      double total = 0;
-      for (int g = 0; g < kGroups; ++g) {
-        const int at = g * Shape::kRows + row;
-        total += totals[at] * exp(static_cast<double>(maxima[at]) - shift);
-      }
-      parts.shift[place + row] = shift;
-      parts.total[place + row] = total;
     });
   }
 };

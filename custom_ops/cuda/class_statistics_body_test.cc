@@ -49,7 +49,12 @@ Found InBlocks(const ScanProblem& in) {
 }
 
 std::vector<Found> InAllBlocks(const ScanProblem& in) {
-  return {InBlocks<WideTile>(in), InBlocks<LowTile>(in)};
+  std::vector<Found> all{InBlocks<WideTile>(in), InBlocks<LowTile>(in)};
+  if (in.dim % 4 == 0) {
+    all.push_back(InBlocks<WideTile::ByFours>(in));
+    all.push_back(InBlocks<LowTile::ByFours>(in));
+  }
+  return all;
 }
 
 void ExpectNear(float found, float expected, double tolerance) {
@@ -75,6 +80,34 @@ TEST(StatisticsBodyGivesTheStatisticsOfTheCpu) {
     const Found expected = OnCpu(in);
     for (const Found& found : InAllBlocks(in)) ExpectSame(found, expected);
   }
+}
+
+template <class Shape>
+void ExpectTheSameByFours(const ScanProblem& in) {
+  const Found one = InBlocks<Shape>(in), fours = InBlocks<typename Shape::ByFours>(in);
+  EXPECT_TRUE(fours.log_partition == one.log_partition);
+  EXPECT_TRUE(fours.true_logits == one.true_logits);
+  EXPECT_TRUE(fours.ranks == one.ranks);
+}
+
+TEST(StatisticsBodyGivesTheSameBitsByFours) {
+  const ScanProblem in(40, 600, 20, 3);
+  ExpectTheSameByFours<WideTile>(in);
+  ExpectTheSameByFours<LowTile>(in);
+}
+
+int NumbersReadTogether(const float* embeddings, const float* data, int64_t dim) {
+  const ClassMatrix matrix{embeddings, nullptr, 5, dim};
+  return WithTileFor(matrix, Features{data, 7},
+                     [](auto shape) { return decltype(shape)::kTogether; });
+}
+
+TEST(TilesReadByFoursWhereTheRowsOfBothAreAligned) {
+  alignas(16) const float numbers[8] = {};
+  EXPECT_EQ(NumbersReadTogether(numbers, numbers + 4, 8), 4);
+  EXPECT_EQ(NumbersReadTogether(numbers, numbers + 4, 6), 1);
+  EXPECT_EQ(NumbersReadTogether(numbers, numbers + 3, 8), 1);
+  EXPECT_EQ(NumbersReadTogether(numbers + 1, numbers, 8), 1);
 }
 
 TEST(StatisticsBodyRanksEqualLogitsByTheLowerId) {

@@ -2,25 +2,38 @@
 //
 // Thread (g, h) of a block keeps kTileRows x kTileColumns sums: those of the rows
 // Shape::Row(g, i) and the columns Shape::Column(h, j) of the tile. Chunks of the depth go
-// through shared memory, and the next one comes from memory meanwhile.
+// through shared memory, which holds two: while the block uses one, the other comes.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CLASS_TILE_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CLASS_TILE_H_
 
+#include <cmath>
 #include <cstdint>
 
 #include "custom_ops/cuda/block_tools.h"
 
+// Before a loop: that many steps at once.
+#ifdef __CUDACC__
+#define LARGEOUT_PRAGMA(text) _Pragma(#text)
+#define LARGEOUT_UNROLL_BY(steps) LARGEOUT_PRAGMA(unroll steps)
+#else
+#define LARGEOUT_UNROLL_BY(steps)
+#endif
+
 namespace largeout {
 namespace cuda {
 
-// Depth of what is in shared memory at a time, and room that spreads the banks.
-inline constexpr int kChunk = 16;
+// Depth of a chunk, and room that spreads the banks.
+inline constexpr int kChunk = 8;
 inline constexpr int kPadding = 4;
 
-// `TR` x `TC` sums a thread, `RG` x `CG` threads a block.
-template <int TR, int TC, int RG, int CG>
+// `TR` x `TC` sums a thread, `RG` x `CG` threads a block, which reads `Together` neighbours of
+// a row at once: 1, or 4 where AlignedForFour holds for all rows.
+template <int TR, int TC, int RG, int CG, int Together = 1>
 struct TileShape {
+  using ByFours = TileShape<TR, TC, RG, CG, 4>;
+
+  static constexpr int kTogether = Together;
   static constexpr int kTileRows = TR, kTileColumns = TC;
   static constexpr int kRowGroups = RG, kColumnGroups = CG;
   static constexpr int kThreads = RG * CG;
@@ -44,6 +57,14 @@ struct TileShape {
 template <class Shape>
 struct TileSums {
   float at[Shape::kTileRows][Shape::kTileColumns];
+
+  // The highest number of row i, -inf if all are NaN.
+  LARGEOUT_DEVICE float Highest(int i) const {
+    float top = MinusInfinity();
+    LARGEOUT_UNROLL
+    for (int j = 0; j < Shape::kTileColumns; ++j) top = fmaxf(top, at[i][j]);
+    return top;
+  }
 };
 
 // Rows [size, dim] of a matrix.
@@ -52,42 +73,93 @@ struct Operand {
   int64_t size;
 };
 
+// 1 or 4 neighbours at `from`, 0 unless they are `in` the matrix.
+template <int Together>
+LARGEOUT_DEVICE inline void LoadNeighbours(const float* from, bool in, float (&at)[Together]) {
+  if constexpr (Together == 4) {
+    const FourFloats four = in ? LoadFour(from) : FourFloats{};
+    LARGEOUT_UNROLL
+    for (int j = 0; j < 4; ++j) at[j] = four.at[j];
+  } else {
+    static_assert(Together == 1, "1 or 4");
+    at[0] = in ? *from : 0.0f;
+  }
+}
+
+// The same to memory.
+template <int Together>
+LARGEOUT_DEVICE inline void StoreNeighbours(const float (&at)[Together], float* to) {
+  if constexpr (Together == 4) {
+#ifdef __CUDA_ARCH__
+    *reinterpret_cast<float4*>(to) = make_float4(at[0], at[1], at[2], at[3]);
+#else
+    for (int j = 0; j < 4; ++j) to[j] = at[j];
+#endif
+  } else {
+    *to = at[0];
+  }
+}
+
 // kRows x kChunk numbers on their way to shared memory, where they stand transposed,
-// [kChunk, kRows + kPadding]. Each of `Threads` threads carries kEach of them.
-template <int Rows, int Threads>
+// [kChunk, kRows + kPadding]. A thread carries neighbours of every kStep-th row.
+template <int Rows, int Threads, int Together>
 struct Cargo {
   static constexpr int kStride = Rows + kPadding;
   static constexpr int kFloats = kChunk * kStride;
-  static constexpr int kEach = Rows * kChunk / Threads;
-  static_assert(kEach * Threads == Rows * kChunk, "every thread carries as much");
+  static constexpr int kLanes = kChunk / Together;  // threads of a row
+  static constexpr int kStep = Threads / kLanes;
+  static constexpr int kEach = (Rows + kStep - 1) / kStep;
 
-  float at[kEach];
+  float at[kEach][Together];
+  const float* from;  // of the next chunk
+  int rows;           // of the matrix, from the thread's first
 
-  // Numbers outside the matrix are 0.
-  LARGEOUT_DEVICE void Load(const Operand& matrix, int64_t first_row, int64_t first_k,
-                            int64_t dim, int thread) {
-    const int64_t k = first_k + thread % kChunk;
+  LARGEOUT_DEVICE void Start(const Operand& matrix, int64_t first_row, int dim, int thread) {
+    const int row = thread / kLanes;
+    const int64_t left = matrix.size - first_row;
+    from = matrix.data + (first_row + row) * dim + thread % kLanes * Together;
+    rows = static_cast<int>(left < Rows ? left : Rows) - row;
+  }
+
+  // The next chunk, from column k. Numbers outside the matrix are 0.
+  LARGEOUT_DEVICE void Load(int k, int dim, int thread) {
+    const int end = k + thread % kLanes * Together < dim ? rows : 0;
     LARGEOUT_UNROLL
     for (int e = 0; e < kEach; ++e) {
-      const int64_t row = first_row + thread / kChunk + e * (Threads / kChunk);
-      at[e] = row < matrix.size && k < dim ? matrix.data[row * dim + k] : 0.0f;
+      LoadNeighbours(from + int64_t{e * kStep} * dim, e * kStep < end, at[e]);
     }
+    from += kChunk;
   }
 
   LARGEOUT_DEVICE void Store(int thread, float* shared) const {
-    float* const to = shared + thread % kChunk * kStride + thread / kChunk;
+    float* const to = shared + thread % kLanes * Together * kStride + thread / kLanes;
     LARGEOUT_UNROLL
-    for (int e = 0; e < kEach; ++e) to[e * (Threads / kChunk)] = at[e];
+    for (int e = 0; e < kEach; ++e) {
+      if (Rows % kStep != 0 && thread / kLanes + e * kStep >= Rows) continue;
+      LARGEOUT_UNROLL
+      for (int j = 0; j < Together; ++j) to[j * kStride + e * kStep] = at[e][j];
+    }
   }
 };
 
-// sums[i][j] += rows[k, Row(i)] * columns[k, Column(j)] for k in order.
+// Keeps the compiler from moving loads that stand before it behind work that stands after it:
+// it likes to, for the registers, and then nothing hides the time they take.
+LARGEOUT_DEVICE inline void StartLoads() {
+#ifdef __CUDA_ARCH__
+  __syncwarp();
+#endif
+}
+
+// sums[i][j] += rows[k, Row(i)] * columns[k, Column(j)] for the k of a chunk in order.
 template <class Shape>
 LARGEOUT_DEVICE void AddChunk(const float* rows, int row_stride, const float* columns,
-                              int column_stride, int depth, int thread, TileSums<Shape>* sums) {
+                              int column_stride, int thread, TileSums<Shape>* sums) {
   const int row_group = Shape::RowGroup(thread), column_group = Shape::ColumnGroup(thread);
-  LARGEOUT_UNROLL
-  for (int k = 0; k < depth; ++k) {
+  // With more steps at once, large tiles put numbers into local memory on some GPUs.
+  [[maybe_unused]] constexpr int kSteps =
+      Shape::kTileRows * Shape::kTileColumns < 32 ? kChunk : 2;
+  LARGEOUT_UNROLL_BY(kSteps)
+  for (int k = 0; k < kChunk; ++k) {
     float a[Shape::kTileRows], b[Shape::kTileColumns];
     LARGEOUT_UNROLL
     for (int i = 0; i < Shape::kTileRows; ++i) {
@@ -107,57 +179,70 @@ LARGEOUT_DEVICE void AddChunk(const float* rows, int row_stride, const float* co
   }
 }
 
-// Shared memory of a TileProduct.
-template <class Shape>
-inline constexpr int kProductFloats = Cargo<Shape::kRows, Shape::kThreads>::kFloats +
-                                      Cargo<Shape::kColumns, Shape::kThreads>::kFloats;
-
 // Tiles of sums over k of rows[r, k] * columns[c, k].
 template <class Shape, class Block>
 class TileProduct {
  public:
   using Sums = typename Block::template PerThread<TileSums<Shape>>;
-  using RowCargo = Cargo<Shape::kRows, Shape::kThreads>;
-  using ColumnCargo = Cargo<Shape::kColumns, Shape::kThreads>;
 
   // `shared` has room for kProductFloats<Shape>; between two tiles it is free.
   LARGEOUT_DEVICE TileProduct(const Block& block, float* shared)
-      : block_(block), rows_(shared), columns_(shared + RowCargo::kFloats), cargo_(block) {}
+      : block_(block), shared_(shared), cargo_(block) {}
 
   // Adds to the sums the products of rows from `first_row` and columns from `first_column`.
   LARGEOUT_DEVICE void Add(const Operand& rows, int64_t first_row, const Operand& columns,
                            int64_t first_column, int64_t dim, Sums* sums) {
+    const int depth = static_cast<int>(dim);
     block_.ForEachThread([&](int thread) {
-      cargo_[thread].rows.Load(rows, first_row, 0, dim, thread);
-      cargo_[thread].columns.Load(columns, first_column, 0, dim, thread);
+      Carried& cargo = cargo_[thread];
+      cargo.rows.Start(rows, first_row, depth, thread);
+      cargo.columns.Start(columns, first_column, depth, thread);
+      cargo.Load(0, depth, thread);
+      cargo.Store(thread, shared_);
     });
-    for (int64_t k = 0; k < dim; k += kChunk) {
+    float *now = shared_, *next = shared_ + kChunkFloats;
+    for (int k = 0; k < depth; k += kChunk) {
       block_.ForEachThread([&](int thread) {
-        cargo_[thread].rows.Store(thread, rows_);
-        cargo_[thread].columns.Store(thread, columns_);
-      });
-      block_.ForEachThread([&](int thread) {
-        if (k + kChunk < dim) {
-          cargo_[thread].rows.Load(rows, first_row, k + kChunk, dim, thread);
-          cargo_[thread].columns.Load(columns, first_column, k + kChunk, dim, thread);
-        }
-        AddChunk<Shape>(rows_, RowCargo::kStride, columns_, ColumnCargo::kStride, kChunk,
+        cargo_[thread].Load(k + kChunk, depth, thread);
+        StartLoads();
+        AddChunk<Shape>(now, RowCargo::kStride, now + RowCargo::kFloats, ColumnCargo::kStride,
                         thread, &(*sums)[thread]);
+        cargo_[thread].Store(thread, next);
       });
+      float* const used = now;
+      now = next;
+      next = used;
     }
   }
 
  private:
+  using RowCargo = Cargo<Shape::kRows, Shape::kThreads, Shape::kTogether>;
+  using ColumnCargo = Cargo<Shape::kColumns, Shape::kThreads, Shape::kTogether>;
+  static constexpr int kChunkFloats = RowCargo::kFloats + ColumnCargo::kFloats;
+
   struct Carried {
     RowCargo rows;
     ColumnCargo columns;
+
+    LARGEOUT_DEVICE void Load(int k, int dim, int thread) {
+      rows.Load(k, dim, thread);
+      columns.Load(k, dim, thread);
+    }
+    LARGEOUT_DEVICE void Store(int thread, float* shared) const {
+      rows.Store(thread, shared);
+      columns.Store(thread, shared + RowCargo::kFloats);
+    }
   };
 
   const Block& block_;
-  float* const rows_;
-  float* const columns_;
+  float* const shared_;
   typename Block::template PerThread<Carried> cargo_;
 };
+
+// Shared memory of a TileProduct.
+template <class Shape>
+inline constexpr int kProductFloats =
+    2 * kChunk * (Shape::kRows + kPadding + Shape::kColumns + kPadding);
 
 }  // namespace cuda
 }  // namespace largeout

@@ -32,7 +32,7 @@ int64_t ClassTopKScratchBytes(int64_t batch, int64_t num_classes, int64_t k) {
 
 Status ClassTopK(const ClassMatrix& matrix, const Features& features, int64_t k, void* scratch,
                  float* scores, int64_t* ids, Stream stream) {
-  return WithTileFor(features.batch, [&](auto shape) {
+  return WithTileFor(matrix, features, [&](auto shape) {
     using Shape = decltype(shape);
     using Body = TopKBody<Shape>;
     const ScanPlan plan = MakeScanPlan<Shape>(features.batch, matrix.num_classes);
