@@ -19,7 +19,7 @@ Parts CutParts(int64_t shards, int64_t batch, int64_t dim, Scratch* cutter) {
 
 template <int Together, class Use>
 auto WithGradientFor(int64_t batch, const Use& use) {
-  return batch <= kLargestLowBatch ? use(LowGradient<Together>())
+  return batch <= kLargestLowGradient ? use(LowGradient<Together>())
                                       : use(WideGradient<Together>());
 }
 

@@ -245,6 +245,8 @@ struct LowGradient {
       GradientBody<TileShape<4, 4, 4, 64, Together>, TileShape<4, 2, 4, 64, Together>, false>;
 };
 
+inline constexpr int64_t kLargestLowGradient = 48;
+
 // Blocks own classes, and the whole batch passes.
 template <class Body>
 ScanPlan PlanOfClasses(int64_t batch, int64_t num_classes) {

@@ -16,10 +16,10 @@ namespace cuda {
 
 // Tiles of batch rows x classes: large ones for the arithmetic, low ones for batches
 // where reading the classes is the limit.
-using WideTile = TileShape<8, 8, 16, 16>;  // 128 x 128
-using LowTile = TileShape<4, 4, 4, 64>;    // 16 x 256
-
-inline constexpr int64_t kLargestLowBatch = 48;
+using WideTile = TileShape<8, 8, 16, 16>;   // 128 x 128
+using MiddleTile = TileShape<8, 4, 4, 64>;  // 32 x 256
+using LowTile = TileShape<4, 4, 4, 64>;     // 16 x 256
+using FlatTile = TileShape<4, 2, 1, 128>;   // 4 x 256
 
 // Enough to keep a GPU busy, and few enough that their partial results are small.
 inline constexpr int64_t kScanBlocks = 512;
@@ -59,10 +59,13 @@ ScanPlan MakeScanPlan(int64_t batch, int64_t num_classes) {
   return MakeScanPlan(batch, num_classes, Shape::kRows, Shape::kColumns);
 }
 
-// Calls use(shape) with the shape of tiles for the batch.
+// Calls use(shape) with the shape of tiles for the batch. Three middle tiles take less time
+// than a wide one that is not full.
 template <class Use>
 auto WithTileFor(int64_t batch, const Use& use) {
-  return batch <= kLargestLowBatch ? use(LowTile()) : use(WideTile());
+  if (batch <= FlatTile::kRows) return use(FlatTile());
+  if (batch <= LowTile::kRows) return use(LowTile());
+  return batch <= 3 * MiddleTile::kRows ? use(MiddleTile()) : use(WideTile());
 }
 
 // The same tiles, which read by fours where the rows of both allow it.

@@ -45,7 +45,8 @@ struct StatisticsBody {
 
   using Sums = ExponentialSums<Shape>;
   using Slots = LabelSlots<Shape>;
-  static constexpr int kThreads = Shape::kThreads, kBlocksTogether = 2;
+  static constexpr int kThreads = Shape::kThreads;
+  static constexpr int kBlocksTogether = Shape::kBlocksTogether;
 
   // One after the other.
   static constexpr int kProductBytes = 4 * kProductFloats<Shape>;

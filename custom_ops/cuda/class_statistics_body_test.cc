@@ -49,10 +49,13 @@ Found InBlocks(const ScanProblem& in) {
 }
 
 std::vector<Found> InAllBlocks(const ScanProblem& in) {
-  std::vector<Found> all{InBlocks<WideTile>(in), InBlocks<LowTile>(in)};
+  std::vector<Found> all{InBlocks<WideTile>(in), InBlocks<MiddleTile>(in),
+                         InBlocks<LowTile>(in), InBlocks<FlatTile>(in)};
   if (in.dim % 4 == 0) {
     all.push_back(InBlocks<WideTile::ByFours>(in));
+    all.push_back(InBlocks<MiddleTile::ByFours>(in));
     all.push_back(InBlocks<LowTile::ByFours>(in));
+    all.push_back(InBlocks<FlatTile::ByFours>(in));
   }
   return all;
 }
@@ -93,7 +96,9 @@ void ExpectTheSameByFours(const ScanProblem& in) {
 TEST(StatisticsBodyGivesTheSameBitsByFours) {
   const ScanProblem in(40, 600, 20, 3);
   ExpectTheSameByFours<WideTile>(in);
+  ExpectTheSameByFours<MiddleTile>(in);
   ExpectTheSameByFours<LowTile>(in);
+  ExpectTheSameByFours<FlatTile>(in);
 }
 
 int NumbersReadTogether(const float* embeddings, const float* data, int64_t dim) {

@@ -38,6 +38,8 @@ struct TileShape {
   static constexpr int kRowGroups = RG, kColumnGroups = CG;
   static constexpr int kThreads = RG * CG;
   static constexpr int kRows = TR * RG, kColumns = TC * CG;  // of a block
+  // Small tiles wait for memory: with more blocks on a multiprocessor, more is on its way.
+  static constexpr int kBlocksTogether = (TR * TC <= 16 ? 768 : 512) / kThreads;
 
   LARGEOUT_DEVICE static int RowGroup(int thread) { return thread / CG; }
   LARGEOUT_DEVICE static int ColumnGroup(int thread) { return thread % CG; }

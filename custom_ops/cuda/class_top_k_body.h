@@ -22,7 +22,8 @@ struct TopKBody {
   ScanPlan plan;
   ScoreKey* lists;  // [blocks, kRows, k + kWaiting]
 
-  static constexpr int kThreads = Shape::kThreads, kBlocksTogether = 2;
+  static constexpr int kThreads = Shape::kThreads;
+  static constexpr int kBlocksTogether = Shape::kBlocksTogether;
   static constexpr int kWaiting = 2 * Shape::kColumns;
   static constexpr int kProductBytes = 4 * kProductFloats<Shape>;
 
