@@ -85,6 +85,12 @@ TEST(StatisticsBodyGivesTheStatisticsOfTheCpu) {
   }
 }
 
+TEST(StatisticsBodyAddsUpMoreShardsThanThreads) {
+  const ScanProblem in(3, 9001, 2, 1);
+  const Found expected = OnCpu(in);
+  for (const Found& found : InAllBlocks(in)) ExpectSame(found, expected);
+}
+
 template <class Shape>
 void ExpectTheSameByFours(const ScanProblem& in) {
   const Found one = InBlocks<Shape>(in), fours = InBlocks<typename Shape::ByFours>(in);
