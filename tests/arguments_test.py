@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from tf_largeout.arguments import is_whole, whole_number
+from tf_largeout.arguments import is_whole, real_number, seed_or_none, whole_number
 
 
 @pytest.mark.parametrize("value", [3, np.int32(3), np.uint8(3), np.int64(3)])
@@ -39,3 +39,32 @@ def test_the_message_says_what_was_expected_and_what_came():
     expected = "`start` must be an integer of at least 0. Received: start='a' (of type str)."
     with pytest.raises(ValueError, match=re.escape(expected)):
         whole_number("start", "a", least=0)
+
+
+@pytest.mark.parametrize("value", [3, 2.5, np.float32(2.5), np.int64(2)])
+def test_real_numbers_become_floats(value):
+    number = real_number("a", value, least=2)
+    assert type(number) is float and number == value
+
+
+@pytest.mark.parametrize("value", [1.9, np.nan, np.inf, True, "3", None, [3]])
+def test_what_is_no_real_number_in_range_is_refused(value):
+    with pytest.raises(ValueError, match="`a` must be a number of at least 2. Received: a="):
+        real_number("a", value, least=2)
+
+
+def test_the_bound_of_a_real_number_can_be_left_out():
+    assert real_number("a", 0, least=0) == 0
+    with pytest.raises(ValueError, match="`a` must be a number above 0. Received: a=0 "):
+        real_number("a", 0, least=0, allow_least=False)
+
+
+@pytest.mark.parametrize("seed", [None, 0, -5, np.int32(7), 2**63 - 1])
+def test_seeds_are_numbers_of_64_bits_or_none(seed):
+    assert seed_or_none(seed) == seed
+
+
+@pytest.mark.parametrize("seed", ["a", 1.5, 2**63, True])
+def test_other_seeds_are_refused(seed):
+    with pytest.raises(ValueError, match="`seed` must be an integer of 64 bits or None"):
+        seed_or_none(seed)

@@ -1,5 +1,6 @@
 """Checks of arguments that many classes take."""
 
+import math
 import numbers
 
 
@@ -28,4 +29,39 @@ def whole_number(name, value, least=1, or_none=False):
     raise ValueError(
         f"`{name}` must be {expected}{' or None' if or_none else ''}. "
         f"Received: {name}={value!r} (of type {type(value).__name__})."
+    )
+
+
+def real_number(name, value, least, allow_least=True):
+    """The argument `name` as a float.
+
+    Args:
+        name: Name of the argument, for the message.
+        value: What was passed.
+        least: The smallest number that is accepted, or else the bound.
+        allow_least: Whether `least` itself is accepted.
+
+    Raises:
+        ValueError: If `value` is no number, not finite, or too small.
+    """
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        if math.isfinite(value) and (value > least or (allow_least and value == least)):
+            return float(value)
+    raise ValueError(
+        f"`{name}` must be a number {'of at least' if allow_least else 'above'} {least}. "
+        f"Received: {name}={value!r} (of type {type(value).__name__})."
+    )
+
+
+def seed_or_none(seed):
+    """The argument `seed` as an int of 64 bits, or None.
+
+    Raises:
+        ValueError: If it is something else.
+    """
+    if seed is None or (is_whole(seed) and -(2**63) <= seed < 2**63):
+        return seed if seed is None else int(seed)
+    raise ValueError(
+        "`seed` must be an integer of 64 bits or None. "
+        f"Received: seed={seed!r} (of type {type(seed).__name__})."
     )

@@ -57,8 +57,11 @@ class LazyLogits:
     def flat_features(self) -> tf.Tensor:
         """The features as `[B, dim]`, checked to be finite."""
         message = f"The features that enter layer '{self.layer.name}' must be finite"
-        features = tf.debugging.check_numerics(self.features, message)
-        return tf.reshape(features, [-1, self.features.shape[-1]])
+        # Not their gradient: under loss scaling it overflows now and then, and the step is
+        # skipped.
+        check = tf.debugging.check_numerics(tf.stop_gradient(self.features), message)
+        with tf.control_dependencies([check]):
+            return tf.reshape(self.features, [-1, self.features.shape[-1]])
 
     def label_matrix(self, y_true) -> tf.Tensor:
         """Labels of any accepted form as int64 `[B, L]`, checked, padded with -1.
@@ -145,7 +148,7 @@ def as_label_matrix(y_true, features: tf.Tensor, num_classes: int) -> tf.Tensor:
 
     Args:
         y_true: Integer class ids. Of shape `features.shape[:-1]`: one class a position. With
-            one more dimension: several classes a position, padded with -1.
+            one more dimension: several classes a position, padded with -1; or ragged there.
         features: `[..., dim]`.
         num_classes: Ids must be -1 or in `[0, num_classes)`.
 
@@ -153,12 +156,18 @@ def as_label_matrix(y_true, features: tf.Tensor, num_classes: int) -> tf.Tensor:
         ValueError: If the labels are not integers, or their shape does not fit the features.
         tf.errors.InvalidArgumentError: If an id is out of range.
     """
+    if isinstance(y_true, tf.RaggedTensor):
+        y_true = y_true.to_tensor(-1)
     labels = tf.convert_to_tensor(y_true)
     if not labels.dtype.is_integer:
         raise ValueError(
             "Labels must be integer class ids (int32 or int64), [batch] or [batch, max_labels] "
             f"padded with -1. Received labels of dtype {labels.dtype.name}."
         )
+    if labels.shape.rank is None:  # such as what `tf.numpy_function` gives
+        labels = _check_range(tf.cast(labels, tf.int64), num_classes)
+        positions = tf.reduce_prod(tf.shape(features)[:-1])
+        return tf.reshape(labels, [positions, tf.size(labels) // tf.maximum(positions, 1)])
     several = labels.shape.rank == features.shape.rank
     leading = labels.shape[:-1] if several else labels.shape
     if not leading.is_compatible_with(features.shape[:-1]):

@@ -51,6 +51,34 @@ def test_bad_input_raises_and_leaves_weights_and_optimizer_as_they_were(spoil, m
     model.fit(x, y, batch_size=8, verbose=0)
 
 
+@pytest.mark.parametrize(
+    "loss",
+    [tflo.losses.SampledSoftmaxLoss(), tflo.losses.NCELoss(), tflo.losses.SoftmaxLoss()],
+    ids=lambda loss: loss.name,
+)
+def test_a_gradient_that_overflows_under_loss_scaling_only_lowers_the_scale(loss):
+    model = keras.Sequential(
+        [
+            keras.layers.Embedding(30, 4, dtype="mixed_float16"),
+            keras.layers.GlobalAveragePooling1D(dtype="mixed_float16"),
+            tflo.layers.LargeOutput(
+                NUM_CLASSES, tflo.samplers.UniformSampler(10), dtype="mixed_float16"
+            ),
+        ]
+    )
+    optimizer = keras.optimizers.LossScaleOptimizer(
+        tflo.optimizers.LazyAdam(0.1), initial_scale=2.0**40
+    )
+    model.compile(optimizer, loss)
+    words, labels = np.arange(24).reshape(8, 3), np.arange(8)
+    model.build((None, 3))
+    before = [variable.numpy() for variable in model.trainable_variables]
+    model.train_on_batch(words, labels)
+    assert optimizer.dynamic_scale == 2.0**39
+    for was, now in zip(before, model.trainable_variables, strict=True):
+        np.testing.assert_array_equal(now, was)
+
+
 def test_an_empty_batch_changes_no_weights():
     model = _model(tflo.optimizers.LazySGD(0.1))
     x, y = _data()

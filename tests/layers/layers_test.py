@@ -123,6 +123,32 @@ def test_a_sampler_can_be_given_by_name(name):
     assert isinstance(layers.LargeOutput(10_000, name).sampler, samplers.Sampler)
 
 
+@pytest.mark.parametrize("name", ["uniform", "log_uniform", "lsh", "inverted_file", "top_k"])
+@pytest.mark.parametrize(
+    "num_classes, num_sampled", [(1, 1), (3, 1), (30, 15), (900, 450), (2048, 1024)]
+)
+def test_a_sampler_by_name_draws_at_most_half_of_the_classes(name, num_classes, num_sampled):
+    head = layers.LargeOutput(num_classes, name)
+    head.build((None, DIM))
+    assert head.sampler.num_sampled == num_sampled
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "bool"])
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_features_of_whole_numbers_become_floats(dtype, policy):
+    head = _head(dtype=policy)
+    features = np.array([[1, 0, 1, 1, 0, 1], [0, 1, 1, 0, 0, 1]], dtype)
+    logits = head(features)
+    assert logits.dtype == head.compute_dtype
+    expected = features.astype("float32") @ _random(N, DIM).T + _random(N)
+    np.testing.assert_allclose(tf.cast(logits, "float32"), expected, rtol=0.05, atol=0.05)
+
+
+def test_a_regularizer_of_the_logits_is_refused():
+    with pytest.raises(ValueError, match="logits of all classes.*weight_decay"):
+        layers.LargeOutput(N, activity_regularizer="l2")
+
+
 def test_xla_is_never_asked_to_compile_it():
     assert not LAYERS["LargeOutput"]().supports_jit
 
@@ -143,7 +169,7 @@ def test_features_of_rank_one_are_refused():
         layers.LargeOutput(N)(np.ones(DIM, "float32"))
 
 
-@pytest.mark.parametrize("k", [0, N + 1])
+@pytest.mark.parametrize("k", [0, N + 1, 2.0, True, None])
 def test_a_k_out_of_range_is_refused(k):
     with pytest.raises(ValueError, match=rf"between 1 and num_classes={N}. Received: k={k}"):
         _head().top_k(_random(2, DIM), k)

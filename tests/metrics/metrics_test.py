@@ -214,11 +214,22 @@ def test_a_wrong_k_is_refused(k):
 
 @pytest.mark.parametrize(
     "counts,message",
-    [([[1, 2]], "one a class"), ([1, -2, 9], "not negative"), ([1, 1], "at least 3")],
+    [
+        ([[1, 2]], "one a class"),
+        ([1, -2, 9], "not negative"),
+        ([1, 1], "at least 3"),
+        ([1, 0.5, 9], "whole numbers.*Received 0.5"),
+    ],
 )
 def test_wrong_counts_are_refused(counts, message):
     with pytest.raises(ValueError, match=message):
         tflo.metrics.PropensityScoredPrecisionAtK(1, counts)
+
+
+@pytest.mark.parametrize("constants", [{"a": -1}, {"b": 0}, {"b": -1}, {"a": "x"}])
+def test_constants_that_make_no_propensities_are_refused(constants):
+    with pytest.raises(ValueError, match="`[ab]` must be a number"):
+        tflo.metrics.PropensityScoredPrecisionAtK(1, [5, 5, 5], **constants)
 
 
 def test_counts_of_another_length_are_refused():

@@ -47,6 +47,20 @@ def test_a_model_trains_and_goes_on_from_a_file(tmp_path, name, unique, with_inp
         np.testing.assert_array_equal(weight, same)
 
 
+@pytest.mark.parametrize("name", ["unigram", "lsh"])
+def test_the_first_step_of_a_recurrent_encoder_finds_all_variables_initialized(name):
+    # Where an initializer cannot be taken out of the trace, this fails at random.
+    for _ in range(3):
+        sampler = unigram() if name == "unigram" else samplers.LSHSampler(8)
+        encoder = keras.layers.GRU(6, return_sequences=True)
+        model = keras.Sequential(
+            [keras.layers.Embedding(30, 4), encoder, layers.LargeOutput(NUM_CLASSES, sampler)]
+        )
+        model.compile(keras.optimizers.Adam(), losses.SampledSoftmaxLoss())
+        words = np.arange(14).reshape(2, 7)
+        assert np.isfinite(model.fit(words, words, verbose=0).history["loss"])
+
+
 def test_a_bfloat16_model_trains_with_exact_tables():
     head = layers.LargeOutput(NUM_CLASSES, sampler=unigram(), dtype="mixed_bfloat16")
     model = keras.Sequential([keras.Input([4]), head])

@@ -99,3 +99,10 @@ def test_replicas_build_the_same_tables():
     one, other = strategy.experimental_local_results(head.sampler_table_ids.value)
     np.testing.assert_array_equal(one, other)
     assert head.sampler.table_health(head)["fresh_share"] == 1
+
+
+@pytest.mark.parametrize("start_step", [None, 2])
+def test_replicas_start_to_search_in_a_later_step(start_step):
+    with replicas.two_replicas().scope():
+        model = model_of({"num_hard": 6}, start_step=start_step)
+    assert np.isfinite(fit(model, 2)).all()

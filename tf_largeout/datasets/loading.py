@@ -51,9 +51,11 @@ def load(
             folder, `batch_size` or `max_train_labels` is neither a positive integer nor None,
             or `validation_fraction` is not in [0, 1).
     """
-    name, _, config = name.partition("/")
-    if name not in _NAMES:
-        raise ValueError(f"`name` must be one of {', '.join(_NAMES)}. Received: name={name!r}.")
+    given, (name, _, config) = name, str(name).partition("/")
+    if not isinstance(given, str) or name not in _NAMES:
+        raise ValueError(
+            f"`name` must be one of {', '.join(_NAMES)}. Received: name={given!r}."
+        )
     batch_size = whole_number("batch_size", batch_size, or_none=True)
     max_train_labels = whole_number("max_train_labels", max_train_labels, or_none=True)
     if not 0 <= validation_fraction < 1:

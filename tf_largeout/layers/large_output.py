@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import lazy_logits, samplers
-from tf_largeout.arguments import whole_number
+from tf_largeout.arguments import is_whole, whole_number
 from tf_largeout.layers import step_context
 from tf_largeout.ops import class_scan_ops, placement
 
@@ -37,7 +37,8 @@ class LargeOutput(keras.layers.Layer):
     Args:
         num_classes: Number of classes `N`, at least 1.
         sampler: Which classes a sampled loss scores besides the labels: a
-            `tf_largeout.samplers.Sampler`, the name of one, or None. Without one only
+            `tf_largeout.samplers.Sampler`, or the name of one, which then draws 1,024 classes,
+            or half of them where there are fewer than 2,048; or None. Without one only
             `SoftmaxLoss` and Keras losses can train the layer.
         use_bias: Whether each class has a bias, zero at first.
         embeddings_initializer: Initializer of the class embeddings. By default uniform with
@@ -46,7 +47,7 @@ class LargeOutput(keras.layers.Layer):
         **kwargs: Of `keras.layers.Layer`.
 
     Call arguments:
-        features: Float `[batch, dim]` or `[batch, ..., dim]`.
+        features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
         training: Whether the step trains. Sampled losses are exact, and cost O(num_classes),
             where it does not: pass `training=True` in a training loop of your own.
 
@@ -58,8 +59,9 @@ class LargeOutput(keras.layers.Layer):
         bias: Keras variable `[num_classes]`, or None.
 
     Raises:
-        ValueError: If `num_classes` is not a positive integer, or the input has no last
-            dimension or fewer than two.
+        ValueError: If `num_classes` is not a positive integer, there is an
+            `activity_regularizer` (it would need all logits in each step), or the input has
+            no last dimension or fewer than two.
     """
 
     def __init__(
@@ -71,8 +73,14 @@ class LargeOutput(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        if self.activity_regularizer is not None:
+            raise ValueError(
+                f"`activity_regularizer` of layer '{self.name}' would need the logits of all "
+                f"classes in each step. Received: {self.activity_regularizer}. Regularize the "
+                "layer before it, or use the optimizer's `weight_decay`."
+            )
         self.num_classes = whole_number("num_classes", num_classes)
-        self.sampler = samplers.get(sampler)
+        self.sampler = samplers.get(sampler, self.num_classes)
         self.use_bias = use_bias
         self.embeddings_initializer = keras.initializers.get(
             embeddings_initializer
@@ -135,6 +143,8 @@ class LargeOutput(keras.layers.Layer):
         dense = tf.function(self._logits, autograph=False) if in_graph else self._logits
         if training is None:
             training = step_context.called_by_train_step()
+        if not features.dtype.is_floating:
+            features = tf.cast(features, self.compute_dtype)
         lazy = lazy_logits.LazyLogits(self, features, bool(training))
         return lazy_logits.tag(dense(features), lazy)
 
@@ -164,9 +174,10 @@ class LargeOutput(keras.layers.Layer):
                 another width than the layer's inputs.
         """
         self._require_built("top_k")
-        if not 1 <= k <= self.num_classes:
+        if not (is_whole(k) and 1 <= k <= self.num_classes):
             raise ValueError(
-                f"`k` must be between 1 and num_classes={self.num_classes}. Received: k={k}."
+                f"`k` must be an integer between 1 and num_classes={self.num_classes}. "
+                f"Received: k={k!r}."
             )
         features = tf.cast(tf.convert_to_tensor(features), tf.float32)
         dim = self.embeddings.shape[1]

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout.arguments import real_number
 from tf_largeout.metrics.rank_metric import RankMetric
 
 
@@ -26,11 +27,12 @@ class PropensityScoredPrecisionAtK(RankMetric):
 
     Args:
         k: How many of the best classes count, at least 1.
-        counts: How many training examples each class has: `[num_classes]`, none negative.
+        counts: How many training examples each class has: `[num_classes]`, whole numbers.
         num_examples: Number of training examples, at least 3. By default the sum of the
             counts, right where each example has one label.
-        a, b: Constants of the propensity model; 0.55 and 1.5 are the paper's for most data
-            sets, 0.5 and 0.4 those for Wikipedia, 0.6 and 2.6 those for Amazon.
+        a, b: Constants of the propensity model, `a >= 0` and `b > 0`; 0.55 and 1.5 are the
+            paper's for most data sets, 0.5 and 0.4 those for Wikipedia, 0.6 and 2.6 those for
+            Amazon.
         name: Name of the metric, "psp_at_{k}" by default.
     """
 
@@ -43,7 +45,8 @@ class PropensityScoredPrecisionAtK(RankMetric):
                 "`num_examples`, by default the sum of `counts`, must be at least 3 for "
                 f"propensities to be below 1. Received: {self.num_examples}."
             )
-        self.a, self.b = float(a), float(b)
+        self.a = real_number("a", a, least=0)
+        self.b = real_number("b", b, least=0, allow_least=False)
         scale = (np.log(self.num_examples) - 1) * (self.b + 1) ** self.a
         with tf.init_scope():
             self._inverse = tf.constant(
@@ -90,5 +93,10 @@ def _checked_counts(counts):
     if not np.all(np.isfinite(counts)) or counts.min() < 0:
         raise ValueError(
             f"`counts` must be finite and not negative. Received the minimum {counts.min()}."
+        )
+    if np.any(counts != np.floor(counts)):
+        raise ValueError(
+            "`counts` must be whole numbers: how many training examples a class has. Received "
+            f"{counts[counts != np.floor(counts)][0]}."
         )
     return counts.astype("<i8")

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tf_largeout.ops import placement
 from tf_largeout.ops.hash_ops import hash_functions, lsh_hash
 from tf_largeout.ops.lsh_ops import lsh_build, lsh_fresh_share, lsh_query
+from tf_largeout.samplers.sampler import giving
 
 BITS_OF_VALUE = {"simhash": 1, "dwta": 3, "wta": 3}
 _BIN_SIZE = 8
@@ -51,13 +52,13 @@ class HashTables:
         ]
         self._check_memory(sum(4 * math.prod(shape) for _, shape in shapes))
         with tf.init_scope(), placement.deciding(layer.seed_state):
-            functions = self._new_functions([0, 0])
+            functions = self._new_functions([0, 0]).numpy()
         self._functions = sampler.add_weight(
             layer,
             "hash_functions",
             functions.shape,
             "int32",
-            lambda *_, **__: functions,
+            giving(functions),
             placement.deciding,
         )
         # uint32: TensorFlow keeps int32 variables on the host, also where all else is on a GPU.
@@ -94,11 +95,14 @@ class HashTables:
 
     def query(self, codes, labels, layer, select, num_sampled, max_lookups, fill=True):
         """Classes that share buckets with each row, see `lsh_ops.lsh_query`."""
+        # On several replicas no seed can be drawn in the branch of a late start, nor is one
+        # needed there: what is most frequent, without a fill, is no draw.
+        draws = select == "walk" or fill
         return lsh_query(
             *self.variables(layer),
             codes,
             labels,
-            layer.next_seed(),
+            layer.next_seed() if draws else tf.zeros([2], tf.int64),
             select,
             num_sampled,
             max_lookups,

@@ -8,6 +8,8 @@ from tf_largeout.samplers.sampler import Sampler
 from tf_largeout.samplers.tails import TAILS
 from tf_largeout.samplers.top_k_sampler import TopKSampler
 
+# Defaults of the samplers.
+_NUM_SAMPLED, _NUM_HARD = 1024, 16
 _BY_NAME = {
     **TAILS,
     "inverted_file": InvertedFileSampler,
@@ -16,17 +18,18 @@ _BY_NAME = {
 }
 
 
-def get(identifier):
+def get(identifier, num_classes=None):
     """The sampler that `identifier` means, as `keras.losses.get` does for losses.
 
     Args:
         identifier: `None` (gives `None`), a `Sampler`, a name such as `"uniform"` (a sampler
             with its default arguments), or a serialized sampler.
+        num_classes: Of how many classes one made by name draws 1,024, or half if that is less.
     """
     if identifier is None or isinstance(identifier, Sampler):
         return identifier
     if isinstance(identifier, str) and identifier in _BY_NAME:
-        return _BY_NAME[identifier]()
+        return _make(_BY_NAME[identifier], num_classes)
     if isinstance(identifier, dict):
         sampler = keras.saving.deserialize_keras_object(identifier)
         if isinstance(sampler, Sampler):
@@ -35,3 +38,12 @@ def get(identifier):
         f"Unknown sampler: {identifier!r}. Expected None, a `tf_largeout.samplers.Sampler`, "
         f"its serialized config, or one of the names {sorted(_BY_NAME)}."
     )
+
+
+def _make(sampler, num_classes):
+    num_sampled = _NUM_SAMPLED
+    if num_classes is not None:
+        num_sampled = min(num_sampled, max(1, num_classes // 2))
+    if sampler is InvertedFileSampler and num_sampled <= _NUM_HARD:
+        return sampler(num_sampled, num_hard=num_sampled // 2 or None)
+    return sampler(num_sampled)

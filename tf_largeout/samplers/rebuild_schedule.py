@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tf_largeout.arguments import whole_number
+from tf_largeout.arguments import real_number, whole_number
 from tf_largeout.ops import placement
 
 
@@ -25,11 +25,7 @@ class RebuildSchedule:
 
     def __init__(self, every: int = 50, growth: float = 1.5):
         self.every = whole_number("rebuild_every", every)
-        if not 1 <= growth < float("inf"):
-            raise ValueError(
-                f"`rebuild_growth` must be at least 1. Received: rebuild_growth={growth!r}."
-            )
-        self.growth = float(growth)
+        self.growth = real_number("rebuild_growth", growth, least=1)
         self._state = None
 
     def build(self, sampler, layer):

@@ -4,7 +4,7 @@ import contextlib
 
 import tensorflow as tf
 
-from tf_largeout.arguments import whole_number
+from tf_largeout.arguments import seed_or_none, whole_number
 from tf_largeout.ops import placement
 from tf_largeout.samplers.head_and_tail import HeadAndTail
 from tf_largeout.samplers.sampled_values import SampledValues
@@ -32,7 +32,7 @@ class Sampler:
 
     def __init__(self, num_sampled=1024, seed=None):
         self.num_sampled = whole_number("num_sampled", num_sampled)
-        self.seed = seed
+        self.seed = seed_or_none(seed)
         self.num_classes = 0  # until it is built
 
     def build(self, layer):
@@ -105,3 +105,18 @@ class Sampler:
     @classmethod
     def from_config(cls, config):
         return cls(**config)
+
+
+def giving(value):
+    """An initializer that gives a numpy array.
+
+    TensorFlow takes the initializers out of the function in whose first trace a variable is
+    made. It cannot where one has captured a tensor, and then initializes all variables in the
+    first call, in no order with what asks for their shapes: gradients of RNN layers, made in
+    the same trace, fail at random ("AddN must have the same size and shape").
+    """
+
+    def initializer(shape, dtype=None):
+        return tf.ensure_shape(tf.numpy_function(lambda: value, [], value.dtype), shape)
+
+    return initializer

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout.arguments import real_number
 from tf_largeout.ops.table_sampling_ops import (
     alias_sample,
     alias_table,
@@ -11,6 +12,7 @@ from tf_largeout.ops.table_sampling_ops import (
     pivotal_table,
 )
 from tf_largeout.samplers.label_counts import check_counts, count_labels, distorted
+from tf_largeout.samplers.sampler import giving
 from tf_largeout.samplers.static_sampler import StaticSampler
 
 _NO_COUNTS = np.zeros(0)
@@ -49,11 +51,7 @@ class UnigramSampler(StaticSampler):
 
     def __init__(self, num_sampled=1024, counts=None, distortion=1.0, unique=True, seed=None):
         super().__init__(num_sampled, unique=unique, seed=seed)
-        if not (np.isfinite(distortion) and distortion >= 0):
-            raise ValueError(
-                f"`distortion` must be a number >= 0. Received: distortion={distortion!r}."
-            )
-        self.distortion = float(distortion)
+        self.distortion = real_number("distortion", distortion, least=0)
         self._counts = _NO_COUNTS if counts is None else check_counts(counts)
         self._counts_are_complete = counts is not None
         self._tables: list[keras.Variable] = []
@@ -79,7 +77,7 @@ class UnigramSampler(StaticSampler):
         initializers = [_zeros, _zeros]
         if self._counts.size:
             with tf.init_scope():
-                initializers = [_giving(table) for table in self._make_tables()]
+                initializers = [giving(table.numpy()) for table in self._make_tables()]
         self._tables = [
             self.add_weight(layer, name, shape, dtype, initializer)
             for (name, shape, dtype), initializer in zip(
@@ -136,7 +134,3 @@ class UnigramSampler(StaticSampler):
 def _zeros(shape, dtype=None):
     """What stands in a table until it is loaded or adapted; the sample ops refuse it."""
     return tf.zeros(shape, dtype)
-
-
-def _giving(value):
-    return lambda shape, dtype=None: value
