@@ -127,6 +127,7 @@ void CheckClassStatistics(Run* run) {
   if (run->small()) return;
   TimeStatistics(run, 4096, 1000000);
   TimeStatistics(run, 256, 1000000);
+  TimeStatistics(run, 48, 1000000);
   TimeStatistics(run, 1, 10000000);
 }
 
@@ -134,6 +135,7 @@ void CheckClassTopK(Run* run) {
   CheckTopK(run);
   if (run->small()) return;
   TimeTopK(run, 4096, 1000000, 10);
+  TimeTopK(run, 512, 1000000, 100);
   TimeTopK(run, 256, 1000000, 100);
   TimeTopK(run, 256, 100000, 500);
   TimeTopK(run, 1, 10000000, 100);
