@@ -4,7 +4,6 @@
 #define LARGEOUT_CUSTOM_OPS_CUDA_LSH_HASH_PANEL_H_
 
 #include <cstdint>
-#include <cstring>
 
 #include "custom_ops/core/lsh_hash_functions.h"
 #include "custom_ops/core/rounding.h"
@@ -109,12 +108,6 @@ LARGEOUT_DEVICE inline float RoundedProduct(float a, float b) {
   volatile float product = a * b;
   return product;
 #endif
-}
-
-LARGEOUT_DEVICE inline float NumberOf(int32_t bits) {
-  float number;
-  memcpy(&number, &bits, sizeof(number));
-  return number;
 }
 
 }  // namespace cuda

@@ -10,6 +10,7 @@
 
 #include "custom_ops/cuda/block.h"
 #include "custom_ops/cuda/block_tools.h"
+#include "custom_ops/cuda/float_bits.h"
 #include "custom_ops/cuda/lsh_hash_panel.h"
 
 namespace largeout {
@@ -45,7 +46,7 @@ LARGEOUT_DEVICE inline void MultiplyBySigns(const int32_t* signs, bool by_fours,
   }
 #endif
   LARGEOUT_UNROLL
-  for (int i = 0; i < kRadix; ++i) x[i] = RoundedProduct(x[i], NumberOf(signs[i]));
+  for (int i = 0; i < kRadix; ++i) x[i] = RoundedProduct(x[i], FloatOf(signs[i]));
 }
 
 // x: the kRadix numbers from `first` on of a row; 0 behind its end, and in rows that there
@@ -159,7 +160,7 @@ LARGEOUT_DEVICE inline void TurnPairs(const int32_t* cosines, int64_t half, int 
   LARGEOUT_UNROLL
   for (int j = 0; j < R / 2; ++j) {
     const int32_t* const at = cosines + i + j * step;
-    const float cosine = NumberOf(at[0]), sine = NumberOf(at[half]);
+    const float cosine = FloatOf(at[0]), sine = FloatOf(at[half]);
     const float a = x[j], b = x[j + R / 2];
     x[j] = RoundedProduct(a, cosine) + RoundedProduct(b, sine);
     x[j + R / 2] = RoundedProduct(b, cosine) - RoundedProduct(a, sine);

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tf_largeout import lazy_logits, samplers
 from tf_largeout.arguments import is_whole, whole_number
-from tf_largeout.layers import step_context
+from tf_largeout.layers import saved_weights, step_context
 from tf_largeout.ops import class_scan_ops, placement
 
 
@@ -53,6 +53,9 @@ class LargeOutput(keras.layers.Layer):
 
     Output shape:
         `[batch, ..., num_classes]`, of the layer's compute dtype.
+
+    Files of Keras keep the weights by name, so `load_weights` takes them into a layer with
+    another sampler, or none: its state then starts anew.
 
     Attributes:
         embeddings: Keras variable `[num_classes, dim]`, one row a class.
@@ -225,6 +228,14 @@ class LargeOutput(keras.layers.Layer):
         seed = tf.identity(self.seed_state.value)
         self.seed_state.assign(seed + [0, 1])
         return seed + [step_context.replica_id() << 32, 0]
+
+    def save_own_variables(self, store):
+        saved_weights.save(self, store)
+
+    def load_own_variables(self, store):
+        if not self.built:
+            super().load_own_variables(store)  # which says so
+        saved_weights.load(self, store)
 
     def get_config(self):
         return {

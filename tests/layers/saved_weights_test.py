@@ -1,0 +1,67 @@
+"""Weights of one `LargeOutput` in another, whose sampler may be another one."""
+
+import keras
+import numpy as np
+import pytest
+
+from tf_largeout import layers, losses, optimizers, samplers
+
+N, DIM = 60, 6
+FEATURES = np.random.default_rng(3).normal(size=(32, DIM)).astype("float32")
+LABELS = np.arange(32)
+
+SAMPLERS = {
+    "none": lambda: None,
+    "uniform": lambda: samplers.UniformSampler(7),
+    "lsh": lambda: samplers.LSHSampler(7),
+    "lsh with fewer tables": lambda: samplers.LSHSampler(7, num_tables=3),
+    "inverted file": lambda: samplers.InvertedFileSampler(7, num_hard=3, start_step=0),
+}
+
+
+def _model(sampler, num_classes=N, **kwargs):
+    head = layers.LargeOutput(num_classes, SAMPLERS[sampler](), **kwargs)
+    return keras.Sequential([keras.Input([DIM]), head])
+
+
+def _train(model):
+    trained = keras.Sequential(model.layers)  # so that files have no optimizer
+    sampled = model.layers[-1].sampler is not None
+    loss = losses.SampledSoftmaxLoss() if sampled else losses.SoftmaxLoss()
+    trained.compile(optimizers.LazyAdam(0.1), loss)
+    assert np.isfinite(trained.fit(FEATURES, LABELS, verbose=0).history["loss"]).all()
+
+
+@pytest.fixture(params=["none", "uniform", "lsh"], name="saved", scope="module")
+def _saved(request, tmp_path_factory):
+    model = _model(request.param)
+    _train(model)
+    path = tmp_path_factory.mktemp("saved") / "model.weights.h5"
+    model.save_weights(path)
+    return request.param, model, path
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_the_sampler_can_be_another_one(saved, sampler, caplog):
+    name, model, path = saved
+    other = _model(sampler)
+    other.load_weights(path)
+    np.testing.assert_array_equal(other.predict(FEATURES), model.predict(FEATURES))
+    if name == sampler:
+        for weight, same in zip(
+            model.layers[-1].weights, other.layers[-1].weights, strict=True
+        ):
+            np.testing.assert_array_equal(weight, same, err_msg=weight.path)
+    assert ("starts anew" in caplog.text) == (sampler not in (name, "none"))
+    _train(other)
+
+
+@pytest.mark.parametrize("arguments", [{"num_classes": N + 1}, {"use_bias": False}])
+def test_other_weights_must_be_those_of_the_file(saved, arguments):
+    _, _, path = saved
+    model = _model("uniform", **arguments)
+    before = [weight.numpy() for weight in model.weights]
+    with pytest.raises(ValueError, match="(?s)has weights of the shapes.*The file has"):
+        model.load_weights(path)
+    for was, now in zip(before, model.weights, strict=True):
+        np.testing.assert_array_equal(now, was)

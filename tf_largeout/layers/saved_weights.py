@@ -1,0 +1,53 @@
+"""The weights of a layer in a file, by name, so that its sampler can be another one later."""
+
+import logging
+
+
+def save(layer, store):
+    """Puts the weights of `layer` into `store`, which Keras writes to a file."""
+    for weight in layer.weights:
+        store[weight.name] = weight
+
+
+def load(layer, store):
+    """Takes the weights of `layer` from `store`, all or none.
+
+    The state of the sampler stays as it is where the file has that of another sampler.
+
+    Args:
+        layer: A built layer.
+        store: What `save` filled, read back.
+
+    Raises:
+        ValueError: If other weights, besides the sampler's, are in the file, or have another
+            shape.
+    """
+    weights = {weight.name: weight for weight in layer.weights}
+    values = {name: store[name] for name in store.keys()}
+    needed, needed_state = _shapes(weights)
+    found, found_state = _shapes(values)
+    if needed != found:
+        raise ValueError(
+            f"Layer '{layer.name}' has weights of the shapes: {needed}. The file has {found}. "
+            "Build the layer as it was when they were saved: only its sampler can be another."
+        )
+    if needed_state != found_state:
+        weights = {name: weights[name] for name in needed}
+        if layer.sampler is not None:
+            logging.getLogger("tf_largeout").warning(
+                "The file has the state of another sampler than the %s of layer '%s', which "
+                "starts anew.",
+                type(layer.sampler).__name__,
+                layer.name,
+            )
+    for name, weight in weights.items():
+        weight.assign(values[name])
+
+
+def _shapes(arrays):
+    """The shapes of a layer's own weights by name, and of those of its sampler."""
+    own, state = {}, {}
+    for name, array in arrays.items():
+        is_state = name == "seed_state" or name.startswith("sampler_")
+        (state if is_state else own)[name] = tuple(array.shape)
+    return own, state
