@@ -101,7 +101,7 @@ class BestLists {
   LARGEOUT_DEVICE void TakeIn(int row) const {
     const int kept = kept_[row], pending = NumPending(row);
     Stage(row, kept, pending);
-    const ScoreKey* const sorted = SortKeys<kWaiting>(block_, pending, new_, new_ + kWaiting);
+    const ScoreKey* const sorted = SortScores<kWaiting>(block_, pending, new_, new_ + kWaiting);
     block_.ForEachThread([&](int thread) {
       // Keys are equal where ids came twice, which they do in damaged input alone.
       for (int i = thread; i < kept; i += block_.size()) {

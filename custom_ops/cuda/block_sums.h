@@ -41,8 +41,8 @@ __device__ inline int64_t SumBefore(const DeviceBlock& block, int64_t* numbers) 
   return total;
 }
 
-// As below, and the numbers are left. Before it is called again they are written in a phase,
-// behind which all threads have read `sums`.
+// As below. Before it is called again the numbers are written in a phase, behind which all
+// threads have read `sums`.
 __device__ inline int64_t SumOf(const DeviceBlock& block, const int64_t* numbers) {
   __shared__ int64_t sums[kMostWarps];
   const int thread = static_cast<int>(threadIdx.x);
@@ -76,7 +76,7 @@ LARGEOUT_DEVICE int64_t SumBefore(const Block& block, int64_t* numbers) {
   return total[0];
 }
 
-// The sum of numbers [size], the same in all threads. They are overwritten.
+// The sum of numbers [size], the same in all threads. What they are afterwards is not defined.
 // REQUIRES: the block's size is a power of two.
 template <class Block>
 LARGEOUT_DEVICE int64_t SumOf(const Block& block, int64_t* numbers) {

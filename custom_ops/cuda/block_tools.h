@@ -60,6 +60,16 @@ LARGEOUT_DEVICE inline float MultiplyAdd(float a, float b, float c) {
 #endif
 }
 
+// a * b, rounded before it is added to anything.
+LARGEOUT_DEVICE inline float RoundedProduct(float a, float b) {
+#ifdef __CUDA_ARCH__
+  return __fmul_rn(a, b);
+#else
+  volatile float product = a * b;
+  return product;
+#endif
+}
+
 // Four neighbours at once. REQUIRES: `from` is aligned to 16 bytes.
 struct FourFloats {
   float at[4];

@@ -113,15 +113,6 @@ struct CandidateLogPartitionBody {
   }
 };
 
-// a * b, rounded before it is added to anything.
-LARGEOUT_DEVICE inline float RoundedProduct(float a, float b) {
-#ifdef __CUDA_ARCH__
-  return __fmul_rn(a, b);
-#else
-  return a * b;
-#endif
-}
-
 // Rows of the batch that one thread adds up.
 inline constexpr int kRowsPerPart = 64;
 

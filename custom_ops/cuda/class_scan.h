@@ -34,7 +34,7 @@ inline constexpr int64_t kMostTopK = 2048;
 int64_t ClassTopKScratchBytes(int64_t batch, int64_t num_classes, int64_t k);
 
 // scores, ids [batch, k], as in core. REQUIRES: 1 <= k <= min(num_classes, kMostTopK). The
-// operations of ClassStatistics, and O(k^2) a row and block where the best change.
+// operations of ClassStatistics, and O(k) a row and block where the best change.
 Status ClassTopK(const ClassMatrix& matrix, const Features& features, int64_t k, void* scratch,
                  float* scores, int64_t* ids, Stream stream);
 

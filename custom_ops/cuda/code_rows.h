@@ -69,6 +69,8 @@ LARGEOUT_DEVICE inline SixteenCodes LoadSixteenCodes(const int8_t* codes) {
 #endif
 }
 
+static_assert(kPackedMultiple % 16 == 0, "codes are read sixteen at a time");
+
 // The sum of the products of `width` codes and of as many bytes, whose fours stand kApart bytes
 // apart: their bits are turned where `turned` has some.
 // REQUIRES: width is a multiple of 16, `codes` is aligned to as many bytes.

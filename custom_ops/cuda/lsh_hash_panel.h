@@ -100,16 +100,6 @@ inline bool HashesByFours(const HashFamily& family, const float* rows) {
          reinterpret_cast<uintptr_t>(family.functions) % 16 == 0;
 }
 
-// Never fused with a sum: the CPU rounds the product too (core/lsh_hash_projections_simd.cc).
-LARGEOUT_DEVICE inline float RoundedProduct(float a, float b) {
-#ifdef __CUDA_ARCH__
-  return __fmul_rn(a, b);
-#else
-  volatile float product = a * b;
-  return product;
-#endif
-}
-
 }  // namespace cuda
 }  // namespace largeout
 

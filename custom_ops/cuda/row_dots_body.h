@@ -175,7 +175,7 @@ struct FeatureGradientBody {
 
   // Adds column k of own classes i, i + step, ... in that order. All are read before, without
   // branches: for what is no class a d_logit, which is there. Then -1 adds 0 * 0, which
-  // changes no bit of a sum that began with 0: it is never -0.
+  // changes no sum.
   template <int kSize>
   LARGEOUT_DEVICE float AddClasses(int64_t i, int step, int64_t k, float sum) const {
     int64_t ids[kSize];

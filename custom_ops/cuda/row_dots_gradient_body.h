@@ -37,6 +37,7 @@ struct DotTerm {
 };
 
 struct DotTerms {
+  static constexpr int kColumnsAtOnce = 5;  // 128 and the bias in one pass
   const int32_t* positions;
   OwnClasses own;
   RowDotsGradients gradients;
@@ -75,11 +76,12 @@ struct RowGradientBody {
  private:
   LARGEOUT_DEVICE void WriteRow(int64_t row, bool is_class, int lane) const {
     if (lane == 0) to.ids[row] = is_class ? merged.ids[row] : -1;
-    for (int64_t column = lane; column < terms.width; column += kColumnsAtOnce * kGroup) {
-      float sums[kColumnsAtOnce] = {};
+    for (int64_t column = lane; column < terms.width;
+         column += DotTerms::kColumnsAtOnce * kGroup) {
+      float sums[DotTerms::kColumnsAtOnce] = {};
       if (is_class) SumSegment(merged, terms, row, column, sums);
       LARGEOUT_UNROLL
-      for (int k = 0; k < kColumnsAtOnce; ++k) {
+      for (int k = 0; k < DotTerms::kColumnsAtOnce; ++k) {
         const int64_t at = column + k * kGroup;
         if (at < terms.dim) to.d_rows[row * terms.dim + at] = sums[k];
         if (at == terms.dim && to.d_biases != nullptr) to.d_biases[row] = sums[k];

@@ -26,7 +26,7 @@ struct Buffers {
 bool FitsKey32(int64_t num_rows) { return num_rows <= std::numeric_limits<uint32_t>::max(); }
 
 // The low bits in which keys up to `number` differ; cub wants one at least.
-int BitsOf(int64_t number) {
+int NumBits(int64_t number) {
   int bits = 1;
   for (; bits < 63 && (number >> bits) != 0; ++bits) {
   }
@@ -37,7 +37,7 @@ template <class Key>
 Status Sort(const Buffers<Key>& to, size_t* bytes, int64_t num_rows, Stream stream) {
   return cub::DeviceRadixSort::SortPairs(
       to.cub, *bytes, to.keys, to.sorted_keys, to.positions, to.merged.positions,
-      static_cast<int>(to.merged.num_ids), 0, BitsOf(num_rows), stream);
+      static_cast<int>(to.merged.num_ids), 0, NumBits(num_rows), stream);
 }
 
 template <class Key>

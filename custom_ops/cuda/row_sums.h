@@ -4,9 +4,9 @@
 // threads busy as many rows with few. Then each row adds the sums of its runs, and what is
 // left.
 //
-// A group of threads makes a row. A thread takes kColumnsAtOnce columns at a time, kGroup
-// apart, and reads those of kTermsAtOnce terms before it adds them: so enough bytes are on
-// their way.
+// A group of threads makes a row. A thread takes Terms::kColumnsAtOnce columns at a time,
+// kGroup apart, and reads those of kTermsAtOnce terms before it adds them: so enough bytes are
+// on their way.
 //
 // Terms: the gradients to sum. width is their number of columns, At(place) the one at a place
 // of merged.positions: a term has a weight and the numbers Read(column).
@@ -24,7 +24,6 @@ namespace largeout {
 namespace cuda {
 
 inline constexpr int kGroup = 32;
-inline constexpr int kColumnsAtOnce = 4;
 inline constexpr int kTermsAtOnce = 4;
 inline constexpr int kRowThreads = 256;
 inline constexpr int kRowsPerBlock = kRowThreads / kGroup;
@@ -38,6 +37,7 @@ struct RowTerm {
 
 // The gradient of id i is row i of `values`.
 struct GradientTerms {
+  static constexpr int kColumnsAtOnce = 4;
   const int32_t* positions;
   const float* values;
   int64_t width;
@@ -54,15 +54,16 @@ struct RunTerms {
 };
 
 // sums[k] += column + k * kGroup of kCount terms, in order.
-template <int kCount, class Terms>
-LARGEOUT_DEVICE void AddTerms(const Terms& terms, int32_t first, int64_t column, float* sums) {
-  float weights[kCount], numbers[kCount][kColumnsAtOnce];
+template <int kCount, class Terms, int kColumns>
+LARGEOUT_DEVICE void AddTerms(const Terms& terms, int32_t first, int64_t column,
+                              float (&sums)[kColumns]) {
+  float weights[kCount], numbers[kCount][kColumns];
   LARGEOUT_UNROLL
   for (int j = 0; j < kCount; ++j) {
     const auto term = terms.At(first + j);
     weights[j] = term.weight;
     LARGEOUT_UNROLL
-    for (int k = 0; k < kColumnsAtOnce; ++k) {
+    for (int k = 0; k < kColumns; ++k) {
       const int64_t at = column + k * kGroup;
       numbers[j][k] = at < terms.width ? term.Read(at) : 0;
     }
@@ -70,7 +71,7 @@ LARGEOUT_DEVICE void AddTerms(const Terms& terms, int32_t first, int64_t column,
   LARGEOUT_UNROLL
   for (int j = 0; j < kCount; ++j) {
     LARGEOUT_UNROLL
-    for (int k = 0; k < kColumnsAtOnce; ++k) {
+    for (int k = 0; k < kColumns; ++k) {
       sums[k] = MultiplyAdd(weights[j], numbers[j][k], sums[k]);
     }
   }
@@ -78,11 +79,11 @@ LARGEOUT_DEVICE void AddTerms(const Terms& terms, int32_t first, int64_t column,
 
 // sums[k]: of column + k * kGroup of the terms [begin, end); -0, which adds nothing, if there
 // are none.
-template <class Terms>
+template <class Terms, int kColumns>
 LARGEOUT_DEVICE void SumTerms(const Terms& terms, int32_t begin, int32_t end, int64_t column,
-                              float* sums) {
+                              float (&sums)[kColumns]) {
   LARGEOUT_UNROLL
-  for (int k = 0; k < kColumnsAtOnce; ++k) sums[k] = -0.0f;
+  for (int k = 0; k < kColumns; ++k) sums[k] = -0.0f;
   for (; begin + kTermsAtOnce <= end; begin += kTermsAtOnce) {
     AddTerms<kTermsAtOnce>(terms, begin, column, sums);
   }
@@ -90,32 +91,30 @@ LARGEOUT_DEVICE void SumTerms(const Terms& terms, int32_t begin, int32_t end, in
 }
 
 // The same for all terms of a segment, whose whole runs were summed by SumRunsBody.
-template <class Terms>
+template <class Terms, int kColumns>
 LARGEOUT_DEVICE void SumSegment(const MergedRows& merged, const Terms& terms, int64_t segment,
-                                int64_t column, float* sums) {
+                                int64_t column, float (&sums)[kColumns]) {
   const int32_t begin = merged.offsets[segment], end = merged.offsets[segment + 1];
   const int32_t runs = (end - begin) / kRunLength, first_run = begin / kRunLength;
   SumTerms(RunTerms{merged.run_sums, terms.width}, first_run, first_run + runs, column, sums);
-  float rest[kColumnsAtOnce];
+  float rest[kColumns];
   SumTerms(terms, begin + runs * kRunLength, end, column, rest);
   LARGEOUT_UNROLL
-  for (int k = 0; k < kColumnsAtOnce; ++k) sums[k] += rest[k];
+  for (int k = 0; k < kColumns; ++k) sums[k] += rest[k];
 }
 
-// The place where a whole run of the segment at `place` begins, among kRunLength places from
-// `low` on, or -1.
-LARGEOUT_DEVICE inline int32_t RunOfSegmentAt(const MergedRows& merged, int32_t place,
-                                              int32_t low) {
-  const int32_t segment = merged.started[place] - 1;
+// Where a whole run begins, among the kRunLength places from `low` on, or -1. There is one at
+// most, and it contains the last of these places.
+LARGEOUT_DEVICE inline int32_t WholeRunFrom(const MergedRows& merged, int32_t low) {
+  const int32_t segment = merged.started[low + kRunLength - 1] - 1;
   if (segment < 0) return -1;
   int32_t begin = merged.offsets[segment];
   if (begin < low) begin += (low - begin + kRunLength - 1) / kRunLength * kRunLength;
-  const bool is_whole = merged.offsets[segment + 1] - begin >= kRunLength;
-  return is_whole && begin < low + kRunLength ? begin : -1;
+  return merged.offsets[segment + 1] - begin >= kRunLength ? begin : -1;
 }
 
-// run_sums[r]: of the whole run that begins among the places [r, r + 1) * kRunLength. There is
-// one at most, and run i of the segment from `begin` on is that of begin / kRunLength + i.
+// run_sums[r]: of the whole run that begins among the places [r, r + 1) * kRunLength. Run i of
+// a segment that starts at `begin` is number begin / kRunLength + i.
 template <class Terms>
 struct SumRunsBody {
   MergedRows merged;
@@ -132,15 +131,14 @@ struct SumRunsBody {
 
  private:
   LARGEOUT_DEVICE void Sum(int64_t run, int lane) const {
-    const auto low = static_cast<int32_t>(run * kRunLength);
-    int32_t begin = RunOfSegmentAt(merged, low, low);
-    if (begin < 0) begin = RunOfSegmentAt(merged, low + kRunLength - 1, low);
+    const int32_t begin = WholeRunFrom(merged, static_cast<int32_t>(run * kRunLength));
     if (begin < 0) return;
-    for (int64_t column = lane; column < terms.width; column += kColumnsAtOnce * kGroup) {
-      float sums[kColumnsAtOnce];
+    for (int64_t column = lane; column < terms.width;
+         column += Terms::kColumnsAtOnce * kGroup) {
+      float sums[Terms::kColumnsAtOnce];
       SumTerms(terms, begin, begin + kRunLength, column, sums);
       LARGEOUT_UNROLL
-      for (int k = 0; k < kColumnsAtOnce; ++k) {
+      for (int k = 0; k < Terms::kColumnsAtOnce; ++k) {
         const int64_t at = column + k * kGroup;
         if (at < terms.width) merged.run_sums[run * terms.width + at] = sums[k];
       }

@@ -13,6 +13,7 @@
 namespace largeout {
 namespace cuda {
 
+inline constexpr int kColumnsAtOnce = GradientTerms::kColumnsAtOnce;
 inline constexpr int kRowUpdateSharedBytes =
     kRowThreads * sizeof(float) + kRowsPerBlock * sizeof(RowNumbers);
 

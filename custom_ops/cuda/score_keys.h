@@ -60,8 +60,8 @@ LARGEOUT_DEVICE inline void MergeKey(const ScoreKey* from, int i, int run, Score
 // Sorts `count` keys, falling, and returns where they stand then, `keys` or `spare`. Both have
 // room for kRoom, a power of 2, and kNoKey after `count`. For the whole block.
 template <int kRoom, class Block>
-LARGEOUT_DEVICE ScoreKey* SortKeys(const Block& block, int count, ScoreKey* keys,
-                                   ScoreKey* spare) {
+LARGEOUT_DEVICE ScoreKey* SortScores(const Block& block, int count, ScoreKey* keys,
+                                     ScoreKey* spare) {
   LARGEOUT_UNROLL
   for (int run = 1; run < kRoom; run *= 2) {
     if (run >= count) break;
