@@ -59,8 +59,10 @@ def seed_or_none(seed):
     Raises:
         ValueError: If it is something else.
     """
-    if seed is None or (is_whole(seed) and -(2**63) <= seed < 2**63):
-        return seed if seed is None else int(seed)
+    if seed is None:
+        return None
+    if is_whole(seed) and -(2**63) <= seed < 2**63:
+        return int(seed)
     raise ValueError(
         "`seed` must be an integer of 64 bits or None. "
         f"Received: seed={seed!r} (of type {type(seed).__name__})."

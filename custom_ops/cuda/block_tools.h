@@ -9,10 +9,14 @@
 
 #include "custom_ops/cuda/block.h"
 
+// Before a loop: all of its steps at once, or that many.
 #ifdef __CUDACC__
-#define LARGEOUT_UNROLL _Pragma("unroll")
+#define LARGEOUT_PRAGMA(text) _Pragma(#text)
+#define LARGEOUT_UNROLL LARGEOUT_PRAGMA(unroll)
+#define LARGEOUT_UNROLL_BY(steps) LARGEOUT_PRAGMA(unroll steps)
 #else
 #define LARGEOUT_UNROLL
+#define LARGEOUT_UNROLL_BY(steps)
 #endif
 
 namespace largeout {

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "custom_ops/core/candidates.h"
+#include "custom_ops/core/host_device.h"
 #include "custom_ops/core/rounding.h"
 #include "custom_ops/cuda/block_tools.h"
 
@@ -182,7 +183,7 @@ LARGEOUT_DEVICE void ForEachPiece(int64_t begin, int64_t end, const Use& use) {
 }
 
 // Tiles of `rows` rows and a candidate a thread.
-inline int64_t NumTiles(const Candidates& in, int64_t rows) {
+LARGEOUT_HOST_DEVICE inline int64_t NumTiles(const Candidates& in, int64_t rows) {
   return CeilDiv(in.batch, rows) * CeilDiv(in.num_candidates, kCandidateThreads);
 }
 
@@ -193,7 +194,7 @@ LARGEOUT_DEVICE void ForEachColumn(const Block& block, const Candidates& in, cha
                                    const Use& use) {
   RowLabels<kRows> labels(in, shared);
   const int64_t across = CeilDiv(in.num_candidates, kCandidateThreads);
-  const int64_t tiles = CeilDiv(in.batch, kRows) * across;
+  const int64_t tiles = NumTiles(in, kRows);
   for (int64_t tile = block.index(); tile < tiles; tile += block.num_blocks()) {
     const int64_t begin = tile / across * kRows;
     const int64_t end = begin + kRows < in.batch ? begin + kRows : in.batch;

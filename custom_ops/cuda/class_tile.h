@@ -12,14 +12,6 @@
 
 #include "custom_ops/cuda/block_tools.h"
 
-// Before a loop: that many steps at once.
-#ifdef __CUDACC__
-#define LARGEOUT_PRAGMA(text) _Pragma(#text)
-#define LARGEOUT_UNROLL_BY(steps) LARGEOUT_PRAGMA(unroll steps)
-#else
-#define LARGEOUT_UNROLL_BY(steps)
-#endif
-
 namespace largeout {
 namespace cuda {
 

@@ -51,11 +51,9 @@ def load(
             folder, `batch_size` or `max_train_labels` is neither a positive integer nor None,
             or `validation_fraction` is not in [0, 1).
     """
-    given, (name, _, config) = name, str(name).partition("/")
-    if not isinstance(given, str) or name not in _NAMES:
-        raise ValueError(
-            f"`name` must be one of {', '.join(_NAMES)}. Received: name={given!r}."
-        )
+    if not isinstance(name, str) or name.partition("/")[0] not in _NAMES:
+        raise ValueError(f"`name` must be one of {', '.join(_NAMES)}. Received: name={name!r}.")
+    name, _, config = name.partition("/")
     batch_size = whole_number("batch_size", batch_size, or_none=True)
     max_train_labels = whole_number("max_train_labels", max_train_labels, or_none=True)
     if not 0 <= validation_fraction < 1:

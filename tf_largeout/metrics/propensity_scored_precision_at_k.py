@@ -94,9 +94,10 @@ def _checked_counts(counts):
         raise ValueError(
             f"`counts` must be finite and not negative. Received the minimum {counts.min()}."
         )
-    if np.any(counts != np.floor(counts)):
+    broken = counts[counts != np.floor(counts)]
+    if broken.size:
         raise ValueError(
             "`counts` must be whole numbers: how many training examples a class has. Received "
-            f"{counts[counts != np.floor(counts)][0]}."
+            f"{broken[0]}."
         )
     return counts.astype("<i8")

@@ -3,10 +3,10 @@
 In all functions `values` float32 `[n, ...]` are gradient rows and `ids` int32 or int64
 `[n]` the rows they belong to. Ids may repeat: gradients of the same row are summed
 first, 64 at a time in input order and then these sums, so that the result does not
-depend on threads or on the device. The variables are
-updated in place, whatever their number of rows; an id out of range is an
-`InvalidArgumentError` and leaves every variable as it was. On a GPU, whose ids can only
-be looked at by waiting for it, the row of such an id is skipped instead.
+depend on threads or on the device. The variables are updated in place, whatever their
+number of rows; an id out of range is an `InvalidArgumentError` and leaves every variable as
+it was. On a GPU, whose ids can only be looked at by waiting for it, the row of such an id is
+skipped instead.
 """
 
 import tensorflow as tf
@@ -182,8 +182,8 @@ def merge_rows(values, ids):
 
     Returns:
         `(merged_values, unique_ids)`: `[u, ...]` and `[u]`, ids ascending; row i is the
-        sum of the rows with id `unique_ids[i]`. On a GPU both have n
-        rows: those, then zeros with id -1, which the optimizer steps skip.
+        sum of the rows with id `unique_ids[i]`. On a GPU both have n rows: those, then
+        zeros with id -1, which the optimizer steps skip.
     """
     return gen_ops.largeout_merge_rows(values, ids)
 

@@ -8,8 +8,6 @@ from tf_largeout.samplers.sampler import Sampler
 from tf_largeout.samplers.tails import TAILS
 from tf_largeout.samplers.top_k_sampler import TopKSampler
 
-# Defaults of the samplers.
-_NUM_SAMPLED, _NUM_HARD = 1024, 16
 _BY_NAME = {
     **TAILS,
     "inverted_file": InvertedFileSampler,
@@ -24,7 +22,7 @@ def get(identifier, num_classes=None):
     Args:
         identifier: `None` (gives `None`), a `Sampler`, a name such as `"uniform"` (a sampler
             with its default arguments), or a serialized sampler.
-        num_classes: Of how many classes one made by name draws 1,024, or half if that is less.
+        num_classes: Of how many classes one made by name draws at most half; None for no bound.
     """
     if identifier is None or isinstance(identifier, Sampler):
         return identifier
@@ -41,9 +39,10 @@ def get(identifier, num_classes=None):
 
 
 def _make(sampler, num_classes):
-    num_sampled = _NUM_SAMPLED
-    if num_classes is not None:
-        num_sampled = min(num_sampled, max(1, num_classes // 2))
-    if sampler is InvertedFileSampler and num_sampled <= _NUM_HARD:
+    made = sampler()
+    num_sampled = made.num_sampled if num_classes is None else max(1, num_classes // 2)
+    if num_sampled >= made.num_sampled:
+        return made
+    if (getattr(made, "num_hard", None) or 0) >= num_sampled:
         return sampler(num_sampled, num_hard=num_sampled // 2 or None)
     return sampler(num_sampled)
