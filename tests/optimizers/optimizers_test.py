@@ -68,10 +68,10 @@ def test_rows_without_a_gradient_keep_weights_and_slots(member):
     optimizer.apply([slices], [variable])
     untouched = np.setdiff1d(np.arange(NUM_ROWS), slices.indices)
     assert len(untouched)
+    assert not np.array_equal(before[0], variable)
     for old, new in zip(before, state(optimizer, variable), strict=True):
         if old.shape[:1] == (NUM_ROWS,):
             np.testing.assert_array_equal(old[untouched], new[untouched])
-            assert not np.array_equal(old, new)
 
 
 @pytest.mark.parametrize("dims", [(), (5,), (2, 3)], ids=str)
@@ -91,6 +91,8 @@ def test_dense_gradient_gives_the_bits_of_keras(member, dims):
 
 @pytest.mark.parametrize("dims", [(), (5,), (2, 3)], ids=str)
 def test_dense_gradient_gives_what_a_sparse_one_of_all_rows_gives(member, dims):
+    if not member.has_one_rule:
+        pytest.skip("rows have a rule of their own")
     rng = np.random.default_rng(5)
     start = random_weights(rng, dims)
     sparse, full = keras.Variable(start), keras.Variable(start)
@@ -115,7 +117,7 @@ def test_dense_steps_among_sparse_ones_follow_the_formula(member):
         slices = random_slices(rng)
         if step % 3 == 2:
             slices = dense(slices)
-            oracle.step(slices, np.arange(NUM_ROWS))
+            oracle.dense_step(slices)
         else:
             oracle.step(slices.values, slices.indices)
         optimizer.apply([slices], [variable])

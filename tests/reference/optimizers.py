@@ -21,27 +21,59 @@ class RowOptimizer:
             self.weights[row] *= 1 - self.learning_rate * self.weight_decay
             self.update(row, gradient)
 
+    def dense_step(self, gradient):
+        self.t += 1
+        self.weights *= 1 - self.learning_rate * self.weight_decay
+        self.update_all(np.asarray(gradient, np.float64))
+
+    def update_all(self, gradient):
+        for row, g in enumerate(gradient):
+            self.update(row, g)
+
 
 class Adam(RowOptimizer):
+    """Rows of a sparse gradient have a first moment of their own decay, or none for 0."""
+
     def __init__(
-        self, *args, beta_1=0.9, beta_2=0.999, epsilon=1e-7, decay_skipped=False, **kw
+        self,
+        *args,
+        beta_1=0.9,
+        beta_2=0.999,
+        epsilon=1e-7,
+        decay_skipped=True,
+        row_beta_1=0.0,
+        **kw,
     ):
         super().__init__(*args, **kw)
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
-        self.decay_skipped = decay_skipped
+        self.decay_skipped, self.row_beta_1 = decay_skipped, row_beta_1
         self.m = np.zeros_like(self.weights)
         self.v = np.zeros_like(self.weights)
         self.last = np.zeros(len(self.weights), int)
 
     def update(self, row, g):
+        m = g
+        if self.row_beta_1:
+            self.decay(self.m, row, self.row_beta_1)
+            m = self.m[row] = self.row_beta_1 * self.m[row] + (1 - self.row_beta_1) * g
+        self.move(row, g, m, self.row_beta_1)
+
+    def update_all(self, gradient):
+        for row, g in enumerate(gradient):
+            self.decay(self.m, row, self.beta_1)
+            self.m[row] = self.beta_1 * self.m[row] + (1 - self.beta_1) * g
+            self.move(row, g, self.m[row], self.beta_1)
+
+    def decay(self, moment, row, beta):
         if self.decay_skipped:
             for _ in range(self.last[row] + 1, self.t):
-                self.m[row] *= self.beta_1
-                self.v[row] *= self.beta_2
-            self.last[row] = self.t
-        self.m[row] = self.beta_1 * self.m[row] + (1 - self.beta_1) * g
+                moment[row] *= beta
+
+    def move(self, row, g, m, beta_1):
+        self.decay(self.v, row, self.beta_2)
+        self.last[row] = self.t
         self.v[row] = self.beta_2 * self.v[row] + (1 - self.beta_2) * g**2
-        m_hat = self.m[row] / (1 - self.beta_1**self.t)
+        m_hat = m / (1 - beta_1**self.t)
         correction = np.sqrt(1 - self.beta_2**self.t)
         v_hat = np.sqrt(self.v[row]) / correction
         self.weights[row] -= self.learning_rate * m_hat / (v_hat + self.epsilon / correction)

@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from tf_largeout.arguments import real_number
 from tf_largeout.ops import row_ops
 from tf_largeout.optimizers.row_sparse import RowSparse
 
@@ -16,37 +17,40 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     costs O(rows in the batch) instead of O(all rows):
 
     ```
+    v *= beta_2^(steps since the row's last gradient, less 1)
     g = sum of the gradients of the row
-    m += (g - m) (1 - beta_1),  v += (g^2 - v) (1 - beta_2)
-    w -= learning_rate sqrt(1 - beta_2^t) / (1 - beta_1^t) m / (sqrt(v) + epsilon)
+    v += (g^2 - v) (1 - beta_2)
+    w -= learning_rate sqrt(1 - beta_2^t) g / (sqrt(v) + epsilon)
     ```
 
-    where t is the global step. Rows without a gradient keep w, m and v; Keras's Adam moves
-    all of them at each step. Dense gradients give the same result as
-    `keras.optimizers.Adam`, bit by bit (without momentum, to rounding).
+    where t is the global step. Rows without a gradient keep w and v; Keras's Adam moves all of
+    them at each step. Dense gradients give the same result as `keras.optimizers.Adam`, bit by
+    bit (with `beta_1=0`, to rounding).
 
-    For the rows of many classes take `beta_1=0.0, decay_skipped=True`. Dense Adam spends the
-    momentum of a gradient over the next steps, in which a rare row has no other. A row that is
-    updated only when a gradient comes gets a tenth of that and the rest of an old one, divided
-    by a v that did not decay in between: it moves several times less. Without momentum and
-    with v decayed it moves at once as far as it would have by and by. On `place_names` that
-    learned twice as fast at first and ended higher.
+    Rows have no momentum by default. Dense Adam spends the momentum of a gradient over the next
+    steps, in which a rare row has no other; a row that is updated only when a gradient comes
+    would get a tenth of that, and the rest of an old one. Without momentum one update moves
+    the row as far as dense Adam's would over the next steps. And v decays as in dense Adam, so
+    that it is small again when a rare row's next gradient comes.
 
     Reference:
         [Kingma & Ba, 2014](https://arxiv.org/abs/1412.6980), the form before section 2.1.
 
     Args:
         learning_rate: float, schedule or callable. Defaults to 1e-3.
-        beta_1: decay of the first moment. Defaults to 0.9. With 0 no m is kept: the optimizer
-            takes half the memory, and a step a third less traffic.
+        beta_1: decay of the first moment under dense gradients. Defaults to 0.9. With 0 no
+            first moment is kept: half the memory, of use for the largest class matrices.
         beta_2: decay of the second moment. Defaults to 0.999.
         epsilon: added to the root of v. Defaults to 1e-7.
         weight_decay: None, or decoupled weight decay (Loshchilov & Hutter 2017): a row with
             a gradient first loses `learning_rate * weight_decay` of its weights.
         decay_skipped: whether the moments of a row are decayed for the steps that skipped
-            it, `m *= beta_1^skipped` and `v *= beta_2^skipped`, when its next gradient
-            comes: then they equal those of dense Adam. Costs 8 bytes a row. Helps where
-            rows are rare and stale moments do harm. Defaults to False.
+            it, `v *= beta_2^skipped` and `m *= row_beta_1^skipped`, when its next gradient
+            comes: then they equal those of dense Adam. Costs 8 bytes per row. Defaults to True.
+        row_beta_1: decay of the first moment under sparse gradients. Defaults to 0. Another
+            number gives rows a moment of their own, `m += (g - m) (1 - row_beta_1)`, whose
+            bias-corrected value takes the place of g. `row_beta_1=0.9, decay_skipped=False` is
+            what other libraries call LazyAdam.
         name: name of the optimizer.
         **kwargs: `clipnorm`, `clipvalue`, `global_clipnorm`, `loss_scale_factor`, ... of
             `keras.optimizers.Optimizer`. Norms are those of the merged gradients.
@@ -69,7 +73,8 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         beta_2=0.999,
         epsilon=1e-7,
         weight_decay=None,
-        decay_skipped=False,
+        decay_skipped=True,
+        row_beta_1=0.0,
         name=None,
         **kwargs,
     ):
@@ -87,11 +92,12 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             name=name,
             **kwargs,
         )
-        self.decay_skipped = decay_skipped
+        self.decay_skipped = bool(decay_skipped)
+        self.row_beta_1 = real_number("row_beta_1", row_beta_1, least=0)
 
     def add_variable_from_reference(self, reference_variable, name=None, initializer="zeros"):
-        """Makes a slot; None for m if `beta_1=0`."""
-        if name == "momentum" and not self.beta_1:
+        """Makes a slot; None for m where neither gradient has a first moment."""
+        if name == "momentum" and not (self.beta_1 or self.row_beta_1):
             return None
         return super().add_variable_from_reference(reference_variable, name, initializer)
 
@@ -110,12 +116,12 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         step = self.iterations + 1
         row_ops.row_adam(
             variable,
-            self._momentums[index],
+            self._momentums[index] if self.row_beta_1 else None,
             self._velocities[index],
             values,
             ids,
-            self._step_size(learning_rate, step),
-            beta_1=self.beta_1,
+            self._step_size(learning_rate, step, self.row_beta_1),
+            beta_1=self.row_beta_1,
             beta_2=self.beta_2,
             epsilon=self.epsilon,
             weight_decay=weight_decay,
@@ -132,32 +138,40 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             return
         velocity = self._velocities[index]
         gradient = tf.cast(gradient, variable.dtype)
-        step_size = self._step_size(tf.cast(learning_rate, tf.float32), self.iterations + 1)
+        learning_rate = tf.cast(learning_rate, tf.float32)
+        step_size = self._step_size(learning_rate, self.iterations + 1, self.beta_1)
         self.assign_add(velocity, (tf.square(gradient) - velocity) * (1 - self.beta_2))
         root = tf.sqrt(velocity.value) + self.epsilon
         self.assign_sub(variable, gradient * tf.cast(step_size, variable.dtype) / root)
 
     def _decay_skipped_rows(self, variable):
-        # Nothing happens here unless sparse gradients of the variable skipped rows before.
-        index = self._get_variable_index(variable)
-        last_step = self._last_steps[index]
+        """Catches up with the sparse steps of `variable` that left rows out, if any did."""
+        last_step = self._last_steps[self._get_variable_index(variable)]
         step = self.iterations + 1
-        skipped = tf.cast(step - last_step.value - 1, variable.dtype)
+        skipped = step - last_step.value - 1
+        tf.cond(
+            tf.reduce_any(skipped > 0),
+            lambda: self._decay_moments(variable, tf.cast(skipped, variable.dtype)),
+            lambda: None,
+        )
+        self.assign(last_step, tf.fill(last_step.shape, step))
+
+    def _decay_moments(self, variable, skipped):
+        index = self._get_variable_index(variable)
         skipped = tf.reshape(skipped, variable.shape[:1] + [1] * (len(variable.shape) - 1))
         for slots, beta in ((self._momentums, self.beta_1), (self._velocities, self.beta_2)):
             if slots[index] is not None:
                 self.assign(slots[index], slots[index].value * tf.pow(beta, skipped))
-        self.assign(last_step, tf.fill(last_step.shape, step))
 
-    def _step_size(self, learning_rate, step):
+    def _step_size(self, learning_rate, step, beta_1):
         # In Keras's arithmetic of float32 variables, so that sparse and dense gradients agree.
         step = tf.cast(step, tf.float32)
-        beta_1_power = tf.pow(tf.cast(self.beta_1, tf.float32), step)
+        beta_1_power = tf.pow(tf.cast(beta_1, tf.float32), step)
         beta_2_power = tf.pow(tf.cast(self.beta_2, tf.float32), step)
         return learning_rate * tf.sqrt(1 - beta_2_power) / (1 - beta_1_power)
 
     def get_config(self):
         config = super().get_config()
         del config["amsgrad"]
-        config["decay_skipped"] = self.decay_skipped
+        config |= {"decay_skipped": self.decay_skipped, "row_beta_1": self.row_beta_1}
         return config

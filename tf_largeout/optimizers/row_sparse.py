@@ -119,7 +119,10 @@ class RowSparse(keras.optimizers.Optimizer):
         placement.check_placement(variable)
         self._check_options(variable)
         ids = row_ops.check_row_ids(gradient.indices, variable.shape[0])
-        return tf.IndexedSlices(gradient.values, ids, gradient.dense_shape)
+        shape = gradient.dense_shape
+        return tf.IndexedSlices(
+            gradient.values, ids, None if shape is None else tf.convert_to_tensor(shape)
+        )
 
     def _check_options(self, variable):
         name = getattr(variable, "path", variable.name)
