@@ -8,10 +8,10 @@ space is an example without labels.
 import dataclasses
 
 import numpy as np
-from tqdm import tqdm
 
 from tf_largeout.datasets.errors import SourceFileError
 from tf_largeout.datasets.hashing import md5_uint64
+from tf_largeout.datasets.progress import tqdm
 from tf_largeout.datasets.ragged import Ragged
 
 
