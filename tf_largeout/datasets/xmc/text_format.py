@@ -69,7 +69,7 @@ def read(path):
 def _header(line, path):
     """The three numbers of the first line, once they are found possible."""
     words = line.split()
-    if len(words) != 3 or not all(_is_number(word) for word in words):
+    if len(words) != 3 or not _are_numbers(words):
         raise SourceFileError(
             f"Expected the first line of {path} to be `num_examples num_features num_labels`. "
             f"It begins {line[:60]!r}."
@@ -114,49 +114,57 @@ def _rows(file, path, num_examples, num_features, num_labels):
 def _example(line, num_features, num_labels):
     label_text, _, feature_text = line.rstrip("\n").partition(" ")
     labels = label_text.split(",") if label_text else []
-    features, values = [], []
-    for pair in feature_text.split():
-        feature, _, value = pair.partition(":")
-        features.append(feature)
-        values.append(value)
+    pairs = [pair.partition(":") for pair in feature_text.split()]
     return (
         _numbers(dict.fromkeys(labels), num_labels, "label"),
-        _numbers(features, num_features, "feature"),
-        _weights(values),
+        _numbers([feature for feature, _, _ in pairs], num_features, "feature"),
+        _weights([value for _, _, value in pairs]),
         feature_text,
     )
 
 
 def _numbers(words, below, what):
-    for word in words:
-        if not _is_number(word) or int(word) >= below:
-            raise ValueError(
-                f"{what} numbers must be integers from 0 to {below - 1}; one is {word[:60]!r}."
-            )
-    return np.array(list(map(int, words)), np.int32)
+    if _are_numbers(words):
+        numbers = list(map(int, words))
+        if max(numbers, default=0) < below or not numbers:
+            return np.array(numbers, np.int32)
+    wrong = next(word for word in words if not _are_numbers([word]) or int(word) >= below)
+    raise ValueError(
+        f"{what} numbers must be integers from 0 to {below - 1}; one is {wrong[:60]!r}."
+    )
 
 
 def _weights(words):
     """float32, one a word; a value that is not finite in float32 is a ValueError."""
     with np.errstate(over="ignore"):
-        weights = np.array([_value(word) for word in words], np.float64).astype(np.float32)
-    for word, is_finite in zip(words, np.isfinite(weights), strict=True):
-        if not is_finite:
-            raise ValueError(f"values must be finite in float32; one is {word[:60]!r}.")
+        weights = np.array(_values(words)).astype(np.float32)
+    is_finite = np.isfinite(weights)
+    if not is_finite.all():
+        wrong = words[int(np.argmin(is_finite))]
+        raise ValueError(f"values must be finite in float32; one is {wrong[:60]!r}.")
     return weights
 
 
-def _value(word):
+def _values(words):
     try:
-        if "_" not in word:
-            return float(word)
+        if "_" not in "".join(words):  # Which Python takes.
+            return list(map(float, words))
     except ValueError:
         pass
-    raise ValueError(f"values must be numbers such as 0.25; one is {word[:60]!r}.")
+    wrong = next(word for word in words if "_" in word or not _is_float(word))
+    raise ValueError(f"values must be numbers such as 0.25; one is {wrong[:60]!r}.")
 
 
-def _is_number(word):
-    return word.isdigit() and len(word) <= 18
+def _is_float(word):
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _are_numbers(words):
+    return all(map(str.isdigit, words)) and max(map(len, words), default=0) <= 18
 
 
 def _joined(rows):
