@@ -1,8 +1,13 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.datasets.place_names.places import many_places, write_wheel
 from tests.datasets.sources import pinned
+from tests.datasets.xmc.files import write_xmc
 from tf_largeout import datasets
 from tf_largeout.datasets.place_names import source
 
@@ -65,9 +70,67 @@ def test_validation_is_cut_from_the_training_split_and_leaves_every_class_a_name
         ({"batch_size": 2.5}, "`batch_size` must be a positive integer or None"),
         ({"name": "xmc"}, "needs the name of a folder"),
         ({"max_train_labels": 0}, "`max_train_labels` must be a positive integer or None"),
+        ({"name": None}, "must be one of place_names"),
+        ({"batch_size": True}, "`batch_size` must be a positive integer or None"),
+        ({"max_train_labels": "1"}, "`max_train_labels` must be a positive integer or None"),
         ({"validation_fraction": 1.0}, "at least 0 and below 1"),
+        ({"validation_fraction": float("nan")}, "at least 0 and below 1.*nan"),
+        ({"validation_fraction": "0.1"}, "at least 0 and below 1.*'0.1' .of type str"),
+        ({"validation_fraction": None}, "at least 0 and below 1.*None"),
+        ({"validation_fraction": False}, "at least 0 and below 1.*False"),
+        ({"validation_fraction": 1e-15}, "970 to train on and 0 to validate on"),
+        ({"shuffle_seed": 0.5}, "`shuffle_seed` must be an integer of 64 bits or None"),
+        ({"shuffle_seed": 2**70}, "`shuffle_seed` must be an integer of 64 bits or None"),
+        ({"shuffle_seed": True}, "`shuffle_seed` must be an integer of 64 bits or None"),
+        ({"shuffle_seed": "a"}, "`shuffle_seed` must be an integer of 64 bits or None"),
+        ({"data_dir": ""}, "`data_dir` must be the path of a local folder"),
+        ({"data_dir": 0}, "`data_dir` must be the path of a local folder"),
+        ({"data_dir": b"data"}, "`data_dir` must be the path of a local folder"),
+        ({"data_dir": "a\0b"}, "`data_dir` must be the path of a local folder"),
+        ({"data_dir": "gs://bucket/data"}, "`data_dir` must be the path of a local folder"),
+        ({"data_dir": "~nobody-of-this-name/data"}, "`data_dir` must be the path of a local"),
     ],
 )
 def test_bad_arguments_are_refused(data_dir, arguments, message):
     with pytest.raises(ValueError, match=message):
         datasets.load(**{"name": "place_names"} | arguments)
+
+
+@pytest.mark.parametrize("size", [2**40, 2**70])
+def test_sizes_beyond_the_data_mean_all_of_it(data_dir, size):
+    data = datasets.load("place_names", batch_size=size, max_train_labels=size)
+    ((_, labels),) = data.train
+    assert len(labels) == 970 and len(data.train) == 1
+
+
+def test_texts_are_found_by_integers_that_are_there(data_dir):
+    data = datasets.load("place_names")
+    assert data.class_text(np.int32(3)) == data.class_text(tf.constant(3)) == data.class_text(3)
+    for text, below in ((data.class_text, 400), (data.test_text, 30)):
+        for index in (-1, below, 2**70):
+            with pytest.raises(IndexError, match=f"< {below}. Received: .*={index}"):
+                text(index)
+        for index in (1.7, "a", None):
+            with pytest.raises(TypeError, match="must be an integer. Received: "):
+                text(index)
+
+
+def test_a_data_dir_that_is_a_file_is_an_error_that_says_where_to_point(data_dir):
+    (data_dir / "a file").touch()
+    with pytest.raises(datasets.SourceFileError, match="Point `data_dir`"):
+        datasets.load("place_names", data_dir=data_dir / "a file")
+
+
+def test_processes_that_load_at_once_all_get_the_data(data_dir):
+    folder = data_dir / "downloads" / "manual" / "xmc" / "Tiny"
+    write_xmc(folder)
+    program = (
+        "from tf_largeout.datasets.folders import Folders\n"
+        "from tf_largeout.datasets.xmc.corpus import corpus\n"
+        f"for _ in range(20): corpus(Folders.of_data_dir({str(data_dir)!r}), 'Tiny')\n"
+        "print(corpus(Folders.of_data_dir(None), 'Tiny').num_examples)"
+    )
+    run = [sys.executable, "-c", program]
+    processes = [subprocess.Popen(run, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [process.communicate()[0] for process in processes] == ["6\n", "6\n"]
+    assert len(list((data_dir / "downloads" / "parsed").iterdir())) == 1

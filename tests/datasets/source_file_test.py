@@ -1,4 +1,6 @@
+import errno
 import hashlib
+import os
 import sys
 
 import pytest
@@ -56,3 +58,33 @@ def test_a_damaged_file_that_is_there_is_refused_and_left_alone(tmp_path):
     with pytest.raises(SourceFileError, match="truncated"):
         source(BRING).ensure(tmp_path)
     assert (tmp_path / "a.bin").read_bytes() == CONTENT[:100]
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_that_says_where_to_point(tmp_path):
+    (tmp_path / "a file").touch()
+    with pytest.raises(SourceFileError) as raised:
+        source(BRING).ensure(tmp_path / "a file" / "manual")
+    for part in ("a file/manual/a.bin", "`data_dir`", "TFDS_DATA_DIR", "Get it by hand."):
+        assert part in str(raised.value)
+
+
+@pytest.mark.parametrize("function", ["mkdir", "replace"])
+def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(
+    tmp_path, monkeypatch, function
+):
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, function, refuse)
+    with pytest.raises(SourceFileError, match="Read-only file system.*9,000 bytes of room"):
+        source(BRING).ensure(tmp_path / "manual")
+
+
+def test_a_source_that_cannot_be_read_is_an_error_that_says_so(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    path = source(BRING).ensure(tmp_path)
+    monkeypatch.setattr(type(path), "open", refuse)
+    with pytest.raises(SourceFileError, match="Permission denied"):
+        source(BRING).ensure(tmp_path)

@@ -4,9 +4,10 @@ import logging
 import os
 import pathlib
 import tempfile
-import zipfile
 
 import numpy as np
+
+from tf_largeout.datasets.array_file import DamagedFileError, read_arrays
 
 _log = logging.getLogger(__name__)
 
@@ -16,27 +17,58 @@ def cached(path, kind, parse):
 
     The file is written beside `path` and renamed when it is complete, so that a run that is
     killed leaves nothing that a later one could take for a cache. Each array carries a
-    checksum; a damaged file is parsed anew.
+    checksum; a damaged file is parsed anew. Where nothing can be written, a warning before
+    `parse()` says so, and what is parsed is returned all the same.
 
     Args:
         path: where the object is, or will be; parent directories are made.
-        kind: its class, which has `to_arrays()` and `from_arrays(arrays)`.
+        kind: its class, which has `to_arrays()` and `from_arrays(arrays)`, which raises
+            KeyError where an array is missing.
         parse: function without arguments that returns it.
     """
     path = pathlib.Path(path)
-    if path.exists():
-        try:
-            return _read(path, kind)
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            _log.warning("The cache %s is damaged (%s) and is made anew.", path, error)
+    stored = _stored(path, kind)
+    if stored is not None:
+        return stored
+    writable = _try("will not be kept", path, lambda: _check_writable(path))
     parsed = parse()
-    _write(path, parsed.to_arrays())
+    if writable:
+        _try("was not kept", path, lambda: _write(path, parsed.to_arrays()))
     return parsed
 
 
-def _read(path, kind):
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        return kind.from_arrays({name: arrays[name] for name in arrays.files})
+def _stored(path, kind):
+    """The object in the file at `path`; None where there is no such file, or a damaged one."""
+    try:
+        return kind.from_arrays(read_arrays(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (DamagedFileError, KeyError, OSError) as error:
+        _log.warning("The cache %s is damaged (%s) and is made anew.", path, error)
+        return None
+
+
+def _try(outcome, path, write):
+    """Whether `write()` succeeds. Where it does not, a warning says the way out."""
+    try:
+        write()
+    except OSError as error:
+        _log.warning(
+            "What is parsed %s and the next run parses it again, because %s cannot be "
+            "written: %s. Point `data_dir`, or the environment variable TFDS_DATA_DIR, at a "
+            "folder that can be written and has room.",
+            outcome,
+            path,
+            error,
+        )
+        return False
+    return True
+
+
+def _check_writable(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=path.parent):
+        pass
 
 
 def _write(path, arrays):

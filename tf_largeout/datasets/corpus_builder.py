@@ -1,8 +1,7 @@
 """The tfds face of a corpus."""
 
-import tensorflow_datasets.public_api as tfds
-
 from tf_largeout.datasets.folders import Folders
+from tf_largeout.datasets.tfds_api import tfds
 
 
 class CorpusBuilder(tfds.core.GeneratorBasedBuilder):

@@ -1,6 +1,7 @@
 """What `load` returns."""
 
 import dataclasses
+import operator
 
 import numpy as np
 import tensorflow as tf
@@ -48,9 +49,28 @@ class Dataset:
     corpus: Corpus = dataclasses.field(repr=False)
 
     def class_text(self, class_id):
-        """One line that shows a class to people."""
-        return self.corpus.class_texts[int(class_id)]
+        """One line that shows a class to people; an IndexError where there is no such class."""
+        return self.corpus.class_texts[_place("class_id", class_id, self.num_classes)]
 
     def test_text(self, index):
-        """One line that shows an example of `test`, by its place there, to people."""
-        return self.corpus.example_texts[self.corpus.num_train + int(index)]
+        """One line that shows an example of `test`, by its place there, to people.
+
+        Raises:
+            IndexError: `test` has no such example.
+        """
+        place = _place("index", index, self.num_test)
+        return self.corpus.example_texts[self.corpus.num_train + place]
+
+
+def _place(name, value, below):
+    """The argument `name`, an integer of Python's, numpy's or TensorFlow's, as an int."""
+    try:
+        place = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"`{name}` must be an integer. Received: {name}={value!r} (of type "
+            f"{type(value).__name__})."
+        ) from None
+    if not 0 <= place < below:
+        raise IndexError(f"Expected 0 <= {name} < {below}. Received: {name}={value!r}.")
+    return place

@@ -24,9 +24,13 @@ class Folders:
         Args:
             data_dir: where datasets live. Default, as in tfds: the environment variable
                 `TFDS_DATA_DIR`, or else `~/tensorflow_datasets`.
+
+        Raises:
+            ValueError: it is not the path of a local folder.
         """
-        data_dir = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
-        return cls.of_downloads(pathlib.Path(data_dir).expanduser() / "downloads")
+        if data_dir is None:
+            data_dir = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
+        return cls.of_downloads(_local(data_dir) / "downloads")
 
     @classmethod
     def of_downloads(cls, downloads):
@@ -42,3 +46,18 @@ class Folders:
             return dataclasses.replace(folders, manual=pathlib.Path(dl_manager.manual_dir))
         except AssertionError:
             return folders  # tfds refuses to name an empty folder, one to fetch into.
+
+
+def _local(data_dir):
+    """The path `data_dir` with its `~` expanded; a ValueError if it is none."""
+    try:
+        path = os.fspath(data_dir)
+        if isinstance(path, str) and path and "\0" not in path and "://" not in path:
+            return pathlib.Path(path).expanduser()
+    except (TypeError, RuntimeError):
+        pass  # No path; or there is no such user, or none at all.
+    raise ValueError(
+        "`data_dir` must be the path of a local folder, or None for that of the environment "
+        "variable TFDS_DATA_DIR, or else ~/tensorflow_datasets. "
+        f"Received: data_dir={data_dir!r} (of type {type(data_dir).__name__})."
+    )

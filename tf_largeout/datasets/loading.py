@@ -1,10 +1,11 @@
 """`load`: a dataset by its name."""
 
 import importlib
+import numbers
 
 import numpy as np
 
-from tf_largeout.arguments import whole_number
+from tf_largeout.arguments import is_whole, whole_number
 from tf_largeout.datasets.dataset import Dataset
 from tf_largeout.datasets.folders import Folders
 from tf_largeout.datasets.pipeline import Pipeline
@@ -29,11 +30,13 @@ def load(
     Args:
         name: `"place_names"`, `"linux_callees"` (or `"linux_callees/constants"`,
             `"linux_callees/fields"` for the larger label vocabularies), or `"xmc/FOLDER"`.
-        data_dir: where datasets live. Default, as in tfds: the environment variable
-            `TFDS_DATA_DIR`, or else `~/tensorflow_datasets`.
+        data_dir: local folder where datasets live, which is made if it is not there. Where it
+            cannot be written, what is parsed is not kept, and a warning says so. Default, as
+            in tfds: the environment variable `TFDS_DATA_DIR`, or else
+            `~/tensorflow_datasets`.
         batch_size: int; None gives single examples.
-        shuffle_seed: int for the order of `train`, which is another one in each epoch; None
-            leaves it unshuffled.
+        shuffle_seed: int of 64 bits for the order of `train`, which is another one in each
+            epoch; None leaves it unshuffled.
         validation_fraction: about this part of the training split becomes `validation`. What
             belongs there is decided by hashes of the content: the same examples in each run,
             whole source files where the split is by file, and no name that is the only one of
@@ -45,27 +48,26 @@ def load(
         A `Dataset`.
 
     Raises:
+        ImportError: a package of the extra `examples` is not installed.
         SourceFileError: the source is missing and cannot be fetched, or is damaged; the
             message says how to get it. It is a `ValueError` too.
         ValueError: there is no dataset or variant of that name, `"xmc"` stands without its
-            folder, `batch_size` or `max_train_labels` is neither a positive integer nor None,
-            or `validation_fraction` is not in [0, 1).
+            folder or with more than a folder's name, `data_dir` is no local path,
+            `batch_size` or `max_train_labels` is neither a positive integer nor None,
+            `shuffle_seed` no integer of 64 bits nor None, or `validation_fraction` is not in
+            [0, 1), or leaves `train` or `validation` without examples.
     """
     if not isinstance(name, str) or name.partition("/")[0] not in _NAMES:
         raise ValueError(f"`name` must be one of {', '.join(_NAMES)}. Received: name={name!r}.")
     name, _, config = name.partition("/")
     batch_size = whole_number("batch_size", batch_size, or_none=True)
     max_train_labels = whole_number("max_train_labels", max_train_labels, or_none=True)
-    if not 0 <= validation_fraction < 1:
-        raise ValueError(
-            "`validation_fraction` must be at least 0 and below 1. "
-            f"Received: validation_fraction={validation_fraction}."
-        )
+    shuffle_seed = _seed(shuffle_seed)
+    validation_fraction = _fraction(validation_fraction)
     module = importlib.import_module(f"tf_largeout.datasets.{name}.corpus")
     corpus = module.corpus(Folders.of_data_dir(data_dir), *([config] if config else []))
     single_label = bool((corpus.labels.lengths == 1).all())
-    is_validation = _held_out(corpus, validation_fraction, single_label)
-    train, validation = np.flatnonzero(~is_validation), np.flatnonzero(is_validation)
+    train, validation = _divided(corpus, validation_fraction, single_label)
     test = np.arange(corpus.num_train, corpus.num_examples)
     pipeline = Pipeline(corpus, single_label)
     all_counts = corpus.label_counts(np.arange(corpus.num_train))
@@ -84,6 +86,37 @@ def load(
         max_features=pipeline.max_features,
         corpus=corpus,
     )
+
+
+def _seed(value):
+    if value is None or (is_whole(value) and -(2**63) <= value < 2**63):
+        return value if value is None else int(value)
+    raise ValueError(
+        "`shuffle_seed` must be an integer of 64 bits or None. "
+        f"Received: shuffle_seed={value!r} (of type {type(value).__name__})."
+    )
+
+
+def _fraction(value):
+    if isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 <= value < 1:
+        return float(value)
+    raise ValueError(
+        "`validation_fraction` must be a number of at least 0 and below 1. Received: "
+        f"validation_fraction={value!r} (of type {type(value).__name__})."
+    )
+
+
+def _divided(corpus, fraction, single_label):
+    """int64 numbers of the examples of `train` and of `validation`."""
+    is_validation = _held_out(corpus, fraction, single_label)
+    train, validation = np.flatnonzero(~is_validation), np.flatnonzero(is_validation)
+    if fraction and not (len(train) and len(validation)):
+        raise ValueError(
+            f"Of {corpus.num_train:,} training examples `validation_fraction` leaves "
+            f"{len(train):,} to train on and {len(validation):,} to validate on; neither may "
+            f"be 0. Received: validation_fraction={fraction}."
+        )
+    return train, validation
 
 
 def _held_out(corpus, fraction, single_label):

@@ -46,7 +46,7 @@ class Pipeline:
                 None for the order of `examples`.
             max_labels: of rows with more labels the first are used; None for all.
         """
-        chunk = batch_size or _UNBATCHED_CHUNK
+        chunk = min(batch_size or _UNBATCHED_CHUNK, max(len(examples), 1))
         num_batches = -(-len(examples) // chunk)
         with tf.device("CPU:0"):
             examples = tf.constant(examples, tf.int64)

@@ -1,5 +1,6 @@
 """Rows of different lengths as tensors, in CPU memory and gathered a batch at a time."""
 
+import numpy as np
 import tensorflow as tf
 
 
@@ -13,8 +14,10 @@ class RaggedTensor:
     """
 
     def __init__(self, ragged, dtype, padding):
+        # One value too many: `padded` reads it where no row has any.
+        values = np.append(ragged.values.astype(dtype.as_numpy_dtype, copy=False), padding)
         with tf.device("CPU:0"):
-            self._values = tf.constant(ragged.values.astype(dtype.as_numpy_dtype))
+            self._values = tf.constant(values, dtype)
             self._starts = tf.constant(ragged.offsets[:-1])
             self._lengths = tf.constant(ragged.lengths)
         self._padding = padding
@@ -32,7 +35,7 @@ class RaggedTensor:
         """
         lengths = tf.gather(self._lengths, rows)
         if limit is not None:
-            lengths = tf.minimum(lengths, tf.constant(limit, tf.int64))
+            lengths = tf.minimum(lengths, tf.constant(min(limit, tf.int64.max), tf.int64))
         columns = tf.range(tf.maximum(tf.reduce_max(lengths), 1), dtype=tf.int64)
         positions = tf.gather(self._starts, rows)[:, None] + columns
         inside = columns < lengths[:, None]

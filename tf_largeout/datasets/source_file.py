@@ -9,9 +9,8 @@ import subprocess
 import tempfile
 import time
 
-from tqdm import tqdm
-
 from tf_largeout.datasets.errors import SourceFileError
+from tf_largeout.datasets.progress import tqdm
 
 _CHUNK = 1 << 20
 
@@ -39,13 +38,21 @@ class SourceFile:
         """Path of the checked file in `folder`, where it is fetched to if it is not there.
 
         Raises:
-            SourceFileError: a file is there and is another one, or it could not be fetched.
+            SourceFileError: a file is there and is another one or cannot be read, or it could
+                not be fetched, or the folder cannot be written.
         """
         folder = pathlib.Path(folder)
         path = folder / self.name
-        if not path.exists():
-            self._fetch(folder)
-        self.check(path)
+        try:
+            if not path.exists():
+                self._fetch(folder)
+            self.check(path)
+        except OSError as error:
+            raise SourceFileError(
+                f"{path} cannot be read, or fetched to there: {error}. Point `data_dir`, or "
+                "the environment variable TFDS_DATA_DIR, at a folder that can be written and "
+                f"has {self.num_bytes:,} bytes of room. {self._way_out(path)}"
+            ) from error
         return path
 
     def check(self, path):

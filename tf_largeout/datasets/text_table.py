@@ -1,5 +1,6 @@
 """A long list of strings as one block of bytes."""
 
+import array
 import dataclasses
 
 import numpy as np
@@ -15,10 +16,13 @@ class TextTable:
 
     @classmethod
     def from_strings(cls, strings):
-        encoded = [s.encode("utf-8", "surrogateescape") for s in strings]
-        values = np.frombuffer(b"".join(encoded), np.uint8)
-        lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
-        return cls(Ragged.from_lengths(values, lengths))
+        """The table of an iterable of strings, of which one is held at a time."""
+        values, lengths = bytearray(), array.array("q")
+        for string in strings:
+            encoded = string.encode("utf-8", "surrogateescape")
+            values += encoded
+            lengths.append(len(encoded))
+        return cls(Ragged.from_lengths(np.frombuffer(values, np.uint8), lengths))
 
     def __len__(self):
         return len(self.utf8)

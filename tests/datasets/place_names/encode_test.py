@@ -46,7 +46,13 @@ def test_no_names_give_no_rows():
     assert place_names.encode([]).shape == (0, place_names.MAX_FEATURES)
 
 
-@pytest.mark.parametrize("names", ["Kyoto", [3], [None]])
+@pytest.mark.parametrize("names", ["Kyoto", [3], [None], None, 5, [b"Kyoto"]])
 def test_anything_but_a_list_of_strings_is_refused(names):
     with pytest.raises(ValueError, match="must be a list of strings"):
         place_names.encode(names)
+
+
+@pytest.mark.parametrize("width", [0, -1, 2.5, True, None, "40"])
+def test_a_width_is_a_positive_integer(width):
+    with pytest.raises(ValueError, match="`max_features` must be a positive integer"):
+        place_names.encode(["Kyoto"], width)

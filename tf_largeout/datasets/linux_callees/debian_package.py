@@ -10,9 +10,8 @@ import lzma
 import os
 import tarfile
 
-from tqdm import tqdm
-
 from tf_largeout.datasets.errors import SourceFileError
+from tf_largeout.datasets.progress import tqdm
 
 _MAGIC = b"!<arch>\n"
 _HEADER_BYTES = 60

@@ -3,11 +3,11 @@
 import dataclasses
 
 import numpy as np
-import tensorflow_datasets.public_api as tfds
 
 from tf_largeout.datasets.corpus_builder import CorpusBuilder
 from tf_largeout.datasets.linux_callees import source
 from tf_largeout.datasets.linux_callees.corpus import corpus
+from tf_largeout.datasets.tfds_api import tfds
 
 
 @dataclasses.dataclass(eq=False)

@@ -1,8 +1,11 @@
 """Names as bags of hashed character n-grams."""
 
+import collections.abc
 import unicodedata
 
 import numpy as np
+
+from tf_largeout.arguments import whole_number
 
 VOCABULARY_SIZE = 1 << 18
 MAX_FEATURES = 40
@@ -28,8 +31,12 @@ def encode(names, max_features=MAX_FEATURES):
 
     Returns:
         int32 `[len(names), max_features]`, padded with 0.
+
+    Raises:
+        ValueError: `names` is no list of strings, or `max_features` no positive integer.
     """
-    if isinstance(names, (str, bytes)):
+    max_features = whole_number("max_features", max_features)
+    if isinstance(names, (str, bytes)) or not isinstance(names, collections.abc.Iterable):
         raise ValueError(f"`names` must be a list of strings. Received: names={names!r}.")
     names = list(names)
     for name in names:

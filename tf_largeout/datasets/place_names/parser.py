@@ -5,13 +5,13 @@ import zipfile
 import zlib
 
 import numpy as np
-from tqdm import tqdm
 
 from tf_largeout.datasets.class_order import frequency_order
 from tf_largeout.datasets.corpus import Corpus
 from tf_largeout.datasets.errors import SourceFileError
 from tf_largeout.datasets.hashing import md5_uint64
 from tf_largeout.datasets.place_names.encode import VOCABULARY_SIZE, encode
+from tf_largeout.datasets.progress import tqdm
 from tf_largeout.datasets.ragged import Ragged
 from tf_largeout.datasets.text_table import TextTable
 

@@ -1,11 +1,11 @@
 """tfds builder of place_names."""
 
 import numpy as np
-import tensorflow_datasets.public_api as tfds
 
 from tf_largeout.datasets.corpus_builder import CorpusBuilder
 from tf_largeout.datasets.place_names import source
 from tf_largeout.datasets.place_names.corpus import corpus
+from tf_largeout.datasets.tfds_api import tfds
 
 _NUM_CLASSES = 202_458
 

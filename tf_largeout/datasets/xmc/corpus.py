@@ -17,7 +17,7 @@ BY_HAND = (
     "Classification Repository and put its training and test file, as `xmc/NAME/train.txt` "
     "and `xmc/NAME/test.txt`, into the folder for manual downloads."
 )
-_PARSER_VERSION = 1  # To be raised with every change of what is parsed.
+_PARSER_VERSION = 2  # To be raised with every change of what is parsed.
 
 
 def corpus(folders, name=None):
@@ -25,19 +25,30 @@ def corpus(folders, name=None):
 
     Args:
         folders: `Folders`; the files are `xmc/NAME/train.txt` and `test.txt` in the manual one.
-        name: folder of the data set.
+        name: folder of the data set, just below `xmc`.
     """
     if not name:
         raise ValueError(f'`load("xmc/NAME")` needs the name of a folder. {BY_HAND}')
+    if name in (".", "..") or not set(name).isdisjoint("/\\\0"):
+        raise ValueError(
+            f'NAME in `load("xmc/NAME")` must be the name of one folder, without a path. '
+            f"Received: {name!r}. {BY_HAND}"
+        )
     paths = [folders.manual / "xmc" / name / file for file in ("train.txt", "test.txt")]
-    for path in paths:
-        if not path.is_file():
-            raise SourceFileError(f"{path} is missing. {BY_HAND}")
-    stats = [path.stat() for path in paths]
+    stats = [_stat(path) for path in paths]
     seen = repr([(stat.st_size, stat.st_mtime_ns) for stat in stats]).encode()
     key = hashlib.sha256(seen).hexdigest()[:12]
     cache = folders.parsed / f"xmc-{name}-v{_PARSER_VERSION}-{key}.npz"
     return cached(cache, Corpus, lambda: parse(*paths))
+
+
+def _stat(path):
+    try:
+        if path.is_file():
+            return path.stat()
+    except OSError as error:
+        raise SourceFileError(f"{path} cannot be read: {error}. {BY_HAND}") from error
+    raise SourceFileError(f"{path} is missing. {BY_HAND}")
 
 
 def parse(train_path, test_path):
@@ -46,6 +57,8 @@ def parse(train_path, test_path):
     All labels of the header are classes, as in the papers, whether they occur or not.
     """
     train, test = text_format.read(train_path), text_format.read(test_path)
+    if not len(train.labels):
+        raise SourceFileError(f"{train_path} has no examples. Get the file again.")
     for what in ("num_features", "num_labels"):
         expected, found = getattr(train, what), getattr(test, what)
         if found != expected:
@@ -64,7 +77,7 @@ def parse(train_path, test_path):
         labels=Ragged(rank[labels.values], labels.offsets),
         feature_weights=np.concatenate([train.weights, test.weights]),
         example_texts=TextTable.from_strings(_texts("train", train) + _texts("test", test)),
-        class_texts=TextTable.from_strings([f"label {number}" for number in order]),
+        class_texts=TextTable.from_strings(f"label {number}" for number in order),
         group_hashes=np.concatenate([train.hashes, test.hashes]),
         num_train=len(train.labels),
         vocabulary_size=train.num_features + 1,

@@ -1,18 +1,24 @@
 """Reads the text format of the Extreme Classification Repository.
 
 The first line is `num_examples num_features num_labels`; each further one is an example,
-`label,label feature:value feature:value ...`, with numbers from 0. A line that begins with a
-space is an example without labels.
+`label,label feature:value feature:value ...`, with numbers from 0 and finite values. A line
+that begins with a space is an example without labels. Lines may end as on Windows, and blank
+lines may follow the last example.
 """
 
 import dataclasses
+import os
 
 import numpy as np
-from tqdm import tqdm
 
 from tf_largeout.datasets.errors import SourceFileError
 from tf_largeout.datasets.hashing import md5_uint64
+from tf_largeout.datasets.progress import tqdm
 from tf_largeout.datasets.ragged import Ragged
+
+_MOST_NUMBERS = 2**31 - 1  # Ids are int32.
+_MOST_LABELS = 10**8  # Or as many as the file has bytes; all of them become classes.
+_LONGEST_HEADER = 200  # Characters, so that a file without lines is not read as one.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +29,7 @@ class XmcFile:
         num_features, num_labels: as in the header.
         features: int32 feature numbers, a row an example.
         weights: float32, the value of each of `features.values`.
-        labels: int32 label numbers, a row an example.
+        labels: int32 label numbers, a row an example; each number once a row.
         hashes: uint64, of each example's features.
     """
 
@@ -39,30 +45,17 @@ def read(path):
     """The `XmcFile` at `path`.
 
     Raises:
-        SourceFileError: the file is damaged or cut off; the message names the line.
+        SourceFileError: the file is damaged, cut off or cannot be read; the message names the
+            line, what stands there and what was expected.
     """
-    with open(path, encoding="ascii", errors="surrogateescape") as file:
-        num_examples, num_features, num_labels = _header(file.readline(), path)
-        labels, features, weights, texts = [], [], [], []
-        bar = tqdm(file, total=num_examples, desc=f"Reading {path.name}", unit=" examples")
-        for number, line in enumerate(bar, start=2):
-            label_text, _, feature_text = line.rstrip("\n").partition(" ")
-            try:
-                labels.append(_numbers(label_text.split(","), num_labels, "label"))
-                pairs = [pair.split(":") for pair in feature_text.split()]
-                features.append(_numbers([i for i, _ in pairs], num_features, "feature"))
-                weights.append(np.array([value for _, value in pairs], np.float32))
-            except ValueError as error:
-                raise SourceFileError(
-                    f"Expected line {number} of {path} to be `label,label feature:value "
-                    f"feature:value ...`. It begins {line[:60]!r}: {error}"
-                ) from error
-            texts.append(feature_text)
-    if len(labels) != num_examples:
-        raise SourceFileError(
-            f"Expected {num_examples:,} examples in {path}, as its first line says; it has "
-            f"{len(labels):,}. Get the file again."
-        )
+    try:
+        with open(path, encoding="ascii", errors="surrogateescape") as file:
+            sizes = _header(file.readline(_LONGEST_HEADER), path)
+            rows = _rows(file, path, *sizes)
+    except OSError as error:
+        raise SourceFileError(f"{path} cannot be read: {error}.") from error
+    labels, features, weights, texts = rows
+    _, num_features, num_labels = sizes
     return XmcFile(
         num_features=num_features,
         num_labels=num_labels,
@@ -74,20 +67,104 @@ def read(path):
 
 
 def _header(line, path):
+    """The three numbers of the first line, once they are found possible."""
     words = line.split()
-    if len(words) != 3 or not all(word.isdigit() for word in words):
+    if len(words) != 3 or not _are_numbers(words):
         raise SourceFileError(
             f"Expected the first line of {path} to be `num_examples num_features num_labels`. "
             f"It begins {line[:60]!r}."
         )
-    return map(int, words)
+    num_bytes = os.path.getsize(path)
+    limits = {
+        "examples": num_bytes,  # Each has a line.
+        "features": _MOST_NUMBERS,
+        "labels": min(max(_MOST_LABELS, num_bytes), _MOST_NUMBERS),
+    }
+    for (what, limit), word in zip(limits.items(), words, strict=True):
+        if int(word) > limit:
+            raise SourceFileError(
+                f"Expected the first line of {path}, a file of {num_bytes:,} bytes, to say at "
+                f"most {limit:,} {what}. It says {word}. Is the file cut off or damaged?"
+            )
+    return tuple(map(int, words))
+
+
+def _rows(file, path, num_examples, num_features, num_labels):
+    """Four lists with an item an example: labels, features, weights, and the latter as text."""
+    rows = []
+    bar = tqdm(file, total=num_examples, desc=f"Reading {path.name}", unit=" examples")
+    for number, line in enumerate(bar, start=2):
+        if len(rows) >= num_examples and not line.strip():
+            continue
+        try:
+            rows.append(_example(line, num_features, num_labels))
+        except ValueError as error:
+            raise SourceFileError(
+                f"Expected line {number} of {path} to be `label,label feature:value "
+                f"feature:value ...`. It begins {line[:60]!r}: {error}"
+            ) from error
+    if len(rows) != num_examples:
+        raise SourceFileError(
+            f"Expected {num_examples:,} examples in {path}, as its first line says; it has "
+            f"{len(rows):,}. Get the file again."
+        )
+    return tuple(zip(*rows, strict=True)) or ((), (), (), ())
+
+
+def _example(line, num_features, num_labels):
+    label_text, _, feature_text = line.rstrip("\n").partition(" ")
+    labels = label_text.split(",") if label_text else []
+    pairs = [pair.partition(":") for pair in feature_text.split()]
+    return (
+        _numbers(dict.fromkeys(labels), num_labels, "label"),
+        _numbers([feature for feature, _, _ in pairs], num_features, "feature"),
+        _weights([value for _, _, value in pairs]),
+        feature_text,
+    )
 
 
 def _numbers(words, below, what):
-    numbers = np.array([word for word in words if word], np.int64)
-    if numbers.size and not 0 <= numbers.min() <= numbers.max() < below:
-        raise ValueError(f"{what} numbers must be 0 ... {below - 1}.")
-    return numbers.astype(np.int32)
+    if _are_numbers(words):
+        numbers = list(map(int, words))
+        if max(numbers, default=0) < below or not numbers:
+            return np.array(numbers, np.int32)
+    wrong = next(word for word in words if not _are_numbers([word]) or int(word) >= below)
+    raise ValueError(
+        f"{what} numbers must be integers from 0 to {below - 1}; one is {wrong[:60]!r}."
+    )
+
+
+def _weights(words):
+    """float32, one a word; a value that is not finite in float32 is a ValueError."""
+    with np.errstate(over="ignore"):
+        weights = np.array(_values(words)).astype(np.float32)
+    is_finite = np.isfinite(weights)
+    if not is_finite.all():
+        wrong = words[int(np.argmin(is_finite))]
+        raise ValueError(f"values must be finite in float32; one is {wrong[:60]!r}.")
+    return weights
+
+
+def _values(words):
+    try:
+        if "_" not in "".join(words):  # Which Python takes.
+            return list(map(float, words))
+    except ValueError:
+        pass
+    wrong = next(word for word in words if "_" in word or not _is_float(word))
+    raise ValueError(f"values must be numbers such as 0.25; one is {wrong[:60]!r}.")
+
+
+def _is_float(word):
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _are_numbers(words):
+    return all(map(str.isdigit, words)) and max(map(len, words), default=0) <= 18
 
 
 def _joined(rows):

@@ -3,9 +3,9 @@
 import dataclasses
 
 import numpy as np
-import tensorflow_datasets.public_api as tfds
 
 from tf_largeout.datasets.corpus_builder import CorpusBuilder
+from tf_largeout.datasets.tfds_api import tfds
 from tf_largeout.datasets.xmc.corpus import BY_HAND, corpus
 
 

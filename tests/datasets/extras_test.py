@@ -1,0 +1,33 @@
+"""What happens where the packages of the extra `examples` are not installed."""
+
+import subprocess
+import sys
+
+MISSING = ("dill", "importlib_resources", "matplotlib", "tensorflow_datasets", "tqdm")
+
+
+def run_without_extras(program):
+    hide = f"import sys; sys.modules.update(dict.fromkeys({MISSING!r}))\n"
+    return subprocess.run(
+        [sys.executable, "-c", hide + program], capture_output=True, text=True
+    )
+
+
+BUILDER = "tf_largeout.datasets.place_names.place_names_dataset_builder"
+USES = {
+    "tqdm": "datasets.load('place_names')",
+    "tensorflow_datasets": f"importlib.import_module('{BUILDER}')",
+}
+
+
+def test_without_the_extras_the_package_works_and_the_datasets_say_what_they_need():
+    program = "import importlib, tf_largeout\nfrom tf_largeout import datasets\n"
+    program += "assert datasets.place_names.encode(['Bonn']).shape == (1, 40)\n"
+    for use in USES.values():
+        program += f"try: {use}\nexcept ImportError as error: print(type(error), error)\n"
+    result = run_without_extras(program)
+    assert result.returncode == 0, result.stderr
+    said = result.stdout.splitlines()
+    for package, line in zip(USES, said, strict=True):
+        assert line.startswith("<class 'ImportError'>") and f"package {package}," in line
+        assert 'pip install "tf_largeout[examples]"' in line

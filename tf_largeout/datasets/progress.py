@@ -1,0 +1,6 @@
+"""Progress bars: tqdm's."""
+
+from tf_largeout.datasets.extras import needed_by_datasets
+
+with needed_by_datasets():
+    from tqdm import tqdm as tqdm
