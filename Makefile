@@ -23,7 +23,7 @@ CUDA_COMPARE := build/libcuda_compare.so
 .NOTPARALLEL:
 
 help:
-	@echo "make demo           train on 202,458 places with three methods, and compare"
+	@echo "make demo           train on 202,458 places with four methods, and compare"
 	@echo "make test           lint, C++ tests, CUDA launchers on an emulated GPU, Python tests"
 	@echo "make lint           ruff, clang-format, mypy"
 	@echo "make test-cc        C++ tests of core and of the CUDA code's bodies (TEST=part of a name); needs no venv"
@@ -55,7 +55,7 @@ ops: $(INSTALLED)
 	@$(BIN)/python -m build_tools ops $(LIBRARY)
 
 demo: ops
-	$(BIN)/python examples/place_names.py $(ARGS)
+	$(BIN)/python -m tf_largeout.benchmarks demo $(ARGS)
 
 test: lint test-cc test-launchers test-py
 

@@ -1,59 +1,81 @@
 """Place name in any script -> GeoNames id: 202,458 classes, on a processor, in minutes.
 
-Trains one model three times, each for the same time: with tf.nn.sampled_softmax_loss and
-tf.nn.nce_loss under Keras's Adam, and with tf_largeout. Then it prints a table, draws P@1
-against seconds (curves.png), saves the last model (model.keras) and answers names.
+Fetches the data once (35 MB), trains, prints exact figures on names of the test split, saves
+the model and answers names.
 
     python examples/place_names.py
-    python examples/place_names.py Lutetia 長安 Царьград
+    python examples/place_names.py --load place_names.keras Lutetia 長安 Царьград
 """
+
+import argparse
 
 import keras
 
 import tf_largeout as tflo
-from tf_largeout.benchmarks.demo import Demo
-from tf_largeout.benchmarks.encoder import FeatureBag
 from tf_largeout.datasets import place_names
 
+NAMES = ["Nieuw Amsterdam", "京都市", "Санкт-Петербург", "القاهرة", "Αθήνα", "Kiyev"]
 
-def train(data, callbacks):
+
+def build_model(data):
     by_frequency = tflo.samplers.UnigramSampler(counts=data.label_counts)
-    model = keras.Sequential(
+    return keras.Sequential(
         [
-            keras.Input([data.max_features], dtype="int32"),
-            FeatureBag(data.vocabulary_size, dim=128),
+            keras.Input([data.max_features], dtype="int32"),  # hashed n-grams of characters
+            tflo.layers.EmbeddingBag(data.vocabulary_size, 128),
             tflo.layers.LargeOutput(
                 data.num_classes,
-                sampler=tflo.samplers.InvertedFileSampler(
-                    1024,
-                    tail=by_frequency,
-                    start_step=3_000,  # later than by default: for a minute, not for an hour
-                ),
+                sampler=tflo.samplers.InvertedFileSampler(1024, tail=by_frequency),
             ),
         ]
     )
+
+
+def train(data, epochs):
+    model = build_model(data)
+    rate = keras.optimizers.schedules.PolynomialDecay(
+        1e-2, decay_steps=epochs * len(data.train), end_learning_rate=0.0
+    )
     model.compile(
-        optimizer=tflo.optimizers.LazyAdam(1e-2, beta_1=0.0, decay_skipped=True),
+        optimizer=tflo.optimizers.LazyAdam(rate),
         loss=tflo.losses.SampledSoftmaxLoss(),
+        metrics=[tflo.metrics.PrecisionAtK(1), tflo.metrics.PrecisionAtK(5)],
         steps_per_execution=16,
     )
-    model.fit(data.train, epochs=100, verbose=0, callbacks=callbacks)
+    # `data.train` shuffles by itself.
+    model.fit(data.train, epochs=epochs, shuffle=False)
     return model
 
 
-DEMO = Demo(
-    doc=__doc__,
-    dataset="place_names",
-    train=train,
-    settings={"batch_size": 512, "num_sampled": 1024, "learning_rate": 1e-2}
-    | {"sampler": "uniform", "anneal": 1.0},
-    own_settings={"sampler": "frequency", "search": "inverted_file"}
-    | {"search_options": {"start_step": 3_000}},
-    questions=("Nieuw Amsterdam", "京都市", "Санкт-Петербург", "القاهرة", "Αθήνα", "Kiyev"),
-    featurize=lambda data, name: place_names.encode([name], data.max_features),
-    prompt="A place name in any script",
-    seconds=62,
-)
+def answer(model, data, names):
+    *encoder, output = model.layers
+    features = keras.Sequential(encoder)(place_names.encode(names))
+    scores, ids = output.top_k(features, 5)  # exact, without [batch, classes]
+    for name, row_scores, row_ids in zip(names, scores.numpy(), ids.numpy(), strict=True):
+        print(name)
+        for score, class_id in zip(row_scores, row_ids, strict=True):
+            print(f"  {score:6.2f}  {data.class_text(class_id)}")
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", default=NAMES, help="names in any script")
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--out", default="place_names.keras", help="file of the trained model")
+    parser.add_argument("--load", help="file of a trained model, which then only answers")
+    options = parser.parse_args(arguments)
+    data = tflo.datasets.load("place_names", batch_size=512)
+    if options.load:
+        model = keras.saving.load_model(options.load)
+    else:
+        model = train(data, options.epochs)
+        print("Exact, on 5,120 names of the test split:")
+        model.evaluate(data.test.take(10))
+        model.save(options.out)
+    answer(model, data, options.names)
+
 
 if __name__ == "__main__":
-    DEMO.main()
+    main()

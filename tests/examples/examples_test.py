@@ -1,68 +1,75 @@
-import dataclasses
+"""The examples train on a small dataset, save, load, and answer what was learnt."""
+
 import importlib.util
-import json
 import pathlib
 
-import numpy as np
+import keras
 import pytest
-import tensorflow as tf
 
+from tests.examples.tiny_dataset import TinyDataset, encode
 from tf_largeout import datasets
-from tf_largeout.benchmarks import demo, tasks, training_run
+from tf_largeout.benchmarks import tasks
+from tf_largeout.benchmarks.methods import METHODS
+from tf_largeout.datasets import place_names
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
+EACH_EXAMPLE = pytest.mark.parametrize("name", ["place_names", "linux_callees"])
 
 
-class TinyDataset:
-    """A dataset like those of `load`: class `c` has the features `4c + 1 ... 4c + 4`."""
-
-    max_features, vocabulary_size, num_classes, num_train, num_test = 4, 20_001, 5000, 640, 50
-
-    def __init__(self):
-        classes = np.random.default_rng(0).integers(50, size=690)
-        features = (4 * classes[:, None] + np.arange(1, 5)).astype(np.int32)
-        examples = tf.data.Dataset.from_tensor_slices((features, classes))
-        self.train, self.test = examples.take(640).batch(64), examples.skip(640).batch(64)
-        self.features, self.label_counts = features, np.ones(5000)
-
-    def class_text(self, class_id):
-        return f"class {class_id}"
-
-    def test_text(self, index):
-        return f"Example number {index}"
-
-
-@pytest.mark.filterwarnings("ignore:`shuffle=True` was passed")
-@pytest.mark.parametrize("name", ["place_names", "linux_callees"])
-def test_example_trains_compares_and_answers(name, tmp_path, monkeypatch, capsys):
+def _example(name):
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
+    return example
+
+
+@EACH_EXAMPLE
+def test_example_trains_saves_and_answers(name, tmp_path, monkeypatch, capsys):
+    example, path = _example(name), tmp_path / "trained.keras"
+    data = TinyDataset(several_labels=name == "linux_callees")
+    monkeypatch.setattr(datasets, "load", lambda *_, **__: data)
+    monkeypatch.setattr(place_names, "encode", encode)
+    example.main([data.test_text(7), "--epochs", "6", "--out", str(path)])
+    trained = capsys.readouterr().out
+    assert "Exact, on 5,120" in trained and "precision_at_1" in trained
+    question, best, *rest = trained.splitlines()[-6:]
+    assert question == data.test_text(7) and len(rest) == 4
+    right = [data.test_text(7)]
+    if name == "linux_callees":
+        right.append(f"Village {int(right[0].split()[1]) + 1}")
+    assert best.split(maxsplit=1)[1] in right
+    example.main([data.test_text(7), "--load", str(path)])
+    assert capsys.readouterr().out.splitlines() == [question, best, *rest]
+
+
+def test_words_that_no_function_has_are_reported(capsys):
+    example, data = _example("linux_callees"), TinyDataset()
+    assert example.find_test_example(data, data.test_text(7).upper()) <= 7
+    example.answer(None, data, "village no such")
+    assert "no function of the test split has all these words" in capsys.readouterr().out
+
+
+@EACH_EXAMPLE
+def test_the_demo_trains_the_model_of_the_examples(name):
+    """Layers, loss and optimizer of the method `recommended`; the rate falls by the clock."""
     data = TinyDataset()
-    test = (data.features, np.zeros(690))
-    task = tasks.Task(5000, 20_001, data.train.repeat(), test, np.ones(5000), 690, data)
-    monkeypatch.setattr(datasets, "load", lambda name, **_: data)
-    monkeypatch.setattr(tasks, "load", lambda *_: task)
-    monkeypatch.setattr(training_run.TrainingRun, "in_own_process", _in_this_process)
-    tiny = dataclasses.replace(
-        example.DEMO, featurize=lambda data, text: data.features[int(text)][None]
-    )
-    tiny.main(["3", "--seconds", "0.3", "--out", str(tmp_path)])
-    said = capsys.readouterr().out
-    assert "tf.nn.nce_loss + Keras Adam" in said and said.count("class ") >= 5
-    figures = json.loads((tmp_path / "figures.json").read_text())["methods"]
-    assert all(log["points"][-1]["seconds"] == 0.3 for log in figures.values())
-    assert (tmp_path / "curves.png").exists() and (tmp_path / "model.keras").exists()
+    example, method = _example(name), METHODS["recommended"]
+    test = (data.features, data.labels)
+    sizes = (data.num_classes, data.vocabulary_size)
+    task = tasks.Task(*sizes, data.train, test, data.label_counts, data.num_train)
+    settings = method.settings_for(name)
+    theirs, ours = example.train(data, epochs=1), method.model(task, settings)
+    for one, other in zip(ours.layers, theirs.layers, strict=True):
+        assert _nameless(one) == _nameless(other)
+    assert ours.loss.get_config() == theirs.loss.get_config()
+    config, expected = (m.optimizer.get_config() | {"name": ""} for m in (ours, theirs))
+    schedule = expected.pop("learning_rate")["config"]
+    assert config.pop("learning_rate") == pytest.approx(schedule["initial_learning_rate"])
+    assert settings.anneal == 1.0 and schedule["end_learning_rate"] == 0.0
+    assert config == expected and type(ours.optimizer) is type(theirs.optimizer)
+    assert ours.steps_per_execution == theirs.steps_per_execution
 
 
-def _in_this_process(run):
-    run.train()
-    return run.read_log()
-
-
-def test_a_test_example_is_found_by_its_words():
-    data = TinyDataset()
-    features, text = demo.find_test_example(data, "NUMBER 7")
-    assert text == "Example number 7"
-    np.testing.assert_array_equal(features[0], data.features[647])
-    assert demo.find_test_example(data, "no such words") == (None, "no such words")
+def _nameless(layer):
+    config = keras.saving.serialize_keras_object(layer)
+    return {**config, "config": {**config["config"], "name": None}, "build_config": None}

@@ -1,125 +1,91 @@
-"""What the examples share: three ways to train one model, a table, a picture, some answers."""
+"""`python -m tf_largeout.benchmarks demo`: four ways to train one model on 202,458 classes.
+
+The classes are places, the inputs their names in any script. Each method trains the same
+encoder for the same time, with the same batch, learning rate and number of negatives: with
+`tf.nn.sampled_softmax_loss` and `tf.nn.nce_loss` under Keras's Adam; with stock TensorFlow
+operations and a row-sparse Adam written by hand; and with `tf_largeout` as
+`examples/place_names.py` does. It prints a table, draws P@1 against seconds (curves.png), saves
+the last model (model.keras), loads it again and lets it answer names.
+"""
 
 import argparse
-import dataclasses
-import os
 import pathlib
-import sys
 
 import keras
-import tensorflow as tf
 
-from tf_largeout import datasets
+import tf_largeout as tflo
 from tf_largeout.benchmarks import machine
 from tf_largeout.benchmarks.files import write_json
+from tf_largeout.benchmarks.methods import METHODS
 from tf_largeout.benchmarks.plots import draw_race
 from tf_largeout.benchmarks.race import YARDSTICKS, race, table
 from tf_largeout.benchmarks.training_run import TrainingRun
+from tf_largeout.datasets import place_names
 
-_STOCK = ("tf_nn_sampled_softmax", "tf_nn_nce")
+TASK = "place_names"
+STOCK = ("tf_nn_sampled_softmax", "tf_nn_nce", "stock_tuned")
+OURS = "recommended"
+_NAMES = ("Nieuw Amsterdam", "京都市", "Санкт-Петербург", "القاهرة", "Αθήνα", "Kiyev")
+_SHARED = ("batch_size", "num_sampled", "learning_rate", "anneal", "dim")
 _POINTS = 6
 
 
-@dataclasses.dataclass(frozen=True)
-class Demo:
-    """An example: the user's own training beside the two that stock TensorFlow offers.
+def main(arguments=None):
+    """Runs the demo of the command line and returns its report."""
+    options = _parser().parse_args(arguments)
+    out = pathlib.Path(options.out)
+    settings = METHODS[OURS].settings_for(TASK)
+    data = tflo.datasets.load(TASK, batch_size=settings.batch_size)
+    print(f"{data.num_train:,} training examples, {data.num_classes:,} classes")
+    logs = race(_runs(out, options.seconds, settings))
+    report = {"machine": machine.describe(), "task": TASK, "methods": logs}
+    write_json(options.json or out / "figures.json", report)
+    title = f"{TASK}: {data.num_classes:,} classes, {report['machine']['cores']} cores"
+    draw_race(logs, out / "curves.png", title, YARDSTICKS[TASK])
+    print("", table(logs), f"\n{out}/curves.png  {out}/model.keras\n", sep="\n")
+    answer(keras.saving.load_model(out / "model.keras"), data, options.names or _NAMES)
+    return report
 
-    Attributes:
-        doc: the example's docstring, for `--help`.
-        dataset: name for `tf_largeout.datasets.load`, and key of the benchmark's tasks.
-        train: (dataset, callbacks) -> trained model.
-        settings: what all three methods share: batch size, learning rate and so on.
-        questions: texts answered when the user gives none.
-        prompt: what the user is asked for.
-        seconds: training time of each method.
-        featurize: (dataset, text) -> features [1, max_features]; None answers the first test
-            example that has all words of the text.
-        own_settings: what `train` takes other than those and the table's, for its log.
-    """
 
-    doc: str
-    dataset: str
-    train: object
-    settings: dict
-    questions: tuple
-    prompt: str
-    seconds: float
-    featurize: object = None
-    own_settings: dict = dataclasses.field(default_factory=dict)
+def answer(model, data, names):
+    """Prints the five best places for each name, with their logits."""
+    *encoder, output = model.layers
+    features = keras.Sequential(encoder)(place_names.encode(names))
+    scores, ids = output.top_k(features, 5)
+    for name, row_scores, row_ids in zip(names, scores.numpy(), ids.numpy(), strict=True):
+        print(name)
+        for score, class_id in zip(row_scores, row_ids, strict=True):
+            print(f"  {score:6.2f}  {data.class_text(class_id)}")
 
-    def main(self, arguments=None):
-        """Runs the example's command line and returns its figures."""
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-        options = self._parser().parse_args(arguments)
-        out = pathlib.Path(options.out)
-        data = datasets.load(self.dataset, batch_size=self.settings["batch_size"])
-        print(f"{data.num_train:,} training examples, {data.num_classes:,} classes")
-        runs = list(self._runs(out, options.seconds))
-        for run in runs:  # an example starts anew each time
-            run.log_path.unlink(missing_ok=True)
-        logs = race(runs)
-        report = {"machine": machine.describe(), "task": self.dataset, "methods": logs}
-        write_json(options.json or out / "figures.json", report)
-        title = (
-            f"{self.dataset}: {data.num_classes:,} classes, {report['machine']['cores']} cores"
+
+def _runs(out, seconds, settings):
+    """A `TrainingRun` of each method; the stock ones share what they can with ours."""
+    shared = {name: getattr(settings, name) for name in _SHARED}
+    for method in (*STOCK, OURS):
+        run = TrainingRun(
+            task=TASK,
+            method=method,
+            directory=str(out),
+            seconds=seconds,
+            every=seconds / _POINTS,
+            sample=1000,
+            overrides=shared if method in STOCK else {},
+            resumable=False,
+            save=str(out / "model.keras") if method == OURS else None,
         )
-        draw_race(logs, out / "curves.png", title, YARDSTICKS.get(self.dataset))
-        print("", table(logs), f"\n{out}/curves.png  {out}/model.keras\n", sep="\n")
-        self._answer(keras.saving.load_model(out / "model.keras"), data, options.question)
-        return report
-
-    def _runs(self, out, seconds):
-        shape = {"seconds": seconds, "every": seconds / _POINTS, "sample": 1000}
-        shape |= {"directory": str(out), "overrides": self.settings, "resumable": False}
-        for method in _STOCK:
-            yield TrainingRun(self.dataset, method, **shape)
-        own = shape | {"overrides": self.settings | self.own_settings}
-        save = str(out / "model.keras")
-        yield TrainingRun(self.dataset, "ours", **own, train_function=self.train, save=save)
-
-    def _answer(self, model, data, questions):
-        for question in questions or self.questions:
-            self._print_answer(model, data, question)
-        while not questions and sys.stdin.isatty():
-            question = input(f"{self.prompt} (Enter to end): ").strip()
-            if not question:
-                return
-            self._print_answer(model, data, question)
-
-    def _print_answer(self, model, data, question):
-        if self.featurize:
-            features = self.featurize(data, question)
-        else:
-            features, question = find_test_example(data, question)
-            if features is None:
-                print(f"{question}: no example of the test split has all these words.")
-                return
-        logits = model(features, training=False)
-        best, ids = tf.math.top_k(tf.nn.softmax(logits)[0], k=5)
-        print(question)
-        for probability, class_id in zip(best.numpy(), ids.numpy(), strict=True):
-            print(f"  {probability:6.1%}  {data.class_text(class_id)}")
-
-    def _parser(self):
-        parser = argparse.ArgumentParser(
-            description=self.doc, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
-        add = parser.add_argument
-        add("question", nargs="*", help=f"{self.prompt}; some are answered by default")
-        add("--seconds", type=float, default=self.seconds, help="training time of each method")
-        add("--out", default="demo", help="directory of the model, the picture and the figures")
-        add("--json", help="file for the figures")
-        return parser
+        run.log_path.unlink(missing_ok=True)  # a demo starts anew each time
+        yield run
 
 
-def find_test_example(data, words):
-    """(features [1, max_features], text) of the first test example with all of the words.
-
-    If there is none: (None, words).
-    """
-    for index in range(data.num_test):
-        text = data.test_text(index)
-        if all(word.lower() in text.lower() for word in words.split()):
-            ((features, _),) = data.test.unbatch().skip(index).take(1).batch(1)
-            return features, text
-    return None, words
+def _parser():
+    parser = argparse.ArgumentParser(
+        "python -m tf_largeout.benchmarks demo",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("names", nargs="*", help="names to answer, in any script; some by default")
+    add("--seconds", type=float, default=62.0, help="training time of each method")
+    add("--out", default="demo", help="directory of the model, the picture and the figures")
+    add("--json", help="file for the figures (default: OUT/figures.json)")
+    return parser

@@ -167,6 +167,21 @@ def _tf_largeout(
 
 
 METHODS = {
+    "recommended": Method(
+        "tf_largeout, recommended defaults",
+        ours,
+        ours_compile(),
+        settings={
+            **_FAST,
+            "batch_size": 512,
+            "learning_rate": 1e-2,
+            "optimizer": "lazy_adam_default",
+            "sampler": "frequency",
+            "search": "inverted_file",
+            "anneal": 1.0,
+        },
+        tuned={"linux_callees": {"learning_rate": 3e-3}},
+    ),
     "ours": _tf_largeout("tf_largeout"),
     "uniform": _tf_largeout("tf_largeout, uniform negatives", sampler="uniform"),
     "log_uniform": _tf_largeout("tf_largeout, log-uniform negatives", sampler="log_uniform"),
@@ -222,7 +237,7 @@ METHODS = {
         },
     ),
     "stock_tuned": Method(
-        "the same stock ops, batch and negatives as ours",
+        "stock ops, row-sparse Adam by hand, batch and negatives as ours",
         stock(None, AllPositivesModel),
         settings=_STOCK_BEST,
         tuned={"place_names": {"num_sampled": 1024, **_PLACE_NAMES}, "linux_callees": _LINUX},

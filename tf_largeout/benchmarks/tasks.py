@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout import datasets
-from tf_largeout.benchmarks.encoder import FeatureBag
+from tf_largeout.layers import EmbeddingBag
 
 _VALIDATION_FRACTION = 0.02
 
@@ -25,7 +25,6 @@ class Task:
         test: pair of arrays like a batch, all examples to test on.
         label_counts: training examples of each class.
         num_examples: training examples in all.
-        data: the `tf_largeout.datasets.Dataset` behind the task, if there is one.
     """
 
     num_classes: int
@@ -34,7 +33,6 @@ class Task:
     test: tuple
     label_counts: np.ndarray
     num_examples: int
-    data: datasets.Dataset | None = None
 
     def input(self):
         """Keras input of one example's features."""
@@ -44,7 +42,7 @@ class Task:
     def encoder(self, dim):
         """The encoder that every method trains on this task."""
         if self.num_features:
-            return FeatureBag(self.num_features, dim)
+            return EmbeddingBag(self.num_features, dim)
         return keras.layers.Dense(dim)
 
     def test_sample(self, size=None):
@@ -89,7 +87,6 @@ def from_dataset(name, batch_size, seed, on_validation):
         test=collect(data.validation if on_validation else data.test),
         label_counts=data.label_counts,
         num_examples=data.num_train,
-        data=data,
     )
 
 

@@ -25,8 +25,6 @@ class TrainingRun:
         resumable: whether a checkpoint is written at each evaluation. Without, a run that was
             cut off starts anew.
         save: path to save the trained model to, or None.
-        train_function: (dataset, callbacks) -> model that fits a model of its own in place of
-            the table's; such a run is not resumable. None for the table's.
     """
 
     task: str
@@ -40,7 +38,6 @@ class TrainingRun:
     on_validation: bool = False
     resumable: bool = True
     save: str | None = None
-    train_function: object = None
 
     @property
     def log_path(self):

@@ -35,8 +35,6 @@ class TrainingSession:
             title=self.log["title"],
         )
         machine.reset_peak()
-        if self.run.train_function:
-            return self.run.train_function(self.task.data, [clock])
         model = METHODS[self.run.method].model(self.task, self.settings)
         if self.run.resumable:
             self._restore(model)

@@ -1,0 +1,290 @@
+"""`EmbeddingBag` against a loop over ids, as a Keras layer, and what it refuses."""
+
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import harness
+from tests.reference.embedding_bag import embedding_bag
+from tests.reference.finite_differences import finite_differences
+from tests.replicas import two_replicas
+from tf_largeout import layers, losses, optimizers, samplers
+
+ROWS, DIM = 9, 3
+BAGS = [[3, 1, 3], [], [8], [], [2, 7, 1, 5], []]  # the last bags of a batch may be empty
+COMBINERS = pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
+
+
+def _table():
+    return np.random.default_rng(4).normal(size=(ROWS, DIM)).astype("float32")
+
+
+def _weights():
+    rng = np.random.default_rng(5)
+    return [list(rng.uniform(0.5, 2.0, len(bag)).astype("float32")) for bag in BAGS]
+
+
+def _padded(rows, padding, dtype):
+    width = max(map(len, rows)) + 1
+    return np.array([[*row, *[padding] * (width - len(row))] for row in rows], dtype)
+
+
+def _layer(**kwargs):
+    layer = layers.EmbeddingBag(ROWS, DIM, **kwargs)
+    layer.build()
+    layer.embeddings.assign(_table())
+    return layer
+
+
+def _ones():
+    return [[1.0] * len(bag) for bag in BAGS]
+
+
+@COMBINERS
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("padding", [0, -1, 4])
+def test_dense_bags_equal_the_loop(combiner, weighted, padding):
+    layer = _layer(combiner=combiner, padding_id=padding)
+    weights = _padded(_weights(), 7.0, "float32") if weighted else None
+    expected = embedding_bag(BAGS, _weights() if weighted else _ones(), _table(), combiner)
+    for dtype in ("int32", "int64"):
+        result = layer(_padded(BAGS, padding, dtype), weights)
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+
+
+@COMBINERS
+@pytest.mark.parametrize("weighted", [False, True])
+def test_ragged_bags_equal_the_loop(combiner, weighted):
+    layer = _layer(combiner=combiner)
+    ids = tf.ragged.constant(BAGS, dtype=tf.int64)
+    weights = tf.ragged.constant(_weights(), dtype=tf.float32) if weighted else None
+    expected = embedding_bag(BAGS, _weights() if weighted else _ones(), _table(), combiner)
+    np.testing.assert_allclose(layer(ids, weights), expected, rtol=1e-5, atol=1e-6)
+    inputs = keras.Input([None], dtype="int64", ragged=True)
+    model = keras.Model(inputs, layer(inputs))
+    if not weighted:
+        np.testing.assert_allclose(model(ids), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_without_padding_row_0_is_a_row_like_others():
+    table = _table()
+    result = _layer(padding_id=None, combiner="sum")(np.array([[0, 2]]))
+    np.testing.assert_allclose(result, [table[0] + table[2]], rtol=1e-6)
+
+
+def test_more_dimensions_of_bags_stay_as_they_are():
+    layer = _layer()
+    ids = _padded(BAGS, 0, "int64")
+    weights = _padded(_weights(), 0, "float32")
+    shaped = layer(ids.reshape(2, 3, -1), weights.reshape(2, 3, -1))
+    np.testing.assert_array_equal(shaped, np.reshape(layer(ids, weights), (2, 3, DIM)))
+    assert layer.compute_output_shape((None, 3, 5)) == (None, 3, DIM)
+    assert layer(keras.Input([3, None], dtype="int32")).shape == (None, 3, DIM)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0), (0, 0), (2, 0, 3)])
+def test_empty_batches_and_empty_bags_give_zeros(shape):
+    result = _layer()(np.zeros(shape, "int64"))
+    assert result.shape == (*shape[:-1], DIM) and not np.any(result)
+
+
+@COMBINERS
+def test_weights_that_cancel_each_other_give_no_nan(combiner):
+    result = _layer(combiner=combiner)(np.array([[1, 2]]), np.array([[1.0, -1.0]], "float32"))
+    assert np.isfinite(result).all()
+    zero = _layer(combiner=combiner)(np.array([[1, 2]]), np.zeros([1, 2], "float32"))
+    np.testing.assert_array_equal(zero, np.zeros([1, DIM]))
+
+
+class _Problem:
+    """What `finite_differences` moves: the table and the flat weights."""
+
+    def __init__(self, combiner):
+        self.table, self.combiner = _table(), combiner
+        self.flat_weights = np.concatenate(_weights()).astype("float32")
+
+    def expected(self, oracle):
+        ends = np.cumsum([len(bag) for bag in BAGS])[:-1]
+        return oracle(BAGS, np.split(self.flat_weights, ends), self.table, self.combiner) ** 2
+
+
+@COMBINERS
+def test_gradients_are_those_of_the_loop_and_sparse(combiner):
+    layer = _layer(combiner=combiner)
+    ids, weights = _padded(BAGS, 0, "int64"), _padded(_weights(), 0, "float32")
+    weights = tf.constant(weights)
+    with tf.GradientTape() as tape:
+        tape.watch(weights)
+        loss = tf.reduce_sum(layer(ids, weights) ** 2)
+    of_table, of_weights = tape.gradient(loss, [layer.embeddings.value, weights])
+    assert isinstance(of_table, tf.IndexedSlices)
+    assert sorted(of_table.indices.numpy()) == sorted(sum(BAGS, []))
+    problem = _Problem(combiner)
+    expected = finite_differences(problem, "table", embedding_bag)
+    np.testing.assert_allclose(tf.convert_to_tensor(of_table), expected, rtol=1e-3, atol=1e-4)
+    expected = finite_differences(problem, "flat_weights", embedding_bag)
+    np.testing.assert_allclose(of_weights[ids != 0], expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16", "float16"])
+def test_low_precision_sums_in_the_dtype_of_the_table(dtype):
+    layer = _layer(dtype=dtype)
+    result = layer(_padded(BAGS, 0, "int64"), _padded(_weights(), 0, "float32"))
+    policy = keras.DTypePolicy(dtype)
+    assert (result.dtype, layer.embeddings.dtype) == (
+        policy.compute_dtype,
+        policy.variable_dtype,
+    )
+    expected = embedding_bag(BAGS, _weights(), _table(), "sqrtn")
+    np.testing.assert_allclose(tf.cast(result, "float32"), expected, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    "dtype, row", [("float32", 2**24 + 1), ("mixed_bfloat16", 257), ("mixed_float16", 2049)]
+)
+@pytest.mark.parametrize("given", ["int32", "int64"])
+def test_a_sequential_without_input_hands_ids_on_as_integers(dtype, row, given):
+    def odd_rows(shape, dtype=None):
+        return tf.cast(tf.range(shape[0])[:, None] % 2, dtype)
+
+    layer = layers.EmbeddingBag(row + 2, 1, embeddings_initializer=odd_rows, dtype=dtype)
+    model = keras.Sequential([layer])
+    ids = np.array([[row], [row + 1]], given)
+    np.testing.assert_array_equal(model(ids), [[1], [0]])
+    np.testing.assert_array_equal(model.predict(ids, verbose=0), [[1], [0]])
+
+
+def test_a_step_moves_the_rows_that_occur_and_no_other():
+    with two_replicas().scope():
+        layer = layers.EmbeddingBag(ROWS, DIM)
+        head = layers.LargeOutput(40, samplers.UniformSampler(8))
+        model = keras.Sequential([layer, head])
+        model.compile(optimizers.LazySGD(1.0), losses.SampledSoftmaxLoss())
+        model.build((None, 3))
+    ids = np.array([[3, 1, 0], [8, 0, 0], [3, 3, 2], [1, 8, 0]])
+    layer.embeddings.assign(_table())
+    model.fit(ids, np.arange(4), batch_size=4, shuffle=False, verbose=0)
+    moved = np.any(layer.embeddings.numpy() != _table(), axis=1)
+    assert sorted(np.flatnonzero(moved)) == [1, 2, 3, 8]
+
+
+def _functional(**kwargs):
+    ids = keras.Input([None], dtype="int64", name="ids")
+    weights = keras.Input([None], name="weights")
+    features = layers.EmbeddingBag(ROWS, DIM, **kwargs)(ids, weights)
+    outputs = layers.LargeOutput(40, samplers.UniformSampler(8))(features)
+    return keras.Model({"ids": ids, "weights": weights}, outputs)
+
+
+def _sequential():
+    head = layers.LargeOutput(40, samplers.UniformSampler(8))
+    return keras.Sequential([layers.EmbeddingBag(ROWS, DIM), head])
+
+
+@pytest.mark.filterwarnings("ignore:`shuffle=True` was passed")
+@pytest.mark.parametrize(
+    "make", [_functional, lambda: _functional(dtype="mixed_bfloat16"), _sequential]
+)
+def test_data_with_weights_trains_a_model_that_can_be_saved(make, tmp_path):
+    inputs = {"ids": _padded(BAGS, 0, "int32"), "weights": _padded(_weights(), 0, "float32")}
+    data = tf.data.Dataset.from_tensors((inputs, np.arange(len(BAGS)))).repeat(60)
+    model = make()
+    model.compile(optimizers.LazyAdam(0.1), losses.SampledSoftmaxLoss())
+    before = model.evaluate(data.take(1), verbose=0)
+    model.fit(data, verbose=0)
+    assert model.evaluate(data.take(1), verbose=0) < 0.7 * before
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(
+        again.predict(data.take(1), verbose=0), model.predict(data.take(1), verbose=0)
+    )
+
+
+_LOAD = """
+import sys
+import keras, numpy as np
+import tf_largeout
+model = keras.saving.load_model(sys.argv[1])
+np.save(sys.argv[2], model.predict(np.array([[3, 1, 0], [8, 0, 0]]), verbose=0))
+"""
+
+
+@pytest.mark.parametrize("with_input", [False, True])
+def test_a_saved_model_loads_where_nothing_but_the_package_is_imported(with_input, tmp_path):
+    inputs = [keras.Input([None], dtype="int32")] if with_input else []
+    model = keras.Sequential([*inputs, *_sequential().layers])
+    ids = np.array([[3, 1, 0], [8, 0, 0]])
+    expected = model.predict(ids, verbose=0)
+    model.save(tmp_path / "model.keras")
+    files = [str(tmp_path / "model.keras"), str(tmp_path / "logits.npy")]
+    subprocess.run([sys.executable, "-c", _LOAD, *files], check=True, capture_output=True)
+    np.testing.assert_allclose(np.load(files[1]), expected, rtol=1e-6, atol=1e-7)
+
+
+def test_config_round_trip():
+    for kwargs in ({}, {"combiner": "sum", "padding_id": None, "dtype": "mixed_float16"}):
+        clone = harness.config_round_trip(
+            layers.EmbeddingBag(ROWS, DIM, embeddings_initializer="zeros", **kwargs)
+        )
+        assert clone.dtype_policy.name == kwargs.get("dtype", "float32")
+
+
+@pytest.mark.parametrize("wrong", [ROWS, -1, -(2**40), 2**40])
+@pytest.mark.parametrize("run_eagerly", [False, True])
+def test_an_id_that_is_no_row_is_refused(wrong, run_eagerly):
+    layer = _layer(name="names")
+    call = layer if run_eagerly else tf.function(layer)
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        call(tf.constant([[1, 0], [wrong, 0]], tf.int64))
+    message = f"'names' must be at least 0 and below input_dim={ROWS} or 0 for padding"
+    assert message in str(error.value).replace("\\", "") and str(wrong) in str(error.value)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bool"])
+def test_ids_that_are_no_integers_are_refused(dtype):
+    for ids in (np.ones([2, 3], dtype), keras.Input([3], dtype=dtype)):
+        with pytest.raises(ValueError, match=rf"must be integers.*{dtype}.*dtype='int64'"):
+            _layer()(ids)
+
+
+def test_inputs_of_another_shape_are_refused():
+    layer = _layer()
+    ids = np.ones([2, 3], "int64")
+    with pytest.raises(ValueError, match=r"must be \[batch, ..., max_ids\].*\(2,\)"):
+        layer(np.ones([2], "int64"))
+    with pytest.raises(ValueError, match=r"`weights`.*\(2, 3\).*\(3, 2\)"):
+        layer(ids, np.ones([3, 2], "float32"))
+    with pytest.raises(ValueError, match=r"`weights`.*ragged where those are"):
+        layer(tf.RaggedTensor.from_tensor(ids), np.ones([2, 3], "float32"))
+    with pytest.raises(ValueError, match=r"keys 'ids' and 'weights'. Received: \['ids', 'w'\]"):
+        layer({"ids": ids, "w": np.ones([2, 3], "float32")})
+
+
+def test_weights_whose_shape_differs_in_the_step_are_refused():
+    layer = _layer()
+    unknown = [tf.TensorSpec([None, None], dtype) for dtype in (tf.int64, tf.float32)]
+    call = tf.function(layer, input_signature=unknown)
+    ids = tf.ones([2, 3], tf.int64)
+    refused = "must have the shape of `ids`"
+    for shape in ([2, 4], [3, 2], [1, 3]):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=refused):
+            call(ids, tf.ones(shape))
+    splits = [tf.RaggedTensor.from_row_lengths([1, 2, 3], n) for n in ([1, 2], [2, 1])]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=refused):
+        layer(splits[0], tf.cast(splits[1], tf.float32))
+
+
+@pytest.mark.parametrize(
+    "argument, value",
+    [("input_dim", 0), ("output_dim", 2.5), ("combiner", "max"), ("padding_id", 0.0)],
+)
+def test_bad_arguments_are_refused(argument, value):
+    arguments = {"input_dim": ROWS, "output_dim": DIM} | {argument: value}
+    with pytest.raises(
+        ValueError, match=f"`{argument}` must be.*Received: {argument}={value!r}"
+    ):
+        layers.EmbeddingBag(**arguments)

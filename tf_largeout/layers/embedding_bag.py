@@ -1,0 +1,268 @@
+"""Layer for examples that are bags of ids: words, n-grams, items of a history."""
+
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.arguments import is_whole, whole_number
+from tf_largeout.layers import step_context
+
+_COMBINERS = ("sum", "mean", "sqrtn")
+
+
+class _FlatBags(NamedTuple):
+    """All bags as one list of `n` ids, without padding.
+
+    Attributes:
+        ids: int64 `[n]`.
+        bag: int64 `[n]`, rising: which bag each id belongs to.
+        weights: float `[n]`, or None.
+        shape: int64, the shape of `ids` before, without its last dimension.
+    """
+
+    ids: tf.Tensor
+    bag: tf.Tensor
+    weights: tf.Tensor | None
+    shape: tf.Tensor
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class EmbeddingBag(keras.layers.Layer):
+    """Sums the embeddings of the ids in each bag: an encoder for sparse features.
+
+    With weights `w_i` of the ids `i` in bag `b` (1 where none are given), it returns
+
+        sum:    sum_i w_i e_i
+        mean:   sum_i w_i e_i / sum_i w_i
+        sqrtn:  sum_i w_i e_i / sqrt(sum_i w_i^2)
+
+    as `tf.nn.embedding_lookup_sparse` does. Ids that are padding are left out; a bag without
+    ids, or one whose divisor is 0, gives zeros. The embeddings of single ids are never held as
+    `[batch, max_ids, output_dim]`, and the gradient of the table is a `tf.IndexedSlices` of
+    the ids that occurred: an optimizer of `tf_largeout.optimizers` pays for those rows only.
+
+    Example:
+
+    ```python
+    bags = np.array([[3, 1, 3, 0], [2, 0, 0, 0]])  # padded with 0
+    model = keras.Sequential(
+        [tflo.layers.EmbeddingBag(50_000, 128), tflo.layers.LargeOutput(200_000, "uniform")]
+    )
+    ```
+
+    In a functional model, with weights:
+
+    ```python
+    ids = keras.Input([None], dtype="int64", name="ids")
+    weights = keras.Input([None], name="weights")
+    features = tflo.layers.EmbeddingBag(50_000, 128)(ids, weights)
+    ```
+
+    Args:
+        input_dim: Number of rows of the table; ids are `0 ... input_dim - 1`.
+        output_dim: Width of an embedding.
+        combiner: `"sum"`, `"mean"` or `"sqrtn"`. With the last, the default, bags of many ids
+            have about the same scale as bags of few.
+        padding_id: The id that stands for no id, which may be negative; None if there is none.
+            Row 0 of the table is not used with the default, 0.
+        embeddings_initializer: Initializer of the table. By default normal with standard
+            deviation 0.05.
+        **kwargs: Of `keras.layers.Layer`.
+
+    Call arguments:
+        ids: Integers `[batch, ..., max_ids]`, or a `tf.RaggedTensor` `[batch, (ids)]`. Or a
+            dict of `"ids"` and `"weights"`.
+        weights: Optional floats of the shape of `ids`.
+
+    Output shape:
+        `[batch, ..., output_dim]`, of the compute dtype of the layer's dtype policy.
+
+    Attributes:
+        embeddings: Keras variable `[input_dim, output_dim]`.
+        compute_dtype: `"int64"`, which tells a `Sequential` without `keras.Input` to hand on
+            ids as integers. Sums are of the table's dtype.
+
+    Raises:
+        ValueError: If an argument is none of the above, `ids` are not integers or have fewer
+            than two dimensions, or `weights` have another shape than `ids`.
+        tf.errors.InvalidArgumentError: If an id is neither the padding nor a row of the table.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        combiner: str = "sqrtn",
+        padding_id: int | None = 0,
+        embeddings_initializer=None,
+        **kwargs,
+    ):
+        # Autocast would turn weights into what `compute_dtype` says.
+        super().__init__(autocast=False, **kwargs)
+        self.input_dim = whole_number("input_dim", input_dim)
+        self.output_dim = whole_number("output_dim", output_dim)
+        if combiner not in _COMBINERS:
+            raise ValueError(
+                f"`combiner` must be one of {_COMBINERS}. Received: combiner={combiner!r}."
+            )
+        if not (padding_id is None or is_whole(padding_id)):
+            raise ValueError(
+                f"`padding_id` must be an integer or None. Received: padding_id={padding_id!r}."
+            )
+        self.combiner = combiner
+        self.padding_id = None if padding_id is None else int(padding_id)
+        self.embeddings_initializer = keras.initializers.get(
+            embeddings_initializer or keras.initializers.RandomNormal(stddev=0.05)
+        )
+        self.embeddings: keras.Variable = None
+        # XLA does not compile a number of ids that is known only in the step.
+        self.supports_jit = False
+
+    # Keras makes the input of a `Sequential` of the `compute_dtype` of its first layer: as
+    # floats, ids above 2^24 (in bfloat16 above 2^8) would be those of other rows. Both are
+    # overridden, as in `keras.layers.StringLookup`, or else Keras would autocast.
+    @property
+    def compute_dtype(self):
+        return "int64"
+
+    @property
+    def variable_dtype(self):
+        return "int64"
+
+    def build(self, input_shape=None):
+        self.embeddings = self.add_weight(
+            name="embeddings",
+            shape=(self.input_dim, self.output_dim),
+            initializer=self.embeddings_initializer,
+            dtype=self.dtype_policy.variable_dtype,
+            autocast=False,
+        )
+        self.built = True
+
+    def call(self, ids, weights=None):
+        ids, weights = self._checked(ids, weights)
+        checks = [] if weights is None else [self._same_shape(ids, weights)]
+        with tf.control_dependencies(checks):
+            bags = self._flat(ids, weights)
+        with tf.control_dependencies([self._in_range(bags.ids)]):
+            embeddings = tf.gather(step_context.local_variable(self.embeddings), bags.ids)
+        combined = self._combined(embeddings, bags)
+        shape = tf.concat([bags.shape, [self.output_dim]], axis=0)
+        combined = tf.ensure_shape(
+            tf.reshape(combined, shape), (*ids.shape[:-1], self.output_dim)
+        )
+        return tf.cast(combined, self.dtype_policy.compute_dtype)
+
+    def compute_output_shape(self, input_shape):
+        shape = input_shape["ids"] if isinstance(input_shape, dict) else input_shape
+        return (*shape[:-1], self.output_dim)
+
+    def compute_output_spec(self, ids, weights=None):
+        ids, _ = self._checked(ids, weights)
+        shape = self.compute_output_shape(tuple(ids.shape))
+        return keras.KerasTensor(shape, self.dtype_policy.compute_dtype)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "input_dim": self.input_dim,
+            "output_dim": self.output_dim,
+            "combiner": self.combiner,
+            "padding_id": self.padding_id,
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
+        }
+
+    def _checked(self, ids, weights):
+        """`ids` and `weights`, of a dict too, checked as far as is known of them here."""
+        if isinstance(ids, dict):
+            if set(ids) != {"ids", "weights"}:
+                raise ValueError(
+                    f"A dict of inputs of layer '{self.name}' must have the keys 'ids' and "
+                    f"'weights'. Received: {sorted(ids)}."
+                )
+            ids, weights = ids["ids"], ids["weights"]
+        dtype = keras.backend.standardize_dtype(ids.dtype)
+        if "int" not in dtype:
+            raise ValueError(
+                f"`ids` of layer '{self.name}' must be integers. Received: dtype {dtype}. Give "
+                "the model's input that dtype: `keras.Input([max_ids], dtype='int64')`."
+            )
+        if len(ids.shape) < 2 or (_is_ragged(ids) and len(ids.shape) > 2):
+            raise ValueError(
+                f"`ids` of layer '{self.name}' must be [batch, ..., max_ids], or ragged and "
+                f"[batch, (ids)]. Received: shape {tuple(ids.shape)}."
+            )
+        if weights is not None and not _may_be_equal(ids, weights):
+            raise ValueError(
+                f"`weights` of layer '{self.name}' must have the shape of `ids`, "
+                f"{tuple(ids.shape)}, and be ragged where those are. Received: shape "
+                f"{tuple(weights.shape)}."
+            )
+        return ids, weights
+
+    def _flat(self, ids, weights):
+        if isinstance(ids, tf.RaggedTensor):
+            shape, bag = ids.nrows()[None], ids.value_rowids()
+            ids, weights = ids.values, None if weights is None else weights.values
+        else:
+            shape = tf.shape(ids, tf.int64)[:-1]
+            bag = tf.repeat(tf.range(tf.reduce_prod(shape)), tf.shape(ids)[-1])
+            ids = tf.reshape(ids, [-1])
+            weights = None if weights is None else tf.reshape(weights, [-1])
+        ids = tf.cast(ids, tf.int64)
+        if self.padding_id is not None:
+            present = ids != self.padding_id
+            ids, bag = tf.boolean_mask(ids, present), tf.boolean_mask(bag, present)
+            weights = None if weights is None else tf.boolean_mask(weights, present)
+        return _FlatBags(ids, bag, weights, shape)
+
+    def _same_shape(self, ids, weights):
+        """An op that fails where two tensors or ragged tensors differ in shape."""
+        shapes = [x.row_splits if _is_ragged(x) else tf.shape(x) for x in (ids, weights)]
+        message = f"`weights` of layer '{self.name}' must have the shape of `ids`"
+        return tf.debugging.assert_equal(*shapes, message=message)
+
+    def _in_range(self, ids):
+        """An op that fails where an id is no row of the table."""
+        low, high = tf.reduce_min(ids), tf.reduce_max(ids)
+        padding = "" if self.padding_id is None else f" or {self.padding_id} for padding"
+        message = (
+            f"`ids` of layer '{self.name}' must be at least 0 and below "
+            f"input_dim={self.input_dim}{padding}. Received ids from, to:"
+        )
+        return tf.debugging.Assert((low >= 0) & (high < self.input_dim), [message, low, high])
+
+    def _combined(self, embeddings, bags):
+        """The sums of each bag over its divisor, `[number of bags, output_dim]`."""
+        weights = bags.weights
+        if weights is not None:
+            weights = tf.cast(weights, embeddings.dtype)
+            embeddings *= weights[:, None]
+        sums = _segment_sum(embeddings, bags)
+        if self.combiner == "sum":
+            return sums
+        if weights is None:
+            weights = tf.ones_like(bags.ids, embeddings.dtype)
+        if self.combiner == "mean":
+            divisor = _segment_sum(weights, bags)
+        else:
+            divisor = tf.sqrt(_segment_sum(weights * weights, bags))
+        return tf.math.divide_no_nan(sums, divisor[:, None])
+
+
+def _segment_sum(values, bags):
+    """The sum of each bag; zeros for those without ids."""
+    sums = tf.math.segment_sum(values, bags.bag)  # ends at the last bag that has an id
+    missing = tf.reduce_prod(bags.shape) - tf.shape(sums, tf.int64)[0]
+    return tf.pad(sums, [[0, missing]] + [[0, 0]] * (values.shape.rank - 1))
+
+
+def _is_ragged(tensor):
+    return isinstance(tensor, tf.RaggedTensor) or getattr(tensor, "ragged", False)
+
+
+def _may_be_equal(ids, weights):
+    """Whether two shapes agree as far as they are known, and both are ragged or neither is."""
+    known = tf.TensorShape(tuple(ids.shape)).is_compatible_with(tuple(weights.shape))
+    return known and _is_ragged(ids) == _is_ragged(weights)
