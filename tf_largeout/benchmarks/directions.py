@@ -1,7 +1,6 @@
 """A made problem whose labels are near-uniform: noisy copies of random directions."""
 
 import numpy as np
-import tensorflow as tf
 
 
 def directions(num_classes=20_000, examples=60_000, dim=64, noise=0.6, test_examples=5_000):

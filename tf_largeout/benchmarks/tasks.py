@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout import datasets
+from tf_largeout.benchmarks.directions import directions
 from tf_largeout.layers import EmbeddingBag
 
 _VALIDATION_FRACTION = 0.02
@@ -127,6 +128,20 @@ def from_arrays(features, labels, num_features, num_classes, batch_size):
     )
 
 
+def from_directions(name, batch_size, seed, on_validation):
+    """The made problem of `directions`, which is tested on training examples."""
+    (features, labels), test = directions()
+    train = tf.data.Dataset.from_tensor_slices((features, labels))
+    return Task(
+        num_classes=20_000,
+        num_features=0,
+        train=train.shuffle(len(labels), seed=seed).repeat().batch(batch_size),
+        test=test,
+        label_counts=np.bincount(labels, minlength=20_000),
+        num_examples=len(labels),
+    )
+
+
 def collect(batches):
     """All of a finite dataset as (features, labels), labels padded with -1 to one width."""
     features, labels = zip(*batches.as_numpy_iterator(), strict=True)
@@ -144,6 +159,7 @@ TASKS = {
     "linux_callees": from_dataset,
     "linux_callees/constants": from_dataset,
     "linux_callees/fields": from_dataset,
+    "directions": from_directions,
     "synthetic": synthetic(),
     "synthetic_multilabel": synthetic(max_labels=3),
 }
