@@ -42,9 +42,9 @@ class LargeOutput(keras.layers.Layer):
             `SoftmaxLoss` and Keras losses can train the layer.
         use_bias: Whether each class has a bias, zero at first.
         embeddings_initializer: Initializer of the class embeddings. By default uniform with
-            variance `1 / (4 dim)`, rows of length 1/2: long enough to give the encoder a gradient
-            from the first step on (zeros do not), short enough for the first updates to turn
-            them, whatever the number of classes (Glorot's rule would make them vanish with it).
+            variance `1 / (4 dim)`, rows of length 1/2: long enough to give the encoder a
+            gradient from the first step on (zeros do not), short enough for the first updates
+            to turn them, whatever the number of classes (Glorot's rule lets them vanish).
         **kwargs: Of `keras.layers.Layer`.
 
     Call arguments:
