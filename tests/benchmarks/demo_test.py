@@ -58,7 +58,7 @@ def test_what_can_be_shared_is_shared(data, tmp_path):
         assert len({getattr(each, name) for each in settings}) == 1
     by_hand, ours = settings[2:]
     assert (by_hand.optimizer, by_hand.steps_per_execution) == ("row_sparse_adam", 16)
-    assert (ours.optimizer, ours.steps_per_execution) == ("lazy_adam_default", 16)
+    assert (ours.optimizer, ours.steps_per_execution) == ("lazy_adam", 16)
 
 
 def test_answers_are_the_classes_with_the_highest_logits(capsys):

@@ -3,8 +3,8 @@
 Trains one model per optimizer, learning rate and task for the same number of steps, everything
 else at its default: Keras's Adam, Adagrad and SGD, our row-sparse ones, and some of these once
 more by the rules that their docstrings give for class rows. Prints P@1 as a table. Each run has
-a process of its own, and its figures are kept in `--out`: a table that was cut off goes on where
-it ended.
+a process of its own, and its figures are kept in `--out`: a table that was cut off goes on from
+there.
 """
 
 import argparse

@@ -154,7 +154,7 @@ def _tf_largeout(
         ours_compile(loss),
         settings={
             **_FAST,
-            "optimizer": "lazy_adam_no_momentum",
+            "optimizer": "lazy_adam",
             "search": search,
             "search_options": options,
             **static,
@@ -175,7 +175,7 @@ METHODS = {
             **_FAST,
             "batch_size": 512,
             "learning_rate": 1e-2,
-            "optimizer": "lazy_adam_default",
+            "optimizer": "lazy_adam",
             "sampler": "frequency",
             "search": "inverted_file",
             "anneal": 1.0,

@@ -21,7 +21,7 @@ from tf_largeout.benchmarks.step_case import StepCase
 
 VARIANTS = {
     "ours": ("ours", "lazy_adam"),
-    "ours, Adam without momentum": ("ours", "lazy_adam_no_momentum"),
+    "ours, row momentum": ("ours", "lazy_adam_row_momentum"),
     "ours, no optimizer": ("ours", "none"),
     "ours, LazyAdagrad": ("ours", "lazy_adagrad"),
     "ours, RowwiseAdagrad": ("ours", "rowwise_adagrad"),

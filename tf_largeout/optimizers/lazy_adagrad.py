@@ -23,13 +23,17 @@ class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
     squares the gradients of a repeated row before it sums them. Dense gradients give the
     same result as `keras.optimizers.Adagrad`, bit by bit.
 
+    For class rows take `LazyAdagrad(15 * rate, initial_accumulator_value=0.0)`, where `rate` is
+    what suits `LazyAdam`. Keras's start of 0.1 is far above the squared gradients of a mean
+    over a batch, in which each row has a share of one example or two: with it rows hardly move.
+
     Reference:
         [Duchi et al., 2011](http://www.jmlr.org/papers/volume12/duchi11a/duchi11a.pdf).
 
     Args:
         learning_rate: float, schedule or callable. Defaults to 1e-3 as in Keras; 0.01 to 1
             are usual.
-        initial_accumulator_value: start of a. Defaults to 0.1.
+        initial_accumulator_value: start of a. Defaults to 0.1 as in Keras; 0 for class rows.
         epsilon: added to a under the root. Defaults to 1e-7.
         weight_decay: None, or decoupled weight decay: a row with a gradient first loses
             `learning_rate * weight_decay` of its weights.

@@ -22,13 +22,17 @@ class RowwiseAdagrad(LazyAdagrad):
     Only rows with a gradient are read and written (see `LazyAdam` on sparse gradients);
     dense gradients give the same result. Variables of rank 0 and 1 get Adagrad.
 
+    For class rows take `RowwiseAdagrad(15 * rate, initial_accumulator_value=0.0)`, where `rate`
+    is what suits `LazyAdam`; see `LazyAdagrad` for the reason.
+
     Reference:
         [Mudigere et al., 2021](https://arxiv.org/abs/2104.05158), "row-wise AdaGrad".
 
     Args:
         learning_rate: float, schedule or callable. Defaults to 1e-3 as Keras's Adagrad; 0.01
             to 1 are usual.
-        initial_accumulator_value: start of a. Defaults to 0.1.
+        initial_accumulator_value: start of a. Defaults to 0.1 as in Keras's Adagrad; 0 for
+            class rows.
         epsilon: added to a under the root. Defaults to 1e-7.
         weight_decay: None, or decoupled weight decay: a row with a gradient first loses
             `learning_rate * weight_decay` of its weights.
