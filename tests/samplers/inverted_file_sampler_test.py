@@ -74,37 +74,6 @@ def test_training_with_the_head_learns():
     assert model.layers[-1].sampler.list_health(model.layers[-1])["started_at"] == 10
 
 
-def sharpened(factor):
-    """A layer whose logits are `factor` times those of random rows, and features for it."""
-    random = np.random.default_rng(0)
-    sampler = make_sampler(start_step=None)
-    layer = built(sampler, factor * random.normal(size=[NUM_CLASSES, DIM]).astype("f4"))
-    return layer, random.normal(size=[BATCH, DIM]).astype("f4")
-
-
-def test_by_default_the_head_comes_when_few_of_the_tail_have_all_the_mass():
-    flat, features = sharpened(0.1)
-    sharp, _ = sharpened(10.0)
-    for layer in (flat, sharp):
-        for _ in range(300):
-            ids = head_of(layer.sampler, layer, features)
-        assert np.all(ids >= 0) == (layer is sharp)
-    started_at = sharp.sampler.list_health(sharp)["started_at"]
-    assert started_at > 0 and started_at % 16 == 0  # where it took a look
-    assert flat.sampler.list_health(flat)["started_at"] == -1
-
-
-def test_a_bad_batch_does_not_stop_the_watch():
-    layer, features = sharpened(10.0)
-    for bad in (features[:0], np.full_like(features, np.nan)):
-        head_of(layer.sampler, layer, bad)  # step 0 takes a look, as does step 16
-        for _ in range(15):
-            head_of(layer.sampler, layer, features)
-    for _ in range(300):
-        ids = head_of(layer.sampler, layer, features)
-    assert np.all(ids >= 0)
-
-
 @pytest.mark.parametrize("before", [2, 5, 40])
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, before):
     whole, first = make_model(), make_model()

@@ -1,10 +1,12 @@
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import harness
-from tf_largeout import samplers
-from tf_largeout.samplers.search_start import effective_sample_size
+import tf_largeout as tflo
+from tests import harness, replicas
+from tf_largeout import losses, samplers
+from tf_largeout.samplers import search_start
 
 N, DIM, BATCH = 60, 5, 8
 RNG = np.random.default_rng(4)
@@ -13,44 +15,12 @@ BIAS = RNG.normal(size=N).astype("float32")
 FEATURES = RNG.normal(size=(BATCH, DIM)).astype("float32")
 LABELS = harness.pad([[3], [3, 5], [0], [], [7], [1], [2], [49]])
 
-
-def slow_sizes(sample):
-    ids = sample.sampled_candidates.numpy()
-    weights = np.exp(FEATURES.astype("f8") @ EMBEDDINGS[ids].T + BIAS[ids])
-    weights /= sample.sampled_expected_count.numpy()
-    weights[[[i in row for i in ids] for row in LABELS]] = 0.0
-    return weights.sum(1) ** 2 / (weights**2).sum(1)
-
-
-@pytest.mark.parametrize("name", ["uniform", "log_uniform"])
-def test_it_is_that_of_the_importance_weights(name):
-    layer = harness.built_head(EMBEDDINGS, BIAS, samplers.get(name).__class__(20, seed=2))
-    sample = layer.sampler.sample(FEATURES, tf.constant(LABELS), layer)
-    sizes = effective_sample_size(tf.constant(FEATURES), tf.constant(LABELS), sample, layer)
-    np.testing.assert_allclose(sizes, slow_sizes(sample), rtol=1e-4)
-
-
-def test_equal_logits_count_all_and_one_high_logit_counts_one():
-    layer = harness.built_head(
-        np.zeros_like(EMBEDDINGS), np.zeros(N), samplers.UniformSampler(N)
-    )
-    no_labels = tf.fill([BATCH, 1], tf.constant(-1, tf.int64))
-    sample = layer.sampler.sample(FEATURES, no_labels, layer)
-
-    def sizes(labels=no_labels):
-        return effective_sample_size(tf.constant(FEATURES), labels, sample, layer).numpy()
-
-    np.testing.assert_allclose(sizes(), N, rtol=1e-5)
-    layer.bias.assign(np.where(np.arange(N) == 7, 50.0, 0.0))
-    np.testing.assert_allclose(sizes(), 1, rtol=1e-5)
-    np.testing.assert_allclose(sizes(no_labels + 8), N - 1, rtol=1e-5)  # 7 is the label
-
-
 SEARCHES = {
     "top k": samplers.TopKSampler,
     "lsh": samplers.LSHSampler,
     "inverted file": samplers.InvertedFileSampler,
 }
+LOSSES = [losses.SampledSoftmaxLoss, losses.NCELoss, losses.NegativeSamplingLoss]
 
 
 def found(layer):
@@ -61,12 +31,115 @@ def found(layer):
     return bool(np.any(ids.numpy() >= 0))
 
 
+def announcements(capfd):
+    """The lines about a search that went to stderr since the last call."""
+    lines = capfd.readouterr().err.splitlines()
+    return [line for line in lines if "search for hard negatives begins" in line]
+
+
+def flat_model(loss, sampler, num_classes=30_000, steps_per_execution=10):
+    """A model whose features are all zero: no negative is ever harder than another."""
+    head = tflo.layers.LargeOutput(num_classes, sampler=sampler, name="words")
+    model = keras.Sequential([keras.Input([DIM]), head])
+    model.compile(tflo.optimizers.LazyAdam(1e-3), loss, steps_per_execution=steps_per_execution)
+    return model
+
+
+def fit(model, steps, seed=0):
+    labels = np.random.default_rng(seed).integers(model.layers[-1].num_classes, size=2 * steps)
+    features = np.zeros([2 * steps, DIM], "f4")
+    model.fit(features, labels, batch_size=2, shuffle=False, verbose=0)
+
+
+@pytest.mark.parametrize("num_sampled", [64, 1024, 8192])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_by_default_the_search_begins_on_data_without_hard_negatives(loss, num_sampled, capfd):
+    model = flat_model(loss(), samplers.InvertedFileSampler(num_sampled))
+    head = model.layers[-1]
+    fit(model, 150)
+    assert head.sampler.list_health(head)["started_at"] == -1
+    assert announcements(capfd) == []
+    fit(model, 10)
+    health = head.sampler.list_health(head)
+    assert health["started_at"] == 150 and health["fitted_at"] == 0
+    (line,) = announcements(capfd)
+    assert "'words'" in line and "step 150" in line and "InvertedFileSampler" in line
+
+
+def test_a_resumed_run_is_equal_and_says_nothing_again(tmp_path, capfd):
+    whole, first = (
+        flat_model(
+            losses.NCELoss(), samplers.InvertedFileSampler(40, start_step=20, seed=1), 400
+        )
+        for _ in range(2)
+    )
+    first.set_weights(whole.get_weights())
+    fit(whole, 30)
+    fit(first, 30)
+    first.save(tmp_path / "model.keras")
+    assert len(announcements(capfd)) == 2
+    resumed = keras.models.load_model(tmp_path / "model.keras")
+    for model in (whole, resumed):
+        fit(model, 70, seed=2)
+    assert announcements(capfd) == []
+    for a, b in zip(whole.get_weights(), resumed.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_run_that_was_saved_before_the_start_begins_in_the_same_step(tmp_path, capfd):
+    model = flat_model(
+        losses.NCELoss(), samplers.InvertedFileSampler(40, start_step=20, seed=1), 400
+    )
+    fit(model, 10)
+    model.save(tmp_path / "model.keras")
+    resumed = keras.models.load_model(tmp_path / "model.keras")
+    assert announcements(capfd) == []
+    fit(resumed, 20)
+    assert len(announcements(capfd)) == 1
+    head = resumed.layers[-1]
+    assert head.sampler.list_health(head)["started_at"] == 20
+
+
+def test_of_several_replicas_one_says_that_the_search_begins(capfd):
+    with replicas.two_replicas().scope():
+        sampler = samplers.InvertedFileSampler(40, start_step=3)
+        model = flat_model(losses.NCELoss(), sampler, 400, steps_per_execution=1)
+    fit(model, 10)
+    assert len(announcements(capfd)) == 1
+
+
+def test_an_exported_model_carries_no_message(tmp_path, capfd):
+    model = flat_model(losses.NCELoss(), samplers.InvertedFileSampler(40, start_step=1), 400)
+    model.export(tmp_path / "export", verbose=False)
+    capfd.readouterr()
+    served = tf.saved_model.load(tmp_path / "export")
+    assert served.serve(np.zeros([2, DIM], "f4")).shape == (2, 400)
+    assert announcements(capfd) == []
+
+
 @pytest.mark.parametrize("name", SEARCHES)
-def test_searches_wait_for_their_step(name):
+def test_searches_wait_for_their_step(name, capfd):
     sampler = SEARCHES[name](20, num_hard=4, start_step=3)
     layer = harness.built_head(EMBEDDINGS, BIAS, sampler)
     assert [found(layer) for _ in range(5)] == [False, False, False, True, True]
     assert sampler.start.started_at(layer) == 3
+    assert len(announcements(capfd)) == 1
+
+
+@pytest.mark.parametrize(
+    "num_classes, step",
+    [(1, 100), (20_000, 100), (120_234, 601), (200_000, 1000), (10**8, 1000)],
+)
+def test_the_default_step_grows_with_the_classes_between_two_bounds(num_classes, step):
+    assert search_start.default_step(num_classes) == step
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_all_searches_with_a_tail_begin_by_the_default_rule(name):
+    sampler = SEARCHES[name](20, num_hard=4, start_step=None)
+    assert sampler.get_config()["start_step"] is None
+    layer = harness.built_head(EMBEDDINGS, BIAS, sampler)
+    assert [found(layer) for _ in range(102)] == [False] * 100 + [True] * 2
 
 
 @pytest.mark.parametrize("name", ["lsh", "inverted file"])
@@ -80,8 +153,17 @@ def test_a_rebuild_by_hand_starts_the_search(name):
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_searches_without_a_tail_start_at_once(name):
+def test_searches_without_a_tail_start_at_once(name, capfd):
     sampler = SEARCHES[name](20, num_hard=None)
-    assert sampler.start.started_at(harness.built_head(EMBEDDINGS, BIAS, sampler)) == 0
+    layer = harness.built_head(EMBEDDINGS, BIAS, sampler)
+    assert sampler.start.started_at(layer) == 0
+    sampler.sample(tf.constant(FEATURES), tf.constant(LABELS), layer)
+    assert announcements(capfd) == []
     with pytest.raises(ValueError, match="start_step=3, num_hard=None"):
         SEARCHES[name](20, num_hard=None, start_step=3)
+
+
+@pytest.mark.parametrize("step", [2**63, 2**70, -1, 2.5, "soon"])
+def test_a_start_step_that_is_none_is_named(step):
+    with pytest.raises(ValueError, match=f"start_step={step!r}"):
+        samplers.InvertedFileSampler(20, num_hard=4, start_step=step)

@@ -29,7 +29,8 @@ class HardNegativeSampler(Sampler):
             such as "uniform", or a `StaticSampler` (whose `num_sampled` is replaced).
         start_step: With `num_hard`, number of the training step, from 0, that is the first to
             search; before, the heads are empty, and a step costs what the tail costs. None
-            starts where the search begins to pay, see `SearchStart`.
+            for `num_classes / 200`, at least 100 and at most 1,000. A line on stderr tells when
+            the search begins, see `SearchStart`.
         seed: Optional int that the layer's draws start from; random if None.
 
     Attributes:
@@ -87,7 +88,7 @@ class HardNegativeSampler(Sampler):
         labels = tf.convert_to_tensor(labels, tf.int64)
         features = tf.cast(tf.stop_gradient(features), tf.float32)
         tail = self.tail.sample(features, labels, layer) if self.tail else None
-        starts = self.start.advance(features, labels, tail, layer)
+        starts = self.start.advance(layer)
         ids = self._head(starts, features, labels, layer)
         ones = tf.ones(tf.shape(ids))
         if tail is None:

@@ -33,13 +33,13 @@ class InvertedFileSampler(HardNegativeSampler):
     are a static sample that the batch shares. The loss corrects for both exactly, whatever
     the search finds (see `HeadAndTail`): what it misses only makes the step less efficient.
 
-    The lists are fitted when the search begins to pay (`start_step`); before, while random
-    negatives are hard enough, no class is searched for and a step costs what the tail costs.
-    From then on they are kept up to date inside the steps: every few steps some rows, all in
-    turn, move to the list that is nearest now, the means follow, and all rows are packed anew
-    at 8 bits a number, in the order of the lists, which is what is searched. If nearly all of
-    those rows move, the weights were replaced by others, and the lists are fitted anew; so
-    they are by `rebuild`.
+    The lists are fitted early in training (`start_step`), and a line on stderr says when;
+    before, while random negatives are hard enough, no class is searched for and a step costs
+    what the tail costs. From then on they are kept up to date inside the steps: every few steps
+    some rows, all in turn, move to the list that is nearest now, the means follow, and all rows
+    are packed anew at 8 bits a number, in the order of the lists, which is what is searched. If
+    nearly all of those rows move, the weights were replaced by others, and the lists are fitted
+    anew; so they are by `rebuild`.
 
     State, as weights of the layer: `(dim + 12) * num_classes` bytes, with dim rounded up to a
     multiple of 16, and the means. A resumed run is equal to an uninterrupted one. With the
@@ -62,10 +62,11 @@ class InvertedFileSampler(HardNegativeSampler):
             the rows.
         tail: With `num_hard`, what draws the others: a name such as "uniform", or a static
             `Sampler`.
-        start_step: Number of the training step that fits the lists, from 0. By default the
-            first in which the tail alone no longer estimates the partition function well (see
-            `SearchStart`), that is when the search pays; where that never comes, the model
-            trains on the tail alone.
+        start_step: Number of the training step that fits the lists and is the first to search,
+            from 0. None for `num_classes / 200`, at least 100 and at most 1,000, whatever the
+            data, the loss and `num_sampled` (without a tail for 0). Where random negatives
+            stay hard for long, as on `place_names`, a run of a minute does better with a later
+            one, see docs/negatives.md.
         seed: Optional int that the layer's draws start from; random if None.
 
     Example:

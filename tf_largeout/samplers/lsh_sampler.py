@@ -61,8 +61,8 @@ class LSHSampler(HardNegativeSampler):
         rebuild_every: Steps between the first two builds.
         rebuild_growth: Factor by which that distance grows.
         start_step: With `num_hard`, number of the training step, from 0, that builds the
-            tables and is the first to search; None starts where that begins to pay, see
-            `SearchStart`.
+            tables and is the first to search; None for `num_classes / 200`, at
+            least 100 and at most 1,000.
         seed: Optional int that the layer's draws start from; random if None.
 
     References:

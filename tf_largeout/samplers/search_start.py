@@ -1,50 +1,54 @@
-"""When a search for hard negatives begins to pay."""
+"""The training step from which on a sampler searches for hard negatives."""
+
+import sys
 
 import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
 from tf_largeout.ops import placement
 
-_PERIOD = 16  # steps from one look to the next
-_ROWS = 64  # of the batch that a look takes
-_MEMORY = 0.8  # weight of the looks before in the running mean
-_TOO_FEW = 16.0
+_CLASSES_A_STEP = 200
+_EARLIEST, _LATEST = 100, 1_000
 
 
 class SearchStart:
-    """Tells from which training step on a sampler searches.
+    """Tells from which training step on a sampler searches, and says so when it begins.
 
-    At a given step; or at the first where the tail alone no longer estimates the partition
-    function well. The estimate of a row is the mean of the importance weights
-    `w_s = exp(o_s) / E[count_s]` of the shared sample. As a model learns, more and more of the
-    softmax mass lies on a few classes that the sample meets by chance or not at all. What is
-    left of the sample,
+    Without a given step it is
 
-        ESS = (sum_s w_s)^2 / sum_s w_s^2     (Kong 1992; labels of the row left out)
+        num_classes / 200, at least 100 and at most 1,000,
 
-    is its size where all weigh the same, and 1 where one class outweighs the rest. The search
-    starts where the mean over some rows, and over the looks of the last hundred steps or so,
-    falls below 16: where the estimate is off by a quarter. (The mean begins at the size of the
-    sample, so that with 1,008 classes no search starts in the first 300 steps.) It is
-    measured: with 1,024 negatives on one core, 75 s on `linux_callees` led to P@1 34.9, with a
-    limit of 64 to 33.6, without a search to 28.4; 110 s on `place_names` to 58.3, with a limit
-    of 4 to 60.2. Runs of 300 s there gained by a start at step 400.
+    so that a search begins on any data, under any loss and with any number of negatives. By
+    then batches of 256 have had about one label for each class of up to 200,000, and the rows
+    of most are no longer where they were initialized. Problems with fewer classes are learned
+    in fewer steps. What an earlier and a later start led to stands in docs/negatives.md.
 
-    A look costs a product of 64 rows with the sample, every 16 steps, until the start. The
-    state is weights of the layer.
+    In that step one line goes to stderr, which names the layer, the sampler and the step;
+    under a `tf.distribute` strategy from the first replica only. The state is a weight of the
+    layer: a resumed run begins where the uninterrupted one does, and does not say it again.
 
     Args:
-        step: Number of the step, from 0; or None to judge by the effective sample size.
+        step: Number of the step, from 0, below 2^63; or None for the rule. With 0 nothing is
+            said.
+
+    Raises:
+        ValueError: If `step` is something else.
     """
 
     def __init__(self, step=0):
         self.step = whole_number("start_step", step, least=0, or_none=True)
-        self._progress = self._mean_size = None
+        if self.step is not None and self.step >= 2**63:
+            raise ValueError(
+                "`start_step` must be below 2^63, as training steps are counted in 64 bits. "
+                f"Received: start_step={step}."
+            )
+        self._progress = self._first = self._who = None
 
     def build(self, sampler, layer):
-        """Makes `[number of the next step, step of the start or -1]`, and the running mean."""
+        """Makes `[number of the next step, step of the start or -1]`, a weight of `layer`."""
         if self.step == 0:
             return
+        self._first = default_step(layer.num_classes) if self.step is None else self.step
         self._progress = sampler.add_weight(
             layer,
             "search_start",
@@ -53,20 +57,10 @@ class SearchStart:
             lambda shape, dtype: tf.constant([0, -1], dtype),
             placement.deciding,
         )
-        if self.step is None:
-            size = tf.constant_initializer(sampler.tail.num_sampled)
-            self._mean_size = sampler.add_weight(
-                layer, "effective_sample_size", (), "float32", size
-            )
+        self._who = f"layer '{layer.name}', {type(sampler).__name__}"
 
-    def advance(self, features, labels, tail, layer):
-        """Counts a training step.
-
-        Args:
-            features: float32 `[batch, dim]`.
-            labels: int64 `[batch, num_labels]`, padded with -1.
-            tail: The `SampledValues` that the batch shares in this step.
-            layer: The layer whose step it is.
+    def advance(self, layer):
+        """Counts a training step of `layer`.
 
         Returns:
             Whether the step searches: True, or a scalar bool tensor.
@@ -76,13 +70,11 @@ class SearchStart:
         progress = layer.local_variable(self._progress)
         with placement.deciding(layer.seed_state):
             step, started_at = tf.unstack(progress.read_value())
-
-            def judge():
-                pays = self._pays(step, features, labels, tail, layer)
-                return tf.where(pays, step, started_at)
-
-            started_at = tf.cond(started_at < 0, judge, lambda: started_at)
+            begins = (started_at < 0) & (step >= self._first)
+            started_at = tf.where(begins, step, started_at)
             progress.assign([step + 1, started_at])
+            if _is_first_replica():
+                tf.cond(begins, lambda: self._say(step), lambda: False)
             return started_at >= 0
 
     def now(self, layer):
@@ -96,33 +88,23 @@ class SearchStart:
         """The number of the step, or -1."""
         return 0 if self.step == 0 else int(layer.local_variable(self._progress)[1])
 
-    def _pays(self, step, features, labels, tail, layer):
-        if self.step is not None:
-            return step >= self.step
-        mean_size = layer.local_variable(self._mean_size)
-
-        def look():
-            with placement.beside(layer.seed_state):
-                sizes = effective_sample_size(features[:_ROWS], labels[:_ROWS], tail, layer)
-                sizes = tf.boolean_mask(sizes, tf.math.is_finite(sizes))
-                new = _MEMORY * mean_size + (1 - _MEMORY) * tf.reduce_mean(sizes)
-                mean_size.assign(tf.where(tf.size(sizes) > 0, new, mean_size))
-                return mean_size < _TOO_FEW
-
-        return tf.cond(step % _PERIOD == 0, look, lambda: tf.constant(False))
+    def _say(self, step):
+        tf.print(
+            # It starts with a line break, as the line of a progress bar has not ended.
+            "\ntf_largeout: the search for hard negatives begins in training step ",
+            step,
+            f" ({self._who}; `start_step` sets another).",
+            output_stream=sys.stderr,
+            sep="",
+        )
+        return True
 
 
-def effective_sample_size(features, labels, sample, layer):
-    """`SearchStart`'s ESS of each row at the weights of `layer`.
+def default_step(num_classes):
+    """The step of a search that was given none, see `SearchStart`."""
+    return min(max(num_classes // _CLASSES_A_STEP, _EARLIEST), _LATEST)
 
-    Returns:
-        float32 `[batch]`; NaN where all of the sample are labels or a logit is not finite.
-    """
-    embeddings, bias = layer.local_variables()
-    ids = sample.sampled_candidates
-    logits = tf.matmul(features, tf.gather(embeddings, ids), transpose_b=True)
-    logits -= tf.math.log(sample.sampled_expected_count)
-    logits += 0.0 if bias is None else tf.gather(bias, ids)
-    is_label = tf.reduce_any(labels[:, :, tf.newaxis] == ids, axis=1)
-    logits = tf.where(is_label, logits.dtype.min, logits)
-    return tf.exp(2 * tf.reduce_logsumexp(logits, -1) - tf.reduce_logsumexp(2 * logits, -1))
+
+def _is_first_replica():
+    context = tf.distribute.get_replica_context()
+    return context is None or tf.get_static_value(context.replica_id_in_sync_group) == 0

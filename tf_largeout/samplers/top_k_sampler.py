@@ -23,7 +23,7 @@ class TopKSampler(HardNegativeSampler):
         tail: With `num_hard`, what draws the others: a name such as "uniform", or a static
             `Sampler`.
         start_step: With `num_hard`, number of the training step, from 0, that is the first to
-            search; None starts where that begins to pay, see `SearchStart`.
+            search; None for `num_classes / 200`, at least 100 and at most 1,000.
         seed: Optional int that the layer's draws start from; random if None.
 
     Example:
