@@ -52,7 +52,7 @@ class RowMetric(keras.metrics.Metric):
         if lazy is None:
             return
         labels = lazy.label_matrix(y_true)
-        valid = (labels >= 0) & ~_repeated(labels)
+        valid = lazy.distinct_labels(labels)
         terms = self.row_terms(lazy, labels, valid)
         if terms is None:
             return
@@ -70,13 +70,6 @@ class RowMetric(keras.metrics.Metric):
 
     def _sum(self, name):
         return self.add_variable((), "zeros", dtype="float64", name=name)
-
-
-def _repeated(labels):
-    """Tells, `[B, L]`, whether the label stands earlier in its row."""
-    width = tf.shape(labels)[1]
-    earlier = tf.range(width)[:, None] > tf.range(width)[None, :]
-    return tf.reduce_any((labels[:, :, None] == labels[:, None, :]) & earlier, axis=-1)
 
 
 def _row_weights(lazy, valid, sample_weight, mask):
