@@ -31,6 +31,7 @@ ARROWS = {
     "metrics": {"arguments", "lazy_logits", "ops"},
     "layers": {"arguments", "lazy_logits", "ops", "samplers"},
     "optimizers": {"ops"},
+    "keras_names": {"losses", "metrics", "optimizers"},
     "retrieval": {"ops"},
     "serving": {"layers", "ops", "retrieval"},
     "datasets": {"arguments"},

@@ -73,7 +73,9 @@ def _check_static_shape(labels, features):
     several = labels.shape.rank == features.shape.rank
     leading = labels.shape[:-1] if several else labels.shape
     if not leading.is_compatible_with(features.shape[:-1]):
-        raise ValueError(f"{_expected_shape(features)} Received labels of shape {labels.shape}.")
+        raise ValueError(
+            f"{_expected_shape(features)} Received labels of shape {labels.shape}."
+        )
 
 
 def _shape_checks(labels, features):

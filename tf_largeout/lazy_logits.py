@@ -40,16 +40,17 @@ class LazyLogits:
     Args:
         layer: The `LargeOutput` that made the logits.
         features: Its input, `[..., dim]`.
-        training: Whether the step trains; losses are exact where it does not.
+        training: Whether the step trains; losses are exact where it does not. None where
+            nobody said: taken as False.
 
     Attributes:
         candidates: The `Candidates` that a sampled loss scored in this step, or None.
     """
 
-    def __init__(self, layer: Any, features: tf.Tensor, training: bool):
+    def __init__(self, layer: Any, features: tf.Tensor, training: bool | None):
         self.layer = layer
         self.features = features
-        self.training = training
+        self.training = None if training is None else bool(training)
         self.candidates: Candidates | None = None
         self._label_matrices: dict[int, tuple[Any, tf.Tensor]] = {}
         self._distinct: dict[int, tf.Tensor] = {}
