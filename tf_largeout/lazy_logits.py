@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.candidates import Candidates
+from tf_largeout.labels import as_label_matrix, first_occurrences
 from tf_largeout.ops import candidate_ops, class_scan_ops
 
 _TAG = "_largeout_lazy_logits"
@@ -39,18 +40,20 @@ class LazyLogits:
     Args:
         layer: The `LargeOutput` that made the logits.
         features: Its input, `[..., dim]`.
-        training: Whether the step trains; losses are exact where it does not.
+        training: Whether the step trains; losses are exact where it does not. None where
+            nobody said: taken as False.
 
     Attributes:
         candidates: The `Candidates` that a sampled loss scored in this step, or None.
     """
 
-    def __init__(self, layer: Any, features: tf.Tensor, training: bool):
+    def __init__(self, layer: Any, features: tf.Tensor, training: bool | None):
         self.layer = layer
         self.features = features
-        self.training = training
+        self.training = None if training is None else bool(training)
         self.candidates: Candidates | None = None
         self._label_matrices: dict[int, tuple[Any, tf.Tensor]] = {}
+        self._distinct: dict[int, tf.Tensor] = {}
         self._statistics: dict[int, ClassStatistics] = {}
 
     @functools.cached_property
@@ -73,6 +76,13 @@ class LazyLogits:
             self._label_matrices[id(y_true)] = (y_true, matrix)
             self._label_matrices[id(matrix)] = (matrix, matrix)
         return self._label_matrices[id(y_true)][1]
+
+    def distinct_labels(self, y_true) -> tf.Tensor:
+        """Tells, bool `[B, L]`, which labels are neither padding nor repeats in their row."""
+        labels = self.label_matrix(y_true)
+        if id(labels) not in self._distinct:
+            self._distinct[id(labels)] = first_occurrences(labels)
+        return self._distinct[id(labels)]
 
     def class_statistics(self, y_true) -> ClassStatistics:
         """The exact `ClassStatistics`; all losses and metrics of a step share one pass."""
@@ -141,54 +151,3 @@ def _in_symbolic_build(y_pred) -> bool:
         return True
     graph = None if tf.executing_eagerly() else getattr(y_pred, "graph", None)
     return getattr(graph, "name", "").startswith("scratch_graph")
-
-
-def as_label_matrix(y_true, features: tf.Tensor, num_classes: int) -> tf.Tensor:
-    """Class ids as int64 `[B, L]`, where `B` is the product of the leading dimensions.
-
-    Args:
-        y_true: Integer class ids. Of shape `features.shape[:-1]`: one class a position. With
-            one more dimension: several classes a position, padded with -1; or ragged there.
-        features: `[..., dim]`.
-        num_classes: Ids must be -1 or in `[0, num_classes)`.
-
-    Raises:
-        ValueError: If the labels are not integers, or their shape does not fit the features.
-        tf.errors.InvalidArgumentError: If an id is out of range.
-    """
-    if isinstance(y_true, tf.RaggedTensor):
-        y_true = y_true.to_tensor(-1)
-    labels = tf.convert_to_tensor(y_true)
-    if not labels.dtype.is_integer:
-        raise ValueError(
-            "Labels must be integer class ids (int32 or int64), [batch] or [batch, max_labels] "
-            f"padded with -1. Received labels of dtype {labels.dtype.name}."
-        )
-    if labels.shape.rank is None:  # such as what `tf.numpy_function` gives
-        labels = _check_range(tf.cast(labels, tf.int64), num_classes)
-        positions = tf.reduce_prod(tf.shape(features)[:-1])
-        return tf.reshape(labels, [positions, tf.size(labels) // tf.maximum(positions, 1)])
-    several = labels.shape.rank == features.shape.rank
-    leading = labels.shape[:-1] if several else labels.shape
-    if not leading.is_compatible_with(features.shape[:-1]):
-        raise ValueError(
-            f"For features of shape {features.shape} labels must have the shape "
-            f"{features.shape[:-1]} (one class a position) or that and one more dimension "
-            f"(several classes, padded with -1). Received labels of shape {labels.shape}."
-        )
-    labels = _check_range(tf.cast(labels, tf.int64), num_classes)
-    if not several:
-        return tf.reshape(labels, [-1, 1])
-    shape = tf.shape(labels)  # whose last number may be 0
-    matrix = tf.reshape(labels, [tf.reduce_prod(shape[:-1]), shape[-1]])
-    return tf.ensure_shape(matrix, [None, labels.shape[-1]])
-
-
-def _check_range(labels: tf.Tensor, num_classes: int) -> tf.Tensor:
-    in_range = tf.reduce_all((labels >= -1) & (labels < num_classes))
-    message = f"Labels must be class ids in [0, {num_classes}), or -1 as padding. Received ids"
-    check = tf.debugging.Assert(
-        in_range, [message, "from", tf.reduce_min(labels), "to", tf.reduce_max(labels)]
-    )
-    with tf.control_dependencies([check] if check is not None else []):
-        return tf.identity(labels)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import keras
 import pytest
 import tensorflow as tf
 
@@ -93,12 +94,32 @@ def test_the_library_says_which_tensorflow_it_was_compiled_for():
 )
 def test_importing_the_package_says_which_tensorflow_is_needed(tmp_path, fake, said):
     (tmp_path / "tensorflow.py").write_text(fake)
+    answer = _import_error(PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
+    for part in [said, TENSORFLOW_WINDOW, "pip install"]:
+        assert part in answer
+
+
+def test_importing_the_package_under_another_backend_says_which_is_needed(tmp_path):
+    (tmp_path / "jax.py").write_text("raise ImportError('no jax here')")
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    answer = _import_error(KERAS_BACKEND="jax", PYTHONPATH=path)
+    for part in ["ImportError: tf_largeout", "jax", "Set KERAS_BACKEND=tensorflow"]:
+        assert part in answer
+
+
+def test_another_backend_that_is_installed_is_named(monkeypatch):
+    monkeypatch.setattr(keras.config, "backend", lambda: "torch")
+    with pytest.raises(ImportError, match="backend is 'torch'. Set KERAS_BACKEND=tensorflow"):
+        library.check_keras()
+
+
+def _import_error(**environment):
+    """The last line that a fresh Python writes when it cannot import the package."""
     done = subprocess.run(
         [sys.executable, "-c", "import tf_largeout"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
     )
     assert done.returncode != 0
-    for part in [said, TENSORFLOW_WINDOW, "pip install"]:
-        assert part in done.stderr.splitlines()[-1]
+    return done.stderr.splitlines()[-1]

@@ -146,10 +146,10 @@ class LargeOutput(keras.layers.Layer):
         in_graph = tf.inside_function()
         dense = tf.function(self._logits, autograph=False) if in_graph else self._logits
         if training is None:
-            training = step_context.called_by_train_step()
+            training = step_context.training_of_step()
         if not features.dtype.is_floating:
             features = tf.cast(features, self.compute_dtype)
-        lazy = lazy_logits.LazyLogits(self, features, bool(training))
+        lazy = lazy_logits.LazyLogits(self, features, training)
         return lazy_logits.tag(dense(features), lazy)
 
     def _logits(self, features):

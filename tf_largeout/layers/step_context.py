@@ -5,9 +5,11 @@ import inspect
 import keras
 import tensorflow as tf
 
+_TRAINING_OF_STEP = {"train_step": True, "test_step": False, "predict_step": False}
 
-def called_by_train_step() -> bool:
-    """Whether a model's `train_step` is on the call stack.
+
+def training_of_step() -> bool | None:
+    """Whether the step of a model that is on the call stack trains; None where none is.
 
     Keras tells the layers of a subclassed model that they train only if the model's own
     `call` takes `training`. Without this look a sampled loss would turn exact there, and
@@ -15,11 +17,11 @@ def called_by_train_step() -> bool:
     """
     frame = inspect.currentframe()
     while frame is not None:
-        is_train_step = frame.f_code.co_name in ("train_step", "tf__train_step")  # by AutoGraph
-        if is_train_step and isinstance(frame.f_locals.get("self"), keras.Model):
-            return True
+        name = frame.f_code.co_name.removeprefix("tf__")  # AutoGraph's
+        if name in _TRAINING_OF_STEP and isinstance(frame.f_locals.get("self"), keras.Model):
+            return _TRAINING_OF_STEP[name]
         frame = frame.f_back
-    return False
+    return None
 
 
 def replica_id() -> int:

@@ -11,7 +11,8 @@ class LargeOutputLoss(keras.losses.Loss):
     """A loss that scores only the classes it needs.
 
     Subclasses write `row_losses`. Outside of training (`evaluate`, `validation_data`) every
-    one reports the exact softmax loss over all classes, so that they can be compared.
+    one reports the exact softmax loss over all classes, so that they can be compared; one that
+    cannot writes `evaluation_losses` too.
 
     A row whose labels are all -1 has weight 0, as with `sample_weight`: it counts in the size
     of the batch that "sum_over_batch_size" divides by.
@@ -21,16 +22,18 @@ class LargeOutputLoss(keras.losses.Loss):
         name: Name of the loss.
 
     Call arguments:
-        y_true: Integer class ids: `[batch]` or, padded with -1, `[batch, max_labels]`; with
-            further dimensions between where the features have them. A class that is given
-            twice counts twice, as in `tf.nn`.
+        y_true: Integer class ids: `[batch]` or, padded with -1 or ragged, `[batch,
+            max_labels]`; with further dimensions between where the features have them. A class
+            that is given twice counts twice, as in `tf.nn`. Not multi-hot: a matrix of 0 and 1
+            alone with one column per class is refused.
         y_pred: The direct output of a `LargeOutput`.
         sample_weight: Optional weights that broadcast to the leading dimensions.
 
     Raises:
         ValueError: If `y_pred` is no direct output of a `LargeOutput`, or the labels are not
             integers or do not fit the features in shape.
-        tf.errors.InvalidArgumentError: If a label is out of range or a feature not finite.
+        tf.errors.InvalidArgumentError: If a label is out of range, the labels are multi-hot, or
+            a feature is not finite.
     """
 
     def __init__(self, reduction="sum_over_batch_size", name=None, dtype=None):
@@ -48,6 +51,10 @@ class LargeOutputLoss(keras.losses.Loss):
         """
         raise NotImplementedError(f"{type(self).__name__} must define `row_losses`.")
 
+    def evaluation_losses(self, lazy: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
+        """What is reported for each row outside of training, as `row_losses` are given."""
+        return exact_row_losses(lazy, labels)
+
     def __call__(self, y_true, y_pred, sample_weight=None):
         # Overridden because Keras would cast the labels to float32, wrong above 2^24.
         lazy = lazy_logits(y_pred, asked_by=type(self).__name__)
@@ -55,7 +62,7 @@ class LargeOutputLoss(keras.losses.Loss):
             losses = tf.reduce_sum(y_pred, axis=-1)
         else:
             labels = lazy.label_matrix(y_true)
-            compute = self.row_losses if lazy.training else exact_row_losses
+            compute = self.row_losses if lazy.training else self.evaluation_losses
             losses = tf.reshape(compute(lazy, labels), tf.shape(lazy.features)[:-1])
             losses = tf.ensure_shape(losses, lazy.features.shape[:-1])
         if getattr(y_pred, "_keras_mask", None) is not None:

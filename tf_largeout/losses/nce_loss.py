@@ -35,6 +35,9 @@ class NCELoss(SampledLoss):
 
     `-log sigmoid(o_y - log E[count_y]) - sum_s log sigmoid(-(o_s - log E[count_s]))`.
 
+    Of several labels each has the target `1 / #labels`, so its corrected logit is drawn to
+    `log(1 / (#labels - 1))`, not ever higher: the mass of a row is 1, as in `tf.nn`.
+
     Logits are taken for log probabilities as they stand: biases that start at
     `-log(num_classes)` spare the time in which all of them must come down. Hard negatives of a
     row's own count as drawn for certain, and go well with this loss.

@@ -36,7 +36,8 @@ class NegativeSamplingLoss(SampledLoss):
     """Negative sampling (Mikolov et al. 2013): a logistic loss without any correction.
 
     `-log sigmoid(o_y) - sum_s log sigmoid(-o_s)`. It estimates no probabilities: the logits
-    it learns are shifted by the log of the sampler's distribution.
+    it learns are shifted by the log of the sampler's distribution. Of several labels the first
+    term is the mean.
 
     Args:
         negative_reduction: "sum" over the drawn classes, or their "mean" (Barber & Botev

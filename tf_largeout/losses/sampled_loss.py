@@ -1,5 +1,7 @@
 """The base class of the losses that score the labels and a sample of classes."""
 
+import warnings
+
 import tensorflow as tf
 
 from tf_largeout.candidates import Negatives, score_candidates
@@ -20,6 +22,9 @@ class SampledLoss(LargeOutputLoss):
             effect on that row. Default True: a label must not be its own negative.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
+
+    In a training loop of your own, call the model with `training=True`: without, the loss is
+    the exact softmax loss, in O(num_classes) time, and says so once.
 
     Raises:
         ValueError: In training, if the `LargeOutput` has no sampler.
@@ -66,6 +71,17 @@ class SampledLoss(LargeOutputLoss):
         has_label = labels >= 0
         losses = self.candidate_losses(true_logits, negatives, has_label)
         return tf.where(tf.reduce_any(has_label, axis=-1), losses, 0)
+
+    def evaluation_losses(self, lazy, labels):
+        if lazy.training is None:
+            warnings.warn(
+                f"{type(self).__name__} was given logits of a call that did not say whether it "
+                "trains, and is the exact softmax loss over all "
+                f"{lazy.layer.num_classes} classes. In a training loop of your own call the "
+                "model with training=True; where the exact loss is meant, with training=False.",
+                stacklevel=1,  # here, so that a loop is told once
+            )
+        return super().evaluation_losses(lazy, labels)
 
     def _corrected(self, candidates, sample, labels):
         """The log-q correction, for all sampled losses."""

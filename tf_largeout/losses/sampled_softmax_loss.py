@@ -32,7 +32,9 @@ class SampledSoftmaxLoss(SampledLoss):
 
     `-o'_y + log(exp(o'_y) + sum_s exp(o'_s))`, with `o'_s = o_s - log E[count_s]` for drawn
     classes `s`. By default the label keeps its logit, `o'_y = o_y` (Blanc & Rendle 2018,
-    eq. 2), which makes the sum an unbiased estimate of the partition function.
+    eq. 2), which makes the sum an unbiased estimate of the partition function. Of several
+    labels each has the target mass `1 / #labels`: `o'_y` stands for their mean in the first
+    term, and each is in the sum.
 
     Args:
         correct_positive: Whether the label's logit is corrected by its own expected count as

@@ -13,11 +13,13 @@ class Perplexity(RowMetric):
     `exp(mean over rows with labels of log(sum_c exp(o_c)) - mean over labels y of o_y)`.
 
     Exact in `evaluate`, and in training with an exact loss, whose pass over the classes it
-    shares. In training with a sampled loss it is not known and stays 1.
+    shares. In training with a sampled loss it is not known: NaN.
 
     Args:
         name: Name of the metric.
     """
+
+    _direction = "down"
 
     def __init__(self, name="perplexity", dtype=None):
         super().__init__(name=name, dtype=dtype)
@@ -35,4 +37,4 @@ class Perplexity(RowMetric):
         return losses, tf.ones_like(losses)
 
     def result(self):
-        return tf.cast(tf.exp(tf.math.divide_no_nan(*self._sums())), self.dtype)
+        return tf.cast(tf.exp(self._ratio()), self.dtype)

@@ -16,7 +16,7 @@ class PrecisionAtK(RankMetric):
     Exact in `evaluate`; see `RankMetric` for what it shows in training.
 
     Args:
-        k: How many of the best classes count, at least 1.
+        k: How many of the best classes count, from 1 to the number of classes.
         name: Name of the metric, "precision_at_{k}" by default.
 
     Example:

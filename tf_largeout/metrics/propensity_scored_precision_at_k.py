@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.arguments import real_number
+from tf_largeout.arguments import real_number, whole_number
 from tf_largeout.metrics.rank_metric import RankMetric
 
 
@@ -26,28 +26,35 @@ class PropensityScoredPrecisionAtK(RankMetric):
     Exact in `evaluate`; see `RankMetric` for what it shows in training.
 
     Args:
-        k: How many of the best classes count, at least 1.
+        k: How many of the best classes count, from 1 to the number of classes.
         counts: How many training examples each class has: `[num_classes]`, whole numbers.
-        num_examples: Number of training examples, at least 3. By default the sum of the
-            counts, right where each example has one label.
+        num_examples: Number of training examples, at least 3. None means that each has one
+            label: then it is the sum of the counts, and a row with several labels is refused.
         a, b: Constants of the propensity model, `a >= 0` and `b > 0`; 0.55 and 1.5 are the
             paper's for most data sets, 0.5 and 0.4 those for Wikipedia, 0.6 and 2.6 those for
             Amazon.
         name: Name of the metric, "psp_at_{k}" by default.
+
+    The counts stand in the config, packed: of a compiled metric Keras saves nothing else.
+
+    Raises:
+        ValueError: If an argument is out of range, or there is not one count per class.
+        tf.errors.InvalidArgumentError: If `num_examples` is None and a row has several labels.
     """
 
     def __init__(self, k, counts, num_examples=None, a=0.55, b=1.5, name=None, dtype=None):
         super().__init__(k, name=name or f"psp_at_{k}", dtype=dtype)
         self.counts = _checked_counts(counts)
-        self.num_examples = int(self.counts.sum() if num_examples is None else num_examples)
-        if self.num_examples < 3:
+        self.num_examples = whole_number("num_examples", num_examples, or_none=True)
+        total = int(self.counts.sum()) if num_examples is None else self.num_examples
+        if total < 3:
             raise ValueError(
                 "`num_examples`, by default the sum of `counts`, must be at least 3 for "
-                f"propensities to be below 1. Received: {self.num_examples}."
+                f"propensities to be below 1. Received: {total}."
             )
         self.a = real_number("a", a, least=0)
         self.b = real_number("b", b, least=0, allow_least=False)
-        scale = (np.log(self.num_examples) - 1) * (self.b + 1) ** self.a
+        scale = (np.log(total) - 1) * (self.b + 1) ** self.a
         with tf.init_scope():
             self._inverse = tf.constant(
                 1 + scale * (self.counts + self.b) ** -self.a, tf.float32
@@ -56,7 +63,7 @@ class PropensityScoredPrecisionAtK(RankMetric):
     def hit_terms(self, hits, labels, valid):
         inverse = tf.gather(self._inverse, tf.maximum(labels, 0))
         inverse = tf.where(valid, inverse, 0)
-        best = tf.sort(inverse, axis=-1, direction="DESCENDING")[:, : self.k]
+        best = tf.math.top_k(inverse, tf.minimum(self.k, tf.shape(inverse)[1])).values
         found = tf.where(hits, inverse, 0)
         return tf.reduce_sum(found, axis=-1), tf.reduce_sum(best, axis=-1)
 
@@ -66,7 +73,19 @@ class PropensityScoredPrecisionAtK(RankMetric):
                 f"`counts` must have one number for each of the {lazy.layer.num_classes} "
                 f"classes of layer '{lazy.layer.name}'. Received {len(self.counts)} counts."
             )
-        return super().row_terms(lazy, labels, valid)
+        with tf.control_dependencies(self._label_checks(valid)):
+            return super().row_terms(lazy, labels, tf.identity(valid))
+
+    def _label_checks(self, valid):
+        if self.num_examples is not None:
+            return []
+        most = tf.reduce_max(tf.reduce_sum(tf.cast(valid, tf.int32), axis=-1))
+        message = (
+            f"Metric '{self.name}' was made without `num_examples`, the number of training "
+            "examples. The sum of `counts` is that only where each example has one label. Pass "
+            "`num_examples`. Received a row whose number of labels is"
+        )
+        return [tf.debugging.Assert(most <= 1, [message, most])]
 
     def get_config(self):
         return {

@@ -9,11 +9,14 @@ class RankMetric(RowMetric):
 
     Exact in `evaluate`, and in training with an exact loss. In training with a sampled loss it
     ranks each label among the labels of its row and the classes drawn in that step, which is
-    optimistic: the true rank is never better. With a loss that draws none it stays 0.
+    optimistic: the true rank is never better. With a loss that draws none it is NaN.
 
     Args:
-        k: How many of the best classes count, at least 1.
+        k: How many of the best classes count, from 1 to the number of classes.
         name: Name of the metric; from the class and k by default.
+
+    Raises:
+        ValueError: If `k` is no positive integer, or above the number of classes.
     """
 
     def __init__(self, k, name, dtype=None):
@@ -25,6 +28,11 @@ class RankMetric(RowMetric):
         raise NotImplementedError(f"{type(self).__name__} must define `hit_terms`.")
 
     def row_terms(self, lazy, labels, valid):
+        if self.k > lazy.layer.num_classes:
+            raise ValueError(
+                f"Metric '{self.name}' looks at the k={self.k} best classes, but layer "
+                f"'{lazy.layer.name}' has only {lazy.layer.num_classes}. Pass a smaller `k`."
+            )
         ranks = lazy.label_ranks(labels)
         if ranks is None:
             return None

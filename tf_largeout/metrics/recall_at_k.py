@@ -15,7 +15,7 @@ class RecallAtK(RankMetric):
     Exact in `evaluate`; see `RankMetric` for what it shows in training.
 
     Args:
-        k: How many of the best classes count, at least 1.
+        k: How many of the best classes count, from 1 to the number of classes.
         name: Name of the metric, "recall_at_{k}" by default.
     """
 

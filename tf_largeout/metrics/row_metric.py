@@ -15,12 +15,15 @@ class RowMetric(keras.metrics.Metric):
     step does no work that grows with the number of classes: what a metric shows then, if
     anything, is said at each.
 
-    A row whose labels are all -1 has weight 0. The labels of a row are a set: a class that is
-    given twice counts once.
+    A row whose labels are all -1 has weight 0, and a row of weight 0 adds nothing, whatever its
+    numbers. The labels of a row are a set: a class that is given twice counts once. Where
+    nothing is known, because no step could tell or the weights of all rows add up to 0, the
+    result is NaN.
 
     Call arguments:
-        y_true: Integer class ids: `[batch]` or, padded with -1, `[batch, max_labels]`; with
-            further dimensions between where the features have them.
+        y_true: Integer class ids as the losses take them: `[batch]` or, padded with -1 or
+            ragged, `[batch, max_labels]`; with further dimensions between where the features
+            have them.
         y_pred: The direct output of a `LargeOutput`.
         sample_weight: Optional weights that broadcast to the leading dimensions.
 
@@ -28,6 +31,8 @@ class RowMetric(keras.metrics.Metric):
         ValueError: If `y_pred` is no direct output of a `LargeOutput`, or the labels are not
             integers or do not fit the features in shape.
     """
+
+    _direction = "up"  # what Keras's callbacks call an improvement where their mode is "auto"
 
     def __init__(self, name=None, dtype=None):
         super().__init__(name=name, dtype=dtype)
@@ -52,46 +57,46 @@ class RowMetric(keras.metrics.Metric):
         if lazy is None:
             return
         labels = lazy.label_matrix(y_true)
-        valid = (labels >= 0) & ~_repeated(labels)
+        valid = lazy.distinct_labels(labels)
         terms = self.row_terms(lazy, labels, valid)
         if terms is None:
             return
         weights = _row_weights(lazy, valid, sample_weight, getattr(y_pred, "_keras_mask", None))
         for total, term in zip((self.numerator, self.denominator), terms, strict=True):
-            # A row of weight 0 adds nothing, whatever its numbers.
-            weighted = tf.where(weights > 0, weights * tf.cast(term, tf.float64), 0)
+            weighted = tf.where(weights != 0, weights * tf.cast(term, tf.float64), 0)
             total.assign_add(tf.reduce_sum(weighted))
 
     def result(self):
-        return tf.cast(tf.math.divide_no_nan(*self._sums()), self.dtype)
+        return tf.cast(self._ratio(), self.dtype)
 
-    def _sums(self):
-        return tf.convert_to_tensor(self.numerator), tf.convert_to_tensor(self.denominator)
+    def _ratio(self):
+        numerator = tf.convert_to_tensor(self.numerator)
+        denominator = tf.convert_to_tensor(self.denominator)
+        nothing = tf.constant(float("nan"), tf.float64)
+        return tf.where(denominator == 0, nothing, numerator / denominator)
 
     def _sum(self, name):
         return self.add_variable((), "zeros", dtype="float64", name=name)
 
 
-def _repeated(labels):
-    """Tells, `[B, L]`, whether the label stands earlier in its row."""
-    width = tf.shape(labels)[1]
-    earlier = tf.range(width)[:, None] > tf.range(width)[None, :]
-    return tf.reduce_any((labels[:, :, None] == labels[:, None, :]) & earlier, axis=-1)
-
-
 def _row_weights(lazy, valid, sample_weight, mask):
-    """The weights of the rows, float64 `[B]`, 0 where there is no label."""
-    weights = tf.cast(tf.reduce_any(valid, axis=-1), tf.float64)
-    leading = tf.shape(lazy.features)[:-1]
-    for factor in (sample_weight, mask):
-        if factor is None:
-            continue
-        factor = tf.cast(tf.convert_to_tensor(factor), tf.float64)
-        if factor.shape.rank == lazy.features.shape.rank and factor.shape[-1] == 1:
-            factor = tf.squeeze(factor, -1)
-        factor = tf.reshape(factor, _padded_shape(factor, lazy.features.shape.rank - 1))
-        weights *= tf.reshape(tf.broadcast_to(factor, leading), [-1])
-    return weights
+    """The weights of the rows, float64 `[B]`, 0 where there is no label or the mask is 0."""
+    counts = tf.reduce_any(valid, axis=-1)
+    if mask is not None:
+        counts &= _per_row(lazy, mask) != 0
+    weights = (
+        tf.ones([], tf.float64) if sample_weight is None else _per_row(lazy, sample_weight)
+    )
+    return tf.where(counts, weights, 0)
+
+
+def _per_row(lazy, factor):
+    """What broadcasts to the leading dimensions of the features as float64 `[B]`."""
+    factor = tf.cast(tf.convert_to_tensor(factor), tf.float64)
+    if factor.shape.rank == lazy.features.shape.rank and factor.shape[-1] == 1:
+        factor = tf.squeeze(factor, -1)
+    factor = tf.reshape(factor, _padded_shape(factor, lazy.features.shape.rank - 1))
+    return tf.reshape(tf.broadcast_to(factor, tf.shape(lazy.features)[:-1]), [-1])
 
 
 def _padded_shape(factor, rank):

@@ -20,6 +20,26 @@ except ImportError as error:
 _LIBRARY = pathlib.Path(__file__).with_name("_largeout_ops.so")
 
 
+def check_keras() -> None:
+    """Checks that Keras can be imported and computes with TensorFlow.
+
+    Raises:
+        ImportError: if not. Says with what it computes, and how to change it.
+    """
+    way_out = (
+        "Set KERAS_BACKEND=tensorflow in the environment before Keras is imported, and see "
+        "that `keras.json` in the folder ~/.keras names no other one."
+    )
+    needed = f"tf_largeout {__version__} needs Keras 3 with its TensorFlow backend"
+    try:
+        import keras
+    except ImportError as error:
+        raise ImportError(f"{needed}. Keras cannot be imported: {error}. {way_out}") from error
+    if keras.config.backend() != "tensorflow":
+        found = keras.config.backend()
+        raise ImportError(f"{needed}. Its backend is '{found}'. {way_out}")
+
+
 def check_tensorflow(version: str) -> None:
     """Checks that TensorFlow `version` is one that tf_largeout supports.
 
@@ -112,4 +132,5 @@ def _ways_out() -> str:
 # sanitizers.
 _LOADED = pathlib.Path(os.environ.get("LARGEOUT_OPS_LIBRARY") or _LIBRARY)
 gen_ops = load(_LOADED)
+check_keras()
 HAS_GPU_KERNELS = has_gpu_kernels(_LOADED)

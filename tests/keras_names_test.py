@@ -1,0 +1,62 @@
+"""Losses, metrics and optimizers by their names in `compile`."""
+
+import keras
+import numpy as np
+import pytest
+
+import tf_largeout as tflo
+from tf_largeout import keras_names
+
+LOSSES = ["softmax_loss", "sampled_softmax_loss", "nce_loss", "negative_sampling_loss"]
+OPTIMIZERS = ["lazy_adam", "lazy_adagrad", "rowwise_adagrad", "lazy_sgd"]
+
+
+def compiled(**kwargs):
+    output = tflo.layers.LargeOutput(30, sampler=tflo.samplers.UniformSampler(8, seed=1))
+    model = keras.Sequential([keras.Input((4,)), output])
+    model.compile(**kwargs)
+    return model
+
+
+@pytest.mark.parametrize("loss, optimizer", zip(LOSSES, OPTIMIZERS, strict=True))
+def test_a_model_compiled_by_names_trains_and_is_saved(loss, optimizer, tmp_path):
+    model = compiled(optimizer=optimizer, loss=loss, metrics=["perplexity"])
+    x, y = np.random.default_rng(0).normal(size=(6, 4)), np.arange(6)
+    history = model.fit(x, y, verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+    assert keras.utils.get_registered_name(type(model.optimizer)).startswith("tf_largeout>")
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.evaluate(x, y, verbose=0, return_dict=True) == pytest.approx(
+        model.evaluate(x, y, verbose=0, return_dict=True)
+    )
+
+
+def test_every_class_without_arguments_has_a_name():
+    for module, names in (
+        (tflo.losses, LOSSES),
+        (tflo.metrics, ["perplexity"]),
+        (tflo.optimizers, OPTIMIZERS),
+    ):
+        assert set(keras_names._classes_by_name(module)) == set(names)
+
+
+def test_a_loss_by_name_is_one_of_ours():
+    assert isinstance(keras.losses.get("nce_loss"), tflo.losses.NCELoss)
+    assert isinstance(keras.metrics.get("perplexity"), tflo.metrics.Perplexity)
+    assert isinstance(keras.optimizers.get("lazy_sgd"), tflo.optimizers.LazySGD)
+
+
+def test_a_name_of_keras_stays_that_of_keras(monkeypatch):
+    class Perplexity(tflo.metrics.Perplexity):
+        """As if Keras had one."""
+
+    table = {"perplexity": Perplexity}
+    monkeypatch.setitem(keras.metrics.get.__globals__, "ALL_OBJECTS_DICT", table)
+    keras_names.register()
+    assert table == {"perplexity": Perplexity}
+
+
+def test_a_keras_without_such_tables_goes_without_the_names(monkeypatch):
+    monkeypatch.delitem(keras.losses.get.__globals__, "ALL_OBJECTS_DICT")
+    keras_names.register()

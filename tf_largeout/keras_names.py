@@ -1,0 +1,48 @@
+"""Strings for `compile`: "sampled_softmax_loss", "perplexity", "lazy_adam" and the like."""
+
+import inspect
+import re
+
+import keras
+
+from tf_largeout import losses, metrics, optimizers
+
+
+def register():
+    """Makes losses, metrics and optimizers known to Keras by their names in snake case.
+
+    Only classes that need no arguments. Names that Keras has itself stay Keras's.
+    """
+    # Keras asks its registry of custom objects for optimizers only; `losses.get` and
+    # `metrics.get` look into a table of their own module. Should another Keras have none, the
+    # strings are unknown there, and all else works.
+    tables = [keras.losses.get.__globals__, keras.metrics.get.__globals__]
+    loss_table, metric_table = (table.get("ALL_OBJECTS_DICT", {}) for table in tables)
+    optimizer_table = keras.saving.get_custom_objects()
+    for module, table in (
+        (losses, loss_table),
+        (metrics, metric_table),
+        (optimizers, optimizer_table),
+    ):
+        for name, member in _classes_by_name(module).items():
+            table.setdefault(name, member)
+
+
+def _classes_by_name(module):
+    """The serializable classes that `module` exports and that can be made without arguments."""
+    return {
+        _snake_case(name): member
+        for name, member in inspect.getmembers(module, inspect.isclass)
+        if keras.saving.get_registered_name(member).startswith("tf_largeout>")
+        and not _required_arguments(member)
+    }
+
+
+def _required_arguments(member):
+    arguments = inspect.signature(member).parameters.values()
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [one for one in arguments if one.default is one.empty and one.kind not in optional]
+
+
+def _snake_case(name):
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

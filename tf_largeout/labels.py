@@ -1,0 +1,124 @@
+"""Labels of every accepted form as one checked matrix of class ids."""
+
+import tensorflow as tf
+
+_FORMS = (
+    "Labels must be integer class ids: one per position, of shape features.shape[:-1], or "
+    "several, with one more dimension and padded with -1, or ragged there "
+    "(`tf.ragged.constant(rows, dtype=tf.int64)`)."
+)
+
+
+def as_label_matrix(y_true, features: tf.Tensor, num_classes: int) -> tf.Tensor:
+    """Class ids as int64 `[B, L]`, where `B` is the product of the leading dimensions.
+
+    A matrix of 0 and 1 alone that is `num_classes > 2` wide is refused as multi-hot: as ids it
+    would repeat class 0 or 1 in every row, where labels of a row are distinct.
+
+    Args:
+        y_true: Integer class ids. Of shape `features.shape[:-1]`: one class per position. With
+            one more dimension: several classes per position, padded with -1; or ragged there.
+        features: `[..., dim]`.
+        num_classes: Ids must be -1 or in `[0, num_classes)`.
+
+    Raises:
+        ValueError: If the labels are not integers, or their static shape does not fit the
+            features.
+        tf.errors.InvalidArgumentError: If their shape does not fit the features where only the
+            step knows it, an id is out of range, or the labels are multi-hot.
+    """
+    labels = _integers(y_true)
+    _check_static_shape(labels, features)
+    rank = features.shape.rank - 1
+    with tf.control_dependencies(_shape_checks(labels, features)):
+        shape = tf.concat([tf.shape(labels), [1]], axis=0)  # a width of 1 where rank is equal
+        matrix = tf.reshape(labels, [tf.reduce_prod(shape[:rank]), shape[rank]])
+    matrix = tf.ensure_shape(matrix, [None, _static_width(labels, rank)])
+    with tf.control_dependencies([*_id_checks(matrix, num_classes)]):
+        return tf.identity(matrix)
+
+
+def first_occurrences(labels: tf.Tensor) -> tf.Tensor:
+    """Tells, bool `[B, L]`, which labels are neither padding nor repeats of an earlier one.
+
+    O(L log L) time and O(L) memory per row, for int64 `labels` `[B, L]`.
+    """
+    if labels.shape[-1] == 1:
+        return labels >= 0
+    # Of equal labels `top_k` puts the earlier one first.
+    ordered, places = tf.math.top_k(labels, tf.shape(labels)[1])
+    repeats = tf.concat([ordered[:, :1] < -1, ordered[:, 1:] == ordered[:, :-1]], axis=1)
+    by_place = tf.sort(2 * places + tf.cast(repeats, tf.int32), axis=-1)
+    return (labels >= 0) & (by_place % 2 == 0)
+
+
+def _integers(y_true) -> tf.Tensor:
+    """The labels as int64; unsigned ones above 2^63 as the largest number, out of range."""
+    try:
+        if isinstance(y_true, tf.RaggedTensor) and y_true.dtype.is_integer:
+            y_true = tf.cast(y_true, tf.int64).to_tensor(-1)
+        labels = tf.convert_to_tensor(y_true)
+    except (TypeError, ValueError) as error:
+        kind = type(y_true).__name__
+        raise ValueError(f"{_FORMS} Received labels of type {kind}: {error}") from error
+    if not labels.dtype.is_integer:
+        raise ValueError(f"{_FORMS} Received labels of dtype {labels.dtype.name}.")
+    ids = tf.cast(labels, tf.int64)
+    return tf.where(ids < 0, tf.int64.max, ids) if labels.dtype == tf.uint64 else ids
+
+
+def _check_static_shape(labels, features):
+    if labels.shape.rank is None:
+        return
+    several = labels.shape.rank == features.shape.rank
+    leading = labels.shape[:-1] if several else labels.shape
+    if not leading.is_compatible_with(features.shape[:-1]):
+        raise ValueError(
+            f"{_expected_shape(features)} Received labels of shape {labels.shape}."
+        )
+
+
+def _shape_checks(labels, features):
+    """An assertion that the leading dimensions agree, where only the step knows them."""
+    leading, rank = features.shape[:-1], features.shape.rank - 1
+    known = labels.shape.rank is not None and labels.shape[:rank].is_fully_defined()
+    if known and leading.is_fully_defined():
+        return []
+    shape, expected = tf.shape(labels), tf.shape(features)[:-1]
+    padded = tf.concat([shape, tf.fill([rank], -1)], axis=0)[:rank]
+    fits = tf.reduce_all(padded == expected) & (tf.size(shape) <= rank + 1)
+    message = [_expected_shape(features), "Received labels of shape", shape]
+    return [tf.debugging.Assert(fits, [*message, "for features", tf.shape(features)])]
+
+
+def _expected_shape(features):
+    return (
+        f"For features of shape {features.shape} labels must have the shape "
+        f"{features.shape[:-1]} (one class per position) or that and one more dimension "
+        "(several classes, padded with -1)."
+    )
+
+
+def _static_width(labels, rank):
+    if labels.shape.rank is None:
+        return None
+    return labels.shape[-1] if labels.shape.rank > rank else 1
+
+
+def _id_checks(labels, num_classes):
+    """Assertions on `[B, L]`: all ids are in range, and the labels are not multi-hot."""
+    lowest, highest = tf.reduce_min(labels), tf.reduce_max(labels)
+    in_range = (lowest >= -1) & (highest < num_classes)
+    message = f"Labels must be class ids in [0, {num_classes}), or -1 as padding. Received ids"
+    yield tf.debugging.Assert(in_range, [message, "from", lowest, "to", highest])
+    if num_classes <= 2 or labels.shape[1] not in (None, num_classes):
+        return
+    zeros_and_ones = (lowest >= 0) & (lowest <= highest) & (highest <= 1)
+    is_ids = ~(zeros_and_ones & (tf.shape(labels)[1] == num_classes))
+    message = (
+        f"Labels must be class ids. Received a matrix of {num_classes} columns, one per class, "
+        "of 0 and 1 alone: multi-hot labels. Pass the ids of the classes that are 1, padded "
+        "with -1 or ragged, such as tf.ragged.boolean_mask(tf.range(num_classes) + "
+        "tf.zeros_like(y), y > 0). Received labels of shape"
+    )
+    yield tf.debugging.Assert(is_ids, [message, tf.shape(labels)])
