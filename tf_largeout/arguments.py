@@ -9,7 +9,7 @@ def is_whole(value) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def whole_number(name, value, least=1, or_none=False):
+def whole_number(name, value, least=1, or_none=False, most=2**63 - 1):
     """The argument `name` as an int.
 
     Args:
@@ -17,15 +17,18 @@ def whole_number(name, value, least=1, or_none=False):
         value: What was passed.
         least: The smallest number that is accepted.
         or_none: Whether None is accepted too, and returned.
+        most: The largest number that is accepted.
 
     Raises:
-        ValueError: If `value` is something else, or too small.
+        ValueError: If `value` is something else, too small or too large.
     """
     if or_none and value is None:
         return None
-    if is_whole(value) and value >= least:
+    if is_whole(value) and least <= value <= most:
         return int(value)
     expected = "a positive integer" if least == 1 else f"an integer of at least {least}"
+    if is_whole(value) and value > most:
+        expected += f" and at most {most}"
     raise ValueError(
         f"`{name}` must be {expected}{' or None' if or_none else ''}. "
         f"Received: {name}={value!r} (of type {type(value).__name__})."

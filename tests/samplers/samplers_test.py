@@ -185,7 +185,6 @@ def test_names_configs_samplers_and_none_are_understood():
     assert samplers.get(sampler) is sampler
     assert isinstance(samplers.get("uniform"), samplers.UniformSampler)
     assert isinstance(samplers.get("log_uniform"), samplers.LogUniformSampler)
-    assert isinstance(samplers.get("unigram"), samplers.UnigramSampler)
 
 
 @pytest.mark.parametrize("unknown", ["Uniform", 3, keras.losses.MeanSquaredError()])
