@@ -173,7 +173,7 @@ def test_tf_losses_take_the_sampled_values(name, unique):
     assert np.all(np.isfinite(loss))
 
 
-@pytest.mark.parametrize("bad", [0, -3, 2.5, True, "many"])
+@pytest.mark.parametrize("bad", [0, -3, 2.5, True, "many", 2**31])
 def test_num_sampled_must_be_a_positive_integer(bad):
     with pytest.raises(ValueError, match="num_sampled"):
         samplers.UniformSampler(bad)
