@@ -68,3 +68,11 @@ def test_seeds_are_numbers_of_64_bits_or_none(seed):
 def test_other_seeds_are_refused(seed):
     with pytest.raises(ValueError, match="`seed` must be an integer of 64 bits or None"):
         seed_or_none(seed)
+
+
+def test_the_most_is_the_last_that_is_accepted():
+    assert whole_number("k", 9, most=9) == 9
+    with pytest.raises(ValueError, match="positive integer and at most 9. Received: k=10 "):
+        whole_number("k", 10, most=9)
+    with pytest.raises(ValueError, match=f"at most {2**63 - 1}. Received: k={2**63} "):
+        whole_number("k", 2**63)

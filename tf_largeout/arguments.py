@@ -20,7 +20,7 @@ def whole_number(name, value, least=1, or_none=False, most=2**63 - 1):
         most: The largest number that is accepted; by default that of 64 bits.
 
     Raises:
-        ValueError: If `value` is something else, too small, or too large.
+        ValueError: If `value` is something else, too small or too large.
     """
     if or_none and value is None:
         return None
@@ -28,7 +28,7 @@ def whole_number(name, value, least=1, or_none=False, most=2**63 - 1):
         return int(value)
     expected = "a positive integer" if least == 1 else f"an integer of at least {least}"
     if is_whole(value) and value > most:
-        expected = f"an integer between {least} and {most}"
+        expected += f" and at most {most}"
     raise ValueError(
         f"`{name}` must be {expected}{' or None' if or_none else ''}. "
         f"Received: {name}={value!r} (of type {type(value).__name__})."

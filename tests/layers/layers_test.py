@@ -1,5 +1,7 @@
 """`LargeOutput` as a Keras layer: outputs, weights, config, exact search, errors."""
 
+import math
+
 import keras
 import numpy as np
 import pytest
@@ -16,6 +18,9 @@ LAYERS = {
     ),
     "LargeOutput without bias": lambda **kwargs: layers.LargeOutput(
         N, use_bias=False, embeddings_initializer="he_normal", **kwargs
+    ),
+    "LargeOutput for NCE": lambda **kwargs: layers.LargeOutput(
+        N, bias_initializer=keras.initializers.Constant(-math.log(N)), **kwargs
     ),
 }
 EVERY_LAYER = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
@@ -152,6 +157,14 @@ def test_a_regularizer_of_the_logits_is_refused():
 
 def test_xla_is_never_asked_to_compile_it():
     assert not LAYERS["LargeOutput"]().supports_jit
+
+
+@pytest.mark.parametrize("num_classes", [2**31 - 1, 2**31, 2**70])
+def test_more_classes_than_the_ops_take_are_refused_at_once(num_classes):
+    message = f"at most 2147483646. Received: num_classes={num_classes}"
+    with pytest.raises(ValueError, match=message):
+        layers.LargeOutput(num_classes)
+    assert layers.LargeOutput(2**31 - 2).num_classes == 2**31 - 2
 
 
 @pytest.mark.parametrize("num_classes", [0, -1, 2.5, "many", True, None])

@@ -9,6 +9,8 @@ import tensorflow as tf
 
 from tests import harness
 from tf_largeout import layers, losses, samplers
+from tf_largeout.benchmarks import machine
+from tf_largeout.samplers import hard_negative_sampler
 
 N, DIM, BATCH = 50, 6, 9
 RNG = np.random.default_rng(3)
@@ -88,15 +90,45 @@ def test_a_tail_is_a_name_or_a_sampler(tail):
     assert sample(sampler).tail.sampled_candidates.shape == (8,)
 
 
-def test_a_tail_serves_one_layer():
-    tail = samplers.UniformSampler()
-    first = samplers.TopKSampler(12, num_hard=4, tail=tail)
-    second = samplers.TopKSampler(20, num_hard=4, tail=tail)
-    assert sample(first).tail.sampled_candidates.shape == (8,)
-    with pytest.raises(ValueError, match="UniformSampler was already built"):
-        head_of(second)
+def test_a_sampler_given_as_tail_stays_as_it_is_and_serves_many():
+    tail = samplers.UnigramSampler(5, counts=np.arange(N))
+    for num_sampled in (12, 20):
+        values = sample(samplers.TopKSampler(num_sampled, num_hard=4, tail=tail))
+        assert values.tail.sampled_candidates.shape == (num_sampled - 4,)
+        counts = values.tail.sampled_expected_count.numpy()
+        np.testing.assert_array_equal(np.argsort(counts), np.argsort(values.tail[0].numpy()))
+    assert tail.num_sampled == 5
+    assert len(np.unique(tail_draws(tail))) == 5
+
+
+def tail_draws(sampler):
+    return sampler.sample(FEATURES, LABELS, head_of(sampler)).sampled_candidates
+
+
+def test_the_sampler_of_a_layer_is_no_tail():
+    tail = samplers.UniformSampler(5)
+    head_of(tail)
     with pytest.raises(ValueError, match="Give each sampler a tail of its own"):
         samplers.TopKSampler(30, num_hard=4, tail=tail)
+
+
+@pytest.mark.parametrize("num_labels, num_ids", [(1, 16), (7, 30), (5, 0), (0, 5)])
+def test_labels_in_the_head_are_found_by_row(num_labels, num_ids):
+    labels = RNG.integers(-1, 12, [BATCH, num_labels])
+    ids = RNG.integers(-1, 12, [BATCH, num_ids])
+    expected = [[y >= 0 and y in row for y in ys] for ys, row in zip(labels, ids, strict=True)]
+    np.testing.assert_array_equal(
+        hard_negative_sampler.is_in_row(tf.constant(labels), tf.constant(ids)),
+        np.reshape(expected, [BATCH, num_labels]).astype(bool),
+    )
+
+
+def test_many_labels_and_many_own_classes_take_no_memory_of_their_product():
+    labels = tf.zeros([4000, 976], tf.int64)
+    machine.reset_peak()
+    before = machine.resident_mb()
+    hard_negative_sampler.is_in_row(labels, tf.zeros([4000, 1024], tf.int64))
+    assert machine.peak_mb() - before < 500  # their product: 3.7 GiB
 
 
 @pytest.mark.parametrize(
@@ -114,7 +146,7 @@ def test_a_sampler_without_state_says_so(ask):
 
 
 def test_a_tail_keeps_its_state_in_the_layer():
-    sampler = samplers.TopKSampler(12, num_hard=4, tail="unigram")
+    sampler = samplers.TopKSampler(12, num_hard=4, tail=samplers.UnigramSampler())
     sampler.tail.adapt(np.repeat(np.arange(N), 1 + np.arange(N)))
     head = head_of(sampler)
     assert {"sampler_cumulative", "sampler_index"} <= {w.name for w in head.weights}

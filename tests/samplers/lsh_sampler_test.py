@@ -71,13 +71,15 @@ def test_fewer_candidates_than_hard_classes_end_in_no_class():
 
 # The mean is over hash functions: a layer's own seed gives others.
 @pytest.mark.parametrize("query", ["embedding", "label"])
-@pytest.mark.parametrize("num_hashes", [2, 5])
-def test_counts_of_a_simhash_pool_are_the_counted_ones(query, num_hashes):
+@pytest.mark.parametrize("num_hashes, zeros", [(2, False), (5, False), (5, True)])
+def test_counts_of_a_simhash_pool_are_the_counted_ones(query, num_hashes, zeros):
     # Narrow vectors have dependent hashes: the projections are orthogonal.
     basis = RNG.normal(size=[4, 64])
     embeddings, features = (
         (RNG.normal(size=[n, 4]) @ basis).astype("float32") for n in (N, BATCH)
     )
+    if zeros:  # which are in one bucket, as are classes before their first step
+        embeddings[::3], features[::4] = 0, 0
     form = {"shared": True, "query": query, "num_hashes": num_hashes, "num_tables": 60}
     head = head_of(make(form), embeddings)
     everything = np.full([BATCH, N], -1)
@@ -192,7 +194,8 @@ def test_health_tells_of_buckets_and_fill():
 
 def test_memory_stays_within_a_tenth_of_the_ids():
     for num_classes, num_hashes in ((400, 30), (100, 2), (5000, 9)):
-        sampler = make({"num_hashes": num_hashes, "num_tables": 3}, num_sampled=8)
+        form = {"num_hashes": num_hashes, "num_tables": 3, "shared": False}
+        sampler = make(form, num_sampled=8)
         head = head_of(sampler, np.ones([num_classes, 2], "float32"))
         size = head.sampler_table_offsets.shape[1] + num_classes
         assert 3 * size <= 1.1 * 3 * num_classes + 3
@@ -208,6 +211,7 @@ def test_memory_stays_within_a_tenth_of_the_ids():
         ({"num_tables": 2.5}, "num_tables=2.5"),
         ({"shared": True, "num_hard": 3}, "shared=True, num_hard=3"),
         ({"rebuild_every": 0}, "rebuild_every=0"),
+        ({"num_hard": 3, "start_step": 2**70}, f"`start_step` must be .* start_step={2**70}"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):
@@ -215,9 +219,12 @@ def test_bad_arguments_are_named(arguments, message):
         make(arguments)
 
 
-def test_hashes_that_share_buckets_are_refused_where_counts_must_be_right():
-    with pytest.raises(ValueError, match="at most 5 hashes.*num_hashes=6"):
-        head_of(make({"shared": True}, num_hashes=6))
+@pytest.mark.parametrize("shared", [True, None])
+def test_what_no_pool_can_count_is_refused_unless_classes_of_a_row_are_asked_for(shared):
+    with pytest.raises(ValueError, match="at most 5 hashes.*num_hashes=6.*shared=False"):
+        head_of(make({"shared": shared}, num_hashes=6))
+    with pytest.raises(ValueError, match="num_sampled=401, num_classes=400.*shared=False"):
+        head_of(make({"shared": shared}, num_sampled=401))
     head_of(make({"shared": True, "hash": "dwta"}, num_hashes=6))
 
 
@@ -227,8 +234,8 @@ def test_hashes_that_share_buckets_are_refused_where_counts_must_be_right():
         ({}, True),
         ({"query": "label"}, True),
         ({"num_hashes": 5}, True),
-        ({"num_hashes": 6}, False),  # more than a pool of 400 classes can count
-        ({"num_sampled": 401}, False),
+        ({"num_hashes": 6, "shared": False}, False),
+        ({"num_sampled": 401, "shared": False}, False),
         ({"num_hard": 3}, False),
         ({"select": "frequent"}, False),
         ({"hash": "dwta"}, False),

@@ -173,7 +173,7 @@ def test_tf_losses_take_the_sampled_values(name, unique):
     assert np.all(np.isfinite(loss))
 
 
-@pytest.mark.parametrize("bad", [0, -3, 2.5, True, "many"])
+@pytest.mark.parametrize("bad", [0, -3, 2.5, True, "many", 2**31])
 def test_num_sampled_must_be_a_positive_integer(bad):
     with pytest.raises(ValueError, match="num_sampled"):
         samplers.UniformSampler(bad)
@@ -185,7 +185,6 @@ def test_names_configs_samplers_and_none_are_understood():
     assert samplers.get(sampler) is sampler
     assert isinstance(samplers.get("uniform"), samplers.UniformSampler)
     assert isinstance(samplers.get("log_uniform"), samplers.LogUniformSampler)
-    assert isinstance(samplers.get("unigram"), samplers.UnigramSampler)
 
 
 @pytest.mark.parametrize("unknown", ["Uniform", 3, keras.losses.MeanSquaredError()])

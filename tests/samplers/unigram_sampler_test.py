@@ -6,7 +6,7 @@ import tensorflow as tf
 from tests import replicas
 from tests.reference import samplers as reference
 from tests.samplers.stub_layer import StubLayer, built_layer
-from tf_largeout import samplers
+from tf_largeout import layers, losses, samplers
 
 COUNTS = np.array([5.0, 0, 3, 1, 0, 40, 2, 2])
 both_ways = pytest.mark.parametrize("unique", [False, True])
@@ -118,8 +118,29 @@ def test_checkpoints_restore_the_tables(tmp_path, unique):
 @both_ways
 def test_drawing_without_counts_says_where_to_get_them(unique):
     layer = layer_with(samplers.UnigramSampler(3, unique=unique))
-    with pytest.raises(tf.errors.FailedPreconditionError, match="`counts`.*`adapt`.*saved"):
-        layer.expected_counts()
+    for draw in (layer.expected_counts, tf.function(layer.sample).get_concrete_function):
+        with pytest.raises(ValueError, match="`counts`.*`adapt`.*saved.*clone_model"):
+            draw()
+
+
+def test_a_name_alone_says_no_counts():
+    with pytest.raises(ValueError, match='"unigram" says no counts.*counts=.*`adapt'):
+        samplers.get("unigram")
+    with pytest.raises(ValueError, match='"unigram" says no counts.*counts=.*`adapt'):
+        samplers.TopKSampler(12, num_hard=4, tail="unigram")
+
+
+@both_ways
+def test_a_clone_says_that_it_has_no_counts_and_gets_them_with_the_weights(unique):
+    sampler = samplers.UnigramSampler(3, counts=COUNTS, unique=unique)
+    model = keras.Sequential([keras.Input([4]), layers.LargeOutput(COUNTS.size, sampler)])
+    clone = keras.models.clone_model(model)
+    data = np.ones([2, 4]), np.ones(2, int)
+    clone.compile("sgd", losses.SampledSoftmaxLoss())
+    with pytest.raises(ValueError, match="no counts to draw by.*clone.set_weights"):
+        clone.fit(*data, verbose=0)
+    clone.set_weights(model.get_weights())
+    assert np.isfinite(clone.fit(*data, verbose=0).history["loss"]).all()
 
 
 def test_each_replica_draws_from_the_tables():

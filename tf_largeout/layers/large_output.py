@@ -7,8 +7,10 @@ import tensorflow as tf
 
 from tf_largeout import lazy_logits, samplers
 from tf_largeout.arguments import is_whole, whole_number
-from tf_largeout.layers import saved_weights, step_context
+from tf_largeout.layers import initial_values, saved_weights, step_context
 from tf_largeout.ops import class_scan_ops, placement
+
+_MOST_CLASSES = 2**31 - 2  # ids and counts of classes are 32 bits wide in the ops
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -35,16 +37,25 @@ class LargeOutput(keras.layers.Layer):
     ```
 
     Args:
-        num_classes: Number of classes `N`, at least 1.
+        num_classes: Number of classes `N`, from 1 to 2^31 - 2.
         sampler: Which classes a sampled loss scores besides the labels: a
             `tf_largeout.samplers.Sampler`, or the name of one, which then draws 1,024 classes,
             or half of them where there are fewer than 2,048; or None. Without one only
             `SoftmaxLoss` and Keras losses can train the layer.
-        use_bias: Whether each class has a bias, zero at first.
+        use_bias: Whether each class has a bias.
         embeddings_initializer: Initializer of the class embeddings. By default uniform with
+<<<<<<< HEAD
             variance `1 / (4 dim)`, rows of length 1/2: long enough to give the encoder a
             gradient from the first step on (zeros do not), short enough for the first updates
             to turn them, whatever the number of classes (Glorot's rule lets them vanish).
+=======
+            variance `1 / dim`: logits of unit-variance features then have variance 1 whatever
+            the number of classes (Glorot's rule would make them vanish with it). An array
+            `[num_classes, dim]` gives the rows themselves; the config leaves it out, as the
+            rows are saved with the weights.
+        bias_initializer: Initializer of the biases, or an array `[num_classes]` as above.
+            `NCELoss` takes logits for log probabilities, which sum to 1 at the start with
+            `keras.initializers.Constant(-math.log(num_classes))`.
         **kwargs: Of `keras.layers.Layer`.
 
     Call arguments:
@@ -63,9 +74,9 @@ class LargeOutput(keras.layers.Layer):
         bias: Keras variable `[num_classes]`, or None.
 
     Raises:
-        ValueError: If `num_classes` is not a positive integer, there is an
-            `activity_regularizer` (it would need all logits in each step), or the input has
-            no last dimension or fewer than two.
+        ValueError: If `num_classes` is no integer in range, there is an `activity_regularizer`
+            (it would need all logits in each step), an array of initial values has another
+            shape than its weight, or the input has no last dimension or fewer than two.
     """
 
     def __init__(
@@ -74,6 +85,7 @@ class LargeOutput(keras.layers.Layer):
         sampler=None,
         use_bias: bool = True,
         embeddings_initializer=None,
+        bias_initializer="zeros",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -83,12 +95,14 @@ class LargeOutput(keras.layers.Layer):
                 f"classes in each step. Received: {self.activity_regularizer}. Regularize the "
                 "layer before it, or use the optimizer's `weight_decay`."
             )
-        self.num_classes = whole_number("num_classes", num_classes)
+        self.num_classes = whole_number("num_classes", num_classes, most=_MOST_CLASSES)
         self.sampler = samplers.get(sampler, self.num_classes)
         self.use_bias = use_bias
-        self.embeddings_initializer = keras.initializers.get(
-            embeddings_initializer
-            or keras.initializers.VarianceScaling(0.25, mode="fan_out", distribution="uniform")
+        self.embeddings_initializer = initial_values.get(
+            "embeddings_initializer", embeddings_initializer, _default_embeddings_initializer()
+        )
+        self.bias_initializer = initial_values.get(
+            "bias_initializer", bias_initializer, keras.initializers.Zeros()
         )
         self.embeddings: keras.Variable = None
         self.bias: keras.Variable = None
@@ -106,16 +120,37 @@ class LargeOutput(keras.layers.Layer):
                 f"Received: input_shape={tuple(input_shape)}. Give the layer before it a fixed "
                 "number of units."
             )
+        if self.sampler is not None:
+            self.sampler.require_free()
+        others = set(map(id, self.weights))
+        try:
+            self._add_weights(dim)
+        except BaseException:
+            self._remove_weights_but(others)
+            raise
+        self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: dim})
+        self.built = True
+
+    def _add_weights(self, dim):
         self.embeddings = self._add_class_weight(
             "embeddings", (self.num_classes, dim), self.embeddings_initializer
         )
         if self.use_bias:
-            self.bias = self._add_class_weight("bias", (self.num_classes,), "zeros")
+            self.bias = self._add_class_weight(
+                "bias", (self.num_classes,), self.bias_initializer
+            )
         if self.sampler is not None:
             self.seed_state = self._add_seed_state(self.sampler.seed)
             self.sampler.build(self)
-        self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: dim})
-        self.built = True
+
+    def _remove_weights_but(self, others):
+        """As before a build that failed: layer and sampler can be built with what is right."""
+        for name, value in list(vars(self).items()):
+            if isinstance(value, keras.Variable) and id(value) not in others:
+                delattr(self, name)  # Keras then forgets the weight
+        self.embeddings = self.bias = self.seed_state = None
+        if self.sampler is not None:
+            self.sampler.release()
 
     def _add_class_weight(self, name, shape, initializer):
         # Without autocast: a cast copy under mixed precision would be O(num_classes).
@@ -244,9 +279,8 @@ class LargeOutput(keras.layers.Layer):
             "num_classes": self.num_classes,
             "sampler": keras.saving.serialize_keras_object(self.sampler),
             "use_bias": self.use_bias,
-            "embeddings_initializer": keras.saving.serialize_keras_object(
-                self.embeddings_initializer
-            ),
+            "embeddings_initializer": initial_values.serialize(self.embeddings_initializer),
+            "bias_initializer": initial_values.serialize(self.bias_initializer),
         }
 
     def _require_built(self, method: str):
@@ -255,3 +289,7 @@ class LargeOutput(keras.layers.Layer):
                 f"`{method}` needs the weights of layer '{self.name}', which is not built yet. "
                 "Call the model on data, or build it with its input shape, first."
             )
+
+
+def _default_embeddings_initializer():
+    return keras.initializers.VarianceScaling(0.25, mode="fan_out", distribution="uniform")

@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import is_whole
+from tf_largeout.ops.candidate_ops import mask_accidental_hits
 from tf_largeout.samplers.head_and_tail import HeadAndTail
 from tf_largeout.samplers.sampled_values import SampledValues
 from tf_largeout.samplers.sampler import Sampler
@@ -26,7 +27,8 @@ class HardNegativeSampler(Sampler):
         num_hard: How many of them the search finds, between 1 and `num_sampled - 1`; or None
             for all of them, and no tail.
         tail: With `num_hard`, what draws the others, `num_sampled - num_hard` of them: a name
-            such as "uniform", or a `StaticSampler` (whose `num_sampled` is replaced).
+            such as "uniform", or a `StaticSampler`, of which a copy with that `num_sampled` is
+            taken. A `UnigramSampler` needs its counts before, or by `sampler.tail.adapt`.
         start_step: With `num_hard`, number of the training step, from 0, that is the first to
             search; before, the heads are empty, and a step costs what the tail costs. None
             for `num_classes / 200`, at least 100 and at most 1,000. A line on stderr tells when
@@ -34,7 +36,7 @@ class HardNegativeSampler(Sampler):
         seed: Optional int that the layer's draws start from; random if None.
 
     Attributes:
-        tail: The `Sampler` of the tail, or None.
+        tail: The `Sampler` of the tail, or None; no other sampler's or layer's.
         num_searched: Number of classes that `search` finds for a row.
 
     Raises:
@@ -79,10 +81,13 @@ class HardNegativeSampler(Sampler):
     def build(self, layer):
         super().build(layer)
         if self.tail:
-            if not self.tail.num_classes:  # else its `build` refuses
-                self.tail.num_sampled = self.num_sampled - self.num_hard
             self.tail.build(layer)
         self.start.build(self, layer)
+
+    def release(self):
+        super().release()
+        if self.tail:
+            self.tail.release()
 
     def sample(self, features, labels, layer):
         labels = tf.convert_to_tensor(labels, tf.int64)
@@ -93,7 +98,7 @@ class HardNegativeSampler(Sampler):
         ones = tf.ones(tf.shape(ids))
         if tail is None:
             return SampledValues(ids, tf.ones(tf.shape(labels)), ones)
-        in_head = tf.cast(_contained(labels, ids), tf.float32)
+        in_head = tf.cast(is_in_row(labels, ids), tf.float32)
         return HeadAndTail(SampledValues(ids, in_head, ones), tail)
 
     def get_config(self):
@@ -144,7 +149,11 @@ class HardNegativeSampler(Sampler):
         )
 
 
-def _contained(labels, ids):
-    """Tells, `[batch, num_labels]`, which labels are among the ids of their row."""
-    labels = labels[:, :, tf.newaxis]
-    return tf.reduce_any((labels == ids[:, tf.newaxis, :]) & (labels >= 0), axis=-1)
+def is_in_row(labels, ids):
+    """Tells, `[batch, num_labels]`, which labels are among the ids of their row.
+
+    As hits among candidates, in O(batch (num_labels + num_ids)): here the labels are the
+    candidates, and the ids what is hit.
+    """
+    zeros = tf.zeros(tf.shape(labels))
+    return (mask_accidental_hits(zeros, ids, labels) < 0) & (labels >= 0)

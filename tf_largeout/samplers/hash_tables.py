@@ -9,7 +9,7 @@ import tensorflow as tf
 from tf_largeout.ops import placement
 from tf_largeout.ops.hash_ops import hash_functions, lsh_hash
 from tf_largeout.ops.lsh_ops import lsh_build, lsh_fresh_share, lsh_query
-from tf_largeout.samplers.sampler import giving
+from tf_largeout.samplers.sampler import giving, zero_bits
 
 BITS_OF_VALUE = {"simhash": 1, "dwta": 3, "wta": 3}
 _BIN_SIZE = 8
@@ -63,7 +63,8 @@ class HashTables:
         )
         # uint32: TensorFlow keeps int32 variables on the host, also where all else is on a GPU.
         self._offsets, self._ids = (
-            sampler.add_weight(layer, name, shape, "uint32", _zeros) for name, shape in shapes
+            sampler.add_weight(layer, name, shape, "uint32", zero_bits)
+            for name, shape in shapes
         )
 
     def rebuild(self, layer, step):
@@ -157,11 +158,6 @@ class HashTables:
                 f"{needed / 2**30:.1f} GiB, and this machine has {available / 2**30:.1f} GiB. "
                 f"Received: num_tables={self.num_tables}. Lower it."
             )
-
-
-def _zeros(shape, dtype=None):
-    """Made on the host: a GPU fills no uint32."""
-    return np.zeros(shape, dtype)
 
 
 def _median_of_classes(sizes):

@@ -23,6 +23,9 @@ def get(identifier, num_classes=None):
         identifier: `None` (gives `None`), a `Sampler`, a name such as `"uniform"` (a sampler
             with its default arguments), or a serialized sampler.
         num_classes: Of how many classes one made by name draws at most half; None for no bound.
+
+    Raises:
+        ValueError: If it means no sampler, or is "unigram", a name without counts.
     """
     if identifier is None or isinstance(identifier, Sampler):
         return identifier

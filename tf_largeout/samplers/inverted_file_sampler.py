@@ -17,6 +17,7 @@ from tf_largeout.ops.inverted_file_ops import (
     packed_shapes,
 )
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
+from tf_largeout.samplers.sampler import zero_bits
 
 _ROWS_A_STEP = 256  # reassigned: as many as a usual batch has queries, at their cost
 _LEAST_INTERVAL = 48
@@ -48,8 +49,9 @@ class InvertedFileSampler(HardNegativeSampler):
 
     Args:
         num_sampled: Number of classes a row is compared with, own and shared together. On
-            `place_names` eight for each example of the batch, 32 of them own, led to the
-            precision of the exact softmax in a twelfth of its time.
+            `place_names` eight times as many as the batch has rows, so 4,096 for a batch of
+            512, with `num_hard=32`, led to the precision of the exact softmax in a twelfth of
+            its time. Rows are positions: a batch of 16 sequences of 32 steps has 512, too.
         num_lists: Number of lists; by default about `4 sqrt(num_classes)`.
         num_probes: Number of lists that are searched for a row; more find more. On
             `place_names` (202,458 classes) 16 find half of the 16 highest logits, 8 find .41;
@@ -209,5 +211,5 @@ class InvertedFileSampler(HardNegativeSampler):
 
 
 def _unfitted(shape, dtype=None):
-    """Zeros, and for the schedule: step 0, never fitted; from the host, on any device."""
-    return np.array([0, -1], dtype) if dtype == "int64" else np.zeros(shape, dtype)
+    """Zeros, and for the schedule: step 0, never fitted."""
+    return tf.constant([0, -1], dtype) if dtype == "int64" else zero_bits(shape, dtype)

@@ -34,8 +34,9 @@ class LSHSampler(HardNegativeSampler):
       are drawn from all buckets of the batch, and the expected count of class c is
       `m L sum_b (1 - theta_bc / pi)^K / E`, theta the angle between query and w_c, E the
       number of entries: right in the mean over hash functions, up to the relative variance of
-      E (of order 1 / L). Other hashes have no such form: the union of the classes that each
-      row met most often, not corrected for.
+      E (of order 1 / L). An eighth of the draws are uniform, so that no count is below
+      `m / (8 N)`, wherever w_c points. Other hashes have no such form: the union of the
+      classes that each row met most often, not corrected for.
     * `num_hard=T`: the classes met most often are scored exactly, and the T best are the head
       of a `HeadAndTail`; its loss is an unbiased estimate whatever the tables give.
 
@@ -52,9 +53,10 @@ class LSHSampler(HardNegativeSampler):
         num_tables: L, 50 by default.
         select: "walk" or "frequent"; used where each row has its own uncorrected classes.
         shared: Whether the batch shares one pool. None shares where the pool is corrected for:
-            SimHash, the walk, no `num_hard`, and no more hashes than buckets allow. On
-            `place_names` with 1,024 classes a step of a shared pool took a sixth of one with
-            own classes, and P@1 was 34 against 4 after the same 75 s on one core.
+            SimHash, the walk, no `num_hard`. That takes no more hashes than buckets allow, and
+            no more samples than classes. On `place_names` with 1,024 classes a step of a
+            shared pool took a sixth of one with own classes, and P@1 was 34 against 4 after the
+            same 75 s on one core.
         num_hard: How many classes of a row come from the tables, or None for all.
         tail: With `num_hard`, what draws the others: a name such as "uniform", or a static
             `Sampler`.
@@ -199,14 +201,18 @@ class LSHSampler(HardNegativeSampler):
         return min(num_hashes, most_bits(self.num_classes)) if self._pools else num_hashes
 
     def _shares(self, num_classes):
-        """Whether the batch shares one pool; by default where it can be corrected for."""
-        obstacle = self._obstacle_to_sharing(num_classes)
-        if self.shared is None:
+        """Whether the batch shares one pool; by default of the forms that are corrected for."""
+        shares = self.shared
+        if shares is None:
             walks = self.select == "walk" and not self.num_hard
-            return walks and self.hash == "simhash" and obstacle is None
-        if self.shared and obstacle:
-            raise ValueError(f"{obstacle} Take fewer, or shared=False.")
-        return self.shared
+            shares = walks and self.hash == "simhash"
+        obstacle = self._obstacle_to_sharing(num_classes) if shares else None
+        if obstacle:
+            raise ValueError(
+                f"{obstacle} Take fewer, or shared=False: classes of each row's own, which are "
+                "not corrected for."
+            )
+        return shares
 
     def _obstacle_to_sharing(self, num_classes):
         """Why no pool can be shared, in two sentences; or None."""

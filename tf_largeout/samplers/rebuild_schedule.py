@@ -5,6 +5,8 @@ import tensorflow as tf
 from tf_largeout.arguments import real_number, whole_number
 from tf_largeout.ops import placement
 
+_NEVER = 2.0**62  # steps
+
 
 class RebuildSchedule:
     """Rebuilds every few steps at first, then at exponentially growing distance.
@@ -79,4 +81,4 @@ class RebuildSchedule:
     def _next_after(self, step):
         # every * growth^i, in terms of the step of rebuild i: no third number to keep.
         distance = self.every + (self.growth - 1) * tf.cast(step, tf.float64)
-        return step + tf.cast(tf.math.ceil(distance), tf.int64)
+        return step + tf.cast(tf.math.ceil(tf.minimum(distance, _NEVER)), tf.int64)

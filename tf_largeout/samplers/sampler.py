@@ -18,10 +18,11 @@ class Sampler:
     `layer.next_seed()`. Every sampler promises: the expected counts are those of its
     draws (1, uncorrected, for searches without a tail),
     no gradient flows through it, and the same seed gives the same draw. A sampler belongs to
-    one layer.
+    one layer; where building that layer fails, it is free for another.
 
     Args:
-        num_sampled: Number of classes drawn, a positive int.
+        num_sampled: Number of classes drawn, a positive int. A sample that the batch shares is
+            one for all of its rows: every position of every sequence in it is a row.
         seed: Optional int that the layer's draws start from; random if None.
 
     Attributes:
@@ -31,18 +32,29 @@ class Sampler:
     searches = False
 
     def __init__(self, num_sampled=1024, seed=None):
-        self.num_sampled = whole_number("num_sampled", num_sampled)
+        self.num_sampled = whole_number("num_sampled", num_sampled, most=2**31 - 1)
         self.seed = seed_or_none(seed)
         self.num_classes = 0  # until it is built
 
     def build(self, layer):
         """Makes the state of the sampler as weights of `layer`, which has `num_classes`."""
+        self.require_free()
+        self.num_classes = layer.num_classes
+
+    def release(self):
+        """Forgets the layer, so that another may build the sampler: its build has failed.
+
+        A subclass that builds other samplers releases them too.
+        """
+        self.num_classes = 0
+
+    def require_free(self):
+        """Raises a ValueError where a layer has built the sampler already."""
         if self.num_classes:
             raise ValueError(
                 f"This {type(self).__name__} was already built by a layer with "
                 f"{self.num_classes} classes. Give each layer a sampler of its own."
             )
-        self.num_classes = layer.num_classes
 
     def require_built(self):
         """Raises a ValueError where no layer has built the sampler yet."""
@@ -90,7 +102,8 @@ class Sampler:
         """Draws classes for one training step.
 
         Args:
-            features: `[batch, dim]`, the inputs of `layer`. Static samplers ignore them.
+            features: `[batch, dim]`, the inputs of `layer`; of sequences `[batch, time, dim]`
+                each position is a row, `[batch * time, dim]`. Static samplers ignore them.
             labels: int64 `[batch, num_labels]`, padded with -1.
             layer: The layer that built this sampler.
 
@@ -120,3 +133,15 @@ def giving(value):
         return tf.ensure_shape(tf.numpy_function(lambda: value, [], value.dtype), shape)
 
     return initializer
+
+
+def zero_bits(shape, dtype=None):
+    """An initializer that gives zeros of any type, made where the variable is.
+
+    A GPU fills no uint32, and an array of numpy's would be copied, into the graph even where a
+    variable is made in a function.
+    """
+    dtype = tf.as_dtype(dtype)
+    if dtype == tf.uint32:
+        return tf.bitcast(tf.zeros(shape), dtype)
+    return tf.zeros(shape, dtype)

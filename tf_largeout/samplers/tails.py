@@ -1,16 +1,26 @@
 """The samplers that can draw the shared tail beside hard negatives."""
 
+import copy
+
 import keras
 
 from tf_largeout.samplers.log_uniform_sampler import LogUniformSampler
 from tf_largeout.samplers.sampler import Sampler
 from tf_largeout.samplers.uniform_sampler import UniformSampler
-from tf_largeout.samplers.unigram_sampler import UnigramSampler
+
+
+def _refuse_unigram(*_):
+    raise ValueError(
+        'The name "unigram" says no counts to draw by. Pass '
+        "`UnigramSampler(num_sampled, counts=...)`, or a `UnigramSampler` after its "
+        "`adapt(labels)`."
+    )
+
 
 TAILS = {
     "uniform": UniformSampler,
     "log_uniform": LogUniformSampler,
-    "unigram": UnigramSampler,
+    "unigram": _refuse_unigram,
 }
 
 
@@ -18,14 +28,14 @@ def make_tail(identifier, num_sampled) -> Sampler:
     """The tail sampler that `identifier` means, drawing `num_sampled` classes.
 
     Args:
-        identifier: A name in `TAILS`, a sampler that does not search (whose own `num_sampled`
-            is replaced), or a serialized one.
+        identifier: "uniform" or "log_uniform", a sampler that does not search (and stays as it
+            is), or a serialized one.
         num_sampled: Number of classes that it shall draw.
 
     Raises:
         ValueError: If it means no such sampler (the loss is unbiased only if the tail's
             expected counts hold for all classes, whatever the search finds), or one that
-            draws for a layer already.
+            draws for a layer already: its state is that layer's.
     """
     tail = identifier
     if isinstance(tail, str) and tail in TAILS:
@@ -44,6 +54,7 @@ def make_tail(identifier, num_sampled) -> Sampler:
             f"The {type(tail).__name__} in `tail` was already built by a layer with "
             f"{tail.num_classes} classes. Give each sampler a tail of its own."
         )
+    tail = copy.copy(tail)  # with what a config lacks, such as counts
     tail.num_sampled = num_sampled
     return tail
 

@@ -29,8 +29,9 @@ class UnigramSampler(StaticSampler):
     never pushed down, and its correction log q would be infinite.
 
     The counts come from `counts` or from `adapt(labels)`, before or after the layer is built;
-    drawing without them is an error. They are kept as tables among the weights of the layer,
-    not in the config: a saved model has its distribution again when its weights are loaded.
+    to draw without them is an error, before the first step runs. They are kept as tables among
+    the weights of the layer, not in the config: a saved model has its distribution again when
+    its weights are loaded, and a `keras.models.clone_model` by `set_weights`.
     With replacement that is an alias table (20 bytes a class), without it a table of
     cumulative inclusion probabilities (10 bytes a class). Either draws in O(1) in the mean;
     expected counts are as in `StaticSampler`, exactly.
@@ -55,6 +56,7 @@ class UnigramSampler(StaticSampler):
         self._counts = _NO_COUNTS if counts is None else check_counts(counts)
         self._counts_are_complete = counts is not None
         self._tables: list[keras.Variable] = []
+        self._are_filled = False
 
     def adapt(self, data, steps=None):
         """Takes the counts from training labels, in place of any earlier ones.
@@ -64,15 +66,17 @@ class UnigramSampler(StaticSampler):
                 or of tuples `(x, y, ...)`.
             steps: Number of elements to take from a dataset; needed if it is infinite.
         """
-        self._counts = count_labels(data, steps)
-        self._counts_are_complete = False
+        counts = count_labels(data, steps)
         if self._tables:
-            self._check_counts(self.num_classes)
+            self._check_size(counts.size, False, self.num_classes)
+        self._counts, self._counts_are_complete = counts, False
+        if self._tables:
             for table, value in zip(self._tables, self._make_tables(), strict=True):
                 table.assign(value)
+            self._are_filled, self._counts = True, _NO_COUNTS
 
     def build(self, layer):
-        self._check_counts(layer.num_classes)
+        self._check_size(self._counts.size, self._counts_are_complete, layer.num_classes)
         super().build(layer)
         initializers = [_zeros, _zeros]
         if self._counts.size:
@@ -85,7 +89,12 @@ class UnigramSampler(StaticSampler):
             )
         ]
 
+    def release(self):
+        super().release()
+        self._tables, self._are_filled = [], False
+
     def draw(self, labels, seed):
+        self._require_counts()
         first, second = (tf.convert_to_tensor(table) for table in self._tables)
         sample = pivotal_sample if self.unique else alias_sample
         return sample(labels, seed, first, second, self.num_sampled)
@@ -110,25 +119,42 @@ class UnigramSampler(StaticSampler):
         ]
 
     def _make_tables(self):
-        """The tables from the counts, which are then let go."""
-        weights = distorted(self._take_counts(), self.distortion)
+        counts = np.pad(self._counts, (0, self.num_classes - self._counts.size))
+        weights = distorted(counts, self.distortion)
         with tf.device("CPU:0"):
             if self.unique:
                 return pivotal_table(weights, self.num_sampled, self._num_buckets)
             return alias_table(weights)
 
-    def _check_counts(self, num_classes):
-        size = self._counts.size
-        if size > num_classes or (self._counts_are_complete and 0 < size < num_classes):
+    def _require_counts(self):
+        """Raises a ValueError where the tables are empty. Lets the counts go: they are made."""
+        self._are_filled = self._are_filled or self._counts.size > 0 or self._hold_something()
+        if not self._are_filled:
+            raise ValueError(
+                f"This {type(self).__name__} has no counts to draw by. Pass `counts`, call "
+                "`adapt` on the training labels, or load saved weights: counts are kept with "
+                "the weights, not in the config, so that a model made from a config, as by "
+                "`keras.models.clone_model`, has none before `clone.set_weights(...)`."
+            )
+        self._counts = _NO_COUNTS
+
+    def _hold_something(self):
+        """Whether the tables were loaded. Unknown while variables are yet to be made: True."""
+        deciding = self._tables[0 if self.unique else 1]
+        with tf.init_scope():
+            local = tf.distribute.get_strategy().experimental_local_results(deciding.value)[0]
+            try:
+                return bool(local[-1] > 0)
+            except tf.errors.FailedPreconditionError:
+                return True  # the op asks
+
+    def _check_size(self, size, is_complete, num_classes):
+        if size > num_classes or (is_complete and 0 < size < num_classes):
             raise ValueError(
                 f"{type(self).__name__} has counts of {size} classes, but the layer has "
                 f"num_classes={num_classes}. Pass one count a class, or labels below "
                 "num_classes to `adapt`."
             )
-
-    def _take_counts(self):
-        counts, self._counts = self._counts, _NO_COUNTS
-        return np.pad(counts, (0, self.num_classes - counts.size))
 
 
 def _zeros(shape, dtype=None):

@@ -1,0 +1,73 @@
+"""What the weights of a `LargeOutput` start from."""
+
+import math
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_largeout import layers, losses
+
+N, DIM = 23, 6
+ROWS = np.random.default_rng(3).normal(size=(N, DIM))
+BIASES = np.arange(N)
+
+
+def test_biases_start_at_zero_or_as_their_initializer_says():
+    for initializer, expected in (
+        ("zeros", 0),
+        (None, 0),
+        ("ones", 1),
+        (keras.initializers.Constant(-math.log(N)), -math.log(N)),
+    ):
+        head = layers.LargeOutput(N, bias_initializer=initializer)
+        head.build((None, DIM))
+        np.testing.assert_allclose(head.bias, np.full(N, expected), rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", [np.asarray, tf.constant, np.ndarray.tolist], ids=str)
+@pytest.mark.parametrize("in_function", [False, True])
+def test_arrays_are_the_values_themselves(form, in_function):
+    head = layers.LargeOutput(
+        N, embeddings_initializer=form(ROWS), bias_initializer=form(BIASES)
+    )
+    (tf.function(head) if in_function else head)(np.ones([2, DIM], "float32"))
+    np.testing.assert_array_equal(head.embeddings, ROWS.astype("float32"))
+    np.testing.assert_array_equal(head.bias, BIASES)
+    assert head.embeddings.dtype == head.bias.dtype == "float32"
+
+
+def test_a_saved_model_has_its_rows_though_its_config_leaves_them_out(tmp_path):
+    head = layers.LargeOutput(N, embeddings_initializer=ROWS, bias_initializer=BIASES)
+    model = keras.Sequential([keras.Input([DIM]), head])
+    assert len(model.to_json()) < 3000
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras").layers[-1]
+    np.testing.assert_array_equal(again.embeddings, head.embeddings)
+    np.testing.assert_array_equal(again.bias, BIASES)
+
+
+@pytest.mark.parametrize("name", ["embeddings_initializer", "bias_initializer"])
+def test_arrays_of_another_shape_name_both(name):
+    head = layers.LargeOutput(N, **{name: np.zeros([N + 1, DIM])})
+    with pytest.raises(ValueError, match=rf"`{name}`.*\(23,.*shape \(24, 6\)"):
+        head.build((None, DIM))
+
+
+@pytest.mark.parametrize("name", ["embeddings_initializer", "bias_initializer"])
+@pytest.mark.parametrize("bad", [np.array(["a"]), np.array([None]), [["b"]]])
+def test_arrays_of_no_numbers_are_refused(name, bad):
+    with pytest.raises(ValueError, match=f"`{name}` must be .* array of numbers"):
+        layers.LargeOutput(N, **{name: bad})
+
+
+def test_nce_starts_with_probabilities_that_sum_to_one():
+    head = layers.LargeOutput(
+        N, "uniform", True, "zeros", keras.initializers.Constant(-math.log(N))
+    )
+    model = keras.Sequential([keras.Input([DIM]), head])
+    model.compile("sgd", losses.NCELoss())
+    total = np.exp(model.predict(np.ones([1, DIM]), verbose=0)).sum()
+    assert total == pytest.approx(1, rel=1e-6)
+    assert np.isfinite(model.fit(ROWS, BIASES, verbose=0).history["loss"]).all()

@@ -1,0 +1,61 @@
+"""The counts of a shared pool of `LSHSampler` where angles are extreme or tables are stale."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import harness
+from tf_largeout import layers, losses, optimizers, samplers
+
+EVERY_LOSS = pytest.mark.parametrize(
+    "loss",
+    [
+        losses.SampledSoftmaxLoss(),
+        losses.SampledSoftmaxLoss(correct_positive=True),
+        losses.NCELoss(),
+        losses.NegativeSamplingLoss(),
+    ],
+    ids=lambda loss: f"{loss.name} {loss.correct_positive}",
+)
+
+
+@pytest.mark.parametrize("num_sampled, num_uniform", [(1, 1), (2, 1), (8, 1), (40, 5), (50, 7)])
+def test_a_class_away_from_every_row_is_expected_as_often_as_uniform_draws_meet_it(
+    num_sampled, num_uniform
+):
+    ones, labels = np.ones([50, 3], "float32"), np.array([[7], [-1]])
+    head = harness.built_head(ones, sampler=samplers.LSHSampler(num_sampled, seed=1))
+    head.sampler.sample(tf.constant(ones[:2]), labels, head)  # builds the tables
+    head.embeddings.assign(-ones)
+    for _ in range(5):
+        values = head.sampler.sample(tf.constant(ones[:2]), labels, head)
+        np.testing.assert_allclose(values.sampled_expected_count, num_uniform / 50, rtol=1e-6)
+        expected = [[num_uniform / 50], [1]]
+        np.testing.assert_allclose(values.true_expected_count, expected, rtol=1e-6)
+
+
+@EVERY_LOSS
+@pytest.mark.parametrize("num_classes, dim, batch_size", [(50, 1, 1), (50, 2, 1), (500, 3, 4)])
+def test_narrow_heads_train_to_finite_weights(loss, num_classes, dim, batch_size):
+    head = layers.LargeOutput(num_classes, samplers.LSHSampler(20, seed=1))
+    model = keras.Sequential([keras.Input([dim]), head])
+    model.compile(optimizers.LazySGD(0.5), loss)
+    features = np.random.default_rng(0).normal(size=[60, dim])
+    history = model.fit(
+        features, np.arange(60) % num_classes, batch_size=batch_size, verbose=0
+    ).history
+    assert np.isfinite(history["loss"]).all()
+    assert np.isfinite(head.embeddings.numpy()).all()
+
+
+@EVERY_LOSS
+def test_one_example_repeated_from_zero_weights_is_learned(loss):
+    sampler = samplers.LSHSampler(64, seed=1)
+    head = layers.LargeOutput(1000, sampler, embeddings_initializer="zeros")
+    model = keras.Sequential([keras.Input([16]), head])
+    model.compile(optimizers.LazySGD(0.5), loss)
+    features, labels = np.ones([40, 16], "float32"), np.full(40, 7)
+    history = model.fit(features, labels, batch_size=1, verbose=0).history["loss"]
+    assert np.isfinite(history).all()
+    assert model.predict(features[:1], verbose=0).argmax() == 7

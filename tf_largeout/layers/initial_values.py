@@ -1,0 +1,58 @@
+"""The values that weights start from: an initializer of Keras, or an array of them."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.samplers.sampler import giving
+
+
+class InitialValues:
+    """An initializer that gives an array.
+
+    Args:
+        name: Name of the argument that it came by, for the message.
+        values: Array of numbers.
+    """
+
+    def __init__(self, name, values):
+        self.name, self.values = name, np.asarray(values)
+
+    def __call__(self, shape, dtype=None):
+        if tuple(shape) != self.values.shape:
+            raise ValueError(
+                f"An array in `{self.name}` must have the shape of the weight, {tuple(shape)}. "
+                f"Received: an array of shape {self.values.shape}."
+            )
+        return giving(self.values.astype(dtype))(shape)
+
+
+def get(name, identifier, default):
+    """The initializer that `identifier` means, as `keras.initializers.get` does.
+
+    Args:
+        name: Name of the argument.
+        identifier: An initializer, its name or config, an array of numbers, or None.
+        default: The initializer that None means.
+
+    Raises:
+        ValueError: If it means no initializer, or holds something else than numbers.
+    """
+    if identifier is None:
+        return default
+    if not (tf.is_tensor(identifier) or isinstance(identifier, (np.ndarray, list, tuple))):
+        return keras.initializers.get(identifier)
+    values = np.asarray(identifier)
+    if not np.issubdtype(values.dtype, np.number):
+        raise ValueError(
+            f"`{name}` must be an initializer or an array of numbers. Received an array of "
+            f"{values.dtype}."
+        )
+    return InitialValues(name, values)
+
+
+def serialize(initializer):
+    """Its config; None for an array, which a config cannot hold: the weights do."""
+    if isinstance(initializer, InitialValues):
+        return None
+    return keras.saving.serialize_keras_object(initializer)
