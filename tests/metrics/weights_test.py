@@ -121,9 +121,7 @@ def test_a_k_above_the_number_of_classes_is_refused(k):
 
 
 def test_the_largest_k_is_that_of_64_bits():
-    with pytest.raises(
-        ValueError, match=f"positive integer and at most {2**63 - 1}. Received: k="
-    ):
+    with pytest.raises(ValueError, match=f"at most {2**63 - 1}. Received: k="):
         tflo.metrics.PrecisionAtK(2**63)
 
 

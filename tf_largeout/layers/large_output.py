@@ -17,66 +17,62 @@ _MOST_CLASSES = 2**31 - 2  # ids and counts of classes are 32 bits wide in the o
 class LargeOutput(keras.layers.Layer):
     """Scores `num_classes` classes as `features @ class_embeddings.T + bias`.
 
-        To a model it is a `Dense` layer without activation: it returns logits, `predict` gives
-        them, and any Keras loss or metric works on them. With the losses and metrics of
-        `tf_largeout`, which recognise its output, those logits are never computed: a training
-        step scores the labels and the classes that `sampler` draws, so its cost does not depend
-        on `num_classes`, and an evaluation step makes one exact pass over the classes that never
-        holds `[batch, num_classes]`.
+    To a model it is a `Dense` layer without activation: it returns logits, `predict` gives
+    them, and any Keras loss or metric works on them. With the losses and metrics of
+    `tf_largeout`, which recognise its output, those logits are never computed: a training
+    step scores the labels and the classes that `sampler` draws, so its cost does not depend
+    on `num_classes`, and an evaluation step makes one exact pass over the classes that never
+    holds `[batch, num_classes]`.
 
-        With `run_eagerly=True`, or in a loop outside of `tf.function`, TensorFlow cannot prune the
-        logits and each step costs O(num_classes); use it for debugging only.
+    With `run_eagerly=True`, or in a loop outside of `tf.function`, TensorFlow cannot prune the
+    logits and each step costs O(num_classes); use it for debugging only.
 
-        ```python
-        model = keras.Sequential(
-            [encoder, tflo.layers.LargeOutput(200_000, sampler=tflo.samplers.UniformSampler(1024))]
-        )
-        model.compile(
-            optimizer=tflo.optimizers.LazyAdam(1e-3), loss=tflo.losses.SampledSoftmaxLoss()
-        )
-        ```
+    ```python
+    model = keras.Sequential(
+        [encoder, tflo.layers.LargeOutput(200_000, sampler=tflo.samplers.UniformSampler(1024))]
+    )
+    model.compile(
+        optimizer=tflo.optimizers.LazyAdam(1e-3), loss=tflo.losses.SampledSoftmaxLoss()
+    )
+    ```
 
-        Args:
-            num_classes: Number of classes `N`, from 1 to 2^31 - 2.
-            sampler: Which classes a sampled loss scores besides the labels: a
-                `tf_largeout.samplers.Sampler`, or the name of one, which then draws 1,024 classes,
-                or half of them where there are fewer than 2,048; or None. Without one only
-                `SoftmaxLoss` and Keras losses can train the layer.
-            use_bias: Whether each class has a bias.
-            embeddings_initializer: Initializer of the class embeddings. By default uniform with
-    <<<<<<< HEAD
-                variance `1 / (4 dim)`, rows of length 1/2: long enough to give the encoder a
-                gradient from the first step on (zeros do not), short enough for the first updates
-                to turn them, whatever the number of classes (Glorot's rule lets them vanish).
-    =======
-                variance `1 / dim`: logits of unit-variance features then have variance 1 whatever
-                the number of classes (Glorot's rule would make them vanish with it). An array
-                `[num_classes, dim]` gives the rows themselves; the config leaves it out, as the
-                rows are saved with the weights.
-            bias_initializer: Initializer of the biases, or an array `[num_classes]` as above.
-                `NCELoss` takes logits for log probabilities, which sum to 1 at the start with
-                `keras.initializers.Constant(-math.log(num_classes))`.
-            **kwargs: Of `keras.layers.Layer`.
+    Args:
+        num_classes: Number of classes `N`, from 1 to 2^31 - 2.
+        sampler: Which classes a sampled loss scores besides the labels: a
+            `tf_largeout.samplers.Sampler`, or the name of one, which then draws 1,024 classes,
+            or half of them where there are fewer than 2,048; or None. Without one only
+            `SoftmaxLoss` and Keras losses can train the layer.
+        use_bias: Whether each class has a bias.
+        embeddings_initializer: Initializer of the class embeddings. By default uniform with
+        variance `1 / (4 dim)`, rows of length 1/2: long enough to give the encoder a
+        gradient from the first step on (zeros do not), short enough for the first updates
+        to turn them, whatever the number of classes (Glorot's rule lets them vanish). An
+        array `[num_classes, dim]` gives the rows themselves; the config leaves it out, as
+        the rows are saved with the weights.
+    bias_initializer: Initializer of the biases, or an array `[num_classes]` as above.
+            `NCELoss` takes logits for log probabilities, which sum to 1 at the start with
+            `keras.initializers.Constant(-math.log(num_classes))`.
+        **kwargs: Of `keras.layers.Layer`.
 
-        Call arguments:
-            features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
-            training: Whether the step trains. Sampled losses are exact, and cost O(num_classes),
-                where it does not: pass `training=True` in a training loop of your own.
+    Call arguments:
+        features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
+        training: Whether the step trains. Sampled losses are exact, and cost O(num_classes),
+            where it does not: pass `training=True` in a training loop of your own.
 
-        Output shape:
-            `[batch, ..., num_classes]`, of the layer's compute dtype.
+    Output shape:
+        `[batch, ..., num_classes]`, of the layer's compute dtype.
 
-        Files of Keras keep the weights by name, so `load_weights` takes them into a layer with
-        another sampler, or none: its state then starts anew.
+    Files of Keras keep the weights by name, so `load_weights` takes them into a layer with
+    another sampler, or none: its state then starts anew.
 
-        Attributes:
-            embeddings: Keras variable `[num_classes, dim]`, one row a class.
-            bias: Keras variable `[num_classes]`, or None.
+    Attributes:
+        embeddings: Keras variable `[num_classes, dim]`, one row a class.
+        bias: Keras variable `[num_classes]`, or None.
 
-        Raises:
-            ValueError: If `num_classes` is no integer in range, there is an `activity_regularizer`
-                (it would need all logits in each step), an array of initial values has another
-                shape than its weight, or the input has no last dimension or fewer than two.
+    Raises:
+        ValueError: If `num_classes` is no integer in range, there is an `activity_regularizer`
+            (it would need all logits in each step), an array of initial values has another
+            shape than its weight, or the input has no last dimension or fewer than two.
     """
 
     def __init__(
