@@ -50,7 +50,7 @@ OPTIMIZERS = {
 # task -> batch size, width, number of negatives, sampler, steps
 SHAPES = {
     "directions": (256, 64, 64, samplers.UniformSampler, 470),
-    "place_names": (512, 128, 1024, samplers.UniformSampler, 2048),
+    "place_names": (512, 128, 1024, samplers.UniformSampler, 1024),
     "linux_callees": (512, 128, 1024, samplers.LogUniformSampler, 1024),
 }
 

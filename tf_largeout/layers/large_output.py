@@ -44,12 +44,12 @@ class LargeOutput(keras.layers.Layer):
             `SoftmaxLoss` and Keras losses can train the layer.
         use_bias: Whether each class has a bias.
         embeddings_initializer: Initializer of the class embeddings. By default uniform with
-        variance `1 / (4 dim)`, rows of length 1/2: long enough to give the encoder a
-        gradient from the first step on (zeros do not), short enough for the first updates
-        to turn them, whatever the number of classes (Glorot's rule lets them vanish). An
-        array `[num_classes, dim]` gives the rows themselves; the config leaves it out, as
-        the rows are saved with the weights.
-    bias_initializer: Initializer of the biases, or an array `[num_classes]` as above.
+            variance `1 / (4 dim)`, rows of length 1/2: long enough to give the encoder a
+            gradient from the first step on (zeros do not), short enough for the first updates
+            to turn them, whatever the number of classes (Glorot's rule lets them vanish). An
+            array `[num_classes, dim]` gives the rows themselves; the config leaves it out, as
+            the rows are saved with the weights.
+        bias_initializer: Initializer of the biases, or an array `[num_classes]` as above.
             `NCELoss` takes logits for log probabilities, which sum to 1 at the start with
             `keras.initializers.Constant(-math.log(num_classes))`.
         **kwargs: Of `keras.layers.Layer`.
