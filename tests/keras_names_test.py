@@ -18,7 +18,7 @@ def compiled(**kwargs):
     return model
 
 
-@pytest.mark.parametrize("loss, optimizer", zip(LOSSES, OPTIMIZERS, strict=True))
+@pytest.mark.parametrize("loss, optimizer", list(zip(LOSSES, OPTIMIZERS, strict=True)))
 def test_a_model_compiled_by_names_trains_and_is_saved(loss, optimizer, tmp_path):
     model = compiled(optimizer=optimizer, loss=loss, metrics=["perplexity"])
     x, y = np.random.default_rng(0).normal(size=(6, 4)), np.arange(6)

@@ -26,7 +26,9 @@ def test_biases_start_at_zero_or_as_their_initializer_says():
         np.testing.assert_allclose(head.bias, np.full(N, expected), rtol=1e-6)
 
 
-@pytest.mark.parametrize("form", [np.asarray, tf.constant, np.ndarray.tolist], ids=str)
+@pytest.mark.parametrize(
+    "form", [np.asarray, tf.constant, np.ndarray.tolist], ids=["array", "tensor", "list"]
+)
 @pytest.mark.parametrize("in_function", [False, True])
 def test_arrays_are_the_values_themselves(form, in_function):
     head = layers.LargeOutput(

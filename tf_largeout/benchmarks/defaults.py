@@ -47,11 +47,11 @@ OPTIMIZERS = {
     "LazySGD on class rows, by its rule": _class_rows_by_sgd,
 }
 
-# task -> batch size, width, number of negatives, sampler, steps
+# task -> batch size, width, number of negatives, sampler, steps; narrow for Keras's dense Adam
 SHAPES = {
     "directions": (256, 64, 64, samplers.UniformSampler, 470),
-    "place_names": (512, 128, 1024, samplers.UniformSampler, 1024),
-    "linux_callees": (512, 128, 1024, samplers.LogUniformSampler, 1024),
+    "place_names": (512, 32, 1024, samplers.UniformSampler, 1536),
+    "linux_callees": (512, 32, 1024, samplers.LogUniformSampler, 1024),
 }
 
 
