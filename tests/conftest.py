@@ -1,5 +1,6 @@
 """What every test runs under: quiet logs, fixed seeds, no TF32."""
 
+import ctypes
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -10,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests import gpu
+from tf_largeout.ops import library
 
 # TF32 rounds the factors of matrix products to 10 bits.
 tf.config.experimental.enable_tensor_float_32_execution(False)
@@ -49,8 +51,22 @@ def fixed_seeds():
     keras.backend.clear_session(free_memory=False)
 
 
+@pytest.fixture
+def set_simd_level(monkeypatch):
+    """A function that sets the SIMD level; a processor without one takes its best."""
+    ops = ctypes.CDLL(str(library.LOADED))
+
+    def set_level(level):
+        monkeypatch.setenv("LARGEOUT_SIMD_LEVEL", level)
+        ops.largeout_read_simd_level()
+
+    yield set_level
+    monkeypatch.undo()
+    ops.largeout_read_simd_level()
+
+
 @pytest.fixture(params=["generic", "avx2", "avx512"])
-def for_all_simd_levels(request, monkeypatch):
-    """Runs the test at each SIMD level; a processor without one takes its best."""
-    monkeypatch.setenv("LARGEOUT_SIMD_LEVEL", request.param)
+def for_all_simd_levels(request, set_simd_level):
+    """Runs the test at each SIMD level."""
+    set_simd_level(request.param)
     return request.param

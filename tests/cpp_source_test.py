@@ -126,6 +126,18 @@ def test_what_gxx_compiles_includes_no_cuda_header(path):
     )
 
 
+@pytest.mark.parametrize("path", cpp_files("kernels"), ids=name)
+def test_kernels_cannot_end_the_process(path):
+    ends = r"public (tensorflow::)?OpKernel\b|->allocate_output\([^;{]*\{|set_dim\("
+    found = (
+        [] if path.stem == "largeout_op" else re.findall(f".*(?:{ends}).*", path.read_text())
+    )
+    assert not found, (
+        f"{name(path)}: {found}. Kernels are LargeoutOps, and sizes go through AllocateOutput "
+        "and SetDimWithStatus: what overflows or has no memory is an error of the op."
+    )
+
+
 @each_file
 def test_no_formatter_has_split_the_end_of_a_launch(path):
     assert "> > >" not in path.read_text(), f"{name(path)}: nvcc wants >>> in one piece."

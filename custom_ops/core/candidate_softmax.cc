@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "custom_ops/core/accidental_hits.h"
@@ -14,7 +15,7 @@ namespace {
 // Rows of one block are summed in order, then the blocks: the same sums on any threads.
 constexpr int64_t kRowsPerBlock = 32;
 
-// The logits of one row, shifted, without accidental hits, in a thread's own memory.
+// The logits of one row, shifted, -inf at accidental hits, in a thread's own memory.
 class RowBuffer {
  public:
   RowBuffer(const Candidates& candidates, const AccidentalHits& hits)
@@ -26,7 +27,7 @@ class RowBuffer {
     const float* from = logits + row * in_.num_candidates;
     const float* offset = offsets.Row(row, in_.num_candidates);
     for (int64_t i = 0; i < in_.num_candidates; ++i) values_[i] = from[i] + offset[i];
-    hits_.Fill(row, kPaddingValue, &scratch_, values_.data());
+    hits_.Fill(row, -std::numeric_limits<float>::infinity(), &scratch_, values_.data());
     return values_.data();
   }
 

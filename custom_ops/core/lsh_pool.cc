@@ -44,8 +44,8 @@ int64_t DrawEntries(const LshTables& tables, const LshQueries& queries, int64_t 
 
 int64_t UnionOfLists(const int64_t* lists, int64_t batch, int64_t width, int64_t num_classes,
                      int64_t num_sampled, PhiloxSeed seed, int64_t* pool) {
-  MetIds met(num_sampled);
-  met.Clear();
+  MetIds met;
+  met.Clear(std::min(num_sampled, num_classes));
   int64_t found = 0;
   for (int64_t i = 0; i < width * batch && found < num_sampled; ++i) {
     const int64_t id = lists[i % batch * width + i / batch];

@@ -30,22 +30,16 @@ void ForEachFrom(const Bucket& bucket, int64_t place, int64_t length, const MetI
   }
 }
 
-// One thread's share of a batch.
+// One thread's share of a batch. Its memory is that of the row that needs most.
 class RowQuery {
  public:
-  // max_met: how many classes a query meets at most before the filling.
-  RowQuery(const LshTables& tables, const LshQueries& queries, const LshDraw& draw,
-           int64_t max_met)
-      : tables_(tables),
-        queries_(queries),
-        draw_(draw),
-        met_(queries.num_labels + max_met + draw.num_sampled),
-        most_met_(max_met) {}
+  RowQuery(const LshTables& tables, const LshQueries& queries, const LshDraw& draw)
+      : tables_(tables), queries_(queries), draw_(draw) {}
 
   bool sound() const { return sound_; }
 
   int32_t Walk(int64_t row, int64_t* ids) {
-    const QueryDraws draws = Start(row);
+    const QueryDraws draws = Start(row, 0);
     const int32_t* codes = queries_.codes + row * queries_.num_codes;
     const int64_t start = ScaleBits(draws(0).second, queries_.num_codes);
     int64_t found = 0, lookups = draw_.max_lookups;
@@ -66,14 +60,17 @@ class RowQuery {
   }
 
   int32_t MostMet(int64_t row, int64_t* ids) {
-    const QueryDraws draws = Start(row);
     const int32_t* codes = queries_.codes + row * queries_.num_codes;
-    most_met_.Clear();
     sizes_.resize(queries_.num_codes);
     for (int64_t i = 0; i < queries_.num_codes; ++i) {
       sizes_[i] = BucketOfCode(tables_, i, codes[i]).size;
     }
     const int64_t longest = LongestStretch(sizes_, draw_.max_lookups);
+    int64_t lookups = 0;
+    for (int64_t size : sizes_) lookups += std::min(size, longest);
+    const int64_t max_met = std::min(lookups, tables_.num_classes);
+    const QueryDraws draws = Start(row, max_met);
+    most_met_.Clear(max_met);
     for (int64_t i = 0; i < queries_.num_codes; ++i) {
       const Bucket bucket = BucketOfCode(tables_, i, codes[i]);
       const int64_t length = std::min(bucket.size, longest);
@@ -89,9 +86,11 @@ class RowQuery {
   }
 
  private:
-  // Forgets the last row and excludes the labels of this one.
-  QueryDraws Start(int64_t row) {
-    met_.Clear();
+  // Forgets the last row and excludes the labels of this one, which meets at most `max_met`
+  // classes before it is filled up.
+  QueryDraws Start(int64_t row, int64_t max_met) {
+    met_.Clear(
+        std::min(queries_.num_labels + max_met + draw_.num_sampled, tables_.num_classes));
     const int64_t* labels = queries_.labels + row * queries_.num_labels;
     for (int64_t l = 0; l < queries_.num_labels; ++l) {
       if (labels[l] >= 0) met_.Block(static_cast<int32_t>(labels[l]));
@@ -131,12 +130,12 @@ class RowQuery {
 using Query = int32_t (RowQuery::*)(int64_t row, int64_t* ids);
 
 bool ForEachRow(const LshTables& tables, const LshQueries& queries, const LshDraw& draw,
-                const ParallelFor& parallel, Query query, int64_t max_met, int64_t* ids,
+                const ParallelFor& parallel, Query query, int64_t max_lookups, int64_t* ids,
                 int32_t* num_filled) {
-  const int64_t cycles = 10 * (queries.num_codes + draw.num_sampled + max_met);
+  const int64_t cycles = 10 * (queries.num_codes + draw.num_sampled + max_lookups);
   std::atomic<bool> sound{true};
   parallel(queries.batch, cycles, [&](int64_t begin, int64_t end) {
-    RowQuery one(tables, queries, draw, max_met);
+    RowQuery one(tables, queries, draw);
     for (int64_t row = begin; row < end; ++row) {
       num_filled[row] = (one.*query)(row, ids + row * draw.num_sampled);
     }
@@ -154,8 +153,8 @@ bool WalkBuckets(const LshTables& tables, const LshQueries& queries, const LshDr
 
 bool MostMetClasses(const LshTables& tables, const LshQueries& queries, const LshDraw& draw,
                     const ParallelFor& parallel, int64_t* ids, int32_t* num_filled) {
-  const int64_t max_met = std::min(draw.max_lookups, queries.num_codes * tables.num_classes);
-  return ForEachRow(tables, queries, draw, parallel, &RowQuery::MostMet, max_met, ids,
+  const int64_t lookups = std::min(draw.max_lookups, queries.num_codes * tables.num_classes);
+  return ForEachRow(tables, queries, draw, parallel, &RowQuery::MostMet, lookups, ids,
                     num_filled);
 }
 

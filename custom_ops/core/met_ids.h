@@ -17,14 +17,10 @@ class MetIds {
   // Counts of blocked ids are at least this; others must stay below.
   static constexpr int32_t kBlocked = 1 << 19;
 
-  // REQUIRES: at most `max_ids` different ids are inserted between two Clears,
-  // which are not negative.
-  explicit MetIds(int64_t max_ids) {
-    while ((int64_t{1} << log_capacity_) < 2 * max_ids) ++log_capacity_;
-    slots_.resize(size_t{1} << log_capacity_);
-  }
-
-  void Clear() {
+  // Forgets all ids. REQUIRES: at most `max_ids` <= 2^31 different ids are inserted until the
+  // next Clear, which are not negative.
+  void Clear(int64_t max_ids) {
+    if (static_cast<int64_t>(slots_.size()) < 2 * max_ids) return MakeRoom(2 * max_ids);
     generation_ += kOneGeneration;
     if (generation_ == 0) {  // all of its bits have been used
       std::fill(slots_.begin(), slots_.end(), 0);
@@ -63,6 +59,12 @@ class MetIds {
     return static_cast<uint32_t>(id) * uint64_t{0x9E3779B97F4A7C15} >> (64 - log_capacity_);
   }
 
+  void MakeRoom(int64_t size) {
+    while ((int64_t{1} << log_capacity_) < size) ++log_capacity_;
+    slots_.assign(size_t{1} << log_capacity_, 0);
+    generation_ = kOneGeneration;
+  }
+
   // The slot of the id, which is made if there is none.
   uint64_t Find(int32_t id) {
     const uint64_t key = generation_ | static_cast<uint32_t>(id);
@@ -80,7 +82,7 @@ class MetIds {
 
   int log_capacity_ = 1;
   uint64_t generation_ = 0;
-  std::vector<uint64_t> slots_;
+  std::vector<uint64_t> slots_ = std::vector<uint64_t>(2);
 };
 
 }  // namespace largeout

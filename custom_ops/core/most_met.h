@@ -17,9 +17,11 @@ int64_t LongestStretch(const std::vector<int64_t>& sizes, int64_t max_total);
 // The classes that a MetIds has counted, in the order in which they were met.
 class MostMetList {
  public:
-  explicit MostMetList(int64_t max_ids) : places_(max_ids + 1) {}
-
-  void Clear() { size_ = 0; }
+  // REQUIRES: at most `max_ids` different ids are counted until the next Clear.
+  void Clear(int64_t max_ids) {
+    size_ = 0;
+    if (static_cast<int64_t>(places_.size()) <= max_ids) places_.resize(max_ids + 1);
+  }
 
   // Counts an id; blocked ids are left out.
   void Count(int32_t id, MetIds* met) {

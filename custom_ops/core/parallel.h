@@ -4,13 +4,17 @@
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_PARALLEL_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_PARALLEL_H_
 
+#include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
+#include <mutex>
 
 namespace largeout {
 
 // Calls work(begin, end) on disjoint ranges that cover [0, total), perhaps
-// from several threads at once, and returns when all are done.
+// from several threads at once, and returns when all are done. What `work` throws reaches
+// the caller then: the first exception, after which ranges may be left out.
 // `cost_per_unit` is the estimated cost of one unit in cycles.
 using ParallelFor =
     std::function<void(int64_t total, int64_t cost_per_unit,
@@ -21,6 +25,33 @@ inline void SerialFor(int64_t total, int64_t /*cost_per_unit*/,
                       const std::function<void(int64_t, int64_t)>& work) {
   if (total > 0) work(0, total);
 }
+
+// The first exception of several threads, for the one that waits for them.
+class FirstException {
+ public:
+  // Runs work(), unless something was thrown before. For any thread.
+  template <class Work>
+  void Catch(const Work& work) {
+    if (thrown_.load(std::memory_order_relaxed)) return;
+    try {
+      work();
+    } catch (...) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (!first_) first_ = std::current_exception();
+      thrown_ = true;
+    }
+  }
+
+  // Throws it, if there is one. REQUIRES: no thread is in Catch any more.
+  void Rethrow() const {
+    if (first_) std::rethrow_exception(first_);
+  }
+
+ private:
+  std::atomic<bool> thrown_{false};
+  std::mutex mutex_;
+  std::exception_ptr first_;
+};
 
 }  // namespace largeout
 

@@ -1,6 +1,7 @@
 #include "custom_ops/core/simd_level.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
@@ -9,6 +10,7 @@ namespace {
 
 SimdLevel SupportedLevel() {
 #if defined(__x86_64__)
+  __builtin_cpu_init();  // this runs before main
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512vnni")) {
@@ -28,11 +30,14 @@ SimdLevel WantedLevel() {
   return SimdLevel::kAvx512;
 }
 
+SimdLevel ReadLevel() { return std::min(SupportedLevel(), WantedLevel()); }
+
+std::atomic<SimdLevel> active_level{ReadLevel()};
+
 }  // namespace
 
-SimdLevel ActiveSimdLevel() {
-  static const SimdLevel supported = SupportedLevel();
-  return std::min(supported, WantedLevel());
-}
+SimdLevel ActiveSimdLevel() { return active_level.load(std::memory_order_relaxed); }
+
+void largeout_read_simd_level() { active_level = ReadLevel(); }
 
 }  // namespace largeout

@@ -16,9 +16,12 @@ namespace largeout {
 enum class SimdLevel { kGeneric, kAvx2, kAvx512 };
 
 // The best level that this processor supports. The environment variable
-// LARGEOUT_SIMD_LEVEL (generic, avx2, avx512) lowers it, read at each call so
-// that a test can step through the levels.
+// LARGEOUT_SIMD_LEVEL (generic, avx2, avx512) lowers it, read when the library is loaded: later
+// a thread that sets another variable might be at work in the environment.
 SimdLevel ActiveSimdLevel();
+
+// Reads the environment variable again, so that a test can step through the levels.
+extern "C" void largeout_read_simd_level();
 
 }  // namespace largeout
 

@@ -7,7 +7,15 @@
 namespace largeout {
 namespace {
 
-TEST(TheEnvironmentVariableLowersTheSimdLevelAtEachCall) {
+TEST(TheEnvironmentIsNotLookedAtOnceTheLevelIsRead) {
+  testing::ForEachSimdLevel([&] {
+    const SimdLevel before = ActiveSimdLevel();
+    setenv("LARGEOUT_SIMD_LEVEL", before == SimdLevel::kGeneric ? "avx512" : "generic", 1);
+    EXPECT_EQ(ActiveSimdLevel(), before);
+  });
+}
+
+TEST(TheEnvironmentVariableLowersTheSimdLevel) {
   const SimdLevel before = ActiveSimdLevel();
   int levels = 0;
   testing::ForEachSimdLevel([&] { ++levels; });

@@ -58,6 +58,7 @@ void ForEachSimdLevel(const std::function<void()>& body) {
   const char* names[] = {"generic", "avx2", "avx512"};
   for (int i = 0; i < 3; ++i) {
     setenv("LARGEOUT_SIMD_LEVEL", names[i], 1);
+    largeout_read_simd_level();
     if (ActiveSimdLevel() == levels[i]) body();
   }
   if (previous == nullptr) {
@@ -65,6 +66,7 @@ void ForEachSimdLevel(const std::function<void()>& body) {
   } else {
     setenv("LARGEOUT_SIMD_LEVEL", restored.c_str(), 1);
   }
+  largeout_read_simd_level();
 }
 
 }  // namespace testing

@@ -33,8 +33,10 @@ inline constexpr int64_t kMostTopK = 2048;
 // Scratch of ClassTopK: O(batch * blocks * k).
 int64_t ClassTopKScratchBytes(int64_t batch, int64_t num_classes, int64_t k);
 
-// scores, ids [batch, k], as in core. REQUIRES: 1 <= k <= min(num_classes, kMostTopK). The
-// operations of ClassStatistics, and O(k) a row and block where the best change.
+// scores, ids [batch, k], as in core; NaN and -1 for lost logits (core/lost_logits.h), such as
+// all of a row of features that are not finite. REQUIRES: 1 <= k <= min(num_classes,
+// kMostTopK). The operations of ClassStatistics, and O(k) a row and block where the best
+// change.
 Status ClassTopK(const ClassMatrix& matrix, const Features& features, int64_t k, void* scratch,
                  float* scores, int64_t* ids, Stream stream);
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "custom_ops/core/class_scan_types.h"
+#include "custom_ops/core/lost_logits.h"
 #include "custom_ops/cuda/best_lists.h"
 #include "custom_ops/cuda/class_logits.h"
 #include "custom_ops/cuda/class_scan_plan.h"
@@ -122,8 +123,9 @@ struct MergeTopKBody {
   }
 
   LARGEOUT_DEVICE void Write(int64_t row, int64_t i, const ScoredClass& entry) const {
-    scores[row * k + i] = entry.score;
-    ids[row * k + i] = entry.id;
+    const bool lost = IsLost(matrix, entry);
+    scores[row * k + i] = lost ? NotANumber() : entry.score;
+    ids[row * k + i] = lost ? -1 : entry.id;
   }
 
   // Rows with fewer than k numbers above -inf: the lowest other ids come after.

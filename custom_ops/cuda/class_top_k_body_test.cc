@@ -53,7 +53,14 @@ Found InBlocks(const ScanProblem& in, int64_t k) {
 }
 
 void ExpectSame(const ScanProblem& in, int64_t k) {
-  const Found expected = OnCpu(in, k);
+  Found expected = OnCpu(in, k);
+  for (size_t i = 0; i < expected.ids.size(); ++i) {
+    if (!IsLost(in.matrix(), {expected.scores[i], static_cast<int32_t>(expected.ids[i])})) {
+      continue;
+    }
+    expected.scores[i] = std::nanf("");
+    expected.ids[i] = -1;
+  }
   for (const Found& found : {InBlocks<WideTile>(in, k), InBlocks<LowTile>(in, k)}) {
     EXPECT_EQ(found.ids, expected.ids);
     for (size_t i = 0; i < expected.scores.size(); ++i) {
@@ -87,6 +94,16 @@ TEST(TopKBodyTakesRisingScoresThatAllGoThroughTheLists) {
   for (int64_t c = 0; c < 5000; ++c) in.embeddings[c] = in.bias[c] = static_cast<float>(c);
   in.data = {1.0f, -1.0f, 0.5f};
   ExpectSame(in, 33);
+}
+
+TEST(TopKBodyGivesNoIdsWhereLogitsOverflow) {
+  ScanProblem in(3, 400, 4, 0);
+  std::fill_n(in.data.begin() + 4, 4, 3e38f);  // row 1
+  std::fill(in.embeddings.begin(), in.embeddings.end(), 2.0f);
+  ExpectSame(in, 5);
+  for (const Found& found : {InBlocks<WideTile>(in, 5), InBlocks<LowTile>(in, 5)}) {
+    for (int64_t i = 0; i < 15; ++i) EXPECT_EQ(found.ids[i] == -1, i / 5 == 1);
+  }
 }
 
 TEST(TopKBodyPutsNumbersThatAreNotFiniteLast) {

@@ -9,18 +9,18 @@
 #include <limits>
 
 #include "custom_ops/kernels/candidate_input.h"
-#include "tensorflow/core/framework/op_kernel.h"
+#include "custom_ops/kernels/largeout_op.h"
 
 namespace largeout {
 
 template <class Device>
-class FillAccidentalHitsOp : public tensorflow::OpKernel {
+class FillAccidentalHitsOp : public LargeoutOp {
  public:
-  explicit FillAccidentalHitsOp(tensorflow::OpKernelConstruction* ctx) : OpKernel(ctx) {
+  explicit FillAccidentalHitsOp(tensorflow::OpKernelConstruction* ctx) : LargeoutOp(ctx) {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("fill", &fill_));
   }
 
-  void Compute(tensorflow::OpKernelContext* ctx) override {
+  void Run(tensorflow::OpKernelContext* ctx) override {
     const tensorflow::Tensor &values = ctx->input(0), &labels = ctx->input(1),
                              &ids = ctx->input(2);
     OP_REQUIRES_OK(ctx, CheckLogits(values));
@@ -42,11 +42,11 @@ class FillAccidentalHitsOp : public tensorflow::OpKernel {
 };
 
 template <class Device>
-class ShiftCandidateLogitsOp : public tensorflow::OpKernel {
+class ShiftCandidateLogitsOp : public LargeoutOp {
  public:
-  using tensorflow::OpKernel::OpKernel;
+  using LargeoutOp::LargeoutOp;
 
-  void Compute(tensorflow::OpKernelContext* ctx) override {
+  void Run(tensorflow::OpKernelContext* ctx) override {
     OP_REQUIRES_OK(ctx, CheckShifted(ctx));
     const tensorflow::Tensor& logits = ctx->input(0);
     tensorflow::Tensor* shifted = nullptr;
@@ -60,14 +60,14 @@ class ShiftCandidateLogitsOp : public tensorflow::OpKernel {
 };
 
 template <class Device>
-class CandidateLogPartitionOp : public tensorflow::OpKernel {
+class CandidateLogPartitionOp : public LargeoutOp {
  public:
-  using tensorflow::OpKernel::OpKernel;
+  using LargeoutOp::LargeoutOp;
 
-  void Compute(tensorflow::OpKernelContext* ctx) override {
+  void Run(tensorflow::OpKernelContext* ctx) override {
     OP_REQUIRES_OK(ctx, CheckShifted(ctx));
     tensorflow::Tensor* log_partition = nullptr;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {ctx->input(0).dim_size(0)}, &log_partition));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {ctx->input(0).dim_size(0)}, &log_partition));
     OP_REQUIRES_OK(ctx, Device::CandidateLogPartition(
                             ctx, ShiftedCandidates(ctx), ctx->input(0).flat<float>().data(),
                             ShiftedOffsets(ctx), log_partition->flat<float>().data()));
@@ -75,11 +75,11 @@ class CandidateLogPartitionOp : public tensorflow::OpKernel {
 };
 
 template <class Device>
-class CandidateLogPartitionGradOp : public tensorflow::OpKernel {
+class CandidateLogPartitionGradOp : public LargeoutOp {
  public:
-  using tensorflow::OpKernel::OpKernel;
+  using LargeoutOp::LargeoutOp;
 
-  void Compute(tensorflow::OpKernelContext* ctx) override {
+  void Run(tensorflow::OpKernelContext* ctx) override {
     OP_REQUIRES_OK(ctx, CheckShifted(ctx));
     const tensorflow::Tensor &logits = ctx->input(0), &log_partition = ctx->input(4);
     const tensorflow::Tensor& d_log_partition = ctx->input(5);
@@ -91,7 +91,7 @@ class CandidateLogPartitionGradOp : public tensorflow::OpKernel {
     if (offsets.per_row) {
       ctx->set_output(1, *d_logits);
     } else {
-      OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {logits.dim_size(1)}, &d_offsets));
+      OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {logits.dim_size(1)}, &d_offsets));
     }
     OP_REQUIRES_OK(ctx,
                    Device::CandidateLogPartitionGradient(
@@ -103,11 +103,11 @@ class CandidateLogPartitionGradOp : public tensorflow::OpKernel {
 };
 
 template <class Device>
-class CandidateRanksOp : public tensorflow::OpKernel {
+class CandidateRanksOp : public LargeoutOp {
  public:
-  using tensorflow::OpKernel::OpKernel;
+  using LargeoutOp::LargeoutOp;
 
-  void Compute(tensorflow::OpKernelContext* ctx) override {
+  void Run(tensorflow::OpKernelContext* ctx) override {
     const tensorflow::Tensor &logits = ctx->input(0), &true_logits = ctx->input(1),
                              &labels = ctx->input(2);
     OP_REQUIRES_OK(ctx, CheckLogits(logits));

@@ -1,6 +1,9 @@
 #include "custom_ops/kernels/class_scan_ops.h"
 
+#include <algorithm>
+
 #include "custom_ops/core/class_scan.h"
+#include "custom_ops/core/lost_logits.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
 
 namespace largeout {
@@ -8,6 +11,31 @@ namespace {
 
 using tensorflow::DEVICE_CPU;
 using tensorflow::OpKernelContext;
+
+using tensorflow::errors::InvalidArgument;
+
+// There is no order in the logits of features that are not finite.
+absl::Status CheckFinite(const Features& features, int64_t dim) {
+  for (int64_t row = 0; row < features.batch; ++row) {
+    const float* numbers = features.data + row * dim;
+    if (AllFinite(numbers, dim)) continue;
+    return InvalidArgument("features must be finite, but those of row ", row,
+                           " are not: one is ",
+                           *std::find_if_not(numbers, numbers + dim, IsFinite));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNoneLost(const ClassMatrix& matrix, int64_t batch, int64_t k,
+                           const float* scores, const int64_t* ids) {
+  for (int64_t i = 0; i < batch * k; ++i) {
+    if (!IsLost(matrix, {scores[i], static_cast<int32_t>(ids[i])})) continue;
+    return InvalidArgument("logits must not overflow, but for the features of row ", i / k,
+                           " that of class ", ids[i], " is ", scores[i],
+                           ", though all numbers are finite: scale the features down");
+  }
+  return absl::OkStatus();
+}
 
 struct Cpu {
   static absl::Status CheckLabels(const tensorflow::Tensor& labels, int64_t batch,
@@ -29,8 +57,9 @@ struct Cpu {
   static absl::Status ClassTopK(OpKernelContext* ctx, const ClassMatrix& matrix,
                                 const Features& features, int64_t k, float* scores,
                                 int64_t* ids) {
+    TF_RETURN_IF_ERROR(CheckFinite(features, matrix.dim));
     largeout::ClassTopK(matrix, features, k, IntraOpParallel(ctx), scores, ids);
-    return absl::OkStatus();
+    return CheckNoneLost(matrix, features.batch, k, scores, ids);
   }
 
   static absl::Status ClassSoftmaxGradient(OpKernelContext* ctx, const ClassMatrix& matrix,

@@ -8,16 +8,16 @@
 
 #include "custom_ops/kernels/class_matrix_input.h"
 #include "custom_ops/kernels/class_scan_input.h"
-#include "tensorflow/core/framework/op_kernel.h"
+#include "custom_ops/kernels/largeout_op.h"
 
 namespace largeout {
 
 template <class Device>
-class ClassStatisticsOp : public tensorflow::OpKernel {
+class ClassStatisticsOp : public LargeoutOp {
  public:
-  using tensorflow::OpKernel::OpKernel;
+  using LargeoutOp::LargeoutOp;
 
-  void Compute(tensorflow::OpKernelContext* ctx) override {
+  void Run(tensorflow::OpKernelContext* ctx) override {
     const tensorflow::Tensor& features = ctx->input(0);
     const tensorflow::Tensor& labels = ctx->input(ctx->num_inputs() - 1);
     const int64_t batch = features.dim_size(0);
@@ -26,7 +26,7 @@ class ClassStatisticsOp : public tensorflow::OpKernel {
     const ClassMatrix matrix = input.matrix();
     OP_REQUIRES_OK(ctx, Device::CheckLabels(labels, batch, matrix.num_classes));
     tensorflow::Tensor *log_partition, *true_logits, *ranks;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {batch}, &log_partition));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {batch}, &log_partition));
     OP_REQUIRES_OK(ctx, ctx->allocate_output(1, labels.shape(), &true_logits));
     OP_REQUIRES_OK(ctx, ctx->allocate_output(2, labels.shape(), &ranks));
     if (batch == 0) return;
@@ -38,11 +38,11 @@ class ClassStatisticsOp : public tensorflow::OpKernel {
 };
 
 template <class Device>
-class ClassTopKOp : public tensorflow::OpKernel {
+class ClassTopKOp : public LargeoutOp {
  public:
-  using tensorflow::OpKernel::OpKernel;
+  using LargeoutOp::LargeoutOp;
 
-  void Compute(tensorflow::OpKernelContext* ctx) override {
+  void Run(tensorflow::OpKernelContext* ctx) override {
     const tensorflow::Tensor& features = ctx->input(0);
     const int64_t batch = features.dim_size(0);
     ClassMatrixInput input;
@@ -52,8 +52,8 @@ class ClassTopKOp : public tensorflow::OpKernel {
     OP_REQUIRES_OK(ctx, ReadTopK(ctx->input(ctx->num_inputs() - 1), matrix.num_classes, &k));
     OP_REQUIRES_OK(ctx, Device::CheckTopK(k));
     tensorflow::Tensor *scores, *ids;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {batch, k}, &scores));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {batch, k}, &ids));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {batch, k}, &scores));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {batch, k}, &ids));
     if (batch == 0) return;
     OP_REQUIRES_OK(
         ctx, Device::ClassTopK(ctx, matrix, FeaturesOf(features), k,
@@ -62,11 +62,11 @@ class ClassTopKOp : public tensorflow::OpKernel {
 };
 
 template <class Device>
-class ClassSoftmaxGradientOp : public tensorflow::OpKernel {
+class ClassSoftmaxGradientOp : public LargeoutOp {
  public:
-  using tensorflow::OpKernel::OpKernel;
+  using LargeoutOp::LargeoutOp;
 
-  void Compute(tensorflow::OpKernelContext* ctx) override {
+  void Run(tensorflow::OpKernelContext* ctx) override {
     const tensorflow::Tensor& features = ctx->input(0);
     const int rest = ctx->num_inputs() - 4;
     const tensorflow::Tensor &log_partition = ctx->input(rest), &weights = ctx->input(rest + 1),
@@ -83,9 +83,9 @@ class ClassSoftmaxGradientOp : public tensorflow::OpKernel {
     tensorflow::Tensor *d_features, *d_embeddings, *d_bias = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, features.shape(), &d_features));
     OP_REQUIRES_OK(ctx,
-                   ctx->allocate_output(1, {matrix.num_classes, matrix.dim}, &d_embeddings));
+                   AllocateOutput(ctx, 1, {matrix.num_classes, matrix.dim}, &d_embeddings));
     if (matrix.bias != nullptr) {
-      OP_REQUIRES_OK(ctx, ctx->allocate_output(2, {matrix.num_classes}, &d_bias));
+      OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 2, {matrix.num_classes}, &d_bias));
     }
     OP_REQUIRES_OK(
         ctx,

@@ -3,7 +3,7 @@
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_CLOSED_FORM_ATTRIBUTES_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_CLOSED_FORM_ATTRIBUTES_H_
 
-#include "tensorflow/core/framework/op_kernel.h"
+#include "custom_ops/kernels/largeout_op.h"
 
 namespace largeout {
 
@@ -15,7 +15,7 @@ struct ClosedFormAttributes {
   tensorflow::Status Read(tensorflow::OpKernelConstruction* ctx) {
     constexpr int64_t kMaxClasses = int64_t{1} << 31;
     TF_RETURN_IF_ERROR(ctx->GetAttr("num_classes", &num_classes));
-    TF_RETURN_IF_ERROR(ctx->GetAttr("num_sampled", &num_sampled));
+    TF_RETURN_IF_ERROR(ReadCount(ctx, "num_sampled", &num_sampled));
     TF_RETURN_IF_ERROR(ctx->GetAttr("unique", &unique));
     if (num_classes > kMaxClasses) {
       return tensorflow::errors::InvalidArgument("num_classes must be at most ", kMaxClasses,

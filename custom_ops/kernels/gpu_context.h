@@ -30,7 +30,9 @@ inline absl::Status FromCuda(cuda::Status status) {
 class GpuScratch {
  public:
   absl::Status Allocate(tensorflow::OpKernelContext* ctx, int64_t bytes) {
-    return ctx->allocate_temp(tensorflow::DT_INT8, {bytes}, &tensor_);
+    tensorflow::TensorShape shape;
+    TF_RETURN_IF_ERROR(tensorflow::TensorShape::BuildTensorShape({bytes}, &shape));
+    return ctx->allocate_temp(tensorflow::DT_INT8, shape, &tensor_);
   }
   void* data() { return tensor_.NumElements() == 0 ? nullptr : tensor_.data(); }
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "custom_ops/core/lsh_hash.h"
-#include "tensorflow/core/framework/op_kernel.h"
+#include "custom_ops/kernels/largeout_op.h"
 
 namespace largeout {
 
@@ -18,10 +18,10 @@ class HashFamilyAttributes {
  public:
   tensorflow::Status Read(tensorflow::OpKernelConstruction* ctx) {
     TF_RETURN_IF_ERROR(ctx->GetAttr("kind", &kind_));
-    TF_RETURN_IF_ERROR(ctx->GetAttr("num_hashes", &num_hashes_));
-    TF_RETURN_IF_ERROR(ctx->GetAttr("num_tables", &num_tables_));
-    TF_RETURN_IF_ERROR(ctx->GetAttr("bin_size", &bin_size_));
-    return ctx->HasAttr("bits") ? ctx->GetAttr("bits", &bits_) : tensorflow::OkStatus();
+    TF_RETURN_IF_ERROR(ReadCount(ctx, "num_hashes", &num_hashes_));
+    TF_RETURN_IF_ERROR(ReadCount(ctx, "num_tables", &num_tables_));
+    TF_RETURN_IF_ERROR(ReadCount(ctx, "bin_size", &bin_size_));
+    return ctx->HasAttr("bits") ? ReadCount(ctx, "bits", &bits_) : tensorflow::OkStatus();
   }
 
   // The family for vectors of `dim` numbers, without functions.

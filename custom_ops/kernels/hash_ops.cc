@@ -3,33 +3,32 @@
 #include "custom_ops/core/lsh_hash.h"
 #include "custom_ops/kernels/hash_family_input.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
+#include "custom_ops/kernels/largeout_op.h"
 #include "custom_ops/kernels/sampled_values.h"
-#include "tensorflow/core/framework/op_kernel.h"
 
 namespace largeout {
 namespace {
 
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Status;
 using tensorflow::Tensor;
 using tensorflow::errors::InvalidArgument;
 
-class HashFunctionsOp : public OpKernel {
+class HashFunctionsOp : public LargeoutOp {
  public:
-  explicit HashFunctionsOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+  explicit HashFunctionsOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
     OP_REQUIRES_OK(ctx, attributes_.Read(ctx));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("dim", &dim_));
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "dim", &dim_));
   }
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     PhiloxSeed seed;
     OP_REQUIRES_OK(ctx, ReadSeed(ctx->input(0), &seed));
     HashFamily family;
     OP_REQUIRES_OK(ctx, attributes_.Family(dim_, &family));
     Tensor* functions;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {HashFunctionsSize(family)}, &functions));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {HashFunctionsSize(family)}, &functions));
     MakeHashFunctions(family, seed, functions->flat<int32_t>().data());
   }
 
@@ -39,13 +38,13 @@ class HashFunctionsOp : public OpKernel {
 };
 
 // Inputs vectors [n, dim] and functions.
-class DenseHashOp : public OpKernel {
+class DenseHashOp : public LargeoutOp {
  public:
-  explicit DenseHashOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+  explicit DenseHashOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
     OP_REQUIRES_OK(ctx, attributes_.Read(ctx));
   }
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     const Tensor& vectors = ctx->input(0);
     OP_REQUIRES(ctx, vectors.dims() == 2,
                 InvalidArgument("vectors must have shape [n, dim], received ",
@@ -70,7 +69,7 @@ class LshHashOp : public DenseHashOp {
   Status Hash(OpKernelContext* ctx, const HashFamily& family, const float* rows,
               int64_t num_rows) const override {
     Tensor* codes;
-    TF_RETURN_IF_ERROR(ctx->allocate_output(0, {num_rows, family.num_tables}, &codes));
+    TF_RETURN_IF_ERROR(AllocateOutput(ctx, 0, {num_rows, family.num_tables}, &codes));
     HashQueries(family, rows, num_rows, IntraOpParallel(ctx), codes->flat<int32_t>().data());
     return tensorflow::OkStatus();
   }
@@ -85,27 +84,27 @@ class HashValuesOp : public DenseHashOp {
               int64_t num_rows) const override {
     Tensor* values;
     TF_RETURN_IF_ERROR(
-        ctx->allocate_output(0, {num_rows, family.num_tables, family.num_hashes}, &values));
+        AllocateOutput(ctx, 0, {num_rows, family.num_tables, family.num_hashes}, &values));
     HashValues(family, rows, num_rows, IntraOpParallel(ctx), values->flat<int32_t>().data());
     return tensorflow::OkStatus();
   }
 };
 
-class SparseHashValuesOp : public OpKernel {
+class SparseHashValuesOp : public LargeoutOp {
  public:
-  explicit SparseHashValuesOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+  explicit SparseHashValuesOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
     OP_REQUIRES_OK(ctx, attributes_.Read(ctx));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("dim", &dim_));
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "dim", &dim_));
   }
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     OP_REQUIRES_OK(ctx, CheckRows(ctx->input(0), ctx->input(1), ctx->input(2)));
     HashFamily family;
     OP_REQUIRES_OK(ctx, attributes_.Family(dim_, ctx->input(3), &family));
     const int64_t num_rows = ctx->input(2).NumElements() - 1;
     Tensor* values;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(
-                            0, {num_rows, family.num_tables, family.num_hashes}, &values));
+    OP_REQUIRES_OK(
+        ctx, AllocateOutput(ctx, 0, {num_rows, family.num_tables, family.num_hashes}, &values));
     const SparseRows rows = {ctx->input(0).flat<int64_t>().data(),
                              ctx->input(1).flat<float>().data(),
                              ctx->input(2).flat<int64_t>().data()};

@@ -15,7 +15,11 @@ inline ParallelFor IntraOpParallel(tensorflow::OpKernelContext* ctx) {
   const auto* threads = ctx->device()->tensorflow_cpu_worker_threads();
   return [threads](int64_t total, int64_t cost_per_unit,
                    const std::function<void(int64_t, int64_t)>& work) {
-    tensorflow::Shard(threads->num_threads, threads->workers, total, cost_per_unit, work);
+    FirstException thrown;  // one that left a thread of the pool would end the process
+    tensorflow::Shard(
+        threads->num_threads, threads->workers, total, cost_per_unit,
+        [&](int64_t begin, int64_t end) { thrown.Catch([&] { work(begin, end); }); });
+    thrown.Rethrow();
   };
 }
 

@@ -1,16 +1,16 @@
 #include <algorithm>
 
 #include "custom_ops/core/inverted_file.h"
+#include "custom_ops/core/rounding.h"
 #include "custom_ops/kernels/class_matrix_input.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
 #include "custom_ops/kernels/inverted_file_input.h"
 #include "custom_ops/kernels/inverted_file_search_op.h"
-#include "tensorflow/core/framework/op_kernel.h"
+#include "custom_ops/kernels/largeout_op.h"
 
 namespace largeout {
 namespace {
 
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
@@ -31,13 +31,14 @@ struct Cpu {
 // What the ops share that write the file: the class matrix is read under its
 // locks, then the file and the schedule are written under theirs. Or all are tensors,
 // copies of variables that are on another device, and the outputs are written.
-class InvertedFileUpdateOp : public OpKernel {
+class InvertedFileUpdateOp : public LargeoutOp {
  public:
-  using OpKernel::OpKernel;
+  using LargeoutOp::LargeoutOp;
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     InvertedFileInput input;
     ClassMatrixInput classes;
+    OP_REQUIRES_OK(ctx, CheckDistinctVariables(ctx));
     if (ctx->input_dtype(0) == tensorflow::DT_RESOURCE) {
       OP_REQUIRES_OK(ctx, input.Find(ctx));
       OP_REQUIRES_OK(ctx, input.FindSchedule(ctx));
@@ -56,13 +57,33 @@ class InvertedFileUpdateOp : public OpKernel {
                 InvalidArgument("embeddings must be [", num_classes, ", ", input.dim(),
                                 "] as the inverted file has it, got [", matrix.num_classes,
                                 ", ", matrix.dim, "]"));
-    Update(matrix, input.file(), IntraOpParallel(ctx), input.schedule());
+    OP_REQUIRES_OK(ctx, CheckSchedule(input.schedule()));
+    try {
+      Update(matrix, input.file(), IntraOpParallel(ctx), input.schedule());
+    } catch (...) {  // the parts fit together no more: as before the first fit
+      std::fill_n(input.file().offsets, input.file().num_lists + 1, 0);
+      throw;
+    }
   }
 
  protected:
   // schedule: the number of the next step, and that of the last fit or -1.
   virtual void Update(const ClassMatrix& matrix, const InvertedFile& file,
                       const ParallelFor& parallel, int64_t* schedule) = 0;
+
+ private:
+  // Far from where sums of them overflow.
+  static absl::Status CheckSchedule(const int64_t* schedule) {
+    constexpr int64_t kMostSteps = int64_t{1} << 62;
+    const int64_t step = schedule[0], fitted = schedule[1];
+    if (step >= 0 && step < kMostSteps && fitted >= -1 && fitted < kMostSteps) {
+      return absl::OkStatus();
+    }
+    return InvalidArgument(
+        "schedule must be the number of the next step, at least 0, and that of the last fit "
+        "or -1, both less than 2^62, got [",
+        step, ", ", fitted, "]");
+  }
 };
 
 // Fits the lists in step number `step`.
@@ -86,8 +107,8 @@ class InvertedFileFitOp : public InvertedFileUpdateOp {
 class InvertedFileUpkeepOp : public InvertedFileUpdateOp {
  public:
   explicit InvertedFileUpkeepOp(OpKernelConstruction* ctx) : InvertedFileUpdateOp(ctx) {
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("interval", &interval_));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("rows_a_step", &rows_a_step_));
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "interval", &interval_));
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "rows_a_step", &rows_a_step_));
   }
 
  protected:
@@ -107,9 +128,10 @@ class InvertedFileUpkeepOp : public InvertedFileUpdateOp {
   bool FollowRows(const ClassMatrix& matrix, const InvertedFile& file,
                   const ParallelFor& parallel, int64_t age) {
     const int64_t count = std::min(interval_ * rows_a_step_, matrix.num_classes);
-    const int64_t begin = (age / interval_ - 1) * count % matrix.num_classes;
+    const int64_t turn = (age / interval_ - 1) % matrix.num_classes;
+    const int64_t begin = turn * count % matrix.num_classes;
     const int64_t moved = UpdateLists(matrix, begin, count, parallel, file);
-    const bool first_turn = age * rows_a_step_ < matrix.num_classes;
+    const bool first_turn = age < CeilDiv(matrix.num_classes, rows_a_step_);
     return first_turn || moved * 10 < count * 9;
   }
 

@@ -9,19 +9,19 @@
 #define LARGEOUT_CUSTOM_OPS_KERNELS_INVERTED_FILE_SEARCH_OP_H_
 
 #include "custom_ops/kernels/inverted_file_input.h"
-#include "tensorflow/core/framework/op_kernel.h"
+#include "custom_ops/kernels/largeout_op.h"
 
 namespace largeout {
 
 template <class Device>
-class InvertedFileSearchOp : public tensorflow::OpKernel {
+class InvertedFileSearchOp : public LargeoutOp {
  public:
-  explicit InvertedFileSearchOp(tensorflow::OpKernelConstruction* ctx) : OpKernel(ctx) {
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_probes", &num_probes_));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("k", &k_));
+  explicit InvertedFileSearchOp(tensorflow::OpKernelConstruction* ctx) : LargeoutOp(ctx) {
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_probes", &num_probes_));
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "k", &k_));
   }
 
-  void Compute(tensorflow::OpKernelContext* ctx) override {
+  void Run(tensorflow::OpKernelContext* ctx) override {
     const tensorflow::Tensor& features = ctx->input(0);
     InvertedFileInput input;
     OP_REQUIRES_OK(ctx, input.Find(ctx));
@@ -32,8 +32,8 @@ class InvertedFileSearchOp : public tensorflow::OpKernel {
                                                     input.dim(), " as in the means, got ",
                                                     features.shape().DebugString()));
     tensorflow::Tensor *scores, *ids;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {features.dim_size(0), k_}, &scores));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {features.dim_size(0), k_}, &ids));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {features.dim_size(0), k_}, &scores));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {features.dim_size(0), k_}, &ids));
     OP_REQUIRES_OK(ctx,
                    Device::Search(ctx, input.file(), features, num_probes_, k_,
                                   scores->flat<float>().data(), ids->flat<int64_t>().data()));

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "custom_ops/core/lsh_hash.h"
+#include "custom_ops/kernels/largeout_op.h"
 #include "custom_ops/kernels/lsh_tables_input.h"
-#include "tensorflow/core/framework/op_kernel.h"
 
 namespace largeout {
 
@@ -19,11 +19,7 @@ class LshBuildInput {
     TF_RETURN_IF_ERROR(LookUpVariable(ctx, "embeddings", &embeddings_));
     TF_RETURN_IF_ERROR(LookUpVariable(ctx, "offsets", &offsets_));
     TF_RETURN_IF_ERROR(LookUpVariable(ctx, "ids", &ids_));
-    if (offsets_.get() == ids_.get() || embeddings_.get() == ids_.get() ||
-        embeddings_.get() == offsets_.get()) {
-      return tensorflow::errors::InvalidArgument(
-          "embeddings, offsets and ids must be three variables");
-    }
+    TF_RETURN_IF_ERROR(CheckDistinctVariables(ctx));
     Lock();
     TF_RETURN_IF_ERROR(CheckTableShapes(*offsets_->tensor(), *ids_->tensor()));
     const tensorflow::Tensor& rows = *embeddings_->tensor();
@@ -52,8 +48,12 @@ class LshBuildInput {
                                                  family.bits, " + 1], got ",
                                                  offsets.shape().DebugString());
     }
-    TF_RETURN_IF_ERROR(MakeOwn(ctx, offsets_->tensor()));
-    return MakeOwn(ctx, ids_->tensor());
+    tensorflow::Tensor own_offsets, own_ids;
+    TF_RETURN_IF_ERROR(MakeOwn(ctx, offsets, &own_offsets));
+    TF_RETURN_IF_ERROR(MakeOwn(ctx, *ids_->tensor(), &own_ids));
+    *offsets_->tensor() = own_offsets;
+    *ids_->tensor() = own_ids;
+    return absl::OkStatus();
   }
 
  private:
@@ -66,12 +66,12 @@ class LshBuildInput {
     second_lock_.emplace(*second);
   }
 
-  // Gives the table memory of its own if a reader holds what it has. All of it is written.
-  static absl::Status MakeOwn(tensorflow::OpKernelContext* ctx, tensorflow::Tensor* table) {
-    if (table->RefCountIsOne()) return absl::OkStatus();
-    tensorflow::Tensor fresh;
-    TF_RETURN_IF_ERROR(ctx->allocate_temp(table->dtype(), table->shape(), &fresh));
-    *table = fresh;
+  // Memory of the table's own: other memory if a reader holds what it has. All of it will be
+  // written.
+  static absl::Status MakeOwn(tensorflow::OpKernelContext* ctx, const tensorflow::Tensor& table,
+                              tensorflow::Tensor* own) {
+    if (!table.RefCountIsOne()) return ctx->allocate_temp(table.dtype(), table.shape(), own);
+    *own = table;
     return absl::OkStatus();
   }
 

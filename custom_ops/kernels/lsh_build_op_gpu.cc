@@ -1,22 +1,22 @@
 #include "custom_ops/cuda/lsh_tables.h"
 #include "custom_ops/kernels/gpu_context.h"
 #include "custom_ops/kernels/hash_family_input.h"
+#include "custom_ops/kernels/largeout_op.h"
 #include "custom_ops/kernels/lsh_build_input.h"
 
 namespace largeout {
 namespace {
 
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
-class LshBuildGpuOp : public OpKernel {
+class LshBuildGpuOp : public LargeoutOp {
  public:
-  explicit LshBuildGpuOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+  explicit LshBuildGpuOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
     OP_REQUIRES_OK(ctx, attributes_.Read(ctx));
   }
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     LshBuildInput in;
     OP_REQUIRES_OK(ctx, in.Read(ctx));
     HashFamily family;

@@ -3,14 +3,13 @@
 #include "custom_ops/core/lsh_pool.h"
 #include "custom_ops/core/lsh_query.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
+#include "custom_ops/kernels/largeout_op.h"
 #include "custom_ops/kernels/lsh_tables_input.h"
 #include "custom_ops/kernels/sampled_values.h"
-#include "tensorflow/core/framework/op_kernel.h"
 
 namespace largeout {
 namespace {
 
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
@@ -22,18 +21,18 @@ absl::Status Damaged() {
       "sampler.rebuild(layer)");
 }
 
-class LshQueryOp : public OpKernel {
+class LshQueryOp : public LargeoutOp {
  public:
-  explicit LshQueryOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+  explicit LshQueryOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
     std::string select;
     OP_REQUIRES_OK(ctx, ctx->GetAttr("select", &select));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_sampled", &draw_.num_sampled));
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_sampled", &draw_.num_sampled));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("max_lookups", &draw_.max_lookups));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("fill", &draw_.fill));
     query_ = select == "walk" ? WalkBuckets : MostMetClasses;
   }
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     const Tensor &codes = ctx->input(2), &labels = ctx->input(3);
     LshTablesInput input;
     OP_REQUIRES_OK(ctx, input.Read(ctx));
@@ -45,8 +44,8 @@ class LshQueryOp : public OpKernel {
     OP_REQUIRES_OK(ctx, ReadSeed(ctx->input(4), &draw.seed));
     Tensor *sampled, *num_filled;
     OP_REQUIRES_OK(ctx,
-                   ctx->allocate_output(0, {codes.dim_size(0), draw.num_sampled}, &sampled));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {codes.dim_size(0)}, &num_filled));
+                   AllocateOutput(ctx, 0, {codes.dim_size(0), draw.num_sampled}, &sampled));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {codes.dim_size(0)}, &num_filled));
     const bool sound =
         query_(tables, QueriesOf(codes, &labels), draw, IntraOpParallel(ctx),
                sampled->flat<int64_t>().data(), num_filled->flat<int32_t>().data());
@@ -58,13 +57,13 @@ class LshQueryOp : public OpKernel {
   LshDraw draw_;
 };
 
-class LshPoolOp : public OpKernel {
+class LshPoolOp : public LargeoutOp {
  public:
-  explicit LshPoolOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_sampled", &num_sampled_));
+  explicit LshPoolOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_sampled", &num_sampled_));
   }
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     const Tensor& codes = ctx->input(2);
     LshTablesInput input;
     OP_REQUIRES_OK(ctx, input.Read(ctx));
@@ -73,8 +72,8 @@ class LshPoolOp : public OpKernel {
     PhiloxSeed seed;
     OP_REQUIRES_OK(ctx, ReadSeed(ctx->input(3), &seed));
     Tensor *sampled, *num_entries;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {num_sampled_}, &sampled));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {}, &num_entries));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {num_sampled_}, &sampled));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {}, &num_entries));
     int64_t* pool = sampled->flat<int64_t>().data();
     num_entries->scalar<int64_t>()() = DrawEntries(
         tables, QueriesOf(codes, nullptr), num_sampled_, seed, IntraOpParallel(ctx), pool);
@@ -87,14 +86,14 @@ class LshPoolOp : public OpKernel {
   int64_t num_sampled_;
 };
 
-class UnionOfListsOp : public OpKernel {
+class UnionOfListsOp : public LargeoutOp {
  public:
-  explicit UnionOfListsOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_classes", &num_classes_));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_sampled", &num_sampled_));
+  explicit UnionOfListsOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_classes", &num_classes_));
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_sampled", &num_sampled_));
   }
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     const Tensor& lists = ctx->input(0);
     OP_REQUIRES(
         ctx, lists.dims() == 2,
@@ -103,8 +102,8 @@ class UnionOfListsOp : public OpKernel {
     PhiloxSeed seed;
     OP_REQUIRES_OK(ctx, ReadSeed(ctx->input(1), &seed));
     Tensor *sampled, *num_filled;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {num_sampled_}, &sampled));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {}, &num_filled));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {num_sampled_}, &sampled));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {}, &num_filled));
     num_filled->scalar<int64_t>()() =
         UnionOfLists(lists.flat<int64_t>().data(), lists.dim_size(0), lists.dim_size(1),
                      num_classes_, num_sampled_, seed, sampled->flat<int64_t>().data());
@@ -115,11 +114,11 @@ class UnionOfListsOp : public OpKernel {
   int64_t num_sampled_;
 };
 
-class LshFreshShareOp : public OpKernel {
+class LshFreshShareOp : public LargeoutOp {
  public:
-  using OpKernel::OpKernel;
+  using LargeoutOp::LargeoutOp;
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     const Tensor &codes = ctx->input(2), &row_ids = ctx->input(3);
     LshTablesInput input;
     OP_REQUIRES_OK(ctx, input.Read(ctx));
@@ -131,7 +130,7 @@ class LshFreshShareOp : public OpKernel {
                   InvalidArgument("codes must not be negative here"));
     }
     Tensor* share;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {}, &share));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {}, &share));
     const int64_t fresh =
         CountFreshEntries(tables, codes.flat<int32_t>().data(), row_ids.flat<int64_t>().data(),
                           row_ids.dim_size(0));

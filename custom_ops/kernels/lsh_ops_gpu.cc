@@ -6,6 +6,7 @@
 #include "custom_ops/cuda/lsh_query.h"
 #include "custom_ops/cuda/lsh_tables.h"
 #include "custom_ops/kernels/gpu_context.h"
+#include "custom_ops/kernels/largeout_op.h"
 #include "custom_ops/kernels/lsh_tables_input.h"
 #include "custom_ops/kernels/sampled_values.h"
 
@@ -13,7 +14,6 @@ namespace largeout {
 namespace {
 
 using tensorflow::DEVICE_GPU;
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
@@ -23,18 +23,18 @@ constexpr int64_t kMostOnGpu = std::numeric_limits<int32_t>::max();
 
 // Codes, labels and tables are not looked at in these ops: what is out of range is passed
 // over, see custom_ops/cuda/lsh_query.h.
-class LshQueryGpuOp : public OpKernel {
+class LshQueryGpuOp : public LargeoutOp {
  public:
-  explicit LshQueryGpuOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+  explicit LshQueryGpuOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
     std::string select;
     OP_REQUIRES_OK(ctx, ctx->GetAttr("select", &select));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_sampled", &draw_.num_sampled));
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_sampled", &draw_.num_sampled));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("max_lookups", &draw_.max_lookups));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("fill", &draw_.fill));
     walks_ = select == "walk";
   }
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     const Tensor &codes = ctx->input(2), &labels = ctx->input(3), &seed = ctx->input(4);
     LshTablesInput input;
     OP_REQUIRES_OK(ctx, input.Read(ctx));
@@ -43,8 +43,8 @@ class LshQueryGpuOp : public OpKernel {
     OP_REQUIRES_OK(ctx, CheckSeedShape(seed));
     Tensor *sampled, *num_filled;
     OP_REQUIRES_OK(ctx,
-                   ctx->allocate_output(0, {codes.dim_size(0), draw_.num_sampled}, &sampled));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {codes.dim_size(0)}, &num_filled));
+                   AllocateOutput(ctx, 0, {codes.dim_size(0), draw_.num_sampled}, &sampled));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {codes.dim_size(0)}, &num_filled));
     const LshQueries queries = QueriesOf(codes, &labels);
     LshDraw draw = draw_;
     OP_REQUIRES_OK(ctx, LimitLookups(tables, queries, &draw));
@@ -73,13 +73,13 @@ class LshQueryGpuOp : public OpKernel {
   LshDraw draw_{};
 };
 
-class LshPoolGpuOp : public OpKernel {
+class LshPoolGpuOp : public LargeoutOp {
  public:
-  explicit LshPoolGpuOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_sampled", &num_sampled_));
+  explicit LshPoolGpuOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_sampled", &num_sampled_));
   }
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     const Tensor &codes = ctx->input(2), &seed = ctx->input(3);
     LshTablesInput input;
     OP_REQUIRES_OK(ctx, input.Read(ctx));
@@ -90,8 +90,8 @@ class LshPoolGpuOp : public OpKernel {
                 InvalidArgument("codes must be fewer than 2^31 on a GPU, got ",
                                 codes.shape().DebugString()));
     Tensor *sampled, *num_entries;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {num_sampled_}, &sampled));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {}, &num_entries));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {num_sampled_}, &sampled));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {}, &num_entries));
     const LshQueries queries = QueriesOf(codes, nullptr);
     GpuScratch scratch;
     OP_REQUIRES_OK(ctx, scratch.Allocate(ctx, cuda::DrawEntriesScratchBytes(queries)));
@@ -106,18 +106,18 @@ class LshPoolGpuOp : public OpKernel {
   int64_t num_sampled_;
 };
 
-class LshFreshShareGpuOp : public OpKernel {
+class LshFreshShareGpuOp : public LargeoutOp {
  public:
-  using OpKernel::OpKernel;
+  using LargeoutOp::LargeoutOp;
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     const Tensor &codes = ctx->input(2), &row_ids = ctx->input(3);
     LshTablesInput input;
     OP_REQUIRES_OK(ctx, input.Read(ctx));
     const LshTables tables = input.tables();
     OP_REQUIRES_OK(ctx, CheckRowShapes(codes, row_ids, tables));
     Tensor* share;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {}, &share));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {}, &share));
     OP_REQUIRES_OK(
         ctx, FromCuda(cuda::FreshShare(tables, codes.flat<int32_t>().data(),
                                        row_ids.flat<int64_t>().data(), row_ids.dim_size(0),

@@ -1,12 +1,11 @@
 #include "custom_ops/core/row_dots.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
+#include "custom_ops/kernels/largeout_op.h"
 #include "custom_ops/kernels/row_dot_input.h"
-#include "tensorflow/core/framework/op_kernel.h"
 
 namespace largeout {
 namespace {
 
-using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 using tensorflow::OpOutputList;
 using tensorflow::Tensor;
@@ -35,20 +34,20 @@ absl::Status ReadChecked(OpKernelContext* ctx, RowDotInput* classes) {
   return CheckIds(*shared_ids, 0, classes->matrix.num_classes, "shared_ids");
 }
 
-class RowDotsOp : public OpKernel {
+class RowDotsOp : public LargeoutOp {
  public:
-  using OpKernel::OpKernel;
+  using LargeoutOp::LargeoutOp;
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     RowDotInput classes;
     OP_REQUIRES_OK(ctx, ReadChecked(ctx, &classes));
     const int64_t num_shared = classes.shared.size;
     Tensor *logits, *rows, *biases = nullptr;
     OP_REQUIRES_OK(ctx,
-                   ctx->allocate_output(0, {classes.own.batch, classes.own.per_row}, &logits));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {num_shared, classes.matrix.dim}, &rows));
+                   AllocateOutput(ctx, 0, {classes.own.batch, classes.own.per_row}, &logits));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {num_shared, classes.matrix.dim}, &rows));
     if (classes.matrix.bias != nullptr) {
-      OP_REQUIRES_OK(ctx, ctx->allocate_output(2, {num_shared}, &biases));
+      OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 2, {num_shared}, &biases));
     }
     const ParallelFor parallel = IntraOpParallel(ctx);
     RowDots(classes.matrix, ctx->input(0).flat<float>().data(), classes.own, parallel,
@@ -58,11 +57,11 @@ class RowDotsOp : public OpKernel {
   }
 };
 
-class RowDotsGradOp : public OpKernel {
+class RowDotsGradOp : public LargeoutOp {
  public:
-  using OpKernel::OpKernel;
+  using LargeoutOp::LargeoutOp;
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     RowDotInput classes;
     OP_REQUIRES_OK(ctx, ReadChecked(ctx, &classes));
     RowDotsGradients gradients{};
@@ -74,7 +73,7 @@ class RowDotsGradOp : public OpKernel {
     OP_REQUIRES_OK(ctx, ctx->allocate_output("d_features", ctx->input(0).shape(), &d_features));
     RowDotsFeatureGradient(matrix, classes.own, gradients.d_logits, parallel,
                            d_features->flat<float>().data());
-    OP_REQUIRES_OK(ctx, ctx->allocate_output("embeddings_shape", {2}, &shape));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, "embeddings_shape", {2}, &shape));
     shape->flat<int64_t>().setValues({matrix.num_classes, matrix.dim});
     OP_REQUIRES_OK(ctx, WriteRows(ctx, classes, gradients, parallel));
   }
@@ -87,8 +86,8 @@ class RowDotsGradOp : public OpKernel {
     const MergedRows merged =
         MergeClasses(classes.own, classes.shared, classes.matrix.num_classes, parallel);
     Tensor *ids, *rows, *biases = nullptr;
-    TF_RETURN_IF_ERROR(ctx->allocate_output("row_ids", {merged.size()}, &ids));
-    TF_RETURN_IF_ERROR(ctx->allocate_output("d_rows", {merged.size(), dim}, &rows));
+    TF_RETURN_IF_ERROR(AllocateOutput(ctx, "row_ids", {merged.size()}, &ids));
+    TF_RETURN_IF_ERROR(AllocateOutput(ctx, "d_rows", {merged.size(), dim}, &rows));
     OpOutputList d_biases;
     TF_RETURN_IF_ERROR(ctx->output_list("d_biases", &d_biases));
     if (d_biases.size() > 0) {

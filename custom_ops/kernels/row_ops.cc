@@ -3,6 +3,7 @@
 
 #include "custom_ops/core/row_update.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
+#include "custom_ops/kernels/largeout_op.h"
 #include "custom_ops/kernels/row_update_arguments.h"
 #include "custom_ops/kernels/row_update_op.h"
 
@@ -10,7 +11,6 @@ namespace largeout {
 namespace {
 
 using tensorflow::DEVICE_CPU;
-using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
@@ -57,11 +57,11 @@ class RowUpdateCpuOp : public RowUpdateOp {
   }
 };
 
-class MergeRowsOp : public OpKernel {
+class MergeRowsOp : public LargeoutOp {
  public:
-  using OpKernel::OpKernel;
+  using LargeoutOp::LargeoutOp;
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     const Tensor& values = ctx->input(0);
     const Tensor& ids = ctx->input(1);
     OP_REQUIRES_OK(ctx, CheckRowIds(ids, std::numeric_limits<int64_t>::max()));
@@ -73,11 +73,11 @@ class MergeRowsOp : public OpKernel {
     const MergedRows merged = MergeRowIds(ids, parallel_for);
 
     tensorflow::TensorShape shape = values.shape();
-    shape.set_dim(0, merged.size());
+    OP_REQUIRES_OK(ctx, shape.SetDimWithStatus(0, merged.size()));
     Tensor* sums = nullptr;
     Tensor* unique_ids = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, shape, &sums));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {merged.size()}, &unique_ids));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {merged.size()}, &unique_ids));
     if (merged.size() == 0) return;
     SumRows(merged, values.flat<float>().data(), sums->NumElements() / merged.size(),
             sums->flat<float>().data(), parallel_for);
@@ -89,11 +89,11 @@ class MergeRowsOp : public OpKernel {
   }
 };
 
-class CheckRowIdsOp : public OpKernel {
+class CheckRowIdsOp : public LargeoutOp {
  public:
-  using OpKernel::OpKernel;
+  using LargeoutOp::LargeoutOp;
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     OP_REQUIRES(ctx, ctx->input(1).dims() == 0,
                 absl::InvalidArgumentError("num_rows must be a scalar"));
     OP_REQUIRES_OK(ctx, CheckRowIds(ctx->input(0), ctx->input(1).scalar<int64_t>()()));

@@ -2,6 +2,7 @@
 
 #include "custom_ops/cuda/row_update.h"
 #include "custom_ops/kernels/gpu_context.h"
+#include "custom_ops/kernels/largeout_op.h"
 #include "custom_ops/kernels/row_update_arguments.h"
 #include "custom_ops/kernels/row_update_op.h"
 
@@ -9,7 +10,6 @@ namespace largeout {
 namespace {
 
 using tensorflow::DEVICE_GPU;
-using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
@@ -47,11 +47,11 @@ class RowUpdateGpuOp : public RowUpdateOp {
 };
 
 // The outputs have a row for each id: the host does not know how many are unique.
-class MergeRowsGpuOp : public OpKernel {
+class MergeRowsGpuOp : public LargeoutOp {
  public:
-  using OpKernel::OpKernel;
+  using LargeoutOp::LargeoutOp;
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     const Tensor& values = ctx->input(0);
     const Tensor& ids = ctx->input(1);
     OP_REQUIRES_OK(ctx, CheckRowIdsShape(ids));
@@ -86,11 +86,11 @@ class MergeRowsGpuOp : public OpKernel {
 
 // The host cannot look at the ids without waiting, so they go on as they are. What takes
 // them afterwards skips those that are no rows.
-class CheckRowIdsGpuOp : public OpKernel {
+class CheckRowIdsGpuOp : public LargeoutOp {
  public:
-  using OpKernel::OpKernel;
+  using LargeoutOp::LargeoutOp;
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     OP_REQUIRES_OK(ctx, CheckRowIdsShape(ctx->input(0)));
     ctx->set_output(0, ctx->input(0));
   }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "custom_ops/kernels/largeout_op.h"
 #include "custom_ops/kernels/write_in_place.h"
 #include "tensorflow/core/kernels/training_op_helpers.h"
 
@@ -41,11 +42,12 @@ absl::Status CheckRowIdsShape(const Tensor& ids) {
       "ids must have shape [n] with n < 2^31, but has ", ids.shape().DebugString()));
 }
 
-RowUpdateOp::RowUpdateOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+RowUpdateOp::RowUpdateOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
   while (ctx->input_type(num_resources_) == DT_RESOURCE) ++num_resources_;
 }
 
-void RowUpdateOp::Compute(OpKernelContext* ctx) {
+void RowUpdateOp::Run(OpKernelContext* ctx) {
+  OP_REQUIRES_OK(ctx, CheckDistinctVariables(ctx));
   std::vector<int> resources(num_resources_);
   std::iota(resources.begin(), resources.end(), 0);
   std::vector<tensorflow::core::RefCountPtr<Var>> variables(num_resources_);
@@ -80,7 +82,7 @@ absl::Status RowUpdateOp::CheckShapes(const RowUpdateInputs& inputs) const {
   TF_RETURN_IF_ERROR(CheckVariable(inputs.variable));
   const Tensor& values = inputs.ctx->input(num_resources_);
   tensorflow::TensorShape expected = inputs.variable.shape();
-  expected.set_dim(0, inputs.ids().NumElements());
+  TF_RETURN_IF_ERROR(expected.SetDimWithStatus(0, inputs.ids().NumElements()));
   if (values.shape() != expected) {
     return absl::InvalidArgumentError(absl::StrCat(
         "values must have shape ", expected.DebugString(), " for a variable of shape ",

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "tensorflow/core/framework/op_kernel.h"
+#include "custom_ops/kernels/largeout_op.h"
 #include "tensorflow/core/framework/resource_var.h"
 
 namespace largeout {
@@ -61,10 +61,10 @@ struct RowUpdateInputs {
 };
 
 // A subclass reads the arguments and runs the step on its device.
-class RowUpdateOp : public tensorflow::OpKernel {
+class RowUpdateOp : public LargeoutOp {
  public:
   explicit RowUpdateOp(tensorflow::OpKernelConstruction* ctx);
-  void Compute(tensorflow::OpKernelContext* ctx) final;
+  void Run(tensorflow::OpKernelContext* ctx) final;
 
  protected:
   // An error must come before the first write.

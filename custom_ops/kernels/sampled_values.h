@@ -5,7 +5,7 @@
 #define LARGEOUT_CUSTOM_OPS_KERNELS_SAMPLED_VALUES_H_
 
 #include "custom_ops/core/philox.h"
-#include "tensorflow/core/framework/op_kernel.h"
+#include "custom_ops/kernels/largeout_op.h"
 
 namespace largeout {
 
@@ -41,9 +41,9 @@ struct SampledOutputs {
 
 inline tensorflow::Status AllocateSampledValues(tensorflow::OpKernelContext* ctx,
                                                 int64_t num_sampled, SampledOutputs* outputs) {
-  TF_RETURN_IF_ERROR(ctx->allocate_output(0, {num_sampled}, &outputs->sampled));
+  TF_RETURN_IF_ERROR(AllocateOutput(ctx, 0, {num_sampled}, &outputs->sampled));
   TF_RETURN_IF_ERROR(ctx->allocate_output(1, ctx->input(0).shape(), &outputs->true_count));
-  return ctx->allocate_output(2, {num_sampled}, &outputs->sampled_count);
+  return AllocateOutput(ctx, 2, {num_sampled}, &outputs->sampled_count);
 }
 
 // Allocates the outputs of the op, calls draw(int64_t* ids), and writes

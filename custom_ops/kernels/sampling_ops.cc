@@ -3,25 +3,24 @@
 #include "custom_ops/core/uniform_distribution.h"
 #include "custom_ops/kernels/closed_form_attributes.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
+#include "custom_ops/kernels/largeout_op.h"
 #include "custom_ops/kernels/sampled_values.h"
-#include "tensorflow/core/framework/op_kernel.h"
 
 namespace largeout {
 namespace {
 
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
 // Distributions that are known in closed form from the number of classes.
 template <class Distribution>
-class ClosedFormSampleOp : public OpKernel {
+class ClosedFormSampleOp : public LargeoutOp {
  public:
-  explicit ClosedFormSampleOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+  explicit ClosedFormSampleOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
     OP_REQUIRES_OK(ctx, attributes_.Read(ctx));
   }
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     const int64_t num_classes = attributes_.num_classes;
     const int64_t num_sampled = attributes_.num_sampled;
     const bool unique = attributes_.unique;

@@ -1,22 +1,22 @@
 #include "custom_ops/kernels/closed_form_attributes.h"
+#include "custom_ops/kernels/largeout_op.h"
 #include "custom_ops/kernels/sampled_arrays.h"
 
 namespace largeout {
 namespace {
 
 using tensorflow::DEVICE_GPU;
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
 template <decltype(&cuda::UniformSample) kSample>
-class ClosedFormSampleGpuOp : public OpKernel {
+class ClosedFormSampleGpuOp : public LargeoutOp {
  public:
-  explicit ClosedFormSampleGpuOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+  explicit ClosedFormSampleGpuOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
     OP_REQUIRES_OK(ctx, attributes_.Read(ctx));
   }
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     cuda::SampledArrays arrays;
     OP_REQUIRES_OK(ctx, AllocateSampledArrays(ctx, attributes_.num_sampled, &arrays));
     const int64_t scratch_bytes =

@@ -5,14 +5,13 @@
 #include "custom_ops/core/integer_masses.h"
 #include "custom_ops/core/sampling.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
+#include "custom_ops/kernels/largeout_op.h"
 #include "custom_ops/kernels/sampled_values.h"
 #include "custom_ops/kernels/table_sampling_input.h"
-#include "tensorflow/core/framework/op_kernel.h"
 
 namespace largeout {
 namespace {
 
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Status;
@@ -44,18 +43,18 @@ Status CheckWeights(const Tensor& weights, int64_t num_sampled) {
   return tensorflow::OkStatus();
 }
 
-class AliasTableOp : public OpKernel {
+class AliasTableOp : public LargeoutOp {
  public:
-  using OpKernel::OpKernel;
+  using LargeoutOp::LargeoutOp;
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     const Tensor& weights = ctx->input(0);
     OP_REQUIRES_OK(ctx, CheckWeights(weights, 1));
     const int64_t num_classes = weights.NumElements();
     Tensor masses, *slots, *probability;
     OP_REQUIRES_OK(ctx, ctx->allocate_temp(tensorflow::DT_INT64, {num_classes}, &masses));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {num_classes, 2}, &slots));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {num_classes}, &probability));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {num_classes, 2}, &slots));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {num_classes}, &probability));
     int64_t* mass = masses.vec<int64_t>().data();
     IntegerMasses(weights.vec<double>().data(), num_classes, 1, mass);
     BuildAliasTable(mass, num_classes,
@@ -67,13 +66,13 @@ class AliasTableOp : public OpKernel {
   }
 };
 
-class AliasSampleOp : public OpKernel {
+class AliasSampleOp : public LargeoutOp {
  public:
-  explicit AliasSampleOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_sampled", &num_sampled_));
+  explicit AliasSampleOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_sampled", &num_sampled_));
   }
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     const Tensor& slots = ctx->input(2);
     OP_REQUIRES_OK(ctx, CheckAliasTable(slots, ctx->input(3)));
     const int64_t num_classes = ctx->input(3).NumElements();
@@ -111,20 +110,20 @@ class AliasSampleOp : public OpKernel {
   int64_t num_sampled_;
 };
 
-class PivotalTableOp : public OpKernel {
+class PivotalTableOp : public LargeoutOp {
  public:
-  explicit PivotalTableOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_sampled", &num_sampled_));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_buckets", &num_buckets_));
+  explicit PivotalTableOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_sampled", &num_sampled_));
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_buckets", &num_buckets_));
   }
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     const Tensor& weights = ctx->input(0);
     OP_REQUIRES_OK(ctx, CheckWeights(weights, num_sampled_));
     const int64_t num_classes = weights.NumElements();
     Tensor *cumulative, *index;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {num_classes + 1}, &cumulative));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, {num_buckets_ + 1}, &index));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {num_classes + 1}, &cumulative));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {num_buckets_ + 1}, &index));
     int64_t* sums = cumulative->vec<int64_t>().data();
     IntegerMasses(weights.vec<double>().data(), num_classes, num_sampled_, sums + 1);
     BuildCumulativeTable(sums + 1, num_classes, num_buckets_, sums,
@@ -136,13 +135,13 @@ class PivotalTableOp : public OpKernel {
   int64_t num_buckets_;
 };
 
-class PivotalSampleOp : public OpKernel {
+class PivotalSampleOp : public LargeoutOp {
  public:
-  explicit PivotalSampleOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_sampled", &num_sampled_));
+  explicit PivotalSampleOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_sampled", &num_sampled_));
   }
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     const Tensor& cumulative = ctx->input(2);
     const Tensor& index = ctx->input(3);
     OP_REQUIRES_OK(ctx, CheckPivotalTable(cumulative, index));

@@ -1,3 +1,4 @@
+#include "custom_ops/kernels/largeout_op.h"
 #include "custom_ops/kernels/sampled_arrays.h"
 #include "custom_ops/kernels/table_sampling_input.h"
 
@@ -5,18 +6,17 @@ namespace largeout {
 namespace {
 
 using tensorflow::DEVICE_GPU;
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-class AliasSampleGpuOp : public OpKernel {
+class AliasSampleGpuOp : public LargeoutOp {
  public:
-  explicit AliasSampleGpuOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_sampled", &num_sampled_));
+  explicit AliasSampleGpuOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_sampled", &num_sampled_));
   }
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     const Tensor &slots = ctx->input(2), &probability = ctx->input(3);
     OP_REQUIRES_OK(ctx, CheckAliasTable(slots, probability));
     cuda::SampledArrays arrays;
@@ -31,13 +31,13 @@ class AliasSampleGpuOp : public OpKernel {
   int64_t num_sampled_;
 };
 
-class PivotalSampleGpuOp : public OpKernel {
+class PivotalSampleGpuOp : public LargeoutOp {
  public:
-  explicit PivotalSampleGpuOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_sampled", &num_sampled_));
+  explicit PivotalSampleGpuOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_sampled", &num_sampled_));
   }
 
-  void Compute(OpKernelContext* ctx) override {
+  void Run(OpKernelContext* ctx) override {
     const Tensor &cumulative = ctx->input(2), &index = ctx->input(3);
     OP_REQUIRES_OK(ctx, CheckPivotalTable(cumulative, index));
     cuda::SampledArrays arrays;

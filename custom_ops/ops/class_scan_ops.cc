@@ -114,12 +114,15 @@ REGISTER_OP("LargeoutClassTopK")
 The k highest logits of all classes, exactly, in one pass that never holds
 [batch, num_classes].
 
-features: [batch, dim].
+features: [batch, dim]. It is an error where they are not finite, or where a logit found
+  overflows, of a row and a bias that are finite; on a GPU, which the host does not wait for,
+  the score is NaN then and the id -1.
 embeddings: Variable [num_classes, dim], float; read in place.
 bias: No variable, or one: [num_classes], float.
 k: Scalar in [1, num_classes], on a GPU at most 2048.
 scores: [batch, k], falling.
-ids: [batch, k]; of equal scores the lower id first, NaN and -inf last.
+ids: [batch, k]; of equal scores the lower id first, NaN and -inf of classes whose row or bias
+  is not finite last.
 )doc");
 
 REGISTER_OP("LargeoutClassSoftmaxGradient")

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "custom_ops/core/lsh_hash.h"
@@ -24,7 +25,7 @@ Status HashFunctionsShape(InferenceContext* c) {
   TF_RETURN_IF_ERROR(c->GetAttr("num_hashes", &num_hashes));
   TF_RETURN_IF_ERROR(c->GetAttr("num_tables", &num_tables));
   TF_RETURN_IF_ERROR(c->GetAttr("bin_size", &bin_size));
-  const int64_t most = int64_t{1} << 30;
+  const int64_t most = std::numeric_limits<int>::max();
   const HashFamily family = {kind == "simhash" ? HashKind::kSimHash : HashKind::kWta,
                              dim,
                              static_cast<int>(std::min(num_hashes, most)),

@@ -15,7 +15,7 @@ absl::Status BuildShape(InferenceContext* c) {
 }
 
 absl::Status QueryShape(InferenceContext* c) {
-  int num_sampled;
+  int64_t num_sampled;
   ShapeHandle codes, labels, unused;
   DimensionHandle batch;
   TF_RETURN_IF_ERROR(c->GetAttr("num_sampled", &num_sampled));
@@ -29,7 +29,7 @@ absl::Status QueryShape(InferenceContext* c) {
 }
 
 absl::Status PoolShape(InferenceContext* c) {
-  int num_sampled;
+  int64_t num_sampled;
   ShapeHandle unused;
   TF_RETURN_IF_ERROR(c->GetAttr("num_sampled", &num_sampled));
   const int first = c->num_inputs() - 2;  // codes or lists, seed

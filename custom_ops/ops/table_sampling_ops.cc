@@ -79,9 +79,11 @@ REGISTER_OP("LargeoutPivotalTable")
       DimensionHandle num_ends;
       TF_RETURN_IF_ERROR(c->Add(c->Dim(weights, 0), 1, &num_ends));
       int64_t num_buckets;
+      DimensionHandle num_places;
       TF_RETURN_IF_ERROR(c->GetAttr("num_buckets", &num_buckets));
+      TF_RETURN_IF_ERROR(c->Add(c->MakeDim(num_buckets), 1, &num_places));  // checks the sum
       c->set_output(0, c->Vector(num_ends));
-      c->set_output(1, c->Vector(num_buckets + 1));
+      c->set_output(1, c->Vector(num_places));
       return tensorflow::OkStatus();
     })
     .Doc(R"doc(

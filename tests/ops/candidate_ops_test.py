@@ -152,10 +152,24 @@ def test_log_partition_and_its_gradients_are_those_of_a_softmax(per_row, num_can
     d_logits, d_offsets = tape.gradient(loss, [x, y])
     probabilities = np.exp(shifted - np.where(has_any, expected, 0)[:, None])
     d_expected = weights[:, None] * probabilities
-    np.testing.assert_allclose(d_logits[has_any], d_expected[has_any], rtol=1e-4, atol=1e-6)
-    if has_any.all():
-        d_expected = d_expected if per_row else d_expected.sum(axis=0)
-        np.testing.assert_allclose(d_offsets, d_expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(d_logits, d_expected, rtol=1e-4, atol=1e-6)
+    d_expected = d_expected if per_row else d_expected.sum(axis=0)
+    np.testing.assert_allclose(d_offsets, d_expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("for_all_simd_levels")
+@pytest.mark.parametrize("num_candidates", [1, 16, 37])
+def test_a_row_of_hits_alone_has_no_gradient(num_candidates):
+    x, y = tf.zeros([3, num_candidates]), tf.zeros([num_candidates])
+    candidates = tf.fill([num_candidates], tf.constant(7, tf.int64))
+    with tf.GradientTape() as tape:
+        tape.watch([x, y])
+        actual = candidate_ops.candidate_log_partition(x, y, [[7], [8], [7]], candidates)
+    np.testing.assert_allclose(actual[1], np.log(num_candidates), rtol=1e-6)
+    d_logits, d_offsets = tape.gradient(actual, [x, y])
+    expected = np.outer([0, 1, 0], np.full(num_candidates, 1 / num_candidates))
+    np.testing.assert_allclose(d_logits, expected, rtol=1e-6)
+    np.testing.assert_allclose(d_offsets, expected[1], rtol=1e-6)
 
 
 def test_log_partition_does_not_cancel_where_a_hit_outweighs_the_rest():

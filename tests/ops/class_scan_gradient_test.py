@@ -7,9 +7,9 @@ from tests.reference import class_scan as reference
 from tf_largeout.ops import class_scan_ops
 
 
-@pytest.fixture(params=["generic", "avx2", "avx512"])
-def simd_level(request, monkeypatch):
-    monkeypatch.setenv("LARGEOUT_SIMD_LEVEL", request.param)
+@pytest.fixture
+def simd_level(for_all_simd_levels):
+    return for_all_simd_levels
 
 
 def gradients(problem, weights, label_weights):

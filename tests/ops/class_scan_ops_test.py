@@ -7,9 +7,9 @@ from tests.reference import class_scan as reference
 from tf_largeout.ops import class_scan_ops
 
 
-@pytest.fixture(params=["generic", "avx2", "avx512"])
-def simd_level(request, monkeypatch):
-    monkeypatch.setenv("LARGEOUT_SIMD_LEVEL", request.param)
+@pytest.fixture
+def simd_level(for_all_simd_levels):
+    return for_all_simd_levels
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -86,7 +86,7 @@ def test_rising_logits_keep_the_sum_right(simd_level):
 
 def test_a_row_of_nan_spoils_no_other_row(simd_level):
     problem = Problem(20, 300, 16, 2)
-    expected, expected_ids = problem.statistics(), problem.top_k(5)[1].numpy()
+    expected = problem.statistics()
     problem.features[3] = np.nan
     problem.features[7, 2] = np.inf
     problem.labels[3] = 5
@@ -96,10 +96,6 @@ def test_a_row_of_nan_spoils_no_other_row(simd_level):
     np.testing.assert_array_equal(ranks[3], 300)
     for got, want in zip((log_partition, true_logits, ranks), expected, strict=True):
         np.testing.assert_array_equal(got.numpy()[others], want.numpy()[others])
-    ids = problem.top_k(5)[1].numpy()
-    np.testing.assert_array_equal(ids[others], expected_ids[others])
-    np.testing.assert_array_equal(ids[3], range(5))
-    assert ids.min() >= 0 and ids.max() < 300
 
 
 def test_classes_of_minus_infinity_and_nan_come_last(simd_level):

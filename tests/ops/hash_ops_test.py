@@ -102,12 +102,12 @@ def test_sparse_vectors_have_the_values_of_full_ones(kind):
 
 
 @each_kind
-def test_codes_are_the_same_at_each_simd_level(kind, monkeypatch):
+def test_codes_are_the_same_at_each_simd_level(kind, set_simd_level):
     vectors = normal(101, 90) * (normal(101, 90, seed=2) > 0)
     functions = hash_ops.hash_functions(kind, 90, 6, 20, SEED)
     codes = []
     for level in ("generic", "avx2", "avx512"):
-        monkeypatch.setenv("LARGEOUT_SIMD_LEVEL", level)
+        set_simd_level(level)
         codes.append(hash_ops.lsh_hash(vectors, functions, kind, 6, 20, 12).numpy())
     np.testing.assert_array_equal(codes[0], codes[1])
     np.testing.assert_array_equal(codes[0], codes[2])

@@ -47,7 +47,7 @@ def class_top_k(features, embeddings_handle, bias_handle, k):
     """The k classes with the highest logits, exactly. Not differentiable.
 
     Args:
-        features: float32 [batch, dim].
+        features: float32 [batch, dim], finite.
         embeddings_handle: handle of a float32 variable [N, dim].
         bias_handle: handle of a float32 variable [N], or None.
         k: integer in [1, N].
@@ -56,7 +56,11 @@ def class_top_k(features, embeddings_handle, bias_handle, k):
         A tuple of
         scores: float32 [batch, k], falling.
         ids: int64 [batch, k]; of equal scores the lower id first, and logits
-            that are NaN or -inf last.
+            that are NaN or -inf, by their class's row or bias, last.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If features are not finite, or a logit found
+            overflows. On a GPU its score is NaN and its id -1 instead.
     """
     return gen_ops.largeout_class_top_k(
         features,

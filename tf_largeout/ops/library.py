@@ -110,6 +110,6 @@ def _ways_out() -> str:
 
 # LARGEOUT_OPS_LIBRARY names another build of the library, such as one with
 # sanitizers.
-_LOADED = pathlib.Path(os.environ.get("LARGEOUT_OPS_LIBRARY") or _LIBRARY)
-gen_ops = load(_LOADED)
-HAS_GPU_KERNELS = has_gpu_kernels(_LOADED)
+LOADED = pathlib.Path(os.environ.get("LARGEOUT_OPS_LIBRARY") or _LIBRARY)
+gen_ops = load(LOADED)
+HAS_GPU_KERNELS = has_gpu_kernels(LOADED)

@@ -1,0 +1,42 @@
+"""Where memory is short inside an op, also in its threads, the process goes on."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.ops.out_of_memory import CASES
+from tf_largeout.ops import library
+
+pytestmark = pytest.mark.skipif(
+    "asan" in str(library.LOADED), reason="sanitizers need an address space without a limit"
+)
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.ops.out_of_memory"],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
+    )
+    assert child.returncode == 0, child.stderr[-3000:]
+    return json.loads(child.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_an_error_of_the_op_that_says_what_was_asked_for(outcomes, name):
+    (error, message), _ = outcomes[name]
+    assert error == "ResourceExhaustedError"
+    assert "out of memory for the scratch of Largeout" in message
+    assert "on inputs " in message and "attributes" in message
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_variables_are_sound_and_their_locks_are_free_afterwards(outcomes, name):
+    _, sound = outcomes[name]
+    assert sound
