@@ -122,7 +122,7 @@ def _options():
     parser.add_argument(
         "--sanitize", action="store_true", help="with a sanitizer, that limits memory itself"
     )
-    parser.add_argument("--patience", type=int, default=60, help="seconds for a call")
+    parser.add_argument("--patience", type=int, default=120, help="seconds for a call")
     parser.add_argument("--print-calls", action="store_true", help="all, and what they said")
     parser.add_argument("--json", type=pathlib.Path, help="file for the failures")
     return parser.parse_args()

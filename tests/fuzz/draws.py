@@ -65,12 +65,12 @@ class Draws:
         """A small dimension, mostly no multiple of any block."""
         return max(least, self.pick(SIZES[: self.random.integers(3, len(SIZES) + 1)]))
 
-    def rows(self, least=0):
+    def rows(self, least=0, most=2**20):
         """A dimension that is large in some calls: a batch, or a number of classes."""
         if not self.is_big:
             return self.size(least)
         self.is_big = False
-        return int(2 ** self.random.uniform(12, 20))
+        return int(2 ** self.random.uniform(12, np.log2(most)))
 
     def attribute(self, value):
         """`value`, or an integer that is far from it."""

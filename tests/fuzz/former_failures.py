@@ -100,6 +100,27 @@ def distinct_samples_with_little_memory():
         return ops.uniform_sample([[1]], SEED, 2**31 - 1, 2**22, True)
 
 
+@must_raise(SHORT)
+def gradients_with_little_memory():
+    features, embeddings = tf.zeros([800_000, 2]), tf.Variable(tf.zeros([3, 2]))
+    log_partition, weights = tf.zeros([800_000]), tf.zeros([800_000])
+    with limited_memory(address_space() + 24 * MIB):
+        return ops.class_softmax_gradient(features, embeddings, None, log_partition, weights)
+
+
+@must_raise(SHORT)
+def hashes_of_long_vectors_with_little_memory():
+    with limited_memory(address_space() + 256 * MIB):
+        return ops.hash_functions("wta", 742_950_406, 1, 2, SEED)
+
+
+@must_raise(INVALID)
+def embeddings_that_are_the_ids_of_their_lists():
+    embeddings, state = tf.Variable(tf.ones([65, 2])), _inverted_file(65, 2)
+    state[3] = embeddings
+    return ops.inverted_file_upkeep(embeddings, None, state, interval=1, rows_a_step=31)
+
+
 @must_raise()
 def more_lookups_than_there_are_entries():
     """Memory for what is there, not for what is allowed."""

@@ -14,7 +14,7 @@ OFFSETS, IDS, SCHEDULE = 2, 3, 6
 
 def inverted_file_search(draws):
     classes = _Classes(draws)
-    features = draws.floats(draws.rows(), classes.dim)
+    features = draws.floats(draws.rows(most=2**14), classes.dim)
     state = classes.variables(_damaged(draws, classes.fitted()))[:SCHEDULE]
     num_probes, k = draws.attribute(draws.random.integers(1, 9)), draws.attribute(draws.size(1))
 
@@ -65,7 +65,7 @@ class _Classes:
 
     def __init__(self, draws):
         self._draws = draws
-        self.num_classes, self.dim = draws.rows(1), draws.size(1)
+        self.num_classes, self.dim = draws.rows(1, most=2**14), draws.size(1)
         self._embeddings = draws.floats(self.num_classes, self.dim)
         self._bias = draws.floats(self.num_classes) if draws.chance(0.5) else None
 
