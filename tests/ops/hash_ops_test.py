@@ -209,7 +209,7 @@ def test_shapes_are_known_in_graphs(kind):
 def test_wrong_arguments_are_named(changed):
     arguments = {"kind": "wta", "dim": 16, "num_hashes": 4, "num_tables": 5, "bin_size": 8}
     [(name, value)] = changed.items()
-    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{name}={value}"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{name}.*{value}"):
         hash_ops.hash_functions(**(arguments | changed), seed=SEED)
 
 
