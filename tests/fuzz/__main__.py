@@ -34,7 +34,7 @@ def main():
     failures = [failure for one in done for failure in one.failures]
     shallow = [one.batch.op for one in done if not is_deep(one)]
     total = sum(sum(one.counts) for one in done)
-    memory = f"{options.memory} MiB beyond TensorFlow's"
+    memory = f"at most {options.memory} MiB for a call"
     if options.sanitize:
         memory = f"no limit, {sum(one.short for one in done)} calls ended for want of it"
     print(
@@ -117,7 +117,7 @@ def _options():
         "--memory",
         type=int,
         default=1024,
-        help="MiB of address space beyond TensorFlow's",
+        help="MiB of address space that a call may allocate; some get 8 to 128",
     )
     parser.add_argument(
         "--sanitize", action="store_true", help="with a sanitizer, that limits memory itself"

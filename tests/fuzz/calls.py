@@ -21,7 +21,7 @@ class Batch:
     """Calls `first` to `end - 1` of an op under a seed.
 
     Attributes:
-        memory: MiB that all may allocate, of address space; 0: no limit, as sanitizers need.
+        memory: MiB of address space that a call may allocate; 0: no limit, as sanitizers need.
         print_calls: Whether to print the arguments of each call before it is made.
     """
 
@@ -44,15 +44,11 @@ def make_calls(batch, case, progress):
     # Drawn numbers overflow.
     np.seterr(all="ignore")
     counts = {"answered": 0, "refused": 0, "wrong": 0}
-    tf.zeros([])  # Starts TensorFlow, whose memory is not counted.
-    most = address_space() + batch.memory * MIB if batch.memory else None
     for number in range(batch.first, batch.end):
         progress.write(number, **counts)
         draws = Draws(batch.op, batch.seed, number)
-        if not batch.memory:
-            draws.memory = None
-        with limited_memory(most):
-            outcome, text = _run(case, draws, batch.print_calls)
+        memory = batch.memory and (draws.memory or batch.memory)
+        outcome, text = _run(case, draws, memory, batch.print_calls)
         counts[outcome] += 1
         if outcome == "wrong" or batch.print_calls:
             print(json.dumps({"call": number, "outcome": outcome, "text": text}), flush=True)
@@ -65,20 +61,19 @@ def describe(batch, case):
     print(_described(case(Draws(batch.op, batch.seed, batch.first))), flush=True)
 
 
-def _run(case, draws, print_call):
+def _run(case, draws, memory, print_call):
     """Makes a call: whether it was "answered", "refused" or "wrong", and why."""
     try:
         call = case(draws)
-    except MemoryError as error:
-        return "refused", str(error)
     except Exception:
         return "wrong", f"no arguments were made: {traceback.format_exc()}"
     if print_call:
         print(_described(call), flush=True)
     function = _in_graph(call.function) if draws.in_graph else call.function
-    short = address_space() + draws.memory * MIB if draws.memory else None
+    most = address_space() + memory * MIB if memory else None
     try:
-        with limited_memory(short):
+        # The call alone: TensorFlow itself ends the process where a constant finds no memory.
+        with limited_memory(most):
             result = function(*call.arguments, **call.options)
     except REFUSALS as error:
         return _checked("refused", call.check_refused, f"{type(error).__name__}: {error}")
@@ -90,8 +85,6 @@ def _run(case, draws, print_call):
 def _checked(outcome, check, text):
     try:
         check()
-    except MemoryError:
-        return outcome, text
     except Exception as error:
         return "wrong", f"{outcome}, but {type(error).__name__}: {error} {text}"
     return outcome, text

@@ -47,7 +47,7 @@ class Draws:
         self.odd_chance = self.pick(ODD_CHANCES)
         self.is_big = self.chance(BIG_CHANCE)
         self.in_graph = self.chance(0.02)
-        # MiB that the op may allocate, or None: as many as there are.
+        # MiB that the op may allocate where memory is short, or None.
         short = self.chance(0.5 if self.is_big else 0.02)
         self.memory = self.pick((8, 16, 32, 64, 128)) if short else None
         self.variables = []
@@ -65,7 +65,7 @@ class Draws:
         """A small dimension, mostly no multiple of any block."""
         return max(least, self.pick(SIZES[: self.random.integers(3, len(SIZES) + 1)]))
 
-    def rows(self, least=0, most=2**20):
+    def rows(self, least=0, most=2**18):
         """A dimension that is large in some calls: a batch, or a number of classes."""
         if not self.is_big:
             return self.size(least)
