@@ -16,7 +16,7 @@ CUDA_CHECK := build/cuda_check
 CUDA_COMPARE := build/libcuda_compare.so
 
 .PHONY: help install ops demo test lint test-cc test-py test-slow test-wheel test-asan bench clean
-.PHONY: test-launchers test-emulated-gpu
+.PHONY: test-launchers test-emulated-gpu fuzz fuzz-asan
 .PHONY: cuda-compile cuda-check cuda-sanitize cuda-compare
 .DEFAULT_GOAL := help
 # Targets share objects; each compiles on all cores by itself.
@@ -33,6 +33,8 @@ help:
 	@echo "make test-launchers CUDA launchers on an emulated GPU against the CPU code; needs no venv"
 	@echo "make test-emulated-gpu  that, and the Python tests for GPUs on it"
 	@echo "make test-asan      C++ tests and op tests with ASan and UBSan"
+	@echo "make fuzz           10,000 random calls of each op under a memory limit (ARGS=--help)"
+	@echo "make fuzz-asan      the same, 2,500 of each, with ASan and UBSan"
 	@echo "make cuda-check     CUDA code on this machine's GPU against the CPU code (ARGS=--help)"
 	@echo "make cuda-sanitize  the same, small, under compute-sanitizer"
 	@echo "make cuda-compare   CUDA code beside PyTorch and JAX on this machine's GPU (ARGS=--help)"
@@ -98,6 +100,18 @@ test-asan: $(INSTALLED)
 	LD_PRELOAD="$(PRELOAD)" LARGEOUT_OPS_LIBRARY=build/asan/_largeout_ops.so \
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	  $(BIN)/python -m pytest tests/ops -p no:cacheprovider $(ARGS)
+
+fuzz: ops
+	$(BIN)/python -m tests.fuzz $(ARGS)
+
+# A sanitizer needs all address space for itself, and ends the process where `new` finds no
+# memory, as it cannot throw: `--sanitize` counts these apart.
+fuzz-asan: $(INSTALLED)
+	@$(BIN)/python -m build_tools ops build/asan/_largeout_ops.so --sanitize
+	LD_PRELOAD="$(PRELOAD)" LARGEOUT_OPS_LIBRARY=build/asan/_largeout_ops.so \
+	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=1024 \
+	  UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
+	  $(BIN)/python -m tests.fuzz --sanitize --calls 2500 $(ARGS)
 
 # These need g++ and NVIDIA's CUDA toolkit, and no venv.
 cuda-compile:

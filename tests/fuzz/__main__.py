@@ -1,0 +1,132 @@
+"""`python -m tests.fuzz`: random calls of all ops, in processes that are watched.
+
+A call is a function of the op, the seed and its number. One that kills its process, does not
+end or is answered wrongly is reported and can be repeated:
+
+    python -m tests.fuzz --op lsh_query --seed 1 --first 18 --calls 1 --print-calls
+
+With little memory left a call depends on what its process has done before: repeat those
+from `--first 0`.
+"""
+
+import argparse
+import faulthandler
+import json
+import os
+import pathlib
+import re
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+from tests.fuzz.calls import Batch
+from tests.fuzz.table import cases
+from tests.fuzz.watched import WatchedBatch
+
+
+def main():
+    """Returns the exit status: 1 if a call failed, or nearly none of an op was answered."""
+    options = _options()
+    faulthandler.enable()
+    start = time.monotonic()
+    done = run(options)
+    failures = [failure for one in done for failure in one.failures]
+    shallow = [one.batch.op for one in done if not is_deep(one)]
+    total = sum(sum(one.counts) for one in done)
+    memory = f"at most {options.memory} MiB for a call"
+    if options.sanitize:
+        memory = f"no limit, {sum(one.short for one in done)} calls ended for want of it"
+    print(
+        f"{total} calls, {len(failures)} failures, {time.monotonic() - start:.0f} s; {memory}"
+    )
+    if shallow:
+        print(
+            f"Less than a fifth of the calls were answered: {shallow}. Draw better arguments."
+        )
+    if options.json:
+        report = [vars(failure) for failure in failures]
+        options.json.write_text(json.dumps(report, indent=1))
+    return int(bool(failures or shallow))
+
+
+def run(options):
+    """Runs the batches, `options.jobs` at a time; returns them."""
+    table = cases()
+    waiting = [
+        Batch(
+            op,
+            options.seed,
+            options.first,
+            options.first + options.calls,
+            0 if options.sanitize else options.memory,
+            options.print_calls,
+        )
+        for op in (options.op or table)
+    ]
+    running, done = [], []
+    while waiting or running:
+        while waiting and len(running) < options.jobs:
+            batch = waiting.pop(0)
+            running.append(WatchedBatch(batch, table[batch.op], options.patience))
+        for one in [one for one in running if one.poll()]:
+            running.remove(one)
+            done.append(one)
+            show(one)
+        time.sleep(0.05)
+    return done
+
+
+def is_deep(one):
+    """Whether a fifth of the calls came past the checks of their arguments."""
+    return one.counts[0] * 5 >= sum(one.counts) or sum(one.counts) < 50
+
+
+def show(one):
+    """Prints what became of the calls of an op."""
+    answered, refused, _ = one.counts
+    print(
+        f"{one.batch.op:40} {answered:8} answered {refused:8} refused "
+        f"{len(one.failures):5} failures",
+        flush=True,
+    )
+    for line in one.printed:
+        print(f"  {line}")
+    kinds = {}
+    for failure in one.failures:
+        # Such that numbers do not make it another kind.
+        kinds.setdefault(re.sub(r"[\d.,\s-]+", "", failure.what)[:120], []).append(failure)
+    for failure, *others in kinds.values():
+        print(f"  --op {failure.op} --seed {failure.seed} --first {failure.call} --calls 1")
+        print(f"    {failure.what[:400]}\n    {failure.arguments[:600]}")
+        print(f"    and {len(others)} like it", flush=True)
+
+
+def _options():
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--op", action="append", choices=sorted(cases()), help="default: all")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="number of the first call")
+    parser.add_argument("--calls", type=int, default=10_000, help="of each op")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
+    parser.add_argument(
+        "--memory",
+        type=int,
+        default=1024,
+        help="MiB of address space that a call may allocate; some get 8 to 128",
+    )
+    parser.add_argument(
+        "--sanitize", action="store_true", help="with a sanitizer, that limits memory itself"
+    )
+    parser.add_argument("--patience", type=int, default=120, help="seconds for a call")
+    parser.add_argument("--print-calls", action="store_true", help="all, and what they said")
+    parser.add_argument("--json", type=pathlib.Path, help="file for the failures")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

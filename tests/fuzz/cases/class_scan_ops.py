@@ -1,0 +1,85 @@
+"""Random calls of the passes over all classes."""
+
+import numpy as np
+import tensorflow as tf
+
+from tests.fuzz import checks
+from tests.fuzz.draws import Call
+from tf_largeout import ops
+
+
+def class_statistics(draws):
+    features, embeddings, bias = scan = _scan(draws)
+    labels = draws.ids((_batch(features), draws.size() % 8), _num_classes(embeddings))
+
+    def check(statistics):
+        log_partition, true_logits, ranks = statistics
+        num_classes = embeddings.shape[0]
+        checks.has_shape(log_partition, features.shape[0])
+        checks.has_shape(true_logits, *labels.shape)
+        checks.has_shape(ranks, *labels.shape)
+        checks.within(ranks, 0, num_classes + 1)
+        padding = labels.numpy() == -1
+        checks.equal(true_logits.numpy()[padding], 0)
+        unknown = padding | ~(true_logits.numpy() > -np.inf)
+        checks.equal(ranks.numpy()[unknown], num_classes)
+        checks.within(ranks.numpy()[~unknown], 0, num_classes)
+
+    return Call(ops.class_statistics, (*scan, labels), {}, check)
+
+
+def class_top_k(draws):
+    features, embeddings, bias = scan = _scan(draws)
+    num_classes = _num_classes(embeddings)
+    k = draws.attribute(draws.random.integers(1, max(num_classes, 1) + 1))
+
+    def check(found):
+        scores, ids = found
+        checks.has_shape(scores, features.shape[0], k)
+        checks.has_shape(ids, features.shape[0], k)
+        checks.within(ids, 0, embeddings.shape[0])
+        checks.distinct(ids)
+        checks.falling(scores)
+
+    return Call(ops.class_top_k, (*scan, k), {}, check)
+
+
+def class_softmax_gradient(draws):
+    features, embeddings, bias = scan = _scan(draws)
+    batch = _batch(features)
+    arguments = (*scan, draws.floats(batch), draws.floats(batch))
+    if draws.chance(0.6):
+        num_labels = draws.size() % 8
+        labels = draws.ids((batch, num_labels), _num_classes(embeddings))
+        arguments += (labels, draws.floats(batch, num_labels))
+
+    def check(gradients):
+        d_features, d_embeddings, d_bias = gradients
+        checks.has_shape(d_features, *features.shape)
+        checks.has_shape(d_embeddings, *embeddings.shape)
+        if bias is None:
+            assert d_bias is None
+        else:
+            checks.has_shape(d_bias, *bias.shape)
+
+    return Call(ops.class_softmax_gradient, arguments, {}, check)
+
+
+def _scan(draws):
+    """features, embeddings, bias or None."""
+    batch, num_classes, dim = draws.rows(), draws.size(), draws.size()
+    if draws.chance(0.5):
+        batch, num_classes = num_classes, batch
+    features = draws.floats(batch, dim)
+    embeddings = draws.variable(draws.floats(num_classes, dim))
+    bias = draws.variable(draws.floats(num_classes)) if draws.chance(0.6) else None
+    return features, embeddings, bias
+
+
+def _batch(features):
+    return features.shape[0] if features.shape.rank else 0
+
+
+def _num_classes(embeddings):
+    shape = getattr(embeddings, "shape", tf.TensorShape(None))
+    return (shape[0] or 0) if shape.rank else 0

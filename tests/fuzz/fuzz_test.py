@@ -1,0 +1,76 @@
+"""The random calls themselves: all ops have some, and what goes wrong in one is noticed."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.fuzz.table import cases, expected_names
+from tests.source_tree import ROOT
+
+# A case a kind of failure, in processes that are watched.
+WATCH = """
+import json, os, signal, time
+from tests.fuzz.calls import Batch
+from tests.fuzz.draws import Call
+from tests.fuzz.watched import WatchedBatch
+
+def case(draws):
+    def function(number):
+        if number == 3: os.kill(os.getpid(), signal.SIGSEGV)
+        if number == 5: time.sleep(600)
+        if number == 7: raise ValueError("refused")
+        if number == 9: raise KeyError("no error of an op")
+        return number
+    def check(number):
+        assert number != 2
+    return Call(function, (draws.number,), {}, check)
+
+watched = WatchedBatch(Batch("made_up", 1, 0, 12), case, patience=3)
+while not watched.poll(): time.sleep(0.05)
+print(json.dumps([watched.counts, [vars(one) for one in watched.failures]]))
+"""
+
+
+def test_every_op_has_random_calls():
+    missing = expected_names() - set(cases())
+    assert not missing, f"Write a function of its name in tests/fuzz/cases for {missing}."
+
+
+def test_a_short_run_finds_nothing():
+    done = _run("-m", "tests.fuzz", "--calls", "10", "--seed", "14")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def watched():
+    done = _run("-c", WATCH)
+    assert done.returncode == 0, done.stderr
+    counts, failures = json.loads(done.stdout)
+    return counts, {failure["call"]: failure for failure in failures}
+
+
+def test_what_kills_hangs_and_is_wrong_is_noticed(watched):
+    _, failures = watched
+    assert sorted(failures) == [2, 3, 5, 9]
+    assert "wrong: answered, but AssertionError" in failures[2]["what"]
+    assert "exit status -11" in failures[3]["what"]
+    assert "no end after 3 s" in failures[5]["what"]
+    assert "KeyError" in failures[9]["what"]
+
+
+def test_a_failure_says_its_arguments(watched):
+    _, failures = watched
+    assert failures[3]["arguments"] == "function(3)"
+
+
+def test_the_calls_after_a_failure_are_made(watched):
+    (answered, refused, wrong), _ = watched
+    assert (answered, refused, wrong) == (7, 1, 2)
+
+
+def _run(*command):
+    return subprocess.run(
+        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=500
+    )

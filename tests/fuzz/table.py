@@ -1,0 +1,44 @@
+"""The random calls of each op, by its name. A new op needs a line in one of these modules."""
+
+import inspect
+
+from tests.fuzz.cases import (
+    candidate_ops,
+    class_scan_ops,
+    hash_ops,
+    inverted_file_ops,
+    lsh_ops,
+    row_dot_ops,
+    row_ops,
+    sampling_ops,
+    table_sampling_ops,
+)
+from tf_largeout import ops
+from tf_largeout.ops.library import gen_ops
+
+MODULES = (
+    candidate_ops,
+    class_scan_ops,
+    hash_ops,
+    inverted_file_ops,
+    lsh_ops,
+    row_dot_ops,
+    row_ops,
+    sampling_ops,
+    table_sampling_ops,
+)
+
+
+def expected_names():
+    """The public functions of tf_largeout.ops, and the ops that have none of their name."""
+    public = {name for name, value in vars(ops).items() if inspect.isfunction(value)}
+    raw = {name for name in vars(gen_ops) if name.startswith("largeout_")}
+    raw = {name for name in raw if not name.endswith("_eager_fallback")}
+    return public | {name for name in raw if name.removeprefix("largeout_") not in public}
+
+
+def cases():
+    """The function that makes a random `Call`, by the name of the op."""
+    names = expected_names()
+    found = {name: value for module in MODULES for name, value in vars(module).items()}
+    return {name: case for name, case in sorted(found.items()) if name in names}
