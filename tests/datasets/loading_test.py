@@ -96,7 +96,7 @@ def test_bad_arguments_are_refused(data_dir, arguments, message):
         datasets.load(**{"name": "place_names"} | arguments)
 
 
-@pytest.mark.parametrize("size", [2**40, 2**70])
+@pytest.mark.parametrize("size", [2**40, 2**62])
 def test_sizes_beyond_the_data_mean_all_of_it(data_dir, size):
     data = datasets.load("place_names", batch_size=size, max_train_labels=size)
     ((_, labels),) = data.train

@@ -23,7 +23,7 @@ _STEPS_PER_EXECUTION = 16
 
 
 def _by_rule_adagrad(cls):
-    return lambda rate, batch_size: cls(15 * rate, initial_accumulator_value=0.0)
+    return lambda rate, batch_size: cls(20 * rate, initial_accumulator_value=0.0)
 
 
 def _class_rows_by_sgd(rate, batch_size):

@@ -22,7 +22,7 @@ class RowwiseAdagrad(LazyAdagrad):
     Only rows with a gradient are read and written (see `LazyAdam` on sparse gradients);
     dense gradients give the same result. Variables of rank 0 and 1 get Adagrad.
 
-    For class rows take `RowwiseAdagrad(15 * rate, initial_accumulator_value=0.0)`, where `rate`
+    For class rows take `RowwiseAdagrad(20 * rate, initial_accumulator_value=0.0)`, where `rate`
     is what suits `LazyAdam`; see `LazyAdagrad` for the reason.
 
     Reference:
