@@ -1,4 +1,4 @@
-"""The code blocks of README.md run."""
+"""The code blocks of README.md run, and the first example learns."""
 
 import pathlib
 import re
@@ -6,7 +6,7 @@ import re
 README = pathlib.Path(__file__).parent.parent / "README.md"
 
 
-def test_the_python_blocks_run_in_order(tmp_path, monkeypatch):
+def test_the_python_blocks_run_in_order_and_the_model_learns(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     assert blocks
@@ -14,3 +14,4 @@ def test_the_python_blocks_run_in_order(tmp_path, monkeypatch):
     for block in blocks:
         exec(compile(block, str(README), "exec"), namespace)
     assert (tmp_path / "model.keras").is_file()
+    assert namespace["result"]["precision_at_1"] > 0.6
