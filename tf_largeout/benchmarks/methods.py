@@ -92,14 +92,14 @@ def stock(loss, model_class=CandidateModel):
     return build
 
 
-def ours(task, settings):
-    """A `LargeOutput` with the sampler of the settings."""
+def ours(task, settings, **options):
+    """A `LargeOutput` with the sampler of the settings; `options` are its other arguments."""
     sampler = SAMPLERS[settings.sampler](task, settings.num_sampled)
     if settings.search:
         sampler = SAMPLERS[settings.search](
             task, settings.num_sampled, tail=sampler, **settings.search_options
         )
-    output = LargeOutput(task.num_classes, sampler=sampler)
+    output = LargeOutput(task.num_classes, sampler=sampler, **options)
     return keras.Sequential([task.input(), task.encoder(settings.dim), output])
 
 
@@ -109,10 +109,8 @@ def normalized_at_start(task, settings):
     NCE takes logits for log probabilities as they stand, so at its start they should sum to 1.
     From biases of 0 it has to bring all of them down first, and hardly learns meanwhile.
     """
-    model = ours(task, settings)
-    bias = model.layers[-1].bias
-    bias.assign(tf.fill(bias.shape, -math.log(task.num_classes)))
-    return model
+    start = keras.initializers.Constant(-math.log(task.num_classes))
+    return ours(task, settings, bias_initializer=start)
 
 
 def ours_compile(loss=SampledSoftmaxLoss):
