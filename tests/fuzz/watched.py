@@ -10,6 +10,7 @@ import mmap
 import os
 import signal
 import struct
+import sys
 import tempfile
 import time
 import traceback
@@ -69,6 +70,7 @@ class Process:
             for descriptor in (1, 2):
                 os.dup2(self._output.fileno(), descriptor)
             function()
+            sys.stdout.flush()  # which `_exit` does not
             status = 0
         except BaseException:
             traceback.print_exc()

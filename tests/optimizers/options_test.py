@@ -164,3 +164,9 @@ def test_loss_scale_optimizer_skips_a_step_with_a_sparse_infinity(member):
             assert float(optimizer.dynamic_scale.numpy()) == 2.0
     oracle.step(slices.values, slices.indices)
     np.testing.assert_allclose(variable, oracle.weights, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("beta", [-0.1, 1.0, float("nan")])
+def test_a_decay_of_rows_out_of_range_is_refused(beta):
+    with pytest.raises(ValueError, match="at least 0 and below 1. Received: row_beta_1"):
+        optimizers.LazyAdam(row_beta_1=beta)

@@ -3,7 +3,6 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.arguments import real_number
 from tf_largeout.ops import row_ops
 from tf_largeout.optimizers.row_sparse import RowSparse
 
@@ -56,7 +55,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             `keras.optimizers.Optimizer`. Norms are those of the merged gradients.
 
     Raises:
-        ValueError: for `amsgrad`; and, when a sparse gradient comes, for `use_ema`,
+        ValueError: for `amsgrad` and a `row_beta_1` out of range; and, when a sparse gradient comes, for `use_ema`,
             `gradient_accumulation_steps` and constraints of its variable, which need every
             row at each step, and for variables that are not float32.
 
@@ -93,7 +92,12 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             **kwargs,
         )
         self.decay_skipped = bool(decay_skipped)
-        self.row_beta_1 = real_number("row_beta_1", row_beta_1, least=0)
+        if not 0 <= row_beta_1 < 1:
+            raise ValueError(
+                "`row_beta_1` must be at least 0 and below 1. "
+                f"Received: row_beta_1={row_beta_1!r}."
+            )
+        self.row_beta_1 = float(row_beta_1)
 
     def add_variable_from_reference(self, reference_variable, name=None, initializer="zeros"):
         """Makes a slot; None for m where neither gradient has a first moment."""
