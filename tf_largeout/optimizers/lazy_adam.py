@@ -55,9 +55,9 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             `keras.optimizers.Optimizer`. Norms are those of the merged gradients.
 
     Raises:
-        ValueError: for `amsgrad` and a `row_beta_1` out of range; and, when a sparse gradient comes, for `use_ema`,
-            `gradient_accumulation_steps` and constraints of its variable, which need every
-            row at each step, and for variables that are not float32.
+        ValueError: for `amsgrad` and a `row_beta_1` that is not in [0, 1); and, when a sparse
+            gradient comes, for `use_ema`, `gradient_accumulation_steps` and constraints of its
+            variable, which need every row at each step, and for variables that are not float32.
 
     Example:
     ```python
