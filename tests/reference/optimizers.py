@@ -91,7 +91,7 @@ class Adagrad(RowOptimizer):
 
 
 class RowwiseAdagrad(RowOptimizer):
-    def __init__(self, *args, initial_accumulator_value=0.1, epsilon=1e-7, **kw):
+    def __init__(self, *args, initial_accumulator_value=0.0, epsilon=1e-7, **kw):
         super().__init__(*args, **kw)
         self.epsilon = epsilon
         self.a = np.full(len(self.weights), initial_accumulator_value)

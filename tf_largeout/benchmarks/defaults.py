@@ -22,10 +22,6 @@ from tf_largeout.benchmarks.files import write_json
 _STEPS_PER_EXECUTION = 16
 
 
-def _by_rule_adagrad(cls):
-    return lambda rate, batch_size: cls(20 * rate, initial_accumulator_value=0.0)
-
-
 def _class_rows_by_sgd(rate, batch_size):
     rows = optimizers.LazySGD(batch_size / 10)
     return keras.optimizers.MultiOptimizer(
@@ -42,8 +38,10 @@ OPTIMIZERS = {
     "RowwiseAdagrad": lambda rate, _: optimizers.RowwiseAdagrad(rate),
     "keras SGD": lambda rate, _: keras.optimizers.SGD(rate),
     "LazySGD": lambda rate, _: optimizers.LazySGD(rate),
-    "LazyAdagrad, by its rule": _by_rule_adagrad(optimizers.LazyAdagrad),
-    "RowwiseAdagrad, by its rule": _by_rule_adagrad(optimizers.RowwiseAdagrad),
+    "LazyAdagrad, by its rule": lambda rate, _: optimizers.LazyAdagrad(
+        20 * rate, initial_accumulator_value=0.0
+    ),
+    "RowwiseAdagrad, by its rule": lambda rate, _: optimizers.RowwiseAdagrad(20 * rate),
     "LazySGD on class rows, by its rule": _class_rows_by_sgd,
 }
 

@@ -22,17 +22,16 @@ class RowwiseAdagrad(LazyAdagrad):
     Only rows with a gradient are read and written (see `LazyAdam` on sparse gradients);
     dense gradients give the same result. Variables of rank 0 and 1 get Adagrad.
 
-    For class rows take `RowwiseAdagrad(20 * rate, initial_accumulator_value=0.0)`, where `rate`
-    is what suits `LazyAdam`; see `LazyAdagrad` for the reason.
+    For class rows take 20 times the rate that suits `LazyAdam`. The accumulator starts at 0, as
+    in PyTorch's Adagrad: beside Keras's 0.1 the squared gradients of a mean over a batch, in
+    which each row has a share of one example or two, are nothing, and rows hardly move.
 
     Reference:
         [Mudigere et al., 2021](https://arxiv.org/abs/2104.05158), "row-wise AdaGrad".
 
     Args:
-        learning_rate: float, schedule or callable. Defaults to 1e-3 as Keras's Adagrad; 0.01
-            to 1 are usual.
-        initial_accumulator_value: start of a. Defaults to 0.1 as in Keras's Adagrad; 0 for
-            class rows.
+        learning_rate: float, schedule or callable. Defaults to 0.02; 0.01 to 1 are usual.
+        initial_accumulator_value: start of a. Defaults to 0.
         epsilon: added to a under the root. Defaults to 1e-7.
         weight_decay: None, or decoupled weight decay: a row with a gradient first loses
             `learning_rate * weight_decay` of its weights.
@@ -43,6 +42,24 @@ class RowwiseAdagrad(LazyAdagrad):
     Raises:
         ValueError: see `LazyAdam`.
     """
+
+    def __init__(
+        self,
+        learning_rate=0.02,
+        initial_accumulator_value=0.0,
+        epsilon=1e-7,
+        weight_decay=None,
+        name=None,
+        **kwargs,
+    ):
+        super().__init__(
+            learning_rate=learning_rate,
+            initial_accumulator_value=initial_accumulator_value,
+            epsilon=epsilon,
+            weight_decay=weight_decay,
+            name=name,
+            **kwargs,
+        )
 
     def add_variable_from_reference(self, reference_variable, name=None, initializer="zeros"):
         """Makes a slot; the accumulator of a matrix has one value a row."""
