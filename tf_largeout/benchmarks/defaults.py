@@ -11,6 +11,7 @@ import argparse
 import json
 import multiprocessing
 import pathlib
+import statistics
 
 import keras
 
@@ -61,15 +62,19 @@ def main(arguments=None):
     for task in options.tasks:
         for rate in options.rates:
             for optimizer in options.optimizers:
-                run = {"task": task, "rate": rate, "optimizer": optimizer, "seed": options.seed}
-                report["runs"].append(_kept(run, options.steps, out))
+                for seed in options.seeds:
+                    run = {"task": task, "rate": rate, "optimizer": optimizer, "seed": seed}
+                    report["runs"].append(_kept(run, options.steps, out))
         print(table(report["runs"], task), flush=True)
     write_json(options.json or out / "defaults.json", report)
     return report
 
 
 def table(runs, task):
-    """P@1 of the runs on a task as Markdown: a line per optimizer, a column per rate."""
+    """P@1 of the runs on a task as Markdown: a line per optimizer, a column per rate.
+
+    Several seeds give mean ± standard deviation.
+    """
     runs = [run for run in runs if run["task"] == task]
     rates = sorted({run["rate"] for run in runs})
     names = list(dict.fromkeys(run["optimizer"] for run in runs))
@@ -79,10 +84,15 @@ def table(runs, task):
         "|---" * (len(rates) + 1) + "|",
     ]
     for name in names:
-        p1 = {run["rate"]: run["p1"] for run in runs if run["optimizer"] == name}
-        cells = (f"{p1[rate]:.1f}" if rate in p1 else "" for rate in rates)
+        of_name = [run for run in runs if run["optimizer"] == name]
+        cells = (_cell([run["p1"] for run in of_name if run["rate"] == rate]) for rate in rates)
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _cell(values):
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{spread}" if values else ""
 
 
 def train(task, optimizer, rate, seed=0, steps=None):
@@ -117,7 +127,7 @@ def _kept(run, steps, out):
         return json.loads(path.read_text())
     arguments = (run["task"], run["optimizer"], run["rate"], run["seed"], steps)
     with multiprocessing.get_context("spawn").Pool(1) as process:
-        run = {**run, **process.apply(train, arguments)}
+        run |= process.apply(train, arguments)
     write_json(path, run)
     print(f"{name}: P@1 {run['p1']:.1f}", flush=True)
     return run
@@ -134,7 +144,7 @@ def _parser():
     add("--optimizers", nargs="+", choices=OPTIMIZERS, default=list(OPTIMIZERS))
     add("--rates", nargs="+", type=float, default=[1e-3, 3e-3, 1e-2])
     add("--steps", type=int, help="training steps of each run (default: each task's own)")
-    add("--seed", type=int, default=0)
+    add("--seeds", nargs="+", type=int, default=[0])
     add("--out", default="benchmark-results/defaults", help="directory of the figures")
     add("--json", help="file for the figures of the table")
     return parser
