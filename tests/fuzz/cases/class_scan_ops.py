@@ -60,7 +60,7 @@ def class_softmax_gradient(draws):
         if bias is None:
             assert d_bias is None
         else:
-            checks.has_shape(d_bias, *bias.shape)
+            checks.has_shape(d_bias, embeddings.shape[0])
 
     return Call(ops.class_softmax_gradient, arguments, {}, check)
 

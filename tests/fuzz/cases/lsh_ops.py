@@ -40,7 +40,7 @@ def lsh_query(draws):
         sampled, num_filled = found
         checks.has_shape(sampled, labels.shape[0], num_sampled)
         checks.has_shape(num_filled, labels.shape[0])
-        checks.within(sampled, -1, tables.num_classes)
+        checks.within(sampled, -1, tables.ids.shape[1])
         checks.distinct(sampled)
         checks.padded_at_the_end(sampled)
         checks.within(num_filled, 0, num_sampled + 1)
@@ -60,7 +60,7 @@ def lsh_pool(draws):
         checks.has_shape(sampled, num_sampled)
         checks.has_shape(num_entries)
         checks.within(num_entries, 0, np.inf)
-        checks.within(sampled, -1, tables.num_classes)
+        checks.within(sampled, -1, tables.ids.shape[1])
         if draws.odd_chance == 0:
             assert (sampled.numpy() == -1).all() == (num_entries == 0)
 
