@@ -111,7 +111,7 @@ fuzz-asan: $(INSTALLED)
 	LD_PRELOAD="$(PRELOAD)" LARGEOUT_OPS_LIBRARY=build/asan/_largeout_ops.so \
 	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=1024 \
 	  UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
-	  $(BIN)/python -m tests.fuzz --sanitize --calls 2500 $(ARGS)
+	  $(BIN)/python -m tests.fuzz --sanitize --calls 2500 --patience 1200 $(ARGS)
 
 # These need g++ and NVIDIA's CUDA toolkit, and no venv.
 cuda-compile:

@@ -92,15 +92,15 @@ class BlockGradient {
   // `label` is the first label of the block.
   void Run(int64_t label) {
     PadEmbeddings();
-    std::memset(shard_.block_gradient, 0, size_ * rows_.width * sizeof(float));
-    if (shard_.d_bias != nullptr) std::memset(shard_.d_bias + first_, 0, size_ * sizeof(float));
+    ZeroFloats(shard_.block_gradient, size_ * rows_.width);
+    if (shard_.d_bias != nullptr) ZeroFloats(shard_.d_bias + first_, size_);
     for (int64_t row = 0; row < panels_.num_rows; row += kChunkRows) {
       const int64_t left = panels_.num_rows - row;
       AddChunk(label, row, left < kChunkRows ? left : kChunkRows);
     }
     for (int64_t c = 0; c < size_; ++c) {
-      std::memcpy(shard_.d_embeddings + (first_ + c) * matrix_.dim,
-                  shard_.block_gradient + c * rows_.width, matrix_.dim * sizeof(float));
+      CopyFloats(shard_.block_gradient + c * rows_.width, matrix_.dim,
+                 shard_.d_embeddings + (first_ + c) * matrix_.dim);
     }
   }
 
@@ -109,10 +109,10 @@ class BlockGradient {
   void PadEmbeddings() {
     embeddings_ = matrix_.embeddings + first_ * matrix_.dim;
     if (matrix_.dim == rows_.width) return;
-    std::memset(shard_.embeddings, 0, size_ * rows_.width * sizeof(float));
+    ZeroFloats(shard_.embeddings, size_ * rows_.width);
     for (int64_t c = 0; c < size_; ++c) {
-      std::memcpy(shard_.embeddings + c * rows_.width, embeddings_ + c * matrix_.dim,
-                  matrix_.dim * sizeof(float));
+      CopyFloats(embeddings_ + c * matrix_.dim, matrix_.dim,
+                 shard_.embeddings + c * rows_.width);
     }
     embeddings_ = shard_.embeddings;
   }

@@ -1,7 +1,6 @@
 #include "custom_ops/core/row_dots.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -50,7 +49,7 @@ void GatherRows(const ClassMatrix& matrix, const SharedClasses& shared,
   parallel(shared.size, cost, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const float* row = matrix.embeddings + shared.ids[i] * matrix.dim;
-      std::memcpy(rows + i * matrix.dim, row, matrix.dim * sizeof(float));
+      std::copy_n(row, matrix.dim, rows + i * matrix.dim);
       if (matrix.bias != nullptr) biases[i] = matrix.bias[shared.ids[i]];
     }
   });

@@ -81,7 +81,7 @@ inline void AddRow(const float* row, int64_t dim, float* sum) {
 // Sums the run that starts at `begin`; returns where the next one does.
 inline int64_t SumRun(const RowSegments& segments, int64_t begin, int64_t end, float* sum) {
   if (end - begin > kRunLength) end = begin + kRunLength;
-  std::memcpy(sum, Gradient(segments, begin), segments.dim * sizeof(float));
+  CopyFloats(Gradient(segments, begin), segments.dim, sum);
   for (int64_t i = begin + 1; i < end; ++i) AddRow(Gradient(segments, i), segments.dim, sum);
   return end;
 }

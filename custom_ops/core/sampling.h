@@ -37,6 +37,7 @@
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_SAMPLING_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_SAMPLING_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -91,7 +92,7 @@ class StrataWalk {
         length_(num_strata * distribution.stratum()),
         seed_(seed),
         start_(distribution.Find(ScaleBits(BitsOfDraw(seed, kStartDraw).first, length_))),
-        rotation_(distribution.Cumulative(start_)) {}
+        rotation_(Start(start_)) {}
 
   // The class that jumps into stratum 0: there it lies with its full length.
   LARGEOUT_HOST_DEVICE int64_t start() const { return start_; }
@@ -139,8 +140,16 @@ class StrataWalk {
   LARGEOUT_HOST_DEVICE Stratum Straddle(int64_t i) const {
     const int64_t x = OnRing(i * distribution_.stratum());
     const int64_t c = distribution_.Find(x);
-    return {kJumper, c, x - distribution_.Cumulative(c), distribution_.Cumulative(c + 1) - x,
-            0};
+    return {kJumper, c, Share(x - Start(c)), Share(Start(c + 1) - x), 0};
+  }
+
+  // Where class c starts on the line, and a length in one stratum. The limits are for
+  // tables that were damaged: whatever they hold, no number overflows.
+  LARGEOUT_HOST_DEVICE int64_t Start(int64_t c) const {
+    return std::clamp<int64_t>(distribution_.Cumulative(c), 0, length_);
+  }
+  LARGEOUT_HOST_DEVICE int64_t Share(int64_t length) const {
+    return std::clamp<int64_t>(length, 0, distribution_.stratum());
   }
 
   const Distribution& distribution_;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <set>
 #include <vector>
@@ -107,6 +108,30 @@ TEST(ClassesThatBeginAtTheEndOfAStratumAreSampledToo) {
   EXPECT_EQ(view.Cumulative(2), view.stratum());
   EXPECT_EQ(view.Cumulative(4), 3 * view.stratum());
   CheckFrequencies(view, 6, true);
+}
+
+// Numbers overflow under UBSan if any is taken as it stands.
+TEST(ADamagedTableGivesClassesAllTheSame) {
+  constexpr int64_t kNumClasses = 8, kNumSampled = 7;
+  constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
+  const int64_t total = kNumSampled * StratumLength(kNumSampled);
+  for (const int64_t wrong : {kLowest, kHighest, int64_t{-1}, total + 1}) {
+    for (int64_t place = 0; place < kNumClasses; ++place) {
+      std::vector<int64_t> cumulative(kNumClasses + 1), index(kNumClasses + 1);
+      for (int64_t c = 1; c <= kNumClasses; ++c) cumulative[c] = c * (total / kNumClasses);
+      cumulative[kNumClasses] = total;
+      for (int64_t c = 0; c < kNumClasses; ++c) index[c] = c;
+      cumulative[place] = wrong;
+      const CumulativeTable table(cumulative.data(), kNumClasses, index.data(), kNumClasses,
+                                  kNumSampled);
+      std::vector<int64_t> ids(kNumSampled);
+      for (uint64_t seed = 0; seed < 100; ++seed) {
+        SampleWithoutReplacement(table, kNumSampled, {seed, 0}, SerialFor, ids.data());
+        for (const int64_t id : ids) EXPECT_TRUE(0 <= id && id < kNumClasses);
+      }
+    }
+  }
 }
 
 TEST(EveryPairOfClassesCanOccurTogether) {

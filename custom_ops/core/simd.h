@@ -45,6 +45,15 @@ inline Ints LoadInts(const void* from) {
 
 inline void StoreInts(Ints value, void* to) { std::memcpy(to, &value, sizeof(value)); }
 
+// Rows of width 0 may be null, which memcpy and memset do not allow.
+inline void CopyFloats(const float* from, int64_t size, float* to) {
+  if (size > 0) std::memcpy(to, from, size * sizeof(float));
+}
+
+inline void ZeroFloats(float* to, int64_t size) {
+  if (size > 0) std::memset(to, 0, size * sizeof(float));
+}
+
 inline Floats Broadcast(float value) { return value - Floats{}; }
 
 inline Floats Max(Floats a, Floats b) { return a > b ? a : b; }

@@ -22,7 +22,11 @@ TELLING = ("ERROR: AddressSanitizer", "runtime error", "what()", "Check failed",
 # What AddressSanitizer says where `new` finds no memory; it ends the process then.
 NO_MEMORY = tuple(
     f"ERROR: AddressSanitizer: {reason}"
-    for reason in ("allocation-size-too-big", "out-of-memory")
+    for reason in (
+        "allocation-size-too-big",
+        "out-of-memory",
+        "allocator is out of memory",
+    )
 )
 
 

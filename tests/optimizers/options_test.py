@@ -170,3 +170,9 @@ def test_loss_scale_optimizer_skips_a_step_with_a_sparse_infinity(member):
 def test_a_decay_of_rows_out_of_range_is_refused(beta):
     with pytest.raises(ValueError, match="at least 0 and below 1. Received: row_beta_1"):
         optimizers.LazyAdam(row_beta_1=beta)
+
+
+@pytest.mark.parametrize("offset", [-1, 0.5, float("nan"), None, 2**63], ids=str)
+def test_a_step_offset_that_is_no_number_of_steps_is_refused(offset):
+    with pytest.raises(ValueError, match="at least 0.*Received: row_step_offset"):
+        optimizers.LazyAdam(row_step_offset=offset)

@@ -31,13 +31,16 @@ class Member:
     def has_one_rule(self):
         """Whether a sparse gradient of all rows does what a dense one does."""
         optimizer = self.make()
-        return getattr(optimizer, "row_beta_1", None) == getattr(optimizer, "beta_1", None)
+        return not isinstance(optimizer, optimizers.LazyAdam) or (
+            optimizer.row_beta_1 == optimizer.beta_1 and optimizer.row_step_offset == 0
+        )
 
     def make_oracle(self, start, learning_rate=0.05):
         return self.oracle(start, learning_rate, **self.arguments)
 
 
 _ADAM = (optimizers.LazyAdam, keras.optimizers.Adam, reference.Adam)
+_ROW_ADAM = (optimizers.LazyAdam, None, reference.Adam)
 _ADAGRAD = (optimizers.LazyAdagrad, keras.optimizers.Adagrad, reference.Adagrad)
 _ROWWISE = (optimizers.RowwiseAdagrad, None, reference.RowwiseAdagrad)
 _SGD = (optimizers.LazySGD, keras.optimizers.SGD, reference.SGD)
@@ -46,13 +49,11 @@ OPTIMIZERS = {
     "adam": Member(*_ADAM),
     "adam_betas": Member(*_ADAM, {"beta_1": 0.8, "beta_2": 0.95, "epsilon": 1e-3}),
     "adam_weight_decay": Member(*_ADAM, {"weight_decay": 0.3}),
-    "adam_no_momentum": Member(optimizers.LazyAdam, None, reference.Adam, {"beta_1": 0.0}),
-    "adam_row_momentum": Member(optimizers.LazyAdam, None, reference.Adam, {"row_beta_1": 0.9}),
+    "adam_no_momentum": Member(*_ROW_ADAM, {"beta_1": 0.0, "row_step_offset": 0}),
+    "adam_row_momentum": Member(*_ROW_ADAM, {"row_beta_1": 0.9, "row_step_offset": 0}),
+    "adam_row_momentum_with_offset": Member(*_ROW_ADAM, {"row_beta_1": 0.9}),
     "adam_of_others": Member(
-        optimizers.LazyAdam,
-        None,
-        reference.Adam,
-        {"row_beta_1": 0.9, "decay_skipped": False},
+        *_ROW_ADAM, {"row_beta_1": 0.9, "decay_skipped": False, "row_step_offset": 0}
     ),
     "adagrad": Member(*_ADAGRAD),
     "adagrad_arguments": Member(

@@ -32,7 +32,10 @@ class RowOptimizer:
 
 
 class Adam(RowOptimizer):
-    """Rows of a sparse gradient have a first moment of their own decay, or none for 0."""
+    """Rows of a sparse gradient have a first moment of their own decay, or none for 0.
+
+    Their second moment is corrected as if `row_step_offset` steps had gone before.
+    """
 
     def __init__(
         self,
@@ -42,11 +45,13 @@ class Adam(RowOptimizer):
         epsilon=1e-7,
         decay_skipped=True,
         row_beta_1=0.0,
+        row_step_offset=300,
         **kw,
     ):
         super().__init__(*args, **kw)
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
         self.decay_skipped, self.row_beta_1 = decay_skipped, row_beta_1
+        self.row_step_offset = row_step_offset
         self.m = np.zeros_like(self.weights)
         self.v = np.zeros_like(self.weights)
         self.last = np.zeros(len(self.weights), int)
@@ -56,25 +61,25 @@ class Adam(RowOptimizer):
         if self.row_beta_1:
             self.decay(self.m, row, self.row_beta_1)
             m = self.m[row] = self.row_beta_1 * self.m[row] + (1 - self.row_beta_1) * g
-        self.move(row, g, m, self.row_beta_1)
+        self.move(row, g, m, self.row_beta_1, self.row_step_offset)
 
     def update_all(self, gradient):
         for row, g in enumerate(gradient):
             self.decay(self.m, row, self.beta_1)
             self.m[row] = self.beta_1 * self.m[row] + (1 - self.beta_1) * g
-            self.move(row, g, self.m[row], self.beta_1)
+            self.move(row, g, self.m[row], self.beta_1, 0)
 
     def decay(self, moment, row, beta):
         if self.decay_skipped:
             for _ in range(self.last[row] + 1, self.t):
                 moment[row] *= beta
 
-    def move(self, row, g, m, beta_1):
+    def move(self, row, g, m, beta_1, step_offset):
         self.decay(self.v, row, self.beta_2)
         self.last[row] = self.t
         self.v[row] = self.beta_2 * self.v[row] + (1 - self.beta_2) * g**2
         m_hat = m / (1 - beta_1**self.t)
-        correction = np.sqrt(1 - self.beta_2**self.t)
+        correction = np.sqrt(1 - self.beta_2 ** (self.t + step_offset))
         v_hat = np.sqrt(self.v[row]) / correction
         self.weights[row] -= self.learning_rate * m_hat / (v_hat + self.epsilon / correction)
 

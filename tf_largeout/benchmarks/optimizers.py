@@ -40,7 +40,9 @@ OPTIMIZERS = {
     "adagrad": keras.optimizers.Adagrad,
     "sgd": keras.optimizers.SGD,
     "lazy_adam": LazyAdam,
-    "lazy_adam_row_momentum": functools.partial(LazyAdam, row_beta_1=0.9, decay_skipped=False),
+    "lazy_adam_row_momentum": functools.partial(
+        LazyAdam, row_beta_1=0.9, decay_skipped=False, row_step_offset=0
+    ),
     "lazy_adagrad": LazyAdagrad,
     "rowwise_adagrad": RowwiseAdagrad,
     "lazy_sgd": LazySGD,

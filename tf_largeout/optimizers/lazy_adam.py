@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from tf_largeout.arguments import whole_number
 from tf_largeout.ops import row_ops
 from tf_largeout.optimizers.row_sparse import RowSparse
 
@@ -19,7 +20,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     v *= beta_2^(steps since the row's last gradient, less 1)
     g = sum of the gradients of the row
     v += (g^2 - v) (1 - beta_2)
-    w -= learning_rate sqrt(1 - beta_2^t) g / (sqrt(v) + epsilon)
+    w -= learning_rate sqrt(1 - beta_2^(t + row_step_offset)) g / (sqrt(v) + epsilon)
     ```
 
     where t is the global step. Rows without a gradient keep w and v; Keras's Adam moves all of
@@ -31,6 +32,12 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     would get a tenth of that, and the rest of an old one. Without momentum one update moves
     the row as far as dense Adam's would over the next steps. And v decays as in dense Adam, so
     that it is small again when a rare row's next gradient comes.
+
+    The square root is Adam's correction of v for its start at 0, and made for gradients that
+    come in each step. A row's first gradient moves it by `learning_rate` in step 1 and by 31
+    times as much after thousands of steps. From an offset of 300 on it is 16 times as much in
+    step 1, so that rare rows learn from the first epoch on; without any correction, frequent
+    ones would be thrown far by the gradients of an encoder that has learned nothing yet.
 
     Reference:
         [Kingma & Ba, 2014](https://arxiv.org/abs/1412.6980), the form before section 2.1.
@@ -48,16 +55,20 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             comes: then they equal those of dense Adam. Costs 8 bytes per row. Defaults to True.
         row_beta_1: decay of the first moment under sparse gradients. Defaults to 0. Another
             number gives rows a moment of their own, `m += (g - m) (1 - row_beta_1)`, whose
-            bias-corrected value takes the place of g. `row_beta_1=0.9, decay_skipped=False` is
-            what other libraries call LazyAdam.
+            bias-corrected value takes the place of g.
+        row_step_offset: how many steps are taken to have gone before the first when v is
+            corrected for sparse gradients. Defaults to 300.
+            `row_beta_1=0.9, decay_skipped=False, row_step_offset=0` is what other libraries
+            call LazyAdam.
         name: name of the optimizer.
         **kwargs: `clipnorm`, `clipvalue`, `global_clipnorm`, `loss_scale_factor`, ... of
             `keras.optimizers.Optimizer`. Norms are those of the merged gradients.
 
     Raises:
-        ValueError: for `amsgrad` and a `row_beta_1` that is not in [0, 1); and, when a sparse
-            gradient comes, for `use_ema`, `gradient_accumulation_steps` and constraints of its
-            variable, which need every row at each step, and for variables that are not float32.
+        ValueError: for `amsgrad`, a `row_beta_1` that is not in [0, 1) and a `row_step_offset`
+            that is no integer of at least 0; and, when a sparse gradient comes, for `use_ema`,
+            `gradient_accumulation_steps` and constraints of its variable, which need every row
+            at each step, and for variables that are not float32.
 
     Example:
     ```python
@@ -74,6 +85,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         weight_decay=None,
         decay_skipped=True,
         row_beta_1=0.0,
+        row_step_offset=300,
         name=None,
         **kwargs,
     ):
@@ -98,6 +110,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
                 f"Received: row_beta_1={row_beta_1!r}."
             )
         self.row_beta_1 = float(row_beta_1)
+        self.row_step_offset = whole_number("row_step_offset", row_step_offset, least=0)
 
     def add_variable_from_reference(self, reference_variable, name=None, initializer="zeros"):
         """Makes a slot; None for m where neither gradient has a first moment."""
@@ -124,7 +137,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             self._velocities[index],
             values,
             ids,
-            self._step_size(learning_rate, step, self.row_beta_1),
+            self._step_size(learning_rate, step, self.row_beta_1, self.row_step_offset),
             beta_1=self.row_beta_1,
             beta_2=self.beta_2,
             epsilon=self.epsilon,
@@ -167,15 +180,19 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             if slots[index] is not None:
                 self.assign(slots[index], slots[index].value * tf.pow(beta, skipped))
 
-    def _step_size(self, learning_rate, step, beta_1):
+    def _step_size(self, learning_rate, step, beta_1, step_offset=0):
         # In Keras's arithmetic of float32 variables, so that sparse and dense gradients agree.
         step = tf.cast(step, tf.float32)
         beta_1_power = tf.pow(tf.cast(beta_1, tf.float32), step)
-        beta_2_power = tf.pow(tf.cast(self.beta_2, tf.float32), step)
+        beta_2_power = tf.pow(tf.cast(self.beta_2, tf.float32), step + step_offset)
         return learning_rate * tf.sqrt(1 - beta_2_power) / (1 - beta_1_power)
 
     def get_config(self):
         config = super().get_config()
         del config["amsgrad"]
-        config |= {"decay_skipped": self.decay_skipped, "row_beta_1": self.row_beta_1}
+        config |= {
+            "decay_skipped": self.decay_skipped,
+            "row_beta_1": self.row_beta_1,
+            "row_step_offset": self.row_step_offset,
+        }
         return config
