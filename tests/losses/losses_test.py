@@ -212,6 +212,33 @@ def test_reduction_and_sample_weight_are_those_of_keras(case, reduction):
 
 
 @EVERY_LOSS
+@pytest.mark.parametrize("shape", [(3,), (3, 1), (3, 1, 1)], ids=str)
+@pytest.mark.parametrize("known_rank", [True, False], ids=["", "unknown_rank"])
+def test_weights_of_the_batch_weigh_whole_sequences(case, shape, known_rank):
+    rng = np.random.default_rng(31)
+    features = rng.normal(size=(3, 3, DIM)).astype("float32")
+    labels = rng.integers(0, N, (3, 3))
+    weights = np.array([1.0, 0.0, 2.0], "float32")
+    head = Problem().head()
+    loss = case.loss(reduction=None)
+    logits = lambda: head(features, training=False)  # noqa: E731
+    as_is = loss(labels, logits())
+    weighted = tf.function(lambda weight: loss(labels, logits(), sample_weight=weight))
+    spec = tf.TensorSpec(shape if known_rank else None, tf.float32)
+    weighted = weighted.get_concrete_function(spec)(tf.reshape(weights, shape))
+    np.testing.assert_allclose(weighted, as_is * weights[:, None], rtol=1e-5)
+
+
+@EVERY_LOSS
+@pytest.mark.parametrize("shape", [(BATCH, 2), (BATCH + 1,), (BATCH, 1, 2)], ids=str)
+def test_weights_that_are_not_one_a_row_are_refused(case, shape):
+    problem = Problem()
+    logits = problem.head()(problem.features, training=True)
+    with pytest.raises(ValueError, match="`sample_weight` must have.*Received: shape"):
+        case.loss()(problem.labels, logits, sample_weight=np.ones(shape))
+
+
+@EVERY_LOSS
 @pytest.mark.parametrize("dtype, unit", [("bfloat16", 2**-8), ("float16", 2**-11)])
 def test_low_precision_stays_within_twice_the_error_of_rounded_logits(case, dtype, unit):
     problem = Problem()

@@ -100,6 +100,13 @@ def test_weights_of_the_batch_reach_all_positions(member):
     np.testing.assert_allclose(metric.result(), oracle(*problem.flat()), rtol=1e-5)
 
 
+def test_weights_of_the_labels_are_refused(member):
+    metric, _ = member
+    problem = Problem()
+    with pytest.raises(ValueError, match="`sample_weight` must have.*Received: shape"):
+        metric.update_state(problem.labels, problem.logits(), np.ones(problem.labels.shape))
+
+
 def test_two_batches_are_as_one(member):
     metric, oracle = member
     problem = Problem()

@@ -169,9 +169,20 @@ def test_configs_survive_json(num_hard):
 @pytest.mark.parametrize("bad", [0, -1, 12, 2.5, True, "all"])
 def test_num_hard_must_leave_room_for_the_tail(bad):
     with pytest.raises(
-        ValueError, match=r"`num_hard` must be .* between 1 and .* 11.*Received"
+        ValueError, match=r"`num_hard` must be .* below `num_sampled`.*, num_sampled=12"
     ):
         samplers.TopKSampler(12, num_hard=bad)
+
+
+def test_a_tail_of_more_classes_than_there_are_names_the_sampler_and_the_way_out():
+    layer = layers.LargeOutput(1000, sampler=samplers.InvertedFileSampler(1024))
+    message = r"InvertedFileSampler\(num_sampled=1024, num_hard=16\) leaves 1008 .*Lower"
+    with pytest.raises(ValueError, match=message):
+        layer.build([None, 4])
+
+
+def test_a_sampler_without_upkeep_can_be_converted_to_a_graph():
+    tf.autograph.to_graph(samplers.TopKSampler.prepare)
 
 
 @pytest.mark.parametrize("bad", ["top_k", None, 3])

@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from tf_largeout.lazy_logits import LazyLogits, lazy_logits
 from tf_largeout.losses.cross_entropy import softmax_cross_entropy
+from tf_largeout.row_weights import per_row
 
 
 class LargeOutputLoss(keras.losses.Loss):
@@ -27,11 +28,12 @@ class LargeOutputLoss(keras.losses.Loss):
             that is given twice counts twice, as in `tf.nn`. Not multi-hot: a matrix of 0 and 1
             alone with one column per class is refused.
         y_pred: The direct output of a `LargeOutput`.
-        sample_weight: Optional weights that broadcast to the leading dimensions.
+        sample_weight: Optional weights that broadcast to the leading dimensions, aligned in
+            front: those of sequences `[batch, time, dim]` are `[batch]` or `[batch, time]`.
 
     Raises:
-        ValueError: If `y_pred` is no direct output of a `LargeOutput`, or the labels are not
-            integers or do not fit the features in shape.
+        ValueError: If `y_pred` is no direct output of a `LargeOutput`, the labels are not
+            integers, or they or the weights do not fit the features in shape.
         tf.errors.InvalidArgumentError: If a label is out of range, the labels are multi-hot, or
             a feature is not finite.
     """
@@ -67,6 +69,8 @@ class LargeOutputLoss(keras.losses.Loss):
             losses = tf.ensure_shape(losses, lazy.features.shape[:-1])
         if getattr(y_pred, "_keras_mask", None) is not None:
             losses._keras_mask = y_pred._keras_mask
+        if sample_weight is not None:
+            sample_weight = per_row(sample_weight, y_pred, losses.dtype)
         return super().__call__(losses, losses, sample_weight)
 
     def call(self, y_true, y_pred):

@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.lazy_logits import LazyLogits, lazy_logits
+from tf_largeout.row_weights import per_row
 
 
 class RowMetric(keras.metrics.Metric):
@@ -25,11 +26,12 @@ class RowMetric(keras.metrics.Metric):
             ragged, `[batch, max_labels]`; with further dimensions between where the features
             have them.
         y_pred: The direct output of a `LargeOutput`.
-        sample_weight: Optional weights that broadcast to the leading dimensions.
+        sample_weight: Optional weights that broadcast to the leading dimensions, aligned in
+            front: those of sequences `[batch, time, dim]` are `[batch]` or `[batch, time]`.
 
     Raises:
-        ValueError: If `y_pred` is no direct output of a `LargeOutput`, or the labels are not
-            integers or do not fit the features in shape.
+        ValueError: If `y_pred` is no direct output of a `LargeOutput`, the labels are not
+            integers, or they or the weights do not fit the features in shape.
     """
 
     _direction = "up"  # what Keras's callbacks call an improvement where their mode is "auto"
@@ -83,22 +85,12 @@ def _row_weights(lazy, valid, sample_weight, mask):
     """The weights of the rows, float64 `[B]`, 0 where there is no label or the mask is 0."""
     counts = tf.reduce_any(valid, axis=-1)
     if mask is not None:
-        counts &= _per_row(lazy, mask) != 0
-    weights = (
-        tf.ones([], tf.float64) if sample_weight is None else _per_row(lazy, sample_weight)
-    )
+        counts &= _flat(mask, lazy, "bool")
+    weights = tf.ones([], tf.float64)
+    if sample_weight is not None:
+        weights = _flat(sample_weight, lazy, "float64")
     return tf.where(counts, weights, 0)
 
 
-def _per_row(lazy, factor):
-    """What broadcasts to the leading dimensions of the features as float64 `[B]`."""
-    factor = tf.cast(tf.convert_to_tensor(factor), tf.float64)
-    if factor.shape.rank == lazy.features.shape.rank and factor.shape[-1] == 1:
-        factor = tf.squeeze(factor, -1)
-    factor = tf.reshape(factor, _padded_shape(factor, lazy.features.shape.rank - 1))
-    return tf.reshape(tf.broadcast_to(factor, tf.shape(lazy.features)[:-1]), [-1])
-
-
-def _padded_shape(factor, rank):
-    """The shape of `factor` with dimensions of 1 behind, as sample weights broadcast."""
-    return tf.concat([tf.shape(factor), tf.ones([rank - factor.shape.rank], tf.int32)], 0)
+def _flat(weights, lazy, dtype):
+    return tf.reshape(per_row(weights, lazy.features, dtype), [-1])

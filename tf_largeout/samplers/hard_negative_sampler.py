@@ -63,6 +63,7 @@ class HardNegativeSampler(Sampler):
 
     def prepare(self, layer):
         """What a training step of `layer` does before it searches, such as a rebuild."""
+        return  # AutoGraph cannot convert a function without a statement.
 
     def search(self, features, labels, layer) -> tf.Tensor:
         """Finds hard classes of each row.
@@ -81,7 +82,7 @@ class HardNegativeSampler(Sampler):
     def build(self, layer):
         super().build(layer)
         if self.tail:
-            self.tail.build(layer)
+            self._build_tail(layer)
         self.start.build(self, layer)
 
     def release(self):
@@ -137,15 +138,26 @@ class HardNegativeSampler(Sampler):
         ids = search() if starts is True else tf.cond(starts, search, no_classes)
         return tf.ensure_shape(ids, [None, self.num_searched])
 
+    def _build_tail(self, layer):
+        try:
+            self.tail.build(layer)
+        except ValueError as error:
+            raise ValueError(
+                f"{type(self).__name__}(num_sampled={self.num_sampled}, "
+                f"num_hard={self.num_hard}) leaves {self.tail.num_sampled} negatives to its "
+                f"tail, which cannot draw them. Lower `num_sampled`, or pass another `tail`. "
+                f"{error}"
+            ) from error
+
     def _checked(self, num_hard):
         if num_hard is None:
             return None
         if is_whole(num_hard) and 1 <= num_hard < self.num_sampled:
             return int(num_hard)
         raise ValueError(
-            f"`num_hard` must be an integer between 1 and num_sampled - 1 = "
-            f"{self.num_sampled - 1}, so that at least one class is left for the tail, or None "
-            f"for no tail. Received: num_hard={num_hard!r}."
+            "`num_hard` must be an integer of at least 1 and below `num_sampled`, so that at "
+            "least one class is left for the tail, or None for no tail. "
+            f"Received: num_hard={num_hard!r}, num_sampled={self.num_sampled}."
         )
 
 

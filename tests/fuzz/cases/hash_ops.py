@@ -44,6 +44,8 @@ def hash_functions(draws):
     kind = draws.pick(("simhash", "wta", "dwta", "wta"))
     dim, num_hashes, num_tables = (draws.attribute(draws.size(1)) for _ in range(3))
     bin_size = draws.attribute(draws.pick((2, 4, 8, 16, 256)))
+    if 2**26 < num_hashes * num_tables * bin_size < 2**31:  # right, and minutes of work
+        num_hashes = 1
     arguments = (kind, dim, num_hashes, num_tables, draws.seed(), bin_size)
 
     def check(functions):
@@ -54,7 +56,7 @@ def hash_functions(draws):
 
 def lsh_hash(draws):
     one = family(draws)
-    vectors = draws.floats(draws.rows(), one.dim)
+    vectors = draws.floats(_rows_of(draws, one), one.dim)
     bits = draws.attribute(draws.random.integers(1, 31))
     num_hashes, num_tables, bin_size = _attributes(draws, one)
     arguments = (vectors, one.functions, one.kind, num_hashes, num_tables, bits, bin_size)
@@ -80,7 +82,7 @@ def dwta_hash(draws):
 
 def largeout_hash_values(draws):
     one = family(draws)
-    vectors, options = draws.floats(draws.rows(), one.dim), _options(draws, one)
+    vectors, options = draws.floats(_rows_of(draws, one), one.dim), _options(draws, one)
     return Call(
         gen_ops.largeout_hash_values,
         (vectors, one.functions),
@@ -107,8 +109,13 @@ def largeout_sparse_hash_values(draws):
     )
 
 
+def _rows_of(draws, one):
+    """How many vectors of the family's width: at most some 2^25 numbers."""
+    return draws.rows(most=max(2**13, min(2**18, 2**25 // max(1, one.dim))))
+
+
 def _values_call(draws, function, one):
-    num_rows = draws.rows()
+    num_rows = _rows_of(draws, one)
     vectors = draws.floats(num_rows, one.dim)
     if draws.chance(0.4):
         vectors = _sparse(draws, num_rows, one.dim)
