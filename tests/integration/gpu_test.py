@@ -39,9 +39,11 @@ SAMPLERS = {
     "lsh_head_label": lambda: lsh(num_hard=6, query="label", hash="wta"),
 }
 OPTIMIZERS = {
-    "adam": lambda: tflo.optimizers.LazyAdam(0.01),
-    "adam_decay_skipped": lambda: tflo.optimizers.LazyAdam(0.01, decay_skipped=True),
-    "adam_clipped": lambda: tflo.optimizers.LazyAdam(0.01, global_clipnorm=0.1),
+    "adam": lambda: tflo.optimizers.LazyAdam(0.002),
+    "adam_of_others": lambda: tflo.optimizers.LazyAdam(
+        0.01, row_beta_1=0.9, decay_skipped=False, row_step_offset=0
+    ),
+    "adam_clipped": lambda: tflo.optimizers.LazyAdam(0.002, global_clipnorm=0.1),
     "adagrad": lambda: tflo.optimizers.LazyAdagrad(0.1, weight_decay=0.1),
     "rowwise_adagrad": lambda: tflo.optimizers.RowwiseAdagrad(0.1),
     "sgd": lambda: tflo.optimizers.LazySGD(0.1),

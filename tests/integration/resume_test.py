@@ -20,8 +20,10 @@ SAMPLERS = {
     "top k and tail": lambda: tflo.samplers.TopKSampler(20, num_hard=6),
 }
 OPTIMIZERS = {
-    "adam": lambda: tflo.optimizers.LazyAdam(0.01, decay_skipped=True),
-    "plain adam": lambda: tflo.optimizers.LazyAdam(0.01),
+    "adam": lambda: tflo.optimizers.LazyAdam(0.01),
+    "adam of others": lambda: tflo.optimizers.LazyAdam(
+        0.01, row_beta_1=0.9, decay_skipped=False, row_step_offset=0
+    ),
     "rowwise adagrad": lambda: tflo.optimizers.RowwiseAdagrad(0.1),
     "momentum": lambda: tflo.optimizers.LazySGD(0.1, momentum=0.9),
     "adagrad": lambda: tflo.optimizers.LazyAdagrad(0.1),
