@@ -183,7 +183,9 @@ void SampleWithoutReplacement(const Distribution& distribution, int64_t num_samp
 // replacement, or its inclusion probability without.
 template <class Distribution>
 LARGEOUT_HOST_DEVICE float LengthInStrata(const Distribution& distribution, int64_t c) {
-  const int64_t length = distribution.Cumulative(c + 1) - distribution.Cumulative(c);
+  // Unsigned, as a damaged table may hold any numbers.
+  const uint64_t end = distribution.Cumulative(c + 1), start = distribution.Cumulative(c);
+  const auto length = static_cast<int64_t>(end - start);
   return static_cast<float>(static_cast<double>(length) / distribution.stratum());
 }
 

@@ -125,6 +125,7 @@ TEST(ADamagedTableGivesClassesAllTheSame) {
       cumulative[place] = wrong;
       const CumulativeTable table(cumulative.data(), kNumClasses, index.data(), kNumClasses,
                                   kNumSampled);
+      for (int64_t c = 0; c < kNumClasses; ++c) LengthInStrata(table, c);
       std::vector<int64_t> ids(kNumSampled);
       for (uint64_t seed = 0; seed < 100; ++seed) {
         SampleWithoutReplacement(table, kNumSampled, {seed, 0}, SerialFor, ids.data());

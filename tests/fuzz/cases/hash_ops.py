@@ -28,6 +28,10 @@ class Family:
     def end(self):
         return 2 if self.kind == "simhash" else self.bin_size
 
+    def rows(self, draws, least=0):
+        """How many vectors to hash: at most some 2^25 numbers."""
+        return draws.rows(least, most=max(2**13, min(2**18, 2**25 // self.dim)))
+
 
 def family(draws, kind=None):
     """A family that is right, but for its functions now and then."""
@@ -56,7 +60,7 @@ def hash_functions(draws):
 
 def lsh_hash(draws):
     one = family(draws)
-    vectors = draws.floats(_rows_of(draws, one), one.dim)
+    vectors = draws.floats(one.rows(draws), one.dim)
     bits = draws.attribute(draws.random.integers(1, 31))
     num_hashes, num_tables, bin_size = _attributes(draws, one)
     arguments = (vectors, one.functions, one.kind, num_hashes, num_tables, bits, bin_size)
@@ -82,7 +86,7 @@ def dwta_hash(draws):
 
 def largeout_hash_values(draws):
     one = family(draws)
-    vectors, options = draws.floats(_rows_of(draws, one), one.dim), _options(draws, one)
+    vectors, options = draws.floats(one.rows(draws), one.dim), _options(draws, one)
     return Call(
         gen_ops.largeout_hash_values,
         (vectors, one.functions),
@@ -109,13 +113,8 @@ def largeout_sparse_hash_values(draws):
     )
 
 
-def _rows_of(draws, one):
-    """How many vectors of the family's width: at most some 2^25 numbers."""
-    return draws.rows(most=max(2**13, min(2**18, 2**25 // max(1, one.dim))))
-
-
 def _values_call(draws, function, one):
-    num_rows = _rows_of(draws, one)
+    num_rows = one.rows(draws)
     vectors = draws.floats(num_rows, one.dim)
     if draws.chance(0.4):
         vectors = _sparse(draws, num_rows, one.dim)

@@ -10,7 +10,8 @@ from tf_largeout import ops
 
 
 def lsh_build(draws):
-    one, num_classes, bits = family(draws), draws.rows(1), int(draws.random.integers(1, 8))
+    one, bits = family(draws), int(draws.random.integers(1, 8))
+    num_classes = one.rows(draws, 1)
     embeddings = draws.variable(draws.floats(num_classes, one.dim))
     offsets = draws.variable(np.zeros((one.num_tables, 2**bits + 1), np.uint32))
     ids = draws.variable(np.zeros((one.num_tables, num_classes), np.uint32))
