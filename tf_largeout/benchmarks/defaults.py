@@ -24,7 +24,7 @@ _STEPS_PER_EXECUTION = 16
 
 
 def _class_rows_by_sgd(rate, batch_size):
-    rows = optimizers.LazySGD(batch_size / 10)
+    rows = optimizers.LazySGD(batch_size / 5)
     return keras.optimizers.MultiOptimizer(
         keras.optimizers.OptimizerMap(optimizers.LazyAdam(rate), {".*large_output.*": rows})
     )
@@ -40,9 +40,9 @@ OPTIMIZERS = {
     "keras SGD": lambda rate, _: keras.optimizers.SGD(rate),
     "LazySGD": lambda rate, _: optimizers.LazySGD(rate),
     "LazyAdagrad, by its rule": lambda rate, _: optimizers.LazyAdagrad(
-        20 * rate, initial_accumulator_value=0.0
+        30 * rate, initial_accumulator_value=0.0
     ),
-    "RowwiseAdagrad, by its rule": lambda rate, _: optimizers.RowwiseAdagrad(20 * rate),
+    "RowwiseAdagrad, by its rule": lambda rate, _: optimizers.RowwiseAdagrad(30 * rate),
     "LazySGD on class rows, by its rule": _class_rows_by_sgd,
 }
 

@@ -23,7 +23,7 @@ class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
     squares the gradients of a repeated row before it sums them. Dense gradients give the
     same result as `keras.optimizers.Adagrad`, bit by bit.
 
-    For class rows take `LazyAdagrad(20 * rate, initial_accumulator_value=0.0)`, where `rate` is
+    For class rows take `LazyAdagrad(30 * rate, initial_accumulator_value=0.0)`, where `rate` is
     what suits `LazyAdam`. Keras's start of 0.1 is far above the squared gradients of a mean
     over a batch, in which each row has a share of one example or two: with it rows hardly move.
 

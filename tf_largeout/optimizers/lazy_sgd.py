@@ -23,12 +23,12 @@ class LazySGD(RowSparse, keras.optimizers.SGD):
     Rows without a gradient keep w and m; Keras's SGD with momentum moves all of them at
     each step. Dense gradients give the same result as `keras.optimizers.SGD`, bit by bit.
 
-    For class rows take a tenth of the batch size as the rate, and another optimizer for the
+    For class rows take a fifth of the batch size as the rate, and another optimizer for the
     layers before, which no such rate suits: a mean over the batch leaves each row the share of
     one example or two.
 
     ```python
-    rows = tflo.optimizers.LazySGD(batch_size / 10)
+    rows = tflo.optimizers.LazySGD(batch_size / 5)
     others = tflo.optimizers.LazyAdam(3e-3)
     optimizer = keras.optimizers.MultiOptimizer(
         keras.optimizers.OptimizerMap(others, {".*large_output.*": rows})

@@ -22,7 +22,7 @@ class RowwiseAdagrad(LazyAdagrad):
     Only rows with a gradient are read and written (see `LazyAdam` on sparse gradients);
     dense gradients give the same result. Variables of rank 0 and 1 get Adagrad.
 
-    For class rows take 20 times the rate that suits `LazyAdam`. The accumulator starts at 0, as
+    For class rows take 30 times the rate that suits `LazyAdam`. The accumulator starts at 0, as
     in PyTorch's Adagrad: beside Keras's 0.1 the squared gradients of a mean over a batch, in
     which each row has a share of one example or two, are nothing, and rows hardly move.
 
@@ -30,7 +30,7 @@ class RowwiseAdagrad(LazyAdagrad):
         [Mudigere et al., 2021](https://arxiv.org/abs/2104.05158), "row-wise AdaGrad".
 
     Args:
-        learning_rate: float, schedule or callable. Defaults to 0.02; 0.01 to 1 are usual.
+        learning_rate: float, schedule or callable. Defaults to 0.03; 0.01 to 1 are usual.
         initial_accumulator_value: start of a. Defaults to 0.
         epsilon: added to a under the root. Defaults to 1e-7.
         weight_decay: None, or decoupled weight decay: a row with a gradient first loses
@@ -45,7 +45,7 @@ class RowwiseAdagrad(LazyAdagrad):
 
     def __init__(
         self,
-        learning_rate=0.02,
+        learning_rate=0.03,
         initial_accumulator_value=0.0,
         epsilon=1e-7,
         weight_decay=None,
