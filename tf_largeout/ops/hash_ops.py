@@ -98,11 +98,20 @@ def _hash_values(vectors, functions, kind, num_hashes, num_tables, bin_size):
             "A sparse tensor of vectors must have a known width, received "
             f"shape={vectors.shape}. Set its dense_shape to a constant."
         )
-    rows = tf.RaggedTensor.from_value_rowids(
-        tf.cast(vectors.values, tf.float32),
-        vectors.indices[:, 0],
-        nrows=vectors.dense_shape[0],
-    )
+    values = tf.cast(vectors.values, tf.float32)
     return gen_ops.largeout_sparse_hash_values(
-        vectors.indices[:, 1], rows.values, rows.row_splits, functions, dim=dim, **options
+        vectors.indices[:, 1], values, _row_splits(vectors), functions, dim=dim, **options
     )
+
+
+def _row_splits(vectors):
+    # Not by tf.RaggedTensor.from_value_rowids: its bincount ends the process where it finds no
+    # memory for a count of each row.
+    rows = vectors.indices[:, 0]
+    in_order = tf.debugging.Assert(
+        tf.reduce_all(rows[1:] >= rows[:-1]),
+        ["The rows of a sparse tensor of vectors must be in order; use tf.sparse.reorder."],
+    )
+    with tf.control_dependencies([in_order] if in_order is not None else []):
+        starts = tf.range(vectors.dense_shape[0] + 1)
+    return tf.searchsorted(rows, starts, out_type=tf.int64)
