@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import is_whole, whole_number
-from tf_largeout.layers import step_context
+from tf_largeout.replicas import local_variable
 
 _COMBINERS = ("sum", "mean", "sqrtn")
 
@@ -146,7 +146,7 @@ class EmbeddingBag(keras.layers.Layer):
         with tf.control_dependencies(checks):
             bags = self._flat(ids, weights)
         with tf.control_dependencies([self._in_range(bags.ids)]):
-            embeddings = tf.gather(step_context.local_variable(self.embeddings), bags.ids)
+            embeddings = tf.gather(local_variable(self.embeddings), bags.ids)
         combined = self._combined(embeddings, bags)
         shape = tf.concat([bags.shape, [self.output_dim]], axis=0)
         combined = tf.ensure_shape(

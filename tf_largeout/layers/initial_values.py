@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.samplers.sampler import giving
+from tf_largeout.initializers import constant_initializer
 
 
 class InitialValues:
@@ -24,7 +24,7 @@ class InitialValues:
                 f"An array in `{self.name}` must have the shape of the weight, {tuple(shape)}. "
                 f"Received: an array of shape {self.values.shape}."
             )
-        return giving(self.values.astype(dtype))(shape)
+        return constant_initializer(self.values.astype(dtype))(shape)
 
 
 def get(name, identifier, default):

@@ -5,10 +5,12 @@ import random
 import keras
 import tensorflow as tf
 
-from tf_largeout import lazy_logits, samplers
+from tf_largeout import replicas, samplers
 from tf_largeout.arguments import is_whole, whole_number
+from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.layers import initial_values, saved_weights, step_context
-from tf_largeout.ops import class_scan_ops, placement
+from tf_largeout.lazy_logits import LazyLogits
+from tf_largeout.ops import devices
 
 _MOST_CLASSES = 2**31 - 2  # ids and counts of classes are 32 bits wide in the ops
 
@@ -102,6 +104,7 @@ class LargeOutput(keras.layers.Layer):
         )
         self.embeddings: keras.Variable = None
         self.bias: keras.Variable = None
+        self.class_matrix: ClassMatrix = None
         self.seed_state: keras.Variable = None
         # XLA compiles neither custom ops nor gathers from a variable's handle.
         self.supports_jit = False
@@ -135,6 +138,7 @@ class LargeOutput(keras.layers.Layer):
             self.bias = self._add_class_weight(
                 "bias", (self.num_classes,), self.bias_initializer
             )
+        self.class_matrix = ClassMatrix(self.embeddings, self.bias, self.name)
         if self.sampler is not None:
             self.seed_state = self._add_seed_state(self.sampler.seed)
             self.sampler.build(self)
@@ -144,13 +148,13 @@ class LargeOutput(keras.layers.Layer):
         for name, value in list(vars(self).items()):
             if isinstance(value, keras.Variable) and id(value) not in others:
                 delattr(self, name)  # Keras then forgets the weight
-        self.embeddings = self.bias = self.seed_state = None
+        self.embeddings = self.bias = self.class_matrix = self.seed_state = None
         if self.sampler is not None:
             self.sampler.release()
 
     def _add_class_weight(self, name, shape, initializer):
         # Without autocast: a cast copy under mixed precision would be O(num_classes).
-        with placement.variable_scope():
+        with devices.supported_device_scope():
             return self.add_weight(
                 name=name, shape=shape, initializer=initializer, autocast=False
             )
@@ -159,7 +163,7 @@ class LargeOutput(keras.layers.Layer):
         # A weight, because `.keras` files leave the state of a `SeedGenerator` out, and a
         # resumed run must draw what the uninterrupted one draws.
         seed = random.randrange(2**31) if seed is None else seed
-        with placement.variable_scope():
+        with devices.supported_device_scope():
             return self.add_weight(
                 name="seed_state",
                 shape=(2,),
@@ -174,21 +178,13 @@ class LargeOutput(keras.layers.Layer):
         # The dense reads go into a function of their own: TensorFlow orders each read before
         # the later updates of its variable, so in the outer function they would run even
         # where nobody needs the logits.
-        in_graph = tf.inside_function()
-        dense = tf.function(self._logits, autograph=False) if in_graph else self._logits
+        in_graph, logits = tf.inside_function(), self.class_matrix.logits
+        dense = tf.function(logits, autograph=False) if in_graph else logits
         if training is None:
             training = step_context.training_of_step()
         if not features.dtype.is_floating:
             features = tf.cast(features, self.compute_dtype)
-        lazy = lazy_logits.LazyLogits(self, features, training)
-        return lazy_logits.tag(dense(features), lazy)
-
-    def _logits(self, features):
-        embeddings = tf.cast(self.embeddings.value, features.dtype)
-        logits = tf.tensordot(features, embeddings, axes=[[-1], [1]])
-        return (
-            logits if self.bias is None else logits + tf.cast(self.bias.value, features.dtype)
-        )
+        return LazyLogits(self, features, training).attach_to(dense(features))
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:-1], self.num_classes)
@@ -215,7 +211,7 @@ class LargeOutput(keras.layers.Layer):
                 f"Received: k={k!r}."
             )
         features = tf.cast(tf.convert_to_tensor(features), tf.float32)
-        dim = self.embeddings.shape[1]
+        dim = self.class_matrix.dim
         if not features.shape[-1:].is_compatible_with([dim]):
             raise ValueError(
                 f"`features` must be inputs of layer '{self.name}', [..., {dim}]. Received "
@@ -224,42 +220,19 @@ class LargeOutput(keras.layers.Layer):
             )
         rows = tf.reshape(features, [-1, dim])
         shape = tf.concat([tf.shape(features)[:-1], [k]], axis=0)
-        scores, ids = class_scan_ops.class_top_k(rows, *self.local_variables(), k)
+        scores, ids = self.class_matrix.top_k(rows, k)
         return tf.reshape(scores, shape), tf.reshape(ids, shape)
 
     def class_embeddings(self) -> tf.Tensor:
         """The matrix of class embeddings, `[num_classes, dim]`, without the bias."""
         self._require_built("class_embeddings")
-        return tf.convert_to_tensor(self.embeddings.value)
-
-    def local_variables(self) -> tuple[tf.Variable, tf.Variable | None]:
-        """The `tf.Variable`s of embeddings and bias on the device that runs the step.
-
-        Under `MirroredStrategy` the variable of this replica: a gather from the mirrored
-        variable as a whole would read all of it.
-
-        Raises:
-            ValueError: If they are not float32, which is what the ops read.
-        """
-        if self.variable_dtype != "float32":
-            raise ValueError(
-                f"Training, `evaluate` and `top_k` need float32 weights in layer "
-                f"'{self.name}'. Received: dtype policy '{self.dtype_policy.name}'. Take "
-                "'float32', 'mixed_bfloat16' or 'mixed_float16'."
-            )
-        return self.local_variable(self.embeddings), (
-            None if self.bias is None else self.local_variable(self.bias)
-        )
-
-    def local_variable(self, weight: keras.Variable) -> tf.Variable:
-        """The `tf.Variable` behind a weight on the device that runs the step."""
-        return step_context.local_variable(weight)
+        return self.class_matrix.values()
 
     def next_seed(self) -> tf.Tensor:
         """Two int64 numbers, new at each call and other ones on each replica."""
         seed = tf.identity(self.seed_state.value)
         self.seed_state.assign(seed + [0, 1])
-        return seed + [step_context.replica_id() << 32, 0]
+        return seed + [replicas.replica_id() << 32, 0]
 
     def save_own_variables(self, store):
         saved_weights.save(self, store)

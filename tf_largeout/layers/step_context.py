@@ -1,9 +1,8 @@
-"""Where a layer is being called: in which kind of step, on which replica."""
+"""In which kind of step a layer is being called."""
 
 import inspect
 
 import keras
-import tensorflow as tf
 
 _TRAINING_OF_STEP = {"train_step": True, "test_step": False, "predict_step": False}
 
@@ -22,16 +21,3 @@ def training_of_step() -> bool | None:
             return _TRAINING_OF_STEP[name]
         frame = frame.f_back
     return None
-
-
-def replica_id() -> int:
-    """The number of this replica under a `tf.distribute` strategy, else 0."""
-    context = tf.distribute.get_replica_context()
-    return 0 if context is None else int(tf.get_static_value(context.replica_id_in_sync_group))
-
-
-def local_variable(variable: keras.Variable) -> tf.Variable:
-    """The `tf.Variable` behind `variable` that lives with this replica."""
-    # Those of this worker, whose replicas are numbered one after the other.
-    components = tf.distribute.get_strategy().experimental_local_results(variable.value)
-    return components[replica_id() % len(components)]

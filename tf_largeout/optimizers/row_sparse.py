@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.ops import placement, row_ops
+from tf_largeout.ops import devices, row_ops
 
 
 class RowSparse(keras.optimizers.Optimizer):
@@ -38,14 +38,14 @@ class RowSparse(keras.optimizers.Optimizer):
 
     def add_variable_from_reference(self, reference_variable, name=None, initializer="zeros"):
         """Makes a slot, on the device of its variable."""
-        with placement.beside(reference_variable):
+        with devices.device_scope_of(reference_variable):
             return super().add_variable_from_reference(reference_variable, name, initializer)
 
     def add_row_slot(self, variable, name, dtype="float32", initializer="zeros"):
         """Makes a slot of one value a row, beside `variable`; its shape is `[num_rows]`."""
         place = variable.value if isinstance(variable, keras.Variable) else variable
         strategy = tf.distribute.get_strategy().extended
-        with strategy.colocate_vars_with(place), placement.beside(variable):
+        with strategy.colocate_vars_with(place), devices.device_scope_of(variable):
             return self.add_variable(
                 shape=variable.shape[:1],
                 initializer=initializer,
@@ -116,7 +116,7 @@ class RowSparse(keras.optimizers.Optimizer):
     def _checked_gradient(self, gradient, variable):
         if not isinstance(gradient, tf.IndexedSlices):
             return gradient
-        placement.check_placement(variable)
+        devices.check_device(variable)
         self._check_options(variable)
         ids = row_ops.check_row_ids(gradient.indices, variable.shape[0])
         shape = gradient.dense_shape

@@ -5,8 +5,8 @@ import tensorflow as tf
 
 from tf_largeout.arguments import is_whole
 from tf_largeout.ops.candidate_ops import mask_accidental_hits
-from tf_largeout.samplers.head_and_tail import HeadAndTail
-from tf_largeout.samplers.sampled_values import SampledValues
+from tf_largeout.sampled_values import HeadAndTail
+from tf_largeout.sampled_values import SampledValues
 from tf_largeout.samplers.sampler import Sampler
 from tf_largeout.samplers.search_start import SearchStart
 from tf_largeout.samplers.tails import make_tail

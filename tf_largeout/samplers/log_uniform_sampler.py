@@ -25,5 +25,5 @@ class LogUniformSampler(StaticSampler):
         keras.Sequential([encoder, LargeOutput(100_000, sampler=LogUniformSampler(1024))])
     """
 
-    def draw(self, labels, seed):
+    def draw_shared(self, labels, seed):
         return log_uniform_sample(labels, seed, self.num_classes, self.num_sampled, self.unique)

@@ -11,7 +11,7 @@ from tf_largeout.samplers import lsh_pool
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 from tf_largeout.samplers.hash_tables import BITS_OF_VALUE, HashTables, most_bits
 from tf_largeout.samplers.rebuild_schedule import RebuildSchedule
-from tf_largeout.samplers.sampled_values import SampledValues
+from tf_largeout.sampled_values import SampledValues
 
 _NUM_TABLES = 50
 # Entries that a row looks at, at most, for each class that it wants.

@@ -5,20 +5,23 @@ import contextlib
 import tensorflow as tf
 
 from tf_largeout.arguments import seed_or_none, whole_number
-from tf_largeout.ops import placement
-from tf_largeout.samplers.head_and_tail import HeadAndTail
-from tf_largeout.samplers.sampled_values import SampledValues
+from tf_largeout.ops import devices
+from tf_largeout.sampled_values import HeadAndTail, SampledValues
 
 
 class Sampler:
     """Draws the classes that a sampled loss compares with the labels of a training step.
 
-    A subclass writes `sample`, and `build` if it keeps state. State is made with `add_weight`,
-    so that it is saved, restored and distributed with the layer; random bits come from
-    `layer.next_seed()`. Every sampler promises: the expected counts are those of its
-    draws (1, uncorrected, for searches without a tail),
-    no gradient flows through it, and the same seed gives the same draw. A sampler belongs to
-    one layer; where building that layer fails, it is free for another.
+    A subclass writes `draw`; `build`, if it keeps state; and `prepare` or `rows_changed`, if
+    that state follows the class embeddings. State is made with `add_weight`, so that it is
+    saved, restored and distributed with the layer; random bits come from `layer.next_seed()`.
+    Every sampler promises: the expected counts are those of its draws (1, uncorrected, for
+    searches without a tail), no gradient flows through it, and the same seed gives the same
+    draw. A sampler belongs to one layer; where building that layer fails, it is free for
+    another.
+
+    Of its layer a sampler takes `num_classes`, `class_matrix` (a `ClassMatrix`), `seed_state`,
+    `next_seed()`, `add_weight` and `name`.
 
     Args:
         num_sampled: Number of classes drawn, a positive int. A sample that the batch shares is
@@ -64,14 +67,15 @@ class Sampler:
                 "the model on data, or build it with its input shape, first."
             )
 
-    def add_weight(self, layer, name, shape, dtype, initializer, place=placement.beside):
+    def add_weight(self, layer, name, shape, dtype, initializer, on_host=False):
         """Makes `sampler_{name}`, a weight of `layer` that holds state of the sampler.
 
-        It is on the device of the layer's own weights, or, with `place=placement.deciding`,
-        where what a step does is decided.
+        It is on the device of the layer's own weights, or with `on_host` on the CPU: there
+        belong counters that decide what a step does.
         """
         name = f"sampler_{name}"
-        with place(layer.seed_state), self._error_of_strategy(dtype):
+        scope = devices.host_scope if on_host else devices.device_scope_of
+        with scope(layer.seed_state), self._error_of_strategy(dtype):
             weight = layer.add_weight(
                 name=name,
                 shape=shape,
@@ -99,7 +103,7 @@ class Sampler:
             ) from error
 
     def sample(self, features, labels, layer) -> SampledValues | HeadAndTail:
-        """Draws classes for one training step.
+        """Draws classes for one training step, after `prepare`.
 
         Args:
             features: `[batch, dim]`, the inputs of `layer`; of sequences `[batch, time, dim]`
@@ -110,7 +114,35 @@ class Sampler:
         Returns:
             `SampledValues`, or `HeadAndTail`: classes of each row's own and shared ones.
         """
-        raise NotImplementedError(f"{type(self).__name__} must implement `sample`.")
+        labels = tf.convert_to_tensor(labels, tf.int64)
+        if features is not None:
+            features = tf.cast(tf.stop_gradient(features), tf.float32)
+        self.prepare(layer)
+        return tf.nest.map_structure(tf.stop_gradient, self.draw(features, labels, layer))
+
+    def prepare(self, layer):
+        """Brings the state up to date, before each draw: counts steps, rebuilds tables."""
+        return  # AutoGraph cannot convert a function without a statement.
+
+    def draw(self, features, labels, layer) -> SampledValues | HeadAndTail:
+        """What `sample` returns.
+
+        Args:
+            features: float32 `[batch, dim]`, without a gradient; None for static samplers.
+            labels: int64 tensor `[batch, num_labels]`, padded with -1.
+            layer: The layer that built this sampler.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must implement `draw`.")
+
+    def rows_changed(self, ids, old_rows, layer):
+        """Follows the class embeddings: called after each update by a row-sparse optimizer.
+
+        Args:
+            ids: int64 `[n]`, the classes that were updated; may repeat, -1 is none.
+            old_rows: float32 `[n, dim]`, their embeddings before; those of now are
+                `layer.class_matrix.rows(ids)`.
+            layer: The layer that built this sampler.
+        """
 
     def get_config(self):
         return {"num_sampled": self.num_sampled, "seed": self.seed}
@@ -118,30 +150,3 @@ class Sampler:
     @classmethod
     def from_config(cls, config):
         return cls(**config)
-
-
-def giving(value):
-    """An initializer that gives a numpy array.
-
-    TensorFlow takes the initializers out of the function in whose first trace a variable is
-    made. It cannot where one has captured a tensor, and then initializes all variables in the
-    first call, in no order with what asks for their shapes: gradients of RNN layers, made in
-    the same trace, fail at random ("AddN must have the same size and shape").
-    """
-
-    def initializer(shape, dtype=None):
-        return tf.ensure_shape(tf.numpy_function(lambda: value, [], value.dtype), shape)
-
-    return initializer
-
-
-def zero_bits(shape, dtype=None):
-    """An initializer that gives zeros of any type, made where the variable is.
-
-    A GPU fills no uint32, and an array of numpy's would be copied, into the graph even where a
-    variable is made in a function.
-    """
-    dtype = tf.as_dtype(dtype)
-    if dtype == tf.uint32:
-        return tf.bitcast(tf.zeros(shape), dtype)
-    return tf.zeros(shape, dtype)

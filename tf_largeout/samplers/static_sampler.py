@@ -1,8 +1,6 @@
 """The base class of samplers with a fixed distribution."""
 
-import tensorflow as tf
-
-from tf_largeout.samplers.sampled_values import SampledValues
+from tf_largeout.sampled_values import SampledValues
 from tf_largeout.samplers.sampler import Sampler
 
 
@@ -24,7 +22,7 @@ class StaticSampler(Sampler):
     is drawn once, with count 1. The draw is Deville's systematic sampling, also called
     ordered pivotal sampling, started at a random class: O(num_sampled) a step.
 
-    A subclass writes `draw`.
+    A subclass writes `draw_shared`.
 
     Args:
         num_sampled: Number of classes drawn, a positive int; at most the number of classes
@@ -50,13 +48,12 @@ class StaticSampler(Sampler):
             )
         super().build(layer)
 
-    def draw(self, labels, seed):
+    def draw_shared(self, labels, seed):
         """The triple of `SampledValues` for int64 `labels` and an int64 `[2]` seed tensor."""
-        raise NotImplementedError(f"{type(self).__name__} must implement `draw`.")
+        raise NotImplementedError(f"{type(self).__name__} must implement `draw_shared`.")
 
-    def sample(self, features, labels, layer):
-        values = self.draw(tf.convert_to_tensor(labels, tf.int64), layer.next_seed())
-        return SampledValues(*(tf.stop_gradient(value) for value in values))
+    def draw(self, features, labels, layer):
+        return SampledValues(*self.draw_shared(labels, layer.next_seed()))
 
     def get_config(self):
         return {**super().get_config(), "unique": self.unique}

@@ -22,5 +22,5 @@ class UniformSampler(StaticSampler):
         keras.Sequential([encoder, LargeOutput(100_000, sampler=UniformSampler(1024))])
     """
 
-    def draw(self, labels, seed):
+    def draw_shared(self, labels, seed):
         return uniform_sample(labels, seed, self.num_classes, self.num_sampled, self.unique)

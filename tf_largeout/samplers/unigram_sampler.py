@@ -12,7 +12,7 @@ from tf_largeout.ops.table_sampling_ops import (
     pivotal_table,
 )
 from tf_largeout.samplers.label_counts import check_counts, count_labels, distorted
-from tf_largeout.samplers.sampler import giving
+from tf_largeout.initializers import constant_initializer, zeros_initializer
 from tf_largeout.samplers.static_sampler import StaticSampler
 
 _NO_COUNTS = np.zeros(0)
@@ -78,10 +78,11 @@ class UnigramSampler(StaticSampler):
     def build(self, layer):
         self._check_size(self._counts.size, self._counts_are_complete, layer.num_classes)
         super().build(layer)
-        initializers = [_zeros, _zeros]
+        # Zeros stand in a table until it is loaded or adapted; the sample ops refuse them.
+        initializers = [zeros_initializer, zeros_initializer]
         if self._counts.size:
             with tf.init_scope():
-                initializers = [giving(table.numpy()) for table in self._make_tables()]
+                initializers = [constant_initializer(table.numpy()) for table in self._make_tables()]
         self._tables = [
             self.add_weight(layer, name, shape, dtype, initializer)
             for (name, shape, dtype), initializer in zip(
@@ -93,7 +94,7 @@ class UnigramSampler(StaticSampler):
         super().release()
         self._tables, self._are_filled = [], False
 
-    def draw(self, labels, seed):
+    def draw_shared(self, labels, seed):
         self._require_counts()
         first, second = (tf.convert_to_tensor(table) for table in self._tables)
         sample = pivotal_sample if self.unique else alias_sample
@@ -155,8 +156,3 @@ class UnigramSampler(StaticSampler):
                 f"num_classes={num_classes}. Pass one count a class, or labels below "
                 "num_classes to `adapt`."
             )
-
-
-def _zeros(shape, dtype=None):
-    """What stands in a table until it is loaded or adapted; the sample ops refuse it."""
-    return tf.zeros(shape, dtype)

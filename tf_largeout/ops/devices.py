@@ -15,11 +15,11 @@ _HOW_TO_BUILD = (
 )
 
 
-def variable_scope():
+def supported_device_scope():
     """The scope in which to make variables that our ops take by their handles.
 
     The CPU, with a warning, where TensorFlow has a GPU and the op library no kernels for it;
-    else it changes nothing.
+    elsewhere it changes nothing.
     """
     if library.HAS_GPU_KERNELS or not tf.config.list_logical_devices("GPU"):
         return contextlib.nullcontext()
@@ -27,24 +27,24 @@ def variable_scope():
     return tf.device("CPU:0")
 
 
-def beside(variable):
-    """The scope in which to make variables that ops take together with `variable`.
+def device_scope_of(variable):
+    """The scope of the device that `variable` is on, for what ops take together with it.
 
-    Its device, where TensorFlow has a GPU: it would put the others there, wherever `variable`
-    is. A strategy places what it distributes by itself.
+    On a machine with a GPU TensorFlow would put the rest there, wherever `variable` is. A
+    strategy places what it distributes by itself.
     """
     return _scope(_value_of(variable).device, variable)
 
 
-def deciding(variable):
-    """The scope of numbers that decide what a step does, a step on `variable`.
+def host_scope(variable):
+    """The scope of the CPU, for the counters that decide what a step on `variable` does.
 
-    The CPU: decided on a GPU, the CPU would wait in each step until it has done all before.
+    If they were on a GPU, the CPU would wait in each step for all that is queued there.
     """
     return _scope("CPU:0", variable)
 
 
-def check_placement(variable):
+def check_device(variable):
     """Checks that our ops can take `variable`.
 
     Args:
@@ -64,7 +64,7 @@ def check_placement(variable):
 
 
 def _scope(device, variable):
-    """The scope of a device, where there is a choice."""
+    """The scope of a device; no scope under a strategy and where there is no GPU."""
     distributed = isinstance(_value_of(variable), tf.distribute.DistributedValues)
     if distributed or not device or not tf.config.list_logical_devices("GPU"):
         return contextlib.nullcontext()

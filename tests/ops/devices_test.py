@@ -5,7 +5,7 @@ import types
 import pytest
 import tensorflow as tf
 
-from tf_largeout.ops import library, placement
+from tf_largeout.ops import devices, library
 
 
 @pytest.fixture(params=[False, True])
@@ -37,7 +37,7 @@ def test_a_library_tells_whether_it_has_kernels_for_gpus(tmp_path):
 
 
 def test_variables_go_to_the_cpu_where_only_a_gpu_without_kernels_is(has_kernels, num_gpus):
-    with tf.device("CPU:1"), placement.variable_scope():
+    with tf.device("CPU:1"), devices.supported_device_scope():
         device = tf.Variable(1.0).device
     assert device.endswith("CPU:0" if num_gpus and not has_kernels else "CPU:1")
 
@@ -45,16 +45,16 @@ def test_variables_go_to_the_cpu_where_only_a_gpu_without_kernels_is(has_kernels
 def test_slots_are_made_beside_their_variable(num_gpus):
     with tf.device("CPU:1"):
         variable = tf.Variable(1.0)
-    with placement.beside(variable):
+    with devices.device_scope_of(variable):
         slot = tf.Variable(0.0)
     assert slot.device.endswith("CPU:1" if num_gpus else "CPU:0")
 
 
 def test_a_variable_on_a_gpu_without_kernels_is_refused(has_kernels):
-    placement.check_placement(variable_on("/device:CPU:0"))
-    placement.check_placement(variable_on(""))
+    devices.check_device(variable_on("/device:CPU:0"))
+    devices.check_device(variable_on(""))
     if has_kernels:
-        placement.check_placement(variable_on("/device:GPU:0"))
+        devices.check_device(variable_on("/device:GPU:0"))
         return
     with pytest.raises(ValueError, match=r"'table' is on /device:GPU:0.*tf.device\('CPU:0'\)"):
-        placement.check_placement(variable_on("/device:GPU:0"))
+        devices.check_device(variable_on("/device:GPU:0"))

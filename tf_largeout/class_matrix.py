@@ -1,0 +1,160 @@
+"""`ClassMatrix`: the rows of all classes, and everything that is asked of them."""
+
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from tf_largeout import replicas
+from tf_largeout.ops import class_scan_ops, row_dot_ops
+
+
+class ClassStatistics(NamedTuple):
+    """What one exact pass over all classes tells about a batch of `B` rows.
+
+    Attributes:
+        log_partition: float32 `[B]`, log of the sum over classes of `exp(logit)`.
+        true_logits: float32 `[B, L]`, logits of the labels; 0 in padded places.
+        ranks: int64 `[B, L]`, how many classes score higher than the label (of equal ones,
+            those with a lower id); `num_classes` in padded places.
+    """
+
+    log_partition: tf.Tensor
+    true_logits: tf.Tensor
+    ranks: tf.Tensor
+
+
+class ClassMatrix:
+    """The embeddings `w_c` and biases `b_c` of all classes, which score `o_c = <w_c, h> + b_c`.
+
+    An output layer holds one; its losses, metrics, samplers and indexes ask it and nothing
+    else. Behind it may be variables of the layer's own or the table of an embedding layer.
+
+    Args:
+        embeddings: Keras variable `[num_classes, dim]`, one row per class.
+        bias: Keras variable `[num_classes]`, or None.
+        owner: Name of the layer, for messages.
+
+    Attributes:
+        num_classes: Number of rows.
+        dim: Width of a row.
+    """
+
+    def __init__(self, embeddings: keras.Variable, bias: keras.Variable | None, owner: str):
+        self._embeddings, self._bias, self._owner = embeddings, bias, owner
+        self.num_classes, self.dim = embeddings.shape
+
+    def variables(self) -> tuple[tf.Variable, tf.Variable | None]:
+        """The `tf.Variable`s of embeddings and bias on the replica that runs the step.
+
+        Raises:
+            ValueError: If they are not float32, which is what the ops read.
+        """
+        dtype = keras.backend.standardize_dtype(self._embeddings.dtype)
+        if dtype != "float32":
+            raise ValueError(
+                f"Training, `evaluate` and `top_k` need float32 weights in layer "
+                f"'{self._owner}'. Received: class embeddings of dtype {dtype}. Take the dtype "
+                "policy 'float32', 'mixed_bfloat16' or 'mixed_float16'."
+            )
+        return replicas.local_variable(self._embeddings), (
+            None if self._bias is None else replicas.local_variable(self._bias)
+        )
+
+    def rows(self, ids) -> tf.Tensor:
+        """The embeddings of `ids`, int64 `[...]` in `[0, num_classes)`: float32 `[..., dim]`."""
+        return tf.gather(self.variables()[0], ids)
+
+    def logits(self, features) -> tf.Tensor:
+        """The logits of all classes, `[..., num_classes]`, of the dtype of `features`.
+
+        By stateless operations of TensorFlow, which prunes them where nobody takes the result.
+
+        Args:
+            features: Float `[..., dim]`.
+        """
+        embeddings = tf.cast(self._embeddings.value, features.dtype)
+        logits = tf.tensordot(features, embeddings, axes=[[-1], [1]])
+        if self._bias is None:
+            return logits
+        return logits + tf.cast(self._bias.value, features.dtype)
+
+    def dots(self, features, ids) -> tf.Tensor:
+        """The logits of classes of each row's own, see `ops.row_dots`.
+
+        Args:
+            features: Float `[B, dim]`.
+            ids: int64 `[B, n]`, padded with -1.
+
+        Returns:
+            float32 `[B, n]`; the lowest float, without a gradient, at padding.
+        """
+        embeddings, bias = self.variables()
+        return row_dot_ops.row_dots(features, embeddings, ids, bias)
+
+    def dots_and_rows(self, features, ids, shared_ids):
+        """`dots`, and rows and biases of classes that the batch shares.
+
+        Read by one op, whose gradient is one `IndexedSlices` with a row per distinct class.
+
+        Args:
+            features: Float `[B, dim]`.
+            ids: int64 `[B, n]`, padded with -1.
+            shared_ids: int64 `[m]`.
+
+        Returns:
+            `(logits, rows, biases)`: float32 `[B, n]`, `[m, dim]` and `[m]`, zeros where the
+            matrix has no bias.
+        """
+        embeddings, bias = self.variables()
+        logits, rows, biases = row_dot_ops.row_dots_and_rows(
+            features, embeddings, bias, ids, shared_ids
+        )
+        return logits, rows, tf.zeros(tf.shape(shared_ids)) if biases is None else biases
+
+    def statistics(self, features, labels) -> ClassStatistics:
+        """The exact `ClassStatistics` of a batch, in one pass over the classes.
+
+        Args:
+            features: Float `[B, dim]`.
+            labels: int64 `[B, L]`, padded with -1.
+        """
+        features = tf.cast(features, tf.float32)
+        return ClassStatistics(
+            *class_scan_ops.class_statistics(features, *self.variables(), labels)
+        )
+
+    def top_k(self, features, k):
+        """The `k` classes with the highest logits, exactly, see `ops.class_top_k`.
+
+        Args:
+            features: float32 `[B, dim]`.
+            k: Between 1 and `num_classes`.
+
+        Returns:
+            `(scores, ids)`: float32 and int64 `[B, k]`, best first.
+        """
+        return class_scan_ops.class_top_k(features, *self.variables(), k)
+
+    def values(self) -> tf.Tensor:
+        """All embeddings, `[num_classes, dim]`, without the biases."""
+        return tf.convert_to_tensor(self._embeddings.value)
+
+    def each_replica(self, function):
+        """Runs `function()` on each replica that has the rows, outside of a training step."""
+        strategy = getattr(self._embeddings.value, "distribute_strategy", None)
+
+        @tf.function
+        def on_all_replicas():
+            (strategy or tf.distribute.get_strategy()).run(function)
+
+        on_all_replicas()
+
+    def on_rows_changed(self, function):
+        """Has `function(ids, old_rows)` called in each step of a row-sparse optimizer.
+
+        Right after the update of the embeddings, on the replica whose rows they are: int64
+        `[n]` ids, which may repeat and on a GPU be -1, and float32 `[n, dim]`, the rows as they
+        were before. Optimizers that move all rows in each step call nothing.
+        """
+        self._embeddings.largeout_rows_changed = function
