@@ -60,7 +60,7 @@ def pad(rows):
 def loss_and_gradients(loss, head, features, labels, **kwargs):
     """The loss in training, and its dense gradients by features, embeddings and bias."""
     features = tf.convert_to_tensor(features)
-    variables = [v for v in head.local_variables() if v is not None]
+    variables = [v for v in head.class_matrix.variables() if v is not None]
     with tf.GradientTape() as tape:
         tape.watch(features)
         value = loss(labels, head(features, training=True), **kwargs)

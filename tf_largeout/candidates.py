@@ -4,123 +4,161 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tf_largeout.ops import candidate_ops, row_dot_ops
-
-
-class NegativeSample(NamedTuple):
-    """The logits of one sample for `B` rows, without accidental hits.
-
-    Kept in parts, because a loss that needs only their logsumexp never forms the sum of
-    product and offsets, nor the matrix of probabilities.
-
-    Attributes:
-        products: float32 `[B, num_sampled]`, features times class embeddings.
-        offsets: float32 `[num_sampled]` or `[B, num_sampled]`, added to the products: the
-            biases, less the log of the expected counts where those are corrected for.
-        excluded: int64 `[B, L]`, padded with -1: classes that are no negatives of the row.
-        sampled_candidates: int64 `[num_sampled]` or `[B, num_sampled]`.
-    """
-
-    products: tf.Tensor
-    offsets: tf.Tensor
-    excluded: tf.Tensor
-    sampled_candidates: tf.Tensor
-
-
-class Negatives(NamedTuple):
-    """The logits of all sampled classes for `B` rows, without accidental hits.
-
-    Attributes:
-        samples: One `NegativeSample` or more, side by side.
-    """
-
-    samples: tuple[NegativeSample, ...]
-
-    def logits(self) -> tf.Tensor:
-        """float32 `[B, num_sampled]`, the lowest float at accidental hits."""
-        parts = [candidate_ops.shifted_candidate_logits(*one) for one in self.samples]
-        return parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)
-
-    def log_partition(self) -> tf.Tensor:
-        """float32 `[B]`, log of the sum of exp of the logits."""
-        parts = [candidate_ops.candidate_log_partition(*one) for one in self.samples]
-        return parts[0] if len(parts) == 1 else tf.reduce_logsumexp(tf.stack(parts), axis=0)
+from tf_largeout.class_matrix import ClassMatrix
+from tf_largeout.ops import candidate_ops
+from tf_largeout.sampled_values import HeadAndTail, SampledValues
 
 
 class ScoredSample(NamedTuple):
-    """Scores of one sample for `B` rows, before any correction.
+    """One sample, scored for `B` rows.
+
+    In parts, because a loss that needs only the logsumexp of the logits never forms the sum of
+    product and offsets, nor the matrix of probabilities.
 
     Attributes:
-        products: float32 `[B, num_sampled]`; at id -1, which is no class, the lowest float.
-        biases: float32, like `sampled_candidates`; 0 where the products hold them already.
-        sampled_candidates: int64 `[num_sampled]` or `[B, num_sampled]`.
+        products: float32 `[B, n]`, features times class embeddings; the lowest float at id -1,
+            which is no class.
+        biases: float32, of the shape of `sampled_candidates`; 0 where the products hold them.
+        expected_count: float32, of the shape of `sampled_candidates`.
+        sampled_candidates: int64 `[n]`, or `[B, n]` for classes of each row's own.
     """
 
     products: tf.Tensor
     biases: tf.Tensor
+    expected_count: tf.Tensor
     sampled_candidates: tf.Tensor
 
 
 class Candidates(NamedTuple):
-    """Scores of the candidates of `B` rows, before any correction.
+    """Everything that a sampled loss needs to know of `B` rows.
+
+    Raw logits and the log of the expected counts stand apart: what a loss makes of them is its
+    own affair. The sampled classes of a row are those of all samples side by side, the row's
+    own first.
 
     Attributes:
-        true_logits: float32 `[B, L]`, logits of the labels; 0 in padded places.
-        samples: A `ScoredSample` for each sample, those of each row's own first.
+        labels: int64 `[B, L]`, padded with -1.
+        true_logits: float32 `[B, L]`, logits of the labels; 0 at padding.
+        true_expected_count: float32 `[B, L]`, how often a label is expected in the sample.
+        samples: The `ScoredSample`s: one, or a head and a tail.
+        remove_accidental_hits: Whether a sampled class that is a label of the row has no
+            effect on that row. A class of the tail that is in the row's head never has.
     """
 
+    labels: tf.Tensor
     true_logits: tf.Tensor
+    true_expected_count: tf.Tensor
     samples: tuple[ScoredSample, ...]
+    remove_accidental_hits: bool
 
-    def negatives(self, labels, log_expected_counts=None) -> Negatives:
-        """The sampled classes as negatives, each class of a row in one sample only.
+    @property
+    def has_label(self) -> tf.Tensor:
+        """Bool `[B, L]`, False at padding."""
+        return self.labels >= 0
 
-        A class of the shared sample that is among the row's own has no effect on that row.
+    def true_log_counts(self) -> tf.Tensor:
+        """float32 `[B, L]`, log of the expected counts of the labels."""
+        return tf.math.log(self.true_expected_count)
 
-        Args:
-            labels: int64 `[B, L]`, padded with -1: classes that are no negatives of the row.
-            log_expected_counts: For each sample, what is subtracted from its logits: a tensor
-                like its `sampled_candidates`. None: nothing.
+    def logits(self) -> tf.Tensor:
+        """float32 `[B, n]`, raw; the lowest float where a class has no effect on the row."""
+        return self._masked_logits([sample.biases for sample in self.samples])
+
+    def log_counts(self) -> tf.Tensor:
+        """float32 `[B, n]`, log of the expected counts of the sampled classes."""
+        counts = [
+            tf.broadcast_to(tf.math.log(sample.expected_count), tf.shape(sample.products))
+            for sample in self.samples
+        ]
+        return _joined(counts)
+
+    def corrected_logits(self) -> tf.Tensor:
+        """`logits() - log_counts()` `[B, n]`, in one pass."""
+        return self._masked_logits(self._corrected_offsets())
+
+    def log_partition(self) -> tf.Tensor:
+        """float32 `[B]`, logsumexp of `corrected_logits()`, which are not formed."""
+        parts = [
+            candidate_ops.candidate_log_partition(sample.products, offsets, no_effect, ids)
+            for sample, offsets, no_effect, ids in self._parts(self._corrected_offsets())
+        ]
+        return parts[0] if len(parts) == 1 else tf.reduce_logsumexp(tf.stack(parts), axis=0)
+
+    def ranks(self) -> tf.Tensor:
+        """int64 `[B, L]`, the rank of each label among the candidates of its row.
+
+        The rank at padding is not less than the number of candidates. A sampled class that is
+        a label counts as the label, not as another class.
         """
-        negatives, excluded = [], labels
-        for sample, log_count in zip(
-            self.samples, log_expected_counts or [0.0] * len(self.samples), strict=True
-        ):
-            ids, offsets = sample.sampled_candidates, sample.biases - log_count
-            negatives.append(NegativeSample(sample.products, offsets, excluded, ids))
-            excluded = tf.concat([excluded, ids], axis=1) if ids.shape.rank == 2 else excluded
-        return Negatives(tuple(negatives))
+        others = self._replace(remove_accidental_hits=True).logits()
+        return candidate_ops.candidate_ranks(others, self.true_logits, self.labels)
+
+    def _corrected_offsets(self):
+        return [sample.biases - tf.math.log(sample.expected_count) for sample in self.samples]
+
+    def _masked_logits(self, offsets):
+        return _joined(
+            candidate_ops.shifted_candidate_logits(sample.products, offset, no_effect, ids)
+            for sample, offset, no_effect, ids in self._parts(offsets)
+        )
+
+    def _parts(self, offsets):
+        """Each sample, its offsets, the classes `[B, m]` without effect, and its ids."""
+        no_effect = self.labels if self.remove_accidental_hits else self.labels[:, :0]
+        for sample, offset in zip(self.samples, offsets, strict=True):
+            ids = sample.sampled_candidates
+            yield sample, offset, no_effect, ids
+            if ids.shape.rank == 2:
+                no_effect = tf.concat([no_effect, ids], axis=1)
 
 
-def score_candidates(features, embeddings, bias, labels, *sampled_candidates) -> Candidates:
+def score_candidates(
+    class_matrix: ClassMatrix,
+    features: tf.Tensor,
+    labels: tf.Tensor,
+    sample: SampledValues | HeadAndTail,
+    remove_accidental_hits: bool = True,
+) -> Candidates:
     """Scores the labels and the sampled classes of each row.
 
     All rows of the class embeddings are read by one op, whose gradient is one sparse gradient
-    with a row for each distinct class. Padding reads nothing, so no row is touched for its
-    sake.
+    with a row per distinct class. Padding reads nothing, so no row is touched for its sake.
 
     Args:
+        class_matrix: The classes.
         features: `[B, dim]`.
-        embeddings: `tf.Variable` `[num_classes, dim]`.
-        bias: `tf.Variable` `[num_classes]`, or None.
         labels: int64 `[B, L]`, padded with -1.
-        *sampled_candidates: int64 `[B, num_sampled]` for classes of each row's own, padded
-            with -1, or `[num_sampled]` for shared ones; or both, in this order.
+        sample: What a sampler drew.
+        remove_accidental_hits: See `Candidates`.
     """
-    own = [ids for ids in sampled_candidates if ids.shape.rank == 2]
-    shared = [ids for ids in sampled_candidates if ids.shape.rank == 1]
-    own_logits, rows, biases = row_dot_ops.row_dots_and_rows(
+    parts = (sample.head, sample.tail) if isinstance(sample, HeadAndTail) else (sample,)
+    own = [one for one in parts if one.sampled_candidates.shape.rank == 2]
+    shared = [one for one in parts if one.sampled_candidates.shape.rank == 1]
+    own_logits, rows, biases = class_matrix.dots_and_rows(
         features,
-        embeddings,
-        bias,
-        tf.concat([labels, *own], axis=1),
-        shared[0] if shared else tf.zeros([0], tf.int64),
+        tf.concat([labels, *(one.sampled_candidates for one in own)], axis=1),
+        shared[0].sampled_candidates if shared else tf.zeros([0], tf.int64),
     )
     width = tf.shape(labels)[1]
-    samples = [ScoredSample(own_logits[:, width:], tf.zeros(tf.shape(i)), i) for i in own]
+    scored = [_scored(one, own_logits[:, width:]) for one in own]
     if shared:
         products = tf.matmul(features, tf.cast(rows, features.dtype), transpose_b=True)
-        biases = tf.zeros(tf.shape(shared[0])) if biases is None else biases
-        samples.append(ScoredSample(tf.cast(products, tf.float32), biases, shared[0]))
-    true_logits = tf.where(labels >= 0, own_logits[:, :width], 0)
-    return Candidates(true_logits, tuple(samples))
+        scored.append(_scored(shared[0], tf.cast(products, tf.float32), biases))
+    return Candidates(
+        labels,
+        tf.where(labels >= 0, own_logits[:, :width], 0),
+        sample.true_expected_count,
+        tuple(scored),
+        remove_accidental_hits,
+    )
+
+
+def _scored(values, products, biases=None):
+    ids, _, expected_count = values
+    biases = tf.zeros(tf.shape(ids)) if biases is None else biases
+    return ScoredSample(products, biases, expected_count, ids)
+
+
+def _joined(parts):
+    parts = list(parts)
+    return parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)

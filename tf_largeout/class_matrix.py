@@ -5,7 +5,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from tf_largeout import replicas
+from tf_largeout import replicas, row_changes
 from tf_largeout.ops import class_scan_ops, row_dot_ops
 
 
@@ -62,7 +62,7 @@ class ClassMatrix:
         )
 
     def rows(self, ids) -> tf.Tensor:
-        """The embeddings of `ids`, int64 `[...]` in `[0, num_classes)`: float32 `[..., dim]`."""
+        """The embeddings, float32 `[..., dim]`, of `ids`, int64 `[...]`."""
         return tf.gather(self.variables()[0], ids)
 
     def logits(self, features) -> tf.Tensor:
@@ -153,8 +153,6 @@ class ClassMatrix:
     def on_rows_changed(self, function):
         """Has `function(ids, old_rows)` called in each step of a row-sparse optimizer.
 
-        Right after the update of the embeddings, on the replica whose rows they are: int64
-        `[n]` ids, which may repeat and on a GPU be -1, and float32 `[n, dim]`, the rows as they
-        were before. Optimizers that move all rows in each step call nothing.
+        See `row_changes`; optimizers that move all rows in each step call nothing.
         """
-        self._embeddings.largeout_rows_changed = function
+        row_changes.observe(self._embeddings, function)

@@ -70,7 +70,7 @@ def test_an_unknown_reduction_of_negatives_is_refused():
 
 
 def test_labels_above_two_to_the_24th_stay_exact():
-    lazy = _logits()._largeout_lazy_logits
-    lazy.layer.num_classes = 2**40
+    lazy = _logits()._largeout_tag
+    lazy.class_matrix.num_classes = 2**40
     labels = np.array([2**24 + 1, 2**33 + 1, 0, -1])
     np.testing.assert_array_equal(lazy.label_matrix(labels)[:, 0], labels)

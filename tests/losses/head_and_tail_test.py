@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from tests import harness
-from tests.losses import losses_test
-from tests.losses.losses_test import BATCH, LOSSES, SEVERAL, N
+from tests.losses import table
+from tests.losses.table import BATCH, LOSSES, SEVERAL, N
 from tests.reference import losses as reference
 from tests.reference.finite_differences import finite_differences
 from tf_largeout import losses, samplers
@@ -18,7 +18,7 @@ EVERY_SAMPLED_LOSS = pytest.mark.parametrize(
 )
 
 
-class Problem(losses_test.Problem):
+class Problem(table.Problem):
     """Heads of 0 to 5 distinct classes, some of them labels, some in the tail as well."""
 
     def __init__(self, labels=SEVERAL):
@@ -79,7 +79,7 @@ def test_no_head_leaves_the_loss_over_the_tail(case):
     problem = Problem()
     problem.own[:] = -1
     logits = problem.head()(problem.features, training=True)
-    without = losses_test.Problem().head()(problem.features, training=True)
+    without = table.Problem().head()(problem.features, training=True)
     np.testing.assert_allclose(
         case.loss(reduction=None)(problem.labels, logits),
         case.loss(reduction=None)(problem.labels, without),
@@ -156,7 +156,7 @@ def test_ranks_in_training_count_head_and_tail_once():
     problem = Problem()
     logits = problem.head()(problem.features, training=True)
     losses.SampledSoftmaxLoss()(problem.labels, logits)
-    lazy = logits._largeout_lazy_logits
+    lazy = logits._largeout_tag
     scores = problem.features @ problem.embeddings.T + problem.bias
     for row, ranks in enumerate(lazy.label_ranks(problem.labels).numpy()):
         positives = [y for y in problem.labels[row] if y >= 0]

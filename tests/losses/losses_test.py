@@ -1,83 +1,20 @@
 """Every loss against its formula, against `tf.nn`, and against the full softmax."""
 
-from typing import Any, NamedTuple
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests import harness
+from tests.losses.table import BATCH, DIM, EVERY_LOSS, LOSSES, SAMPLED, SEVERAL, N, Problem
 from tests.reference import losses as reference
 from tests.reference.finite_differences import finite_differences
 from tf_largeout import losses
 
-N, DIM, BATCH, SAMPLED = 37, 5, 6, 11
-
-
-class Case(NamedTuple):
-    loss: Any
-    oracle: Any  # (features, embeddings, bias, labels, sampled, true count, sampled count)
-
-
-def _softmax(correct_positive):
-    return lambda *args: reference.sampled_softmax(*args, correct_positive=correct_positive)
-
-
-def _negative_sampling(reduction):
-    return lambda f, w, b, y, s, *_: reference.negative_sampling(f, w, b, y, s, reduction)
-
-
-LOSSES = {
-    "softmax": Case(
-        losses.SoftmaxLoss, lambda f, w, b, y, *_: reference.full_softmax(f, w, b, y)
-    ),
-    "sampled softmax": Case(losses.SampledSoftmaxLoss, _softmax(False)),
-    "sampled softmax as tf.nn": Case(
-        lambda **kwargs: losses.SampledSoftmaxLoss(correct_positive=True, **kwargs),
-        _softmax(True),
-    ),
-    "nce": Case(losses.NCELoss, reference.nce),
-    "negative sampling": Case(losses.NegativeSamplingLoss, _negative_sampling("sum")),
-    "mean negative sampling": Case(
-        lambda **kwargs: losses.NegativeSamplingLoss(negative_reduction="mean", **kwargs),
-        _negative_sampling("mean"),
-    ),
-}
-EVERY_LOSS = pytest.mark.parametrize("case", LOSSES.values(), ids=LOSSES)
-SEVERAL = harness.pad([[3], [3, 5, 9], [0, 36], [], [7], [12, 1]])
-
-
-class Problem:
-    """Random features, weights, labels and samples with repeats and accidental hits."""
-
-    def __init__(self, labels=SEVERAL, per_example=False, dtype="float32"):
-        rng = np.random.default_rng(7)
-        self.labels = labels
-        self.features = rng.normal(size=(BATCH, DIM)).astype(dtype)
-        self.embeddings = rng.normal(size=(N, DIM)).astype("float32")
-        self.bias = rng.normal(size=N).astype("float32")
-        shape = (BATCH, SAMPLED) if per_example else (SAMPLED,)
-        self.sampled = rng.integers(0, N, shape)
-        self.sampled[..., :3] = [3, 9, 3]
-        self.true_count = rng.uniform(0.1, 2, labels.shape).astype("float32")
-        self.sampled_count = rng.uniform(0.1, 2, shape).astype("float32")
-
-    def head(self, **kwargs):
-        values = harness.sampled_values(self.sampled, self.true_count, self.sampled_count)
-        sampler = harness.FixedSampler(values)
-        return harness.built_head(self.embeddings, self.bias, sampler, **kwargs)
-
-    def expected(self, oracle, features=None):
-        features = self.features if features is None else features
-        counts = (self.true_count.astype("float64"), self.sampled_count.astype("float64"))
-        weights = (self.embeddings.astype("float64"), self.bias.astype("float64"))
-        return oracle(features, *weights, self.labels, self.sampled, *counts)
-
 
 def test_every_public_loss_is_in_the_table():
     covered = {type(case.loss()).__name__ for case in LOSSES.values()}
-    assert harness.public_classes(losses, losses.LargeOutputLoss) == covered
+    assert harness.public_classes(losses, losses.TaggedLoss) == covered
 
 
 @EVERY_LOSS

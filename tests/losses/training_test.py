@@ -76,11 +76,11 @@ def test_fit_and_evaluate_of_a_model_without_the_argument_need_no_word(eager):
 
 
 def test_a_loss_can_report_something_of_its_own_in_evaluation():
-    class Ours(losses.LargeOutputLoss):
-        def row_losses(self, lazy, labels):
+    class Ours(losses.TaggedLoss):
+        def row_losses(self, tag, labels):
             return tf.ones(tf.shape(labels)[0])
 
-        def evaluation_losses(self, lazy, labels):
+        def evaluation_losses(self, tag, labels):
             return tf.fill([tf.shape(labels)[0]], 7.0)
 
     head = make_head()

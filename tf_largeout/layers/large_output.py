@@ -9,6 +9,7 @@ from tf_largeout import replicas, samplers
 from tf_largeout.arguments import is_whole, whole_number
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.layers import initial_values, saved_weights, step_context
+from tf_largeout.layers.tied_embeddings import TiedEmbeddings
 from tf_largeout.lazy_logits import LazyLogits
 from tf_largeout.ops import devices
 
@@ -54,6 +55,12 @@ class LargeOutput(keras.layers.Layer):
         bias_initializer: Initializer of the biases, or an array `[num_classes]` as above.
             `NCELoss` takes logits for log probabilities, which sum to 1 at the start with
             `keras.initializers.Constant(-math.log(num_classes))`.
+        embeddings: A layer whose table of embeddings is to be that of the classes too, so that
+            input and output share it: a `keras.layers.Embedding`, `ReversibleEmbedding` or
+            `tf_largeout.layers.EmbeddingBag` with `input_dim=num_classes`, which the model
+            calls before. Or the table, a `keras.Variable`; then the model cannot be saved as a
+            `.keras` file, as a config cannot say whose it is. None, the default, for a table
+            of the layer's own.
         **kwargs: Of `keras.layers.Layer`.
 
     Call arguments:
@@ -84,6 +91,7 @@ class LargeOutput(keras.layers.Layer):
         use_bias: bool = True,
         embeddings_initializer=None,
         bias_initializer="zeros",
+        embeddings=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -103,6 +111,11 @@ class LargeOutput(keras.layers.Layer):
             "bias_initializer", bias_initializer, keras.initializers.Zeros()
         )
         self.embeddings: keras.Variable = None
+        self._tied = self.tied_layer = None
+        if embeddings is not None:
+            self._tied = TiedEmbeddings(embeddings, self.num_classes, self.name)
+            self.tied_layer = self._tied.layer  # Keras then trains and saves it with this layer
+            _refuse_initializer(embeddings_initializer)
         self.bias: keras.Variable = None
         self.class_matrix: ClassMatrix = None
         self.seed_state: keras.Variable = None
@@ -121,7 +134,7 @@ class LargeOutput(keras.layers.Layer):
             )
         if self.sampler is not None:
             self.sampler.require_free()
-        others = set(map(id, self.weights))
+        others = set(map(id, self.weights))  # those of a tied layer
         try:
             self._add_weights(dim)
         except BaseException:
@@ -131,9 +144,15 @@ class LargeOutput(keras.layers.Layer):
         self.built = True
 
     def _add_weights(self, dim):
-        self.embeddings = self._add_class_weight(
-            "embeddings", (self.num_classes, dim), self.embeddings_initializer
-        )
+        if self._tied is None:
+            self.embeddings = self._add_class_weight(
+                "embeddings", (self.num_classes, dim), self.embeddings_initializer
+            )
+        elif self.tied_layer is None:
+            self.embeddings = self._tied.table(dim)
+        else:
+            # Not by an assignment, which would make it a weight of this layer, saved twice.
+            self.__dict__["embeddings"] = self._tied.table(dim)
         if self.use_bias:
             self.bias = self._add_class_weight(
                 "bias", (self.num_classes,), self.bias_initializer
@@ -142,6 +161,11 @@ class LargeOutput(keras.layers.Layer):
         if self.sampler is not None:
             self.seed_state = self._add_seed_state(self.sampler.seed)
             self.sampler.build(self)
+            if type(self.sampler).rows_changed is not samplers.Sampler.rows_changed:
+                self.class_matrix.on_rows_changed(self._tell_sampler)
+
+    def _tell_sampler(self, ids, old_rows):
+        self.sampler.rows_changed(tf.cast(ids, tf.int64), old_rows, self)
 
     def _remove_weights_but(self, others):
         """As before a build that failed: layer and sampler can be built with what is right."""
@@ -248,8 +272,11 @@ class LargeOutput(keras.layers.Layer):
             "num_classes": self.num_classes,
             "sampler": keras.saving.serialize_keras_object(self.sampler),
             "use_bias": self.use_bias,
-            "embeddings_initializer": initial_values.serialize(self.embeddings_initializer),
+            "embeddings_initializer": (
+                None if self._tied else initial_values.serialize(self.embeddings_initializer)
+            ),
             "bias_initializer": initial_values.serialize(self.bias_initializer),
+            "embeddings": None if self._tied is None else self._tied.serialize(),
         }
 
     def _require_built(self, method: str):
@@ -258,6 +285,14 @@ class LargeOutput(keras.layers.Layer):
                 f"`{method}` needs the weights of layer '{self.name}', which is not built yet. "
                 "Call the model on data, or build it with its input shape, first."
             )
+
+
+def _refuse_initializer(initializer):
+    if initializer is not None:
+        raise ValueError(
+            "A table that is shared has its values from its own layer. Received: both "
+            f"`embeddings` and embeddings_initializer={initializer!r}. Leave one of them out."
+        )
 
 
 def _default_embeddings_initializer():

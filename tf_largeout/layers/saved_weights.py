@@ -5,7 +5,7 @@ import logging
 
 def save(layer, store):
     """Puts the weights of `layer` into `store`, which Keras writes to a file."""
-    for weight in layer.weights:
+    for weight in _own(layer):
         store[weight.name] = weight
 
 
@@ -22,7 +22,7 @@ def load(layer, store):
         ValueError: If other weights, besides the sampler's, are in the file, or have another
             shape.
     """
-    weights = {weight.name: weight for weight in layer.weights}
+    weights = {weight.name: weight for weight in _own(layer)}
     values = {name: store[name] for name in store.keys()}
     needed, needed_state = _shapes(weights)
     found, found_state = _shapes(values)
@@ -42,6 +42,12 @@ def load(layer, store):
             )
     for name, weight in weights.items():
         weight.assign(values[name])
+
+
+def _own(layer):
+    """The weights of the layer without those of the layer it is tied to, which saves them."""
+    tied = set() if layer.tied_layer is None else set(map(id, layer.tied_layer.weights))
+    return [weight for weight in layer.weights if id(weight) not in tied]
 
 
 def _shapes(arrays):

@@ -1,7 +1,6 @@
-"""Keras losses for the output of a `LargeOutput`."""
+"""Keras losses for output layers with very many classes."""
 
 from tf_largeout.losses.cross_entropy import softmax_cross_entropy
-from tf_largeout.losses.large_output_loss import LargeOutputLoss
 from tf_largeout.losses.nce_loss import NCELoss, nce_loss
 from tf_largeout.losses.negative_sampling_loss import (
     NegativeSamplingLoss,
@@ -10,14 +9,15 @@ from tf_largeout.losses.negative_sampling_loss import (
 from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.losses.sampled_softmax_loss import SampledSoftmaxLoss, sampled_softmax_loss
 from tf_largeout.losses.softmax_loss import SoftmaxLoss
+from tf_largeout.losses.tagged_loss import TaggedLoss
 
 __all__ = [
-    "LargeOutputLoss",
     "NCELoss",
     "NegativeSamplingLoss",
     "SampledLoss",
     "SampledSoftmaxLoss",
     "SoftmaxLoss",
+    "TaggedLoss",
     "nce_loss",
     "negative_sampling_loss",
     "sampled_softmax_loss",

@@ -49,8 +49,6 @@ class NCELoss(SampledLoss):
         name: Name of the loss.
     """
 
-    correct_positive = True
-
     def __init__(
         self,
         remove_accidental_hits: bool = True,
@@ -60,5 +58,6 @@ class NCELoss(SampledLoss):
     ):
         super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
 
-    def candidate_losses(self, true_logits, negatives, has_label):
-        return nce_loss(true_logits, negatives.logits(), has_label)
+    def candidate_losses(self, candidates):
+        true_logits = candidates.true_logits - candidates.true_log_counts()
+        return nce_loss(true_logits, candidates.corrected_logits(), candidates.has_label)

@@ -51,8 +51,6 @@ class NegativeSamplingLoss(SampledLoss):
         ValueError: If `negative_reduction` is neither "sum" nor "mean".
     """
 
-    correct_sampled = False
-
     def __init__(
         self,
         negative_reduction: str = "sum",
@@ -69,9 +67,12 @@ class NegativeSamplingLoss(SampledLoss):
             )
         self.negative_reduction = negative_reduction
 
-    def candidate_losses(self, true_logits, negatives, has_label):
+    def candidate_losses(self, candidates):
         return negative_sampling_loss(
-            true_logits, negatives.logits(), has_label, self.negative_reduction
+            candidates.true_logits,
+            candidates.logits(),
+            candidates.has_label,
+            self.negative_reduction,
         )
 
     def get_config(self):

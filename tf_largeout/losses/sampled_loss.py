@@ -4,18 +4,19 @@ import warnings
 
 import tensorflow as tf
 
-from tf_largeout.candidates import Negatives, score_candidates
-from tf_largeout.losses.large_output_loss import LargeOutputLoss
+from tf_largeout.candidates import Candidates
+from tf_largeout.lazy_logits import LazyLogits
+from tf_largeout.losses.cross_entropy import exact_cross_entropy
+from tf_largeout.losses.tagged_loss import TaggedLoss
 
 
-class SampledLoss(LargeOutputLoss):
+class SampledLoss(TaggedLoss):
     """A loss over the labels of a row and the classes that the layer's sampler draws.
 
-    Scores them, corrects the logits by the log of the expected counts (the only place where
-    that is done) and masks accidental hits. Where the sampler gives each row hard classes of
-    its own (a head) and a shared sample (a tail), a class of the tail that is in the row's
-    head has no effect on that row either. Subclasses write `candidate_losses` and set which
-    logits are corrected.
+    A subclass writes `candidate_losses`: what it makes of the raw logits of the candidates and
+    the log of their expected counts. Where the sampler gives each row hard classes of its own
+    (a head) and a shared sample (a tail), a class of the tail that is in the row's head has no
+    effect on that row. In `evaluate` it reports the exact softmax loss over all classes.
 
     Args:
         remove_accidental_hits: Whether a drawn class that is a label of the row has no
@@ -30,8 +31,7 @@ class SampledLoss(LargeOutputLoss):
         ValueError: In training, if the `LargeOutput` has no sampler.
     """
 
-    correct_positive = False
-    correct_sampled = True
+    tag_class = LazyLogits
 
     def __init__(
         self,
@@ -43,60 +43,28 @@ class SampledLoss(LargeOutputLoss):
         super().__init__(reduction=reduction, name=name, dtype=dtype)
         self.remove_accidental_hits = remove_accidental_hits
 
-    def candidate_losses(self, true_logits, negatives: Negatives, has_label) -> tf.Tensor:
-        """The loss of each row from its corrected logits.
-
-        Args:
-            true_logits: float32 `[B, L]`.
-            negatives: The sampled classes of the rows.
-            has_label: Bool `[B, L]`, False in padded places.
-
-        Returns:
-            float32 `[B]`.
-        """
+    def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
+        """The loss of each row, float32 `[B]`, from the scores of its candidates."""
         raise NotImplementedError(f"{type(self).__name__} must define `candidate_losses`.")
 
-    def row_losses(self, lazy, labels):
-        layer, features = lazy.layer, lazy.flat_features
-        if layer.sampler is None:
-            raise ValueError(
-                f"{type(self).__name__} scores classes that a sampler draws, but layer "
-                f"'{layer.name}' has sampler=None. Give `LargeOutput` a sampler, e.g. "
-                "sampler=tf_largeout.samplers.UniformSampler(1024), or use `SoftmaxLoss`."
-            )
-        sample = layer.sampler.sample(features, labels, layer)
-        drawn = [part.sampled_candidates for part in _parts(sample)]
-        lazy.candidates = score_candidates(features, *layer.local_variables(), labels, *drawn)
-        true_logits, negatives = self._corrected(lazy.candidates, sample, labels)
-        has_label = labels >= 0
-        losses = self.candidate_losses(true_logits, negatives, has_label)
-        return tf.where(tf.reduce_any(has_label, axis=-1), losses, 0)
+    def row_losses(self, tag, labels):
+        candidates = tag.draw_candidates(
+            labels, self.remove_accidental_hits, asked_by=type(self).__name__
+        )
+        losses = self.candidate_losses(candidates)
+        return tf.where(tf.reduce_any(candidates.has_label, axis=-1), losses, 0)
 
-    def evaluation_losses(self, lazy, labels):
-        if lazy.training is None:
+    def evaluation_losses(self, tag, labels):
+        """The exact softmax loss over all classes, so that all sampled losses compare."""
+        if tag.training is None:
             warnings.warn(
                 f"{type(self).__name__} was given logits of a call that did not say whether it "
                 "trains, and is the exact softmax loss over all "
-                f"{lazy.layer.num_classes} classes. In a training loop of your own call the "
+                f"{tag.num_classes} classes. In a training loop of your own call the "
                 "model with training=True; where the exact loss is meant, with training=False.",
                 stacklevel=1,  # here, so that a loop is told once
             )
-        return super().evaluation_losses(lazy, labels)
-
-    def _corrected(self, candidates, sample, labels):
-        """The log-q correction, for all sampled losses."""
-        true_logits, log_counts = candidates.true_logits, None
-        if self.correct_positive:
-            true_logits -= tf.math.log(sample.true_expected_count)
-        if self.correct_sampled:
-            log_counts = [tf.math.log(part.sampled_expected_count) for part in _parts(sample)]
-        no_negatives = labels if self.remove_accidental_hits else labels[:, :0]
-        return true_logits, candidates.negatives(no_negatives, log_counts)
+        return exact_cross_entropy(tag, labels)
 
     def get_config(self):
         return {**super().get_config(), "remove_accidental_hits": self.remove_accidental_hits}
-
-
-def _parts(sample):
-    """The samples that a sampler gave: a head and a tail, or one alone."""
-    return (sample.head, sample.tail) if hasattr(sample, "head") else (sample,)

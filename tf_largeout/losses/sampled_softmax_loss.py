@@ -56,8 +56,13 @@ class SampledSoftmaxLoss(SampledLoss):
         super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
         self.correct_positive = correct_positive
 
-    def candidate_losses(self, true_logits, negatives, has_label):
-        return sampled_softmax_loss(true_logits, negatives.log_partition(), has_label)
+    def candidate_losses(self, candidates):
+        true_logits = candidates.true_logits
+        if self.correct_positive:
+            true_logits -= candidates.true_log_counts()
+        return sampled_softmax_loss(
+            true_logits, candidates.log_partition(), candidates.has_label
+        )
 
     def get_config(self):
         return {**super().get_config(), "correct_positive": self.correct_positive}

@@ -2,11 +2,12 @@
 
 import keras
 
-from tf_largeout.losses.large_output_loss import LargeOutputLoss, exact_row_losses
+from tf_largeout.losses.cross_entropy import exact_cross_entropy
+from tf_largeout.losses.tagged_loss import TaggedLoss
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class SoftmaxLoss(LargeOutputLoss):
+class SoftmaxLoss(TaggedLoss):
     """Exact softmax cross entropy over all classes.
 
     `-mean_y(o_y) + log(sum_c exp(o_c))` for the labels `y` of a row. Computed in blocks of
@@ -22,5 +23,5 @@ class SoftmaxLoss(LargeOutputLoss):
     def __init__(self, reduction="sum_over_batch_size", name="softmax_loss", dtype=None):
         super().__init__(reduction=reduction, name=name, dtype=dtype)
 
-    def row_losses(self, lazy, labels):
-        return exact_row_losses(lazy, labels)
+    def row_losses(self, tag, labels):
+        return exact_cross_entropy(tag, labels)

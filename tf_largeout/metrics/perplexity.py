@@ -24,8 +24,8 @@ class Perplexity(RowMetric):
     def __init__(self, name="perplexity", dtype=None):
         super().__init__(name=name, dtype=dtype)
 
-    def row_terms(self, lazy, labels, valid):
-        statistics = lazy.known_statistics(labels)
+    def row_terms(self, tag, labels, valid):
+        statistics = tag.known_statistics(labels)
         if statistics is None:
             return None
         present = tf.cast(valid, tf.float32)

@@ -67,14 +67,14 @@ class PropensityScoredPrecisionAtK(RankMetric):
         found = tf.where(hits, inverse, 0)
         return tf.reduce_sum(found, axis=-1), tf.reduce_sum(best, axis=-1)
 
-    def row_terms(self, lazy, labels, valid):
-        if lazy.layer.num_classes != len(self.counts):
+    def row_terms(self, tag, labels, valid):
+        if tag.num_classes != len(self.counts):
             raise ValueError(
-                f"`counts` must have one number for each of the {lazy.layer.num_classes} "
-                f"classes of layer '{lazy.layer.name}'. Received {len(self.counts)} counts."
+                f"`counts` must have one number for each of the {tag.num_classes} "
+                f"classes of layer '{tag.layer.name}'. Received {len(self.counts)} counts."
             )
         with tf.control_dependencies(self._label_checks(valid)):
-            return super().row_terms(lazy, labels, tf.identity(valid))
+            return super().row_terms(tag, labels, tf.identity(valid))
 
     def _label_checks(self, valid):
         if self.num_examples is not None:

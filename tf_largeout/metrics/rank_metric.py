@@ -27,13 +27,13 @@ class RankMetric(RowMetric):
         """The `row_terms`, given bool `hits` [B, L]: valid labels among the k best."""
         raise NotImplementedError(f"{type(self).__name__} must define `hit_terms`.")
 
-    def row_terms(self, lazy, labels, valid):
-        if self.k > lazy.layer.num_classes:
+    def row_terms(self, tag, labels, valid):
+        if self.k > tag.num_classes:
             raise ValueError(
                 f"Metric '{self.name}' looks at the k={self.k} best classes, but layer "
-                f"'{lazy.layer.name}' has only {lazy.layer.num_classes}. Pass a smaller `k`."
+                f"'{tag.layer.name}' has only {tag.num_classes}. Pass a smaller `k`."
             )
-        ranks = lazy.label_ranks(labels)
+        ranks = tag.label_ranks(labels)
         if ranks is None:
             return None
         return self.hit_terms(valid & (ranks < self.k), labels, valid)

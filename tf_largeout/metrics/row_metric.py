@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.lazy_logits import LazyLogits, lazy_logits
+from tf_largeout.output_tag import OutputTag, tag_of
 from tf_largeout.row_weights import per_row
 
 
@@ -41,11 +41,11 @@ class RowMetric(keras.metrics.Metric):
         self.numerator = self._sum("numerator")
         self.denominator = self._sum("denominator")
 
-    def row_terms(self, lazy: LazyLogits, labels: tf.Tensor, valid: tf.Tensor):
+    def row_terms(self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor):
         """What each row adds to the two sums.
 
         Args:
-            lazy: The lazy logits of `B` rows.
+            tag: The tag of `B` rows.
             labels: int64 `[B, L]`, padded with -1.
             valid: bool `[B, L]`, False at padding and at repeats of a label.
 
@@ -55,15 +55,15 @@ class RowMetric(keras.metrics.Metric):
         raise NotImplementedError(f"{type(self).__name__} must define `row_terms`.")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        lazy = lazy_logits(y_pred, asked_by=type(self).__name__)
-        if lazy is None:
+        tag = tag_of(y_pred, type(self).__name__, OutputTag)
+        if tag is None:
             return
-        labels = lazy.label_matrix(y_true)
-        valid = lazy.distinct_labels(labels)
-        terms = self.row_terms(lazy, labels, valid)
+        labels = tag.label_matrix(y_true)
+        valid = tag.distinct_labels(labels)
+        terms = self.row_terms(tag, labels, valid)
         if terms is None:
             return
-        weights = _row_weights(lazy, valid, sample_weight, getattr(y_pred, "_keras_mask", None))
+        weights = _row_weights(tag, valid, sample_weight, getattr(y_pred, "_keras_mask", None))
         for total, term in zip((self.numerator, self.denominator), terms, strict=True):
             weighted = tf.where(weights != 0, weights * tf.cast(term, tf.float64), 0)
             total.assign_add(tf.reduce_sum(weighted))
@@ -81,16 +81,16 @@ class RowMetric(keras.metrics.Metric):
         return self.add_variable((), "zeros", dtype="float64", name=name)
 
 
-def _row_weights(lazy, valid, sample_weight, mask):
+def _row_weights(tag, valid, sample_weight, mask):
     """The weights of the rows, float64 `[B]`, 0 where there is no label or the mask is 0."""
     counts = tf.reduce_any(valid, axis=-1)
     if mask is not None:
-        counts &= _flat(mask, lazy, "bool")
+        counts &= _flat(mask, tag, "bool")
     weights = tf.ones([], tf.float64)
     if sample_weight is not None:
-        weights = _flat(sample_weight, lazy, "float64")
+        weights = _flat(sample_weight, tag, "float64")
     return tf.where(counts, weights, 0)
 
 
-def _flat(weights, lazy, dtype):
-    return tf.reshape(per_row(weights, lazy.features, dtype), [-1])
+def _flat(weights, tag, dtype):
+    return tf.reshape(per_row(weights, tag.features, dtype), [-1])

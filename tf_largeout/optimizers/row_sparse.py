@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from tf_largeout import row_changes
 from tf_largeout.ops import devices, row_ops
 
 
@@ -90,13 +91,15 @@ class RowSparse(keras.optimizers.Optimizer):
         decays = self.weight_decay is not None and self._use_weight_decay(variable)
         decay = tf.cast(self.weight_decay if decays else 0.0, variable.dtype)
         if isinstance(gradient, tf.IndexedSlices):
-            self.update_rows(
-                tf.cast(gradient.values, variable.dtype),
-                gradient.indices,
-                variable,
-                learning_rate,
-                decay * learning_rate,
-            )
+            observed = self._trainable_variables[self._get_variable_index(variable)]
+            with row_changes.told(observed, variable, gradient.indices):
+                self.update_rows(
+                    tf.cast(gradient.values, variable.dtype),
+                    gradient.indices,
+                    variable,
+                    learning_rate,
+                    decay * learning_rate,
+                )
             return
         if decays:
             gradient, decay = tf.identity_n([gradient, decay])

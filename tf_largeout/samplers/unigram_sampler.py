@@ -5,6 +5,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import real_number
+from tf_largeout.initializers import constant_initializer, zeros_initializer
 from tf_largeout.ops.table_sampling_ops import (
     alias_sample,
     alias_table,
@@ -12,7 +13,6 @@ from tf_largeout.ops.table_sampling_ops import (
     pivotal_table,
 )
 from tf_largeout.samplers.label_counts import check_counts, count_labels, distorted
-from tf_largeout.initializers import constant_initializer, zeros_initializer
 from tf_largeout.samplers.static_sampler import StaticSampler
 
 _NO_COUNTS = np.zeros(0)
@@ -82,7 +82,9 @@ class UnigramSampler(StaticSampler):
         initializers = [zeros_initializer, zeros_initializer]
         if self._counts.size:
             with tf.init_scope():
-                initializers = [constant_initializer(table.numpy()) for table in self._make_tables()]
+                initializers = [
+                    constant_initializer(table.numpy()) for table in self._make_tables()
+                ]
         self._tables = [
             self.add_weight(layer, name, shape, dtype, initializer)
             for (name, shape, dtype), initializer in zip(

@@ -1,0 +1,188 @@
+"""Classes whose rows are the table of an embedding layer."""
+
+import zipfile
+
+import h5py
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_largeout as tflo
+
+WORDS, DIM, STEPS = 60, 8, 6
+RNG = np.random.default_rng(0)
+IDS = RNG.integers(0, WORDS, (96, STEPS + 1))
+X, Y = IDS[:, :-1], IDS[:, 1:]
+TABLES = {
+    "embedding": lambda: keras.layers.Embedding(WORDS, DIM, name="table"),
+    "reversible": lambda: keras.layers.ReversibleEmbedding(WORDS, DIM, name="table"),
+}
+every_table = pytest.mark.parametrize("make_table", TABLES.values(), ids=TABLES)
+
+
+def language_model(table, output):
+    ids = keras.Input([STEPS], dtype="int32")
+    features = keras.layers.GRU(DIM, return_sequences=True)(table(ids))
+    return keras.Model(ids, output(features))
+
+
+def tied(make_table=TABLES["embedding"], sampler="uniform", optimizer=None, **kwargs):
+    keras.utils.set_random_seed(1)
+    table = make_table()
+    head = tflo.layers.LargeOutput(
+        WORDS, sampler=sampler, embeddings=table, name="head", **kwargs
+    )
+    model = language_model(table, head)
+    model.compile(
+        optimizer or tflo.optimizers.LazyAdam(1e-2),
+        tflo.losses.SampledSoftmaxLoss(),
+        metrics=[tflo.metrics.PrecisionAtK(1)],
+    )
+    return model
+
+
+class SharedTable(keras.layers.Layer):
+    """The same in plain Keras: the product with an embedding layer's variable."""
+
+    def __init__(self, table):
+        super().__init__()
+        self.table = table
+        self.bias = self.add_weight(shape=[WORDS], initializer="zeros")
+
+    def call(self, features):
+        return tf.matmul(features, self.table.embeddings, transpose_b=True) + self.bias
+
+
+@every_table
+def test_losses_are_those_of_plain_keras_with_a_shared_variable(make_table):
+    ours = tied(make_table)
+    ours.compile(tflo.optimizers.LazySGD(0.5), tflo.losses.SoftmaxLoss())
+    keras.utils.set_random_seed(1)
+    table = make_table()
+    plain = language_model(table, SharedTable(table))
+    plain.set_weights([w for w in ours.get_weights() if w.dtype == np.float32])
+    plain.compile(
+        keras.optimizers.SGD(0.5), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    )
+    options = {"epochs": 4, "batch_size": 32, "shuffle": False, "verbose": 0}
+    losses = [model.fit(X, Y, **options).history["loss"] for model in (ours, plain)]
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+@every_table
+def test_there_is_one_table_in_memory_and_in_the_file(make_table, tmp_path):
+    model = tied(make_table)
+    shapes = [tuple(weight.shape) for weight in model.trainable_variables]
+    assert shapes.count((WORDS, DIM)) == 1
+    model.compile()
+    model.save(tmp_path / "model.keras")
+    found = []
+    with zipfile.ZipFile(tmp_path / "model.keras") as archive:
+        with archive.open("model.weights.h5") as file, h5py.File(file) as weights:
+            weights["layers"].visititems(lambda _, one: found.append(getattr(one, "shape", 0)))
+    assert found.count((WORDS, DIM)) == 1
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.get_layer("head").embeddings is loaded.get_layer("table").embeddings
+    np.testing.assert_array_equal(loaded.predict(X, verbose=0), model.predict(X, verbose=0))
+
+
+def test_both_gradients_are_sparse_and_move_the_rows_that_occur():
+    model = tied(sampler=tflo.samplers.UniformSampler(5, seed=3))
+    before = model.get_layer("head").embeddings.numpy()
+    with tf.GradientTape() as tape:
+        loss = model.compute_loss(X[:2], Y[:2], model(X[:2], training=True))
+    (gradient,) = tape.gradient(loss, [model.get_layer("table").embeddings.value])
+    assert isinstance(gradient, tf.IndexedSlices)
+    ids = np.unique(gradient.indices)
+    assert set(np.unique(IDS[:2])) <= set(ids)
+    model.optimizer.apply([gradient], [model.get_layer("table").embeddings])
+    moved = np.flatnonzero((model.get_layer("head").embeddings.numpy() != before).any(axis=1))
+    assert set(moved) <= set(ids) and len(moved) < WORDS
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "inverted_file", "lsh"])
+def test_a_resumed_run_equals_an_uninterrupted_one(sampler, tmp_path):
+    options = {"batch_size": 32, "shuffle": False, "verbose": 0}
+    model = tied(sampler=sampler)
+    model.fit(X, Y, **options)
+    model.save(tmp_path / "model.keras")
+    resumed = keras.models.load_model(tmp_path / "model.keras")
+    for one in (model, resumed):
+        one.fit(X, Y, **options)
+    for ours, theirs in zip(model.weights, resumed.weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs, err_msg=ours.path)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision_trains_the_float32_table(policy):
+    keras.config.set_dtype_policy(policy)
+    try:
+        model = tied()
+        history = model.fit(X, Y, epochs=8, batch_size=32, verbose=0).history["loss"]
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert model.get_layer("head").embeddings.dtype == "float32"
+    assert history[-1] < history[0]
+
+
+def test_the_table_itself_trains_and_its_layer_saves_it(tmp_path):
+    table = TABLES["embedding"]()
+    table.build()
+    head = tflo.layers.LargeOutput(WORDS, "uniform", embeddings=table.embeddings)
+    model = language_model(table, head)
+    model.compile(tflo.optimizers.LazyAdam(), tflo.losses.NCELoss())
+    model.fit(X, Y, verbose=0)
+    assert len(model.trainable_variables) == 5
+    model.save_weights(tmp_path / "model.weights.h5")
+    with pytest.raises(ValueError, match="embeddings=layer, not layer.embeddings"):
+        model.save(tmp_path / "model.keras")
+
+
+def test_bags_share_their_table_too():
+    bags = tflo.layers.EmbeddingBag(WORDS, DIM, padding_id=None)
+    model = keras.Sequential([bags, tflo.layers.LargeOutput(WORDS, "uniform", embeddings=bags)])
+    model.compile(tflo.optimizers.LazyAdam(), tflo.losses.NCELoss())
+    model.fit(X, Y[:, -1], verbose=0)
+    assert len(model.trainable_variables) == 2
+
+
+def test_a_clone_that_would_not_be_tied_is_refused():
+    with pytest.raises(
+        ValueError, match="shares the table of layer 'table'.*clone_model"
+    ):
+        keras.models.clone_model(tied())
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"embeddings": np.zeros((WORDS, DIM))}, "`embeddings_initializer`"),
+        ({"embeddings": keras.layers.Dense(3)}, "must be a layer with a table"),
+        ({"embeddings": keras.layers.Embedding(9, DIM)}, "9 rows and num_classes=60"),
+        (
+            {"embeddings": TABLES["embedding"](), "embeddings_initializer": "zeros"},
+            "Leave one of them out",
+        ),
+    ],
+)
+def test_other_embeddings_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        tflo.layers.LargeOutput(WORDS, **arguments)
+
+
+def test_features_of_another_width_are_refused():
+    table = TABLES["embedding"]()
+    table.build()
+    head = tflo.layers.LargeOutput(WORDS, embeddings=table)
+    with pytest.raises(ValueError, match="features must be 8 wide. Received: .* width 5"):
+        head.build((None, 5))
+    head.build((None, DIM))  # and is free for what is right
+
+
+def test_a_quantized_table_is_refused():
+    table = TABLES["embedding"]()
+    table.build()
+    table.quantize("int8")
+    with pytest.raises(ValueError, match="without quantization"):
+        tflo.layers.LargeOutput(WORDS, embeddings=table).build((None, DIM))

@@ -1,0 +1,97 @@
+"""The table of another layer as the class embeddings of a `LargeOutput`."""
+
+import keras
+
+
+class TiedEmbeddings:
+    """What `embeddings` of `LargeOutput` means: a layer with a table, or the table itself.
+
+    Args:
+        identifier: A layer whose `embeddings` are a table, as `keras.layers.Embedding`,
+            `ReversibleEmbedding` and `tf_largeout.layers.EmbeddingBag` have them; its
+            serialized form; or the table itself, a `keras.Variable`.
+        num_classes: Number of rows that the table must have.
+        owner: Name of the `LargeOutput`, for messages.
+
+    Attributes:
+        layer: The layer, or None where the table itself was given.
+
+    Raises:
+        ValueError: If it is something else, or the table has another number of rows.
+    """
+
+    def __init__(self, identifier, num_classes: int, owner: str):
+        if isinstance(identifier, dict):
+            identifier = keras.saving.deserialize_keras_object(identifier)
+        is_table = isinstance(identifier, keras.Variable)
+        if not (is_table or _has_table(identifier)):
+            raise ValueError(
+                "`embeddings` must be a layer with a table, such as keras.layers.Embedding, or "
+                f"its table, a keras.Variable. Received: embeddings={identifier!r}. For "
+                "initial values take `embeddings_initializer`."
+            )
+        self.layer = None if is_table else identifier
+        self._table = identifier if is_table else None
+        self._num_classes, self._owner = num_classes, owner
+        self._check_rows(
+            self._table.shape[0] if is_table else getattr(self.layer, "input_dim", num_classes)
+        )
+
+    def table(self, dim: int) -> keras.Variable:
+        """The table, which rows of width `dim` are to be scored against.
+
+        Raises:
+            ValueError: If its layer has not been built, or it is no table of such rows that an
+                optimizer could update by rows.
+        """
+        if self.layer is not None and not self.layer.built:
+            raise ValueError(
+                f"Layer '{self._owner}' shares the table of layer '{self.layer.name}', which "
+                "is not built yet: call that layer in the model before, or its `build()`. (A "
+                "copy from configs alone, as by `keras.models.clone_model`, does not know which "
+                "layers belong together: build the model anew and use `set_weights`.)"
+            )
+        table = self.layer.embeddings if self._table is None else self._table
+        if not isinstance(table, keras.Variable) or "float" not in str(table.dtype):
+            raise ValueError(
+                f"Layer '{self._owner}' cannot share a table that is a {type(table).__name__} "
+                f"of dtype {table.dtype}, not one variable of floats. Share the table of a "
+                "layer without quantization and LoRA."
+            )
+        self._check_rows(table.shape[0])
+        if tuple(table.shape[1:]) != (dim,):
+            raise ValueError(
+                f"Layer '{self._owner}' shares a table of shape {tuple(table.shape)}, so its "
+                f"features must be {table.shape[1]} wide. Received: features of width {dim}. "
+                f"Put keras.layers.Dense({table.shape[1]}) before it."
+            )
+        return table
+
+    def serialize(self) -> dict:
+        """The config of the layer, which Keras knows for that of the model's own layer.
+
+        Raises:
+            ValueError: If the table itself was given: no config can say whose it is.
+        """
+        if self.layer is None:
+            raise ValueError(
+                f"Layer '{self._owner}' was given a table, of which a config cannot say whose "
+                "it is. Pass the layer that has it: embeddings=layer, not layer.embeddings."
+            )
+        config = keras.saving.serialize_keras_object(self.layer)
+        # Where Keras does not find the model's own layer it makes another: not built, so that
+        # `table` notices.
+        config.pop("build_config", None)
+        return config
+
+    def _check_rows(self, num_rows):
+        if num_rows != self._num_classes:
+            raise ValueError(
+                f"A table that is shared must have one row per class. Received: a table of "
+                f"{num_rows} rows and num_classes={self._num_classes}."
+            )
+
+
+def _has_table(layer):
+    # `dir`, because the attribute may be a property that fails before the layer is built.
+    return isinstance(layer, keras.layers.Layer) and "embeddings" in dir(layer)

@@ -1,0 +1,148 @@
+"""The tag that joins an output layer to its losses and metrics.
+
+An output layer returns true logits `[..., num_classes]` and attaches a tag to that tensor. Our
+losses and metrics work from the tag and never touch the logits, so `tf.function` prunes the
+product of all classes from the step; every other consumer still gets true logits.
+"""
+
+import functools
+from typing import Any, TypeVar
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.class_matrix import ClassMatrix, ClassStatistics
+from tf_largeout.labels import as_label_matrix, first_occurrences
+
+_ATTRIBUTE = "_largeout_tag"
+Tag = TypeVar("Tag", bound="OutputTag")
+
+
+class OutputTag:
+    """What losses and metrics ask of an output layer in one step.
+
+    A layer whose losses ask for more gives a subclass of its own.
+
+    Args:
+        layer: The output layer; it has a `name` and a `class_matrix`.
+        features: Its input, `[..., dim]`.
+        training: Whether the step trains; losses are exact where it does not. None where
+            nobody said: taken as False.
+    """
+
+    def __init__(self, layer: Any, features: tf.Tensor, training: bool | None):
+        self.layer = layer
+        self.features = features
+        self.training = None if training is None else bool(training)
+        self._label_matrices: dict[int, tuple[Any, tf.Tensor]] = {}
+        self._distinct: dict[int, tf.Tensor] = {}
+        self._statistics: dict[int, ClassStatistics] = {}
+
+    @property
+    def class_matrix(self) -> ClassMatrix:
+        """The rows of the layer's classes."""
+        return self.layer.class_matrix
+
+    @property
+    def num_classes(self) -> int:
+        """The number of the layer's classes."""
+        return self.class_matrix.num_classes
+
+    def attach_to(self, logits: tf.Tensor) -> tf.Tensor:
+        """Attaches this tag to `logits` and returns them."""
+        setattr(logits, _ATTRIBUTE, self)
+        return logits
+
+    @functools.cached_property
+    def flat_features(self) -> tf.Tensor:
+        """The features as `[B, dim]`, checked to be finite."""
+        message = f"The features that enter layer '{self.layer.name}' must be finite"
+        # Not their gradient: under loss scaling it overflows now and then, and the step is
+        # skipped.
+        check = tf.debugging.check_numerics(tf.stop_gradient(self.features), message)
+        with tf.control_dependencies([check]):
+            return tf.reshape(self.features, [-1, self.features.shape[-1]])
+
+    def label_matrix(self, y_true) -> tf.Tensor:
+        """Labels of any accepted form as int64 `[B, L]`, checked, padded with -1.
+
+        The same `y_true` gives the same tensor, so all losses and metrics share it.
+        """
+        if id(y_true) not in self._label_matrices:
+            matrix = as_label_matrix(y_true, self.features, self.num_classes)
+            self._label_matrices[id(y_true)] = (y_true, matrix)
+            self._label_matrices[id(matrix)] = (matrix, matrix)
+        return self._label_matrices[id(y_true)][1]
+
+    def distinct_labels(self, y_true) -> tf.Tensor:
+        """Tells, bool `[B, L]`, which labels are neither padding nor repeats in their row."""
+        labels = self.label_matrix(y_true)
+        if id(labels) not in self._distinct:
+            self._distinct[id(labels)] = first_occurrences(labels)
+        return self._distinct[id(labels)]
+
+    def class_statistics(self, y_true) -> ClassStatistics:
+        """The exact `ClassStatistics`; all losses and metrics of a step share one pass."""
+        labels = self.label_matrix(y_true)
+        if id(labels) not in self._statistics:
+            statistics = self.class_matrix.statistics(self.flat_features, labels)
+            self._statistics[id(labels)] = statistics
+        return self._statistics[id(labels)]
+
+    def known_statistics(self, y_true) -> ClassStatistics | None:
+        """The exact `ClassStatistics` outside of training, and where the loss made the pass."""
+        if not self.training or id(self.label_matrix(y_true)) in self._statistics:
+            return self.class_statistics(y_true)
+        return None
+
+    def label_ranks(self, y_true) -> tf.Tensor | None:
+        """Ranks of the labels, int64 `[B, L]`, without O(num_classes) work in training.
+
+        Exact outside of training, and where the loss made the exact pass already. Else what
+        `estimated_ranks` gives.
+        """
+        labels = self.label_matrix(y_true)
+        known = self.known_statistics(labels)
+        return self.estimated_ranks(labels) if known is None else known.ranks
+
+    def estimated_ranks(self, labels: tf.Tensor) -> tf.Tensor | None:
+        """Ranks as far as this training step can tell, int64 `[B, L]`; None: it cannot."""
+        return None
+
+
+def tag_of(y_pred, asked_by: str, kind: type[Tag]) -> Tag | None:
+    """The tag of `y_pred`; None while Keras traces with bare placeholders.
+
+    Args:
+        y_pred: What a loss or metric was given as predictions.
+        asked_by: Name of that loss or metric, for the error.
+        kind: The class of tags that it works from.
+
+    Raises:
+        ValueError: If `y_pred` is not the direct output of a layer that gives such tags.
+    """
+    found = getattr(y_pred, _ATTRIBUTE, None)
+    if isinstance(found, kind):
+        return found
+    if found is not None:
+        raise ValueError(
+            f"{asked_by} cannot be used with the {type(found.layer).__name__} "
+            f"'{found.layer.name}': it needs a {kind.__name__} of the layer, which gives a "
+            f"{type(found).__name__}. Take a loss that is made for that layer."
+        )
+    if _in_symbolic_build(y_pred):
+        return None
+    raise ValueError(
+        f"{asked_by} must be given the direct output of a `LargeOutput` layer. Received "
+        f"`y_pred` of shape {getattr(y_pred, 'shape', '?')} that no such layer made. Make "
+        "the `LargeOutput` the last layer of the model: no softmax, reshape or cast may "
+        "follow it. For logits of another layer use the losses of Keras."
+    )
+
+
+def _in_symbolic_build(y_pred) -> bool:
+    """Whether Keras is inferring shapes, where placeholders stand for the predictions."""
+    if isinstance(y_pred, keras.KerasTensor):
+        return True
+    graph = None if tf.executing_eagerly() else getattr(y_pred, "graph", None)
+    return getattr(graph, "name", "").startswith("scratch_graph")
