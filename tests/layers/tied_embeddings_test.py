@@ -75,7 +75,7 @@ def test_there_is_one_table_in_memory_and_in_the_file(make_table, tmp_path):
     model = tied(make_table)
     shapes = [tuple(weight.shape) for weight in model.trainable_variables]
     assert shapes.count((WORDS, DIM)) == 1
-    model.compile()
+    model.fit(X, Y, verbose=0)
     model.save(tmp_path / "model.keras")
     found = []
     with zipfile.ZipFile(tmp_path / "model.keras") as archive:

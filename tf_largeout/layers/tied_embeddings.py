@@ -48,7 +48,7 @@ class TiedEmbeddings:
             raise ValueError(
                 f"Layer '{self._owner}' shares the table of layer '{self.layer.name}', which "
                 "is not built yet: call that layer in the model before, or its `build()`. (A "
-                "copy from configs alone, as by `keras.models.clone_model`, does not know which "
+                "copy from configs alone, as by `keras.models.clone_model`, cannot know which "
                 "layers belong together: build the model anew and use `set_weights`.)"
             )
         table = self.layer.embeddings if self._table is None else self._table
