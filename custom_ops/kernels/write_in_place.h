@@ -8,23 +8,27 @@
 
 namespace largeout {
 
-// Puts a locked variable into copy-on-read mode, as EnsureSparseVariableAccess does: from
-// now on a read is a copy. Tensors that were read before keep the old memory.
+// Makes sure that nobody else sees the memory of a locked variable that is about to be written.
+//
+// Where a tensor that was read before is still in use, it keeps the old memory, and the variable
+// gets a copy of its own. From then on a dense read is a copy (copy-on-read mode, which
+// EnsureSparseVariableAccess sets at once): there is one copy in each step, whoever makes it.
+// Elsewhere reads stay free: a step may read all of a table, as `keras.layers.Embedding` does,
+// and write a few of its rows in place, as long as the read is over by then.
 // copy: `absl::Status(const Tensor& from, Tensor* to)`, on the device of the variable.
 template <class Copy>
 absl::Status AllowWritesInPlace(tensorflow::OpKernelContext* ctx, tensorflow::Var* variable,
                                 const Copy& copy) {
   if (variable->copy_on_read_mode.load()) return absl::OkStatus();
   tensorflow::Tensor* const tensor = variable->tensor();
-  if (tensor->IsInitialized() && !tensor->RefCountIsOne()) {
-    tensorflow::AllocatorAttributes attributes;
-    attributes.set_gpu_compatible(true);
-    attributes.set_nic_compatible(true);
-    tensorflow::Tensor own;
-    TF_RETURN_IF_ERROR(ctx->allocate_temp(tensor->dtype(), tensor->shape(), &own, attributes));
-    TF_RETURN_IF_ERROR(copy(*tensor, &own));
-    *tensor = own;
-  }
+  if (!tensor->IsInitialized() || tensor->RefCountIsOne()) return absl::OkStatus();
+  tensorflow::AllocatorAttributes attributes;
+  attributes.set_gpu_compatible(true);
+  attributes.set_nic_compatible(true);
+  tensorflow::Tensor own;
+  TF_RETURN_IF_ERROR(ctx->allocate_temp(tensor->dtype(), tensor->shape(), &own, attributes));
+  TF_RETURN_IF_ERROR(copy(*tensor, &own));
+  *tensor = own;
   variable->copy_on_read_mode.store(true);
   return absl::OkStatus();
 }

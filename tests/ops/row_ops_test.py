@@ -110,6 +110,27 @@ def test_hyperparameters_must_be_scalars():
         row_ops.row_adagrad(table(3), table(3), tf.ones([1, 3]), [0], tf.constant([0.1]))
 
 
+def test_a_read_that_is_over_leaves_reads_without_a_copy(op):
+    function, variable, slots = op
+    places = []
+    for _ in range(3):
+        places.append(np.asarray(memoryview(variable.read_value())).ctypes.data)
+        function(variable, slots, tf.ones([1, 3]), [2])
+    assert len(set(places)) == 1
+
+
+def test_reads_that_stay_keep_their_values_through_all_updates(op):
+    function, variable, slots = op
+    kept, copies = [], []
+    for _ in range(3):
+        kept.append(variable.read_value())
+        copies.append(kept[-1].numpy().copy())
+        function(variable, slots, tf.ones([1, 3]), [2])
+        function(variable, slots, tf.ones([1, 3]), [2])
+    np.testing.assert_array_equal(kept, copies)
+    assert len(np.unique(np.asarray(copies)[:, 2])) > 1
+
+
 def test_tensors_read_before_an_update_keep_their_values(op):
     function, variable, slots = op
     before = variable.read_value()
