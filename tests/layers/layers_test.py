@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import harness
+from tests import harness, low_precision
 from tf_largeout import layers, samplers
 
 N, DIM = 23, 6
@@ -146,8 +146,12 @@ def test_features_of_whole_numbers_become_floats(dtype, policy):
     features = np.array([[1, 0, 1, 1, 0, 1], [0, 1, 1, 0, 0, 1]], dtype)
     logits = head(features)
     assert logits.dtype == head.compute_dtype
-    expected = features.astype("float32") @ _random(N, DIM).T + _random(N)
-    np.testing.assert_allclose(tf.cast(logits, "float32"), expected, rtol=0.05, atol=0.05)
+    problem = features.astype("float64"), _random(N, DIM), _random(N)
+    low_precision.assert_within_twice_the_naive_error(
+        logits,
+        low_precision.naive_logits(*problem, head.compute_dtype),
+        problem[0] @ problem[1].T + problem[2],
+    )
 
 
 def test_a_regularizer_of_the_logits_is_refused():

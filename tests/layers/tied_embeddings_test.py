@@ -148,9 +148,7 @@ def test_bags_share_their_table_too():
 
 
 def test_a_clone_that_would_not_be_tied_is_refused():
-    with pytest.raises(
-        ValueError, match="shares the table of layer 'table'.*clone_model"
-    ):
+    with pytest.raises(ValueError, match="shares the table of layer 'table'.*clone_model"):
         keras.models.clone_model(tied())
 
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from tests import harness
+from tests import harness, low_precision
 from tests.reference import losses as reference
 from tf_largeout import losses
 
@@ -48,8 +48,8 @@ SEVERAL = harness.pad([[3], [3, 5, 9], [0, 36], [], [7], [12, 1]])
 class Problem:
     """Random features, weights, labels and samples with repeats and accidental hits."""
 
-    def __init__(self, labels=SEVERAL, per_example=False, dtype="float32"):
-        rng = np.random.default_rng(7)
+    def __init__(self, labels=SEVERAL, per_example=False, dtype="float32", seed=7):
+        rng = np.random.default_rng(seed)
         self.labels = labels
         self.features = rng.normal(size=(BATCH, DIM)).astype(dtype)
         self.embeddings = rng.normal(size=(N, DIM)).astype("float32")
@@ -67,6 +67,28 @@ class Problem:
 
     def expected(self, oracle, features=None):
         features = self.features if features is None else features
-        counts = (self.true_count.astype("float64"), self.sampled_count.astype("float64"))
         weights = (self.embeddings.astype("float64"), self.bias.astype("float64"))
-        return oracle(features, *weights, self.labels, self.sampled, *counts)
+        return self.oracle_on(oracle, features, *weights)
+
+    def naive(self, oracle, dtype):
+        """The loss of logits that were computed with every number of `dtype`."""
+        logits = low_precision.naive_logits(self.features, self.embeddings, self.bias, dtype)
+        return self.oracle_on(oracle, *low_precision.problem_of_logits(logits))
+
+    def oracle_on(self, oracle, features, embeddings, bias):
+        counts = (self.true_count.astype("float64"), self.sampled_count.astype("float64"))
+        return oracle(features, embeddings, bias, self.labels, self.sampled, *counts)
+
+
+def check_low_precision(case, dtype, make_problem):
+    """The largest error over some problems is at most twice that of the naive logits."""
+    found = []
+    for seed in range(5):
+        problem = make_problem(seed=seed)
+        logits = problem.head(dtype=f"mixed_{dtype}")(problem.features, training=True)
+        assert logits.dtype == dtype
+        actual = case.loss(reduction=None)(problem.labels, logits)
+        assert actual.dtype == "float32"
+        exact = problem.expected(case.oracle)
+        found.append((actual.numpy(), problem.naive(case.oracle, dtype), exact))
+    low_precision.assert_within_twice_the_naive_error(*np.concatenate(found, axis=1))
