@@ -18,26 +18,25 @@ from tests.integration import graphs
 NUM_CLASSES, DIM, EXAMPLES, BATCH = 523, 8, 96, 16
 
 
-def _head():
-    return tflo.layers.LargeOutput(NUM_CLASSES, tflo.samplers.UniformSampler(40, seed=3))
+def _head(sampler=None):
+    sampler = sampler or tflo.samplers.UniformSampler(40, seed=3)
+    return tflo.layers.LargeOutput(NUM_CLASSES, sampler)
 
 
 def _encoder():
     return keras.layers.Dense(DIM, activation="tanh")
 
 
-def _sequential():
-    return keras.Sequential([_encoder(), _head()])
+def _sequential(make_sampler=None, **kwargs):
+    head = _head(make_sampler(40, seed=3, **kwargs) if make_sampler else None)
+    return keras.Sequential([_encoder(), head])
 
 
-def _head_and_tail():
-    sampler = tflo.samplers.TopKSampler(40, num_hard=10, seed=3)
-    return keras.Sequential([_encoder(), tflo.layers.LargeOutput(NUM_CLASSES, sampler)])
-
-
-def _lsh(**kwargs):
-    sampler = tflo.samplers.LSHSampler(40, rebuild_every=5, seed=3, **kwargs)
-    return keras.Sequential([_encoder(), tflo.layers.LargeOutput(NUM_CLASSES, sampler)])
+_TOP_K = functools.partial(_sequential, tflo.samplers.TopKSampler, num_hard=10)
+_LSH = functools.partial(_sequential, tflo.samplers.LSHSampler, rebuild_every=5)
+_INVERTED_FILE = functools.partial(
+    _sequential, tflo.samplers.InvertedFileSampler, num_hard=10, start_step=3
+)
 
 
 def _functional():
@@ -59,14 +58,11 @@ class SubclassedWithoutTraining(Subclassed):
         return self.head(self.encoder(x))
 
 
-def _language_model():
-    return keras.Sequential(
-        [
-            keras.layers.Embedding(30, DIM, mask_zero=True),
-            keras.layers.SimpleRNN(DIM, return_sequences=True),
-            _head(),
-        ]
-    )
+def _language_model(tied=False, make_sampler=None, **kwargs):
+    table = keras.layers.Embedding(NUM_CLASSES, DIM, mask_zero=True)
+    sampler = make_sampler(40, seed=3, **kwargs) if make_sampler else "uniform"
+    head = tflo.layers.LargeOutput(NUM_CLASSES, sampler, embeddings=table if tied else None)
+    return keras.Sequential([table, keras.layers.SimpleRNN(DIM, return_sequences=True), head])
 
 
 class Combination(NamedTuple):
@@ -97,8 +93,10 @@ COMBINATIONS = {
     "subclassed": Combination(Subclassed),
     "subclassed without training": Combination(SubclassedWithoutTraining),
     "several labels": Combination(data="several labels"),
-    "positions in time": Combination(_language_model, data="time"),
-    "several labels in time": Combination(_language_model, data="several in time"),
+    "positions in time": Combination(_language_model, data="time", sparse=False),
+    "several labels in time": Combination(
+        _language_model, data="several in time", sparse=False
+    ),
     "nce": Combination(loss=tflo.losses.NCELoss),
     "negative sampling": Combination(loss=tflo.losses.NegativeSamplingLoss),
     "exact softmax": Combination(loss=tflo.losses.SoftmaxLoss, sparse=False),
@@ -120,19 +118,48 @@ COMBINATIONS = {
     "eager": Combination(compile={"run_eagerly": True}, sparse=False),
     "mixed bfloat16": Combination(policy="mixed_bfloat16"),
     "mixed float16": Combination(policy="mixed_float16"),
-    "head and tail": Combination(_head_and_tail),
-    "head and tail, several labels": Combination(_head_and_tail, data="several labels"),
-    "head and tail, mixed float16": Combination(_head_and_tail, policy="mixed_float16"),
-    "head and tail, clipnorm": Combination(_head_and_tail, optimizer=_adam(clipnorm=0.1)),
-    "head and tail, mirrored": Combination(_head_and_tail, scope=_mirrored, sparse=False),
+    "top k": Combination(_TOP_K),
+    "top k, several labels": Combination(_TOP_K, data="several labels"),
+    "top k, mixed float16": Combination(_TOP_K, policy="mixed_float16"),
+    "top k, clipnorm": Combination(_TOP_K, optimizer=_adam(clipnorm=0.1)),
+    "top k, mirrored": Combination(_TOP_K, scope=_mirrored, sparse=False),
     "stock metric": Combination(compile={"metrics": ["accuracy"]}, sparse=False),
-    "lsh": Combination(_lsh),
+    "lsh pool": Combination(_LSH),
+    "lsh pool, mirrored": Combination(_LSH, scope=_mirrored, sparse=False),
     "lsh label, several labels": Combination(
-        functools.partial(_lsh, query="label", hash="dwta"), data="several labels"
+        functools.partial(_LSH, query="label", hash="dwta"), data="several labels"
     ),
-    "lsh shared": Combination(functools.partial(_lsh, shared=True)),
+    "lsh pool of hash lists": Combination(functools.partial(_LSH, hash="wta", shared=True)),
     "lsh head, mixed bfloat16": Combination(
-        functools.partial(_lsh, num_hard=10), policy="mixed_bfloat16"
+        functools.partial(_LSH, num_hard=10), policy="mixed_bfloat16"
+    ),
+    "inverted file": Combination(_INVERTED_FILE),
+    "inverted file, several labels": Combination(_INVERTED_FILE, data="several labels"),
+    "inverted file, mixed bfloat16": Combination(_INVERTED_FILE, policy="mixed_bfloat16"),
+    "inverted file, mixed float16": Combination(_INVERTED_FILE, policy="mixed_float16"),
+    "inverted file, steps per execution": Combination(
+        _INVERTED_FILE, compile={"steps_per_execution": 3}
+    ),
+    "inverted file, global clipnorm": Combination(
+        _INVERTED_FILE, optimizer=_adam(global_clipnorm=0.1)
+    ),
+    "inverted file, eager": Combination(
+        _INVERTED_FILE, compile={"run_eagerly": True}, sparse=False
+    ),
+    "inverted file, mirrored": Combination(_INVERTED_FILE, scope=_mirrored, sparse=False),
+    "inverted file, positions in time": Combination(
+        functools.partial(
+            _language_model,
+            make_sampler=tflo.samplers.InvertedFileSampler,
+            num_hard=10,
+            start_step=3,
+        ),
+        data="time",
+        sparse=False,
+    ),
+    "tied": Combination(functools.partial(_language_model, True), data="time", sparse=False),
+    "tied, mirrored": Combination(
+        functools.partial(_language_model, True), data="time", scope=_mirrored, sparse=False
     ),
     "mirrored": Combination(scope=_mirrored, sparse=False),
     "mirrored functional": Combination(_functional, scope=_mirrored, sparse=False),

@@ -1,0 +1,124 @@
+"""What a stranger can add without an edit elsewhere: a loss, an output layer, an index."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tests import harness
+from tf_largeout import layers, losses, optimizers, samplers
+from tf_largeout.output_tag import OutputTag
+from tf_largeout.search.inverted_file import InvertedFile
+
+N, DIM, BATCH = 60, 8, 12
+RNG = np.random.default_rng(0)
+ROWS = RNG.normal(size=(N, DIM)).astype("float32")
+FEATURES = RNG.normal(size=(BATCH, DIM)).astype("float32")
+LABELS = RNG.integers(0, N, BATCH)
+
+
+class AbsoluteSoftmaxLoss(losses.SampledLoss):
+    """Softmax over |o_c| (Blanc & Rendle 2018, section 3.3): what is corrected is not o_c."""
+
+    def candidate_losses(self, candidates):
+        logits, lowest = candidates.logits(), tf.float32.min
+        sampled = tf.where(logits > lowest, tf.abs(logits) - candidates.log_counts(), lowest)
+        true = tf.where(candidates.has_label, tf.abs(candidates.true_logits), lowest)
+        log_partition = tf.reduce_logsumexp(tf.concat([true, sampled], axis=1), axis=1)
+        return losses.softmax_cross_entropy(log_partition, true, candidates.has_label)
+
+    def evaluation_losses(self, tag, labels):
+        logits = tf.abs(tag.class_matrix.logits(tag.flat_features))
+        true = tf.gather(logits, tf.maximum(labels, 0), batch_dims=1)
+        log_partition = tf.reduce_logsumexp(logits, axis=1)
+        return losses.softmax_cross_entropy(log_partition, true, labels >= 0)
+
+
+def test_a_loss_of_raw_logits_and_log_counts_says_itself_what_evaluate_reports():
+    sampler = samplers.UniformSampler(N, seed=1)  # all classes, each once
+    head = harness.built_head(ROWS, RNG.normal(size=N).astype("float32"), sampler)
+    loss = AbsoluteSoftmaxLoss(reduction=None)
+    in_training, in_evaluation = (
+        loss(LABELS, head(FEATURES, training=training)) for training in (True, False)
+    )
+    logits = np.abs(FEATURES @ ROWS.T + head.bias.numpy())
+    expected = np.log(np.exp(logits).sum(axis=1)) - logits[range(BATCH), LABELS]
+    np.testing.assert_allclose(in_training, expected, rtol=1e-5)
+    np.testing.assert_allclose(in_evaluation, expected, rtol=1e-5)
+
+
+class SphericalTag(OutputTag):
+    """q, s and a of Vincent et al. 2015 for a W that is never multiplied with the features."""
+
+    def squared_error(self, labels):
+        gram, features = self.layer.gram, self.flat_features
+        q = tf.reduce_sum(tf.matmul(features, gram) * features, axis=1)
+        rows = self.class_matrix.rows(tf.maximum(labels, 0))
+        a = tf.einsum("bd,bld->bl", features, rows)
+        has_label = tf.cast(labels >= 0, tf.float32)
+        return q - 2 * tf.reduce_sum(has_label * a, axis=1) + tf.reduce_sum(has_label, axis=1)
+
+
+class FixedOutput(layers.LargeOutput):
+    """A fixed random W, of which only W'W [dim, dim] enters the loss."""
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        self.embeddings.trainable = False
+        rows = self.class_matrix.values()
+        self.gram = tf.matmul(rows, rows, transpose_a=True)
+
+    def call(self, features, training=None):
+        logits = self.class_matrix.logits(features)
+        return SphericalTag(self, features, training).attach_to(logits)
+
+
+class SquaredErrorLoss(losses.TaggedLoss):
+    tag_class = SphericalTag
+
+    def row_losses(self, tag, labels):
+        return tag.squared_error(labels)
+
+
+def test_an_output_layer_gives_a_tag_of_its_own_that_trains_by_its_own_loss():
+    head = FixedOutput(N, use_bias=False, embeddings_initializer=ROWS)
+    model = keras.Sequential([keras.layers.Dense(DIM), head])
+    model.compile(optimizers.LazyAdam(0.01), SquaredErrorLoss())
+    history = model.fit(FEATURES, LABELS, epochs=5, verbose=0).history["loss"]
+    assert history[-1] < history[0]
+    dense = model.predict(FEATURES, verbose=0) - np.eye(N)[LABELS]
+    expected = np.square(dense).sum(axis=1).mean()
+    evaluated = model.evaluate(FEATURES, LABELS, verbose=0)
+    np.testing.assert_allclose(evaluated, expected, rtol=1e-5)
+
+
+def test_a_loss_for_another_kind_of_layer_is_refused_by_name():
+    head = FixedOutput(N, name="fixed")
+    try:
+        losses.NCELoss()(LABELS, head(FEATURES, training=True))
+    except ValueError as error:
+        assert "NCELoss cannot be used with the FixedOutput 'fixed'" in str(error)
+    else:
+        raise AssertionError("a sampled loss took a layer that draws no classes")
+
+
+class InvertedFileIndex:
+    """The best rows of any array, without a model: what a retrieval index is made of."""
+
+    def __init__(self, rows):
+        self.rows = tf.Variable(rows)
+        self.lists = InvertedFile(*rows.shape, self._add_weight, num_lists=8)
+        self.lists.fit(self.rows, None)
+
+    def top_k(self, queries, k):
+        return self.lists.search(queries, num_probes=8, k=k)
+
+    @staticmethod
+    def _add_weight(name, shape, dtype, initializer, on_host=False):
+        return keras.Variable(initializer, shape=shape, dtype=dtype, name=name, trainable=False)
+
+
+def test_an_index_over_an_array_needs_no_layer():
+    _, ids = InvertedFileIndex(ROWS).top_k(FEATURES, 5)
+    expected = np.argsort(-FEATURES @ ROWS.T, axis=1)[:, :5]
+    recall = np.mean([len(set(a) & set(b)) / 5 for a, b in zip(ids.numpy(), expected, strict=True)])
+    assert recall > 0.9  # rows are kept in 8 bits
