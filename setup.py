@@ -68,8 +68,11 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.10",
     packages=find_packages(include=["tf_largeout", "tf_largeout.*"]),
-    # tfds reads these beside each builder.
-    package_data={"tf_largeout.datasets": ["*/README.md", "*/CITATIONS.bib", "*/TAGS.txt"]},
+    package_data={
+        "tf_largeout": ["py.typed"],
+        # tfds reads these beside each builder.
+        "tf_largeout.datasets": ["*/README.md", "*/CITATIONS.bib", "*/TAGS.txt"],
+    },
     ext_modules=[Extension("tf_largeout.ops._largeout_ops", sources=[])],
     cmdclass={"build_ext": BuildOps, "bdist_wheel": PlatformWheel},
     install_requires=["keras>=3.12,<4", "numpy>=1.26"],
