@@ -14,6 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
 from build_tools.errors import BuildError
+from build_tools.site.requirements import REQUIREMENTS as DOCS
 from build_tools.targets import build_op_library
 from build_tools.tensorflow_install import VERSION, WINDOW
 
@@ -21,6 +22,7 @@ EXAMPLES = ["dill", "importlib_resources", "matplotlib", "tensorflow-datasets", 
 EXTRAS = {
     "cpu": [f"tensorflow-cpu{WINDOW}"],
     "gpu": [f"tensorflow[and-cuda]{WINDOW}"],
+    "docs": DOCS,
     "examples": EXAMPLES,
     "test": [
         *EXAMPLES,
