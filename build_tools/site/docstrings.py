@@ -15,7 +15,8 @@ _HEADER = re.compile(
     r"^(?P<title>[A-Z][a-z]+(?: [a-z]+)?):\n(?P<body>(?:\n*(?: {4}.*(?:\n|$)))+)", re.M
 )
 _NAMED = re.compile(r"^(\w+): ", re.M)
-_PAIR = re.compile(r"^( {4})(\w+), (\w+): ", re.M)
+_DOCTEST = re.compile(r"^>>> .*(?:\n(?:>>>|\.\.\.) .*)*", re.M)
+_TOGETHER = re.compile(r"^ {4}(\w+(?:, \w+)+): ", re.M)
 _KNOWN = {"Args", "Attributes", "Raises"}
 
 
@@ -30,15 +31,18 @@ class Sections(griffe.Extension):
 
 def rewritten(text: str) -> str:
     """The docstring with the sections that griffe knows, and Markdown for the others."""
-    return linked(_HEADER.sub(_section, text))
+    return linked(_DOCTEST.sub(_code, _HEADER.sub(_section, text)))
+
+
+def _code(match):
+    lines = [line[4:] for line in match[0].splitlines()]
+    return "\n".join(["```python", *lines, "```"])
 
 
 def _section(match):
     title, body = match["title"], textwrap.dedent(match["body"]).strip("\n")
-    if title == "Args":  # "a, b: constants" says two arguments in one
-        return _PAIR.sub(r"\1\2: See `\3`.\n\1\3: ", match[0])
     if title in _KNOWN:
-        return match[0]
+        return _TOGETHER.sub(_apart, match[0])
     if title == "Call arguments":
         return f"Other Args: Call arguments:\n{match['body']}"
     if title == "Example":
@@ -46,3 +50,9 @@ def _section(match):
     # The parts of a tuple, one a line.
     body = _NAMED.sub(r"\n- `\1`: ", body) if len(_NAMED.findall(body)) > 1 else body
     return f"**{title}:**\n\n{body}\n"
+
+
+def _apart(match):
+    """Of "a, b: Constants." an item each, as griffe knows one name in an item only."""
+    *others, last = match[1].split(", ")
+    return "".join(f"    {name}: See `{last}`.\n" for name in others) + f"    {last}: "

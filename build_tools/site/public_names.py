@@ -48,12 +48,17 @@ def modules() -> list[PublicModule]:
 
 
 def _module(path, module):
-    names = [
-        PublicName(f"{path}.{name}", _docstring(one), _docstring(one.module))
-        for name, one in _public_members(module)
-        if one.is_class or one.is_function
-    ]
-    return PublicModule(path, _docstring(module), names)
+    return PublicModule(path, _docstring(module), list(_names(path, module)))
+
+
+def _names(path, module):
+    for name, member in _public_members(module):
+        path_of_name = f"{path}.{name}"
+        if member.is_module and name in member.members:
+            # A function that has the name of its module hides it from users, not from griffe.
+            path_of_name, member = f"{path_of_name}.{name}", member.members[name]
+        if member.is_class or member.is_function:
+            yield PublicName(path_of_name, _docstring(member), _docstring(member.module))
 
 
 def _public_members(module) -> list[tuple[str, Any]]:
