@@ -7,6 +7,7 @@ JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+DOCS_INSTALLED := $(VENV)/.installed_docs
 LIBRARY := tf_largeout/ops/_largeout_ops.so
 CXX_SOURCES = $(shell find custom_ops examples -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
@@ -15,7 +16,8 @@ EMULATED_GPU := build/emulated_gpu
 CUDA_CHECK := build/cuda_check
 CUDA_COMPARE := build/libcuda_compare.so
 
-.PHONY: help install ops demo test lint test-cc test-py test-slow test-wheel test-asan bench clean
+.PHONY: help install ops demo docs test lint test-cc test-py test-slow test-wheel test-asan bench
+.PHONY: clean
 .PHONY: test-launchers test-emulated-gpu fuzz fuzz-asan
 .PHONY: cuda-compile cuda-check cuda-sanitize cuda-compare
 .DEFAULT_GOAL := help
@@ -39,6 +41,7 @@ help:
 	@echo "make cuda-sanitize  the same, small, under compute-sanitizer"
 	@echo "make cuda-compare   CUDA code beside PyTorch and JAX on this machine's GPU (ARGS=--help)"
 	@echo "make cuda-compile   compile all CUDA code for all GPUs; needs no GPU"
+	@echo "make docs           the site of docs/ into build/docs, its links checked"
 	@echo "make bench          benchmarks (NAME=step, race, search, ...; ARGS=--help)"
 	@echo "make ops            bring the op library up to date"
 	@echo "make clean          remove .venv and everything built"
@@ -132,6 +135,16 @@ cuda-compare:
 	@$(PYTHON) -m build_tools cuda-compare $(CUDA_COMPARE) --local
 	$(PYTHON) -m custom_ops.cuda.compare --library $(CUDA_COMPARE) \
 	  --json build/cuda_compare.json $(ARGS)
+
+# The reference is read from the sources: this needs neither TensorFlow nor the op library.
+$(DOCS_INSTALLED): setup.py
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check \
+	  $$($(PYTHON) -m build_tools.site.requirements)
+	touch $@
+
+docs: $(DOCS_INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
 
 bench: ops
 	$(BIN)/python -m tf_largeout.benchmarks $(NAME) $(ARGS)

@@ -14,6 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
 from build_tools.errors import BuildError
+from build_tools.site.requirements import REQUIREMENTS as DOCS
 from build_tools.targets import build_op_library
 from build_tools.tensorflow_install import VERSION, WINDOW
 
@@ -21,6 +22,7 @@ EXAMPLES = ["dill", "importlib_resources", "matplotlib", "tensorflow-datasets", 
 EXTRAS = {
     "cpu": [f"tensorflow-cpu{WINDOW}"],
     "gpu": [f"tensorflow[and-cuda]{WINDOW}"],
+    "docs": DOCS,
     "examples": EXAMPLES,
     "test": [
         *EXAMPLES,
@@ -68,8 +70,11 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.10",
     packages=find_packages(include=["tf_largeout", "tf_largeout.*"]),
-    # tfds reads these beside each builder.
-    package_data={"tf_largeout.datasets": ["*/README.md", "*/CITATIONS.bib", "*/TAGS.txt"]},
+    package_data={
+        "tf_largeout": ["py.typed"],
+        # tfds reads these beside each builder.
+        "tf_largeout.datasets": ["*/README.md", "*/CITATIONS.bib", "*/TAGS.txt"],
+    },
     ext_modules=[Extension("tf_largeout.ops._largeout_ops", sources=[])],
     cmdclass={"build_ext": BuildOps, "bdist_wheel": PlatformWheel},
     install_requires=["keras>=3.12,<4", "numpy>=1.26"],

@@ -1,17 +1,11 @@
 """The code blocks of README.md run, and the first example learns."""
 
-import pathlib
-import re
-
-README = pathlib.Path(__file__).parent.parent / "README.md"
+from tests.code_blocks import run_blocks
+from tests.source_tree import ROOT
 
 
 def test_the_python_blocks_run_in_order_and_the_model_learns(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert blocks
-    namespace = {}
-    for block in blocks:
-        exec(compile(block, str(README), "exec"), namespace)
+    namespace = run_blocks(ROOT / "README.md")
     assert (tmp_path / "model.keras").is_file()
     assert namespace["result"]["precision_at_1"] > 0.6

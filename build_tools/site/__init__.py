@@ -1,0 +1,1 @@
+"""The site of docs/: hooks of mkdocs, and an extension of griffe, which reads docstrings."""

@@ -1,0 +1,74 @@
+"""Hook of mkdocs: warns of each link in the finished site that leads nowhere.
+
+mkdocs checks the links of the pages' sources; this checks what was made of them, with the
+reference and the theme. Links to other sites are not fetched.
+"""
+
+import html.parser
+import logging
+import pathlib
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+_log = logging.getLogger("mkdocs.hooks.link_check")
+
+
+class Page(NamedTuple):
+    """Where a page links to, and where in it one can link to."""
+
+    links: list[str]
+    anchors: set[str]
+
+
+def on_post_build(config):
+    """Called when all is written."""
+    for problem in broken_links(pathlib.Path(config.site_dir)):
+        _log.warning(problem)
+
+
+def broken_links(site: pathlib.Path) -> list[str]:
+    """What is wrong with links from pages of the site into the site."""
+    site = site.resolve()
+    pages = {path: _read(path) for path in sorted(site.rglob("*.html"))}
+    problems = []
+    for path, page in pages.items():
+        for link in page.links:
+            problem = _problem(site, pages, path, link)
+            if problem:
+                problems.append(f"{path.relative_to(site)}: {link!r} {problem}")
+    return problems
+
+
+def _problem(site, pages, page, link):
+    parts = urlsplit(link)
+    if parts.scheme or parts.netloc:
+        return None
+    if parts.path.startswith("/") or page.name == "404.html":
+        return None  # the page of a server for what is not there; its links start at the root
+    target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+    if target.is_dir():
+        target /= "index.html"
+    if not target.is_relative_to(site) or not target.exists():
+        return "is no file of the site"
+    anchor = unquote(parts.fragment)
+    if anchor and target in pages and anchor not in pages[target].anchors:
+        return "is no place in that page"
+    return None
+
+
+def _read(path):
+    parser = _PageParser()
+    parser.feed(path.read_text())
+    return Page(parser.links, parser.anchors)
+
+
+class _PageParser(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.anchors |= {found[key] for key in ("id", "name") if found.get(key)}
+        self.links += [found[key] for key in ("href", "src") if found.get(key)]

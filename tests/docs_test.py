@@ -1,0 +1,28 @@
+"""The Python of the guides runs, and the links between the project's texts lead somewhere.
+
+`make docs` also checks the finished site, with its anchors and the reference.
+"""
+
+import re
+
+import pytest
+
+from tests.code_blocks import has_blocks, run_blocks
+from tests.source_tree import ROOT, name
+
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+TEXTS = sorted(ROOT.glob("*.md")) + PAGES
+_LINK = re.compile(r"\]\((?!\w+:)(?P<path>[^)#]+)(?:#[^)]*)?\)")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if has_blocks(page)], ids=name)
+def test_the_python_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_blocks(page)
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=name)
+def test_links_lead_to_files(text):
+    links = [found["path"] for found in _LINK.finditer(text.read_text())]
+    missing = [link for link in links if not (text.parent / link).exists()]
+    assert not missing, f"{name(text)} links to {missing}."

@@ -1,0 +1,95 @@
+"""The hooks behind `make docs`. Those that read docstrings need the extra `docs`."""
+
+import pytest
+
+from build_tools.site.link_check import broken_links
+
+DOCSTRING = """Finds rows.
+
+Args:
+    a, b: Two numbers.
+
+Call arguments:
+    x: Float `[batch]`.
+
+Returns:
+    A tuple of
+    scores: float32 `[k]`.
+    ids: int64 `[k]`.
+
+Example:
+    find(1, 2)
+
+>>> find(
+...     3)
+"""
+REWRITTEN = """Finds rows.
+
+Args:
+    a: See `b`.
+    b: Two numbers.
+
+Other Args: Call arguments:
+    x: Float `[batch]`.
+
+**Returns:**
+
+A tuple of
+
+- `scores`: float32 `[k]`.
+
+- `ids`: int64 `[k]`.
+
+**Example:**
+
+```python
+find(1, 2)
+```
+
+```python
+find(
+    3)
+```
+"""
+
+
+def test_links_to_missing_files_and_places_are_found(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "index.html").write_text(
+        '<a href="sub/page.html#there">x</a><a href="sub/page.html#gone">x</a>'
+        '<a href="gone.html">x</a><img src="gone.png"><a href="https://example.org">x</a>'
+    )
+    (tmp_path / "sub" / "page.html").write_text('<p id="there"></p><a href="../">x</a>')
+    assert broken_links(tmp_path) == [
+        "index.html: 'sub/page.html#gone' is no place in that page",
+        "index.html: 'gone.html' is no file of the site",
+        "index.html: 'gone.png' is no file of the site",
+    ]
+
+
+def test_sections_of_keras_docstrings_become_markdown():
+    pytest.importorskip("griffe", reason="needs the extra docs")
+    from build_tools.site.docstrings import rewritten
+
+    assert rewritten(DOCSTRING) == REWRITTEN
+
+
+def test_public_names_in_text_become_links_but_not_in_code():
+    pytest.importorskip("griffe", reason="needs the extra docs")
+    from build_tools.site.name_links import linked
+
+    link = "[`LazyAdam(1e-3)`][tf_largeout.optimizers.LazyAdam]"
+    assert linked("Take `LazyAdam(1e-3)`, `Adam`.") == f"Take {link}, `Adam`."
+    code = "# `LazyAdam`\n\n```\n`LazyAdam`\n```\n\n    `LazyAdam`\n"
+    assert linked(code) == code
+
+
+def test_all_public_names_are_in_the_reference():
+    pytest.importorskip("griffe", reason="needs the extra docs")
+    import tf_largeout
+    from build_tools.site.public_names import modules
+
+    found = {one.path: {name.name for name in one.names} for one in modules()}
+    for name in ("layers", "losses", "metrics", "optimizers", "samplers"):
+        module = getattr(tf_largeout, name)
+        assert found[f"tf_largeout.{name}"] == set(module.__all__)
