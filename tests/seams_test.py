@@ -3,11 +3,11 @@
 import keras
 import numpy as np
 import tensorflow as tf
+from tf_largeout.search.inverted_file import InvertedFile
 
 from tests import harness
 from tf_largeout import layers, losses, optimizers, samplers
 from tf_largeout.output_tag import OutputTag
-from tf_largeout.search.inverted_file import InvertedFile
 
 N, DIM, BATCH = 60, 8, 12
 RNG = np.random.default_rng(0)
@@ -120,5 +120,7 @@ class InvertedFileIndex:
 def test_an_index_over_an_array_needs_no_layer():
     _, ids = InvertedFileIndex(ROWS).top_k(FEATURES, 5)
     expected = np.argsort(-FEATURES @ ROWS.T, axis=1)[:, :5]
-    recall = np.mean([len(set(a) & set(b)) / 5 for a, b in zip(ids.numpy(), expected, strict=True)])
+    recall = np.mean(
+        [len(set(a) & set(b)) / 5 for a, b in zip(ids.numpy(), expected, strict=True)]
+    )
     assert recall > 0.9  # rows are kept in 8 bits

@@ -41,7 +41,9 @@ def export(sampler, folder):
     train(model)
     model.export(folder / "model", verbose=False)
     loaded = tf.saved_model.load(folder / "model")
-    np.testing.assert_allclose(loaded.serve(X), model.predict(X, verbose=0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        loaded.serve(X), model.predict(X, verbose=0), rtol=1e-5, atol=1e-6
+    )
 
 
 def clone_model(sampler, folder):
