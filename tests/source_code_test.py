@@ -25,7 +25,7 @@ ARROWS = {
     "initializers": set(),
     "labels": set(),
     "replicas": set(),
-    "row_changes": set(),
+    "row_changes": {"replicas"},
     "row_weights": set(),
     "sampled_values": set(),
     "ops": {"version"},

@@ -10,6 +10,8 @@ import contextlib
 import keras
 import tensorflow as tf
 
+from tf_largeout.replicas import replica_of
+
 _ATTRIBUTE = "_largeout_observers"
 
 
@@ -34,5 +36,6 @@ def told(variable: keras.Variable, local: tf.Variable, ids: tf.Tensor):
     observers = getattr(variable, _ATTRIBUTE, [])
     old_rows = tf.gather(local, ids) if observers else None
     yield
-    for function in observers:
-        function(ids, old_rows)
+    with replica_of(variable, local):
+        for function in observers:
+            function(ids, old_rows)

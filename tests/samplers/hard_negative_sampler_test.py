@@ -162,15 +162,6 @@ def test_a_sampler_without_upkeep_can_be_converted_to_a_graph():
     tf.autograph.to_graph(samplers.TopKSampler.keep_up)
 
 
-class NotedTail(samplers.UniformSampler):
-    """Notes the changes of rows that it hears of."""
-
-    changes = ()
-
-    def rows_changed(self, ids, old_rows, layer):
-        self.changes += ((ids, old_rows, layer),)
-
-
 class NotedSearch(samplers.HardNegativeSampler):
     """Counts its upkeep, and finds the class of that number."""
 
@@ -198,16 +189,6 @@ def test_each_step_that_searches_keeps_up_once_before(start_step, in_graph):
     step = tf.function(step) if in_graph else step
     found = [int(step().head.sampled_candidates[0, 0]) for _ in range(5)]
     assert found == [-1] * start_step + list(range(1, 6 - start_step))
-
-
-def test_the_tail_hears_of_changed_rows():
-    sampler = samplers.TopKSampler(12, num_hard=4, tail=NotedTail())
-    sampler.rows_changed("ids", "old rows", "layer")
-    assert sampler.tail.changes == (("ids", "old rows", "layer"),)
-    samplers.TopKSampler(12).rows_changed("ids", "old rows", "layer")
-    sampler = samplers.LSHSampler(12, num_hard=4, tail=NotedTail())
-    sampler.rows_changed("ids", "old rows", "layer")
-    assert sampler.tail.changes == (("ids", "old rows", "layer"),)
 
 
 def test_configs_hold_the_tail_with_its_arguments():

@@ -6,6 +6,7 @@ import tensorflow as tf
 from tf_largeout.arguments import is_whole
 from tf_largeout.ops.candidate_ops import mask_accidental_hits
 from tf_largeout.sampled_values import HeadAndTail, SampledValues
+from tf_largeout.samplers.registry import make_tail
 from tf_largeout.samplers.sampler import Sampler
 from tf_largeout.samplers.search_start import SearchStart
 
@@ -47,9 +48,6 @@ class HardNegativeSampler(Sampler):
     def __init__(
         self, num_sampled=1024, num_hard=None, tail="uniform", start_step=0, seed=None
     ):
-        # Here, because the registry knows the subclasses of this class.
-        from tf_largeout.samplers.registry import make_tail
-
         super().__init__(num_sampled, seed=seed)
         self.num_hard = self._checked(num_hard)
         self.num_searched = self.num_hard or self.num_sampled
@@ -105,10 +103,6 @@ class HardNegativeSampler(Sampler):
             return SampledValues(ids, tf.ones(tf.shape(labels)), ones)
         in_head = tf.cast(is_in_row(labels, ids), tf.float32)
         return HeadAndTail(SampledValues(ids, in_head, ones), tail)
-
-    def rows_changed(self, ids, old_rows, layer):
-        if self.tail:
-            self.tail.rows_changed(ids, old_rows, layer)
 
     def get_config(self):
         return {

@@ -6,9 +6,11 @@ import keras
 
 from tf_largeout.arguments import whole_number
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
+from tf_largeout.samplers.registry import named
 from tf_largeout.search import InvertedFile
 
 
+@named("inverted_file")
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class InvertedFileSampler(HardNegativeSampler):
     """Finds the classes of highest logit of each row, most of them, in O(sqrt(num_classes)).

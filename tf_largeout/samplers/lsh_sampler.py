@@ -6,9 +6,11 @@ from tf_largeout.samplers.class_tables import ClassTables, one_of
 from tf_largeout.samplers.lsh_pool import LSHPool
 from tf_largeout.samplers.lsh_search import LSHSearch
 from tf_largeout.samplers.rebuild_schedule import RebuildSchedule
+from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import Sampler
 
 
+@named("lsh")
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class LSHSampler(Sampler):
     """Draws classes that fall into the same hash buckets as the example or its label.
@@ -32,7 +34,7 @@ class LSHSampler(Sampler):
       of a `HeadAndTail`; its loss is an unbiased estimate whatever the tables give.
 
     The tables are weights of the layer (at most 4.4 L N bytes), and are rebuilt inside the
-    training step, see `RebuildSchedule`; also where the embeddings were set by hand, within
+    training step at growing intervals; also where the embeddings were set by hand, within
     `rebuild_every` steps, or at once by `rebuild`.
 
     Args:
@@ -135,9 +137,6 @@ class LSHSampler(Sampler):
         if isinstance(self._form, LSHPool):
             raise ValueError("A shared pool is drawn, not searched for. Pass shared=False.")
         return self._form.search(features, labels, layer)
-
-    def rows_changed(self, ids, old_rows, layer):
-        self._form.rows_changed(ids, old_rows, layer)
 
     def rebuild(self, layer):
         """Rebuilds the tables now, and starts the search; the next distance is this step's.

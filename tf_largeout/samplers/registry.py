@@ -4,22 +4,19 @@ import copy
 
 import keras
 
-from tf_largeout.samplers.inverted_file_sampler import InvertedFileSampler
-from tf_largeout.samplers.log_uniform_sampler import LogUniformSampler
-from tf_largeout.samplers.lsh_sampler import LSHSampler
 from tf_largeout.samplers.sampler import Sampler
-from tf_largeout.samplers.top_k_sampler import TopKSampler
-from tf_largeout.samplers.uniform_sampler import UniformSampler
-from tf_largeout.samplers.unigram_sampler import UnigramSampler
 
-BY_NAME = {
-    "inverted_file": InvertedFileSampler,
-    "log_uniform": LogUniformSampler,
-    "lsh": LSHSampler,
-    "top_k": TopKSampler,
-    "uniform": UniformSampler,
-    "unigram": UnigramSampler,
-}
+BY_NAME: dict[str, type[Sampler]] = {}
+
+
+def named(name: str):
+    """Decorates a class of samplers, which can then be meant by `name`."""
+
+    def register(sampler: type[Sampler]) -> type[Sampler]:
+        BY_NAME[name] = sampler
+        return sampler
+
+    return register
 
 
 def may_be_tail(sampler) -> bool:

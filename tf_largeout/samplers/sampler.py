@@ -13,8 +13,8 @@ class Sampler:
     """Draws the classes that a sampled loss compares with the labels of a training step.
 
     A subclass writes `draw`; `build`, if it keeps state; and `prepare` or `rows_changed`, if
-    that state follows the class embeddings. One that holds other samplers passes `release` and
-    `rows_changed` on to them. State is made with `add_weight`, so that it is saved, restored
+    that state follows the class embeddings. One that holds other samplers passes `release` on
+    to them. State is made with `add_weight`, so that it is saved, restored
     and distributed with the layer; random bits come from `layer.next_seed()`. Every sampler
     promises: the expected counts are those of its draws (1, uncorrected, for searches without a
     tail), no gradient flows through it, and equal seeds give equal draws. A sampler belongs to
@@ -141,6 +141,9 @@ class Sampler:
 
     def rows_changed(self, ids, old_rows, layer):
         """Follows the class embeddings: called after each update by a row-sparse optimizer.
+
+        Keras's optimizers, which move all rows in each step, call nothing. Costs nothing where
+        a class of samplers does not define it.
 
         Args:
             ids: int64 `[n]`, the classes that were updated; may repeat, -1 is none.

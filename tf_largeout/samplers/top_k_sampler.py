@@ -4,8 +4,10 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
+from tf_largeout.samplers.registry import named
 
 
+@named("top_k")
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class TopKSampler(HardNegativeSampler):
     """Takes the classes that score highest for each row, exactly: "TopK softmax".

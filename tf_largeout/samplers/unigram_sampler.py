@@ -13,11 +13,13 @@ from tf_largeout.ops.table_sampling_ops import (
     pivotal_table,
 )
 from tf_largeout.samplers.label_counts import check_counts, count_labels, distorted
+from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.static_sampler import StaticSampler
 
 _NO_COUNTS = np.zeros(0)
 
 
+@named("unigram")
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class UnigramSampler(StaticSampler):
     """Draws classes in proportion to their frequency.
