@@ -13,11 +13,10 @@ CXX_SOURCES = $(shell find custom_ops examples -name '*.cc' -o -name '*.h' -o -n
 EMULATED_CHECK := build/emulated_check
 EMULATED_GPU := build/emulated_gpu
 CUDA_CHECK := build/cuda_check
-CUDA_COMPARE := build/libcuda_compare.so
 
 .PHONY: help install ops demo test lint test-cc test-py test-slow test-wheel test-asan bench clean
 .PHONY: test-launchers test-emulated-gpu fuzz fuzz-asan
-.PHONY: cuda-compile cuda-check cuda-sanitize cuda-compare
+.PHONY: cuda-compile cuda-check cuda-sanitize
 .DEFAULT_GOAL := help
 # Targets share objects; each compiles on all cores by itself.
 .NOTPARALLEL:
@@ -37,7 +36,6 @@ help:
 	@echo "make fuzz-asan      the same, 2,500 of each, with ASan and UBSan"
 	@echo "make cuda-check     CUDA code on this machine's GPU against the CPU code (ARGS=--help)"
 	@echo "make cuda-sanitize  the same, small, under compute-sanitizer"
-	@echo "make cuda-compare   CUDA code beside PyTorch and JAX on this machine's GPU (ARGS=--help)"
 	@echo "make cuda-compile   compile all CUDA code for all GPUs; needs no GPU"
 	@echo "make bench          benchmarks (NAME=step, race, search, ...; ARGS=--help)"
 	@echo "make ops            bring the op library up to date"
@@ -116,7 +114,6 @@ fuzz-asan: $(INSTALLED)
 # These need g++ and NVIDIA's CUDA toolkit, and no venv.
 cuda-compile:
 	@$(PYTHON) -m build_tools cuda-check $(CUDA_CHECK)
-	@$(PYTHON) -m build_tools cuda-compare $(CUDA_COMPARE)
 
 cuda-check:
 	@$(PYTHON) -m build_tools cuda-check $(CUDA_CHECK) --local
@@ -126,12 +123,6 @@ cuda-sanitize:
 	@$(PYTHON) -m build_tools cuda-check $(CUDA_CHECK) --local
 	compute-sanitizer --tool memcheck --leak-check full --error-exitcode 1 $(CUDA_CHECK) --small
 	compute-sanitizer --tool racecheck --error-exitcode 1 $(CUDA_CHECK) --small
-
-# PYTHON has numpy and, to compare with, PyTorch or JAX for GPUs.
-cuda-compare:
-	@$(PYTHON) -m build_tools cuda-compare $(CUDA_COMPARE) --local
-	$(PYTHON) -m custom_ops.cuda.compare --library $(CUDA_COMPARE) \
-	  --json build/cuda_compare.json $(ARGS)
 
 bench: ops
 	$(BIN)/python -m tf_largeout.benchmarks $(NAME) $(ARGS)
