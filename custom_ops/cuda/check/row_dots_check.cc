@@ -149,7 +149,6 @@ struct OnGpu {
   const DeviceMemory scratch;
 };
 
-// Bytes of `rows` rows of the matrix.
 double BytesOf(const Size& size, int64_t rows) {
   return 4.0 * static_cast<double>(rows) * static_cast<double>(size.dim);
 }
@@ -183,8 +182,8 @@ std::vector<Problem> Problems() {
   std::fill(none.own_ids.begin(), none.own_ids.end(), -1);
   none.ForgetGradients();
   problems.push_back(none);
-  for (const int64_t id :
-       {int64_t{30}, int64_t{-2}, int64_t{1} << 45, int64_t{1} << 62, -(int64_t{1} << 62)}) {
+  constexpr int64_t kFar = int64_t{1} << 62;
+  for (const int64_t id : {int64_t{30}, int64_t{-2}, int64_t{1} << 45, kFar, -kFar}) {
     Problem bad({7, 11, 4, 30, 8});
     bad.own_ids[0] = 0;
     bad.own_ids[13] = bad.shared_ids[2] = id;
@@ -232,9 +231,8 @@ std::vector<float> FeatureGradientInOrder(const Problem& in) {
       float sum = 0;
       for (int64_t i = begin + group; i < begin + per_row; i += groups) {
         const int64_t id = in.own_ids[i];
-        if (id == -1) continue;
         const float weight = in.IsBad(id) ? NAN : in.embeddings[id * dim + at % dim];
-        sum = fmaf(in.d_logits[i], weight, sum);
+        if (id != -1) sum = fmaf(in.d_logits[i], weight, sum);
       }
       d_features[at] += sum;
     }
