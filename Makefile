@@ -25,13 +25,13 @@ help:
 	@echo "make demo           train on 202,458 places with four methods, and compare"
 	@echo "make test           lint, C++ tests, CUDA launchers on an emulated GPU, Python tests"
 	@echo "make lint           ruff, clang-format, mypy"
-	@echo "make test-cc        C++ tests of core and of the CUDA code's bodies (TEST=part of a name); needs no venv"
+	@echo "make test-cc        C++ tests of core and of the emulated GPU (TEST=part of a name); needs no venv"
 	@echo "make test-py        Python tests (ARGS='tests/ops -k adam')"
 	@echo "make test-slow      Python tests, also the slow ones: many draws, long training"
 	@echo "make test-wheel     wheel and sdist in bare virtual environments"
 	@echo "make test-launchers CUDA launchers on an emulated GPU against the CPU code; needs no venv"
 	@echo "make test-emulated-gpu  that, and the Python tests for GPUs on it"
-	@echo "make test-asan      C++ tests and op tests with ASan and UBSan"
+	@echo "make test-asan      C++ tests, launchers and op tests with ASan and UBSan"
 	@echo "make fuzz           10,000 random calls of each op under a memory limit (ARGS=--help)"
 	@echo "make fuzz-asan      the same, 2,500 of each, with ASan and UBSan"
 	@echo "make cuda-check     CUDA code on this machine's GPU against the CPU code (ARGS=--help)"
@@ -94,6 +94,8 @@ PRELOAD = $(foreach name,asan ubsan stdc++,$(shell g++ -print-file-name=lib$(nam
 test-asan: $(INSTALLED)
 	@$(BIN)/python -m build_tools tests build/asan/cc_tests --sanitize
 	UBSAN_OPTIONS=print_stacktrace=1 build/asan/cc_tests $(TEST)
+	@$(BIN)/python -m build_tools emulated-check build/asan/emulated_check --sanitize
+	UBSAN_OPTIONS=print_stacktrace=1 build/asan/emulated_check --small
 	@$(BIN)/python -m build_tools ops build/asan/_largeout_ops.so --sanitize
 	LD_PRELOAD="$(PRELOAD)" LARGEOUT_OPS_LIBRARY=build/asan/_largeout_ops.so \
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
