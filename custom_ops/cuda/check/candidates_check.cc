@@ -71,7 +71,7 @@ struct Problem {
   std::vector<float> logits, offset, true_logits, d_log_partition;
 };
 
-// What a problem is turned into, beside random numbers.
+// A change to a problem of random numbers.
 struct Case {
   const char* name;
   void (*change)(Problem* in);
