@@ -45,11 +45,12 @@ std::vector<ScanProblem> OddProblems() {
   in->data = {1.0f, -1.0f, 0.5f};
   in->is_exact = true;
 
+  // Without labels: the CPU ranks numbers that are not normal as if they were 0.
   using Limits = std::numeric_limits<float>;
   const float numbers[] = {0.0f,   -0.0f,         -Limits::denorm_min(), Limits::denorm_min(),
                            1e-30f, -1e-30f,       Limits::max(),         -Limits::max(),
                            -7.0f,  Limits::min(), -Limits::min()};
-  in = &problems.emplace_back(2, 1500, 1, 3, "from the smallest to the largest");
+  in = &problems.emplace_back(2, 1500, 1, 0, "from the smallest to the largest");
   std::fill(in->embeddings.begin(), in->embeddings.end(), 0.0f);
   for (int64_t c = 0; c < 1500; ++c) in->bias[c] = numbers[c % 11];
   in->is_exact = true;
