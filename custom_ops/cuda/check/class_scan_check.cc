@@ -40,9 +40,11 @@ std::vector<ScanProblem> OddProblems() {
   std::fill_n(in->data.begin() + 4, 4, 3e38f);  // row 1
   std::fill(in->embeddings.begin(), in->embeddings.end(), 2.0f);
 
-  in = &problems.emplace_back(3, 5000, 1, 1, "rising and falling");
-  for (int64_t c = 0; c < 5000; ++c) in->embeddings[c] = in->bias[c] = static_cast<float>(c);
-  in->data = {1.0f, -1.0f, 0.5f};
+  in = &problems.emplace_back(4, 5000, 1, 1, "rising, falling, equal");
+  for (int64_t c = 0; c < 4999; ++c) in->embeddings[c] = static_cast<float>(c);
+  in->embeddings[4999] = 498.5f;  // where scores fall, the last class comes in at place 500
+  std::fill(in->bias.begin(), in->bias.end(), 0.0f);
+  in->data = {1.0f, -1.0f, 0.5f, 0.0f};
   in->is_exact = true;
 
   // Without labels: the CPU ranks numbers that are not normal as if they were 0.
@@ -50,7 +52,8 @@ std::vector<ScanProblem> OddProblems() {
   const float numbers[] = {0.0f,   -0.0f,         -Limits::denorm_min(), Limits::denorm_min(),
                            1e-30f, -1e-30f,       Limits::max(),         -Limits::max(),
                            -7.0f,  Limits::min(), -Limits::min()};
-  in = &problems.emplace_back(2, 1500, 1, 0, "from the smallest to the largest");
+  in = &problems.emplace_back(2, 1500, 8, 0, "from the smallest to the largest");
+  std::fill(in->data.begin(), in->data.end(), -1.0f);  // times 0 it leaves a bias of -0
   std::fill(in->embeddings.begin(), in->embeddings.end(), 0.0f);
   for (int64_t c = 0; c < 1500; ++c) in->bias[c] = numbers[c % 11];
   in->is_exact = true;
