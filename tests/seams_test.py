@@ -3,11 +3,11 @@
 import keras
 import numpy as np
 import tensorflow as tf
-from tf_largeout.search.inverted_file import InvertedFile
 
 from tests import harness
 from tf_largeout import layers, losses, optimizers, samplers
 from tf_largeout.output_tag import OutputTag
+from tf_largeout.search.inverted_file import InvertedFile
 
 N, DIM, BATCH = 60, 8, 12
 RNG = np.random.default_rng(0)

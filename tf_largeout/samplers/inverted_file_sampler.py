@@ -49,7 +49,7 @@ class InvertedFileSampler(HardNegativeSampler):
             from 0. None for `num_classes / 200`, at least 100 and at most 1,000, whatever the
             data, the loss and `num_sampled` (without a tail for 0). Where random negatives
             stay hard for long, a short run does better with a later one, see
-            docs/negatives.md.
+            docs/lab/negatives.md.
         seed: Optional int that the layer's draws start from; random if None.
 
     Example:

@@ -22,7 +22,7 @@ class SearchStart:
     so that a search begins on any data, under any loss and with any number of negatives. By
     then batches of 256 have had about one label per class of up to 200,000, and the rows
     of most are no longer where they were initialized. Problems with fewer classes are learned
-    in fewer steps. What an earlier and a later start led to is in docs/negatives.md.
+    in fewer steps. What an earlier and a later start led to is in docs/lab/negatives.md.
 
     In that step one line goes to stderr, which names the layer, the sampler and the step;
     under a `tf.distribute` strategy from the first replica only. The state is a weight of the
