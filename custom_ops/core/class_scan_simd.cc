@@ -1,6 +1,7 @@
 #include "custom_ops/core/class_scan_simd.h"
 
 #include "custom_ops/core/class_scan_tile.h"
+#include "custom_ops/core/score_order.h"
 #include "custom_ops/core/simd.h"
 
 namespace largeout {
@@ -143,11 +144,6 @@ class StatisticsConsumer {
   alignas(64) float sum_[kPanelRows];
 };
 
-// Whether a stands behind b.
-inline bool Worse(const ScoredClass& a, const ScoredClass& b) {
-  return a.score < b.score || (a.score == b.score && a.id > b.id);
-}
-
 // Keeps the k best of each row in a heap with the worst in front.
 class TopKConsumer {
  public:
@@ -182,8 +178,8 @@ class TopKConsumer {
   void ReplaceWorst(ScoredClass* heap, ScoredClass entry) {
     int64_t at = 0;
     for (int64_t child = 1; child < shard_.k; child = 2 * at + 1) {
-      if (child + 1 < shard_.k && Worse(heap[child + 1], heap[child])) ++child;
-      if (!Worse(heap[child], entry)) break;
+      if (child + 1 < shard_.k && ComesBefore(heap[child], heap[child + 1])) ++child;
+      if (!ComesBefore(entry, heap[child])) break;
       heap[at] = heap[child];
       at = child;
     }

@@ -31,7 +31,7 @@ struct RankSlots {
   const int64_t* panel_begin;
   const float* scores;
   const float* previous_scores;  // the float below the score
-  const int32_t* classes;
+  const int32_t* classes;        // their rows of the matrix (Labels::Row), -1 in empty places
 };
 
 // What one shard of the classes says about each row.
