@@ -1,16 +1,27 @@
 // The ops that pass over all classes, for every device.
 //
 // A Device has the functions of core/class_scan.h as static functions that take the context
-// first and return a status, beside CheckLabels and CheckTopK for what it can look at and hold.
+// first and return a status, beside CheckIds (of labels whose shape is checked) and CheckTopK
+// for what it can look at and hold.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_SCAN_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_SCAN_OPS_H_
 
+#include <limits>
+
+#include "custom_ops/kernels/checks.h"
 #include "custom_ops/kernels/class_matrix_input.h"
-#include "custom_ops/kernels/class_scan_input.h"
 #include "custom_ops/kernels/largeout_op.h"
 
 namespace largeout {
+
+inline Features FeaturesOf(const tensorflow::Tensor& features) {
+  return {features.flat<float>().data(), features.dim_size(0)};
+}
+
+inline Labels LabelsOf(const tensorflow::Tensor& labels) {
+  return {labels.flat<int64_t>().data(), labels.dim_size(1)};
+}
 
 template <class Device>
 class ClassStatisticsOp : public LargeoutOp {
@@ -18,22 +29,57 @@ class ClassStatisticsOp : public LargeoutOp {
   using LargeoutOp::LargeoutOp;
 
   void Run(tensorflow::OpKernelContext* ctx) override {
-    const tensorflow::Tensor& features = ctx->input(0);
-    const tensorflow::Tensor& labels = ctx->input(ctx->num_inputs() - 1);
-    const int64_t batch = features.dim_size(0);
+    const tensorflow::Tensor &features = ctx->input(0), *ids;
     ClassMatrixInput input;
     OP_REQUIRES_OK(ctx, input.Read(ctx, features));
     const ClassMatrix matrix = input.matrix();
-    OP_REQUIRES_OK(ctx, Device::CheckLabels(labels, batch, matrix.num_classes));
-    tensorflow::Tensor *log_partition, *true_logits, *ranks;
+    OP_REQUIRES_OK(ctx, ctx->input("labels", &ids));
+    const int64_t batch = features.dim_size(0);
+    OP_REQUIRES_OK(ctx, CheckRows(*ids, "labels", batch, "features"));
+    Labels labels = LabelsOf(*ids);
+    tensorflow::Tensor *log_partition, *true_logits = nullptr, *ranks;
+    OP_REQUIRES_OK(ctx, TakeGivenLogits(ctx, *ids, &labels));
+    OP_REQUIRES_OK(
+        ctx, Device::CheckIds(*ids, labels.logits != nullptr ? kAnyClass : matrix.num_classes));
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {batch}, &log_partition));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, labels.shape(), &true_logits));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(2, labels.shape(), &ranks));
+    if (labels.logits == nullptr) {
+      OP_REQUIRES_OK(ctx, ctx->allocate_output(1, ids->shape(), &true_logits));
+    }
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(2, ids->shape(), &ranks));
     if (batch == 0) return;
-    OP_REQUIRES_OK(ctx, Device::ClassStatistics(
-                            ctx, matrix, FeaturesOf(features), LabelsOf(labels),
-                            log_partition->flat<float>().data(),
-                            true_logits->flat<float>().data(), ranks->flat<int64_t>().data()));
+    OP_REQUIRES_OK(
+        ctx, Device::ClassStatistics(
+                 ctx, matrix, FeaturesOf(features), labels, log_partition->flat<float>().data(),
+                 true_logits == nullptr ? nullptr : true_logits->flat<float>().data(),
+                 ranks->flat<int64_t>().data()));
+  }
+
+ private:
+  static constexpr int64_t kAnyClass = std::numeric_limits<int64_t>::max();
+
+  // Reads what there is beside the ids. Logits that are given become output true_logits.
+  static absl::Status TakeGivenLogits(tensorflow::OpKernelContext* ctx,
+                                      const tensorflow::Tensor& ids, Labels* labels) {
+    tensorflow::OpInputList given;
+    const tensorflow::Tensor* first_class;
+    TF_RETURN_IF_ERROR(ctx->input_list("given_logits", &given));
+    TF_RETURN_IF_ERROR(ctx->input("first_class", &first_class));
+    TF_RETURN_IF_ERROR(CheckScalar(*first_class, "first_class"));
+    labels->first_class = first_class->scalar<int64_t>()();
+    if (labels->first_class < 0 || (labels->first_class > 0 && given.size() == 0)) {
+      return tensorflow::errors::InvalidArgument(
+          "first_class must be at least 0, and 0 unless true_logits are given, got ",
+          labels->first_class);
+    }
+    if (given.size() == 0) return absl::OkStatus();
+    if (given.size() > 1) {
+      return tensorflow::errors::InvalidArgument("true_logits must be one tensor or none, got ",
+                                                 given.size());
+    }
+    TF_RETURN_IF_ERROR(CheckSameShape(given[0], "true_logits", ids, "labels"));
+    labels->logits = given[0].flat<float>().data();
+    ctx->set_output(1, given[0]);
+    return absl::OkStatus();
   }
 };
 
@@ -49,7 +95,7 @@ class ClassTopKOp : public LargeoutOp {
     OP_REQUIRES_OK(ctx, input.Read(ctx, features));
     const ClassMatrix matrix = input.matrix();
     int64_t k = 0;
-    OP_REQUIRES_OK(ctx, ReadTopK(ctx->input(ctx->num_inputs() - 1), matrix.num_classes, &k));
+    OP_REQUIRES_OK(ctx, ReadTopK(ctx, matrix.num_classes, &k));
     OP_REQUIRES_OK(ctx, Device::CheckTopK(k));
     tensorflow::Tensor *scores, *ids;
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {batch, k}, &scores));
@@ -58,6 +104,18 @@ class ClassTopKOp : public LargeoutOp {
     OP_REQUIRES_OK(
         ctx, Device::ClassTopK(ctx, matrix, FeaturesOf(features), k,
                                scores->flat<float>().data(), ids->flat<int64_t>().data()));
+  }
+
+ private:
+  static absl::Status ReadTopK(tensorflow::OpKernelContext* ctx, int64_t num_classes,
+                               int64_t* k) {
+    const tensorflow::Tensor* input;
+    TF_RETURN_IF_ERROR(ctx->input("k", &input));
+    TF_RETURN_IF_ERROR(CheckScalar(*input, "k"));
+    *k = input->scalar<int64_t>()();
+    if (1 <= *k && *k <= num_classes) return absl::OkStatus();
+    return tensorflow::errors::InvalidArgument("k must be in [1, ", num_classes,
+                                               "], the number of classes, got ", *k);
   }
 };
 
@@ -76,10 +134,11 @@ class ClassSoftmaxGradientOp : public LargeoutOp {
     ClassMatrixInput input;
     OP_REQUIRES_OK(ctx, input.Read(ctx, features));
     const ClassMatrix matrix = input.matrix();
-    OP_REQUIRES_OK(ctx, CheckVector(log_partition, batch, "log_partition"));
-    OP_REQUIRES_OK(ctx, CheckVector(weights, batch, "weights"));
-    OP_REQUIRES_OK(ctx, Device::CheckLabels(labels, batch, matrix.num_classes));
-    OP_REQUIRES_OK(ctx, CheckLabelWeights(label_weights, labels));
+    OP_REQUIRES_OK(ctx, CheckPerRow(log_partition, "log_partition", batch, "features"));
+    OP_REQUIRES_OK(ctx, CheckPerRow(weights, "weights", batch, "features"));
+    OP_REQUIRES_OK(ctx, CheckRows(labels, "labels", batch, "features"));
+    OP_REQUIRES_OK(ctx, Device::CheckIds(labels, matrix.num_classes));
+    OP_REQUIRES_OK(ctx, CheckSameShape(label_weights, "label_weights", labels, "labels"));
     tensorflow::Tensor *d_features, *d_embeddings, *d_bias = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, features.shape(), &d_features));
     OP_REQUIRES_OK(ctx,
@@ -96,6 +155,27 @@ class ClassSoftmaxGradientOp : public LargeoutOp {
             d_bias == nullptr ? nullptr : d_bias->flat<float>().data()));
   }
 };
+
+// Registers the ops with a Device for TensorFlow's device of that name, where handles and
+// what shapes depend on are in memory of the host.
+#define LARGEOUT_REGISTER_CLASS_SCAN_OPS(name, Functions)      \
+  REGISTER_KERNEL_BUILDER(Name("LargeoutClassStatistics")      \
+                              .Device(name)                    \
+                              .HostMemory("embeddings")        \
+                              .HostMemory("bias")              \
+                              .HostMemory("first_class"),      \
+                          ClassStatisticsOp<Functions>);       \
+  REGISTER_KERNEL_BUILDER(Name("LargeoutClassTopK")            \
+                              .Device(name)                    \
+                              .HostMemory("embeddings")        \
+                              .HostMemory("bias")              \
+                              .HostMemory("k"),                \
+                          ClassTopKOp<Functions>);             \
+  REGISTER_KERNEL_BUILDER(Name("LargeoutClassSoftmaxGradient") \
+                              .Device(name)                    \
+                              .HostMemory("embeddings")        \
+                              .HostMemory("bias"),             \
+                          ClassSoftmaxGradientOp<Functions>)
 
 }  // namespace largeout
 

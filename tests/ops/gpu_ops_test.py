@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tests import gpu
 from tests.ops.class_problem import SHAPES, Problem
+from tests.reference import class_scan as reference
 from tf_largeout.ops import (
     candidate_ops,
     class_scan_ops,
@@ -84,6 +85,23 @@ def test_class_statistics_and_their_gradients(shape, bias):
         return log_partition, true_logits, tape.gradient(loss, sources)
 
     gpu.assert_same_on_gpu(compute, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(20, 300, 16, 9), (130, 97, 128, 1), (3, 9, 5, 12)], ids=str)
+def test_ranks_of_given_logits_in_shards_of_the_classes(shape):
+    def compute():
+        problem = Problem(*shape, ties=True)
+        true_logits = tf.constant(
+            reference.true_logits(problem.logits, problem.labels), "float32"
+        )
+        with tf.GradientTape() as tape:
+            tape.watch(true_logits)
+            shards = problem.shard_statistics(true_logits)
+            loss = weighted_sum([shard[1] for shard in shards])
+        ranks = tf.add_n([shard[2] for shard in shards])
+        return ranks, shards[1][1:], tape.gradient(loss, true_logits)
+
+    gpu.assert_same_on_gpu(compute, exact=True)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
