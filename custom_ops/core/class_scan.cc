@@ -32,11 +32,11 @@ class Statistics {
             const ClassShards& shards, int64_t begin, int64_t end) {
     std::vector<int32_t> higher(labels.size(), 0);
     std::vector<float> limits(labels.most_in_panel() * kPanelRows);
-    std::unique_ptr<bool[]> mixed(new bool[limits.size()]);
+    std::unique_ptr<bool[]> label_in_block(new bool[limits.size()]);
     for (int64_t shard = begin; shard < end; ++shard) {
       const int64_t first = shard * num_rows_;
       const ShardStatistics found = {shift_.data() + first, total_.data() + first,
-                                     higher.data(), limits.data(), mixed.get()};
+                                     higher.data(), limits.data(), label_in_block.get()};
       LARGEOUT_SIMD_DISPATCH(ScanStatistics, matrix, panels, labels.slots(),
                              shards.begin(shard), shards.end(shard), found);
     }

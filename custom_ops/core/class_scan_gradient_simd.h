@@ -1,4 +1,4 @@
-// What class_scan_gradient.cc and class_scan_gradient_simd.cc say to each other.
+// The vectorised loops of class_scan_gradient.cc, at each level of simd_level.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_GRADIENT_SIMD_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_GRADIENT_SIMD_H_

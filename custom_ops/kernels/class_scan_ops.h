@@ -26,7 +26,14 @@ inline Labels LabelsOf(const tensorflow::Tensor& labels) {
 template <class Device>
 class ClassStatisticsOp : public LargeoutOp {
  public:
-  using LargeoutOp::LargeoutOp;
+  explicit ClassStatisticsOp(tensorflow::OpKernelConstruction* ctx) : LargeoutOp(ctx) {
+    int num_given;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_given", &num_given));
+    OP_REQUIRES(ctx, num_given <= 1,
+                tensorflow::errors::InvalidArgument(
+                    "true_logits must be one tensor or none, got ", num_given));
+    logits_given_ = num_given == 1;
+  }
 
   void Run(tensorflow::OpKernelContext* ctx) override {
     const tensorflow::Tensor &features = ctx->input(0), *ids;
@@ -36,51 +43,57 @@ class ClassStatisticsOp : public LargeoutOp {
     OP_REQUIRES_OK(ctx, ctx->input("labels", &ids));
     const int64_t batch = features.dim_size(0);
     OP_REQUIRES_OK(ctx, CheckRows(*ids, "labels", batch, "features"));
+    OP_REQUIRES_OK(ctx, Device::CheckIds(*ids, logits_given_ ? kAnyClass : matrix.num_classes));
     Labels labels = LabelsOf(*ids);
-    tensorflow::Tensor *log_partition, *true_logits = nullptr, *ranks;
-    OP_REQUIRES_OK(ctx, TakeGivenLogits(ctx, *ids, &labels));
-    OP_REQUIRES_OK(
-        ctx, Device::CheckIds(*ids, labels.logits != nullptr ? kAnyClass : matrix.num_classes));
+    tensorflow::Tensor *log_partition, *ranks;
+    float* true_logits = nullptr;
+    OP_REQUIRES_OK(ctx, ReadFirstClass(ctx, &labels));
+    OP_REQUIRES_OK(ctx, logits_given_ ? TakeLogits(ctx, *ids, &labels)
+                                      : AllocateLogits(ctx, *ids, &true_logits));
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {batch}, &log_partition));
-    if (labels.logits == nullptr) {
-      OP_REQUIRES_OK(ctx, ctx->allocate_output(1, ids->shape(), &true_logits));
-    }
     OP_REQUIRES_OK(ctx, ctx->allocate_output(2, ids->shape(), &ranks));
     if (batch == 0) return;
-    OP_REQUIRES_OK(
-        ctx, Device::ClassStatistics(
-                 ctx, matrix, FeaturesOf(features), labels, log_partition->flat<float>().data(),
-                 true_logits == nullptr ? nullptr : true_logits->flat<float>().data(),
-                 ranks->flat<int64_t>().data()));
+    OP_REQUIRES_OK(ctx, Device::ClassStatistics(ctx, matrix, FeaturesOf(features), labels,
+                                                log_partition->flat<float>().data(),
+                                                true_logits, ranks->flat<int64_t>().data()));
   }
 
  private:
   static constexpr int64_t kAnyClass = std::numeric_limits<int64_t>::max();
 
-  // Reads what there is beside the ids. Logits that are given become output true_logits.
-  static absl::Status TakeGivenLogits(tensorflow::OpKernelContext* ctx,
-                                      const tensorflow::Tensor& ids, Labels* labels) {
-    tensorflow::OpInputList given;
+  absl::Status ReadFirstClass(tensorflow::OpKernelContext* ctx, Labels* labels) const {
     const tensorflow::Tensor* first_class;
-    TF_RETURN_IF_ERROR(ctx->input_list("given_logits", &given));
     TF_RETURN_IF_ERROR(ctx->input("first_class", &first_class));
     TF_RETURN_IF_ERROR(CheckScalar(*first_class, "first_class"));
     labels->first_class = first_class->scalar<int64_t>()();
-    if (labels->first_class < 0 || (labels->first_class > 0 && given.size() == 0)) {
-      return tensorflow::errors::InvalidArgument(
-          "first_class must be at least 0, and 0 unless true_logits are given, got ",
-          labels->first_class);
+    if (labels->first_class == 0 || (labels->first_class > 0 && logits_given_)) {
+      return absl::OkStatus();
     }
-    if (given.size() == 0) return absl::OkStatus();
-    if (given.size() > 1) {
-      return tensorflow::errors::InvalidArgument("true_logits must be one tensor or none, got ",
-                                                 given.size());
-    }
+    return tensorflow::errors::InvalidArgument(
+        "first_class must be at least 0, and 0 unless true_logits are given, got ",
+        labels->first_class);
+  }
+
+  // The logits that were given are output true_logits too.
+  static absl::Status TakeLogits(tensorflow::OpKernelContext* ctx,
+                                 const tensorflow::Tensor& ids, Labels* labels) {
+    tensorflow::OpInputList given;
+    TF_RETURN_IF_ERROR(ctx->input_list("given_logits", &given));
     TF_RETURN_IF_ERROR(CheckSameShape(given[0], "true_logits", ids, "labels"));
     labels->logits = given[0].flat<float>().data();
     ctx->set_output(1, given[0]);
     return absl::OkStatus();
   }
+
+  static absl::Status AllocateLogits(tensorflow::OpKernelContext* ctx,
+                                     const tensorflow::Tensor& ids, float** true_logits) {
+    tensorflow::Tensor* output;
+    TF_RETURN_IF_ERROR(ctx->allocate_output(1, ids.shape(), &output));
+    *true_logits = output->flat<float>().data();
+    return absl::OkStatus();
+  }
+
+  bool logits_given_ = false;
 };
 
 template <class Device>

@@ -198,8 +198,9 @@ def test_given_logits_that_do_not_fit_are_named(labels, true_logits, first_class
 
 
 def test_an_empty_batch_gives_empty_outputs():
-    problem = Problem(0, 7, 5, 2)
-    assert [x.shape for x in problem.statistics()] == [(0,), (0, 2), (0, 2)]
+    problem = Problem(0, 12, 5, 2)
+    for statistics in (problem.statistics(), *problem.shard_statistics(tf.zeros([0, 2]))):
+        assert [x.shape for x in statistics] == [(0,), (0, 2), (0, 2)]
     assert [x.shape for x in problem.top_k(3)] == [(0, 3), (0, 3)]
 
 
@@ -210,6 +211,8 @@ def test_no_labels_at_all_leave_the_log_partition():
         log_partition, reference.log_partition(problem.logits), rtol=3e-6
     )
     assert true_logits.shape == (6, 0)
+    for _, given, ranks in problem.shard_statistics(true_logits):
+        assert given.shape == ranks.shape == (6, 0)
 
 
 @pytest.mark.parametrize("label", [-2, 7, 2**33])
