@@ -71,15 +71,17 @@ inline absl::Status CheckVariable(const tensorflow::Tensor& value, const char* n
 }
 
 // The ids must be in [lowest, num_classes), where `lowest` is 0, or -1 if there is padding.
-// Memory of the host. `width`: of their matrix, for the error.
+// Memory of the host. `width`: of their matrix, 1 if they are none, for the error.
 inline absl::Status CheckClassIds(const int64_t* ids, int64_t size, int64_t width, int lowest,
                                   int64_t num_classes, const char* name) {
   for (int64_t i = 0; i < size; ++i) {
     if (lowest <= ids[i] && ids[i] < num_classes) continue;
-    const std::string column = width > 1 ? absl::StrCat(", column ", i % width) : "";
+    const std::string place = width > 1
+                                  ? absl::StrCat("row ", i / width, ", column ", i % width)
+                                  : absl::StrCat("position ", i);
     return tensorflow::errors::InvalidArgument(name, " must be class ids in [0, ", num_classes,
                                                ")", lowest < 0 ? ", or -1 for padding" : "",
-                                               ", got ", ids[i], " at row ", i / width, column);
+                                               ", got ", ids[i], " at ", place);
   }
   return absl::OkStatus();
 }

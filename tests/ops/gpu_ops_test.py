@@ -95,13 +95,12 @@ def test_ranks_of_given_logits_in_shards_of_the_classes(shape):
             reference.true_logits(problem.logits, problem.labels), "float32"
         )
         with tf.GradientTape() as tape:
-            tape.watch(true_logits)
             shards = problem.shard_statistics(true_logits)
-            loss = weighted_sum([shard[1] for shard in shards])
-        ranks = tf.add_n([shard[2] for shard in shards])
-        return ranks, shards[1][1:], tape.gradient(loss, true_logits)
+            loss = weighted_sum([shard[0] for shard in shards])
+        gradients = tape.gradient(loss, tape.watched_variables())
+        return shards, [gradient for gradient in gradients if gradient is not None]
 
-    gpu.assert_same_on_gpu(compute, exact=True)
+    gpu.assert_same_on_gpu(compute, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
