@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "custom_ops/core/score_order.h"
 #include "custom_ops/core/simd_level.h"
 
 namespace largeout {
@@ -28,14 +29,11 @@ const std::vector<int32_t>& ScoreSieve::Pass(const float* scores, int64_t size, 
 }
 
 void KeepBest(int64_t k, std::vector<ScoredClass>* classes) {
-  const auto better = [](const ScoredClass& a, const ScoredClass& b) {
-    return a.score > b.score || (a.score == b.score && a.id < b.id);
-  };
   if (static_cast<int64_t>(classes->size()) > k) {
-    std::nth_element(classes->begin(), classes->begin() + k, classes->end(), better);
+    std::nth_element(classes->begin(), classes->begin() + k, classes->end(), BestFirst());
     classes->resize(k);
   }
-  std::sort(classes->begin(), classes->end(), better);
+  std::sort(classes->begin(), classes->end(), BestFirst());
 }
 
 }  // namespace largeout

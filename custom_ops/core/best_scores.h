@@ -32,7 +32,7 @@ class ScoreSieve {
   std::vector<int32_t> positions_;
 };
 
-// Keeps the k best of `classes`, best first; of equal scores the lower id first.
+// Keeps the k best of `classes`, in the order of score_order.h.
 // REQUIRES: no score is NaN.
 void KeepBest(int64_t k, std::vector<ScoredClass>* classes);
 

@@ -1,4 +1,4 @@
-// What best_scores.cc and the vectorised best_scores_simd.cc say to each other.
+// The vectorised loops of best_scores.cc, at each level of simd_level.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_BEST_SCORES_SIMD_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_BEST_SCORES_SIMD_H_

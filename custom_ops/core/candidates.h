@@ -13,6 +13,7 @@
 
 #include "custom_ops/core/host_device.h"
 #include "custom_ops/core/parallel.h"
+#include "custom_ops/core/score_order.h"
 
 namespace largeout {
 
@@ -36,13 +37,14 @@ struct Offsets {
   }
 };
 
-// Labels of the row that stand before label `l`: higher, or equal and earlier.
+// Labels of the row that come before label `l`, equal scores by their slots.
 LARGEOUT_HOST_DEVICE inline int64_t LabelsAbove(const int64_t* labels, const float* scores,
                                                 int64_t num_labels, int64_t l) {
   int64_t above = 0;
   for (int64_t i = 0; i < num_labels; ++i) {
     if (i == l || labels[i] < 0 || labels[i] == labels[l]) continue;
-    above += scores[i] > scores[l] || (scores[i] == scores[l] && i < l);
+    above +=
+        ComesBefore({scores[i], static_cast<int32_t>(i)}, {scores[l], static_cast<int32_t>(l)});
   }
   return above;
 }

@@ -9,6 +9,7 @@
 
 #include "custom_ops/core/class_scan_labels.h"
 #include "custom_ops/core/class_scan_panels.h"
+#include "custom_ops/core/score_order.h"
 #include "custom_ops/core/simd_level.h"
 
 namespace largeout {
@@ -31,11 +32,11 @@ class Statistics {
             const ClassShards& shards, int64_t begin, int64_t end) {
     std::vector<int32_t> higher(labels.size(), 0);
     std::vector<float> limits(labels.most_in_panel() * kPanelRows);
-    std::unique_ptr<bool[]> mixed(new bool[limits.size()]);
+    std::unique_ptr<bool[]> label_in_block(new bool[limits.size()]);
     for (int64_t shard = begin; shard < end; ++shard) {
       const int64_t first = shard * num_rows_;
       const ShardStatistics found = {shift_.data() + first, total_.data() + first,
-                                     higher.data(), limits.data(), mixed.get()};
+                                     higher.data(), limits.data(), label_in_block.get()};
       LARGEOUT_SIMD_DISPATCH(ScanStatistics, matrix, panels, labels.slots(),
                              shards.begin(shard), shards.end(shard), found);
     }
@@ -78,16 +79,17 @@ void ClassStatistics(const ClassMatrix& matrix, const Features& features, const 
   parallel(shards.count(), cost, [&](int64_t begin, int64_t end) {
     found.Scan(matrix, packed.panels(), slots, shards, begin, end);
   });
-  std::fill_n(true_logits, features.batch * labels.width, 0.0f);
+  if (labels.logits != nullptr) true_logits = nullptr;
+  if (true_logits != nullptr) std::fill_n(true_logits, features.batch * labels.width, 0.0f);
   std::fill_n(ranks, features.batch * labels.width, matrix.num_classes);
   parallel(features.batch, 20 * shards.count(), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       log_partition[order[row]] = found.LogPartition(row);
       for (size_t slot = 0; slot < slots.row(row).size(); ++slot) {
-        const RankedLabel& label = slots.row(row)[slot];
+        const RowLabel& label = slots.row(row)[slot];
         const int64_t at = order[row] * labels.width + label.column;
-        true_logits[at] = label.score;
-        if (label.ranked()) ranks[at] = found.higher(slots.Place(row, slot));
+        if (true_logits != nullptr) true_logits[at] = label.score;
+        if (IsRanked(label.score)) ranks[at] = found.higher(slots.Place(row, slot));
       }
     }
   });

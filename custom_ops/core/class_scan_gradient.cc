@@ -6,6 +6,7 @@
 #include "custom_ops/core/class_scan.h"
 #include "custom_ops/core/class_scan_gradient_simd.h"
 #include "custom_ops/core/class_scan_panels.h"
+#include "custom_ops/core/dense_product_simd.h"
 #include "custom_ops/core/rounding.h"
 #include "custom_ops/core/simd_level.h"
 

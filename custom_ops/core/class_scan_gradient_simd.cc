@@ -1,55 +1,12 @@
 #include "custom_ops/core/class_scan_gradient_simd.h"
 
 #include "custom_ops/core/class_scan_tile.h"
+#include "custom_ops/core/dense_product_simd.h"
 #include "custom_ops/core/simd.h"
 
 namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
-
-// out[r, j] += sum over k of a[r * a_stride + k * a_step] * b[k * b_stride + j],
-// `rows` rows and V vectors of columns: tiles of T rows, then of fewer.
-template <int T, int V>
-void AddProductColumns(const float* a, int64_t a_stride, int64_t a_step, const float* b,
-                       int64_t b_stride, int64_t depth, int64_t rows, float* out,
-                       int64_t out_stride) {
-  int64_t r = 0;
-  for (; r + T <= rows; r += T) {
-    Floats sum[T][V];
-    float* to = out + r * out_stride;
-#pragma GCC unroll 8
-    for (int t = 0; t < T; ++t) {
-#pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) sum[t][v] = Load(to + t * out_stride + v * kLanes);
-    }
-    ProductTile<T, V>(a + r * a_stride, a_stride, a_step, b, b_stride, depth, sum);
-#pragma GCC unroll 8
-    for (int t = 0; t < T; ++t) {
-#pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) Store(sum[t][v], to + t * out_stride + v * kLanes);
-    }
-  }
-  if constexpr (T > 1) {
-    AddProductColumns<T / 2, V>(a + r * a_stride, a_stride, a_step, b, b_stride, depth,
-                                rows - r, out + r * out_stride, out_stride);
-  }
-}
-
-// The same for all `width` columns, a multiple of kLanes.
-void AddProduct(const float* a, int64_t a_stride, int64_t a_step, const float* b,
-                int64_t b_stride, int64_t depth, int64_t rows, int64_t width, float* out,
-                int64_t out_stride) {
-  constexpr int kWide = kTileVectors * kLanes;
-  int64_t j = 0;
-  for (; j + kWide <= width; j += kWide) {
-    AddProductColumns<kTileRows, kTileVectors>(a, a_stride, a_step, b + j, b_stride, depth,
-                                               rows, out + j, out_stride);
-  }
-  for (; j < width; j += kLanes) {
-    AddProductColumns<kTileRows, 1>(a, a_stride, a_step, b + j, b_stride, depth, rows, out + j,
-                                    out_stride);
-  }
-}
 
 // Turns logits into weighted probabilities: [classes of a block, rows of a chunk].
 class ProbabilityConsumer {
@@ -123,13 +80,14 @@ class BlockGradient {
       ScanPanel(matrix_, panels_, (first_row + r) / kPanelRows, first_, first_ + size_, use);
     }
     AddLabels(label, first_row, num_rows);
-    const float* p = shard_.probabilities;
-    const int64_t stride = shard_.probability_stride;
     if (shard_.d_bias != nullptr) AddBias(num_rows);
-    AddProduct(p, stride, 1, rows_.features + first_row * rows_.width, rows_.width, num_rows,
-               size_, rows_.width, shard_.block_gradient, rows_.width);
-    AddProduct(p, 1, stride, embeddings_, rows_.width, size_, num_rows, rows_.width,
-               shard_.d_features + first_row * rows_.width, rows_.width);
+    const int64_t width = rows_.width, stride = shard_.probability_stride;
+    const Strided by_class = {shard_.probabilities, stride, 1};
+    const Strided by_row = {shard_.probabilities, 1, stride};
+    AddProduct({size_, num_rows, width}, by_class, rows_.features + first_row * width, width,
+               shard_.block_gradient, width);
+    AddProduct({num_rows, size_, width}, by_row, embeddings_, width,
+               shard_.d_features + first_row * width, width);
   }
 
   void AddLabels(int64_t label, int64_t first_row, int64_t num_rows) {

@@ -1,4 +1,4 @@
-// What class_scan_gradient.cc and class_scan_gradient_simd.cc say to each other.
+// The vectorised loops of class_scan_gradient.cc, at each level of simd_level.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_GRADIENT_SIMD_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_GRADIENT_SIMD_H_
@@ -11,8 +11,6 @@ namespace largeout {
 
 // Rows of the batch whose probabilities are held at once.
 inline constexpr int kChunkRows = 512;
-// Rows of features and their gradients are filled up with 0 to a multiple of this.
-inline constexpr int kWidthMultiple = 16;
 
 struct LabelWeight {
   int32_t class_id;
@@ -20,7 +18,8 @@ struct LabelWeight {
   float weight;
 };
 
-// The batch; values of the rows that fill up the last panel are 0 (shift: inf).
+// The batch, filled up with 0 to a width that dense_product_simd.h takes; values of the rows
+// that fill up the last panel are 0 (shift: inf).
 struct GradientRows {
   const float* features;  // [batch, width]
   int64_t width;

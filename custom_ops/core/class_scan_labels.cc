@@ -4,7 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "custom_ops/core/class_scan_panels.h"
+#include "custom_ops/core/counting_sort.h"
+#include "custom_ops/core/score_order.h"
 #include "custom_ops/core/simd_level.h"
 
 namespace largeout {
@@ -17,22 +18,27 @@ float PreviousScore(float score) {
   return std::fabs(score) < tiny ? -tiny : std::nextafter(score, -HUGE_VALF);
 }
 
-// The labels of a row by rising score, of equal ones the later class first.
-std::vector<RankedLabel> SortedLabels(const ClassMatrix& matrix, const Panels& panels,
-                                      int64_t row, const int64_t* ids, int64_t width) {
-  std::vector<RankedLabel> labels;
-  for (int64_t column = 0; column < width; ++column) {
-    if (ids[column] < 0) continue;
+// The labels of row `row` of the panels, row `b` of the batch, the best last.
+std::vector<RowLabel> SortedLabels(const ClassMatrix& matrix, const Panels& panels, int64_t row,
+                                   const Labels& labels, int64_t b) {
+  std::vector<RowLabel> sorted;
+  for (int64_t column = 0; column < labels.width; ++column) {
+    const int64_t i = b * labels.width + column;
+    if (labels.ids[i] < 0) continue;
+    const int32_t id = labels.Row(i);
     float score;
-    LARGEOUT_SIMD_DISPATCH(ScanOneLogit, matrix, panels, row, ids[column], &score);
-    labels.push_back({score, static_cast<int32_t>(ids[column]), column});
+    if (labels.logits != nullptr) {
+      score = labels.logits[i];
+    } else {
+      LARGEOUT_SIMD_DISPATCH(ScanOneLogit, matrix, panels, row, id, &score);
+    }
+    sorted.push_back({{score, id}, column});
   }
-  const auto unranked = std::partition(labels.begin(), labels.end(),
-                                       [](const RankedLabel& a) { return a.ranked(); });
-  std::sort(labels.begin(), unranked, [](const RankedLabel& a, const RankedLabel& b) {
-    return a.score < b.score || (a.score == b.score && a.id > b.id);
-  });
-  return labels;
+  const auto unranked = std::partition(sorted.begin(), sorted.end(),
+                                       [](const RowLabel& a) { return IsRanked(a.score); });
+  std::sort(sorted.begin(), unranked,
+            [](const RowLabel& a, const RowLabel& b) { return ComesBefore(b, a); });
+  return sorted;
 }
 
 }  // namespace
@@ -43,9 +49,11 @@ std::vector<int64_t> RowsByLabelCount(const Labels& labels, int64_t batch) {
     const int64_t* ids = labels.ids + b * labels.width;
     count[b] = std::count_if(ids, ids + labels.width, [](int64_t id) { return id >= 0; });
   }
-  std::vector<int64_t> order = InOrder(batch);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return count[a] > count[b]; });
+  std::vector<int64_t> order(batch);
+  const auto num_missing = [&](int64_t b) { return labels.width - count[b]; };
+  CountingSort most_first(Chunks(batch), labels.width + 1);
+  most_first.Count(num_missing);
+  most_first.Place(num_missing, [&](int64_t b, int32_t place) { order[place] = b; });
   return order;
 }
 
@@ -55,8 +63,7 @@ LabelSlots::LabelSlots(const ClassMatrix& matrix, const Panels& panels, const La
   const int64_t cost = 4 * labels.width * matrix.dim;
   parallel(order.size(), cost, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      rows_[row] = SortedLabels(matrix, panels, row, labels.ids + order[row] * labels.width,
-                                labels.width);
+      rows_[row] = SortedLabels(matrix, panels, row, labels, order[row]);
     }
   });
   LayOutSlots(panels.num_panels);
@@ -83,8 +90,8 @@ void LabelSlots::FillSlots() {
   classes_.assign(scores_.size(), -1);
   for (size_t row = 0; row < rows_.size(); ++row) {
     for (size_t slot = 0; slot < rows_[row].size(); ++slot) {
-      const RankedLabel& label = rows_[row][slot];
-      if (!label.ranked()) continue;
+      const RowLabel& label = rows_[row][slot];
+      if (!IsRanked(label.score)) continue;
       scores_[Place(row, slot)] = label.score;
       previous_[Place(row, slot)] = PreviousScore(label.score);
       classes_[Place(row, slot)] = label.id;

@@ -15,13 +15,9 @@ namespace largeout {
 // number of slots, and most panels few.
 std::vector<int64_t> RowsByLabelCount(const Labels& labels, int64_t batch);
 
-struct RankedLabel {
-  float score;
-  int32_t id;
+// A label of a row: its logit, its row of the matrix (Labels::Row), and its column.
+struct RowLabel : ScoredClass {
   int64_t column;
-
-  // Labels whose logit is NaN or -inf are not ranked: they come last.
-  bool ranked() const { return score > -__builtin_inff(); }
 };
 
 class LabelSlots {
@@ -37,8 +33,9 @@ class LabelSlots {
   int64_t size() const { return static_cast<int64_t>(scores_.size()); }
   int64_t most_in_panel() const { return most_in_panel_; }
 
-  // The labels of a row (in the order of the panels), one a slot.
-  const std::vector<RankedLabel>& row(int64_t row) const { return rows_[row]; }
+  // The labels of a row (in the order of the panels), one for each slot. Those whose score is
+  // not ranked come last.
+  const std::vector<RowLabel>& row(int64_t row) const { return rows_[row]; }
   int64_t Place(int64_t row, int64_t slot) const {
     return (panel_begin_[row / kPanelRows] + slot) * kPanelRows + row % kPanelRows;
   }
@@ -47,7 +44,7 @@ class LabelSlots {
   void LayOutSlots(int64_t num_panels);
   void FillSlots();
 
-  std::vector<std::vector<RankedLabel>> rows_;
+  std::vector<std::vector<RowLabel>> rows_;
   std::vector<int64_t> panel_begin_;
   std::vector<float> scores_, previous_;
   std::vector<int32_t> classes_;

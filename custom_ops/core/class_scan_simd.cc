@@ -1,6 +1,7 @@
 #include "custom_ops/core/class_scan_simd.h"
 
 #include "custom_ops/core/class_scan_tile.h"
+#include "custom_ops/core/score_order.h"
 #include "custom_ops/core/simd.h"
 
 namespace largeout {
@@ -56,8 +57,8 @@ class StatisticsConsumer {
     for (int64_t i = row % kPanelRows; i < size_; i += kPanelRows) {
       const Floats limit = Load(shard_.limits + i);
       if (!AnyGreater(top, limit)) break;  // limits rise from slot to slot
-      if (__builtin_expect(shard_.mixed[i], false)) {
-        CountMixed<T>(logits, i, first);
+      if (__builtin_expect(shard_.label_in_block[i], false)) {
+        CountInBlock<T>(logits, i, first);
       } else {
         CountHigher<T>(logits, i, limit);
       }
@@ -70,7 +71,7 @@ class StatisticsConsumer {
 
   // A class stands before the label if its logit is above the limit: the
   // label's score, or for classes of lower id the float below, as equal ones
-  // count then. In the label's own block both occur ("mixed").
+  // count then. In the label's own block both occur, so ids are compared too.
   void SetLimits(int64_t i, int64_t first, int64_t last) {
     Ints classes;
     std::memcpy(&classes, slots_.classes + begin_ + i, sizeof(classes));
@@ -79,7 +80,7 @@ class StatisticsConsumer {
     const Floats limit =
         later ? Load(slots_.previous_scores + begin_ + i) : Load(slots_.scores + begin_ + i);
     Store(limit, shard_.limits + i);
-    shard_.mixed[i] = AnyGreater(inside ? Broadcast(1.0f) : Floats{}, Floats{});
+    shard_.label_in_block[i] = AnyGreater(inside ? Broadcast(1.0f) : Floats{}, Floats{});
   }
 
   template <int T>
@@ -117,7 +118,7 @@ class StatisticsConsumer {
   }
 
   template <int T>
-  __attribute__((noinline)) void CountMixed(const float* logits, int64_t i, int64_t first) {
+  __attribute__((noinline)) void CountInBlock(const float* logits, int64_t i, int64_t first) {
     const Floats score = Load(slots_.scores + begin_ + i);
     Ints classes, higher{};
     std::memcpy(&classes, slots_.classes + begin_ + i, sizeof(classes));
@@ -142,11 +143,6 @@ class StatisticsConsumer {
   int64_t begin_ = 0, size_ = 0;  // of the panel's slots
   alignas(64) float sum_[kPanelRows];
 };
-
-// Whether a stands behind b.
-inline bool Worse(const ScoredClass& a, const ScoredClass& b) {
-  return a.score < b.score || (a.score == b.score && a.id > b.id);
-}
 
 // Keeps the k best of each row in a heap with the worst in front.
 class TopKConsumer {
@@ -182,8 +178,8 @@ class TopKConsumer {
   void ReplaceWorst(ScoredClass* heap, ScoredClass entry) {
     int64_t at = 0;
     for (int64_t child = 1; child < shard_.k; child = 2 * at + 1) {
-      if (child + 1 < shard_.k && Worse(heap[child + 1], heap[child])) ++child;
-      if (!Worse(heap[child], entry)) break;
+      if (child + 1 < shard_.k && ComesBefore(heap[child], heap[child + 1])) ++child;
+      if (!ComesBefore(entry, heap[child])) break;
       heap[at] = heap[child];
       at = child;
     }

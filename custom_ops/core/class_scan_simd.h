@@ -1,4 +1,4 @@
-// What class_scan*.cc and the vectorised class_scan*_simd.cc say to each other.
+// The vectorised loops of class_scan.cc and class_scan_top_k.cc, at each level of simd_level.h.
 //
 // The rows of the batch are the lanes of the vectors, so that nothing is ever
 // summed or compared across lanes. They come transposed in panels of
@@ -31,19 +31,19 @@ struct RankSlots {
   const int64_t* panel_begin;
   const float* scores;
   const float* previous_scores;  // the float below the score
-  const int32_t* classes;
+  const int32_t* classes;        // their rows of the matrix (Labels::Row), -1 in empty places
 };
 
-// What one shard of the classes says about each row.
+// The statistics of one shard of the classes, for each row.
 struct ShardStatistics {
-  float* shift;     // [rows] near the highest logit
-  double* total;    // [rows] sum of exp(logit - shift)
-  int32_t* higher;  // [slots, kPanelRows] classes that stand before the label
-  float* limits;    // scratch, [slots of one panel, kPanelRows]
-  bool* mixed;      // scratch, the same
+  float* shift;          // [rows] near the highest logit
+  double* total;         // [rows] sum of exp(logit - shift)
+  int32_t* higher;       // [slots, kPanelRows] classes that come before the label
+  float* limits;         // scratch, [slots of one panel, kPanelRows]
+  bool* label_in_block;  // scratch, the same: for the lanes of a vector together
 };
 
-// What one shard of the classes offers to the top k of each row.
+// The k best classes of one shard, for each row.
 struct ShardTopK {
   int64_t k;
   ScoredClass* best;  // [rows, k] a heap each, the worst in front

@@ -1,5 +1,5 @@
-// The inner loops of every pass over the classes: the product of a few rows
-// with a few vectors of columns, in registers. For X_simd.cc files only.
+// The inner loops of every pass over the classes: the logits of a few classes for a few
+// vectors of rows, in registers. For X_simd.cc files only.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_TILE_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_TILE_H_
@@ -7,37 +7,11 @@
 #include <cstdint>
 
 #include "custom_ops/core/class_scan_simd.h"
+#include "custom_ops/core/dense_product_tile.h"
 #include "custom_ops/core/simd.h"
 
 namespace largeout {
 namespace LARGEOUT_SIMD {
-
-// A tile keeps kTileRows x kTileVectors sums in registers, and room for one
-// vector of each operand.
-inline constexpr int kTileRows = 6;
-inline constexpr int kTileVectors = kVectorRegisters == 32 ? 4 : 2;
-
-// sum[t][v] += sum over k of rows[t * row_stride + k * row_step]
-//                          * columns[k * column_stride + v * kLanes ...]
-// in the order of k, one fused operation a term where the level has it: every
-// tile shape gives the same bits.
-template <int T, int V>
-inline __attribute__((always_inline)) void ProductTile(const float* rows, int64_t row_stride,
-                                                       int64_t row_step, const float* columns,
-                                                       int64_t column_stride, int64_t depth,
-                                                       Floats (&sum)[T][V]) {
-  for (int64_t k = 0; k < depth; ++k) {
-    Floats column[V];
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) column[v] = Load(columns + k * column_stride + v * kLanes);
-#pragma GCC unroll 8
-    for (int t = 0; t < T; ++t) {
-      const Floats row = Broadcast(rows[t * row_stride + k * row_step]);
-#pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) sum[t][v] += row * column[v];
-    }
-  }
-}
 
 inline const float* PanelColumns(const ClassMatrix& matrix, const Panels& panels,
                                  int64_t panel) {
@@ -55,8 +29,8 @@ void LogitTile(const ClassMatrix& matrix, const float* columns, int64_t first, f
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) sum[t][v] = bias;
   }
-  ProductTile<T, V>(matrix.embeddings + first * matrix.dim, matrix.dim, 1, columns, kPanelRows,
-                    matrix.dim, sum);
+  ProductTile<T, V>({matrix.embeddings + first * matrix.dim, matrix.dim, 1}, columns,
+                    kPanelRows, matrix.dim, sum);
 #pragma GCC unroll 8
   for (int t = 0; t < T; ++t) {
 #pragma GCC unroll 8

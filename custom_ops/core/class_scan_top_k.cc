@@ -3,6 +3,7 @@
 #include <mutex>
 #include <vector>
 
+#include "custom_ops/core/best_scores.h"
 #include "custom_ops/core/class_scan.h"
 #include "custom_ops/core/class_scan_panels.h"
 #include "custom_ops/core/simd_level.h"
@@ -13,10 +14,6 @@ namespace {
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 constexpr ScoredClass kNone = {kLowest, std::numeric_limits<int32_t>::max()};
 constexpr int64_t kMostShards = 256;
-
-bool Better(const ScoredClass& a, const ScoredClass& b) {
-  return a.score > b.score || (a.score == b.score && a.id < b.id);
-}
 
 // The best of each row so far. Which thread brings them does not matter.
 class BestClasses {
@@ -31,8 +28,7 @@ class BestClasses {
       const ScoredClass* from = best.data() + row * k_;
       std::copy_if(from, from + k_, std::back_inserter(merged),
                    [](const ScoredClass& entry) { return entry.id != kNone.id; });
-      std::sort(merged.begin(), merged.end(), Better);
-      if (static_cast<int64_t>(merged.size()) > k_) merged.resize(k_);
+      KeepBest(k_, &merged);
     }
   }
 

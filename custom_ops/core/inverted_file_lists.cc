@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "custom_ops/core/counting_sort.h"
 #include "custom_ops/core/packed_means.h"
 #include "custom_ops/core/rounding.h"
 
@@ -124,10 +125,11 @@ void PlaceRows(std::vector<int32_t> list_of_class, const InvertedFile& file) {
     list_of_class[c] = list;
     ++sizes[list];
   }
-  file.offsets[0] = 0;
-  std::partial_sum(sizes.begin(), sizes.end(), file.offsets + 1);
-  std::vector<int32_t> next(file.offsets, file.offsets + file.num_lists);
-  for (int64_t c = 0; c < num_classes; ++c) file.ids[next[list_of_class[c]]++] = c;
+  CountingSort by_list(Chunks(num_classes), file.num_lists);
+  const auto list_of = [&](int64_t c) { return list_of_class[c]; };
+  by_list.Count(list_of);
+  by_list.WriteOffsets(file.offsets);
+  by_list.Place(list_of, [&](int64_t c, int32_t place) { file.ids[place] = c; });
 }
 
 std::vector<int32_t> ListOfEachClass(int64_t num_classes, const InvertedFile& file) {

@@ -5,6 +5,7 @@
 
 #include "custom_ops/core/aligned_array.h"
 #include "custom_ops/core/best_scores.h"
+#include "custom_ops/core/counting_sort.h"
 #include "custom_ops/core/inverted_file.h"
 #include "custom_ops/core/inverted_file_simd.h"
 #include "custom_ops/core/packed_means.h"
@@ -98,26 +99,26 @@ class Search {
 
   // Gives each query a segment of scores for each of its lists, and lists their queries.
   void GroupByList() {
-    pair_begin_.assign(file_.num_lists + 2, 0);
     int64_t end = 0;
     for (int64_t query = 0; query < features_.batch; ++query) {
       for (int64_t i = 0; i < num_probes_; ++i) {
         const int32_t list = probes(query)[i];
         segments(query)[i] = end;
-        if (list < 0) continue;
-        end += groups(list).num_scores();
-        ++pair_begin_[list + 2];
+        if (list >= 0) end += groups(list).num_scores();
       }
       segments(query)[num_probes_] = end;
     }
-    for (int64_t l = 0; l < file_.num_lists; ++l) pair_begin_[l + 2] += pair_begin_[l + 1];
-    pairs_.resize(pair_begin_.back());
-    for (int64_t query = 0; query < features_.batch; ++query) {
-      for (int64_t i = 0; i < num_probes_; ++i) {
-        const int32_t list = probes(query)[i];
-        if (list >= 0) pairs_[pair_begin_[list + 1]++] = {query, segments(query)[i]};
-      }
-    }
+    const int64_t no_list = file_.num_lists;
+    const auto list_of = [&](int64_t i) { return probes_[i] < 0 ? no_list : probes_[i]; };
+    CountingSort by_list(Chunks(probes_.size()), no_list + 1);
+    by_list.Count(list_of);
+    pair_begin_.resize(no_list + 2);
+    by_list.WriteOffsets(pair_begin_.data());
+    pairs_.resize(pair_begin_[no_list]);
+    by_list.Place(list_of, [&](int64_t i, int32_t place) {
+      const int64_t query = i / num_probes_;
+      if (probes_[i] >= 0) pairs_[place] = {query, segments(query)[i % num_probes_]};
+    });
   }
 
   void ScoreMembers() {

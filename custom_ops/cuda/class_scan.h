@@ -5,7 +5,8 @@
 // there. Results do not depend on the order of the blocks. All pointers are to device memory.
 //
 // The GPU looks at the labels itself: -1 stands for no label, any other id outside
-// [0, num_classes) gives NaN where its logit would stand, and touches no other row.
+// [0, num_classes) gives NaN where its logit would stand, and touches no other row. Labels with
+// logits are any classes; a negative id stands for no label.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CLASS_SCAN_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CLASS_SCAN_H_

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "custom_ops/core/class_scan_types.h"
+#include "custom_ops/core/score_order.h"
 #include "custom_ops/cuda/class_logits.h"
 #include "custom_ops/cuda/class_scan_plan.h"
 #include "custom_ops/cuda/class_statistics_parts.h"
@@ -14,7 +15,7 @@
 namespace largeout {
 namespace cuda {
 
-// Item i: the logit of label i of the batch.
+// Item i: the logit of label i of the batch, unless it was given.
 struct LabelLogitsBody {
   ClassMatrix matrix;
   Features features;
@@ -23,13 +24,22 @@ struct LabelLogitsBody {
   float* true_logits;
 
   LARGEOUT_DEVICE void operator()(int64_t i) const {
+    const float logit = labels.logits != nullptr ? Given(i) : Computed(i);
+    if (labels.logits == nullptr) true_logits[i] = labels.ids[i] == -1 ? 0.0f : logit;
+    parts.scores[i] = IsRanked(logit) ? logit : NotANumber();
+    parts.higher[i] = 0;
+  }
+
+ private:
+  LARGEOUT_DEVICE float Given(int64_t i) const {
+    return labels.ids[i] < 0 ? NotANumber() : labels.logits[i];
+  }
+
+  LARGEOUT_DEVICE float Computed(int64_t i) const {
     const int64_t id = labels.ids[i];
     const float* const feature = features.data + i / labels.width * matrix.dim;
     const bool known = id >= 0 && id < matrix.num_classes;
-    const float logit = known ? OneLogit(matrix, feature, id) : NotANumber();
-    true_logits[i] = id == -1 ? 0.0f : logit;
-    parts.scores[i] = logit > MinusInfinity() ? logit : NotANumber();
-    parts.higher[i] = 0;
+    return known ? OneLogit(matrix, feature, id) : NotANumber();
   }
 };
 

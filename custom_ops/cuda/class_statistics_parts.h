@@ -75,14 +75,14 @@ class LabelSlots {
         batch_(batch),
         first_row_(first_row),
         scores_(reinterpret_cast<float*>(shared)),
-        ids_(reinterpret_cast<int*>(scores_ + kAll)),
-        higher_(ids_ + kAll) {}
+        rows_(reinterpret_cast<int*>(scores_ + kAll)),
+        higher_(rows_ + kAll) {}
 
   // Labels from `slot`, NaN where there is none.
   LARGEOUT_DEVICE void Fill(int thread, int64_t slot) const {
     ForOwn(thread, slot, [&](int at, bool known, int64_t i) {
       scores_[at] = known ? parts_.scores[i] : NotANumber();
-      ids_[at] = known ? static_cast<int>(labels_.ids[i]) : 0;  // a class if it has a score
+      rows_[at] = known ? labels_.Row(i) : 0;
       higher_[at] = 0;
     });
   }
@@ -100,7 +100,7 @@ class LabelSlots {
         const int at = Shape::Row(group, i) * kSlots + slot;
         const float score = scores_[at];
         if (!(top >= score)) continue;
-        const int label = ids_[at] - static_cast<int>(first_class);
+        const int label = rows_[at] - static_cast<int>(first_class);
         int higher = 0;
         LARGEOUT_UNROLL
         for (int j = 0; j < Shape::kTileColumns; ++j) {
@@ -135,7 +135,7 @@ class LabelSlots {
   const int64_t batch_;
   const int64_t first_row_;
   float* const scores_;
-  int* const ids_;
+  int* const rows_;  // of the matrix
   int* const higher_;
 };
 

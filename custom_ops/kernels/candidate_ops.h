@@ -8,10 +8,56 @@
 
 #include <limits>
 
-#include "custom_ops/kernels/candidate_input.h"
+#include "custom_ops/core/candidates.h"
+#include "custom_ops/kernels/checks.h"
 #include "custom_ops/kernels/largeout_op.h"
 
 namespace largeout {
+
+inline absl::Status CheckLogits(const tensorflow::Tensor& logits) {
+  if (logits.dims() == 2 && logits.dim_size(1) <= std::numeric_limits<int32_t>::max()) {
+    return absl::OkStatus();
+  }
+  return WrongShape(logits, "logits", "[batch, num_candidates]");
+}
+
+// What is of the candidates: for all rows of the logits, or for each.
+inline absl::Status CheckColumns(const tensorflow::Tensor& logits,
+                                 const tensorflow::Tensor& columns, const char* name) {
+  const bool shared = columns.dims() == 1 && columns.dim_size(0) == logits.dim_size(1);
+  if (shared || columns.shape() == logits.shape()) return absl::OkStatus();
+  return WrongShape(columns, name, "[num_candidates] or [batch, num_candidates] for logits ",
+                    logits.shape().DebugString());
+}
+
+// Inputs of the ops on shifted logits: logits, offsets, labels, candidates.
+inline absl::Status CheckShifted(tensorflow::OpKernelContext* ctx) {
+  const tensorflow::Tensor& logits = ctx->input(0);
+  TF_RETURN_IF_ERROR(CheckLogits(logits));
+  TF_RETURN_IF_ERROR(CheckColumns(logits, ctx->input(1), "offsets"));
+  TF_RETURN_IF_ERROR(CheckRows(ctx->input(2), "labels", logits.dim_size(0), "logits"));
+  return CheckColumns(logits, ctx->input(3), "candidates");
+}
+
+// ids: [num_candidates], or [batch, num_candidates], or null.
+inline Candidates MakeCandidates(const tensorflow::Tensor& logits,
+                                 const tensorflow::Tensor& labels,
+                                 const tensorflow::Tensor* ids) {
+  return {labels.flat<int64_t>().data(),
+          ids == nullptr ? nullptr : ids->flat<int64_t>().data(),
+          logits.dim_size(0),
+          labels.dim_size(1),
+          logits.dim_size(1),
+          ids == nullptr || ids->dims() == 1};
+}
+
+inline Candidates ShiftedCandidates(tensorflow::OpKernelContext* ctx) {
+  return MakeCandidates(ctx->input(0), ctx->input(2), &ctx->input(3));
+}
+
+inline Offsets ShiftedOffsets(tensorflow::OpKernelContext* ctx) {
+  return {ctx->input(1).flat<float>().data(), ctx->input(1).dims() == 2};
+}
 
 template <class Device>
 class FillAccidentalHitsOp : public LargeoutOp {
@@ -24,17 +70,15 @@ class FillAccidentalHitsOp : public LargeoutOp {
     const tensorflow::Tensor &values = ctx->input(0), &labels = ctx->input(1),
                              &ids = ctx->input(2);
     OP_REQUIRES_OK(ctx, CheckLogits(values));
-    OP_REQUIRES_OK(ctx, CheckRows(values, labels, "labels"));
+    OP_REQUIRES_OK(ctx, CheckRows(labels, "labels", values.dim_size(0), "logits"));
     OP_REQUIRES_OK(ctx, CheckColumns(values, ids, "candidates"));
     tensorflow::Tensor* filled = nullptr;
     OP_REQUIRES_OK(ctx, ctx->forward_input_or_allocate_output({0}, 0, values.shape(), &filled));
     if (!filled->SharesBufferWith(values)) {
       OP_REQUIRES_OK(ctx, Device::Copy(ctx, values, filled));
     }
-    const Candidates candidates =
-        MakeCandidates(values, labels, ids.flat<int64_t>().data(), ids.dims() == 1);
-    OP_REQUIRES_OK(
-        ctx, Device::FillAccidentalHits(ctx, candidates, fill_, filled->flat<float>().data()));
+    OP_REQUIRES_OK(ctx, Device::FillAccidentalHits(ctx, MakeCandidates(values, labels, &ids),
+                                                   fill_, filled->flat<float>().data()));
   }
 
  private:
@@ -83,8 +127,9 @@ class CandidateLogPartitionGradOp : public LargeoutOp {
     OP_REQUIRES_OK(ctx, CheckShifted(ctx));
     const tensorflow::Tensor &logits = ctx->input(0), &log_partition = ctx->input(4);
     const tensorflow::Tensor& d_log_partition = ctx->input(5);
-    OP_REQUIRES_OK(ctx, CheckPerRow(logits, log_partition, "log_partition"));
-    OP_REQUIRES_OK(ctx, CheckPerRow(logits, d_log_partition, "d_log_partition"));
+    const int64_t batch = logits.dim_size(0);
+    OP_REQUIRES_OK(ctx, CheckPerRow(log_partition, "log_partition", batch, "logits"));
+    OP_REQUIRES_OK(ctx, CheckPerRow(d_log_partition, "d_log_partition", batch, "logits"));
     const Offsets offsets = ShiftedOffsets(ctx);
     tensorflow::Tensor *d_logits = nullptr, *d_offsets = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, logits.shape(), &d_logits));
@@ -111,14 +156,14 @@ class CandidateRanksOp : public LargeoutOp {
     const tensorflow::Tensor &logits = ctx->input(0), &true_logits = ctx->input(1),
                              &labels = ctx->input(2);
     OP_REQUIRES_OK(ctx, CheckLogits(logits));
-    OP_REQUIRES_OK(ctx, CheckRows(logits, labels, "labels"));
-    OP_REQUIRES_OK(ctx, CheckTrueLogits(true_logits, labels));
+    OP_REQUIRES_OK(ctx, CheckRows(labels, "labels", logits.dim_size(0), "logits"));
+    OP_REQUIRES_OK(ctx, CheckSameShape(true_logits, "true_logits", labels, "labels"));
     tensorflow::Tensor* ranks = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, labels.shape(), &ranks));
-    OP_REQUIRES_OK(ctx, Device::CandidateRanks(
-                            ctx, MakeCandidates(logits, labels, nullptr, true),
-                            logits.flat<float>().data(), true_logits.flat<float>().data(),
-                            ranks->flat<int64_t>().data()));
+    OP_REQUIRES_OK(ctx, Device::CandidateRanks(ctx, MakeCandidates(logits, labels, nullptr),
+                                               logits.flat<float>().data(),
+                                               true_logits.flat<float>().data(),
+                                               ranks->flat<int64_t>().data()));
   }
 };
 

@@ -6,12 +6,10 @@
 #define LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_MATRIX_INPUT_H_
 
 #include <limits>
-#include <optional>
 
-#include "custom_ops/core/class_scan.h"
-#include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/resource_mgr.h"
-#include "tensorflow/core/framework/resource_var.h"
+#include "custom_ops/core/class_scan_types.h"
+#include "custom_ops/kernels/checks.h"
+#include "custom_ops/kernels/variable_locks.h"
 
 namespace largeout {
 
@@ -22,7 +20,7 @@ class ClassMatrixInput {
   // checks them against features [batch, dim].
   absl::Status Read(tensorflow::OpKernelContext* ctx, const tensorflow::Tensor& features) {
     TF_RETURN_IF_ERROR(Read(ctx));
-    return CheckFeatures(features);
+    return CheckWidth(features, "features", embeddings_->dim_size(1), "embeddings");
   }
 
   // The same without features.
@@ -33,20 +31,19 @@ class ClassMatrixInput {
       return tensorflow::errors::InvalidArgument("bias must be one variable or none, got ",
                                                  biases.size());
     }
-    const tensorflow::Tensor* embeddings;
-    TF_RETURN_IF_ERROR(ctx->input("embeddings", &embeddings));
-    if (embeddings->dtype() == tensorflow::DT_RESOURCE) {
-      TF_RETURN_IF_ERROR(LookUp(ctx, *embeddings, &embeddings_variable_));
-      if (biases.size() == 1) TF_RETURN_IF_ERROR(LookUp(ctx, biases[0], &bias_variable_));
-      Lock();
-      embeddings_ = embeddings_variable_->tensor();
-      bias_ = bias_variable_ ? bias_variable_->tensor() : nullptr;
-    } else {
-      embeddings_ = embeddings;
-      bias_ = biases.size() == 1 ? &biases[0] : nullptr;
+    const bool has_bias = biases.size() == 1;
+    TF_RETURN_IF_ERROR(ctx->input("embeddings", &embeddings_));
+    if (has_bias) bias_ = &biases[0];
+    if (embeddings_->dtype() == tensorflow::DT_RESOURCE) {
+      TF_RETURN_IF_ERROR(variables_.Find(ctx, *embeddings_));
+      if (has_bias) TF_RETURN_IF_ERROR(variables_.Find(ctx, *bias_));
+      variables_.LockShared();
+      embeddings_ = variables_.tensor(0);
+      if (has_bias) bias_ = variables_.tensor(1);
     }
-    TF_RETURN_IF_ERROR(CheckEmbeddings());
-    return bias_ != nullptr ? CheckBias() : absl::OkStatus();
+    TF_RETURN_IF_ERROR(CheckEmbeddings(*embeddings_));
+    if (!has_bias) return absl::OkStatus();
+    return CheckVariable(*bias_, "bias", tensorflow::DT_FLOAT, {embeddings_->dim_size(0)});
   }
 
   ClassMatrix matrix() const {
@@ -56,61 +53,19 @@ class ClassMatrixInput {
   }
 
  private:
-  using Variable = tensorflow::core::RefCountPtr<tensorflow::Var>;
-
-  static absl::Status LookUp(tensorflow::OpKernelContext* ctx, const tensorflow::Tensor& handle,
-                             Variable* variable) {
-    return tensorflow::LookupResource(ctx, handle.scalar<tensorflow::ResourceHandle>()(),
-                                      variable);
-  }
-
-  // In order of address, as everywhere in TensorFlow.
-  void Lock() {
-    tensorflow::mutex* first = embeddings_variable_->mu();
-    tensorflow::mutex* second = bias_variable_ ? bias_variable_->mu() : nullptr;
-    if (second != nullptr && second < first) std::swap(first, second);
-    first_lock_.emplace(*first);
-    if (second != nullptr && second != first) second_lock_.emplace(*second);
-  }
-
-  absl::Status CheckEmbeddings() const {
-    const tensorflow::Tensor& value = *embeddings_;
-    if (value.dtype() != tensorflow::DT_FLOAT || value.dims() != 2 || value.dim_size(0) < 1 ||
-        value.dim_size(0) >= std::numeric_limits<int32_t>::max()) {
-      return tensorflow::errors::InvalidArgument(
-          "embeddings must be an initialised float variable [num_classes, dim] with 1 to "
-          "2^31 - 2 classes, got ",
-          tensorflow::DataTypeString(value.dtype()), " ", value.shape().DebugString());
+  static absl::Status CheckEmbeddings(const tensorflow::Tensor& value) {
+    if (value.dtype() == tensorflow::DT_FLOAT && value.dims() == 2 && value.dim_size(0) >= 1 &&
+        value.dim_size(0) < std::numeric_limits<int32_t>::max()) {
+      return absl::OkStatus();
     }
-    return absl::OkStatus();
+    return tensorflow::errors::InvalidArgument(
+        "embeddings must be an initialised float variable [num_classes, dim] with 1 to "
+        "2^31 - 2 classes, got ",
+        tensorflow::DataTypeString(value.dtype()), " ", value.shape().DebugString());
   }
 
-  absl::Status CheckFeatures(const tensorflow::Tensor& features) const {
-    const tensorflow::Tensor& value = *embeddings_;
-    if (features.dims() != 2 || features.dim_size(1) != value.dim_size(1)) {
-      return tensorflow::errors::InvalidArgument("features must be [batch, dim] with dim ",
-                                                 value.dim_size(1), " as in the embeddings ",
-                                                 value.shape().DebugString(), ", got ",
-                                                 features.shape().DebugString());
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckBias() const {
-    const tensorflow::Tensor& value = *bias_;
-    const int64_t num_classes = embeddings_->dim_size(0);
-    if (value.dtype() != tensorflow::DT_FLOAT || value.dims() != 1 ||
-        value.dim_size(0) != num_classes) {
-      return tensorflow::errors::InvalidArgument(
-          "bias must be an initialised float variable [", num_classes, "], got ",
-          tensorflow::DataTypeString(value.dtype()), " ", value.shape().DebugString());
-    }
-    return absl::OkStatus();
-  }
-
-  const tensorflow::Tensor *embeddings_, *bias_;
-  Variable embeddings_variable_, bias_variable_;
-  std::optional<tensorflow::tf_shared_lock> first_lock_, second_lock_;
+  const tensorflow::Tensor *embeddings_ = nullptr, *bias_ = nullptr;
+  LockedVariables variables_;
 };
 
 }  // namespace largeout

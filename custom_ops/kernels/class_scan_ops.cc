@@ -9,7 +9,6 @@
 namespace largeout {
 namespace {
 
-using tensorflow::DEVICE_CPU;
 using tensorflow::OpKernelContext;
 
 using tensorflow::errors::InvalidArgument;
@@ -38,9 +37,8 @@ absl::Status CheckNoneLost(const ClassMatrix& matrix, int64_t batch, int64_t k,
 }
 
 struct Cpu {
-  static absl::Status CheckLabels(const tensorflow::Tensor& labels, int64_t batch,
-                                  int64_t num_classes) {
-    return largeout::CheckLabels(labels, batch, num_classes);
+  static absl::Status CheckIds(const tensorflow::Tensor& labels, int64_t num_classes) {
+    return CheckClassIds(labels, -1, num_classes, "labels");
   }
 
   static absl::Status CheckTopK(int64_t) { return absl::OkStatus(); }
@@ -74,11 +72,7 @@ struct Cpu {
   }
 };
 
-REGISTER_KERNEL_BUILDER(Name("LargeoutClassStatistics").Device(DEVICE_CPU),
-                        ClassStatisticsOp<Cpu>);
-REGISTER_KERNEL_BUILDER(Name("LargeoutClassTopK").Device(DEVICE_CPU), ClassTopKOp<Cpu>);
-REGISTER_KERNEL_BUILDER(Name("LargeoutClassSoftmaxGradient").Device(DEVICE_CPU),
-                        ClassSoftmaxGradientOp<Cpu>);
+LARGEOUT_REGISTER_CLASS_SCAN_OPS(tensorflow::DEVICE_CPU, Cpu);
 
 }  // namespace
 }  // namespace largeout

@@ -1,40 +1,99 @@
 // The ops that pass over all classes, for every device.
 //
 // A Device has the functions of core/class_scan.h as static functions that take the context
-// first and return a status, beside CheckLabels and CheckTopK for what it can look at and hold.
+// first and return a status, beside CheckIds (of labels whose shape is checked) and CheckTopK
+// for what it can look at and hold.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_SCAN_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_SCAN_OPS_H_
 
+#include <limits>
+
+#include "custom_ops/kernels/checks.h"
 #include "custom_ops/kernels/class_matrix_input.h"
-#include "custom_ops/kernels/class_scan_input.h"
 #include "custom_ops/kernels/largeout_op.h"
 
 namespace largeout {
 
+inline Features FeaturesOf(const tensorflow::Tensor& features) {
+  return {features.flat<float>().data(), features.dim_size(0)};
+}
+
+inline Labels LabelsOf(const tensorflow::Tensor& labels) {
+  return {labels.flat<int64_t>().data(), labels.dim_size(1)};
+}
+
 template <class Device>
 class ClassStatisticsOp : public LargeoutOp {
  public:
-  using LargeoutOp::LargeoutOp;
+  explicit ClassStatisticsOp(tensorflow::OpKernelConstruction* ctx) : LargeoutOp(ctx) {
+    int num_given;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_given", &num_given));
+    OP_REQUIRES(ctx, num_given <= 1,
+                tensorflow::errors::InvalidArgument(
+                    "true_logits must be one tensor or none, got ", num_given));
+    logits_given_ = num_given == 1;
+  }
 
   void Run(tensorflow::OpKernelContext* ctx) override {
-    const tensorflow::Tensor& features = ctx->input(0);
-    const tensorflow::Tensor& labels = ctx->input(ctx->num_inputs() - 1);
-    const int64_t batch = features.dim_size(0);
+    const tensorflow::Tensor &features = ctx->input(0), *ids;
     ClassMatrixInput input;
     OP_REQUIRES_OK(ctx, input.Read(ctx, features));
     const ClassMatrix matrix = input.matrix();
-    OP_REQUIRES_OK(ctx, Device::CheckLabels(labels, batch, matrix.num_classes));
-    tensorflow::Tensor *log_partition, *true_logits, *ranks;
+    OP_REQUIRES_OK(ctx, ctx->input("labels", &ids));
+    const int64_t batch = features.dim_size(0);
+    OP_REQUIRES_OK(ctx, CheckRows(*ids, "labels", batch, "features"));
+    OP_REQUIRES_OK(ctx, Device::CheckIds(*ids, logits_given_ ? kAnyClass : matrix.num_classes));
+    Labels labels = LabelsOf(*ids);
+    tensorflow::Tensor *log_partition, *ranks;
+    float* true_logits = nullptr;
+    OP_REQUIRES_OK(ctx, ReadFirstClass(ctx, &labels));
+    OP_REQUIRES_OK(ctx, logits_given_ ? TakeLogits(ctx, *ids, &labels)
+                                      : AllocateLogits(ctx, *ids, &true_logits));
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {batch}, &log_partition));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, labels.shape(), &true_logits));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(2, labels.shape(), &ranks));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(2, ids->shape(), &ranks));
     if (batch == 0) return;
-    OP_REQUIRES_OK(ctx, Device::ClassStatistics(
-                            ctx, matrix, FeaturesOf(features), LabelsOf(labels),
-                            log_partition->flat<float>().data(),
-                            true_logits->flat<float>().data(), ranks->flat<int64_t>().data()));
+    OP_REQUIRES_OK(ctx, Device::ClassStatistics(ctx, matrix, FeaturesOf(features), labels,
+                                                log_partition->flat<float>().data(),
+                                                true_logits, ranks->flat<int64_t>().data()));
   }
+
+ private:
+  static constexpr int64_t kAnyClass = std::numeric_limits<int64_t>::max();
+
+  absl::Status ReadFirstClass(tensorflow::OpKernelContext* ctx, Labels* labels) const {
+    const tensorflow::Tensor* first_class;
+    TF_RETURN_IF_ERROR(ctx->input("first_class", &first_class));
+    TF_RETURN_IF_ERROR(CheckScalar(*first_class, "first_class"));
+    labels->first_class = first_class->scalar<int64_t>()();
+    if (labels->first_class == 0 || (labels->first_class > 0 && logits_given_)) {
+      return absl::OkStatus();
+    }
+    return tensorflow::errors::InvalidArgument(
+        "first_class must be at least 0, and 0 unless true_logits are given, got ",
+        labels->first_class);
+  }
+
+  // The logits that were given are output true_logits too.
+  static absl::Status TakeLogits(tensorflow::OpKernelContext* ctx,
+                                 const tensorflow::Tensor& ids, Labels* labels) {
+    tensorflow::OpInputList given;
+    TF_RETURN_IF_ERROR(ctx->input_list("given_logits", &given));
+    TF_RETURN_IF_ERROR(CheckSameShape(given[0], "true_logits", ids, "labels"));
+    labels->logits = given[0].flat<float>().data();
+    ctx->set_output(1, given[0]);
+    return absl::OkStatus();
+  }
+
+  static absl::Status AllocateLogits(tensorflow::OpKernelContext* ctx,
+                                     const tensorflow::Tensor& ids, float** true_logits) {
+    tensorflow::Tensor* output;
+    TF_RETURN_IF_ERROR(ctx->allocate_output(1, ids.shape(), &output));
+    *true_logits = output->flat<float>().data();
+    return absl::OkStatus();
+  }
+
+  bool logits_given_ = false;
 };
 
 template <class Device>
@@ -49,7 +108,7 @@ class ClassTopKOp : public LargeoutOp {
     OP_REQUIRES_OK(ctx, input.Read(ctx, features));
     const ClassMatrix matrix = input.matrix();
     int64_t k = 0;
-    OP_REQUIRES_OK(ctx, ReadTopK(ctx->input(ctx->num_inputs() - 1), matrix.num_classes, &k));
+    OP_REQUIRES_OK(ctx, ReadTopK(ctx, matrix.num_classes, &k));
     OP_REQUIRES_OK(ctx, Device::CheckTopK(k));
     tensorflow::Tensor *scores, *ids;
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {batch, k}, &scores));
@@ -58,6 +117,18 @@ class ClassTopKOp : public LargeoutOp {
     OP_REQUIRES_OK(
         ctx, Device::ClassTopK(ctx, matrix, FeaturesOf(features), k,
                                scores->flat<float>().data(), ids->flat<int64_t>().data()));
+  }
+
+ private:
+  static absl::Status ReadTopK(tensorflow::OpKernelContext* ctx, int64_t num_classes,
+                               int64_t* k) {
+    const tensorflow::Tensor* input;
+    TF_RETURN_IF_ERROR(ctx->input("k", &input));
+    TF_RETURN_IF_ERROR(CheckScalar(*input, "k"));
+    *k = input->scalar<int64_t>()();
+    if (1 <= *k && *k <= num_classes) return absl::OkStatus();
+    return tensorflow::errors::InvalidArgument("k must be in [1, ", num_classes,
+                                               "], the number of classes, got ", *k);
   }
 };
 
@@ -76,10 +147,11 @@ class ClassSoftmaxGradientOp : public LargeoutOp {
     ClassMatrixInput input;
     OP_REQUIRES_OK(ctx, input.Read(ctx, features));
     const ClassMatrix matrix = input.matrix();
-    OP_REQUIRES_OK(ctx, CheckVector(log_partition, batch, "log_partition"));
-    OP_REQUIRES_OK(ctx, CheckVector(weights, batch, "weights"));
-    OP_REQUIRES_OK(ctx, Device::CheckLabels(labels, batch, matrix.num_classes));
-    OP_REQUIRES_OK(ctx, CheckLabelWeights(label_weights, labels));
+    OP_REQUIRES_OK(ctx, CheckPerRow(log_partition, "log_partition", batch, "features"));
+    OP_REQUIRES_OK(ctx, CheckPerRow(weights, "weights", batch, "features"));
+    OP_REQUIRES_OK(ctx, CheckRows(labels, "labels", batch, "features"));
+    OP_REQUIRES_OK(ctx, Device::CheckIds(labels, matrix.num_classes));
+    OP_REQUIRES_OK(ctx, CheckSameShape(label_weights, "label_weights", labels, "labels"));
     tensorflow::Tensor *d_features, *d_embeddings, *d_bias = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, features.shape(), &d_features));
     OP_REQUIRES_OK(ctx,
@@ -96,6 +168,27 @@ class ClassSoftmaxGradientOp : public LargeoutOp {
             d_bias == nullptr ? nullptr : d_bias->flat<float>().data()));
   }
 };
+
+// Registers the ops with a Device for TensorFlow's device of that name, where handles and
+// what shapes depend on are in memory of the host.
+#define LARGEOUT_REGISTER_CLASS_SCAN_OPS(name, Functions)      \
+  REGISTER_KERNEL_BUILDER(Name("LargeoutClassStatistics")      \
+                              .Device(name)                    \
+                              .HostMemory("embeddings")        \
+                              .HostMemory("bias")              \
+                              .HostMemory("first_class"),      \
+                          ClassStatisticsOp<Functions>);       \
+  REGISTER_KERNEL_BUILDER(Name("LargeoutClassTopK")            \
+                              .Device(name)                    \
+                              .HostMemory("embeddings")        \
+                              .HostMemory("bias")              \
+                              .HostMemory("k"),                \
+                          ClassTopKOp<Functions>);             \
+  REGISTER_KERNEL_BUILDER(Name("LargeoutClassSoftmaxGradient") \
+                              .Device(name)                    \
+                              .HostMemory("embeddings")        \
+                              .HostMemory("bias"),             \
+                          ClassSoftmaxGradientOp<Functions>)
 
 }  // namespace largeout
 

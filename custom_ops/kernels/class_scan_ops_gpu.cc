@@ -5,14 +5,11 @@
 namespace largeout {
 namespace {
 
-using tensorflow::DEVICE_GPU;
 using tensorflow::OpKernelContext;
 
 struct Gpu {
   // Ids are not looked at here, see custom_ops/cuda/class_scan.h.
-  static absl::Status CheckLabels(const tensorflow::Tensor& labels, int64_t batch, int64_t) {
-    return CheckLabelShape(labels, batch);
-  }
+  static absl::Status CheckIds(const tensorflow::Tensor&, int64_t) { return absl::OkStatus(); }
 
   static absl::Status CheckTopK(int64_t k) {
     if (k <= cuda::kMostTopK) return absl::OkStatus();
@@ -58,22 +55,7 @@ struct Gpu {
   }
 };
 
-REGISTER_KERNEL_BUILDER(Name("LargeoutClassStatistics")
-                            .Device(DEVICE_GPU)
-                            .HostMemory("embeddings")
-                            .HostMemory("bias"),
-                        ClassStatisticsOp<Gpu>);
-REGISTER_KERNEL_BUILDER(Name("LargeoutClassTopK")
-                            .Device(DEVICE_GPU)
-                            .HostMemory("embeddings")
-                            .HostMemory("bias")
-                            .HostMemory("k"),
-                        ClassTopKOp<Gpu>);
-REGISTER_KERNEL_BUILDER(Name("LargeoutClassSoftmaxGradient")
-                            .Device(DEVICE_GPU)
-                            .HostMemory("embeddings")
-                            .HostMemory("bias"),
-                        ClassSoftmaxGradientOp<Gpu>);
+LARGEOUT_REGISTER_CLASS_SCAN_OPS(tensorflow::DEVICE_GPU, Gpu);
 
 }  // namespace
 }  // namespace largeout

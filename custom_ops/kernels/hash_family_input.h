@@ -16,16 +16,16 @@ namespace largeout {
 // Attributes kind, num_hashes, num_tables, bin_size and, where there is one, bits.
 class HashFamilyAttributes {
  public:
-  tensorflow::Status Read(tensorflow::OpKernelConstruction* ctx) {
+  absl::Status Read(tensorflow::OpKernelConstruction* ctx) {
     TF_RETURN_IF_ERROR(ctx->GetAttr("kind", &kind_));
     TF_RETURN_IF_ERROR(ReadCount(ctx, "num_hashes", &num_hashes_));
     TF_RETURN_IF_ERROR(ReadCount(ctx, "num_tables", &num_tables_));
     TF_RETURN_IF_ERROR(ReadCount(ctx, "bin_size", &bin_size_));
-    return ctx->HasAttr("bits") ? ReadCount(ctx, "bits", &bits_) : tensorflow::OkStatus();
+    return ctx->HasAttr("bits") ? ReadCount(ctx, "bits", &bits_) : absl::OkStatus();
   }
 
   // The family for vectors of `dim` numbers, without functions.
-  tensorflow::Status Family(int64_t dim, HashFamily* family) const {
+  absl::Status Family(int64_t dim, HashFamily* family) const {
     *family = {kind_ == "simhash" ? HashKind::kSimHash
                : kind_ == "wta"   ? HashKind::kWta
                                   : HashKind::kDwta,
@@ -35,7 +35,7 @@ class HashFamilyAttributes {
                ToInt(bits_),
                ToInt(bin_size_),
                nullptr};
-    if (HashFamilyIsValid(*family)) return tensorflow::OkStatus();
+    if (HashFamilyIsValid(*family)) return absl::OkStatus();
     return tensorflow::errors::InvalidArgument(
         "hashing needs dim, num_hashes and num_tables of at least 1, whose hash functions are "
         "fewer than 2^31 numbers, bin_size a power of two in [2, ",
@@ -44,19 +44,9 @@ class HashFamilyAttributes {
         ", bits=", bits_);
   }
 
-  // With its functions, which must live as long as the family.
-  tensorflow::Status Family(int64_t dim, const tensorflow::Tensor& functions,
-                            HashFamily* family) const {
-    TF_RETURN_IF_ERROR(FamilyUnread(dim, functions, family));
-    if (HashFunctionsAreValid(*family)) return tensorflow::OkStatus();
-    return tensorflow::errors::InvalidArgument(
-        "functions are no functions of ", kind_, " for dim=", dim,
-        ": make them by hash_functions(\"", kind_, "\", dim=", dim, ", ...)");
-  }
-
-  // The same for functions in device memory: only their number is checked.
-  tensorflow::Status FamilyUnread(int64_t dim, const tensorflow::Tensor& functions,
-                                  HashFamily* family) const {
+  // With its functions, which must live as long as the family. Their shape is checked.
+  absl::Status Family(int64_t dim, const tensorflow::Tensor& functions,
+                      HashFamily* family) const {
     TF_RETURN_IF_ERROR(Family(dim, family));
     const int64_t size = HashFunctionsSize(*family);
     if (functions.dtype() != tensorflow::DT_INT32 || functions.dims() != 1 ||
@@ -68,7 +58,15 @@ class HashFamilyAttributes {
           functions.shape().DebugString(), ". Make them by hash_functions of these arguments");
     }
     family->functions = functions.flat<int32_t>().data();
-    return tensorflow::OkStatus();
+    return absl::OkStatus();
+  }
+
+  // Looks at the functions themselves, in memory of the host.
+  absl::Status CheckFunctions(const HashFamily& family) const {
+    if (HashFunctionsAreValid(family)) return absl::OkStatus();
+    return tensorflow::errors::InvalidArgument(
+        "functions are no functions of ", kind_, " for dim=", family.dim,
+        ": make them by hash_functions(\"", kind_, "\", dim=", family.dim, ", ...)");
   }
 
  private:

@@ -1,9 +1,8 @@
+#include "custom_ops/kernels/hash_ops.h"
+
 #include <algorithm>
 
-#include "custom_ops/core/lsh_hash.h"
-#include "custom_ops/kernels/hash_family_input.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
-#include "custom_ops/kernels/largeout_op.h"
 #include "custom_ops/kernels/sampled_values.h"
 
 namespace largeout {
@@ -11,7 +10,6 @@ namespace {
 
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
-using tensorflow::Status;
 using tensorflow::Tensor;
 using tensorflow::errors::InvalidArgument;
 
@@ -23,71 +21,18 @@ class HashFunctionsOp : public LargeoutOp {
   }
 
   void Run(OpKernelContext* ctx) override {
-    PhiloxSeed seed;
+    const int64_t* seed = nullptr;
     OP_REQUIRES_OK(ctx, ReadSeed(ctx->input(0), &seed));
     HashFamily family;
     OP_REQUIRES_OK(ctx, attributes_.Family(dim_, &family));
     Tensor* functions;
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {HashFunctionsSize(family)}, &functions));
-    MakeHashFunctions(family, seed, functions->flat<int32_t>().data());
+    MakeHashFunctions(family, SeedFrom(seed), functions->flat<int32_t>().data());
   }
 
  private:
   HashFamilyAttributes attributes_;
   int64_t dim_;
-};
-
-// Inputs vectors [n, dim] and functions.
-class DenseHashOp : public LargeoutOp {
- public:
-  explicit DenseHashOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
-    OP_REQUIRES_OK(ctx, attributes_.Read(ctx));
-  }
-
-  void Run(OpKernelContext* ctx) override {
-    const Tensor& vectors = ctx->input(0);
-    OP_REQUIRES(ctx, vectors.dims() == 2,
-                InvalidArgument("vectors must have shape [n, dim], received ",
-                                vectors.shape().DebugString()));
-    HashFamily family;
-    OP_REQUIRES_OK(ctx, attributes_.Family(vectors.dim_size(1), ctx->input(1), &family));
-    OP_REQUIRES_OK(ctx, Hash(ctx, family, vectors.flat<float>().data(), vectors.dim_size(0)));
-  }
-
- private:
-  virtual Status Hash(OpKernelContext* ctx, const HashFamily& family, const float* rows,
-                      int64_t num_rows) const = 0;
-
-  HashFamilyAttributes attributes_;
-};
-
-class LshHashOp : public DenseHashOp {
- public:
-  using DenseHashOp::DenseHashOp;
-
- private:
-  Status Hash(OpKernelContext* ctx, const HashFamily& family, const float* rows,
-              int64_t num_rows) const override {
-    Tensor* codes;
-    TF_RETURN_IF_ERROR(AllocateOutput(ctx, 0, {num_rows, family.num_tables}, &codes));
-    HashQueries(family, rows, num_rows, IntraOpParallel(ctx), codes->flat<int32_t>().data());
-    return tensorflow::OkStatus();
-  }
-};
-
-class HashValuesOp : public DenseHashOp {
- public:
-  using DenseHashOp::DenseHashOp;
-
- private:
-  Status Hash(OpKernelContext* ctx, const HashFamily& family, const float* rows,
-              int64_t num_rows) const override {
-    Tensor* values;
-    TF_RETURN_IF_ERROR(
-        AllocateOutput(ctx, 0, {num_rows, family.num_tables, family.num_hashes}, &values));
-    HashValues(family, rows, num_rows, IntraOpParallel(ctx), values->flat<int32_t>().data());
-    return tensorflow::OkStatus();
-  }
 };
 
 class SparseHashValuesOp : public LargeoutOp {
@@ -98,9 +43,10 @@ class SparseHashValuesOp : public LargeoutOp {
   }
 
   void Run(OpKernelContext* ctx) override {
-    OP_REQUIRES_OK(ctx, CheckRows(ctx->input(0), ctx->input(1), ctx->input(2)));
+    OP_REQUIRES_OK(ctx, CheckSparseRows(ctx->input(0), ctx->input(1), ctx->input(2)));
     HashFamily family;
     OP_REQUIRES_OK(ctx, attributes_.Family(dim_, ctx->input(3), &family));
+    OP_REQUIRES_OK(ctx, attributes_.CheckFunctions(family));
     const int64_t num_rows = ctx->input(2).NumElements() - 1;
     Tensor* values;
     OP_REQUIRES_OK(
@@ -112,7 +58,8 @@ class SparseHashValuesOp : public LargeoutOp {
   }
 
  private:
-  Status CheckRows(const Tensor& ids, const Tensor& values, const Tensor& row_splits) const {
+  absl::Status CheckSparseRows(const Tensor& ids, const Tensor& values,
+                               const Tensor& row_splits) const {
     if (ids.dims() != 1 || values.shape() != ids.shape()) {
       return InvalidArgument("ids and values must be vectors of the same length, received ",
                              ids.shape().DebugString(), " and ", values.shape().DebugString());
@@ -131,18 +78,35 @@ class SparseHashValuesOp : public LargeoutOp {
       return InvalidArgument("row_splits must rise from 0 to the number of ids, ", id.size(),
                              "; received shape ", row_splits.shape().DebugString());
     }
-    return tensorflow::OkStatus();
+    return absl::OkStatus();
   }
 
   HashFamilyAttributes attributes_;
   int64_t dim_;
 };
 
+struct Cpu {
+  static absl::Status CheckFunctions(const HashFamilyAttributes& attributes,
+                                     const HashFamily& family) {
+    return attributes.CheckFunctions(family);
+  }
+
+  static absl::Status HashRows(OpKernelContext* ctx, const HashFamily& family,
+                               const float* rows, int64_t num_rows, int32_t* codes) {
+    HashQueries(family, rows, num_rows, IntraOpParallel(ctx), codes);
+    return absl::OkStatus();
+  }
+
+  static absl::Status HashValues(OpKernelContext* ctx, const HashFamily& family,
+                                 const float* rows, int64_t num_rows, int32_t* values) {
+    largeout::HashValues(family, rows, num_rows, IntraOpParallel(ctx), values);
+    return absl::OkStatus();
+  }
+};
+
+LARGEOUT_REGISTER_HASH_OPS(tensorflow::DEVICE_CPU, Cpu);
 REGISTER_KERNEL_BUILDER(Name("LargeoutHashFunctions").Device(tensorflow::DEVICE_CPU),
                         HashFunctionsOp);
-REGISTER_KERNEL_BUILDER(Name("LargeoutLshHash").Device(tensorflow::DEVICE_CPU), LshHashOp);
-REGISTER_KERNEL_BUILDER(Name("LargeoutHashValues").Device(tensorflow::DEVICE_CPU),
-                        HashValuesOp);
 REGISTER_KERNEL_BUILDER(Name("LargeoutSparseHashValues").Device(tensorflow::DEVICE_CPU),
                         SparseHashValuesOp);
 

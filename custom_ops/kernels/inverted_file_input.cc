@@ -1,10 +1,8 @@
 #include "custom_ops/kernels/inverted_file_input.h"
 
-#include <algorithm>
 #include <cstring>
 
-#include "custom_ops/kernels/write_in_place.h"
-#include "tensorflow/core/framework/resource_mgr.h"
+#include "custom_ops/kernels/checks.h"
 
 namespace largeout {
 namespace {
@@ -21,27 +19,34 @@ using tensorflow::errors::InvalidArgument;
 constexpr const char* kNames[] = {"means", "mean_bias", "offsets", "ids",
                                   "codes", "scales",    "schedule"};
 
+absl::Status CopyOnHost(const tensorflow::Tensor& from, tensorflow::Tensor* to) {
+  std::memcpy(to->data(), from.data(), from.TotalBytes());
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::Status InvertedFileInput::Find(OpKernelContext* ctx) {
-  for (int part = kMeans; part <= kScales; ++part) {
-    TF_RETURN_IF_ERROR(FindPart(ctx, kNames[part]));
+absl::Status InvertedFileInput::Find(OpKernelContext* ctx, Part last) {
+  for (int part = kMeans; part <= last; ++part) {
+    TF_RETURN_IF_ERROR(variables_.Find(ctx, kNames[part]));
   }
   return absl::OkStatus();
 }
 
-absl::Status InvertedFileInput::FindSchedule(OpKernelContext* ctx) {
-  return FindPart(ctx, kNames[kSchedule]);
+absl::Status InvertedFileInput::Read(OpKernelContext* ctx) {
+  TF_RETURN_IF_ERROR(Find(ctx, kScales));
+  variables_.LockShared();
+  for (int i = 0; i < variables_.size(); ++i) tensors_.push_back(variables_.tensor(i));
+  return CheckShapes();
 }
 
-absl::Status InvertedFileInput::FindPart(OpKernelContext* ctx, const char* name) {
-  const tensorflow::Tensor* handle;
-  TF_RETURN_IF_ERROR(ctx->input(name, &handle));
-  variables_.emplace_back();
-  TF_RETURN_IF_ERROR(tensorflow::LookupResource(
-      ctx, handle->scalar<tensorflow::ResourceHandle>()(), &variables_.back()));
-  tensors_.push_back(variables_.back()->tensor());
-  return absl::OkStatus();
+absl::Status InvertedFileInput::ReadForWriting(OpKernelContext* ctx) {
+  TF_RETURN_IF_ERROR(Find(ctx, kSchedule));
+  variables_.Lock();
+  for (int i = 0; i < variables_.size(); ++i) tensors_.push_back(variables_.tensor(i));
+  TF_RETURN_IF_ERROR(CheckShapes());
+  TF_RETURN_IF_ERROR(CheckLists());
+  return variables_.AllowWrites(ctx, CopyOnHost);
 }
 
 absl::Status InvertedFileInput::CopyToOutputs(OpKernelContext* ctx) {
@@ -50,53 +55,16 @@ absl::Status InvertedFileInput::CopyToOutputs(OpKernelContext* ctx) {
     TF_RETURN_IF_ERROR(ctx->input(kNames[part], &from));
     tensorflow::Tensor* to;
     TF_RETURN_IF_ERROR(ctx->allocate_output(part, from->shape(), &to));
-    std::memcpy(to->data(), from->data(), from->TotalBytes());
+    TF_RETURN_IF_ERROR(CopyOnHost(*from, to));
     tensors_.push_back(to);
   }
-  return absl::OkStatus();
+  TF_RETURN_IF_ERROR(CheckShapes());
+  return CheckLists();
 }
 
-absl::Status InvertedFileInput::AllowWrites(OpKernelContext* ctx) {
-  for (const auto& variable : variables_) {
-    TF_RETURN_IF_ERROR(AllowWritesInPlace(ctx, variable.get(), [](const auto& from, auto* to) {
-      std::memcpy(to->data(), from.data(), from.TotalBytes());
-      return absl::OkStatus();
-    }));
-  }
-  return absl::OkStatus();
-}
-
-// In order of address, as everywhere in TensorFlow.
-std::vector<tensorflow::mutex*> InvertedFileInput::MutexesInOrder() const {
-  std::vector<tensorflow::mutex*> mutexes;
-  for (const auto& variable : variables_) mutexes.push_back(variable->mu());
-  std::sort(mutexes.begin(), mutexes.end());
-  mutexes.erase(std::unique(mutexes.begin(), mutexes.end()), mutexes.end());
-  return mutexes;
-}
-
-void InvertedFileInput::LockShared() {
-  for (tensorflow::mutex* mutex : MutexesInOrder()) {
-    shared_locks_.push_back(std::make_unique<tensorflow::tf_shared_lock>(*mutex));
-  }
-}
-
-void InvertedFileInput::Lock() {
-  for (tensorflow::mutex* mutex : MutexesInOrder()) {
-    locks_.push_back(std::make_unique<tensorflow::mutex_lock>(*mutex));
-  }
-}
-
-absl::Status InvertedFileInput::CheckShape(Part part, DataType dtype,
-                                           const TensorShape& shape) const {
-  const tensorflow::Tensor& value = tensor(part);
-  if (value.IsInitialized() && value.dtype() == dtype && value.shape() == shape) {
-    return absl::OkStatus();
-  }
-  return InvalidArgument(
-      kNames[part], " must be an initialised ", tensorflow::DataTypeString(dtype),
-      " variable of shape ", shape.DebugString(), ", as means and ids have it, got ",
-      tensorflow::DataTypeString(value.dtype()), " ", value.shape().DebugString());
+absl::Status InvertedFileInput::CheckPart(Part part, DataType dtype,
+                                          const TensorShape& shape) const {
+  return CheckVariable(tensor(part), kNames[part], dtype, shape);
 }
 
 absl::Status InvertedFileInput::CheckShapes() const {
@@ -108,20 +76,19 @@ absl::Status InvertedFileInput::CheckShapes() const {
         tensor(kMeans).shape().DebugString(), " and ", tensor(kIds).shape().DebugString());
   }
   const int64_t num_lists = tensor(kMeans).dim_size(0), num_classes = tensor(kIds).dim_size(0);
-  TF_RETURN_IF_ERROR(CheckShape(kMeans, DT_FLOAT, {num_lists, dim()}));
-  TF_RETURN_IF_ERROR(CheckShape(kMeanBias, DT_FLOAT, {num_lists}));
-  TF_RETURN_IF_ERROR(CheckShape(kOffsets, DT_UINT32, {num_lists + 1}));
-  TF_RETURN_IF_ERROR(CheckShape(kIds, DT_UINT32, {num_classes}));
+  TF_RETURN_IF_ERROR(CheckPart(kMeans, DT_FLOAT, {num_lists, dim()}));
+  TF_RETURN_IF_ERROR(CheckPart(kMeanBias, DT_FLOAT, {num_lists}));
+  TF_RETURN_IF_ERROR(CheckPart(kOffsets, DT_UINT32, {num_lists + 1}));
+  TF_RETURN_IF_ERROR(CheckPart(kIds, DT_UINT32, {num_classes}));
   const int64_t num_groups = NumGroups(num_classes);
-  TF_RETURN_IF_ERROR(CheckShape(
-      kCodes, DT_UINT8,
-      {num_groups, PackedWidth(dim()) / kCodesTogether, kGroupRows, kCodesTogether}));
-  TF_RETURN_IF_ERROR(CheckShape(kScales, DT_FLOAT, {num_groups, 2, kGroupRows}));
-  return tensors_.size() > kSchedule ? CheckShape(kSchedule, DT_INT64, {2}) : absl::OkStatus();
+  TF_RETURN_IF_ERROR(
+      CheckPart(kCodes, DT_UINT8,
+                {num_groups, PackedWidth(dim()) / kCodesTogether, kGroupRows, kCodesTogether}));
+  TF_RETURN_IF_ERROR(CheckPart(kScales, DT_FLOAT, {num_groups, 2, kGroupRows}));
+  return tensors_.size() > kSchedule ? CheckPart(kSchedule, DT_INT64, {2}) : absl::OkStatus();
 }
 
-absl::Status InvertedFileInput::Check() const {
-  TF_RETURN_IF_ERROR(CheckShapes());
+absl::Status InvertedFileInput::CheckLists() const {
   const int64_t num_classes = tensor(kIds).dim_size(0);
   if (HasLists(file(), num_classes)) return absl::OkStatus();
   return InvalidArgument("offsets must rise from 0 to num_classes = ", num_classes,

@@ -1,12 +1,10 @@
+#include "custom_ops/kernels/inverted_file_ops.h"
+
 #include <algorithm>
 
-#include "custom_ops/core/inverted_file.h"
 #include "custom_ops/core/rounding.h"
 #include "custom_ops/kernels/class_matrix_input.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
-#include "custom_ops/kernels/inverted_file_input.h"
-#include "custom_ops/kernels/inverted_file_search_op.h"
-#include "custom_ops/kernels/largeout_op.h"
 
 namespace largeout {
 namespace {
@@ -17,7 +15,7 @@ using tensorflow::Tensor;
 using tensorflow::errors::InvalidArgument;
 
 struct Cpu {
-  static absl::Status Check(const InvertedFileInput& input) { return input.Check(); }
+  static absl::Status CheckLists(const InvertedFileInput& input) { return input.CheckLists(); }
 
   static absl::Status Search(OpKernelContext* ctx, const InvertedFile& file,
                              const Tensor& features, int64_t num_probes, int64_t k,
@@ -39,17 +37,11 @@ class InvertedFileUpdateOp : public LargeoutOp {
     InvertedFileInput input;
     ClassMatrixInput classes;
     OP_REQUIRES_OK(ctx, CheckDistinctVariables(ctx));
+    OP_REQUIRES_OK(ctx, classes.Read(ctx));
     if (ctx->input_dtype(0) == tensorflow::DT_RESOURCE) {
-      OP_REQUIRES_OK(ctx, input.Find(ctx));
-      OP_REQUIRES_OK(ctx, input.FindSchedule(ctx));
-      OP_REQUIRES_OK(ctx, classes.Read(ctx));
-      input.Lock();
-      OP_REQUIRES_OK(ctx, input.Check());
-      OP_REQUIRES_OK(ctx, input.AllowWrites(ctx));
+      OP_REQUIRES_OK(ctx, input.ReadForWriting(ctx));
     } else {
-      OP_REQUIRES_OK(ctx, classes.Read(ctx));
       OP_REQUIRES_OK(ctx, input.CopyToOutputs(ctx));
-      OP_REQUIRES_OK(ctx, input.Check());
     }
     const ClassMatrix matrix = classes.matrix();
     const int64_t num_classes = input.file().rows.num_rows;
@@ -117,9 +109,9 @@ class InvertedFileUpkeepOp : public InvertedFileUpdateOp {
     const int64_t step = schedule[0]++, fitted = schedule[1];
     const bool has_lists = fitted >= 0 && file.offsets[file.num_lists] > 0;
     const bool is_turn = step > fitted && (step - fitted) % interval_ == 0;
-    const bool fits =
-        has_lists && !(is_turn && !FollowRows(matrix, file, parallel, step - fitted));
-    if (!fits) Fit(matrix, file, parallel, step, schedule);
+    bool stale = !has_lists;
+    if (!stale && is_turn) stale = !FollowRows(matrix, file, parallel, step - fitted);
+    if (stale) Fit(matrix, file, parallel, step, schedule);
   }
 
  private:
@@ -138,8 +130,7 @@ class InvertedFileUpkeepOp : public InvertedFileUpdateOp {
   int64_t interval_, rows_a_step_;
 };
 
-REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileSearch").Device(tensorflow::DEVICE_CPU),
-                        InvertedFileSearchOp<Cpu>);
+LARGEOUT_REGISTER_INVERTED_FILE_OPS(tensorflow::DEVICE_CPU, Cpu);
 REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileFit").Device(tensorflow::DEVICE_CPU),
                         InvertedFileFitOp);
 REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileUpkeep").Device(tensorflow::DEVICE_CPU),

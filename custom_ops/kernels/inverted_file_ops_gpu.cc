@@ -2,7 +2,7 @@
 
 #include "custom_ops/cuda/inverted_file.h"
 #include "custom_ops/kernels/gpu_context.h"
-#include "custom_ops/kernels/inverted_file_search_op.h"
+#include "custom_ops/kernels/inverted_file_ops.h"
 
 namespace largeout {
 namespace {
@@ -12,7 +12,7 @@ using tensorflow::Tensor;
 
 struct Gpu {
   // Offsets and ids are not looked at here, see custom_ops/cuda/inverted_file.h.
-  static absl::Status Check(const InvertedFileInput& input) { return input.CheckShapes(); }
+  static absl::Status CheckLists(const InvertedFileInput&) { return absl::OkStatus(); }
 
   static absl::Status Search(OpKernelContext* ctx, const InvertedFile& file,
                              const Tensor& features, int64_t num_probes, int64_t k,
@@ -31,15 +31,7 @@ struct Gpu {
   }
 };
 
-REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileSearch")
-                            .Device(tensorflow::DEVICE_GPU)
-                            .HostMemory("means")
-                            .HostMemory("mean_bias")
-                            .HostMemory("offsets")
-                            .HostMemory("ids")
-                            .HostMemory("codes")
-                            .HostMemory("scales"),
-                        InvertedFileSearchOp<Gpu>);
+LARGEOUT_REGISTER_INVERTED_FILE_OPS(tensorflow::DEVICE_GPU, Gpu);
 
 }  // namespace
 }  // namespace largeout

@@ -1,10 +1,9 @@
-#include <string>
+#include "custom_ops/kernels/lsh_ops.h"
+
+#include <algorithm>
 
 #include "custom_ops/core/lsh_pool.h"
-#include "custom_ops/core/lsh_query.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
-#include "custom_ops/kernels/largeout_op.h"
-#include "custom_ops/kernels/lsh_tables_input.h"
 #include "custom_ops/kernels/sampled_values.h"
 
 namespace largeout {
@@ -21,69 +20,67 @@ absl::Status Damaged() {
       "sampler.rebuild(layer)");
 }
 
-class LshQueryOp : public LargeoutOp {
- public:
-  explicit LshQueryOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
-    std::string select;
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("select", &select));
-    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_sampled", &draw_.num_sampled));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("max_lookups", &draw_.max_lookups));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("fill", &draw_.fill));
-    query_ = select == "walk" ? WalkBuckets : MostMetClasses;
+absl::Status CheckCodes(const LshQueries& queries, const LshTables& tables) {
+  for (int64_t i = 0; i < queries.batch * queries.num_codes; ++i) {
+    if (queries.codes[i] < tables.num_buckets) continue;
+    return InvalidArgument("codes must be below the number of buckets, ", tables.num_buckets,
+                           ", got ", queries.codes[i]);
+  }
+  return absl::OkStatus();
+}
+
+struct Cpu {
+  static absl::Status Query(OpKernelContext* ctx, bool walks, const LshTables& tables,
+                            const LshQueries& queries, LshDraw draw, const int64_t* seed,
+                            int64_t* sampled, int32_t* num_filled) {
+    TF_RETURN_IF_ERROR(CheckCodes(queries, tables));
+    TF_RETURN_IF_ERROR(CheckClassIds(queries.labels, queries.batch * queries.num_labels,
+                                     queries.num_labels, -1, tables.num_classes, "labels"));
+    draw.seed = SeedFrom(seed);
+    const auto query = walks ? WalkBuckets : MostMetClasses;
+    const bool sound = query(tables, queries, draw, IntraOpParallel(ctx), sampled, num_filled);
+    return sound ? absl::OkStatus() : Damaged();
   }
 
-  void Run(OpKernelContext* ctx) override {
-    const Tensor &codes = ctx->input(2), &labels = ctx->input(3);
-    LshTablesInput input;
-    OP_REQUIRES_OK(ctx, input.Read(ctx));
-    const LshTables tables = input.tables();
-    OP_REQUIRES_OK(ctx, CheckQueryShapes(codes, labels, tables));
-    OP_REQUIRES_OK(ctx, CheckCodes(codes, tables));
-    OP_REQUIRES_OK(ctx, CheckTrueClasses(labels, tables.num_classes));
-    LshDraw draw = draw_;
-    OP_REQUIRES_OK(ctx, ReadSeed(ctx->input(4), &draw.seed));
-    Tensor *sampled, *num_filled;
-    OP_REQUIRES_OK(ctx,
-                   AllocateOutput(ctx, 0, {codes.dim_size(0), draw.num_sampled}, &sampled));
-    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {codes.dim_size(0)}, &num_filled));
-    const bool sound =
-        query_(tables, QueriesOf(codes, &labels), draw, IntraOpParallel(ctx),
-               sampled->flat<int64_t>().data(), num_filled->flat<int32_t>().data());
-    OP_REQUIRES(ctx, sound, Damaged());
+  static absl::Status Pool(OpKernelContext* ctx, const LshTables& tables,
+                           const LshQueries& queries, int64_t num_sampled, const int64_t* seed,
+                           int64_t* sampled, int64_t* num_entries) {
+    TF_RETURN_IF_ERROR(CheckCodes(queries, tables));
+    *num_entries = DrawEntries(tables, queries, num_sampled, SeedFrom(seed),
+                               IntraOpParallel(ctx), sampled);
+    const bool sound = std::all_of(sampled, sampled + num_sampled, [&](int64_t id) {
+      return -1 <= id && id < tables.num_classes;
+    });
+    return sound ? absl::OkStatus() : Damaged();
   }
 
- private:
-  decltype(&WalkBuckets) query_;
-  LshDraw draw_;
-};
-
-class LshPoolOp : public LargeoutOp {
- public:
-  explicit LshPoolOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
-    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_sampled", &num_sampled_));
-  }
-
-  void Run(OpKernelContext* ctx) override {
-    const Tensor& codes = ctx->input(2);
-    LshTablesInput input;
-    OP_REQUIRES_OK(ctx, input.Read(ctx));
-    const LshTables tables = input.tables();
-    OP_REQUIRES_OK(ctx, CheckCodes(codes, tables));
-    PhiloxSeed seed;
-    OP_REQUIRES_OK(ctx, ReadSeed(ctx->input(3), &seed));
-    Tensor *sampled, *num_entries;
-    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {num_sampled_}, &sampled));
-    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {}, &num_entries));
-    int64_t* pool = sampled->flat<int64_t>().data();
-    num_entries->scalar<int64_t>()() = DrawEntries(
-        tables, QueriesOf(codes, nullptr), num_sampled_, seed, IntraOpParallel(ctx), pool);
-    for (int64_t i = 0; i < num_sampled_; ++i) {
-      OP_REQUIRES(ctx, -1 <= pool[i] && pool[i] < tables.num_classes, Damaged());
+  static absl::Status FreshShare(OpKernelContext* ctx, const LshTables& tables,
+                                 const LshQueries& queries, const int64_t* row_ids,
+                                 float* share) {
+    TF_RETURN_IF_ERROR(CheckCodes(queries, tables));
+    const int64_t num_codes = queries.batch * queries.num_codes;
+    if (std::any_of(queries.codes, queries.codes + num_codes,
+                    [](int32_t c) { return c < 0; })) {
+      return InvalidArgument("codes must not be negative here");
     }
+    *share =
+        ShareOf(CountFreshEntries(tables, queries.codes, row_ids, queries.batch), num_codes);
+    return absl::OkStatus();
   }
 
- private:
-  int64_t num_sampled_;
+  static absl::Status Build(OpKernelContext* ctx, const HashFamilyAttributes& attributes,
+                            const HashFamily& family, const LshBuildInput& in) {
+    TF_RETURN_IF_ERROR(attributes.CheckFunctions(family));
+    TF_RETURN_IF_ERROR(in.MakeWritable(ctx, family));
+    try {
+      BuildLshTables(family, in.rows(), in.num_rows(), IntraOpParallel(ctx), in.offsets(),
+                     in.ids());
+    } catch (...) {  // nobody shall see them half-built
+      std::fill_n(in.offsets(), family.num_tables * ((int64_t{1} << family.bits) + 1), 0);
+      throw;
+    }
+    return absl::OkStatus();
+  }
 };
 
 class UnionOfListsOp : public LargeoutOp {
@@ -95,18 +92,16 @@ class UnionOfListsOp : public LargeoutOp {
 
   void Run(OpKernelContext* ctx) override {
     const Tensor& lists = ctx->input(0);
-    OP_REQUIRES(
-        ctx, lists.dims() == 2,
-        InvalidArgument("lists must be [batch, width], got ", lists.shape().DebugString()));
-    OP_REQUIRES_OK(ctx, CheckTrueClasses(lists, num_classes_));
-    PhiloxSeed seed;
+    const int64_t* seed = nullptr;
+    OP_REQUIRES(ctx, lists.dims() == 2, WrongShape(lists, "lists", "[batch, width]"));
+    OP_REQUIRES_OK(ctx, CheckClassIds(lists, -1, num_classes_, "lists"));
     OP_REQUIRES_OK(ctx, ReadSeed(ctx->input(1), &seed));
     Tensor *sampled, *num_filled;
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {num_sampled_}, &sampled));
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {}, &num_filled));
-    num_filled->scalar<int64_t>()() =
-        UnionOfLists(lists.flat<int64_t>().data(), lists.dim_size(0), lists.dim_size(1),
-                     num_classes_, num_sampled_, seed, sampled->flat<int64_t>().data());
+    num_filled->scalar<int64_t>()() = UnionOfLists(
+        lists.flat<int64_t>().data(), lists.dim_size(0), lists.dim_size(1), num_classes_,
+        num_sampled_, SeedFrom(seed), sampled->flat<int64_t>().data());
   }
 
  private:
@@ -114,36 +109,9 @@ class UnionOfListsOp : public LargeoutOp {
   int64_t num_sampled_;
 };
 
-class LshFreshShareOp : public LargeoutOp {
- public:
-  using LargeoutOp::LargeoutOp;
-
-  void Run(OpKernelContext* ctx) override {
-    const Tensor &codes = ctx->input(2), &row_ids = ctx->input(3);
-    LshTablesInput input;
-    OP_REQUIRES_OK(ctx, input.Read(ctx));
-    const LshTables tables = input.tables();
-    OP_REQUIRES_OK(ctx, CheckRowShapes(codes, row_ids, tables));
-    OP_REQUIRES_OK(ctx, CheckCodes(codes, tables));
-    for (int64_t i = 0; i < codes.NumElements(); ++i) {
-      OP_REQUIRES(ctx, codes.flat<int32_t>()(i) >= 0,
-                  InvalidArgument("codes must not be negative here"));
-    }
-    Tensor* share;
-    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {}, &share));
-    const int64_t fresh =
-        CountFreshEntries(tables, codes.flat<int32_t>().data(), row_ids.flat<int64_t>().data(),
-                          row_ids.dim_size(0));
-    share->scalar<float>()() = ShareOf(fresh, codes.NumElements());
-  }
-};
-
-REGISTER_KERNEL_BUILDER(Name("LargeoutLshQuery").Device(tensorflow::DEVICE_CPU), LshQueryOp);
-REGISTER_KERNEL_BUILDER(Name("LargeoutLshPool").Device(tensorflow::DEVICE_CPU), LshPoolOp);
+LARGEOUT_REGISTER_LSH_OPS(tensorflow::DEVICE_CPU, Cpu);
 REGISTER_KERNEL_BUILDER(Name("LargeoutUnionOfLists").Device(tensorflow::DEVICE_CPU),
                         UnionOfListsOp);
-REGISTER_KERNEL_BUILDER(Name("LargeoutLshFreshShare").Device(tensorflow::DEVICE_CPU),
-                        LshFreshShareOp);
 
 }  // namespace
 }  // namespace largeout

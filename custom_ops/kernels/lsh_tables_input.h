@@ -1,37 +1,20 @@
-// The hash tables of an op that reads them through their variables' handles: in
-// place, under a shared lock.
+// The hash tables of an op that takes them by their variables' handles, and queries of them.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_LSH_TABLES_INPUT_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_LSH_TABLES_INPUT_H_
 
 #include <limits>
-#include <optional>
-#include <utility>
 
 #include "custom_ops/core/lsh_query.h"
 #include "custom_ops/core/lsh_tables.h"
-#include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/resource_mgr.h"
-#include "tensorflow/core/framework/resource_var.h"
+#include "custom_ops/kernels/checks.h"
+#include "custom_ops/kernels/variable_locks.h"
 
 namespace largeout {
 
-using VariablePtr = tensorflow::core::RefCountPtr<tensorflow::Var>;
-
-inline absl::Status LookUpVariable(tensorflow::OpKernelContext* ctx, const char* name,
-                                   VariablePtr* variable) {
-  const tensorflow::Tensor* handle;
-  TF_RETURN_IF_ERROR(ctx->input(name, &handle));
-  return tensorflow::LookupResource(ctx, handle->scalar<tensorflow::ResourceHandle>()(),
-                                    variable);
-}
-
 // Tables are uint32 variables, since TensorFlow keeps those of int32 off the GPU. No number in
 // them reaches 2^31, so core takes their bits as int32.
-inline const int32_t* TableNumbers(const tensorflow::Tensor& table) {
-  return reinterpret_cast<const int32_t*>(table.flat<uint32_t>().data());
-}
-inline int32_t* MutableTableNumbers(tensorflow::Tensor* table) {
+inline int32_t* TableNumbers(tensorflow::Tensor* table) {
   return reinterpret_cast<int32_t*>(table->flat<uint32_t>().data());
 }
 
@@ -57,46 +40,42 @@ inline absl::Status CheckTableShapes(const tensorflow::Tensor& offsets,
 // Holds the locks as long as it lives.
 class LshTablesInput {
  public:
+  // Finds the variables of inputs `offsets` and `ids`, for reading, and checks their shapes.
   absl::Status Read(tensorflow::OpKernelContext* ctx) {
-    TF_RETURN_IF_ERROR(LookUpVariable(ctx, "offsets", &offsets_));
-    TF_RETURN_IF_ERROR(LookUpVariable(ctx, "ids", &ids_));
-    tensorflow::mutex *first = offsets_->mu(), *second = ids_->mu();
-    if (second < first) std::swap(first, second);  // as everywhere in TensorFlow
-    first_lock_.emplace(*first);
-    if (second != first) second_lock_.emplace(*second);
-    return CheckTableShapes(*offsets_->tensor(), *ids_->tensor());
+    TF_RETURN_IF_ERROR(Find(ctx));
+    variables_.LockShared();
+    return CheckTableShapes(*offsets(), *ids());
   }
 
+  // The same for writing.
+  absl::Status ReadForWriting(tensorflow::OpKernelContext* ctx) {
+    TF_RETURN_IF_ERROR(Find(ctx));
+    variables_.Lock();
+    return CheckTableShapes(*offsets(), *ids());
+  }
+
+  tensorflow::Tensor* offsets() const { return variables_.tensor(0); }
+  tensorflow::Tensor* ids() const { return variables_.tensor(1); }
+
   LshTables tables() const {
-    const tensorflow::Tensor &offsets = *offsets_->tensor(), &ids = *ids_->tensor();
-    return {TableNumbers(offsets), TableNumbers(ids), ids.dim_size(0), offsets.dim_size(1) - 1,
-            ids.dim_size(1)};
+    return {TableNumbers(offsets()), TableNumbers(ids()), ids()->dim_size(0),
+            offsets()->dim_size(1) - 1, ids()->dim_size(1)};
   }
 
  private:
-  VariablePtr offsets_, ids_;
-  std::optional<tensorflow::tf_shared_lock> first_lock_, second_lock_;
+  absl::Status Find(tensorflow::OpKernelContext* ctx) {
+    TF_RETURN_IF_ERROR(variables_.Find(ctx, "offsets"));
+    return variables_.Find(ctx, "ids");
+  }
+
+  LockedVariables variables_;
 };
 
 // codes must be [batch, n * num_tables].
 inline absl::Status CheckCodesShape(const tensorflow::Tensor& codes, const LshTables& tables) {
   if (codes.dims() == 2 && codes.dim_size(1) % tables.num_tables == 0) return absl::OkStatus();
-  return tensorflow::errors::InvalidArgument("codes must be [batch, n * num_tables] with ",
-                                             tables.num_tables, " tables, got ",
-                                             codes.shape().DebugString());
-}
-
-// Also with values below num_buckets; codes in the memory of the host.
-inline absl::Status CheckCodes(const tensorflow::Tensor& codes, const LshTables& tables) {
-  TF_RETURN_IF_ERROR(CheckCodesShape(codes, tables));
-  const auto values = codes.flat<int32_t>();
-  for (int64_t i = 0; i < values.size(); ++i) {
-    if (values(i) >= tables.num_buckets) {
-      return tensorflow::errors::InvalidArgument("codes must be below the number of buckets, ",
-                                                 tables.num_buckets, ", got ", values(i));
-    }
-  }
-  return absl::OkStatus();
+  return WrongShape(codes, "codes", "[batch, n * num_tables] with ", tables.num_tables,
+                    " tables");
 }
 
 // The shapes of a query. codes must be as above, labels [batch, num_labels].
@@ -104,11 +83,7 @@ inline absl::Status CheckQueryShapes(const tensorflow::Tensor& codes,
                                      const tensorflow::Tensor& labels,
                                      const LshTables& tables) {
   TF_RETURN_IF_ERROR(CheckCodesShape(codes, tables));
-  if (labels.dims() != 2 || labels.dim_size(0) != codes.dim_size(0)) {
-    return tensorflow::errors::InvalidArgument("labels must be [batch, num_labels] with batch ",
-                                               codes.dim_size(0), " as in the codes, got ",
-                                               labels.shape().DebugString());
-  }
+  TF_RETURN_IF_ERROR(CheckRows(labels, "labels", codes.dim_size(0), "codes"));
   if (codes.dim_size(1) <= kMostCodes) return absl::OkStatus();
   return tensorflow::errors::InvalidArgument("a row may have at most ", kMostCodes,
                                              " codes, got ", codes.dim_size(1));

@@ -1,15 +1,11 @@
-#include <limits>
-
 #include "custom_ops/cuda/row_update.h"
 #include "custom_ops/kernels/gpu_context.h"
-#include "custom_ops/kernels/largeout_op.h"
-#include "custom_ops/kernels/row_update_arguments.h"
-#include "custom_ops/kernels/row_update_op.h"
+#include "custom_ops/kernels/row_ops.h"
 
 namespace largeout {
 namespace {
 
-using tensorflow::DEVICE_GPU;
+using tensorflow::DT_INT64;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
@@ -18,20 +14,30 @@ absl::Status MergeOnGpu(OpKernelContext* ctx, const Tensor& ids, int64_t num_row
                         GpuScratch* scratch, cuda::MergedRows* merged) {
   const int64_t n = ids.NumElements();
   TF_RETURN_IF_ERROR(scratch->Allocate(ctx, cuda::MergeRowsScratchBytes(n, num_rows, dim)));
-  return FromCuda(ids.dtype() == tensorflow::DT_INT64
+  return FromCuda(ids.dtype() == DT_INT64
                       ? cuda::MergeRows(ids.flat<int64_t>().data(), n, num_rows, dim,
                                         scratch->data(), merged, StreamOf(ctx))
                       : cuda::MergeRows(ids.flat<int32_t>().data(), n, num_rows, dim,
                                         scratch->data(), merged, StreamOf(ctx)));
 }
 
-class RowUpdateGpuOp : public RowUpdateOp {
- public:
-  using RowUpdateOp::RowUpdateOp;
+struct Gpu {
+  using Adam = cuda::AdamStep;
+  using Adagrad = cuda::AdagradStep;
+  using RowwiseAdagrad = cuda::RowwiseAdagradStep;
+  using Momentum = cuda::MomentumStep;
 
- protected:
+  // The host cannot look at the ids without waiting. What takes them skips those that are
+  // no rows.
+  static absl::Status CheckIds(const Tensor&, int64_t) { return absl::OkStatus(); }
+
+  static absl::Status Copy(OpKernelContext* ctx, const Tensor& from, Tensor* to) {
+    return FromCuda(cuda::CopyBytes(from.data(), static_cast<int64_t>(from.TotalBytes()),
+                                    to->data(), StreamOf(ctx)));
+  }
+
   template <class Arguments>
-  static absl::Status Step(const RowUpdateInputs& inputs, const Arguments& arguments) {
+  static absl::Status Update(const RowUpdateInputs& inputs, const Arguments& arguments) {
     GpuScratch scratch;
     cuda::MergedRows merged;
     TF_RETURN_IF_ERROR(MergeOnGpu(inputs.ctx, inputs.ids(), inputs.num_rows(), inputs.dim(),
@@ -40,33 +46,14 @@ class RowUpdateGpuOp : public RowUpdateOp {
                                      StreamOf(inputs.ctx)));
   }
 
-  absl::Status Copy(OpKernelContext* ctx, const Tensor& from, Tensor* to) final {
-    return FromCuda(cuda::CopyBytes(from.data(), static_cast<int64_t>(from.TotalBytes()),
-                                    to->data(), StreamOf(ctx)));
-  }
-};
-
-// The outputs have a row for each id: the host does not know how many are unique.
-class MergeRowsGpuOp : public LargeoutOp {
- public:
-  using LargeoutOp::LargeoutOp;
-
-  void Run(OpKernelContext* ctx) override {
-    const Tensor& values = ctx->input(0);
-    const Tensor& ids = ctx->input(1);
-    OP_REQUIRES_OK(ctx, CheckRowIdsShape(ids));
-    OP_REQUIRES(ctx, values.dims() >= 1 && values.dim_size(0) == ids.NumElements(),
-                absl::InvalidArgumentError(
-                    absl::StrCat("values must have shape [n, ...] for n = ", ids.NumElements(),
-                                 " ids, but has ", values.shape().DebugString())));
-    Tensor* sums = nullptr;
-    Tensor* unique_ids = nullptr;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, values.shape(), &sums));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, ids.shape(), &unique_ids));
-    if (ids.NumElements() == 0) return;
-    OP_REQUIRES_OK(ctx, ids.dtype() == tensorflow::DT_INT64
-                            ? Sum<int64_t>(ctx, values, ids, sums, unique_ids)
-                            : Sum<int32_t>(ctx, values, ids, sums, unique_ids));
+  // The outputs have a row for each id: the host does not know how many are distinct.
+  static absl::Status Merge(OpKernelContext* ctx, const Tensor& values, const Tensor& ids) {
+    Tensor *sums, *unique_ids;
+    TF_RETURN_IF_ERROR(ctx->allocate_output(0, values.shape(), &sums));
+    TF_RETURN_IF_ERROR(ctx->allocate_output(1, ids.shape(), &unique_ids));
+    if (ids.NumElements() == 0) return absl::OkStatus();
+    return ids.dtype() == DT_INT64 ? Sum<int64_t>(ctx, values, ids, sums, unique_ids)
+                                   : Sum<int32_t>(ctx, values, ids, sums, unique_ids);
   }
 
  private:
@@ -84,30 +71,7 @@ class MergeRowsGpuOp : public LargeoutOp {
   }
 };
 
-// The host cannot look at the ids without waiting, so they go on as they are. What takes
-// them afterwards skips those that are no rows.
-class CheckRowIdsGpuOp : public LargeoutOp {
- public:
-  using LargeoutOp::LargeoutOp;
-
-  void Run(OpKernelContext* ctx) override {
-    OP_REQUIRES_OK(ctx, CheckRowIdsShape(ctx->input(0)));
-    ctx->set_output(0, ctx->input(0));
-  }
-};
-
-using AdamOp = RowAdamOp<RowUpdateGpuOp, cuda::AdamStep>;
-using AdagradOp = RowAdagradOp<RowUpdateGpuOp, cuda::AdagradStep, false>;
-using RowwiseAdagradOp = RowAdagradOp<RowUpdateGpuOp, cuda::RowwiseAdagradStep, true>;
-using MomentumOp = RowMomentumOp<RowUpdateGpuOp, cuda::MomentumStep>;
-
-REGISTER_KERNEL_BUILDER(Name("LargeoutRowAdam").Device(DEVICE_GPU), AdamOp);
-REGISTER_KERNEL_BUILDER(Name("LargeoutRowAdagrad").Device(DEVICE_GPU), AdagradOp);
-REGISTER_KERNEL_BUILDER(Name("LargeoutRowRowwiseAdagrad").Device(DEVICE_GPU), RowwiseAdagradOp);
-REGISTER_KERNEL_BUILDER(Name("LargeoutRowMomentum").Device(DEVICE_GPU), MomentumOp);
-REGISTER_KERNEL_BUILDER(Name("LargeoutMergeRows").Device(DEVICE_GPU), MergeRowsGpuOp);
-REGISTER_KERNEL_BUILDER(Name("LargeoutCheckRowIds").Device(DEVICE_GPU).HostMemory("num_rows"),
-                        CheckRowIdsGpuOp);
+LARGEOUT_REGISTER_ROW_OPS(tensorflow::DEVICE_GPU, Gpu);
 
 }  // namespace
 }  // namespace largeout

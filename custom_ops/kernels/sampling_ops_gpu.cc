@@ -1,40 +1,31 @@
-#include "custom_ops/kernels/closed_form_attributes.h"
-#include "custom_ops/kernels/largeout_op.h"
-#include "custom_ops/kernels/sampled_arrays.h"
+#include <type_traits>
+
+#include "custom_ops/cuda/sampling.h"
+#include "custom_ops/kernels/gpu_context.h"
+#include "custom_ops/kernels/sampling_ops.h"
 
 namespace largeout {
 namespace {
 
-using tensorflow::DEVICE_GPU;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
+struct Gpu {
+  using SampledArrays = cuda::SampledArrays;
 
-template <decltype(&cuda::UniformSample) kSample>
-class ClosedFormSampleGpuOp : public LargeoutOp {
- public:
-  explicit ClosedFormSampleGpuOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
-    OP_REQUIRES_OK(ctx, attributes_.Read(ctx));
-  }
-
-  void Run(OpKernelContext* ctx) override {
-    cuda::SampledArrays arrays;
-    OP_REQUIRES_OK(ctx, AllocateSampledArrays(ctx, attributes_.num_sampled, &arrays));
-    const int64_t scratch_bytes =
-        attributes_.unique ? cuda::UniqueSampleScratchBytes(attributes_.num_sampled) : 0;
+  template <class Distribution>
+  static absl::Status Sample(tensorflow::OpKernelContext* ctx,
+                             const ClosedFormAttributes& attributes, const int64_t* seed,
+                             const SampledArrays& arrays) {
+    constexpr auto kSample = std::is_same_v<Distribution, UniformDistribution>
+                                 ? cuda::UniformSample
+                                 : cuda::LogUniformSample;
     GpuScratch scratch;
-    OP_REQUIRES_OK(ctx, scratch.Allocate(ctx, scratch_bytes));
-    OP_REQUIRES_OK(ctx, FromCuda(kSample(arrays, attributes_.num_classes, attributes_.unique,
-                                         SeedOf(ctx), scratch.data(), StreamOf(ctx))));
+    TF_RETURN_IF_ERROR(scratch.Allocate(
+        ctx, attributes.unique ? cuda::UniqueSampleScratchBytes(arrays.num_sampled) : 0));
+    return FromCuda(kSample(arrays, attributes.num_classes, attributes.unique, seed,
+                            scratch.data(), StreamOf(ctx)));
   }
-
- private:
-  ClosedFormAttributes attributes_;
 };
 
-REGISTER_KERNEL_BUILDER(Name("LargeoutUniformSample").Device(DEVICE_GPU),
-                        ClosedFormSampleGpuOp<cuda::UniformSample>);
-REGISTER_KERNEL_BUILDER(Name("LargeoutLogUniformSample").Device(DEVICE_GPU),
-                        ClosedFormSampleGpuOp<cuda::LogUniformSample>);
+LARGEOUT_REGISTER_SAMPLING_OPS(tensorflow::DEVICE_GPU, Gpu);
 
 }  // namespace
 }  // namespace largeout

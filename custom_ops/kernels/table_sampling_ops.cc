@@ -1,20 +1,18 @@
+#include "custom_ops/kernels/table_sampling_ops.h"
+
 #include <cmath>
 
-#include "custom_ops/core/alias_table.h"
 #include "custom_ops/core/cumulative_table.h"
 #include "custom_ops/core/integer_masses.h"
 #include "custom_ops/core/sampling.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
-#include "custom_ops/kernels/largeout_op.h"
 #include "custom_ops/kernels/sampled_values.h"
-#include "custom_ops/kernels/table_sampling_input.h"
 
 namespace largeout {
 namespace {
 
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
-using tensorflow::Status;
 using tensorflow::Tensor;
 using tensorflow::errors::FailedPrecondition;
 using tensorflow::errors::InvalidArgument;
@@ -23,7 +21,7 @@ constexpr char kHowToFill[] =
     "a UnigramSampler gets one from `counts`, from `adapt`, or from saved weights";
 
 // Checks that weights are a vector of positive finite numbers for num_sampled draws.
-Status CheckWeights(const Tensor& weights, int64_t num_sampled) {
+absl::Status CheckWeights(const Tensor& weights, int64_t num_sampled) {
   constexpr int64_t kMaxClasses = int64_t{1} << 31;
   if (weights.dims() != 1 || weights.NumElements() < num_sampled ||
       weights.NumElements() > kMaxClasses) {
@@ -40,7 +38,7 @@ Status CheckWeights(const Tensor& weights, int64_t num_sampled) {
     sum += values(c);
   }
   if (!std::isfinite(sum)) return InvalidArgument("the sum of the weights is not finite");
-  return tensorflow::OkStatus();
+  return absl::OkStatus();
 }
 
 class AliasTableOp : public LargeoutOp {
@@ -64,50 +62,6 @@ class AliasTableOp : public LargeoutOp {
       q(c) = static_cast<float>(static_cast<double>(mass[c]) / kAliasTotal);
     }
   }
-};
-
-class AliasSampleOp : public LargeoutOp {
- public:
-  explicit AliasSampleOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
-    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_sampled", &num_sampled_));
-  }
-
-  void Run(OpKernelContext* ctx) override {
-    const Tensor& slots = ctx->input(2);
-    OP_REQUIRES_OK(ctx, CheckAliasTable(slots, ctx->input(3)));
-    const int64_t num_classes = ctx->input(3).NumElements();
-    PhiloxSeed seed;
-    OP_REQUIRES_OK(ctx, ReadSeed(ctx->input(1), &seed));
-    OP_REQUIRES_OK(ctx, CheckTrueClasses(ctx->input(0), num_classes));
-    const auto* table = reinterpret_cast<const AliasSlot*>(slots.matrix<int64_t>().data());
-    const auto probability = ctx->input(3).vec<float>();
-    OP_REQUIRES(ctx, probability(0) > 0,
-                FailedPrecondition("the alias table is empty: ", kHowToFill));
-    const auto draw = [&](int64_t* ids) {
-      IntraOpParallel(ctx)(num_sampled_, 300, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          ids[i] = DrawFromAliasTable(table, num_classes, BitsOfDraw(seed, i));
-        }
-      });
-      return CheckDrawn(ids, num_classes);
-    };
-    const auto count = [&](int64_t c) { return num_sampled_ * probability(c); };
-    OP_REQUIRES_OK(ctx, WriteSampledValues(ctx, num_sampled_, draw, count));
-  }
-
- private:
-  // Table entries are ids that come from a file.
-  Status CheckDrawn(const int64_t* ids, int64_t num_classes) const {
-    for (int64_t i = 0; i < num_sampled_; ++i) {
-      if (ids[i] < 0 || ids[i] >= num_classes) {
-        return tensorflow::errors::DataLoss("the alias table is damaged: it holds class ",
-                                            ids[i], " of ", num_classes);
-      }
-    }
-    return tensorflow::OkStatus();
-  }
-
-  int64_t num_sampled_;
 };
 
 class PivotalTableOp : public LargeoutOp {
@@ -135,50 +89,66 @@ class PivotalTableOp : public LargeoutOp {
   int64_t num_buckets_;
 };
 
-class PivotalSampleOp : public LargeoutOp {
- public:
-  explicit PivotalSampleOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
-    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_sampled", &num_sampled_));
+struct Cpu {
+  using SampledArrays = largeout::SampledArrays;
+
+  static absl::Status Sample(OpKernelContext* ctx, const AliasTable& table, const int64_t* seed,
+                             const SampledArrays& arrays) {
+    if (!(table.probability[0] > 0)) {
+      return FailedPrecondition("the alias table is empty: ", kHowToFill);
+    }
+    const auto draw = [&](int64_t* ids) {
+      IntraOpParallel(ctx)(arrays.num_sampled, 300, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          ids[i] =
+              DrawFromAliasTable(table.slots, table.num_classes, BitsOfDraw(SeedFrom(seed), i));
+        }
+      });
+      return CheckDrawn(ids, arrays.num_sampled, table.num_classes);
+    };
+    const auto count = [&](int64_t c) { return arrays.num_sampled * table.probability[c]; };
+    return WriteSampledValues(arrays, table.num_classes, draw, count);
   }
 
-  void Run(OpKernelContext* ctx) override {
-    const Tensor& cumulative = ctx->input(2);
-    const Tensor& index = ctx->input(3);
-    OP_REQUIRES_OK(ctx, CheckPivotalTable(cumulative, index));
-    const auto sums = cumulative.vec<int64_t>();
-    const int64_t num_classes = sums.size() - 1;
-    const int64_t stratum = StratumLength(num_sampled_);
-    PhiloxSeed seed;
-    OP_REQUIRES_OK(ctx, ReadSeed(ctx->input(1), &seed));
-    OP_REQUIRES_OK(ctx, CheckTrueClasses(ctx->input(0), num_classes));
-    OP_REQUIRES(ctx, sums(num_classes) != 0,
-                FailedPrecondition("the table of cumulative counts is empty: ", kHowToFill));
-    OP_REQUIRES(ctx, sums(num_classes) == num_sampled_ * stratum,
-                FailedPrecondition("the table of cumulative counts was not made for "
-                                   "num_sampled=",
-                                   num_sampled_, ": make it anew from the counts"));
-    const CumulativeTable table(sums.data(), num_classes, index.vec<int64_t>().data(),
-                                index.NumElements() - 1, num_sampled_);
+  static absl::Status Sample(OpKernelContext* ctx, const PivotalTable& table,
+                             const int64_t* seed, const SampledArrays& arrays) {
+    const int64_t num_sampled = arrays.num_sampled;
+    const int64_t sum = table.cumulative[table.num_classes];
+    if (sum == 0) {
+      return FailedPrecondition("the table of cumulative counts is empty: ", kHowToFill);
+    }
+    if (sum != num_sampled * StratumLength(num_sampled)) {
+      return FailedPrecondition("the table of cumulative counts was not made for num_sampled=",
+                                num_sampled, ": make it anew from the counts");
+    }
+    const CumulativeTable sums(table.cumulative, table.num_classes, table.index,
+                               table.num_buckets, num_sampled);
     const auto draw = [&](int64_t* ids) {
-      SampleWithoutReplacement(table, num_sampled_, seed, IntraOpParallel(ctx), ids);
-      return tensorflow::OkStatus();
+      SampleWithoutReplacement(sums, num_sampled, SeedFrom(seed), IntraOpParallel(ctx), ids);
+      return absl::OkStatus();
     };
-    const auto count = [&](int64_t c) { return LengthInStrata(table, c); };
-    OP_REQUIRES_OK(ctx, WriteSampledValues(ctx, num_sampled_, draw, count));
+    const auto count = [&](int64_t c) { return LengthInStrata(sums, c); };
+    return WriteSampledValues(arrays, table.num_classes, draw, count);
   }
 
  private:
-  int64_t num_sampled_;
+  // Table entries are ids that come from a file.
+  static absl::Status CheckDrawn(const int64_t* ids, int64_t size, int64_t num_classes) {
+    for (int64_t i = 0; i < size; ++i) {
+      if (ids[i] < 0 || ids[i] >= num_classes) {
+        return tensorflow::errors::DataLoss("the alias table is damaged: it holds class ",
+                                            ids[i], " of ", num_classes);
+      }
+    }
+    return absl::OkStatus();
+  }
 };
 
 REGISTER_KERNEL_BUILDER(Name("LargeoutAliasTable").Device(tensorflow::DEVICE_CPU),
                         AliasTableOp);
-REGISTER_KERNEL_BUILDER(Name("LargeoutAliasSample").Device(tensorflow::DEVICE_CPU),
-                        AliasSampleOp);
 REGISTER_KERNEL_BUILDER(Name("LargeoutPivotalTable").Device(tensorflow::DEVICE_CPU),
                         PivotalTableOp);
-REGISTER_KERNEL_BUILDER(Name("LargeoutPivotalSample").Device(tensorflow::DEVICE_CPU),
-                        PivotalSampleOp);
+LARGEOUT_REGISTER_TABLE_SAMPLING_OPS(tensorflow::DEVICE_CPU, Cpu);
 
 }  // namespace
 }  // namespace largeout

@@ -1,62 +1,33 @@
-#include "custom_ops/kernels/largeout_op.h"
-#include "custom_ops/kernels/sampled_arrays.h"
-#include "custom_ops/kernels/table_sampling_input.h"
+#include "custom_ops/cuda/sampling.h"
+#include "custom_ops/kernels/gpu_context.h"
+#include "custom_ops/kernels/table_sampling_ops.h"
 
 namespace largeout {
 namespace {
 
-using tensorflow::DEVICE_GPU;
-using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
 
-class AliasSampleGpuOp : public LargeoutOp {
- public:
-  explicit AliasSampleGpuOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
-    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_sampled", &num_sampled_));
+struct Gpu {
+  using SampledArrays = cuda::SampledArrays;
+
+  static absl::Status Sample(OpKernelContext* ctx, const AliasTable& table, const int64_t* seed,
+                             const SampledArrays& arrays) {
+    return FromCuda(cuda::AliasSample(arrays, table.slots, table.probability, table.num_classes,
+                                      seed, StreamOf(ctx)));
   }
 
-  void Run(OpKernelContext* ctx) override {
-    const Tensor &slots = ctx->input(2), &probability = ctx->input(3);
-    OP_REQUIRES_OK(ctx, CheckAliasTable(slots, probability));
-    cuda::SampledArrays arrays;
-    OP_REQUIRES_OK(ctx, AllocateSampledArrays(ctx, num_sampled_, &arrays));
-    const auto* table = reinterpret_cast<const AliasSlot*>(slots.matrix<int64_t>().data());
-    OP_REQUIRES_OK(ctx, FromCuda(cuda::AliasSample(
-                            arrays, table, probability.flat<float>().data(),
-                            probability.NumElements(), SeedOf(ctx), StreamOf(ctx))));
-  }
-
- private:
-  int64_t num_sampled_;
-};
-
-class PivotalSampleGpuOp : public LargeoutOp {
- public:
-  explicit PivotalSampleGpuOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
-    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_sampled", &num_sampled_));
-  }
-
-  void Run(OpKernelContext* ctx) override {
-    const Tensor &cumulative = ctx->input(2), &index = ctx->input(3);
-    OP_REQUIRES_OK(ctx, CheckPivotalTable(cumulative, index));
-    cuda::SampledArrays arrays;
-    OP_REQUIRES_OK(ctx, AllocateSampledArrays(ctx, num_sampled_, &arrays));
+  static absl::Status Sample(OpKernelContext* ctx, const PivotalTable& table,
+                             const int64_t* seed, const SampledArrays& arrays) {
     GpuScratch scratch;
-    OP_REQUIRES_OK(ctx, scratch.Allocate(ctx, cuda::UniqueSampleScratchBytes(num_sampled_)));
-    OP_REQUIRES_OK(
-        ctx, FromCuda(cuda::PivotalSample(arrays, cumulative.flat<int64_t>().data(),
-                                          cumulative.NumElements() - 1,
-                                          index.flat<int64_t>().data(), index.NumElements() - 1,
-                                          SeedOf(ctx), scratch.data(), StreamOf(ctx))));
+    TF_RETURN_IF_ERROR(
+        scratch.Allocate(ctx, cuda::UniqueSampleScratchBytes(arrays.num_sampled)));
+    return FromCuda(cuda::PivotalSample(arrays, table.cumulative, table.num_classes,
+                                        table.index, table.num_buckets, seed, scratch.data(),
+                                        StreamOf(ctx)));
   }
-
- private:
-  int64_t num_sampled_;
 };
 
-REGISTER_KERNEL_BUILDER(Name("LargeoutAliasSample").Device(DEVICE_GPU), AliasSampleGpuOp);
-REGISTER_KERNEL_BUILDER(Name("LargeoutPivotalSample").Device(DEVICE_GPU), PivotalSampleGpuOp);
+LARGEOUT_REGISTER_TABLE_SAMPLING_OPS(tensorflow::DEVICE_GPU, Gpu);
 
 }  // namespace
 }  // namespace largeout

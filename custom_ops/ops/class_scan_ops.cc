@@ -40,9 +40,17 @@ absl::Status CheckRows(InferenceContext* c, int index, int rank, ShapeHandle fea
 }
 
 absl::Status StatisticsShape(InferenceContext* c) {
-  ShapeHandle features, labels;
+  ShapeHandle features, labels, unused;
+  int num_biases, num_given;
+  TF_RETURN_IF_ERROR(c->GetAttr("num_biases", &num_biases));
+  TF_RETURN_IF_ERROR(c->GetAttr("num_given", &num_given));
+  const int first_label = kEmbeddings + 1 + num_biases;
   TF_RETURN_IF_ERROR(CheckMatrix(c, &features));
-  TF_RETURN_IF_ERROR(CheckRows(c, c->num_inputs() - 1, 2, features, &labels));
+  TF_RETURN_IF_ERROR(CheckRows(c, first_label, 2, features, &labels));
+  for (int i = 1; i <= num_given; ++i) {
+    TF_RETURN_IF_ERROR(c->Merge(labels, c->input(first_label + i), &labels));
+  }
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(c->num_inputs() - 1), 0, &unused));
   c->set_output(0, c->Vector(c->Dim(features, 0)));
   c->set_output(1, labels);
   c->set_output(2, labels);
@@ -81,24 +89,35 @@ REGISTER_OP("LargeoutClassStatistics")
     .Input("embeddings: resource")
     .Input("bias: num_biases * resource")
     .Input("labels: int64")
+    .Input("given_logits: num_given * float")
+    .Input("first_class: int64")
     .Output("log_partition: float")
     .Output("true_logits: float")
     .Output("ranks: int64")
     .Attr("num_biases: int >= 0")
+    .Attr("num_given: int >= 0")
     .SetShapeFn(StatisticsShape)
     .Doc(R"doc(
 Log partition function and exact ranks of the labels, in one pass over all
 classes that never holds [batch, num_classes].
 
+With the logits of the labels given, the matrix may be a row shard of a larger one, and the
+labels any classes of that: the ranks of all shards add up to the rank in the whole, and the
+logsumexp of their log_partition is that of the whole.
+
 features: [batch, dim].
 embeddings: Variable [num_classes, dim], float; read in place.
 bias: No variable, or one: [num_classes], float.
 labels: [batch, num_labels], padded with -1. Other ids outside of the classes are an error;
-  on a GPU, which the host does not wait for, their logits are NaN.
-log_partition: [batch], the log of the sum of exp(logit) over all classes.
-true_logits: [batch, num_labels], 0 at padding.
-ranks: [batch, num_labels], the number of classes that score higher, ties going
-  to the lower id; num_classes at padding and where the logit is NaN or -inf.
+  on a GPU, which the host does not wait for, their logits are NaN. With logits given, any
+  ids of at least 0.
+given_logits: None, or one: [batch, num_labels], the logits of the labels.
+first_class: Scalar, the id of the first row of embeddings; 0 unless logits are given.
+log_partition: [batch], the log of the sum of exp(logit) over all classes of the matrix.
+true_logits: [batch, num_labels], 0 at padding; or those given.
+ranks: [batch, num_labels], the number of classes of the matrix, other than the label, that
+  score higher, ties going to the lower id; num_classes at padding and where the logit is NaN
+  or -inf.
 )doc");
 
 REGISTER_OP("LargeoutClassTopK")

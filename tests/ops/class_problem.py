@@ -1,5 +1,7 @@
 """A small problem for the passes over all classes."""
 
+import itertools
+
 import numpy as np
 import tensorflow as tf
 
@@ -39,6 +41,21 @@ class Problem:
 
     def statistics(self):
         return class_scan_ops.class_statistics(self.features, *self.handles, self.labels)
+
+    def shard_statistics(self, true_logits, num_shards=3):
+        """The statistics of uneven row shards of the classes, one result for each shard."""
+        num_classes = len(self.embeddings)
+        bounds = [num_classes * i * i // num_shards**2 for i in range(num_shards + 1)]
+        return [
+            class_scan_ops.class_statistics(
+                self.features,
+                *(None if v is None else tf.Variable(v[begin:end]) for v in self.variables),
+                self.labels,
+                true_logits,
+                begin,
+            )
+            for begin, end in itertools.pairwise(bounds)
+        ]
 
     def top_k(self, k):
         return class_scan_ops.class_top_k(self.features, *self.handles, k)

@@ -120,9 +120,87 @@ def test_minus_infinity_adds_nothing_to_the_sum(simd_level):
     np.testing.assert_allclose(problem.statistics()[0], expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(20, 300, 16, 9), (65, 1001, 33, 3), (3, 9, 5, 12)])
+@pytest.mark.parametrize("ties", [False, True])
+def test_shards_of_the_classes_add_up_to_the_whole(simd_level, shape, ties):
+    problem = Problem(*shape, ties=ties)
+    log_partition, true_logits, ranks = problem.statistics()
+    shards = problem.shard_statistics(true_logits)
+    np.testing.assert_array_equal(sum(shard[2] for shard in shards), ranks)
+    partitions = tf.reduce_logsumexp([shard[0] for shard in shards], axis=0)
+    np.testing.assert_allclose(partitions, log_partition, rtol=1e-6, atol=1e-6)
+    for shard in shards:
+        np.testing.assert_array_equal(shard[1], true_logits)
+
+
+def test_shards_rank_what_is_no_number_last_together(simd_level):
+    problem = Problem(20, 300, 16, 9, ties=True)
+    problem.embeddings[150:160] = problem.embeddings[40:50]
+    problem.bias[[7, 100, 250]] = -np.inf, np.nan, np.inf
+    problem.labels[:4, :3] = 7, 100, 250
+    problem.labels[4:8, :2] = np.arange(150, 158).reshape(4, 2)
+    problem.features[10] = np.nan
+    for variable, value in zip(
+        problem.variables, (problem.embeddings, problem.bias), strict=True
+    ):
+        variable.assign(value)
+    _, true_logits, ranks = problem.statistics()
+    shards = problem.shard_statistics(true_logits)
+    np.testing.assert_array_equal(sum(shard[2] for shard in shards), ranks)
+    np.testing.assert_array_equal(ranks.numpy()[:4, :3], [[300, 300, 0]] * 4)
+    np.testing.assert_array_equal(ranks.numpy()[10], [300] * 9)
+
+
+def test_gradients_of_given_logits_go_to_them_alone(simd_level):
+    problem = Problem(5, 11, 3, 2)
+    weights, label_weights = np.linspace(0.5, 2, 5), np.linspace(-1, 1, 10).reshape(5, 2)
+    sources = [tf.constant(problem.features), tf.ones([5, 2]), *problem.variables]
+
+    def loss_of(features, embeddings, bias):
+        logits = reference.logits(features, embeddings, bias)
+        return weights @ reference.log_partition(logits)
+
+    with tf.GradientTape() as tape:
+        tape.watch(sources[:2])
+        log_partition, true_logits, _ = class_scan_ops.class_statistics(
+            sources[0], *problem.variables, problem.labels + 4, sources[1], 4
+        )
+        loss = tf.reduce_sum(weights.astype("f") * log_partition)
+        loss += tf.reduce_sum(label_weights.astype("f") * true_logits)
+    d_features, d_given, *d_variables = tape.gradient(loss, sources)
+    np.testing.assert_allclose(d_given, label_weights, rtol=1e-6)
+    values = [np.float64(x) for x in (problem.features, problem.embeddings, problem.bias)]
+    for i, gradient in enumerate([d_features, *d_variables]):
+        for at in np.ndindex(values[i].shape):
+            moved = [[v.copy() for v in values] for _ in range(2)]
+            moved[0][i][at] += 1e-4
+            moved[1][i][at] -= 1e-4
+            slope = (loss_of(*moved[0]) - loss_of(*moved[1])) / 2e-4
+            np.testing.assert_allclose(gradient.numpy()[at], slope, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "labels, true_logits, first_class, match",
+    [
+        ([[1]], None, 3, "first_class must be .*got 3"),
+        ([[1]], [[0.5]], -1, "first_class must be .*got -1"),
+        ([[-2]], [[0.5]], 0, "labels must be .*got -2"),
+        ([[1]], [[0.5, 0.5]], 0, "true_logits must be|must be equal"),
+        ([[1]], [[0.5]], [0, 1], "first_class must be a scalar|rank 0"),
+    ],
+)
+def test_given_logits_that_do_not_fit_are_named(labels, true_logits, first_class, match):
+    problem = Problem(1, 7, 5, 1)
+    with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match=match):
+        class_scan_ops.class_statistics(
+            problem.features, *problem.variables, labels, true_logits, first_class
+        )
+
+
 def test_an_empty_batch_gives_empty_outputs():
-    problem = Problem(0, 7, 5, 2)
-    assert [x.shape for x in problem.statistics()] == [(0,), (0, 2), (0, 2)]
+    problem = Problem(0, 12, 5, 2)
+    for statistics in (problem.statistics(), *problem.shard_statistics(tf.zeros([0, 2]))):
+        assert [x.shape for x in statistics] == [(0,), (0, 2), (0, 2)]
     assert [x.shape for x in problem.top_k(3)] == [(0, 3), (0, 3)]
 
 
@@ -133,6 +211,8 @@ def test_no_labels_at_all_leave_the_log_partition():
         log_partition, reference.log_partition(problem.logits), rtol=3e-6
     )
     assert true_logits.shape == (6, 0)
+    for _, given, ranks in problem.shard_statistics(true_logits):
+        assert given.shape == ranks.shape == (6, 0)
 
 
 @pytest.mark.parametrize("label", [-2, 7, 2**33])

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tests import gpu
 from tests.ops.class_problem import SHAPES, Problem
+from tests.reference import class_scan as reference
 from tf_largeout.ops import (
     candidate_ops,
     class_scan_ops,
@@ -82,6 +83,22 @@ def test_class_statistics_and_their_gradients(shape, bias):
             )
             loss = weighted_sum([log_partition, true_logits])
         return log_partition, true_logits, tape.gradient(loss, sources)
+
+    gpu.assert_same_on_gpu(compute, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(20, 300, 16, 9), (130, 97, 128, 1), (3, 9, 5, 12)], ids=str)
+def test_ranks_of_given_logits_in_shards_of_the_classes(shape):
+    def compute():
+        problem = Problem(*shape, ties=True)
+        true_logits = tf.constant(
+            reference.true_logits(problem.logits, problem.labels), "float32"
+        )
+        with tf.GradientTape() as tape:
+            shards = problem.shard_statistics(true_logits)
+            loss = weighted_sum([shard[0] for shard in shards])
+        gradients = tape.gradient(loss, tape.watched_variables())
+        return shards, [gradient for gradient in gradients if gradient is not None]
 
     gpu.assert_same_on_gpu(compute, rtol=1e-4, atol=1e-4)
 

@@ -98,7 +98,7 @@ def test_draws_depend_on_the_seed_alone(select):
         ("codes", QUERIES[:, :5], "6 tables"),
         ("codes", QUERIES + 2**BITS, "number of buckets, 16"),
         ("labels", LABELS[:4], "batch 9"),
-        ("labels", LABELS + NUM_CLASSES, "outside"),
+        ("labels", LABELS + NUM_CLASSES, "labels must be class ids"),
         ("seed", [1, 2, 3], "seed|Dimension"),
     ],
 )

@@ -13,33 +13,53 @@ from tf_largeout.ops.handles import handle_of, optional_handle
 from tf_largeout.ops.library import gen_ops
 
 
-def class_statistics(features, embeddings_handle, bias_handle, labels):
+def class_statistics(
+    features, embeddings_handle, bias_handle, labels, true_logits=None, first_class=0
+):
     """Log partition function and exact ranks of the labels, in one pass.
+
+    With `true_logits`, the embeddings may be a row shard of a larger matrix, whose row
+    `first_class` is their first, and the labels any classes of that: the ranks of all
+    shards add up to the rank in the whole, and the logsumexp of their `log_partition` is
+    that of the whole.
 
     Args:
         features: float32 [batch, dim].
         embeddings_handle: handle of a float32 variable [N, dim].
         bias_handle: handle of a float32 variable [N], or None.
-        labels: int64 [batch, num_labels] in [-1, N); -1 is padding.
+        labels: int64 [batch, num_labels] in [-1, N); -1 is padding. With `true_logits`,
+            any ids of at least 0, or -1.
+        true_logits: float32 [batch, num_labels], the logits of the labels; or None, to
+            compute them.
+        first_class: integer of at least 0, the id of the first row of the embeddings;
+            0 without `true_logits`.
 
     Returns:
         A tuple of
-        log_partition: float32 [batch], `log(sum_c exp(o_c))`.
-        true_logits: float32 [batch, num_labels], 0 at padding.
-        ranks: int64 [batch, num_labels], the number of classes that score
-            higher, ties going to the lower id; N at padding and where the logit
-            is NaN or -inf.
+        log_partition: float32 [batch], `log(sum_c exp(o_c))` over the classes of the
+            embeddings.
+        true_logits: float32 [batch, num_labels], 0 at padding; or those given.
+        ranks: int64 [batch, num_labels], the number of classes of the embeddings, other
+            than the label, that score higher, ties going to the lower id; N at padding
+            and where the logit is NaN or -inf.
 
     `log_partition` and `true_logits` are differentiable, once, with respect to
     the features and the variables: one `class_softmax_gradient`, whose gradients
-    of the variables are dense. A tape notices variables that are given as such, not
-    by their handles alone.
+    of the variables are dense. The gradient of given `true_logits` goes to these alone.
+    A tape notices variables that are given as such, not by their handles alone.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If a shape or a label is none of these, or
+            `first_class` is not 0 without `true_logits`. On a GPU a label out of range
+            has the logit NaN instead.
     """
     return gen_ops.largeout_class_statistics(
         features,
         handle_of(embeddings_handle, watch=True),
         optional_handle(bias_handle, watch=True),
         labels,
+        [] if true_logits is None else [true_logits],
+        tf.cast(first_class, tf.int64),
     )
 
 
@@ -115,11 +135,15 @@ def class_softmax_gradient(
 
 @tf.RegisterGradient("LargeoutClassStatistics")
 def _statistics_gradient(op, d_log_partition, d_true_logits, d_ranks):
-    features, embeddings, *bias, labels = op.inputs
+    features, embeddings, *bias = op.inputs[: 2 + op.get_attr("num_biases")]
+    labels = op.inputs[2 + len(bias)]
+    d_given = [d_true_logits] * op.get_attr("num_given")
+    if d_given:
+        labels, d_true_logits = labels[:, :0], d_true_logits[:, :0]
     d_features, d_embeddings, d_bias = gen_ops.largeout_class_softmax_gradient(
         features, embeddings, bias, op.outputs[0], d_log_partition, labels, d_true_logits
     )
-    return [d_features, d_embeddings, *d_bias, None]
+    return [d_features, d_embeddings, *d_bias, None, *d_given, None]
 
 
 tf.no_gradient("LargeoutClassTopK")

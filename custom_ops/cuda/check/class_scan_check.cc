@@ -80,18 +80,25 @@ std::vector<ScanProblem> AllProblems(const Run& run) {
 
 struct StatisticsOnGpu {
   explicit StatisticsOnGpu(const ScanOnGpu& in)
+      : StatisticsOnGpu(in, in.matrix(), in.labels()) {}
+
+  StatisticsOnGpu(const ScanOnGpu& in, const ClassMatrix& matrix, const Labels& labels)
       : in(in),
+        matrix(matrix),
+        labels(labels),
         scratch(ClassStatisticsScratchBytes(in.batch, in.num_classes, in.width)),
         log_partition(in.batch),
         true_logits(in.batch * in.width),
         ranks(in.batch * in.width) {}
 
   Status Launch(Stream stream) const {
-    return ClassStatistics(in.matrix(), in.features(), in.labels(), scratch.data(),
-                           log_partition.data(), true_logits.data(), ranks.data(), stream);
+    return ClassStatistics(matrix, in.features(), labels, scratch.data(), log_partition.data(),
+                           true_logits.data(), ranks.data(), stream);
   }
 
   const ScanOnGpu& in;
+  const ClassMatrix matrix;
+  const Labels labels;
   const DeviceMemory scratch;
   const DeviceArray<float> log_partition, true_logits;
   const DeviceArray<int64_t> ranks;
@@ -125,6 +132,35 @@ void CheckStatistics(Run* run) {
     run->Expect(Text(in) + " true_logits by ones", again, by_ones.true_logits,
                 found.true_logits.Get());
     run->Expect(Text(in) + " ranks by ones", again, by_ones.ranks, found.ranks.Get());
+  }
+}
+
+// The classes from `first` on, as a matrix of their own.
+ClassMatrix From(int64_t first, const ClassMatrix& in) {
+  return {in.embeddings + first * in.dim, in.bias + first, in.num_classes - first, in.dim};
+}
+
+// Ranks in a part of the classes of labels that may stand in another part.
+void CheckGivenLogits(Run* run) {
+  for (const ScanProblem& in : ScanProblems(*run)) {
+    if (!in.is_coarse) continue;
+    std::vector<float> logits(in.ids.size()), log_partition(in.batch);
+    std::vector<int64_t> ranks(in.ids.size());
+    largeout::ClassStatistics(in.matrix(), in.features(), in.labels(), SerialFor,
+                              log_partition.data(), logits.data(), ranks.data());
+    if (!logits.empty()) logits[0] = NAN;
+    const int64_t first = in.num_classes / 3;
+    largeout::ClassStatistics(From(first, in.matrix()), in.features(),
+                              {in.ids.data(), in.width, logits.data(), first}, SerialFor,
+                              log_partition.data(), nullptr, ranks.data());
+    const ScanOnGpu on_gpu(in);
+    const DeviceArray<float> given(logits);
+    const StatisticsOnGpu found(on_gpu, From(first, on_gpu.matrix()),
+                                {on_gpu.ids.data(), in.width, given.data(), first});
+    const Status launched = found.Launch(run->stream());
+    run->Expect(Text(in) + " ranks of given logits", launched, found.ranks, ranks);
+    run->Expect(Text(in) + " log_partition of a part", launched, found.log_partition,
+                log_partition, kTolerance);
   }
 }
 
@@ -214,6 +250,7 @@ void TimeTopK(Run* run, int64_t batch, int64_t num_classes, int64_t k) {
 
 void CheckClassStatistics(Run* run) {
   CheckStatistics(run);
+  CheckGivenLogits(run);
   if (run->small()) return;
   TimeStatistics(run, 4096, 1000000);
   TimeStatistics(run, 256, 1000000);

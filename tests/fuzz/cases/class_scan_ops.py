@@ -10,22 +10,31 @@ from tf_largeout import ops
 
 def class_statistics(draws):
     features, embeddings, bias = scan = _scan(draws)
-    labels = draws.ids((_batch(features), draws.size() % 8), _num_classes(embeddings))
+    num_classes = _num_classes(embeddings)
+    label_shape = _batch(features), draws.size() % 8
+    options = {}
+    if is_shard := draws.chance(0.4):
+        options["true_logits"] = draws.floats(*label_shape)
+        options["first_class"] = draws.attribute(draws.random.integers(0, 2 * num_classes + 1))
+    labels = draws.ids(label_shape, (3 if is_shard else 1) * num_classes)
 
     def check(statistics):
         log_partition, true_logits, ranks = statistics
-        num_classes = embeddings.shape[0]
         checks.has_shape(log_partition, features.shape[0])
         checks.has_shape(true_logits, *labels.shape)
         checks.has_shape(ranks, *labels.shape)
         checks.within(ranks, 0, num_classes + 1)
         padding = labels.numpy() == -1
-        checks.equal(true_logits.numpy()[padding], 0)
+        if is_shard:
+            checks.equal(true_logits.numpy(), options["true_logits"].numpy())
+        else:
+            checks.equal(true_logits.numpy()[padding], 0)
         unknown = padding | ~(true_logits.numpy() > -np.inf)
         checks.equal(ranks.numpy()[unknown], num_classes)
-        checks.within(ranks.numpy()[~unknown], 0, num_classes)
+        if not is_shard:
+            checks.within(ranks.numpy()[~unknown], 0, num_classes)
 
-    return Call(ops.class_statistics, (*scan, labels), {}, check)
+    return Call(ops.class_statistics, (*scan, labels), options, check)
 
 
 def class_top_k(draws):
