@@ -16,7 +16,7 @@ EVERY_LOSS = pytest.mark.parametrize(
         losses.NCELoss(),
         losses.NegativeSamplingLoss(),
     ],
-    ids=lambda loss: f"{loss.name} {loss.correct_positive}",
+    ids=["softmax", "softmax of corrected labels", "nce", "negative sampling"],
 )
 
 
