@@ -2,6 +2,7 @@
 
 import dataclasses
 import operator
+from typing import SupportsIndex
 
 import numpy as np
 import tensorflow as tf
@@ -48,11 +49,11 @@ class Dataset:
     max_features: int
     corpus: Corpus = dataclasses.field(repr=False)
 
-    def class_text(self, class_id):
+    def class_text(self, class_id: SupportsIndex) -> str:
         """One line that shows a class to people; an IndexError where there is no such class."""
         return self.corpus.class_texts[_place("class_id", class_id, self.num_classes)]
 
-    def test_text(self, index):
+    def test_text(self, index: SupportsIndex) -> str:
         """One line that shows an example of `test`, by its place there, to people.
 
         Raises:
@@ -62,7 +63,7 @@ class Dataset:
         return self.corpus.example_texts[self.corpus.num_train + place]
 
 
-def _place(name, value, below):
+def _place(name: str, value: SupportsIndex, below: int) -> int:
     """The argument `name`, an integer of Python's, numpy's or TensorFlow's, as an int."""
     try:
         place = operator.index(value)

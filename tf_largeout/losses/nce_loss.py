@@ -3,11 +3,15 @@
 import keras
 import tensorflow as tf
 
+from tf_largeout.candidates import Candidates
 from tf_largeout.losses.cross_entropy import target_weights
 from tf_largeout.losses.sampled_loss import SampledLoss
+from tf_largeout.types import DTypeLike
 
 
-def nce_loss(true_logits, sampled_logits, has_label):
+def nce_loss(
+    true_logits: tf.Tensor, sampled_logits: tf.Tensor, has_label: tf.Tensor
+) -> tf.Tensor:
     """Logistic loss that tells labels from sampled classes.
 
     With `t = 1 / #labels`: `sum_y (softplus(o_y) - t o_y) + sum_s softplus(o_s)`. For one
@@ -52,12 +56,12 @@ class NCELoss(SampledLoss):
     def __init__(
         self,
         remove_accidental_hits: bool = True,
-        reduction="sum_over_batch_size",
-        name="nce_loss",
-        dtype=None,
-    ):
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "nce_loss",
+        dtype: DTypeLike | None = None,
+    ) -> None:
         super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
 
-    def candidate_losses(self, candidates):
+    def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
         true_logits = candidates.true_logits - candidates.true_log_counts()
         return nce_loss(true_logits, candidates.corrected_logits(), candidates.has_label)

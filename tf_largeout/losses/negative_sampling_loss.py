@@ -3,11 +3,18 @@
 import keras
 import tensorflow as tf
 
+from tf_largeout.candidates import Candidates
 from tf_largeout.losses.cross_entropy import target_weights
 from tf_largeout.losses.sampled_loss import SampledLoss
+from tf_largeout.types import Config, DTypeLike
 
 
-def negative_sampling_loss(true_logits, sampled_logits, has_label, negative_reduction="sum"):
+def negative_sampling_loss(
+    true_logits: tf.Tensor,
+    sampled_logits: tf.Tensor,
+    has_label: tf.Tensor,
+    negative_reduction: str = "sum",
+) -> tf.Tensor:
     """`-mean_y log sigmoid(o_y) - reduce_s log sigmoid(-o_s)`.
 
     Args:
@@ -55,10 +62,10 @@ class NegativeSamplingLoss(SampledLoss):
         self,
         negative_reduction: str = "sum",
         remove_accidental_hits: bool = True,
-        reduction="sum_over_batch_size",
-        name="negative_sampling_loss",
-        dtype=None,
-    ):
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "negative_sampling_loss",
+        dtype: DTypeLike | None = None,
+    ) -> None:
         super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
         if negative_reduction not in ("sum", "mean"):
             raise ValueError(
@@ -67,7 +74,7 @@ class NegativeSamplingLoss(SampledLoss):
             )
         self.negative_reduction = negative_reduction
 
-    def candidate_losses(self, candidates):
+    def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
         return negative_sampling_loss(
             candidates.true_logits,
             candidates.logits(),
@@ -75,5 +82,5 @@ class NegativeSamplingLoss(SampledLoss):
             self.negative_reduction,
         )
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "negative_reduction": self.negative_reduction}

@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.metrics.rank_metric import RankMetric
+from tf_largeout.types import DTypeLike
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -25,9 +26,11 @@ class PrecisionAtK(RankMetric):
     ...               metrics=[tflo.metrics.PrecisionAtK(1), tflo.metrics.PrecisionAtK(5)])
     """
 
-    def __init__(self, k, name=None, dtype=None):
+    def __init__(self, k: int, name: str | None = None, dtype: DTypeLike | None = None) -> None:
         super().__init__(k, name=name or f"precision_at_{k}", dtype=dtype)
 
-    def hit_terms(self, hits, labels, valid):
+    def hit_terms(
+        self, hits: tf.Tensor, labels: tf.Tensor, valid: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         found = tf.reduce_sum(tf.cast(hits, tf.float64), axis=-1)
         return found / self.k, tf.ones_like(found)

@@ -11,7 +11,9 @@ import tensorflow as tf
 from tf_largeout.ops.library import gen_ops
 
 
-def mask_accidental_hits(logits, labels, candidates):
+def mask_accidental_hits(
+    logits: tf.Tensor, labels: tf.Tensor, candidates: tf.Tensor
+) -> tf.Tensor:
     """Returns `logits` with the accidental hits set to the lowest float.
 
     Their exp is then exactly 0, as is the gradient that flows to them. The time
@@ -30,7 +32,9 @@ def mask_accidental_hits(logits, labels, candidates):
     )
 
 
-def shifted_candidate_logits(logits, offsets, labels, candidates):
+def shifted_candidate_logits(
+    logits: tf.Tensor, offsets: tf.Tensor, labels: tf.Tensor, candidates: tf.Tensor
+) -> tf.Tensor:
     """Returns `logits + offsets` with accidental hits at the lowest float.
 
     Args:
@@ -46,7 +50,9 @@ def shifted_candidate_logits(logits, offsets, labels, candidates):
     return gen_ops.largeout_shift_candidate_logits(logits, offsets, labels, candidates)
 
 
-def candidate_log_partition(logits, offsets, labels, candidates):
+def candidate_log_partition(
+    logits: tf.Tensor, offsets: tf.Tensor, labels: tf.Tensor, candidates: tf.Tensor
+) -> tf.Tensor:
     """The logsumexp of each row of `shifted_candidate_logits`, without forming them.
 
     One pass over the logits; the backward pass makes one more and writes only the gradient.
@@ -63,7 +69,7 @@ def candidate_log_partition(logits, offsets, labels, candidates):
     return gen_ops.largeout_candidate_log_partition(logits, offsets, labels, candidates)
 
 
-def candidate_ranks(logits, true_logits, labels):
+def candidate_ranks(logits: tf.Tensor, true_logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """Ranks each label among the candidates and the other labels of its row.
 
     A rank is the number of candidates and of other labels that score higher, so
@@ -84,14 +90,16 @@ def candidate_ranks(logits, true_logits, labels):
 
 
 @tf.RegisterGradient("LargeoutFillAccidentalHits")
-def _fill_gradient(op, gradient):
+def _fill_gradient(op: tf.Operation, gradient: tf.Tensor) -> tuple[tf.Tensor, None, None]:
     labels, candidates = op.inputs[1], op.inputs[2]
     filled = gen_ops.largeout_fill_accidental_hits(gradient, labels, candidates, fill=0.0)
     return filled, None, None
 
 
 @tf.RegisterGradient("LargeoutShiftCandidateLogits")
-def _shift_gradient(op, gradient):
+def _shift_gradient(
+    op: tf.Operation, gradient: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, None, None]:
     _, offsets, labels, candidates = op.inputs
     filled = gen_ops.largeout_fill_accidental_hits(gradient, labels, candidates, fill=0.0)
     d_offsets = filled if offsets.shape.rank == 2 else tf.reduce_sum(filled, axis=0)
@@ -99,7 +107,9 @@ def _shift_gradient(op, gradient):
 
 
 @tf.RegisterGradient("LargeoutCandidateLogPartition")
-def _log_partition_gradient(op, gradient):
+def _log_partition_gradient(
+    op: tf.Operation, gradient: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, None, None]:
     d_logits, d_offsets = gen_ops.largeout_candidate_log_partition_grad(
         *op.inputs, op.outputs[0], gradient
     )

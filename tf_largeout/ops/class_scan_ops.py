@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tf_largeout.ops.handles import handle_of, optional_handle
 from tf_largeout.ops.library import gen_ops
+from tf_largeout.types import VariableOrHandle
 
 
 def class_statistics(features, embeddings_handle, bias_handle, labels):
@@ -43,7 +44,12 @@ def class_statistics(features, embeddings_handle, bias_handle, labels):
     )
 
 
-def class_top_k(features, embeddings_handle, bias_handle, k):
+def class_top_k(
+    features: tf.Tensor,
+    embeddings_handle: VariableOrHandle,
+    bias_handle: VariableOrHandle | None,
+    k: int | tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
     """The k classes with the highest logits, exactly. Not differentiable.
 
     Args:
@@ -71,14 +77,14 @@ def class_top_k(features, embeddings_handle, bias_handle, k):
 
 
 def class_softmax_gradient(
-    features,
-    embeddings_handle,
-    bias_handle,
-    log_partition,
-    weights,
-    labels=None,
-    label_weights=None,
-):
+    features: tf.Tensor,
+    embeddings_handle: VariableOrHandle,
+    bias_handle: VariableOrHandle | None,
+    log_partition: tf.Tensor,
+    weights: tf.Tensor,
+    labels: tf.Tensor | None = None,
+    label_weights: tf.Tensor | None = None,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
     """Gradient of `sum_b weights_b · log_partition_b`, by recomputed probabilities.
 
     With labels, of `sum_b weights_b · log_partition_b + sum_bl label_weights_bl ·

@@ -22,7 +22,9 @@ import tensorflow as tf
 from tf_largeout.ops.library import gen_ops
 
 
-def hash_functions(kind, dim, num_hashes, num_tables, seed, bin_size=8):
+def hash_functions(
+    kind: str, dim: int, num_hashes: int, num_tables: int, seed: tf.Tensor, bin_size: int = 8
+) -> tf.Tensor:
     """Draws the functions of a family of hashes, which the other functions here take.
 
     Args:
@@ -46,7 +48,15 @@ def hash_functions(kind, dim, num_hashes, num_tables, seed, bin_size=8):
     )
 
 
-def lsh_hash(vectors, functions, kind, num_hashes, num_tables, bits, bin_size=8):
+def lsh_hash(
+    vectors: tf.Tensor,
+    functions: tf.Tensor,
+    kind: str,
+    num_hashes: int,
+    num_tables: int,
+    bits: int,
+    bin_size: int = 8,
+) -> tf.Tensor:
     """The bucket of each vector in each table: int32 `[n, num_tables]` in [0, 2^bits).
 
     The K values are written one after the other; where they take more than `bits` bits (at
@@ -63,7 +73,9 @@ def lsh_hash(vectors, functions, kind, num_hashes, num_tables, bits, bin_size=8)
     )
 
 
-def simhash(vectors, functions, num_hashes, num_tables):
+def simhash(
+    vectors: tf.Tensor | tf.SparseTensor, functions: tf.Tensor, num_hashes: int, num_tables: int
+) -> tf.Tensor:
     """Single values of SimHash: int32 `[n, num_tables, num_hashes]`, 0 or 1.
 
     `vectors` is a tensor, or a `tf.SparseTensor` with a known width, as in `wta_hash` and
@@ -72,17 +84,36 @@ def simhash(vectors, functions, num_hashes, num_tables):
     return _hash_values(vectors, functions, "simhash", num_hashes, num_tables, 8)
 
 
-def wta_hash(vectors, functions, num_hashes, num_tables, bin_size=8):
+def wta_hash(
+    vectors: tf.Tensor | tf.SparseTensor,
+    functions: tf.Tensor,
+    num_hashes: int,
+    num_tables: int,
+    bin_size: int = 8,
+) -> tf.Tensor:
     """Single values of WTA: int32 `[n, num_tables, num_hashes]` in [0, bin_size)."""
     return _hash_values(vectors, functions, "wta", num_hashes, num_tables, bin_size)
 
 
-def dwta_hash(vectors, functions, num_hashes, num_tables, bin_size=8):
+def dwta_hash(
+    vectors: tf.Tensor | tf.SparseTensor,
+    functions: tf.Tensor,
+    num_hashes: int,
+    num_tables: int,
+    bin_size: int = 8,
+) -> tf.Tensor:
     """Single values of DWTA: int32 `[n, num_tables, num_hashes]` in [0, bin_size)."""
     return _hash_values(vectors, functions, "dwta", num_hashes, num_tables, bin_size)
 
 
-def _hash_values(vectors, functions, kind, num_hashes, num_tables, bin_size):
+def _hash_values(
+    vectors: tf.Tensor | tf.SparseTensor,
+    functions: tf.Tensor,
+    kind: str,
+    num_hashes: int,
+    num_tables: int,
+    bin_size: int,
+) -> tf.Tensor:
     options = {
         "kind": kind,
         "num_hashes": num_hashes,
@@ -104,7 +135,7 @@ def _hash_values(vectors, functions, kind, num_hashes, num_tables, bin_size):
     )
 
 
-def _row_splits(vectors):
+def _row_splits(vectors: tf.SparseTensor) -> tf.Tensor:
     # Not by tf.RaggedTensor.from_value_rowids: its bincount ends the process where it finds no
     # memory for a count of each row.
     rows = vectors.indices[:, 0]

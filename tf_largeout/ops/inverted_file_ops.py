@@ -9,16 +9,19 @@ codes and scales are their rows at 8 bits a number, in the order of `ids`, 16 of
 interleaved as a processor multiplies them. See `InvertedFileSampler` for the method.
 """
 
+from collections.abc import Iterable, Sequence
+
 import tensorflow as tf
 
 from tf_largeout.ops.handles import handle_of, optional_handle
 from tf_largeout.ops.library import gen_ops
+from tf_largeout.types import VariableOrHandle
 
 # As in custom_ops/core/packed_rows_simd.h.
 _GROUP_ROWS, _CODES_TOGETHER, _PACKED_MULTIPLE = 16, 4, 16
 
 
-def packed_shapes(num_classes, dim):
+def packed_shapes(num_classes: int, dim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The shapes of the codes and the scales of `num_classes` rows of `dim` numbers."""
     groups = -(-num_classes // _GROUP_ROWS)
     width = -(-dim // _PACKED_MULTIPLE) * _PACKED_MULTIPLE
@@ -26,7 +29,9 @@ def packed_shapes(num_classes, dim):
     return codes, (groups, 2, _GROUP_ROWS)
 
 
-def inverted_file_search(features, state, num_probes, k):
+def inverted_file_search(
+    features: tf.Tensor, state: Sequence[VariableOrHandle], num_probes: int, k: int
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Most of the `k` classes of highest logit among `num_probes` lists a query.
 
     Args:
@@ -48,7 +53,11 @@ def inverted_file_search(features, state, num_probes, k):
     )
 
 
-def inverted_file_fit(embeddings, bias, state):
+def inverted_file_fit(
+    embeddings: VariableOrHandle,
+    bias: VariableOrHandle | None,
+    state: Sequence[VariableOrHandle],
+) -> tf.Operation | None:
     """Fits the lists anew, in place: k-means on a part of the rows, one pass over all.
 
     Args:
@@ -62,7 +71,13 @@ def inverted_file_fit(embeddings, bias, state):
     )
 
 
-def inverted_file_upkeep(embeddings, bias, state, interval, rows_a_step):
+def inverted_file_upkeep(
+    embeddings: VariableOrHandle,
+    bias: VariableOrHandle | None,
+    state: Sequence[VariableOrHandle],
+    interval: int,
+    rows_a_step: int,
+) -> tf.Operation | None:
     """What the file needs in one training step, in place.
 
     A fit where there are no lists; from then on, every `interval` steps, the reassignment of
@@ -85,7 +100,9 @@ def inverted_file_upkeep(embeddings, bias, state, interval, rows_a_step):
     )
 
 
-def inverted_file_fitted(embeddings, bias, state):
+def inverted_file_fitted(
+    embeddings: tf.Tensor, bias: tf.Tensor | None, state: Sequence[tf.Tensor]
+) -> tuple[tf.Tensor, ...]:
     """`inverted_file_fit` of tensors, for variables on a GPU: it runs on the CPU.
 
     Args:
@@ -99,7 +116,13 @@ def inverted_file_fitted(embeddings, bias, state):
     return gen_ops.largeout_inverted_file_fitted(embeddings, _optional(bias), *state)
 
 
-def inverted_file_kept_up(embeddings, bias, state, interval, rows_a_step):
+def inverted_file_kept_up(
+    embeddings: tf.Tensor,
+    bias: tf.Tensor | None,
+    state: Sequence[tf.Tensor],
+    interval: int,
+    rows_a_step: int,
+) -> tuple[tf.Tensor, ...]:
     """`inverted_file_upkeep` of tensors, for variables on a GPU: it runs on the CPU.
 
     Args:
@@ -117,11 +140,11 @@ def inverted_file_kept_up(embeddings, bias, state, interval, rows_a_step):
     )
 
 
-def _optional(value):
+def _optional(value: tf.Tensor | None) -> list[tf.Tensor]:
     return [] if value is None else [value]
 
 
-def _handles(state):
+def _handles(state: Iterable[VariableOrHandle]) -> list[tf.Tensor]:
     return [handle_of(variable) for variable in state]
 
 

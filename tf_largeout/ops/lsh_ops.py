@@ -13,11 +13,20 @@ import tensorflow as tf
 
 from tf_largeout.ops.handles import handle_of
 from tf_largeout.ops.library import gen_ops
+from tf_largeout.types import VariableOrHandle
 
 
 def lsh_build(
-    embeddings, functions, offsets, ids, kind, num_hashes, num_tables, bits, bin_size=8
-):
+    embeddings: VariableOrHandle,
+    functions: tf.Tensor,
+    offsets: VariableOrHandle,
+    ids: VariableOrHandle,
+    kind: str,
+    num_hashes: int,
+    num_tables: int,
+    bits: int,
+    bin_size: int = 8,
+) -> tf.Operation | None:
     """Hashes all rows of the embeddings and sorts them into the tables, in place.
 
     O(num_classes · num_tables) time; memory of one and a half tables beyond the variables.
@@ -50,7 +59,17 @@ def lsh_build(
     )
 
 
-def lsh_query(offsets, ids, codes, labels, seed, select, num_sampled, max_lookups, fill=True):
+def lsh_query(
+    offsets: VariableOrHandle,
+    ids: VariableOrHandle,
+    codes: tf.Tensor,
+    labels: tf.Tensor,
+    seed: tf.Tensor,
+    select: str,
+    num_sampled: int,
+    max_lookups: int,
+    fill: bool = True,
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Classes that share buckets with each row: distinct, and no labels of it.
 
     Time and memory are O(num_sampled + max_lookups + number of codes) a row, whatever the
@@ -87,7 +106,13 @@ def lsh_query(offsets, ids, codes, labels, seed, select, num_sampled, max_lookup
     )
 
 
-def lsh_pool(offsets, ids, codes, seed, num_sampled):
+def lsh_pool(
+    offsets: VariableOrHandle,
+    ids: VariableOrHandle,
+    codes: tf.Tensor,
+    seed: tf.Tensor,
+    num_sampled: int,
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Draws from all entries in the buckets of a batch, each with the same probability.
 
     Args:
@@ -107,7 +132,9 @@ def lsh_pool(offsets, ids, codes, seed, num_sampled):
     )
 
 
-def union_of_lists(lists, seed, num_classes, num_sampled):
+def union_of_lists(
+    lists: tf.Tensor, seed: tf.Tensor, num_classes: int, num_sampled: int
+) -> tuple[tf.Tensor, tf.Tensor]:
     """The first class of each list, then the second of each, until there are enough.
 
     Args:
@@ -125,7 +152,9 @@ def union_of_lists(lists, seed, num_classes, num_sampled):
     )
 
 
-def lsh_fresh_share(offsets, ids, codes, row_ids):
+def lsh_fresh_share(
+    offsets: VariableOrHandle, ids: VariableOrHandle, codes: tf.Tensor, row_ids: tf.Tensor
+) -> tf.Tensor:
     """The share of entries that stand in the bucket that their row has now.
 
     Args:

@@ -7,17 +7,23 @@ functions of their arguments: the same `seed` (int64 [2]) gives the same draw on
 of threads. A label outside [0, num_classes) other than -1 is an `InvalidArgumentError`.
 """
 
+import tensorflow as tf
+
 from tf_largeout.ops.library import gen_ops
 
 
-def uniform_sample(true_classes, seed, num_classes, num_sampled, unique):
+def uniform_sample(
+    true_classes: tf.Tensor, seed: tf.Tensor, num_classes: int, num_sampled: int, unique: bool
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Draws classes with equal probabilities: expected count num_sampled / num_classes."""
     return gen_ops.largeout_uniform_sample(
         true_classes, seed, num_classes=num_classes, num_sampled=num_sampled, unique=unique
     )
 
 
-def log_uniform_sample(true_classes, seed, num_classes, num_sampled, unique):
+def log_uniform_sample(
+    true_classes: tf.Tensor, seed: tf.Tensor, num_classes: int, num_sampled: int, unique: bool
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Draws classes from `q_c = log((c + 2) / (c + 1)) / log(num_classes + 1)`.
 
     Expected counts: `num_sampled q_c`, or with `unique` `min(1, tau q_c)`, where tau makes
