@@ -20,12 +20,12 @@ class Corpus:
     (what a log-uniform sampler expects) and classes that no training example has come last.
 
     Attributes:
-        features: one row of int32 ids an example; ids are `1 ... vocabulary_size - 1`, for 0
+        features: one row of int32 ids per example; ids are `1 ... vocabulary_size - 1`, for 0
             is padding.
-        labels: one row of class ids an example.
-        feature_weights: float32, one a feature id in `features`, or None where all weigh 1.
-        example_texts: one line an example, for people.
-        class_texts: one line a class, for people.
+        labels: one row of class ids per example.
+        feature_weights: float32, one per feature id in `features`, or None where all weigh 1.
+        example_texts: one line per example, for people.
+        class_texts: one line per class, for people.
         group_hashes: uint64 `[num_examples]`, a hash of what must not be divided between two
             splits (the name itself, the source file).
         num_train: examples of the training split.

@@ -78,7 +78,7 @@ class LargeOutput(keras.layers.Layer):
     another sampler, or none: its state then starts anew.
 
     Attributes:
-        embeddings: Keras variable `[num_classes, dim]`, one row a class.
+        embeddings: Keras variable `[num_classes, dim]`, one row per class.
         bias: Keras variable `[num_classes]`, or None.
 
     Raises:

@@ -1,7 +1,7 @@
 """What a sampled loss does with the logits of its candidates.
 
-Everywhere: `labels` int64 [batch, num_labels] padded with -1; `candidates`
-int64 [num_candidates], or [batch, num_candidates] for candidates of each row's
+Everywhere: `labels` int64 `[batch, num_labels]` padded with -1; `candidates`
+int64 `[num_candidates]`, or `[batch, num_candidates]` for candidates of each row's
 own; ids may repeat. An accidental hit is a candidate that is one of its row's
 labels. Only float32 logits; cast others before.
 """
@@ -20,12 +20,12 @@ def mask_accidental_hits(
     is O(batch · num_labels + num_candidates) beyond a copy of the logits.
 
     Args:
-        logits: float32 [batch, num_candidates].
-        labels: int64 [batch, num_labels], padded with -1.
-        candidates: int64 [num_candidates] or [batch, num_candidates].
+        logits: float32 `[batch, num_candidates]`.
+        labels: int64 `[batch, num_labels]`, padded with -1.
+        candidates: int64 `[num_candidates]` or `[batch, num_candidates]`.
 
     Returns:
-        float32 [batch, num_candidates].
+        float32 `[batch, num_candidates]`.
     """
     return gen_ops.largeout_fill_accidental_hits(
         logits, labels, candidates, fill=tf.float32.min
@@ -38,14 +38,14 @@ def shifted_candidate_logits(
     """Returns `logits + offsets` with accidental hits at the lowest float.
 
     Args:
-        logits: float32 [batch, num_candidates].
-        offsets: float32 [num_candidates] or [batch, num_candidates]: the bias of a candidate
-            less the log of its expected count.
-        labels: int64 [batch, num_labels], padded with -1.
-        candidates: int64 [num_candidates] or [batch, num_candidates].
+        logits: float32 `[batch, num_candidates]`.
+        offsets: float32 `[num_candidates]` or `[batch, num_candidates]`: the bias of a
+            candidate less the log of its expected count.
+        labels: int64 `[batch, num_labels]`, padded with -1.
+        candidates: int64 `[num_candidates]` or `[batch, num_candidates]`.
 
     Returns:
-        float32 [batch, num_candidates].
+        float32 `[batch, num_candidates]`.
     """
     return gen_ops.largeout_shift_candidate_logits(logits, offsets, labels, candidates)
 
@@ -58,13 +58,13 @@ def candidate_log_partition(
     One pass over the logits; the backward pass makes one more and writes only the gradient.
 
     Args:
-        logits: float32 [batch, num_candidates].
-        offsets: float32 [num_candidates] or [batch, num_candidates].
-        labels: int64 [batch, num_labels], padded with -1.
-        candidates: int64 [num_candidates] or [batch, num_candidates].
+        logits: float32 `[batch, num_candidates]`.
+        offsets: float32 `[num_candidates]` or `[batch, num_candidates]`.
+        labels: int64 `[batch, num_labels]`, padded with -1.
+        candidates: int64 `[num_candidates]` or `[batch, num_candidates]`.
 
     Returns:
-        float32 [batch]; about -3.4e38 where every candidate is an accidental hit or -inf.
+        float32 `[batch]`; about -3.4e38 where every candidate is an accidental hit or -inf.
     """
     return gen_ops.largeout_candidate_log_partition(logits, offsets, labels, candidates)
 
@@ -77,13 +77,13 @@ def candidate_ranks(logits: tf.Tensor, true_logits: tf.Tensor, labels: tf.Tensor
     A candidate that was drawn twice counts twice. Not differentiable.
 
     Args:
-        logits: float32 [batch, num_candidates].
-        true_logits: float32 [batch, num_labels].
-        labels: int64 [batch, num_labels], padded with -1; only the sign and
+        logits: float32 `[batch, num_candidates]`.
+        true_logits: float32 `[batch, num_labels]`.
+        labels: int64 `[batch, num_labels]`, padded with -1; only the sign and
             repeats within a row matter.
 
     Returns:
-        int64 [batch, num_labels]; num_candidates + num_labels where the label
+        int64 `[batch, num_labels]`; `num_candidates + num_labels` where the label
         is padding or its logit is NaN.
     """
     return gen_ops.largeout_candidate_ranks(logits, true_logits, labels)

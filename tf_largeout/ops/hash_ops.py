@@ -30,7 +30,7 @@ def hash_functions(
     Args:
         kind: `"simhash"`, `"wta"` or `"dwta"`.
         dim: Width of the vectors.
-        num_hashes: Values a table.
+        num_hashes: Values per table.
         num_tables: Number of tables.
         seed: int64 `[2]`; the same seed gives the same functions.
         bin_size: For WTA and DWTA, a power of two from 2 to 256.
@@ -57,10 +57,23 @@ def lsh_hash(
     bits: int,
     bin_size: int = 8,
 ) -> tf.Tensor:
-    """The bucket of each vector in each table: int32 `[n, num_tables]` in [0, 2^bits).
+    """The bucket of each vector in each table.
 
-    The K values are written one after the other; where they take more than `bits` bits (at
-    most 30) they are mixed, such that as many lists of values go to each bucket.
+    The K values are written one after the other; where they take more than `bits` bits they
+    are mixed, such that as many lists of values go to each bucket.
+
+    Args:
+        vectors: float `[n, dim]`.
+        functions: int32, from `hash_functions`.
+        kind: `"simhash"`, `"wta"` or `"dwta"`, as given to `hash_functions`.
+        num_hashes: Values per table.
+        num_tables: Number of tables.
+        bits: Bits of a bucket's number, at most 30.
+        bin_size: For WTA and DWTA, coordinates that a value compares, as given to
+            `hash_functions`.
+
+    Returns:
+        int32 `[n, num_tables]` in `[0, 2^bits)`.
     """
     return gen_ops.largeout_lsh_hash(
         tf.cast(vectors, tf.float32),
@@ -76,10 +89,20 @@ def lsh_hash(
 def simhash(
     vectors: tf.Tensor | tf.SparseTensor, functions: tf.Tensor, num_hashes: int, num_tables: int
 ) -> tf.Tensor:
-    """Single values of SimHash: int32 `[n, num_tables, num_hashes]`, 0 or 1.
+    """Single values of SimHash, in O(dim log dim) per vector, for sparse ones too.
 
-    `vectors` is a tensor, or a `tf.SparseTensor` with a known width, as in `wta_hash` and
-    `dwta_hash`. SimHash takes time O(dim log dim) for sparse vectors too.
+    Args:
+        vectors: float `[n, dim]`, or a `tf.SparseTensor` of that shape with a known width.
+        functions: int32, from `hash_functions`.
+        num_hashes: Values per table.
+        num_tables: Number of tables.
+
+    Returns:
+        int32 `[n, num_tables, num_hashes]`: 1 where the projection is positive, else 0.
+
+    Raises:
+        ValueError: If a sparse tensor has no known width.
+        tf.errors.InvalidArgumentError: If the rows of a sparse tensor are not in order.
     """
     return _hash_values(vectors, functions, "simhash", num_hashes, num_tables, 8)
 
@@ -91,7 +114,22 @@ def wta_hash(
     num_tables: int,
     bin_size: int = 8,
 ) -> tf.Tensor:
-    """Single values of WTA: int32 `[n, num_tables, num_hashes]` in [0, bin_size)."""
+    """Single values of WTA: which of `bin_size` random coordinates is the highest.
+
+    Args:
+        vectors: float `[n, dim]`, or a `tf.SparseTensor` of that shape with a known width.
+        functions: int32, from `hash_functions`.
+        num_hashes: Values per table.
+        num_tables: Number of tables.
+        bin_size: Coordinates that a value compares, as given to `hash_functions`.
+
+    Returns:
+        int32 `[n, num_tables, num_hashes]` in `[0, bin_size)`; of equal coordinates the first.
+
+    Raises:
+        ValueError: If a sparse tensor has no known width.
+        tf.errors.InvalidArgumentError: If the rows of a sparse tensor are not in order.
+    """
     return _hash_values(vectors, functions, "wta", num_hashes, num_tables, bin_size)
 
 
@@ -102,7 +140,22 @@ def dwta_hash(
     num_tables: int,
     bin_size: int = 8,
 ) -> tf.Tensor:
-    """Single values of DWTA: int32 `[n, num_tables, num_hashes]` in [0, bin_size)."""
+    """Single values of DWTA: WTA of the coordinates that are not 0.
+
+    Args:
+        vectors: float `[n, dim]`, or a `tf.SparseTensor` of that shape with a known width.
+        functions: int32, from `hash_functions`.
+        num_hashes: Values per table.
+        num_tables: Number of tables.
+        bin_size: Coordinates that a value compares, as given to `hash_functions`.
+
+    Returns:
+        int32 `[n, num_tables, num_hashes]` in `[0, bin_size)`; of equal coordinates the first.
+
+    Raises:
+        ValueError: If a sparse tensor has no known width.
+        tf.errors.InvalidArgumentError: If the rows of a sparse tensor are not in order.
+    """
     return _hash_values(vectors, functions, "dwta", num_hashes, num_tables, bin_size)
 
 

@@ -5,7 +5,7 @@ means float32 `[num_lists, dim]`, mean_bias float32 `[num_lists]`, offsets uint3
 `[num_lists + 1]`, ids uint32 `[num_classes]`, codes uint8 and scales float32 of
 `packed_shapes`; and the schedule int64 `[2]`, at first `[0, -1]`. All others are zero at
 first: no lists, nothing is found. The members of list l are `ids[offsets[l]:offsets[l + 1]]`;
-codes and scales are their rows at 8 bits a number, in the order of `ids`, 16 of them
+codes and scales are their rows at 8 bits per number, in the order of `ids`, 16 of them
 interleaved as a processor multiplies them. See `InvertedFileSampler` for the method.
 """
 
@@ -32,7 +32,7 @@ def packed_shapes(num_classes: int, dim: int) -> tuple[tuple[int, ...], tuple[in
 def inverted_file_search(
     features: tf.Tensor, state: Sequence[VariableOrHandle], num_probes: int, k: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Most of the `k` classes of highest logit among `num_probes` lists a query.
+    """Most of the `k` classes of highest logit among `num_probes` lists per query.
 
     Args:
         features: float32 `[batch, dim]`.
@@ -42,11 +42,12 @@ def inverted_file_search(
         k: Number of classes to find.
 
     Returns:
-        A tuple of
-        scores: float32 `[batch, k]`, falling; logits from rows at 8 bits a number, as they
-            were when they were last packed; -inf where there is no class.
-        ids: int64 `[batch, k]`, -1 where fewer than `k` are found. Classes with rows or
-            biases that are not finite are never found, nor is anything by such queries.
+        `(scores, ids)`:
+
+        * `scores`: float32 `[batch, k]`, falling; logits from rows at 8 bits per number, as
+          they were when they were last packed; -inf where there is no class.
+        * `ids`: int64 `[batch, k]`, -1 where fewer than `k` are found. Classes with rows or
+          biases that are not finite are never found, nor is anything by such queries.
     """
     return gen_ops.largeout_inverted_file_search(
         features, *_handles(state[:6]), num_probes=num_probes, k=k
@@ -65,6 +66,13 @@ def inverted_file_fit(
         bias: variable float32 `[num_classes]`, or None.
         state: means, mean_bias, offsets, ids, codes, scales, schedule. The draws of k-means
             depend on the step in the schedule alone: they are the same on all replicas.
+
+    Returns:
+        The operation (None when executing eagerly).
+
+    Raises:
+        tf.errors.InvalidArgumentError: If a variable has another shape than these, or the
+            schedule no such numbers.
     """
     return gen_ops.largeout_inverted_file_fit(
         handle_of(embeddings), optional_handle(bias), *_handles(state)
@@ -85,11 +93,17 @@ def inverted_file_upkeep(
     one such turn lies behind, the lists are fitted anew.
 
     Args:
-        embeddings: As `inverted_file_fit`, like the next.
-        bias: Variable or None.
-        state: Seven variables.
+        embeddings: variable float32 `[num_classes, dim]`.
+        bias: variable float32 `[num_classes]`, or None.
+        state: The seven variables of `inverted_file_fit`.
         interval: Number of steps from one reassignment to the next.
-        rows_a_step: Classes reassigned a step, in the mean.
+        rows_a_step: Classes reassigned per step, in the mean.
+
+    Returns:
+        The operation (None when executing eagerly).
+
+    Raises:
+        tf.errors.InvalidArgumentError: As `inverted_file_fit`.
     """
     return gen_ops.largeout_inverted_file_upkeep(
         handle_of(embeddings),
@@ -130,7 +144,7 @@ def inverted_file_kept_up(
         bias: Tensor or None.
         state: Seven tensors.
         interval: As `inverted_file_upkeep`, like the next.
-        rows_a_step: Classes reassigned a step, in the mean.
+        rows_a_step: Classes reassigned per step, in the mean.
 
     Returns:
         The seven tensors of the new state.

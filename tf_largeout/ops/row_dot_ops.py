@@ -56,10 +56,11 @@ def row_dots_and_rows(
         shared_ids: int64 `[num_shared]` in `[0, N)`.
 
     Returns:
-        A tuple of
-        logits: float32 `[batch, num_ids]`, as `row_dots` gives them.
-        shared_rows: float32 `[num_shared, dim]`.
-        shared_biases: float32 `[num_shared]`, or None without a bias.
+        `(logits, shared_rows, shared_biases)`:
+
+        * `logits`: float32 `[batch, num_ids]`, as `row_dots` gives them.
+        * `shared_rows`: float32 `[num_shared, dim]`.
+        * `shared_biases`: float32 `[num_shared]`, or None without a bias.
     """
     logits, rows, biases = gen_ops.largeout_row_dots(
         tf.cast(features, tf.float32),

@@ -118,7 +118,7 @@ def row_rowwise_adagrad(
     epsilon: float = 1e-7,
     weight_decay: Scalar = 0.0,
 ) -> tf.Operation | None:
-    """Adagrad with one accumulator a row, on the rows in `ids`.
+    """Adagrad with one accumulator per row (Mudigere et al. 2021), on the rows in `ids`.
 
     With g the summed gradient of a row: `w -= weight_decay w; a += mean(g^2);
     w -= learning_rate g / sqrt(a + epsilon)`.
@@ -202,8 +202,18 @@ def merge_rows(values: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
 
 
 def check_row_ids(ids: tf.Tensor, num_rows: int | tf.Tensor) -> tf.Tensor:
-    """Returns `ids` `[n]`; an `InvalidArgumentError` if one is not in `[0, num_rows)`.
+    """Returns `ids`, checked.
 
     On a GPU the ids go on unchecked; the optimizer steps skip what is no row.
+
+    Args:
+        ids: int32 or int64 `[n]`.
+        num_rows: Number of rows of the variable they belong to.
+
+    Returns:
+        `ids`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If an id is not in `[0, num_rows)`.
     """
     return gen_ops.largeout_check_row_ids(ids, tf.cast(num_rows, tf.int64))

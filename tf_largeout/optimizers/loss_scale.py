@@ -14,7 +14,7 @@ def keep_finite_check_sparse() -> None:
     """Lets `keras.optimizers.LossScaleOptimizer` check sparse gradients by their rows.
 
     Its `check_finite` makes a boolean tensor of the variable's shape out of an
-    `IndexedSlices`: 86 MB a step for 670k x 128. `Model.compile` wraps any optimizer in it
+    `IndexedSlices`. `Model.compile` wraps any optimizer in it
     under the policy mixed_float16, and it gives the wrapped optimizer no say in the check,
     so the method itself is replaced; where no optimizer of ours is wrapped, the new one
     calls the old one with the same gradients.

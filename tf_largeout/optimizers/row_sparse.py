@@ -59,7 +59,7 @@ class RowSparse(keras.optimizers.Optimizer):
     def add_row_slot(
         self, variable: Variable, name: str, dtype: str = "float32", initializer: str = "zeros"
     ) -> keras.Variable:
-        """Makes a slot of one value a row, beside `variable`; its shape is `[num_rows]`."""
+        """Makes a slot of one value per row, beside `variable`; its shape is `[num_rows]`."""
         place = variable.value if isinstance(variable, keras.Variable) else variable
         strategy = tf.distribute.get_strategy().extended
         with strategy.colocate_vars_with(place), devices.device_scope_of(variable):

@@ -1,4 +1,4 @@
-"""Adagrad with one accumulator a row."""
+"""Adagrad with one accumulator per row."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from tf_largeout.types import LearningRate, Variable
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class RowwiseAdagrad(LazyAdagrad):
-    """Adagrad with one accumulator a row: the smallest state that still adapts.
+    """Adagrad with one accumulator per row: the smallest state that still adapts.
 
-    A variable of rank 2 or more has one float32 a row instead of one a weight, so a matrix
+    A variable of rank 2 or more has one float32 per row instead of one per weight, so a matrix
     of 10M x 64 needs 40 MB of state where `LazyAdam` needs 5.1 GB:
 
     ```
@@ -67,7 +67,7 @@ class RowwiseAdagrad(LazyAdagrad):
     def add_variable_from_reference(
         self, reference_variable: Variable, name: str | None = None, initializer: str = "zeros"
     ) -> keras.Variable | None:
-        """Makes a slot; the accumulator of a matrix has one value a row."""
+        """Makes a slot; the accumulator of a matrix has one value per row."""
         if name == "accumulator" and len(reference_variable.shape) > 1:
             return self.add_row_slot(reference_variable, name, initializer=initializer)
         return super().add_variable_from_reference(reference_variable, name, initializer)
