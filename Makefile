@@ -14,12 +14,11 @@ CXX_SOURCES = $(shell find custom_ops examples -name '*.cc' -o -name '*.h' -o -n
 EMULATED_CHECK := build/emulated_check
 EMULATED_GPU := build/emulated_gpu
 CUDA_CHECK := build/cuda_check
-CUDA_COMPARE := build/libcuda_compare.so
 
 .PHONY: help install ops demo docs test lint test-cc test-py test-slow test-wheel test-asan bench
 .PHONY: clean
 .PHONY: test-launchers test-emulated-gpu fuzz fuzz-asan
-.PHONY: cuda-compile cuda-check cuda-sanitize cuda-compare
+.PHONY: cuda-compile cuda-check cuda-sanitize
 .DEFAULT_GOAL := help
 # Targets share objects; each compiles on all cores by itself.
 .NOTPARALLEL:
@@ -28,18 +27,17 @@ help:
 	@echo "make demo           train on 202,458 places with four methods, and compare"
 	@echo "make test           lint, C++ tests, CUDA launchers on an emulated GPU, Python tests"
 	@echo "make lint           ruff, clang-format, mypy"
-	@echo "make test-cc        C++ tests of core and of the CUDA code's bodies (TEST=part of a name); needs no venv"
+	@echo "make test-cc        C++ tests of core and of the emulated GPU (TEST=part of a name); needs no venv"
 	@echo "make test-py        Python tests (ARGS='tests/ops -k adam')"
 	@echo "make test-slow      Python tests, also the slow ones: many draws, long training"
 	@echo "make test-wheel     wheel and sdist in bare virtual environments"
 	@echo "make test-launchers CUDA launchers on an emulated GPU against the CPU code; needs no venv"
 	@echo "make test-emulated-gpu  that, and the Python tests for GPUs on it"
-	@echo "make test-asan      C++ tests and op tests with ASan and UBSan"
+	@echo "make test-asan      C++ tests, launchers and op tests with ASan and UBSan"
 	@echo "make fuzz           10,000 random calls of each op under a memory limit (ARGS=--help)"
 	@echo "make fuzz-asan      the same, 2,500 of each, with ASan and UBSan"
 	@echo "make cuda-check     CUDA code on this machine's GPU against the CPU code (ARGS=--help)"
 	@echo "make cuda-sanitize  the same, small, under compute-sanitizer"
-	@echo "make cuda-compare   CUDA code beside PyTorch and JAX on this machine's GPU (ARGS=--help)"
 	@echo "make cuda-compile   compile all CUDA code for all GPUs; needs no GPU"
 	@echo "make docs           the site of docs/ into build/docs, its links checked"
 	@echo "make bench          benchmarks (NAME=step, race, search, ...; ARGS=--help)"
@@ -99,6 +97,8 @@ PRELOAD = $(foreach name,asan ubsan stdc++,$(shell g++ -print-file-name=lib$(nam
 test-asan: $(INSTALLED)
 	@$(BIN)/python -m build_tools tests build/asan/cc_tests --sanitize
 	UBSAN_OPTIONS=print_stacktrace=1 build/asan/cc_tests $(TEST)
+	@$(BIN)/python -m build_tools emulated-check build/asan/emulated_check --sanitize
+	UBSAN_OPTIONS=print_stacktrace=1 build/asan/emulated_check --small
 	@$(BIN)/python -m build_tools ops build/asan/_largeout_ops.so --sanitize
 	LD_PRELOAD="$(PRELOAD)" LARGEOUT_OPS_LIBRARY=build/asan/_largeout_ops.so \
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
@@ -119,7 +119,6 @@ fuzz-asan: $(INSTALLED)
 # These need g++ and NVIDIA's CUDA toolkit, and no venv.
 cuda-compile:
 	@$(PYTHON) -m build_tools cuda-check $(CUDA_CHECK)
-	@$(PYTHON) -m build_tools cuda-compare $(CUDA_COMPARE)
 
 cuda-check:
 	@$(PYTHON) -m build_tools cuda-check $(CUDA_CHECK) --local
@@ -129,12 +128,6 @@ cuda-sanitize:
 	@$(PYTHON) -m build_tools cuda-check $(CUDA_CHECK) --local
 	compute-sanitizer --tool memcheck --leak-check full --error-exitcode 1 $(CUDA_CHECK) --small
 	compute-sanitizer --tool racecheck --error-exitcode 1 $(CUDA_CHECK) --small
-
-# PYTHON has numpy and, to compare with, PyTorch or JAX for GPUs.
-cuda-compare:
-	@$(PYTHON) -m build_tools cuda-compare $(CUDA_COMPARE) --local
-	$(PYTHON) -m custom_ops.cuda.compare --library $(CUDA_COMPARE) \
-	  --json build/cuda_compare.json $(ARGS)
 
 # The reference is read from the sources: this needs neither TensorFlow nor the op library.
 $(DOCS_INSTALLED): setup.py

@@ -8,9 +8,7 @@ from typing import Any
 from build_tools.errors import BuildError
 from build_tools.targets import (
     build_cuda_check,
-    build_cuda_compare,
     build_emulated_check,
-    build_emulated_compare,
     build_emulated_gpu,
     build_op_library,
     build_tests,
@@ -21,10 +19,8 @@ TARGETS: dict[str, Any] = {
     "ops": (build_op_library, "sanitize", "with ASan and UBSan"),
     "tests": (build_tests, "sanitize", "with ASan and UBSan"),
     "emulated-check": (build_emulated_check, "sanitize", "with ASan and UBSan"),
-    "emulated-compare": (build_emulated_compare, "sanitize", "with ASan and UBSan"),
     "emulated-gpu": (build_emulated_gpu, "sanitize", "with ASan and UBSan"),
     "cuda-check": (build_cuda_check, "local", "for the GPUs of this machine alone"),
-    "cuda-compare": (build_cuda_compare, "local", "for the GPUs of this machine alone"),
 }
 
 

@@ -63,33 +63,6 @@ def build_emulated_check(output: pathlib.Path, sanitize: bool = False) -> None:
     parts.link([cxx, *sanitizers], objects, ["-lpthread"], output)
 
 
-def build_cuda_compare(output: pathlib.Path, local: bool = False) -> None:
-    """Compiles core, cuda and cuda/compare, without TensorFlow, into a library of C functions.
-
-    Args:
-        output: where to write the library.
-        local: for the GPUs of this machine alone, where they can be asked.
-
-    Raises:
-        BuildError: if a compiler is missing, unfit, or fails.
-    """
-    cxx = compilers.find_cxx()
-    nvcc = cuda.find(cxx, local)
-    objects = parts.core(cxx, []) + parts.launchers(nvcc)
-    objects += parts.cuda_files(nvcc, "cuda/compare/*.cu")
-    parts.link([cxx, "-shared", "-Wl,--no-undefined"], objects, nvcc.link_flags, output)
-
-
-def build_emulated_compare(output: pathlib.Path, sanitize: bool = False) -> None:
-    """Compiles the library of cuda-compare for the emulated GPU."""
-    cxx, sanitizers = compilers.find_cxx(), _sanitizers(sanitize)
-    objects = parts.core(cxx, sanitizers) + parts.emulated_runtime(cxx, sanitizers)
-    objects += parts.emulated(cxx, "cuda/*.cu", sanitizers)
-    objects += parts.emulated(cxx, "cuda/compare/*.cu", sanitizers)
-    link = [cxx, "-shared", "-Wl,--no-undefined", *sanitizers]
-    parts.link(link, objects, ["-lpthread"], output)
-
-
 def build_emulated_gpu(folder: pathlib.Path, sanitize: bool = False) -> None:
     """Compiles the op library for the emulated GPU, and that as a device of TensorFlow.
 

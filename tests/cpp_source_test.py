@@ -34,7 +34,8 @@ LIBRARIES = {"cuda": ("cub/",), "emulated_gpu": ("sys/",)}
 SIMD_HEADERS = {"cstddef", "cstdint", "cstring", "immintrin.h"}
 LONGEST_FILE = 300
 
-# Where g++ compiles and runs tests, without TensorFlow and without a GPU.
+# Where g++ compiles and runs tests, without TensorFlow and without a GPU. Those of launchers
+# are the checks of cuda/check, on the emulated GPU.
 TESTED_FLOORS = ("core", "cuda", "emulated_gpu")
 
 each_file = pytest.mark.parametrize("path", cpp_files(), ids=name)

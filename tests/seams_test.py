@@ -3,11 +3,11 @@
 import keras
 import numpy as np
 import tensorflow as tf
-from tf_largeout.search.inverted_file import InvertedFile
 
 from tests import harness
 from tf_largeout import layers, losses, optimizers, samplers
 from tf_largeout.output_tag import OutputTag
+from tf_largeout.search.inverted_file import InvertedFile
 
 N, DIM, BATCH = 60, 8, 12
 RNG = np.random.default_rng(0)
@@ -50,7 +50,8 @@ class SphericalTag(OutputTag):
     """q, s and a of Vincent et al. 2015 for a W that is never multiplied with the features."""
 
     def squared_error(self, labels):
-        gram, features = self.layer.gram, self.flat_features
+        features, matrix = self.flat_features, self.class_matrix.values()
+        gram = tf.matmul(matrix, matrix, transpose_a=True)  # a layer of its own would keep it
         q = tf.reduce_sum(tf.matmul(features, gram) * features, axis=1)
         rows = self.class_matrix.rows(tf.maximum(labels, 0))
         a = tf.einsum("bd,bld->bl", features, rows)
@@ -64,8 +65,6 @@ class FixedOutput(layers.LargeOutput):
     def build(self, input_shape):
         super().build(input_shape)
         self.embeddings.trainable = False
-        rows = self.class_matrix.values()
-        self.gram = tf.matmul(rows, rows, transpose_a=True)
 
     def call(self, features, training=None):
         logits = self.class_matrix.logits(features)
@@ -106,11 +105,12 @@ class InvertedFileIndex:
 
     def __init__(self, rows):
         self.rows = tf.Variable(rows)
-        self.lists = InvertedFile(*rows.shape, self._add_weight, num_lists=8)
-        self.lists.fit(self.rows, None)
+        self.lists = InvertedFile(num_lists=8)
+        self.lists.build(*rows.shape, self._add_weight)
+        self.lists.fit(self.rows)
 
     def top_k(self, queries, k):
-        return self.lists.search(queries, num_probes=8, k=k)
+        return self.lists.search(queries, k, num_probes=8)
 
     @staticmethod
     def _add_weight(name, shape, dtype, initializer, on_host=False):

@@ -1,19 +1,40 @@
 """Which replica of a `tf.distribute` strategy runs this code, and its own variables."""
 
+import contextlib
+import threading
+from collections.abc import Iterator
+
 import keras
 import tensorflow as tf
+
+_updating = threading.local()
 
 
 def replica_id() -> int:
     """The number of this replica under a strategy; 0 without one."""
     context = tf.distribute.get_replica_context()
-    return 0 if context is None else int(tf.get_static_value(context.replica_id_in_sync_group))
+    if context is None:
+        return getattr(_updating, "replica_id", 0)
+    return int(tf.get_static_value(context.replica_id_in_sync_group))
 
 
 def is_first_replica() -> bool:
     """Whether this is the replica that speaks for all."""
-    context = tf.distribute.get_replica_context()
-    return context is None or tf.get_static_value(context.replica_id_in_sync_group) == 0
+    return replica_id() == 0
+
+
+@contextlib.contextmanager
+def replica_of(variable: keras.Variable, local: tf.Variable) -> Iterator[None]:
+    """Inside, this is the replica whose part of `variable` is `local`.
+
+    For optimizers: a strategy updates the replicas' variables one by one, outside of replicas.
+    """
+    components = _components(variable)
+    _updating.replica_id = next((i for i, one in enumerate(components) if one is local), 0)
+    try:
+        yield
+    finally:
+        _updating.replica_id = 0
 
 
 def local_variable(variable: keras.Variable) -> tf.Variable:
@@ -21,6 +42,10 @@ def local_variable(variable: keras.Variable) -> tf.Variable:
 
     A gather from the mirrored variable as a whole would read all of it.
     """
-    # Those of this worker, whose replicas are numbered one after the other.
-    components = tf.distribute.get_strategy().experimental_local_results(variable.value)
+    components = _components(variable)
     return components[replica_id() % len(components)]
+
+
+def _components(variable: keras.Variable) -> tuple[tf.Variable, ...]:
+    """The variables of this worker's replicas, which are numbered one after the other."""
+    return tf.distribute.get_strategy().experimental_local_results(variable.value)

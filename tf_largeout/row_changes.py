@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 import keras
 import tensorflow as tf
 
+from tf_largeout.replicas import replica_of
+
 _ATTRIBUTE = "_largeout_observers"
 
 
@@ -35,5 +37,6 @@ def told(variable: keras.Variable, local: tf.Variable, ids: tf.Tensor) -> Iterat
     observers = getattr(variable, _ATTRIBUTE, [])
     old_rows = tf.gather(local, ids) if observers else None
     yield
-    for function in observers:
-        function(ids, old_rows)
+    with replica_of(variable, local):
+        for function in observers:
+            function(ids, old_rows)

@@ -4,7 +4,7 @@
 // phase is ForEachThread(work), after which all threads have done their work and see
 // each other's writes to shared memory. What a thread keeps from phase to phase
 // is a PerThread. On the device that is one thread and a barrier; on the host,
-// where the tests run the same body, a loop over the threads.
+// where the emulated GPU runs the same body, a loop over the threads.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_BLOCK_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_BLOCK_H_

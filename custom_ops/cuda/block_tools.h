@@ -74,6 +74,14 @@ LARGEOUT_DEVICE inline float RoundedProduct(float a, float b) {
 #endif
 }
 
+// What a GPU reads and writes 16 bytes at a time is aligned; the emulated one stops, too, where
+// it is not.
+LARGEOUT_DEVICE inline void RequireAligned([[maybe_unused]] const void* sixteen_bytes) {
+#ifndef __CUDA_ARCH__
+  if (reinterpret_cast<uintptr_t>(sixteen_bytes) % 16 != 0) __builtin_trap();
+#endif
+}
+
 // Four neighbours at once. REQUIRES: `from` is aligned to 16 bytes.
 struct FourFloats {
   float at[4];
@@ -84,6 +92,7 @@ LARGEOUT_DEVICE inline FourFloats LoadFour(const float* from) {
   const float4 four = *reinterpret_cast<const float4*>(from);
   return {{four.x, four.y, four.z, four.w}};
 #else
+  RequireAligned(from);
   return {{from[0], from[1], from[2], from[3]}};
 #endif
 }

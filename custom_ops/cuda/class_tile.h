@@ -87,6 +87,7 @@ LARGEOUT_DEVICE inline void StoreNeighbours(const float (&at)[Together], float* 
 #ifdef __CUDA_ARCH__
     *reinterpret_cast<float4*>(to) = make_float4(at[0], at[1], at[2], at[3]);
 #else
+    RequireAligned(to);
     for (int j = 0; j < 4; ++j) to[j] = at[j];
 #endif
   } else {

@@ -63,6 +63,7 @@ LARGEOUT_DEVICE inline SixteenCodes LoadSixteenCodes(const int8_t* codes) {
   const uint4 fours = *reinterpret_cast<const uint4*>(codes);
   return {{fours.x, fours.y, fours.z, fours.w}};
 #else
+  RequireAligned(codes);
   SixteenCodes sixteen;
   memcpy(&sixteen, codes, sizeof(sixteen));
   return sixteen;

@@ -41,8 +41,9 @@ Status RowDotsRowGradient(const OwnClasses& own, const SharedClasses& shared,
   const int64_t rows = RowGradientRows(own, shared, num_classes);
   const int64_t width = gradient.d_biases == nullptr ? dim : dim + 1;
   const DotTerms terms{merged.positions, own, gradients, dim, width};
-  return SumRunsAndRows(merged, terms, rows, 0, RowGradientBody{merged, terms, rows, gradient},
-                        stream);
+  const WriteSumsBody<DotTerms, int64_t> body{
+      merged, terms, rows, dim, gradient.ids, gradient.d_rows, gradient.d_biases};
+  return SumRunsAndRows(merged, terms, rows, 0, body, stream);
 }
 
 }  // namespace cuda

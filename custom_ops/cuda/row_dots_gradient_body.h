@@ -1,4 +1,4 @@
-// The kernels of row_dots_gradient.cu.
+// The terms of the sums of row_dots_gradient.cu.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_ROW_DOTS_GRADIENT_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_ROW_DOTS_GRADIENT_BODY_H_
@@ -53,40 +53,6 @@ struct DotTerms {
     }
     const int64_t i = position - own_size;
     return {1, gradients.d_shared_rows + i * dim, dim, gradients.d_shared_biases + i};
-  }
-};
-
-// Rows behind those of the classes become zeros, with id -1.
-struct RowGradientBody {
-  MergedRows merged;
-  DotTerms terms;
-  int64_t rows;
-  RowGradient to;
-
-  template <class Block>
-  LARGEOUT_DEVICE void operator()(const Block& block, char*) const {
-    block.ForEachThread([&](int thread) {
-      const int64_t num_segments = *merged.num_segments;
-      const int64_t step = block.num_blocks() * kRowsPerBlock;
-      int64_t row = block.index() * kRowsPerBlock + thread / kGroup;
-      for (; row < rows; row += step) WriteRow(row, row < num_segments, thread % kGroup);
-    });
-  }
-
- private:
-  LARGEOUT_DEVICE void WriteRow(int64_t row, bool is_class, int lane) const {
-    if (lane == 0) to.ids[row] = is_class ? merged.ids[row] : -1;
-    for (int64_t column = lane; column < terms.width;
-         column += DotTerms::kColumnsAtOnce * kGroup) {
-      float sums[DotTerms::kColumnsAtOnce] = {};
-      if (is_class) SumSegment(merged, terms, row, column, sums);
-      LARGEOUT_UNROLL
-      for (int k = 0; k < DotTerms::kColumnsAtOnce; ++k) {
-        const int64_t at = column + k * kGroup;
-        if (at < terms.dim) to.d_rows[row * terms.dim + at] = sums[k];
-        if (at == terms.dim && to.d_biases != nullptr) to.d_biases[row] = sums[k];
-      }
-    }
   }
 };
 

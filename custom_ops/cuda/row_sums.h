@@ -146,6 +146,44 @@ struct SumRunsBody {
   }
 };
 
+// Writes the sums of the segments; zeros with id -1 follow.
+template <class Terms, class Index>
+struct WriteSumsBody {
+  MergedRows merged;
+  Terms terms;
+  int64_t rows;
+  int64_t dim;
+  Index* ids;       // [rows]
+  float* sums;      // [rows, dim]
+  float* last_sum;  // [rows]: of column dim; or null
+
+  template <class Block>
+  LARGEOUT_DEVICE void operator()(const Block& block, char*) const {
+    block.ForEachThread([&](int thread) {
+      const int64_t num_segments = *merged.num_segments;
+      const int64_t step = block.num_blocks() * kRowsPerBlock;
+      int64_t row = block.index() * kRowsPerBlock + thread / kGroup;
+      for (; row < rows; row += step) Write(row, row < num_segments, thread % kGroup);
+    });
+  }
+
+ private:
+  LARGEOUT_DEVICE void Write(int64_t row, bool is_segment, int lane) const {
+    if (lane == 0) ids[row] = is_segment ? static_cast<Index>(merged.ids[row]) : Index{-1};
+    for (int64_t column = lane; column < terms.width;
+         column += Terms::kColumnsAtOnce * kGroup) {
+      float of_columns[Terms::kColumnsAtOnce] = {};
+      if (is_segment) SumSegment(merged, terms, row, column, of_columns);
+      LARGEOUT_UNROLL
+      for (int k = 0; k < Terms::kColumnsAtOnce; ++k) {
+        const int64_t at = column + k * kGroup;
+        if (at < dim) sums[row * dim + at] = of_columns[k];
+        if (at == dim && last_sum != nullptr) last_sum[row] = of_columns[k];
+      }
+    }
+  }
+};
+
 }  // namespace cuda
 }  // namespace largeout
 

@@ -40,8 +40,9 @@ template <class Index>
 Status SumRows(const MergedRows& merged, const float* values, int64_t dim, float* sums,
                Index* ids, Stream stream) {
   const GradientTerms terms{merged.positions, values, dim};
-  return SumRunsAndRows(merged, terms, merged.num_ids, 0,
-                        SumRowsBody<Index>{merged, terms, sums, ids}, stream);
+  const WriteSumsBody<GradientTerms, Index> body{merged, terms, merged.num_ids, dim,
+                                                 ids,    sums,  nullptr};
+  return SumRunsAndRows(merged, terms, merged.num_ids, 0, body, stream);
 }
 
 template Status SumRows(const MergedRows&, const float*, int64_t, float*, int32_t*, Stream);

@@ -109,39 +109,6 @@ struct UpdateRowsBody {
   }
 };
 
-template <class Index>
-struct SumRowsBody {
-  MergedRows merged;
-  GradientTerms terms;
-  float* sums;
-  Index* ids;
-
-  template <class Block>
-  LARGEOUT_DEVICE void operator()(const Block& block, char*) const {
-    const int64_t num_segments = *merged.num_segments;
-    for (int64_t first = block.index() * kRowsPerBlock; first < merged.num_ids;
-         first += block.num_blocks() * kRowsPerBlock) {
-      block.ForEachThread([&](int thread) {
-        const int64_t row = first + (thread / kGroup);
-        if (row >= merged.num_ids) return;
-        const bool is_segment = row < num_segments;
-        const int64_t dim = terms.width;
-        const int lane = thread % kGroup;
-        if (lane == 0) ids[row] = is_segment ? static_cast<Index>(merged.ids[row]) : Index{-1};
-        for (int64_t column = lane; column < dim; column += kColumnsAtOnce * kGroup) {
-          float of_columns[kColumnsAtOnce] = {};
-          if (is_segment) SumSegment(merged, terms, row, column, of_columns);
-          LARGEOUT_UNROLL
-          for (int k = 0; k < kColumnsAtOnce; ++k) {
-            const int64_t at = column + k * kGroup;
-            if (at < dim) sums[row * dim + at] = of_columns[k];
-          }
-        }
-      });
-    }
-  }
-};
-
 }  // namespace cuda
 }  // namespace largeout
 

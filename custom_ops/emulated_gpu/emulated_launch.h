@@ -4,9 +4,11 @@
 #define LARGEOUT_CUSTOM_OPS_EMULATED_GPU_EMULATED_LAUNCH_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
-#include "custom_ops/cuda/host_blocks.h"
+#include "custom_ops/cuda/block.h"
 #include "custom_ops/cuda/stream.h"
 #include "custom_ops/emulated_gpu/kernel.h"
 
@@ -15,19 +17,30 @@ namespace cuda {
 
 inline constexpr int kThreads = 256;
 // Fewer than on a GPU: blocks must go on to their next items.
-inline constexpr int64_t kMostBlocks = 61;
+inline constexpr int64_t kMostBlocks = 7;
 
+// The last item first.
 template <class Body>
 Status ForEach(int64_t total, const Body& body, Stream) {
   if (total <= 0) return kOk;
-  return emulated_gpu::Launch(kThreads, 0, body, [&] { RunItems(total, body); });
+  return emulated_gpu::Launch(kThreads, 0, body, [&] {
+    for (int64_t i = total - 1; i >= 0; --i) body(i);
+  });
 }
 
+// The last block first: none may depend on another. Shared memory starts as rubbish, as on a
+// GPU.
 template <class Body>
 Status ForEachBlock(int64_t blocks, int threads, int shared_bytes, const Body& body, Stream) {
   if (blocks <= 0) return kOk;
+  blocks = std::min(blocks, kMostBlocks);
   return emulated_gpu::Launch(threads, shared_bytes, body, [&] {
-    RunBlocks(std::min(blocks, kMostBlocks), threads, shared_bytes, body);
+    for (int64_t index = blocks - 1; index >= 0; --index) {
+      std::vector<std::max_align_t> shared(shared_bytes / sizeof(std::max_align_t) + 1);
+      char* const bytes = reinterpret_cast<char*>(shared.data());
+      std::fill_n(bytes, shared_bytes, static_cast<char>(0xAB));
+      body(HostBlock(index, blocks, threads), bytes);
+    }
   });
 }
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from tests import gpu
-from tf_largeout.samplers import inverted_file_sampler
+from tf_largeout.search import inverted_file
 
 pytestmark = pytest.mark.gpu
 
@@ -106,7 +106,7 @@ def trained_on_both(sampler, optimizer):
 @pytest.fixture
 def upkeep_in_few_steps(monkeypatch):
     """A fit in the first step, and a turn of upkeep in the third."""
-    monkeypatch.setattr(inverted_file_sampler, "_LEAST_INTERVAL", 2)
+    monkeypatch.setattr(inverted_file, "_LEAST_INTERVAL", 2)
 
 
 @pytest.mark.usefixtures("upkeep_in_few_steps")

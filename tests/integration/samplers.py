@@ -1,21 +1,19 @@
-"""The samplers of the integration tests: every public one, small, searching early."""
+"""The samplers of the integration tests: the first line of each class in the table of all."""
 
-import numpy as np
+import functools
 
-import tf_largeout as tflo
+from tests.samplers import sampler_table
 
 NUM_CLASSES = 301
+_OTHER_FORMS = ("top_k and tail", "lsh head")
 
+
+def _make(name):
+    return sampler_table.SAMPLERS[name](NUM_CLASSES, num_sampled=20, seed=3)
+
+
+_FIRST_OF_CLASS = {type(_make(name)): name for name in reversed(sampler_table.SAMPLERS)}
 SAMPLERS = {
-    "uniform": lambda: tflo.samplers.UniformSampler(20, seed=3),
-    "log-uniform": lambda: tflo.samplers.LogUniformSampler(20, seed=3),
-    "unigram": lambda: tflo.samplers.UnigramSampler(
-        20, counts=np.arange(1, NUM_CLASSES + 1), seed=3
-    ),
-    "top k": lambda: tflo.samplers.TopKSampler(20, num_hard=6, seed=3),
-    "lsh pool": lambda: tflo.samplers.LSHSampler(20, rebuild_every=3, seed=3),
-    "lsh": lambda: tflo.samplers.LSHSampler(20, num_hard=5, rebuild_every=3, seed=3),
-    "inverted file": lambda: tflo.samplers.InvertedFileSampler(
-        20, num_hard=5, start_step=2, seed=3
-    ),
+    name: functools.partial(_make, name)
+    for name in (*reversed(_FIRST_OF_CLASS.values()), *_OTHER_FORMS)
 }

@@ -161,15 +161,6 @@ def test_mixed_precision_and_models_without_bias_train():
         keras.mixed_precision.set_global_policy("float32")
 
 
-def test_config_round_trip_and_name():
-    sampler = make_sampler(num_lists=7, num_probes=3, tail="log_uniform")
-    config = keras.saving.serialize_keras_object(sampler)
-    again = samplers.get(config)
-    assert again.get_config() == sampler.get_config()
-    assert again.num_lists == 7 and again.num_probes == 3 and again.start.step == 3
-    assert isinstance(samplers.get("inverted_file"), samplers.InvertedFileSampler)
-
-
 @pytest.mark.parametrize(
     "wrong", [{"num_lists": 0}, {"num_probes": 2.5}, {"start_step": -1}, {"num_hard": 40}]
 )

@@ -67,7 +67,7 @@ def test_staleness_is_asked_for_every_so_many_steps():
 
 def test_a_rebuild_by_hand_moves_the_next_one():
     sampler, layer = advanced(15, 10, 2.0)
-    sampler.schedule.now(layer, sampler.rebuild)
+    sampler.schedule.now(sampler.rebuild)
     assert sampler.steps() == [0, 10, 15]
     np.testing.assert_array_equal(layer.sampler_rebuild_state, [15, 40])
 

@@ -122,7 +122,7 @@ def test_searches_wait_for_their_step(name, capfd):
     sampler = SEARCHES[name](20, num_hard=4, start_step=3)
     layer = harness.built_head(EMBEDDINGS, BIAS, sampler)
     assert [found(layer) for _ in range(5)] == [False, False, False, True, True]
-    assert sampler.start.started_at(layer) == 3
+    assert sampler.start.started_at() == 3
     assert len(announcements(capfd)) == 1
 
 
@@ -149,14 +149,14 @@ def test_a_rebuild_by_hand_starts_the_search(name):
     assert not found(layer)
     sampler.rebuild(layer)
     assert found(layer)
-    assert sampler.start.started_at(layer) == 1
+    assert sampler.start.started_at() == 1
 
 
 @pytest.mark.parametrize("name", SEARCHES)
 def test_searches_without_a_tail_start_at_once(name, capfd):
     sampler = SEARCHES[name](20, num_hard=None)
     layer = harness.built_head(EMBEDDINGS, BIAS, sampler)
-    assert sampler.start.started_at(layer) == 0
+    assert sampler.start.started_at() == 0
     sampler.sample(tf.constant(FEATURES), tf.constant(LABELS), layer)
     assert announcements(capfd) == []
     with pytest.raises(ValueError, match="start_step=3, num_hard=None"):

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tests import replicas
 from tests.reference import samplers as reference
-from tests.samplers.stub_layer import StubLayer, built_layer
+from tests.samplers.stub_layer import built_layer
 from tf_largeout import layers, losses, samplers
 
 COUNTS = np.array([5.0, 0, 3, 1, 0, 40, 2, 2])
@@ -94,19 +94,6 @@ def test_extreme_counts_give_finite_counts(scale, distortion):
 
 
 @both_ways
-def test_saved_models_keep_their_distribution(tmp_path, unique):
-    sampler = samplers.UnigramSampler(3, counts=COUNTS, unique=unique, seed=5)
-    model = keras.Sequential([keras.Input([4]), StubLayer(COUNTS.size, sampler)])
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    layer, loaded = model.layers[-1], again.layers[-1]
-    np.testing.assert_array_equal(loaded.expected_counts(), layer.expected_counts())
-    np.testing.assert_array_equal(
-        loaded.sample().sampled_candidates, layer.sample().sampled_candidates
-    )
-
-
-@both_ways
 def test_checkpoints_restore_the_tables(tmp_path, unique):
     layer = layer_with(samplers.UnigramSampler(3, counts=COUNTS, unique=unique))
     path = tf.train.Checkpoint(layer).write(str(tmp_path / "checkpoint"))
@@ -121,13 +108,6 @@ def test_drawing_without_counts_says_where_to_get_them(unique):
     for draw in (layer.expected_counts, tf.function(layer.sample).get_concrete_function):
         with pytest.raises(ValueError, match="`counts`.*`adapt`.*saved.*clone_model"):
             draw()
-
-
-def test_a_name_alone_says_no_counts():
-    with pytest.raises(ValueError, match='"unigram" says no counts.*counts=.*`adapt'):
-        samplers.get("unigram")
-    with pytest.raises(ValueError, match='"unigram" says no counts.*counts=.*`adapt'):
-        samplers.TopKSampler(12, num_hard=4, tail="unigram")
 
 
 @both_ways

@@ -2,10 +2,10 @@
 
 from tf_largeout.sampled_values import HeadAndTail, SampledValues
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
-from tf_largeout.samplers.identifiers import get
 from tf_largeout.samplers.inverted_file_sampler import InvertedFileSampler
 from tf_largeout.samplers.log_uniform_sampler import LogUniformSampler
 from tf_largeout.samplers.lsh_sampler import LSHSampler
+from tf_largeout.samplers.registry import get
 from tf_largeout.samplers.sampler import Sampler
 from tf_largeout.samplers.static_sampler import StaticSampler
 from tf_largeout.samplers.top_k_sampler import TopKSampler

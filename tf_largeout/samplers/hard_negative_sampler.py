@@ -5,17 +5,16 @@ import tensorflow as tf
 
 from tf_largeout.arguments import is_whole
 from tf_largeout.ops.candidate_ops import mask_accidental_hits
-from tf_largeout.sampled_values import HeadAndTail
-from tf_largeout.sampled_values import SampledValues
+from tf_largeout.sampled_values import HeadAndTail, SampledValues
+from tf_largeout.samplers.registry import make_tail
 from tf_largeout.samplers.sampler import Sampler
 from tf_largeout.samplers.search_start import SearchStart
-from tf_largeout.samplers.tails import make_tail
 
 
 class HardNegativeSampler(Sampler):
     """Base of the samplers that find each example's own hard classes.
 
-    A subclass writes `search`, and `prepare` if it keeps a structure. With `num_hard` a row
+    A subclass writes `search`, and `keep_up` if it keeps a structure. With `num_hard` a row
     gets `num_hard` classes from the search (the head) and `num_sampled - num_hard` from the
     tail, a static sample that the batch shares; see `HeadAndTail`. The loss is then an
     unbiased estimate whatever the search finds, nothing included. With `num_hard=None` all
@@ -53,16 +52,18 @@ class HardNegativeSampler(Sampler):
         self.num_hard = self._checked(num_hard)
         self.num_searched = self.num_hard or self.num_sampled
         self.tail = make_tail(tail, num_sampled - num_hard) if self.num_hard else None
-        if start_step and not self.tail:
-            raise ValueError(
-                "Without a tail there are no negatives before the search starts. Received: "
-                f"start_step={start_step}, num_hard=None. Leave `start_step` out, or pass "
-                "`num_hard`."
-            )
-        self.start = SearchStart(start_step if self.tail else 0)
+        self.start = SearchStart(start_step, has_tail=self.tail is not None)
 
-    def prepare(self, layer):
-        """What a training step of `layer` does before it searches, such as a rebuild."""
+    def keep_up(self, layer):
+        """Brings what is searched up to date with the class embeddings of `layer`.
+
+        Called once in each training step that searches, before `search`. With a tail both may
+        run in a branch of `tf.cond`, where they can write to variables of this replica only
+        (`replicas.local_variable`) and draw no seeds.
+
+        Args:
+            layer: The layer that built this sampler.
+        """
         return  # AutoGraph cannot convert a function without a statement.
 
     def search(self, features, labels, layer) -> tf.Tensor:
@@ -90,12 +91,13 @@ class HardNegativeSampler(Sampler):
         if self.tail:
             self.tail.release()
 
-    def sample(self, features, labels, layer):
-        labels = tf.convert_to_tensor(labels, tf.int64)
-        features = tf.cast(tf.stop_gradient(features), tf.float32)
+    def prepare(self, layer):
+        self.start.advance()
+        _if(self.start.has_begun(), lambda: self._keep_up(layer), lambda: False)
+
+    def draw(self, features, labels, layer):
         tail = self.tail.sample(features, labels, layer) if self.tail else None
-        starts = self.start.advance(layer)
-        ids = self._head(starts, features, labels, layer)
+        ids = self._head(features, labels, layer)
         ones = tf.ones(tf.shape(ids))
         if tail is None:
             return SampledValues(ids, tf.ones(tf.shape(labels)), ones)
@@ -111,31 +113,19 @@ class HardNegativeSampler(Sampler):
             "seed": self.seed,
         }
 
-    def _rebuild_now(self, layer, rebuild):
-        """Calls `rebuild()` on each replica, outside of a step, and starts the search."""
-        self.require_built()
-        strategy = getattr(layer.embeddings.value, "distribute_strategy", None)
+    def _keep_up(self, layer):
+        self.keep_up(layer)
+        return True
 
-        def rebuild_and_start():
-            self.start.now(layer)
-            rebuild()
-
-        @tf.function
-        def on_all_replicas():
-            (strategy or tf.distribute.get_strategy()).run(rebuild_and_start)
-
-        on_all_replicas()
-
-    def _head(self, starts, features, labels, layer):
+    def _head(self, features, labels, layer):
         def search():
-            self.prepare(layer)
             return tf.stop_gradient(self.search(features, labels, layer))
 
         def no_classes():
             shape = [tf.shape(features)[0], self.num_searched]
             return tf.fill(shape, tf.constant(-1, tf.int64))
 
-        ids = search() if starts is True else tf.cond(starts, search, no_classes)
+        ids = _if(self.start.has_begun(), search, no_classes)
         return tf.ensure_shape(ids, [None, self.num_searched])
 
     def _build_tail(self, layer):
@@ -143,7 +133,7 @@ class HardNegativeSampler(Sampler):
             self.tail.build(layer)
         except ValueError as error:
             raise ValueError(
-                f"{type(self).__name__}(num_sampled={self.num_sampled}, "
+                f"{self.name_in_messages}(num_sampled={self.num_sampled}, "
                 f"num_hard={self.num_hard}) leaves {self.tail.num_sampled} negatives to its "
                 f"tail, which cannot draw them. Lower `num_sampled`, or pass another `tail`. "
                 f"{error}"
@@ -159,6 +149,11 @@ class HardNegativeSampler(Sampler):
             "least one class is left for the tail, or None for no tail. "
             f"Received: num_hard={num_hard!r}, num_sampled={self.num_sampled}."
         )
+
+
+def _if(condition, then, otherwise):
+    """`tf.cond`, without an op where `condition` is the bool True."""
+    return then() if condition is True else tf.cond(condition, then, otherwise)
 
 
 def is_in_row(labels, ids):

@@ -59,7 +59,9 @@ def check_counts(counts):
     """`counts` as float64, or a ValueError that names what is wrong."""
     counts = np.array(counts, np.float64)
     if counts.ndim != 1 or counts.size == 0:
-        raise ValueError(f"`counts` must be one number a class. Received shape {counts.shape}.")
+        raise ValueError(
+            f"`counts` must be one number per class. Received shape {counts.shape}."
+        )
     bad = ~(np.isfinite(counts) & (counts >= 0))
     if bad.any():
         where = int(np.argmax(bad))

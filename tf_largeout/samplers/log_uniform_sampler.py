@@ -3,9 +3,11 @@
 import keras
 
 from tf_largeout.ops.sampling_ops import log_uniform_sample
+from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.static_sampler import StaticSampler
 
 
+@named("log_uniform")
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class LogUniformSampler(StaticSampler):
     """Draws classes from Zipf's law, for ids in order of falling frequency.

@@ -1,81 +1,141 @@
-"""One pool of classes for a batch, out of hash tables."""
+"""The form of `LSHSampler` that draws one pool of classes for the batch."""
 
 import tensorflow as tf
 
-from tf_largeout.ops import lsh_ops
+from tf_largeout.ops.lsh_ops import union_of_lists
 from tf_largeout.ops.sampling_ops import uniform_sample
+from tf_largeout.sampled_values import SampledValues
+from tf_largeout.samplers.class_tables import ClassTables, Queries
+from tf_largeout.samplers.sampler import Sampler
+from tf_largeout.samplers.search_start import SearchStart
+from tf_largeout.search.hash_tables import most_bits
 
-UNIFORM_PART = 8  # one of so many draws is uniform
+_UNIFORM_PART = 8  # one of so many draws is uniform
+_LOOKUPS = 4  # entries that a row looks at, at most, per class of the pool
 
 
-def draw(tables, vectors, codes, labels, layer, num_sampled):
-    """Draws a few classes uniformly, the others from the buckets, with counts for SimHash.
+class LSHPool(Sampler):
+    """Draws one pool of classes out of the buckets of the whole batch.
 
-    Of the m draws u are uniform. The others take an entry of the batch's buckets each, with
-    probability 1 / E, and class c has `L sum_b p_bc` of the E entries in the mean over hash
-    functions, `p_bc = (1 - theta_bc / pi)^K`. So class c is expected
-
-        u / N + (m - u) L sum_b p_bc / E
-
-    times (the deterministic mixture of Owen & Zhou 2000). The angles are those of now: between
-    rebuilds the second term lags as far as the tables do, and is 0 for a class at -1 to all
-    rows. The first bounds the weight of a class, and its reciprocal, by N / u whatever the
-    angles are. Without any entries all draws are uniform.
+    With SimHash by draws whose expected counts are known; with other hashes, for which there is
+    no such form, the union of the classes that each row met most often, with counts of 1.
 
     Args:
-        tables: `HashTables` of kind "simhash".
-        vectors: float32 `[n, dim]`, what the batch asks with.
-        codes: int32 `[batch, k * num_tables]`, their buckets.
-        labels: int64 `[batch, num_labels]`, padded with -1.
-        layer: The layer.
-        num_sampled: Number m of draws, at most N.
-
-    Returns:
-        The triple of `SampledValues`.
+        num_sampled: Number m of classes, at most N, the number of classes of the layer.
+        start_step: 0 or None: without a tail it draws from the first step on.
+        tables: The tables, of this sampler alone.
     """
-    num_uniform = -(-num_sampled // UNIFORM_PART)
-    seed, uniform_seed = layer.next_seed(), layer.next_seed()
-    num_from_tables = num_sampled - num_uniform
-    entries, num_entries = lsh_ops.lsh_pool(
-        *tables.variables(layer), codes, seed, max(1, num_from_tables)
-    )
 
-    def uniform(number):
-        return uniform_sample(labels[:0], uniform_seed, layer.num_classes, number, unique=True)
+    searches = True
+    tail = num_hard = None
+    name_in_messages = "LSHSampler"
 
-    has_entries = num_entries > 0
-    pool = tf.cond(
-        has_entries,
-        lambda: tf.concat([entries[:num_from_tables], uniform(num_uniform)[0]], axis=0),
-        lambda: uniform(num_sampled)[0],
-    )
-    share = tf.where(has_entries, num_uniform, num_sampled) / layer.num_classes
-    weight = num_from_tables * tables.num_tables / tf.maximum(num_entries, 1)
-    share, weight = tf.cast(share, tf.float32), tf.cast(weight, tf.float32)
+    def __init__(self, num_sampled, start_step, tables: ClassTables):
+        super().__init__(num_sampled)
+        self.start = SearchStart(start_step, has_tail=False)
+        self._tables = tables
 
-    places = tf.where(labels >= 0)
-    ids = tf.concat([pool, tf.gather_nd(labels, places)], axis=0)
-    met = _collision_probabilities(tables, vectors, ids, layer)
-    counts = share + weight * tf.reduce_sum(met, axis=0)
-    ones = tf.ones(tf.shape(labels))
-    true_counts = tf.tensor_scatter_nd_update(ones, places, counts[num_sampled:])
-    return pool, true_counts, counts[:num_sampled]
+    def build(self, layer):
+        self._require_countable(layer.num_classes)
+        super().build(layer)
+        self._tables.build(self, layer, most_hashes=most_bits(layer.num_classes))
+
+    def prepare(self, layer):
+        self._tables.keep_up(layer)
+
+    def draw(self, features, labels, layer):
+        queries = self._tables.queries(features, labels, layer)
+        draw = self._counted if self._tables.hash == "simhash" else self._union
+        return draw(queries, labels, layer)
+
+    def _counted(self, queries: Queries, labels, layer):
+        """Draws a few classes uniformly, the others from the buckets, with counts for SimHash.
+
+        Of the m draws u are uniform. The others take an entry of the batch's buckets each, with
+        probability 1 / E, and class c has `L sum_b p_bc` of the E entries in the mean over hash
+        functions, `p_bc = (1 - theta_bc / pi)^K`. So class c is expected
+
+            u / N + (m - u) L sum_b p_bc / E
+
+        times (the deterministic mixture of Owen & Zhou 2000). The angles are those of now:
+        between rebuilds the second term lags as far as the tables do, and is 0 for a class at
+        -1 to all rows. The first bounds the weight of a class, and its reciprocal, by N / u
+        whatever the angles are. Without any entries all draws are uniform.
+        """
+        num_uniform = -(-self.num_sampled // _UNIFORM_PART)
+        num_from_tables = self.num_sampled - num_uniform
+        seed, uniform_seed = layer.next_seed(), layer.next_seed()
+        tables = self._tables.hash_tables
+        entries, num_entries = tables.draw(queries.codes, seed, max(1, num_from_tables))
+
+        def uniform(number):
+            return uniform_sample(
+                labels[:0], uniform_seed, self.num_classes, number, unique=True
+            )[0]
+
+        has_entries = num_entries > 0
+        pool = tf.cond(
+            has_entries,
+            lambda: tf.concat([entries[:num_from_tables], uniform(num_uniform)], axis=0),
+            lambda: uniform(self.num_sampled),
+        )
+        share = tf.where(has_entries, num_uniform, self.num_sampled) / self.num_classes
+        weight = num_from_tables * tables.num_tables / tf.maximum(num_entries, 1)
+        share, weight = tf.cast(share, tf.float32), tf.cast(weight, tf.float32)
+
+        places = tf.where(labels >= 0)
+        ids = tf.concat([pool, tf.gather_nd(labels, places)], axis=0)
+        met = tables.collision_probability(_cosines(queries.vectors, layer, ids))
+        counts = share + weight * tf.reduce_sum(met, axis=0)
+        ones = tf.ones(tf.shape(labels))
+        true_counts = tf.tensor_scatter_nd_update(ones, places, counts[self.num_sampled :])
+        self._tables.count(self.num_sampled, 0)
+        return SampledValues(pool, true_counts, counts[: self.num_sampled])
+
+    def _union(self, queries: Queries, labels, layer):
+        """The classes that each row met most often, the first of each row first."""
+        lists, _ = self._tables.hash_tables.query(
+            queries.codes,
+            labels[:, :0],
+            "frequent",
+            self.num_sampled,
+            _LOOKUPS * self.num_sampled,
+        )
+        pool, num_filled = union_of_lists(
+            lists, layer.next_seed(), self.num_classes, self.num_sampled
+        )
+        self._tables.count(self.num_sampled, num_filled)
+        return SampledValues(pool, tf.ones(tf.shape(labels)), tf.ones(tf.shape(pool)))
+
+    def _require_countable(self, num_classes):
+        obstacle = self._obstacle(num_classes)
+        if obstacle:
+            raise ValueError(
+                f"{obstacle} Take fewer, or shared=False: classes of each row's own, which are "
+                "not corrected for."
+            )
+
+    def _obstacle(self, num_classes):
+        """Why no pool can be drawn, in two sentences; or None."""
+        most, num_hashes = most_bits(num_classes), self._tables.num_hashes
+        if self._tables.hash == "simhash" and (num_hashes or 0) > most:
+            return (
+                "The counts of a shared pool of SimHash are known only if each list of hash "
+                f"values has a bucket of its own: with at most {most} hashes for "
+                f"num_classes={num_classes}. Received: num_hashes={num_hashes}."
+            )
+        if self.num_sampled > num_classes:
+            return (
+                f"A shared pool of {self.num_sampled} classes needs as many. Received: "
+                f"num_sampled={self.num_sampled}, num_classes={num_classes}."
+            )
+        return None
 
 
-def union(lists, layer, num_sampled):
-    """The classes of lists int64 `[batch, width]`, the first of each first, filled up.
-
-    Returns:
-        `(pool, num_filled)`, see `lsh_ops.union_of_lists`.
-    """
-    return lsh_ops.union_of_lists(lists, layer.next_seed(), layer.num_classes, num_sampled)
-
-
-def _collision_probabilities(tables, vectors, ids, layer):
-    """`[n, number of ids]`: that a vector and a class share a bucket of one table."""
-    rows = tf.gather(layer.local_variables()[0], ids)
-    cosine = tf.matmul(_directions(vectors), _directions(rows), transpose_b=True)
-    return tables.collision_probability(cosine)
+def _cosines(vectors, layer, ids):
+    """Cosines of the angles between vectors and classes, `[n, number of ids]`."""
+    rows = layer.class_matrix.rows(ids)
+    return tf.matmul(_directions(vectors), _directions(rows), transpose_b=True)
 
 
 def _directions(rows):

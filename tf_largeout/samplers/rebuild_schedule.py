@@ -3,7 +3,8 @@
 import tensorflow as tf
 
 from tf_largeout.arguments import real_number, whole_number
-from tf_largeout.ops import placement
+from tf_largeout.ops import devices
+from tf_largeout.replicas import local_variable
 
 _NEVER = 2.0**62  # steps
 
@@ -33,7 +34,7 @@ class RebuildSchedule:
     def build(self, sampler, layer):
         """Makes `[step, step of the next rebuild]`, a weight of `layer`."""
         self._state = sampler.add_weight(
-            layer, "rebuild_state", (2,), "int64", "zeros", placement.deciding
+            layer, "rebuild_state", (2,), "int64", "zeros", on_host=True
         )
 
     def advance(self, layer, rebuild, is_stale=None):
@@ -43,22 +44,22 @@ class RebuildSchedule:
             layer: The layer whose step it is.
             rebuild: Function of the step's number, an int64 scalar, that rebuilds in place.
                 It runs inside `tf.cond`, so it must write to the variables of this replica
-                only (`layer.local_variable`).
+                only (`replicas.local_variable`).
             is_stale: Optional function of no arguments that tells, as a scalar bool tensor,
                 whether the structure no longer fits the weights, whatever the schedule says;
                 asked every `every` steps. So weights that were set by hand are noticed.
         """
-        state = layer.local_variable(self._state)
+        state = local_variable(self._state)
 
         def on_device(function, *arguments):
-            with placement.beside(layer.seed_state):
+            with devices.device_scope_of(layer.seed_state):
                 return function(*arguments)
 
         def rebuild_now():
             on_device(rebuild, step)
             return self._next_after(step)
 
-        with placement.deciding(layer.seed_state):
+        with devices.host_scope(layer.seed_state):
             step, next_rebuild = tf.unstack(state.read_value())
             due = step >= next_rebuild
             if is_stale is not None:
@@ -68,9 +69,9 @@ class RebuildSchedule:
             next_rebuild = tf.cond(due, rebuild_now, lambda: next_rebuild)
             state.assign([step + 1, next_rebuild])
 
-    def now(self, layer, rebuild):
+    def now(self, rebuild):
         """Calls `rebuild(step)` outside the schedule; the next distance is this step's."""
-        state = layer.local_variable(self._state)
+        state = local_variable(self._state)
         step = state.read_value()[0]
         rebuild(step)
         state.assign([step, self._next_after(step)])

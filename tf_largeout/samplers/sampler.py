@@ -13,12 +13,12 @@ class Sampler:
     """Draws the classes that a sampled loss compares with the labels of a training step.
 
     A subclass writes `draw`; `build`, if it keeps state; and `prepare` or `rows_changed`, if
-    that state follows the class embeddings. State is made with `add_weight`, so that it is
-    saved, restored and distributed with the layer; random bits come from `layer.next_seed()`.
-    Every sampler promises: the expected counts are those of its draws (1, uncorrected, for
-    searches without a tail), no gradient flows through it, and the same seed gives the same
-    draw. A sampler belongs to one layer; where building that layer fails, it is free for
-    another.
+    that state follows the class embeddings. One that holds other samplers passes `release` on
+    to them. State is made with `add_weight`, so that it is saved, restored
+    and distributed with the layer; random bits come from `layer.next_seed()`. Every sampler
+    promises: the expected counts are those of its draws (1, uncorrected, for searches without a
+    tail), no gradient flows through it, and equal seeds give equal draws. A sampler belongs to
+    one layer; where building that layer fails, it is free for another.
 
     Of its layer a sampler takes `num_classes`, `class_matrix` (a `ClassMatrix`), `seed_state`,
     `next_seed()`, `add_weight` and `name`.
@@ -39,6 +39,11 @@ class Sampler:
         self.seed = seed_or_none(seed)
         self.num_classes = 0  # until it is built
 
+    @property
+    def name_in_messages(self):
+        """What messages call the sampler: its class, or the public one that it is a part of."""
+        return type(self).__name__
+
     def build(self, layer):
         """Makes the state of the sampler as weights of `layer`, which has `num_classes`."""
         self.require_free()
@@ -55,7 +60,7 @@ class Sampler:
         """Raises a ValueError where a layer has built the sampler already."""
         if self.num_classes:
             raise ValueError(
-                f"This {type(self).__name__} was already built by a layer with "
+                f"This {self.name_in_messages} was already built by a layer with "
                 f"{self.num_classes} classes. Give each layer a sampler of its own."
             )
 
@@ -63,7 +68,7 @@ class Sampler:
         """Raises a ValueError where no layer has built the sampler yet."""
         if not self.num_classes:
             raise ValueError(
-                f"This {type(self).__name__} has no state: its layer is not built yet. Call "
+                f"This {self.name_in_messages} has no state: its layer is not built yet. Call "
                 "the model on data, or build it with its input shape, first."
             )
 
@@ -96,7 +101,7 @@ class Sampler:
             if not tf.distribute.has_strategy():
                 raise
             raise ValueError(
-                f"{type(self).__name__} keeps weights of type {dtype}, which "
+                f"{self.name_in_messages} keeps weights of type {dtype}, which "
                 f"{type(tf.distribute.get_strategy()).__name__} cannot make. Take a static "
                 "sampler, such as UniformSampler, or MirroredStrategy, whose replicas are in "
                 f"one process. TensorFlow says: {error.message.splitlines()[0]}"
@@ -136,6 +141,9 @@ class Sampler:
 
     def rows_changed(self, ids, old_rows, layer):
         """Follows the class embeddings: called after each update by a row-sparse optimizer.
+
+        Keras's optimizers, which move all rows in each step, call nothing. Costs nothing where
+        a class of samplers does not define it.
 
         Args:
             ids: int64 `[n]`, the classes that were updated; may repeat, -1 is none.

@@ -5,9 +5,10 @@ import sys
 import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
-from tf_largeout.ops import placement
+from tf_largeout.ops import devices
+from tf_largeout.replicas import is_first_replica, local_variable
 
-_CLASSES_A_STEP = 200
+_CLASSES_PER_STEP = 200
 _EARLIEST, _LATEST = 100, 1_000
 
 
@@ -19,9 +20,9 @@ class SearchStart:
         num_classes / 200, at least 100 and at most 1,000,
 
     so that a search begins on any data, under any loss and with any number of negatives. By
-    then batches of 256 have had about one label for each class of up to 200,000, and the rows
+    then batches of 256 have had about one label per class of up to 200,000, and the rows
     of most are no longer where they were initialized. Problems with fewer classes are learned
-    in fewer steps. What an earlier and a later start led to stands in docs/negatives.md.
+    in fewer steps. What an earlier and a later start led to is in docs/lab/negatives.md.
 
     In that step one line goes to stderr, which names the layer, the sampler and the step;
     under a `tf.distribute` strategy from the first replica only. The state is a weight of the
@@ -30,12 +31,24 @@ class SearchStart:
     Args:
         step: Number of the step, from 0, below 2^63; or None for the rule. With 0 nothing is
             said.
+        has_tail: Whether there are negatives without the search. If not, it begins in step 0.
+
+    Attributes:
+        step: What was given, or 0 without a tail.
 
     Raises:
-        ValueError: If `step` is something else.
+        ValueError: If `step` is something else, or there is no tail and `step` is neither 0 nor
+            None.
     """
 
-    def __init__(self, step=0):
+    def __init__(self, step=0, has_tail=True):
+        if step and not has_tail:
+            raise ValueError(
+                "Without a tail there are no negatives before the search starts. Received: "
+                f"start_step={step}, num_hard=None. Leave `start_step` out, or pass "
+                "`num_hard`."
+            )
+        step = step if has_tail else 0
         self.step = whole_number("start_step", step, least=0, or_none=True)
         if self.step is not None and self.step >= 2**63:
             raise ValueError(
@@ -55,38 +68,39 @@ class SearchStart:
             (2,),
             "int64",
             lambda shape, dtype: tf.constant([0, -1], dtype),
-            placement.deciding,
+            on_host=True,
         )
-        self._who = f"layer '{layer.name}', {type(sampler).__name__}"
+        self._who = f"layer '{layer.name}', {sampler.name_in_messages}"
 
-    def advance(self, layer):
-        """Counts a training step of `layer`.
-
-        Returns:
-            Whether the step searches: True, or a scalar bool tensor.
-        """
+    def advance(self):
+        """Counts a training step; to be called once per step, before `has_begun`."""
         if self.step == 0:
-            return True
-        progress = layer.local_variable(self._progress)
-        with placement.deciding(layer.seed_state):
+            return
+        progress = local_variable(self._progress)
+        with devices.host_scope(self._progress):
             step, started_at = tf.unstack(progress.read_value())
             begins = (started_at < 0) & (step >= self._first)
-            started_at = tf.where(begins, step, started_at)
-            progress.assign([step + 1, started_at])
-            if _is_first_replica():
+            progress.assign([step + 1, tf.where(begins, step, started_at)])
+            if is_first_replica():
                 tf.cond(begins, lambda: self._say(step), lambda: False)
-            return started_at >= 0
 
-    def now(self, layer):
+    def has_begun(self):
+        """Whether the step that was counted last searches: True, or a scalar bool tensor."""
+        if self.step == 0:
+            return True
+        with devices.host_scope(self._progress):
+            return local_variable(self._progress).read_value()[1] >= 0
+
+    def now(self):
         """Starts with the next step, if that has not been."""
         if self.step != 0:
-            progress = layer.local_variable(self._progress)
+            progress = local_variable(self._progress)
             step, started_at = tf.unstack(progress.read_value())
             progress.assign([step, tf.where(started_at < 0, step, started_at)])
 
-    def started_at(self, layer):
+    def started_at(self):
         """The number of the step, or -1."""
-        return 0 if self.step == 0 else int(layer.local_variable(self._progress)[1])
+        return 0 if self.step == 0 else int(local_variable(self._progress)[1])
 
     def _say(self, step):
         tf.print(
@@ -102,9 +116,4 @@ class SearchStart:
 
 def default_step(num_classes):
     """The step of a search that was given none, see `SearchStart`."""
-    return min(max(num_classes // _CLASSES_A_STEP, _EARLIEST), _LATEST)
-
-
-def _is_first_replica():
-    context = tf.distribute.get_replica_context()
-    return context is None or tf.get_static_value(context.replica_id_in_sync_group) == 0
+    return min(max(num_classes // _CLASSES_PER_STEP, _EARLIEST), _LATEST)

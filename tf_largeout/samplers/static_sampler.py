@@ -20,7 +20,7 @@ class StaticSampler(Sampler):
     which is its expected count, exactly. (`tf.nn` rejects repeated draws and reports
     counts that are right only approximately.) With as many samples as classes every class
     is drawn once, with count 1. The draw is Deville's systematic sampling, also called
-    ordered pivotal sampling, started at a random class: O(num_sampled) a step.
+    ordered pivotal sampling, started at a random class: O(num_sampled) per step.
 
     A subclass writes `draw_shared`.
 

@@ -3,10 +3,11 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.ops.class_scan_ops import class_top_k
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
+from tf_largeout.samplers.registry import named
 
 
+@named("top_k")
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class TopKSampler(HardNegativeSampler):
     """Takes the classes that score highest for each row, exactly: "TopK softmax".
@@ -32,5 +33,5 @@ class TopKSampler(HardNegativeSampler):
 
     def search(self, features, labels, layer):
         k = min(self.num_searched, self.num_classes)
-        _, ids = class_top_k(features, *layer.local_variables(), k)
+        _, ids = layer.class_matrix.top_k(features, k)
         return tf.pad(ids, [[0, 0], [0, self.num_searched - k]], constant_values=-1)

@@ -3,9 +3,11 @@
 import keras
 
 from tf_largeout.ops.sampling_ops import uniform_sample
+from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.static_sampler import StaticSampler
 
 
+@named("uniform")
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class UniformSampler(StaticSampler):
     """Draws every class with the same probability, `q_c = 1 / num_classes`.

@@ -13,11 +13,13 @@ from tf_largeout.ops.table_sampling_ops import (
     pivotal_table,
 )
 from tf_largeout.samplers.label_counts import check_counts, count_labels, distorted
+from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.static_sampler import StaticSampler
 
 _NO_COUNTS = np.zeros(0)
 
 
+@named("unigram")
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class UnigramSampler(StaticSampler):
     """Draws classes in proportion to their frequency.
@@ -32,13 +34,13 @@ class UnigramSampler(StaticSampler):
     to draw without them is an error, before the first step runs. They are kept as tables among
     the weights of the layer, not in the config: a saved model has its distribution again when
     its weights are loaded, and a `keras.models.clone_model` by `set_weights`.
-    With replacement that is an alias table (20 bytes a class), without it a table of
-    cumulative inclusion probabilities (10 bytes a class). Either draws in O(1) in the mean;
-    expected counts are as in `StaticSampler`, exactly.
+    With replacement that is an alias table (20 bytes per class), without it a table of
+    cumulative inclusion probabilities (10 bytes per class). Either draws in O(1) per sample
+    in the mean; expected counts are as in `StaticSampler`, exactly.
 
     Args:
         num_sampled: Number of classes drawn.
-        counts: Optional counts, or any numbers in proportion to them, one a class.
+        counts: Optional counts, or any numbers in proportion to them, one per class.
         distortion: Exponent of the counts: 1 (the default, as in `tf.nn`) draws by frequency,
             0 uniformly; word2vec takes 0.75.
         unique: Whether to draw without replacement. Defaults to `True`, as in `tf.nn`.
@@ -143,9 +145,9 @@ class UnigramSampler(StaticSampler):
 
     def _hold_something(self):
         """Whether the tables were loaded. Unknown while variables are yet to be made: True."""
-        deciding = self._tables[0 if self.unique else 1]
+        table = self._tables[0 if self.unique else 1]
         with tf.init_scope():
-            local = tf.distribute.get_strategy().experimental_local_results(deciding.value)[0]
+            local = tf.distribute.get_strategy().experimental_local_results(table.value)[0]
             try:
                 return bool(local[-1] > 0)
             except tf.errors.FailedPreconditionError:
@@ -155,6 +157,6 @@ class UnigramSampler(StaticSampler):
         if size > num_classes or (is_complete and 0 < size < num_classes):
             raise ValueError(
                 f"{type(self).__name__} has counts of {size} classes, but the layer has "
-                f"num_classes={num_classes}. Pass one count a class, or labels below "
+                f"num_classes={num_classes}. Pass one count per class, or labels below "
                 "num_classes to `adapt`."
             )

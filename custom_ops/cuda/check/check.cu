@@ -74,12 +74,14 @@ DeviceMemory::DeviceMemory(int64_t bytes) {
 // A launch that failed before leaves its error here too.
 DeviceMemory::~DeviceMemory() { cudaFree(data_); }
 
-void DeviceMemory::CopyFrom(const void* host, int64_t bytes) {
-  Require(cudaMemcpy(data_, host, bytes, cudaMemcpyHostToDevice), "copy to the GPU");
+void DeviceMemory::CopyFrom(const void* host, int64_t bytes, int64_t offset) {
+  char* const to = static_cast<char*>(data_) + offset;
+  Require(cudaMemcpy(to, host, bytes, cudaMemcpyHostToDevice), "copy to the GPU");
 }
 
-void DeviceMemory::CopyTo(void* host, int64_t bytes) const {
-  Require(cudaMemcpy(host, data_, bytes, cudaMemcpyDeviceToHost), "copy from the GPU");
+void DeviceMemory::CopyTo(void* host, int64_t bytes, int64_t offset) const {
+  const char* const from = static_cast<const char*>(data_) + offset;
+  Require(cudaMemcpy(host, from, bytes, cudaMemcpyDeviceToHost), "copy from the GPU");
 }
 
 std::string Run::Finish(Status launched) const {

@@ -38,8 +38,8 @@ class DeviceMemory {
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
   void* data() const { return data_; }
-  void CopyFrom(const void* host, int64_t bytes);
-  void CopyTo(void* host, int64_t bytes) const;
+  void CopyFrom(const void* host, int64_t bytes, int64_t offset);
+  void CopyTo(void* host, int64_t bytes, int64_t offset) const;
 
  private:
   void* data_ = nullptr;
@@ -50,27 +50,31 @@ template <class T>
 class DeviceArray {
  public:
   // Filled with bytes 0xAB: what a launcher does not write is seen.
-  explicit DeviceArray(int64_t size)
-      : size_(size), memory_(size * static_cast<int64_t>(sizeof(T))) {}
-  explicit DeviceArray(const std::vector<T>& values)
-      : DeviceArray(static_cast<int64_t>(values.size())) {
+  // It begins `skipped` numbers behind an address that is aligned for all uses.
+  explicit DeviceArray(int64_t size, int64_t skipped = 0)
+      : size_(size), skipped_(skipped), memory_((size + skipped) * kBytes) {}
+  explicit DeviceArray(const std::vector<T>& values, int64_t skipped = 0)
+      : DeviceArray(static_cast<int64_t>(values.size()), skipped) {
     Set(values);
   }
 
-  T* data() const { return static_cast<T*>(memory_.data()); }
+  T* data() const { return static_cast<T*>(memory_.data()) + skipped_; }
   int64_t size() const { return size_; }
 
   void Set(const std::vector<T>& values) {
-    memory_.CopyFrom(values.data(), size_ * static_cast<int64_t>(sizeof(T)));
+    memory_.CopyFrom(values.data(), size_ * kBytes, skipped_ * kBytes);
   }
   std::vector<T> Get() const {
     std::vector<T> values(size_);
-    memory_.CopyTo(values.data(), size_ * static_cast<int64_t>(sizeof(T)));
+    memory_.CopyTo(values.data(), size_ * kBytes, skipped_ * kBytes);
     return values;
   }
 
  private:
+  static constexpr int64_t kBytes = sizeof(T);
+
   const int64_t size_;
+  const int64_t skipped_;
   DeviceMemory memory_;
 };
 

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -20,13 +21,19 @@ using testing::OwnedFamily;
 struct Size {
   int64_t num_rows, dim;
   int num_hashes, num_tables, bits;
+  int bin_size = 8;
 };
 
-// The widest do not fit into shared memory.
+// Of all widths, as rows go through one pass, two or more, are padded or not, and have one
+// block of values or several; one bucket, one table; the widest do not fit into shared memory.
 constexpr Size kSizes[] = {
-    {0, 16, 2, 3, 4},     {1, 1, 1, 1, 1},      {33, 3, 4, 5, 12},      {100, 64, 9, 50, 8},
-    {65, 256, 6, 16, 12}, {40, 600, 4, 6, 8},   {257, 100, 6, 20, 14},  {19, 3000, 2, 5, 6},
-    {9, 9000, 4, 30, 10}, {17, 13000, 2, 3, 6}, {1000, 128, 30, 4, 16},
+    {0, 16, 2, 3, 4},        {1, 1, 1, 1, 1},       {1, 4, 1, 20, 1},
+    {33, 3, 4, 5, 12},       {100, 64, 9, 50, 8},   {65, 256, 6, 16, 12},
+    {40, 600, 4, 6, 8},      {257, 100, 6, 20, 14}, {19, 3000, 2, 5, 6},
+    {9, 9000, 4, 30, 10},    {17, 13000, 2, 3, 6},  {1000, 128, 30, 4, 16},
+    {7, 130, 3, 50, 10},     {7, 500, 3, 50, 10},   {7, 1000, 3, 50, 10},
+    {7, 2048, 3, 50, 10},    {7, 8192, 3, 50, 10},  {70, 1000, 4, 250, 10, 2},
+    {21, 70, 9, 20, 12, 16}, {11, 20, 5, 1, 9},
 };
 constexpr Size kLarge = {10000000, 128, 6, 16, 18};
 
@@ -50,15 +57,28 @@ std::vector<T> Repeated(const std::vector<T>& numbers, int64_t times) {
   return all;
 }
 
+// Half of them sparse, so that bins borrow; the first with all that a float can be.
+std::vector<float> Rows(int64_t num_rows, int64_t dim) {
+  std::vector<float> rows = Normal((num_rows + 1) / 2 * dim, 0.3);
+  const std::vector<float> sparse = Normal(num_rows / 2 * dim, 0.98);
+  rows.insert(rows.end(), sparse.begin(), sparse.end());
+  for (int64_t k = 0; k < dim && num_rows > 5; ++k) {
+    rows[k] = 0;
+    rows[dim + k] = k % 3 == 0 ? NAN : k % 3 == 1 ? INFINITY : -INFINITY;
+    rows[2 * dim + k] = k == dim / 2 ? 1e-40f : -0.0f;
+  }
+  return rows;
+}
+
 // A family whose functions are on the GPU too. Of many rows, the CPU hashes the first and
 // the rest repeats them.
 struct Problem {
-  Problem(HashKind kind, const Size& size)
-      : owned(kind, size.dim, size.num_hashes, size.num_tables, size.bits),
+  Problem(HashKind kind, const Size& size, int64_t skipped = 0)
+      : owned(kind, size.dim, size.num_hashes, size.num_tables, size.bits, size.bin_size),
         repeats(size.num_rows == kLarge.num_rows ? 20 : 1),
-        rows(Normal(size.num_rows / repeats * size.dim, 0.3)),
-        functions(owned.functions),
-        gpu_rows(Repeated(rows, repeats)),
+        rows(Rows(size.num_rows / repeats, size.dim)),
+        functions(owned.functions, skipped),
+        gpu_rows(Repeated(rows, repeats), skipped),
         gpu_family(owned.family),
         num_rows(size.num_rows) {
     gpu_family.functions = functions.data();
@@ -97,12 +117,36 @@ void CheckHashes(Run* run) {
           HashRows(one.gpu_family, one.gpu_rows.data(), one.num_rows,
                    {codes.data(), 1, one.num_rows}, scratch.data(), run->stream());
       run->Expect(Text(kind, size) + " codes", hashed, codes, one.Codes());
+      Ints by_row(codes.size());
+      HashQueries(one.owned.family, one.rows.data(), one.num_rows, SerialFor, by_row.data());
+      for (const int64_t skipped : {0, 1}) {  // aligned for reads by fours, and not
+        const Problem again(kind, size, skipped);
+        const Status queried =
+            HashRows(again.gpu_family, again.gpu_rows.data(), one.num_rows,
+                     {codes.data(), size.num_tables, 1}, scratch.data(), run->stream());
+        run->Expect(Text(kind, size) + " codes by row", queried, codes, by_row);
+      }
       const DeviceArray<int32_t> values(size.num_rows * one.owned.num_values());
       const Status valued = HashValues(one.gpu_family, one.gpu_rows.data(), one.num_rows,
                                        values.data(), scratch.data(), run->stream());
       run->Expect(Text(kind, size) + " values", valued, values, one.owned.Values(one.rows));
     }
   }
+}
+
+// Coordinates that there are not take no part: of the first bin one is left.
+void CheckBadFunctions(Run* run) {
+  OwnedFamily owned(HashKind::kWta, 16, 1, 2, 3);
+  for (int j = 0; j < 8; ++j) owned.functions[j] = j % 2 == 0 ? 1 << 20 : -j;
+  owned.functions[5] = 3;
+  const DeviceArray<int32_t> functions(owned.functions), codes(2);
+  const DeviceArray<float> rows(Normal(16));
+  const DeviceMemory scratch(HashScratchBytes(owned.family));
+  HashFamily family = owned.family;
+  family.functions = functions.data();
+  run->ExpectOk("bad functions", HashRows(family, rows.data(), 1, {codes.data(), 2, 1},
+                                          scratch.data(), run->stream()));
+  run->ExpectNear("bad functions", Ints{codes.Get()[0]}, {5});
 }
 
 // The tables of both sides.
@@ -138,7 +182,13 @@ void CheckTables(Run* run) {
   }
 }
 
-const bool registered = Register("LshHash", CheckHashes) && Register("LshTables", CheckTables);
+void CheckAllHashes(Run* run) {
+  CheckHashes(run);
+  CheckBadFunctions(run);
+}
+
+const bool registered =
+    Register("LshHash", CheckAllHashes) && Register("LshTables", CheckTables);
 
 }  // namespace
 }  // namespace check

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -6,6 +8,7 @@
 #include "custom_ops/core/row_dots.h"
 #include "custom_ops/cuda/check/check.h"
 #include "custom_ops/cuda/row_dots.h"
+#include "custom_ops/cuda/row_dots_body.h"
 #include "custom_ops/cuda/row_dots_gradient.h"
 
 namespace largeout {
@@ -19,12 +22,13 @@ struct Size {
   int64_t batch, per_row, num_shared, num_classes, dim;
 };
 
-// Nothing, one, no multiple of anything, all ids equal, more ids than classes, and so many
-// that classes have whole runs of terms.
+// Nothing, one, no multiple of anything, all ids equal, fewer and more ids than classes, and so
+// many that classes have whole runs of terms.
 const Size kSizes[] = {{0, 3, 0, 5, 4},        {3, 0, 2, 5, 4},       {1, 1, 1, 1, 1},
                        {40, 50, 9, 1, 5},      {7, 11, 30, 30, 3},    {5, 70, 9, 200, 37},
                        {300, 41, 77, 999, 64}, {130, 9, 33, 40, 128}, {9, 40, 5, 70, 300},
-                       {700, 3, 90, 5, 33}};
+                       {700, 3, 90, 5, 33},    {7, 11, 4, 30, 16},    {2, 3, 0, 500, 4},
+                       {2, 600, 0, 40, 8},     {3, 23, 6, 9, 200}};
 
 struct Problem {
   explicit Problem(const Size& in)
@@ -44,6 +48,30 @@ struct Problem {
     }
     for (int64_t& id : own_ids) id = static_cast<int64_t>(random() % (in.num_classes + 1)) - 1;
     for (int64_t& id : shared_ids) id = static_cast<int64_t>(random() % in.num_classes);
+    ForgetGradients();
+  }
+
+  bool IsBad(int64_t id) const { return id < 0 || id >= size.num_classes; }
+
+  // What is no class has no gradient, whatever is passed back.
+  void ForgetGradients() {
+    for (size_t i = 0; i < own_ids.size(); ++i) {
+      if (own_ids[i] == -1) d_logits[i] = i % 2 == 0 ? NAN : INFINITY;
+    }
+  }
+
+  // The same for the CPU, which takes no bad ids: one that is shared becomes class 0, with a
+  // gradient of zeros.
+  Problem Good() const {
+    Problem good = *this;
+    for (int64_t& id : good.own_ids) id = IsBad(id) ? -1 : id;
+    for (int64_t i = 0; i < size.num_shared; ++i) {
+      if (!IsBad(shared_ids[i])) continue;
+      good.shared_ids[i] = 0;
+      std::fill_n(good.d_rows.begin() + i * size.dim, size.dim, 0.0f);
+      good.d_biases[i] = 0;
+    }
+    return good;
   }
 
   ClassMatrix matrix() const {
@@ -69,13 +97,13 @@ struct Problem {
 
 // The problem, and what is found, in device memory.
 struct OnGpu {
-  explicit OnGpu(const Problem& in)
+  explicit OnGpu(const Problem& in, int64_t skipped = 0)
       : size(in.size),
         own_ids(in.own_ids),
         shared_ids(in.shared_ids),
-        embeddings(in.embeddings),
+        embeddings(in.embeddings, skipped),
         bias(in.bias),
-        features(in.features),
+        features(in.features, skipped),
         d_logits(in.d_logits),
         d_rows(in.d_rows),
         d_biases(in.d_biases),
@@ -121,7 +149,6 @@ struct OnGpu {
   const DeviceMemory scratch;
 };
 
-// Bytes of `rows` rows of the matrix.
 double BytesOf(const Size& size, int64_t rows) {
   return 4.0 * static_cast<double>(rows) * static_cast<double>(size.dim);
 }
@@ -149,23 +176,86 @@ Problem SampledStep() {
   return in;
 }
 
-void CheckRowDots(Run* run) {
-  for (const Size& size : kSizes) {
-    const Problem in(size);
-    const OnGpu found(in);
-    std::vector<float> logits(in.own_ids.size()), rows(in.d_rows.size());
-    std::vector<float> biases(in.d_biases.size()), d_features(in.features.size());
-    largeout::RowDots(in.matrix(), in.features.data(), in.own(), SerialFor, logits.data());
-    largeout::GatherRows(in.matrix(), in.shared(), SerialFor, rows.data(), biases.data());
-    largeout::RowDotsFeatureGradient(in.matrix(), in.own(), in.d_logits.data(), SerialFor,
+std::vector<Problem> Problems() {
+  std::vector<Problem> problems(std::begin(kSizes), std::end(kSizes));
+  Problem none({7, 11, 0, 30, 8});
+  std::fill(none.own_ids.begin(), none.own_ids.end(), -1);
+  none.ForgetGradients();
+  problems.push_back(none);
+  constexpr int64_t kFar = int64_t{1} << 62;
+  for (const int64_t id : {int64_t{30}, int64_t{-2}, int64_t{1} << 45, kFar, -kFar}) {
+    Problem bad({7, 11, 4, 30, 8});
+    bad.own_ids[0] = 0;
+    bad.own_ids[13] = bad.shared_ids[2] = id;
+    problems.push_back(bad);
+  }
+  return problems;
+}
+
+// What the CPU finds of a problem; NaN where ids are bad.
+struct OnCpu {
+  explicit OnCpu(const Problem& in)
+      : logits(in.own_ids.size()),
+        rows(in.d_rows.size()),
+        biases(in.d_biases.size()),
+        d_features(in.features.size()) {
+    const Problem good = in.Good();
+    largeout::RowDots(good.matrix(), in.features.data(), good.own(), SerialFor, logits.data());
+    largeout::GatherRows(good.matrix(), good.shared(), SerialFor, rows.data(), biases.data());
+    largeout::RowDotsFeatureGradient(good.matrix(), good.own(), in.d_logits.data(), SerialFor,
                                      d_features.data());
-    run->Expect(in.text() + " logits", found.Dots(run->stream()), found.logits, logits,
-                kTolerance);
-    const Status gathered = found.Gather(run->stream());
-    run->Expect(in.text() + " rows", gathered, found.rows, rows);
-    run->Expect(in.text() + " biases", gathered, found.biases, biases);
-    run->Expect(in.text() + " d_features", found.FeatureGradient(run->stream()),
-                found.d_features, d_features, kTolerance);
+    const int64_t dim = in.size.dim;
+    for (int64_t i = 0; i < in.own().size(); ++i) {
+      if (in.own_ids[i] == -1 || !in.IsBad(in.own_ids[i])) continue;
+      logits[i] = NAN;
+      std::fill_n(d_features.begin() + i / in.size.per_row * dim, dim, NAN);
+    }
+    for (int64_t i = 0; i < in.size.num_shared; ++i) {
+      if (!in.IsBad(in.shared_ids[i])) continue;
+      biases[i] = NAN;
+      std::fill_n(rows.begin() + i * dim, dim, NAN);
+    }
+  }
+
+  std::vector<float> logits, rows, biases, d_features;
+};
+
+// Groups of threads take every so many classes, in order; their sums are added in order.
+std::vector<float> FeatureGradientInOrder(const Problem& in) {
+  const int64_t dim = in.size.dim, per_row = in.size.per_row;
+  const int groups = kRowDotThreads / GradientColumns(dim);
+  std::vector<float> d_features(in.features.size());
+  for (int64_t at = 0; at < in.size.batch * dim; ++at) {
+    const int64_t begin = at / dim * per_row;
+    for (int group = 0; group < groups; ++group) {
+      float sum = 0;
+      for (int64_t i = begin + group; i < begin + per_row; i += groups) {
+        const int64_t id = in.own_ids[i];
+        const float weight = in.IsBad(id) ? NAN : in.embeddings[id * dim + at % dim];
+        if (id != -1) sum = fmaf(in.d_logits[i], weight, sum);
+      }
+      d_features[at] += sum;
+    }
+  }
+  return d_features;
+}
+
+void CheckRowDots(Run* run) {
+  for (const Problem& in : Problems()) {
+    const OnCpu expected(in);
+    const std::vector<float> in_order = FeatureGradientInOrder(in);
+    for (const int64_t skipped : {0, 1}) {
+      const OnGpu found(in, skipped);
+      run->Expect(in.text() + " logits", found.Dots(run->stream()), found.logits,
+                  expected.logits, kTolerance);
+      const Status gathered = found.Gather(run->stream());
+      run->Expect(in.text() + " rows", gathered, found.rows, expected.rows);
+      run->Expect(in.text() + " biases", gathered, found.biases, expected.biases);
+      const Status launched = found.FeatureGradient(run->stream());
+      run->Expect(in.text() + " d_features", launched, found.d_features, expected.d_features,
+                  kTolerance);
+      run->Expect(in.text() + " d_features in order", launched, found.d_features, in_order);
+    }
   }
   if (run->small()) return;
   const Problem in = LargeProblem();
@@ -179,14 +269,14 @@ void CheckRowDots(Run* run) {
 }
 
 void CheckRowDotsRowGradient(Run* run) {
-  for (const Size& size : kSizes) {
-    const Problem in(size);
+  for (const Problem& in : Problems()) {
     const OnGpu found(in);
     const Status launched = found.RowGradient(run->stream());
+    const Problem good = in.Good();
     largeout::MergedRows merged =
-        MergeClasses(in.own(), in.shared(), size.num_classes, SerialFor);
-    std::vector<float> d_rows(found.num_rows * size.dim), d_biases(found.num_rows);
-    largeout::RowDotsRowGradient(merged, in.gradients(), in.own(), size.dim, SerialFor,
+        MergeClasses(good.own(), good.shared(), in.size.num_classes, SerialFor);
+    std::vector<float> d_rows(found.num_rows * in.size.dim), d_biases(found.num_rows);
+    largeout::RowDotsRowGradient(merged, good.gradients(), good.own(), in.size.dim, SerialFor,
                                  d_rows.data(), d_biases.data());
     merged.ids.resize(found.num_rows, -1);
     run->Expect(in.text() + " ids", launched, found.row_ids, merged.ids);

@@ -1,3 +1,4 @@
+#include <utility>
 #include <vector>
 
 #include "custom_ops/cuda/check/row_problem.h"
@@ -37,9 +38,21 @@ void CheckRowMerge(Run* run) {
     const auto ids = RandomIds(size, true);
     CheckMergeOf<int32_t>(run, ids, size, Text(size) + " int32");
     CheckMergeOf<int64_t>(run, ids, size, Text(size) + " int64");
+    const Size wide{size.num_rows + (int64_t{1} << 32), size.num_ids, size.dim};
+    CheckMergeOf<int64_t>(run, ids, wide, Text(wide) + " int64");
   }
-  const int64_t large = int64_t{1} << 41;
-  CheckMergeOf<int64_t>(run, {large, 3, large, large + 1, -3}, {large + 1, 5, 1}, "rows=2^41");
+  // Rows of more than 32 bits, ids that are no rows, and no rows at all.
+  constexpr int64_t kLarge = int64_t{1} << 41;
+  const std::pair<int64_t, std::vector<int64_t>> cases[] = {
+      {kLarge + 1, {kLarge, 3, kLarge, kLarge + 1, -3}},
+      {5, {3, -1, 3, int64_t{1} << 40, 0, 5, -(int64_t{1} << 62)}},
+      {7, {-1, 7, 7}},
+      {7, {6}},
+      {0, {0, 0}}};
+  for (const auto& [num_rows, ids] : cases) {
+    const Size size{num_rows, static_cast<int64_t>(ids.size()), 1};
+    CheckMergeOf<int64_t>(run, ids, size, Text(size) + " given ids");
+  }
   if (run->small()) return;
   for (const Size size : {Size{10000000, 1000000, 1}, Size{10000000, 10000000, 1}}) {
     const auto ids = RandomIds(size, false);

@@ -20,11 +20,13 @@ struct Rows {
       : w(RandomFloats(size.num_rows * size.dim, 1)),
         m(RandomFloats(slot_size, 2)),
         v(RandomFloats(slot_size, 3)),
-        last_step(size.num_rows, 4),
         gpu_w(w),
         gpu_m(m),
         gpu_v(v),
-        gpu_last_step(last_step) {}
+        gpu_last_step(size.num_rows) {
+    for (int64_t row = 0; row < size.num_rows; ++row) last_step.push_back(row % 7);
+    gpu_last_step.Set(last_step);
+  }
 
   std::vector<float> w, m, v;
   std::vector<int64_t> last_step;
@@ -149,21 +151,36 @@ void CheckMomentum(Run* run) {
       });
 }
 
+template <class Index>
+void CheckSumsOf(Run* run, const std::vector<int64_t>& ids, const Size& size) {
+  const auto values = RandomFloats(size.num_ids * size.dim, 4, -1);
+  const DeviceArray<float> gpu_values(values), sums(size.num_ids * size.dim);
+  const DeviceArray<Index> unique(size.num_ids);
+  const MergeOnGpu<Index> merge(ids, size, run->stream());
+  const Status launched = SumRows(merge.merged, gpu_values.data(), size.dim, sums.data(),
+                                  unique.data(), run->stream());
+  largeout::MergedRows cpu = MergeOnCpu(ids, size.num_rows);
+  std::vector<float> expected(size.num_ids * size.dim);
+  largeout::SumRows(cpu, values.data(), size.dim, expected.data(), SerialFor);
+  cpu.ids.resize(size.num_ids, -1);
+  run->Expect(Text(size) + " sums", launched, sums, expected);
+  run->Expect(Text(size) + " ids", launched, unique,
+              std::vector<Index>(cpu.ids.begin(), cpu.ids.end()));
+}
+
 void CheckSumRows(Run* run) {
   for (const Size& size : kSizes) {
-    const auto ids = RandomIds(size, true);
-    const auto values = RandomFloats(size.num_ids * size.dim, 4, -1);
-    const DeviceArray<float> gpu_values(values), sums(size.num_ids * size.dim);
-    const DeviceArray<int64_t> unique(size.num_ids);
-    const MergeOnGpu<int64_t> merge(ids, size, run->stream());
-    const Status launched = SumRows(merge.merged, gpu_values.data(), size.dim, sums.data(),
-                                    unique.data(), run->stream());
-    largeout::MergedRows cpu = MergeOnCpu(ids, size.num_rows);
-    std::vector<float> expected(size.num_ids * size.dim);
-    largeout::SumRows(cpu, values.data(), size.dim, expected.data(), SerialFor);
-    cpu.ids.resize(size.num_ids, -1);
-    run->Expect(Text(size) + " sums", launched, sums, expected);
-    run->Expect(Text(size) + " ids", launched, unique, cpu.ids);
+    CheckSumsOf<int32_t>(run, RandomIds(size, true), size);
+    CheckSumsOf<int64_t>(run, RandomIds(size, true), size);
+  }
+  // Whole runs that begin and end at, before and behind multiples of their length.
+  const std::vector<int> counts[] = {{1, 63, 64, 65, 127, 128, 129, 2, 200, 64, 64, 62},
+                                     {64, 1, 64, 63, 1000, 640}};
+  for (const std::vector<int>& of_rows : counts) {
+    std::vector<int64_t> ids;
+    for (size_t row = 0; row < of_rows.size(); ++row) ids.insert(ids.end(), of_rows[row], row);
+    const auto num_rows = static_cast<int64_t>(of_rows.size());
+    CheckSumsOf<int64_t>(run, ids, {num_rows, static_cast<int64_t>(ids.size()), 3});
   }
 }
 

@@ -1,3 +1,5 @@
+#include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,16 +19,19 @@ namespace {
 using Ids = std::vector<int64_t>;
 using Floats = std::vector<float>;
 
-const Ids kSeedWords = {123456789, -987654321};
-const PhiloxSeed kSeed = {static_cast<uint64_t>(kSeedWords[0]),
-                          static_cast<uint64_t>(kSeedWords[1])};
-
 struct Size {
   int64_t num_classes, num_sampled;
+  int64_t seed[2] = {123456789, -987654321};
+
+  PhiloxSeed Seed() const {
+    return {static_cast<uint64_t>(seed[0]), static_cast<uint64_t>(seed[1])};
+  }
 };
 
-constexpr Size kSizes[] = {{1, 1},       {2, 2},       {1000, 1},      {1000, 257},
-                           {1001, 1000}, {8193, 8192}, {1000000, 999}, {10000000, 8192}};
+constexpr Size kSizes[] = {{1, 1},         {2, 2},          {17, 16, {0, 0}},
+                           {1000, 1},      {1000, 257},     {1000, 1000, {-1, INT64_MIN}},
+                           {1001, 1000},   {8193, 8192},    {300, 299, {1, 2}},
+                           {1000000, 999}, {10000000, 8192}};
 
 std::string Text(const Size& size) {
   return Sizes({{"classes", size.num_classes}, {"sampled", size.num_sampled}});
@@ -35,16 +40,16 @@ std::string Text(const Size& size) {
 // The arrays of a sampler on the GPU.
 struct Outputs {
   explicit Outputs(const Size& size)
-      : true_classes(Ids{-1, 0, size.num_classes - 1}),
+      : true_classes(Ids{-1, 0, size.num_classes - 1, size.num_classes, -2}),
         sampled(size.num_sampled),
-        seed(kSeedWords),
-        true_count(3),
+        seed(Ids{size.seed[0], size.seed[1]}),
+        true_count(true_classes.size()),
         sampled_count(size.num_sampled),
         scratch(UniqueSampleScratchBytes(size.num_sampled)) {}
 
   SampledArrays arrays() const {
-    return {true_classes.data(), 3, sampled.size(), sampled.data(), true_count.data(),
-            sampled_count.data()};
+    return {true_classes.data(), true_classes.size(), sampled.size(),
+            sampled.data(),      true_count.data(),   sampled_count.data()};
   }
 
   const DeviceArray<int64_t> true_classes, sampled, seed;
@@ -61,7 +66,7 @@ void ExpectSample(Run* run, const std::string& what, Status launched, const Outp
   for (int64_t id : ids) counts.push_back(count(id));
   run->Expect(what + " counts", launched, outputs.sampled_count, counts);
   run->Expect(what + " true counts", launched, outputs.true_count,
-              Floats{1.0f, count(0), count(num_classes - 1)});
+              Floats{1.0f, count(0), count(num_classes - 1), NAN, NAN});
 }
 
 template <class Distribution, class Launcher>
@@ -77,8 +82,8 @@ void CheckClosedForm(Run* run, const Launcher& launcher) {
       const Distribution distribution(size.num_classes, unique ? size.num_sampled : 1);
       Ids ids(size.num_sampled);
       (unique ? SampleWithoutReplacement<Distribution>
-              : SampleWithReplacement<Distribution>)(distribution, size.num_sampled, kSeed,
-                                                     SerialFor, ids.data());
+              : SampleWithReplacement<Distribution>)(distribution, size.num_sampled,
+                                                     size.Seed(), SerialFor, ids.data());
       const float draws = unique ? 1 : size.num_sampled;
       ExpectSample(run, what, launch(), outputs, ids, size.num_classes,
                    [&](int64_t c) { return draws * LengthInStrata(distribution, c); });
@@ -93,13 +98,49 @@ void CheckLogUniform(Run* run) {
   CheckClosedForm<LogUniformDistribution>(run, LogUniformSample);
 }
 
+// A table from a file need not be sound: classes are drawn still, with counts of NaN.
+void ExpectClassesAndNan(Run* run, const std::string& what, Status launched,
+                         const Outputs& outputs, int64_t num_classes) {
+  run->Expect(what + " counts", launched, outputs.sampled_count,
+              Floats(outputs.sampled.size(), NAN));
+  Ids outside;
+  for (const int64_t id : outputs.sampled.Get()) {
+    if (id < 0 || id >= num_classes) outside.push_back(id);
+  }
+  run->ExpectNear(what + " ids that are no classes", outside, {});
+}
+
+void CheckDamagedAlias(Run* run) {
+  const Outputs outputs({2, 20});
+  const DeviceArray<AliasSlot> slots(std::vector<AliasSlot>{{0, 2}, {0, -5}});
+  const DeviceArray<float> probability(Floats{0.5f, 0.5f});
+  const Status launched = AliasSample(outputs.arrays(), slots.data(), probability.data(), 2,
+                                      outputs.seed.data(), run->stream());
+  ExpectClassesAndNan(run, "damaged slots", launched, outputs, 2);
+}
+
+void CheckPivotalForAnotherNumber(Run* run) {
+  const std::vector<double> weights = {1, 2, 3, 4, 5};
+  Ids cumulative(6), index(4);
+  IntegerMasses(weights.data(), 5, 2, &cumulative[1]);
+  BuildCumulativeTable(&cumulative[1], 5, 3, cumulative.data(), index.data());
+  const DeviceArray<int64_t> gpu_cumulative(cumulative), gpu_index(index);
+  const Outputs outputs({5, 3});
+  const Status launched =
+      PivotalSample(outputs.arrays(), gpu_cumulative.data(), 5, gpu_index.data(), 3,
+                    outputs.seed.data(), outputs.scratch.data(), run->stream());
+  ExpectClassesAndNan(run, "a table for two draws, three times", launched, outputs, 5);
+}
+
 std::vector<double> Weights(int64_t num_classes) {
   std::vector<double> weights(num_classes);
   for (int64_t c = 0; c < num_classes; ++c) weights[c] = 1 + c * c % 9973;
+  if (num_classes > 7) weights[7] = 1e9;  // certain where classes are drawn once
   return weights;
 }
 
 void CheckAlias(Run* run) {
+  CheckDamagedAlias(run);
   for (const Size& size : kSizes) {
     const int64_t n = size.num_classes;
     Ids masses(n), ids(size.num_sampled);
@@ -111,7 +152,7 @@ void CheckAlias(Run* run) {
       probability[c] = static_cast<float>(static_cast<double>(masses[c]) / kAliasTotal);
     }
     for (int64_t i = 0; i < size.num_sampled; ++i) {
-      ids[i] = DrawFromAliasTable(slots.data(), n, BitsOfDraw(kSeed, i));
+      ids[i] = DrawFromAliasTable(slots.data(), n, BitsOfDraw(size.Seed(), i));
     }
     const DeviceArray<AliasSlot> gpu_slots(slots);
     const DeviceArray<float> gpu_probability(probability);
@@ -127,13 +168,14 @@ void CheckAlias(Run* run) {
 }
 
 void CheckPivotal(Run* run) {
+  CheckPivotalForAnotherNumber(run);
   for (const Size& size : kSizes) {
     const int64_t n = size.num_classes, m = size.num_sampled, num_buckets = n / 4 + 1;
     Ids cumulative(n + 1), index(num_buckets + 1), ids(m);
     IntegerMasses(Weights(n).data(), n, m, &cumulative[1]);
     BuildCumulativeTable(&cumulative[1], n, num_buckets, cumulative.data(), index.data());
     const CumulativeTable table(cumulative.data(), n, index.data(), num_buckets, m);
-    SampleWithoutReplacement(table, m, kSeed, SerialFor, ids.data());
+    SampleWithoutReplacement(table, m, size.Seed(), SerialFor, ids.data());
     const DeviceArray<int64_t> gpu_cumulative(cumulative), gpu_index(index);
     const Outputs outputs(size);
     const auto launch = [&] {

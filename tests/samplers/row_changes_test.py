@@ -1,0 +1,84 @@
+"""A sampler that follows the class embeddings, row by row, inside the step."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_largeout as tflo
+from tests import replicas
+
+WORDS, DIM = 70, 4
+IDS = np.random.default_rng(0).integers(0, WORDS, (48, 6))
+OPTIMIZERS = {
+    "adam": lambda: tflo.optimizers.LazyAdam(0.1),
+    "adam, clipped": lambda: tflo.optimizers.LazyAdam(0.1, global_clipnorm=0.1),
+    "rowwise adagrad": lambda: tflo.optimizers.RowwiseAdagrad(0.3),
+    "sgd": lambda: tflo.optimizers.LazySGD(1.0, momentum=0.9),
+}
+each_optimizer = pytest.mark.parametrize("optimizer", OPTIMIZERS)
+
+
+class SumOfRows(tflo.samplers.UniformSampler):
+    """Keeps the sum of all class embeddings by their changes alone."""
+
+    def build(self, layer):
+        super().build(layer)
+        self.sum = self.add_weight(layer, "sum", (DIM,), "float32", "zeros")
+
+    def rows_changed(self, ids, old_rows, layer):
+        ids, places = tf.unique(ids)
+        first = tf.math.unsorted_segment_min(
+            tf.range(tf.size(places)), places, num_segments=tf.size(ids)
+        )
+        change = layer.class_matrix.rows(ids) - tf.gather(old_rows, first)
+        tflo.replicas.local_variable(self.sum).assign_add(tf.reduce_sum(change, axis=0))
+
+
+def _model(optimizer, tied=False, **compile):
+    keras.utils.set_random_seed(2)
+    table = keras.layers.Embedding(WORDS, DIM)
+    head = tflo.layers.LargeOutput(
+        WORDS, SumOfRows(12, seed=1), embeddings=table if tied else None
+    )
+    model = keras.Sequential([keras.Input([5], dtype="int64"), table, head])
+    model.compile(OPTIMIZERS[optimizer](), tflo.losses.SampledSoftmaxLoss(), **compile)
+    return model, head
+
+
+def _trained(model, head):
+    """The change of the sum over a training, as the sampler has it and as it is."""
+    before = head.embeddings.numpy()
+    model.fit(IDS[:, :-1], IDS[:, 1:], batch_size=8, epochs=2, verbose=0)
+    return head.sampler_sum.numpy(), (head.embeddings.numpy() - before).sum(axis=0)
+
+
+@each_optimizer
+@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+def test_the_sampler_hears_of_each_change_in_each_step(optimizer, tied):
+    followed, actual = _trained(*_model(optimizer, tied))
+    assert np.abs(actual).max() > 0.01
+    np.testing.assert_allclose(followed, actual, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "compile", [{"steps_per_execution": 3}, {"run_eagerly": True}], ids=str
+)
+def test_it_hears_however_steps_are_executed(compile):
+    followed, actual = _trained(*_model("adam", **compile))
+    np.testing.assert_allclose(followed, actual, rtol=1e-3, atol=1e-4)
+
+
+def test_each_replica_hears_of_its_own_rows():
+    with replicas.two_replicas().scope():
+        model, head = _model("adam")
+    followed, actual = _trained(model, head)
+    np.testing.assert_allclose(followed, actual, rtol=1e-3, atol=1e-4)
+    sums = replicas.two_replicas().experimental_local_results(head.sampler_sum.value)
+    np.testing.assert_allclose(*sums, rtol=1e-4)
+
+
+def test_a_sampler_that_does_not_listen_costs_nothing():
+    head = tflo.layers.LargeOutput(WORDS, "uniform")
+    head.build((None, DIM))
+    assert not hasattr(head.embeddings, "_largeout_observers")

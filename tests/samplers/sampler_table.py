@@ -1,0 +1,61 @@
+"""Every sampler and every form of it, each one line: `make(num_classes, **arguments)`."""
+
+import functools
+
+import numpy as np
+
+from tests.reference import samplers as reference
+from tests.samplers.lsh_forms import FORMS
+from tf_largeout import samplers
+
+
+def counts_of(num_classes):
+    """Rising counts, some of them zero."""
+    return np.where(np.arange(num_classes) % 7 == 3, 0, np.arange(num_classes) % 1000)
+
+
+def unigram(num_classes, **kwargs):
+    return samplers.UnigramSampler(counts=counts_of(num_classes), **kwargs)
+
+
+def _of(sampler_class, **fixed):
+    """A sampler that needs nothing of the classes."""
+    return lambda num_classes, **kwargs: sampler_class(**{**fixed, **kwargs})
+
+
+# name: (constructor, its distribution)
+STATIC = {
+    "uniform": (_of(samplers.UniformSampler), reference.uniform),
+    "log_uniform": (_of(samplers.LogUniformSampler), reference.log_uniform),
+    "unigram": (unigram, lambda n: reference.unigram(counts_of(n))),
+    "unigram^0.75": (
+        lambda n, **kwargs: unigram(n, distortion=0.75, **kwargs),
+        lambda n: reference.unigram(counts_of(n), 0.75),
+    ),
+}
+SEARCHES = {
+    "top_k": _of(samplers.TopKSampler),
+    "top_k and tail": _of(samplers.TopKSampler, num_hard=6, start_step=2),
+    "inverted_file": _of(samplers.InvertedFileSampler, num_hard=6, start_step=2),
+    "inverted_file of few lists": _of(
+        samplers.InvertedFileSampler, num_hard=6, num_lists=7, num_probes=3, tail="log_uniform"
+    ),
+    "inverted_file alone": _of(samplers.InvertedFileSampler, num_hard=None),
+    "lsh": _of(samplers.LSHSampler, rebuild_every=2),
+    "lsh of few tables": _of(
+        samplers.LSHSampler, num_hashes=2, num_tables=7, rebuild_growth=1.25
+    ),
+    **{
+        f"lsh {name}": _of(samplers.LSHSampler, **form, rebuild_every=2)
+        for name, form in FORMS.items()
+    },
+}
+SAMPLERS = {
+    **{name: make for name, (make, _) in STATIC.items()},
+    **{
+        f"{name} with replacement": functools.partial(make, unique=False)
+        for name, (make, _) in STATIC.items()
+    },
+    **SEARCHES,
+}
+WITHOUT_A_DRAW = ("top_k", "inverted_file alone")  # no seed plays a part

@@ -1,0 +1,64 @@
+"""The form of `LSHSampler` that finds classes of each row's own."""
+
+import tensorflow as tf
+
+from tf_largeout.samplers.class_tables import ClassTables
+from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
+
+# Entries that a row looks at, at most, per class that it wants.
+_WALK_LOOKUPS, _FREQUENT_LOOKUPS = 8, 16
+
+
+class LSHSearch(HardNegativeSampler):
+    """Finds classes that share buckets with each row of the batch.
+
+    Without a tail those that it meets first, or most often, filled up by uniform draws. With
+    `num_hard` those that it meets most often, scored exactly: the best are the head.
+
+    Args:
+        num_sampled: As in `HardNegativeSampler`, like the next three.
+        num_hard: Number of classes from the tables, or None.
+        tail: Name or `StaticSampler`.
+        start_step: Number of the first step that searches, or None.
+        select: "walk" or "frequent", without a tail.
+        tables: The tables, of this sampler alone.
+    """
+
+    name_in_messages = "LSHSampler"
+
+    def __init__(self, num_sampled, num_hard, tail, start_step, select, tables: ClassTables):
+        super().__init__(num_sampled, num_hard, tail, start_step)
+        self._select, self._tables = select, tables
+
+    def build(self, layer):
+        super().build(layer)
+        self._tables.build(self, layer)
+
+    def keep_up(self, layer):
+        self._tables.keep_up(layer)
+
+    def search(self, features, labels, layer):
+        codes = self._tables.queries(features, labels, layer).codes
+        if self.num_hard:
+            return self._best_of_most_frequent(features, codes, labels, layer)
+        lookups = _WALK_LOOKUPS if self._select == "walk" else _FREQUENT_LOOKUPS
+        ids, num_filled = self._tables.hash_tables.query(
+            codes,
+            labels,
+            self._select,
+            self.num_sampled,
+            lookups * self.num_sampled,
+            layer.next_seed(),
+        )
+        self._tables.count(tf.size(ids), tf.reduce_sum(tf.cast(num_filled, tf.int64)))
+        return ids
+
+    def _best_of_most_frequent(self, features, codes, labels, layer):
+        # Without a seed: on several replicas none can be drawn in the branch of a late start.
+        candidates, _ = self._tables.hash_tables.query(
+            codes, labels, "frequent", self.num_sampled, _FREQUENT_LOOKUPS * self.num_sampled
+        )
+        self._tables.count(tf.size(candidates), 0)
+        logits = layer.class_matrix.dots(features, candidates)
+        _, best = tf.math.top_k(logits, self.num_hard, sorted=False)
+        return tf.gather(candidates, best, batch_dims=1)

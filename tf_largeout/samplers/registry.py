@@ -1,0 +1,112 @@
+"""Samplers by name, and which of them may be a tail."""
+
+import copy
+
+import keras
+
+from tf_largeout.samplers.sampler import Sampler
+
+BY_NAME: dict[str, type[Sampler]] = {}
+
+
+def named(name: str):
+    """Decorates a class of samplers, which can then be meant by `name`."""
+
+    def register(sampler: type[Sampler]) -> type[Sampler]:
+        BY_NAME[name] = sampler
+        return sampler
+
+    return register
+
+
+def may_be_tail(sampler) -> bool:
+    """Whether a `Sampler` or a class of them can draw the shared tail beside a search.
+
+    The loss is unbiased only if the tail's expected counts hold for all classes, whatever the
+    search finds.
+    """
+    return not sampler.searches
+
+
+def get(identifier, num_classes=None):
+    """The sampler that `identifier` means, as `keras.losses.get` does for losses.
+
+    Args:
+        identifier: `None` (gives `None`), a `Sampler`, a name such as `"uniform"` (a sampler
+            with its default arguments), or a serialized sampler.
+        num_classes: A sampler created by name draws at most half of so many classes; None for
+            no bound.
+
+    Raises:
+        ValueError: If it means no sampler, or is "unigram", a name without counts.
+    """
+    if identifier is None or isinstance(identifier, Sampler):
+        return identifier
+    if isinstance(identifier, str) and identifier in BY_NAME:
+        return _by_name(identifier, num_classes)
+    if isinstance(identifier, dict):
+        sampler = keras.saving.deserialize_keras_object(identifier)
+        if isinstance(sampler, Sampler):
+            return sampler
+    raise ValueError(
+        f"Unknown sampler: {identifier!r}. Expected None, a `tf_largeout.samplers.Sampler`, "
+        f"its serialized config, or one of the names {sorted(BY_NAME)}."
+    )
+
+
+def make_tail(identifier, num_sampled) -> Sampler:
+    """The tail sampler that `identifier` means, drawing `num_sampled` classes.
+
+    Args:
+        identifier: "uniform" or "log_uniform", a sampler that does not search (and stays as it
+            is), or a serialized one.
+        num_sampled: Number of classes that it shall draw.
+
+    Raises:
+        ValueError: If it means no sampler that `may_be_tail`, or one that draws for a layer
+            already: its state is that layer's.
+    """
+    names = [name for name, sampler in BY_NAME.items() if may_be_tail(sampler)]
+    tail = identifier
+    if isinstance(tail, str) and tail in names:
+        tail = _by_name(tail)
+    elif isinstance(tail, dict):
+        tail = keras.saving.deserialize_keras_object(tail)
+    if not isinstance(tail, Sampler) or not may_be_tail(tail):
+        raise ValueError(
+            f"`tail` must be one of the names {sorted(names)} or a `StaticSampler`: one sample "
+            "for the whole batch, from a distribution that nothing else changes. "
+            f"Received: tail={identifier!r} (of type {type(identifier).__name__}). "
+            f"{_way_out(tail)}"
+        )
+    if tail.num_classes:
+        raise ValueError(
+            f"The {type(tail).__name__} in `tail` was already built by a layer with "
+            f"{tail.num_classes} classes. Give each sampler a tail of its own."
+        )
+    tail = copy.copy(tail)  # with what a config lacks, such as counts
+    tail.num_sampled = num_sampled
+    return tail
+
+
+def _by_name(name, num_classes=None):
+    """The sampler of that name, with fewer samples than its default where classes are few."""
+    if name == "unigram":
+        raise ValueError(
+            'The name "unigram" says no counts to draw by. Pass '
+            "`UnigramSampler(num_sampled, counts=...)`, or a `UnigramSampler` after its "
+            "`adapt(labels)`."
+        )
+    sampler = BY_NAME[name]()
+    num_sampled = sampler.num_sampled if num_classes is None else max(1, num_classes // 2)
+    if num_sampled >= sampler.num_sampled:
+        return sampler
+    if (getattr(sampler, "num_hard", None) or 0) >= num_sampled:
+        return BY_NAME[name](num_sampled, num_hard=num_sampled // 2 or None)
+    return BY_NAME[name](num_sampled)
+
+
+def _way_out(tail):
+    if isinstance(tail, Sampler):
+        return f"Make a {type(tail).__name__} the sampler of the layer, with a static tail."
+    return 'Leave `tail` out for "uniform".'

@@ -1,0 +1,218 @@
+"""Hash tables: rows that fall into the same buckets as a query."""
+
+import math
+import os
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.initializers import constant_initializer, zeros_initializer
+from tf_largeout.ops import devices
+from tf_largeout.ops.hash_ops import hash_functions, lsh_hash
+from tf_largeout.ops.lsh_ops import lsh_build, lsh_fresh_share, lsh_pool, lsh_query
+from tf_largeout.replicas import local_variable
+
+BITS_PER_VALUE = {"simhash": 1, "dwta": 3, "wta": 3}
+_BIN_SIZE = 8
+_MOST_BITS = 30
+_NUM_PROBES = 64
+
+
+def most_bits(num_rows):
+    """The most bits that a bucket may have: there are at most `num_rows / 10` buckets."""
+    return max(1, min(_MOST_BITS, int(math.log2(max(2, num_rows / 10)))))
+
+
+class HashTables:
+    """L tables of K hashes over N rows, and the functions that made them.
+
+    State: at most `4.4 L N` bytes, as no table has more than N / 10 buckets. Where K values
+    take more bits than that allows they are mixed. The state and the queries are on the device
+    of the rows.
+
+    Args:
+        kind: "simhash", "dwta" or "wta", see `ops.hash_ops`.
+        num_hashes: K.
+        num_tables: L.
+    """
+
+    def __init__(self, kind, num_hashes, num_tables):
+        self.kind, self.num_hashes, self.num_tables = kind, num_hashes, num_tables
+        self._functions: keras.Variable = None
+        self._offsets: keras.Variable = None
+        self._ids: keras.Variable = None
+        self._bits = self._num_rows = self._dim = 0
+
+    def build(self, num_rows, dim, add_weight):
+        """Makes the state. Until the first `rebuild` all buckets are empty.
+
+        Args:
+            num_rows: Number of rows.
+            dim: Width of a row.
+            add_weight: Function that makes a weight, see `tf_largeout.search`.
+
+        Raises:
+            ValueError: If the tables take more memory than the machine has.
+        """
+        self._num_rows, self._dim = num_rows, dim
+        bits = self.num_hashes * BITS_PER_VALUE[self.kind]
+        self._bits = min(bits, most_bits(num_rows))
+        offsets_shape = (self.num_tables, 2**self._bits + 1)
+        ids_shape = (self.num_tables, num_rows)
+        self._check_memory(4 * (math.prod(offsets_shape) + math.prod(ids_shape)))
+        with tf.init_scope(), tf.device("CPU:0"):
+            functions = self._new_functions(tf.constant([0, 0], tf.int64)).numpy()
+        self._functions = add_weight(
+            "hash_functions",
+            functions.shape,
+            "int32",
+            constant_initializer(functions),
+            on_host=True,
+        )
+        # uint32: TensorFlow keeps int32 variables on the host, also where all else is on a GPU.
+        self._offsets = add_weight("table_offsets", offsets_shape, "uint32", zeros_initializer)
+        self._ids = add_weight("table_ids", ids_shape, "uint32", zeros_initializer)
+
+    def rebuild(self, embeddings, seed):
+        """Hashes all rows anew, by new functions.
+
+        New ones, so that no pair of row and query stays in or out of the same bucket by chance
+        for a whole training.
+
+        Args:
+            embeddings: The rows, float32 `tf.Variable` `[num_rows, dim]`, of this replica.
+            seed: int64 `[2]`; equal seeds give equal functions.
+        """
+        with devices.host_scope(self._functions):
+            functions = self._new_functions(seed)
+            local_variable(self._functions).assign(functions)
+        lsh_build(embeddings, functions, *self._variables(), *self._family)
+
+    def codes(self, vectors):
+        """The buckets of vectors float32 `[n, dim]`: int32 `[n, num_tables]`."""
+        return lsh_hash(vectors, local_variable(self._functions).read_value(), *self._family)
+
+    def query(self, codes, excluded, select, num_found, max_lookups, seed=None):
+        """Rows that share buckets with each query, see `ops.lsh_query`.
+
+        Args:
+            codes: int32 `[batch, n * num_tables]`, the buckets of n vectors per query; -1 is
+                none.
+            excluded: int64 `[batch, m]`, rows that a query must not find, padded with -1.
+            select: "walk" takes the rows it meets first; "frequent" those it meets most often.
+            num_found: Number of distinct rows per query.
+            max_lookups: Entries of the tables that a query looks at, at most.
+            seed: int64 `[2]`, for the start of a walk, and for uniform draws that fill up a
+                query that finds too few. None, for "frequent" only: without a fill.
+
+        Returns:
+            `(ids, num_filled)`: int64 `[batch, num_found]`, ending in -1 where there are too
+            few; int32 `[batch]`, the number of uniform draws.
+        """
+        no_seed = tf.zeros([2], tf.int64)
+        return lsh_query(
+            *self._variables(),
+            codes,
+            excluded,
+            no_seed if seed is None else seed,
+            select,
+            num_found,
+            max_lookups,
+            fill=seed is not None,
+        )
+
+    def draw(self, codes, seed, num_drawn):
+        """Draws from all entries in the buckets of a batch, each with the same probability.
+
+        Args:
+            codes: As in `query`.
+            seed: int64 `[2]`.
+            num_drawn: Number of draws.
+
+        Returns:
+            `(ids, num_entries)`: int64 `[num_drawn]`, rows may repeat, -1 where there are no
+            entries; int64 scalar E. A row with M of the E entries is drawn
+            `num_drawn * M / E` times in the mean.
+        """
+        return lsh_pool(*self._variables(), codes, seed, num_drawn)
+
+    def fresh_share(self, embeddings):
+        """The share of entries that are in the buckets of the rows of now, estimated.
+
+        Args:
+            embeddings: As in `rebuild`.
+
+        Returns:
+            float32 scalar in [0, 1].
+        """
+        ids = tf.range(_NUM_PROBES, dtype=tf.int64) * self._num_rows // _NUM_PROBES
+        codes = self.codes(tf.gather(embeddings, ids))
+        return lsh_fresh_share(*self._variables(), codes, ids)
+
+    def are_stale(self, embeddings):
+        """Whether hardly more entries are right than chance would have: a scalar bool."""
+        chance = 2.0**-self._bits
+        return self.fresh_share(embeddings) < chance + (1 - chance) / 16
+
+    def collision_probability(self, cosine):
+        """The probability that vectors share a bucket of one table, for SimHash.
+
+        `(1 - theta / pi)^K`, theta the angle (Charikar 2002), provided that K is at most
+        `most_bits`.
+
+        Args:
+            cosine: Float tensor, the cosines of the angles; clipped to [-1, 1].
+
+        Returns:
+            Tensor of that shape.
+        """
+        agree = 1 - tf.acos(tf.clip_by_value(cosine, -1.0, 1.0)) / math.pi
+        return agree**self.num_hashes
+
+    def health(self):
+        """Sizes of the buckets.
+
+        Returns:
+            A dict: `num_tables`, `num_hashes`, `num_buckets` per table; `mean_bucket` and
+            `largest_bucket`, sizes; `median_bucket_of_a_row`, the size that the buckets of half
+            of the rows do not exceed; `empty_bucket_share`.
+        """
+        sizes = np.diff(self._offsets.numpy().astype("int64"), axis=1)
+        return {
+            "num_tables": self.num_tables,
+            "num_hashes": self.num_hashes,
+            "num_buckets": sizes.shape[1],
+            "mean_bucket": float(sizes.mean()),
+            "median_bucket_of_a_row": _median_bucket_of_rows(sizes),
+            "largest_bucket": int(sizes.max()),
+            "empty_bucket_share": float(np.mean(sizes == 0)),
+        }
+
+    @property
+    def _family(self):
+        return self.kind, self.num_hashes, self.num_tables, self._bits, _BIN_SIZE
+
+    def _variables(self):
+        """The `tf.Variable`s of offsets and ids on this replica."""
+        return local_variable(self._offsets), local_variable(self._ids)
+
+    def _new_functions(self, seed):
+        family = (self.kind, self._dim, self.num_hashes, self.num_tables)
+        return hash_functions(*family, seed, _BIN_SIZE)
+
+    def _check_memory(self, needed):
+        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if needed > available:
+            raise ValueError(
+                f"{self.num_tables} hash tables over {self._num_rows} rows take "
+                f"{needed / 2**30:.1f} GiB, and this machine has {available / 2**30:.1f} GiB. "
+                f"Received: num_tables={self.num_tables}. Lower it."
+            )
+
+
+def _median_bucket_of_rows(sizes):
+    """The bucket size that half of the rows do not exceed."""
+    sizes = np.sort(sizes.reshape(-1))
+    total = np.cumsum(sizes)
+    return int(sizes[np.searchsorted(total, total[-1] / 2)]) if total[-1] else 0

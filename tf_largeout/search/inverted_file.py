@@ -1,0 +1,173 @@
+"""Lists of rows that point the same way, and the search in the best of them."""
+
+import math
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.arguments import whole_number
+from tf_largeout.initializers import zeros_initializer
+from tf_largeout.ops import devices
+from tf_largeout.ops.inverted_file_ops import (
+    inverted_file_fit,
+    inverted_file_fitted,
+    inverted_file_kept_up,
+    inverted_file_search,
+    inverted_file_upkeep,
+    packed_shapes,
+)
+from tf_largeout.replicas import local_variable
+
+_REASSIGNED_PER_STEP = 256  # as many rows as a usual batch has queries, at their cost
+# Each reassignment packs all rows anew. The interval bounds what that costs per step.
+_LEAST_INTERVAL = 48  # steps
+_PACKED_PER_STEP = 4_200  # rows, in the mean
+
+
+class InvertedFile:
+    """Finds most of the rows with the highest scores, in O(sqrt(num_rows)) time per query.
+
+    The score of row i for query h is `<w_i, h> + b_i`. Spherical k-means deals the rows to
+    lists. A query is scored against the mean row of each list, and then against the members of
+    the best lists, whose rows are packed at 8 bits per number in the order of the lists.
+
+    State: `(dim + 12) * num_rows` bytes, with dim rounded up to a multiple of 16, and the
+    means. It is on the device of the rows, and so is the search. Fits and reassignments run on
+    the CPU; for rows on a GPU they copy the rows there and the state back.
+
+    Args:
+        num_lists: Number of lists, at most one per row; by default about `4 sqrt(num_rows)`.
+
+    References:
+        Jegou, Douze, Schmid 2011, "Product quantization for nearest neighbor search",
+        section IV (the inverted file).
+    """
+
+    def __init__(self, num_lists: int | None = None):
+        self.num_lists = whole_number("num_lists", num_lists, or_none=True)
+        self._interval = _LEAST_INTERVAL
+        self._state: list[keras.Variable] = []
+
+    def build(self, num_rows, dim, add_weight):
+        """Makes the state. Until the first `fit` or `keep_up` no row is found.
+
+        Args:
+            num_rows: Number of rows.
+            dim: Width of a row.
+            add_weight: Function that makes a weight, see `tf_largeout.search`.
+        """
+        lists = self.num_lists or max(1, round(4 * math.sqrt(num_rows)))
+        lists = min(lists, num_rows)
+        codes_shape, scales_shape = packed_shapes(num_rows, dim)
+        self._interval = max(_LEAST_INTERVAL, num_rows // _PACKED_PER_STEP)
+        self._state = [
+            add_weight("means", (lists, dim), "float32", zeros_initializer),
+            add_weight("mean_bias", (lists,), "float32", zeros_initializer),
+            add_weight("offsets", (lists + 1,), "uint32", zeros_initializer),
+            add_weight("ids", (num_rows,), "uint32", zeros_initializer),
+            add_weight("codes", codes_shape, "uint8", zeros_initializer),
+            add_weight("scales", scales_shape, "float32", zeros_initializer),
+            add_weight("schedule", (2,), "int64", _never_fitted, on_host=True),
+        ]
+
+    def fit(self, embeddings, bias=None):
+        """Fits the lists to the rows of now: k-means on a part of the rows, one pass over all.
+
+        Args:
+            embeddings: The rows, float32 `tf.Variable` `[num_rows, dim]`, of this replica.
+            bias: float32 `tf.Variable` `[num_rows]`, or None for biases of 0.
+        """
+        if self._is_on_cpu():
+            inverted_file_fit(embeddings, bias, self._variables())
+        else:
+            self._write(inverted_file_fitted(*self._copies(embeddings, bias)))
+
+    def keep_up(self, embeddings, bias=None):
+        """Counts a training step, and brings the lists up to date where that is due.
+
+        The first step fits the lists. Later, every few steps, some rows, all in turn, move to
+        the list that is nearest now, the means follow, and all rows are packed anew. If nine in
+        ten of the rows looked at move, the rows were replaced by others, and the lists are
+        fitted anew.
+
+        Args:
+            embeddings: As in `fit`, like the next.
+            bias: Variable or None.
+        """
+        turns = {"interval": self._interval, "rows_a_step": _REASSIGNED_PER_STEP}
+        if self._is_on_cpu():
+            inverted_file_upkeep(embeddings, bias, self._variables(), **turns)
+            return
+        schedule = self._variables()[-1]
+        with devices.host_scope(self._state[-1]):
+            step, fitted_at = tf.unstack(schedule.read_value())
+            age = step - fitted_at
+            only_counts = (fitted_at >= 0) & ((age <= 0) | (age % self._interval != 0))
+            tf.cond(
+                only_counts,
+                lambda: schedule.assign_add([1, 0]),
+                lambda: self._write(
+                    inverted_file_kept_up(*self._copies(embeddings, bias), **turns)
+                ),
+            )
+
+    def search(self, queries, k, num_probes):
+        """Most of the `k` rows with the highest scores.
+
+        Args:
+            queries: float32 `[batch, dim]`.
+            k: Number of rows to find.
+            num_probes: Number of lists that are searched; fewer where lists are long: none
+                after those that hold as many rows as `num_probes` lists of mean size.
+
+        Returns:
+            `(scores, ids)`: float32 `[batch, k]`, falling, of the rows as they were last packed
+            at 8 bits per number, and -inf where no row is found; and int64 `[batch, k]`, -1
+            where none is. Rows that are not finite are never found.
+        """
+        return inverted_file_search(queries, self._variables(), num_probes, k)
+
+    def health(self):
+        """What the lists are like now.
+
+        Returns:
+            A dict: `fitted_at`, the number of the step of the last fit, or -1; `num_lists`; the
+            sizes of the `largest`, the `median` and the `smallest` list; and the share of
+            `empty` ones.
+        """
+        state = self._variables()
+        offsets, schedule = state[2].numpy(), state[6].numpy()
+        sizes = np.diff(offsets.astype(np.int64))
+        return {
+            "fitted_at": int(schedule[1]),
+            "num_lists": sizes.size,
+            "largest": int(sizes.max()),
+            "median": float(np.median(sizes)),
+            "smallest": int(sizes.min()),
+            "empty": float(np.mean(sizes == 0)),
+        }
+
+    def _is_on_cpu(self):
+        # Asked when it is used: Keras makes the variables of some layers after `build`.
+        return "GPU" not in self._variables()[0].device
+
+    def _variables(self):
+        """The `tf.Variable`s of the state on this replica."""
+        return [local_variable(weight) for weight in self._state]
+
+    def _copies(self, embeddings, bias):
+        """The values of embeddings, bias or None, and state."""
+        bias = None if bias is None else bias.read_value()
+        state = [variable.read_value() for variable in self._variables()]
+        return embeddings.read_value(), bias, state
+
+    def _write(self, values):
+        for variable, value in zip(self._variables(), values, strict=True):
+            variable.assign(value)
+        return values[-1]
+
+
+def _never_fitted(shape, dtype=None):
+    """The schedule at first: step 0, and no step of a fit."""
+    return tf.constant([0, -1], dtype)
