@@ -46,7 +46,7 @@ class RaggedTensor:
 
 
 class PaddedTensor:
-    """`Ragged` rows that were padded before; three times as fast to gather.
+    """`Ragged` rows that were padded before, which are faster to gather.
 
     Args:
         ragged: a `Ragged`.

@@ -15,8 +15,8 @@ def nce_loss(
     """Logistic loss that tells labels from sampled classes.
 
     With `t = 1 / #labels`: `sum_y (softplus(o_y) - t o_y) + sum_s softplus(o_s)`. For one
-    label that is `-log sigmoid(o_y) - sum_s log sigmoid(-o_s)`; for several it is what
-    `tf.nn.nce_loss` computes.
+    label that is `-log sigmoid(o_y) - sum_s log sigmoid(-o_s)`, the objective of Gutmann &
+    Hyvarinen 2010 with its sign turned; for several it is what `tf.nn.nce_loss` computes.
 
     Args:
         true_logits: Float `[B, L]`, corrected.
@@ -51,6 +51,7 @@ class NCELoss(SampledLoss):
             effect on that row. (`tf.nn.nce_loss` leaves hits in by default.)
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
     """
 
     def __init__(

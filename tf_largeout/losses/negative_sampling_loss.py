@@ -17,6 +17,9 @@ def negative_sampling_loss(
 ) -> tf.Tensor:
     """`-mean_y log sigmoid(o_y) - reduce_s log sigmoid(-o_s)`.
 
+    With "sum" and one label it is Mikolov et al. 2013, "Distributed representations of words
+    and phrases", equation 4; the mean is that of Barber & Botev 2016, equation 45.
+
     Args:
         true_logits: Float `[B, L]`.
         sampled_logits: Float `[B, num_sampled]`; the lowest float at accidental hits.
@@ -40,7 +43,7 @@ def negative_sampling_loss(
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class NegativeSamplingLoss(SampledLoss):
-    """Negative sampling (Mikolov et al. 2013): a logistic loss without any correction.
+    """Negative sampling (Mikolov et al. 2013, eq. 4): a logistic loss without any correction.
 
     `-log sigmoid(o_y) - sum_s log sigmoid(-o_s)`. It estimates no probabilities: the logits
     it learns are shifted by the log of the sampler's distribution. Of several labels the first
@@ -53,6 +56,7 @@ class NegativeSamplingLoss(SampledLoss):
             effect on that row.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
 
     Raises:
         ValueError: If `negative_reduction` is neither "sum" nor "mean".

@@ -24,6 +24,7 @@ class SampledLoss(TaggedLoss):
             effect on that row. Default True: a label must not be its own negative.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
 
     In a training loop of your own, call the model with `training=True`: without, the loss is
     the exact softmax loss, in O(num_classes) time, and says so once.
@@ -45,7 +46,15 @@ class SampledLoss(TaggedLoss):
         self.remove_accidental_hits = remove_accidental_hits
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
-        """The loss of each row, float32 `[B]`, from the scores of its candidates."""
+        """The loss of each row, from the scores of its candidates.
+
+        Args:
+            candidates: Labels and drawn classes of `B` rows, scored: an instance of
+                `tf_largeout.candidates.Candidates`.
+
+        Returns:
+            float32 `[B]`; what it is for a row without labels has no effect.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define `candidate_losses`.")
 
     def row_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:

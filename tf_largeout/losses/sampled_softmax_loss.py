@@ -14,7 +14,8 @@ def sampled_softmax_loss(
 ) -> tf.Tensor:
     """Softmax cross entropy over the union of the labels and the sampled classes.
 
-    Target mass is `1 / #labels` for each label, as in `tf.nn.sampled_softmax_loss`.
+    Sampled softmax of Jean et al. 2015, section 3. Target mass is `1 / #labels` for each label,
+    as in `tf.nn.sampled_softmax_loss`.
 
     Args:
         true_logits: Float `[B, L]`, corrected or not.
@@ -47,6 +48,7 @@ class SampledSoftmaxLoss(SampledLoss):
             effect on that row.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
     """
 
     def __init__(

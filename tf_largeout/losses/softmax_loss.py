@@ -21,6 +21,7 @@ class SoftmaxLoss(TaggedLoss):
     Args:
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
     """
 
     def __init__(

@@ -23,6 +23,7 @@ class TaggedLoss(keras.losses.Loss):
     Args:
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
 
     Attributes:
         tag_class: The class of tags that the loss works from: which layers it can train.
@@ -66,7 +67,15 @@ class TaggedLoss(keras.losses.Loss):
         raise NotImplementedError(f"{type(self).__name__} must define `row_losses`.")
 
     def evaluation_losses(self, tag: Any, labels: tf.Tensor) -> tf.Tensor:
-        """What is reported for each row outside of training: by default the same."""
+        """What is reported for each row outside of training: by default the training loss.
+
+        Args:
+            tag: The `tag_class` instance of `B` rows.
+            labels: int64 `[B, L]`, padded with -1.
+
+        Returns:
+            float32 `[B]`, 0 for a row without labels.
+        """
         return self.row_losses(tag, labels)
 
     def __call__(
@@ -88,5 +97,13 @@ class TaggedLoss(keras.losses.Loss):
         return super().__call__(losses, losses, sample_weight)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        """Passes the losses of the rows on to Keras, which weights and reduces them."""
+        """Passes the losses of the rows on to Keras, which weights and reduces them.
+
+        Args:
+            y_true: Not used.
+            y_pred: Float `[batch, ...]`, the losses of the rows, which `__call__` has computed.
+
+        Returns:
+            `y_pred`.
+        """
         return y_pred

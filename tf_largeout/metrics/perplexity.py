@@ -19,6 +19,18 @@ class Perplexity(RowMetric):
 
     Args:
         name: Name of the metric.
+        dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
+
+    Call arguments:
+        y_true: Integer class ids as the losses take them: one per row, or several, padded with
+            -1 or ragged. A class that is given twice counts once; a row without labels has
+            weight 0.
+        y_pred: The direct output of a `LargeOutput`.
+        sample_weight: Optional weights of the rows, aligned with their dimensions in front.
+
+    Raises:
+        ValueError: If `y_pred` is no direct output of a `LargeOutput`, or labels or weights do
+            not fit it.
     """
 
     _direction = "down"

@@ -26,22 +26,33 @@ class PropensityScoredPrecisionAtK(RankMetric):
     examples (Jain et al. 2016, "Extreme multi-label loss functions", section 3 and equation
     4.1; the ratio of sums is that of the extreme classification repository).
 
-    Exact in `evaluate`; see `RankMetric` for what it shows in training.
+    Exact in `evaluate`, and in training with an exact loss. In training with a sampled loss it
+    ranks each label among the labels of its row and the classes drawn in that step, which is
+    optimistic: the true rank is never better. With a loss that draws none it is NaN.
 
     Args:
         k: How many of the best classes count, from 1 to the number of classes.
         counts: How many training examples each class has: `[num_classes]`, whole numbers.
         num_examples: Number of training examples, at least 3. None means that each has one
             label: then it is the sum of the counts, and a row with several labels is refused.
-        a, b: Constants of the propensity model, `a >= 0` and `b > 0`; 0.55 and 1.5 are the
-            paper's for most data sets, 0.5 and 0.4 those for Wikipedia, 0.6 and 2.6 those for
-            Amazon.
+        a: Exponent of the propensity model, at least 0. The paper has 0.55 for most data sets,
+            0.5 for Wikipedia and 0.6 for Amazon.
+        b: Offset of the counts in it, above 0. The paper has 1.5, 0.4 and 2.6.
         name: Name of the metric, "psp_at_{k}" by default.
+        dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
+
+    Call arguments:
+        y_true: Integer class ids as the losses take them: one per row, or several, padded with
+            -1 or ragged. A class that is given twice counts once; a row without labels has
+            weight 0.
+        y_pred: The direct output of a `LargeOutput`.
+        sample_weight: Optional weights of the rows, aligned with their dimensions in front.
 
     The counts stand in the config, packed: of a compiled metric Keras saves nothing else.
 
     Raises:
-        ValueError: If an argument is out of range, or there is not one count per class.
+        ValueError: If an argument is out of range, there is not one count per class, `y_pred`
+            is no direct output of a `LargeOutput`, or labels or weights do not fit it.
         tf.errors.InvalidArgumentError: If `num_examples` is None and a row has several labels.
     """
 
@@ -122,7 +133,7 @@ def _checked_counts(counts: np.ndarray | Sequence[int]) -> np.ndarray:
     counts = np.asarray(counts)
     if counts.ndim != 1 or counts.size == 0 or counts.dtype.kind not in "iuf":
         raise ValueError(
-            "`counts` must be a list of numbers, one a class. Received an array of shape "
+            "`counts` must be a list of numbers, one per class. Received an array of shape "
             f"{counts.shape} and dtype {counts.dtype}."
         )
     if not np.all(np.isfinite(counts)) or counts.min() < 0:

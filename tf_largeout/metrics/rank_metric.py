@@ -17,7 +17,8 @@ class RankMetric(RowMetric):
 
     Args:
         k: How many of the best classes count, from 1 to the number of classes.
-        name: Name of the metric; from the class and k by default.
+        name: Name of the metric.
+        dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
 
     Raises:
         ValueError: If `k` is no positive integer, or above the number of classes.
@@ -30,7 +31,7 @@ class RankMetric(RowMetric):
     def hit_terms(
         self, hits: tf.Tensor, labels: tf.Tensor, valid: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The `row_terms`, given bool `hits` [B, L]: valid labels among the k best."""
+        """The `row_terms`, given bool `hits` `[B, L]`: valid labels among the k best."""
         raise NotImplementedError(f"{type(self).__name__} must define `hit_terms`.")
 
     def row_terms(

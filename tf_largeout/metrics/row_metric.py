@@ -22,6 +22,10 @@ class RowMetric(keras.metrics.Metric):
     nothing is known, because no step could tell or the weights of all rows add up to 0, the
     result is NaN.
 
+    Args:
+        name: Name of the metric.
+        dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
+
     Call arguments:
         y_true: Integer class ids as the losses take them: `[batch]` or, padded with -1 or
             ragged, `[batch, max_labels]`; with further dimensions between where the features

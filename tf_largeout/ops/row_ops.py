@@ -156,7 +156,7 @@ def row_momentum(
     nesterov: bool = False,
     weight_decay: Scalar = 0.0,
 ) -> tf.Operation | None:
-    """Gradient descent with momentum on the rows in `ids`.
+    """Gradient descent with momentum (Sutskever et al. 2013) on the rows in `ids`.
 
     With g the summed gradient of a row: `w -= weight_decay w; m = decay m -
     learning_rate g; w += m`, or with `nesterov` `w += decay m - learning_rate g`.

@@ -39,6 +39,9 @@ class LazySGD(RowSparse, keras.optimizers.SGD):
     )
     ```
 
+    Reference:
+        [Sutskever et al., 2013](https://proceedings.mlr.press/v28/sutskever13.html), eq. 1-4.
+
     Args:
         learning_rate: float, schedule or callable. Defaults to 0.01.
         momentum: float in [0, 1]. Defaults to 0: no slot, plain gradient descent.
