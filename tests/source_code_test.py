@@ -21,19 +21,20 @@ from tests.source_tree import (
 ARROWS = {
     "__init__": None,  # anything
     "version": set(),
+    "types": set(),
     "arguments": set(),
-    "initializers": set(),
-    "labels": set(),
+    "initializers": {"types"},
+    "labels": {"types"},
     "replicas": set(),
     "row_changes": {"replicas"},
-    "row_weights": set(),
+    "row_weights": {"types"},
     "sampled_values": set(),
-    "ops": {"version"},
+    "ops": {"types", "version"},
     "class_matrix": {"ops", "replicas", "row_changes"},
     "candidates": {"class_matrix", "ops", "sampled_values"},
-    "output_tag": {"class_matrix", "labels"},
+    "output_tag": {"class_matrix", "labels", "types"},
     "lazy_logits": {"candidates", "output_tag"},
-    "search": {"arguments", "initializers", "ops", "replicas"},
+    "search": {"arguments", "initializers", "ops", "replicas", "types"},
     "samplers": {
         "arguments",
         "initializers",
@@ -41,9 +42,10 @@ ARROWS = {
         "replicas",
         "sampled_values",
         "search",
+        "types",
     },
-    "losses": {"candidates", "lazy_logits", "output_tag", "row_weights"},
-    "metrics": {"arguments", "output_tag", "row_weights"},
+    "losses": {"candidates", "lazy_logits", "output_tag", "row_weights", "types"},
+    "metrics": {"arguments", "output_tag", "row_weights", "types"},
     "layers": {
         "arguments",
         "class_matrix",
@@ -52,8 +54,9 @@ ARROWS = {
         "ops",
         "replicas",
         "samplers",
+        "types",
     },
-    "optimizers": {"arguments", "ops", "row_changes"},
+    "optimizers": {"arguments", "ops", "row_changes", "types"},
     "keras_names": {"losses", "metrics", "optimizers"},
     "retrieval": {"ops", "search"},
     "serving": {"layers", "ops", "retrieval"},
@@ -64,6 +67,17 @@ ARROWS = {
 PRIVATE = ("tensorflow.python", "tensorflow.compat", "keras.src", "keras.legacy", "tf_keras")
 PRIVATE_NAMES = re.compile(r"\btf\.(compat|python|raw_ops)\b|\bkeras\.(src|legacy)\b")
 LONGEST_FILE, LONGEST_FUNCTION = 300, 40
+# Files and folders whose public functions are not annotated yet: take out what is, here and
+# in pyproject.toml. `benchmarks` is no public sub-package, nor are the parsers of data sets.
+NOT_ANNOTATED = (
+    "tf_largeout/benchmarks",
+    "tf_largeout/datasets/linux_callees",
+    "tf_largeout/datasets/place_names",
+    "tf_largeout/datasets/xmc",
+    "tf_largeout/ops/class_scan_ops.py",
+    "tf_largeout/samplers",
+    "tf_largeout/search",
+)
 
 each_module = pytest.mark.parametrize("path", python_files(), ids=name)
 
@@ -127,11 +141,31 @@ def test_public_classes_and_functions_have_docstrings(path):
     missing = [
         node.name
         for node in nodes
-        if not node.name.startswith("_") and not ast.get_docstring(node)
+        if not node.name.startswith("_")
+        and not ast.get_docstring(node)
+        and not _is_overload(node)
     ]
     assert not missing, (
         f"{name(path)}: {missing} need a docstring: what it does, Args with shapes, Returns, "
         "Raises, the paper."
+    )
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in python_files() if not name(path).startswith(NOT_ANNOTATED)],
+    ids=name,
+)
+def test_public_functions_and_methods_have_complete_annotations(path):
+    missing = {
+        function.name: arguments
+        for function in _public_functions(parsed(path).body)
+        if (arguments := _without_annotation(function))
+    }
+    assert not missing, (
+        f"{name(path)}: annotate {missing} (`return` is the result). Tensors are `tf.Tensor`; "
+        "tf_largeout/types.py has names for what many take, such as `TensorLike`; `Any` only "
+        "where Keras gives no better."
     )
 
 
@@ -160,3 +194,29 @@ def _body_length(function):
     """The lines of a function without its docstring and signature."""
     body = function.body[1:] if ast.get_docstring(function) else function.body
     return body[-1].end_lineno - body[0].lineno + 1 if body else 0
+
+
+def _is_overload(node):
+    """Whether it is one of the signatures of a function that follows and has a docstring."""
+    names = [getattr(decorator, "id", None) for decorator in node.decorator_list]
+    return "overload" in names
+
+
+def _public_functions(nodes):
+    """The functions of a module, and the methods of its classes, that others may call."""
+    for node in nodes:
+        is_public = not node.name.startswith("_") if hasattr(node, "name") else False
+        if isinstance(node, ast.ClassDef) and is_public:
+            yield from _public_functions(node.body)
+        elif isinstance(node, ast.FunctionDef):
+            if is_public or node.name in ("__init__", "__call__"):
+                yield node
+
+
+def _without_annotation(function):
+    """The names of the arguments, and "return", that have no annotation."""
+    given = function.args
+    arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+    missing = [one.arg for one in arguments if one is not None and one.annotation is None]
+    missing += ["return"] if function.returns is None else []
+    return [name for name in missing if name not in ("self", "cls")]

@@ -2,14 +2,38 @@
 
 import math
 import numbers
+from typing import Any, Literal, overload
 
 
-def is_whole(value) -> bool:
+def is_whole(value: Any) -> bool:
     """Whether `value` is an integer of Python's or numpy's; a bool is none."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def whole_number(name, value, least=1, or_none=False, most=2**63 - 1):
+def is_real(value: Any) -> bool:
+    """Whether `value` is a real number of Python's or numpy's; a bool is none."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+@overload
+def whole_number(
+    name: str,
+    value: Any,
+    least: int = 1,
+    or_none: Literal[False] = False,
+    most: int = 2**63 - 1,
+) -> int: ...
+
+
+@overload
+def whole_number(
+    name: str, value: Any, least: int = 1, *, or_none: Literal[True], most: int = 2**63 - 1
+) -> int | None: ...
+
+
+def whole_number(
+    name: str, value: Any, least: int = 1, or_none: bool = False, most: int = 2**63 - 1
+) -> int | None:
     """The argument `name` as an int.
 
     Args:
@@ -35,7 +59,7 @@ def whole_number(name, value, least=1, or_none=False, most=2**63 - 1):
     )
 
 
-def real_number(name, value, least, allow_least=True):
+def real_number(name: str, value: Any, least: float, allow_least: bool = True) -> float:
     """The argument `name` as a float.
 
     Args:
@@ -47,7 +71,7 @@ def real_number(name, value, least, allow_least=True):
     Raises:
         ValueError: If `value` is no number, not finite, or too small.
     """
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+    if is_real(value):
         if math.isfinite(value) and (value > least or (allow_least and value == least)):
             return float(value)
     raise ValueError(
@@ -56,7 +80,7 @@ def real_number(name, value, least, allow_least=True):
     )
 
 
-def seed_or_none(seed):
+def seed_or_none(seed: Any) -> int | None:
     """The argument `seed` as an int of 64 bits, or None.
 
     Raises:

@@ -1,5 +1,6 @@
 """The classes that a sampled loss scores: the labels of each row and the sampled ones."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -93,16 +94,18 @@ class Candidates(NamedTuple):
         others = self._replace(remove_accidental_hits=True).logits()
         return candidate_ops.candidate_ranks(others, self.true_logits, self.labels)
 
-    def _corrected_offsets(self):
+    def _corrected_offsets(self) -> list[tf.Tensor]:
         return [sample.biases - tf.math.log(sample.expected_count) for sample in self.samples]
 
-    def _masked_logits(self, offsets):
+    def _masked_logits(self, offsets: Sequence[tf.Tensor]) -> tf.Tensor:
         return _joined(
             candidate_ops.shifted_candidate_logits(sample.products, offset, no_effect, ids)
             for sample, offset, no_effect, ids in self._parts(offsets)
         )
 
-    def _parts(self, offsets):
+    def _parts(
+        self, offsets: Sequence[tf.Tensor]
+    ) -> Iterator[tuple[ScoredSample, tf.Tensor, tf.Tensor, tf.Tensor]]:
         """Each sample, its offsets, the classes `[B, m]` without effect, and its ids."""
         no_effect = self.labels if self.remove_accidental_hits else self.labels[:, :0]
         for sample, offset in zip(self.samples, offsets, strict=True):
@@ -153,12 +156,14 @@ def score_candidates(
     )
 
 
-def _scored(values, products, biases=None):
+def _scored(
+    values: SampledValues, products: tf.Tensor, biases: tf.Tensor | None = None
+) -> ScoredSample:
     ids, _, expected_count = values
     biases = tf.zeros(tf.shape(ids)) if biases is None else biases
     return ScoredSample(products, biases, expected_count, ids)
 
 
-def _joined(parts):
+def _joined(parts: Iterable[tf.Tensor]) -> tf.Tensor:
     parts = list(parts)
     return parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)

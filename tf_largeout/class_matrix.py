@@ -1,6 +1,7 @@
 """`ClassMatrix`: the rows of all classes, and everything that is asked of them."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -40,7 +41,9 @@ class ClassMatrix:
         dim: Width of a row.
     """
 
-    def __init__(self, embeddings: keras.Variable, bias: keras.Variable | None, owner: str):
+    def __init__(
+        self, embeddings: keras.Variable, bias: keras.Variable | None, owner: str
+    ) -> None:
         self._embeddings, self._bias, self._owner = embeddings, bias, owner
         self.num_classes, self.dim = embeddings.shape
 
@@ -61,11 +64,11 @@ class ClassMatrix:
             None if self._bias is None else replicas.local_variable(self._bias)
         )
 
-    def rows(self, ids) -> tf.Tensor:
+    def rows(self, ids: tf.Tensor) -> tf.Tensor:
         """The embeddings, float32 `[..., dim]`, of `ids`, int64 `[...]`."""
         return tf.gather(self.variables()[0], ids)
 
-    def logits(self, features) -> tf.Tensor:
+    def logits(self, features: tf.Tensor) -> tf.Tensor:
         """The logits of all classes, `[..., num_classes]`, of the dtype of `features`.
 
         By stateless operations of TensorFlow, which prunes them where nobody takes the result.
@@ -79,7 +82,7 @@ class ClassMatrix:
             return logits
         return logits + tf.cast(self._bias.value, features.dtype)
 
-    def dots(self, features, ids) -> tf.Tensor:
+    def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         """The logits of classes of each row's own, see `ops.row_dots`.
 
         Args:
@@ -92,7 +95,9 @@ class ClassMatrix:
         embeddings, bias = self.variables()
         return row_dot_ops.row_dots(features, embeddings, ids, bias)
 
-    def dots_and_rows(self, features, ids, shared_ids):
+    def dots_and_rows(
+        self, features: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """`dots`, and rows and biases of classes that the batch shares.
 
         Read by one op, whose gradient is one `IndexedSlices` with a row per distinct class.
@@ -112,7 +117,7 @@ class ClassMatrix:
         )
         return logits, rows, tf.zeros(tf.shape(shared_ids)) if biases is None else biases
 
-    def statistics(self, features, labels) -> ClassStatistics:
+    def statistics(self, features: tf.Tensor, labels: tf.Tensor) -> ClassStatistics:
         """The exact `ClassStatistics` of a batch, in one pass over the classes.
 
         Args:
@@ -124,7 +129,7 @@ class ClassMatrix:
             *class_scan_ops.class_statistics(features, *self.variables(), labels)
         )
 
-    def top_k(self, features, k):
+    def top_k(self, features: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
         """The `k` classes with the highest logits, exactly, see `ops.class_top_k`.
 
         Args:
@@ -140,17 +145,17 @@ class ClassMatrix:
         """All embeddings, `[num_classes, dim]`, without the biases."""
         return tf.convert_to_tensor(self._embeddings.value)
 
-    def each_replica(self, function):
+    def each_replica(self, function: Callable[[], Any]) -> None:
         """Runs `function()` on each replica that has the rows, outside of a training step."""
         strategy = getattr(self._embeddings.value, "distribute_strategy", None)
 
         @tf.function
-        def on_all_replicas():
+        def on_all_replicas() -> None:
             (strategy or tf.distribute.get_strategy()).run(function)
 
         on_all_replicas()
 
-    def on_rows_changed(self, function):
+    def on_rows_changed(self, function: Callable[[tf.Tensor, tf.Tensor], None]) -> None:
         """Has `function(ids, old_rows)` called in each step of a row-sparse optimizer.
 
         See `row_changes`; optimizers that move all rows in each step call nothing.

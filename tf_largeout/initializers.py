@@ -1,9 +1,14 @@
 """Initializers of weights that are no trainable parameters."""
 
+from collections.abc import Callable
+
+import numpy as np
 import tensorflow as tf
 
+from tf_largeout.types import Shape
 
-def constant_initializer(value):
+
+def constant_initializer(value: np.ndarray) -> Callable[..., tf.Tensor]:
     """An initializer that gives the numpy array `value`.
 
     TensorFlow takes the initializers out of the function in whose first trace a variable is
@@ -12,13 +17,13 @@ def constant_initializer(value):
     the same trace, fail at random ("AddN must have the same size and shape").
     """
 
-    def initializer(shape, dtype=None):
+    def initializer(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tensor:
         return tf.ensure_shape(tf.numpy_function(lambda: value, [], value.dtype), shape)
 
     return initializer
 
 
-def zeros_initializer(shape, dtype=None):
+def zeros_initializer(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tensor:
     """Zeros of any type, made on the device of the variable.
 
     A GPU fills no uint32, and a numpy array would be copied, into the graph even where a

@@ -2,13 +2,14 @@
 
 import inspect
 import re
+from types import ModuleType
 
 import keras
 
 from tf_largeout import losses, metrics, optimizers
 
 
-def register():
+def register() -> None:
     """Makes losses, metrics and optimizers known to Keras by their names in snake case.
 
     Only classes that need no arguments. Names that Keras has itself stay Keras's.
@@ -28,7 +29,7 @@ def register():
             table.setdefault(name, member)
 
 
-def _classes_by_name(module):
+def _classes_by_name(module: ModuleType) -> dict[str, type]:
     """The serializable classes that `module` exports and that can be made without arguments."""
     return {
         _snake_case(name): member
@@ -38,11 +39,11 @@ def _classes_by_name(module):
     }
 
 
-def _required_arguments(member):
+def _required_arguments(member: type) -> list[inspect.Parameter]:
     arguments = inspect.signature(member).parameters.values()
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [one for one in arguments if one.default is one.empty and one.kind not in optional]
 
 
-def _snake_case(name):
+def _snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

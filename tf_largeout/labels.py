@@ -1,6 +1,10 @@
 """Labels of every accepted form as one checked matrix of class ids."""
 
+from collections.abc import Iterator
+
 import tensorflow as tf
+
+from tf_largeout.types import TensorLike
 
 _FORMS = (
     "Labels must be integer class ids: one per position, of shape features.shape[:-1], or "
@@ -9,7 +13,7 @@ _FORMS = (
 )
 
 
-def as_label_matrix(y_true, features: tf.Tensor, num_classes: int) -> tf.Tensor:
+def as_label_matrix(y_true: TensorLike, features: tf.Tensor, num_classes: int) -> tf.Tensor:
     """Class ids as int64 `[B, L]`, where `B` is the product of the leading dimensions.
 
     A matrix of 0 and 1 alone that is `num_classes > 2` wide is refused as multi-hot: as ids it
@@ -52,7 +56,7 @@ def first_occurrences(labels: tf.Tensor) -> tf.Tensor:
     return (labels >= 0) & (by_place % 2 == 0)
 
 
-def _integers(y_true) -> tf.Tensor:
+def _integers(y_true: TensorLike) -> tf.Tensor:
     """The labels as int64; unsigned ones above 2^63 as the largest number, out of range."""
     try:
         if isinstance(y_true, tf.RaggedTensor) and y_true.dtype.is_integer:
@@ -67,7 +71,7 @@ def _integers(y_true) -> tf.Tensor:
     return tf.where(ids < 0, tf.int64.max, ids) if labels.dtype == tf.uint64 else ids
 
 
-def _check_static_shape(labels, features):
+def _check_static_shape(labels: tf.Tensor, features: tf.Tensor) -> None:
     if labels.shape.rank is None:
         return
     several = labels.shape.rank == features.shape.rank
@@ -78,7 +82,7 @@ def _check_static_shape(labels, features):
         )
 
 
-def _shape_checks(labels, features):
+def _shape_checks(labels: tf.Tensor, features: tf.Tensor) -> list[tf.Operation | None]:
     """An assertion that the leading dimensions agree, where only the step knows them."""
     leading, rank = features.shape[:-1], features.shape.rank - 1
     known = labels.shape.rank is not None and labels.shape[:rank].is_fully_defined()
@@ -91,7 +95,7 @@ def _shape_checks(labels, features):
     return [tf.debugging.Assert(fits, [*message, "for features", tf.shape(features)])]
 
 
-def _expected_shape(features):
+def _expected_shape(features: tf.Tensor) -> str:
     return (
         f"For features of shape {features.shape} labels must have the shape "
         f"{features.shape[:-1]} (one class per position) or that and one more dimension "
@@ -99,13 +103,13 @@ def _expected_shape(features):
     )
 
 
-def _static_width(labels, rank):
+def _static_width(labels: tf.Tensor, rank: int) -> int | None:
     if labels.shape.rank is None:
         return None
     return labels.shape[-1] if labels.shape.rank > rank else 1
 
 
-def _id_checks(labels, num_classes):
+def _id_checks(labels: tf.Tensor, num_classes: int) -> Iterator[tf.Operation | None]:
     """Assertions on `[B, L]`: all ids are in range, and the labels are not multi-hot."""
     lowest, highest = tf.reduce_min(labels), tf.reduce_max(labels)
     in_range = (lowest >= -1) & (highest < num_classes)

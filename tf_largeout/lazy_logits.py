@@ -17,11 +17,13 @@ class LazyLogits(OutputTag):
         training: Whether the step trains.
     """
 
-    def __init__(self, layer: Any, features: tf.Tensor, training: bool | None):
+    def __init__(self, layer: Any, features: tf.Tensor, training: bool | None) -> None:
         super().__init__(layer, features, training)
         self._candidates: Candidates | None = None
 
-    def draw_candidates(self, labels, remove_accidental_hits, asked_by) -> Candidates:
+    def draw_candidates(
+        self, labels: tf.Tensor, remove_accidental_hits: bool, asked_by: str
+    ) -> Candidates:
         """The labels and the classes that the layer's sampler draws, scored.
 
         Args:
@@ -47,11 +49,12 @@ class LazyLogits(OutputTag):
         )
         return self._candidates
 
-    def estimated_ranks(self, labels) -> tf.Tensor | None:
+    def estimated_ranks(self, labels: tf.Tensor) -> tf.Tensor | None:
         """Ranks among the classes that the sampled loss drew, as a rule far below the exact.
 
         None where no loss drew any, or one did for other labels.
         """
         candidates = self._candidates
-        known = candidates is not None and candidates.labels is labels
-        return candidates.ranks() if known else None
+        if candidates is None or candidates.labels is not labels:
+            return None
+        return candidates.ranks()

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tf_largeout.class_matrix import ClassMatrix, ClassStatistics
 from tf_largeout.labels import as_label_matrix, first_occurrences
+from tf_largeout.types import TensorLike
 
 _ATTRIBUTE = "_largeout_tag"
 Tag = TypeVar("Tag", bound="OutputTag")
@@ -30,7 +31,7 @@ class OutputTag:
             nobody said: taken as False.
     """
 
-    def __init__(self, layer: Any, features: tf.Tensor, training: bool | None):
+    def __init__(self, layer: Any, features: tf.Tensor, training: bool | None) -> None:
         self.layer = layer
         self.features = features
         self.training = None if training is None else bool(training)
@@ -63,7 +64,7 @@ class OutputTag:
         with tf.control_dependencies([check]):
             return tf.reshape(self.features, [-1, self.features.shape[-1]])
 
-    def label_matrix(self, y_true) -> tf.Tensor:
+    def label_matrix(self, y_true: TensorLike) -> tf.Tensor:
         """Labels of any accepted form as int64 `[B, L]`, checked, padded with -1.
 
         The same `y_true` gives the same tensor, so all losses and metrics share it.
@@ -74,14 +75,14 @@ class OutputTag:
             self._label_matrices[id(matrix)] = (matrix, matrix)
         return self._label_matrices[id(y_true)][1]
 
-    def distinct_labels(self, y_true) -> tf.Tensor:
+    def distinct_labels(self, y_true: TensorLike) -> tf.Tensor:
         """Tells, bool `[B, L]`, which labels are neither padding nor repeats in their row."""
         labels = self.label_matrix(y_true)
         if id(labels) not in self._distinct:
             self._distinct[id(labels)] = first_occurrences(labels)
         return self._distinct[id(labels)]
 
-    def class_statistics(self, y_true) -> ClassStatistics:
+    def class_statistics(self, y_true: TensorLike) -> ClassStatistics:
         """The exact `ClassStatistics`; all losses and metrics of a step share one pass."""
         labels = self.label_matrix(y_true)
         if id(labels) not in self._statistics:
@@ -89,13 +90,13 @@ class OutputTag:
             self._statistics[id(labels)] = statistics
         return self._statistics[id(labels)]
 
-    def known_statistics(self, y_true) -> ClassStatistics | None:
+    def known_statistics(self, y_true: TensorLike) -> ClassStatistics | None:
         """The exact `ClassStatistics` outside of training, and where the loss made the pass."""
         if not self.training or id(self.label_matrix(y_true)) in self._statistics:
             return self.class_statistics(y_true)
         return None
 
-    def label_ranks(self, y_true) -> tf.Tensor | None:
+    def label_ranks(self, y_true: TensorLike) -> tf.Tensor | None:
         """Ranks of the labels, int64 `[B, L]`, without O(num_classes) work in training.
 
         Exact outside of training, and where the loss made the exact pass already. Else what
@@ -110,7 +111,7 @@ class OutputTag:
         return None
 
 
-def tag_of(y_pred, asked_by: str, kind: type[Tag]) -> Tag | None:
+def tag_of(y_pred: tf.Tensor, asked_by: str, kind: type[Tag]) -> Tag | None:
     """The tag of `y_pred`; None while Keras traces with bare placeholders.
 
     Args:
@@ -140,7 +141,7 @@ def tag_of(y_pred, asked_by: str, kind: type[Tag]) -> Tag | None:
     )
 
 
-def _in_symbolic_build(y_pred) -> bool:
+def _in_symbolic_build(y_pred: tf.Tensor) -> bool:
     """Whether Keras is inferring shapes, where placeholders stand for the predictions."""
     if isinstance(y_pred, keras.KerasTensor):
         return True

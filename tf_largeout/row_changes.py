@@ -6,6 +6,7 @@ hand, so that nothing is left to do, or to save, between steps.
 """
 
 import contextlib
+from collections.abc import Callable, Iterator
 
 import keras
 import tensorflow as tf
@@ -15,7 +16,7 @@ from tf_largeout.replicas import replica_of
 _ATTRIBUTE = "_largeout_observers"
 
 
-def observe(variable: keras.Variable, function):
+def observe(variable: keras.Variable, function: Callable[[tf.Tensor, tf.Tensor], None]) -> None:
     """Has `function(ids, old_rows)` called right after each update of rows of `variable`.
 
     It runs on the replica whose rows they are, with integer `ids` `[n]`, which may repeat and
@@ -25,7 +26,7 @@ def observe(variable: keras.Variable, function):
 
 
 @contextlib.contextmanager
-def told(variable: keras.Variable, local: tf.Variable, ids: tf.Tensor):
+def told(variable: keras.Variable, local: tf.Variable, ids: tf.Tensor) -> Iterator[None]:
     """Around an update of the rows `ids`: tells those who observe `variable`.
 
     Args:

@@ -2,8 +2,12 @@
 
 import tensorflow as tf
 
+from tf_largeout.types import TensorLike
 
-def per_row(weights, features, dtype="float32"):
+
+def per_row(
+    weights: TensorLike, features: tf.Tensor, dtype: tf.DType | str = "float32"
+) -> tf.Tensor:
     """`weights` for each row of `features`.
 
     Dimensions are aligned in front, as `sample_weight` means it: weights `[batch]` of
@@ -33,7 +37,7 @@ def per_row(weights, features, dtype="float32"):
     return tf.broadcast_to(tf.reshape(weights, shape), tf.shape(features)[:-1])
 
 
-def _fits(given, rows):
+def _fits(given: tf.TensorShape, rows: tf.TensorShape) -> bool:
     if given.rank is None:
         return True
     sizes, behind = given[: rows.rank], given[rows.rank :]

@@ -217,7 +217,7 @@ def test_a_wrong_k_is_refused(k):
 @pytest.mark.parametrize(
     "counts,message",
     [
-        ([[1, 2]], "one a class"),
+        ([[1, 2]], "one per class"),
         ([1, -2, 9], "not negative"),
         ([1, 1], "at least 3"),
         ([1, 0.5, 9], "whole numbers.*Received 0.5"),

@@ -1,7 +1,9 @@
 """Arrays in a `.npz` file that may be damaged."""
 
 import io
+import os
 import zipfile
+from typing import BinaryIO
 
 import numpy as np
 
@@ -12,7 +14,7 @@ class DamagedFileError(Exception):
     """A file is not what `np.savez` wrote."""
 
 
-def read_arrays(path):
+def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """Name -> array of what `np.savez` wrote to `path`.
 
     Raises:
@@ -31,7 +33,7 @@ def read_arrays(path):
             raise DamagedFileError(f"{type(error).__name__}: {error}") from error
 
 
-def _arrays(file):
+def _arrays(file: BinaryIO) -> dict[str, np.ndarray]:
     with zipfile.ZipFile(file) as archive:
         return {
             member.filename.removesuffix(_SUFFIX): _array(archive, member)
@@ -39,7 +41,7 @@ def _arrays(file):
         }
 
 
-def _array(archive, member):
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     """An array whose bytes have passed their checksum before anything looks at them."""
     if member.compress_type != zipfile.ZIP_STORED or member.compress_size != member.file_size:
         raise zipfile.BadZipFile(f"{member.filename} is compressed.")

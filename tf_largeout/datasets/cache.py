@@ -4,15 +4,31 @@ import logging
 import os
 import pathlib
 import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from tf_largeout.datasets.array_file import DamagedFileError, read_arrays
 
+_Kind = TypeVar("_Kind", bound="Storable")
 _log = logging.getLogger(__name__)
 
 
-def cached(path, kind, parse):
+class Storable(Protocol):
+    """What can be kept as named arrays."""
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Name -> array."""
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Any:
+        """The object of the arrays; a KeyError where one is missing."""
+
+
+def cached(
+    path: str | os.PathLike[str], kind: type[_Kind], parse: Callable[[], _Kind]
+) -> _Kind:
     """The object stored at `path`; made by `parse()` and stored there if it is not.
 
     The file is written beside `path` and renamed when it is complete, so that a run that is
@@ -22,8 +38,7 @@ def cached(path, kind, parse):
 
     Args:
         path: where the object is, or will be; parent directories are made.
-        kind: its class, which has `to_arrays()` and `from_arrays(arrays)`, which raises
-            KeyError where an array is missing.
+        kind: its class, a `Storable`.
         parse: function without arguments that returns it.
     """
     path = pathlib.Path(path)
@@ -37,7 +52,7 @@ def cached(path, kind, parse):
     return parsed
 
 
-def _stored(path, kind):
+def _stored(path: pathlib.Path, kind: type[_Kind]) -> _Kind | None:
     """The object in the file at `path`; None where there is no such file, or a damaged one."""
     try:
         return kind.from_arrays(read_arrays(path))
@@ -48,7 +63,7 @@ def _stored(path, kind):
         return None
 
 
-def _try(outcome, path, write):
+def _try(outcome: str, path: pathlib.Path, write: Callable[[], Any]) -> bool:
     """Whether `write()` succeeds. Where it does not, a warning says the way out."""
     try:
         write()
@@ -65,13 +80,13 @@ def _try(outcome, path, write):
     return True
 
 
-def _check_writable(path):
+def _check_writable(path: pathlib.Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=path.parent):
         pass
 
 
-def _write(path, arrays):
+def _write(path: pathlib.Path, arrays: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:

@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def frequency_order(train_counts):
+def frequency_order(train_counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Ranks classes by falling training count; equal counts keep their order.
 
     Args:

@@ -1,6 +1,7 @@
 """The parsed form that all datasets share."""
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -19,12 +20,12 @@ class Corpus:
     (what a log-uniform sampler expects) and classes that no training example has come last.
 
     Attributes:
-        features: one row of int32 ids an example; ids are `1 ... vocabulary_size - 1`, for 0
+        features: one row of int32 ids per example; ids are `1 ... vocabulary_size - 1`, for 0
             is padding.
-        labels: one row of class ids an example.
-        feature_weights: float32, one a feature id in `features`, or None where all weigh 1.
-        example_texts: one line an example, for people.
-        class_texts: one line a class, for people.
+        labels: one row of class ids per example.
+        feature_weights: float32, one per feature id in `features`, or None where all weigh 1.
+        example_texts: one line per example, for people.
+        class_texts: one line per class, for people.
         group_hashes: uint64 `[num_examples]`, a hash of what must not be divided between two
             splits (the name itself, the source file).
         num_train: examples of the training split.
@@ -41,23 +42,25 @@ class Corpus:
     feature_weights: np.ndarray | None = None
 
     @property
-    def num_examples(self):
+    def num_examples(self) -> int:
         return len(self.labels)
 
     @property
-    def num_classes(self):
+    def num_classes(self) -> int:
         return len(self.class_texts)
 
     @property
-    def ragged_weights(self):
-        """`feature_weights` in rows like those of `features`."""
+    def ragged_weights(self) -> Ragged | None:
+        """`feature_weights` in rows like those of `features`; None where all weigh 1."""
+        if self.feature_weights is None:
+            return None
         return Ragged(self.feature_weights, self.features.offsets)
 
-    def label_counts(self, examples):
+    def label_counts(self, examples: np.ndarray) -> np.ndarray:
         """int64 `[num_classes]`: how often each class labels one of the given examples."""
         return np.bincount(self.labels.take(examples).values, minlength=self.num_classes)
 
-    def to_arrays(self):
+    def to_arrays(self) -> dict[str, np.ndarray]:
         """Name -> array; `from_arrays` is the inverse."""
         arrays = {"group_hashes": self.group_hashes}
         for name in _RAGGED:
@@ -70,7 +73,7 @@ class Corpus:
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays):
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "Corpus":
         ragged = {
             name: Ragged(arrays[f"{name}.values"], arrays[f"{name}.offsets"])
             for name in (*_RAGGED, *_TEXTS)
@@ -88,5 +91,5 @@ class Corpus:
         )
 
 
-def _ragged_arrays(name, ragged):
+def _ragged_arrays(name: str, ragged: Ragged) -> dict[str, np.ndarray]:
     return {f"{name}.values": ragged.values, f"{name}.offsets": ragged.offsets}

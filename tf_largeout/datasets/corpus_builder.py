@@ -1,5 +1,9 @@
 """The tfds face of a corpus."""
 
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tf_largeout.datasets.corpus import Corpus
 from tf_largeout.datasets.folders import Folders
 from tf_largeout.datasets.tfds_api import tfds
 
@@ -14,11 +18,13 @@ class CorpusBuilder(tfds.core.GeneratorBasedBuilder):
     VERSION = tfds.core.Version("1.0.0")
     RELEASE_NOTES = {"1.0.0": "First release."}
 
-    def _corpus(self, folders):
+    def _corpus(self, folders: Folders) -> Corpus:
         """The `Corpus`, by `Folders`."""
         raise NotImplementedError
 
-    def _split_generators(self, dl_manager):
+    def _split_generators(
+        self, dl_manager: tfds.download.DownloadManager
+    ) -> dict[str, Iterator[tuple[int, dict[str, Any]]]]:
         # Once for both splits: reading the source takes minutes.
         corpus = self._corpus(Folders.of_download_manager(dl_manager))
         return {
@@ -28,11 +34,13 @@ class CorpusBuilder(tfds.core.GeneratorBasedBuilder):
             ),
         }
 
-    def _generate_examples(self, corpus, examples):
+    def _generate_examples(
+        self, corpus: Corpus, examples: Iterable[int]
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
         for index in examples:
             yield index, self._example(corpus, index)
 
-    def _example(self, corpus, index):
+    def _example(self, corpus: Corpus, index: int) -> dict[str, Any]:
         return {
             "text": corpus.example_texts[index],
             "features": corpus.features.row(index),

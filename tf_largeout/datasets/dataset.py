@@ -2,6 +2,7 @@
 
 import dataclasses
 import operator
+from typing import SupportsIndex
 
 import numpy as np
 import tensorflow as tf
@@ -23,7 +24,9 @@ class Dataset:
         train: shuffled anew in each epoch, in the same way in each run.
         test: in fixed order.
         validation: part of the training split, not in `train`; None where none was asked for.
-        num_train, num_test, num_validation: examples in each.
+        num_train: examples in `train`.
+        num_test: examples in `test`.
+        num_validation: examples in `validation`.
         num_classes: classes are `0 ... num_classes - 1`, by falling count in the training
             split.
         num_train_classes: the classes below this id occur in the training split, the others
@@ -48,21 +51,33 @@ class Dataset:
     max_features: int
     corpus: Corpus = dataclasses.field(repr=False)
 
-    def class_text(self, class_id):
-        """One line that shows a class to people; an IndexError where there is no such class."""
+    def class_text(self, class_id: SupportsIndex) -> str:
+        """One line that shows a class to people.
+
+        Args:
+            class_id: integer in `[0, num_classes)`.
+
+        Raises:
+            IndexError: there is no such class.
+            TypeError: `class_id` is no integer.
+        """
         return self.corpus.class_texts[_place("class_id", class_id, self.num_classes)]
 
-    def test_text(self, index):
-        """One line that shows an example of `test`, by its place there, to people.
+    def test_text(self, index: SupportsIndex) -> str:
+        """One line that shows an example of `test` to people.
+
+        Args:
+            index: place of the example in `test`, an integer in `[0, num_test)`.
 
         Raises:
             IndexError: `test` has no such example.
+            TypeError: `index` is no integer.
         """
         place = _place("index", index, self.num_test)
         return self.corpus.example_texts[self.corpus.num_train + place]
 
 
-def _place(name, value, below):
+def _place(name: str, value: SupportsIndex, below: int) -> int:
     """The argument `name`, an integer of Python's, numpy's or TensorFlow's, as an int."""
     try:
         place = operator.index(value)

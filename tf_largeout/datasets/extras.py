@@ -1,10 +1,11 @@
 """Packages that only the datasets need, and that may be missing."""
 
 import contextlib
+from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def needed_by_datasets():
+def needed_by_datasets() -> Iterator[None]:
     """Within it a package that is missing is an ImportError that says how to install it."""
     try:
         yield

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Folders:
     parsed: pathlib.Path
 
     @classmethod
-    def of_data_dir(cls, data_dir=None):
+    def of_data_dir(cls, data_dir: str | os.PathLike[str] | None = None) -> "Folders":
         """The folders tfds has for a `data_dir`.
 
         Args:
@@ -33,13 +34,13 @@ class Folders:
         return cls.of_downloads(_local(data_dir) / "downloads")
 
     @classmethod
-    def of_downloads(cls, downloads):
+    def of_downloads(cls, downloads: str | os.PathLike[str]) -> "Folders":
         """The folders below tfds's `download_dir`."""
         downloads = pathlib.Path(downloads)
         return cls(manual=downloads / "manual", parsed=downloads / "parsed")
 
     @classmethod
-    def of_download_manager(cls, dl_manager):
+    def of_download_manager(cls, dl_manager: Any) -> "Folders":
         """The folders of a tfds `DownloadManager`."""
         folders = cls.of_downloads(dl_manager.download_dir)
         try:
@@ -48,7 +49,7 @@ class Folders:
             return folders  # tfds refuses to name an empty folder, one to fetch into.
 
 
-def _local(data_dir):
+def _local(data_dir: str | os.PathLike[str]) -> pathlib.Path:
     """The path `data_dir` with its `~` expanded; a ValueError if it is none."""
     try:
         path = os.fspath(data_dir)

@@ -1,11 +1,12 @@
 """Hashes that decide who belongs to which split."""
 
 import hashlib
+from collections.abc import Iterable
 
 import numpy as np
 
 
-def md5_uint64(texts):
+def md5_uint64(texts: Iterable[str]) -> np.ndarray:
     """uint64 `[len(texts)]`: the first 8 bytes of the md5 of each text in UTF-8."""
     digests = b"".join(
         hashlib.md5(text.encode("utf-8", "surrogateescape"), usedforsecurity=False).digest()[:8]

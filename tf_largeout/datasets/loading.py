@@ -1,11 +1,13 @@
 """`load`: a dataset by its name."""
 
 import importlib
-import numbers
+import os
+from typing import Any
 
 import numpy as np
 
-from tf_largeout.arguments import is_whole, whole_number
+from tf_largeout.arguments import is_real, is_whole, whole_number
+from tf_largeout.datasets.corpus import Corpus
 from tf_largeout.datasets.dataset import Dataset
 from tf_largeout.datasets.folders import Folders
 from tf_largeout.datasets.pipeline import Pipeline
@@ -14,14 +16,14 @@ _NAMES = ("place_names", "linux_callees", "xmc")
 
 
 def load(
-    name,
+    name: str,
     *,
-    data_dir=None,
-    batch_size=None,
-    shuffle_seed=0,
-    validation_fraction=0.0,
-    max_train_labels=None,
-):
+    data_dir: str | os.PathLike[str] | None = None,
+    batch_size: int | None = None,
+    shuffle_seed: int | None = 0,
+    validation_fraction: float = 0.0,
+    max_train_labels: int | None = None,
+) -> Dataset:
     """Fetches and parses a dataset, once, and returns it ready for training.
 
     The first call fetches the source into `data_dir/downloads/manual` and keeps what it
@@ -88,7 +90,7 @@ def load(
     )
 
 
-def _seed(value):
+def _seed(value: Any) -> int | None:
     if value is None or (is_whole(value) and -(2**63) <= value < 2**63):
         return value if value is None else int(value)
     raise ValueError(
@@ -97,8 +99,8 @@ def _seed(value):
     )
 
 
-def _fraction(value):
-    if isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 <= value < 1:
+def _fraction(value: Any) -> float:
+    if is_real(value) and 0 <= value < 1:
         return float(value)
     raise ValueError(
         "`validation_fraction` must be a number of at least 0 and below 1. Received: "
@@ -106,7 +108,9 @@ def _fraction(value):
     )
 
 
-def _divided(corpus, fraction, single_label):
+def _divided(
+    corpus: Corpus, fraction: float, single_label: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """int64 numbers of the examples of `train` and of `validation`."""
     is_validation = _held_out(corpus, fraction, single_label)
     train, validation = np.flatnonzero(~is_validation), np.flatnonzero(is_validation)
@@ -119,7 +123,7 @@ def _divided(corpus, fraction, single_label):
     return train, validation
 
 
-def _held_out(corpus, fraction, single_label):
+def _held_out(corpus: Corpus, fraction: float, single_label: bool) -> np.ndarray:
     """Bool `[num_train]`: which training examples become validation examples."""
     hashes = corpus.group_hashes[: corpus.num_train]
     result = hashes < np.uint64(int(fraction * 2**64))

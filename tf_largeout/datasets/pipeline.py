@@ -4,8 +4,13 @@ Whole batches are gathered from arrays in memory: no element passes through Pyth
 a shuffle buffer, and each epoch draws one permutation.
 """
 
+from typing import Any
+
+import numpy as np
 import tensorflow as tf
 
+from tf_largeout.datasets.corpus import Corpus
+from tf_largeout.datasets.ragged import Ragged
 from tf_largeout.datasets.ragged_tensor import PaddedTensor, RaggedTensor
 
 _UNBATCHED_CHUNK = 1024
@@ -20,7 +25,7 @@ class Pipeline:
         single_label: whether labels are `[batch_size]` rather than padded rows.
     """
 
-    def __init__(self, corpus, single_label):
+    def __init__(self, corpus: Corpus, single_label: bool) -> None:
         width = int(corpus.features.lengths.max(initial=1))
         self.max_features = width
         self._single_label = single_label
@@ -28,10 +33,17 @@ class Pipeline:
         with tf.device("CPU:0"):
             self._ids = _rows(corpus.features, width, tf.int32)
             self._labels = RaggedTensor(corpus.labels, tf.int64, -1)
-            if corpus.feature_weights is not None:
-                self._weights = _rows(corpus.ragged_weights, width, tf.float32)
+            weights = corpus.ragged_weights
+            if weights is not None:
+                self._weights = _rows(weights, width, tf.float32)
 
-    def dataset(self, examples, batch_size, shuffle_seed=None, max_labels=None):
+    def dataset(
+        self,
+        examples: np.ndarray,
+        batch_size: int | None,
+        shuffle_seed: int | None = None,
+        max_labels: int | None = None,
+    ) -> tf.data.Dataset:
         """`(features, labels)` batches of the given examples.
 
         Features are int32 `[batch_size, max_features]`, padded with 0 (no wider than the
@@ -51,7 +63,7 @@ class Pipeline:
         with tf.device("CPU:0"):
             examples = tf.constant(examples, tf.int64)
 
-        def epoch(order):
+        def epoch(order: tf.Tensor) -> tf.data.Dataset:
             starts = tf.data.Dataset.range(0, num_batches * chunk, chunk)
             return starts.map(lambda at: self._batch(order[at : at + chunk], max_labels))
 
@@ -71,7 +83,7 @@ class Pipeline:
             result = _with_cardinality(result.unbatch(), len(examples))
         return result.with_options(_options()).prefetch(2)
 
-    def _batch(self, rows, max_labels):
+    def _batch(self, rows: tf.Tensor, max_labels: int | None) -> tuple[Any, tf.Tensor]:
         features = self._ids.padded(rows)
         if self._weights is not None:
             features = {"ids": features, "weights": self._weights.padded(rows)}
@@ -80,18 +92,18 @@ class Pipeline:
         return features, self._labels.padded(rows, limit=max_labels)
 
 
-def _rows(ragged, width, dtype):
+def _rows(ragged: Ragged, width: int, dtype: tf.DType) -> PaddedTensor | RaggedTensor:
     """Padded rows in memory, which are the faster ones, where they are not too many."""
     if len(ragged) * width <= _MAX_PADDING * len(ragged.values):
         return PaddedTensor(ragged, width, dtype)
     return RaggedTensor(ragged, dtype, 0)
 
 
-def _with_cardinality(dataset, cardinality):
+def _with_cardinality(dataset: tf.data.Dataset, cardinality: int) -> tf.data.Dataset:
     return dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
 
 
-def _options():
+def _options() -> tf.data.Options:
     """One thread: a batch costs some microseconds, and the cores are the model's."""
     options = tf.data.Options()
     options.threading.private_threadpool_size = 1

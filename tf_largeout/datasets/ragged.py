@@ -1,6 +1,7 @@
 """Rows of different lengths in two flat arrays."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,31 +19,31 @@ class Ragged:
     offsets: np.ndarray
 
     @classmethod
-    def from_lengths(cls, values, lengths):
+    def from_lengths(cls, values: np.ndarray, lengths: np.ndarray | Sequence[int]) -> "Ragged":
         """Cuts `values` into rows of the given lengths."""
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         return cls(np.asarray(values), offsets)
 
     @classmethod
-    def from_padded(cls, matrix, padding):
+    def from_padded(cls, matrix: np.ndarray, padding: int) -> "Ragged":
         """Rows of a padded matrix `[num_rows, width]` without their padding."""
         kept = matrix != padding
         return cls.from_lengths(matrix[kept], kept.sum(axis=1))
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.offsets) - 1
 
     @property
-    def lengths(self):
+    def lengths(self) -> np.ndarray:
         """int64 `[num_rows]`."""
         return np.diff(self.offsets)
 
-    def row(self, index):
+    def row(self, index: int) -> np.ndarray:
         """The values of one row."""
         return self.values[self.offsets[index] : self.offsets[index + 1]]
 
-    def take(self, rows):
+    def take(self, rows: np.ndarray) -> "Ragged":
         """The rows with the given numbers, in that order."""
         lengths = self.lengths[rows]
         result = Ragged.from_lengths(self.values[:0], lengths)
@@ -50,13 +51,13 @@ class Ragged:
         values = self.values[np.repeat(self.offsets[rows], lengths) + within]
         return Ragged(values, result.offsets)
 
-    def head(self, limit):
+    def head(self, limit: int) -> "Ragged":
         """The rows with at most their first `limit` values."""
         within = np.arange(len(self.values)) - np.repeat(self.offsets[:-1], self.lengths)
         values = self.values[within < limit]
         return Ragged.from_lengths(values, np.minimum(self.lengths, limit))
 
-    def padded(self, width, padding):
+    def padded(self, width: int, padding: int) -> np.ndarray:
         """A matrix `[num_rows, width]`; `width` is at least the longest row's length."""
         matrix = np.full((len(self), width), padding, self.values.dtype)
         matrix[np.arange(width) < self.lengths[:, None]] = self.values

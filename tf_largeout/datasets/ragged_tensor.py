@@ -3,6 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout.datasets.ragged import Ragged
+
 
 class RaggedTensor:
     """`Ragged` rows that are padded when they are gathered.
@@ -13,7 +15,7 @@ class RaggedTensor:
         padding: what short rows are filled with.
     """
 
-    def __init__(self, ragged, dtype, padding):
+    def __init__(self, ragged: Ragged, dtype: tf.DType, padding: int) -> None:
         # One value too many: `padded` reads it where no row has any.
         values = np.append(ragged.values.astype(dtype.as_numpy_dtype, copy=False), padding)
         with tf.device("CPU:0"):
@@ -22,11 +24,11 @@ class RaggedTensor:
             self._lengths = tf.constant(ragged.lengths)
         self._padding = padding
 
-    def first(self, rows):
+    def first(self, rows: tf.Tensor) -> tf.Tensor:
         """The first value of each row, none of which may be empty."""
         return tf.gather(self._values, tf.gather(self._starts, rows))
 
-    def padded(self, rows, limit=None):
+    def padded(self, rows: tf.Tensor, limit: int | None = None) -> tf.Tensor:
         """The rows as a matrix as wide as the longest of them, at least 1.
 
         Args:
@@ -44,7 +46,7 @@ class RaggedTensor:
 
 
 class PaddedTensor:
-    """`Ragged` rows that were padded before; three times as fast to gather.
+    """`Ragged` rows that were padded before, which are faster to gather.
 
     Args:
         ragged: a `Ragged`.
@@ -52,10 +54,10 @@ class PaddedTensor:
         dtype: of the values; rows are padded with 0.
     """
 
-    def __init__(self, ragged, width, dtype):
+    def __init__(self, ragged: Ragged, width: int, dtype: tf.DType) -> None:
         with tf.device("CPU:0"):
             self._rows = tf.constant(ragged.padded(width, 0).astype(dtype.as_numpy_dtype))
 
-    def padded(self, rows):
+    def padded(self, rows: tf.Tensor) -> tf.Tensor:
         """The rows as a matrix `[num_rows, width]`."""
         return tf.gather(self._rows, rows)

@@ -34,7 +34,7 @@ class SourceFile:
     command: tuple[str, ...]
     by_hand: str
 
-    def ensure(self, folder):
+    def ensure(self, folder: str | os.PathLike[str]) -> pathlib.Path:
         """Path of the checked file in `folder`, where it is fetched to if it is not there.
 
         Raises:
@@ -55,7 +55,7 @@ class SourceFile:
             ) from error
         return path
 
-    def check(self, path):
+    def check(self, path: str | os.PathLike[str]) -> None:
         """Raises SourceFileError unless the file at `path` has the pinned size and sha256."""
         path = pathlib.Path(path)
         if not path.is_file():
@@ -74,7 +74,7 @@ class SourceFile:
                 f"{self._way_out(path)}"
             )
 
-    def _fetch(self, folder):
+    def _fetch(self, folder: pathlib.Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         temporary = tempfile.mkdtemp(dir=folder, prefix=f".{self.name}.", suffix=".part")
         part = pathlib.Path(temporary)
@@ -86,7 +86,7 @@ class SourceFile:
         finally:
             shutil.rmtree(part, ignore_errors=True)
 
-    def _run(self, part, target):
+    def _run(self, part: pathlib.Path, target: pathlib.Path) -> None:
         if shutil.which(self.command[0]) is None:
             raise SourceFileError(
                 f"{self.name} cannot be fetched: there is no {self.command[0]!r} on this "
@@ -115,14 +115,14 @@ class SourceFile:
                 f"{self._way_out(target)}"
             )
 
-    def _way_out(self, path):
+    def _way_out(self, path: pathlib.Path) -> str:
         return (
             f"{self.by_hand} Put the file at {path} (sha256 {self.sha256}); if a wrong file is "
             f"there, delete it and it is fetched again."
         )
 
 
-def _sha256(path):
+def _sha256(path: pathlib.Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         for chunk in iter(lambda: file.read(_CHUNK), b""):
@@ -130,7 +130,9 @@ def _sha256(path):
     return digest.hexdigest()
 
 
-def _show_growth(process, folder, title, total):
+def _show_growth(
+    process: subprocess.Popen[bytes], folder: pathlib.Path, title: str, total: int
+) -> None:
     """Progress of a process that writes `total` bytes somewhere under `folder`."""
     with tqdm(total=total, desc=f"Fetching {title}", unit="B", unit_scale=True) as bar:
         while process.poll() is None:
@@ -139,7 +141,7 @@ def _show_growth(process, folder, title, total):
         bar.update(min(_bytes_under(folder), total) - bar.n)
 
 
-def _bytes_under(folder):
+def _bytes_under(folder: pathlib.Path) -> int:
     num_bytes = 0
     for root, _, names in os.walk(folder):
         for name in names:

@@ -2,6 +2,7 @@
 
 import array
 import dataclasses
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -15,7 +16,7 @@ class TextTable:
     utf8: Ragged
 
     @classmethod
-    def from_strings(cls, strings):
+    def from_strings(cls, strings: Iterable[str]) -> "TextTable":
         """The table of an iterable of strings, of which one is held at a time."""
         values, lengths = bytearray(), array.array("q")
         for string in strings:
@@ -24,10 +25,10 @@ class TextTable:
             lengths.append(len(encoded))
         return cls(Ragged.from_lengths(np.frombuffer(values, np.uint8), lengths))
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.utf8)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> str:
         if not 0 <= index < len(self):
             raise IndexError(f"Expected 0 <= index < {len(self)}. Received: index={index}.")
         return self.utf8.row(index).tobytes().decode("utf-8", "replace")

@@ -3,4 +3,6 @@
 from tf_largeout.datasets.extras import needed_by_datasets
 
 with needed_by_datasets():
-    import tensorflow_datasets.public_api as tfds  # noqa: F401
+    import tensorflow_datasets.public_api as tfds
+
+__all__ = ["tfds"]

@@ -1,14 +1,19 @@
 """Layer for examples that are bags of ids: words, n-grams, items of a history."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import is_whole, whole_number
 from tf_largeout.replicas import local_variable
+from tf_largeout.types import Config, InitializerLike, Shape
 
 _COMBINERS = ("sum", "mean", "sqrtn")
+
+
+_Rows: TypeAlias = tf.Tensor | tf.RaggedTensor
+_Ids: TypeAlias = _Rows | dict[str, _Rows]
 
 
 class _FlatBags(NamedTuple):
@@ -95,9 +100,9 @@ class EmbeddingBag(keras.layers.Layer):
         output_dim: int,
         combiner: str = "sqrtn",
         padding_id: int | None = 0,
-        embeddings_initializer=None,
-        **kwargs,
-    ):
+        embeddings_initializer: InitializerLike | None = None,
+        **kwargs: Any,
+    ) -> None:
         # Autocast would turn weights into what `compute_dtype` says.
         super().__init__(autocast=False, **kwargs)
         self.input_dim = whole_number("input_dim", input_dim)
@@ -123,14 +128,14 @@ class EmbeddingBag(keras.layers.Layer):
     # floats, ids above 2^24 (in bfloat16 above 2^8) would be those of other rows. Both are
     # overridden, as in `keras.layers.StringLookup`, or else Keras would autocast.
     @property
-    def compute_dtype(self):
+    def compute_dtype(self) -> str:
         return "int64"
 
     @property
-    def variable_dtype(self):
+    def variable_dtype(self) -> str:
         return "int64"
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Shape | dict[str, Shape] | None = None) -> None:
         self.embeddings = self.add_weight(
             name="embeddings",
             shape=(self.input_dim, self.output_dim),
@@ -140,7 +145,7 @@ class EmbeddingBag(keras.layers.Layer):
         )
         self.built = True
 
-    def call(self, ids, weights=None):
+    def call(self, ids: _Ids, weights: _Rows | None = None) -> tf.Tensor:
         ids, weights = self._checked(ids, weights)
         checks = [] if weights is None else [self._same_shape(ids, weights)]
         with tf.control_dependencies(checks):
@@ -154,16 +159,16 @@ class EmbeddingBag(keras.layers.Layer):
         )
         return tf.cast(combined, self.dtype_policy.compute_dtype)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape | dict[str, Shape]) -> Shape:
         shape = input_shape["ids"] if isinstance(input_shape, dict) else input_shape
         return (*shape[:-1], self.output_dim)
 
-    def compute_output_spec(self, ids, weights=None):
+    def compute_output_spec(self, ids: _Ids, weights: _Rows | None = None) -> keras.KerasTensor:
         ids, _ = self._checked(ids, weights)
         shape = self.compute_output_shape(tuple(ids.shape))
         return keras.KerasTensor(shape, self.dtype_policy.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "input_dim": self.input_dim,
@@ -173,7 +178,7 @@ class EmbeddingBag(keras.layers.Layer):
             "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
         }
 
-    def _checked(self, ids, weights):
+    def _checked(self, ids: _Ids, weights: _Rows | None) -> tuple[_Rows, _Rows | None]:
         """`ids` and `weights`, of a dict too, checked as far as is known of them here."""
         if isinstance(ids, dict):
             if set(ids) != {"ids", "weights"}:
@@ -201,7 +206,7 @@ class EmbeddingBag(keras.layers.Layer):
             )
         return ids, weights
 
-    def _flat(self, ids, weights):
+    def _flat(self, ids: _Rows, weights: _Rows | None) -> _FlatBags:
         if isinstance(ids, tf.RaggedTensor):
             shape, bag = ids.nrows()[None], ids.value_rowids()
             ids, weights = ids.values, None if weights is None else weights.values
@@ -217,13 +222,13 @@ class EmbeddingBag(keras.layers.Layer):
             weights = None if weights is None else tf.boolean_mask(weights, present)
         return _FlatBags(ids, bag, weights, shape)
 
-    def _same_shape(self, ids, weights):
+    def _same_shape(self, ids: _Rows, weights: _Rows) -> tf.Operation | None:
         """An op that fails where two tensors or ragged tensors differ in shape."""
         shapes = [x.row_splits if _is_ragged(x) else tf.shape(x) for x in (ids, weights)]
         message = f"`weights` of layer '{self.name}' must have the shape of `ids`"
         return tf.debugging.assert_equal(*shapes, message=message)
 
-    def _in_range(self, ids):
+    def _in_range(self, ids: tf.Tensor) -> tf.Operation | None:
         """An op that fails where an id is no row of the table."""
         low, high = tf.reduce_min(ids), tf.reduce_max(ids)
         padding = "" if self.padding_id is None else f" or {self.padding_id} for padding"
@@ -233,7 +238,7 @@ class EmbeddingBag(keras.layers.Layer):
         )
         return tf.debugging.Assert((low >= 0) & (high < self.input_dim), [message, low, high])
 
-    def _combined(self, embeddings, bags):
+    def _combined(self, embeddings: tf.Tensor, bags: _FlatBags) -> tf.Tensor:
         """The sums of each bag over its divisor, `[number of bags, output_dim]`."""
         weights = bags.weights
         if weights is not None:
@@ -251,18 +256,18 @@ class EmbeddingBag(keras.layers.Layer):
         return tf.math.divide_no_nan(sums, divisor[:, None])
 
 
-def _segment_sum(values, bags):
+def _segment_sum(values: tf.Tensor, bags: _FlatBags) -> tf.Tensor:
     """The sum of each bag; zeros for those without ids."""
     sums = tf.math.segment_sum(values, bags.bag)  # ends at the last bag that has an id
     missing = tf.reduce_prod(bags.shape) - tf.shape(sums, tf.int64)[0]
     return tf.pad(sums, [[0, missing]] + [[0, 0]] * (values.shape.rank - 1))
 
 
-def _is_ragged(tensor):
+def _is_ragged(tensor: _Rows) -> bool:
     return isinstance(tensor, tf.RaggedTensor) or getattr(tensor, "ragged", False)
 
 
-def _may_be_equal(ids, weights):
+def _may_be_equal(ids: _Rows, weights: _Rows) -> bool:
     """Whether two shapes agree as far as they are known, and both are ragged or neither is."""
     known = tf.TensorShape(tuple(ids.shape)).is_compatible_with(tuple(weights.shape))
     return known and _is_ragged(ids) == _is_ragged(weights)

@@ -5,6 +5,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.initializers import constant_initializer
+from tf_largeout.types import Config, Initializer, InitializerLike, Shape, TensorLike
 
 
 class InitialValues:
@@ -15,10 +16,10 @@ class InitialValues:
         values: Array of numbers.
     """
 
-    def __init__(self, name, values):
+    def __init__(self, name: str, values: TensorLike) -> None:
         self.name, self.values = name, np.asarray(values)
 
-    def __call__(self, shape, dtype=None):
+    def __call__(self, shape: Shape, dtype: str | None = None) -> tf.Tensor:
         if tuple(shape) != self.values.shape:
             raise ValueError(
                 f"An array in `{self.name}` must have the shape of the weight, {tuple(shape)}. "
@@ -27,7 +28,9 @@ class InitialValues:
         return constant_initializer(self.values.astype(dtype))(shape)
 
 
-def get(name, identifier, default):
+def get(
+    name: str, identifier: InitializerLike | TensorLike | None, default: Initializer
+) -> Initializer:
     """The initializer that `identifier` means, as `keras.initializers.get` does.
 
     Args:
@@ -51,7 +54,7 @@ def get(name, identifier, default):
     return InitialValues(name, values)
 
 
-def serialize(initializer):
+def serialize(initializer: Initializer) -> Config | None:
     """Its config; None for an array, which a config cannot hold: the weights do."""
     if isinstance(initializer, InitialValues):
         return None

@@ -1,6 +1,8 @@
 """`LargeOutput`: the last layer of a model with very many classes."""
 
 import random
+from collections.abc import Mapping, MutableMapping
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -9,9 +11,10 @@ from tf_largeout import replicas, samplers
 from tf_largeout.arguments import is_whole, whole_number
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.layers import initial_values, saved_weights, step_context
-from tf_largeout.layers.tied_embeddings import TiedEmbeddings
+from tf_largeout.layers.tied_embeddings import TiedEmbeddings, refuse_initializer
 from tf_largeout.lazy_logits import LazyLogits
 from tf_largeout.ops import devices
+from tf_largeout.types import Config, Initializer, InitializerLike, Shape, TensorLike
 
 _MOST_CLASSES = 2**31 - 2  # ids and counts of classes are 32 bits wide in the ops
 
@@ -75,7 +78,7 @@ class LargeOutput(keras.layers.Layer):
     another sampler, or none: its state then starts anew.
 
     Attributes:
-        embeddings: Keras variable `[num_classes, dim]`, one row a class.
+        embeddings: Keras variable `[num_classes, dim]`, one row per class.
         bias: Keras variable `[num_classes]`, or None.
 
     Raises:
@@ -87,13 +90,13 @@ class LargeOutput(keras.layers.Layer):
     def __init__(
         self,
         num_classes: int,
-        sampler=None,
+        sampler: samplers.Sampler | str | None = None,
         use_bias: bool = True,
-        embeddings_initializer=None,
-        bias_initializer="zeros",
-        embeddings=None,
-        **kwargs,
-    ):
+        embeddings_initializer: InitializerLike | TensorLike | None = None,
+        bias_initializer: InitializerLike | TensorLike | None = "zeros",
+        embeddings: keras.layers.Layer | keras.Variable | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if self.activity_regularizer is not None:
             raise ValueError(
@@ -115,16 +118,16 @@ class LargeOutput(keras.layers.Layer):
         if embeddings is not None:
             self._tied = TiedEmbeddings(embeddings, self.num_classes, self.name)
             self.tied_layer = self._tied.layer  # Keras then trains and saves it with this layer
-            _refuse_initializer(embeddings_initializer)
+            refuse_initializer(embeddings_initializer)
         self.bias: keras.Variable = None
-        self.class_matrix: ClassMatrix = None
+        self.class_matrix: ClassMatrix = None  # type: ignore[assignment]  # until built
         self.seed_state: keras.Variable = None
         # XLA compiles neither custom ops nor gathers from a variable's handle.
         self.supports_jit = False
         self.supports_masking = True
         self.input_spec = keras.layers.InputSpec(min_ndim=2)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         dim = input_shape[-1]
         if dim is None:
             raise ValueError(
@@ -143,7 +146,7 @@ class LargeOutput(keras.layers.Layer):
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: dim})
         self.built = True
 
-    def _add_weights(self, dim):
+    def _add_weights(self, dim: int) -> None:
         if self._tied is None:
             self.embeddings = self._add_class_weight(
                 "embeddings", (self.num_classes, dim), self.embeddings_initializer
@@ -164,26 +167,29 @@ class LargeOutput(keras.layers.Layer):
             if type(self.sampler).rows_changed is not samplers.Sampler.rows_changed:
                 self.class_matrix.on_rows_changed(self._tell_sampler)
 
-    def _tell_sampler(self, ids, old_rows):
+    def _tell_sampler(self, ids: tf.Tensor, old_rows: tf.Tensor) -> None:
         self.sampler.rows_changed(tf.cast(ids, tf.int64), old_rows, self)
 
-    def _remove_weights_but(self, others):
+    def _remove_weights_but(self, others: set[int]) -> None:
         """As before a build that failed: layer and sampler can be built with what is right."""
         for name, value in list(vars(self).items()):
             if isinstance(value, keras.Variable) and id(value) not in others:
                 delattr(self, name)  # Keras then forgets the weight
-        self.embeddings = self.bias = self.class_matrix = self.seed_state = None
+        self.embeddings = self.bias = self.seed_state = None
+        self.class_matrix = None  # type: ignore[assignment]
         if self.sampler is not None:
             self.sampler.release()
 
-    def _add_class_weight(self, name, shape, initializer):
+    def _add_class_weight(
+        self, name: str, shape: Shape, initializer: Initializer
+    ) -> keras.Variable:
         # Without autocast: a cast copy under mixed precision would be O(num_classes).
         with devices.supported_device_scope():
             return self.add_weight(
                 name=name, shape=shape, initializer=initializer, autocast=False
             )
 
-    def _add_seed_state(self, seed: int | None):
+    def _add_seed_state(self, seed: int | None) -> keras.Variable:
         # A weight, because `.keras` files leave the state of a `SeedGenerator` out, and a
         # resumed run must draw what the uninterrupted one draws.
         seed = random.randrange(2**31) if seed is None else seed
@@ -198,7 +204,7 @@ class LargeOutput(keras.layers.Layer):
                 aggregation="only_first_replica",
             )
 
-    def call(self, features, training=None):
+    def call(self, features: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         # The dense reads go into a function of their own: TensorFlow orders each read before
         # the later updates of its variable, so in the outer function they would run even
         # where nobody needs the logits.
@@ -210,10 +216,10 @@ class LargeOutput(keras.layers.Layer):
             features = tf.cast(features, self.compute_dtype)
         return LazyLogits(self, features, training).attach_to(dense(features))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], self.num_classes)
 
-    def top_k(self, features, k: int):
+    def top_k(self, features: TensorLike, k: int) -> tuple[tf.Tensor, tf.Tensor]:
         """The `k` classes with the highest logits, exactly, in O(num_classes) time.
 
         Args:
@@ -258,15 +264,15 @@ class LargeOutput(keras.layers.Layer):
         self.seed_state.assign(seed + [0, 1])
         return seed + [replicas.replica_id() << 32, 0]
 
-    def save_own_variables(self, store):
+    def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
         saved_weights.save(self, store)
 
-    def load_own_variables(self, store):
+    def load_own_variables(self, store: Mapping[str, Any]) -> None:
         if not self.built:
             super().load_own_variables(store)  # which says so
         saved_weights.load(self, store)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_classes": self.num_classes,
@@ -279,7 +285,7 @@ class LargeOutput(keras.layers.Layer):
             "embeddings": None if self._tied is None else self._tied.serialize(),
         }
 
-    def _require_built(self, method: str):
+    def _require_built(self, method: str) -> None:
         if not self.built:
             raise ValueError(
                 f"`{method}` needs the weights of layer '{self.name}', which is not built yet. "
@@ -287,13 +293,5 @@ class LargeOutput(keras.layers.Layer):
             )
 
 
-def _refuse_initializer(initializer):
-    if initializer is not None:
-        raise ValueError(
-            "A table that is shared has its values from its own layer. Received: both "
-            f"`embeddings` and embeddings_initializer={initializer!r}. Leave one of them out."
-        )
-
-
-def _default_embeddings_initializer():
+def _default_embeddings_initializer() -> keras.initializers.Initializer:
     return keras.initializers.VarianceScaling(0.25, mode="fan_out", distribution="uniform")

@@ -1,15 +1,21 @@
 """The weights of a layer in a file, by name, so that its sampler can be another one later."""
 
 import logging
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+import keras
+
+from tf_largeout.types import Shape
 
 
-def save(layer, store):
+def save(layer: Any, store: MutableMapping[str, Any]) -> None:
     """Puts the weights of `layer` into `store`, which Keras writes to a file."""
     for weight in _own(layer):
         store[weight.name] = weight
 
 
-def load(layer, store):
+def load(layer: Any, store: Mapping[str, Any]) -> None:
     """Takes the weights of `layer` from `store`, all or none.
 
     The state of the sampler stays as it is where the file has that of another sampler.
@@ -44,15 +50,16 @@ def load(layer, store):
         weight.assign(values[name])
 
 
-def _own(layer):
+def _own(layer: Any) -> list[keras.Variable]:
     """The weights of the layer without those of the layer it is tied to, which saves them."""
     tied = set() if layer.tied_layer is None else set(map(id, layer.tied_layer.weights))
     return [weight for weight in layer.weights if id(weight) not in tied]
 
 
-def _shapes(arrays):
+def _shapes(arrays: Mapping[str, Any]) -> tuple[dict[str, Shape], dict[str, Shape]]:
     """The shapes of a layer's own weights by name, and of those of its sampler."""
-    own, state = {}, {}
+    own: dict[str, Shape] = {}
+    state: dict[str, Shape] = {}
     for name, array in arrays.items():
         is_state = name == "seed_state" or name.startswith("sampler_")
         (state if is_state else own)[name] = tuple(array.shape)

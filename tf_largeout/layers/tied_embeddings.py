@@ -2,6 +2,8 @@
 
 import keras
 
+from tf_largeout.types import Config, InitializerLike, TensorLike
+
 
 class TiedEmbeddings:
     """What `embeddings` of `LargeOutput` means: a layer with a table, or the table itself.
@@ -20,7 +22,12 @@ class TiedEmbeddings:
         ValueError: If it is something else, or the table has another number of rows.
     """
 
-    def __init__(self, identifier, num_classes: int, owner: str):
+    def __init__(
+        self,
+        identifier: keras.layers.Layer | keras.Variable | Config,
+        num_classes: int,
+        owner: str,
+    ) -> None:
         if isinstance(identifier, dict):
             identifier = keras.saving.deserialize_keras_object(identifier)
         is_table = isinstance(identifier, keras.Variable)
@@ -30,11 +37,13 @@ class TiedEmbeddings:
                 f"its table, a keras.Variable. Received: embeddings={identifier!r}. For "
                 "initial values take `embeddings_initializer`."
             )
-        self.layer = None if is_table else identifier
-        self._table = identifier if is_table else None
+        self.layer: keras.layers.Layer | None = None if is_table else identifier
+        self._table: keras.Variable | None = identifier if is_table else None
         self._num_classes, self._owner = num_classes, owner
         self._check_rows(
-            self._table.shape[0] if is_table else getattr(self.layer, "input_dim", num_classes)
+            getattr(self.layer, "input_dim", num_classes)
+            if self._table is None
+            else self._table.shape[0]
         )
 
     def table(self, dim: int) -> keras.Variable:
@@ -51,7 +60,7 @@ class TiedEmbeddings:
                 "copy from configs alone, as by `keras.models.clone_model`, cannot know which "
                 "layers belong together: build the model anew and use `set_weights`.)"
             )
-        table = self.layer.embeddings if self._table is None else self._table
+        table: keras.Variable = self._table if self.layer is None else self.layer.embeddings
         if not isinstance(table, keras.Variable) or "float" not in str(table.dtype):
             raise ValueError(
                 f"Layer '{self._owner}' cannot share a table that is a {type(table).__name__} "
@@ -67,7 +76,7 @@ class TiedEmbeddings:
             )
         return table
 
-    def serialize(self) -> dict:
+    def serialize(self) -> Config:
         """The config of the layer, which Keras knows for that of the model's own layer.
 
         Raises:
@@ -84,7 +93,7 @@ class TiedEmbeddings:
         config.pop("build_config", None)
         return config
 
-    def _check_rows(self, num_rows):
+    def _check_rows(self, num_rows: int) -> None:
         if num_rows != self._num_classes:
             raise ValueError(
                 f"A table that is shared must have one row per class. Received: a table of "
@@ -92,6 +101,15 @@ class TiedEmbeddings:
             )
 
 
-def _has_table(layer):
+def refuse_initializer(initializer: InitializerLike | TensorLike | None) -> None:
+    """Raises a ValueError where `embeddings_initializer` is given besides a shared table."""
+    if initializer is not None:
+        raise ValueError(
+            "A table that is shared has its values from its own layer. Received: both "
+            f"`embeddings` and embeddings_initializer={initializer!r}. Leave one of them out."
+        )
+
+
+def _has_table(layer: object) -> bool:
     # `dir`, because the attribute may be a property that fails before the layer is built.
     return isinstance(layer, keras.layers.Layer) and "embeddings" in dir(layer)

@@ -2,8 +2,12 @@
 
 import tensorflow as tf
 
+from tf_largeout.output_tag import OutputTag
 
-def softmax_cross_entropy(log_partition, true_logits, has_label):
+
+def softmax_cross_entropy(
+    log_partition: tf.Tensor, true_logits: tf.Tensor, has_label: tf.Tensor
+) -> tf.Tensor:
     """Cross entropy of a softmax over all classes with target mass `1 / #labels` each.
 
     `log_partition - sum(true_logits) / #labels`, where `log_partition` is the log of the sum
@@ -22,13 +26,13 @@ def softmax_cross_entropy(log_partition, true_logits, has_label):
     return tf.where(tf.reduce_any(has_label, axis=-1), log_partition - target, 0)
 
 
-def target_weights(has_label, dtype):
+def target_weights(has_label: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """The target mass of each label, `1 / #labels` of its row: `[B, L]`, 0 where padded."""
     present = tf.cast(has_label, dtype)
     return tf.math.divide_no_nan(present, tf.reduce_sum(present, axis=-1, keepdims=True))
 
 
-def exact_cross_entropy(tag, labels) -> tf.Tensor:
+def exact_cross_entropy(tag: OutputTag, labels: tf.Tensor) -> tf.Tensor:
     """`softmax_cross_entropy` of each row, `[B]`, by one pass over all classes in blocks.
 
     Args:

@@ -3,16 +3,20 @@
 import keras
 import tensorflow as tf
 
+from tf_largeout.candidates import Candidates
 from tf_largeout.losses.cross_entropy import target_weights
 from tf_largeout.losses.sampled_loss import SampledLoss
+from tf_largeout.types import DTypeLike
 
 
-def nce_loss(true_logits, sampled_logits, has_label):
+def nce_loss(
+    true_logits: tf.Tensor, sampled_logits: tf.Tensor, has_label: tf.Tensor
+) -> tf.Tensor:
     """Logistic loss that tells labels from sampled classes.
 
     With `t = 1 / #labels`: `sum_y (softplus(o_y) - t o_y) + sum_s softplus(o_s)`. For one
-    label that is `-log sigmoid(o_y) - sum_s log sigmoid(-o_s)`; for several it is what
-    `tf.nn.nce_loss` computes.
+    label that is `-log sigmoid(o_y) - sum_s log sigmoid(-o_s)`, the objective of Gutmann &
+    Hyvarinen 2010 with its sign turned; for several it is what `tf.nn.nce_loss` computes.
 
     Args:
         true_logits: Float `[B, L]`, corrected.
@@ -47,17 +51,18 @@ class NCELoss(SampledLoss):
             effect on that row. (`tf.nn.nce_loss` leaves hits in by default.)
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
     """
 
     def __init__(
         self,
         remove_accidental_hits: bool = True,
-        reduction="sum_over_batch_size",
-        name="nce_loss",
-        dtype=None,
-    ):
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "nce_loss",
+        dtype: DTypeLike | None = None,
+    ) -> None:
         super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
 
-    def candidate_losses(self, candidates):
+    def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
         true_logits = candidates.true_logits - candidates.true_log_counts()
         return nce_loss(true_logits, candidates.corrected_logits(), candidates.has_label)

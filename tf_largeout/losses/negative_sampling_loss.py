@@ -3,12 +3,22 @@
 import keras
 import tensorflow as tf
 
+from tf_largeout.candidates import Candidates
 from tf_largeout.losses.cross_entropy import target_weights
 from tf_largeout.losses.sampled_loss import SampledLoss
+from tf_largeout.types import Config, DTypeLike
 
 
-def negative_sampling_loss(true_logits, sampled_logits, has_label, negative_reduction="sum"):
+def negative_sampling_loss(
+    true_logits: tf.Tensor,
+    sampled_logits: tf.Tensor,
+    has_label: tf.Tensor,
+    negative_reduction: str = "sum",
+) -> tf.Tensor:
     """`-mean_y log sigmoid(o_y) - reduce_s log sigmoid(-o_s)`.
+
+    With "sum" and one label it is Mikolov et al. 2013, "Distributed representations of words
+    and phrases", equation 4; the mean is that of Barber & Botev 2016, equation 45.
 
     Args:
         true_logits: Float `[B, L]`.
@@ -33,7 +43,7 @@ def negative_sampling_loss(true_logits, sampled_logits, has_label, negative_redu
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class NegativeSamplingLoss(SampledLoss):
-    """Negative sampling (Mikolov et al. 2013): a logistic loss without any correction.
+    """Negative sampling (Mikolov et al. 2013, eq. 4): a logistic loss without any correction.
 
     `-log sigmoid(o_y) - sum_s log sigmoid(-o_s)`. It estimates no probabilities: the logits
     it learns are shifted by the log of the sampler's distribution. Of several labels the first
@@ -46,6 +56,7 @@ class NegativeSamplingLoss(SampledLoss):
             effect on that row.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
 
     Raises:
         ValueError: If `negative_reduction` is neither "sum" nor "mean".
@@ -55,10 +66,10 @@ class NegativeSamplingLoss(SampledLoss):
         self,
         negative_reduction: str = "sum",
         remove_accidental_hits: bool = True,
-        reduction="sum_over_batch_size",
-        name="negative_sampling_loss",
-        dtype=None,
-    ):
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "negative_sampling_loss",
+        dtype: DTypeLike | None = None,
+    ) -> None:
         super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
         if negative_reduction not in ("sum", "mean"):
             raise ValueError(
@@ -67,7 +78,7 @@ class NegativeSamplingLoss(SampledLoss):
             )
         self.negative_reduction = negative_reduction
 
-    def candidate_losses(self, candidates):
+    def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
         return negative_sampling_loss(
             candidates.true_logits,
             candidates.logits(),
@@ -75,5 +86,5 @@ class NegativeSamplingLoss(SampledLoss):
             self.negative_reduction,
         )
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "negative_reduction": self.negative_reduction}

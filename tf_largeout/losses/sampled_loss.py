@@ -8,6 +8,7 @@ from tf_largeout.candidates import Candidates
 from tf_largeout.lazy_logits import LazyLogits
 from tf_largeout.losses.cross_entropy import exact_cross_entropy
 from tf_largeout.losses.tagged_loss import TaggedLoss
+from tf_largeout.types import Config, DTypeLike
 
 
 class SampledLoss(TaggedLoss):
@@ -23,6 +24,7 @@ class SampledLoss(TaggedLoss):
             effect on that row. Default True: a label must not be its own negative.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
 
     In a training loop of your own, call the model with `training=True`: without, the loss is
     the exact softmax loss, in O(num_classes) time, and says so once.
@@ -36,25 +38,33 @@ class SampledLoss(TaggedLoss):
     def __init__(
         self,
         remove_accidental_hits: bool = True,
-        reduction="sum_over_batch_size",
-        name=None,
-        dtype=None,
-    ):
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> None:
         super().__init__(reduction=reduction, name=name, dtype=dtype)
         self.remove_accidental_hits = remove_accidental_hits
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
-        """The loss of each row, float32 `[B]`, from the scores of its candidates."""
+        """The loss of each row, from the scores of its candidates.
+
+        Args:
+            candidates: Labels and drawn classes of `B` rows, scored: an instance of
+                `tf_largeout.candidates.Candidates`.
+
+        Returns:
+            float32 `[B]`; what it is for a row without labels has no effect.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define `candidate_losses`.")
 
-    def row_losses(self, tag, labels):
+    def row_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
         candidates = tag.draw_candidates(
             labels, self.remove_accidental_hits, asked_by=type(self).__name__
         )
         losses = self.candidate_losses(candidates)
         return tf.where(tf.reduce_any(candidates.has_label, axis=-1), losses, 0)
 
-    def evaluation_losses(self, tag, labels):
+    def evaluation_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
         """The exact softmax loss over all classes, so that all sampled losses compare."""
         if tag.training is None:
             warnings.warn(
@@ -66,5 +76,5 @@ class SampledLoss(TaggedLoss):
             )
         return exact_cross_entropy(tag, labels)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "remove_accidental_hits": self.remove_accidental_hits}

@@ -3,14 +3,19 @@
 import keras
 import tensorflow as tf
 
+from tf_largeout.candidates import Candidates
 from tf_largeout.losses.cross_entropy import softmax_cross_entropy
 from tf_largeout.losses.sampled_loss import SampledLoss
+from tf_largeout.types import Config, DTypeLike
 
 
-def sampled_softmax_loss(true_logits, sampled_log_partition, has_label):
+def sampled_softmax_loss(
+    true_logits: tf.Tensor, sampled_log_partition: tf.Tensor, has_label: tf.Tensor
+) -> tf.Tensor:
     """Softmax cross entropy over the union of the labels and the sampled classes.
 
-    Target mass is `1 / #labels` for each label, as in `tf.nn.sampled_softmax_loss`.
+    Sampled softmax of Jean et al. 2015, section 3. Target mass is `1 / #labels` for each label,
+    as in `tf.nn.sampled_softmax_loss`.
 
     Args:
         true_logits: Float `[B, L]`, corrected or not.
@@ -43,20 +48,21 @@ class SampledSoftmaxLoss(SampledLoss):
             effect on that row.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
     """
 
     def __init__(
         self,
         correct_positive: bool = False,
         remove_accidental_hits: bool = True,
-        reduction="sum_over_batch_size",
-        name="sampled_softmax_loss",
-        dtype=None,
-    ):
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "sampled_softmax_loss",
+        dtype: DTypeLike | None = None,
+    ) -> None:
         super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
         self.correct_positive = correct_positive
 
-    def candidate_losses(self, candidates):
+    def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
         true_logits = candidates.true_logits
         if self.correct_positive:
             true_logits -= candidates.true_log_counts()
@@ -64,5 +70,5 @@ class SampledSoftmaxLoss(SampledLoss):
             true_logits, candidates.log_partition(), candidates.has_label
         )
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "correct_positive": self.correct_positive}

@@ -1,9 +1,12 @@
 """`SoftmaxLoss`: the exact one."""
 
 import keras
+import tensorflow as tf
 
 from tf_largeout.losses.cross_entropy import exact_cross_entropy
 from tf_largeout.losses.tagged_loss import TaggedLoss
+from tf_largeout.output_tag import OutputTag
+from tf_largeout.types import DTypeLike
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -18,10 +21,16 @@ class SoftmaxLoss(TaggedLoss):
     Args:
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
     """
 
-    def __init__(self, reduction="sum_over_batch_size", name="softmax_loss", dtype=None):
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "softmax_loss",
+        dtype: DTypeLike | None = None,
+    ) -> None:
         super().__init__(reduction=reduction, name=name, dtype=dtype)
 
-    def row_losses(self, tag, labels):
+    def row_losses(self, tag: OutputTag, labels: tf.Tensor) -> tf.Tensor:
         return exact_cross_entropy(tag, labels)

@@ -1,10 +1,13 @@
 """The base class of all losses for our output layers."""
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 
 from tf_largeout.output_tag import OutputTag, tag_of
 from tf_largeout.row_weights import per_row
+from tf_largeout.types import DTypeLike, TensorLike
 
 
 class TaggedLoss(keras.losses.Loss):
@@ -20,6 +23,7 @@ class TaggedLoss(keras.losses.Loss):
     Args:
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
 
     Attributes:
         tag_class: The class of tags that the loss works from: which layers it can train.
@@ -40,12 +44,17 @@ class TaggedLoss(keras.losses.Loss):
             a feature is not finite.
     """
 
-    tag_class = OutputTag
+    tag_class: type[OutputTag] = OutputTag
 
-    def __init__(self, reduction="sum_over_batch_size", name=None, dtype=None):
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> None:
         super().__init__(reduction=reduction, name=name, dtype=dtype)
 
-    def row_losses(self, tag, labels: tf.Tensor) -> tf.Tensor:
+    def row_losses(self, tag: Any, labels: tf.Tensor) -> tf.Tensor:
         """The training loss of each row.
 
         Args:
@@ -57,11 +66,21 @@ class TaggedLoss(keras.losses.Loss):
         """
         raise NotImplementedError(f"{type(self).__name__} must define `row_losses`.")
 
-    def evaluation_losses(self, tag, labels: tf.Tensor) -> tf.Tensor:
-        """What is reported for each row outside of training: by default the same."""
+    def evaluation_losses(self, tag: Any, labels: tf.Tensor) -> tf.Tensor:
+        """What is reported for each row outside of training: by default the training loss.
+
+        Args:
+            tag: The `tag_class` instance of `B` rows.
+            labels: int64 `[B, L]`, padded with -1.
+
+        Returns:
+            float32 `[B]`, 0 for a row without labels.
+        """
         return self.row_losses(tag, labels)
 
-    def __call__(self, y_true, y_pred, sample_weight=None):
+    def __call__(
+        self, y_true: TensorLike, y_pred: tf.Tensor, sample_weight: TensorLike | None = None
+    ) -> tf.Tensor:
         # Overridden because Keras would cast the labels to float32, wrong above 2^24.
         tag = tag_of(y_pred, type(self).__name__, self.tag_class)
         if tag is None:
@@ -77,6 +96,14 @@ class TaggedLoss(keras.losses.Loss):
             sample_weight = per_row(sample_weight, y_pred, losses.dtype)
         return super().__call__(losses, losses, sample_weight)
 
-    def call(self, y_true, y_pred):
-        """Passes the losses of the rows on to Keras, which weights and reduces them."""
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Passes the losses of the rows on to Keras, which weights and reduces them.
+
+        Args:
+            y_true: Not used.
+            y_pred: Float `[batch, ...]`, the losses of the rows, which `__call__` has computed.
+
+        Returns:
+            `y_pred`.
+        """
         return y_pred

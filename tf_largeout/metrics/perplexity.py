@@ -4,6 +4,8 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.metrics.row_metric import RowMetric
+from tf_largeout.output_tag import OutputTag
+from tf_largeout.types import DTypeLike
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -17,14 +19,28 @@ class Perplexity(RowMetric):
 
     Args:
         name: Name of the metric.
+        dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
+
+    Call arguments:
+        y_true: Integer class ids as the losses take them: one per row, or several, padded with
+            -1 or ragged. A class that is given twice counts once; a row without labels has
+            weight 0.
+        y_pred: The direct output of a `LargeOutput`.
+        sample_weight: Optional weights of the rows, aligned with their dimensions in front.
+
+    Raises:
+        ValueError: If `y_pred` is no direct output of a `LargeOutput`, or labels or weights do
+            not fit it.
     """
 
     _direction = "down"
 
-    def __init__(self, name="perplexity", dtype=None):
+    def __init__(self, name: str | None = "perplexity", dtype: DTypeLike | None = None) -> None:
         super().__init__(name=name, dtype=dtype)
 
-    def row_terms(self, tag, labels, valid):
+    def row_terms(
+        self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor] | None:
         statistics = tag.known_statistics(labels)
         if statistics is None:
             return None
@@ -36,5 +52,5 @@ class Perplexity(RowMetric):
         losses = statistics.log_partition - target
         return losses, tf.ones_like(losses)
 
-    def result(self):
+    def result(self) -> tf.Tensor:
         return tf.cast(tf.exp(self._ratio()), self.dtype)

@@ -2,6 +2,7 @@
 
 import base64
 import zlib
+from collections.abc import Sequence
 
 import keras
 import numpy as np
@@ -9,6 +10,8 @@ import tensorflow as tf
 
 from tf_largeout.arguments import real_number, whole_number
 from tf_largeout.metrics.rank_metric import RankMetric
+from tf_largeout.output_tag import OutputTag
+from tf_largeout.types import Config, DTypeLike
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -23,30 +26,50 @@ class PropensityScoredPrecisionAtK(RankMetric):
     examples (Jain et al. 2016, "Extreme multi-label loss functions", section 3 and equation
     4.1; the ratio of sums is that of the extreme classification repository).
 
-    Exact in `evaluate`; see `RankMetric` for what it shows in training.
+    Exact in `evaluate`, and in training with an exact loss. In training with a sampled loss it
+    ranks each label among the labels of its row and the classes drawn in that step, which is
+    optimistic: the true rank is never better. With a loss that draws none it is NaN.
 
     Args:
         k: How many of the best classes count, from 1 to the number of classes.
         counts: How many training examples each class has: `[num_classes]`, whole numbers.
         num_examples: Number of training examples, at least 3. None means that each has one
             label: then it is the sum of the counts, and a row with several labels is refused.
-        a, b: Constants of the propensity model, `a >= 0` and `b > 0`; 0.55 and 1.5 are the
-            paper's for most data sets, 0.5 and 0.4 those for Wikipedia, 0.6 and 2.6 those for
-            Amazon.
+        a: Exponent of the propensity model, at least 0. The paper has 0.55 for most data sets,
+            0.5 for Wikipedia and 0.6 for Amazon.
+        b: Offset of the counts in it, above 0. The paper has 1.5, 0.4 and 2.6.
         name: Name of the metric, "psp_at_{k}" by default.
+        dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
+
+    Call arguments:
+        y_true: Integer class ids as the losses take them: one per row, or several, padded with
+            -1 or ragged. A class that is given twice counts once; a row without labels has
+            weight 0.
+        y_pred: The direct output of a `LargeOutput`.
+        sample_weight: Optional weights of the rows, aligned with their dimensions in front.
 
     The counts stand in the config, packed: of a compiled metric Keras saves nothing else.
 
     Raises:
-        ValueError: If an argument is out of range, or there is not one count per class.
+        ValueError: If an argument is out of range, there is not one count per class, `y_pred`
+            is no direct output of a `LargeOutput`, or labels or weights do not fit it.
         tf.errors.InvalidArgumentError: If `num_examples` is None and a row has several labels.
     """
 
-    def __init__(self, k, counts, num_examples=None, a=0.55, b=1.5, name=None, dtype=None):
+    def __init__(
+        self,
+        k: int,
+        counts: np.ndarray | Sequence[int],
+        num_examples: int | None = None,
+        a: float = 0.55,
+        b: float = 1.5,
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> None:
         super().__init__(k, name=name or f"psp_at_{k}", dtype=dtype)
         self.counts = _checked_counts(counts)
         self.num_examples = whole_number("num_examples", num_examples, or_none=True)
-        total = int(self.counts.sum()) if num_examples is None else self.num_examples
+        total = int(self.counts.sum()) if self.num_examples is None else self.num_examples
         if total < 3:
             raise ValueError(
                 "`num_examples`, by default the sum of `counts`, must be at least 3 for "
@@ -60,14 +83,18 @@ class PropensityScoredPrecisionAtK(RankMetric):
                 1 + scale * (self.counts + self.b) ** -self.a, tf.float32
             )
 
-    def hit_terms(self, hits, labels, valid):
+    def hit_terms(
+        self, hits: tf.Tensor, labels: tf.Tensor, valid: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         inverse = tf.gather(self._inverse, tf.maximum(labels, 0))
         inverse = tf.where(valid, inverse, 0)
         best = tf.math.top_k(inverse, tf.minimum(self.k, tf.shape(inverse)[1])).values
         found = tf.where(hits, inverse, 0)
         return tf.reduce_sum(found, axis=-1), tf.reduce_sum(best, axis=-1)
 
-    def row_terms(self, tag, labels, valid):
+    def row_terms(
+        self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor] | None:
         if tag.num_classes != len(self.counts):
             raise ValueError(
                 f"`counts` must have one number for each of the {tag.num_classes} "
@@ -76,7 +103,7 @@ class PropensityScoredPrecisionAtK(RankMetric):
         with tf.control_dependencies(self._label_checks(valid)):
             return super().row_terms(tag, labels, tf.identity(valid))
 
-    def _label_checks(self, valid):
+    def _label_checks(self, valid: tf.Tensor) -> list[tf.Operation | None]:
         if self.num_examples is not None:
             return []
         most = tf.reduce_max(tf.reduce_sum(tf.cast(valid, tf.int32), axis=-1))
@@ -87,7 +114,7 @@ class PropensityScoredPrecisionAtK(RankMetric):
         )
         return [tf.debugging.Assert(most <= 1, [message, most])]
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "counts": base64.b64encode(zlib.compress(self.counts.tobytes())).decode(),
@@ -97,16 +124,16 @@ class PropensityScoredPrecisionAtK(RankMetric):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: Config) -> "PropensityScoredPrecisionAtK":
         packed = zlib.decompress(base64.b64decode(config["counts"]))
         return cls(**{**config, "counts": np.frombuffer(packed, "<i8")})
 
 
-def _checked_counts(counts):
+def _checked_counts(counts: np.ndarray | Sequence[int]) -> np.ndarray:
     counts = np.asarray(counts)
     if counts.ndim != 1 or counts.size == 0 or counts.dtype.kind not in "iuf":
         raise ValueError(
-            "`counts` must be a list of numbers, one a class. Received an array of shape "
+            "`counts` must be a list of numbers, one per class. Received an array of shape "
             f"{counts.shape} and dtype {counts.dtype}."
         )
     if not np.all(np.isfinite(counts)) or counts.min() < 0:

@@ -1,7 +1,11 @@
 """The base class of the metrics that look at the k best classes."""
 
+import tensorflow as tf
+
 from tf_largeout.arguments import whole_number
 from tf_largeout.metrics.row_metric import RowMetric
+from tf_largeout.output_tag import OutputTag
+from tf_largeout.types import Config, DTypeLike
 
 
 class RankMetric(RowMetric):
@@ -13,21 +17,26 @@ class RankMetric(RowMetric):
 
     Args:
         k: How many of the best classes count, from 1 to the number of classes.
-        name: Name of the metric; from the class and k by default.
+        name: Name of the metric.
+        dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
 
     Raises:
         ValueError: If `k` is no positive integer, or above the number of classes.
     """
 
-    def __init__(self, k, name, dtype=None):
+    def __init__(self, k: int, name: str | None, dtype: DTypeLike | None = None) -> None:
         super().__init__(name=name, dtype=dtype)
         self.k = whole_number("k", k)
 
-    def hit_terms(self, hits, labels, valid):
-        """The `row_terms`, given bool `hits` [B, L]: valid labels among the k best."""
+    def hit_terms(
+        self, hits: tf.Tensor, labels: tf.Tensor, valid: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The `row_terms`, given bool `hits` `[B, L]`: valid labels among the k best."""
         raise NotImplementedError(f"{type(self).__name__} must define `hit_terms`.")
 
-    def row_terms(self, tag, labels, valid):
+    def row_terms(
+        self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor] | None:
         if self.k > tag.num_classes:
             raise ValueError(
                 f"Metric '{self.name}' looks at the k={self.k} best classes, but layer "
@@ -38,5 +47,5 @@ class RankMetric(RowMetric):
             return None
         return self.hit_terms(valid & (ranks < self.k), labels, valid)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "k": self.k}

@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.metrics.rank_metric import RankMetric
+from tf_largeout.types import DTypeLike
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -12,17 +13,33 @@ class RecallAtK(RankMetric):
 
     `R@k = mean over rows with labels of #{labels with rank < k} / #labels`.
 
-    Exact in `evaluate`; see `RankMetric` for what it shows in training.
+    Exact in `evaluate`, and in training with an exact loss. In training with a sampled loss it
+    ranks each label among the labels of its row and the classes drawn in that step, which is
+    optimistic: the true rank is never better. With a loss that draws none it is NaN.
 
     Args:
         k: How many of the best classes count, from 1 to the number of classes.
         name: Name of the metric, "recall_at_{k}" by default.
+        dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
+
+    Call arguments:
+        y_true: Integer class ids as the losses take them: one per row, or several, padded with
+            -1 or ragged. A class that is given twice counts once; a row without labels has
+            weight 0.
+        y_pred: The direct output of a `LargeOutput`.
+        sample_weight: Optional weights of the rows, aligned with their dimensions in front.
+
+    Raises:
+        ValueError: If `k` is no positive integer or above the number of classes, `y_pred` is no
+            direct output of a `LargeOutput`, or labels or weights do not fit it.
     """
 
-    def __init__(self, k, name=None, dtype=None):
+    def __init__(self, k: int, name: str | None = None, dtype: DTypeLike | None = None) -> None:
         super().__init__(k, name=name or f"recall_at_{k}", dtype=dtype)
 
-    def hit_terms(self, hits, labels, valid):
+    def hit_terms(
+        self, hits: tf.Tensor, labels: tf.Tensor, valid: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         found = tf.reduce_sum(tf.cast(hits, tf.float64), axis=-1)
         count = tf.reduce_sum(tf.cast(valid, tf.float64), axis=-1)
         return tf.math.divide_no_nan(found, count), tf.ones_like(found)

@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from tf_largeout.output_tag import OutputTag, tag_of
 from tf_largeout.row_weights import per_row
+from tf_largeout.types import DTypeLike, TensorLike
 
 
 class RowMetric(keras.metrics.Metric):
@@ -21,6 +22,10 @@ class RowMetric(keras.metrics.Metric):
     nothing is known, because no step could tell or the weights of all rows add up to 0, the
     result is NaN.
 
+    Args:
+        name: Name of the metric.
+        dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
+
     Call arguments:
         y_true: Integer class ids as the losses take them: `[batch]` or, padded with -1 or
             ragged, `[batch, max_labels]`; with further dimensions between where the features
@@ -36,12 +41,14 @@ class RowMetric(keras.metrics.Metric):
 
     _direction = "up"  # what Keras's callbacks call an improvement where their mode is "auto"
 
-    def __init__(self, name=None, dtype=None):
+    def __init__(self, name: str | None = None, dtype: DTypeLike | None = None) -> None:
         super().__init__(name=name, dtype=dtype)
         self.numerator = self._sum("numerator")
         self.denominator = self._sum("denominator")
 
-    def row_terms(self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor):
+    def row_terms(
+        self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor] | None:
         """What each row adds to the two sums.
 
         Args:
@@ -54,7 +61,9 @@ class RowMetric(keras.metrics.Metric):
         """
         raise NotImplementedError(f"{type(self).__name__} must define `row_terms`.")
 
-    def update_state(self, y_true, y_pred, sample_weight=None):
+    def update_state(
+        self, y_true: TensorLike, y_pred: tf.Tensor, sample_weight: TensorLike | None = None
+    ) -> None:
         tag = tag_of(y_pred, type(self).__name__, OutputTag)
         if tag is None:
             return
@@ -68,20 +77,22 @@ class RowMetric(keras.metrics.Metric):
             weighted = tf.where(weights != 0, weights * tf.cast(term, tf.float64), 0)
             total.assign_add(tf.reduce_sum(weighted))
 
-    def result(self):
+    def result(self) -> tf.Tensor:
         return tf.cast(self._ratio(), self.dtype)
 
-    def _ratio(self):
+    def _ratio(self) -> tf.Tensor:
         numerator = tf.convert_to_tensor(self.numerator)
         denominator = tf.convert_to_tensor(self.denominator)
         nothing = tf.constant(float("nan"), tf.float64)
         return tf.where(denominator == 0, nothing, numerator / denominator)
 
-    def _sum(self, name):
+    def _sum(self, name: str) -> keras.Variable:
         return self.add_variable((), "zeros", dtype="float64", name=name)
 
 
-def _row_weights(tag, valid, sample_weight, mask):
+def _row_weights(
+    tag: OutputTag, valid: tf.Tensor, sample_weight: TensorLike | None, mask: tf.Tensor | None
+) -> tf.Tensor:
     """The weights of the rows, float64 `[B]`, 0 where there is no label or the mask is 0."""
     counts = tf.reduce_any(valid, axis=-1)
     if mask is not None:
@@ -92,5 +103,5 @@ def _row_weights(tag, valid, sample_weight, mask):
     return tf.where(counts, weights, 0)
 
 
-def _flat(weights, tag, dtype):
+def _flat(weights: TensorLike, tag: OutputTag, dtype: str) -> tf.Tensor:
     return tf.reshape(per_row(weights, tag.features, dtype), [-1])

@@ -1,8 +1,8 @@
-"""Exact passes over all classes that never hold [batch, num_classes].
+"""Exact passes over all classes that never hold `[batch, num_classes]`.
 
 With `N` classes, the logits are `o_c = <w_c, h> + b_c`; they are made a small
-tile at a time and used up in registers. The embeddings (float32 [N, dim]) and
-the bias (float32 [N]) are given as resource variables or their handles and are read
+tile at a time and used up in registers. The embeddings (float32 `[N, dim]`) and
+the bias (float32 `[N]`) are given as resource variables or their handles and are read
 in place, also where a dense read would copy them. Results are the same to the bit
 on any number of threads. Features of other types than float32: cast them before.
 """
@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tf_largeout.ops.handles import handle_of, optional_handle
 from tf_largeout.ops.library import gen_ops
+from tf_largeout.types import VariableOrHandle
 
 
 def class_statistics(
@@ -63,20 +64,26 @@ def class_statistics(
     )
 
 
-def class_top_k(features, embeddings_handle, bias_handle, k):
+def class_top_k(
+    features: tf.Tensor,
+    embeddings_handle: VariableOrHandle,
+    bias_handle: VariableOrHandle | None,
+    k: int | tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
     """The k classes with the highest logits, exactly. Not differentiable.
 
     Args:
-        features: float32 [batch, dim], finite.
-        embeddings_handle: handle of a float32 variable [N, dim].
-        bias_handle: handle of a float32 variable [N], or None.
-        k: integer in [1, N].
+        features: float32 `[batch, dim]`, finite.
+        embeddings_handle: handle of a float32 variable `[N, dim]`.
+        bias_handle: handle of a float32 variable `[N]`, or None.
+        k: integer in `[1, N]`.
 
     Returns:
-        A tuple of
-        scores: float32 [batch, k], falling.
-        ids: int64 [batch, k]; of equal scores the lower id first, and logits
-            that are NaN or -inf, by their class's row or bias, last.
+        `(scores, ids)`:
+
+        * `scores`: float32 `[batch, k]`, falling.
+        * `ids`: int64 `[batch, k]`; of equal scores the lower id first, and logits
+          that are NaN or -inf, by their class's row or bias, last.
 
     Raises:
         tf.errors.InvalidArgumentError: If features are not finite, or a logit found
@@ -91,14 +98,14 @@ def class_top_k(features, embeddings_handle, bias_handle, k):
 
 
 def class_softmax_gradient(
-    features,
-    embeddings_handle,
-    bias_handle,
-    log_partition,
-    weights,
-    labels=None,
-    label_weights=None,
-):
+    features: tf.Tensor,
+    embeddings_handle: VariableOrHandle,
+    bias_handle: VariableOrHandle | None,
+    log_partition: tf.Tensor,
+    weights: tf.Tensor,
+    labels: tf.Tensor | None = None,
+    label_weights: tf.Tensor | None = None,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
     """Gradient of `sum_b weights_b · log_partition_b`, by recomputed probabilities.
 
     With labels, of `sum_b weights_b · log_partition_b + sum_bl label_weights_bl ·
@@ -106,17 +113,17 @@ def class_softmax_gradient(
     of classes only. Rows whose weights are all 0 take no part, even if NaN.
 
     Args:
-        features: float32 [batch, dim].
-        embeddings_handle: handle of a float32 variable [N, dim].
-        bias_handle: handle of a float32 variable [N], or None.
-        log_partition: float32 [batch], from `class_statistics`.
-        weights: float32 [batch].
-        labels: int64 [batch, num_labels] in [-1, N), -1 being padding; or None.
-        label_weights: float32 [batch, num_labels]; or None.
+        features: float32 `[batch, dim]`.
+        embeddings_handle: handle of a float32 variable `[N, dim]`.
+        bias_handle: handle of a float32 variable `[N]`, or None.
+        log_partition: float32 `[batch]`, from `class_statistics`.
+        weights: float32 `[batch]`.
+        labels: int64 `[batch, num_labels]` in `[-1, N)`, -1 being padding; or None.
+        label_weights: float32 `[batch, num_labels]`; or None.
 
     Returns:
-        A tuple of the gradients with respect to features [batch, dim],
-        embeddings [N, dim] and bias ([N], or None without a bias).
+        `(d_features, d_embeddings, d_bias)`: float32 `[batch, dim]`, `[N, dim]` and
+        `[N]`, or None without a bias.
     """
     if labels is None:
         labels = tf.zeros([tf.shape(features)[0], 0], tf.int64)

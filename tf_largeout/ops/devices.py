@@ -3,11 +3,13 @@
 import contextlib
 import functools
 import logging
+from contextlib import AbstractContextManager
 
 import keras
 import tensorflow as tf
 
 from tf_largeout.ops import library
+from tf_largeout.types import Variable
 
 _HOW_TO_BUILD = (
     "They are built where pip finds tensorflow[and-cuda] installed and CUDA's nvcc on the "
@@ -15,7 +17,7 @@ _HOW_TO_BUILD = (
 )
 
 
-def supported_device_scope():
+def supported_device_scope() -> AbstractContextManager[None]:
     """The scope in which to make variables that our ops take by their handles.
 
     The CPU, with a warning, where TensorFlow has a GPU and the op library no kernels for it;
@@ -27,7 +29,7 @@ def supported_device_scope():
     return tf.device("CPU:0")
 
 
-def device_scope_of(variable):
+def device_scope_of(variable: Variable) -> AbstractContextManager[None]:
     """The scope of the device that `variable` is on, for what ops take together with it.
 
     On a machine with a GPU TensorFlow would put the rest there, wherever `variable` is. A
@@ -36,7 +38,7 @@ def device_scope_of(variable):
     return _scope(_value_of(variable).device, variable)
 
 
-def host_scope(variable):
+def host_scope(variable: Variable) -> AbstractContextManager[None]:
     """The scope of the CPU, for the counters that decide what a step on `variable` does.
 
     If they were on a GPU, the CPU would wait in each step for all that is queued there.
@@ -44,7 +46,7 @@ def host_scope(variable):
     return _scope("CPU:0", variable)
 
 
-def check_device(variable):
+def check_device(variable: Variable) -> None:
     """Checks that our ops can take `variable`.
 
     Args:
@@ -63,7 +65,7 @@ def check_device(variable):
     )
 
 
-def _scope(device, variable):
+def _scope(device: str, variable: Variable) -> AbstractContextManager[None]:
     """The scope of a device; no scope under a strategy and where there is no GPU."""
     distributed = isinstance(_value_of(variable), tf.distribute.DistributedValues)
     if distributed or not device or not tf.config.list_logical_devices("GPU"):
@@ -71,12 +73,12 @@ def _scope(device, variable):
     return tf.device(device)
 
 
-def _value_of(variable):
+def _value_of(variable: Variable) -> tf.Variable:
     return variable.value if isinstance(variable, keras.Variable) else variable
 
 
 @functools.cache
-def _warn():
+def _warn() -> None:
     logging.getLogger("tf_largeout").warning(
         "The op library of tf_largeout was built without kernels for GPUs: LargeOutput, its "
         "sampler and its slots are on the CPU. %s",

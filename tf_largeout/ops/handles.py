@@ -3,8 +3,10 @@
 import keras
 import tensorflow as tf
 
+from tf_largeout.types import VariableOrHandle
 
-def handle_of(variable_or_handle, watch=False):
+
+def handle_of(variable_or_handle: VariableOrHandle, watch: bool = False) -> tf.Tensor:
     """The handle of a `tf.Variable` or `keras.Variable`; a handle as it is.
 
     Args:
@@ -22,6 +24,8 @@ def handle_of(variable_or_handle, watch=False):
     return variable.handle
 
 
-def optional_handle(variable_or_handle, watch=False):
+def optional_handle(
+    variable_or_handle: VariableOrHandle | None, watch: bool = False
+) -> list[tf.Tensor]:
     """A list of no handle for None, else of one."""
     return [] if variable_or_handle is None else [handle_of(variable_or_handle, watch)]

@@ -22,13 +22,15 @@ import tensorflow as tf
 from tf_largeout.ops.library import gen_ops
 
 
-def hash_functions(kind, dim, num_hashes, num_tables, seed, bin_size=8):
+def hash_functions(
+    kind: str, dim: int, num_hashes: int, num_tables: int, seed: tf.Tensor, bin_size: int = 8
+) -> tf.Tensor:
     """Draws the functions of a family of hashes, which the other functions here take.
 
     Args:
         kind: `"simhash"`, `"wta"` or `"dwta"`.
         dim: Width of the vectors.
-        num_hashes: Values a table.
+        num_hashes: Values per table.
         num_tables: Number of tables.
         seed: int64 `[2]`; the same seed gives the same functions.
         bin_size: For WTA and DWTA, a power of two from 2 to 256.
@@ -46,11 +48,32 @@ def hash_functions(kind, dim, num_hashes, num_tables, seed, bin_size=8):
     )
 
 
-def lsh_hash(vectors, functions, kind, num_hashes, num_tables, bits, bin_size=8):
-    """The bucket of each vector in each table: int32 `[n, num_tables]` in [0, 2^bits).
+def lsh_hash(
+    vectors: tf.Tensor,
+    functions: tf.Tensor,
+    kind: str,
+    num_hashes: int,
+    num_tables: int,
+    bits: int,
+    bin_size: int = 8,
+) -> tf.Tensor:
+    """The bucket of each vector in each table.
 
-    The K values are written one after the other; where they take more than `bits` bits (at
-    most 30) they are mixed, such that as many lists of values go to each bucket.
+    The K values are written one after the other; where they take more than `bits` bits they
+    are mixed, such that as many lists of values go to each bucket.
+
+    Args:
+        vectors: float `[n, dim]`.
+        functions: int32, from `hash_functions`.
+        kind: `"simhash"`, `"wta"` or `"dwta"`, as given to `hash_functions`.
+        num_hashes: Values per table.
+        num_tables: Number of tables.
+        bits: Bits of a bucket's number, at most 30.
+        bin_size: For WTA and DWTA, coordinates that a value compares, as given to
+            `hash_functions`.
+
+    Returns:
+        int32 `[n, num_tables]` in `[0, 2^bits)`.
     """
     return gen_ops.largeout_lsh_hash(
         tf.cast(vectors, tf.float32),
@@ -63,26 +86,87 @@ def lsh_hash(vectors, functions, kind, num_hashes, num_tables, bits, bin_size=8)
     )
 
 
-def simhash(vectors, functions, num_hashes, num_tables):
-    """Single values of SimHash: int32 `[n, num_tables, num_hashes]`, 0 or 1.
+def simhash(
+    vectors: tf.Tensor | tf.SparseTensor, functions: tf.Tensor, num_hashes: int, num_tables: int
+) -> tf.Tensor:
+    """Single values of SimHash, in O(dim log dim) per vector, for sparse ones too.
 
-    `vectors` is a tensor, or a `tf.SparseTensor` with a known width, as in `wta_hash` and
-    `dwta_hash`. SimHash takes time O(dim log dim) for sparse vectors too.
+    Args:
+        vectors: float `[n, dim]`, or a `tf.SparseTensor` of that shape with a known width.
+        functions: int32, from `hash_functions`.
+        num_hashes: Values per table.
+        num_tables: Number of tables.
+
+    Returns:
+        int32 `[n, num_tables, num_hashes]`: 1 where the projection is positive, else 0.
+
+    Raises:
+        ValueError: If a sparse tensor has no known width.
+        tf.errors.InvalidArgumentError: If the rows of a sparse tensor are not in order.
     """
     return _hash_values(vectors, functions, "simhash", num_hashes, num_tables, 8)
 
 
-def wta_hash(vectors, functions, num_hashes, num_tables, bin_size=8):
-    """Single values of WTA: int32 `[n, num_tables, num_hashes]` in [0, bin_size)."""
+def wta_hash(
+    vectors: tf.Tensor | tf.SparseTensor,
+    functions: tf.Tensor,
+    num_hashes: int,
+    num_tables: int,
+    bin_size: int = 8,
+) -> tf.Tensor:
+    """Single values of WTA: which of `bin_size` random coordinates is the highest.
+
+    Args:
+        vectors: float `[n, dim]`, or a `tf.SparseTensor` of that shape with a known width.
+        functions: int32, from `hash_functions`.
+        num_hashes: Values per table.
+        num_tables: Number of tables.
+        bin_size: Coordinates that a value compares, as given to `hash_functions`.
+
+    Returns:
+        int32 `[n, num_tables, num_hashes]` in `[0, bin_size)`; of equal coordinates the first.
+
+    Raises:
+        ValueError: If a sparse tensor has no known width.
+        tf.errors.InvalidArgumentError: If the rows of a sparse tensor are not in order.
+    """
     return _hash_values(vectors, functions, "wta", num_hashes, num_tables, bin_size)
 
 
-def dwta_hash(vectors, functions, num_hashes, num_tables, bin_size=8):
-    """Single values of DWTA: int32 `[n, num_tables, num_hashes]` in [0, bin_size)."""
+def dwta_hash(
+    vectors: tf.Tensor | tf.SparseTensor,
+    functions: tf.Tensor,
+    num_hashes: int,
+    num_tables: int,
+    bin_size: int = 8,
+) -> tf.Tensor:
+    """Single values of DWTA: WTA of the coordinates that are not 0.
+
+    Args:
+        vectors: float `[n, dim]`, or a `tf.SparseTensor` of that shape with a known width.
+        functions: int32, from `hash_functions`.
+        num_hashes: Values per table.
+        num_tables: Number of tables.
+        bin_size: Coordinates that a value compares, as given to `hash_functions`.
+
+    Returns:
+        int32 `[n, num_tables, num_hashes]` in `[0, bin_size)`; of equal coordinates the first.
+
+    Raises:
+        ValueError: If a sparse tensor has no known width.
+        tf.errors.InvalidArgumentError: If the rows of a sparse tensor are not in order.
+    """
     return _hash_values(vectors, functions, "dwta", num_hashes, num_tables, bin_size)
 
 
-def _hash_values(vectors, functions, kind, num_hashes, num_tables, bin_size):
+def _hash_values(
+    vectors: tf.Tensor | tf.SparseTensor,
+    functions: tf.Tensor,
+    kind: str,
+    num_hashes: int,
+    num_tables: int,
+    bin_size: int,
+) -> tf.Tensor:
     options = {
         "kind": kind,
         "num_hashes": num_hashes,
@@ -104,7 +188,7 @@ def _hash_values(vectors, functions, kind, num_hashes, num_tables, bin_size):
     )
 
 
-def _row_splits(vectors):
+def _row_splits(vectors: tf.SparseTensor) -> tf.Tensor:
     # Not by tf.RaggedTensor.from_value_rowids: its bincount ends the process where it finds no
     # memory for a count of each row.
     rows = vectors.indices[:, 0]

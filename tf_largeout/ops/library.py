@@ -4,6 +4,7 @@ import mmap
 import os
 import pathlib
 import re
+import types
 
 from tf_largeout.version import TENSORFLOW_WINDOW, __version__, accepts_tensorflow
 
@@ -96,7 +97,7 @@ def _text_in(path: pathlib.Path, pattern: bytes) -> bytes | None:
             return found.group() if found else None
 
 
-def load(path: pathlib.Path):
+def load(path: pathlib.Path) -> types.ModuleType:
     """Returns the module of op functions of the library at `path`.
 
     Raises:

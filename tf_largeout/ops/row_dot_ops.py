@@ -12,9 +12,15 @@ import tensorflow as tf
 
 from tf_largeout.ops.handles import handle_of, optional_handle
 from tf_largeout.ops.library import gen_ops
+from tf_largeout.types import VariableOrHandle
 
 
-def row_dots(features, embeddings, ids, bias=None):
+def row_dots(
+    features: tf.Tensor,
+    embeddings: VariableOrHandle,
+    ids: tf.Tensor,
+    bias: VariableOrHandle | None = None,
+) -> tf.Tensor:
     """Logits of classes of each row's own, `<w_id, h_b> + b_id`.
 
     Args:
@@ -30,7 +36,13 @@ def row_dots(features, embeddings, ids, bias=None):
     return row_dots_and_rows(features, embeddings, bias, ids, tf.zeros([0], tf.int64))[0]
 
 
-def row_dots_and_rows(features, embeddings, bias, ids, shared_ids):
+def row_dots_and_rows(
+    features: tf.Tensor,
+    embeddings: VariableOrHandle,
+    bias: VariableOrHandle | None,
+    ids: tf.Tensor,
+    shared_ids: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
     """`row_dots`, and the rows of classes that the batch shares.
 
     As one op, because a tape would concatenate the gradients of two: the gradient of each
@@ -44,10 +56,11 @@ def row_dots_and_rows(features, embeddings, bias, ids, shared_ids):
         shared_ids: int64 `[num_shared]` in `[0, N)`.
 
     Returns:
-        A tuple of
-        logits: float32 `[batch, num_ids]`, as `row_dots` gives them.
-        shared_rows: float32 `[num_shared, dim]`.
-        shared_biases: float32 `[num_shared]`, or None without a bias.
+        `(logits, shared_rows, shared_biases)`:
+
+        * `logits`: float32 `[batch, num_ids]`, as `row_dots` gives them.
+        * `shared_rows`: float32 `[num_shared, dim]`.
+        * `shared_biases`: float32 `[num_shared]`, or None without a bias.
     """
     logits, rows, biases = gen_ops.largeout_row_dots(
         tf.cast(features, tf.float32),
@@ -60,7 +73,9 @@ def row_dots_and_rows(features, embeddings, bias, ids, shared_ids):
 
 
 @tf.RegisterGradient("LargeoutRowDots")
-def _row_dots_gradient(op, d_logits, d_shared_rows, *d_shared_biases):
+def _row_dots_gradient(
+    op: tf.Operation, d_logits: tf.Tensor, d_shared_rows: tf.Tensor, *d_shared_biases: tf.Tensor
+) -> list[tf.Tensor | tf.IndexedSlices | None]:
     features, embeddings, *bias, ids, shared_ids = op.inputs
     d_features, row_ids, d_rows, shape, d_biases = gen_ops.largeout_row_dots_grad(
         features, embeddings, bias, ids, shared_ids, d_logits, d_shared_rows, d_shared_biases

@@ -13,22 +13,23 @@ import tensorflow as tf
 
 from tf_largeout.ops.handles import handle_of, optional_handle
 from tf_largeout.ops.library import gen_ops
+from tf_largeout.types import Scalar, VariableOrHandle
 
 
 def row_adam(
-    variable,
-    momentum,
-    velocity,
-    values,
-    ids,
-    step_size,
-    beta_1=0.9,
-    beta_2=0.999,
-    epsilon=1e-7,
-    weight_decay=0.0,
-    last_step=None,
-    step=0,
-):
+    variable: VariableOrHandle,
+    momentum: VariableOrHandle | None,
+    velocity: VariableOrHandle,
+    values: tf.Tensor,
+    ids: tf.Tensor,
+    step_size: Scalar,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-7,
+    weight_decay: Scalar = 0.0,
+    last_step: VariableOrHandle | None = None,
+    step: int | tf.Tensor = 0,
+) -> tf.Operation | None:
     """Adam (Kingma & Ba 2014, the form before section 2.1) on the rows in `ids`.
 
     With g the summed gradient of a row:
@@ -72,8 +73,14 @@ def row_adam(
 
 
 def row_adagrad(
-    variable, accumulator, values, ids, learning_rate, epsilon=1e-7, weight_decay=0.0
-):
+    variable: VariableOrHandle,
+    accumulator: VariableOrHandle,
+    values: tf.Tensor,
+    ids: tf.Tensor,
+    learning_rate: Scalar,
+    epsilon: float = 1e-7,
+    weight_decay: Scalar = 0.0,
+) -> tf.Operation | None:
     """Adagrad (Duchi et al. 2011) on the rows in `ids`.
 
     With g the summed gradient of a row: `w -= weight_decay w; a += g^2;
@@ -103,9 +110,15 @@ def row_adagrad(
 
 
 def row_rowwise_adagrad(
-    variable, accumulator, values, ids, learning_rate, epsilon=1e-7, weight_decay=0.0
-):
-    """Adagrad with one accumulator a row, on the rows in `ids`.
+    variable: VariableOrHandle,
+    accumulator: VariableOrHandle,
+    values: tf.Tensor,
+    ids: tf.Tensor,
+    learning_rate: Scalar,
+    epsilon: float = 1e-7,
+    weight_decay: Scalar = 0.0,
+) -> tf.Operation | None:
+    """Adagrad with one accumulator per row (Mudigere et al. 2021), on the rows in `ids`.
 
     With g the summed gradient of a row: `w -= weight_decay w; a += mean(g^2);
     w -= learning_rate g / sqrt(a + epsilon)`.
@@ -134,16 +147,16 @@ def row_rowwise_adagrad(
 
 
 def row_momentum(
-    variable,
-    momentum,
-    values,
-    ids,
-    learning_rate,
-    decay=0.9,
-    nesterov=False,
-    weight_decay=0.0,
-):
-    """Gradient descent with momentum on the rows in `ids`.
+    variable: VariableOrHandle,
+    momentum: VariableOrHandle | None,
+    values: tf.Tensor,
+    ids: tf.Tensor,
+    learning_rate: Scalar,
+    decay: float = 0.9,
+    nesterov: bool = False,
+    weight_decay: Scalar = 0.0,
+) -> tf.Operation | None:
+    """Gradient descent with momentum (Sutskever et al. 2013) on the rows in `ids`.
 
     With g the summed gradient of a row: `w -= weight_decay w; m = decay m -
     learning_rate g; w += m`, or with `nesterov` `w += decay m - learning_rate g`.
@@ -173,7 +186,7 @@ def row_momentum(
     )
 
 
-def merge_rows(values, ids):
+def merge_rows(values: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Sums the rows that have the same id.
 
     Args:
@@ -188,9 +201,19 @@ def merge_rows(values, ids):
     return gen_ops.largeout_merge_rows(values, ids)
 
 
-def check_row_ids(ids, num_rows):
-    """Returns `ids` `[n]`; an `InvalidArgumentError` if one is not in `[0, num_rows)`.
+def check_row_ids(ids: tf.Tensor, num_rows: int | tf.Tensor) -> tf.Tensor:
+    """Returns `ids`, checked.
 
     On a GPU the ids go on unchecked; the optimizer steps skip what is no row.
+
+    Args:
+        ids: int32 or int64 `[n]`.
+        num_rows: Number of rows of the variable they belong to.
+
+    Returns:
+        `ids`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If an id is not in `[0, num_rows)`.
     """
     return gen_ops.largeout_check_row_ids(ids, tf.cast(num_rows, tf.int64))

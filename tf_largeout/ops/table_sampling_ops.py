@@ -1,43 +1,108 @@
-"""Draws from any distribution by tables: one function an op.
+"""Draws from any distribution by tables: one function per op.
 
-The samplers return the triple described in `sampling_ops`. The tables are made once, in
+The tables are made once, in
 O(num_classes); a draw is O(1) in the mean.
 """
+
+import tensorflow as tf
 
 from tf_largeout.ops.library import gen_ops
 
 
-def alias_table(weights):
-    """Tables for `alias_sample` from positive float64 weights `[num_classes]`.
+def alias_table(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Makes the tables for `alias_sample` (Walker 1977).
+
+    Args:
+        weights: float64 `[num_classes]`, positive and finite; need not sum to 1.
 
     Returns:
-        slots int64 `[num_classes, 2]`, probability float32 `[num_classes]`.
+        `(slots, probability)`: int64 `[num_classes, 2]`, where slot c gives class c with
+        probability `slots[c, 0] / 2^60` and else class `slots[c, 1]`; float32 `[num_classes]`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If a weight is not positive, or their sum not finite.
     """
     return gen_ops.largeout_alias_table(weights)
 
 
-def alias_sample(true_classes, seed, slots, probability, num_sampled):
-    """Draws with replacement; expected counts are `num_sampled * probability`."""
+def alias_sample(
+    true_classes: tf.Tensor,
+    seed: tf.Tensor,
+    slots: tf.Tensor,
+    probability: tf.Tensor,
+    num_sampled: int,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Draws with replacement; expected counts are `num_sampled * probability`.
+
+    Args:
+        true_classes: int64, any shape: ids in `[0, num_classes)`, or -1 for padding.
+        seed: int64 `[2]`.
+        slots: int64 `[num_classes, 2]`, from `alias_table`.
+        probability: float32 `[num_classes]`, from `alias_table`.
+        num_sampled: Number of draws.
+
+    Returns:
+        `(sampled_candidates, true_expected_count, sampled_expected_count)`: int64
+        `[num_sampled]`, float32 of the shape of `true_classes`, float32 `[num_sampled]`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If a label is out of range, or the tables are empty.
+    """
     return gen_ops.largeout_alias_sample(
         true_classes, seed, slots, probability, num_sampled=num_sampled
     )
 
 
-def pivotal_table(weights, num_sampled, num_buckets):
-    """Tables for `pivotal_sample` from positive float64 weights `[num_classes]`.
+def pivotal_table(
+    weights: tf.Tensor, num_sampled: int, num_buckets: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Makes the tables for `pivotal_sample`.
+
+    Args:
+        weights: float64 `[num_classes]`, positive and finite; need not sum to 1.
+        num_sampled: Number of classes to be drawn, at most `num_classes`.
+        num_buckets: More buckets make a draw faster; `num_classes / 4` is enough.
 
     Returns:
-        cumulative int64 `[num_classes + 1]`, index int64 `[num_buckets + 1]`.
+        `(cumulative, index)`: int64 `[num_classes + 1]`, sums of the inclusion probabilities
+        in units that make them integers; int64 `[num_buckets + 1]`, where the search in them
+        begins.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If a weight is not positive, their sum not finite, or
+            `num_sampled` above the number of classes.
     """
     return gen_ops.largeout_pivotal_table(
         weights, num_sampled=num_sampled, num_buckets=num_buckets
     )
 
 
-def pivotal_sample(true_classes, seed, cumulative, index, num_sampled):
+def pivotal_sample(
+    true_classes: tf.Tensor,
+    seed: tf.Tensor,
+    cumulative: tf.Tensor,
+    index: tf.Tensor,
+    num_sampled: int,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Draws without replacement; class c is drawn with probability `min(1, tau weights[c])`.
 
-    `num_sampled` must be the one the table was made for.
+    That is its expected count, and tau makes these sum to `num_sampled`. Ordered pivotal
+    sampling (Deville & Tille 1998; Chauvet 2012) from a random start.
+
+    Args:
+        true_classes: int64, any shape: ids in `[0, num_classes)`, or -1 for padding.
+        seed: int64 `[2]`.
+        cumulative: int64 `[num_classes + 1]`, from `pivotal_table`.
+        index: int64 `[num_buckets + 1]`, from `pivotal_table`.
+        num_sampled: Number of draws, that of the tables.
+
+    Returns:
+        `(sampled_candidates, true_expected_count, sampled_expected_count)`: int64
+        `[num_sampled]`, float32 of the shape of `true_classes`, float32 `[num_sampled]`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If a label is out of range, or the tables are empty or
+            were made for another `num_sampled`.
     """
     return gen_ops.largeout_pivotal_sample(
         true_classes, seed, cumulative, index, num_sampled=num_sampled

@@ -1,9 +1,13 @@
 """Adagrad that updates only the rows with a gradient."""
 
+from typing import Any
+
 import keras
+import tensorflow as tf
 
 from tf_largeout.ops import row_ops
 from tf_largeout.optimizers.row_sparse import RowSparse
+from tf_largeout.types import LearningRate
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -47,13 +51,13 @@ class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
 
     def __init__(
         self,
-        learning_rate=1e-3,
-        initial_accumulator_value=0.1,
-        epsilon=1e-7,
-        weight_decay=None,
-        name=None,
-        **kwargs,
-    ):
+        learning_rate: LearningRate = 1e-3,
+        initial_accumulator_value: float = 0.1,
+        epsilon: float = 1e-7,
+        weight_decay: float | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(
             learning_rate=learning_rate,
             initial_accumulator_value=initial_accumulator_value,
@@ -63,7 +67,14 @@ class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
             **kwargs,
         )
 
-    def update_rows(self, values, ids, variable, learning_rate, weight_decay):
+    def update_rows(
+        self,
+        values: tf.Tensor,
+        ids: tf.Tensor,
+        variable: tf.Variable,
+        learning_rate: tf.Tensor,
+        weight_decay: tf.Tensor,
+    ) -> None:
         row_ops.row_adagrad(
             variable,
             self._accumulators[self._get_variable_index(variable)],

@@ -1,11 +1,15 @@
 """Adam that updates only the rows with a gradient."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
 from tf_largeout.ops import row_ops
 from tf_largeout.optimizers.row_sparse import RowSparse
+from tf_largeout.types import Config, LearningRate, Variable
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -78,17 +82,17 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
 
     def __init__(
         self,
-        learning_rate=1e-3,
-        beta_1=0.9,
-        beta_2=0.999,
-        epsilon=1e-7,
-        weight_decay=None,
-        decay_skipped=True,
-        row_beta_1=0.0,
-        row_step_offset=300,
-        name=None,
-        **kwargs,
-    ):
+        learning_rate: LearningRate = 1e-3,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        weight_decay: float | None = None,
+        decay_skipped: bool = True,
+        row_beta_1: float = 0.0,
+        row_step_offset: int = 300,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         if kwargs.get("amsgrad"):
             raise ValueError(
                 "LazyAdam has no amsgrad variant. Received: amsgrad=True. Leave it out, or use "
@@ -112,13 +116,15 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         self.row_beta_1 = float(row_beta_1)
         self.row_step_offset = whole_number("row_step_offset", row_step_offset, least=0)
 
-    def add_variable_from_reference(self, reference_variable, name=None, initializer="zeros"):
+    def add_variable_from_reference(
+        self, reference_variable: Variable, name: str | None = None, initializer: str = "zeros"
+    ) -> keras.Variable | None:
         """Makes a slot; None for m where neither gradient has a first moment."""
         if name == "momentum" and not (self.beta_1 or self.row_beta_1):
             return None
         return super().add_variable_from_reference(reference_variable, name, initializer)
 
-    def build(self, var_list):
+    def build(self, var_list: Sequence[Variable]) -> None:
         """Makes the moments m and v, and with `decay_skipped` the last step of each row."""
         if self.built:
             return
@@ -128,7 +134,14 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
                 self.add_row_slot(variable, "last_step", dtype="int64") for variable in var_list
             ]
 
-    def update_rows(self, values, ids, variable, learning_rate, weight_decay):
+    def update_rows(
+        self,
+        values: tf.Tensor,
+        ids: tf.Tensor,
+        variable: tf.Variable,
+        learning_rate: tf.Tensor,
+        weight_decay: tf.Tensor,
+    ) -> None:
         index = self._get_variable_index(variable)
         step = self.iterations + 1
         row_ops.row_adam(
@@ -146,7 +159,9 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             step=step,
         )
 
-    def update_all(self, gradient, variable, learning_rate):
+    def update_all(
+        self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor
+    ) -> None:
         if self.decay_skipped:
             self._decay_skipped_rows(variable)
         index = self._get_variable_index(variable)
@@ -161,7 +176,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         root = tf.sqrt(velocity.value) + self.epsilon
         self.assign_sub(variable, gradient * tf.cast(step_size, variable.dtype) / root)
 
-    def _decay_skipped_rows(self, variable):
+    def _decay_skipped_rows(self, variable: tf.Variable) -> None:
         """Catches up with the sparse steps of `variable` that left rows out, if any did."""
         last_step = self._last_steps[self._get_variable_index(variable)]
         step = self.iterations + 1
@@ -173,21 +188,23 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         )
         self.assign(last_step, tf.fill(last_step.shape, step))
 
-    def _decay_moments(self, variable, skipped):
+    def _decay_moments(self, variable: tf.Variable, skipped: tf.Tensor) -> None:
         index = self._get_variable_index(variable)
         skipped = tf.reshape(skipped, variable.shape[:1] + [1] * (len(variable.shape) - 1))
         for slots, beta in ((self._momentums, self.beta_1), (self._velocities, self.beta_2)):
             if slots[index] is not None:
                 self.assign(slots[index], slots[index].value * tf.pow(beta, skipped))
 
-    def _step_size(self, learning_rate, step, beta_1, step_offset=0):
+    def _step_size(
+        self, learning_rate: tf.Tensor, step: tf.Tensor, beta_1: float, step_offset: int = 0
+    ) -> tf.Tensor:
         # In Keras's arithmetic of float32 variables, so that sparse and dense gradients agree.
         step = tf.cast(step, tf.float32)
         beta_1_power = tf.pow(tf.cast(beta_1, tf.float32), step)
         beta_2_power = tf.pow(tf.cast(self.beta_2, tf.float32), step + step_offset)
         return learning_rate * tf.sqrt(1 - beta_2_power) / (1 - beta_1_power)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         config = super().get_config()
         del config["amsgrad"]
         config |= {

@@ -1,9 +1,13 @@
 """Gradient descent with momentum that updates only the rows with a gradient."""
 
+from typing import Any
+
 import keras
+import tensorflow as tf
 
 from tf_largeout.ops import row_ops
 from tf_largeout.optimizers.row_sparse import RowSparse
+from tf_largeout.types import LearningRate
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -35,6 +39,9 @@ class LazySGD(RowSparse, keras.optimizers.SGD):
     )
     ```
 
+    Reference:
+        [Sutskever et al., 2013](https://proceedings.mlr.press/v28/sutskever13.html), eq. 1-4.
+
     Args:
         learning_rate: float, schedule or callable. Defaults to 0.01.
         momentum: float in [0, 1]. Defaults to 0: no slot, plain gradient descent.
@@ -51,13 +58,13 @@ class LazySGD(RowSparse, keras.optimizers.SGD):
 
     def __init__(
         self,
-        learning_rate=0.01,
-        momentum=0.0,
-        nesterov=False,
-        weight_decay=None,
-        name=None,
-        **kwargs,
-    ):
+        learning_rate: LearningRate = 0.01,
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        weight_decay: float | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(
             learning_rate=learning_rate,
             momentum=momentum,
@@ -67,7 +74,14 @@ class LazySGD(RowSparse, keras.optimizers.SGD):
             **kwargs,
         )
 
-    def update_rows(self, values, ids, variable, learning_rate, weight_decay):
+    def update_rows(
+        self,
+        values: tf.Tensor,
+        ids: tf.Tensor,
+        variable: tf.Variable,
+        learning_rate: tf.Tensor,
+        weight_decay: tf.Tensor,
+    ) -> None:
         has_slot = self.momentum != 0
         row_ops.row_momentum(
             variable,

@@ -1,10 +1,13 @@
 """What all row-sparse optimizers share."""
 
+from collections.abc import Iterable, Sequence
+
 import keras
 import tensorflow as tf
 
 from tf_largeout import row_changes
 from tf_largeout.ops import devices, row_ops
+from tf_largeout.types import Gradient, Scalar, Variable
 
 
 class RowSparse(keras.optimizers.Optimizer):
@@ -21,7 +24,14 @@ class RowSparse(keras.optimizers.Optimizer):
     whose ids are out of range, changes neither weights nor slots nor `iterations`.
     """
 
-    def update_rows(self, values, ids, variable, learning_rate, weight_decay):
+    def update_rows(
+        self,
+        values: tf.Tensor,
+        ids: tf.Tensor,
+        variable: tf.Variable,
+        learning_rate: tf.Tensor,
+        weight_decay: tf.Tensor,
+    ) -> None:
         """Updates the rows `ids` of `variable` and of its slots in place.
 
         Args:
@@ -33,17 +43,23 @@ class RowSparse(keras.optimizers.Optimizer):
         """
         raise NotImplementedError
 
-    def update_all(self, gradient, variable, learning_rate):
+    def update_all(
+        self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor
+    ) -> None:
         """Updates all of `variable` for a dense gradient: the step of the Keras optimizer."""
         super().update_step(gradient, variable, learning_rate)
 
-    def add_variable_from_reference(self, reference_variable, name=None, initializer="zeros"):
+    def add_variable_from_reference(
+        self, reference_variable: Variable, name: str | None = None, initializer: str = "zeros"
+    ) -> keras.Variable | None:
         """Makes a slot, on the device of its variable."""
         with devices.device_scope_of(reference_variable):
             return super().add_variable_from_reference(reference_variable, name, initializer)
 
-    def add_row_slot(self, variable, name, dtype="float32", initializer="zeros"):
-        """Makes a slot of one value a row, beside `variable`; its shape is `[num_rows]`."""
+    def add_row_slot(
+        self, variable: Variable, name: str, dtype: str = "float32", initializer: str = "zeros"
+    ) -> keras.Variable:
+        """Makes a slot of one value per row, beside `variable`; its shape is `[num_rows]`."""
         place = variable.value if isinstance(variable, keras.Variable) else variable
         strategy = tf.distribute.get_strategy().extended
         with strategy.colocate_vars_with(place), devices.device_scope_of(variable):
@@ -54,7 +70,11 @@ class RowSparse(keras.optimizers.Optimizer):
                 name=f"{getattr(variable, 'path', variable.name).replace('/', '_')}_{name}",
             )
 
-    def apply(self, grads, trainable_variables=None):
+    def apply(
+        self,
+        grads: Iterable[Gradient | None],
+        trainable_variables: Iterable[Variable] | None = None,
+    ) -> None:
         """Applies one step; see `keras.optimizers.Optimizer.apply`."""
         grads = list(grads)
         variables = self._trainable_variables
@@ -72,7 +92,7 @@ class RowSparse(keras.optimizers.Optimizer):
         grads = [_divisible(gradient) for gradient in self._all_or_none(grads)]
         super().apply(grads, trainable_variables)
 
-    def _all_or_none(self, grads):
+    def _all_or_none(self, grads: Sequence[Gradient | None]) -> list[Gradient | None]:
         """The gradients, and `iterations`, none of which can be read before all are there.
 
         By data, not by control dependencies: with those on the gradients of a `while_loop`, as
@@ -85,7 +105,9 @@ class RowSparse(keras.optimizers.Optimizer):
         present = iter(tf.nest.pack_sequence_as(present, parts, expand_composites=True))
         return [None if gradient is None else next(present) for gradient in grads]
 
-    def update_step(self, gradient, variable, learning_rate):
+    def update_step(
+        self, gradient: Gradient, variable: tf.Variable, learning_rate: tf.Tensor
+    ) -> None:
         """Updates one variable, by rows if the gradient is an `IndexedSlices`."""
         learning_rate = tf.cast(learning_rate, variable.dtype)
         decays = self.weight_decay is not None and self._use_weight_decay(variable)
@@ -106,17 +128,19 @@ class RowSparse(keras.optimizers.Optimizer):
             variable.assign_sub(variable * decay * learning_rate)
         self.update_all(gradient, variable, learning_rate)
 
-    def _apply_weight_decay(self, variables):
+    def _apply_weight_decay(self, variables: Sequence[Variable]) -> None:
         """Does nothing: `update_step` knows which rows to decay."""
 
-    def _clip_gradients(self, grads):
+    def _clip_gradients(self, grads: Sequence[Gradient | None]) -> list[Gradient | None]:
         # The norm of a gradient is that of its merged rows.
         if self.clipnorm or self.clipvalue or self.global_clipnorm:
             grads = [_merged(gradient) for gradient in grads]
         values = super()._clip_gradients([_values(gradient) for gradient in grads])
         return [_with_values(g, v) for g, v in zip(grads, values, strict=True)]
 
-    def _checked_gradient(self, gradient, variable):
+    def _checked_gradient(
+        self, gradient: Gradient | None, variable: Variable
+    ) -> Gradient | None:
         if not isinstance(gradient, tf.IndexedSlices):
             return gradient
         devices.check_device(variable)
@@ -127,7 +151,7 @@ class RowSparse(keras.optimizers.Optimizer):
             gradient.values, ids, None if shape is None else tf.convert_to_tensor(shape)
         )
 
-    def _check_options(self, variable):
+    def _check_options(self, variable: Variable) -> None:
         name = getattr(variable, "path", variable.name)
         if keras.backend.standardize_dtype(variable.dtype) != "float32":
             raise ValueError(
@@ -156,7 +180,7 @@ class RowSparse(keras.optimizers.Optimizer):
                     f"keras.optimizers.{self._keras_class()}."
                 )
 
-    def _keras_class(self):
+    def _keras_class(self) -> str:
         classes = type(self).__mro__
         return next(c.__name__ for c in classes if c.__module__.startswith("keras."))
 
@@ -164,28 +188,28 @@ class RowSparse(keras.optimizers.Optimizer):
 class RowGradient(tf.IndexedSlices):
     """`IndexedSlices` that can be divided: Keras unscales gradients by `/`."""
 
-    def __truediv__(self, scale):
+    def __truediv__(self, scale: Scalar) -> "RowGradient":
         return RowGradient(self.values / scale, self.indices, self.dense_shape)
 
 
-def _divisible(gradient):
+def _divisible(gradient: Gradient | None) -> Gradient | None:
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
     return RowGradient(gradient.values, gradient.indices, gradient.dense_shape)
 
 
-def _merged(gradient):
+def _merged(gradient: Gradient | None) -> Gradient | None:
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
     values, ids = row_ops.merge_rows(tf.cast(gradient.values, tf.float32), gradient.indices)
     return tf.IndexedSlices(values, ids, gradient.dense_shape)
 
 
-def _values(gradient):
+def _values(gradient: Gradient | None) -> tf.Tensor | None:
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
-def _with_values(gradient, values):
+def _with_values(gradient: Gradient | None, values: tf.Tensor | None) -> Gradient | None:
     if not isinstance(gradient, tf.IndexedSlices):
         return values
     return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)

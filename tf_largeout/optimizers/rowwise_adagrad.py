@@ -1,17 +1,20 @@
-"""Adagrad with one accumulator a row."""
+"""Adagrad with one accumulator per row."""
+
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tf_largeout.ops import row_ops
 from tf_largeout.optimizers.lazy_adagrad import LazyAdagrad
+from tf_largeout.types import LearningRate, Variable
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class RowwiseAdagrad(LazyAdagrad):
-    """Adagrad with one accumulator a row: the smallest state that still adapts.
+    """Adagrad with one accumulator per row: the smallest state that still adapts.
 
-    A variable of rank 2 or more has one float32 a row instead of one a weight, so a matrix
+    A variable of rank 2 or more has one float32 per row instead of one per weight, so a matrix
     of 10M x 64 needs 40 MB of state where `LazyAdam` needs 5.1 GB:
 
     ```
@@ -45,13 +48,13 @@ class RowwiseAdagrad(LazyAdagrad):
 
     def __init__(
         self,
-        learning_rate=0.03,
-        initial_accumulator_value=0.0,
-        epsilon=1e-7,
-        weight_decay=None,
-        name=None,
-        **kwargs,
-    ):
+        learning_rate: LearningRate = 0.03,
+        initial_accumulator_value: float = 0.0,
+        epsilon: float = 1e-7,
+        weight_decay: float | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(
             learning_rate=learning_rate,
             initial_accumulator_value=initial_accumulator_value,
@@ -61,13 +64,22 @@ class RowwiseAdagrad(LazyAdagrad):
             **kwargs,
         )
 
-    def add_variable_from_reference(self, reference_variable, name=None, initializer="zeros"):
-        """Makes a slot; the accumulator of a matrix has one value a row."""
+    def add_variable_from_reference(
+        self, reference_variable: Variable, name: str | None = None, initializer: str = "zeros"
+    ) -> keras.Variable | None:
+        """Makes a slot; the accumulator of a matrix has one value per row."""
         if name == "accumulator" and len(reference_variable.shape) > 1:
             return self.add_row_slot(reference_variable, name, initializer=initializer)
         return super().add_variable_from_reference(reference_variable, name, initializer)
 
-    def update_rows(self, values, ids, variable, learning_rate, weight_decay):
+    def update_rows(
+        self,
+        values: tf.Tensor,
+        ids: tf.Tensor,
+        variable: tf.Variable,
+        learning_rate: tf.Tensor,
+        weight_decay: tf.Tensor,
+    ) -> None:
         row_ops.row_rowwise_adagrad(
             variable,
             self._accumulators[self._get_variable_index(variable)],
@@ -78,7 +90,9 @@ class RowwiseAdagrad(LazyAdagrad):
             weight_decay=weight_decay,
         )
 
-    def update_all(self, gradient, variable, learning_rate):
+    def update_all(
+        self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor
+    ) -> None:
         rank = len(variable.shape)
         if rank < 2:
             super().update_all(gradient, variable, learning_rate)
