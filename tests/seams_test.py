@@ -5,7 +5,9 @@ import numpy as np
 import tensorflow as tf
 
 from tests import harness
-from tf_largeout import layers, losses, optimizers, samplers
+from tf_largeout import layers, losses, metrics, optimizers, samplers
+from tf_largeout.class_matrix import ClassMatrix
+from tf_largeout.initializers import constant_initializer
 from tf_largeout.output_tag import OutputTag
 from tf_largeout.search.inverted_file import InvertedFile
 
@@ -59,16 +61,25 @@ class SphericalTag(OutputTag):
         return q - 2 * tf.reduce_sum(has_label * a, axis=1) + tf.reduce_sum(has_label, axis=1)
 
 
-class FixedOutput(layers.LargeOutput):
-    """A fixed random W, of which only W'W [dim, dim] enters the loss."""
+class FixedOutput(layers.ClassOutput):
+    """A fixed W, of which only W'W `[dim, dim]` and some rows enter the loss."""
+
+    def __init__(self, rows, **kwargs):
+        super().__init__(**kwargs)
+        self.rows, self.num_classes = rows, len(rows)
 
     def build(self, input_shape):
-        super().build(input_shape)
-        self.embeddings.trainable = False
+        rows = self.add_weight(
+            name="rows",
+            shape=self.rows.shape,
+            initializer=constant_initializer(self.rows),
+            trainable=False,
+            autocast=False,
+        )
+        self.class_matrix = ClassMatrix(rows, None, self.name)
 
-    def call(self, features, training=None):
-        logits = self.class_matrix.logits(features)
-        return SphericalTag(self, features, training).attach_to(logits)
+    def make_tag(self, features, training):
+        return SphericalTag(self, features, training)
 
 
 class SquaredErrorLoss(losses.TaggedLoss):
@@ -79,19 +90,23 @@ class SquaredErrorLoss(losses.TaggedLoss):
 
 
 def test_an_output_layer_gives_a_tag_of_its_own_that_trains_by_its_own_loss():
-    head = FixedOutput(N, use_bias=False, embeddings_initializer=ROWS)
+    head = FixedOutput(ROWS)
     model = keras.Sequential([keras.layers.Dense(DIM), head])
     model.compile(optimizers.LazyAdam(0.01), SquaredErrorLoss())
     history = model.fit(FEATURES, LABELS, epochs=5, verbose=0).history["loss"]
     assert history[-1] < history[0]
     dense = model.predict(FEATURES, verbose=0) - np.eye(N)[LABELS]
     expected = np.square(dense).sum(axis=1).mean()
-    evaluated = model.evaluate(FEATURES, LABELS, verbose=0)
-    np.testing.assert_allclose(evaluated, expected, rtol=1e-5)
+    model.compile(optimizers.LazyAdam(), SquaredErrorLoss(), metrics=[metrics.PrecisionAtK(1)])
+    evaluated = model.evaluate(FEATURES, LABELS, verbose=0, return_dict=True)
+    np.testing.assert_allclose(evaluated["loss"], expected, rtol=1e-5)
+    best = np.argmax(model.predict(FEATURES, verbose=0), axis=1)
+    np.testing.assert_allclose(evaluated["precision_at_1"], np.mean(best == LABELS), rtol=1e-6)
+    np.testing.assert_array_equal(head.top_k(model.layers[0](FEATURES), 1)[1][:, 0], best)
 
 
 def test_a_loss_for_another_kind_of_layer_is_refused_by_name():
-    head = FixedOutput(N, name="fixed")
+    head = FixedOutput(ROWS, name="fixed")
     try:
         losses.NCELoss()(LABELS, head(FEATURES, training=True))
     except ValueError as error:

@@ -52,6 +52,7 @@ ARROWS = {
         "initializers",
         "lazy_logits",
         "ops",
+        "output_tag",
         "replicas",
         "samplers",
         "types",

@@ -8,9 +8,10 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import replicas, samplers
-from tf_largeout.arguments import is_whole, whole_number
+from tf_largeout.arguments import whole_number
 from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.layers import initial_values, saved_weights, step_context
+from tf_largeout.layers import initial_values, saved_weights
+from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.layers.tied_embeddings import TiedEmbeddings, refuse_initializer
 from tf_largeout.lazy_logits import LazyLogits
 from tf_largeout.ops import devices
@@ -20,7 +21,7 @@ _MOST_CLASSES = 2**31 - 2  # ids and counts of classes are 32 bits wide in the o
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class LargeOutput(keras.layers.Layer):
+class LargeOutput(ClassOutput):
     """Scores `num_classes` classes as `features @ class_embeddings.T + bias`.
 
     To a model it is a `Dense` layer without activation: it returns logits, `predict` gives
@@ -204,59 +205,8 @@ class LargeOutput(keras.layers.Layer):
                 aggregation="only_first_replica",
             )
 
-    def call(self, features: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        # The dense reads go into a function of their own: TensorFlow orders each read before
-        # the later updates of its variable, so in the outer function they would run even
-        # where nobody needs the logits.
-        in_graph, logits = tf.inside_function(), self.class_matrix.logits
-        dense = tf.function(logits, autograph=False) if in_graph else logits
-        if training is None:
-            training = step_context.training_of_step()
-        if not features.dtype.is_floating:
-            features = tf.cast(features, self.compute_dtype)
-        return LazyLogits(self, features, training).attach_to(dense(features))
-
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return (*input_shape[:-1], self.num_classes)
-
-    def top_k(self, features: TensorLike, k: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """The `k` classes with the highest logits, exactly, in O(num_classes) time.
-
-        Args:
-            features: Float `[..., dim]`.
-            k: Between 1 and `num_classes`.
-
-        Returns:
-            `(scores, ids)`: float32 and int64 `[..., k]`, best first; of equal scores the
-            lower id comes first.
-
-        Raises:
-            ValueError: If the layer is not built, `k` is out of range, or the features have
-                another width than the layer's inputs.
-        """
-        self._require_built("top_k")
-        if not (is_whole(k) and 1 <= k <= self.num_classes):
-            raise ValueError(
-                f"`k` must be an integer between 1 and num_classes={self.num_classes}. "
-                f"Received: k={k!r}."
-            )
-        features = tf.cast(tf.convert_to_tensor(features), tf.float32)
-        dim = self.class_matrix.dim
-        if not features.shape[-1:].is_compatible_with([dim]):
-            raise ValueError(
-                f"`features` must be inputs of layer '{self.name}', [..., {dim}]. Received "
-                f"features of shape {features.shape}. Pass what the layer before it returns, "
-                "not logits."
-            )
-        rows = tf.reshape(features, [-1, dim])
-        shape = tf.concat([tf.shape(features)[:-1], [k]], axis=0)
-        scores, ids = self.class_matrix.top_k(rows, k)
-        return tf.reshape(scores, shape), tf.reshape(ids, shape)
-
-    def class_embeddings(self) -> tf.Tensor:
-        """The matrix of class embeddings, `[num_classes, dim]`, without the bias."""
-        self._require_built("class_embeddings")
-        return self.class_matrix.values()
+    def make_tag(self, features: tf.Tensor, training: bool | None) -> LazyLogits:
+        return LazyLogits(self, features, training)
 
     def next_seed(self) -> tf.Tensor:
         """Two int64 numbers, new at each call and other ones on each replica."""
@@ -284,13 +234,6 @@ class LargeOutput(keras.layers.Layer):
             "bias_initializer": initial_values.serialize(self.bias_initializer),
             "embeddings": None if self._tied is None else self._tied.serialize(),
         }
-
-    def _require_built(self, method: str) -> None:
-        if not self.built:
-            raise ValueError(
-                f"`{method}` needs the weights of layer '{self.name}', which is not built yet. "
-                "Call the model on data, or build it with its input shape, first."
-            )
 
 
 def _default_embeddings_initializer() -> keras.initializers.Initializer:

@@ -1,0 +1,106 @@
+"""The base class of output layers: the logits, and what is asked of all of them."""
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.arguments import is_whole
+from tf_largeout.class_matrix import ClassMatrix
+from tf_largeout.layers import step_context
+from tf_largeout.output_tag import OutputTag
+from tf_largeout.types import Shape, TensorLike
+
+
+class ClassOutput(keras.layers.Layer):
+    """Base of the layers that score many classes, one logit per class.
+
+    A subclass makes `class_matrix` in `build`; and it writes `make_tag`, if its losses ask for
+    more than an `OutputTag` offers.
+
+    Call arguments:
+        features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
+        training: Whether the step trains.
+
+    Output shape:
+        `[batch, ..., num_classes]`, of the layer's compute dtype.
+
+    Attributes:
+        num_classes: Number of classes.
+        class_matrix: The `ClassMatrix`, of a built layer.
+    """
+
+    num_classes: int
+    class_matrix: ClassMatrix
+
+    def make_tag(self, features: tf.Tensor, training: bool | None) -> OutputTag:
+        """What the layer tells its losses and metrics in one step.
+
+        Args:
+            features: Float `[..., dim]`, the input of the layer.
+            training: Whether the step trains; None where nobody said.
+        """
+        return OutputTag(self, features, training)
+
+    def call(self, features: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        # The dense reads go into a function of their own: TensorFlow orders each read before
+        # the later updates of its variable, so in the outer function they would run even
+        # where nobody needs the logits.
+        in_graph, logits = tf.inside_function(), self.class_matrix.logits
+        dense = tf.function(logits, autograph=False) if in_graph else logits
+        if training is None:
+            training = step_context.training_of_step()
+        if not features.dtype.is_floating:
+            features = tf.cast(features, self.compute_dtype)
+        return self.make_tag(features, training).attach_to(dense(features))
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        return (*input_shape[:-1], self.num_classes)
+
+    def top_k(self, features: TensorLike, k: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """The `k` classes with the highest logits, exactly, in O(num_classes) time.
+
+        Args:
+            features: Float `[..., dim]`.
+            k: Between 1 and `num_classes`.
+
+        Returns:
+            `(scores, ids)`: float32 and int64 `[..., k]`, best first; of equal scores the
+            lower id comes first.
+
+        Raises:
+            ValueError: If the layer is not built, `k` is out of range, or the features have
+                another width than the layer's inputs.
+        """
+        self._require_built("top_k")
+        if not (is_whole(k) and 1 <= k <= self.num_classes):
+            raise ValueError(
+                f"`k` must be an integer between 1 and num_classes={self.num_classes}. "
+                f"Received: k={k!r}."
+            )
+        features = tf.cast(tf.convert_to_tensor(features), tf.float32)
+        dim = self.class_matrix.dim
+        if not features.shape[-1:].is_compatible_with([dim]):
+            raise ValueError(
+                f"`features` must be inputs of layer '{self.name}', [..., {dim}]. Received "
+                f"features of shape {features.shape}. Pass what the layer before it returns, "
+                "not logits."
+            )
+        rows = tf.reshape(features, [-1, dim])
+        shape = tf.concat([tf.shape(features)[:-1], [k]], axis=0)
+        scores, ids = self.class_matrix.top_k(rows, k)
+        return tf.reshape(scores, shape), tf.reshape(ids, shape)
+
+    def class_embeddings(self) -> tf.Tensor:
+        """The matrix of class embeddings, `[num_classes, dim]`, without the bias.
+
+        Raises:
+            ValueError: If the layer is not built.
+        """
+        self._require_built("class_embeddings")
+        return self.class_matrix.values()
+
+    def _require_built(self, method: str) -> None:
+        if not self.built:
+            raise ValueError(
+                f"`{method}` needs the weights of layer '{self.name}', which is not built yet. "
+                "Call the model on data, or build it with its input shape, first."
+            )
