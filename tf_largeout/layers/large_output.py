@@ -169,7 +169,8 @@ class LargeOutput(ClassOutput):
                 self.class_matrix.on_rows_changed(self._tell_sampler)
 
     def _tell_sampler(self, ids: tf.Tensor, old_rows: tf.Tensor) -> None:
-        self.sampler.rows_changed(tf.cast(ids, tf.int64), old_rows, self)
+        if self.sampler is not None:
+            self.sampler.rows_changed(tf.cast(ids, tf.int64), old_rows, self)
 
     def _remove_weights_but(self, others: set[int]) -> None:
         """As before a build that failed: layer and sampler can be built with what is right."""

@@ -15,8 +15,13 @@ from tf_largeout.types import VariableOrHandle
 
 
 def class_statistics(
-    features, embeddings_handle, bias_handle, labels, true_logits=None, first_class=0
-):
+    features: tf.Tensor,
+    embeddings_handle: VariableOrHandle,
+    bias_handle: VariableOrHandle | None,
+    labels: tf.Tensor,
+    true_logits: tf.Tensor | None = None,
+    first_class: int | tf.Tensor = 0,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Log partition function and exact ranks of the labels, in one pass.
 
     With `true_logits`, the embeddings may be a row shard of a larger matrix, whose row
@@ -24,30 +29,31 @@ def class_statistics(
     shards add up to the rank in the whole, and the logsumexp of their `log_partition` is
     that of the whole.
 
+    `log_partition` and `true_logits` are differentiable, once, with respect to
+    the features and the variables: one `class_softmax_gradient`, whose gradients
+    of the variables are dense. The gradient of given `true_logits` goes to these alone.
+    A tape notices variables that are given as such, not by their handles alone.
+
     Args:
-        features: float32 [batch, dim].
-        embeddings_handle: handle of a float32 variable [N, dim].
-        bias_handle: handle of a float32 variable [N], or None.
-        labels: int64 [batch, num_labels] in [-1, N); -1 is padding. With `true_logits`,
-            any ids of at least 0, or -1.
-        true_logits: float32 [batch, num_labels], the logits of the labels; or None, to
+        features: float32 `[batch, dim]`.
+        embeddings_handle: handle of a float32 variable `[N, dim]`.
+        bias_handle: handle of a float32 variable `[N]`, or None.
+        labels: int64 `[batch, num_labels]` in `[-1, N)`; -1 is padding. With
+            `true_logits`, any ids of at least 0, or -1.
+        true_logits: float32 `[batch, num_labels]`, the logits of the labels; or None, to
             compute them.
         first_class: integer of at least 0, the id of the first row of the embeddings;
             0 without `true_logits`.
 
     Returns:
-        A tuple of
-        log_partition: float32 [batch], `log(sum_c exp(o_c))` over the classes of the
-            embeddings.
-        true_logits: float32 [batch, num_labels], 0 at padding; or those given.
-        ranks: int64 [batch, num_labels], the number of classes of the embeddings, other
-            than the label, that score higher, ties going to the lower id; N at padding
-            and where the logit is NaN or -inf.
+        `(log_partition, true_logits, ranks)`:
 
-    `log_partition` and `true_logits` are differentiable, once, with respect to
-    the features and the variables: one `class_softmax_gradient`, whose gradients
-    of the variables are dense. The gradient of given `true_logits` goes to these alone.
-    A tape notices variables that are given as such, not by their handles alone.
+        * `log_partition`: float32 `[batch]`, `log(sum_c exp(o_c))` over the classes of the
+          embeddings.
+        * `true_logits`: float32 `[batch, num_labels]`, 0 at padding; or those given.
+        * `ranks`: int64 `[batch, num_labels]`, the number of classes of the embeddings,
+          other than the label, that score higher, ties going to the lower id; N at padding
+          and where the logit is NaN or -inf.
 
     Raises:
         tf.errors.InvalidArgumentError: If a shape or a label is none of these, or
@@ -141,7 +147,9 @@ def class_softmax_gradient(
 
 
 @tf.RegisterGradient("LargeoutClassStatistics")
-def _statistics_gradient(op, d_log_partition, d_true_logits, d_ranks):
+def _statistics_gradient(
+    op: tf.Operation, d_log_partition: tf.Tensor, d_true_logits: tf.Tensor, d_ranks: tf.Tensor
+) -> list[tf.Tensor | None]:
     features, embeddings, *bias = op.inputs[: 2 + op.get_attr("num_biases")]
     labels = op.inputs[2 + len(bias)]
     d_given = [d_true_logits] * op.get_attr("num_given")

@@ -2,7 +2,8 @@
 
 import functools
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -10,6 +11,8 @@ import tensorflow as tf
 from tf_largeout.arguments import whole_number
 from tf_largeout.ops import devices
 from tf_largeout.replicas import local_variable
+from tf_largeout.samplers.rebuild_schedule import RebuildSchedule
+from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.search.hash_tables import BITS_PER_VALUE, HashTables
 
 _NUM_TABLES = 50
@@ -45,16 +48,25 @@ class ClassTables:
         hash_tables: The `HashTables`, once they are built.
     """
 
-    def __init__(self, query, hash, num_hashes, num_tables, schedule):
+    def __init__(
+        self,
+        query: str,
+        hash: str,
+        num_hashes: int | None,
+        num_tables: int | None,
+        schedule: RebuildSchedule,
+    ) -> None:
         self.query = one_of("query", query, ["embedding", "label"])
         self.hash = one_of("hash", hash, list(BITS_PER_VALUE))
         self.num_hashes = whole_number("num_hashes", num_hashes, or_none=True)
         self.num_tables = whole_number("num_tables", num_tables, or_none=True)
         self.schedule = schedule
-        self.hash_tables: HashTables = None
+        self.hash_tables: HashTables = None  # type: ignore[assignment]  # until built
         self._draws: keras.Variable = None
 
-    def build(self, sampler, layer, most_hashes=None):
+    def build(
+        self, sampler: Sampler, layer: ClassLayer, most_hashes: int | None = None
+    ) -> None:
         """Makes the state, as weights of `layer` that `sampler` adds.
 
         Args:
@@ -76,7 +88,7 @@ class ClassTables:
         self.schedule.build(sampler, layer)
         self._draws = sampler.add_weight(layer, "draw_counts", (2,), "int64", "zeros")
 
-    def keep_up(self, layer):
+    def keep_up(self, layer: ClassLayer) -> None:
         """Counts a training step, and rebuilds the tables before it where that is due."""
         embeddings, _ = layer.class_matrix.variables()
         self.schedule.advance(
@@ -85,11 +97,11 @@ class ClassTables:
             lambda: self.hash_tables.are_stale(embeddings),
         )
 
-    def rebuild(self, layer):
+    def rebuild(self, layer: ClassLayer) -> None:
         """Rebuilds now, on this replica; the next distance is this step's."""
         self.schedule.now(lambda step: self._rebuild(step, layer))
 
-    def queries(self, features, labels, layer) -> Queries:
+    def queries(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> Queries:
         """What the rows of a batch ask with.
 
         Args:
@@ -108,12 +120,12 @@ class ClassTables:
         codes = tf.reshape(codes, [shape[0], shape[1] * shape[2]])
         return Queries(rows, tf.cast(codes, tf.int32))
 
-    def count(self, drawn, filled):
+    def count(self, drawn: int | tf.Tensor, filled: int | tf.Tensor) -> None:
         """Counts classes drawn, and how many of them were uniform draws for want of others."""
         counts = tf.stack([tf.cast(drawn, tf.int64), tf.cast(filled, tf.int64)])
         local_variable(self._draws).assign_add(counts)
 
-    def health(self, layer):
+    def health(self, layer: ClassLayer) -> dict[str, Any]:
         """See `LSHSampler.table_health`."""
         health = self.hash_tables.health()
         median = health.pop("median_bucket_of_a_row")
@@ -126,7 +138,7 @@ class ClassTables:
             "uniform_fill_share": filled / max(1, drawn),
         }
 
-    def _rebuild(self, step, layer):
+    def _rebuild(self, step: tf.Tensor, layer: ClassLayer) -> None:
         """Rebuilds by functions that depend on the layer's seed and the step alone."""
         first_seed = local_variable(layer.seed_state).read_value()[0]
         with devices.host_scope(layer.seed_state):
@@ -134,13 +146,13 @@ class ClassTables:
         self.hash_tables.rebuild(layer.class_matrix.variables()[0], seed)
 
 
-def default_num_hashes(hash, num_tables, num_classes, num_sampled):
+def default_num_hashes(hash: str, num_tables: int, num_classes: int, num_sampled: int) -> int:
     """K such that L buckets hold about `8 num_sampled` entries if classes fell evenly."""
     bits = math.log2(max(2.0, num_tables * num_classes / (8 * num_sampled)))
     return max(1, round(bits / BITS_PER_VALUE[hash]))
 
 
-def one_of(name, value, choices):
+def one_of(name: str, value: str, choices: Sequence[str]) -> str:
     """The argument `name`, or a ValueError that names the choices."""
     if value in choices:
         return value

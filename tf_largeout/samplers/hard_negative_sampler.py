@@ -1,5 +1,8 @@
 """The base class of samplers that search for the hard classes of each example."""
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 import tensorflow as tf
 
@@ -7,8 +10,9 @@ from tf_largeout.arguments import is_whole
 from tf_largeout.ops.candidate_ops import mask_accidental_hits
 from tf_largeout.sampled_values import HeadAndTail, SampledValues
 from tf_largeout.samplers.registry import make_tail
-from tf_largeout.samplers.sampler import Sampler
+from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.samplers.search_start import SearchStart
+from tf_largeout.types import Config
 
 
 class HardNegativeSampler(Sampler):
@@ -31,7 +35,7 @@ class HardNegativeSampler(Sampler):
         start_step: With `num_hard`, number of the training step, from 0, that is the first to
             search; before, the heads are empty, and a step costs what the tail costs. None
             for `num_classes / 200`, at least 100 and at most 1,000. A line on stderr tells when
-            the search begins, see `SearchStart`.
+            the search begins; a resumed run does not say it again.
         seed: Optional int that the layer's draws start from; random if None.
 
     Attributes:
@@ -46,15 +50,20 @@ class HardNegativeSampler(Sampler):
     searches = True
 
     def __init__(
-        self, num_sampled=1024, num_hard=None, tail="uniform", start_step=0, seed=None
-    ):
+        self,
+        num_sampled: int = 1024,
+        num_hard: int | None = None,
+        tail: Sampler | Config | str | None = "uniform",
+        start_step: int | None = 0,
+        seed: int | None = None,
+    ) -> None:
         super().__init__(num_sampled, seed=seed)
         self.num_hard = self._checked(num_hard)
         self.num_searched = self.num_hard or self.num_sampled
-        self.tail = make_tail(tail, num_sampled - num_hard) if self.num_hard else None
+        self.tail = make_tail(tail, self.num_sampled - self.num_hard) if self.num_hard else None
         self.start = SearchStart(start_step, has_tail=self.tail is not None)
 
-    def keep_up(self, layer):
+    def keep_up(self, layer: ClassLayer) -> None:
         """Brings what is searched up to date with the class embeddings of `layer`.
 
         Called once in each training step that searches, before `search`. With a tail both may
@@ -66,7 +75,7 @@ class HardNegativeSampler(Sampler):
         """
         return  # AutoGraph cannot convert a function without a statement.
 
-    def search(self, features, labels, layer) -> tf.Tensor:
+    def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
         """Finds hard classes of each row.
 
         Args:
@@ -80,31 +89,34 @@ class HardNegativeSampler(Sampler):
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `search`.")
 
-    def build(self, layer):
+    def build(self, layer: ClassLayer) -> None:
         super().build(layer)
         if self.tail:
-            self._build_tail(layer)
+            self._build_tail(self.tail, layer)
         self.start.build(self, layer)
 
-    def release(self):
+    def release(self) -> None:
         super().release()
         if self.tail:
             self.tail.release()
 
-    def prepare(self, layer):
+    def prepare(self, layer: ClassLayer) -> None:
         self.start.advance()
         _if(self.start.has_begun(), lambda: self._keep_up(layer), lambda: False)
 
-    def draw(self, features, labels, layer):
+    def draw(
+        self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
+    ) -> SampledValues | HeadAndTail:
         tail = self.tail.sample(features, labels, layer) if self.tail else None
         ids = self._head(features, labels, layer)
         ones = tf.ones(tf.shape(ids))
         if tail is None:
             return SampledValues(ids, tf.ones(tf.shape(labels)), ones)
         in_head = tf.cast(is_in_row(labels, ids), tf.float32)
-        return HeadAndTail(SampledValues(ids, in_head, ones), tail)
+        head = SampledValues(ids, in_head, ones)
+        return HeadAndTail(head, tail)  # type: ignore[arg-type]  # no tail searches
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             "num_sampled": self.num_sampled,
             "num_hard": self.num_hard,
@@ -113,33 +125,33 @@ class HardNegativeSampler(Sampler):
             "seed": self.seed,
         }
 
-    def _keep_up(self, layer):
+    def _keep_up(self, layer: ClassLayer) -> bool:
         self.keep_up(layer)
         return True
 
-    def _head(self, features, labels, layer):
-        def search():
+    def _head(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
+        def search() -> tf.Tensor:
             return tf.stop_gradient(self.search(features, labels, layer))
 
-        def no_classes():
+        def no_classes() -> tf.Tensor:
             shape = [tf.shape(features)[0], self.num_searched]
             return tf.fill(shape, tf.constant(-1, tf.int64))
 
         ids = _if(self.start.has_begun(), search, no_classes)
         return tf.ensure_shape(ids, [None, self.num_searched])
 
-    def _build_tail(self, layer):
+    def _build_tail(self, tail: Sampler, layer: ClassLayer) -> None:
         try:
-            self.tail.build(layer)
+            tail.build(layer)
         except ValueError as error:
             raise ValueError(
                 f"{self.name_in_messages}(num_sampled={self.num_sampled}, "
-                f"num_hard={self.num_hard}) leaves {self.tail.num_sampled} negatives to its "
+                f"num_hard={self.num_hard}) leaves {tail.num_sampled} negatives to its "
                 f"tail, which cannot draw them. Lower `num_sampled`, or pass another `tail`. "
                 f"{error}"
             ) from error
 
-    def _checked(self, num_hard):
+    def _checked(self, num_hard: int | None) -> int | None:
         if num_hard is None:
             return None
         if is_whole(num_hard) and 1 <= num_hard < self.num_sampled:
@@ -151,12 +163,14 @@ class HardNegativeSampler(Sampler):
         )
 
 
-def _if(condition, then, otherwise):
+def _if(
+    condition: bool | tf.Tensor, then: Callable[[], Any], otherwise: Callable[[], Any]
+) -> Any:
     """`tf.cond`, without an op where `condition` is the bool True."""
     return then() if condition is True else tf.cond(condition, then, otherwise)
 
 
-def is_in_row(labels, ids):
+def is_in_row(labels: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """Tells, `[batch, num_labels]`, which labels are among the ids of their row.
 
     As hits among candidates, in O(batch (num_labels + num_ids)): here the labels are the

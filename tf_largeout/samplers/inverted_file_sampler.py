@@ -1,13 +1,17 @@
 """Hard classes from lists that are fitted to the class embeddings."""
 
 import functools
+from typing import Any
 
 import keras
+import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 from tf_largeout.samplers.registry import named
+from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.search import InvertedFile
+from tf_largeout.types import Config
 
 
 @named("inverted_file")
@@ -15,7 +19,7 @@ from tf_largeout.search import InvertedFile
 class InvertedFileSampler(HardNegativeSampler):
     """Finds the classes of highest logit of each row, most of them, in O(sqrt(num_classes)).
 
-    An `InvertedFile` deals the rows of the class embeddings to lists of rows that point the
+    An inverted file deals the rows of the class embeddings to lists of rows that point the
     same way. A row of the batch is scored against the lists' mean rows and then against the
     members of the `num_probes` best lists; the `num_hard` highest logits are its own negatives.
     The others are a static sample that the batch shares. The loss corrects for both exactly,
@@ -58,57 +62,69 @@ class InvertedFileSampler(HardNegativeSampler):
 
     def __init__(
         self,
-        num_sampled=1024,
-        num_lists=None,
-        num_probes=16,
-        num_hard=16,
-        tail="uniform",
-        start_step=None,
-        seed=None,
-    ):
+        num_sampled: int = 1024,
+        num_lists: int | None = None,
+        num_probes: int = 16,
+        num_hard: int | None = 16,
+        tail: Sampler | Config | str | None = "uniform",
+        start_step: int | None = None,
+        seed: int | None = None,
+    ) -> None:
         super().__init__(num_sampled, num_hard, tail, start_step, seed)
         self._file = InvertedFile(num_lists)
         self.num_lists = self._file.num_lists
         self.num_probes = whole_number("num_probes", num_probes)
 
-    def build(self, layer):
+    def build(self, layer: ClassLayer) -> None:
         super().build(layer)
         add_weight = functools.partial(self.add_weight, layer)
         self._file.build(self.num_classes, layer.class_matrix.dim, add_weight)
 
-    def keep_up(self, layer):
+    def keep_up(self, layer: ClassLayer) -> None:
         self._file.keep_up(*layer.class_matrix.variables())
 
-    def search(self, features, labels, layer):
+    def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
         return self._file.search(features, self.num_searched, self.num_probes)[1]
 
-    def rebuild(self, layer):
+    def rebuild(self, layer: ClassLayer) -> None:
         """Fits the lists to the weights of `layer` now, and starts the search.
 
         Training does it by itself. For use outside of a training step, after the embeddings
         were changed by hand.
+
+        Args:
+            layer: The layer that built this sampler.
+
+        Raises:
+            ValueError: If no layer has built it.
         """
         self.require_built()
 
-        def start_and_fit():
+        def start_and_fit() -> None:
             self.start.now()
             self._file.fit(*layer.class_matrix.variables())
 
         layer.class_matrix.each_replica(start_and_fit)
 
-    def list_health(self, layer):
+    def list_health(self, layer: ClassLayer) -> dict[str, Any]:
         """What the lists are like now.
+
+        Args:
+            layer: The layer that built this sampler.
 
         Returns:
             A dict: `started_at`, the training step that was the first to search, or -1;
             `fitted_at`, the last fit, counted in steps since then, or -1; `num_lists`; the
             sizes of the `largest`, the `median` and the `smallest` list; and the share of
             `empty` ones.
+
+        Raises:
+            ValueError: If no layer has built it.
         """
         self.require_built()
         return {"started_at": self.start.started_at(), **self._file.health()}
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_lists": self.num_lists,

@@ -1,10 +1,14 @@
 """Counts of classes: from labels, and as the weights of a distribution."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout.types import TensorLike
 
-def count_labels(data, steps=None):
+
+def count_labels(data: TensorLike | tf.data.Dataset, steps: int | None = None) -> np.ndarray:
     """Counts how often each class occurs.
 
     Args:
@@ -14,6 +18,10 @@ def count_labels(data, steps=None):
 
     Returns:
         float64 `[largest label + 1]`.
+
+    Raises:
+        ValueError: If there are no labels, some are no class ids, or the dataset is infinite
+            and there is no `steps`.
     """
     counts = np.zeros(0)
     for labels in _batches(data, steps):
@@ -32,7 +40,7 @@ def count_labels(data, steps=None):
     return np.trim_zeros(counts, "b")
 
 
-def _batches(data, steps):
+def _batches(data: TensorLike | tf.data.Dataset, steps: int | None) -> Iterable[TensorLike]:
     if not isinstance(data, tf.data.Dataset):
         return [data]
     if steps is not None:
@@ -44,7 +52,7 @@ def _batches(data, steps):
     return (element[1] if isinstance(element, tuple) else element for element in data)
 
 
-def _as_ids(labels):
+def _as_ids(labels: TensorLike) -> np.ndarray:
     if isinstance(labels, tf.RaggedTensor):
         labels = labels.flat_values
     ids = np.asarray(labels).reshape(-1)
@@ -55,7 +63,7 @@ def _as_ids(labels):
     return ids.astype(np.int64)
 
 
-def check_counts(counts):
+def check_counts(counts: TensorLike) -> np.ndarray:
     """`counts` as float64, or a ValueError that names what is wrong."""
     counts = np.array(counts, np.float64)
     if counts.ndim != 1 or counts.size == 0:
@@ -74,7 +82,7 @@ def check_counts(counts):
     return counts
 
 
-def distorted(counts, distortion):
+def distorted(counts: np.ndarray, distortion: float) -> np.ndarray:
     """Weights `max(count, floor) ** distortion`, up to a factor, all positive.
 
     The floor is 1, or the smallest positive count where that is below 1.

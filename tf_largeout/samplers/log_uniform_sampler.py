@@ -1,6 +1,7 @@
 """Zipf's law."""
 
 import keras
+import tensorflow as tf
 
 from tf_largeout.ops.sampling_ops import log_uniform_sample
 from tf_largeout.samplers.registry import named
@@ -27,5 +28,7 @@ class LogUniformSampler(StaticSampler):
         keras.Sequential([encoder, LargeOutput(100_000, sampler=LogUniformSampler(1024))])
     """
 
-    def draw_shared(self, labels, seed):
+    def draw_shared(
+        self, labels: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         return log_uniform_sample(labels, seed, self.num_classes, self.num_sampled, self.unique)

@@ -6,7 +6,7 @@ from tf_largeout.ops.lsh_ops import union_of_lists
 from tf_largeout.ops.sampling_ops import uniform_sample
 from tf_largeout.sampled_values import SampledValues
 from tf_largeout.samplers.class_tables import ClassTables, Queries
-from tf_largeout.samplers.sampler import Sampler
+from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.samplers.search_start import SearchStart
 from tf_largeout.search.hash_tables import most_bits
 
@@ -30,25 +30,27 @@ class LSHPool(Sampler):
     tail = num_hard = None
     name_in_messages = "LSHSampler"
 
-    def __init__(self, num_sampled, start_step, tables: ClassTables):
+    def __init__(self, num_sampled: int, start_step: int | None, tables: ClassTables) -> None:
         super().__init__(num_sampled)
         self.start = SearchStart(start_step, has_tail=False)
         self._tables = tables
 
-    def build(self, layer):
+    def build(self, layer: ClassLayer) -> None:
         self._require_countable(layer.num_classes)
         super().build(layer)
         self._tables.build(self, layer, most_hashes=most_bits(layer.num_classes))
 
-    def prepare(self, layer):
+    def prepare(self, layer: ClassLayer) -> None:
         self._tables.keep_up(layer)
 
-    def draw(self, features, labels, layer):
+    def draw(
+        self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
+    ) -> SampledValues:
         queries = self._tables.queries(features, labels, layer)
         draw = self._counted if self._tables.hash == "simhash" else self._union
         return draw(queries, labels, layer)
 
-    def _counted(self, queries: Queries, labels, layer):
+    def _counted(self, queries: Queries, labels: tf.Tensor, layer: ClassLayer) -> SampledValues:
         """Draws a few classes uniformly, the others from the buckets, with counts for SimHash.
 
         Of the m draws u are uniform. The others take an entry of the batch's buckets each, with
@@ -68,7 +70,7 @@ class LSHPool(Sampler):
         tables = self._tables.hash_tables
         entries, num_entries = tables.draw(queries.codes, seed, max(1, num_from_tables))
 
-        def uniform(number):
+        def uniform(number: int) -> tf.Tensor:
             return uniform_sample(
                 labels[:0], uniform_seed, self.num_classes, number, unique=True
             )[0]
@@ -92,7 +94,7 @@ class LSHPool(Sampler):
         self._tables.count(self.num_sampled, 0)
         return SampledValues(pool, true_counts, counts[: self.num_sampled])
 
-    def _union(self, queries: Queries, labels, layer):
+    def _union(self, queries: Queries, labels: tf.Tensor, layer: ClassLayer) -> SampledValues:
         """The classes that each row met most often, the first of each row first."""
         lists, _ = self._tables.hash_tables.query(
             queries.codes,
@@ -107,7 +109,7 @@ class LSHPool(Sampler):
         self._tables.count(self.num_sampled, num_filled)
         return SampledValues(pool, tf.ones(tf.shape(labels)), tf.ones(tf.shape(pool)))
 
-    def _require_countable(self, num_classes):
+    def _require_countable(self, num_classes: int) -> None:
         obstacle = self._obstacle(num_classes)
         if obstacle:
             raise ValueError(
@@ -115,7 +117,7 @@ class LSHPool(Sampler):
                 "not corrected for."
             )
 
-    def _obstacle(self, num_classes):
+    def _obstacle(self, num_classes: int) -> str | None:
         """Why no pool can be drawn, in two sentences; or None."""
         most, num_hashes = most_bits(num_classes), self._tables.num_hashes
         if self._tables.hash == "simhash" and (num_hashes or 0) > most:
@@ -132,13 +134,13 @@ class LSHPool(Sampler):
         return None
 
 
-def _cosines(vectors, layer, ids):
+def _cosines(vectors: tf.Tensor, layer: ClassLayer, ids: tf.Tensor) -> tf.Tensor:
     """Cosines of the angles between vectors and classes, `[n, number of ids]`."""
     rows = layer.class_matrix.rows(ids)
     return tf.matmul(_directions(vectors), _directions(rows), transpose_b=True)
 
 
-def _directions(rows):
+def _directions(rows: tf.Tensor) -> tf.Tensor:
     """Rows of length 1, `[n, dim + 1]`.
 
     The last number is 1 for the zero vector: all its hashes are those of any other zero

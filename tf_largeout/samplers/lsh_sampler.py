@@ -1,13 +1,18 @@
 """Negatives out of hash tables over the class embeddings."""
 
-import keras
+from typing import Any
 
+import keras
+import tensorflow as tf
+
+from tf_largeout.sampled_values import HeadAndTail, SampledValues
 from tf_largeout.samplers.class_tables import ClassTables, one_of
 from tf_largeout.samplers.lsh_pool import LSHPool
 from tf_largeout.samplers.lsh_search import LSHSearch
 from tf_largeout.samplers.rebuild_schedule import RebuildSchedule
 from tf_largeout.samplers.registry import named
-from tf_largeout.samplers.sampler import Sampler
+from tf_largeout.samplers.sampler import ClassLayer, Sampler
+from tf_largeout.types import Config
 
 
 @named("lsh")
@@ -53,7 +58,8 @@ class LSHSampler(Sampler):
         tail: With `num_hard`, what draws the others: a name such as "uniform", or a static
             `Sampler`.
         rebuild_every: Steps between the first two builds.
-        rebuild_growth: Factor by which that distance grows from rebuild to rebuild.
+        rebuild_growth: Factor g by which that distance grows from rebuild to rebuild: rebuild i
+            is at step `rebuild_every (g^i - 1) / (g - 1)`.
         start_step: With `num_hard`, number of the training step, from 0, that builds the
             tables and is the first to search; None for `num_classes / 200`, at least 100 and
             at most 1,000.
@@ -82,20 +88,20 @@ class LSHSampler(Sampler):
 
     def __init__(
         self,
-        num_sampled=1024,
-        query="embedding",
-        hash="simhash",
-        num_hashes=None,
-        num_tables=None,
-        select="walk",
-        shared=None,
-        num_hard=None,
-        tail="uniform",
-        rebuild_every=50,
-        rebuild_growth=1.5,
-        start_step=0,
-        seed=None,
-    ):
+        num_sampled: int = 1024,
+        query: str = "embedding",
+        hash: str = "simhash",
+        num_hashes: int | None = None,
+        num_tables: int | None = None,
+        select: str = "walk",
+        shared: bool | None = None,
+        num_hard: int | None = None,
+        tail: Sampler | Config | str | None = "uniform",
+        rebuild_every: int = 50,
+        rebuild_growth: float = 1.5,
+        start_step: int | None = 0,
+        seed: int | None = None,
+    ) -> None:
         super().__init__(num_sampled, seed)
         self._schedule = RebuildSchedule(rebuild_every, rebuild_growth)
         self._tables = ClassTables(query, hash, num_hashes, num_tables, self._schedule)
@@ -118,52 +124,82 @@ class LSHSampler(Sampler):
         self.tail, self.num_hard = self._form.tail, self._form.num_hard
         self.start = self._form.start
 
-    def build(self, layer):
+    def build(self, layer: ClassLayer) -> None:
         self._form.build(layer)
         super().build(layer)
 
-    def release(self):
+    def release(self) -> None:
         super().release()
         self._form.release()
 
-    def prepare(self, layer):
+    def prepare(self, layer: ClassLayer) -> None:
         self._form.prepare(layer)
 
-    def draw(self, features, labels, layer):
+    def draw(
+        self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
+    ) -> SampledValues | HeadAndTail:
         return self._form.draw(features, labels, layer)
 
-    def search(self, features, labels, layer):
-        """The search alone, as `HardNegativeSampler.search`; a shared pool has none."""
+    def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
+        """The search alone, as `HardNegativeSampler.search`; a shared pool has none.
+
+        Args:
+            features: float32 `[batch, dim]`, the inputs of `layer`.
+            labels: int64 `[batch, num_labels]`, padded with -1.
+            layer: The layer that built this sampler.
+
+        Returns:
+            int64 `[batch, num_hard or num_sampled]`, distinct classes in each row, padded
+            with -1.
+
+        Raises:
+            ValueError: If this sampler draws a shared pool.
+        """
         if isinstance(self._form, LSHPool):
             raise ValueError("A shared pool is drawn, not searched for. Pass shared=False.")
         return self._form.search(features, labels, layer)
 
-    def rebuild(self, layer):
+    def rebuild(self, layer: ClassLayer) -> None:
         """Rebuilds the tables now, and starts the search; the next distance is this step's.
 
         Training does it by itself. For use outside of a training step, after the embeddings
         were changed by hand.
+
+        Args:
+            layer: The layer that built this sampler.
+
+        Raises:
+            ValueError: If no layer has built it.
         """
         self.require_built()
 
-        def start_and_rebuild():
+        def start_and_rebuild() -> None:
             self.start.now()
             self._tables.rebuild(layer)
 
         layer.class_matrix.each_replica(start_and_rebuild)
 
-    def table_health(self, layer):
-        """What the tables are like, as a dict of numbers.
+    def table_health(self, layer: ClassLayer) -> dict[str, Any]:
+        """What the tables are like now.
 
-        `largest_bucket`, `mean_bucket`, `empty_bucket_share`; `median_bucket_of_a_class`, the
-        size that the buckets of half of the classes do not exceed; `fresh_share`, how much of
-        the tables is right by the weights of now; `uniform_fill_share`, how much of what was
-        drawn so far came from uniform draws, because the buckets held too little.
+        Args:
+            layer: The layer that built this sampler.
+
+        Returns:
+            A dict of numbers: `num_tables`, `num_hashes`, `num_buckets` per table;
+            `largest_bucket`, `mean_bucket`, `empty_bucket_share`; `median_bucket_of_a_class`,
+            the size that the buckets of half of the classes do not exceed; `fresh_share`, how
+            much of the tables is right by the weights of now; `uniform_fill_share`, how much
+            of what was drawn so far came from uniform draws, because the buckets held too
+            little.
+
+        Raises:
+            ValueError: If no layer has built it.
         """
         self.require_built()
         return self._tables.health(layer)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             "num_sampled": self.num_sampled,
             "num_hard": self.num_hard,
@@ -179,6 +215,6 @@ class LSHSampler(Sampler):
             **self._schedule.get_config(),
         }
 
-    def _shares_by_default(self, num_hard):
+    def _shares_by_default(self, num_hard: int | None) -> bool:
         """Whether the batch shares a pool that is corrected for."""
         return self.hash == "simhash" and self.select == "walk" and num_hard is None

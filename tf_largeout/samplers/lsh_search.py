@@ -4,6 +4,8 @@ import tensorflow as tf
 
 from tf_largeout.samplers.class_tables import ClassTables
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
+from tf_largeout.samplers.sampler import ClassLayer, Sampler
+from tf_largeout.types import Config
 
 # Entries that a row looks at, at most, per class that it wants.
 _WALK_LOOKUPS, _FREQUENT_LOOKUPS = 8, 16
@@ -26,18 +28,26 @@ class LSHSearch(HardNegativeSampler):
 
     name_in_messages = "LSHSampler"
 
-    def __init__(self, num_sampled, num_hard, tail, start_step, select, tables: ClassTables):
+    def __init__(
+        self,
+        num_sampled: int,
+        num_hard: int | None,
+        tail: Sampler | Config | str | None,
+        start_step: int | None,
+        select: str,
+        tables: ClassTables,
+    ) -> None:
         super().__init__(num_sampled, num_hard, tail, start_step)
         self._select, self._tables = select, tables
 
-    def build(self, layer):
+    def build(self, layer: ClassLayer) -> None:
         super().build(layer)
         self._tables.build(self, layer)
 
-    def keep_up(self, layer):
+    def keep_up(self, layer: ClassLayer) -> None:
         self._tables.keep_up(layer)
 
-    def search(self, features, labels, layer):
+    def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
         codes = self._tables.queries(features, labels, layer).codes
         if self.num_hard:
             return self._best_of_most_frequent(features, codes, labels, layer)
@@ -53,7 +63,9 @@ class LSHSearch(HardNegativeSampler):
         self._tables.count(tf.size(ids), tf.reduce_sum(tf.cast(num_filled, tf.int64)))
         return ids
 
-    def _best_of_most_frequent(self, features, codes, labels, layer):
+    def _best_of_most_frequent(
+        self, features: tf.Tensor, codes: tf.Tensor, labels: tf.Tensor, layer: ClassLayer
+    ) -> tf.Tensor:
         # Without a seed: on several replicas none can be drawn in the branch of a late start.
         candidates, _ = self._tables.hash_tables.query(
             codes, labels, "frequent", self.num_sampled, _FREQUENT_LOOKUPS * self.num_sampled

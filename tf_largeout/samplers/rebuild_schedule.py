@@ -1,10 +1,16 @@
 """When the search structure of a sampler is built anew."""
 
+from collections.abc import Callable
+from typing import Any
+
+import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import real_number, whole_number
 from tf_largeout.ops import devices
 from tf_largeout.replicas import local_variable
+from tf_largeout.samplers.sampler import ClassLayer, Sampler
+from tf_largeout.types import Config
 
 _NEVER = 2.0**62  # steps
 
@@ -26,18 +32,23 @@ class RebuildSchedule:
         ValueError: If one of them is out of range.
     """
 
-    def __init__(self, every: int = 50, growth: float = 1.5):
+    def __init__(self, every: int = 50, growth: float = 1.5) -> None:
         self.every = whole_number("rebuild_every", every)
         self.growth = real_number("rebuild_growth", growth, least=1)
-        self._state = None
+        self._state: keras.Variable = None
 
-    def build(self, sampler, layer):
+    def build(self, sampler: Sampler, layer: ClassLayer) -> None:
         """Makes `[step, step of the next rebuild]`, a weight of `layer`."""
         self._state = sampler.add_weight(
             layer, "rebuild_state", (2,), "int64", "zeros", on_host=True
         )
 
-    def advance(self, layer, rebuild, is_stale=None):
+    def advance(
+        self,
+        layer: ClassLayer,
+        rebuild: Callable[[tf.Tensor], None],
+        is_stale: Callable[[], tf.Tensor] | None = None,
+    ) -> None:
         """Counts a training step, and calls `rebuild(step)` before it where that is due.
 
         Args:
@@ -51,11 +62,11 @@ class RebuildSchedule:
         """
         state = local_variable(self._state)
 
-        def on_device(function, *arguments):
+        def on_device(function: Callable[..., Any], *arguments: tf.Tensor) -> Any:
             with devices.device_scope_of(layer.seed_state):
                 return function(*arguments)
 
-        def rebuild_now():
+        def rebuild_now() -> tf.Tensor:
             on_device(rebuild, step)
             return self._next_after(step)
 
@@ -69,17 +80,17 @@ class RebuildSchedule:
             next_rebuild = tf.cond(due, rebuild_now, lambda: next_rebuild)
             state.assign([step + 1, next_rebuild])
 
-    def now(self, rebuild):
+    def now(self, rebuild: Callable[[tf.Tensor], None]) -> None:
         """Calls `rebuild(step)` outside the schedule; the next distance is this step's."""
         state = local_variable(self._state)
         step = state.read_value()[0]
         rebuild(step)
         state.assign([step, self._next_after(step)])
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {"rebuild_every": self.every, "rebuild_growth": self.growth}
 
-    def _next_after(self, step):
+    def _next_after(self, step: tf.Tensor) -> tf.Tensor:
         # every * growth^i, in terms of the step of rebuild i: no third number to keep.
         distance = self.every + (self.growth - 1) * tf.cast(step, tf.float64)
         return step + tf.cast(tf.math.ceil(tf.minimum(distance, _NEVER)), tf.int64)

@@ -1,25 +1,30 @@
 """Samplers by name, and which of them may be a tail."""
 
 import copy
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import keras
 
 from tf_largeout.samplers.sampler import Sampler
+from tf_largeout.types import Config
+
+_Sampler = TypeVar("_Sampler", bound=Sampler)
 
 BY_NAME: dict[str, type[Sampler]] = {}
 
 
-def named(name: str):
+def named(name: str) -> Callable[[type[_Sampler]], type[_Sampler]]:
     """Decorates a class of samplers, which can then be meant by `name`."""
 
-    def register(sampler: type[Sampler]) -> type[Sampler]:
+    def register(sampler: type[_Sampler]) -> type[_Sampler]:
         BY_NAME[name] = sampler
         return sampler
 
     return register
 
 
-def may_be_tail(sampler) -> bool:
+def may_be_tail(sampler: Sampler | type[Sampler]) -> bool:
     """Whether a `Sampler` or a class of them can draw the shared tail beside a search.
 
     The loss is unbiased only if the tail's expected counts hold for all classes, whatever the
@@ -28,7 +33,9 @@ def may_be_tail(sampler) -> bool:
     return not sampler.searches
 
 
-def get(identifier, num_classes=None):
+def get(
+    identifier: Sampler | Config | str | None, num_classes: int | None = None
+) -> Sampler | None:
     """The sampler that `identifier` means, as `keras.losses.get` does for losses.
 
     Args:
@@ -36,6 +43,9 @@ def get(identifier, num_classes=None):
             with its default arguments), or a serialized sampler.
         num_classes: A sampler created by name draws at most half of so many classes; None for
             no bound.
+
+    Returns:
+        The `Sampler`, the one that was passed where it was one; or None.
 
     Raises:
         ValueError: If it means no sampler, or is "unigram", a name without counts.
@@ -54,13 +64,16 @@ def get(identifier, num_classes=None):
     )
 
 
-def make_tail(identifier, num_sampled) -> Sampler:
+def make_tail(identifier: Sampler | Config | str | None, num_sampled: int) -> Sampler:
     """The tail sampler that `identifier` means, drawing `num_sampled` classes.
 
     Args:
         identifier: "uniform" or "log_uniform", a sampler that does not search (and stays as it
             is), or a serialized one.
         num_sampled: Number of classes that it shall draw.
+
+    Returns:
+        A copy of it, not built.
 
     Raises:
         ValueError: If it means no sampler that `may_be_tail`, or one that draws for a layer
@@ -89,7 +102,7 @@ def make_tail(identifier, num_sampled) -> Sampler:
     return tail
 
 
-def _by_name(name, num_classes=None):
+def _by_name(name: str, num_classes: int | None = None) -> Sampler:
     """The sampler of that name, with fewer samples than its default where classes are few."""
     if name == "unigram":
         raise ValueError(
@@ -97,16 +110,17 @@ def _by_name(name, num_classes=None):
             "`UnigramSampler(num_sampled, counts=...)`, or a `UnigramSampler` after its "
             "`adapt(labels)`."
         )
-    sampler = BY_NAME[name]()
+    make: Callable[..., Sampler] = BY_NAME[name]
+    sampler = make()
     num_sampled = sampler.num_sampled if num_classes is None else max(1, num_classes // 2)
     if num_sampled >= sampler.num_sampled:
         return sampler
     if (getattr(sampler, "num_hard", None) or 0) >= num_sampled:
-        return BY_NAME[name](num_sampled, num_hard=num_sampled // 2 or None)
-    return BY_NAME[name](num_sampled)
+        return make(num_sampled, num_hard=num_sampled // 2 or None)
+    return make(num_sampled)
 
 
-def _way_out(tail):
+def _way_out(tail: Any) -> str:
     if isinstance(tail, Sampler):
         return f"Make a {type(tail).__name__} the sampler of the layer, with a static tail."
     return 'Leave `tail` out for "uniform".'

@@ -1,12 +1,43 @@
 """The base class of all samplers."""
 
 import contextlib
+from collections.abc import Iterator
+from typing import Any, Protocol
 
+import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import seed_or_none, whole_number
+from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.ops import devices
 from tf_largeout.sampled_values import HeadAndTail, SampledValues
+from tf_largeout.types import Config, InitializerLike, TensorLike
+
+
+class ClassLayer(Protocol):
+    """What a sampler asks of the layer whose classes it draws, which is also a Keras layer."""
+
+    @property
+    def name(self) -> str:
+        """Its name, for messages."""
+
+    @property
+    def num_classes(self) -> int:
+        """Its number of classes."""
+
+    @property
+    def class_matrix(self) -> ClassMatrix:
+        """The rows of its classes."""
+
+    @property
+    def seed_state(self) -> keras.Variable:
+        """int64 `[2]`: the seed, and how many were drawn. Its device is that of the layer."""
+
+    def next_seed(self) -> tf.Tensor:
+        """int64 `[2]`, new at each call and another one on each replica."""
+
+    def add_weight(self, *args: Any, **kwargs: Any) -> keras.Variable:
+        """Makes a weight, as `keras.layers.Layer.add_weight`."""
 
 
 class Sampler:
@@ -34,29 +65,37 @@ class Sampler:
 
     searches = False
 
-    def __init__(self, num_sampled=1024, seed=None):
+    def __init__(self, num_sampled: int = 1024, seed: int | None = None) -> None:
         self.num_sampled = whole_number("num_sampled", num_sampled, most=2**31 - 1)
         self.seed = seed_or_none(seed)
         self.num_classes = 0  # until it is built
 
     @property
-    def name_in_messages(self):
+    def name_in_messages(self) -> str:
         """What messages call the sampler: its class, or the public one that it is a part of."""
         return type(self).__name__
 
-    def build(self, layer):
-        """Makes the state of the sampler as weights of `layer`, which has `num_classes`."""
+    def build(self, layer: ClassLayer) -> None:
+        """Makes the state of the sampler as weights of `layer`, by `add_weight`.
+
+        Args:
+            layer: The layer that the sampler draws for; its `class_matrix` is there.
+
+        Raises:
+            ValueError: If a layer has built the sampler already, or it cannot draw from so
+                many classes.
+        """
         self.require_free()
         self.num_classes = layer.num_classes
 
-    def release(self):
+    def release(self) -> None:
         """Forgets the layer, so that another may build the sampler: its build has failed.
 
         A subclass that builds other samplers releases them too.
         """
         self.num_classes = 0
 
-    def require_free(self):
+    def require_free(self) -> None:
         """Raises a ValueError where a layer has built the sampler already."""
         if self.num_classes:
             raise ValueError(
@@ -64,7 +103,7 @@ class Sampler:
                 f"{self.num_classes} classes. Give each layer a sampler of its own."
             )
 
-    def require_built(self):
+    def require_built(self) -> None:
         """Raises a ValueError where no layer has built the sampler yet."""
         if not self.num_classes:
             raise ValueError(
@@ -72,11 +111,33 @@ class Sampler:
                 "the model on data, or build it with its input shape, first."
             )
 
-    def add_weight(self, layer, name, shape, dtype, initializer, on_host=False):
+    def add_weight(
+        self,
+        layer: ClassLayer,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: str,
+        initializer: InitializerLike,
+        on_host: bool = False,
+    ) -> keras.Variable:
         """Makes `sampler_{name}`, a weight of `layer` that holds state of the sampler.
 
-        It is on the device of the layer's own weights, or with `on_host` on the CPU: there
-        belong counters that decide what a step does.
+        It is not trained.
+
+        Args:
+            layer: The layer that builds the sampler.
+            name: Name of the state, no other's of this sampler.
+            shape: Its shape.
+            dtype: Its type, such as "int64".
+            initializer: What gives it its first values: a Keras initializer, or its name.
+            on_host: Whether it is on the CPU, where counters belong that decide what a step
+                does; else it is on the device of the layer's own weights.
+
+        Returns:
+            The `keras.Variable`.
+
+        Raises:
+            ValueError: If the `tf.distribute` strategy makes no variables of that type.
         """
         name = f"sampler_{name}"
         scope = devices.host_scope if on_host else devices.device_scope_of
@@ -93,7 +154,7 @@ class Sampler:
         return weight
 
     @contextlib.contextmanager
-    def _error_of_strategy(self, dtype):
+    def _error_of_strategy(self, dtype: str) -> Iterator[None]:
         """Says which samplers a strategy takes whose workers send each other no `dtype`."""
         try:
             yield
@@ -107,7 +168,9 @@ class Sampler:
                 f"one process. TensorFlow says: {error.message.splitlines()[0]}"
             ) from error
 
-    def sample(self, features, labels, layer) -> SampledValues | HeadAndTail:
+    def sample(
+        self, features: TensorLike | None, labels: TensorLike, layer: ClassLayer
+    ) -> SampledValues | HeadAndTail:
         """Draws classes for one training step, after `prepare`.
 
         Args:
@@ -125,21 +188,30 @@ class Sampler:
         self.prepare(layer)
         return tf.nest.map_structure(tf.stop_gradient, self.draw(features, labels, layer))
 
-    def prepare(self, layer):
-        """Brings the state up to date, before each draw: counts steps, rebuilds tables."""
+    def prepare(self, layer: ClassLayer) -> None:
+        """Brings the state up to date, before each draw: counts steps, rebuilds tables.
+
+        Args:
+            layer: The layer that built this sampler.
+        """
         return  # AutoGraph cannot convert a function without a statement.
 
-    def draw(self, features, labels, layer) -> SampledValues | HeadAndTail:
+    def draw(
+        self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
+    ) -> SampledValues | HeadAndTail:
         """What `sample` returns.
 
         Args:
             features: float32 `[batch, dim]`, without a gradient; None for static samplers.
-            labels: int64 tensor `[batch, num_labels]`, padded with -1.
+            labels: int64 `[batch, num_labels]`, padded with -1.
             layer: The layer that built this sampler.
+
+        Returns:
+            `SampledValues` or `HeadAndTail`.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `draw`.")
 
-    def rows_changed(self, ids, old_rows, layer):
+    def rows_changed(self, ids: tf.Tensor, old_rows: tf.Tensor, layer: ClassLayer) -> None:
         """Follows the class embeddings: called after each update by a row-sparse optimizer.
 
         Keras's optimizers, which move all rows in each step, call nothing. Costs nothing where
@@ -152,9 +224,9 @@ class Sampler:
             layer: The layer that built this sampler.
         """
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {"num_sampled": self.num_sampled, "seed": self.seed}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: Config) -> "Sampler":
         return cls(**config)

@@ -2,11 +2,13 @@
 
 import sys
 
+import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
 from tf_largeout.ops import devices
 from tf_largeout.replicas import is_first_replica, local_variable
+from tf_largeout.samplers.sampler import ClassLayer, Sampler
 
 _CLASSES_PER_STEP = 200
 _EARLIEST, _LATEST = 100, 1_000
@@ -41,7 +43,7 @@ class SearchStart:
             None.
     """
 
-    def __init__(self, step=0, has_tail=True):
+    def __init__(self, step: int | None = 0, has_tail: bool = True) -> None:
         if step and not has_tail:
             raise ValueError(
                 "Without a tail there are no negatives before the search starts. Received: "
@@ -55,9 +57,10 @@ class SearchStart:
                 "`start_step` must be below 2^63, as training steps are counted in 64 bits. "
                 f"Received: start_step={step}."
             )
-        self._progress = self._first = self._who = None
+        self._progress: keras.Variable = None
+        self._first, self._who = 0, ""  # until it is built
 
-    def build(self, sampler, layer):
+    def build(self, sampler: Sampler, layer: ClassLayer) -> None:
         """Makes `[number of the next step, step of the start or -1]`, a weight of `layer`."""
         if self.step == 0:
             return
@@ -72,7 +75,7 @@ class SearchStart:
         )
         self._who = f"layer '{layer.name}', {sampler.name_in_messages}"
 
-    def advance(self):
+    def advance(self) -> None:
         """Counts a training step; to be called once per step, before `has_begun`."""
         if self.step == 0:
             return
@@ -84,25 +87,25 @@ class SearchStart:
             if is_first_replica():
                 tf.cond(begins, lambda: self._say(step), lambda: False)
 
-    def has_begun(self):
+    def has_begun(self) -> bool | tf.Tensor:
         """Whether the step that was counted last searches: True, or a scalar bool tensor."""
         if self.step == 0:
             return True
         with devices.host_scope(self._progress):
             return local_variable(self._progress).read_value()[1] >= 0
 
-    def now(self):
+    def now(self) -> None:
         """Starts with the next step, if that has not been."""
         if self.step != 0:
             progress = local_variable(self._progress)
             step, started_at = tf.unstack(progress.read_value())
             progress.assign([step, tf.where(started_at < 0, step, started_at)])
 
-    def started_at(self):
+    def started_at(self) -> int:
         """The number of the step, or -1."""
         return 0 if self.step == 0 else int(local_variable(self._progress)[1])
 
-    def _say(self, step):
+    def _say(self, step: tf.Tensor) -> bool:
         tf.print(
             # It starts with a line break, as the line of a progress bar has not ended.
             "\ntf_largeout: the search for hard negatives begins in training step ",
@@ -114,6 +117,6 @@ class SearchStart:
         return True
 
 
-def default_step(num_classes):
+def default_step(num_classes: int) -> int:
     """The step of a search that was given none, see `SearchStart`."""
     return min(max(num_classes // _CLASSES_PER_STEP, _EARLIEST), _LATEST)

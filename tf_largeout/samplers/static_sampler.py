@@ -1,7 +1,10 @@
 """The base class of samplers with a fixed distribution."""
 
+import tensorflow as tf
+
 from tf_largeout.sampled_values import SampledValues
-from tf_largeout.samplers.sampler import Sampler
+from tf_largeout.samplers.sampler import ClassLayer, Sampler
+from tf_largeout.types import Config
 
 
 class StaticSampler(Sampler):
@@ -35,11 +38,13 @@ class StaticSampler(Sampler):
         splitting method"; Chauvet 2012, "On a characterization of ordered pivotal sampling".
     """
 
-    def __init__(self, num_sampled=1024, unique=True, seed=None):
+    def __init__(
+        self, num_sampled: int = 1024, unique: bool = True, seed: int | None = None
+    ) -> None:
         super().__init__(num_sampled, seed=seed)
         self.unique = bool(unique)
 
-    def build(self, layer):
+    def build(self, layer: ClassLayer) -> None:
         if self.unique and self.num_sampled > layer.num_classes:
             raise ValueError(
                 f"{type(self).__name__}(unique=True) cannot draw {self.num_sampled} distinct "
@@ -48,12 +53,26 @@ class StaticSampler(Sampler):
             )
         super().build(layer)
 
-    def draw_shared(self, labels, seed):
-        """The triple of `SampledValues` for int64 `labels` and an int64 `[2]` seed tensor."""
+    def draw_shared(
+        self, labels: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Draws the sample of a batch.
+
+        Args:
+            labels: int64 `[batch, num_labels]`, padded with -1.
+            seed: int64 `[2]`; equal seeds give equal draws.
+
+        Returns:
+            The triple of `SampledValues`: int64 `[num_sampled]`, the classes; float32
+            `[batch, num_labels]` and `[num_sampled]`, the expected counts of the labels and of
+            the classes.
+        """
         raise NotImplementedError(f"{type(self).__name__} must implement `draw_shared`.")
 
-    def draw(self, features, labels, layer):
+    def draw(
+        self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
+    ) -> SampledValues:
         return SampledValues(*self.draw_shared(labels, layer.next_seed()))
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "unique": self.unique}

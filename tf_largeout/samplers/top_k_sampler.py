@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 from tf_largeout.samplers.registry import named
+from tf_largeout.samplers.sampler import ClassLayer
 
 
 @named("top_k")
@@ -31,7 +32,7 @@ class TopKSampler(HardNegativeSampler):
         head = LargeOutput(100_000, sampler=TopKSampler(1024, num_hard=64))
     """
 
-    def search(self, features, labels, layer):
+    def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
         k = min(self.num_searched, self.num_classes)
         _, ids = layer.class_matrix.top_k(features, k)
         return tf.pad(ids, [[0, 0], [0, self.num_searched - k]], constant_values=-1)

@@ -1,6 +1,7 @@
 """All classes with the same probability."""
 
 import keras
+import tensorflow as tf
 
 from tf_largeout.ops.sampling_ops import uniform_sample
 from tf_largeout.samplers.registry import named
@@ -24,5 +25,7 @@ class UniformSampler(StaticSampler):
         keras.Sequential([encoder, LargeOutput(100_000, sampler=UniformSampler(1024))])
     """
 
-    def draw_shared(self, labels, seed):
+    def draw_shared(
+        self, labels: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         return uniform_sample(labels, seed, self.num_classes, self.num_sampled, self.unique)

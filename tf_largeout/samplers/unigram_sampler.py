@@ -14,7 +14,9 @@ from tf_largeout.ops.table_sampling_ops import (
 )
 from tf_largeout.samplers.label_counts import check_counts, count_labels, distorted
 from tf_largeout.samplers.registry import named
+from tf_largeout.samplers.sampler import ClassLayer
 from tf_largeout.samplers.static_sampler import StaticSampler
+from tf_largeout.types import Config, Initializer, TensorLike
 
 _NO_COUNTS = np.zeros(0)
 
@@ -52,7 +54,14 @@ class UnigramSampler(StaticSampler):
         keras.Sequential([encoder, LargeOutput(100_000, sampler=sampler)])
     """
 
-    def __init__(self, num_sampled=1024, counts=None, distortion=1.0, unique=True, seed=None):
+    def __init__(
+        self,
+        num_sampled: int = 1024,
+        counts: TensorLike | None = None,
+        distortion: float = 1.0,
+        unique: bool = True,
+        seed: int | None = None,
+    ) -> None:
         super().__init__(num_sampled, unique=unique, seed=seed)
         self.distortion = real_number("distortion", distortion, least=0)
         self._counts = _NO_COUNTS if counts is None else check_counts(counts)
@@ -60,13 +69,17 @@ class UnigramSampler(StaticSampler):
         self._tables: list[keras.Variable] = []
         self._are_filled = False
 
-    def adapt(self, data, steps=None):
+    def adapt(self, data: TensorLike | tf.data.Dataset, steps: int | None = None) -> None:
         """Takes the counts from training labels, in place of any earlier ones.
 
         Args:
             data: Integer labels of any shape, padded with -1, or a `tf.data.Dataset` of them
                 or of tuples `(x, y, ...)`.
             steps: Number of elements to take from a dataset; needed if it is infinite.
+
+        Raises:
+            ValueError: If there are no labels, some are no class ids, or the dataset is
+                infinite and there is no `steps`.
         """
         counts = count_labels(data, steps)
         if self._tables:
@@ -77,11 +90,11 @@ class UnigramSampler(StaticSampler):
                 table.assign(value)
             self._are_filled, self._counts = True, _NO_COUNTS
 
-    def build(self, layer):
+    def build(self, layer: ClassLayer) -> None:
         self._check_size(self._counts.size, self._counts_are_complete, layer.num_classes)
         super().build(layer)
         # Zeros stand in a table until it is loaded or adapted; the sample ops refuse them.
-        initializers = [zeros_initializer, zeros_initializer]
+        initializers: list[Initializer] = [zeros_initializer, zeros_initializer]
         if self._counts.size:
             with tf.init_scope():
                 initializers = [
@@ -94,24 +107,26 @@ class UnigramSampler(StaticSampler):
             )
         ]
 
-    def release(self):
+    def release(self) -> None:
         super().release()
         self._tables, self._are_filled = [], False
 
-    def draw_shared(self, labels, seed):
+    def draw_shared(
+        self, labels: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         self._require_counts()
         first, second = (tf.convert_to_tensor(table) for table in self._tables)
         sample = pivotal_sample if self.unique else alias_sample
         return sample(labels, seed, first, second, self.num_sampled)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "distortion": self.distortion}
 
     @property
-    def _num_buckets(self):
+    def _num_buckets(self) -> int:
         return self.num_classes // 4 + 1
 
-    def _specs(self):
+    def _specs(self) -> list[tuple[str, tuple[int, ...], str]]:
         """Name, shape and dtype of each table."""
         if self.unique:
             return [
@@ -123,7 +138,7 @@ class UnigramSampler(StaticSampler):
             ("probability", (self.num_classes,), "float32"),
         ]
 
-    def _make_tables(self):
+    def _make_tables(self) -> tuple[tf.Tensor, tf.Tensor]:
         counts = np.pad(self._counts, (0, self.num_classes - self._counts.size))
         weights = distorted(counts, self.distortion)
         with tf.device("CPU:0"):
@@ -131,7 +146,7 @@ class UnigramSampler(StaticSampler):
                 return pivotal_table(weights, self.num_sampled, self._num_buckets)
             return alias_table(weights)
 
-    def _require_counts(self):
+    def _require_counts(self) -> None:
         """Raises a ValueError where the tables are empty. Lets the counts go: they are made."""
         self._are_filled = self._are_filled or self._counts.size > 0 or self._hold_something()
         if not self._are_filled:
@@ -143,7 +158,7 @@ class UnigramSampler(StaticSampler):
             )
         self._counts = _NO_COUNTS
 
-    def _hold_something(self):
+    def _hold_something(self) -> bool:
         """Whether the tables were loaded. Unknown while variables are yet to be made: True."""
         table = self._tables[0 if self.unique else 1]
         with tf.init_scope():
@@ -153,7 +168,7 @@ class UnigramSampler(StaticSampler):
             except tf.errors.FailedPreconditionError:
                 return True  # the op asks
 
-    def _check_size(self, size, is_complete, num_classes):
+    def _check_size(self, size: int, is_complete: bool, num_classes: int) -> None:
         if size > num_classes or (is_complete and 0 < size < num_classes):
             raise ValueError(
                 f"{type(self).__name__} has counts of {size} classes, but the layer has "

@@ -2,6 +2,7 @@
 
 import math
 import os
+from typing import Any
 
 import keras
 import numpy as np
@@ -12,6 +13,7 @@ from tf_largeout.ops import devices
 from tf_largeout.ops.hash_ops import hash_functions, lsh_hash
 from tf_largeout.ops.lsh_ops import lsh_build, lsh_fresh_share, lsh_pool, lsh_query
 from tf_largeout.replicas import local_variable
+from tf_largeout.search.add_weight import AddWeight
 
 BITS_PER_VALUE = {"simhash": 1, "dwta": 3, "wta": 3}
 _BIN_SIZE = 8
@@ -19,7 +21,7 @@ _MOST_BITS = 30
 _NUM_PROBES = 64
 
 
-def most_bits(num_rows):
+def most_bits(num_rows: int) -> int:
     """The most bits that a bucket may have: there are at most `num_rows / 10` buckets."""
     return max(1, min(_MOST_BITS, int(math.log2(max(2, num_rows / 10)))))
 
@@ -37,20 +39,20 @@ class HashTables:
         num_tables: L.
     """
 
-    def __init__(self, kind, num_hashes, num_tables):
+    def __init__(self, kind: str, num_hashes: int, num_tables: int) -> None:
         self.kind, self.num_hashes, self.num_tables = kind, num_hashes, num_tables
         self._functions: keras.Variable = None
         self._offsets: keras.Variable = None
         self._ids: keras.Variable = None
         self._bits = self._num_rows = self._dim = 0
 
-    def build(self, num_rows, dim, add_weight):
+    def build(self, num_rows: int, dim: int, add_weight: AddWeight) -> None:
         """Makes the state. Until the first `rebuild` all buckets are empty.
 
         Args:
             num_rows: Number of rows.
             dim: Width of a row.
-            add_weight: Function that makes a weight, see `tf_largeout.search`.
+            add_weight: Function that makes a weight.
 
         Raises:
             ValueError: If the tables take more memory than the machine has.
@@ -74,7 +76,7 @@ class HashTables:
         self._offsets = add_weight("table_offsets", offsets_shape, "uint32", zeros_initializer)
         self._ids = add_weight("table_ids", ids_shape, "uint32", zeros_initializer)
 
-    def rebuild(self, embeddings, seed):
+    def rebuild(self, embeddings: tf.Variable, seed: tf.Tensor) -> None:
         """Hashes all rows anew, by new functions.
 
         New ones, so that no pair of row and query stays in or out of the same bucket by chance
@@ -87,13 +89,22 @@ class HashTables:
         with devices.host_scope(self._functions):
             functions = self._new_functions(seed)
             local_variable(self._functions).assign(functions)
-        lsh_build(embeddings, functions, *self._variables(), *self._family)
+        offsets, ids = self._variables()
+        lsh_build(embeddings, functions, offsets, ids, *self._family)
 
-    def codes(self, vectors):
+    def codes(self, vectors: tf.Tensor) -> tf.Tensor:
         """The buckets of vectors float32 `[n, dim]`: int32 `[n, num_tables]`."""
         return lsh_hash(vectors, local_variable(self._functions).read_value(), *self._family)
 
-    def query(self, codes, excluded, select, num_found, max_lookups, seed=None):
+    def query(
+        self,
+        codes: tf.Tensor,
+        excluded: tf.Tensor,
+        select: str,
+        num_found: int,
+        max_lookups: int,
+        seed: tf.Tensor | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Rows that share buckets with each query, see `ops.lsh_query`.
 
         Args:
@@ -122,7 +133,9 @@ class HashTables:
             fill=seed is not None,
         )
 
-    def draw(self, codes, seed, num_drawn):
+    def draw(
+        self, codes: tf.Tensor, seed: tf.Tensor, num_drawn: int
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Draws from all entries in the buckets of a batch, each with the same probability.
 
         Args:
@@ -137,7 +150,7 @@ class HashTables:
         """
         return lsh_pool(*self._variables(), codes, seed, num_drawn)
 
-    def fresh_share(self, embeddings):
+    def fresh_share(self, embeddings: tf.Variable) -> tf.Tensor:
         """The share of entries that are in the buckets of the rows of now, estimated.
 
         Args:
@@ -150,12 +163,12 @@ class HashTables:
         codes = self.codes(tf.gather(embeddings, ids))
         return lsh_fresh_share(*self._variables(), codes, ids)
 
-    def are_stale(self, embeddings):
+    def are_stale(self, embeddings: tf.Variable) -> tf.Tensor:
         """Whether hardly more entries are right than chance would have: a scalar bool."""
         chance = 2.0**-self._bits
         return self.fresh_share(embeddings) < chance + (1 - chance) / 16
 
-    def collision_probability(self, cosine):
+    def collision_probability(self, cosine: tf.Tensor) -> tf.Tensor:
         """The probability that vectors share a bucket of one table, for SimHash.
 
         `(1 - theta / pi)^K`, theta the angle (Charikar 2002), provided that K is at most
@@ -170,7 +183,7 @@ class HashTables:
         agree = 1 - tf.acos(tf.clip_by_value(cosine, -1.0, 1.0)) / math.pi
         return agree**self.num_hashes
 
-    def health(self):
+    def health(self) -> dict[str, Any]:
         """Sizes of the buckets.
 
         Returns:
@@ -190,18 +203,18 @@ class HashTables:
         }
 
     @property
-    def _family(self):
+    def _family(self) -> tuple[str, int, int, int, int]:
         return self.kind, self.num_hashes, self.num_tables, self._bits, _BIN_SIZE
 
-    def _variables(self):
+    def _variables(self) -> tuple[tf.Variable, tf.Variable]:
         """The `tf.Variable`s of offsets and ids on this replica."""
         return local_variable(self._offsets), local_variable(self._ids)
 
-    def _new_functions(self, seed):
+    def _new_functions(self, seed: tf.Tensor) -> tf.Tensor:
         family = (self.kind, self._dim, self.num_hashes, self.num_tables)
         return hash_functions(*family, seed, _BIN_SIZE)
 
-    def _check_memory(self, needed):
+    def _check_memory(self, needed: int) -> None:
         available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if needed > available:
             raise ValueError(
@@ -211,7 +224,7 @@ class HashTables:
             )
 
 
-def _median_bucket_of_rows(sizes):
+def _median_bucket_of_rows(sizes: np.ndarray) -> int:
     """The bucket size that half of the rows do not exceed."""
     sizes = np.sort(sizes.reshape(-1))
     total = np.cumsum(sizes)

@@ -1,6 +1,8 @@
 """Lists of rows that point the same way, and the search in the best of them."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -18,6 +20,8 @@ from tf_largeout.ops.inverted_file_ops import (
     packed_shapes,
 )
 from tf_largeout.replicas import local_variable
+from tf_largeout.search.add_weight import AddWeight
+from tf_largeout.types import Shape
 
 _REASSIGNED_PER_STEP = 256  # as many rows as a usual batch has queries, at their cost
 # Each reassignment packs all rows anew. The interval bounds what that costs per step.
@@ -44,18 +48,18 @@ class InvertedFile:
         section IV (the inverted file).
     """
 
-    def __init__(self, num_lists: int | None = None):
+    def __init__(self, num_lists: int | None = None) -> None:
         self.num_lists = whole_number("num_lists", num_lists, or_none=True)
         self._interval = _LEAST_INTERVAL
         self._state: list[keras.Variable] = []
 
-    def build(self, num_rows, dim, add_weight):
+    def build(self, num_rows: int, dim: int, add_weight: AddWeight) -> None:
         """Makes the state. Until the first `fit` or `keep_up` no row is found.
 
         Args:
             num_rows: Number of rows.
             dim: Width of a row.
-            add_weight: Function that makes a weight, see `tf_largeout.search`.
+            add_weight: Function that makes a weight.
         """
         lists = self.num_lists or max(1, round(4 * math.sqrt(num_rows)))
         lists = min(lists, num_rows)
@@ -71,7 +75,7 @@ class InvertedFile:
             add_weight("schedule", (2,), "int64", _never_fitted, on_host=True),
         ]
 
-    def fit(self, embeddings, bias=None):
+    def fit(self, embeddings: tf.Variable, bias: tf.Variable | None = None) -> None:
         """Fits the lists to the rows of now: k-means on a part of the rows, one pass over all.
 
         Args:
@@ -83,7 +87,7 @@ class InvertedFile:
         else:
             self._write(inverted_file_fitted(*self._copies(embeddings, bias)))
 
-    def keep_up(self, embeddings, bias=None):
+    def keep_up(self, embeddings: tf.Variable, bias: tf.Variable | None = None) -> None:
         """Counts a training step, and brings the lists up to date where that is due.
 
         The first step fits the lists. Later, every few steps, some rows, all in turn, move to
@@ -95,24 +99,30 @@ class InvertedFile:
             embeddings: As in `fit`, like the next.
             bias: Variable or None.
         """
-        turns = {"interval": self._interval, "rows_a_step": _REASSIGNED_PER_STEP}
+        interval = self._interval
         if self._is_on_cpu():
-            inverted_file_upkeep(embeddings, bias, self._variables(), **turns)
+            inverted_file_upkeep(
+                embeddings, bias, self._variables(), interval, _REASSIGNED_PER_STEP
+            )
             return
         schedule = self._variables()[-1]
         with devices.host_scope(self._state[-1]):
             step, fitted_at = tf.unstack(schedule.read_value())
             age = step - fitted_at
-            only_counts = (fitted_at >= 0) & ((age <= 0) | (age % self._interval != 0))
+            only_counts = (fitted_at >= 0) & ((age <= 0) | (age % interval != 0))
             tf.cond(
                 only_counts,
                 lambda: schedule.assign_add([1, 0]),
                 lambda: self._write(
-                    inverted_file_kept_up(*self._copies(embeddings, bias), **turns)
+                    inverted_file_kept_up(
+                        *self._copies(embeddings, bias), interval, _REASSIGNED_PER_STEP
+                    )
                 ),
             )
 
-    def search(self, queries, k, num_probes):
+    def search(
+        self, queries: tf.Tensor, k: int, num_probes: int
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Most of the `k` rows with the highest scores.
 
         Args:
@@ -128,7 +138,7 @@ class InvertedFile:
         """
         return inverted_file_search(queries, self._variables(), num_probes, k)
 
-    def health(self):
+    def health(self) -> dict[str, Any]:
         """What the lists are like now.
 
         Returns:
@@ -148,26 +158,28 @@ class InvertedFile:
             "empty": float(np.mean(sizes == 0)),
         }
 
-    def _is_on_cpu(self):
+    def _is_on_cpu(self) -> bool:
         # Asked when it is used: Keras makes the variables of some layers after `build`.
         return "GPU" not in self._variables()[0].device
 
-    def _variables(self):
+    def _variables(self) -> list[tf.Variable]:
         """The `tf.Variable`s of the state on this replica."""
         return [local_variable(weight) for weight in self._state]
 
-    def _copies(self, embeddings, bias):
+    def _copies(
+        self, embeddings: tf.Variable, bias: tf.Variable | None
+    ) -> tuple[tf.Tensor, tf.Tensor | None, list[tf.Tensor]]:
         """The values of embeddings, bias or None, and state."""
         bias = None if bias is None else bias.read_value()
         state = [variable.read_value() for variable in self._variables()]
         return embeddings.read_value(), bias, state
 
-    def _write(self, values):
+    def _write(self, values: Sequence[tf.Tensor]) -> tf.Tensor:
         for variable, value in zip(self._variables(), values, strict=True):
             variable.assign(value)
         return values[-1]
 
 
-def _never_fitted(shape, dtype=None):
+def _never_fitted(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tensor:
     """The schedule at first: step 0, and no step of a fit."""
     return tf.constant([0, -1], dtype)
