@@ -45,14 +45,11 @@ class Sampler:
 
     A subclass writes `draw`; `build`, if it keeps state; and `prepare` or `rows_changed`, if
     that state follows the class embeddings. One that holds other samplers passes `release` on
-    to them. State is made with `add_weight`, so that it is saved, restored
-    and distributed with the layer; random bits come from `layer.next_seed()`. Every sampler
-    promises: the expected counts are those of its draws (1, uncorrected, for searches without a
-    tail), no gradient flows through it, and equal seeds give equal draws. A sampler belongs to
-    one layer; where building that layer fails, it is free for another.
-
-    Of its layer a sampler takes `num_classes`, `class_matrix` (a `ClassMatrix`), `seed_state`,
-    `next_seed()`, `add_weight` and `name`.
+    to them. State is made with `add_weight`, so that it is saved, restored and distributed with
+    the layer; random bits come from `layer.next_seed()`. Every sampler promises: the expected
+    counts are those of its draws (1, uncorrected, for searches without a tail), no gradient
+    flows through it, and equal seeds give equal draws. A sampler belongs to one layer; where
+    building that layer fails, it is free for another.
 
     Args:
         num_sampled: Number of classes drawn, a positive int. A sample that the batch shares is
