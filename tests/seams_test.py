@@ -105,6 +105,20 @@ def test_an_output_layer_gives_a_tag_of_its_own_that_trains_by_its_own_loss():
     np.testing.assert_array_equal(head.top_k(model.layers[0](FEATURES), 1)[1][:, 0], best)
 
 
+def test_an_output_layer_of_ones_own_knows_masks_and_refuses_xla():
+    head = FixedOutput(ROWS)
+    assert head.supports_masking and not head.supports_jit
+    ids = np.array([[1, 0], [2, 3]])
+    model = keras.Sequential([keras.layers.Embedding(5, DIM, mask_zero=True), head])
+    model.compile(loss=losses.SoftmaxLoss(reduction="sum"))
+    labels = np.array([[4, 5], [6, 7]])
+    total = model.evaluate(ids, labels, verbose=0)
+    logits = model.predict(ids, verbose=0)
+    rows = keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+    expected = np.asarray(rows)[ids > 0].sum()
+    np.testing.assert_allclose(total, expected, rtol=1e-5)
+
+
 def test_a_loss_for_another_kind_of_layer_is_refused_by_name():
     head = FixedOutput(ROWS, name="fixed")
     try:

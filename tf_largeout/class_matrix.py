@@ -53,13 +53,13 @@ class ClassMatrix:
         Raises:
             ValueError: If they are not float32, which is what the ops read.
         """
-        dtype = keras.backend.standardize_dtype(self._embeddings.dtype)
-        if dtype != "float32":
-            raise ValueError(
-                f"Training, `evaluate` and `top_k` need float32 weights in layer "
-                f"'{self._owner}'. Received: class embeddings of dtype {dtype}. Take the dtype "
-                "policy 'float32', 'mixed_bfloat16' or 'mixed_float16'."
-            )
+        for weight in (self._embeddings, self._bias):
+            if weight is not None and str(weight.dtype) != "float32":
+                raise ValueError(
+                    f"Training, `evaluate` and `top_k` need float32 weights in layer "
+                    f"'{self._owner}'. Received: '{weight.name}' of dtype {weight.dtype}. Take "
+                    "the dtype policy 'float32', 'mixed_bfloat16' or 'mixed_float16'."
+                )
         return replicas.local_variable(self._embeddings), (
             None if self._bias is None else replicas.local_variable(self._bias)
         )
@@ -158,6 +158,7 @@ class ClassMatrix:
     def on_rows_changed(self, function: Callable[[tf.Tensor, tf.Tensor], None]) -> None:
         """Has `function(ids, old_rows)` called in each step of a row-sparse optimizer.
 
-        See `row_changes`; optimizers that move all rows in each step call nothing.
+        See `row_changes`: optimizers of Keras call nothing. It is a method, whose object this
+        does not keep alive.
         """
         row_changes.observe(self._embeddings, function)

@@ -52,9 +52,16 @@ class LazyLogits(OutputTag):
     def estimated_ranks(self, labels: tf.Tensor) -> tf.Tensor | None:
         """Ranks among the classes that the sampled loss drew, as a rule far below the exact.
 
-        None where no loss drew any, or one did for other labels.
+        None where no loss drew any.
+
+        Raises:
+            tf.errors.InvalidArgumentError: If the loss was given other labels.
         """
-        candidates = self._candidates
-        if candidates is None or candidates.labels is not labels:
+        if self._candidates is None:
             return None
-        return candidates.ranks()
+        if labels is self._candidates.labels:
+            return self._candidates.ranks()
+        message = "Loss and metric were given different labels for one output"
+        check = tf.debugging.assert_equal(labels, self._candidates.labels, message)
+        with tf.control_dependencies([] if check is None else [check]):
+            return tf.identity(self._candidates.ranks())

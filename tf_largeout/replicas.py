@@ -25,16 +25,17 @@ def is_first_replica() -> bool:
 
 @contextlib.contextmanager
 def replica_of(variable: keras.Variable, local: tf.Variable) -> Iterator[None]:
-    """Inside, this is the replica whose part of `variable` is `local`.
+    """Inside, this is the replica, of this worker, whose part of `variable` is `local`.
 
     For optimizers: a strategy updates the replicas' variables one by one, outside of replicas.
     """
+    before = getattr(_updating, "replica_id", 0)
     components = _components(variable)
     _updating.replica_id = next((i for i, one in enumerate(components) if one is local), 0)
     try:
         yield
     finally:
-        _updating.replica_id = 0
+        _updating.replica_id = before
 
 
 def local_variable(variable: keras.Variable) -> tf.Variable:

@@ -6,6 +6,7 @@ hand, so that nothing is left to do, or to save, between steps.
 """
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterator
 
 import keras
@@ -16,27 +17,37 @@ from tf_largeout.replicas import replica_of
 _ATTRIBUTE = "_largeout_observers"
 
 
-def observe(variable: keras.Variable, function: Callable[[tf.Tensor, tf.Tensor], None]) -> None:
-    """Has `function(ids, old_rows)` called right after each update of rows of `variable`.
+def observe(variable: keras.Variable, method: Callable[[tf.Tensor, tf.Tensor], None]) -> None:
+    """Has `method(ids, old_rows)` called right after each update of rows of `variable`.
 
     It runs on the replica whose rows they are, with integer `ids` `[n]`, which may repeat and
-    on a GPU be -1, and `old_rows` `[n, ...]`, those rows as they were before.
+    on a GPU be -1, and `old_rows` `[n, ...]`, those rows as they were before. The method's
+    object is not kept alive for it.
     """
-    setattr(variable, _ATTRIBUTE, [*getattr(variable, _ATTRIBUTE, []), function])
+    observers = [one for one in getattr(variable, _ATTRIBUTE, []) if one() is not None]
+    setattr(variable, _ATTRIBUTE, [*observers, weakref.WeakMethod(method)])
 
 
 @contextlib.contextmanager
-def told(variable: keras.Variable, local: tf.Variable, ids: tf.Tensor) -> Iterator[None]:
-    """Around an update of the rows `ids`: tells those who observe `variable`.
+def telling_observers(
+    variable: keras.Variable, local: tf.Variable, ids: tf.Tensor | None = None
+) -> Iterator[None]:
+    """Around an update of rows: tells those who observe `variable`, if anybody does.
 
     Args:
         variable: What is observed.
         local: The `tf.Variable` behind it that is updated.
-        ids: Integers `[n]`.
+        ids: Integers `[n]`, the rows; None for all.
     """
-    observers = getattr(variable, _ATTRIBUTE, [])
-    old_rows = tf.gather(local, ids) if observers else None
+    methods = [one() for one in getattr(variable, _ATTRIBUTE, [])]
+    observers = [method for method in methods if method is not None]
+    if not observers:
+        yield
+        return
+    if ids is None:
+        ids = tf.range(local.shape[0], dtype=tf.int64)
+    old_rows = tf.gather(local, ids)
     yield
     with replica_of(variable, local):
-        for function in observers:
-            function(ids, old_rows)
+        for method in observers:
+            method(ids, old_rows)

@@ -176,6 +176,19 @@ def test_a_training_step_ranks_labels_among_the_candidates():
     np.testing.assert_allclose(metric.result(), np.mean(hits), rtol=1e-6)
 
 
+def test_loss_and_metric_of_a_step_take_equal_labels_but_no_others():
+    problem = Problem()
+    values = harness.sampled_values([3, 4], np.ones((len(problem.flat()[1]), 1)), np.ones(2))
+    problem.layer.sampler = harness.FixedSampler(values)
+    logits = problem.logits(training=True)
+    tflo.losses.SampledSoftmaxLoss()(problem.labels, logits)
+    metric = tflo.metrics.PrecisionAtK(1)
+    metric.update_state(problem.labels.copy(), logits)
+    assert np.isfinite(metric.result())
+    with pytest.raises(tf.errors.InvalidArgumentError, match="different labels"):
+        metric.update_state(problem.labels[..., ::-1], logits)
+
+
 def test_a_training_step_without_candidates_leaves_the_state(member):
     metric, _ = member
     problem = Problem()

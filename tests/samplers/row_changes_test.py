@@ -1,5 +1,8 @@
 """A sampler that follows the class embeddings, row by row, inside the step."""
 
+import gc
+import weakref
+
 import keras
 import numpy as np
 import pytest
@@ -76,6 +79,32 @@ def test_each_replica_hears_of_its_own_rows():
     np.testing.assert_allclose(followed, actual, rtol=1e-3, atol=1e-4)
     sums = replicas.two_replicas().experimental_local_results(head.sampler_sum.value)
     np.testing.assert_allclose(*sums, rtol=1e-4)
+
+
+def test_it_hears_of_dense_gradients():
+    model, head = _model("adam")
+    model.compile(OPTIMIZERS["adam"](), tflo.losses.SoftmaxLoss())
+    followed, actual = _trained(model, head)
+    assert np.abs(actual).max() > 0.01
+    np.testing.assert_allclose(followed, actual, rtol=1e-3, atol=1e-4)
+
+
+def test_layers_that_are_gone_are_told_nothing():
+    table = keras.layers.Embedding(WORDS, DIM)
+    table.build()
+    for _ in range(3):
+        head = tflo.layers.LargeOutput(WORDS, SumOfRows(12), embeddings=table)
+        head.build((None, DIM))
+        gone = weakref.ref(head)
+        del head
+        gc.collect()
+        assert gone() is None
+    assert len(table.embeddings._largeout_observers) == 1
+
+
+def test_a_sampler_that_follows_rows_is_no_tail():
+    with pytest.raises(ValueError, match="distribution that nothing else changes"):
+        tflo.samplers.TopKSampler(20, num_hard=5, tail=SumOfRows(12))
 
 
 def test_a_sampler_that_does_not_listen_costs_nothing():

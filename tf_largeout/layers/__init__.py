@@ -1,7 +1,9 @@
 """Keras output layers for very many classes, and an encoder for bags of ids."""
 
+from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.layers.embedding_bag import EmbeddingBag
 from tf_largeout.layers.large_output import LargeOutput
+from tf_largeout.output_tag import OutputTag
 
-__all__ = ["ClassOutput", "EmbeddingBag", "LargeOutput"]
+__all__ = ["ClassMatrix", "ClassOutput", "EmbeddingBag", "LargeOutput", "OutputTag"]

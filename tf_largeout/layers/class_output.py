@@ -1,5 +1,7 @@
 """The base class of output layers: the logits, and what is asked of all of them."""
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 
@@ -23,6 +25,13 @@ class ClassOutput(keras.layers.Layer):
     Output shape:
         `[batch, ..., num_classes]`, of the layer's compute dtype.
 
+    Args:
+        **kwargs: Of `keras.layers.Layer`.
+
+    Raises:
+        ValueError: If there is an `activity_regularizer`, which would need all logits in each
+            step.
+
     Attributes:
         num_classes: Number of classes.
         class_matrix: The `ClassMatrix`, of a built layer.
@@ -30,6 +39,19 @@ class ClassOutput(keras.layers.Layer):
 
     num_classes: int
     class_matrix: ClassMatrix
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if self.activity_regularizer is not None:
+            raise ValueError(
+                f"`activity_regularizer` of layer '{self.name}' would need the logits of all "
+                f"classes in each step. Received: {self.activity_regularizer}. Regularize the "
+                "layer before it, or use the optimizer's `weight_decay`."
+            )
+        # XLA compiles neither custom ops nor gathers from a variable's handle.
+        self.supports_jit = False
+        self.supports_masking = True
+        self.input_spec = keras.layers.InputSpec(min_ndim=2)
 
     def make_tag(self, features: tf.Tensor, training: bool | None) -> OutputTag:
         """What the layer tells its losses and metrics in one step.

@@ -64,7 +64,8 @@ class LargeOutput(ClassOutput):
             `tf_largeout.layers.EmbeddingBag` with `input_dim=num_classes`, which the model
             calls before. Or the table, a `keras.Variable`; then the model cannot be saved as a
             `.keras` file, as a config cannot say whose it is. None, the default, for a table
-            of the layer's own.
+            of the layer's own. A layer that is shared is a part of this one: to freeze the one
+            (`trainable = False`) freezes the other.
         **kwargs: Of `keras.layers.Layer`.
 
     Call arguments:
@@ -99,12 +100,6 @@ class LargeOutput(ClassOutput):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if self.activity_regularizer is not None:
-            raise ValueError(
-                f"`activity_regularizer` of layer '{self.name}' would need the logits of all "
-                f"classes in each step. Received: {self.activity_regularizer}. Regularize the "
-                "layer before it, or use the optimizer's `weight_decay`."
-            )
         self.num_classes = whole_number("num_classes", num_classes, most=_MOST_CLASSES)
         self.sampler = samplers.get(sampler, self.num_classes)
         self.use_bias = use_bias
@@ -123,10 +118,6 @@ class LargeOutput(ClassOutput):
         self.bias: keras.Variable = None
         self.class_matrix: ClassMatrix = None  # type: ignore[assignment]  # until built
         self.seed_state: keras.Variable = None
-        # XLA compiles neither custom ops nor gathers from a variable's handle.
-        self.supports_jit = False
-        self.supports_masking = True
-        self.input_spec = keras.layers.InputSpec(min_ndim=2)
 
     def build(self, input_shape: Shape) -> None:
         dim = input_shape[-1]
@@ -146,6 +137,19 @@ class LargeOutput(ClassOutput):
             raise
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: dim})
         self.built = True
+
+    def build_from_config(self, config: Config) -> None:
+        # The layer to share with may be built later; the first call then builds this one.
+        if self.tied_layer is None or self.tied_layer.built:
+            super().build_from_config(config)
+
+    def __call__(self, features: TensorLike, *args: Any, **kwargs: Any) -> tf.Tensor:
+        if self._tied is not None and self.class_matrix is None:
+            self.built = False  # also where Keras says so of a layer made from a config
+            if self._tied.look_for_layer(features):
+                del self.tied_layer  # Keras then forgets the copy
+                self.tied_layer = self._tied.layer
+        return super().__call__(features, *args, **kwargs)
 
     def _add_weights(self, dim: int) -> None:
         if self._tied is None:
@@ -207,6 +211,8 @@ class LargeOutput(ClassOutput):
             )
 
     def make_tag(self, features: tf.Tensor, training: bool | None) -> LazyLogits:
+        if self._tied is not None:
+            self._tied.check_shared(self.embeddings)
         return LazyLogits(self, features, training)
 
     def next_seed(self) -> tf.Tensor:

@@ -11,8 +11,8 @@ from tf_largeout.types import Shape
 
 def save(layer: Any, store: MutableMapping[str, Any]) -> None:
     """Puts the weights of `layer` into `store`, which Keras writes to a file."""
-    for weight in _own(layer):
-        store[weight.name] = weight
+    for name, weight in _own(layer).items():
+        store[name] = weight
 
 
 def load(layer: Any, store: Mapping[str, Any]) -> None:
@@ -28,14 +28,15 @@ def load(layer: Any, store: Mapping[str, Any]) -> None:
         ValueError: If other weights, besides the sampler's, are in the file, or have another
             shape.
     """
-    weights = {weight.name: weight for weight in _own(layer)}
+    weights = _own(layer)
     values = {name: store[name] for name in store.keys()}
     needed, needed_state = _shapes(weights)
     found, found_state = _shapes(values)
     if needed != found:
         raise ValueError(
             f"Layer '{layer.name}' has weights of the shapes: {needed}. The file has {found}. "
-            "Build the layer as it was when they were saved: only its sampler can be another."
+            "Build the layer as it was when they were saved, tied (`embeddings=`) if it was: "
+            "only its sampler can be another."
         )
     if needed_state != found_state:
         weights = {name: weights[name] for name in needed}
@@ -50,10 +51,12 @@ def load(layer: Any, store: Mapping[str, Any]) -> None:
         weight.assign(values[name])
 
 
-def _own(layer: Any) -> list[keras.Variable]:
-    """The weights of the layer without those of the layer it is tied to, which saves them."""
+def _own(layer: Any) -> dict[str, keras.Variable]:
+    """The weights of the layer by name, without those that a tied layer saves."""
     tied = set() if layer.tied_layer is None else set(map(id, layer.tied_layer.weights))
-    return [weight for weight in layer.weights if id(weight) not in tied]
+    own = [weight for weight in layer.weights if id(weight) not in tied]
+    # A table that was given as such may have any name.
+    return {"embeddings" if w is layer.embeddings else w.name: w for w in own}
 
 
 def _shapes(arrays: Mapping[str, Any]) -> tuple[dict[str, Shape], dict[str, Shape]]:

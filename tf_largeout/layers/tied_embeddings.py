@@ -1,5 +1,7 @@
 """The table of another layer as the class embeddings of a `LargeOutput`."""
 
+from collections.abc import Iterator
+
 import keras
 
 from tf_largeout.types import Config, InitializerLike, TensorLike
@@ -57,16 +59,12 @@ class TiedEmbeddings:
             raise ValueError(
                 f"Layer '{self._owner}' shares the table of layer '{self.layer.name}', which "
                 "is not built yet: call that layer in the model before, or its `build()`. (A "
-                "copy from configs alone, as by `keras.models.clone_model`, cannot know which "
-                "layers belong together: build the model anew and use `set_weights`.)"
+                "model of your own class, made from a config, cannot know which layers belong "
+                "together: make it by your code, and `load_weights` or `set_weights`.)"
             )
         table: keras.Variable = self._table if self.layer is None else self.layer.embeddings
         if not isinstance(table, keras.Variable) or "float" not in str(table.dtype):
-            raise ValueError(
-                f"Layer '{self._owner}' cannot share a table that is a {type(table).__name__} "
-                f"of dtype {table.dtype}, not one variable of floats. Share the table of a "
-                "layer without quantization and LoRA."
-            )
+            raise ValueError(self._not_one_variable(table))
         self._check_rows(table.shape[0])
         if tuple(table.shape[1:]) != (dim,):
             raise ValueError(
@@ -75,6 +73,28 @@ class TiedEmbeddings:
                 f"Put keras.layers.Dense({table.shape[1]}) before it."
             )
         return table
+
+    def look_for_layer(self, features: TensorLike) -> bool:
+        """Whether a layer of the name before `features` takes the place of one not built.
+
+        A copy of a model, as `keras.models.clone_model` and files of models inside of models
+        make it, has a copy of the layer in the config of the output layer, besides its own.
+
+        Args:
+            features: The input of the output layer; symbolic, or else nothing is found.
+        """
+        if self.layer is None or self.layer.built:
+            return False
+        for layer in _layers_before(features):
+            if layer.name == self.layer.name and layer.built and _has_table(layer):
+                self.layer = layer
+                return True
+        return False
+
+    def check_shared(self, embeddings: keras.Variable) -> None:
+        """Raises a ValueError where the layer has another table now, as quantized ones have."""
+        if self.layer is not None and self.layer.embeddings is not embeddings:
+            raise ValueError(self._not_one_variable(self.layer.embeddings))
 
     def serialize(self) -> Config:
         """The config of the layer, which Keras knows for that of the model's own layer.
@@ -87,11 +107,20 @@ class TiedEmbeddings:
                 f"Layer '{self._owner}' was given a table, of which a config cannot say whose "
                 "it is. Pass the layer that has it: embeddings=layer, not layer.embeddings."
             )
-        config = keras.saving.serialize_keras_object(self.layer)
+        # Twice, because from the second mention on Keras marks a layer as one that is shared.
+        for _ in range(2):
+            config = keras.saving.serialize_keras_object(self.layer)
         # Where Keras does not find the model's own layer it makes another: not built, so that
-        # `table` notices.
+        # `look_for_layer` and `table` notice.
         config.pop("build_config", None)
         return config
+
+    def _not_one_variable(self, table: TensorLike) -> str:
+        return (
+            f"Layer '{self._owner}' cannot share a table that is a {type(table).__name__} of "
+            f"dtype {table.dtype}, not one variable of floats. Share the table of a layer "
+            "without quantization and LoRA."
+        )
 
     def _check_rows(self, num_rows: int) -> None:
         if num_rows != self._num_classes:
@@ -113,3 +142,21 @@ def refuse_initializer(initializer: InitializerLike | TensorLike | None) -> None
 def _has_table(layer: object) -> bool:
     # `dir`, because the attribute may be a property that fails before the layer is built.
     return isinstance(layer, keras.layers.Layer) and "embeddings" in dir(layer)
+
+
+def _layers_before(features: TensorLike) -> Iterator[keras.layers.Layer]:
+    """The layers that made a symbolic tensor, those of models among them included."""
+    pending, seen = keras.tree.flatten(features), set()
+    while pending:
+        operation = getattr(getattr(pending.pop(), "_keras_history", None), "operation", None)
+        if not isinstance(operation, keras.layers.Layer) or id(operation) in seen:
+            continue
+        seen.add(id(operation))
+        yield from _with_parts(operation)
+        pending += keras.tree.flatten(operation.input)
+
+
+def _with_parts(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
+    yield layer
+    for part in getattr(layer, "layers", []):
+        yield from _with_parts(part)

@@ -1,5 +1,6 @@
 """Keras losses for output layers with very many classes."""
 
+from tf_largeout.candidates import Candidates
 from tf_largeout.losses.cross_entropy import softmax_cross_entropy
 from tf_largeout.losses.nce_loss import NCELoss, nce_loss
 from tf_largeout.losses.negative_sampling_loss import (
@@ -12,6 +13,7 @@ from tf_largeout.losses.softmax_loss import SoftmaxLoss
 from tf_largeout.losses.tagged_loss import TaggedLoss
 
 __all__ = [
+    "Candidates",
     "NCELoss",
     "NegativeSamplingLoss",
     "SampledLoss",

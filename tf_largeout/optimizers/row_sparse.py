@@ -112,9 +112,9 @@ class RowSparse(keras.optimizers.Optimizer):
         learning_rate = tf.cast(learning_rate, variable.dtype)
         decays = self.weight_decay is not None and self._use_weight_decay(variable)
         decay = tf.cast(self.weight_decay if decays else 0.0, variable.dtype)
+        observed = self._trainable_variables[self._get_variable_index(variable)]
         if isinstance(gradient, tf.IndexedSlices):
-            observed = self._trainable_variables[self._get_variable_index(variable)]
-            with row_changes.told(observed, variable, gradient.indices):
+            with row_changes.telling_observers(observed, variable, gradient.indices):
                 self.update_rows(
                     tf.cast(gradient.values, variable.dtype),
                     gradient.indices,
@@ -123,10 +123,11 @@ class RowSparse(keras.optimizers.Optimizer):
                     decay * learning_rate,
                 )
             return
-        if decays:
-            gradient, decay = tf.identity_n([gradient, decay])
-            variable.assign_sub(variable * decay * learning_rate)
-        self.update_all(gradient, variable, learning_rate)
+        with row_changes.telling_observers(observed, variable):
+            if decays:
+                gradient, decay = tf.identity_n([gradient, decay])
+                variable.assign_sub(variable * decay * learning_rate)
+            self.update_all(gradient, variable, learning_rate)
 
     def _apply_weight_decay(self, variables: Sequence[Variable]) -> None:
         """Does nothing: `update_step` knows which rows to decay."""

@@ -18,6 +18,8 @@ def named(name: str) -> Callable[[type[_Sampler]], type[_Sampler]]:
     """Decorates a class of samplers, which can then be meant by `name`."""
 
     def register(sampler: type[_Sampler]) -> type[_Sampler]:
+        if name in BY_NAME:
+            raise ValueError(f"{BY_NAME[name].__name__} has the name {name!r} already.")
         BY_NAME[name] = sampler
         return sampler
 
@@ -28,9 +30,10 @@ def may_be_tail(sampler: Sampler | type[Sampler]) -> bool:
     """Whether a `Sampler` or a class of them can draw the shared tail beside a search.
 
     The loss is unbiased only if the tail's expected counts hold for all classes, whatever the
-    search finds.
+    search finds. And nobody tells a tail which rows have changed.
     """
-    return not sampler.searches
+    cls = sampler if isinstance(sampler, type) else type(sampler)
+    return not sampler.searches and cls.rows_changed is Sampler.rows_changed
 
 
 def get(

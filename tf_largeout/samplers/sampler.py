@@ -211,8 +211,8 @@ class Sampler:
     def rows_changed(self, ids: tf.Tensor, old_rows: tf.Tensor, layer: ClassLayer) -> None:
         """Follows the class embeddings: called after each update by a row-sparse optimizer.
 
-        Keras's optimizers, which move all rows in each step, call nothing. Costs nothing where
-        a class of samplers does not define it.
+        Under a dense gradient with all classes, in O(num_classes). Keras's optimizers call
+        nothing. Costs nothing where a class of samplers does not define it.
 
         Args:
             ids: int64 `[n]`, the classes that were updated; may repeat, -1 is none.
