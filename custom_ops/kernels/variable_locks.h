@@ -76,8 +76,8 @@ class LockedVariables {
   // Where a tensor that was read before is still in use, it keeps the old memory, and the
   // variable gets a copy of its own. From then on a dense read is a copy (copy-on-read mode,
   // which EnsureSparseVariableAccess sets at once): one copy in each step, whoever makes it.
-  // Elsewhere reads stay free: a step may read all of a table, as `keras.layers.Embedding` does,
-  // and write a few of its rows in place, as long as the read is over by then.
+  // Elsewhere reads stay free: a step may read all of a table, as `keras.layers.Embedding`
+  // does, and write a few of its rows in place, as long as the read is over by then.
   template <class Copy>
   static absl::Status AllowWrites(tensorflow::OpKernelContext* ctx, tensorflow::Var* variable,
                                   const Copy& copy) {
