@@ -142,8 +142,9 @@ ClassMatrix From(int64_t first, const ClassMatrix& in) {
 
 // Ranks in a part of the classes of labels that may stand in another part.
 void CheckGivenLogits(Run* run) {
-  for (const ScanProblem& in : ScanProblems(*run)) {
-    if (!in.is_coarse) continue;
+  for (const ScanProblem& problem : ScanProblems(*run)) {
+    if (!problem.is_exact) continue;
+    const ScanProblem in = problem.WithoutBadLabels();
     std::vector<float> logits(in.ids.size()), log_partition(in.batch);
     std::vector<int64_t> ranks(in.ids.size());
     largeout::ClassStatistics(in.matrix(), in.features(), in.labels(), SerialFor,
