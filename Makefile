@@ -4,6 +4,8 @@
 PYTHON ?= python3
 # How many processes pytest uses; each imports TensorFlow (4 s, 0.5 GB).
 JOBS ?= 2
+# A process takes whole files, in the order of tests/conftest.py.
+PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -77,10 +79,10 @@ test-launchers:
 	$(EMULATED_CHECK) --small
 
 test-py: ops
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 test-slow: ops
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --run-slow $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) --run-slow $(ARGS)
 
 test-wheel: ops
 	$(BIN)/python -m pytest tests/packaging --run-slow $(ARGS)

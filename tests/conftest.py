@@ -21,7 +21,17 @@ def pytest_addoption(parser):
     parser.addoption("--run-slow", action="store_true", help="also run tests marked slow")
 
 
+# Files of long tests are started first: else one process works on them at the end, alone.
+_LONG = (
+    "tests/integration/",
+    "tests/benchmarks/",
+    "tests/readme_test.py",
+    "tests/docs_test.py",
+)
+
+
 def pytest_collection_modifyitems(config, items):
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
     skipped = {} if config.getoption("--run-slow") else {"slow": "slow; run with --run-slow"}
     if any("gpu" in item.keywords for item in items) and gpu.missing():
         skipped["gpu"] = gpu.missing()
