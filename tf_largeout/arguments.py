@@ -2,6 +2,7 @@
 
 import math
 import numbers
+from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 
@@ -94,3 +95,14 @@ def seed_or_none(seed: Any) -> int | None:
         "`seed` must be an integer of 64 bits or None. "
         f"Received: seed={seed!r} (of type {type(seed).__name__})."
     )
+
+
+def one_of(name: str, value: str, choices: Sequence[str]) -> str:
+    """The argument `name`.
+
+    Raises:
+        ValueError: If it is none of `choices`.
+    """
+    if value in choices:
+        return value
+    raise ValueError(f"`{name}` must be one of {choices}. Received: {name}={value!r}.")

@@ -2,13 +2,12 @@
 
 import functools
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
-from tf_largeout.arguments import whole_number
+from tf_largeout.arguments import one_of, whole_number
 from tf_largeout.ops import devices
 from tf_largeout.replicas import local_variable
 from tf_largeout.samplers.rebuild_schedule import RebuildSchedule
@@ -150,10 +149,3 @@ def default_num_hashes(hash: str, num_tables: int, num_classes: int, num_sampled
     """K such that L buckets hold about `8 num_sampled` entries if classes fell evenly."""
     bits = math.log2(max(2.0, num_tables * num_classes / (8 * num_sampled)))
     return max(1, round(bits / BITS_PER_VALUE[hash]))
-
-
-def one_of(name: str, value: str, choices: Sequence[str]) -> str:
-    """The argument `name`, or a ValueError that names the choices."""
-    if value in choices:
-        return value
-    raise ValueError(f"`{name}` must be one of {choices}. Received: {name}={value!r}.")

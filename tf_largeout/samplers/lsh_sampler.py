@@ -5,8 +5,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_largeout.arguments import one_of
 from tf_largeout.sampled_values import HeadAndTail, SampledValues
-from tf_largeout.samplers.class_tables import ClassTables, one_of
+from tf_largeout.samplers.class_tables import ClassTables
 from tf_largeout.samplers.lsh_pool import LSHPool
 from tf_largeout.samplers.lsh_search import LSHSearch
 from tf_largeout.samplers.rebuild_schedule import RebuildSchedule
