@@ -1,10 +1,13 @@
 import json
 
 import numpy as np
+import tensorflow as tf
 
+from tests import harness
 from tests.reference.hardness import hardness_of_row
 from tf_largeout.benchmarks import hardness
-from tf_largeout.samplers import HeadAndTail, SampledValues
+from tf_largeout.candidates import score_candidates
+from tf_largeout.samplers import HeadAndTail, SampledValues, UniformSampler
 
 
 def test_figures_are_those_of_the_formula():
@@ -16,6 +19,19 @@ def test_figures_are_those_of_the_formula():
     expected = [hardness_of_row(i, o, y) for i, o, y in zip(ids, logits, labels, strict=True)]
     figures = hardness.figures_of(ids, logits, labels)
     np.testing.assert_allclose(list(figures.values()), np.mean(expected, axis=0), rtol=1e-6)
+
+
+def test_all_classes_give_the_partition_function_and_one_in_ten_does_not():
+    rng = np.random.default_rng(0)
+    rows, features = rng.normal(size=[40, 8]), rng.normal(size=[20, 8]).astype("float32")
+    errors = []
+    for num_sampled in (40, 4):
+        head = harness.built_head(rows, np.zeros(40), UniformSampler(num_sampled, seed=1))
+        labels = tf.constant(rng.integers(0, 40, [20, 2]))
+        sample = head.sampler.sample(features, labels, head)
+        candidates = score_candidates(head.class_matrix, tf.constant(features), labels, sample)
+        errors.append(hardness.partition_error(candidates, head(features)))
+    assert errors[0] < 1e-5 < 0.1 < errors[1]
 
 
 def test_a_class_of_head_and_tail_counts_once():
@@ -36,5 +52,6 @@ def test_the_highest_logits_are_the_hardest_negatives(tmp_path, capsys):
         best = max(by_name, key=lambda name: sign * by_name[name][figure])
         assert best == "top_k"
     assert by_name["top_k"]["median rank"] == 49
+    assert by_name["inverted_file"]["partition error"] < by_name["uniform"]["partition error"]
     assert (tmp_path / "h.png").stat().st_size > 10_000
     assert "softmax mass" in capsys.readouterr().out

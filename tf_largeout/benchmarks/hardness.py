@@ -20,9 +20,11 @@ from tf_largeout.benchmarks.methods import METHODS
 from tf_largeout.benchmarks.plots import draw_hardness
 from tf_largeout.benchmarks.samplers import SAMPLERS
 from tf_largeout.benchmarks.training_clock import ENDLESS, TrainingClock
+from tf_largeout.candidates import score_candidates
 from tf_largeout.layers import LargeOutput
 
-FIGURES = ("mean logit", "softmax mass", "median rank")
+FIGURES = ("mean logit", "softmax mass", "median rank", "partition error")
+_DRAWS = 4  # that the last one is a mean of
 _DEFAULT_SAMPLERS = [
     "uniform",
     "log_uniform",
@@ -86,8 +88,29 @@ def hardness(trained, sampler, features, labels):
         mine.assign(theirs)
     if hasattr(sampler, "rebuild"):
         sampler.rebuild(layer)
-    sample = sampler.sample(features, tf.constant(labels, tf.int64), layer)
-    return figures_of(own_ids(sample, len(labels)), trained(features).numpy(), labels)
+    labels, logits = tf.constant(labels, tf.int64), trained(features)
+    samples = [sampler.sample(features, labels, layer) for _ in range(_DRAWS)]
+    errors = [
+        partition_error(score_candidates(layer.class_matrix, features, labels, sample), logits)
+        for sample in samples
+    ]
+    ids = own_ids(samples[0], len(labels))
+    of_ids = figures_of(ids, logits.numpy(), labels.numpy())
+    return {**of_ids, FIGURES[-1]: float(np.mean(errors))}
+
+
+def partition_error(candidates, logits):
+    """Mean over the rows of `|log Z' - log Z|`, in nats.
+
+    Args:
+        candidates: `Candidates`, whose labels and drawn classes estimate Z'.
+        logits: [batch, num_classes], which sum to Z.
+    """
+    lowest = logits.dtype.min
+    true = tf.where(candidates.has_label, candidates.true_logits, lowest)
+    parts = tf.concat([true, candidates.log_partition()[:, tf.newaxis]], axis=1)
+    errors = tf.reduce_logsumexp(parts, axis=1) - tf.reduce_logsumexp(logits, axis=1)
+    return float(tf.reduce_mean(tf.abs(errors)))
 
 
 def own_ids(sample, batch):
@@ -101,7 +124,7 @@ def own_ids(sample, batch):
 
 
 def figures_of(ids, logits, labels):
-    """Means over the rows of the `FIGURES` of `ids`, labels left out."""
+    """Means over the rows of the first three `FIGURES` of `ids`, labels left out."""
     mean_logit, mass, rank = [], [], []
     for row_ids, row, row_labels in zip(ids, logits.astype(np.float64), labels, strict=True):
         row_labels = row_labels[row_labels >= 0]
@@ -113,14 +136,15 @@ def figures_of(ids, logits, labels):
         mass.append(weights[negatives].sum() / weights.sum())
         higher = len(others) - np.searchsorted(others, row[negatives], side="right")
         rank.append(np.median(higher))
-    return dict(zip(FIGURES, map(float, map(np.mean, (mean_logit, mass, rank))), strict=True))
+    means = [float(np.mean(values)) for values in (mean_logit, mass, rank)]
+    return dict(zip(FIGURES, means, strict=False))
 
 
 def table(point):
     """One point as lines of text."""
-    lines = [f"{'':16}" + "".join(f"{figure:>14}" for figure in FIGURES)]
+    lines = [f"{'':16}" + "".join(f"{figure:>17}" for figure in FIGURES)]
     for name, row in point["samplers"].items():
-        lines.append(f"{name:16}" + "".join(f"{row[figure]:14,.4g}" for figure in FIGURES))
+        lines.append(f"{name:16}" + "".join(f"{row[figure]:17,.4g}" for figure in FIGURES))
     return "\n".join(lines)
 
 

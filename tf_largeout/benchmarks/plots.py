@@ -152,10 +152,32 @@ def draw_hardness(report, figures, path):
             values = [point["samplers"][name][figure] for point in points]
             axes.plot(seconds, values, **style, label=name)
         axes.set(xlabel="seconds of training", title=figure)
-        if figure == "median rank":
-            axes.set_yscale("symlog")
+        if figure in ("median rank", "partition error"):
+            axes.set_yscale("symlog" if figure == "median rank" else "log")
     handles, labels = panels[0].get_legend_handles_labels()
     canvas.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
+    _save(canvas, path)
+
+
+def draw_likelihood(runs, titles, path, title):
+    """One panel a figure, one line a method, means over the seeds against epochs."""
+    figures = list(runs[0]["points"][0])
+    canvas, panels = _figure([5.2 * len(figures), 4.6], len(figures))
+    names = list(dict.fromkeys(run["estimator"] for run in runs))
+    for axes, figure in zip(panels, figures, strict=True):
+        for style, name in zip(_styles(len(names)), names, strict=True):
+            mine = [run["points"] for run in runs if run["estimator"] == name]
+            values = [
+                sum(points[epoch][figure] for points in mine) / len(mine)
+                for epoch in range(len(mine[0]))
+            ]
+            axes.plot(range(1, len(values) + 1), values, **style, label=titles[name])
+        axes.set(xlabel="epochs", title=figure.replace("_", " "))
+        if figure != "log_likelihood":
+            axes.set_yscale("log")
+    handles, labels = panels[0].get_legend_handles_labels()
+    canvas.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    canvas.suptitle(title)
     _save(canvas, path)
 
 
