@@ -6,6 +6,7 @@ from typing import Any
 from tf_largeout.datasets.corpus import Corpus
 from tf_largeout.datasets.folders import Folders
 from tf_largeout.datasets.tfds_api import tfds
+from tf_largeout.datasets.token_corpus import TokenCorpus
 
 
 class CorpusBuilder(tfds.core.GeneratorBasedBuilder):
@@ -18,8 +19,8 @@ class CorpusBuilder(tfds.core.GeneratorBasedBuilder):
     VERSION = tfds.core.Version("1.0.0")
     RELEASE_NOTES = {"1.0.0": "First release."}
 
-    def _corpus(self, folders: Folders) -> Corpus:
-        """The `Corpus`, by `Folders`."""
+    def _corpus(self, folders: Folders) -> Corpus | TokenCorpus:
+        """The corpus, by `Folders`."""
         raise NotImplementedError
 
     def _split_generators(
@@ -35,12 +36,12 @@ class CorpusBuilder(tfds.core.GeneratorBasedBuilder):
         }
 
     def _generate_examples(
-        self, corpus: Corpus, examples: Iterable[int]
+        self, corpus: Corpus | TokenCorpus, examples: Iterable[int]
     ) -> Iterator[tuple[int, dict[str, Any]]]:
         for index in examples:
             yield index, self._example(corpus, index)
 
-    def _example(self, corpus: Corpus, index: int) -> dict[str, Any]:
+    def _example(self, corpus: Any, index: int) -> dict[str, Any]:
         return {
             "text": corpus.example_texts[index],
             "features": corpus.features.row(index),

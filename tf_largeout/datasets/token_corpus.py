@@ -1,0 +1,172 @@
+"""The parsed form of texts: documents of tokens, for language models."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from tf_largeout.datasets.class_order import frequency_order
+from tf_largeout.datasets.hashing import md5_uint64
+from tf_largeout.datasets.ragged import Ragged
+from tf_largeout.datasets.text_table import TextTable
+
+UNKNOWN = "<unknown>"  # The class of all tokens that are not in the vocabulary.
+END = "<end>"  # The token that ends a sentence, an article or a file.
+
+_COUNTED_AT_ONCE = 1 << 22  # Tokens; `np.bincount` makes int64 of what it counts.
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenCorpus:
+    """All documents of a text as class ids: the training split first, then the test split.
+
+    Class ids are ordered by falling count in the training split, the class of unknown tokens
+    among them: class 0 is the most frequent one, what a log-uniform sampler expects.
+
+    Attributes:
+        documents: int32, one row of class ids per document.
+        class_texts: one token per class.
+        example_texts: one line per document, for people.
+        group_hashes: uint64 `[num_documents]`, of what decides a document's split. They rise
+            within a split, so that a part that is chosen by its hashes is one stretch of
+            tokens.
+        num_train: documents of the training split.
+        unknown_id: the class of all tokens that are not in the vocabulary.
+    """
+
+    documents: Ragged
+    class_texts: TextTable
+    example_texts: TextTable
+    group_hashes: np.ndarray
+    num_train: int
+    unknown_id: int
+
+    @classmethod
+    def from_documents(
+        cls,
+        tokens: Sequence[np.ndarray],
+        types: Iterable[str],
+        texts: Sequence[str],
+        groups: Sequence[str],
+        is_test: np.ndarray,
+    ) -> "TokenCorpus":
+        """The corpus whose vocabulary is every token of the training split.
+
+        Args:
+            tokens: for each document the int32 numbers of its tokens.
+            types: the tokens by number.
+            texts: one line per document.
+            groups: for each document what decides its split; see `group_hashes`.
+            is_test: bool `[num_documents]`.
+        """
+        table = TextTable.from_strings(types)
+        hashes = md5_uint64(groups)
+        order = np.lexsort([hashes, is_test])
+        documents = Ragged.from_lengths(
+            np.concatenate([tokens[place] for place in order]),
+            [len(tokens[place]) for place in order],
+        )
+        num_train = int(np.count_nonzero(~is_test))
+        counts = _counts(documents.values[: documents.offsets[num_train]], len(table))
+        ranks, _ = frequency_order(counts)
+        known = ranks[: np.count_nonzero(counts)]
+        class_of_type = np.full(len(table), len(known), np.int32)
+        class_of_type[known] = np.arange(len(known), dtype=np.int32)
+        return cls(
+            documents=Ragged(class_of_type[documents.values], documents.offsets),
+            class_texts=_with_unknown(table, known, len(known)),
+            example_texts=TextTable.from_strings(texts[place] for place in order),
+            group_hashes=hashes[order],
+            num_train=num_train,
+            unknown_id=len(known),
+        )
+
+    @property
+    def num_examples(self) -> int:
+        return len(self.documents)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_texts)
+
+    def token_counts(self, first: int, end: int) -> np.ndarray:
+        """int64 `[num_classes]`: how often each occurs in the documents `first ... end - 1`."""
+        start, stop = self.documents.offsets[[first, end]]
+        return _counts(self.documents.values[start:stop], self.num_classes)
+
+    def limited(self, num_classes: int) -> "TokenCorpus":
+        """The corpus with the `num_classes - 1` most frequent tokens and the unknown ones.
+
+        Args:
+            num_classes: at least 2; more than there are means all of them.
+        """
+        if num_classes >= self.num_classes:
+            return self
+        counts = self.token_counts(0, self.num_train)
+        known = np.delete(np.arange(self.num_classes), self.unknown_id)[: num_classes - 1]
+        unknown_count = counts.sum() - counts[known].sum()
+        order, rank = frequency_order(np.append(counts[known], unknown_count))
+        new_class = np.full(self.num_classes, rank[-1], np.int32)
+        new_class[known] = rank[:-1]
+        return dataclasses.replace(
+            self,
+            documents=Ragged(new_class[self.documents.values], self.documents.offsets),
+            class_texts=_with_unknown(
+                self.class_texts, known[order[order < len(known)]], int(rank[-1])
+            ),
+            unknown_id=int(rank[-1]),
+        )
+
+    def with_counts_of(self, least: int) -> "TokenCorpus":
+        """The corpus with the tokens that the training split has `least` times or more."""
+        counts = self.token_counts(0, self.num_train)
+        return self.limited(1 + int(np.count_nonzero(counts >= least)))
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Name -> array; `from_arrays` is the inverse."""
+        arrays = {"group_hashes": self.group_hashes}
+        for name, ragged in (
+            ("documents", self.documents),
+            ("class_texts", self.class_texts.utf8),
+            ("example_texts", self.example_texts.utf8),
+        ):
+            arrays |= {f"{name}.values": ragged.values, f"{name}.offsets": ragged.offsets}
+        arrays["sizes"] = np.array([self.num_train, self.unknown_id], np.int64)
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "TokenCorpus":
+        """The corpus with these arrays."""
+        documents, classes, texts = (
+            Ragged(arrays[f"{name}.values"], arrays[f"{name}.offsets"])
+            for name in ("documents", "class_texts", "example_texts")
+        )
+        num_train, unknown_id = (int(size) for size in arrays["sizes"])
+        return cls(
+            documents=documents,
+            class_texts=TextTable(classes),
+            example_texts=TextTable(texts),
+            group_hashes=arrays["group_hashes"],
+            num_train=num_train,
+            unknown_id=unknown_id,
+        )
+
+
+def _counts(tokens: np.ndarray, num_classes: int) -> np.ndarray:
+    counts = np.zeros(num_classes, np.int64)
+    for start in range(0, len(tokens), _COUNTED_AT_ONCE):
+        counts += np.bincount(tokens[start : start + _COUNTED_AT_ONCE], minlength=num_classes)
+    return counts
+
+
+def _with_unknown(table: TextTable, rows: np.ndarray, unknown_id: int) -> TextTable:
+    """The given rows of the table, with `UNKNOWN` put in at `unknown_id`."""
+    kept = table.utf8.take(rows)
+    unknown = np.frombuffer(UNKNOWN.encode(), np.uint8)
+    place = kept.offsets[unknown_id]
+    return TextTable(
+        Ragged.from_lengths(
+            np.insert(kept.values, place, unknown),
+            np.insert(kept.lengths, unknown_id, len(unknown)),
+        )
+    )
