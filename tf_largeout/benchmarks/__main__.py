@@ -12,6 +12,8 @@ BENCHMARKS = {
     "table": "finished runs of one task side by side, as table and picture",
     "tune": "the learning rate of each method, on a validation split",
     "search": "recall of the exact top k against milliseconds, search by search",
+    "perplexity": "a language model's exact perplexity against the negatives it saw",
+    "likelihood": "how near sampled losses come to exact maximum likelihood",
     "hashing": "rows a second of each locality-sensitive hash",
     "tied": "a language model's step with one table for input and output, and with two",
     "hardness": "what the negatives of each sampler are like, over training",

@@ -181,6 +181,31 @@ def draw_likelihood(runs, titles, path, title):
     _save(canvas, path)
 
 
+def draw_perplexity(runs, path, title):
+    """Perplexity against the number of negatives, one line a variant, means over seeds."""
+    figure, axes = _figure([8.0, 4.8])
+    variants = list(dict.fromkeys(run["variant"] for run in runs))
+    for style, variant in zip(_styles(len(variants)), variants, strict=True):
+        points = {}
+        for run in runs:
+            if run["variant"] == variant:
+                points.setdefault(run["num_sampled"], []).append(run["perplexity"])
+        means = sorted((number, sum(all_) / len(all_)) for number, all_ in points.items())
+        if means[0][0] == 0:  # the exact loss, which takes no negatives
+            axes.axhline(means[0][1], color="#888888", linestyle="--", label=variant)
+        else:
+            axes.plot(*zip(*means, strict=True), **style, label=variant)
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="negatives of a position",
+        ylabel="exact perplexity on test",
+        title=title,
+    )
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.14), ncols=3, frameon=False)
+    _save(figure, path)
+
+
 def _styles(count):
     """Keywords of `plot` for `count` lines, a colour and a kind of line each."""
     kinds = itertools.product(_LINES, _COLOURS)

@@ -1,0 +1,86 @@
+"""The problems of the benchmark `likelihood`."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+from tf_largeout import optimizers
+from tf_largeout.layers import LargeOutput
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """Examples and a model whose likelihood is to be maximised.
+
+    Attributes:
+        seed: of the data, the first weights and the order of the examples.
+        epochs: how often to go through the examples.
+        batch_size: examples of a step.
+        inputs: `[n, ...]`, those to train on.
+        labels: int64 `[n]`.
+        looked_at: inputs whose class probabilities are compared.
+        labels_looked_at: their labels.
+        label_counts: `[num_classes]`, of `labels`.
+        learning_rate: of exact maximum likelihood; others choose from this and lower ones.
+        optimizer: function of a learning rate.
+        model: function of a sampler or None, which makes the model.
+        true_log_probabilities: `[looked at, num_classes]` of the model that the labels were
+            drawn from, or None.
+    """
+
+    seed: int
+    epochs: int
+    batch_size: int
+    inputs: np.ndarray
+    labels: np.ndarray
+    looked_at: np.ndarray
+    labels_looked_at: np.ndarray
+    label_counts: np.ndarray
+    learning_rate: float
+    optimizer: Callable
+    model: Callable
+    true_log_probabilities: Any = None
+
+
+def toy(seed, epochs, num_classes=1000, dim=100, examples=2000, deviation=3.0):
+    """Softmax regression on labels drawn from such a model (section 4 of the paper).
+
+    Args:
+        seed: of the draw.
+        epochs: how often to go through the examples.
+        num_classes: number of classes.
+        dim: width of the normal inputs.
+        examples: number of examples, all of them looked at.
+        deviation: standard deviation of the true logits.
+    """
+    rng = np.random.default_rng(seed)
+    inputs = rng.normal(size=[examples, dim]).astype(np.float32)
+    rows = rng.normal(size=[num_classes, dim]) * deviation / np.sqrt(dim)
+    logits = inputs @ rows.T
+    labels = np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)
+    log_partition = np.log(np.sum(np.exp(logits), axis=1, keepdims=True))
+
+    def model(sampler):
+        head = LargeOutput(num_classes, sampler, use_bias=False, embeddings_initializer="zeros")
+        return keras.Sequential([keras.Input([dim]), head])
+
+    return Problem(
+        seed=seed,
+        epochs=epochs,
+        batch_size=50,
+        inputs=inputs,
+        labels=labels,
+        looked_at=inputs,
+        labels_looked_at=labels,
+        label_counts=np.bincount(labels, minlength=num_classes),
+        learning_rate=0.1,
+        optimizer=lambda rate: optimizers.LazySGD(rate, momentum=0.99),
+        model=model,
+        true_log_probabilities=logits - log_partition,
+    )
+
+
+PROBLEMS = {"toy": toy}
