@@ -26,3 +26,17 @@ def nearest_lists(rows, means):
     """For each row the list whose mean has the largest cosine with it."""
     directions = means / np.linalg.norm(means, axis=1, keepdims=True)
     return np.argmax(rows.astype(np.float64) @ directions.T.astype(np.float64), axis=1)
+
+
+def row_probabilities(queries, means, mean_bias, offsets, ids):
+    """The probability of each row for each query, `[batch, num_rows]`, in float64.
+
+    A list by the softmax of the score of its mean plus the log of its size, then a member.
+    """
+    probabilities = np.zeros([len(queries), len(ids)])
+    for h, of_rows in zip(queries, probabilities, strict=True):
+        masses = np.diff(offsets) * np.exp(means.astype(np.float64) @ h + mean_bias)
+        for i in range(len(means)):
+            members = ids[offsets[i] : offsets[i + 1]]
+            of_rows[members] = masses[i] / masses.sum() / max(len(members), 1)
+    return probabilities

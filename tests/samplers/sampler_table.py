@@ -41,6 +41,12 @@ SEARCHES = {
         samplers.InvertedFileSampler, num_hard=6, num_lists=7, num_probes=3, tail="log_uniform"
     ),
     "inverted_file alone": _of(samplers.InvertedFileSampler, num_hard=None),
+    "inverted_file draws": _of(
+        samplers.InvertedFileSampler, num_hard=6, start_step=2, select="draw"
+    ),
+    "inverted_file draws alone": _of(
+        samplers.InvertedFileSampler, num_hard=None, select="draw"
+    ),
     "lsh": _of(samplers.LSHSampler, rebuild_every=2),
     "lsh of few tables": _of(
         samplers.LSHSampler, num_hashes=2, num_tables=7, rebuild_growth=1.25

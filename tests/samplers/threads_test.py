@@ -5,8 +5,11 @@ import sys
 import zlib
 
 import numpy as np
+import tensorflow as tf
 
+from tests.search.rows import QUERIES, ROWS, add_weight
 from tf_largeout.ops import sampling_ops, table_sampling_ops
+from tf_largeout.search import InvertedFile
 
 ROOT = pathlib.Path(__file__).parents[2]
 ON_ONE_THREAD = """
@@ -30,6 +33,10 @@ def checksums():
     results.append(table_sampling_ops.alias_sample(labels, seed, *tables, num_sampled))
     tables = table_sampling_ops.pivotal_table(weights, num_sampled, num_classes // 4)
     results.append(table_sampling_ops.pivotal_sample(labels, seed, *tables, num_sampled))
+    file = InvertedFile()
+    file.build(*ROWS.shape, add_weight)
+    file.fit(tf.Variable(ROWS))
+    results.append(file.distribution(tf.constant(QUERIES)).draw(num_sampled, seed))
     return [zlib.crc32(tensor.numpy().tobytes()) for result in results for tensor in result]
 
 

@@ -8,15 +8,19 @@ import tensorflow as tf
 from tf_largeout.arguments import is_whole
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.layers import step_context
+from tf_largeout.ops import devices
 from tf_largeout.output_tag import OutputTag
-from tf_largeout.types import Shape, TensorLike
+from tf_largeout.types import InitializerLike, Shape, TensorLike
+
+MOST_CLASSES = 2**31 - 2  # ids and counts of classes are 32 bits wide in the ops
 
 
 class ClassOutput(keras.layers.Layer):
     """Base of the layers that score many classes, one logit per class.
 
-    A subclass makes `class_matrix` in `build`; and it writes `make_tag`, if its losses ask for
-    more than an `OutputTag` offers.
+    A subclass makes `class_matrix` in `build`, with `width_of` and `add_class_weight`; and it
+    writes `make_tag`, if its losses ask for more than an `OutputTag` offers. A subclass of
+    `ClassMatrix` may score classes in another way than by an inner product.
 
     Call arguments:
         features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
@@ -52,6 +56,38 @@ class ClassOutput(keras.layers.Layer):
         self.supports_jit = False
         self.supports_masking = True
         self.input_spec = keras.layers.InputSpec(min_ndim=2)
+
+    def width_of(self, input_shape: Shape) -> int:
+        """The last dimension of the input.
+
+        Raises:
+            ValueError: If it is not known.
+        """
+        dim = input_shape[-1]
+        if dim is None:
+            raise ValueError(
+                f"The last dimension of the input of layer '{self.name}' must be known. "
+                f"Received: input_shape={tuple(input_shape)}. Give the layer before it a fixed "
+                "number of units."
+            )
+        return dim
+
+    def add_class_weight(
+        self, name: str, shape: Shape, initializer: InitializerLike, **kwargs: Any
+    ) -> keras.Variable:
+        """Makes a weight of which steps read some rows, on a device that our ops support.
+
+        Args:
+            name: Its name.
+            shape: Its shape.
+            initializer: What gives it its first values.
+            **kwargs: Of `keras.layers.Layer.add_weight`.
+        """
+        # Without autocast: a cast copy under mixed precision would be O(num_classes).
+        with devices.supported_device_scope():
+            return self.add_weight(
+                name=name, shape=shape, initializer=initializer, autocast=False, **kwargs
+            )
 
     def make_tag(self, features: tf.Tensor, training: bool | None) -> OutputTag:
         """What the layer tells its losses and metrics in one step.

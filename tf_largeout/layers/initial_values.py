@@ -59,3 +59,8 @@ def serialize(initializer: Initializer) -> Config | None:
     if isinstance(initializer, InitialValues):
         return None
     return keras.saving.serialize_keras_object(initializer)
+
+
+def default_embeddings_initializer() -> Initializer:
+    """That of class embeddings `[n, dim]`: uniform with variance `1 / (4 dim)`."""
+    return keras.initializers.VarianceScaling(0.25, mode="fan_out", distribution="uniform")

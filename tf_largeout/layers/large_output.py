@@ -11,13 +11,11 @@ from tf_largeout import replicas, samplers
 from tf_largeout.arguments import whole_number
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.layers import initial_values, saved_weights
-from tf_largeout.layers.class_output import ClassOutput
+from tf_largeout.layers.class_output import MOST_CLASSES, ClassOutput
 from tf_largeout.layers.tied_embeddings import TiedEmbeddings, refuse_initializer
 from tf_largeout.lazy_logits import LazyLogits
 from tf_largeout.ops import devices
-from tf_largeout.types import Config, Initializer, InitializerLike, Shape, TensorLike
-
-_MOST_CLASSES = 2**31 - 2  # ids and counts of classes are 32 bits wide in the ops
+from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -100,11 +98,13 @@ class LargeOutput(ClassOutput):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.num_classes = whole_number("num_classes", num_classes, most=_MOST_CLASSES)
+        self.num_classes = whole_number("num_classes", num_classes, most=MOST_CLASSES)
         self.sampler = samplers.get(sampler, self.num_classes)
         self.use_bias = use_bias
         self.embeddings_initializer = initial_values.get(
-            "embeddings_initializer", embeddings_initializer, _default_embeddings_initializer()
+            "embeddings_initializer",
+            embeddings_initializer,
+            initial_values.default_embeddings_initializer(),
         )
         self.bias_initializer = initial_values.get(
             "bias_initializer", bias_initializer, keras.initializers.Zeros()
@@ -120,13 +120,7 @@ class LargeOutput(ClassOutput):
         self.seed_state: keras.Variable = None
 
     def build(self, input_shape: Shape) -> None:
-        dim = input_shape[-1]
-        if dim is None:
-            raise ValueError(
-                f"The last dimension of the input of layer '{self.name}' must be known. "
-                f"Received: input_shape={tuple(input_shape)}. Give the layer before it a fixed "
-                "number of units."
-            )
+        dim = self.width_of(input_shape)
         if self.sampler is not None:
             self.sampler.require_free()
         others = set(map(id, self.weights))  # those of a tied layer
@@ -153,7 +147,7 @@ class LargeOutput(ClassOutput):
 
     def _add_weights(self, dim: int) -> None:
         if self._tied is None:
-            self.embeddings = self._add_class_weight(
+            self.embeddings = self.add_class_weight(
                 "embeddings", (self.num_classes, dim), self.embeddings_initializer
             )
         elif self.tied_layer is None:
@@ -162,7 +156,7 @@ class LargeOutput(ClassOutput):
             # Not by an assignment, which would make it a weight of this layer, saved twice.
             self.__dict__["embeddings"] = self._tied.table(dim)
         if self.use_bias:
-            self.bias = self._add_class_weight(
+            self.bias = self.add_class_weight(
                 "bias", (self.num_classes,), self.bias_initializer
             )
         self.class_matrix = ClassMatrix(self.embeddings, self.bias, self.name)
@@ -185,15 +179,6 @@ class LargeOutput(ClassOutput):
         self.class_matrix = None  # type: ignore[assignment]
         if self.sampler is not None:
             self.sampler.release()
-
-    def _add_class_weight(
-        self, name: str, shape: Shape, initializer: Initializer
-    ) -> keras.Variable:
-        # Without autocast: a cast copy under mixed precision would be O(num_classes).
-        with devices.supported_device_scope():
-            return self.add_weight(
-                name=name, shape=shape, initializer=initializer, autocast=False
-            )
 
     def _add_seed_state(self, seed: int | None) -> keras.Variable:
         # A weight, because `.keras` files leave the state of a `SeedGenerator` out, and a
@@ -241,7 +226,3 @@ class LargeOutput(ClassOutput):
             "bias_initializer": initial_values.serialize(self.bias_initializer),
             "embeddings": None if self._tied is None else self._tied.serialize(),
         }
-
-
-def _default_embeddings_initializer() -> keras.initializers.Initializer:
-    return keras.initializers.VarianceScaling(0.25, mode="fan_out", distribution="uniform")

@@ -2,6 +2,7 @@
 
 from tf_largeout.candidates import Candidates
 from tf_largeout.losses.cross_entropy import softmax_cross_entropy
+from tf_largeout.losses.hierarchical_softmax_loss import HierarchicalSoftmaxLoss
 from tf_largeout.losses.nce_loss import NCELoss, nce_loss
 from tf_largeout.losses.negative_sampling_loss import (
     NegativeSamplingLoss,
@@ -14,6 +15,7 @@ from tf_largeout.losses.tagged_loss import TaggedLoss
 
 __all__ = [
     "Candidates",
+    "HierarchicalSoftmaxLoss",
     "NCELoss",
     "NegativeSamplingLoss",
     "SampledLoss",

@@ -107,13 +107,35 @@ class HardNegativeSampler(Sampler):
     def draw(
         self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
     ) -> SampledValues | HeadAndTail:
-        tail = self.tail.sample(features, labels, layer) if self.tail else None
-        ids = self._head(features, labels, layer)
-        ones = tf.ones(tf.shape(ids))
-        if tail is None:
-            return SampledValues(ids, tf.ones(tf.shape(labels)), ones)
+        def search() -> tf.Tensor:
+            return self.search(features, labels, layer)
+
+        if self.tail:
+            return self.head_and_tail(search, features, labels, layer)
+        ids = self._found(search, features)
+        return SampledValues(ids, tf.ones(tf.shape(labels)), tf.ones(tf.shape(ids)))
+
+    def head_and_tail(
+        self,
+        find: Callable[[], tf.Tensor],
+        features: tf.Tensor | None,
+        labels: tf.Tensor,
+        layer: ClassLayer,
+    ) -> HeadAndTail:
+        """What `draw` returns where there is a tail.
+
+        Args:
+            find: Gives int64 `[batch, num_hard]`, distinct classes in each row, padded with -1.
+                Not called before the step that starts; it may run in a branch of `tf.cond`,
+                where it can draw no seeds.
+            features: float32 `[batch, dim]`.
+            labels: int64 `[batch, num_labels]`, padded with -1.
+            layer: The layer that built this sampler.
+        """
+        tail = self.tail.sample(features, labels, layer)  # type: ignore[union-attr]
+        ids = self._found(find, features)
         in_head = tf.cast(is_in_row(labels, ids), tf.float32)
-        head = SampledValues(ids, in_head, ones)
+        head = SampledValues(ids, in_head, tf.ones(tf.shape(ids)))
         return HeadAndTail(head, tail)  # type: ignore[arg-type]  # no tail searches
 
     def get_config(self) -> Config:
@@ -129,15 +151,12 @@ class HardNegativeSampler(Sampler):
         self.keep_up(layer)
         return True
 
-    def _head(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
-        def search() -> tf.Tensor:
-            return tf.stop_gradient(self.search(features, labels, layer))
-
+    def _found(self, find: Callable[[], tf.Tensor], features: tf.Tensor | None) -> tf.Tensor:
         def no_classes() -> tf.Tensor:
             shape = [tf.shape(features)[0], self.num_searched]
             return tf.fill(shape, tf.constant(-1, tf.int64))
 
-        ids = _if(self.start.has_begun(), search, no_classes)
+        ids = _if(self.start.has_begun(), lambda: tf.stop_gradient(find()), no_classes)
         return tf.ensure_shape(ids, [None, self.num_searched])
 
     def _build_tail(self, tail: Sampler, layer: ClassLayer) -> None:

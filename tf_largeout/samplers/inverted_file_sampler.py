@@ -6,12 +6,15 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout.arguments import whole_number
+from tf_largeout.arguments import one_of, whole_number
+from tf_largeout.sampled_values import HeadAndTail, SampledValues
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
-from tf_largeout.search import InvertedFile
+from tf_largeout.search import InvertedFile, RowDistribution
 from tf_largeout.types import Config
+
+_LEAST_COUNT = tf.float32.as_numpy_dtype(2.0**-126)
 
 
 @named("inverted_file")
@@ -25,6 +28,13 @@ class InvertedFileSampler(HardNegativeSampler):
     The others are a static sample that the batch shares. The loss corrects for both exactly,
     whatever the search finds (see `HeadAndTail`): what it misses only makes the step less
     efficient.
+
+    With `select="draw"` the negatives of a row's own are not the highest but drawn, with
+    replacement, in O(sqrt(num_classes)) too: list l with probability
+    `softmax_l(<m_l, h> + b_l + log(size_l))`, m_l and b_l its mean row and bias, and then one
+    of its members uniformly. Without a tail the expected counts are known and corrected for:
+    `num_sampled * q_c`, exactly, of the lists as they are, whatever the weights have become.
+    With `num_hard` the distinct ones of so many draws are the head.
 
     The lists are fitted early in training (`start_step`), and a line on stderr says when;
     before, while random negatives are hard enough, no class is searched for and a step costs
@@ -44,9 +54,11 @@ class InvertedFileSampler(HardNegativeSampler):
         num_probes: Number of lists that are searched for a row; more find more, and cost more.
             Where lists are long, fewer are searched: none after those that hold as many members
             as `num_probes` lists of mean size. No list is longer than eight of these.
+            Not used by draws.
         num_hard: How many own negatives a row gets, less than `num_sampled`; None for
-            `num_sampled` of them, no tail and no correction, from step 0 on. Each one adds a
-            class per row of the batch that the step reads and updates, so few are best.
+            `num_sampled` of them, no tail and no correction (but of draws), from step 0 on.
+            Each one adds a class per row of the batch that the step reads and updates, so few
+            are best.
         tail: With `num_hard`, what draws the others: a name such as "uniform", or a static
             `Sampler`.
         start_step: Number of the training step that fits the lists and is the first to search,
@@ -54,7 +66,13 @@ class InvertedFileSampler(HardNegativeSampler):
             data, the loss and `num_sampled` (without a tail for 0). Where random negatives
             stay hard for long, a short run does better with a later one, see
             docs/lab/negatives.md.
+        select: "highest", the default, for the classes of highest logit among those that are
+            searched, or "draw".
         seed: Optional int that the layer's draws start from; random if None.
+
+    References:
+        Chen et al. 2025, "Adaptive sampled softmax with inverted multi-index: methods, theory
+        and applications" (arXiv 2501.08563): draws from lists of product quantization.
 
     Example:
         keras.Sequential([encoder, LargeOutput(200_000, sampler=InvertedFileSampler(1024))])
@@ -68,10 +86,13 @@ class InvertedFileSampler(HardNegativeSampler):
         num_hard: int | None = 16,
         tail: Sampler | Config | str | None = "uniform",
         start_step: int | None = None,
+        select: str = "highest",
         seed: int | None = None,
     ) -> None:
         super().__init__(num_sampled, num_hard, tail, start_step, seed)
-        self._file = InvertedFile(num_lists)
+        self.select = one_of("select", select, ["highest", "draw"])
+        corrects = self.select == "draw" and self.tail is None
+        self._file = InvertedFile(num_lists, knows_lists=corrects)
         self.num_lists = self._file.num_lists
         self.num_probes = whole_number("num_probes", num_probes)
 
@@ -85,6 +106,29 @@ class InvertedFileSampler(HardNegativeSampler):
 
     def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
         return self._file.search(features, self.num_searched, self.num_probes)[1]
+
+    def draw(
+        self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
+    ) -> SampledValues | HeadAndTail:
+        if self.select == "highest":
+            return super().draw(features, labels, layer)
+        seed = layer.next_seed()
+
+        def drawn() -> tuple[RowDistribution, tf.Tensor, tf.Tensor]:
+            distribution = self._file.distribution(features)
+            return distribution, *distribution.draw(self.num_searched, seed)
+
+        if self.tail:
+            return self.head_and_tail(lambda: _distinct(drawn()[1]), features, labels, layer)
+        distribution, ids, probabilities = drawn()
+        of_labels = distribution.probabilities(tf.maximum(labels, 0))
+        true_counts = tf.where(labels >= 0, self._counts(of_labels), 1)
+        return SampledValues(ids, true_counts, self._counts(probabilities))
+
+    def _counts(self, probabilities: tf.Tensor) -> tf.Tensor:
+        # The least normal number stands for any that is too small for float32: log(0) would
+        # spoil the loss of a label that is never drawn anyway.
+        return tf.maximum(self.num_sampled * probabilities, _LEAST_COUNT)
 
     def rebuild(self, layer: ClassLayer) -> None:
         """Fits the lists to the weights of `layer` now, and starts the search.
@@ -129,4 +173,12 @@ class InvertedFileSampler(HardNegativeSampler):
             **super().get_config(),
             "num_lists": self.num_lists,
             "num_probes": self.num_probes,
+            "select": self.select,
         }
+
+
+def _distinct(ids: tf.Tensor) -> tf.Tensor:
+    """`ids` `[batch, n]` sorted, with -1 in place of each but the first of equal ones."""
+    ids = tf.sort(ids, axis=1)
+    others = tf.where(ids[:, 1:] == ids[:, :-1], tf.constant(-1, ids.dtype), ids[:, 1:])
+    return tf.concat([ids[:, :1], others], axis=1)

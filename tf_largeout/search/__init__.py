@@ -10,5 +10,7 @@ owner.
 from tf_largeout.search.add_weight import AddWeight
 from tf_largeout.search.hash_tables import HashTables
 from tf_largeout.search.inverted_file import InvertedFile
+from tf_largeout.search.k_means import k_means_clusters
+from tf_largeout.search.row_distribution import RowDistribution
 
-__all__ = ["AddWeight", "HashTables", "InvertedFile"]
+__all__ = ["AddWeight", "HashTables", "InvertedFile", "RowDistribution", "k_means_clusters"]

@@ -21,6 +21,7 @@ from tf_largeout.ops.inverted_file_ops import (
 )
 from tf_largeout.replicas import local_variable
 from tf_largeout.search.add_weight import AddWeight
+from tf_largeout.search.row_distribution import RowDistribution
 from tf_largeout.types import Shape
 
 _REASSIGNED_PER_STEP = 256  # as many rows as a usual batch has queries, at their cost
@@ -42,16 +43,20 @@ class InvertedFile:
 
     Args:
         num_lists: Number of lists, at most one per row; by default about `4 sqrt(num_rows)`.
+        knows_lists: Whether it keeps the list of each row too, `4 num_rows` bytes, which tells
+            the probability of rows that were not drawn (`RowDistribution.probabilities`).
 
     References:
         Jegou, Douze, Schmid 2011, "Product quantization for nearest neighbor search",
         section IV (the inverted file).
     """
 
-    def __init__(self, num_lists: int | None = None) -> None:
+    def __init__(self, num_lists: int | None = None, knows_lists: bool = False) -> None:
         self.num_lists = whole_number("num_lists", num_lists, or_none=True)
+        self._knows_lists = knows_lists
         self._interval = _LEAST_INTERVAL
         self._state: list[keras.Variable] = []
+        self._list_of_row: keras.Variable | None = None
 
     def build(self, num_rows: int, dim: int, add_weight: AddWeight) -> None:
         """Makes the state. Until the first `fit` or `keep_up` no row is found.
@@ -74,6 +79,10 @@ class InvertedFile:
             add_weight("scales", scales_shape, "float32", zeros_initializer),
             add_weight("schedule", (2,), "int64", _never_fitted, on_host=True),
         ]
+        if self._knows_lists:
+            self._list_of_row = add_weight(
+                "list_of_row", (num_rows,), "uint32", zeros_initializer
+            )
 
     def fit(self, embeddings: tf.Variable, bias: tf.Variable | None = None) -> None:
         """Fits the lists to the rows of now: k-means on a part of the rows, one pass over all.
@@ -86,6 +95,7 @@ class InvertedFile:
             inverted_file_fit(embeddings, bias, self._variables())
         else:
             self._write(inverted_file_fitted(*self._copies(embeddings, bias)))
+        self._note_lists()
 
     def keep_up(self, embeddings: tf.Variable, bias: tf.Variable | None = None) -> None:
         """Counts a training step, and brings the lists up to date where that is due.
@@ -99,26 +109,20 @@ class InvertedFile:
             embeddings: As in `fit`, like the next.
             bias: Variable or None.
         """
-        interval = self._interval
-        if self._is_on_cpu():
-            inverted_file_upkeep(
-                embeddings, bias, self._variables(), interval, _REASSIGNED_PER_STEP
-            )
+        if self._is_on_cpu() and self._list_of_row is None:
+            self._follow(embeddings, bias)  # in steps where nothing is due it only counts
             return
         schedule = self._variables()[-1]
         with devices.host_scope(self._state[-1]):
             step, fitted_at = tf.unstack(schedule.read_value())
             age = step - fitted_at
-            only_counts = (fitted_at >= 0) & ((age <= 0) | (age % interval != 0))
-            tf.cond(
-                only_counts,
-                lambda: schedule.assign_add([1, 0]),
-                lambda: self._write(
-                    inverted_file_kept_up(
-                        *self._copies(embeddings, bias), interval, _REASSIGNED_PER_STEP
-                    )
-                ),
-            )
+            only_counts = (fitted_at >= 0) & ((age <= 0) | (age % self._interval != 0))
+
+            def count() -> bool:
+                schedule.assign_add([1, 0])
+                return True
+
+            tf.cond(only_counts, count, lambda: self._follow(embeddings, bias))
 
     def search(
         self, queries: tf.Tensor, k: int, num_probes: int
@@ -137,6 +141,16 @@ class InvertedFile:
             where none is. Rows that are not finite are never found.
         """
         return inverted_file_search(queries, self._variables(), num_probes, k)
+
+    def distribution(self, queries: tf.Tensor) -> RowDistribution:
+        """The distribution of rows that is drawn from for each query, by the lists of now.
+
+        Args:
+            queries: float32 `[batch, dim]`.
+        """
+        list_of_row = None if self._list_of_row is None else local_variable(self._list_of_row)
+        means, mean_bias, offsets, ids = self._variables()[:4]
+        return RowDistribution(queries, means, mean_bias, offsets, ids, list_of_row)
 
     def health(self) -> dict[str, Any]:
         """What the lists are like now.
@@ -158,6 +172,31 @@ class InvertedFile:
             "empty": float(np.mean(sizes == 0)),
         }
 
+    def _follow(self, embeddings: tf.Variable, bias: tf.Variable | None) -> bool:
+        """Counts a step, and brings the lists up to date if that is due."""
+        arguments = self._interval, _REASSIGNED_PER_STEP
+        if self._is_on_cpu():
+            inverted_file_upkeep(embeddings, bias, self._variables(), *arguments)
+        else:
+            self._write(inverted_file_kept_up(*self._copies(embeddings, bias), *arguments))
+        self._note_lists()
+        return True
+
+    def _note_lists(self) -> None:
+        """Writes down the list of each row, in O(num_rows log(num_lists))."""
+        if self._list_of_row is None:
+            return
+        with devices.host_scope(self._state[-1]):
+            offsets, ids = (
+                tf.bitcast(variable.read_value(), tf.int32)
+                for variable in self._variables()[2:4]
+            )
+            # Place i is in the list that has as many lists before it as end at or before i.
+            places = tf.range(tf.size(ids))
+            list_of_place = tf.searchsorted(offsets[1:], places, side="right")
+            list_of_row = tf.scatter_nd(ids[:, tf.newaxis], list_of_place, tf.shape(ids))
+            local_variable(self._list_of_row).assign(tf.bitcast(list_of_row, tf.uint32))
+
     def _is_on_cpu(self) -> bool:
         # Asked when it is used: Keras makes the variables of some layers after `build`.
         return "GPU" not in self._variables()[0].device
@@ -174,10 +213,9 @@ class InvertedFile:
         state = [variable.read_value() for variable in self._variables()]
         return embeddings.read_value(), bias, state
 
-    def _write(self, values: Sequence[tf.Tensor]) -> tf.Tensor:
+    def _write(self, values: Sequence[tf.Tensor]) -> None:
         for variable, value in zip(self._variables(), values, strict=True):
             variable.assign(value)
-        return values[-1]
 
 
 def _never_fitted(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tensor:

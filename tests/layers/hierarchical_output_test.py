@@ -1,0 +1,278 @@
+"""`HierarchicalOutput` as a Keras layer: probabilities, clusters, exact search, errors."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import harness, replicas
+from tests.integration.graphs import tensors_of_size
+from tests.layers.hierarchical_problem import (
+    BATCH,
+    CLUSTERS,
+    DIM,
+    PARTITIONS,
+    SEVERAL,
+    UNEVEN,
+    N,
+    Problem,
+)
+from tf_largeout import clustered_matrix, layers, losses, metrics, optimizers
+
+EVERY_PARTITION = pytest.mark.parametrize("kwargs", PARTITIONS.values(), ids=PARTITIONS)
+
+SOME_PARTITIONS = pytest.mark.parametrize("name", ["given", "without bias"])
+
+
+@pytest.fixture(params=[8192, 8], ids=["one block", "many blocks"], name="blocks")
+def _blocks(request, monkeypatch):
+    monkeypatch.setattr(clustered_matrix, "_MOST_IN_BLOCK", request.param)
+    monkeypatch.setattr(clustered_matrix, "_LEAST_IN_BLOCK", 8)
+
+
+@EVERY_PARTITION
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_the_output_is_log_probabilities_that_sum_to_one(kwargs, in_graph):
+    problem = Problem(**kwargs)
+    call = tf.function(problem.layer) if in_graph else problem.layer
+    found = call(tf.constant(problem.features)).numpy()
+    np.testing.assert_allclose(found, problem.expected(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(np.exp(found).sum(axis=1), 1, rtol=1e-5)
+
+
+def test_logits_far_apart_neither_overflow_nor_vanish():
+    problem = Problem(**PARTITIONS["given"])
+    features = 300 * problem.features
+    found = problem.layer(features).numpy()
+    assert np.all(np.isfinite(found)) and found.min() < -1000
+    np.testing.assert_allclose(np.exp(found).sum(axis=1), 1, rtol=1e-4)
+    rows = losses.HierarchicalSoftmaxLoss(reduction=None)(
+        np.arange(BATCH), problem.layer(features, training=True)
+    )
+    np.testing.assert_allclose(rows, -found[range(BATCH), range(BATCH)], rtol=1e-4, atol=1e-2)
+
+
+@EVERY_PARTITION
+@pytest.mark.parametrize("k", [1, 5, N])
+def test_top_k_is_a_sort_of_the_log_probabilities(kwargs, k, blocks):
+    problem = Problem(**kwargs)
+    scores, ids = problem.layer.top_k(problem.features, k)
+    expected = problem.expected()
+    order = np.argsort(-expected, axis=1, kind="stable")[:, :k]
+    np.testing.assert_array_equal(ids, order)
+    np.testing.assert_allclose(
+        scores, np.take_along_axis(expected, order, 1), rtol=1e-4, atol=1e-5
+    )
+
+
+@SOME_PARTITIONS
+def test_evaluation_is_exact(name, blocks):
+    problem = Problem(**PARTITIONS[name])
+    model = keras.Sequential([keras.Input([DIM]), problem.layer])
+    model.compile(
+        loss=losses.HierarchicalSoftmaxLoss(),
+        metrics=[metrics.PrecisionAtK(1), metrics.RecallAtK(5), metrics.Perplexity()],
+    )
+    labels = np.array([3, 5, 0, 42, 7, 12])
+    found = model.evaluate(problem.features, labels, verbose=0, return_dict=True)
+    log_p = problem.expected()
+    own = log_p[range(BATCH), labels]
+    ranks = np.sum(log_p > own[:, np.newaxis], axis=1)
+    assert found["loss"] == pytest.approx(-own.mean(), rel=1e-5)
+    assert found["perplexity"] == pytest.approx(np.exp(-own.mean()), rel=1e-5)
+    assert found["precision_at_1"] == pytest.approx(np.mean(ranks < 1))
+    assert found["recall_at_5"] == pytest.approx(np.mean(ranks < 5))
+
+
+def test_statistics_of_several_labels_are_those_of_the_log_probabilities(blocks):
+    problem = Problem(**PARTITIONS["given"])
+    found = problem.layer.class_matrix.statistics(tf.constant(problem.features), SEVERAL)
+    log_p, present = problem.expected(), SEVERAL >= 0
+    own = np.take_along_axis(log_p, SEVERAL, axis=1)
+    ranks = np.sum(log_p[:, np.newaxis] > own[:, :, np.newaxis], axis=2)
+    np.testing.assert_array_equal(found.ranks, np.where(present, ranks, N))
+    np.testing.assert_allclose(found.true_logits, np.where(present, own, 0), rtol=1e-4)
+    np.testing.assert_array_equal(found.log_partition, 0)
+
+
+def test_equal_classes_are_ranked_by_their_ids(blocks):
+    layer = layers.HierarchicalOutput(N, CLUSTERS, embeddings_initializer="zeros")
+    features = np.ones([N, DIM], "float32")
+    log_p = layer(features).numpy()
+    order = np.argsort(-log_p[0], kind="stable")
+    labels = np.arange(N)[:, np.newaxis]
+    ranks = layer.class_matrix.statistics(tf.constant(features), labels).ranks.numpy()
+    np.testing.assert_array_equal(ranks[order, 0], np.arange(N))
+    np.testing.assert_array_equal(layer.top_k(features[:2], 9)[1], [order[:9]] * 2)
+
+
+def test_classes_with_bad_numbers_come_last():
+    problem = Problem(num_clusters=CLUSTERS)
+    embeddings = problem.layer.embeddings.numpy()
+    embeddings[9, 0] = np.nan
+    problem.layer.embeddings.assign(embeddings)
+    cluster = np.flatnonzero(problem.clusters == problem.clusters[9])
+    ids = problem.layer.top_k(problem.features, N)[1].numpy()
+    np.testing.assert_array_equal(ids[:, -len(cluster) :], [cluster] * BATCH)
+    labels = tf.constant(np.tile(cluster[:1], [BATCH, 1]))
+    ranks = problem.layer.class_matrix.statistics(tf.constant(problem.features), labels).ranks
+    np.testing.assert_array_equal(ranks, N)
+
+
+def test_features_that_are_not_finite_are_refused_by_top_k():
+    problem = Problem()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must be finite"):
+        problem.layer.top_k(np.full([1, DIM], np.nan), 1)
+
+
+def test_a_training_step_does_no_work_of_the_number_of_classes():
+    num_classes = 1009
+    model = keras.Sequential([keras.Input([DIM]), layers.HierarchicalOutput(num_classes)])
+    model.compile(
+        optimizers.LazyAdam(),
+        losses.HierarchicalSoftmaxLoss(),
+        metrics=[metrics.PrecisionAtK(1), metrics.Perplexity()],
+    )
+    data = tf.zeros([8, DIM]), tf.zeros([8], tf.int64)
+    model.train_on_batch(*data)
+    step = tf.function(model.train_step).get_concrete_function(data)
+    assert tensors_of_size(step, num_classes) == []
+
+
+def test_training_metrics_are_exact_or_optimistic():
+    problem = Problem(**PARTITIONS["given"])
+    logits = problem.layer(problem.features, training=True)
+    labels = np.array([3, 5, 0, 42, 7, 12])
+    perplexity, precision = metrics.Perplexity(), metrics.PrecisionAtK(1)
+    for metric in (perplexity, precision):
+        metric.update_state(labels, logits)
+        assert np.isnan(metric.result())  # no loss has scored the labels
+    loss = losses.HierarchicalSoftmaxLoss()(labels, logits)
+    for metric in (perplexity, precision):
+        metric.update_state(labels, logits)
+    log_p = problem.expected()
+    best_of_cluster = [
+        label == max(np.flatnonzero(problem.clusters == problem.clusters[label]), key=row.item)
+        for row, label in zip(log_p, labels, strict=True)
+    ]
+    np.testing.assert_allclose(perplexity.result(), np.exp(loss), rtol=1e-5)
+    np.testing.assert_allclose(precision.result(), np.mean(best_of_cluster), rtol=1e-6)
+    assert np.mean(best_of_cluster) > np.mean(np.argmax(log_p, axis=1) == labels)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision_computes_low_and_stores_high(policy):
+    layer = Problem(policy).layer
+    assert layer(np.ones([2, DIM], "f4")).dtype == keras.DTypePolicy(policy).compute_dtype
+    assert {weight.dtype for weight in layer.weights} == {"float32", "int64"}
+
+
+@SOME_PARTITIONS
+def test_a_saved_model_keeps_its_clusters(name, tmp_path):
+    problem = Problem(**PARTITIONS[name])
+    model = keras.Sequential([keras.Input([DIM]), problem.layer])
+    model.compile(optimizers.LazyAdam(0.1), losses.HierarchicalSoftmaxLoss())
+    model.fit(problem.features, np.arange(BATCH), verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    for one in (model, loaded):
+        one.fit(problem.features, np.arange(BATCH), verbose=0)
+    np.testing.assert_array_equal(loaded.layers[-1].cluster_of_class, problem.clusters)
+    np.testing.assert_array_equal(
+        loaded.predict(problem.features, verbose=0), model.predict(problem.features, verbose=0)
+    )
+
+
+def test_replicas_train_as_one():
+    with replicas.two_replicas().scope():
+        head = layers.HierarchicalOutput(N, clusters=UNEVEN)
+        model = keras.Sequential([keras.Input([DIM]), head])
+        model.compile(optimizers.LazyAdam(0.1), losses.HierarchicalSoftmaxLoss())
+    features = np.random.default_rng(0).normal(size=[40, DIM]).astype("float32")
+    history = model.fit(features, np.arange(40), epochs=20, batch_size=40, verbose=0).history
+    assert history["loss"][-1] < history["loss"][0] - 1
+    for weight in head.weights:
+        np.testing.assert_array_equal(*weight.value.values)
+
+
+def test_an_exported_model_gives_log_probabilities(tmp_path):
+    problem = Problem(**PARTITIONS["given"])
+    model = keras.Sequential([keras.Input([DIM]), problem.layer])
+    assert model.output_shape == (None, N)
+    model.export(tmp_path / "model", verbose=False)
+    loaded = tf.saved_model.load(tmp_path / "model")
+    served = loaded.serve(problem.features)
+    np.testing.assert_allclose(served, problem.expected(), rtol=1e-4, atol=1e-5)
+
+
+def test_config_round_trip_leaves_an_array_out():
+    clone = harness.config_round_trip(
+        layers.HierarchicalOutput(N, clusters=UNEVEN, use_bias=False, name="head")
+    )
+    assert clone.num_clusters == UNEVEN.max() + 1
+
+
+@pytest.mark.parametrize("num_classes", [1, 2, 10, 10_000])
+def test_by_default_there_are_as_many_clusters_as_classes_in_each(num_classes):
+    layer = layers.HierarchicalOutput(num_classes)
+    layer.build([None, 1])
+    sizes = np.bincount(layer.cluster_of_class, minlength=layer.num_clusters)
+    assert layer.num_clusters == round(num_classes**0.5)
+    assert sizes.min() >= 1 and sizes.max() - sizes.min() <= 1
+    assert np.all(np.diff(layer.cluster_of_class) >= 0)
+
+
+def test_clusters_of_vectors_share_a_direction_and_none_is_large():
+    rng = np.random.default_rng(0)
+    centers = rng.normal(size=(40, 16))
+    group = rng.integers(0, 40, 4000)
+    vectors = centers[group] + 0.1 * rng.normal(size=(4000, 16))
+    clusters = layers.HierarchicalOutput.clusters_of(vectors, 40)
+    sizes = np.bincount(clusters)
+    assert sizes.min() >= 1 and sizes.max() <= 8 * 100
+    same = clusters[:, None] == clusters[None]
+    akin = group[:, None] == group[None]
+    assert np.mean(same[akin]) > 0.6 and np.mean(same[~akin]) < 0.03
+    assert layers.HierarchicalOutput(4000, clusters=clusters).num_clusters == len(sizes)
+
+
+def test_equal_vectors_still_make_clusters_of_bounded_size():
+    clusters = layers.HierarchicalOutput.clusters_of(np.ones([900, 3]))
+    sizes = np.bincount(clusters)
+    assert sizes.min() >= 1 and sizes.max() <= 8 * 30
+
+
+@pytest.mark.parametrize("bad", [np.ones(5), np.full([3, 2], np.nan), np.zeros([0, 2])])
+def test_vectors_that_are_none_are_refused(bad):
+    with pytest.raises(ValueError, match="`vectors` must be finite.*Received: an array"):
+        layers.HierarchicalOutput.clusters_of(bad)
+
+
+@pytest.mark.parametrize("bad", [0, -1, N + 1, 2.5, True])
+def test_a_number_of_clusters_out_of_range_is_refused(bad):
+    with pytest.raises(ValueError, match=f"`num_clusters` must be .*num_clusters={bad}"):
+        layers.HierarchicalOutput(N, bad)
+    with pytest.raises(ValueError, match=f"`num_clusters` must be .*num_clusters={bad}"):
+        layers.HierarchicalOutput.clusters_of(np.ones([N, 2]), bad)
+
+
+@pytest.mark.parametrize(
+    "bad, num_clusters, message",
+    [
+        (UNEVEN[:-1], None, rf"must be {N} integers.*shape \({N - 1},\)"),
+        (UNEVEN.astype(float), None, "integers.*float64"),
+        (UNEVEN - 1, None, "from 0 to .*from -1 to 5"),
+        (UNEVEN, 5, "from 0 to num_clusters - 1 = 4. Received: numbers from 0 to 6"),
+        (UNEVEN, 9, "Each of the 9 clusters .* without cluster 7"),
+        (UNEVEN + 1, None, "without cluster 0.*np.unique"),
+        (np.full(N, 10**12), None, f"= {N - 1}. Received: .*1000000000000"),
+    ],
+)
+def test_clusters_that_are_none_are_refused(bad, num_clusters, message):
+    with pytest.raises(ValueError, match=message):
+        layers.HierarchicalOutput(N, num_clusters, clusters=bad)
+
+
+def test_features_without_a_known_width_are_refused():
+    with pytest.raises(ValueError, match="last dimension of the input"):
+        layers.HierarchicalOutput(N).build((None, None))

@@ -1,0 +1,226 @@
+"""`HierarchicalOutput`: a softmax in two levels, clusters and classes."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.arguments import whole_number
+from tf_largeout.class_matrix import ClassMatrix
+from tf_largeout.clustered_matrix import ClusteredMatrix
+from tf_largeout.initializers import constant_initializer
+from tf_largeout.layers import initial_values
+from tf_largeout.layers.class_output import MOST_CLASSES, ClassOutput
+from tf_largeout.log_probabilities import LogProbabilities
+from tf_largeout.search import k_means_clusters
+from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class HierarchicalOutput(ClassOutput):
+    """Log-probabilities of `num_classes` classes by a softmax over clusters and one in each.
+
+        P(c | h) = P(k | h) P(c | k, h),    k the cluster of c,
+
+    each factor a softmax of inner products with h plus biases. The probabilities sum to 1
+    exactly. With `HierarchicalSoftmaxLoss` a training step scores the clusters and the classes
+    of the labels' clusters, O(batch sqrt(num_classes) dim): no negatives are drawn, nothing is
+    estimated. The price is the model: a class that shares no cluster with its rivals is told
+    from them by the rows of the clusters alone, so it matters which classes share one.
+
+    What comes out are log-probabilities: `predict` gives them, Keras's losses and metrics take
+    them for logits, and `top_k`, `evaluate` and our metrics rank all classes by them, exactly.
+
+    ```python
+    vectors = np.random.default_rng(0).normal(size=(10_000, 64))
+    head = tflo.layers.HierarchicalOutput(
+        10_000, clusters=tflo.layers.HierarchicalOutput.clusters_of(vectors)
+    )
+    model = keras.Sequential([encoder, head])
+    model.compile(tflo.optimizers.LazyAdam(1e-3), tflo.losses.HierarchicalSoftmaxLoss())
+    ```
+
+    Args:
+        num_classes: Number of classes `N`, from 1 to 2^31 - 2.
+        num_clusters: Number of clusters, at most `num_classes`; by default that of `clusters`,
+            or about `sqrt(num_classes)`, where a step is cheapest.
+        clusters: Integers `[num_classes]`, the cluster of each class, from 0; each cluster has
+            a class. A step costs what the labels' clusters hold, so none should be much
+            larger than others. None, the default, for consecutive ids in equal parts: classes
+            of about equal frequency share a cluster where ids go by falling frequency. The
+            config leaves an array out; the clusters are saved with the weights.
+        use_bias: Whether each class and each cluster has a bias.
+        embeddings_initializer: Initializer of the rows of classes and clusters; by default, as
+            in `LargeOutput`, uniform, rows of length 1/2.
+        **kwargs: Of `keras.layers.Layer`.
+
+    Call arguments:
+        features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
+        training: Whether the step trains.
+
+    Output shape:
+        `[batch, ..., num_classes]`, of the layer's compute dtype.
+
+    Attributes:
+        embeddings: Keras variable `[num_classes, dim]`, one row per class.
+        bias: Keras variable `[num_classes]`, or None.
+        cluster_embeddings: Keras variable `[num_clusters, dim]`, one row per cluster.
+        cluster_bias: Keras variable `[num_clusters]`, or None.
+        cluster_of_class: int64 Keras variable `[num_classes]`.
+
+    Raises:
+        ValueError: If a number is out of range, `clusters` is no such array, there is an
+            `activity_regularizer`, or the input has no last dimension or fewer than two.
+
+    References:
+        Goodman 2001, "Classes for fast maximum entropy training"; Morin and Bengio 2005,
+        "Hierarchical probabilistic neural network language model".
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        num_clusters: int | None = None,
+        clusters: TensorLike | None = None,
+        use_bias: bool = True,
+        embeddings_initializer: InitializerLike | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.num_classes = whole_number("num_classes", num_classes, most=MOST_CLASSES)
+        most = self.num_classes
+        num_clusters = whole_number("num_clusters", num_clusters, or_none=True, most=most)
+        self._clusters = None
+        if clusters is not None:
+            self._clusters = _checked_clusters(clusters, most, num_clusters)
+            num_clusters = int(self._clusters.max()) + 1
+        self.num_clusters = num_clusters or _default_num_clusters(most)
+        self.use_bias = use_bias
+        self.embeddings_initializer = initial_values.get(
+            "embeddings_initializer",
+            embeddings_initializer,
+            initial_values.default_embeddings_initializer(),
+        )
+        self.embeddings = self.cluster_embeddings = self.cluster_of_class = None
+        self.bias: keras.Variable | None = None
+        self.cluster_bias: keras.Variable | None = None
+
+    @staticmethod
+    def clusters_of(vectors: TensorLike, num_clusters: int | None = None) -> np.ndarray:
+        """Clusters of classes whose vectors point the same way, by spherical k-means.
+
+        For vectors that are known before training: of a model trained before, of texts that
+        describe the classes. No cluster has more than eight times as many classes as the mean.
+
+        Args:
+            vectors: Float `[num_classes, dim]`, finite, one per class.
+            num_clusters: Number of clusters, of which those that would be empty are left out;
+                by default about `sqrt(num_classes)`.
+
+        Returns:
+            int64 `[num_classes]`, for the argument `clusters`.
+
+        Raises:
+            ValueError: If the vectors are none such, or `num_clusters` is out of range.
+        """
+        vectors = np.asarray(vectors)
+        if vectors.ndim != 2 or vectors.size == 0 or not np.all(np.isfinite(vectors)):
+            raise ValueError(
+                "`vectors` must be finite numbers, one row per class. Received: an array of "
+                f"shape {vectors.shape} and dtype {vectors.dtype}."
+            )
+        num_clusters = whole_number(
+            "num_clusters", num_clusters, or_none=True, most=len(vectors)
+        )
+        return k_means_clusters(vectors, num_clusters or _default_num_clusters(len(vectors)))
+
+    def build(self, input_shape: Shape) -> None:
+        dim = self.width_of(input_shape)
+        self.embeddings, self.bias = self._rows("", self.num_classes, dim)
+        self.cluster_embeddings, self.cluster_bias = self._rows(
+            "cluster_", self.num_clusters, dim
+        )
+        clusters = self._clusters
+        if clusters is None:
+            clusters = np.arange(self.num_classes) * self.num_clusters // self.num_classes
+        members = np.argsort(clusters, kind="stable")
+        offsets = np.searchsorted(clusters[members], np.arange(self.num_clusters + 1))
+        self.cluster_of_class = self._constant("cluster_of_class", clusters)
+        self._members = self._constant("cluster_members", members)
+        self._offsets = self._constant("cluster_offsets", offsets)
+        self.class_matrix = ClusteredMatrix(
+            self.embeddings,
+            self.bias,
+            ClassMatrix(self.cluster_embeddings, self.cluster_bias, self.name),
+            self.cluster_of_class,
+            self._members,
+            self._offsets,
+            self.name,
+        )
+        self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: dim})
+        self.built = True
+
+    def make_tag(self, features: tf.Tensor, training: bool | None) -> LogProbabilities:
+        return LogProbabilities(self, features, training)
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "num_classes": self.num_classes,
+            "num_clusters": self.num_clusters,
+            "clusters": None,
+            "use_bias": self.use_bias,
+            "embeddings_initializer": initial_values.serialize(self.embeddings_initializer),
+        }
+
+    def _rows(
+        self, prefix: str, count: int, dim: int
+    ) -> tuple[keras.Variable, keras.Variable | None]:
+        """Embeddings `[count, dim]` and biases `[count]`, or None."""
+        embeddings = self.add_class_weight(
+            f"{prefix}embeddings", (count, dim), self.embeddings_initializer
+        )
+        if not self.use_bias:
+            return embeddings, None
+        return embeddings, self.add_class_weight(f"{prefix}bias", (count,), "zeros")
+
+    def _constant(self, name: str, values: np.ndarray) -> keras.Variable:
+        """An int64 weight that is saved, not trained."""
+        values = values.astype(np.int64)
+        return self.add_class_weight(
+            name, values.shape, constant_initializer(values), dtype="int64", trainable=False
+        )
+
+
+def _default_num_clusters(num_classes: int) -> int:
+    return max(1, round(num_classes**0.5))
+
+
+def _checked_clusters(
+    clusters: TensorLike, num_classes: int, num_clusters: int | None
+) -> np.ndarray:
+    """`clusters` as int64, or a ValueError that names what is wrong."""
+    clusters = np.asarray(clusters)
+    if clusters.shape != (num_classes,) or not np.issubdtype(clusters.dtype, np.integer):
+        raise ValueError(
+            f"`clusters` must be {num_classes} integers, the cluster of each class. Received: "
+            f"an array of shape {clusters.shape} and dtype {clusters.dtype}."
+        )
+    clusters = clusters.astype(np.int64)
+    lowest, highest = int(clusters.min()), int(clusters.max())
+    count = highest + 1 if num_clusters is None else num_clusters
+    if lowest < 0 or highest >= min(count, num_classes):
+        raise ValueError(
+            f"`clusters` must be numbers from 0 to num_clusters - 1 = "
+            f"{min(count, num_classes) - 1}. Received: numbers from {lowest} to {highest}. "
+            "np.unique(clusters, return_inverse=True)[1] numbers them so."
+        )
+    sizes = np.bincount(clusters, minlength=count)
+    if not sizes.all():
+        raise ValueError(
+            f"Each of the {count} clusters must have a class. Received: `clusters` without "
+            f"cluster {int(np.argmin(sizes))}. np.unique(clusters, return_inverse=True)[1] "
+            "numbers those that have one; leave `num_clusters` out."
+        )
+    return clusters

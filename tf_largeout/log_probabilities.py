@@ -1,0 +1,59 @@
+"""The tag of `HierarchicalOutput`: logits that are log-probabilities already."""
+
+import tensorflow as tf
+
+from tf_largeout.class_matrix import ClassStatistics
+from tf_largeout.output_tag import OutputTag
+from tf_largeout.types import TensorLike
+
+
+class LogProbabilities(OutputTag):
+    """Log-probabilities, of which those of a few classes are cheap and exact.
+
+    Args:
+        layer: The `HierarchicalOutput` that made them; its `class_matrix` is a
+            `ClusteredMatrix`.
+        features: Its input, `[..., dim]`.
+        training: Whether the step trains.
+    """
+
+    def __init__(self, layer: object, features: tf.Tensor, training: bool | None) -> None:
+        super().__init__(layer, features, training)
+        self._scored: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
+
+    def label_log_probabilities(self, y_true: TensorLike) -> tf.Tensor:
+        """The log-probabilities of the labels, float32 `[B, L]`; 0 in padded places.
+
+        Exact, in O(num_clusters + size of their clusters) per row. All who ask for the same
+        labels share one computation.
+        """
+        return self._score(self.label_matrix(y_true))[0]
+
+    def known_statistics(self, y_true: TensorLike) -> ClassStatistics | None:
+        """Outside of training the exact `ClassStatistics`.
+
+        In training, where a loss asked for these labels: exact log-probabilities, with the
+        ranks of `estimated_ranks`.
+        """
+        labels = self.label_matrix(y_true)
+        if not self.training:
+            return self.class_statistics(labels)
+        if id(labels) not in self._scored:
+            return None
+        log_probabilities, ranks = self._score(labels)
+        return ClassStatistics(tf.zeros(tf.shape(labels)[:1]), log_probabilities, ranks)
+
+    def estimated_ranks(self, labels: tf.Tensor) -> tf.Tensor | None:
+        """Ranks in the labels' own clusters, which the loss scored: never above the exact.
+
+        None where no loss asked for these labels.
+        """
+        return self._score(labels)[1] if id(labels) in self._scored else None
+
+    def _score(self, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        if id(labels) not in self._scored:
+            scores, ranks = self.class_matrix.class_log_probabilities(  # type: ignore[attr-defined]
+                self.flat_features, labels
+            )
+            self._scored[id(labels)] = tf.where(labels >= 0, scores, 0), ranks
+        return self._scored[id(labels)]

@@ -1,0 +1,44 @@
+"""`HierarchicalSoftmaxLoss`: exact, of a softmax in two levels."""
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.log_probabilities import LogProbabilities
+from tf_largeout.losses.cross_entropy import softmax_cross_entropy
+from tf_largeout.losses.tagged_loss import TaggedLoss
+from tf_largeout.types import DTypeLike
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class HierarchicalSoftmaxLoss(TaggedLoss):
+    """Exact cross entropy of a `HierarchicalOutput` (Goodman 2001).
+
+    `-mean_y log P(y | h)` over the labels `y` of a row, with `P(c | h) = P(cluster of c | h)
+    P(c | its cluster, h)`. It scores all clusters, and the classes of the labels' clusters:
+    O(num_clusters + size of a cluster) per label, in training and in `evaluate` alike. The
+    gradient of the class embeddings is row-sparse, with a row for each class of those clusters.
+
+    Training metrics: `Perplexity` is exact; rank metrics rank a label among the classes of its
+    cluster, which is optimistic.
+
+    Args:
+        reduction: As in `keras.losses.Loss`.
+        name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+    """
+
+    tag_class = LogProbabilities
+
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "hierarchical_softmax_loss",
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        super().__init__(reduction=reduction, name=name, dtype=dtype)
+
+    def row_losses(self, tag: LogProbabilities, labels: tf.Tensor) -> tf.Tensor:
+        log_partition = tf.zeros(tf.shape(labels)[:1])  # the probabilities sum to 1
+        return softmax_cross_entropy(
+            log_partition, tag.label_log_probabilities(labels), labels >= 0
+        )
