@@ -12,10 +12,10 @@ BENCHMARKS = {
     "table": "finished runs of one task side by side, as table and picture",
     "tune": "the learning rate of each method, on a validation split",
     "search": "recall of the exact top k against milliseconds, search by search",
-    "perplexity": "a language model's exact perplexity against the negatives it saw",
     "likelihood": "how near sampled losses come to exact maximum likelihood",
     "hashing": "rows a second of each locality-sensitive hash",
     "tied": "a language model's step with one table for input and output, and with two",
+    "language_model": "exact perplexity of a language model against negatives a step",
     "hardness": "what the negatives of each sampler are like, over training",
     "profile": "where the time of a training step goes",
 }
@@ -25,7 +25,7 @@ def main(arguments):
     """Runs the benchmark that the first argument names; returns the exit code."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if not arguments or arguments[0] not in BENCHMARKS:
-        lines = [f"  {name:10}{text}" for name, text in BENCHMARKS.items()]
+        lines = [f"  {name:16}{text}" for name, text in BENCHMARKS.items()]
         print("usage: python -m tf_largeout.benchmarks NAME [options]", *lines, sep="\n")
         return 0 if arguments in (["-h"], ["--help"]) else 2
     importlib.import_module(f"tf_largeout.benchmarks.{arguments[0]}").main(arguments[1:])

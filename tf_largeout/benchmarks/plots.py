@@ -1,5 +1,6 @@
 """Pictures of the benchmarks' figures."""
 
+import collections
 import itertools
 import pathlib
 
@@ -181,27 +182,27 @@ def draw_likelihood(runs, titles, path, title):
     _save(canvas, path)
 
 
-def draw_perplexity(runs, path, title):
-    """Perplexity against the number of negatives, one line a variant, means over seeds."""
+def draw_perplexity(runs, path):
+    """Test perplexity against negatives a step, one line a sampler, the mean of its seeds.
+
+    Args:
+        runs: dicts with `sampler`, `num_sampled` (None for the exact softmax, which is a dashed
+            line) and `test_perplexity`.
+        path: of the PNG.
+    """
     figure, axes = _figure([8.0, 4.8])
-    variants = list(dict.fromkeys(run["variant"] for run in runs))
-    for style, variant in zip(_styles(len(variants)), variants, strict=True):
-        points = {}
-        for run in runs:
-            if run["variant"] == variant:
-                points.setdefault(run["num_sampled"], []).append(run["perplexity"])
-        means = sorted((number, sum(all_) / len(all_)) for number, all_ in points.items())
-        if means[0][0] == 0:  # the exact loss, which takes no negatives
-            axes.axhline(means[0][1], color="#888888", linestyle="--", label=variant)
+    figures = collections.defaultdict(lambda: collections.defaultdict(list))
+    for run in runs:
+        figures[run["sampler"]][run["num_sampled"]].append(run["test_perplexity"])
+    for style, (sampler, points) in zip(_styles(len(figures)), figures.items(), strict=True):
+        means = {count: sum(values) / len(values) for count, values in points.items()}
+        if None in means:
+            style = {"color": "#888888", "linestyle": "--"}
+            axes.axhline(means[None], label=sampler, **style)
         else:
-            axes.plot(*zip(*means, strict=True), **style, label=variant)
-    axes.set(
-        xscale="log",
-        yscale="log",
-        xlabel="negatives of a position",
-        ylabel="exact perplexity on test",
-        title=title,
-    )
+            axes.plot(*zip(*sorted(means.items()), strict=True), label=sampler, **style)
+    axes.set(xscale="log", yscale="log", ylabel="perplexity on test, over all words")
+    axes.set(xlabel=_AXES["num_sampled"], title=runs[0]["dataset"])
     axes.legend(loc="upper left", bbox_to_anchor=(0, -0.14), ncols=3, frameon=False)
     _save(figure, path)
 

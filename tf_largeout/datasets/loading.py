@@ -10,8 +10,8 @@ from tf_largeout.datasets.examples_dataset import examples_dataset
 from tf_largeout.datasets.folders import Folders
 from tf_largeout.datasets.token_dataset import token_dataset
 
-_NAMES = ("place_names", "linux_callees", "xmc", "brown")
-_TEXTS = ("brown",)
+_TEXTS = ("brown", "gcide", "linux_tokens")
+_NAMES = ("place_names", "linux_callees", "xmc", *_TEXTS)
 _SEQUENCE_LENGTH = 64
 
 
@@ -34,7 +34,7 @@ def load(
     Args:
         name: `"place_names"`, `"linux_callees"` (or `"linux_callees/constants"`,
             `"linux_callees/fields"` for the larger label vocabularies), `"xmc/FOLDER"`, or a
-            text: `"brown"`.
+            text: `"brown"`, `"gcide"` or `"linux_tokens"`.
         data_dir: local folder where datasets live, which is made if it is not there. Where it
             cannot be written, what is parsed is not kept, and a warning says so. Default, as
             in tfds: the environment variable `TFDS_DATA_DIR`, or else
@@ -49,7 +49,8 @@ def load(
         max_train_labels: of training examples with more labels the first are used. Batches
             are as wide as their longest row, so that a limit saves time. None for all.
         vocabulary_size: classes of a text: its most frequent tokens and one class for all
-            others. Default: 10,000 for `"brown"`.
+            others. Default: 10,000 for `"brown"`, and the tokens with a training count of two
+            or more for `"gcide"`, of three or more for `"linux_tokens"`.
         sequence_length: tokens of a window of a text. Default: 64.
 
     Returns:

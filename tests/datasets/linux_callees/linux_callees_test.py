@@ -7,10 +7,11 @@ import pytest
 
 from tests.datasets.linux_callees.packages import sources, write_package
 from tf_largeout.datasets import SourceFileError
-from tf_largeout.datasets.linux_callees.debian_package import c_files
+from tf_largeout.datasets.linux_callees import c_functions
 from tf_largeout.datasets.linux_callees.function_table import FunctionTable
+from tf_largeout.datasets.linux_callees.source_tree import source_files
 from tf_largeout.datasets.linux_callees.vocabularies import select
-from tf_largeout.datasets.linux_callees.workers import ParserWorkers
+from tf_largeout.datasets.parser_workers import ParserWorkers
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,9 @@ def package(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def table(package):
-    return FunctionTable.from_batches(ParserWorkers(2).parse(c_files(package), 3))
+    return FunctionTable.from_batches(
+        ParserWorkers(c_functions.__file__, 2).parse(source_files(package), 3)
+    )
 
 
 def rows(corpus):
@@ -29,7 +32,7 @@ def rows(corpus):
 
 
 def test_c_files_are_read_and_links_left_out(package):
-    assert {path: text.decode() for path, text in c_files(package)} == {
+    assert {path: text.decode() for path, text in source_files(package)} == {
         path: text for path, text in sources().items() if path.endswith(".c")
     }
 
@@ -78,7 +81,9 @@ def test_vocabularies_come_from_the_training_split(table):
 
 
 def test_the_number_of_workers_changes_nothing(package, table):
-    alone = FunctionTable.from_batches(ParserWorkers(1).parse(c_files(package), 3))
+    alone = FunctionTable.from_batches(
+        ParserWorkers(c_functions.__file__, 1).parse(source_files(package), 3)
+    )
     for name, array in table.to_arrays().items():
         np.testing.assert_array_equal(array, alone.to_arrays()[name])
 
@@ -88,10 +93,10 @@ def test_a_truncated_package_is_refused(tmp_path, package, kept):
     cut = tmp_path / "cut.deb"
     cut.write_bytes(package.read_bytes()[:kept])
     with pytest.raises(SourceFileError, match="cut.deb"):
-        list(c_files(cut))
+        list(source_files(cut))
 
 
 def test_another_package_is_refused(tmp_path):
     other = write_package(tmp_path / "other.deb", sources(2), member="./usr/bin/other")
     with pytest.raises(SourceFileError, match="linux-source-"):
-        list(c_files(other))
+        list(source_files(other))

@@ -1,35 +1,13 @@
 """A tiny package in the layout of Debian's linux-source."""
 
-import io
-import tarfile
+from tests.datasets.packages import tar_xz, write_debian_package
 
 
 def write_package(path, sources, member="./usr/src/linux-source-6.1.tar.xz"):
     """Writes `{path below the top: text}` as an `ar` of a tar of a tar."""
     files = {f"linux-source-6.1/{name}": text.encode() for name, text in sources.items()}
-    tree = _tar_xz(files, links={"linux-source-6.1/link.c": "kernel/a0.c"})
-    data = _tar_xz({"./usr/share/doc/copyright": b"GPL-2", member: tree})
-    members = {"debian-binary": b"2.0\n", "control.tar.xz": b"odd", "data.tar.xz": data}
-    with open(path, "wb") as package:
-        package.write(b"!<arch>\n")
-        for name, content in members.items():
-            header = f"{name:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(content):<10}`\n"
-            package.write(header.encode() + content + b"\n" * (len(content) % 2))
-    return path
-
-
-def _tar_xz(files, links=None):
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:xz") as archive:
-        for name, target in (links or {}).items():
-            info = tarfile.TarInfo(name)
-            info.type, info.linkname = tarfile.SYMTYPE, target
-            archive.addfile(info)
-        for name, content in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    return buffer.getvalue()
+    tree = tar_xz(files, links={"linux-source-6.1/link.c": "kernel/a0.c"})
+    return write_debian_package(path, {member: tree})
 
 
 def sources(num_files=40):

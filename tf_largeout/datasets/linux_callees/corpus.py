@@ -1,11 +1,11 @@
 """The corpus of linux_callees: fetched, parsed, cached."""
 
 from tf_largeout.datasets.cache import cached
-from tf_largeout.datasets.linux_callees import source
-from tf_largeout.datasets.linux_callees.debian_package import c_files
+from tf_largeout.datasets.linux_callees import c_functions, source
 from tf_largeout.datasets.linux_callees.function_table import FunctionTable
+from tf_largeout.datasets.linux_callees.source_tree import source_files
 from tf_largeout.datasets.linux_callees.vocabularies import VOCABULARIES, select
-from tf_largeout.datasets.linux_callees.workers import ParserWorkers
+from tf_largeout.datasets.parser_workers import ParserWorkers
 
 _PARSER_VERSION = 1  # To be raised with every change of what is parsed.
 
@@ -27,7 +27,8 @@ def corpus(folders, vocabulary="functions"):
     name = f"linux_callees-v{_PARSER_VERSION}-{package.sha256[:12]}.npz"
 
     def parse():
-        files = c_files(package.ensure(folders.manual))
-        return FunctionTable.from_batches(ParserWorkers().parse(files))
+        files = source_files(package.ensure(folders.manual))
+        workers = ParserWorkers(c_functions.__file__)
+        return FunctionTable.from_batches(workers.parse(files))
 
     return select(cached(folders.parsed / name, FunctionTable, parse), vocabulary)

@@ -1,11 +1,12 @@
 """All functions of the kernel source that call something, and what they use."""
 
 import dataclasses
-import hashlib
 
 import numpy as np
 
 from tf_largeout.datasets.hashing import md5_uint64
+from tf_largeout.datasets.linux_callees.c_functions import Batch
+from tf_largeout.datasets.linux_callees.source_tree import is_test
 from tf_largeout.datasets.ragged import Ragged
 from tf_largeout.datasets.text_table import TextTable
 
@@ -37,7 +38,7 @@ class FunctionTable:
 
     def is_test(self):
         """bool, for each function: split by file, `md5(path) % 10 == 0` is test."""
-        return np.array([_is_test(path) for path in self.files], bool)[self.file_of]
+        return np.array([is_test(path) for path in self.files], bool)[self.file_of]
 
     def group_hashes(self):
         """uint64, for each function a hash of its path."""
@@ -64,10 +65,11 @@ class FunctionTable:
 
     @classmethod
     def from_batches(cls, batches):
-        """Joins the `(paths, Batch)` pairs that `ParserWorkers.parse` yields."""
+        """Joins what `ParserWorkers.parse` yields: paths, and the fields of their `Batch`."""
         ids, files, texts = {}, [], []
         columns = {name: [] for name in _COLUMNS}
-        for paths, batch in batches:
+        for paths, fields in batches:
+            batch = Batch(**fields)
             global_ids = [ids.setdefault(word, len(ids)) for word in batch.words]
             global_ids = np.array(global_ids, np.int32)
             for name in ("features", "labels"):
@@ -91,8 +93,3 @@ class FunctionTable:
 
 
 _COLUMNS = ("features", "feature_lengths", "labels", "label_lengths", "kinds", "file_of")
-
-
-def _is_test(path):
-    digest = hashlib.md5(path.encode("utf-8", "surrogateescape"), usedforsecurity=False)
-    return int(digest.hexdigest(), 16) % 10 == 0

@@ -1,0 +1,127 @@
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+from tests.datasets.brown.archives import documents, write_archive
+from tests.datasets.sources import pinned
+from tf_largeout import datasets
+from tf_largeout.benchmarks import language_model
+from tf_largeout.benchmarks.language_model import FULL, Setting
+from tf_largeout.datasets.brown import source
+
+SMALL = ["--width", "8", "--length", "6", "--batch-size", "8", "--vocabulary", "12"]
+
+
+@pytest.fixture(autouse=True)
+def data_dir(tmp_path, monkeypatch):
+    """A tiny text, and runs in this process, where it is found."""
+    manual = tmp_path / "downloads" / "manual"
+    manual.mkdir(parents=True)
+    archive = pinned(source.ARCHIVE, write_archive(manual / "brown.tgz", documents()))
+    monkeypatch.setattr(source, "ARCHIVE", archive)
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    monkeypatch.setattr(language_model, "_VALIDATION_FRACTION", 0.3)
+    monkeypatch.setattr(language_model.multiprocessing, "get_context", lambda _: Here)
+
+
+class Here:
+    """In the place of the module `multiprocessing`."""
+
+    def __init__(self, processes):
+        assert processes == 1
+
+    Pool = classmethod(lambda cls, processes: cls(processes))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def apply(self, function, arguments):
+        return function(*arguments)
+
+
+def test_runs_are_written_drawn_and_kept(tmp_path, capsys):
+    arguments = ["--samplers", FULL, "uniform", "--num-sampled", "8", "--epochs", "1"]
+    arguments += [*SMALL, "--out", str(tmp_path / "out")]
+    report = language_model.main(arguments)
+    assert [(run["sampler"], run["num_sampled"]) for run in report["runs"]] == [
+        (FULL, None),
+        ("uniform", 8),
+    ]
+    written = json.loads((tmp_path / "out" / "language_model.json").read_text())
+    assert written["runs"] == report["runs"]
+    assert (tmp_path / "out" / "language_model.png").stat().st_size > 1000
+    num_batches = len(language_model.load(Setting(batch_size=8, length=6)).train)
+    for run in report["runs"]:
+        assert run["num_classes"] == 12 and run["steps"] == num_batches
+        assert 1 < run["test_perplexity"] < 20 and 1 < run["validation_perplexity"] < 20
+    assert "| sampler | 8 |" in capsys.readouterr().out
+    again = language_model.main(arguments)
+    assert again["runs"] == report["runs"] and "seed" not in capsys.readouterr().out
+
+
+def test_a_series_is_each_sampler_number_and_seed():
+    options = language_model._parser().parse_args(
+        [
+            "--samplers",
+            FULL,
+            "uniform",
+            "--num-sampled",
+            "4",
+            "8",
+            "--seeds",
+            "0",
+            "1",
+            "--tied",
+        ]
+    )
+    settings = [*language_model.settings(options)]
+    runs = [(one.seed, one.sampler, one.num_sampled) for one in settings]
+    of_a_seed = [(FULL, None), ("uniform", 4), ("uniform", 8)]
+    assert runs == [(seed, *run) for seed in (0, 1) for run in of_a_seed]
+    assert all(
+        one == dataclasses.replace(Setting(), tied=True, **_own(one)) for one in settings
+    )
+
+
+def test_the_table_has_means_and_deviations_and_the_exact_softmax_in_all_columns():
+    runs = [(FULL, None, 90), ("uniform", 8, 100), ("uniform", 8, 120), ("uniform", 16, 95)]
+    names = ("sampler", "num_sampled", "test_perplexity")
+    assert language_model.table([dict(zip(names, run, strict=True)) for run in runs]) == (
+        "| sampler | 8 | 16 |\n|---|---|---|\n| full | 90.0 | 90.0 |\n"
+        "| uniform | 110.0 ± 14.1 | 95.0 |"
+    )
+
+
+def _own(setting):
+    names = ("sampler", "num_sampled", "seed")
+    return {name: getattr(setting, name) for name in names}
+
+
+def test_training_lasts_as_long_as_is_said():
+    run = language_model.train(
+        Setting(
+            sampler="frequency", num_sampled=4, seconds=1.0, width=8, length=6, vocabulary=12
+        )
+    )
+    assert 1.0 <= run["training_seconds"] < 60 and run["steps"] > 20
+    assert run["test_perplexity"] < run["unigram_test_perplexity"]
+
+
+def test_tied_models_have_one_table():
+    setting = Setting(num_sampled=4, width=8, tied=True, vocabulary=12)
+    model = language_model.build_model(language_model.load(setting), setting)
+    assert model.layers[-1].embeddings is model.layers[0].embeddings
+
+
+def test_the_unigram_perplexity_is_that_of_counts_and_one():
+    data = datasets.load("brown", vocabulary_size=12)
+    counts = np.bincount(data.train_tokens, minlength=12) + 1
+    losses = [-math.log(counts[token] / counts.sum()) for token in data.test_tokens[1:]]
+    expected = math.exp(sum(losses) / len(losses))
+    assert language_model.unigram_perplexity(data) == pytest.approx(expected)

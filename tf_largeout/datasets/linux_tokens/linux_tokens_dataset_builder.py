@@ -1,0 +1,29 @@
+"""tfds builder of linux_tokens."""
+
+from tf_largeout.datasets.folders import Folders
+from tf_largeout.datasets.linux_callees import source
+from tf_largeout.datasets.linux_tokens.corpus import corpus
+from tf_largeout.datasets.token_builder import TokenCorpusBuilder, VocabularyConfig
+from tf_largeout.datasets.token_corpus import TokenCorpus
+
+
+class Builder(TokenCorpusBuilder):
+    """`text` (the path) and `tokens` of a file."""
+
+    MANUAL_DOWNLOAD_INSTRUCTIONS = source.PACKAGE.by_hand
+    BUILDER_CONFIGS = [
+        VocabularyConfig(
+            name="repeated",
+            description="Tokens with three or more in training, and one class for all others.",
+            num_classes=1_619_159,
+        ),
+        VocabularyConfig(
+            name="all",
+            description="All tokens of the training split, and one class for all others.",
+            num_classes=4_476_378,
+        ),
+    ]
+    _HOMEPAGE = "https://www.kernel.org"
+
+    def _corpus(self, folders: Folders) -> TokenCorpus:
+        return corpus(folders, self.builder_config.num_classes)
