@@ -50,6 +50,13 @@ SEARCHES = {
         for name, form in FORMS.items()
     },
 }
+BY_LOGITS = {
+    "softmax": _of(samplers.SoftmaxSampler),
+    **{
+        name: _of(samplers.SoftmaxSampler, distribution=name)
+        for name in ("absolute_softmax", "quadratic", "quartic")
+    },
+}
 SAMPLERS = {
     **{name: make for name, (make, _) in STATIC.items()},
     **{
@@ -57,5 +64,6 @@ SAMPLERS = {
         for name, (make, _) in STATIC.items()
     },
     **SEARCHES,
+    **BY_LOGITS,
 }
 WITHOUT_A_DRAW = ("top_k", "inverted_file alone")  # no seed plays a part

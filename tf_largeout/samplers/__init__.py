@@ -7,6 +7,7 @@ from tf_largeout.samplers.log_uniform_sampler import LogUniformSampler
 from tf_largeout.samplers.lsh_sampler import LSHSampler
 from tf_largeout.samplers.registry import get
 from tf_largeout.samplers.sampler import Sampler
+from tf_largeout.samplers.softmax_sampler import SoftmaxSampler
 from tf_largeout.samplers.static_sampler import StaticSampler
 from tf_largeout.samplers.top_k_sampler import TopKSampler
 from tf_largeout.samplers.uniform_sampler import UniformSampler
@@ -20,6 +21,7 @@ __all__ = [
     "LogUniformSampler",
     "SampledValues",
     "Sampler",
+    "SoftmaxSampler",
     "StaticSampler",
     "TopKSampler",
     "UniformSampler",
