@@ -73,3 +73,13 @@ def by_logits(logits, labels, distribution, alpha=100.0):
     }[distribution]
     weights[[y for y in labels if y >= 0]] = 0
     return weights / weights.sum()
+
+
+def bernoulli(counts, expected):
+    """`f^a` that sum to `expected` (Barber & Botev 2016, section 2.1.2)."""
+    f = unigram(counts)
+    low, high = 0.0, 100.0
+    for _ in range(200):
+        a = (low + high) / 2
+        low, high = (a, high) if (f**a).sum() > expected else (low, a)
+    return f**low

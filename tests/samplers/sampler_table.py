@@ -18,6 +18,10 @@ def unigram(num_classes, **kwargs):
     return samplers.UnigramSampler(counts=counts_of(num_classes), **kwargs)
 
 
+def bernoulli(num_classes, **kwargs):
+    return samplers.BernoulliSampler(counts=counts_of(num_classes), **kwargs)
+
+
 def _of(sampler_class, **fixed):
     """A sampler that needs nothing of the classes."""
     return lambda num_classes, **kwargs: sampler_class(**{**fixed, **kwargs})
@@ -65,5 +69,7 @@ SAMPLERS = {
     },
     **SEARCHES,
     **BY_LOGITS,
+    "bernoulli": bernoulli,
 }
+OF_ANY_NUMBER = ("bernoulli",)  # that is drawn: `num_sampled` is the mean
 WITHOUT_A_DRAW = ("top_k", "inverted_file alone")  # no seed plays a part

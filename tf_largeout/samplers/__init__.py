@@ -1,6 +1,7 @@
 """Samplers: which classes a sampled loss compares with the labels."""
 
 from tf_largeout.sampled_values import HeadAndTail, SampledValues
+from tf_largeout.samplers.bernoulli_sampler import BernoulliSampler
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 from tf_largeout.samplers.inverted_file_sampler import InvertedFileSampler
 from tf_largeout.samplers.log_uniform_sampler import LogUniformSampler
@@ -14,6 +15,7 @@ from tf_largeout.samplers.uniform_sampler import UniformSampler
 from tf_largeout.samplers.unigram_sampler import UnigramSampler
 
 __all__ = [
+    "BernoulliSampler",
     "HardNegativeSampler",
     "HeadAndTail",
     "InvertedFileSampler",
