@@ -12,6 +12,8 @@ from tf_largeout import layers, samplers
 class FixedSampler(samplers.Sampler):
     """Gives the `SampledValues` it was made with, whatever it is asked."""
 
+    counts_are = "probabilities"  # which all losses take
+
     def __init__(self, sampled_values):
         super().__init__(num_sampled=int(sampled_values.sampled_candidates.shape[-1]), seed=1)
         self.sampled_values = sampled_values

@@ -18,32 +18,42 @@ FEATURES = RNG.normal(size=(BATCH, DIM)).astype("float32")
 LABELS = RNG.integers(0, N, BATCH)
 
 
-class AbsoluteSoftmaxLoss(losses.SampledLoss):
-    """Softmax over |o_c| (Blanc & Rendle 2018, section 3.3): what is corrected is not o_c."""
+class TaylorSoftmaxLoss(losses.SampledLoss):
+    """Softmax with 1 + o + o^2 / 2 in place of exp(o): what is corrected is not o."""
 
     def candidate_losses(self, candidates):
-        logits, lowest = candidates.logits(), tf.float32.min
-        sampled = tf.where(logits > lowest, tf.abs(logits) - candidates.log_counts(), lowest)
-        true = tf.where(candidates.has_label, tf.abs(candidates.true_logits), lowest)
-        log_partition = tf.reduce_logsumexp(tf.concat([true, sampled], axis=1), axis=1)
-        return losses.softmax_cross_entropy(log_partition, true, candidates.has_label)
+        logits, counts = candidates.logits(), tf.exp(candidates.log_counts())
+        has_effect = logits > tf.float32.min
+        weights = tf.where(has_effect, _taylor(tf.where(has_effect, logits, 0)) / counts, 0)
+        true = tf.math.log(_taylor(candidates.true_logits))
+        has_label = candidates.has_label
+        labels = tf.reduce_sum(tf.where(has_label, tf.exp(true), 0), axis=1)
+        log_partition = tf.math.log(labels + tf.reduce_sum(weights, axis=1))
+        return losses.softmax_cross_entropy(log_partition, true, has_label)
 
-    def evaluation_losses(self, tag, labels):
-        logits = tf.abs(tag.class_matrix.logits(tag.flat_features))
-        true = tf.gather(logits, tf.maximum(labels, 0), batch_dims=1)
-        log_partition = tf.reduce_logsumexp(logits, axis=1)
-        return losses.softmax_cross_entropy(log_partition, true, labels >= 0)
+    def exact_losses(self, tag, labels):
+        def add(state, logits, ids):
+            return state + tf.reduce_sum(_taylor(logits), axis=1)
+
+        matrix, features = tag.class_matrix, tag.flat_features
+        partition = matrix.fold_logits(features, add, tf.zeros(tf.shape(labels)[0]))
+        true = tf.math.log(_taylor(matrix.dots(features, labels)))
+        return losses.softmax_cross_entropy(tf.math.log(partition), true, labels >= 0)
+
+
+def _taylor(logits):
+    return 1 + logits + tf.square(logits) / 2
 
 
 def test_a_loss_of_raw_logits_and_log_counts_says_itself_what_evaluate_reports():
     sampler = samplers.UniformSampler(N, seed=1)  # all classes, each once
     head = harness.built_head(ROWS, RNG.normal(size=N).astype("float32"), sampler)
-    loss = AbsoluteSoftmaxLoss(reduction=None)
+    loss = TaylorSoftmaxLoss(reduction=None)
     in_training, in_evaluation = (
         loss(LABELS, head(FEATURES, training=training)) for training in (True, False)
     )
-    logits = np.abs(FEATURES @ ROWS.T + head.bias.numpy())
-    expected = np.log(np.exp(logits).sum(axis=1)) - logits[range(BATCH), LABELS]
+    terms = _taylor(FEATURES @ ROWS.T + head.bias.numpy()).numpy()
+    expected = np.log(terms.sum(axis=1)) - np.log(terms[range(BATCH), LABELS])
     np.testing.assert_allclose(in_training, expected, rtol=1e-5)
     np.testing.assert_allclose(in_evaluation, expected, rtol=1e-5)
 

@@ -66,7 +66,7 @@ def real_number(name: str, value: Any, least: float, allow_least: bool = True) -
     Args:
         name: Name of the argument, for the message.
         value: What was passed.
-        least: The smallest number that is accepted, or else the bound.
+        least: The smallest number that is accepted, or else the bound; `-math.inf` for none.
         allow_least: Whether `least` itself is accepted.
 
     Raises:
@@ -75,8 +75,9 @@ def real_number(name: str, value: Any, least: float, allow_least: bool = True) -
     if is_real(value):
         if math.isfinite(value) and (value > least or (allow_least and value == least)):
             return float(value)
+    bound = f"a number {'of at least' if allow_least else 'above'} {least}"
     raise ValueError(
-        f"`{name}` must be a number {'of at least' if allow_least else 'above'} {least}. "
+        f"`{name}` must be {'a finite number' if least == -math.inf else bound}. "
         f"Received: {name}={value!r} (of type {type(value).__name__})."
     )
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.ops import candidate_ops
-from tf_largeout.sampled_values import HeadAndTail, SampledValues
+from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
 
 
 class ScoredSample(NamedTuple):
@@ -35,15 +35,19 @@ class Candidates(NamedTuple):
 
     Raw logits and the log of the expected counts stand apart: what a loss makes of them is its
     own affair. The sampled classes of a row are those of all samples side by side, the row's
-    own first.
+    own before those of a tail. A class that an earlier sample has as well has no effect.
 
     Attributes:
         labels: int64 `[B, L]`, padded with -1.
         true_logits: float32 `[B, L]`, logits of the labels; 0 at padding.
         true_expected_count: float32 `[B, L]`, how often a label is expected in the sample.
-        samples: The `ScoredSample`s: one, or a head and a tail.
+        samples: The `ScoredSample`s: one, or a head and a tail; before them the classes that a
+            loss scores for every row, if it does, with expected counts of 1.
         remove_accidental_hits: Whether a sampled class that is a label of the row has no
             effect on that row. A class of the tail that is in the row's head never has.
+        num_classes: How many classes there are to draw from.
+        counts_are: What the expected counts are: "draws", "probabilities" or "none", see
+            `Sampler.counts_are`.
     """
 
     labels: tf.Tensor
@@ -51,6 +55,8 @@ class Candidates(NamedTuple):
     true_expected_count: tf.Tensor
     samples: tuple[ScoredSample, ...]
     remove_accidental_hits: bool
+    num_classes: int
+    counts_are: str = DRAWS
 
     @property
     def has_label(self) -> tf.Tensor:
@@ -85,14 +91,19 @@ class Candidates(NamedTuple):
         ]
         return parts[0] if len(parts) == 1 else tf.reduce_logsumexp(tf.stack(parts), axis=0)
 
-    def ranks(self) -> tf.Tensor:
+    def ranks(self, absolute: bool = False) -> tf.Tensor:
         """int64 `[B, L]`, the rank of each label among the candidates of its row.
 
         The rank at padding is not less than the number of candidates. A sampled class that is
         a label counts as the label, not as another class.
+
+        Args:
+            absolute: Whether they are ranked by `|logit|`.
         """
-        others = self._replace(remove_accidental_hits=True).logits()
-        return candidate_ops.candidate_ranks(others, self.true_logits, self.labels)
+        others, labels = self._replace(remove_accidental_hits=True).logits(), self.true_logits
+        if absolute:
+            others, labels = absolute_or_lowest(others), tf.abs(labels)
+        return candidate_ops.candidate_ranks(others, labels, self.labels)
 
     def _corrected_offsets(self) -> list[tf.Tensor]:
         return [sample.biases - tf.math.log(sample.expected_count) for sample in self.samples]
@@ -111,7 +122,8 @@ class Candidates(NamedTuple):
         for sample, offset in zip(self.samples, offsets, strict=True):
             ids = sample.sampled_candidates
             yield sample, offset, no_effect, ids
-            if ids.shape.rank == 2:
+            if sample is not self.samples[-1]:
+                ids = tf.broadcast_to(ids, tf.shape(sample.products))
                 no_effect = tf.concat([no_effect, ids], axis=1)
 
 
@@ -121,6 +133,8 @@ def score_candidates(
     labels: tf.Tensor,
     sample: SampledValues | HeadAndTail,
     remove_accidental_hits: bool = True,
+    explicit: tf.Tensor | None = None,
+    counts_are: str = DRAWS,
 ) -> Candidates:
     """Scores the labels and the sampled classes of each row.
 
@@ -133,27 +147,53 @@ def score_candidates(
         labels: int64 `[B, L]`, padded with -1.
         sample: What a sampler drew.
         remove_accidental_hits: See `Candidates`.
+        explicit: int64 `[n]`, distinct classes that are scored for every row whatever is drawn;
+            or None.
+        counts_are: See `Candidates`.
     """
-    parts = (sample.head, sample.tail) if isinstance(sample, HeadAndTail) else (sample,)
-    own = [one for one in parts if one.sampled_candidates.shape.rank == 2]
-    shared = [one for one in parts if one.sampled_candidates.shape.rank == 1]
+    parts = [*sample] if isinstance(sample, HeadAndTail) else [sample]
+    if explicit is not None:
+        ones = tf.ones(tf.shape(explicit))
+        parts.insert(0, SampledValues(explicit, sample.true_expected_count, ones))
+    own = [one.sampled_candidates for one in parts if one.sampled_candidates.shape.rank == 2]
+    shared = [one.sampled_candidates for one in parts if one.sampled_candidates.shape.rank == 1]
     own_logits, rows, biases = class_matrix.dots_and_rows(
         features,
-        tf.concat([labels, *(one.sampled_candidates for one in own)], axis=1),
-        shared[0].sampled_candidates if shared else tf.zeros([0], tf.int64),
+        tf.concat([labels, *own], axis=1),
+        tf.concat([*shared, tf.zeros([0], tf.int64)], axis=0),
     )
-    width = tf.shape(labels)[1]
-    scored = [_scored(one, own_logits[:, width:]) for one in own]
-    if shared:
-        products = tf.matmul(features, tf.cast(rows, features.dtype), transpose_b=True)
-        scored.append(_scored(shared[0], tf.cast(products, tf.float32), biases))
+    products = tf.cast(
+        tf.matmul(features, tf.cast(rows, features.dtype), transpose_b=True), tf.float32
+    )
+    true_logits, *of_own = _split(own_logits, [labels, *own])
+    of_shared = iter(zip(_split(products, shared), _split(biases, shared), strict=True))
+    scored = [
+        _scored(one, of_own.pop(0))
+        if one.sampled_candidates.shape.rank == 2
+        else _scored(one, *next(of_shared))
+        for one in parts
+    ]
     return Candidates(
         labels,
-        tf.where(labels >= 0, own_logits[:, :width], 0),
+        tf.where(labels >= 0, true_logits, 0),
         sample.true_expected_count,
         tuple(scored),
         remove_accidental_hits,
+        class_matrix.num_classes,
+        counts_are,
     )
+
+
+def absolute_or_lowest(logits: tf.Tensor) -> tf.Tensor:
+    """`|logits|` of `Candidates.logits`; what has no effect stays the lowest float."""
+    return tf.where(logits > logits.dtype.min, tf.abs(logits), logits.dtype.min)
+
+
+def _split(values: tf.Tensor, ids: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """`values` cut in the last dimension into as many as each of `ids` has."""
+    if len(ids) < 2:
+        return [values] * len(ids)
+    return tf.split(values, [tf.shape(one)[-1] for one in ids], axis=-1)
 
 
 def _scored(

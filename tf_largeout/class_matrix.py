@@ -1,13 +1,16 @@
 """`ClassMatrix`: the rows of all classes, and everything that is asked of them."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
-from tf_largeout import replicas, row_changes
+from tf_largeout import class_folds, replicas, row_changes
 from tf_largeout.ops import class_scan_ops, row_dot_ops
+
+_NUMBERS_OF_A_BLOCK = 2**22
 
 
 class ClassStatistics(NamedTuple):
@@ -23,6 +26,18 @@ class ClassStatistics(NamedTuple):
     log_partition: tf.Tensor
     true_logits: tf.Tensor
     ranks: tf.Tensor
+
+
+class AbsoluteStatistics(NamedTuple):
+    """The `ClassStatistics` of `|logit|`, without the ranks, which take another pass.
+
+    Attributes:
+        log_partition: float32 `[B]`, log of the sum over classes of `exp(|logit|)`.
+        true_logits: float32 `[B, L]`, `|logit|` of the labels; 0 in padded places.
+    """
+
+    log_partition: tf.Tensor
+    true_logits: tf.Tensor
 
 
 class ClassMatrix:
@@ -129,17 +144,99 @@ class ClassMatrix:
             *class_scan_ops.class_statistics(features, *self.variables(), labels)
         )
 
-    def top_k(self, features: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
+    def top_k(
+        self, features: tf.Tensor, k: int, absolute: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """The `k` classes with the highest logits, exactly, see `ops.class_top_k`.
 
         Args:
             features: float32 `[B, dim]`.
             k: Between 1 and `num_classes`.
+            absolute: Whether the highest `|logit|` are meant, which are the scores then.
 
         Returns:
             `(scores, ids)`: float32 and int64 `[B, k]`, best first.
         """
-        return class_scan_ops.class_top_k(features, *self.variables(), k)
+        if not absolute:
+            return class_scan_ops.class_top_k(features, *self.variables(), k)
+        message = "The features must be finite"
+        with tf.control_dependencies([tf.debugging.check_numerics(features, message)]):
+            fold = functools.partial(self.fold_logits, tf.identity(features))
+        return class_folds.absolute_top_k(fold, tf.shape(features)[0], k)
+
+    def absolute_statistics(self, features: tf.Tensor, labels: tf.Tensor) -> AbsoluteStatistics:
+        """The `AbsoluteStatistics` of a batch, in one pass over the classes.
+
+        Args:
+            features: Float `[B, dim]`.
+            labels: int64 `[B, L]`, padded with -1.
+        """
+        fold = self._fold_for(features, labels)
+        return AbsoluteStatistics(*class_folds.absolute_statistics(fold, labels))
+
+    def absolute_ranks(
+        self, features: tf.Tensor, labels: tf.Tensor, true_logits: tf.Tensor
+    ) -> tf.Tensor:
+        """How many classes have a higher `|logit|` than the label, in one pass.
+
+        Args:
+            features: Float `[B, dim]`.
+            labels: int64 `[B, L]`, padded with -1.
+            true_logits: float32 `[B, L]`, those of `absolute_statistics`.
+
+        Returns:
+            int64 `[B, L]`; of equal ones those with a lower id count; `num_classes` in padded
+            places.
+        """
+        fold = self._fold_for(features, labels)
+        return class_folds.absolute_ranks(fold, labels, true_logits, self.num_classes)
+
+    def fold_logits(
+        self,
+        features: tf.Tensor,
+        function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
+        state: Any,
+        width: int | tf.Tensor = 1,
+    ) -> Any:
+        """Passes over the logits of all classes in blocks, for what no op computes.
+
+        Memory is O(B * block), where the block is chosen so that `B * block * width` numbers
+        are about 16 MiB. By operations of TensorFlow that gather rows: nothing copies the
+        matrix.
+
+        Args:
+            features: Float `[B, dim]`.
+            function: `(state, logits, ids) -> state`, called for each block in turn: float32
+                `[B, n]`, and int64 `[n]`, the classes, rising by 1.
+            state: What it is given for the first block: tensors, in any structure, that keep
+                their shapes.
+            width: How many numbers `function` makes of each logit.
+
+        Returns:
+            The state after the last block.
+        """
+        embeddings, bias = self.variables()
+        features = tf.cast(features, tf.float32)
+        numbers = tf.maximum(tf.shape(features)[0] * width, self.dim)
+        block = tf.cast(tf.maximum(_NUMBERS_OF_A_BLOCK // tf.maximum(numbers, 1), 64), tf.int64)
+
+        def next_block(first: tf.Tensor, state: Any) -> tuple[tf.Tensor, Any]:
+            end = tf.minimum(first + block, self.num_classes)
+            ids = tf.range(first, end)
+            logits = tf.matmul(features, tf.gather(embeddings, ids), transpose_b=True)
+            if bias is not None:
+                logits += tf.gather(bias, ids)
+            return end, function(state, logits, ids)
+
+        return tf.while_loop(
+            lambda first, _: first < self.num_classes,
+            next_block,
+            (tf.constant(0, tf.int64), state),
+            parallel_iterations=1,
+        )[1]
+
+    def _fold_for(self, features: tf.Tensor, labels: tf.Tensor) -> class_folds.Fold:
+        return functools.partial(self.fold_logits, features, width=tf.shape(labels)[1])
 
     def values(self) -> tf.Tensor:
         """All embeddings, `[num_classes, dim]`, without the biases."""

@@ -22,7 +22,11 @@ class LazyLogits(OutputTag):
         self._candidates: Candidates | None = None
 
     def draw_candidates(
-        self, labels: tf.Tensor, remove_accidental_hits: bool, asked_by: str
+        self,
+        labels: tf.Tensor,
+        remove_accidental_hits: bool,
+        asked_by: str,
+        explicit: tf.Tensor | None = None,
     ) -> Candidates:
         """The labels and the classes that the layer's sampler draws, scored.
 
@@ -31,6 +35,8 @@ class LazyLogits(OutputTag):
             remove_accidental_hits: Whether a drawn class that is a label of the row has no
                 effect on that row.
             asked_by: Name of the loss, for the error.
+            explicit: int64 `[n]`, distinct classes that are scored for every row whatever is
+                drawn; drawn again, they have no effect. Or None.
 
         Raises:
             ValueError: If the layer has no sampler.
@@ -45,11 +51,17 @@ class LazyLogits(OutputTag):
         features = self.flat_features
         sample = layer.sampler.sample(features, labels, layer)
         self._candidates = score_candidates(
-            self.class_matrix, features, labels, sample, remove_accidental_hits
+            self.class_matrix,
+            features,
+            labels,
+            sample,
+            remove_accidental_hits,
+            explicit,
+            layer.sampler.counts_are,
         )
         return self._candidates
 
-    def estimated_ranks(self, labels: tf.Tensor) -> tf.Tensor | None:
+    def estimated_ranks(self, labels: tf.Tensor, absolute: bool = False) -> tf.Tensor | None:
         """Ranks among the classes that the sampled loss drew, as a rule far below the exact.
 
         None where no loss drew any.
@@ -60,8 +72,8 @@ class LazyLogits(OutputTag):
         if self._candidates is None:
             return None
         if labels is self._candidates.labels:
-            return self._candidates.ranks()
+            return self._candidates.ranks(absolute)
         message = "Loss and metric were given different labels for one output"
         check = tf.debugging.assert_equal(labels, self._candidates.labels, message)
         with tf.control_dependencies([] if check is None else [check]):
-            return tf.identity(self._candidates.ranks())
+            return tf.identity(self._candidates.ranks(absolute))

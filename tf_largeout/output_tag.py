@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import keras
 import tensorflow as tf
 
-from tf_largeout.class_matrix import ClassMatrix, ClassStatistics
+from tf_largeout.class_matrix import AbsoluteStatistics, ClassMatrix, ClassStatistics
 from tf_largeout.labels import as_label_matrix, first_occurrences
 from tf_largeout.types import TensorLike
 
@@ -38,6 +38,8 @@ class OutputTag:
         self._label_matrices: dict[int, tuple[Any, tf.Tensor]] = {}
         self._distinct: dict[int, tf.Tensor] = {}
         self._statistics: dict[int, ClassStatistics] = {}
+        self._absolute: dict[int, AbsoluteStatistics] = {}
+        self._absolute_ranks: dict[int, tf.Tensor] = {}
 
     @property
     def class_matrix(self) -> ClassMatrix:
@@ -90,23 +92,51 @@ class OutputTag:
             self._statistics[id(labels)] = statistics
         return self._statistics[id(labels)]
 
-    def known_statistics(self, y_true: TensorLike) -> ClassStatistics | None:
-        """The exact `ClassStatistics` outside of training, and where the loss made the pass."""
-        if not self.training or id(self.label_matrix(y_true)) in self._statistics:
-            return self.class_statistics(y_true)
-        return None
+    def absolute_statistics(self, y_true: TensorLike) -> AbsoluteStatistics:
+        """The exact `AbsoluteStatistics`, of `|logit|`, by one pass that all share."""
+        labels = self.label_matrix(y_true)
+        if id(labels) not in self._absolute:
+            statistics = self.class_matrix.absolute_statistics(self.flat_features, labels)
+            self._absolute[id(labels)] = statistics
+        return self._absolute[id(labels)]
 
-    def label_ranks(self, y_true: TensorLike) -> tf.Tensor | None:
+    def known_statistics(
+        self, y_true: TensorLike, absolute: bool = False
+    ) -> ClassStatistics | AbsoluteStatistics | None:
+        """What is known exactly: outside of training, and where the loss made the pass.
+
+        Args:
+            y_true: The labels.
+            absolute: Whether the `AbsoluteStatistics` are meant, not the `ClassStatistics`.
+        """
+        made = self._absolute if absolute else self._statistics
+        if self.training and id(self.label_matrix(y_true)) not in made:
+            return None
+        return self.absolute_statistics(y_true) if absolute else self.class_statistics(y_true)
+
+    def label_ranks(self, y_true: TensorLike, absolute: bool = False) -> tf.Tensor | None:
         """Ranks of the labels, int64 `[B, L]`, without O(num_classes) work in training.
 
         Exact outside of training, and where the loss made the exact pass already. Else what
         `estimated_ranks` gives.
+
+        Args:
+            y_true: The labels.
+            absolute: Whether classes are ranked by `|logit|`.
         """
         labels = self.label_matrix(y_true)
-        known = self.known_statistics(labels)
-        return self.estimated_ranks(labels) if known is None else known.ranks
+        known = self.known_statistics(labels, absolute)
+        if known is None:
+            return self.estimated_ranks(labels, absolute)
+        if isinstance(known, ClassStatistics):
+            return known.ranks
+        if id(labels) not in self._absolute_ranks:
+            self._absolute_ranks[id(labels)] = self.class_matrix.absolute_ranks(
+                self.flat_features, labels, known.true_logits
+            )
+        return self._absolute_ranks[id(labels)]
 
-    def estimated_ranks(self, labels: tf.Tensor) -> tf.Tensor | None:
+    def estimated_ranks(self, labels: tf.Tensor, absolute: bool = False) -> tf.Tensor | None:
         """Ranks as far as this training step can tell, int64 `[B, L]`; None: it cannot."""
         return None
 

@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+# What the expected counts of a sampler are, see `Sampler.counts_are`.
+DRAWS, PROBABILITIES, NONE = COUNTS = ("draws", "probabilities", "none")
+
 
 class SampledValues(NamedTuple):
     """What a sampler gives a loss: the triple of `tf.nn`'s candidate samplers.

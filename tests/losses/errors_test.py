@@ -29,7 +29,13 @@ def test_a_layer_after_the_output_is_refused():
 
 
 @pytest.mark.parametrize(
-    "loss", [losses.SampledSoftmaxLoss(), losses.NCELoss(), losses.NegativeSamplingLoss()]
+    "loss",
+    [
+        losses.SampledSoftmaxLoss(),
+        losses.NCELoss(),
+        losses.NegativeSamplingLoss(),
+        losses.ImportanceNormalizationLoss(complement="batch"),
+    ],
 )
 def test_a_sampled_loss_without_a_sampler_is_refused(loss):
     with pytest.raises(ValueError, match="sampler=None.*UniformSampler.*SoftmaxLoss"):

@@ -15,6 +15,7 @@ N, DIM, BATCH, SAMPLED = 37, 5, 6, 11
 class Case(NamedTuple):
     loss: Any
     oracle: Any  # (features, embeddings, bias, labels, sampled, true count, sampled count)
+    exact: Any = reference.full_softmax  # what `evaluate` reports: (..., labels)
 
 
 def _softmax(correct_positive):
@@ -23,6 +24,17 @@ def _softmax(correct_positive):
 
 def _negative_sampling(reduction):
     return lambda f, w, b, y, s, *_: reference.negative_sampling(f, w, b, y, s, reduction)
+
+
+def _ranking(margin):
+    return lambda f, w, b, y, s, *_: reference.ranking(f, w, b, y, s, margin)
+
+
+def _normalization(loss, complement):
+    return Case(
+        lambda **kwargs: loss(complement=complement, **kwargs),
+        lambda *args: reference.normalization(*args, complement=complement),
+    )
 
 
 LOSSES = {
@@ -40,6 +52,18 @@ LOSSES = {
         lambda **kwargs: losses.NegativeSamplingLoss(negative_reduction="mean", **kwargs),
         _negative_sampling("mean"),
     ),
+    "absolute softmax": Case(
+        losses.AbsoluteSoftmaxLoss, reference.absolute_softmax, reference.full_absolute_softmax
+    ),
+    "importance": _normalization(losses.ImportanceNormalizationLoss, "label"),
+    "importance, batch": _normalization(losses.ImportanceNormalizationLoss, "batch"),
+    "bernoulli": _normalization(losses.BernoulliNormalizationLoss, "label"),
+    "bernoulli, batch": _normalization(losses.BernoulliNormalizationLoss, "batch"),
+    "ranking": Case(
+        losses.RankingLoss, lambda *args: _ranking(np.log(len(args[1]) - 1))(*args)
+    ),
+    "ranking by 1": Case(lambda **kwargs: losses.RankingLoss(margin=1, **kwargs), _ranking(1)),
+    "black out": Case(losses.BlackOutLoss, reference.black_out),
 }
 EVERY_LOSS = pytest.mark.parametrize("case", LOSSES.values(), ids=LOSSES)
 SEVERAL = harness.pad([[3], [3, 5, 9], [0, 36], [], [7], [12, 1]])

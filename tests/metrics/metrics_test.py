@@ -11,8 +11,10 @@ NUM_CLASSES = 41
 COUNTS = np.arange(NUM_CLASSES) ** 2
 
 
-def psp(k):
-    return tflo.metrics.PropensityScoredPrecisionAtK(k, COUNTS, num_examples=500, a=0.6, b=2.6)
+def psp(k, **kwargs):
+    return tflo.metrics.PropensityScoredPrecisionAtK(
+        k, COUNTS, num_examples=500, a=0.6, b=2.6, **kwargs
+    )
 
 
 def psp_reference(k):
@@ -26,6 +28,10 @@ def psp_reference(k):
 
 def at_k(function, k):
     return lambda logits, labels, weights=None: function(logits, labels, k, weights)
+
+
+def of_absolute(oracle):
+    return lambda logits, labels, weights=None: oracle(np.abs(logits), labels, weights)
 
 
 # Every public metric stands here: how to make it, and its oracle.
@@ -42,6 +48,22 @@ METRICS = {
     "PropensityScoredPrecisionAtK-1": (lambda: psp(1), psp_reference(1)),
     "PropensityScoredPrecisionAtK-3": (lambda: psp(3), psp_reference(3)),
     "Perplexity": (tflo.metrics.Perplexity, reference.perplexity),
+    "PrecisionAtK-5-absolute": (
+        lambda: tflo.metrics.PrecisionAtK(5, absolute=True),
+        of_absolute(at_k(reference.precision_at_k, 5)),
+    ),
+    "RecallAtK-5-absolute": (
+        lambda: tflo.metrics.RecallAtK(5, absolute=True),
+        of_absolute(at_k(reference.recall_at_k, 5)),
+    ),
+    "PropensityScoredPrecisionAtK-3-absolute": (
+        lambda: psp(3, absolute=True),
+        of_absolute(psp_reference(3)),
+    ),
+    "Perplexity-absolute": (
+        lambda: tflo.metrics.Perplexity(absolute=True),
+        of_absolute(reference.perplexity),
+    ),
 }
 
 
@@ -157,15 +179,17 @@ def test_evaluate_gives_exact_values_for_all_metrics():
         np.testing.assert_allclose(found[metric.name], oracle(*problem.flat()), rtol=1e-5)
 
 
-def test_a_training_step_ranks_labels_among_the_candidates():
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_training_step_ranks_labels_among_the_candidates(absolute):
     problem = Problem()
     logits, labels, _ = problem.flat()
+    logits = np.abs(logits) if absolute else logits
     ones = np.ones(4)
     values = harness.sampled_values([3, 4, 5, 3], np.ones(labels.shape), ones)
     problem.layer.sampler = harness.FixedSampler(values)
     lazy_logits = problem.logits(training=True)
     tflo.losses.SampledSoftmaxLoss()(problem.labels, lazy_logits)
-    metric = tflo.metrics.PrecisionAtK(1)
+    metric = tflo.metrics.PrecisionAtK(1, absolute=absolute)
     metric.update_state(problem.labels, lazy_logits)
     seen = [sorted({3, 4, 5, *(label for label in row if label >= 0)}) for row in labels]
     hits = [

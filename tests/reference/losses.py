@@ -35,7 +35,8 @@ def _candidates(feature, positives, embeddings, bias, sampled, log_count):
 
 
 def _per_row(values, row):
-    return values[row] if np.ndim(values) == 2 else values
+    """What is given as one list for all rows, or as one for each."""
+    return values[row] if isinstance(values[0], list) or np.ndim(values[0]) else values
 
 
 def _each_row(features, embeddings, bias, labels, sampled, sampled_count):
@@ -86,10 +87,16 @@ def nce(features, embeddings, bias, labels, sampled, true_count, sampled_count):
     return np.array(losses)
 
 
+def _ones(sampled):
+    return (
+        [1.0] * len(sampled) if np.ndim(sampled[0]) == 0 else [[1.0] * len(s) for s in sampled]
+    )
+
+
 def negative_sampling(features, embeddings, bias, labels, sampled, negative_reduction):
     losses = []
     for _, true, negatives in _each_row(
-        features, embeddings, bias, labels, sampled, np.ones(np.shape(sampled))
+        features, embeddings, bias, labels, sampled, _ones(sampled)
     ):
         reduce = np.mean if negative_reduction == "mean" else np.sum
         negative = reduce([-_log_sigmoid(-o) for o in negatives]) if negatives else 0.0
@@ -97,20 +104,88 @@ def negative_sampling(features, embeddings, bias, labels, sampled, negative_redu
     return np.array(losses)
 
 
+def full_absolute_softmax(features, embeddings, bias, labels):
+    losses = []
+    for feature, positives in _rows(features, labels):
+        logits = [abs(_logit(feature, embeddings, bias, c)) for c in range(len(embeddings))]
+        log_partition = np.logaddexp.reduce(logits)
+        losses.append(np.mean([log_partition - logits[y] for y in positives] or [0.0]))
+    return np.array(losses)
+
+
+def _drawn(row, labels, sampled, sampled_count):
+    """(id, expected count) of the draws of a row that are none of `labels`."""
+    ids, counts = _per_row(sampled, row), _per_row(sampled_count, row)
+    return [(int(s), counts[i]) for i, s in enumerate(ids) if s not in labels]
+
+
+def absolute_softmax(features, embeddings, bias, labels, sampled, true_count, sampled_count):
+    """Blanc & Rendle 2018, equations 2 and 11."""
+    losses = []
+    for row, (feature, positives) in enumerate(_rows(features, labels)):
+        true = [abs(_logit(feature, embeddings, bias, y)) for y in positives]
+        partition = sum(np.exp(o) for o in true)
+        for s, count in _drawn(row, positives, sampled, sampled_count):
+            partition += np.exp(abs(_logit(feature, embeddings, bias, s))) / count
+        losses.append(np.mean([np.log(partition) - o for o in true] or [0.0]))
+    return np.array(losses)
+
+
+def normalization(
+    features, embeddings, bias, labels, sampled, true_count, sampled_count, complement
+):
+    """Barber & Botev 2016, equation 23, with kappa = 1 / expected count."""
+    batch = {int(y) for y in np.reshape(labels, -1) if y >= 0}
+    losses = []
+    for row, (feature, positives) in enumerate(_rows(features, labels)):
+        explicit = batch if complement == "batch" else set(positives)
+        # A label that is given twice counts twice, as in tf.nn.
+        summed = [*positives, *(explicit - set(positives))]
+        partition = sum(np.exp(_logit(feature, embeddings, bias, c)) for c in summed)
+        for s, count in _drawn(row, explicit, sampled, sampled_count):
+            partition += np.exp(_logit(feature, embeddings, bias, s)) / count
+        true = [_logit(feature, embeddings, bias, y) for y in positives]
+        losses.append(np.mean([np.log(partition) - o for o in true] or [0.0]))
+    return np.array(losses)
+
+
+def ranking(features, embeddings, bias, labels, sampled, margin):
+    """Barber & Botev 2016, equation 33 with its sign turned, the mean over negatives."""
+    losses = []
+    for _, true, negatives in _each_row(
+        features, embeddings, bias, labels, sampled, _ones(sampled)
+    ):
+        terms = [-_log_sigmoid(o - other - margin) for o in true for other in negatives]
+        losses.append(np.mean(terms or [0.0]))
+    return np.array(losses)
+
+
+def black_out(features, embeddings, bias, labels, sampled, true_count, sampled_count):
+    """Barber & Botev 2016, equations 46 and 47."""
+    losses = []
+    for row, true, negatives in _each_row(
+        features, embeddings, bias, labels, sampled, sampled_count
+    ):
+        true = np.subtract(true, _log_true_count(true_count, row, len(true)))
+        weights = np.exp([*true, *negatives])
+        p = weights / weights.sum()
+        loss = -np.mean(np.log(p[: len(true)])) if len(true) else 0.0
+        losses.append(loss - np.log(1 - p[len(true) :]).sum() if len(true) else 0.0)
+    return np.array(losses)
+
+
 def with_head(loss, features, embeddings, bias, labels, own, shared, true_count, shared_count):
-    """`loss` of each row over its own classes, counted once, and what they lack of the shared.
+    """`loss` over each row's own classes, counted once, and what they lack of the shared.
 
     A label that is among the row's own classes has an expected count of 1.
     """
-    losses = []
+    sampled, counts, true = [], [], []
     for row, ids in enumerate(own):
         ids = [c for c in ids if c >= 0]
         rest = [i for i, c in enumerate(shared) if c not in ids]
-        counts = [1.0] * len(ids) + [shared_count[i] for i in rest]
-        true = [
-            1.0 if y in ids else n for y, n in zip(labels[row], true_count[row], strict=True)
-        ]
-        one = slice(row, row + 1)
-        sampled = [*ids, *(shared[i] for i in rest)]
-        losses += [*loss(features[one], embeddings, bias, labels[one], sampled, [true], counts)]
-    return np.array(losses)
+        sampled.append([*ids, *(shared[i] for i in rest)])
+        counts.append([1.0] * len(ids) + [shared_count[i] for i in rest])
+        true.append(
+            [1.0 if y in ids else n for y, n in zip(labels[row], true_count[row], strict=True)]
+        )
+    return loss(features, embeddings, bias, labels, sampled, true, counts)

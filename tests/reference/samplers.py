@@ -60,3 +60,26 @@ def ordered_pivotal_inclusion(pi):
 
     walk(0, pi[0], 1, [], 1.0)
     return first, second
+
+
+def by_logits(logits, labels, distribution, alpha=100.0):
+    """The distribution of one row over all classes but its labels (Blanc & Rendle 2018)."""
+    logits = np.asarray(logits, np.float64)
+    weights = {
+        "softmax": np.exp(logits),
+        "absolute_softmax": np.exp(np.abs(logits)),
+        "quadratic": alpha * logits**2 + 1,
+        "quartic": logits**4 + 1,
+    }[distribution]
+    weights[[y for y in labels if y >= 0]] = 0
+    return weights / weights.sum()
+
+
+def bernoulli(counts, expected):
+    """`f^a` that sum to `expected` (Barber & Botev 2016, section 2.1.2)."""
+    f = unigram(counts)
+    low, high = 0.0, 100.0
+    for _ in range(200):
+        a = (low + high) / 2
+        low, high = (a, high) if (f**a).sum() > expected else (low, a)
+    return f**low

@@ -18,6 +18,10 @@ def unigram(num_classes, **kwargs):
     return samplers.UnigramSampler(counts=counts_of(num_classes), **kwargs)
 
 
+def bernoulli(num_classes, **kwargs):
+    return samplers.BernoulliSampler(counts=counts_of(num_classes), **kwargs)
+
+
 def _of(sampler_class, **fixed):
     """A sampler that needs nothing of the classes."""
     return lambda num_classes, **kwargs: sampler_class(**{**fixed, **kwargs})
@@ -56,6 +60,13 @@ SEARCHES = {
         for name, form in FORMS.items()
     },
 }
+BY_LOGITS = {
+    "softmax": _of(samplers.SoftmaxSampler),
+    **{
+        name: _of(samplers.SoftmaxSampler, distribution=name)
+        for name in ("absolute_softmax", "quadratic", "quartic")
+    },
+}
 SAMPLERS = {
     **{name: make for name, (make, _) in STATIC.items()},
     **{
@@ -63,5 +74,8 @@ SAMPLERS = {
         for name, (make, _) in STATIC.items()
     },
     **SEARCHES,
+    **BY_LOGITS,
+    "bernoulli": bernoulli,
 }
+OF_ANY_NUMBER = ("bernoulli",)  # that is drawn: `num_sampled` is the mean
 WITHOUT_A_DRAW = ("top_k", "inverted_file alone")  # no seed plays a part

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests import harness
-from tests.samplers.sampler_table import SAMPLERS, WITHOUT_A_DRAW
+from tests.samplers.sampler_table import OF_ANY_NUMBER, SAMPLERS, WITHOUT_A_DRAW
 from tests.samplers.stub_layer import StubLayer, built_layer
 from tf_largeout import samplers
 from tf_largeout.samplers import registry
@@ -67,7 +67,7 @@ def test_a_sample_has_the_promised_shapes_and_types(name):
         assert true_counts.shape == LABELS.shape
         assert np.all((ids >= -1) & (ids < N)) and np.all(np.isfinite(counts))
         widths += ids.shape[-1]
-    assert widths == M
+    assert widths == M or (name in OF_ANY_NUMBER and M / 2 < widths < 2 * M)
 
 
 @every_sampler
@@ -100,7 +100,8 @@ def test_no_gradient_flows_through_a_sampler(name):
 def test_empty_batches_are_sampled_for(name):
     layer = make_layer(name)
     values = draws(layer, 3, FEATURES[:0], LABELS[:0])
-    assert {value.shape[0] for value in values} <= {0, M, M - 6}
+    lengths = {value.shape[0] for value in values}
+    assert lengths <= {0, M, M - 6} or (name in OF_ANY_NUMBER and min(lengths) == 0)
 
 
 @every_sampler

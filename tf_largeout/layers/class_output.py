@@ -113,12 +113,16 @@ class ClassOutput(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], self.num_classes)
 
-    def top_k(self, features: TensorLike, k: int) -> tuple[tf.Tensor, tf.Tensor]:
+    def top_k(
+        self, features: TensorLike, k: int, absolute: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """The `k` classes with the highest logits, exactly, in O(num_classes) time.
 
         Args:
             features: Float `[..., dim]`.
             k: Between 1 and `num_classes`.
+            absolute: Whether classes are ranked by `|logit|`, as a model that was trained with
+                `AbsoluteSoftmaxLoss` predicts; the scores are `|logit|` then.
 
         Returns:
             `(scores, ids)`: float32 and int64 `[..., k]`, best first; of equal scores the
@@ -144,7 +148,7 @@ class ClassOutput(keras.layers.Layer):
             )
         rows = tf.reshape(features, [-1, dim])
         shape = tf.concat([tf.shape(features)[:-1], [k]], axis=0)
-        scores, ids = self.class_matrix.top_k(rows, k)
+        scores, ids = self.class_matrix.top_k(rows, k, absolute)
         return tf.reshape(scores, shape), tf.reshape(ids, shape)
 
     def class_embeddings(self) -> tf.Tensor:

@@ -1,29 +1,45 @@
 """Keras losses for output layers with very many classes."""
 
 from tf_largeout.candidates import Candidates
+from tf_largeout.losses.absolute_softmax_loss import AbsoluteSoftmaxLoss, absolute_softmax_loss
+from tf_largeout.losses.bernoulli_normalization_loss import BernoulliNormalizationLoss
+from tf_largeout.losses.black_out_loss import BlackOutLoss, black_out_loss
 from tf_largeout.losses.cross_entropy import softmax_cross_entropy
 from tf_largeout.losses.hierarchical_softmax_loss import HierarchicalSoftmaxLoss
+from tf_largeout.losses.importance_normalization_loss import ImportanceNormalizationLoss
 from tf_largeout.losses.nce_loss import NCELoss, nce_loss
 from tf_largeout.losses.negative_sampling_loss import (
     NegativeSamplingLoss,
     negative_sampling_loss,
 )
+from tf_largeout.losses.normalization_loss import NormalizationLoss, normalization_loss
+from tf_largeout.losses.ranking_loss import RankingLoss, ranking_loss
 from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.losses.sampled_softmax_loss import SampledSoftmaxLoss, sampled_softmax_loss
 from tf_largeout.losses.softmax_loss import SoftmaxLoss
 from tf_largeout.losses.tagged_loss import TaggedLoss
 
 __all__ = [
+    "AbsoluteSoftmaxLoss",
+    "BernoulliNormalizationLoss",
+    "BlackOutLoss",
     "Candidates",
     "HierarchicalSoftmaxLoss",
+    "ImportanceNormalizationLoss",
     "NCELoss",
     "NegativeSamplingLoss",
+    "NormalizationLoss",
+    "RankingLoss",
     "SampledLoss",
     "SampledSoftmaxLoss",
     "SoftmaxLoss",
     "TaggedLoss",
+    "absolute_softmax_loss",
+    "black_out_loss",
     "nce_loss",
     "negative_sampling_loss",
+    "normalization_loss",
+    "ranking_loss",
     "sampled_softmax_loss",
     "softmax_cross_entropy",
 ]

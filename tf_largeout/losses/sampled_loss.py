@@ -1,6 +1,7 @@
 """The base class of the losses that score the labels and a sample of classes."""
 
 import warnings
+from typing import Any
 
 import tensorflow as tf
 
@@ -8,7 +9,13 @@ from tf_largeout.candidates import Candidates
 from tf_largeout.lazy_logits import LazyLogits
 from tf_largeout.losses.cross_entropy import exact_cross_entropy
 from tf_largeout.losses.tagged_loss import TaggedLoss
+from tf_largeout.sampled_values import COUNTS, DRAWS, NONE
 from tf_largeout.types import Config, DTypeLike
+
+_WHAT_COUNTS_ARE = {
+    DRAWS: "it may draw a class several times, so its expected counts are no probabilities.",
+    NONE: "it searches for classes, whose expected counts nobody knows.",
+}
 
 
 class SampledLoss(TaggedLoss):
@@ -17,7 +24,8 @@ class SampledLoss(TaggedLoss):
     A subclass writes `candidate_losses`: what it makes of the raw logits of the candidates and
     the log of their expected counts. Where the sampler gives each row hard classes of its own
     (a head) and a shared sample (a tail), a class of the tail that is in the row's head has no
-    effect on that row. In `evaluate` it reports the exact softmax loss over all classes.
+    effect on that row. In `evaluate` it reports the exact softmax loss over all classes, or
+    what a subclass writes as `exact_losses`.
 
     Args:
         remove_accidental_hits: Whether a drawn class that is a label of the row has no
@@ -27,13 +35,20 @@ class SampledLoss(TaggedLoss):
         dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
 
     In a training loop of your own, call the model with `training=True`: without, the loss is
-    the exact softmax loss, in O(num_classes) time, and says so once.
+    the exact one, in O(num_classes) time, and says so once.
 
     Raises:
-        ValueError: In training, if the `LargeOutput` has no sampler.
+        ValueError: In training, if the `LargeOutput` has no sampler, or one whose expected
+            counts the loss cannot take.
+
+    Attributes:
+        counts_taken: What the expected counts of a sampler may be, see `Sampler.counts_are`.
+        what_to_take: In the error where they are something else, the samplers to take.
     """
 
     tag_class = LazyLogits
+    counts_taken: tuple[str, ...] = COUNTS
+    what_to_take = ""
 
     def __init__(
         self,
@@ -57,24 +72,59 @@ class SampledLoss(TaggedLoss):
         """
         raise NotImplementedError(f"{type(self).__name__} must define `candidate_losses`.")
 
+    def explicit_classes(self, labels: tf.Tensor) -> tf.Tensor | None:
+        """Classes that are scored for every row, whatever is drawn; None, the default: none.
+
+        Args:
+            labels: int64 `[B, L]`, padded with -1.
+
+        Returns:
+            int64 `[n]`, distinct, or None.
+        """
+        return None
+
     def row_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
         candidates = tag.draw_candidates(
-            labels, self.remove_accidental_hits, asked_by=type(self).__name__
+            labels,
+            self.remove_accidental_hits,
+            type(self).__name__,
+            self.explicit_classes(labels),
         )
+        self._check_counts(candidates, tag.layer)
         losses = self.candidate_losses(candidates)
         return tf.where(tf.reduce_any(candidates.has_label, axis=-1), losses, 0)
 
     def evaluation_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
-        """The exact softmax loss over all classes, so that all sampled losses compare."""
+        """`exact_losses`, with a warning where a loop does not say that it evaluates."""
         if tag.training is None:
             warnings.warn(
                 f"{type(self).__name__} was given logits of a call that did not say whether it "
-                "trains, and is the exact softmax loss over all "
+                f"trains, and is an exact loss over all "
                 f"{tag.num_classes} classes. In a training loop of your own call the "
                 "model with training=True; where the exact loss is meant, with training=False.",
                 stacklevel=1,  # here, so that a loop is told once
             )
+        return self.exact_losses(tag, labels)
+
+    def exact_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
+        """What `evaluate` reports: the exact softmax loss, so that all sampled losses compare.
+
+        Args:
+            tag: The `LazyLogits` of `B` rows.
+            labels: int64 `[B, L]`, padded with -1.
+
+        Returns:
+            float32 `[B]`, 0 for a row without labels.
+        """
         return exact_cross_entropy(tag, labels)
+
+    def _check_counts(self, candidates: Candidates, layer: Any) -> None:
+        if candidates.counts_are not in self.counts_taken:
+            raise ValueError(
+                f"{type(self).__name__} cannot be used with the "
+                f"{type(layer.sampler).__name__} of layer '{layer.name}': "
+                f"{_WHAT_COUNTS_ARE[candidates.counts_are]} {self.what_to_take}"
+            )
 
     def get_config(self) -> Config:
         return {**super().get_config(), "remove_accidental_hits": self.remove_accidental_hits}

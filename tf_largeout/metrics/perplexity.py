@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tf_largeout.metrics.row_metric import RowMetric
 from tf_largeout.output_tag import OutputTag
-from tf_largeout.types import DTypeLike
+from tf_largeout.types import Config, DTypeLike
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -18,7 +18,9 @@ class Perplexity(RowMetric):
     shares. In training with a sampled loss it is not known: NaN.
 
     Args:
-        name: Name of the metric.
+        absolute: Whether it is that of the distribution `exp(|o_c|)`, which
+            `AbsoluteSoftmaxLoss` trains: with `|o_c|` for `o_c` above.
+        name: Name of the metric, "perplexity" or "absolute_perplexity" by default.
         dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
 
     Call arguments:
@@ -35,13 +37,17 @@ class Perplexity(RowMetric):
 
     _direction = "down"
 
-    def __init__(self, name: str | None = "perplexity", dtype: DTypeLike | None = None) -> None:
-        super().__init__(name=name, dtype=dtype)
+    def __init__(
+        self, absolute: bool = False, name: str | None = None, dtype: DTypeLike | None = None
+    ) -> None:
+        default = "absolute_perplexity" if absolute else "perplexity"
+        super().__init__(name=name or default, dtype=dtype)
+        self.absolute = bool(absolute)
 
     def row_terms(
         self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor] | None:
-        statistics = tag.known_statistics(labels)
+        statistics = tag.known_statistics(labels, self.absolute)
         if statistics is None:
             return None
         present = tf.cast(valid, tf.float32)
@@ -54,3 +60,6 @@ class Perplexity(RowMetric):
 
     def result(self) -> tf.Tensor:
         return tf.cast(tf.exp(self._ratio()), self.dtype)
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "absolute": self.absolute}

@@ -38,7 +38,9 @@ class PropensityScoredPrecisionAtK(RankMetric):
         a: Exponent of the propensity model, at least 0. The paper has 0.55 for most data sets,
             0.5 for Wikipedia and 0.6 for Amazon.
         b: Offset of the counts in it, above 0. The paper has 1.5, 0.4 and 2.6.
-        name: Name of the metric, "psp_at_{k}" by default.
+        absolute: Whether the best are those of the highest `|logit|`, by which a model that was
+            trained with `AbsoluteSoftmaxLoss` predicts.
+        name: Name of the metric, "psp_at_{k}" or "absolute_psp_at_{k}" by default.
         dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
 
     Call arguments:
@@ -56,6 +58,8 @@ class PropensityScoredPrecisionAtK(RankMetric):
         tf.errors.InvalidArgumentError: If `num_examples` is None and a row has several labels.
     """
 
+    kind = "psp"
+
     def __init__(
         self,
         k: int,
@@ -63,10 +67,11 @@ class PropensityScoredPrecisionAtK(RankMetric):
         num_examples: int | None = None,
         a: float = 0.55,
         b: float = 1.5,
+        absolute: bool = False,
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> None:
-        super().__init__(k, name=name or f"psp_at_{k}", dtype=dtype)
+        super().__init__(k, absolute, name=name, dtype=dtype)
         self.counts = _checked_counts(counts)
         self.num_examples = whole_number("num_examples", num_examples, or_none=True)
         total = int(self.counts.sum()) if self.num_examples is None else self.num_examples

@@ -17,16 +17,26 @@ class RankMetric(RowMetric):
 
     Args:
         k: How many of the best classes count, from 1 to the number of classes.
-        name: Name of the metric.
+        absolute: Whether the best are those of the highest `|logit|`.
+        name: Name of the metric, `kind` and k by default, after "absolute_" where it is that.
         dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
 
     Raises:
         ValueError: If `k` is no positive integer, or above the number of classes.
     """
 
-    def __init__(self, k: int, name: str | None, dtype: DTypeLike | None = None) -> None:
-        super().__init__(name=name, dtype=dtype)
-        self.k = whole_number("k", k)
+    kind = "hits"
+
+    def __init__(
+        self,
+        k: int,
+        absolute: bool = False,
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        default = f"{'absolute_' if absolute else ''}{self.kind}_at_{k}"
+        super().__init__(name=name or default, dtype=dtype)
+        self.k, self.absolute = whole_number("k", k), bool(absolute)
 
     def hit_terms(
         self, hits: tf.Tensor, labels: tf.Tensor, valid: tf.Tensor
@@ -42,10 +52,10 @@ class RankMetric(RowMetric):
                 f"Metric '{self.name}' looks at the k={self.k} best classes, but layer "
                 f"'{tag.layer.name}' has only {tag.num_classes}. Pass a smaller `k`."
             )
-        ranks = tag.label_ranks(labels)
+        ranks = tag.label_ranks(labels, self.absolute)
         if ranks is None:
             return None
         return self.hit_terms(valid & (ranks < self.k), labels, valid)
 
     def get_config(self) -> Config:
-        return {**super().get_config(), "k": self.k}
+        return {**super().get_config(), "k": self.k, "absolute": self.absolute}

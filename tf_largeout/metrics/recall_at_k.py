@@ -4,7 +4,6 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.metrics.rank_metric import RankMetric
-from tf_largeout.types import DTypeLike
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -19,7 +18,9 @@ class RecallAtK(RankMetric):
 
     Args:
         k: How many of the best classes count, from 1 to the number of classes.
-        name: Name of the metric, "recall_at_{k}" by default.
+        absolute: Whether the best are those of the highest `|logit|`, by which a model that was
+            trained with `AbsoluteSoftmaxLoss` predicts.
+        name: Name of the metric, "recall_at_{k}" or "absolute_recall_at_{k}" by default.
         dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
 
     Call arguments:
@@ -34,8 +35,7 @@ class RecallAtK(RankMetric):
             direct output of a `LargeOutput`, or labels or weights do not fit it.
     """
 
-    def __init__(self, k: int, name: str | None = None, dtype: DTypeLike | None = None) -> None:
-        super().__init__(k, name=name or f"recall_at_{k}", dtype=dtype)
+    kind = "recall"
 
     def hit_terms(
         self, hits: tf.Tensor, labels: tf.Tensor, valid: tf.Tensor

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tf_largeout.arguments import is_whole
 from tf_largeout.ops.candidate_ops import mask_accidental_hits
-from tf_largeout.sampled_values import HeadAndTail, SampledValues
+from tf_largeout.sampled_values import NONE, HeadAndTail, SampledValues
 from tf_largeout.samplers.registry import make_tail
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.samplers.search_start import SearchStart
@@ -62,6 +62,10 @@ class HardNegativeSampler(Sampler):
         self.num_searched = self.num_hard or self.num_sampled
         self.tail = make_tail(tail, self.num_sampled - self.num_hard) if self.num_hard else None
         self.start = SearchStart(start_step, has_tail=self.tail is not None)
+
+    @property
+    def counts_are(self) -> str:
+        return self.tail.counts_are if self.tail else NONE
 
     def keep_up(self, layer: ClassLayer) -> None:
         """Brings what is searched up to date with the class embeddings of `layer`.

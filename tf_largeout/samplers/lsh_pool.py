@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tf_largeout.ops.lsh_ops import union_of_lists
 from tf_largeout.ops.sampling_ops import uniform_sample
-from tf_largeout.sampled_values import SampledValues
+from tf_largeout.sampled_values import DRAWS, NONE, SampledValues
 from tf_largeout.samplers.class_tables import ClassTables, Queries
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.samplers.search_start import SearchStart
@@ -34,6 +34,10 @@ class LSHPool(Sampler):
         super().__init__(num_sampled)
         self.start = SearchStart(start_step, has_tail=False)
         self._tables = tables
+
+    @property
+    def counts_are(self) -> str:
+        return DRAWS if self._tables.hash == "simhash" else NONE
 
     def build(self, layer: ClassLayer) -> None:
         self._require_countable(layer.num_classes)

@@ -125,6 +125,10 @@ class LSHSampler(Sampler):
         self.tail, self.num_hard = self._form.tail, self._form.num_hard
         self.start = self._form.start
 
+    @property
+    def counts_are(self) -> str:
+        return self._form.counts_are
+
     def build(self, layer: ClassLayer) -> None:
         self._form.build(layer)
         super().build(layer)

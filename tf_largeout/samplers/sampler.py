@@ -10,7 +10,7 @@ import tensorflow as tf
 from tf_largeout.arguments import seed_or_none, whole_number
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.ops import devices
-from tf_largeout.sampled_values import HeadAndTail, SampledValues
+from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
 from tf_largeout.types import Config, InitializerLike, TensorLike
 
 
@@ -66,6 +66,18 @@ class Sampler:
         self.num_sampled = whole_number("num_sampled", num_sampled, most=2**31 - 1)
         self.seed = seed_or_none(seed)
         self.num_classes = 0  # until it is built
+
+    @property
+    def counts_are(self) -> str:
+        """What the expected counts are, by which losses choose whether they can take them.
+
+        * "draws", the default: the mean of how often a class is drawn, which may be several
+          times in one sample.
+        * "probabilities": that a class is drawn; each is at most once in a sample. Where there
+          are a head and a tail, those of the tail.
+        * "none": 1 for each, because nobody knows them.
+        """
+        return DRAWS
 
     @property
     def name_in_messages(self) -> str:

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tf_largeout.sampled_values import SampledValues
+from tf_largeout.sampled_values import DRAWS, PROBABILITIES, SampledValues
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.types import Config
 
@@ -43,6 +43,10 @@ class StaticSampler(Sampler):
     ) -> None:
         super().__init__(num_sampled, seed=seed)
         self.unique = bool(unique)
+
+    @property
+    def counts_are(self) -> str:
+        return PROBABILITIES if self.unique else DRAWS
 
     def build(self, layer: ClassLayer) -> None:
         if self.unique and self.num_sampled > layer.num_classes:

@@ -1,0 +1,184 @@
+"""What holds of the losses whatever the formula: full forms, bounds, bias, large logits."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import harness
+from tests.losses.table import BATCH, EVERY_LOSS, LOSSES, SEVERAL, N, Problem
+from tests.reference import losses as reference
+from tf_largeout import losses, samplers
+
+NORMALIZATIONS = [name for name in LOSSES if name.startswith(("importance", "bernoulli"))]
+each_normalization = pytest.mark.parametrize("name", NORMALIZATIONS)
+BOTH_COMPLEMENTS = pytest.mark.parametrize("complement", ["label", "batch"])
+
+
+def head_of(problem, sampler):
+    return harness.built_head(problem.embeddings, problem.bias, sampler)
+
+
+@pytest.mark.parametrize("name", [*NORMALIZATIONS, "absolute softmax"])
+def test_over_all_classes_once_it_is_its_full_form(name):
+    case, problem = LOSSES[name], Problem()
+    head = head_of(problem, samplers.UniformSampler(N))
+    value, gradients = harness.loss_and_gradients(
+        case.loss(reduction="sum"), head, problem.features, problem.labels
+    )
+    assert value == pytest.approx(problem.expected(lambda *a: case.exact(*a[:4])).sum(), 1e-5)
+    if name != "absolute softmax":
+        exact = harness.loss_and_gradients(
+            losses.SoftmaxLoss(reduction="sum"), head, problem.features, problem.labels
+        )[1]
+        for ours, theirs in zip(gradients, exact, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+@each_normalization
+def test_derivatives_by_logits_stay_within_one(name):
+    """Barber & Botev 2016, equation 26; repeats of a class add up."""
+    case = LOSSES[name]
+    for seed in range(20):
+        problem = Problem(np.array([[3, 5]]), seed=seed)
+        problem.features = 3 * problem.features[:1]
+        problem.sampled_count *= 1e-3
+        _, (_, _, by_logit) = harness.loss_and_gradients(
+            case.loss(reduction="sum"), problem.head(), problem.features, problem.labels
+        )
+        assert np.all(np.abs(by_logit) <= 1 + 1e-6)
+        assert np.sum(by_logit) == pytest.approx(0, abs=1e-5)
+
+
+@BOTH_COMPLEMENTS
+@pytest.mark.parametrize("unique", [False, True])
+def test_the_partition_function_is_estimated_without_bias(complement, unique):
+    problem = Problem(np.array([[3], [9], [0], [36], [7], [12]]))
+    sampler = samplers.UnigramSampler(5, counts=np.arange(N) + 5, unique=unique, seed=2)
+    head = head_of(problem, sampler)
+    loss = losses.ImportanceNormalizationLoss(complement=complement, reduction=None)
+
+    @tf.function
+    def estimates():
+        return tf.map_fn(
+            lambda _: tf.exp(loss(problem.labels, head(problem.features, training=True))),
+            tf.range(3000),
+            fn_output_signature=tf.float32,
+            parallel_iterations=1,
+        )
+
+    found = estimates().numpy().astype("float64")
+    exact = np.exp(problem.expected(lambda *args: reference.full_softmax(*args[:4])))
+    sigma = found.std(axis=0) / np.sqrt(len(found))
+    assert np.all(np.abs(found.mean(axis=0) - exact) < 5 * sigma)
+    assert np.all(sigma < 0.05 * exact)
+
+
+def test_the_complement_of_the_batch_estimates_with_less_spread():
+    problem = Problem(np.array([[3], [9], [0], [36], [7], [12]]))
+    errors = []
+    for complement in ("label", "batch"):
+        head = head_of(problem, samplers.UniformSampler(12, seed=3))
+        loss = losses.ImportanceNormalizationLoss(complement=complement, reduction=None)
+        steps = [loss(problem.labels, head(problem.features, training=True)) for _ in range(50)]
+        errors.append(np.std(steps, axis=0).mean())
+    assert errors[1] < errors[0]
+
+
+@EVERY_LOSS
+@pytest.mark.parametrize("scale", [1e4, 1e30])
+def test_large_logits_give_finite_losses_and_gradients(case, scale):
+    problem = Problem(SEVERAL)
+    problem.embeddings *= np.float32(scale)
+    value, gradients = harness.loss_and_gradients(
+        case.loss(), problem.head(), problem.features, problem.labels
+    )
+    assert np.all(np.isfinite(value))
+    for gradient in gradients:
+        assert np.all(np.isfinite(gradient))
+
+
+def test_black_out_has_digits_where_one_negative_takes_all():
+    zeros, has_label = tf.zeros((1, 1)), tf.constant([[True]])
+    value = losses.black_out_loss(zeros, tf.constant([[60.0, 1.0]]), has_label)
+    # p of the first negative is 1 - (1 + e) / exp(60): its term is 60 - log(1 + e).
+    np.testing.assert_allclose(value, [60 + 60 - np.log(1 + np.e)], rtol=1e-6)
+
+
+@pytest.mark.parametrize("loss", [losses.RankingLoss(), losses.BlackOutLoss()])
+def test_over_all_other_classes_it_is_the_formula_over_all(loss):
+    problem = Problem(np.array([[3], [9], [0], [36], [7], [12]]))
+    head = head_of(problem, samplers.UniformSampler(N))
+    found = type(loss)(reduction=None)(problem.labels, head(problem.features, training=True))
+    logits = problem.features.astype("float64") @ problem.embeddings.T + problem.bias
+    own = np.take_along_axis(logits, problem.labels, axis=1)
+    is_other = np.arange(N) != problem.labels
+    if isinstance(loss, losses.RankingLoss):
+        terms = np.logaddexp(0, logits - own + np.log(N - 1))
+        expected = np.mean(terms[is_other].reshape(BATCH, N - 1), axis=1)
+    else:
+        p = np.exp(logits - np.logaddexp.reduce(logits, axis=1)[:, None])
+        expected = -np.log(np.where(is_other, 1 - p, p)).sum(axis=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def _search(num_hard=None, **kwargs):
+    return samplers.TopKSampler(8, num_hard=num_hard, **kwargs)
+
+
+@pytest.mark.parametrize(
+    "loss, sampler, message",
+    [
+        (losses.ImportanceNormalizationLoss, _search(), "searches.*UniformSampler.*num_hard"),
+        (losses.BlackOutLoss, _search(), "searches.*UnigramSampler.*num_hard"),
+        (losses.BernoulliNormalizationLoss, _search(), "searches.*BernoulliSampler"),
+        (
+            losses.BernoulliNormalizationLoss,
+            samplers.UniformSampler(8, unique=False),
+            "several times.*BernoulliSampler.*unique=True",
+        ),
+        (
+            losses.BernoulliNormalizationLoss,
+            _search(3, tail=samplers.UniformSampler(8, unique=False)),
+            "TopKSampler of layer.*several times",
+        ),
+        (
+            losses.ImportanceNormalizationLoss,
+            samplers.LSHSampler(8, hash="wta", shared=True),
+            "LSHSampler of layer.*searches",
+        ),
+    ],
+)
+def test_a_sampler_that_the_formula_does_not_allow_is_refused(loss, sampler, message):
+    problem = Problem()
+    logits = head_of(problem, sampler)(problem.features, training=True)
+    with pytest.raises(ValueError, match=f"{loss.__name__} cannot be used with.*{message}"):
+        loss()(problem.labels, logits)
+
+
+@pytest.mark.parametrize(
+    "loss, sampler",
+    [
+        (losses.BernoulliNormalizationLoss, _search(3)),
+        (losses.ImportanceNormalizationLoss, samplers.LSHSampler(8)),
+        (losses.RankingLoss, _search()),
+        (losses.AbsoluteSoftmaxLoss, _search()),
+    ],
+)
+def test_a_sampler_that_the_formula_allows_is_taken(loss, sampler):
+    problem = Problem()
+    logits = head_of(problem, sampler)(problem.features, training=True)
+    assert np.isfinite(loss()(problem.labels, logits))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, "1", True])
+def test_a_margin_that_is_no_number_is_refused(bad):
+    with pytest.raises(ValueError, match="`margin` must be a finite number. Received"):
+        losses.RankingLoss(margin=bad)
+
+
+@pytest.mark.parametrize(
+    "loss", [losses.ImportanceNormalizationLoss, losses.BernoulliNormalizationLoss]
+)
+def test_an_unknown_complement_is_refused(loss):
+    with pytest.raises(ValueError, match="`complement` must be one of.*'label', 'batch'"):
+        loss(complement="row")

@@ -1,0 +1,184 @@
+"""Each class by itself, with its probability: how often, how independently, in which losses."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import harness
+from tests.losses import table
+from tests.reference import losses as reference_losses
+from tests.reference import samplers as reference
+from tests.samplers.stub_layer import built_layer
+from tf_largeout import layers, losses, samplers
+
+COUNTS = np.array([5.0, 0, 3, 1, 0, 400, 2, 2, 30, 9])
+N = COUNTS.size
+
+
+def make_layer(num_sampled, counts=COUNTS, seed=1):
+    sampler = samplers.BernoulliSampler(num_sampled, counts=counts)
+    return built_layer(len(counts), sampler, seed)
+
+
+def draws(layer, steps):
+    """Bool `[steps, num_classes]`: what is in each draw."""
+
+    @tf.function
+    def all_draws():
+        return tf.map_fn(
+            lambda _: tf.math.bincount(
+                tf.cast(layer.sample().sampled_candidates, tf.int32),
+                minlength=layer.num_classes,
+            ),
+            tf.range(steps),
+            fn_output_signature=tf.int32,
+            parallel_iterations=1,
+        )
+
+    found = all_draws().numpy()
+    assert found.max() <= 1  # no class twice
+    return found > 0
+
+
+@pytest.mark.parametrize("num_sampled", [1, 4, 9, 10])
+def test_reported_counts_are_the_probabilities_and_sum_to_what_is_expected(num_sampled):
+    layer = make_layer(num_sampled)
+    expected = layer.expected_counts().astype("float64")
+    np.testing.assert_allclose(expected, reference.bernoulli(COUNTS, num_sampled), rtol=1e-5)
+    assert expected.sum() == pytest.approx(num_sampled, rel=1e-6)
+    values = layer.sample()
+    np.testing.assert_array_equal(
+        values.sampled_expected_count, expected[values.sampled_candidates].astype("float32")
+    )
+
+
+@pytest.mark.parametrize("num_sampled", [2, 5, 9])
+def test_classes_are_drawn_with_their_probabilities_and_independently(num_sampled):
+    layer, steps = make_layer(num_sampled), 6000
+    b = layer.expected_counts().astype("float64")
+    found = draws(layer, steps)
+    sigma = np.sqrt(b * (1 - b) / steps)
+    assert np.all(np.abs(found.mean(axis=0) - b) <= 5 * sigma)
+    both = (found[:, :, None] & found[:, None, :]).mean(axis=0)
+    pairs = np.outer(b, b)
+    off = np.abs(both - pairs) / np.sqrt(pairs * (1 - pairs) / steps)
+    assert np.all(off[~np.eye(N, dtype=bool)] <= 5)
+
+
+def test_frequencies_of_many_classes():
+    num_classes, num_sampled, steps = 100_000, 200, 300
+    counts = 1e6 / (1 + np.arange(num_classes))
+    layer = make_layer(num_sampled, counts)
+    b = layer.expected_counts().astype("float64")
+    assert b.sum() == pytest.approx(num_sampled, rel=1e-5)
+    found = np.zeros(num_classes)
+    sizes = []
+    for _ in range(steps):
+        ids = layer.sample().sampled_candidates.numpy()
+        assert len(set(ids)) == len(ids)
+        found[ids] += 1
+        sizes.append(len(ids))
+    spread = np.sqrt(np.sum(b * (1 - b)))
+    assert np.abs(np.mean(sizes) - num_sampled) <= 5 * spread / np.sqrt(steps)
+    assert 0.7 * spread <= np.std(sizes) <= 1.3 * spread
+    group = np.arange(num_classes) * 50 // num_classes
+    mean = np.bincount(group, b) * steps
+    sigma = np.sqrt(np.bincount(group, b * (1 - b)) * steps)
+    assert np.all(np.abs(np.bincount(group, found) - mean) <= 5 * sigma)
+
+
+def test_all_classes_are_drawn_where_all_are_expected():
+    values = make_layer(N).sample()
+    np.testing.assert_array_equal(values.sampled_candidates, np.arange(N))
+    np.testing.assert_array_equal(values.sampled_expected_count, 1)
+    np.testing.assert_array_equal(values.true_expected_count, 1)
+
+
+def test_bernoulli_normalization_over_all_classes_is_the_exact_loss():
+    problem = table.Problem()
+    sampler = samplers.BernoulliSampler(table.N, counts=np.arange(table.N))
+    head = harness.built_head(problem.embeddings, problem.bias, sampler)
+    for complement in ("label", "batch"):
+        loss = losses.BernoulliNormalizationLoss(complement=complement, reduction="sum")
+        found = harness.loss_and_gradients(loss, head, problem.features, problem.labels)
+        exact = harness.loss_and_gradients(
+            losses.SoftmaxLoss(reduction="sum"), head, problem.features, problem.labels
+        )
+        for ours, theirs in zip([found[0], *found[1]], [exact[0], *exact[1]], strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("complement", ["label", "batch"])
+def test_the_partition_function_is_estimated_without_bias(complement):
+    problem = table.Problem(np.array([[3], [9], [0], [36], [7], [12]]))
+    sampler = samplers.BernoulliSampler(6, counts=np.arange(table.N) + 5, seed=2)
+    head = harness.built_head(problem.embeddings, problem.bias, sampler)
+    loss = losses.BernoulliNormalizationLoss(complement=complement, reduction=None)
+
+    @tf.function
+    def estimates():
+        return tf.map_fn(
+            lambda _: tf.exp(loss(problem.labels, head(problem.features, training=True))),
+            tf.range(3000),
+            fn_output_signature=tf.float32,
+            parallel_iterations=1,
+        )
+
+    found = estimates().numpy().astype("float64")
+    exact = np.exp(problem.expected(lambda *args: reference_losses.full_softmax(*args[:4])))
+    sigma = found.std(axis=0) / np.sqrt(len(found))
+    assert np.all(np.abs(found.mean(axis=0) - exact) < 5 * sigma)
+    assert np.all(sigma < 0.05 * exact)
+
+
+@pytest.mark.parametrize("name", [name for name in table.LOSSES if name != "softmax"])
+def test_every_sampled_loss_takes_it_also_where_nothing_is_drawn(name):
+    sampler = samplers.BernoulliSampler(1, counts=np.ones(60), seed=1)
+    head = harness.built_head(np.ones((60, 2), "float32"), np.zeros(60), sampler)
+    loss, numbers = table.LOSSES[name].loss(), set()
+    for _ in range(30):
+        value, gradients = harness.loss_and_gradients(loss, head, np.ones((2, 2), "f4"), [3, 5])
+        numbers.add(len(head.sampler.sample(None, [[3]], head).sampled_candidates))
+        assert np.isfinite(value) and all(np.all(np.isfinite(g)) for g in gradients)
+    assert 0 in numbers and len(numbers) > 2
+
+
+def test_adapt_counts_labels_before_and_after_the_layer_is_built():
+    labels = np.repeat(np.arange(N), COUNTS.astype(int))
+    before = samplers.BernoulliSampler(3)
+    before.adapt(labels)
+    after = samplers.BernoulliSampler(3)
+    made = [built_layer(N, before), built_layer(N, after)]
+    after.adapt(labels)
+    for layer in made:
+        np.testing.assert_allclose(
+            layer.expected_counts(), reference.bernoulli(COUNTS, 3), rtol=1e-5
+        )
+
+
+def test_it_is_the_tail_of_a_search_and_trains():
+    tail = samplers.BernoulliSampler(20, counts=np.arange(60) + 1)
+    head = layers.LargeOutput(60, samplers.TopKSampler(24, num_hard=4, tail=tail))
+    model = keras.Sequential([keras.layers.Dense(4), head])
+    model.compile("sgd", losses.BernoulliNormalizationLoss(complement="batch"))
+    x, y = np.random.default_rng(0).normal(size=(200, 4)), np.arange(200) % 60
+    assert np.isfinite(model.fit(x, y, verbose=0).history["loss"])
+
+
+def test_without_counts_it_says_how_to_give_them():
+    layer = built_layer(N, samplers.BernoulliSampler(3))
+    with pytest.raises(ValueError, match="BernoulliSampler has no counts.*`counts`.*`adapt`"):
+        layer.sample()
+
+
+def test_more_than_all_classes_cannot_be_expected():
+    with pytest.raises(ValueError, match="num_sampled=11, num_classes=10. Lower"):
+        make_layer(11)
+
+
+@pytest.mark.parametrize("num_sampled", [1, 2, 3])
+def test_counts_as_uneven_as_floats_can_be_reach_what_is_expected(num_sampled):
+    layer = make_layer(num_sampled, np.array([1e300, 1, 1]))
+    assert layer.expected_counts().sum() == pytest.approx(num_sampled, rel=1e-6)
+    assert draws(layer, 50)[:, 0].all()

@@ -1,0 +1,162 @@
+"""Draws by a function of the logits: what is drawn, how often, and theorem 2.1."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import harness
+from tests.losses import table
+from tests.reference import samplers as reference
+from tf_largeout import layers, losses, samplers
+from tf_largeout.samplers import softmax_sampler
+
+N, DIM, M = 23, 4, 6
+RNG = np.random.default_rng(2)
+ROWS = RNG.normal(size=(N, DIM)).astype("float32")
+BIAS = RNG.normal(size=N).astype("float32")
+FEATURES = RNG.normal(size=(3, DIM)).astype("float32")
+LABELS = np.array([[3, -1], [5, 7], [-1, -1]])
+LOGITS = FEATURES.astype("float64") @ ROWS.T + BIAS
+DISTRIBUTIONS = ["softmax", "absolute_softmax", "quadratic", "quartic"]
+every_distribution = pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+
+
+def sampled(distribution, features=FEATURES, labels=LABELS, num_sampled=M, **kwargs):
+    sampler = samplers.SoftmaxSampler(num_sampled, distribution, seed=5, **kwargs)
+    head = harness.built_head(ROWS, BIAS, sampler)
+    return [value.numpy() for value in sampler.sample(features, labels, head)]
+
+
+@every_distribution
+def test_counts_are_those_of_the_draws(distribution):
+    copies = 4000
+    ids, true_counts, counts = sampled(
+        distribution, np.repeat(FEATURES, copies, 0), np.repeat(LABELS, copies, 0)
+    )
+    for row, labels in enumerate(LABELS):
+        q = reference.by_logits(LOGITS[row], labels, distribution)
+        of_row = slice(row * copies, (row + 1) * copies)
+        np.testing.assert_allclose(counts[of_row], M * q[ids[of_row]], rtol=1e-4)
+        found = np.bincount(ids[of_row].reshape(-1), minlength=N)
+        sigma = np.sqrt(copies * M * q * (1 - q))
+        assert np.all(np.abs(found - copies * M * q) <= 5 * sigma)
+        for label, count in zip(labels, true_counts[row * copies], strict=True):
+            own = reference.by_logits(LOGITS[row], [], distribution)[label]
+            others = reference.by_logits(LOGITS[row], [], distribution)[q > 0].sum()
+            assert count == pytest.approx(M * own / others if label >= 0 else 1, rel=1e-4)
+
+
+@every_distribution
+def test_few_rows_at_a_time_draw_the_same(distribution, monkeypatch):
+    at_once = sampled(distribution)
+    monkeypatch.setattr(softmax_sampler, "_NUMBERS_AT_ONCE", 2 * N)
+    for one, other in zip(at_once, sampled(distribution), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+@every_distribution
+def test_logits_that_overflow_a_float_when_taken_to_powers_are_drawn_by(distribution):
+    ids, true_counts, counts = sampled(distribution, 1e30 * FEATURES)
+    assert np.all((ids >= 0) & (ids < N)) and not np.isin(ids[1], LABELS[1]).any()
+    assert np.all(np.isfinite(np.log(counts))) and np.all(np.isfinite(np.log(true_counts)))
+
+
+@every_distribution
+def test_a_row_with_all_classes_as_labels_has_no_negative(distribution):
+    labels = np.tile(np.arange(N), (3, 1))
+    ids, true_counts, counts = sampled(distribution, labels=labels)
+    np.testing.assert_array_equal(ids, -1)
+    np.testing.assert_array_equal(true_counts, 1)
+    np.testing.assert_array_equal(counts, 1)
+
+
+def test_class_embeddings_that_are_not_numbers_are_refused():
+    sampler = samplers.SoftmaxSampler(M)
+    head = harness.built_head(np.full((N, DIM), np.nan), BIAS, sampler)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="SoftmaxSampler draws by must be"):
+        sampler.sample(FEATURES, LABELS, head)
+
+
+def mean_gradient(loss, sampler, label, steps=4000):
+    """Mean of the gradient by the logits of one row over so many draws, and its sigma."""
+    head = harness.built_head(ROWS, BIAS, sampler)
+
+    def gradient(_):
+        with tf.GradientTape() as tape:
+            value = loss([[label]], head(FEATURES[:1], training=True))
+        return tf.convert_to_tensor(tape.gradient(value, head.bias.value))
+
+    @tf.function
+    def gradients():
+        return tf.map_fn(gradient, tf.range(steps), tf.float32, parallel_iterations=1)
+
+    found = gradients().numpy().astype("float64")
+    return found.mean(axis=0), found.std(axis=0) / np.sqrt(steps)
+
+
+def full_gradient(weights, label):
+    return weights / weights.sum() - (np.arange(N) == label)
+
+
+def is_unbiased(found, sigma, expected):
+    return np.all(np.abs(found - expected) <= 5 * sigma + 1e-6)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices")
+def test_the_gradient_of_sampled_softmax_is_unbiased_by_softmax_draws_only(seed):
+    """Theorem 2.1 of Blanc & Rendle 2018."""
+    label, loss = int(np.argsort(LOGITS[0])[-3]), losses.SampledSoftmaxLoss()
+    expected = full_gradient(np.exp(LOGITS[0]), label)
+    by_softmax = mean_gradient(loss, samplers.SoftmaxSampler(3, seed=seed), label)
+    assert is_unbiased(*by_softmax, expected)
+    for other in (
+        samplers.UniformSampler(3, unique=False, seed=seed),
+        samplers.SoftmaxSampler(3, "quadratic", seed=seed),
+    ):
+        assert not is_unbiased(*mean_gradient(loss, other, label), expected)
+
+
+@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices")
+def test_absolute_softmax_draws_are_unbiased_for_absolute_softmax():
+    label, loss = 3, losses.AbsoluteSoftmaxLoss()
+    expected = full_gradient(np.exp(np.abs(LOGITS[0])), label) * np.sign(LOGITS[0])
+    sampler = samplers.SoftmaxSampler(3, "absolute_softmax", seed=1)
+    assert is_unbiased(*mean_gradient(loss, sampler, label), expected)
+    assert not is_unbiased(
+        *mean_gradient(loss, samplers.SoftmaxSampler(3, seed=1), label), expected
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in table.LOSSES if name != "softmax"])
+def test_losses_that_take_counts_of_draws_take_them(name):
+    problem = table.Problem()
+    head = harness.built_head(problem.embeddings, problem.bias, samplers.SoftmaxSampler(5))
+    loss = table.LOSSES[name].loss()
+    logits = head(problem.features, training=True)
+    if "draws" in loss.counts_taken:
+        assert np.isfinite(loss(problem.labels, logits))
+    else:
+        with pytest.raises(ValueError, match="SoftmaxSampler of layer.*several times"):
+            loss(problem.labels, logits)
+
+
+def test_sequences_train_in_a_model():
+    head = layers.LargeOutput(N, samplers.SoftmaxSampler(M, "quadratic", seed=1))
+    model = keras.Sequential([keras.layers.Embedding(N, DIM), head])
+    model.compile("sgd", losses.AbsoluteSoftmaxLoss())
+    words = RNG.integers(0, N, (8, 5))
+    assert np.isfinite(model.fit(words, words, verbose=0).history["loss"])
+
+
+def test_a_draw_without_features_is_refused():
+    with pytest.raises(ValueError, match="by the logits of each row.*features=None"):
+        sampled("softmax", features=None)
+
+
+@pytest.mark.parametrize("arguments", [{"distribution": "cubic"}, {"alpha": 0}, {"alpha": "x"}])
+def test_unknown_distributions_and_bad_alphas_are_refused(arguments):
+    (name,) = arguments
+    with pytest.raises(ValueError, match=f"`{name}` must be"):
+        samplers.SoftmaxSampler(3, **arguments)

@@ -1,0 +1,79 @@
+"""`AbsoluteSoftmaxLoss`: cross entropy of the softmax of absolute logits."""
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.candidates import Candidates, absolute_or_lowest
+from tf_largeout.lazy_logits import LazyLogits
+from tf_largeout.losses.cross_entropy import softmax_cross_entropy
+from tf_largeout.losses.sampled_loss import SampledLoss
+from tf_largeout.losses.sampled_softmax_loss import sampled_softmax_loss
+from tf_largeout.types import DTypeLike
+
+
+def absolute_softmax_loss(
+    true_logits: tf.Tensor,
+    sampled_logits: tf.Tensor,
+    log_counts: tf.Tensor,
+    has_label: tf.Tensor,
+) -> tf.Tensor:
+    """Sampled softmax of `|o|`, Blanc & Rendle 2018, equations 2 and 11.
+
+    Args:
+        true_logits: Float `[B, L]`, raw.
+        sampled_logits: Float `[B, n]`, raw; the lowest float where a class has no effect.
+        log_counts: Float `[B, n]`, log of the expected counts of the sampled classes.
+        has_label: Bool `[B, L]`, False in padded places.
+
+    Returns:
+        `[B]`.
+    """
+    lowest = sampled_logits.dtype.min
+    # At the lowest float there is no room to subtract a count from.
+    log_counts = tf.where(sampled_logits > lowest, log_counts, 0)
+    corrected = absolute_or_lowest(sampled_logits) - log_counts
+    corrected = tf.pad(corrected, [[0, 0], [0, 1]], constant_values=lowest)  # if there are none
+    log_partition = tf.reduce_logsumexp(corrected, axis=-1)
+    return sampled_softmax_loss(tf.abs(true_logits), log_partition, has_label)
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class AbsoluteSoftmaxLoss(SampledLoss):
+    """Sampled softmax of absolute logits, the partner of samplers with a symmetric kernel.
+
+    The model predicts class c with probability `exp(|o_c|) / sum_d exp(|o_d|)` (Blanc & Rendle
+    2018, eq. 11), and the loss is `-|o_y| + log(exp(|o_y|) + sum_s exp(|o_s|) / E[count_s])`.
+    Of several labels each has the target mass `1 / #labels`. A sampler that draws classes of
+    high `o_c^2` draws those of very negative logits too: here these are high as well.
+
+    In `evaluate` it reports its own exact loss, by one pass over all classes in blocks. `top_k`
+    and the metrics rank by `o_c` unless they are told `absolute=True`.
+
+    Args:
+        remove_accidental_hits: Whether a drawn class that is a label of the row has no
+            effect on that row.
+        reduction: As in `keras.losses.Loss`.
+        name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+    """
+
+    def __init__(
+        self,
+        remove_accidental_hits: bool = True,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "absolute_softmax_loss",
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
+
+    def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
+        return absolute_softmax_loss(
+            candidates.true_logits,
+            candidates.logits(),
+            candidates.log_counts(),
+            candidates.has_label,
+        )
+
+    def exact_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
+        exact = tag.absolute_statistics(labels)
+        return softmax_cross_entropy(exact.log_partition, exact.true_logits, labels >= 0)

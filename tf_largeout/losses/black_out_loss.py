@@ -1,0 +1,84 @@
+"""`BlackOutLoss`: a discriminative loss over the labels and a weighted sample."""
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.candidates import Candidates
+from tf_largeout.losses.cross_entropy import softmax_cross_entropy
+from tf_largeout.losses.sampled_loss import SampledLoss
+from tf_largeout.sampled_values import DRAWS, PROBABILITIES
+from tf_largeout.types import DTypeLike
+
+
+def black_out_loss(
+    true_logits: tf.Tensor, sampled_logits: tf.Tensor, has_label: tf.Tensor
+) -> tf.Tensor:
+    """`-mean_y log p_y - sum_d log(1 - p_d)`, p a softmax of labels and sampled classes.
+
+    Ji et al. 2016, equation 6 (Barber & Botev 2016, equation 47).
+
+    Args:
+        true_logits: Float `[B, L]`, corrected.
+        sampled_logits: Float `[B, n]`, corrected; the lowest float where a class is no
+            negative.
+        has_label: Bool `[B, L]`, False in padded places.
+
+    Returns:
+        `[B]`.
+    """
+    lowest = sampled_logits.dtype.min
+    logits = tf.concat([tf.where(has_label, true_logits, lowest), sampled_logits], axis=1)
+    log_partition = tf.reduce_logsumexp(logits, axis=1)
+    # Of one class alone p may be near 1, where 1 - p has no digits: the sum of the others has.
+    top = tf.argmax(tf.pad(logits, [[0, 0], [0, 1]], constant_values=lowest), axis=1)
+    is_top = tf.one_hot(top, tf.shape(logits)[1], on_value=True, off_value=False, dtype=tf.bool)
+    others = tf.reduce_logsumexp(tf.where(is_top, lowest, logits), axis=1)
+    is_negative = tf.concat([tf.zeros_like(has_label), sampled_logits > lowest], axis=1)
+    has_digits = is_negative & ~is_top
+    p = tf.exp(tf.where(has_digits, logits - log_partition[:, tf.newaxis], lowest))
+    log_other = tf.where(is_top, (others - log_partition)[:, tf.newaxis], tf.math.log1p(-p))
+    negative_loss = -tf.reduce_sum(tf.where(is_negative, log_other, 0), axis=1)
+    return softmax_cross_entropy(log_partition, true_logits, has_label) + negative_loss
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class BlackOutLoss(SampledLoss):
+    """BlackOut (Ji et al. 2016, eq. 6): tells the label from drawn classes, and these from it.
+
+    `-log p_y - sum_d log(1 - p_d)`, with p the softmax of `o - log E[count]` over the label and
+    the drawn classes. Of several labels the first term is the mean, and all are in the softmax.
+    Hard classes of a row's own count as drawn for certain.
+
+    The paper draws by `Q = frequency^a`: `UnigramSampler(counts=..., distortion=a)`. As counts
+    differ from Q by one factor, which cancels in the softmax, it does not matter how many are
+    drawn. In `evaluate` it reports the exact softmax loss.
+
+    Args:
+        remove_accidental_hits: Whether a drawn class that is a label of the row has no
+            effect on that row.
+        reduction: As in `keras.losses.Loss`.
+        name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+
+    Raises:
+        ValueError: In training, if the sampler is a search without a tail: it has no Q.
+    """
+
+    counts_taken = (DRAWS, PROBABILITIES)
+    what_to_take = (
+        "Take a static sampler, such as UnigramSampler, or a search with a tail: "
+        "InvertedFileSampler(num_sampled, num_hard=16)."
+    )
+
+    def __init__(
+        self,
+        remove_accidental_hits: bool = True,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "black_out_loss",
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
+
+    def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
+        true_logits = candidates.true_logits - candidates.true_log_counts()
+        return black_out_loss(true_logits, candidates.corrected_logits(), candidates.has_label)

@@ -1,0 +1,82 @@
+"""The base class of the losses that sum over some classes and sample the complement."""
+
+import tensorflow as tf
+
+from tf_largeout.arguments import one_of
+from tf_largeout.candidates import Candidates
+from tf_largeout.losses.sampled_loss import SampledLoss
+from tf_largeout.losses.sampled_softmax_loss import sampled_softmax_loss
+from tf_largeout.types import Config, DTypeLike
+
+
+def normalization_loss(
+    true_logits: tf.Tensor, log_rest: tf.Tensor, has_label: tf.Tensor
+) -> tf.Tensor:
+    """`-o_y + log(sum_y exp(o_y) + exp(log_rest))`, Barber & Botev 2016, equations 22 and 23.
+
+    As the sum holds the label itself, the weights of all classes lie in [0, 1] and the
+    derivatives by logits in [-1, 1] (equation 26). Target mass is `1 / #labels` for each label.
+
+    Args:
+        true_logits: Float `[B, L]`, raw.
+        log_rest: Float `[B]`, log of the estimated sum over all classes but the labels.
+        has_label: Bool `[B, L]`, False in padded places.
+
+    Returns:
+        `[B]`.
+    """
+    # A sampled softmax whose labels are not corrected is just that.
+    return sampled_softmax_loss(true_logits, log_rest, has_label)
+
+
+class NormalizationLoss(SampledLoss):
+    """Base of the losses of maximum likelihood with a sampled sum (Barber & Botev 2016).
+
+    The partition function is summed over a set C of classes that holds the labels, and
+    estimated for the others, each weighed by the reciprocal of its expected count:
+
+        -o_y + log(sum_{c in C} exp(o_c) + sum_{d in S - C} kappa_d exp(o_d)),
+        kappa_d = 1 / E[count_d]
+
+    A class of C that is drawn has no effect, so that the mean of the estimate over all draws is
+    the partition function. Classes that a search found for a row stand in its C as well.
+
+    A subclass says which expected counts it takes.
+
+    Args:
+        complement: Of what: "label", where C holds the labels of the row, or "batch", where it
+            holds those of all rows of the batch, which then serve each other as negatives.
+        reduction: As in `keras.losses.Loss`.
+        name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+
+    Raises:
+        ValueError: If `complement` is neither of the two; in training, if the sampler is one
+            whose expected counts the loss cannot take.
+    """
+
+    def __init__(
+        self,
+        complement: str = "label",
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        super().__init__(True, reduction=reduction, name=name, dtype=dtype)
+        self.complement = one_of("complement", complement, ["label", "batch"])
+
+    def explicit_classes(self, labels: tf.Tensor) -> tf.Tensor | None:
+        if self.complement == "label":
+            return None
+        ids = tf.unique(tf.reshape(labels, [-1])).y
+        return tf.boolean_mask(ids, ids >= 0)
+
+    def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
+        return normalization_loss(
+            candidates.true_logits, candidates.log_partition(), candidates.has_label
+        )
+
+    def get_config(self) -> Config:
+        config = {**super().get_config(), "complement": self.complement}
+        del config["remove_accidental_hits"]  # they have no effect by the formula
+        return config

@@ -1,0 +1,86 @@
+"""`RankingLoss`: labels above drawn classes, by a margin."""
+
+import math
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.arguments import real_number
+from tf_largeout.candidates import Candidates
+from tf_largeout.losses.cross_entropy import target_weights
+from tf_largeout.losses.sampled_loss import SampledLoss
+from tf_largeout.types import Config, DTypeLike
+
+
+def ranking_loss(
+    true_logits: tf.Tensor, sampled_logits: tf.Tensor, has_label: tf.Tensor, margin: float
+) -> tf.Tensor:
+    """`-mean_y mean_d log sigmoid(o_y - o_d - margin)`, Barber & Botev 2016, equation 33.
+
+    Holds `[B, L, n]` numbers. Without any negative it is 0.
+
+    Args:
+        true_logits: Float `[B, L]`, raw.
+        sampled_logits: Float `[B, n]`, raw; the lowest float where a class is no negative.
+        has_label: Bool `[B, L]`, False in padded places.
+        margin: By how much a label shall be above each negative.
+
+    Returns:
+        `[B]`.
+    """
+    is_negative = sampled_logits > sampled_logits.dtype.min
+    negatives = tf.where(is_negative, sampled_logits, 0)[:, tf.newaxis, :]
+    # -log sigmoid(x) = softplus(-x), the latter stable for any x.
+    terms = tf.math.softplus(margin + negatives - true_logits[:, :, tf.newaxis])
+    weights = tf.cast(is_negative, terms.dtype)
+    means = tf.math.divide_no_nan(
+        tf.einsum("bln,bn->bl", terms, weights), tf.reduce_sum(weights, axis=1, keepdims=True)
+    )
+    return tf.reduce_sum(target_weights(has_label, terms.dtype) * means, axis=1)
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class RankingLoss(SampledLoss):
+    """Ranks the label above each drawn class: `-mean_d log sigmoid(o_y - o_d - margin)`.
+
+    Barber & Botev 2016, section 3.3. With one uniform negative and the margin
+    `log(num_classes - 1)` it is an importance sample of the softmax loss (equation 41); with
+    more, the mean of such. Other samplers and margins move its optimum away from that of the
+    softmax loss: expected counts play no part, and any sampler will do. Of several labels it is
+    the mean.
+
+    In `evaluate` it reports the exact softmax loss.
+
+    Args:
+        margin: Any finite number; None for `log(num_classes - 1)`.
+        remove_accidental_hits: Whether a drawn class that is a label of the row has no
+            effect on that row.
+        reduction: As in `keras.losses.Loss`.
+        name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+
+    Raises:
+        ValueError: If `margin` is neither a finite number nor None.
+    """
+
+    def __init__(
+        self,
+        margin: float | None = None,
+        remove_accidental_hits: bool = True,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "ranking_loss",
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
+        self.margin = None if margin is None else real_number("margin", margin, -math.inf)
+
+    def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
+        margin = self.margin
+        if margin is None:
+            margin = math.log(max(candidates.num_classes - 1, 1))
+        return ranking_loss(
+            candidates.true_logits, candidates.logits(), candidates.has_label, margin
+        )
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "margin": self.margin}

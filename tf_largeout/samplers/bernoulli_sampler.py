@@ -1,0 +1,116 @@
+"""Each class with a probability of its own, independently of the others."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.samplers.counted_sampler import CountedSampler
+from tf_largeout.samplers.label_counts import distorted
+from tf_largeout.samplers.sampler import ClassLayer
+from tf_largeout.types import Config, TensorLike
+
+_MOST_HITS = 40.0  # exp(-40) is far below the precision of the reported count
+_LEAST_COUNT = 2.0**-126  # of a normal float32
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class BernoulliSampler(CountedSampler):
+    """Draws each class c independently of the others, with probability `b_c`.
+
+        b_c = f_c^a,    f_c = max(count_c, floor) / sum of the same over all classes
+
+    with a in [0, 1] such that the `b_c` sum to `num_sampled` (Barber & Botev 2016, section
+    2.1.2); floor is 1, or the smallest positive count where that is below 1. So no class comes twice, its
+    expected count is `b_c` exactly, and **how many classes are drawn varies from step to
+    step**: `num_sampled` is the mean, and the standard deviation is at most its square root.
+    With as many as there are classes all are drawn.
+
+    A step costs O(num_sampled log num_classes): a Poisson number of hits fall on the classes in
+    proportion to `-log(1 - b_c)`, and those with at least one are the draw. The state is 12
+    bytes per class, kept with the weights of the layer, not in the config.
+
+    One sample of `[number drawn]` classes is shared by the batch.
+
+    Args:
+        num_sampled: How many classes are expected to be drawn, at most all of them.
+        counts: Optional counts, or any numbers in proportion to them, one per class. Else
+            `adapt` takes them from the training labels.
+        seed: Optional int that the layer's draws start from; random if None.
+
+    Raises:
+        ValueError: When the layer is built, if there are fewer than `num_sampled` classes.
+
+    Example:
+        sampler = BernoulliSampler(1024, counts=counts)
+        head = LargeOutput(100_000, sampler=sampler)  # for BernoulliNormalizationLoss
+    """
+
+    def __init__(
+        self,
+        num_sampled: int = 1024,
+        counts: TensorLike | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(num_sampled, counts, unique=True, seed=seed)
+
+    def build(self, layer: ClassLayer) -> None:
+        if self.num_sampled > layer.num_classes:
+            raise ValueError(
+                f"BernoulliSampler cannot expect to draw {self.num_sampled} of "
+                f"{layer.num_classes} classes, each at most once. Received: "
+                f"num_sampled={self.num_sampled}, num_classes={layer.num_classes}. Lower "
+                "`num_sampled`."
+            )
+        super().build(layer)
+
+    def table_specs(self) -> list[tuple[str, tuple[int, ...], str]]:
+        return [
+            ("cumulative", (self.num_classes,), "float64"),
+            ("probability", (self.num_classes,), "float32"),
+        ]
+
+    def make_tables(self, counts: np.ndarray) -> list[tf.Tensor]:
+        weights = distorted(counts, 1.0)
+        log_b = _log_probabilities(np.log(weights / weights.sum()), self.num_sampled)
+        with np.errstate(divide="ignore"):
+            hits = np.minimum(-np.log(-np.expm1(log_b)), _MOST_HITS)
+        b = np.maximum(np.exp(log_b), _LEAST_COUNT)
+        return [tf.constant(np.cumsum(hits), tf.float64), tf.constant(b, tf.float32)]
+
+    def draw_shared(
+        self, labels: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        cumulative, probability = self.tables()
+        total = cumulative[-1]
+        message = "BernoulliSampler has no counts to draw by"
+        with tf.control_dependencies([tf.debugging.assert_positive(total, message)]):
+            # Kept with probability 1 - exp(-hits) = b, independently, as hits are Poisson's.
+            seeds = tf.random.experimental.stateless_split(seed, 2)
+        num_hits = tf.random.stateless_poisson([1], seeds[0], total, tf.int64)
+        uniform = tf.random.stateless_uniform(num_hits, seeds[1], dtype=tf.float64)
+        targets = tf.minimum(uniform * total, total * (1 - 2.0**-53))
+        hits = tf.searchsorted(cumulative, targets, side="right", out_type=tf.int64)
+        ids = tf.unique(hits).y
+        if self.num_sampled == self.num_classes:
+            ids = tf.range(self.num_classes, dtype=tf.int64)
+        true_counts = tf.gather(probability, tf.maximum(labels, 0))
+        return ids, tf.where(labels >= 0, true_counts, 1), tf.gather(probability, ids)
+
+    def get_config(self) -> Config:
+        return {"num_sampled": self.num_sampled, "seed": self.seed}
+
+
+def _log_probabilities(log_f: np.ndarray, expected: int) -> np.ndarray:
+    """`a log_f`, with a such that the sum of `exp(a log_f)` is `expected`.
+
+    For a = 0 that sum is the number of classes, for a = 1 it is 1: a is between.
+    """
+    values, times = np.unique(log_f, return_counts=True)
+    low, high = 0.0, 1.0
+    for _ in range(100):
+        a = (low + high) / 2
+        if np.sum(times * np.exp(a * values)) > expected:
+            low = a
+        else:
+            high = a
+    return high * log_f

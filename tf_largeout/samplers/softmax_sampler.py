@@ -1,0 +1,155 @@
+"""Classes by the model's own distribution, or a kernel of the logits: O(num_classes) a step."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.arguments import one_of, real_number
+from tf_largeout.sampled_values import SampledValues
+from tf_largeout.samplers.registry import named
+from tf_largeout.samplers.sampler import ClassLayer, Sampler
+from tf_largeout.types import Config
+
+_NUMBERS_AT_ONCE = 2**23  # logits of some rows; with their sums some 256 MiB
+_LEAST_COUNT = 2.0**-126
+
+
+@named("softmax")
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class SoftmaxSampler(Sampler):
+    """Draws each row's own classes by a function of its logits, with exact counts.
+
+    With replacement from the classes that are no labels of the row, in proportion to
+
+    | `distribution` | weight of class c |
+    |---|---|
+    | "softmax" | `exp(o_c)` |
+    | "absolute_softmax" | `exp(|o_c|)` |
+    | "quadratic" | `alpha o_c^2 + 1` |
+    | "quartic" | `o_c^4 + 1` |
+
+    with the logits of now. Each step scores all classes, as the exact loss does: the sampler is
+    there to compare with. By "softmax" it is the only one for which the gradient of
+    `SampledSoftmaxLoss` is unbiased, and by "absolute_softmax" that of `AbsoluteSoftmaxLoss`
+    (Blanc & Rendle 2018, theorem 2.1, where negatives are no positives). The kernels are those
+    of their section 3, without a tree.
+
+    A label is never drawn. Its reported count, which `SampledSoftmaxLoss` and
+    `AbsoluteSoftmaxLoss` do not look at, is that of another class with its logit.
+
+    Rows are taken a few at a time: besides a copy of the class embeddings a step needs some 256
+    MiB, or 32 bytes per class where that is more.
+
+    Args:
+        num_sampled: Number of classes drawn for each row.
+        distribution: See above.
+        alpha: Of "quadratic"; 100 in the paper.
+        seed: Optional int that the layer's draws start from; random if None.
+
+    Raises:
+        ValueError: If `distribution` is another, or `alpha` is not above 0.
+
+    Example:
+        head = LargeOutput(10_000, sampler=SoftmaxSampler(32, "quadratic"))
+    """
+
+    searches = True
+
+    def __init__(
+        self,
+        num_sampled: int = 1024,
+        distribution: str = "softmax",
+        alpha: float = 100.0,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(num_sampled, seed=seed)
+        choices = ["softmax", "absolute_softmax", "quadratic", "quartic"]
+        self.distribution = one_of("distribution", distribution, choices)
+        self.alpha = real_number("alpha", alpha, least=0, allow_least=False)
+
+    def draw(
+        self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
+    ) -> SampledValues:
+        if features is None:
+            raise ValueError(
+                "SoftmaxSampler draws by the logits of each row. Received: features=None. Pass "
+                "the inputs of the layer, [batch, dim]."
+            )
+        batch = tf.shape(labels)[0]
+        shape = [batch, self.num_sampled]
+        uniform = tf.random.stateless_uniform(shape, layer.next_seed(), dtype=tf.float64)
+        rows = max(1, _NUMBERS_AT_ONCE // self.num_classes)
+        num_parts = tf.maximum((batch + rows - 1) // rows, 1)
+        of_each = ((tf.int64, self.num_sampled), (tf.float32, labels.shape[1]))
+        ids, true_counts, counts = (
+            tf.TensorArray(dtype, num_parts, infer_shape=False, element_shape=[None, width])
+            for dtype, width in (*of_each, (tf.float32, self.num_sampled))
+        )
+
+        def next_part(part: tf.Tensor, arrays: Any) -> tuple[tf.Tensor, Any]:
+            of_part = slice(part * rows, tf.minimum((part + 1) * rows, batch))
+            values = self._draw_rows(
+                layer.class_matrix.logits(features[of_part]), labels[of_part], uniform[of_part]
+            )
+            both = zip(arrays, values, strict=True)
+            return part + 1, tuple(array.write(part, value) for array, value in both)
+
+        _, arrays = tf.while_loop(
+            lambda part, _: part < num_parts,
+            next_part,
+            (tf.constant(0), (ids, true_counts, counts)),
+            parallel_iterations=1,
+        )
+        return SampledValues(*(array.concat() for array in arrays))
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "distribution": self.distribution,
+            "alpha": self.alpha,
+        }
+
+    def _draw_rows(
+        self, logits: tf.Tensor, labels: tf.Tensor, uniform: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """The triple of some rows: float32 `[n, N]`, int64 `[n, L]`, float64 `[n, m]`."""
+        places = tf.where(labels >= 0)
+        is_label = tf.stack([places[:, 0], tf.gather_nd(labels, places)], axis=1)
+        weights = self._weights(logits, is_label)
+        true_weights = tf.gather(weights, tf.maximum(labels, 0), batch_dims=1)
+        no_weight = tf.zeros(tf.shape(places)[:1], tf.float64)
+        weights = tf.tensor_scatter_nd_update(weights, is_label, no_weight)
+        cumulative = tf.cumsum(weights, axis=1)
+        message = "The logits that SoftmaxSampler draws by must be finite"
+        total = tf.debugging.check_numerics(cumulative[:, -1:], message)
+        # Below the total, also where the product is rounded up: in a class with some weight.
+        targets = tf.minimum(uniform * total, total * (1 - 2.0**-53))
+        ids = tf.searchsorted(cumulative, targets, side="right", out_type=tf.int64)
+        ids = tf.minimum(ids, self.num_classes - 1)
+        rate = tf.math.divide_no_nan(tf.cast(self.num_sampled, tf.float64), total)
+        counts = _as_counts(rate * tf.gather(weights, ids, batch_dims=1))
+        true_counts = _as_counts(rate * true_weights)
+        is_any = total > 0  # a class that is no label
+        return (
+            tf.where(is_any, ids, -1),
+            tf.where(is_any & (labels >= 0), true_counts, 1),
+            tf.where(is_any, counts, 1),
+        )
+
+    def _weights(self, logits: tf.Tensor, is_label: tf.Tensor) -> tf.Tensor:
+        """float64 `[n, N]`, up to a factor of each row."""
+        if self.distribution in ("quadratic", "quartic"):
+            square = tf.square(tf.cast(logits, tf.float64))
+            is_quartic = self.distribution == "quartic"
+            return 1 + (tf.square(square) if is_quartic else self.alpha * square)
+        scores = tf.abs(logits) if self.distribution == "absolute_softmax" else logits
+        lowest = tf.fill(tf.shape(is_label)[:1], scores.dtype.min)
+        others = tf.tensor_scatter_nd_update(scores, is_label, lowest)
+        top = tf.reduce_max(others, axis=1, keepdims=True)
+        return tf.exp(tf.cast(scores, tf.float64) - tf.cast(top, tf.float64))
+
+
+def _as_counts(counts: tf.Tensor) -> tf.Tensor:
+    """As float32, within the numbers whose logarithm is finite."""
+    return tf.cast(tf.clip_by_value(counts, _LEAST_COUNT, 1 / _LEAST_COUNT), tf.float32)
