@@ -11,6 +11,7 @@
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_KERNEL_TREE_SHAPE_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_KERNEL_TREE_SHAPE_H_
 
+#include <cmath>
 #include <cstdint>
 
 #include "custom_ops/core/host_device.h"
@@ -85,12 +86,32 @@ LARGEOUT_HOST_DEVICE inline double KernelMass(double alpha, double product, int6
   return alpha * (product < 0 ? 0 : product) + static_cast<double>(size);
 }
 
+// That of a class.
+LARGEOUT_HOST_DEVICE inline double LogitMass(double alpha, double logit) {
+  return alpha * logit * logit + 1;
+}
+
 // In [0, 1), of 53 bits: what draw `draw` of all draws of a step picks with at `level`.
 LARGEOUT_HOST_DEVICE inline double TreeUniform(PhiloxSeed seed, int64_t draw, int level) {
   constexpr int kPairs = (kMostTreeLevels + 1) / 2;  // each draw of bits serves two levels
   const DrawBits bits = BitsOfDraw(seed, static_cast<uint64_t>(draw) * kPairs + level / 2);
   return static_cast<double>((level % 2 == 0 ? bits.first : bits.second) >> 11) * 0x1p-53;
 }
+
+// The log of a product of shares, with few logs, and where the product underflows.
+struct LogOfShares {
+  double share = 1;  // the product, as far as it is not in `log_share`
+  double log_share = 0;
+
+  LARGEOUT_HOST_DEVICE void Take(double part) {
+    constexpr double kLeastShare = 1e-150;  // times the least part is still a number
+    share *= part;
+    if (share > kLeastShare) return;
+    log_share += std::log(share);
+    share = 1;
+  }
+  LARGEOUT_HOST_DEVICE double Log() const { return log_share + std::log(share); }
+};
 
 // How often the rows of a batch draw. Own draws: num_sampled for each row. Shared ones:
 // num_sampled in all, as evenly as can be: for each row num_sampled / batch, rounded up or
