@@ -68,8 +68,9 @@ struct TreeShape {
   }
 };
 
-// REQUIRES: 1 <= num_classes < 2^31, leaf_size >= 1.
+// A leaf is not larger than the tree. REQUIRES: 1 <= num_classes < 2^31, leaf_size >= 1.
 LARGEOUT_HOST_DEVICE inline TreeShape MakeTreeShape(int64_t num_classes, int64_t leaf_size) {
+  leaf_size = leaf_size < num_classes ? leaf_size : num_classes;
   TreeShape shape = {num_classes, leaf_size, 1, {0, CeilDiv(num_classes, leaf_size)}};
   while (shape.num_nodes(shape.num_levels - 1) > 1) {
     const int64_t nodes = CeilDiv(shape.num_nodes(shape.num_levels - 1), kTreeChildren);
@@ -83,6 +84,11 @@ LARGEOUT_HOST_DEVICE inline TreeShape MakeTreeShape(int64_t num_classes, int64_t
 // Rounding may have left a product below 0. NaN stays NaN.
 LARGEOUT_HOST_DEVICE inline double KernelMass(double alpha, double product, int64_t size) {
   return alpha * (product < 0 ? 0 : product) + static_cast<double>(size);
+}
+
+// That of a class.
+LARGEOUT_HOST_DEVICE inline double LogitMass(double alpha, double logit) {
+  return alpha * logit * logit + 1;
 }
 
 // In [0, 1), of 53 bits: what draw `draw` of all draws of a step picks with at `level`.
