@@ -82,6 +82,7 @@ struct TreeSample {
 // Draws for each query. Returns the first query whose masses are not all finite numbers: for
 // it, nothing is drawn or told; -1 if there is none.
 // queries: [draws.batch, rows.dim]. labels: ids in [-1, num_classes), -1 for padding.
+// REQUIRES: num_sampled + labels.width < 2^31.
 int64_t SampleKernelTree(const KernelTree& tree, const Features& queries, const Labels& labels,
                          const TreeDraws& draws, PhiloxSeed seed, const ParallelFor& parallel,
                          const TreeSample& sample);

@@ -69,8 +69,9 @@ struct TreeShape {
   }
 };
 
-// REQUIRES: 1 <= num_classes < 2^31, leaf_size >= 1.
+// A leaf is not larger than the tree. REQUIRES: 1 <= num_classes < 2^31, leaf_size >= 1.
 LARGEOUT_HOST_DEVICE inline TreeShape MakeTreeShape(int64_t num_classes, int64_t leaf_size) {
+  leaf_size = leaf_size < num_classes ? leaf_size : num_classes;
   TreeShape shape = {num_classes, leaf_size, 1, {0, CeilDiv(num_classes, leaf_size)}};
   while (shape.num_nodes(shape.num_levels - 1) > 1) {
     const int64_t nodes = CeilDiv(shape.num_nodes(shape.num_levels - 1), kTreeChildren);

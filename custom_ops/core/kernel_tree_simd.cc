@@ -11,6 +11,39 @@ inline constexpr int kMostVectors = 4;
 inline constexpr int kMostRows = kVectorRegisters == 32 ? 4 : 2;
 // So many numbers of them: some rows and vectors fit into the first cache together.
 inline constexpr int64_t kBlock = 768;
+inline constexpr int64_t kPrefetched = 4096;  // floats
+
+#if defined(__SSE2__)
+// The sum of four lanes of each four.
+inline __m128 SumFours(Floats x) {
+#if defined(__AVX512F__)
+  const __m512d pairs = (__m512d)x;
+  const __m256 half = (__m256)_mm512_maskz_extractf64x4_pd(0xff, pairs, 0) +
+                      (__m256)_mm512_maskz_extractf64x4_pd(0xff, pairs, 1);
+  return _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
+#elif defined(__AVX2__)
+  return _mm256_castps256_ps128((__m256)x) + _mm256_extractf128_ps((__m256)x, 1);
+#else
+  return (__m128)x;
+#endif
+}
+#endif
+
+// sums[r]: the sum of the lanes of vector r, the same whatever R is.
+template <int R>
+inline __attribute__((always_inline)) void SumLanesOfEach(const Floats (&vectors)[R],
+                                                          float (&sums)[4]) {
+#if defined(__SSE2__)
+  __m128 fours[4] = {};
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) fours[r] = SumFours(vectors[r]);
+  const __m128 low = _mm_unpacklo_ps(fours[0], fours[2]) + _mm_unpackhi_ps(fours[0], fours[2]);
+  const __m128 high = _mm_unpacklo_ps(fours[1], fours[3]) + _mm_unpackhi_ps(fours[1], fours[3]);
+  _mm_storeu_ps(sums, _mm_unpacklo_ps(low, high) + _mm_unpackhi_ps(low, high));
+#else
+  for (int r = 0; r < R; ++r) sums[r] = SumLanes(vectors[r]);
+#endif
+}
 
 // Adds the products of numbers [begin, end) of V vectors and R rows.
 template <int V, int R>
@@ -33,11 +66,13 @@ inline __attribute__((always_inline)) void AddTile(const AdjacentRows& rows, int
   }
 #pragma GCC unroll 4
   for (int v = 0; v < V; ++v) {
-#pragma GCC unroll 4
+    float totals[4];
+    SumLanesOfEach(sum[v], totals);
+    float* to = products + v * rows.num_rows + row;
     for (int r = 0; r < R; ++r) {
-      float total = SumLanes(sum[v][r]);
-      for (int64_t i = k; i < end; ++i) total += vectors[v][i] * first_row[r * rows.dim + i];
-      products[v * rows.num_rows + row + r] += total;
+      for (int64_t i = k; i < end; ++i)
+        totals[r] += vectors[v][i] * first_row[r * rows.dim + i];
+      to[r] += totals[r];
     }
   }
 }
@@ -66,10 +101,17 @@ void AddVectors(const AdjacentRows& rows, const float* const* vectors, int64_t n
   }
 }
 
+// Later lines the processor fetches by itself.
+inline void Prefetch(const AdjacentRows& rows) {
+  const int64_t size = rows.num_rows * rows.dim;
+  for (int64_t i = 0; i < size && i < kPrefetched; i += 16) __builtin_prefetch(rows.data + i);
+}
+
 }  // namespace
 
 void MultiplyRows(const AdjacentRows& rows, const float* const* vectors, int64_t num_vectors,
-                  float* products) {
+                  const AdjacentRows& ahead, float* products) {
+  Prefetch(ahead);
   ZeroFloats(products, num_vectors * rows.num_rows);
   for (int64_t begin = 0; begin < rows.dim; begin += kBlock) {
     const int64_t end = begin + kBlock < rows.dim ? begin + kBlock : rows.dim;

@@ -1,74 +1,19 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "custom_ops/core/aligned_array.h"
-#include "custom_ops/core/counting_sort.h"
 #include "custom_ops/core/kernel_tree.h"
 #include "custom_ops/core/kernel_tree_simd.h"
+#include "custom_ops/core/kernel_tree_walkers.h"
 #include "custom_ops/core/simd_level.h"
 
 namespace largeout {
 namespace {
 
-constexpr int64_t kMostQueries = 1024;  // that walk together
-constexpr int64_t kMostVisitors = 64;   // of a node that a thread takes at once
-
-// One that goes down the tree: a draw, or a label, whose way is given.
-struct Walker {
-  int64_t number;  // of the draw, or the place of the label
-  int64_t label;   // -1: a draw
-  int32_t child;   // where it goes next, or the class in its leaf
-  double share;    // product of the shares of the masses, as far as it is not in log_q
-  double log_q;
-
-  void Take(double part) {
-    share *= part;
-    if (share > kLeastShare) return;
-    log_q += std::log(share);
-    share = 1;
-  }
-  static constexpr double kLeastShare = 1e-150;  // times the least part is still a number
-};
-
-// A query at a node with some walkers: order[begin], ..., order[end - 1].
-struct Visit {
-  int32_t query;
-  int32_t node;
-  int32_t begin, end;
-};
-
-// Visits [begin, end) of those in the order of their nodes: all at one node.
-struct Part {
-  int32_t node;
-  int32_t begin, end;
-};
-
-// The masses of what a walker picks from.
-class Masses {
- public:
-  void Clear() {
-    masses_.clear();
-    ends_.clear();
-  }
-  void Add(double mass) {
-    ends_.push_back(total() + mass);
-    masses_.push_back(mass);
-  }
-  double total() const { return ends_.empty() ? 0 : ends_.back(); }
-  double share(int64_t i) const { return masses_[i] / total(); }
-  // uniform: in [0, 1).
-  int32_t Pick(double uniform) const {
-    const auto end = std::upper_bound(ends_.begin(), ends_.end() - 1, uniform * total());
-    return static_cast<int32_t>(end - ends_.begin());
-  }
-
- private:
-  std::vector<double> masses_;
-  std::vector<double> ends_;  // sums of the masses up to each
-};
+constexpr int64_t kMostQueries = 1024;              // that walk together
+constexpr int64_t kMostWalkers = int64_t{1} << 22;  // unless one query has more
 
 // Some queries and their walkers, on their way from the root to the leaves.
 class Walk {
@@ -92,15 +37,12 @@ class Walk {
   // Returns the first query whose masses are not all finite, or -1.
   int64_t Run(const TreeSample& sample) {
     for (int level = tree_.shape.num_levels - 1; level > 0; --level) {
-      GroupByNode(tree_.shape.num_nodes(level));
-      ForEachPart(kTreeChildren * tree_.width(), [&](const Part& part, float* products) {
-        ToChildren(level, part, products);
-      });
-      FollowWalkers();
+      groups_.Make(visits_, tree_.shape.num_nodes(level));
+      MultiplyChildren(level);
+      Descend(level);
     }
-    GroupByNode(tree_.shape.num_leaves());
-    ForEachPart(tree_.shape.leaf_size * (tree_.rows.dim + 8),
-                [&](const Part& part, float* products) { ToClasses(part, products, sample); });
+    groups_.Make(visits_, tree_.shape.num_leaves());
+    PickClasses(sample);
     return unfit_ < queries_.batch ? first_ + unfit_ : -1;
   }
 
@@ -139,98 +81,151 @@ class Walk {
     next_order_ = order_;
   }
 
-  void GroupByNode(int64_t num_nodes) {
-    const auto node_of = [&](int64_t i) { return visits_[i].node; };
-    CountingSort by_node(Chunks(visits_.size()), num_nodes);
-    by_node.Count(node_of);
-    by_node_.resize(visits_.size());
-    by_node.Place(node_of, [&](int64_t i, int32_t place) { by_node_[place] = visits_[i]; });
-    parts_.clear();
-    for (int32_t i = 0, size = static_cast<int32_t>(by_node_.size()); i < size; ++i) {
-      const int32_t node = by_node_[i].node;
-      if (parts_.empty() || parts_.back().node != node ||
-          i - parts_.back().begin == kMostVisitors) {
-        parts_.push_back({node, i, i});
+  // Products of the rows of each part's node with vector_of(query) of its visits:
+  // use(part, products).
+  template <class RowsOf, class VectorOf, class Use>
+  void Multiply(const RowsOf& rows_of, const VectorOf& vector_of, int64_t num_products,
+                const Use& use) {
+    const int64_t visits_per_part = visits_.size() / (groups_.parts.size() + 1) + 1;
+    const int64_t cost = (visits_per_part + 4) * num_products / 8;
+    parallel_(groups_.parts.size(), cost, [&](int64_t begin, int64_t end) {
+      std::vector<float> products;
+      const float* vectors[kMostVisits] = {};
+      for (int64_t p = begin; p < end; ++p) {
+        const Part& part = groups_.parts[p];
+        const AdjacentRows rows = rows_of(part.node);
+        const int32_t size = part.end - part.begin;
+        for (int32_t i = 0; i < size; ++i) {
+          vectors[i] = vector_of(visits_[groups_.places[part.begin + i]].query);
+        }
+        products.resize(size * rows.num_rows);
+        const AdjacentRows ahead = rows_of(groups_.parts[std::min(p + 1, end - 1)].node);
+        LARGEOUT_SIMD_DISPATCH(MultiplyRows, rows, vectors, size, ahead, products.data());
+        use(part, products.data());
       }
-      parts_.back().end = i + 1;
-    }
+    });
   }
 
-  // work(part, products), with room for the products of its queries.
-  template <class Work>
-  void ForEachPart(int64_t macs_per_visit, const Work& work) {
-    const int64_t row_products = std::max<int64_t>(kTreeChildren, tree_.shape.leaf_size);
-    const int64_t visits_per_part = by_node_.size() / (parts_.size() + 1) + 1;
-    parallel_(parts_.size(), visits_per_part * macs_per_visit / 8,
-              [&](int64_t begin, int64_t end) {
-                const AlignedFloats products(kMostVisitors * row_products);
-                for (int64_t i = begin; i < end; ++i) work(parts_[i], products.get());
-              });
+  // The children of a node of the level.
+  AdjacentRows Children(int level, int64_t node) const {
+    const int64_t child = tree_.shape.first[level - 1] + node * kTreeChildren;
+    return {tree_.sums + child * tree_.width(), tree_.shape.num_children(level, node),
+            tree_.width()};
   }
 
-  // Products of the rows with vector_of(query) of the part's visits.
-  template <class VectorOf>
-  void Multiply(const AdjacentRows& rows, const Part& part, const VectorOf& vector_of,
-                float* products) const {
-    const float* vectors[kMostVisitors];
-    for (int32_t i = part.begin; i < part.end; ++i) {
-      vectors[i - part.begin] = vector_of(by_node_[i].query);
-    }
-    LARGEOUT_SIMD_DISPATCH(MultiplyRows, rows, vectors, part.end - part.begin, products);
+  // Makes products_ [visits, kTreeChildren].
+  void MultiplyChildren(int level) {
+    products_.resize(visits_.size() * kTreeChildren);
+    Multiply([&](int64_t node) { return Children(level, node); },
+             [&](int64_t query) { return phi(query); }, kTreeChildren * tree_.width(),
+             [&](const Part& part, const float* products) {
+               const int64_t num_children = tree_.shape.num_children(level, part.node);
+               for (int32_t i = part.begin; i < part.end; ++i, products += num_children) {
+                 std::copy_n(products, num_children,
+                             &products_[groups_.places[i] * kTreeChildren]);
+               }
+             });
   }
 
-  // Each walker of the visit picks one of the masses, or chosen(label) for a label, and then
-  // arrived(walker).
-  template <class Chosen, class Arrived>
-  void Pick(const Visit& visit, int level, const Masses& masses, const Chosen& chosen,
-            const Arrived& arrived) {
-    if (!(masses.total() <= std::numeric_limits<double>::max())) return SetUnfit(visit);
+  // Each walker of the visit picks one of the masses, or chosen(label) if it is a label.
+  template <class Chosen>
+  void Pick(const Visit& visit, int level, const Masses& masses, const Chosen& chosen) {
+    if (!masses.AreNumbers()) return SetUnfit(visit);
     for (int32_t i = visit.begin; i < visit.end; ++i) {
       Walker& walker = walkers_[order_[i]];
       walker.child = walker.label >= 0 ? chosen(walker.label)
                                        : masses.Pick(TreeUniform(seed_, walker.number, level));
       walker.Take(masses.share(walker.child));
-      arrived(walker);
     }
   }
 
-  void ToChildren(int level, const Part& part, float* products) {
+  // The visits become those of the children that the walkers pick, query by query.
+  void Descend(int level) {
+    std::vector<Visit> next(order_.size());
+    std::vector<int32_t> num_next(visits_.size());
+    const int64_t walkers_per_visit = order_.size() / (visits_.size() + 1) + 1;
+    parallel_(visits_.size(), 150 * walkers_per_visit, [&](int64_t begin, int64_t end) {
+      Masses masses(kTreeChildren);
+      for (int64_t i = begin; i < end; ++i) {
+        PickChildren(level, i, &masses);
+        num_next[i] = SplitVisit(visits_[i], &next[visits_[i].begin]);
+      }
+    });
+    std::vector<Visit> joined;
+    for (size_t i = 0; i < visits_.size(); ++i) {
+      const auto from = next.begin() + visits_[i].begin;
+      joined.insert(joined.end(), from, from + num_next[i]);
+    }
+    visits_.swap(joined);
+    order_.swap(next_order_);
+  }
+
+  void PickChildren(int level, int64_t i, Masses* masses) {
     const TreeShape& shape = tree_.shape;
-    const int64_t span = shape.span(level - 1), child = int64_t{part.node} * kTreeChildren;
-    const AdjacentRows sums = {tree_.sums + (shape.first[level - 1] + child) * tree_.width(),
-                               shape.num_children(level, part.node), tree_.width()};
-    Multiply(sums, part, [&](int64_t i) { return phi(i); }, products);
-    Masses masses;
-    for (int32_t i = part.begin; i < part.end; ++i, products += sums.num_rows) {
-      masses.Clear();
-      for (int64_t c = 0; c < sums.num_rows; ++c) {
-        masses.Add(KernelMass(tree_.alpha, products[c], shape.size(span, child + c)));
-      }
-      Pick(
-          by_node_[i], level, masses,
-          [&](int64_t label) { return static_cast<int32_t>(label / span - child); },
-          [](const Walker&) {});
-    }
+    const Visit& visit = visits_[i];
+    const int64_t span = shape.span(level - 1), first = int64_t{visit.node} * kTreeChildren;
+    masses->Set(shape.num_children(level, visit.node), [&](int64_t c) {
+      const double product = products_[i * kTreeChildren + c];
+      return KernelMass(tree_.alpha, product, shape.size(span, first + c));
+    });
+    Pick(visit, level, *masses,
+         [&](int64_t label) { return static_cast<int32_t>(label / span - first); });
   }
 
-  void ToClasses(const Part& part, float* products, const TreeSample& sample) {
+  // Sorts the walkers of a visit by their children into next_order_. Returns how many visits
+  // of children there are.
+  int32_t SplitVisit(const Visit& visit, Visit* next) {
+    int32_t counts[kTreeChildren] = {}, places[kTreeChildren];
+    for (int32_t i = visit.begin; i < visit.end; ++i) ++counts[walkers_[order_[i]].child];
+    int32_t place = visit.begin, num_next = 0;
+    for (int32_t child = 0; child < kTreeChildren; ++child) {
+      places[child] = place;
+      place += counts[child];
+      if (counts[child] == 0) continue;
+      next[num_next++] = {visit.query, visit.node * kTreeChildren + child, places[child],
+                          place};
+    }
+    for (int32_t i = visit.begin; i < visit.end; ++i) {
+      next_order_[places[walkers_[order_[i]].child]++] = order_[i];
+    }
+    return num_next;
+  }
+
+  void PickClasses(const TreeSample& sample) {
     const ClassMatrix& matrix = tree_.rows;
-    const int64_t first = part.node * tree_.shape.leaf_size;
-    const int64_t size = tree_.shape.size(tree_.shape.leaf_size, part.node);
-    const AdjacentRows classes = {matrix.embeddings + first * matrix.dim, size, matrix.dim};
-    Multiply(classes, part, [&](int64_t i) { return query(i); }, products);
-    Masses masses;
-    for (int32_t i = part.begin; i < part.end; ++i, products += size) {
-      masses.Clear();
-      for (int64_t c = 0; c < size; ++c) {
-        const double logit =
-            products[c] + (matrix.bias != nullptr ? matrix.bias[first + c] : 0);
-        masses.Add(KernelMass(tree_.alpha, logit * logit, 1));
-      }
-      Pick(
-          by_node_[i], 0, masses,
-          [&](int64_t label) { return static_cast<int32_t>(label - first); },
-          [&](const Walker& walker) { Write(walker, first + walker.child, sample); });
+    const int64_t leaf_size = tree_.shape.leaf_size;
+    const auto classes_of = [&](int64_t leaf) -> AdjacentRows {
+      return {matrix.embeddings + leaf * leaf_size * matrix.dim,
+              tree_.shape.size(leaf_size, leaf), matrix.dim};
+    };
+    Multiply(
+        classes_of, [&](int64_t i) { return query(i); }, leaf_size * (matrix.dim + 50),
+        [&](const Part& part, const float* products) {
+          Masses masses(leaf_size);
+          const int64_t size = tree_.shape.size(leaf_size, part.node);
+          for (int32_t i = part.begin; i < part.end; ++i, products += size) {
+            PickInLeaf(visits_[groups_.places[i]], products, &masses, sample);
+          }
+        });
+  }
+
+  // logits: of the classes of the leaf, without their biases.
+  void PickInLeaf(const Visit& visit, const float* logits, Masses* masses,
+                  const TreeSample& sample) {
+    const int64_t leaf_size = tree_.shape.leaf_size, first = visit.node * leaf_size;
+    const int64_t size = tree_.shape.size(leaf_size, visit.node);
+    const double alpha = tree_.alpha;
+    if (tree_.rows.bias == nullptr) {
+      masses->Set(size, [=](int64_t c) { return LogitMass(alpha, logits[c]); });
+    } else {
+      const float* bias = tree_.rows.bias + first;
+      masses->Set(size,
+                  [=](int64_t c) { return LogitMass(alpha, double{logits[c]} + bias[c]); });
+    }
+    Pick(visit, 0, *masses, [&](int64_t label) { return static_cast<int32_t>(label - first); });
+    for (int32_t i = visit.begin; i < visit.end; ++i) {
+      const Walker& walker = walkers_[order_[i]];
+      Write(walker, first + walker.child, sample);
     }
   }
 
@@ -252,40 +247,6 @@ class Walk {
     }
   }
 
-  // Visits of the children, query by query.
-  void FollowWalkers() {
-    std::vector<Visit> next(order_.size());
-    std::vector<int32_t> num_next(visits_.size());
-    parallel_(visits_.size(), 20 * (order_.size() / (visits_.size() + 1) + 1),
-              [&](int64_t begin, int64_t end) {
-                for (int64_t i = begin; i < end; ++i) {
-                  num_next[i] = SplitVisit(visits_[i], &next[visits_[i].begin]);
-                }
-              });
-    std::vector<Visit> joined;
-    for (size_t i = 0; i < visits_.size(); ++i) {
-      const auto from = next.begin() + visits_[i].begin;
-      joined.insert(joined.end(), from, from + num_next[i]);
-    }
-    visits_.swap(joined);
-    order_.swap(next_order_);
-  }
-
-  // Sorts the walkers of a visit by their children into next_order_. Returns how many visits
-  // of children there are.
-  int32_t SplitVisit(const Visit& visit, Visit* next) {
-    int32_t place = visit.begin, num_next = 0;
-    for (int32_t child = 0; child < kTreeChildren; ++child) {
-      const int32_t begin = place;
-      for (int32_t i = visit.begin; i < visit.end; ++i) {
-        if (walkers_[order_[i]].child == child) next_order_[place++] = order_[i];
-      }
-      if (begin == place) continue;
-      next[num_next++] = {visit.query, visit.node * kTreeChildren + child, begin, place};
-    }
-    return num_next;
-  }
-
   const KernelTree& tree_;
   const Features queries_;
   const Labels labels_;
@@ -297,8 +258,8 @@ class Walk {
   std::vector<Walker> walkers_;
   std::vector<int32_t> order_, next_order_;  // walkers, those of a visit together
   std::vector<Visit> visits_;                // query by query
-  std::vector<Visit> by_node_;               // the same, node by node
-  std::vector<Part> parts_;
+  VisitsByNode groups_;
+  std::vector<float> products_;  // [visits, kTreeChildren]
   std::atomic<int64_t> unfit_;
 };
 
@@ -308,8 +269,10 @@ int64_t SampleKernelTree(const KernelTree& tree, const Features& queries, const 
                          const TreeDraws& draws, PhiloxSeed seed, const ParallelFor& parallel,
                          const TreeSample& sample) {
   std::fill_n(sample.label_log_q, queries.batch * labels.width, 0.0f);
-  for (int64_t first = 0; first < queries.batch; first += kMostQueries) {
-    const int64_t batch = std::min(kMostQueries, queries.batch - first);
+  const int64_t per_query = draws.size() / (queries.batch + 1) + labels.width + 1;
+  const int64_t step = std::clamp<int64_t>(kMostWalkers / per_query, 1, kMostQueries);
+  for (int64_t first = 0; first < queries.batch; first += step) {
+    const int64_t batch = std::min(step, queries.batch - first);
     const Features some = {queries.data + first * tree.rows.dim, batch};
     const Labels of_some = {labels.ids + first * labels.width, labels.width};
     const int64_t unfit = Walk(tree, some, of_some, draws, seed, parallel, first).Run(sample);
