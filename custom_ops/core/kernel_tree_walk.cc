@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <vector>
 
 #include "custom_ops/core/aligned_array.h"
@@ -67,11 +66,11 @@ class Walk {
     for (int64_t i = 0; i < queries_.batch; ++i) {
       const auto begin = static_cast<int32_t>(walkers_.size());
       for (int64_t d = draws_.begin(first_ + i); d < draws_.begin(first_ + i + 1); ++d) {
-        walkers_.push_back({d, -1, 0, 1, 0});
+        walkers_.push_back({d, -1, 0, {}});
       }
       for (int64_t place = i * labels_.width; place < (i + 1) * labels_.width; ++place) {
         const int64_t label = labels_.ids[place];
-        if (label >= 0) walkers_.push_back({place, label, 0, 1, 0});
+        if (label >= 0) walkers_.push_back({place, label, 0, {}});
       }
       const auto end = static_cast<int32_t>(walkers_.size());
       if (begin < end) visits_.push_back({static_cast<int32_t>(i), 0, begin, end});
@@ -135,7 +134,7 @@ class Walk {
       Walker& walker = walkers_[order_[i]];
       walker.child = walker.label >= 0 ? chosen(walker.label)
                                        : masses.Pick(TreeUniform(seed_, walker.number, level));
-      walker.Take(masses.share(walker.child));
+      walker.way.Take(masses.share(walker.child));
     }
   }
 
@@ -230,7 +229,7 @@ class Walk {
   }
 
   void Write(const Walker& walker, int64_t id, const TreeSample& sample) const {
-    const auto log_q = static_cast<float>(walker.log_q + std::log(walker.share));
+    const auto log_q = static_cast<float>(walker.way.Log());
     if (walker.label >= 0) {
       sample.label_log_q[first_ * labels_.width + walker.number] = log_q;
     } else {

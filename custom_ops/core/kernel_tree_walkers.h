@@ -3,13 +3,13 @@
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_KERNEL_TREE_WALKERS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_KERNEL_TREE_WALKERS_H_
 
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <numeric>
 #include <vector>
 
 #include "custom_ops/core/counting_sort.h"
+#include "custom_ops/core/kernel_tree_shape.h"
 
 namespace largeout {
 
@@ -20,16 +20,7 @@ struct Walker {
   int64_t number;  // of the draw, or the place of the label
   int64_t label;   // -1: a draw
   int32_t child;   // where it goes next, or the class in its leaf
-  double share;    // product of the shares of the masses, as far as it is not in log_q
-  double log_q;
-
-  void Take(double part) {
-    share *= part;
-    if (share > kLeastShare) return;
-    log_q += std::log(share);
-    share = 1;
-  }
-  static constexpr double kLeastShare = 1e-150;  // times the least part is still a number
+  LogOfShares way;
 };
 
 // A query at a node with some walkers: order[begin], ..., order[end - 1].
