@@ -41,6 +41,10 @@ SEARCHES = {
         samplers.InvertedFileSampler, num_hard=6, num_lists=7, num_probes=3, tail="log_uniform"
     ),
     "inverted_file alone": _of(samplers.InvertedFileSampler, num_hard=None),
+    "kernel_tree": _of(samplers.KernelTreeSampler),
+    "kernel_tree, projected": _of(samplers.KernelTreeSampler, projection_dim=3, leaf_size=5),
+    "kernel_tree, shared": _of(samplers.KernelTreeSampler, shared=True, alpha=2.0),
+    "kernel_tree and tail": _of(samplers.KernelTreeSampler, num_hard=6),
     "lsh": _of(samplers.LSHSampler, rebuild_every=2),
     "lsh of few tables": _of(
         samplers.LSHSampler, num_hashes=2, num_tables=7, rebuild_growth=1.25

@@ -10,5 +10,6 @@ owner.
 from tf_largeout.search.add_weight import AddWeight
 from tf_largeout.search.hash_tables import HashTables
 from tf_largeout.search.inverted_file import InvertedFile
+from tf_largeout.search.kernel_tree import KernelTree
 
-__all__ = ["AddWeight", "HashTables", "InvertedFile"]
+__all__ = ["AddWeight", "HashTables", "InvertedFile", "KernelTree"]
