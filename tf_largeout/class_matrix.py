@@ -54,6 +54,7 @@ class ClassMatrix:
     Attributes:
         num_classes: Number of rows.
         dim: Width of a row.
+        has_bias: Whether the classes have biases.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class ClassMatrix:
     ) -> None:
         self._embeddings, self._bias, self._owner = embeddings, bias, owner
         self.num_classes, self.dim = embeddings.shape
+        self.has_bias = bias is not None
 
     def variables(self) -> tuple[tf.Variable, tf.Variable | None]:
         """The `tf.Variable`s of embeddings and bias on the replica that runs the step.

@@ -74,6 +74,28 @@ inline bool AnyGreater(Floats a, Floats b) {
 #endif
 }
 
+// The sum of all lanes, in an order of its own.
+inline float SumLanes(Floats x) {
+#if defined(__SSE2__)
+#if defined(__AVX512F__)
+  const __m512d pairs = (__m512d)x;
+  const __m256 half = (__m256)_mm512_maskz_extractf64x4_pd(0xff, pairs, 0) +
+                      (__m256)_mm512_maskz_extractf64x4_pd(0xff, pairs, 1);
+  __m128 sum = _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
+#elif defined(__AVX2__)
+  __m128 sum = _mm256_castps256_ps128((__m256)x) + _mm256_extractf128_ps((__m256)x, 1);
+#else
+  __m128 sum = (__m128)x;
+#endif
+  sum = sum + _mm_movehl_ps(sum, sum);
+  return _mm_cvtss_f32(sum) + _mm_cvtss_f32(_mm_shuffle_ps(sum, sum, 1));
+#else
+  float sum = 0;
+  for (int lane = 0; lane < kLanes; ++lane) sum += x[lane];
+  return sum;
+#endif
+}
+
 // exp(x) to 1 ulp (2 without FMA) for x <= 80, exactly 0 below -87; NaN stays NaN.
 inline Floats Exp(Floats x) {
   // x = n log 2 + r; adding 1.5 * 2^23 rounds to an integer, which then stands

@@ -10,8 +10,7 @@ using tensorflow::Tensor;
 
 struct Gpu {
   static absl::Status Copy(OpKernelContext* ctx, const Tensor& from, Tensor* to) {
-    return FromCuda(cuda::CopyBytes(from.data(), static_cast<int64_t>(from.TotalBytes()),
-                                    to->data(), StreamOf(ctx)));
+    return CopyTensor(ctx, from, to);
   }
 
   static absl::Status FillAccidentalHits(OpKernelContext* ctx, const Candidates& candidates,

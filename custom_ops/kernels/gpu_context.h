@@ -24,6 +24,12 @@ inline absl::Status FromCuda(cuda::Status status) {
   return absl::InternalError(absl::StrCat("CUDA: ", cuda::StatusText(status)));
 }
 
+inline absl::Status CopyTensor(tensorflow::OpKernelContext* ctx, const tensorflow::Tensor& from,
+                               tensorflow::Tensor* to) {
+  return FromCuda(cuda::CopyBytes(from.data(), static_cast<int64_t>(from.TotalBytes()),
+                                  to->data(), StreamOf(ctx)));
+}
+
 // Device memory for the time of an op, aligned to 256 bytes. What is queued on the
 // stream when it goes may still use it: TensorFlow gives it to later work of the same
 // stream only.

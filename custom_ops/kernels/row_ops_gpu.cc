@@ -32,8 +32,7 @@ struct Gpu {
   static absl::Status CheckIds(const Tensor&, int64_t) { return absl::OkStatus(); }
 
   static absl::Status Copy(OpKernelContext* ctx, const Tensor& from, Tensor* to) {
-    return FromCuda(cuda::CopyBytes(from.data(), static_cast<int64_t>(from.TotalBytes()),
-                                    to->data(), StreamOf(ctx)));
+    return CopyTensor(ctx, from, to);
   }
 
   template <class Arguments>

@@ -17,6 +17,9 @@ from tf_largeout.ops.hash_ops import wta_hash as wta_hash
 from tf_largeout.ops.inverted_file_ops import inverted_file_fit as inverted_file_fit
 from tf_largeout.ops.inverted_file_ops import inverted_file_search as inverted_file_search
 from tf_largeout.ops.inverted_file_ops import inverted_file_upkeep as inverted_file_upkeep
+from tf_largeout.ops.kernel_tree_ops import kernel_tree_build as kernel_tree_build
+from tf_largeout.ops.kernel_tree_ops import kernel_tree_sample as kernel_tree_sample
+from tf_largeout.ops.kernel_tree_ops import kernel_tree_update as kernel_tree_update
 from tf_largeout.ops.lsh_ops import lsh_build as lsh_build
 from tf_largeout.ops.lsh_ops import lsh_fresh_share as lsh_fresh_share
 from tf_largeout.ops.lsh_ops import lsh_pool as lsh_pool

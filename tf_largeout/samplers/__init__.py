@@ -4,6 +4,7 @@ from tf_largeout.sampled_values import HeadAndTail, SampledValues
 from tf_largeout.samplers.bernoulli_sampler import BernoulliSampler
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 from tf_largeout.samplers.inverted_file_sampler import InvertedFileSampler
+from tf_largeout.samplers.kernel_tree_sampler import KernelTreeSampler
 from tf_largeout.samplers.log_uniform_sampler import LogUniformSampler
 from tf_largeout.samplers.lsh_sampler import LSHSampler
 from tf_largeout.samplers.registry import get
@@ -19,6 +20,7 @@ __all__ = [
     "HardNegativeSampler",
     "HeadAndTail",
     "InvertedFileSampler",
+    "KernelTreeSampler",
     "LSHSampler",
     "LogUniformSampler",
     "SampledValues",

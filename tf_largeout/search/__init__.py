@@ -11,6 +11,14 @@ from tf_largeout.search.add_weight import AddWeight
 from tf_largeout.search.hash_tables import HashTables
 from tf_largeout.search.inverted_file import InvertedFile
 from tf_largeout.search.k_means import k_means_clusters
+from tf_largeout.search.kernel_tree import KernelTree
 from tf_largeout.search.row_distribution import RowDistribution
 
-__all__ = ["AddWeight", "HashTables", "InvertedFile", "RowDistribution", "k_means_clusters"]
+__all__ = [
+    "AddWeight",
+    "HashTables",
+    "InvertedFile",
+    "KernelTree",
+    "RowDistribution",
+    "k_means_clusters",
+]

@@ -1,0 +1,98 @@
+// Those who go down a kernel tree, and where they are, for kernel_tree_walk.cc.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_KERNEL_TREE_WALKERS_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_KERNEL_TREE_WALKERS_H_
+
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "custom_ops/core/counting_sort.h"
+#include "custom_ops/core/kernel_tree_shape.h"
+
+namespace largeout {
+
+inline constexpr int64_t kMostVisits = 64;  // of a node that a thread takes at once
+
+// One that goes down the tree: a draw, or a label, whose way is given.
+struct Walker {
+  int64_t number;  // of the draw, or the place of the label
+  int64_t label;   // -1: a draw
+  int32_t child;   // where it goes next, or the class in its leaf
+  LogOfShares way;
+};
+
+// A query at a node with some walkers: order[begin], ..., order[end - 1].
+struct Visit {
+  int32_t query;
+  int32_t node;
+  int32_t begin, end;
+};
+
+// Some visits of a node, see VisitsByNode.
+struct Part {
+  int32_t node;
+  int32_t begin, end;
+};
+
+// The masses of what a walker picks from: for one thread.
+class Masses {
+ public:
+  explicit Masses(int64_t most) : masses_(most), ends_(most) {}
+
+  // The masses are now mass(0), ..., mass(size - 1).
+  template <class Mass>
+  void Set(int64_t size, const Mass& mass) {
+    size_ = size;
+    for (int64_t i = 0; i < size; ++i) masses_[i] = mass(i);
+    std::partial_sum(masses_.begin(), masses_.begin() + size, ends_.begin());
+  }
+  bool AreNumbers() const { return total() <= std::numeric_limits<double>::max(); }
+  double share(int64_t i) const { return masses_[i] / total(); }
+  // The first mass that ends behind `uniform`, in [0, 1), times the total. Without branches, as
+  // none can be foreseen.
+  int32_t Pick(double uniform) const {
+    const double at = uniform * total();
+    const double* end = ends_.data();
+    for (int64_t left = size_; left > 1; left -= left / 2) {
+      end += end[left / 2 - 1] <= at ? left / 2 : 0;
+    }
+    return static_cast<int32_t>(end - ends_.data());
+  }
+
+ private:
+  double total() const { return ends_[size_ - 1]; }
+
+  int64_t size_ = 0;
+  std::vector<double> masses_;
+  std::vector<double> ends_;  // sums of the masses up to each
+};
+
+// Visits in the order of their nodes.
+struct VisitsByNode {
+  // The nodes are below `num_nodes`.
+  void Make(const std::vector<Visit>& visits, int64_t num_nodes) {
+    const auto node_of = [&](int64_t i) { return visits[i].node; };
+    CountingSort by_node(Chunks(visits.size()), num_nodes);
+    by_node.Count(node_of);
+    places.resize(visits.size());
+    by_node.Place(node_of,
+                  [&](int64_t i, int32_t place) { places[place] = static_cast<int32_t>(i); });
+    parts.clear();
+    for (int32_t i = 0, size = static_cast<int32_t>(places.size()); i < size; ++i) {
+      const int32_t node = visits[places[i]].node;
+      if (parts.empty() || parts.back().node != node || i - parts.back().begin == kMostVisits) {
+        parts.push_back({node, i, i});
+      }
+      parts.back().end = i + 1;
+    }
+  }
+
+  std::vector<int32_t> places;  // of the visits
+  std::vector<Part> parts;      // visits places[begin], ..., places[end - 1]
+};
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_KERNEL_TREE_WALKERS_H_

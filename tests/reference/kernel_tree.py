@@ -1,0 +1,54 @@
+"""The quadratic kernel and the sums of its tree, in float64 from the formulas of the paper.
+
+Blanc & Rendle 2018, "Adaptive sampled softmax with kernel based sampling", sections 3.2, 3.3.
+"""
+
+import numpy as np
+
+CHILDREN = 4
+
+
+def extended(rows, bias=None):
+    """Rows with their biases as one more number, float64."""
+    rows = np.asarray(rows, np.float64)
+    return rows if bias is None else np.column_stack([rows, np.asarray(bias, np.float64)])
+
+
+def probabilities(features, rows, bias=None, alpha=100.0, projection=None):
+    """q [batch, num_classes], in proportion to `alpha <h, w_c>^2 + 1`."""
+    features, rows = np.asarray(features, np.float64), extended(rows, bias)
+    if bias is not None:
+        features = np.column_stack([features, np.ones(len(features))])
+    if projection is not None:
+        projection = np.asarray(projection, np.float64)
+        features, rows = features @ projection.T, rows @ projection.T
+    kernel = alpha * np.square(features @ rows.T) + 1
+    return kernel / kernel.sum(axis=1, keepdims=True)
+
+
+def node_classes(num_classes, leaf_size):
+    """The classes of each node, as `range`s: leaves, then level by level up to the root."""
+    leaf_size = min(leaf_size, num_classes)
+    span, nodes = leaf_size, []
+    while True:
+        starts = range(0, num_classes, span)
+        nodes += [range(start, min(start + span, num_classes)) for start in starts]
+        if len(starts) == 1:
+            return nodes
+        span *= CHILDREN
+
+
+def sums(rows, leaf_size):
+    """[num_nodes, dim, dim]: the sum of `w w'` over the classes of each node."""
+    rows = np.asarray(rows, np.float64)
+    return np.stack(
+        [rows[list(c)].T @ rows[list(c)] for c in node_classes(len(rows), leaf_size)]
+    )
+
+
+def chi_square_deviation(counts, q):
+    """Pearson's statistic of counts under q, less its mean, over its standard deviation."""
+    counts, expected = np.asarray(counts, np.float64), np.sum(counts) * np.asarray(q)
+    statistic = np.sum(np.square(counts - expected) / expected)
+    freedom = len(counts) - 1
+    return (statistic - freedom) / np.sqrt(2 * freedom + np.sum(1 / expected))

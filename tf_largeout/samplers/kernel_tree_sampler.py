@@ -1,0 +1,231 @@
+"""Negatives in proportion to the quadratic kernel of features and class embeddings."""
+
+import functools
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.ops import devices
+from tf_largeout.replicas import local_variable
+from tf_largeout.sampled_values import HeadAndTail, SampledValues
+from tf_largeout.samplers.kernel_tree_head import KernelTreeHead
+from tf_largeout.samplers.registry import named
+from tf_largeout.samplers.sampler import ClassLayer, Sampler
+from tf_largeout.search import KernelTree
+from tf_largeout.types import Config
+
+# Expected counts stay above what float32 rounds to 0: a loss takes their logarithms.
+_LEAST_COUNT = 2.0**-126
+
+
+@named("kernel_tree")
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class KernelTreeSampler(Sampler):
+    """Draws classes in proportion to a quadratic kernel of the row's features, exactly.
+
+    Class c is drawn for a row with features h with probability
+
+        q_c = (alpha o_c^2 + 1) / sum_j (alpha o_j^2 + 1),   o_c = <w_c, h> + b_c,
+
+    which is large where the logit o_c is far from 0: partner of the softmax of `|o_c|`, and a
+    good one of the softmax. A tree of sums draws from it in O(dim^2 log num_classes), and the
+    expected counts are exact. With `projection_dim` p the logit in the kernel is
+    `<P [w_c; b_c], P [h; 1]>` with a fixed random matrix P of p rows: draws and counts are as
+    exact, of that kernel, and cost p^2 instead of dim^2. Forms:
+
+    * `shared=False`: own classes `[batch, num_sampled]` for each row, independent draws from
+      its q, with expected counts `num_sampled q_c`.
+    * `shared=True`: one pool `[num_sampled]` for the batch. Each of its members is drawn from
+      the q of a row, and the rows take turns: class c is expected
+      `num_sampled / batch sum_b q_bc` times, which one dense product gives.
+    * `num_hard=k`: k own draws, of which repeats are left out, are the head of a `HeadAndTail`;
+      the tail are `num_sampled - k` static draws that the batch shares.
+
+    The tree is built in the first training step and follows the class embeddings inside the
+    steps: with a row-sparse optimizer of `tf_largeout` the leaves of all rows that a step has
+    changed are summed anew, and nothing drifts. Where the embeddings change otherwise, by
+    `set_weights` or by an optimizer of Keras, that is noticed, and the tree is built anew, at
+    most every 50 steps; until then own draws are from another q, but their counts are exact.
+
+    State, as weights of the layer: about as many floats as the class embeddings have, and with
+    a projection `num_classes p` more and sums that are as many as these. A resumed run is equal
+    to an uninterrupted one.
+
+    Args:
+        num_sampled: Number of classes a row is compared with.
+        alpha: Weight of the squared logit against 1, above 0. The paper's value: with logits
+            of order 1 nearly all draws follow the kernel, with smaller ones more are uniform.
+        projection_dim: p, at most the width of the embeddings, or None for no projection.
+        leaf_size: Classes that a draw scores one by one, at the end of its way; None for
+            a good number.
+        shared: Whether the batch shares one pool; None for own classes.
+        num_hard: How many classes of a row the tree draws, or None for all, without a tail.
+        tail: With `num_hard`, what draws the others: a name such as "uniform", or a static
+            `Sampler`.
+        seed: Optional int that the layer's draws and the projection start from; random if None.
+
+    Attributes:
+        tail: With `num_hard`, the `Sampler` of the tail; else None.
+
+    Raises:
+        ValueError: If an argument is out of range, `shared` is True and there is a `num_hard`,
+            or `tail` searches. When the layer is built: if `projection_dim` is above the width
+            of the embeddings.
+
+    References:
+        Blanc & Rendle 2018, "Adaptive sampled softmax with kernel based sampling", section 3.
+
+    Example:
+        head = LargeOutput(100_000, sampler=KernelTreeSampler(32, projection_dim=32))
+    """
+
+    searches = True
+
+    def __init__(
+        self,
+        num_sampled: int = 1024,
+        alpha: float = 100.0,
+        projection_dim: int | None = None,
+        leaf_size: int | None = None,
+        shared: bool | None = None,
+        num_hard: int | None = None,
+        tail: Sampler | Config | str | None = "uniform",
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(num_sampled, seed)
+        self._tree = KernelTree(alpha, projection_dim, leaf_size)
+        self.alpha, self.projection_dim = self._tree.alpha, self._tree.projection_dim
+        self.leaf_size = self._tree.leaf_size
+        self.shared = None if shared is None else bool(shared)
+        self.num_hard, self.tail = num_hard, None
+        self._head: KernelTreeHead | None = None
+        if num_hard is None:
+            return
+        if self.shared:
+            raise ValueError(
+                "A shared pool has no classes of a row's own. Received: shared=True, "
+                f"num_hard={num_hard}. Leave one of them out."
+            )
+        self._head = KernelTreeHead(self.num_sampled, num_hard, tail, self._tree)
+        self.num_hard, self.tail = self._head.num_hard, self._head.tail
+
+    def build(self, layer: ClassLayer) -> None:
+        if self._head:
+            self._head.build(layer)
+        super().build(layer)
+        matrix = layer.class_matrix
+        add_weight = functools.partial(self.add_weight, layer)
+        self._tree.build(matrix.num_classes, matrix.dim, matrix.has_bias, add_weight)
+
+    def release(self) -> None:
+        super().release()
+        if self._head:
+            self._head.release()
+
+    def prepare(self, layer: ClassLayer) -> None:
+        self._tree.keep_up(_seed_of_run(layer), *layer.class_matrix.variables())
+
+    def rows_changed(self, ids: tf.Tensor, old_rows: tf.Tensor, layer: ClassLayer) -> None:
+        self._tree.rows_changed(ids)
+
+    def draw(
+        self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
+    ) -> SampledValues | HeadAndTail:
+        if self._head:
+            return self._head.draw(features, labels, layer)
+        return (
+            self._pool(features, labels, layer)
+            if self.shared
+            else self._own(features, labels, layer)
+        )
+
+    def rebuild(self, layer: ClassLayer) -> None:
+        """Sums the embeddings of now anew. O(num_classes dim^2).
+
+        Training does it by itself. For use outside of a training step, after the embeddings
+        were changed by hand.
+
+        Args:
+            layer: The layer that built this sampler.
+
+        Raises:
+            ValueError: If no layer has built it.
+        """
+        self.require_built()
+        layer.class_matrix.each_replica(
+            lambda: self._tree.rebuild(_seed_of_run(layer), *layer.class_matrix.variables())
+        )
+
+    def tree_health(self, layer: ClassLayer) -> dict[str, Any]:
+        """What the tree is like now.
+
+        Args:
+            layer: The layer that built this sampler.
+
+        Returns:
+            A dict: `built_at`, the training step that last summed all rows, or -1; `leaf_size`;
+            and `megabytes`, the size of the sums.
+
+        Raises:
+            ValueError: If no layer has built it.
+        """
+        self.require_built()
+        return self._tree.health()
+
+    def get_config(self) -> Config:
+        return {
+            "num_sampled": self.num_sampled,
+            "alpha": self.alpha,
+            "projection_dim": self.projection_dim,
+            "leaf_size": self.leaf_size,
+            "shared": self.shared,
+            "num_hard": self.num_hard,
+            "tail": keras.saving.serialize_keras_object(self.tail),
+            "seed": self.seed,
+        }
+
+    def _own(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> SampledValues:
+        ids, log_q, label_log_q = self._tree.sample(
+            features,
+            labels,
+            layer.next_seed(),
+            self.num_sampled,
+            *layer.class_matrix.variables(),
+        )
+        true_counts = _positive(tf.exp(label_log_q) * self.num_sampled)
+        true_counts = tf.where(labels >= 0, true_counts, 1.0)
+        return SampledValues(ids, true_counts, _positive(tf.exp(log_q) * self.num_sampled))
+
+    def _pool(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> SampledValues:
+        variables = layer.class_matrix.variables()
+        # For an empty batch a row of zeros, to which all classes are alike but for biases.
+        is_empty = tf.cast(tf.equal(tf.shape(features)[0], 0), tf.int32)
+        features = tf.pad(features, [[0, is_empty], [0, 0]])
+        no_labels = tf.zeros([tf.shape(features)[0], 0], tf.int64)
+        pool, _, _ = self._tree.sample(
+            features,
+            no_labels,
+            layer.next_seed(),
+            self.num_sampled,
+            *variables,
+            shared=True,
+        )
+        places = tf.where(labels >= 0)
+        ids = tf.concat([pool, tf.gather_nd(labels, places)], axis=0)
+        q = tf.reduce_mean(self._tree.probabilities(features, ids, *variables), axis=0)
+        counts = _positive(q * self.num_sampled)
+        ones = tf.ones(tf.shape(labels))
+        true_counts = tf.tensor_scatter_nd_update(ones, places, counts[self.num_sampled :])
+        return SampledValues(pool, true_counts, counts[: self.num_sampled])
+
+
+def _seed_of_run(layer: ClassLayer) -> tf.Tensor:
+    """int64 `[2]`, the seed that the draws of the layer start from."""
+    first = local_variable(layer.seed_state).read_value()[0]
+    with devices.host_scope(layer.seed_state):
+        return tf.stack([first, 0])
+
+
+def _positive(counts: tf.Tensor) -> tf.Tensor:
+    return tf.maximum(counts, _LEAST_COUNT)

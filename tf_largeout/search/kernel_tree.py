@@ -1,0 +1,295 @@
+"""Sums of rows from which rows are drawn in proportion to a quadratic kernel."""
+
+import math
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.arguments import real_number, whole_number
+from tf_largeout.initializers import zeros_initializer
+from tf_largeout.ops.kernel_tree_ops import (
+    Projection,
+    kernel_tree_build,
+    kernel_tree_sample,
+    kernel_tree_shape,
+    kernel_tree_update,
+)
+from tf_largeout.replicas import local_variable
+from tf_largeout.search.add_weight import AddWeight
+from tf_largeout.search.tree_upkeep import TreeUpkeep
+
+_MOST_ALPHA = 1e30  # a float32, as are its products with usual squares
+
+
+class KernelTree:
+    """Draws rows with probability `q_i` in proportion to `alpha <h, w_i>^2 + 1` of a query h.
+
+    Rows and queries are `[w_i; b_i]` and `[h; 1]` where there are biases, and all of them are
+    first multiplied by a fixed random matrix where there is a projection. A node of the tree
+    keeps the sum of `w w'` over its rows, which gives the sum of their kernels for any query; a
+    draw goes down from the root, to a child in proportion to its sum: O(dim^2 log num_rows).
+
+    The sums follow the rows: `rows_changed` notes which have changed, and `keep_up` sums their
+    leaves and the nodes above anew. So after it the tree is, bit for bit, what a build makes of
+    the rows. Rows that change without a word (by `set_weights`, or a dense optimizer) show in
+    leaves that are looked at in turn, and the tree is built anew.
+
+    State: about `2/3 dim^2 / leaf_size` floats per row, dim being that of the kernel, and with
+    a projection the projected rows. It is on the device of the rows.
+
+    Args:
+        alpha: Weight of the square.
+        projection_dim: Dimension after the projection, or None for none.
+        leaf_size: Rows of a leaf, which are scored one by one; None for `default_leaf_size`.
+
+    Raises:
+        ValueError: If an argument is out of range.
+
+    References:
+        Blanc & Rendle 2018, "Adaptive sampled softmax with kernel based sampling", section 3.
+    """
+
+    def __init__(
+        self,
+        alpha: float = 100.0,
+        projection_dim: int | None = None,
+        leaf_size: int | None = None,
+    ) -> None:
+        self.alpha = real_number("alpha", alpha, least=0, allow_least=False)
+        if self.alpha > _MOST_ALPHA:
+            raise ValueError(
+                f"`alpha` must be at most {_MOST_ALPHA:g}. Received: alpha={alpha!r}."
+            )
+        self.projection_dim = whole_number("projection_dim", projection_dim, or_none=True)
+        self.leaf_size = whole_number("leaf_size", leaf_size, or_none=True, most=2**31 - 1)
+        self._num_rows = self._rows_per_leaf = 0  # until it is built
+        self._upkeep = TreeUpkeep()
+        self._sums: keras.Variable = None
+        self._projection: list[keras.Variable] = []  # none, or its matrix and projected rows
+
+    def build(
+        self,
+        num_rows: int,
+        dim: int,
+        has_bias: bool,
+        add_weight: AddWeight,
+    ) -> None:
+        """Makes the state. The sums are made by the first `keep_up`, or `rebuild`.
+
+        Args:
+            num_rows: Number of rows.
+            dim: Width of a row, without its bias.
+            has_bias: Whether there are biases.
+            add_weight: Function that makes a weight.
+
+        Raises:
+            ValueError: If the projection has a higher dimension than the rows.
+        """
+        kernel_dim = dim + has_bias
+        if self.projection_dim:
+            if self.projection_dim > dim:
+                raise ValueError(
+                    f"`projection_dim` must be at most {dim}, the width of the embeddings. "
+                    f"Received: projection_dim={self.projection_dim}. Leave it out for none."
+                )
+            shapes = {
+                "projection": (self.projection_dim, kernel_dim),
+                "rows": (num_rows, self.projection_dim),
+            }
+            self._projection = [
+                add_weight(name, shape, "float32", zeros_initializer)
+                for name, shape in shapes.items()
+            ]
+            kernel_dim = self.projection_dim
+        self._num_rows = num_rows
+        self._rows_per_leaf = min(self.leaf_size or default_leaf_size(kernel_dim), num_rows)
+        shape = kernel_tree_shape(num_rows, kernel_dim, self._rows_per_leaf)
+        self._sums = add_weight("sums", shape, "float32", zeros_initializer)
+        num_leaves = -(-num_rows // self._rows_per_leaf)
+        self._upkeep.build(num_leaves, self._rows_per_leaf, add_weight)
+
+    def rebuild(
+        self, seed: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None = None
+    ) -> None:
+        """Sums the rows of now anew, on this replica, in O(num_rows dim^2).
+
+        Args:
+            seed: int64 `[2]`, of the projection: the same at all times.
+            embeddings: The rows, float32 `tf.Variable` `[num_rows, dim]`, of this replica.
+            bias: float32 `tf.Variable` `[num_rows]`, or None for no biases.
+        """
+        self._upkeep.now(lambda: self._build(seed, embeddings, bias))
+
+    def rows_changed(self, ids: tf.Tensor) -> None:
+        """Notes that rows have changed, for the next `keep_up`.
+
+        Not at once, as the biases of a step change after its embeddings.
+
+        Args:
+            ids: int64 `[n]`; may repeat, -1 is none.
+        """
+        self._upkeep.rows_changed(ids)
+
+    def keep_up(
+        self, seed: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None = None
+    ) -> None:
+        """Counts a training step, and brings the sums up to date with the rows.
+
+        The first step sums all. Later ones sum the leaves of the rows that have changed, and
+        look at some others in turn; where those are not the sums of their rows, all are summed
+        anew, but at most every 50 steps.
+
+        Args:
+            seed: As in `rebuild`, like those that follow.
+            embeddings: Variable.
+            bias: Variable or None.
+
+        Raises:
+            tf.errors.InvalidArgumentError: If rows are not finite, or so large that sums of
+                squares overflow.
+        """
+
+        def update(ids: tf.Tensor) -> tf.Tensor:
+            return kernel_tree_update(ids, embeddings, bias, *self._written())
+
+        self._upkeep.advance(lambda: self._build(seed, embeddings, bias), update)
+
+    def sample(
+        self,
+        queries: tf.Tensor,
+        labels: tf.Tensor,
+        seed: tf.Tensor,
+        num_sampled: int,
+        embeddings: tf.Variable,
+        bias: tf.Variable | None = None,
+        shared: bool = False,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Draws rows with replacement, independently given the queries.
+
+        Args:
+            queries: float32 `[batch, dim]`.
+            labels: int64 `[batch, num_labels]`, rows that are asked about, padded with -1.
+            seed: int64 `[2]`.
+            num_sampled: Draws per query; with `shared` of all queries together, of each
+                `num_sampled / batch` in the mean.
+            embeddings: As in `rebuild`, like the next.
+            bias: Variable or None.
+            shared: Whether the queries draw one pool together.
+
+        Returns:
+            `(ids, log_q, label_log_q)`:
+
+            * `ids`: int64 `[batch, num_sampled]`, with `shared` `[num_sampled]`.
+            * `log_q`: float32 like `ids`, log of the probability with which a draw of the
+              query gave it: exactly, also where the sums are out of date.
+            * `label_log_q`: float32 `[batch, num_labels]`, the same for the labels; 0 for
+              padding.
+
+        Raises:
+            tf.errors.InvalidArgumentError: If queries are not finite, or so large that their
+                products overflow.
+        """
+        rows, biases = self._kernel_rows(embeddings, bias)
+        sums = local_variable(self._sums)
+        return kernel_tree_sample(
+            self._kernel_queries(queries),
+            labels,
+            seed,
+            rows,
+            biases,
+            sums,
+            self._rows_per_leaf,
+            num_sampled,
+            self.alpha,
+            shared,
+        )
+
+    def probabilities(
+        self,
+        queries: tf.Tensor,
+        ids: tf.Tensor,
+        embeddings: tf.Variable,
+        bias: tf.Variable | None = None,
+    ) -> tf.Tensor:
+        """The `q_i` of some rows for all queries, by one dense product.
+
+        Args:
+            queries: float32 `[batch, dim]`.
+            ids: int64 `[n]`.
+            embeddings: As in `rebuild`, like the next.
+            bias: Variable or None.
+
+        Returns:
+            float32 `[batch, n]`, exact as far as the sums are those of the rows.
+        """
+        variable, biases = self._kernel_rows(embeddings, bias)
+        queries, rows = self._kernel_queries(queries), tf.gather(variable, ids)
+        if biases is not None:
+            queries = tf.pad(queries, [[0, 0], [0, 1]], constant_values=1)
+            rows = tf.concat([rows, tf.gather(biases, ids)[:, tf.newaxis]], axis=1)
+        products = tf.matmul(queries, rows, transpose_b=True)
+        squares = tf.reduce_sum(tf.matmul(queries, self._root(rows.shape[1])) * queries, axis=1)
+        total = self.alpha * tf.maximum(squares, 0) + self._num_rows
+        return (self.alpha * tf.square(products) + 1) / total[:, tf.newaxis]
+
+    def health(self) -> dict[str, Any]:
+        """What the tree is like now.
+
+        Returns:
+            A dict: `built_at`, the number of the step that last summed all rows, or -1;
+            `leaf_size`; and `megabytes`, the size of the sums.
+        """
+        return {
+            "built_at": self._upkeep.built_at(),
+            "leaf_size": self._rows_per_leaf,
+            "megabytes": 4e-6 * math.prod(self._sums.shape),
+        }
+
+    def _written(self) -> tuple[tf.Variable, int, Projection | None]:
+        projection = (
+            Projection(*map(local_variable, self._projection)) if self._projection else None
+        )
+        return local_variable(self._sums), self._rows_per_leaf, projection
+
+    def _build(
+        self, seed: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None
+    ) -> None:
+        if self._projection:
+            matrix = local_variable(self._projection[0])
+            spread = 1 / math.sqrt(matrix.shape[0])
+            matrix.assign(tf.random.stateless_normal(matrix.shape, seed, stddev=spread))
+        kernel_tree_build(embeddings, bias, *self._written())
+
+    def _kernel_rows(
+        self, embeddings: tf.Variable, bias: tf.Variable | None
+    ) -> tuple[tf.Variable, tf.Variable | None]:
+        """What the sums are of."""
+        return (
+            (local_variable(self._projection[1]), None)
+            if self._projection
+            else (embeddings, bias)
+        )
+
+    def _kernel_queries(self, queries: tf.Tensor) -> tf.Tensor:
+        """The queries as the kernel takes them, without a number for the bias."""
+        if not self._projection:
+            return queries
+        matrix = local_variable(self._projection[0]).read_value()
+        dim = queries.shape[1]
+        return tf.matmul(queries, matrix[:, :dim], transpose_b=True) + tf.reduce_sum(
+            matrix[:, dim:], axis=1
+        )
+
+    def _root(self, dim: int) -> tf.Tensor:
+        """The sum of `w w'` over all rows, `[dim, dim]`."""
+        places = [
+            [max(i, j) * (max(i, j) + 1) // 2 + min(i, j) for j in range(dim)]
+            for i in range(dim)
+        ]
+        return tf.gather(local_variable(self._sums)[-1], places)
+
+
+def default_leaf_size(dim: int) -> int:
+    """Rows of a leaf for a kernel of that dimension."""
+    return max(16, dim)

@@ -1,0 +1,120 @@
+"""When the sums of a tree are brought up to date, and how many of them."""
+
+from collections.abc import Callable
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.initializers import zeros_initializer
+from tf_largeout.ops import devices
+from tf_largeout.replicas import local_variable
+from tf_largeout.search.add_weight import AddWeight
+from tf_largeout.types import Shape
+
+_CHECKED_PER_STEP = 4  # leaves
+# A build sums all rows: where they change at all times without a word, it must not be part of
+# every step.
+_ASKED_EVERY, _LEAST_DISTANCE = 10, 50  # steps
+
+
+class TreeUpkeep:
+    """Which leaves of a tree have changed rows, and whether the others still have theirs.
+
+    Its state is weights: a flag per leaf, two counters, and the number of leaves that changed
+    without a word.
+    """
+
+    def __init__(self) -> None:
+        self._num_leaves = self._leaf_size = 0  # until it is built
+        self._touched: keras.Variable = None
+        self._num_stale: keras.Variable = None
+        self._schedule: keras.Variable = None
+
+    def build(self, num_leaves: int, leaf_size: int, add_weight: AddWeight) -> None:
+        """Makes the state.
+
+        Args:
+            num_leaves: Number of leaves.
+            leaf_size: Rows of a leaf, but for the last.
+            add_weight: Function that makes a weight.
+        """
+        self._num_leaves, self._leaf_size = num_leaves, leaf_size
+        flags = (num_leaves + 1,)  # one more for ids that are none
+        self._touched = add_weight("touched", flags, "float32", zeros_initializer)
+        self._num_stale = add_weight("num_stale", (), "int64", zeros_initializer)
+        self._schedule = add_weight("schedule", (2,), "int64", _never_built, on_host=True)
+
+    def rows_changed(self, ids: tf.Tensor) -> None:
+        """Notes changed rows, int64 `[n]`, which may repeat; -1 is none."""
+        none = tf.constant(self._num_leaves, tf.int64)
+        leaves = tf.where(ids < 0, none, ids // self._leaf_size)
+        flags = tf.IndexedSlices(tf.ones(tf.shape(leaves)), leaves)
+        local_variable(self._touched).scatter_update(flags)
+
+    def advance(
+        self, build: Callable[[], object], update: Callable[[tf.Tensor], tf.Tensor]
+    ) -> None:
+        """Counts a training step, and brings the tree up to date before it.
+
+        Args:
+            build: Function that sums all rows. Called in the first step, and at most every 50
+                steps after where leaves have changed without a word.
+            update: Function of int64 ids `[n]`, -1 for none, that sums the leaves of these rows
+                and returns how many of the leaves had other sums. Called in the others.
+        """
+        schedule = local_variable(self._schedule)
+
+        def build_all() -> tf.Tensor:
+            with devices.device_scope_of(self._touched):
+                build()
+                self._forget()
+            return step
+
+        def update_some() -> tf.Tensor:
+            with devices.device_scope_of(self._touched):
+                self._update(step, update)
+            return built_at
+
+        with devices.host_scope(self._schedule):
+            step, built_at = tf.unstack(schedule.read_value())
+            age = step - built_at
+            stale = tf.cond(
+                (age >= _LEAST_DISTANCE) & (age % _ASKED_EVERY == 0),
+                lambda: local_variable(self._num_stale).read_value() > 0,
+                lambda: tf.constant(False),
+            )
+            built_at = tf.cond((built_at < 0) | stale, build_all, update_some)
+            schedule.assign([step + 1, built_at])
+
+    def now(self, build: Callable[[], object]) -> None:
+        """Calls `build` outside of a step."""
+        schedule = local_variable(self._schedule)
+        build()
+        self._forget()
+        step = schedule.read_value()[0]
+        schedule.assign([step, step])
+
+    def built_at(self) -> int:
+        """The number of the step of the last build, or -1."""
+        return int(local_variable(self._schedule)[1])
+
+    def _update(self, step: tf.Tensor, update: Callable[[tf.Tensor], tf.Tensor]) -> None:
+        touched = local_variable(self._touched)
+        first_ids = tf.range(self._num_leaves, dtype=tf.int64) * self._leaf_size
+        flags = touched.read_value()[:-1]
+        update(tf.where(flags > 0, first_ids, -tf.ones_like(first_ids)))
+        touched.assign(tf.zeros_like(touched))
+        # By now they have the sums of their rows, unless these changed without a word.
+        turn = step * _CHECKED_PER_STEP + tf.range(_CHECKED_PER_STEP, dtype=tf.int64)
+        changed = update(turn % self._num_leaves * self._leaf_size)
+        local_variable(self._num_stale).assign_add(changed)
+
+    def _forget(self) -> None:
+        for weight in (self._touched, self._num_stale):
+            variable = local_variable(weight)
+            variable.assign(tf.zeros_like(variable))
+
+
+def _never_built(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tensor:
+    """The schedule at first: step 0, and no step of a build."""
+    return tf.constant([0, -1], dtype)
