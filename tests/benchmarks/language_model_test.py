@@ -91,7 +91,7 @@ def test_a_series_is_each_sampler_number_and_seed():
 
 def test_the_table_has_means_and_deviations_and_the_exact_softmax_in_all_columns():
     runs = [(FULL, None, 90), ("uniform", 8, 100), ("uniform", 8, 120), ("uniform", 16, 95)]
-    names = ("sampler", "num_sampled", "test_perplexity")
+    names = ("title", "num_sampled", "test_perplexity")
     assert language_model.table([dict(zip(names, run, strict=True)) for run in runs]) == (
         "| sampler | 8 | 16 |\n|---|---|---|\n| full | 90.0 | 90.0 |\n"
         "| uniform | 110.0 ± 14.1 | 95.0 |"

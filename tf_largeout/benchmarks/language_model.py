@@ -50,6 +50,8 @@ class Setting:
         batch_size: windows of a step.
         length: words of a window.
         tied: whether input and output share a table.
+        absolute: whether the words' probabilities are the softmax of `|logit|`, the quadratic
+            kernel's partner.
     """
 
     dataset: str = "brown"
@@ -66,6 +68,11 @@ class Setting:
     batch_size: int = 32
     length: int = 64
     tied: bool = False
+    absolute: bool = False
+
+    @property
+    def title(self):
+        return f"{self.sampler}, absolute softmax" if self.absolute else self.sampler
 
 
 def main(arguments=None):
@@ -125,10 +132,16 @@ def build_model(data, setting):
     optimizer.global_clipnorm = 1.0
     model.compile(
         optimizer=optimizer,
-        loss=losses.SampledSoftmaxLoss() if sampler else losses.SoftmaxLoss(),
-        metrics=[metrics.Perplexity()],
+        loss=_loss(sampler, setting.absolute),
+        metrics=[metrics.Perplexity(absolute=setting.absolute)],
     )
     return model
+
+
+def _loss(sampler, absolute):
+    if absolute:
+        return losses.AbsoluteSoftmaxLoss()
+    return losses.SampledSoftmaxLoss() if sampler else losses.SoftmaxLoss()
 
 
 def train(setting):
@@ -146,6 +159,7 @@ def train(setting):
     seconds = time.perf_counter() - started
     return {
         **dataclasses.asdict(setting),
+        "title": setting.title,
         "num_classes": data.num_classes,
         "steps": int(model.optimizer.iterations),
         "training_seconds": seconds,
@@ -172,13 +186,13 @@ def table(runs, figure="test_perplexity"):
         "| sampler | " + " | ".join(f"{count:,}" for count in counts) + " |",
         "|---" * (len(counts) + 1) + "|",
     ]
-    for sampler in dict.fromkeys(run["sampler"] for run in runs):
-        own = [run for run in runs if run["sampler"] == sampler]
+    for title in dict.fromkeys(run["title"] for run in runs):
+        own = [run for run in runs if run["title"] == title]
         cells = (
             _cell([run[figure] for run in own if run["num_sampled"] in (count, None)])
             for count in counts or [None]
         )
-        lines.append(f"| {sampler} | " + " | ".join(cells) + " |")
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -213,7 +227,7 @@ def _kept(setting, out):
         run = process.apply(train, [setting])
     write_json(path, run)
     print(
-        f"{run['sampler']} {run['num_sampled'] or ''} seed {run['seed']}: perplexity "
+        f"{run['title']} {run['num_sampled'] or ''} seed {run['seed']}: perplexity "
         f"{run['validation_perplexity']:.1f} on validation, {run['test_perplexity']:.1f} on "
         f"test, {run['training_seconds']:.0f} s",
         flush=True,
@@ -242,6 +256,7 @@ def _parser():
     add("--batch-size", type=int, default=usual.batch_size, help="windows of a step")
     add("--length", type=int, default=usual.length, help="words of a window")
     add("--tied", action="store_true", help="one table for input and output")
+    add("--absolute", action="store_true", help="the softmax of |logit|")
     add("--out", default="benchmark-results/language_model", help="directory of the figures")
     add("--json", help="file for the figures of all runs")
     add("--png", help="file for the picture")

@@ -186,21 +186,21 @@ def draw_perplexity(runs, path):
     """Test perplexity against negatives a step, one line a sampler, the mean of its seeds.
 
     Args:
-        runs: dicts with `sampler`, `num_sampled` (None for the exact softmax, which is a dashed
+        runs: dicts with `title`, `num_sampled` (None for the exact softmax, which is a dashed
             line) and `test_perplexity`.
         path: of the PNG.
     """
     figure, axes = _figure([8.0, 4.8])
     figures = collections.defaultdict(lambda: collections.defaultdict(list))
     for run in runs:
-        figures[run["sampler"]][run["num_sampled"]].append(run["test_perplexity"])
-    for style, (sampler, points) in zip(_styles(len(figures)), figures.items(), strict=True):
+        figures[run["title"]][run["num_sampled"]].append(run["test_perplexity"])
+    for style, (title, points) in zip(_styles(len(figures)), figures.items(), strict=True):
         means = {count: sum(values) / len(values) for count, values in points.items()}
         if None in means:
             style = {"color": "#888888", "linestyle": "--"}
-            axes.axhline(means[None], label=sampler, **style)
+            axes.axhline(means[None], label=title, **style)
         else:
-            axes.plot(*zip(*sorted(means.items()), strict=True), label=sampler, **style)
+            axes.plot(*zip(*sorted(means.items()), strict=True), label=title, **style)
     axes.set(xscale="log", yscale="log", ylabel="perplexity on test, over all words")
     axes.set(xlabel=_AXES["num_sampled"], title=runs[0]["dataset"])
     axes.legend(loc="upper left", bbox_to_anchor=(0, -0.14), ncols=3, frameon=False)

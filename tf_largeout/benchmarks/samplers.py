@@ -1,9 +1,12 @@
 """The samplers of the benchmarks by name; a new one is one line in `SAMPLERS`."""
 
 from tf_largeout.samplers import (
+    BernoulliSampler,
     InvertedFileSampler,
+    KernelTreeSampler,
     LogUniformSampler,
     LSHSampler,
+    SoftmaxSampler,
     TopKSampler,
     UniformSampler,
     UnigramSampler,
@@ -19,6 +22,17 @@ def _frequency(task, num_sampled, **options):
     return UnigramSampler(num_sampled, counts=task.label_counts, **options)
 
 
+def _bernoulli(task, num_sampled, **options):
+    return BernoulliSampler(num_sampled, counts=task.label_counts, **options)
+
+
+def _draws(sampler_class, **fixed):
+    """A sampler without a tail, whatever static one is named to be it."""
+    return lambda task, num_sampled, tail=None, **options: sampler_class(
+        num_sampled, **fixed, **options
+    )
+
+
 # Each is called as (task, num_sampled, **options); those that search have options `num_hard`,
 # `tail` and their own.
 SAMPLERS = {
@@ -31,4 +45,12 @@ SAMPLERS = {
     "wta": _of(LSHSampler, hash="wta", select="frequent"),
     "top_k": _of(TopKSampler),
     "inverted_file": _of(InvertedFileSampler),
+    "inverted_file_draws": _draws(InvertedFileSampler, num_hard=None, select="draw"),
+    "bernoulli": _bernoulli,
+    "kernel_tree": _draws(KernelTreeSampler, shared=False),
+    "kernel_tree_32": _draws(KernelTreeSampler, shared=False, projection_dim=32),
+    "kernel_tree_pool": _draws(KernelTreeSampler, shared=True),
+    "kernel_tree_head": _of(KernelTreeSampler),
+    "softmax": _draws(SoftmaxSampler),
+    "quartic": _draws(SoftmaxSampler, distribution="quartic"),
 }

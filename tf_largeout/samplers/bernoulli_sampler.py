@@ -20,9 +20,10 @@ class BernoulliSampler(CountedSampler):
         b_c = f_c^a,    f_c = max(count_c, floor) / sum of the same over all classes
 
     with a in [0, 1] such that the `b_c` sum to `num_sampled` (Barber & Botev 2016, section
-    2.1.2); floor is 1, or the smallest positive count where that is below 1. So no class comes twice, its
-    expected count is `b_c` exactly, and **how many classes are drawn varies from step to
-    step**: `num_sampled` is the mean, and the standard deviation is at most its square root.
+    2.1.2); floor is 1, or the smallest positive count where that is below 1. So no class comes
+    twice, its expected count is `b_c` exactly, and **how many classes are drawn varies from
+    step to step**: `num_sampled` is the mean, and the standard deviation is at most its square
+    root.
     With as many as there are classes all are drawn.
 
     A step costs O(num_sampled log num_classes): a Poisson number of hits fall on the classes in
