@@ -105,6 +105,44 @@ class AssignAddOp : public OpKernel {
   }
 };
 
+struct ScatterBody {
+  const char* updates;
+  int64_t row_bytes;
+  const int64_t* ids;
+  int64_t num_rows;
+  char* rows;
+
+  void operator()(int64_t i) const {
+    if (ids[i] < 0 || ids[i] >= num_rows) return;
+    std::memcpy(rows + ids[i] * row_bytes, updates + i * row_bytes, row_bytes);
+  }
+};
+
+// The same.
+class ResourceScatterUpdateOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* ctx) override {
+    tensorflow::core::RefCountPtr<tensorflow::Var> variable;
+    OP_REQUIRES_OK(
+        ctx, tensorflow::LookupResource(ctx, tensorflow::HandleFromInput(ctx, 0), &variable));
+    const tensorflow::mutex_lock lock(*variable->mu());
+    const Tensor old = *variable->tensor();
+    const Tensor &ids = ctx->input(1), &updates = ctx->input(2);
+    Tensor rows;
+    OP_REQUIRES_OK(ctx, ctx->allocate_temp(old.dtype(), old.shape(), &rows));
+    const auto bytes = static_cast<int64_t>(old.TotalBytes());
+    const ScatterBody body = {static_cast<const char*>(updates.data()), bytes / old.dim_size(0),
+                              ids.flat<int64_t>().data(), old.dim_size(0),
+                              static_cast<char*>(rows.data())};
+    Status status = CopyBytes(old.data(), bytes, rows.data(), nullptr);
+    if (status == kOk) status = ForEach(ids.NumElements(), body, nullptr);
+    OP_REQUIRES(ctx, status == kOk, absl::InternalError(StatusText(status)));
+    *variable->tensor() = rows;
+  }
+};
+
 template <class T>
 struct FillBody {
   const T* value;
@@ -151,6 +189,12 @@ LARGEOUT_REGISTER_FILL(int64_t, int64_t);
                           ResourceGatherOp<Index>)
 LARGEOUT_REGISTER_GATHER(int32_t);
 LARGEOUT_REGISTER_GATHER(int64_t);
+
+REGISTER_KERNEL_BUILDER(Name("ResourceScatterUpdate")
+                            .Device(DEVICE_GPU)
+                            .HostMemory("resource")
+                            .TypeConstraint<int64_t>("Tindices"),
+                        ResourceScatterUpdateOp);
 
 #define LARGEOUT_REGISTER_ASSIGN(name, T, sign)                                        \
   REGISTER_KERNEL_BUILDER(                                                             \

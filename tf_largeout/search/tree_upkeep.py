@@ -48,7 +48,7 @@ class TreeUpkeep:
         """Notes changed rows, int64 `[n]`, which may repeat; -1 is none."""
         none = tf.constant(self._num_leaves, tf.int64)
         leaves = tf.where(ids < 0, none, ids // self._leaf_size)
-        flags = tf.IndexedSlices(tf.ones(tf.shape(leaves)), leaves)
+        flags = tf.IndexedSlices(tf.cast(ids >= 0, tf.float32), leaves)
         local_variable(self._touched).scatter_update(flags)
 
     def advance(
