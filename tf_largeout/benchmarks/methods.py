@@ -2,6 +2,7 @@
 
 import collections.abc
 import dataclasses
+import functools
 import math
 
 import keras
@@ -10,8 +11,17 @@ import tensorflow as tf
 from tf_largeout.benchmarks.optimizers import OPTIMIZERS
 from tf_largeout.benchmarks.samplers import SAMPLERS
 from tf_largeout.benchmarks.stock_models import AllPositivesModel, CandidateModel
-from tf_largeout.layers import LargeOutput
-from tf_largeout.losses import NCELoss, SampledSoftmaxLoss, SoftmaxLoss
+from tf_largeout.layers import HierarchicalOutput, LargeOutput
+from tf_largeout.losses import (
+    BernoulliNormalizationLoss,
+    BlackOutLoss,
+    HierarchicalSoftmaxLoss,
+    ImportanceNormalizationLoss,
+    NCELoss,
+    RankingLoss,
+    SampledSoftmaxLoss,
+    SoftmaxLoss,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +123,12 @@ def normalized_at_start(task, settings):
     return ours(task, settings, bias_initializer=start)
 
 
+def hierarchical(task, settings):
+    """A softmax in two levels, its clusters of consecutive ids: classes of like frequency."""
+    output = HierarchicalOutput(task.num_classes)
+    return keras.Sequential([task.input(), task.encoder(settings.dim), output])
+
+
 def ours_compile(loss=SampledSoftmaxLoss):
     """A function that gives the arguments of `compile` for models with a `LargeOutput`."""
     return lambda: {"loss": loss()}
@@ -205,6 +221,33 @@ METHODS = {
     "lsh_pool": _tf_largeout("tf_largeout, LSH, one pool a batch", "lsh_pool"),
     "wta": _tf_largeout("tf_largeout, WTA softmax", "wta"),
     "top_k": _tf_largeout("tf_largeout, TopK softmax", "top_k"),
+    "kernel_tree": _tf_largeout("tf_largeout, kernel tree", "kernel_tree"),
+    "kernel_tree_32": _tf_largeout("tf_largeout, kernel tree of width 32", "kernel_tree_32"),
+    "kernel_tree_pool": _tf_largeout(
+        "tf_largeout, kernel tree, one pool a batch", "kernel_tree_pool"
+    ),
+    "kernel_tree_head": _tf_largeout(
+        "tf_largeout, 16 of the kernel tree, corrected tail", "kernel_tree_head", num_hard=16
+    ),
+    "inverted_file_draws": _tf_largeout(
+        "tf_largeout, draws from the inverted file", "inverted_file_draws"
+    ),
+    "softmax_draws": _tf_largeout("tf_largeout, exact draws of the softmax", "softmax"),
+    "importance": _tf_largeout(
+        "tf_largeout, importance normalisation, all labels of the batch",
+        sampler="frequency",
+        loss=functools.partial(ImportanceNormalizationLoss, complement="batch"),
+    ),
+    "bernoulli": _tf_largeout(
+        "tf_largeout, Bernoulli normalisation, all labels of the batch",
+        sampler="bernoulli",
+        loss=functools.partial(BernoulliNormalizationLoss, complement="batch"),
+    ),
+    "blackout": _tf_largeout("tf_largeout, BlackOut", sampler="frequency", loss=BlackOutLoss),
+    "ranking": _tf_largeout("tf_largeout, ranking", sampler="frequency", loss=RankingLoss),
+    "hierarchical": _tf_largeout(
+        "tf_largeout, hierarchical softmax", loss=HierarchicalSoftmaxLoss, build=hierarchical
+    ),
     "softmax": Method(
         "tf_largeout, exact SoftmaxLoss",
         ours,
