@@ -54,6 +54,8 @@ def test_a_row_that_is_not_a_number_is_last():
     matrix = ClassMatrix(keras.Variable(rows), None, "test")
     _, ids = matrix.top_k(tf.constant(FEATURES), N, absolute=True)
     np.testing.assert_array_equal(ids[:, -1], np.full(BATCH, 5))
+    in_graph = tf.function(lambda features: matrix.top_k(features, N, absolute=True)[1])
+    np.testing.assert_array_equal(in_graph(tf.constant(FEATURES)), ids)
     labels = tf.constant([[5, 7]] * BATCH, tf.int64)
     _, true_logits = matrix.absolute_statistics(FEATURES, labels)
     ranks = matrix.absolute_ranks(FEATURES, labels, true_logits)

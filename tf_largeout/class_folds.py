@@ -82,7 +82,7 @@ def absolute_top_k(fold: Fold, batch: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.
     def add(
         best: tuple[tf.Tensor, tf.Tensor], logits: tf.Tensor, ids: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        scores = tf.where(tf.math.is_nan(logits), -1, tf.abs(logits))
+        scores = tf.where(tf.math.is_nan(logits), -1.0, tf.abs(logits))
         ids = tf.broadcast_to(ids, tf.shape(scores))
         # Of equal ones `top_k` puts the first first: that of the blocks before.
         scores, places = tf.math.top_k(tf.concat([best[0], scores], axis=1), k)

@@ -39,7 +39,7 @@ class LazyLogits(OutputTag):
                 drawn; drawn again, they have no effect. Or None.
 
         Raises:
-            ValueError: If the layer has no sampler.
+            ValueError: If the layer has no sampler, or one for sequences where there are none.
         """
         layer = self.layer
         if layer.sampler is None:
@@ -49,7 +49,10 @@ class LazyLogits(OutputTag):
                 "sampler=tf_largeout.samplers.UniformSampler(1024), or use `SoftmaxLoss`."
             )
         features = self.flat_features
-        sample = layer.sampler.sample(features, labels, layer)
+        given = [features, labels, layer]
+        if layer.sampler.uses_previous:
+            given.append(self._previous_labels(labels))
+        sample = layer.sampler.sample(*given)
         self._candidates = score_candidates(
             self.class_matrix,
             features,
@@ -77,3 +80,22 @@ class LazyLogits(OutputTag):
         check = tf.debugging.assert_equal(labels, self._candidates.labels, message)
         with tf.control_dependencies([] if check is None else [check]):
             return tf.identity(self._candidates.ranks(absolute))
+
+    def _previous_labels(self, labels: tf.Tensor) -> tf.Tensor:
+        """The first label of the position before each row, int64 `[B]`; -1 where none is.
+
+        Raises:
+            ValueError: If the features are no sequences.
+        """
+        if self.features.shape.rank < 3:
+            raise ValueError(
+                f"{type(self.layer.sampler).__name__} of layer '{self.layer.name}' draws by "
+                "the label before in a sequence, so features must be [batch, time, dim] and "
+                f"labels [batch, time]. Received features of shape {self.features.shape}. Take "
+                "a `UnigramSampler` where there are no sequences."
+            )
+        first = tf.pad(labels, [[0, 0], [0, 1]], constant_values=-1)[:, 0]
+        in_time = tf.reshape(first, tf.shape(self.features)[:-1])
+        is_first = tf.range(tf.shape(in_time)[-1]) == 0
+        none = tf.constant(-1, tf.int64)
+        return tf.reshape(tf.where(is_first, none, tf.roll(in_time, 1, axis=-1)), [-1])

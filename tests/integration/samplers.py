@@ -16,4 +16,5 @@ _FIRST_OF_CLASS = {type(_make(name)): name for name in reversed(sampler_table.SA
 SAMPLERS = {
     name: functools.partial(_make, name)
     for name in (*reversed(_FIRST_OF_CLASS.values()), *_OTHER_FORMS)
+    if name != "bigram"  # which takes sequences alone
 }

@@ -83,3 +83,26 @@ def bernoulli(counts, expected):
         a = (low + high) / 2
         low, high = (a, high) if (f**a).sum() > expected else (low, a)
     return f**low
+
+
+def bigram(sequences, num_classes):
+    """`[num_classes + 1, num_classes]`: q after each class, and in the last row after none.
+
+    Witten & Bell 1991, method C, with the frequencies of single classes, at least 1 each.
+    """
+    alone = np.zeros(num_classes)
+    after = np.zeros((num_classes + 1, num_classes))
+    for sequence in sequences:
+        for place, label in enumerate(sequence):
+            if label < 0:
+                continue
+            alone[label] += 1
+            if place > 0 and sequence[place - 1] >= 0:
+                after[sequence[place - 1], label] += 1
+    alone = np.maximum(alone, 1) / np.maximum(alone, 1).sum()
+    q = np.zeros_like(after)
+    for first, times in enumerate(after):
+        distinct = np.count_nonzero(times)
+        share = times.sum() / (times.sum() + distinct) if distinct else 0.0
+        q[first] = share * times / max(times.sum(), 1) + (1 - share) * alone
+    return q

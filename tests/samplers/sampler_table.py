@@ -22,6 +22,12 @@ def bernoulli(num_classes, **kwargs):
     return samplers.BernoulliSampler(counts=counts_of(num_classes), **kwargs)
 
 
+def bigram(num_classes, **kwargs):
+    sampler = samplers.BigramSampler(**kwargs)
+    sampler.adapt(np.arange(200).reshape(10, 20) ** 2 % num_classes)
+    return sampler
+
+
 def _of(sampler_class, **fixed):
     """A sampler that needs nothing of the classes."""
     return lambda num_classes, **kwargs: sampler_class(**{**fixed, **kwargs})
@@ -80,6 +86,7 @@ SAMPLERS = {
     **SEARCHES,
     **BY_LOGITS,
     "bernoulli": bernoulli,
+    "bigram": bigram,
 }
 OF_ANY_NUMBER = ("bernoulli",)  # that is drawn: `num_sampled` is the mean
 WITHOUT_A_DRAW = ("top_k", "inverted_file alone")  # no seed plays a part

@@ -2,6 +2,7 @@
 
 from tf_largeout.samplers import (
     BernoulliSampler,
+    BigramSampler,
     InvertedFileSampler,
     KernelTreeSampler,
     LogUniformSampler,
@@ -26,6 +27,12 @@ def _bernoulli(task, num_sampled, **options):
     return BernoulliSampler(num_sampled, counts=task.label_counts, **options)
 
 
+def _bigram(data, num_sampled, **options):
+    sampler = BigramSampler(num_sampled, **options)
+    sampler.adapt(data.train)
+    return sampler
+
+
 def _draws(sampler_class, **fixed):
     """A sampler without a tail, whatever static one is named to be it."""
     return lambda task, num_sampled, tail=None, **options: sampler_class(
@@ -47,6 +54,7 @@ SAMPLERS = {
     "inverted_file": _of(InvertedFileSampler),
     "inverted_file_draws": _draws(InvertedFileSampler, num_hard=None, select="draw"),
     "bernoulli": _bernoulli,
+    "bigram": _bigram,  # of texts alone
     "kernel_tree": _draws(KernelTreeSampler, shared=False),
     "kernel_tree_32": _draws(KernelTreeSampler, shared=False, projection_dim=32),
     "kernel_tree_pool": _draws(KernelTreeSampler, shared=True),

@@ -2,6 +2,7 @@
 
 from tf_largeout.sampled_values import HeadAndTail, SampledValues
 from tf_largeout.samplers.bernoulli_sampler import BernoulliSampler
+from tf_largeout.samplers.bigram_sampler import BigramSampler
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 from tf_largeout.samplers.inverted_file_sampler import InvertedFileSampler
 from tf_largeout.samplers.kernel_tree_sampler import KernelTreeSampler
@@ -17,6 +18,7 @@ from tf_largeout.samplers.unigram_sampler import UnigramSampler
 
 __all__ = [
     "BernoulliSampler",
+    "BigramSampler",
     "HardNegativeSampler",
     "HeadAndTail",
     "InvertedFileSampler",

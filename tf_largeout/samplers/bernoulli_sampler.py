@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout.samplers.count_tables import Spec
 from tf_largeout.samplers.counted_sampler import CountedSampler
 from tf_largeout.samplers.label_counts import distorted
 from tf_largeout.samplers.sampler import ClassLayer
@@ -23,8 +24,7 @@ class BernoulliSampler(CountedSampler):
     2.1.2); floor is 1, or the smallest positive count where that is below 1. So no class comes
     twice, its expected count is `b_c` exactly, and **how many classes are drawn varies from
     step to step**: `num_sampled` is the mean, and the standard deviation is at most its square
-    root.
-    With as many as there are classes all are drawn.
+    root. With as many as there are classes all are drawn.
 
     A step costs O(num_sampled log num_classes): a Poisson number of hits fall on the classes in
     proportion to `-log(1 - b_c)`, and those with at least one are the draw. The state is 12
@@ -64,7 +64,7 @@ class BernoulliSampler(CountedSampler):
             )
         super().build(layer)
 
-    def table_specs(self) -> list[tuple[str, tuple[int, ...], str]]:
+    def table_specs(self) -> list[Spec]:
         return [
             ("cumulative", (self.num_classes,), "float64"),
             ("probability", (self.num_classes,), "float32"),

@@ -1,14 +1,13 @@
 """The base class of static samplers that draw by the counts of the classes."""
 
-import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.initializers import constant_initializer, zeros_initializer
+from tf_largeout.samplers.count_tables import CountTables, Spec
 from tf_largeout.samplers.label_counts import check_counts, count_labels
 from tf_largeout.samplers.sampler import ClassLayer
 from tf_largeout.samplers.static_sampler import StaticSampler
-from tf_largeout.types import Initializer, TensorLike
+from tf_largeout.types import TensorLike
 
 _NO_COUNTS = np.zeros(0)
 
@@ -40,10 +39,9 @@ class CountedSampler(StaticSampler):
         super().__init__(num_sampled, unique=unique, seed=seed)
         self._counts = _NO_COUNTS if counts is None else check_counts(counts)
         self._counts_are_complete = counts is not None
-        self._tables: list[keras.Variable] = []
-        self._are_filled = False
+        self._tables = CountTables()
 
-    def table_specs(self) -> list[tuple[str, tuple[int, ...], str]]:
+    def table_specs(self) -> list[Spec]:
         """Name, shape and dtype of each table. Tables of zeros alone hold no counts."""
         raise NotImplementedError(f"{type(self).__name__} must define `table_specs`.")
 
@@ -57,8 +55,9 @@ class CountedSampler(StaticSampler):
         Raises:
             ValueError: If they are empty.
         """
-        self._require_counts()
-        return [tf.convert_to_tensor(table) for table in self._tables]
+        tables = self._tables.read(type(self).__name__)
+        self._counts = _NO_COUNTS  # which the tables hold
+        return tables
 
     def adapt(self, data: TensorLike | tf.data.Dataset, steps: int | None = None) -> None:
         """Takes the counts from training labels, in place of any earlier ones.
@@ -73,58 +72,25 @@ class CountedSampler(StaticSampler):
                 infinite and there is no `steps`.
         """
         counts = count_labels(data, steps)
-        if self._tables:
+        if self._tables.are_built:
             self._check_size(counts.size, False, self.num_classes)
         self._counts, self._counts_are_complete = counts, False
-        if self._tables:
-            for table, value in zip(self._tables, self._make_tables(), strict=True):
-                table.assign(value)
-            self._are_filled, self._counts = True, _NO_COUNTS
+        if self._tables.are_built:
+            self._tables.assign(self._make_tables())
+            self._counts = _NO_COUNTS
 
     def build(self, layer: ClassLayer) -> None:
         self._check_size(self._counts.size, self._counts_are_complete, layer.num_classes)
         super().build(layer)
-        # Zeros stand in a table until it is loaded or adapted; a draw from them is refused.
-        specs = self.table_specs()
-        initializers: list[Initializer] = [zeros_initializer] * len(specs)
+        values = None
         if self._counts.size:
             with tf.init_scope():
-                initializers = [
-                    constant_initializer(table.numpy()) for table in self._make_tables()
-                ]
-        self._tables = [
-            self.add_weight(layer, name, shape, dtype, initializer)
-            for (name, shape, dtype), initializer in zip(specs, initializers, strict=True)
-        ]
+                values = [table.numpy() for table in self._make_tables()]
+        self._tables.build(self, layer, self.table_specs(), values)
 
     def release(self) -> None:
         super().release()
-        self._tables, self._are_filled = [], False
-
-    def _require_counts(self) -> None:
-        """Raises a ValueError where the tables are empty. Lets the counts go: they are made."""
-        self._are_filled = self._are_filled or self._counts.size > 0 or self._hold_something()
-        if not self._are_filled:
-            raise ValueError(
-                f"This {type(self).__name__} has no counts to draw by. Pass `counts`, call "
-                "`adapt` on the training labels, or load saved weights: counts are kept with "
-                "the weights, not in the config, so that a model made from a config, as by "
-                "`keras.models.clone_model`, has none before `clone.set_weights(...)`."
-            )
-        self._counts = _NO_COUNTS
-
-    def _hold_something(self) -> bool:
-        """Whether the tables were loaded. Unknown while variables are yet to be made: True."""
-        strategy = tf.distribute.get_strategy()
-        with tf.init_scope():
-            try:
-                last = [
-                    strategy.experimental_local_results(table.value)[0][-1]
-                    for table in self._tables
-                ]
-            except tf.errors.FailedPreconditionError:
-                return True  # the draw asks
-            return any(bool(tf.reduce_any(numbers > 0)) for numbers in last)
+        self._tables.release()
 
     def _make_tables(self) -> list[tf.Tensor]:
         counts = np.pad(self._counts, (0, self.num_classes - self._counts.size))

@@ -24,14 +24,12 @@ def count_labels(data: TensorLike | tf.data.Dataset, steps: int | None = None) -
             and there is no `steps`.
     """
     counts = np.zeros(0)
-    for labels in _batches(data, steps):
-        ids, occurrences = np.unique(_as_ids(labels), return_counts=True)
+    for labels in batches(data, steps):
+        if isinstance(labels, tf.RaggedTensor):
+            labels = labels.flat_values
+        ids, occurrences = np.unique(as_ids(labels), return_counts=True)
         if ids.size and ids[0] == -1:
             ids, occurrences = ids[1:], occurrences[1:]
-        if ids.size and ids[0] < 0:
-            raise ValueError(
-                f"Labels must be class ids, or -1 for padding. Received: {ids[0]}."
-            )
         if ids.size and ids[-1] >= counts.size:
             counts = np.pad(counts, (0, max(ids[-1] + 1, 2 * counts.size) - counts.size))
         counts[ids] += occurrences
@@ -40,7 +38,8 @@ def count_labels(data: TensorLike | tf.data.Dataset, steps: int | None = None) -
     return np.trim_zeros(counts, "b")
 
 
-def _batches(data: TensorLike | tf.data.Dataset, steps: int | None) -> Iterable[TensorLike]:
+def batches(data: TensorLike | tf.data.Dataset, steps: int | None) -> Iterable[TensorLike]:
+    """The labels of `data`, batch by batch, for the forms that `count_labels` takes."""
     if not isinstance(data, tf.data.Dataset):
         return [data]
     if steps is not None:
@@ -52,15 +51,21 @@ def _batches(data: TensorLike | tf.data.Dataset, steps: int | None) -> Iterable[
     return (element[1] if isinstance(element, tuple) else element for element in data)
 
 
-def _as_ids(labels: TensorLike) -> np.ndarray:
-    if isinstance(labels, tf.RaggedTensor):
-        labels = labels.flat_values
-    ids = np.asarray(labels).reshape(-1)
+def as_ids(labels: TensorLike) -> np.ndarray:
+    """`labels` as int64 of the same shape, each a class id or -1.
+
+    Raises:
+        ValueError: If they are of another type, or below -1.
+    """
+    ids = np.asarray(labels)
     if not np.issubdtype(ids.dtype, np.integer):
         raise ValueError(
             f"Labels must be integer class ids. Received labels of type {ids.dtype}."
         )
-    return ids.astype(np.int64)
+    ids = ids.astype(np.int64)
+    if ids.size and ids.min() < -1:
+        raise ValueError(f"Labels must be class ids, or -1 for padding. Received: {ids.min()}.")
+    return ids
 
 
 def check_counts(counts: TensorLike) -> np.ndarray:

@@ -43,13 +43,13 @@ class ClassLayer(Protocol):
 class Sampler:
     """Draws the classes that a sampled loss compares with the labels of a training step.
 
-    A subclass writes `draw`; `build`, if it keeps state; and `prepare` or `rows_changed`, if
-    that state follows the class embeddings. One that holds other samplers passes `release` on
-    to them. State is made with `add_weight`, so that it is saved, restored and distributed with
-    the layer; random bits come from `layer.next_seed()`. Every sampler promises: the expected
-    counts are those of its draws (1, uncorrected, for searches without a tail), no gradient
-    flows through it, and equal seeds give equal draws. A sampler belongs to one layer; where
-    building that layer fails, it is free for another.
+    A subclass writes `draw`, or `draw_after`; `build`, if it keeps state; and `prepare` or
+    `rows_changed`, if that state follows the class embeddings. One that holds other samplers
+    passes `release` on to them. State is made with `add_weight`, so that it is saved, restored
+    and distributed with the layer; random bits come from `layer.next_seed()`. Every sampler
+    promises: the expected counts are those of its draws (1, uncorrected, for searches without a
+    tail), no gradient flows through it, and equal seeds give equal draws. A sampler belongs to
+    one layer; where building that layer fails, it is free for another.
 
     Args:
         num_sampled: Number of classes drawn, a positive int. A sample that the batch shares is
@@ -58,9 +58,11 @@ class Sampler:
 
     Attributes:
         searches: Whether the classes depend on features or labels: no tail beside a search.
+        uses_previous: Whether they depend on the label before in the sequence: `draw_after` is
+            called then.
     """
 
-    searches = False
+    searches = uses_previous = False
 
     def __init__(self, num_sampled: int = 1024, seed: int | None = None) -> None:
         self.num_sampled = whole_number("num_sampled", num_sampled, most=2**31 - 1)
@@ -178,7 +180,11 @@ class Sampler:
             ) from error
 
     def sample(
-        self, features: TensorLike | None, labels: TensorLike, layer: ClassLayer
+        self,
+        features: TensorLike | None,
+        labels: TensorLike,
+        layer: ClassLayer,
+        previous: TensorLike | None = None,
     ) -> SampledValues | HeadAndTail:
         """Draws classes for one training step, after `prepare`.
 
@@ -187,6 +193,8 @@ class Sampler:
                 each position is a row, `[batch * time, dim]`. Static samplers ignore them.
             labels: int64 `[batch, num_labels]`, padded with -1.
             layer: The layer that built this sampler.
+            previous: For samplers that use it: int64 `[batch]`, the label of the position
+                before each row in its sequence, or -1; None stands for no sequences.
 
         Returns:
             `SampledValues`, or `HeadAndTail`: classes of each row's own and shared ones.
@@ -195,7 +203,13 @@ class Sampler:
         if features is not None:
             features = tf.cast(tf.stop_gradient(features), tf.float32)
         self.prepare(layer)
-        return tf.nest.map_structure(tf.stop_gradient, self.draw(features, labels, layer))
+        if self.uses_previous:
+            if previous is None:
+                previous = tf.fill(tf.shape(labels)[:1], -1)
+            values = self.draw_after(tf.cast(previous, tf.int64), labels, layer)
+        else:
+            values = self.draw(features, labels, layer)
+        return tf.nest.map_structure(tf.stop_gradient, values)
 
     def prepare(self, layer: ClassLayer) -> None:
         """Brings the state up to date, before each draw: counts steps, rebuilds tables.
@@ -219,6 +233,18 @@ class Sampler:
             `SampledValues` or `HeadAndTail`.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `draw`.")
+
+    def draw_after(
+        self, previous: tf.Tensor, labels: tf.Tensor, layer: ClassLayer
+    ) -> SampledValues | HeadAndTail:
+        """What `sample` returns, of a sampler with `uses_previous`.
+
+        Args:
+            previous: int64 `[batch]`, the label of the position before; -1 where none is.
+            labels: int64 `[batch, num_labels]`, padded with -1.
+            layer: The layer that built this sampler.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must implement `draw_after`.")
 
     def rows_changed(self, ids: tf.Tensor, old_rows: tf.Tensor, layer: ClassLayer) -> None:
         """Follows the class embeddings: called after each update by a row-sparse optimizer.

@@ -11,6 +11,7 @@ from tf_largeout.ops.table_sampling_ops import (
     pivotal_sample,
     pivotal_table,
 )
+from tf_largeout.samplers.count_tables import Spec
 from tf_largeout.samplers.counted_sampler import CountedSampler
 from tf_largeout.samplers.label_counts import distorted
 from tf_largeout.samplers.registry import named
@@ -71,7 +72,7 @@ class UnigramSampler(CountedSampler):
     def get_config(self) -> Config:
         return {**super().get_config(), "distortion": self.distortion}
 
-    def table_specs(self) -> list[tuple[str, tuple[int, ...], str]]:
+    def table_specs(self) -> list[Spec]:
         if self.unique:
             return [
                 ("cumulative", (self.num_classes + 1,), "int64"),

@@ -1,0 +1,204 @@
+"""Classes by what follows the class before, in sequences."""
+
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.arguments import whole_number
+from tf_largeout.sampled_values import SampledValues
+from tf_largeout.samplers.count_tables import CountTables
+from tf_largeout.samplers.label_pairs import LabelPairs, count_pairs
+from tf_largeout.samplers.sampler import ClassLayer, Sampler
+from tf_largeout.types import Config, TensorLike
+
+
+class _Before(NamedTuple):
+    """What was counted after the class before each row; int64 and float64 `[B, 1]`."""
+
+    first_key: tf.Tensor  # of the pairs with that class
+    start: tf.Tensor  # of these, in the sums of their counts
+    total: tf.Tensor  # of these counts
+    scale: tf.Tensor  # q of a pair is its count times scale, and
+    backoff: tf.Tensor  # this times q of the class alone
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class BigramSampler(Sampler):
+    """Draws, at each position of a sequence, by what follows the label before it.
+
+        q_c = (count(p, c) + distinct(p) u_c) / (count(p) + distinct(p))
+
+    where p is the label of the position before, `count(p, c)` how often c follows it in the
+    training labels, `count(p)` the sum over c, `distinct(p)` the number of different c, and
+    `u_c = max(count_c, 1) / sum` the frequency of c alone, to which it backs off (Witten & Bell
+    1991). The first position of a sequence, and one after a label that none was seen to follow,
+    draw by u alone.
+
+    Features are `[batch, time, dim]` and labels `[batch, time]`; where a position has several,
+    its first is the label before the next. Each position has `num_sampled` draws of its own,
+    with replacement, in O(num_sampled log num_pairs); expected counts are `num_sampled q_c`
+    exactly. A label may be drawn, and is an accidental hit then.
+
+    The counts come from `adapt`, before or after the layer is built, and are kept as tables
+    among its weights: 16 bytes per pair and 8 per class.
+
+    Args:
+        num_sampled: Number of classes drawn for each position.
+        num_pairs: How many different pairs there is room for; of more, those that occur least
+            are left out, as if never seen. None for as many as `adapt` counts before the layer
+            is built.
+        seed: Optional int that the layer's draws start from; random if None.
+
+    Raises:
+        ValueError: In training, if the features are no sequences, or nothing was counted. When
+            the layer is built: if nobody said how many pairs there are.
+
+    References:
+        Witten and Bell 1991, "The zero-frequency problem", method C. Blanc & Rendle 2018,
+        section 4.1.2, compare with a bigram sampler.
+
+    Example:
+        sampler = BigramSampler(64)
+        sampler.adapt(train)  # a dataset of (x, y), y of shape [batch, time]
+        keras.Sequential([encoder, LargeOutput(100_000, sampler=sampler)])
+    """
+
+    searches = uses_previous = True
+
+    def __init__(
+        self, num_sampled: int = 1024, num_pairs: int | None = None, seed: int | None = None
+    ) -> None:
+        super().__init__(num_sampled, seed=seed)
+        self.num_pairs = whole_number("num_pairs", num_pairs, or_none=True)
+        self._pairs: LabelPairs | None = None
+        self._tables = CountTables()
+
+    def adapt(self, data: TensorLike | tf.data.Dataset, steps: int | None = None) -> None:
+        """Takes the counts from sequences of training labels, in place of any earlier ones.
+
+        Args:
+            data: Integer labels `[..., time]`, padded with -1 or ragged, or a
+                `tf.data.Dataset` of them or of tuples `(x, y, ...)`. Labels `[n]` are one
+                sequence.
+            steps: Number of elements to take from a dataset; needed if it is infinite.
+
+        Raises:
+            ValueError: If there are no labels, some are no class ids, or the dataset is
+                infinite and there is no `steps`.
+        """
+        pairs = count_pairs(data, steps)
+        if self._tables.are_built:
+            self._tables.assign(self._make_tables(pairs))
+        else:
+            self._pairs = pairs
+
+    def build(self, layer: ClassLayer) -> None:
+        if self._pairs is None and self.num_pairs is None:
+            raise ValueError(
+                "BigramSampler must know how many pairs of classes it is to keep. Call "
+                "`adapt` on the training labels before the layer is built, or pass `num_pairs`."
+            )
+        if self._pairs is not None:
+            self._check_size(self._pairs, layer.num_classes)
+        super().build(layer)
+        values = None
+        if self._pairs is not None:
+            self.num_pairs = self.num_pairs or max(1, len(self._pairs.times))
+            values = self._make_tables(self._pairs)
+        room = self.num_pairs or 1
+        specs = [
+            ("pair_keys", (room,), "int64"),
+            ("pair_cumulative", (room + 1,), "int64"),
+            ("cumulative", (self.num_classes + 1,), "int64"),
+        ]
+        self._tables.build(self, layer, specs, values)
+
+    def release(self) -> None:
+        super().release()
+        self._tables.release()
+
+    def draw_after(
+        self, previous: tf.Tensor, labels: tf.Tensor, layer: ClassLayer
+    ) -> SampledValues:
+        tables = self._tables.read(type(self).__name__)
+        self._pairs = None  # which the tables hold
+        keys, pair_sums, sums = tables
+        before = self._before(previous, tables)
+        shape = [2, tf.shape(labels)[0], self.num_sampled]
+        seed = layer.next_seed()
+        choice, place = tf.unstack(tf.random.stateless_uniform(shape, seed, dtype=tf.float64))
+        of_pairs = before.start + _scaled(place, before.total)
+        pair = tf.minimum(_search(pair_sums, of_pairs, "right"), keys.shape[0]) - 1
+        followers = tf.gather(keys, pair) - before.first_key
+        alone = _search(sums, _scaled(place, sums[-1]), "right") - 1
+        is_pair = choice < before.scale * tf.cast(before.total, tf.float64)
+        ids = tf.where(is_pair, followers, alone)
+        counts = self._counts(ids, before, tables)
+        true_counts = self._counts(tf.maximum(labels, 0), before, tables)
+        return SampledValues(ids, tf.where(labels >= 0, true_counts, 1), counts)
+
+    def get_config(self) -> Config:
+        num_pairs = self.num_pairs
+        if num_pairs is None and self._pairs is not None:
+            num_pairs = max(1, len(self._pairs.times))
+        return {**super().get_config(), "num_pairs": num_pairs}
+
+    def _before(self, previous: tf.Tensor, tables: list[tf.Tensor]) -> _Before:
+        keys, sums, _ = tables
+        first_key = (tf.maximum(previous, 0) * self.num_classes)[:, tf.newaxis]
+        first = _search(keys, first_key, "left")
+        end = _search(keys, first_key + self.num_classes, "left")
+        end = tf.where(previous[:, tf.newaxis] >= 0, end, first)
+        start = tf.gather(sums, first)
+        total = tf.gather(sums, end) - start
+        distinct = tf.cast(end - first, tf.float64)
+        scale = tf.math.divide_no_nan(
+            tf.ones([], tf.float64), tf.cast(total, tf.float64) + distinct
+        )
+        backoff = tf.where(total > 0, distinct * scale, 1)
+        return _Before(first_key, start, total, scale, backoff)
+
+    def _counts(self, ids: tf.Tensor, before: _Before, tables: list[tf.Tensor]) -> tf.Tensor:
+        """float32, the expected counts of `ids`, int64 `[B, n]`."""
+        keys, pair_sums, sums = tables
+        wanted = before.first_key + ids
+        pair = tf.minimum(_search(keys, wanted, "left"), keys.shape[0] - 1)
+        is_seen = (tf.gather(keys, pair) == wanted) & (before.total > 0)
+        times = tf.gather(pair_sums, pair + 1) - tf.gather(pair_sums, pair)
+        times = tf.cast(tf.where(is_seen, times, 0), tf.float64)
+        alone = tf.gather(sums, ids + 1) - tf.gather(sums, ids)
+        alone = tf.cast(alone, tf.float64) / tf.cast(sums[-1], tf.float64)
+        q = times * before.scale + before.backoff * alone
+        return tf.cast(self.num_sampled * q, tf.float32)
+
+    def _make_tables(self, pairs: LabelPairs) -> list[np.ndarray]:
+        self._check_size(pairs, self.num_classes)
+        num_pairs = self.num_pairs or 1
+        pairs = pairs.most_frequent(num_pairs)
+        keys = np.full(num_pairs, np.iinfo(np.int64).max)
+        keys[: len(pairs.first)] = pairs.first * self.num_classes + pairs.second
+        times = np.pad(pairs.times, (1, num_pairs - len(pairs.times)))
+        counts = np.ones(self.num_classes, np.int64)
+        counts[: len(pairs.counts)] = np.maximum(pairs.counts, 1)
+        return [keys, np.cumsum(times), np.cumsum(np.pad(counts, (1, 0)))]
+
+    def _check_size(self, pairs: LabelPairs, num_classes: int) -> None:
+        if len(pairs.counts) > num_classes:
+            raise ValueError(
+                f"BigramSampler was given labels up to {len(pairs.counts) - 1}, but the layer "
+                f"has num_classes={num_classes}. Pass labels below num_classes to `adapt`."
+            )
+
+
+def _search(rising: tf.Tensor, values: tf.Tensor, side: str) -> tf.Tensor:
+    """`tf.searchsorted` of values of any shape in one list, int64."""
+    flat = tf.searchsorted(rising, tf.reshape(values, [-1]), side, tf.int64)
+    return tf.reshape(flat, tf.shape(values))
+
+
+def _scaled(uniform: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
+    """Whole numbers in [0, total), or 0, as `uniform` is in [0, 1): int64."""
+    numbers = tf.cast(uniform * tf.cast(total, tf.float64), tf.int64)
+    return tf.clip_by_value(numbers, 0, tf.maximum(total - 1, 0))

@@ -1,0 +1,95 @@
+"""Tables that a sampler draws by, as weights of its layer that start empty or filled."""
+
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.initializers import constant_initializer, zeros_initializer
+from tf_largeout.samplers.sampler import ClassLayer, Sampler
+from tf_largeout.types import Initializer, TensorLike
+
+Spec = tuple[str, tuple[int, ...], str]  # name, shape and dtype
+
+
+class CountTables:
+    """The weights of one sampler that hold counts of classes, in a form that is drawn from.
+
+    Until they are filled, by counts or by loading a file, zeros stand in them.
+    """
+
+    def __init__(self) -> None:
+        self._tables: list[keras.Variable] = []
+        self._are_filled = False
+
+    @property
+    def are_built(self) -> bool:
+        """Whether there are weights already."""
+        return bool(self._tables)
+
+    def build(
+        self,
+        sampler: Sampler,
+        layer: ClassLayer,
+        specs: Sequence[Spec],
+        values: Sequence[np.ndarray] | None,
+    ) -> None:
+        """Makes the weights.
+
+        Args:
+            sampler: The sampler that draws by them.
+            layer: The layer that builds it.
+            specs: Name, shape and dtype of each.
+            values: What they hold, or None for zeros.
+        """
+        initializers: list[Initializer] = [zeros_initializer] * len(specs)
+        if values is not None:
+            initializers = [constant_initializer(value) for value in values]
+        self._tables = [
+            sampler.add_weight(layer, name, shape, dtype, initializer)
+            for (name, shape, dtype), initializer in zip(specs, initializers, strict=True)
+        ]
+        self._are_filled = values is not None
+
+    def assign(self, values: Sequence[TensorLike]) -> None:
+        """Fills the weights with others."""
+        for table, value in zip(self._tables, values, strict=True):
+            table.assign(value)
+        self._are_filled = True
+
+    def release(self) -> None:
+        """Forgets the weights: the build of the layer has failed."""
+        self._tables, self._are_filled = [], False
+
+    def read(self, asked_by: str) -> list[tf.Tensor]:
+        """What the weights hold.
+
+        Args:
+            asked_by: Name of the sampler, for the message.
+
+        Raises:
+            ValueError: If that is nothing.
+        """
+        self._are_filled = self._are_filled or self._hold_something()
+        if not self._are_filled:
+            raise ValueError(
+                f"This {asked_by} has no counts to draw by. Pass `counts`, if it takes them, "
+                "call `adapt` on the training labels, or load saved weights: counts are kept "
+                "with the weights, not in the config, so that a model made from a config, as "
+                "by `keras.models.clone_model`, has none before `clone.set_weights(...)`."
+            )
+        return [tf.convert_to_tensor(table) for table in self._tables]
+
+    def _hold_something(self) -> bool:
+        """Whether the weights were loaded. Unknown while variables are yet to be made: True."""
+        strategy = tf.distribute.get_strategy()
+        with tf.init_scope():
+            try:
+                last = [
+                    strategy.experimental_local_results(table.value)[0][-1]
+                    for table in self._tables
+                ]
+            except tf.errors.FailedPreconditionError:
+                return True  # the draw asks
+            return any(bool(tf.reduce_any(numbers > 0)) for numbers in last)
