@@ -267,6 +267,13 @@ TEST(KernelTreeNamesTheQueryWhoseMassesAreNoNumbers) {
     e.features[30 * 20] = bad;
     EXPECT_EQ(e.Sample(9, false, std::vector<int64_t>(40, 60)).unfit, 17);
   }
+  Example half(61, 20, 40, 8);  // labels go their way where the masses are numbers again
+  half.Build();
+  const int64_t width = half.tree().width();
+  for (int64_t node = half.shape.first[1]; node < half.shape.num_nodes(); ++node) {
+    std::fill_n(&half.sums[node * width], width, NAN);
+  }
+  EXPECT_EQ(half.Sample(9, false, std::vector<int64_t>(40, 60)).unfit, 0);
   Example damaged(61, 20, 40, 8);
   damaged.Build();
   for (float& sum : damaged.sums) sum = -sum;  // clamped: any draws, no harm

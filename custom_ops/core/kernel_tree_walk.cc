@@ -129,12 +129,16 @@ class Walk {
   // Each walker of the visit picks one of the masses, or chosen(label) if it is a label.
   template <class Chosen>
   void Pick(const Visit& visit, int level, const Masses& masses, const Chosen& chosen) {
-    if (!masses.AreNumbers()) return SetUnfit(visit);
+    const bool fit = masses.AreNumbers();
+    if (!fit) SetUnfit(visit.query);
     for (int32_t i = visit.begin; i < visit.end; ++i) {
       Walker& walker = walkers_[order_[i]];
-      walker.child = walker.label >= 0 ? chosen(walker.label)
-                                       : masses.Pick(TreeUniform(seed_, walker.number, level));
-      walker.way.Take(masses.share(walker.child));
+      if (walker.label >= 0) {
+        walker.child = chosen(walker.label);
+      } else {
+        walker.child = fit ? masses.Pick(TreeUniform(seed_, walker.number, level)) : 0;
+      }
+      if (fit) walker.way.Take(masses.share(walker.child));
     }
   }
 
@@ -238,11 +242,9 @@ class Walk {
     }
   }
 
-  // The walkers of the visit go on to any nodes.
-  void SetUnfit(const Visit& visit) {
-    for (int32_t i = visit.begin; i < visit.end; ++i) walkers_[order_[i]].child = 0;
+  void SetUnfit(int32_t query) {
     int64_t before = unfit_;
-    while (visit.query < before && !unfit_.compare_exchange_weak(before, visit.query)) {
+    while (query < before && !unfit_.compare_exchange_weak(before, query)) {
     }
   }
 
