@@ -13,6 +13,7 @@ BENCHMARKS = {
     "tune": "the learning rate of each method, on a validation split",
     "search": "recall of the exact top k against milliseconds, search by search",
     "hashing": "rows a second of each locality-sensitive hash",
+    "kernel_tree": "milliseconds to sample from a kernel tree, and to keep it up to date",
     "tied": "a language model's step with one table for input and output, and with two",
     "hardness": "what the negatives of each sampler are like, over training",
     "profile": "where the time of a training step goes",
