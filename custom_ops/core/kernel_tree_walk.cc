@@ -66,18 +66,16 @@ class Walk {
     for (int64_t i = 0; i < queries_.batch; ++i) {
       const auto begin = static_cast<int32_t>(walkers_.size());
       for (int64_t d = draws_.begin(first_ + i); d < draws_.begin(first_ + i + 1); ++d) {
-        walkers_.push_back({d, -1, 0, {}});
+        walkers_.push_back({{}, d, -1, 0});
       }
       for (int64_t place = i * labels_.width; place < (i + 1) * labels_.width; ++place) {
         const int64_t label = labels_.ids[place];
-        if (label >= 0) walkers_.push_back({place, label, 0, {}});
+        if (label >= 0) walkers_.push_back({{}, place, static_cast<int32_t>(label), 0});
       }
       const auto end = static_cast<int32_t>(walkers_.size());
       if (begin < end) visits_.push_back({static_cast<int32_t>(i), 0, begin, end});
     }
-    order_.resize(walkers_.size());
-    for (size_t i = 0; i < order_.size(); ++i) order_[i] = static_cast<int32_t>(i);
-    next_order_ = order_;
+    next_walkers_.resize(walkers_.size());
   }
 
   // Products of the rows of each part's node with vector_of(query) of its visits:
@@ -95,7 +93,9 @@ class Walk {
         const AdjacentRows rows = rows_of(part.node);
         const int32_t size = part.end - part.begin;
         for (int32_t i = 0; i < size; ++i) {
-          vectors[i] = vector_of(visits_[groups_.places[part.begin + i]].query);
+          const Visit& visit = visits_[groups_.places[part.begin + i]];
+          vectors[i] = vector_of(visit.query);
+          __builtin_prefetch(&walkers_[visit.begin]);
         }
         products.resize(size * rows.num_rows);
         const AdjacentRows ahead = rows_of(groups_.parts[std::min(p + 1, end - 1)].node);
@@ -132,7 +132,7 @@ class Walk {
     const bool fit = masses.AreNumbers();
     if (!fit) SetUnfit(visit.query);
     for (int32_t i = visit.begin; i < visit.end; ++i) {
-      Walker& walker = walkers_[order_[i]];
+      Walker& walker = walkers_[i];
       if (walker.label >= 0) {
         walker.child = chosen(walker.label);
       } else {
@@ -144,9 +144,9 @@ class Walk {
 
   // The visits become those of the children that the walkers pick, query by query.
   void Descend(int level) {
-    std::vector<Visit> next(order_.size());
+    std::vector<Visit> next(walkers_.size());
     std::vector<int32_t> num_next(visits_.size());
-    const int64_t walkers_per_visit = order_.size() / (visits_.size() + 1) + 1;
+    const int64_t walkers_per_visit = walkers_.size() / (visits_.size() + 1) + 1;
     parallel_(visits_.size(), 150 * walkers_per_visit, [&](int64_t begin, int64_t end) {
       Masses masses(kTreeChildren);
       for (int64_t i = begin; i < end; ++i) {
@@ -160,7 +160,7 @@ class Walk {
       joined.insert(joined.end(), from, from + num_next[i]);
     }
     visits_.swap(joined);
-    order_.swap(next_order_);
+    walkers_.swap(next_walkers_);
   }
 
   void PickChildren(int level, int64_t i, Masses* masses) {
@@ -175,11 +175,11 @@ class Walk {
          [&](int64_t label) { return static_cast<int32_t>(label / span - first); });
   }
 
-  // Sorts the walkers of a visit by their children into next_order_. Returns how many visits
+  // Sorts the walkers of a visit by their children into next_walkers_. Returns how many visits
   // of children there are.
   int32_t SplitVisit(const Visit& visit, Visit* next) {
     int32_t counts[kTreeChildren] = {}, places[kTreeChildren];
-    for (int32_t i = visit.begin; i < visit.end; ++i) ++counts[walkers_[order_[i]].child];
+    for (int32_t i = visit.begin; i < visit.end; ++i) ++counts[walkers_[i].child];
     int32_t place = visit.begin, num_next = 0;
     for (int32_t child = 0; child < kTreeChildren; ++child) {
       places[child] = place;
@@ -189,7 +189,7 @@ class Walk {
                           place};
     }
     for (int32_t i = visit.begin; i < visit.end; ++i) {
-      next_order_[places[walkers_[order_[i]].child]++] = order_[i];
+      next_walkers_[places[walkers_[i].child]++] = walkers_[i];
     }
     return num_next;
   }
@@ -227,7 +227,7 @@ class Walk {
     }
     Pick(visit, 0, *masses, [&](int64_t label) { return static_cast<int32_t>(label - first); });
     for (int32_t i = visit.begin; i < visit.end; ++i) {
-      const Walker& walker = walkers_[order_[i]];
+      const Walker& walker = walkers_[i];
       Write(walker, first + walker.child, sample);
     }
   }
@@ -256,9 +256,8 @@ class Walk {
   const ParallelFor& parallel_;
   const int64_t first_;
   const AlignedFloats phi_;
-  std::vector<Walker> walkers_;
-  std::vector<int32_t> order_, next_order_;  // walkers, those of a visit together
-  std::vector<Visit> visits_;                // query by query
+  std::vector<Walker> walkers_, next_walkers_;  // those of a visit together
+  std::vector<Visit> visits_;                   // query by query
   VisitsByNode groups_;
   std::vector<float> products_;  // [visits, kTreeChildren]
   std::atomic<int64_t> unfit_;

@@ -17,13 +17,13 @@ inline constexpr int64_t kMostVisits = 64;  // of a node that a thread takes at 
 
 // One that goes down the tree: a draw, or a label, whose way is given.
 struct Walker {
-  int64_t number;  // of the draw, or the place of the label
-  int64_t label;   // -1: a draw
-  int32_t child;   // where it goes next, or the class in its leaf
   LogOfShares way;
+  int64_t number;  // of the draw, or the place of the label
+  int32_t label;   // -1: a draw
+  int32_t child;   // where it goes next, or the class in its leaf
 };
 
-// A query at a node with some walkers: order[begin], ..., order[end - 1].
+// A query at a node with walkers begin, ..., end - 1.
 struct Visit {
   int32_t query;
   int32_t node;

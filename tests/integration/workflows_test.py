@@ -97,7 +97,9 @@ WORKFLOWS = [export, clone_model, early_stopping, model_checkpoint, backup_and_r
 
 
 # One of each kind of state: none, tables, hash tables, lists.
-@pytest.mark.parametrize("sampler", ["uniform", "unigram", "lsh", "inverted_file"])
+@pytest.mark.parametrize(
+    "sampler", ["uniform", "unigram", "lsh", "inverted_file", "kernel_tree"]
+)
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda workflow: workflow.__name__)
 def test_a_model_goes_through(workflow, sampler, tmp_path):
     workflow(sampler, tmp_path)

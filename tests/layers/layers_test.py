@@ -130,7 +130,9 @@ def test_a_sampler_can_be_given_by_name(name):
     assert isinstance(layers.LargeOutput(10_000, name).sampler, samplers.Sampler)
 
 
-@pytest.mark.parametrize("name", ["uniform", "log_uniform", "lsh", "inverted_file", "top_k"])
+@pytest.mark.parametrize(
+    "name", ["uniform", "log_uniform", "lsh", "inverted_file", "top_k", "kernel_tree"]
+)
 @pytest.mark.parametrize(
     "num_classes, num_sampled", [(1, 1), (3, 1), (30, 15), (900, 450), (2048, 1024)]
 )

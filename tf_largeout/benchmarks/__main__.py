@@ -14,6 +14,7 @@ BENCHMARKS = {
     "search": "recall of the exact top k against milliseconds, search by search",
     "likelihood": "how near sampled losses come to exact maximum likelihood",
     "hashing": "rows a second of each locality-sensitive hash",
+    "kernel_tree": "milliseconds to sample from a kernel tree, and to keep it up to date",
     "tied": "a language model's step with one table for input and output, and with two",
     "language_model": "exact perplexity of a language model against negatives a step",
     "hardness": "what the negatives of each sampler are like, over training",

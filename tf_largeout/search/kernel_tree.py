@@ -291,5 +291,8 @@ class KernelTree:
 
 
 def default_leaf_size(dim: int) -> int:
-    """Rows of a leaf for a kernel of that dimension."""
-    return max(16, dim)
+    """Rows of a leaf for a kernel of that dimension.
+
+    More cost less memory, and no more time until they are several times `dim`.
+    """
+    return max(64, dim)

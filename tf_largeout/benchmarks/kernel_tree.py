@@ -1,0 +1,117 @@
+"""`python -m tf_largeout.benchmarks kernel_tree`: milliseconds of a kernel tree a step.
+
+The time to sample for a batch, and the time to bring the tree up to date with rows that have
+changed: those that the batch drew, and as many as a shared pool of 1,024 and the labels have.
+One line for each number of classes, of samples and of dimensions of the kernel. Embeddings and
+features are random.
+"""
+
+import argparse
+import time
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from tf_largeout import layers, samplers
+from tf_largeout.benchmarks import machine
+from tf_largeout.benchmarks.files import write_json
+
+_WARM_UP = 2
+_POOL = 1024
+
+
+def main(arguments=None):
+    """Measures what the command line asks for and returns the report."""
+    options = _parser().parse_args(arguments)
+    rows = []
+    for num_classes in options.num_classes:
+        for projection_dim in options.projection_dims:
+            for num_sampled in options.num_sampled:
+                shape = {"num_classes": num_classes, "dim": options.dim}
+                shape |= {"projection_dim": projection_dim, "num_sampled": num_sampled}
+                rows.append({**shape, **measure(**shape, options=options)})
+                tqdm.write(_line(rows[-1]))
+    report = {"machine": machine.describe(), "batch_size": options.batch_size, "rows": rows}
+    if options.json:
+        write_json(options.json, report)
+    return report
+
+
+def measure(num_classes, dim, projection_dim, num_sampled, options):
+    """Milliseconds of a build, a sample and two updates, and MB of sums, as a dict.
+
+    Args:
+        num_classes: Number of classes.
+        dim: Width of their embeddings.
+        projection_dim: Of the kernel, or 0 for no projection.
+        num_sampled: Draws a row.
+        options: `batch_size` and `steps`.
+    """
+    sampler = samplers.KernelTreeSampler(
+        num_sampled, projection_dim=projection_dim or None, seed=1
+    )
+    layer = layers.LargeOutput(num_classes, sampler=sampler)
+    layer.build((None, dim))
+    random = np.random.default_rng(0)
+    features = random.normal(size=[options.batch_size, dim]).astype(np.float32)
+    labels = random.integers(num_classes, size=[options.batch_size, 1])
+    ids = random.integers(num_classes, size=_POOL + options.batch_size)
+    sample = tf.function(
+        lambda: sampler.draw(tf.constant(features), tf.constant(labels), layer)
+    )
+    keep_up = tf.function(lambda: sampler.prepare(layer))
+    keep_up()
+    drawn = sample().sampled_candidates
+    old_rows = tf.zeros([0, dim])
+
+    def update(ids):
+        sampler.rows_changed(tf.reshape(ids, [-1]), old_rows, layer)
+        return _milliseconds(keep_up, 1)
+
+    updates_of_draws = [update(drawn) for _ in range(options.steps)]
+    updates_of_pool = [update(tf.constant(ids)) for _ in range(options.steps)]
+    return {
+        "build_ms": _milliseconds(lambda: sampler.rebuild(layer), 2),
+        "sample_ms": _milliseconds(sample, options.steps + _WARM_UP),
+        "update_ms": float(np.median(updates_of_draws)),
+        "pool_update_ms": float(np.median(updates_of_pool)),
+        "sums_mb": sampler.tree_health(layer)["megabytes"],
+    }
+
+
+def _milliseconds(function, times):
+    """Of a call, in the median; the first are left out where there are many."""
+    milliseconds = []
+    for _ in range(times):
+        start = time.perf_counter()
+        function()
+        machine.finish()
+        milliseconds.append(1e3 * (time.perf_counter() - start))
+    return float(np.median(milliseconds[_WARM_UP:] or milliseconds[-1:]))
+
+
+def _line(row):
+    kernel_dim = row["projection_dim"] or row["dim"]
+    return (
+        f"{row['num_classes']:>9,} classes, kernel of {kernel_dim:>3}, "
+        f"{row['num_sampled']:>4} samples: sample {row['sample_ms']:7.1f} ms, update "
+        f"{row['update_ms']:7.1f} ms, of a pool {row['pool_update_ms']:7.1f} ms, build "
+        f"{row['build_ms']:7.1f} ms, {row['sums_mb']:6.1f} MB"
+    )
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="python -m tf_largeout.benchmarks kernel_tree")
+    parser.add_argument(
+        "--num_classes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000]
+    )
+    parser.add_argument("--dim", type=int, default=128)
+    parser.add_argument(
+        "--projection_dims", type=int, nargs="+", default=[0, 16, 32, 48], help="0: none"
+    )
+    parser.add_argument("--num_sampled", type=int, nargs="+", default=[32, 128])
+    parser.add_argument("--batch_size", type=int, default=256)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--json", help="file for the report")
+    return parser
