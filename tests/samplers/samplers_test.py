@@ -56,6 +56,18 @@ def test_every_public_sampler_and_every_name_is_in_the_table():
 
 
 @every_sampler
+def test_counts_are_what_the_sampler_says_they_are(name):
+    layer = make_layer(name)
+    sample = layer.sample(LABELS, tf.constant(FEATURES))
+    ids, _, counts = getattr(sample, "tail", sample)
+    if layer.sampler.counts_are == "probabilities":
+        assert len(np.unique(ids)) == len(ids) and np.all(counts <= 1)
+    else:
+        known = bool(np.any(counts.numpy() != 1))
+        assert known == {"draws": True, "none": False}[layer.sampler.counts_are]
+
+
+@every_sampler
 def test_a_sample_has_the_promised_shapes_and_types(name):
     values = make_layer(name).sample(LABELS, tf.constant(FEATURES))
     parts = values if isinstance(values, samplers.HeadAndTail) else [values]

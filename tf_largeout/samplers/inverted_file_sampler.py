@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import one_of, whole_number
-from tf_largeout.sampled_values import HeadAndTail, SampledValues
+from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
@@ -95,6 +95,11 @@ class InvertedFileSampler(HardNegativeSampler):
         self._file = InvertedFile(num_lists, knows_lists=corrects)
         self.num_lists = self._file.num_lists
         self.num_probes = whole_number("num_probes", num_probes)
+
+    @property
+    def counts_are(self) -> str:
+        draws_alone = self.select == "draw" and self.tail is None
+        return DRAWS if draws_alone else super().counts_are
 
     def build(self, layer: ClassLayer) -> None:
         super().build(layer)

@@ -110,6 +110,10 @@ class KernelTreeSampler(Sampler):
         self._head = KernelTreeHead(self.num_sampled, num_hard, tail, self._tree)
         self.num_hard, self.tail = self._head.num_hard, self._head.tail
 
+    @property
+    def counts_are(self) -> str:
+        return self.tail.counts_are if self.tail else super().counts_are
+
     def build(self, layer: ClassLayer) -> None:
         if self._head:
             self._head.build(layer)
