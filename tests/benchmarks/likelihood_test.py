@@ -17,6 +17,12 @@ def test_the_true_model_of_the_toy_problem_is_a_distribution_that_gives_its_labe
     assert np.all(np.abs(counts - expected) < 5 * np.sqrt(expected + 1))
 
 
+def test_pairs_of_words_are_near_each_other():
+    inputs, labels = likelihood_problems._pairs(np.arange(100), 500, 2, np.random.default_rng())
+    assert {-2, -1, 1, 2} == set(labels - inputs)
+    assert labels.min() >= 0 and labels.max() < 100
+
+
 def test_figures_are_those_of_their_definition():
     problem = small(1, 1)
     probabilities = np.random.default_rng(0).dirichlet(np.ones(30), 200)
@@ -29,15 +35,15 @@ def test_figures_are_those_of_their_definition():
     np.testing.assert_allclose(found["from_true"], np.mean(abs(probabilities - true)))
 
 
-def test_all_methods_are_trained_and_the_exact_one_is_at_no_distance(
-    tmp_path, monkeypatch, capsys
-):
+def test_methods_are_trained_and_the_exact_one_is_at_no_distance(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(likelihood.PROBLEMS, "toy", small)
     monkeypatch.setattr(likelihood, "_GRID", (0.1,))
+    names = ["bernoulli_batch", "ranking_1"]
     arguments = f"--epochs 2 --seeds 1 2 --num-sampled 5 --json {tmp_path}/l.json "
-    likelihood.main([*arguments.split(), "--png", f"{tmp_path}/l.png"])
+    arguments += f"--png {tmp_path}/l.png --estimators"
+    likelihood.main([*arguments.split(), *names])
     runs = json.loads((tmp_path / "l.json").read_text())["runs"]
-    assert [run["estimator"] for run in runs] == 2 * list(likelihood.ESTIMATORS)
+    assert [run["estimator"] for run in runs] == 2 * ["exact", *names]
     for run in runs:
         for point in run["points"]:
             assert set(point) == set(likelihood.FIGURES)

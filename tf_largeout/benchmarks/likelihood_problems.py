@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tf_largeout import optimizers
+from tf_largeout import datasets, optimizers
 from tf_largeout.layers import LargeOutput
 
 
@@ -83,4 +83,48 @@ def toy(seed, epochs, num_classes=1000, dim=100, examples=2000, deviation=3.0):
     )
 
 
-PROBLEMS = {"toy": toy}
+def words(seed, epochs, dim=64, examples=200_000, looked_at=1000, window=2):
+    """Word vectors: a word of brown predicts another one near it (skip-gram).
+
+    Args:
+        seed: of the pairs that are drawn.
+        epochs: how often to go through the pairs.
+        dim: width of the vectors.
+        examples: pairs of the training split to train on.
+        looked_at: pairs of the test split.
+        window: how far apart the two are at most.
+    """
+    data = datasets.load("brown")
+    rng = np.random.default_rng(seed)
+    inputs, labels = _pairs(data.train_tokens, examples, window, rng)
+    test_inputs, test_labels = _pairs(data.test_tokens, looked_at, window, rng)
+
+    def model(sampler):
+        vectors = keras.layers.Embedding(data.num_classes, dim)
+        return keras.Sequential(
+            [keras.Input([], dtype="int32"), vectors, LargeOutput(data.num_classes, sampler)]
+        )
+
+    return Problem(
+        seed=seed,
+        epochs=epochs,
+        batch_size=256,
+        inputs=inputs,
+        labels=labels,
+        looked_at=test_inputs,
+        labels_looked_at=test_labels,
+        label_counts=data.label_counts,
+        learning_rate=3e-3,
+        optimizer=optimizers.LazyAdam,
+        model=model,
+    )
+
+
+def _pairs(tokens, number, window, rng):
+    """Random places of a text, and random others near them."""
+    places = rng.integers(window, len(tokens) - window, number)
+    distances = rng.integers(1, window + 1, number) * rng.choice([-1, 1], number)
+    return tokens[places], tokens[places + distances].astype(np.int64)
+
+
+PROBLEMS = {"toy": toy, "words": words}
