@@ -106,8 +106,8 @@ def kernel_tree_update(
         int64 scalar: how many of the leaves have other sums than before.
 
     Raises:
-        tf.errors.InvalidArgumentError: As `kernel_tree_build`, for the rows that are read, which
-            are those of the ids, or without a projection all of their leaves; or if an id is
+        tf.errors.InvalidArgumentError: As `kernel_tree_build`, for the rows that are read:
+            those of the ids, or without a projection all of their leaves; or if an id is
             out of range.
     """
     return gen_ops.largeout_kernel_tree_update(
