@@ -46,7 +46,7 @@ class TreeUpkeep:
 
     def rows_changed(self, ids: tf.Tensor) -> None:
         """Notes changed rows, int64 `[n]`, which may repeat; -1 is none."""
-        self._flag(ids, tf.ones)
+        self._flag(ids, 1.0)
 
     def advance(
         self, build: Callable[[], object], update: Callable[[tf.Tensor], tf.Tensor]
@@ -99,7 +99,7 @@ class TreeUpkeep:
     def _update(self, step: tf.Tensor, update: Callable[[tf.Tensor], tf.Tensor]) -> None:
         ids = self._touched_ids()
         update(ids)
-        self._flag(ids, tf.zeros)
+        self._flag(ids, 0.0)
         # By now all leaves have the sums of their rows, unless some changed without a word.
         num_leaves = -(-self._num_rows // self._leaf_size)
         turn = step * _CHECKED_PER_STEP + tf.range(_CHECKED_PER_STEP, dtype=tf.int64)
@@ -118,9 +118,9 @@ class TreeUpkeep:
         ids = tf.range(self._num_rows, dtype=tf.int64)
         return tf.where(is_touched, ids, -tf.ones_like(ids))
 
-    def _flag(self, ids: tf.Tensor, values: Callable[[tf.Tensor], tf.Tensor]) -> None:
+    def _flag(self, ids: tf.Tensor, value: float) -> None:
         places = tf.where(ids < 0, tf.constant(self._num_rows, tf.int64), ids)
-        flags = tf.IndexedSlices(values(tf.shape(ids)), places)
+        flags = tf.IndexedSlices(tf.where(ids < 0, 0.0, value), places)
         local_variable(self._touched).scatter_update(flags)
 
     def _forget(self) -> None:
