@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "custom_ops/core/aligned_array.h"
@@ -16,93 +19,100 @@ namespace {
 
 constexpr int64_t kPairRows = 12;  // of Z that are summed at once: whole tiles of a product
 
-// The rows of a leaf, as they are summed.
-class LeafRows {
+constexpr int64_t kProjectedRows = 48;  // at once
+
+// Copies the embedding and the bias of a class.
+void CopyRow(const ClassMatrix& matrix, int64_t id, float* to) {
+  std::copy_n(matrix.embeddings + id * matrix.dim, matrix.dim, to);
+  if (matrix.bias != nullptr) to[matrix.dim] = matrix.bias[id];
+}
+
+// Makes projected rows. For one thread.
+class Projector {
  public:
-  LeafRows(const TreeShape& shape, const TreeRows& rows)
-      : shape_(shape),
-        rows_(rows),
-        stride_(RoundUp(rows.dim(), kWidthMultiple)),
-        summed_(shape.leaf_size * stride_),
-        inputs_(rows.projection != nullptr ? shape.leaf_size * rows.input_dim() : 0),
-        transposed_(rows.projection != nullptr ? rows.input_dim() * stride_ : 0, 0.0f) {
-    for (size_t i = 0; i < transposed_.size(); ++i) {
-      const int64_t to = i % stride_;
-      if (to < rows.dim())
-        transposed_[i] = rows.projection[to * rows.input_dim() + i / stride_];
+  explicit Projector(const TreeRows& rows)
+      : rows_(rows),
+        depth_(rows.input_dim()),
+        stride_(RoundUp(rows.projected_dim, kWidthMultiple)),
+        transposed_(depth_ * stride_),
+        inputs_(kProjectedRows * depth_),
+        outputs_(kProjectedRows * stride_) {
+    std::fill_n(transposed_.get(), depth_ * stride_, 0.0f);
+    for (int64_t i = 0; i < rows.projected_dim; ++i) {
+      for (int64_t k = 0; k < depth_; ++k) {
+        transposed_.get()[k * stride_ + i] = rows.projection[i * depth_ + k];
+      }
     }
   }
 
-  void Read(int64_t leaf) {
-    begin_ = leaf * shape_.leaf_size;
-    size_ = shape_.size(shape_.leaf_size, leaf);
-    std::fill_n(summed_.get(), size_ * stride_, 0.0f);
-    if (rows_.projection == nullptr) return Gather(summed_.get(), stride_);
-    const int64_t depth = rows_.input_dim();
-    Gather(inputs_.data(), depth);
-    LARGEOUT_SIMD_DISPATCH(AddProduct, {size_, depth, stride_}, {inputs_.data(), depth, 1},
-                           transposed_.data(), stride_, summed_.get(), stride_);
-    for (int64_t c = 0; c < size_; ++c) {
-      std::copy_n(data() + c * stride_, rows_.dim(),
-                  rows_.projected + (begin_ + c) * rows_.dim());
+  // id_of(i): the class of row i, for i in [begin, end).
+  template <class IdOf>
+  void Write(int64_t begin, int64_t end, const IdOf& id_of) {
+    for (int64_t first = begin; first < end; first += kProjectedRows) {
+      const int64_t size = std::min(kProjectedRows, end - first);
+      for (int64_t i = 0; i < size; ++i) {
+        CopyRow(rows_.matrix, id_of(first + i), inputs_.data() + i * depth_);
+      }
+      std::fill_n(outputs_.get(), size * stride_, 0.0f);
+      LARGEOUT_SIMD_DISPATCH(AddProduct, {size, depth_, stride_}, {inputs_.data(), depth_, 1},
+                             transposed_.get(), stride_, outputs_.get(), stride_);
+      for (int64_t i = 0; i < size; ++i) {
+        std::copy_n(outputs_.get() + i * stride_, rows_.projected_dim,
+                    rows_.projected + id_of(first + i) * rows_.projected_dim);
+      }
     }
   }
-
-  const float* data() const { return summed_.get(); }
-  int64_t size() const { return size_; }
-  int64_t stride() const { return stride_; }  // zeros follow each row
 
  private:
-  // The embeddings and biases of the classes, one a `stride`.
-  void Gather(float* to, int64_t stride) const {
-    const ClassMatrix& matrix = rows_.matrix;
-    for (int64_t c = 0; c < size_; ++c, to += stride) {
-      std::copy_n(matrix.embeddings + (begin_ + c) * matrix.dim, matrix.dim, to);
-      if (matrix.bias != nullptr) to[matrix.dim] = matrix.bias[begin_ + c];
-    }
-  }
-
-  const TreeShape& shape_;
   const TreeRows& rows_;
-  const int64_t stride_;
-  AlignedFloats summed_;
+  const int64_t depth_, stride_;
+  AlignedFloats transposed_;  // [input_dim, stride]
   std::vector<float> inputs_;
-  std::vector<float> transposed_;  // [input_dim, stride]
-  int64_t begin_ = 0, size_ = 0;
+  AlignedFloats outputs_;
 };
 
 // Makes sums of leaves. For one thread.
 class LeafSums {
  public:
   LeafSums(const TreeShape& shape, const TreeRows& rows)
-      : dim_(rows.dim()), rows_(shape, rows), block_(kPairRows * rows_.stride()) {}
+      : shape_(shape),
+        matrix_(rows.summed()),
+        dim_(rows.dim()),
+        stride_(RoundUp(dim_, kWidthMultiple)),
+        rows_(shape.leaf_size * stride_),
+        block_(kPairRows * stride_) {
+    std::fill_n(rows_.get(), shape.leaf_size * stride_, 0.0f);  // also what follows each row
+  }
 
   // sums: [TreeWidth(dim)].
   void Write(int64_t leaf, float* sums) {
-    rows_.Read(leaf);
-    const int64_t stride = rows_.stride();
+    const int64_t size = shape_.size(shape_.leaf_size, leaf);
+    for (int64_t c = 0; c < size; ++c) {
+      CopyRow(matrix_, leaf * shape_.leaf_size + c, rows_.get() + c * stride_);
+    }
     for (int64_t first = 0; first < dim_; first += kPairRows) {
       const int64_t last = std::min(first + kPairRows, dim_);
-      const int64_t width = RoundUp(last, kWidthMultiple);
-      std::fill_n(block_.get(), kPairRows * stride, 0.0f);
-      LARGEOUT_SIMD_DISPATCH(AddProduct, {last - first, rows_.size(), width},
-                             {rows_.data() + first, 1, stride}, rows_.data(), stride,
-                             block_.get(), stride);
+      std::fill_n(block_.get(), kPairRows * stride_, 0.0f);
+      LARGEOUT_SIMD_DISPATCH(AddProduct, {last - first, size, RoundUp(last, kWidthMultiple)},
+                             {rows_.get() + first, 1, stride_}, rows_.get(), stride_,
+                             block_.get(), stride_);
       for (int64_t i = first; i < last; ++i) {
-        std::copy_n(block_.get() + (i - first) * stride, i + 1, sums + PlaceOfPair(i, 0));
+        std::copy_n(block_.get() + (i - first) * stride_, i + 1, sums + PlaceOfPair(i, 0));
       }
     }
     std::fill(sums + PlaceOfPair(dim_, 0), sums + TreeWidth(dim_), 0.0f);
   }
 
  private:
-  const int64_t dim_;
-  LeafRows rows_;
-  AlignedFloats block_;
+  const TreeShape& shape_;
+  const ClassMatrix matrix_;
+  const int64_t dim_, stride_;
+  AlignedFloats rows_;   // of a leaf
+  AlignedFloats block_;  // some rows of its sums
 };
 
 int64_t CyclesOfLeaf(const TreeShape& shape, const TreeRows& rows) {
-  return shape.leaf_size * (TreeWidth(rows.dim()) + 2 * rows.matrix.dim) / 8;
+  return shape.leaf_size * (TreeWidth(rows.dim()) + 4 * rows.dim()) / 8;
 }
 
 // Nodes of `level` become the sums of their children.
@@ -128,12 +138,26 @@ void SumAbove(const TreeShape& shape, std::vector<int64_t> nodes, int64_t width,
   }
 }
 
-std::vector<int64_t> FlaggedLeaves(const TreeShape& shape, const uint8_t* flags) {
-  std::vector<int64_t> leaves;
-  for (int64_t leaf = 0; leaf < shape.num_leaves(); ++leaf) {
-    if (flags == nullptr || flags[leaf] != 0) leaves.push_back(leaf);
+// The distinct ones, rising.
+std::vector<int64_t> Distinct(const TreeClasses& classes, int64_t num_classes) {
+  std::vector<int64_t> ids;
+  if (classes.ids == nullptr) {
+    ids.resize(num_classes);
+    std::iota(ids.begin(), ids.end(), int64_t{0});
+    return ids;
   }
-  return leaves;
+  std::copy_if(classes.ids, classes.ids + classes.size, std::back_inserter(ids),
+               [](int64_t id) { return id >= 0; });
+  if (!std::is_sorted(ids.begin(), ids.end())) std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+// The leaves of rising ids, rising.
+std::vector<int64_t> LeavesOf(const TreeShape& shape, std::vector<int64_t> ids) {
+  for (int64_t& id : ids) id /= shape.leaf_size;
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
 }
 
 // Sums these leaves, and returns how many have other sums than before.
@@ -170,9 +194,12 @@ double LargestSquare(int64_t num_classes) {
   return std::numeric_limits<float>::max() / 4.0 / static_cast<double>(num_classes);
 }
 
-int64_t FindUnfitClass(const TreeShape& shape, const TreeRows& rows, const uint8_t* flags,
+int64_t FindUnfitClass(const TreeShape& shape, const TreeRows& rows, const TreeClasses& classes,
                        const ParallelFor& parallel) {
-  const std::vector<int64_t> leaves = FlaggedLeaves(shape, flags);
+  // Without a projection all rows of a leaf are read.
+  const int64_t group = rows.projection != nullptr ? 1 : shape.leaf_size;
+  std::vector<int64_t> groups = Distinct(classes, shape.num_classes);
+  if (group > 1) groups = LeavesOf(shape, std::move(groups));
   const ClassMatrix& matrix = rows.matrix;
   const double limit = LargestSquare(shape.num_classes) / SquareOfProjection(rows);
   std::atomic<int64_t> first{shape.num_classes};
@@ -182,10 +209,9 @@ int64_t FindUnfitClass(const TreeShape& shape, const TreeRows& rows, const uint8
     const double bias = matrix.bias != nullptr ? matrix.bias[c] : 0;
     return !(square + bias * bias <= limit);
   };
-  parallel(leaves.size(), shape.leaf_size * matrix.dim / 4, [&](int64_t begin, int64_t end) {
+  parallel(groups.size(), group * matrix.dim / 4 + 10, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t from = leaves[i] * shape.leaf_size;
-      const int64_t to = from + shape.size(shape.leaf_size, leaves[i]);
+      const int64_t from = groups[i] * group, to = from + shape.size(group, groups[i]);
       for (int64_t c = from; c < to && c < first; ++c) {
         if (!is_unfit(c)) continue;
         int64_t before = first;
@@ -199,12 +225,19 @@ int64_t FindUnfitClass(const TreeShape& shape, const TreeRows& rows, const uint8
 
 void BuildKernelTree(const TreeShape& shape, const TreeRows& rows, const ParallelFor& parallel,
                      float* sums) {
-  UpdateKernelTree(shape, rows, nullptr, parallel, sums);
+  UpdateKernelTree(shape, rows, {}, parallel, sums);
 }
 
-int64_t UpdateKernelTree(const TreeShape& shape, const TreeRows& rows, const uint8_t* flags,
-                         const ParallelFor& parallel, float* sums) {
-  std::vector<int64_t> leaves = FlaggedLeaves(shape, flags);
+int64_t UpdateKernelTree(const TreeShape& shape, const TreeRows& rows,
+                         const TreeClasses& classes, const ParallelFor& parallel, float* sums) {
+  std::vector<int64_t> ids = Distinct(classes, shape.num_classes);
+  if (rows.projection != nullptr) {
+    const int64_t cost = rows.input_dim() * (rows.dim() / 8 + 2);
+    parallel(ids.size(), cost, [&](int64_t begin, int64_t end) {
+      Projector(rows).Write(begin, end, [&](int64_t i) { return ids[i]; });
+    });
+  }
+  std::vector<int64_t> leaves = LeavesOf(shape, std::move(ids));
   const int64_t num_changed = SumLeaves(shape, rows, leaves, parallel, sums);
   SumAbove(shape, std::move(leaves), TreeWidth(rows.dim()), parallel, sums);
   return num_changed;

@@ -38,14 +38,26 @@ struct TreeRows {
   LARGEOUT_HOST_DEVICE int64_t dim() const {
     return projection != nullptr ? projected_dim : input_dim();
   }
+  // The rows that are summed.
+  LARGEOUT_HOST_DEVICE ClassMatrix summed() const {
+    if (projection == nullptr) return matrix;
+    return {projected, nullptr, matrix.num_classes, projected_dim};
+  }
+};
+
+// Some classes: ids [size] in [-1, num_classes), which may repeat; -1 is none. All of them if
+// `ids` is null.
+struct TreeClasses {
+  const int64_t* ids = nullptr;
+  int64_t size = 0;
 };
 
 // The largest sum of squares of a summed row: so no sum over all classes overflows.
 double LargestSquare(int64_t num_classes);
 
-// A class whose row has numbers that are not finite, or a sum of squares above LargestSquare;
-// -1 if there is none. Looks at the leaves with flags[leaf] != 0, or at all if `flags` is null.
-int64_t FindUnfitClass(const TreeShape& shape, const TreeRows& rows, const uint8_t* flags,
+// A class that an update with these classes reads, whose row has numbers that are not finite or
+// a sum of squares above LargestSquare; -1 if there is none.
+int64_t FindUnfitClass(const TreeShape& shape, const TreeRows& rows, const TreeClasses& classes,
                        const ParallelFor& parallel);
 
 // Writes sums [num_nodes, TreeWidth(rows.dim())] of all rows, and the projected rows.
@@ -53,11 +65,12 @@ int64_t FindUnfitClass(const TreeShape& shape, const TreeRows& rows, const uint8
 void BuildKernelTree(const TreeShape& shape, const TreeRows& rows, const ParallelFor& parallel,
                      float* sums);
 
-// Sums the leaves with flags[leaf] != 0 anew, and the nodes above them: then all is as
-// BuildKernelTree makes it of the rows as they are now, bit for bit, if no others have changed.
-// flags: [num_leaves]. Returns how many of these leaves have other sums than before.
-int64_t UpdateKernelTree(const TreeShape& shape, const TreeRows& rows, const uint8_t* flags,
-                         const ParallelFor& parallel, float* sums);
+// Projects the rows of the classes, if there is a projection, and sums their leaves anew, and
+// the nodes above them. Then all is as BuildKernelTree makes it of the rows as they are now,
+// bit for bit, if no others have changed. Returns how many of these leaves have other sums than
+// before.
+int64_t UpdateKernelTree(const TreeShape& shape, const TreeRows& rows,
+                         const TreeClasses& classes, const ParallelFor& parallel, float* sums);
 
 // What draws are made from. The rows are the summed ones: the matrix, or the projected rows
 // without a bias; queries have no number for the bias, it is 1.

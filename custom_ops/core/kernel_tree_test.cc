@@ -103,6 +103,7 @@ TEST(KernelTreeAfterUpdatesIsTheOneBuiltAnew) {
         for (int i = 0; i < 7; ++i) {
           const int64_t id = e.random() % 333;
           ids.insert(ids.end(), 1 + i % 2, id);
+          ids.push_back(-1);
           for (int64_t k = 0; k < 12; ++k) e.embeddings[id * 12 + k] += 0.1f * (e.random() % 7);
           e.bias[id] -= 1;
         }
@@ -244,19 +245,20 @@ TEST(KernelTreeOfOneClassDrawsIt) {
 TEST(KernelTreeFindsRowsThatItCannotSum) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (float bad : {kInfinity, -kInfinity, NAN, 1e19f}) {
-    Example e(60, 20, 1, 8);
-    EXPECT_EQ(FindUnfitClass(e.shape, e.rows(), nullptr, SerialFor), -1);
-    e.embeddings[41 * 20 + 19] = bad;
-    e.bias[55] = bad;
-    EXPECT_EQ(FindUnfitClass(e.shape, e.rows(), nullptr, BackwardsFor), 41);
-    std::vector<uint8_t> flags(e.shape.num_leaves());
-    EXPECT_EQ(FindUnfitClass(e.shape, e.rows(), flags.data(), SerialFor), -1);
-    flags[55 / 8] = 1;
-    EXPECT_EQ(FindUnfitClass(e.shape, e.rows(), flags.data(), SerialFor), 55);
+    for (int64_t projected_dim : {0, 5}) {
+      Example e(60, 20, 1, 8, true, projected_dim);
+      EXPECT_EQ(FindUnfitClass(e.shape, e.rows(), {}, SerialFor), -1);
+      e.embeddings[41 * 20 + 19] = bad;
+      e.bias[55] = bad;
+      EXPECT_EQ(FindUnfitClass(e.shape, e.rows(), {}, BackwardsFor), 41);
+      EXPECT_EQ(e.FindUnfit({-1, 3, 50, 3}), projected_dim > 0 ? -1 : 55);
+      EXPECT_EQ(e.FindUnfit({3, 55}), 55);
+      EXPECT_EQ(e.FindUnfit({-1, 32}), -1);
+    }
   }
   Example e(60, 20, 1, 8, true, 5);
   e.projection[3] = NAN;
-  EXPECT_EQ(FindUnfitClass(e.shape, e.rows(), nullptr, SerialFor), 0);
+  EXPECT_EQ(FindUnfitClass(e.shape, e.rows(), {}, SerialFor), 0);
 }
 
 TEST(KernelTreeNamesTheQueryWhoseMassesAreNoNumbers) {

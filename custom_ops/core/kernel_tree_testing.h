@@ -57,9 +57,13 @@ struct KernelTreeExample {
   }
 
   int64_t Update(const std::vector<int64_t>& ids) {
-    std::vector<uint8_t> flags(shape.num_leaves());
-    for (int64_t id : ids) flags[id / shape.leaf_size] = 1;
-    return UpdateKernelTree(shape, rows(), flags.data(), SerialFor, sums.data());
+    const TreeClasses classes = {ids.data(), static_cast<int64_t>(ids.size())};
+    return UpdateKernelTree(shape, rows(), classes, SerialFor, sums.data());
+  }
+
+  int64_t FindUnfit(const std::vector<int64_t>& ids) {
+    const TreeClasses classes = {ids.data(), static_cast<int64_t>(ids.size())};
+    return FindUnfitClass(shape, rows(), classes, SerialFor);
   }
 
   struct Drawn {

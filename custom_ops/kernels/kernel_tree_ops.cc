@@ -1,7 +1,6 @@
 #include "custom_ops/kernels/kernel_tree_ops.h"
 
 #include <cstring>
-#include <vector>
 
 #include "custom_ops/kernels/intra_op_parallel.h"
 #include "custom_ops/kernels/sampled_values.h"
@@ -18,10 +17,9 @@ absl::Status CopyOnHost(const Tensor& from, Tensor* to) {
   return absl::OkStatus();
 }
 
-// Looks at the leaves with flags[leaf] != 0, or at all if `flags` is null.
 absl::Status CheckRowsOfTree(OpKernelContext* ctx, const KernelTreeRowsInput& in,
-                             const uint8_t* flags) {
-  const int64_t unfit = FindUnfitClass(in.shape(), in.rows(), flags, IntraOpParallel(ctx));
+                             const TreeClasses& classes) {
+  const int64_t unfit = FindUnfitClass(in.shape(), in.rows(), classes, IntraOpParallel(ctx));
   if (unfit < 0) return absl::OkStatus();
   return InvalidArgument(
       "a kernel tree needs class embeddings, biases and a projection that are finite, and not "
@@ -34,7 +32,7 @@ absl::Status CheckRowsOfTree(OpKernelContext* ctx, const KernelTreeRowsInput& in
 
 struct Cpu {
   static absl::Status Build(OpKernelContext* ctx, KernelTreeRowsInput* in) {
-    TF_RETURN_IF_ERROR(CheckRowsOfTree(ctx, *in, nullptr));
+    TF_RETURN_IF_ERROR(CheckRowsOfTree(ctx, *in, {}));
     TF_RETURN_IF_ERROR(in->AllowWrites(ctx, CopyOnHost));
     BuildKernelTree(in->shape(), in->rows(), IntraOpParallel(ctx), in->sums());
     return absl::OkStatus();
@@ -42,17 +40,15 @@ struct Cpu {
 
   static absl::Status Update(OpKernelContext* ctx, const Tensor& ids, KernelTreeRowsInput* in,
                              int64_t* num_changed) {
-    const TreeShape& shape = in->shape();
-    TF_RETURN_IF_ERROR(CheckClassIds(ids, -1, shape.num_classes, "ids"));
-    std::vector<uint8_t> flags(shape.num_leaves());
-    const int64_t* id = ids.flat<int64_t>().data();
-    for (int64_t i = 0; i < ids.NumElements(); ++i) {
-      if (id[i] >= 0) flags[id[i] / shape.leaf_size] = 1;
-    }
-    TF_RETURN_IF_ERROR(CheckRowsOfTree(ctx, *in, flags.data()));
+    TF_RETURN_IF_ERROR(CheckClassIds(ids, -1, in->shape().num_classes, "ids"));
+    // An empty tensor may have no memory.
+    static constexpr int64_t kNone = -1;
+    const TreeClasses classes = {ids.NumElements() > 0 ? ids.flat<int64_t>().data() : &kNone,
+                                 ids.NumElements()};
+    TF_RETURN_IF_ERROR(CheckRowsOfTree(ctx, *in, classes));
     TF_RETURN_IF_ERROR(in->AllowWrites(ctx, CopyOnHost));
     *num_changed =
-        UpdateKernelTree(shape, in->rows(), flags.data(), IntraOpParallel(ctx), in->sums());
+        UpdateKernelTree(in->shape(), in->rows(), classes, IntraOpParallel(ctx), in->sums());
     return absl::OkStatus();
   }
 

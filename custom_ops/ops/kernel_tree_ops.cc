@@ -71,8 +71,8 @@ REGISTER_OP("LargeoutKernelTreeUpdate")
     .Output("num_changed: int64")
     .SetShapeFn(UpdateShape)
     .Doc(R"doc(
-Brings a kernel tree up to date with the rows of some classes: sums their leaves anew, and the
-nodes above them. If no other rows have changed, the tree then is bit for bit what
+Brings a kernel tree up to date with the rows of some classes: projects them, if there is a
+projection, and sums their leaves anew, and the nodes above them. If no other rows have changed, the tree then is bit for bit what
 LargeoutKernelTreeBuild makes. Errors, before anything is written, as there.
 
 ids: [num_ids], in [0, num_classes), or -1 for none; may repeat.

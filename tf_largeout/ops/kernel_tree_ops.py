@@ -90,8 +90,9 @@ def kernel_tree_update(
 ) -> tf.Tensor:
     """Brings the sums up to date with the rows of some classes, in place.
 
-    Their leaves are summed anew, and the nodes above: no sum drifts. If no other rows have
-    changed, all is bit for bit what `kernel_tree_build` makes.
+    They are projected, if there is a projection, and their leaves are summed anew, and the
+    nodes above: no sum drifts. If no other rows have changed, all is bit for bit what
+    `kernel_tree_build` makes.
 
     Args:
         ids: int64 `[num_ids]` in `[-1, num_classes)`; may repeat, -1 is none.
@@ -105,8 +106,9 @@ def kernel_tree_update(
         int64 scalar: how many of the leaves have other sums than before.
 
     Raises:
-        tf.errors.InvalidArgumentError: As `kernel_tree_build`, for the rows of these leaves; or
-            if an id is out of range.
+        tf.errors.InvalidArgumentError: As `kernel_tree_build`, for the rows that are read:
+            those of the ids, or without a projection all of their leaves; or if an id is
+            out of range.
     """
     return gen_ops.largeout_kernel_tree_update(
         ids,

@@ -35,8 +35,8 @@ class KernelTree:
     the rows. Rows that change without a word (by `set_weights`, or a dense optimizer) show in
     leaves that are looked at in turn, and the tree is built anew.
 
-    State: about `2/3 dim^2 / leaf_size` floats per row, dim being that of the kernel, and with
-    a projection the projected rows. It is on the device of the rows.
+    State: about `2/3 dim^2 / leaf_size + 1` floats per row, dim being that of the kernel, and
+    with a projection the projected rows. It is on the device of the rows.
 
     Args:
         alpha: Weight of the square.
@@ -106,8 +106,7 @@ class KernelTree:
         self._rows_per_leaf = min(self.leaf_size or default_leaf_size(kernel_dim), num_rows)
         shape = kernel_tree_shape(num_rows, kernel_dim, self._rows_per_leaf)
         self._sums = add_weight("sums", shape, "float32", zeros_initializer)
-        num_leaves = -(-num_rows // self._rows_per_leaf)
-        self._upkeep.build(num_leaves, self._rows_per_leaf, add_weight)
+        self._upkeep.build(num_rows, self._rows_per_leaf, add_weight)
 
     def rebuild(
         self, seed: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None = None

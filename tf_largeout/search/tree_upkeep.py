@@ -1,4 +1,4 @@
-"""When the sums of a tree are brought up to date, and how many of them."""
+"""When the sums of a tree are brought up to date, and which of them."""
 
 from collections.abc import Callable
 
@@ -18,38 +18,35 @@ _ASKED_EVERY, _LEAST_DISTANCE = 10, 50  # steps
 
 
 class TreeUpkeep:
-    """Which leaves of a tree have changed rows, and whether the others still have theirs.
+    """Which rows of a tree have changed, and whether the others are still those it sums.
 
-    Its state is weights: a flag per leaf, two counters, and the number of leaves that changed
+    Its state is weights: a flag per row, two counters, and the number of leaves that changed
     without a word.
     """
 
     def __init__(self) -> None:
-        self._num_leaves = self._leaf_size = 0  # until it is built
+        self._num_rows = self._leaf_size = 0  # until it is built
         self._touched: keras.Variable = None
         self._num_stale: keras.Variable = None
         self._schedule: keras.Variable = None
 
-    def build(self, num_leaves: int, leaf_size: int, add_weight: AddWeight) -> None:
+    def build(self, num_rows: int, leaf_size: int, add_weight: AddWeight) -> None:
         """Makes the state.
 
         Args:
-            num_leaves: Number of leaves.
+            num_rows: Number of rows.
             leaf_size: Rows of a leaf, but for the last.
             add_weight: Function that makes a weight.
         """
-        self._num_leaves, self._leaf_size = num_leaves, leaf_size
-        flags = (num_leaves + 1,)  # one more for ids that are none
+        self._num_rows, self._leaf_size = num_rows, leaf_size
+        flags = (num_rows + 1,)  # one more for ids that are none
         self._touched = add_weight("touched", flags, "float32", zeros_initializer)
         self._num_stale = add_weight("num_stale", (), "int64", zeros_initializer)
         self._schedule = add_weight("schedule", (2,), "int64", _never_built, on_host=True)
 
     def rows_changed(self, ids: tf.Tensor) -> None:
         """Notes changed rows, int64 `[n]`, which may repeat; -1 is none."""
-        none = tf.constant(self._num_leaves, tf.int64)
-        leaves = tf.where(ids < 0, none, ids // self._leaf_size)
-        flags = tf.IndexedSlices(tf.cast(ids >= 0, tf.float32), leaves)
-        local_variable(self._touched).scatter_update(flags)
+        self._flag(ids, 1.0)
 
     def advance(
         self, build: Callable[[], object], update: Callable[[tf.Tensor], tf.Tensor]
@@ -59,8 +56,9 @@ class TreeUpkeep:
         Args:
             build: Function that sums all rows. Called in the first step, and at most every 50
                 steps after where leaves have changed without a word.
-            update: Function of int64 ids `[n]`, -1 for none, that sums the leaves of these rows
-                and returns how many of the leaves had other sums. Called in the others.
+            update: Function of int64 ids `[n]`, -1 for none, that sums the leaves of these,
+                whose rows may have changed, and returns how many leaves had other sums.
+                Called in the other steps.
         """
         schedule = local_variable(self._schedule)
 
@@ -99,15 +97,31 @@ class TreeUpkeep:
         return int(local_variable(self._schedule)[1])
 
     def _update(self, step: tf.Tensor, update: Callable[[tf.Tensor], tf.Tensor]) -> None:
-        touched = local_variable(self._touched)
-        first_ids = tf.range(self._num_leaves, dtype=tf.int64) * self._leaf_size
-        flags = touched.read_value()[:-1]
-        update(tf.where(flags > 0, first_ids, -tf.ones_like(first_ids)))
-        touched.assign(tf.zeros_like(touched))
-        # By now they have the sums of their rows, unless these changed without a word.
+        ids = self._touched_ids()
+        update(ids)
+        self._flag(ids, 0.0)
+        # By now all leaves have the sums of their rows, unless some changed without a word.
+        num_leaves = -(-self._num_rows // self._leaf_size)
         turn = step * _CHECKED_PER_STEP + tf.range(_CHECKED_PER_STEP, dtype=tf.int64)
-        changed = update(turn % self._num_leaves * self._leaf_size)
+        firsts = turn % num_leaves * self._leaf_size
+        ids = firsts[:, tf.newaxis] + tf.range(self._leaf_size, dtype=tf.int64)
+        ids = tf.where(ids < self._num_rows, ids, -tf.ones_like(ids))
+        changed = update(tf.reshape(ids, [-1]))
         local_variable(self._num_stale).assign_add(changed)
+
+    def _touched_ids(self) -> tf.Tensor:
+        """int64 `[n]`: the rows that have changed; on a GPU, which none waits for, with -1s."""
+        touched = local_variable(self._touched)
+        is_touched = touched.read_value()[:-1] > 0
+        if "GPU" not in touched.device:
+            return tf.where(is_touched)[:, 0]
+        ids = tf.range(self._num_rows, dtype=tf.int64)
+        return tf.where(is_touched, ids, -tf.ones_like(ids))
+
+    def _flag(self, ids: tf.Tensor, value: float) -> None:
+        places = tf.where(ids < 0, tf.constant(self._num_rows, tf.int64), ids)
+        flags = tf.IndexedSlices(tf.where(ids < 0, 0.0, value), places)
+        local_variable(self._touched).scatter_update(flags)
 
     def _forget(self) -> None:
         for weight in (self._touched, self._num_stale):
