@@ -1,4 +1,4 @@
-"""What is asked of |logit| over all classes, in blocks, against numpy over all of them."""
+"""What is asked of all classes, in blocks of classes, against numpy over all of them."""
 
 import keras
 import numpy as np
@@ -6,8 +6,9 @@ import pytest
 import tensorflow as tf
 
 from tests import harness
+from tests.layers.hierarchical_problem import PARTITIONS, Problem
 from tests.reference import class_scan as reference
-from tf_largeout import class_matrix, layers, losses, metrics
+from tf_largeout import class_folds, class_matrix, layers, losses, metrics
 from tf_largeout.class_matrix import ClassMatrix
 
 N, DIM, BATCH = 300, 4, 7
@@ -75,6 +76,36 @@ def test_blocks_come_in_turn_and_stay_small(batch):
     matrix.fold_logits(np.ones((batch, DIM)), see, tf.constant(0))
     assert all_ids == list(range(N))
     assert max(rows * width for rows, width in sizes) <= 2**22
+
+
+def test_a_pass_over_classes_in_clusters_gives_their_log_probabilities(monkeypatch):
+    monkeypatch.setattr(class_matrix, "_NUMBERS_OF_A_BLOCK", 1)
+    monkeypatch.setattr(class_matrix, "_LEAST_IN_BLOCK", 8)
+    problem = Problem(**PARTITIONS["given"])
+    blocks = []
+
+    def see(state, scores, ids):
+        blocks.append(scores.numpy())
+        return state + tf.size(ids)
+
+    fold = problem.layer.class_matrix.fold_logits
+    assert fold(problem.features, see, tf.constant(0)) == problem.layer.num_classes
+    np.testing.assert_allclose(np.hstack(blocks), problem.expected(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
+def test_scores_that_are_nothing_come_last_by_their_ids(bad):
+    found = np.array([[1, bad, 3], [bad, bad, 2]], "float32")
+
+    def fold(function, state):
+        for first in range(3):
+            scores = tf.constant(found[:, first : first + 1])
+            state = function(state, scores, tf.constant([first], tf.int64))
+        return state
+
+    scores, ids = class_folds.top_k(fold, tf.constant(2), 3)
+    np.testing.assert_array_equal(ids, [[2, 0, 1], [2, 0, 1]])
+    np.testing.assert_array_equal(scores, [[3, 1, -np.inf], [2, -np.inf, -np.inf]])
 
 
 def test_features_that_are_not_finite_have_no_best_classes(matrix):

@@ -32,7 +32,7 @@ ARROWS = {
     "ops": {"types", "version"},
     "class_folds": set(),
     "class_matrix": {"class_folds", "ops", "replicas", "row_changes"},
-    "clustered_matrix": {"class_matrix", "replicas"},
+    "clustered_matrix": {"class_folds", "class_matrix", "replicas"},
     "candidates": {"class_matrix", "ops", "sampled_values"},
     "output_tag": {"class_matrix", "labels", "types"},
     "lazy_logits": {"candidates", "output_tag"},

@@ -1,8 +1,9 @@
-"""What is asked of |logit| over all classes, in blocks of classes.
+"""What is asked of the scores of all classes, in blocks of classes.
 
-Each function is given `fold(function, state)`, which calls `function(state, logits, ids)` for
+Each function is given `fold(function, state)`, which calls `function(state, scores, ids)` for
 one block of classes after the other, ids rising, and returns the last state: a
-`ClassMatrix.fold_logits` of some features.
+`ClassMatrix.fold_logits` of some features. Scores that are NaN or -inf count as lowest, as in
+the ops that scan the classes.
 """
 
 from collections.abc import Callable
@@ -13,8 +14,17 @@ import tensorflow as tf
 Fold = Callable[[Callable[[Any, tf.Tensor, tf.Tensor], Any], Any], Any]
 
 
-def absolute_statistics(fold: Fold, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Log of the sum over classes of `exp(|o_c|)`, and `|o_y|` of the labels.
+def of_absolute(fold: Fold) -> Fold:
+    """`fold`, of the absolute values of its scores."""
+
+    def of_absolute_scores(function: Callable[..., Any], state: Any) -> Any:
+        return fold(lambda state, scores, ids: function(state, tf.abs(scores), ids), state)
+
+    return of_absolute_scores
+
+
+def statistics(fold: Fold, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Log of the sum over classes of `exp(score)`, and the scores of the labels.
 
     Args:
         fold: See above.
@@ -25,50 +35,42 @@ def absolute_statistics(fold: Fold, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Te
     """
 
     def add(
-        state: tuple[tf.Tensor, tf.Tensor], logits: tf.Tensor, ids: tf.Tensor
+        state: tuple[tf.Tensor, tf.Tensor], scores: tf.Tensor, ids: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        log_partition, true_logits = state
-        logits = tf.abs(logits)
-        of_block = tf.reduce_logsumexp(logits, axis=1)
+        log_partition, true_scores = state
+        of_block = tf.reduce_logsumexp(scores, axis=1)
         log_partition = tf.reduce_logsumexp(tf.stack([log_partition, of_block]), axis=0)
-        in_block = (labels >= ids[0]) & (labels <= ids[-1])
-        places = tf.where(in_block, labels - ids[0], 0)
-        picked = tf.gather(logits, places, batch_dims=1)
-        return log_partition, tf.where(in_block, picked, true_logits)
+        return log_partition, at_labels(scores, ids, labels, true_scores)
 
     nothing = tf.fill(tf.shape(labels)[:1], -float("inf"))
     return fold(add, (nothing, tf.zeros(tf.shape(labels))))
 
 
-def absolute_ranks(
-    fold: Fold, labels: tf.Tensor, true_logits: tf.Tensor, num_classes: int
-) -> tf.Tensor:
-    """How many classes have a higher `|o_c|` than the label, of equal ones those of lower id.
+def ranks(fold: Fold, labels: tf.Tensor, true_scores: tf.Tensor, num_classes: int) -> tf.Tensor:
+    """How many classes have a higher score than the label, of equal ones those of lower id.
 
     Args:
-        fold: See above; of the same blocks as the one that gave `true_logits`, so that of equal
+        fold: See above; of the same blocks as the one that gave `true_scores`, so that of equal
             rows the numbers are equal.
         labels: int64 `[B, L]`, padded with -1.
-        true_logits: float32 `[B, L]`, from `absolute_statistics`.
+        true_scores: float32 `[B, L]`, their scores.
         num_classes: The number of all classes.
 
     Returns:
-        int64 `[B, L]`; `num_classes` at padding and where the logit is NaN.
+        int64 `[B, L]`; `num_classes` at padding and where the score is NaN or -inf.
     """
+    own, own_ids = true_scores[:, :, tf.newaxis], labels[:, :, tf.newaxis]
 
-    def add(ranks: tf.Tensor, logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        others, own = tf.abs(logits)[:, tf.newaxis, :], true_logits[:, :, tf.newaxis]
-        label = labels[:, :, tf.newaxis]
-        is_above = ((others > own) & (ids != label)) | ((others == own) & (ids < label))
-        return ranks + tf.reduce_sum(tf.cast(is_above, tf.int64), axis=2)
+    def add(ranks: tf.Tensor, scores: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        return ranks + count(scores_higher(scores[:, tf.newaxis], ids, own, own_ids))
 
-    ranks = fold(add, tf.zeros(tf.shape(labels), tf.int64))
-    has_rank = (labels >= 0) & ~tf.math.is_nan(true_logits)
-    return tf.where(has_rank, ranks, num_classes)
+    found = fold(add, tf.zeros(tf.shape(labels), tf.int64))
+    has_rank = (labels >= 0) & (true_scores > -float("inf"))
+    return tf.where(has_rank, found, num_classes)
 
 
-def absolute_top_k(fold: Fold, batch: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """The `k` classes with the highest `|o_c|`, of equal ones the lower id first.
+def top_k(fold: Fold, batch: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """The `k` classes with the highest scores, of equal ones the lower id first.
 
     Args:
         fold: See above.
@@ -76,19 +78,42 @@ def absolute_top_k(fold: Fold, batch: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.
         k: Between 1 and the number of classes.
 
     Returns:
-        `(scores, ids)`: float32 and int64 `[B, k]`, best first; logits that are NaN are last.
+        `(scores, ids)`: float32 and int64 `[B, k]`, best first; -inf for what is NaN.
     """
+    nothing, lowest = -float("inf"), tf.float32.min
 
     def add(
-        best: tuple[tf.Tensor, tf.Tensor], logits: tf.Tensor, ids: tf.Tensor
+        best: tuple[tf.Tensor, tf.Tensor], scores: tf.Tensor, ids: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        scores = tf.where(tf.math.is_nan(logits), -1.0, tf.abs(logits))
+        scores = tf.where(scores > lowest, scores, lowest)  # above `nothing`
         ids = tf.broadcast_to(ids, tf.shape(scores))
         # Of equal ones `top_k` puts the first first: that of the blocks before.
         scores, places = tf.math.top_k(tf.concat([best[0], scores], axis=1), k)
         ids = tf.gather(tf.concat([best[1], ids], axis=1), places, batch_dims=1)
         return scores, ids
 
-    none = (tf.fill([batch, k], -2.0), tf.fill([batch, k], tf.constant(-1, tf.int64)))
+    none = (tf.fill([batch, k], nothing), tf.fill([batch, k], tf.constant(-1, tf.int64)))
     scores, ids = fold(add, none)
-    return tf.where(scores < 0, float("nan"), scores), ids
+    return tf.where(scores > lowest, scores, nothing), ids
+
+
+def at_labels(
+    scores: tf.Tensor, ids: tf.Tensor, labels: tf.Tensor, others: tf.Tensor
+) -> tf.Tensor:
+    """The scores of those labels that are in a block, float32 `[B, L]`; else `others`."""
+    in_block = (labels >= ids[0]) & (labels <= ids[-1])
+    places = tf.where(in_block, labels - ids[0], 0)
+    return tf.where(in_block, tf.gather(scores, places, batch_dims=1), others)
+
+
+def scores_higher(
+    scores: tf.Tensor, ids: tf.Tensor, own_scores: tf.Tensor, own_ids: tf.Tensor
+) -> tf.Tensor:
+    """Whether classes score higher than others; of equal ones the lower id does."""
+    ties = (scores == own_scores) & (ids < own_ids)
+    return ((scores > own_scores) & (ids != own_ids)) | ties
+
+
+def count(bools: tf.Tensor) -> tf.Tensor:
+    """How many in the last axis, below 2^24, are true, int64: in floats, far faster summed."""
+    return tf.cast(tf.reduce_sum(tf.cast(bools, tf.float32), axis=-1), tf.int64)

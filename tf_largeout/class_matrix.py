@@ -10,7 +10,7 @@ import tensorflow as tf
 from tf_largeout import class_folds, replicas, row_changes
 from tf_largeout.ops import class_scan_ops, row_dot_ops
 
-_NUMBERS_OF_A_BLOCK = 2**22
+_NUMBERS_OF_A_BLOCK, _LEAST_IN_BLOCK = 2**22, 64
 
 
 class ClassStatistics(NamedTuple):
@@ -161,10 +161,8 @@ class ClassMatrix:
         """
         if not absolute:
             return class_scan_ops.class_top_k(features, *self.variables(), k)
-        message = "The features must be finite"
-        with tf.control_dependencies([tf.debugging.check_numerics(features, message)]):
-            fold = functools.partial(self.fold_logits, tf.identity(features))
-        return class_folds.absolute_top_k(fold, tf.shape(features)[0], k)
+        features = tf.debugging.check_numerics(features, "The features must be finite")
+        return class_folds.top_k(self._absolute_fold(features), tf.shape(features)[0], k)
 
     def absolute_statistics(self, features: tf.Tensor, labels: tf.Tensor) -> AbsoluteStatistics:
         """The `AbsoluteStatistics` of a batch, in one pass over the classes.
@@ -173,8 +171,8 @@ class ClassMatrix:
             features: Float `[B, dim]`.
             labels: int64 `[B, L]`, padded with -1.
         """
-        fold = self._fold_for(features, labels)
-        return AbsoluteStatistics(*class_folds.absolute_statistics(fold, labels))
+        fold = self._absolute_fold(features, tf.shape(labels)[1])
+        return AbsoluteStatistics(*class_folds.statistics(fold, labels))
 
     def absolute_ranks(
         self, features: tf.Tensor, labels: tf.Tensor, true_logits: tf.Tensor
@@ -190,8 +188,8 @@ class ClassMatrix:
             int64 `[B, L]`; of equal ones those with a lower id count; `num_classes` in padded
             places.
         """
-        fold = self._fold_for(features, labels)
-        return class_folds.absolute_ranks(fold, labels, true_logits, self.num_classes)
+        fold = self._absolute_fold(features, tf.shape(labels)[1])
+        return class_folds.ranks(fold, labels, true_logits, self.num_classes)
 
     def fold_logits(
         self,
@@ -204,7 +202,7 @@ class ClassMatrix:
 
         Memory is O(B * block), where the block is chosen so that `B * block * width` numbers
         are about 16 MiB. By operations of TensorFlow that gather rows: nothing copies the
-        matrix.
+        matrix. Passes of equal features and width have equal blocks, of equal logits.
 
         Args:
             features: Float `[B, dim]`.
@@ -219,8 +217,9 @@ class ClassMatrix:
         """
         embeddings, bias = self.variables()
         features = tf.cast(features, tf.float32)
-        numbers = tf.maximum(tf.shape(features)[0] * width, self.dim)
-        block = tf.cast(tf.maximum(_NUMBERS_OF_A_BLOCK // tf.maximum(numbers, 1), 64), tf.int64)
+        numbers = tf.maximum(tf.shape(features)[0] * tf.maximum(width, 1), self.dim)
+        block = tf.maximum(_NUMBERS_OF_A_BLOCK // tf.maximum(numbers, 1), _LEAST_IN_BLOCK)
+        block = tf.cast(block, tf.int64)
 
         def next_block(first: tf.Tensor, state: Any) -> tuple[tf.Tensor, Any]:
             end = tf.minimum(first + block, self.num_classes)
@@ -237,8 +236,11 @@ class ClassMatrix:
             parallel_iterations=1,
         )[1]
 
-    def _fold_for(self, features: tf.Tensor, labels: tf.Tensor) -> class_folds.Fold:
-        return functools.partial(self.fold_logits, features, width=tf.shape(labels)[1])
+    def _absolute_fold(
+        self, features: tf.Tensor, width: int | tf.Tensor = 1
+    ) -> class_folds.Fold:
+        fold = functools.partial(self.fold_logits, features, width=width)
+        return class_folds.of_absolute(fold)
 
     def values(self) -> tf.Tensor:
         """All embeddings, `[num_classes, dim]`, without the biases."""

@@ -1,20 +1,15 @@
 """`ClusteredMatrix`: classes in clusters, whose scores are log-probabilities."""
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import keras
 import tensorflow as tf
 
+from tf_largeout import class_folds
 from tf_largeout.class_matrix import ClassMatrix, ClassStatistics
 from tf_largeout.replicas import local_variable
-
-# Classes that are scored at a time: fewer where many labels are compared with each score.
-_MOST_IN_BLOCK, _LEAST_IN_BLOCK = 8192, 256
-_COMPARED_AT_ONCE = 2**22
-# What a block does to the state of a pass: of the state, the id of its first class, the
-# clusters [n] of its classes and their logits [n, B] in these.
-_Fold = Callable[[Any, tf.Tensor, tf.Tensor, tf.Tensor], Any]
 
 
 class ClusteredMatrix(ClassMatrix):
@@ -23,10 +18,11 @@ class ClusteredMatrix(ClassMatrix):
         log P(c | h) = log softmax_k(<u_k, h> + a_k) at the cluster k of c
                      + log softmax_j(<w_j, h> + b_j) at c, over the classes j of cluster k
 
-    The rows that it gives are the `w_c`. What it says of a few classes per row of the batch
-    (`dots`, `class_log_probabilities`) costs O(num_clusters + size of their clusters); what it
-    says of all (`statistics`, `top_k`) O(num_classes), in blocks of classes, with memory for
-    `[batch, num_clusters + block]`.
+    The rows that it gives are the `w_c`; wherever a `ClassMatrix` gives logits, it gives
+    log-probabilities, which nothing ranks by their absolute values: a ValueError. What it says
+    of a few classes per row of the batch (`dots`, `class_log_probabilities`) costs
+    O(num_clusters + size of their clusters); what it says of all (`statistics`, `top_k`)
+    O(num_classes), in blocks of classes, with memory for `[batch, num_clusters + block]`.
 
     Args:
         embeddings: Keras variable `[num_classes, dim]`, the `w_c`.
@@ -100,10 +96,11 @@ class ClusteredMatrix(ClassMatrix):
         of_clusters = self.clusters.statistics(features, clusters)
         log_probabilities = own - tf.reduce_logsumexp(others, axis=2)
         log_probabilities += of_clusters.true_logits - of_clusters.log_partition[:, tf.newaxis]
-        higher = _scores_higher(others, members, own[:, :, tf.newaxis], ids[:, :, tf.newaxis])
+        own, of = own[:, :, tf.newaxis], ids[:, :, tf.newaxis]
+        higher = class_folds.scores_higher(others, members, own, of) & (members >= 0)
         return (
             tf.where(present, log_probabilities, tf.float32.min),
-            tf.where(present, _count(higher, axis=2), self.num_classes),
+            tf.where(present, class_folds.count(higher), self.num_classes),
         )
 
     def statistics(self, features: tf.Tensor, labels: tf.Tensor) -> ClassStatistics:
@@ -117,56 +114,48 @@ class ClusteredMatrix(ClassMatrix):
             `ClassStatistics`: a `log_partition` of 0, for their probabilities sum to 1.
         """
         true_logits = tf.where(labels >= 0, self.dots(features, labels), 0)
-        log_partition = tf.zeros(tf.shape(labels)[:1])
-        features = tf.stop_gradient(tf.cast(features, tf.float32))
-        return ClassStatistics(log_partition, true_logits, self._ranks(features, labels))
+        features, width = tf.stop_gradient(features), tf.shape(labels)[1]
+        shifts, own = self._first_pass(features, labels, width)
+        # From the numbers that the second pass compares it with: equal ones are equal.
+        clusters = tf.gather(local_variable(self._cluster_of_class), tf.maximum(labels, 0))
+        own += tf.gather(tf.transpose(shifts), clusters, batch_dims=1)
+        fold = functools.partial(self._second_pass, features, shifts, width=width)
+        ranks = class_folds.ranks(fold, labels, own, self.num_classes)
+        return ClassStatistics(tf.zeros(tf.shape(labels)[:1]), true_logits, ranks)
 
-    def top_k(self, features: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
+    def top_k(
+        self, features: tf.Tensor, k: int, absolute: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """The `k` classes with the highest log-probabilities, exactly, as `ClassMatrix.top_k`.
 
         Args:
             features: float32 `[B, dim]`, finite.
             k: Between 1 and `num_classes`.
+            absolute: False.
+
+        Raises:
+            ValueError: If `absolute` is true.
         """
+        if absolute:
+            self._absolute_fold(features)
         features = tf.debugging.check_numerics(features, "The features must be finite")
-        batch = tf.shape(features)[0]
-        no_labels = tf.zeros([batch, 0], tf.int64)
-        shifts, _ = self._first_pass(features, no_labels)
+        fold = functools.partial(self.fold_logits, features)
+        return class_folds.top_k(fold, tf.shape(features)[0], k)
 
-        def keep_best(best: Any, first: tf.Tensor, of: tf.Tensor, logits: tf.Tensor) -> Any:
-            scores = tf.transpose(logits + tf.gather(shifts, of))
-            scores = tf.where(tf.math.is_nan(scores), -float("inf"), scores)
-            # Ids rise from the best so far to the block: of equal ones the lower is kept, as
-            # `top_k` keeps the one in front.
-            ids = tf.tile(first + tf.range(tf.size(of, tf.int64))[tf.newaxis], [batch, 1])
-            order = tf.argsort(best[1], axis=1)
-            before = [tf.gather(one, order, batch_dims=1) for one in best]
-            scores, ids = tf.concat([before[0], scores], 1), tf.concat([before[1], ids], 1)
-            scores, places = tf.math.top_k(scores, tf.minimum(k, tf.shape(scores)[1]))
-            return scores, tf.gather(ids, places, batch_dims=1)
-
-        nothing = tf.zeros([batch, 0]), no_labels
-        scores, ids = self._fold(features, no_labels, keep_best, nothing)
-        return tf.ensure_shape(scores, [None, k]), tf.ensure_shape(ids, [None, k])
-
-    def _ranks(self, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Ranks of the labels, as in `ClassStatistics`, of float32 features."""
-        shifts, true_logits = self._first_pass(features, labels)
-        clusters = tf.gather(local_variable(self._cluster_of_class), tf.maximum(labels, 0))
-        # From the numbers that the second pass compares it with: equal ones are equal.
-        own = true_logits + _at(shifts, clusters)
-
-        def count(ranks: Any, first: tf.Tensor, of: tf.Tensor, logits: tf.Tensor) -> Any:
-            scores = (logits + tf.gather(shifts, of))[:, :, tf.newaxis]
-            ids = (first + tf.range(tf.size(of, tf.int64)))[:, tf.newaxis, tf.newaxis]
-            higher = _scores_higher(scores, ids, own[tf.newaxis], labels[tf.newaxis])
-            return ranks + _count(higher, axis=0)
-
-        ranks = self._fold(features, labels, count, tf.zeros_like(labels))
-        return tf.where((labels >= 0) & (own > -float("inf")), ranks, self.num_classes)
+    def fold_logits(
+        self,
+        features: tf.Tensor,
+        function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
+        state: Any,
+        width: int | tf.Tensor = 1,
+    ) -> Any:
+        """As `ClassMatrix.fold_logits`, of log-probabilities, which take a pass before it."""
+        no_labels = tf.zeros([tf.shape(features)[0], 0], tf.int64)
+        shifts, _ = self._first_pass(features, no_labels, width)
+        return self._second_pass(features, shifts, function, state, width)
 
     def _first_pass(
-        self, features: tf.Tensor, labels: tf.Tensor
+        self, features: tf.Tensor, labels: tf.Tensor, width: int | tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """What turns logits into log-probabilities, and the logits of the labels.
 
@@ -174,11 +163,13 @@ class ClusteredMatrix(ClassMatrix):
             `(shifts, true_logits)`: float32 `[num_clusters, B]`, what is added to the logits
             of the classes of each cluster; and float32 `[B, L]`.
         """
+        features = tf.cast(features, tf.float32)
         size = [self.clusters.num_classes, tf.shape(features)[0]]
+        cluster_of_class = local_variable(self._cluster_of_class)
 
-        def add(state: Any, first: tf.Tensor, of: tf.Tensor, logits: tf.Tensor) -> Any:
+        def add(state: Any, logits: tf.Tensor, ids: tf.Tensor) -> Any:
             highest, total, true_logits = state
-            seen, of_block, sums = _segment_sums(logits, of)
+            seen, of_block, sums = _segment_sums(logits, tf.gather(cluster_of_class, ids))
             before = tf.gather(highest, seen)
             new = tf.maximum(before, of_block)
             sums *= tf.exp(of_block - new)
@@ -186,44 +177,36 @@ class ClusteredMatrix(ClassMatrix):
             seen = seen[:, tf.newaxis]
             highest = tf.tensor_scatter_nd_update(highest, seen, new)
             total = tf.tensor_scatter_nd_update(total, seen, sums)
-            place, end = labels - first, tf.size(of, tf.int64)
-            here = (place >= 0) & (place < end)
-            found = _at(logits, tf.clip_by_value(place, 0, end - 1))
-            return highest, total, tf.where(here, found, true_logits)
+            return highest, total, class_folds.at_labels(logits, ids, labels, true_logits)
 
         nothing = tf.fill(size, tf.float32.min), tf.zeros(size), tf.zeros(tf.shape(labels))
-        highest, total, true_logits = self._fold(features, labels, add, nothing)
+        highest, total, true_logits = super().fold_logits(features, add, nothing, width)
         log_partitions = highest + tf.math.log(total)
         return self._log_cluster_probabilities(features) - log_partitions, true_logits
 
-    def _fold(self, features: tf.Tensor, labels: tf.Tensor, fold: _Fold, state: Any) -> Any:
-        """The state after `fold` of each block of classes in turn.
-
-        The blocks of equal features and labels are equal, and so are their logits.
-        """
-        embeddings, bias = self.variables()
+    def _second_pass(
+        self,
+        features: tf.Tensor,
+        shifts: tf.Tensor,
+        function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
+        state: Any,
+        width: int | tf.Tensor,
+    ) -> Any:
+        """`fold_logits`, given the `shifts` of `_first_pass`."""
         cluster_of_class = local_variable(self._cluster_of_class)
-        compared = tf.maximum(tf.size(labels, tf.int64), 1)
-        block = tf.clip_by_value(
-            _COMPARED_AT_ONCE // compared,
-            tf.constant(_LEAST_IN_BLOCK, tf.int64),
-            tf.constant(_MOST_IN_BLOCK, tf.int64),
+
+        def shifted(state: Any, logits: tf.Tensor, ids: tf.Tensor) -> Any:
+            of_each = tf.gather(shifts, tf.gather(cluster_of_class, ids))
+            return function(state, logits + tf.transpose(of_each), ids)
+
+        return super().fold_logits(features, shifted, state, width)
+
+    def _absolute_fold(self, features: tf.Tensor, width: int | tf.Tensor = 1) -> NoReturn:
+        raise ValueError(
+            f"Layer '{self._owner}' gives log-probabilities, which are never above 0: by their "
+            "absolute values the least likely class would come first. Received: absolute=True. "
+            "Leave `absolute` out for a `HierarchicalOutput`."
         )
-
-        def step(first: tf.Tensor, state: Any) -> Any:
-            ids = tf.range(first, tf.minimum(first + block, self.num_classes))
-            logits = tf.matmul(tf.gather(embeddings, ids), features, transpose_b=True)
-            if bias is not None:
-                logits += tf.gather(bias, ids)[:, tf.newaxis]
-            state = fold(state, first, tf.gather(cluster_of_class, ids), logits)
-            return first + block, state
-
-        return tf.while_loop(
-            lambda first, _: first < self.num_classes,
-            step,
-            (tf.constant(0, tf.int64), state),
-            shape_invariants=(tf.TensorShape([]), tf.nest.map_structure(_unknown, state)),
-        )[1]
 
     def _log_cluster_probabilities(self, features: tf.Tensor) -> tf.Tensor:
         """float32 `[num_clusters, B]`, of features `[B, dim]`."""
@@ -257,7 +240,7 @@ def _segment_sums(
     """Highest logit, and sum of `exp(logit - highest)`, of each cluster that is there.
 
     Args:
-        logits: float32 `[n, B]`.
+        logits: float32 `[B, n]`.
         clusters: int64 `[n]`.
 
     Returns:
@@ -265,32 +248,7 @@ def _segment_sums(
     """
     order = tf.argsort(clusters, stable=True)  # segments in order are summed far faster
     seen, segments = tf.unique(tf.gather(clusters, order))
-    logits = tf.gather(logits, order)
+    logits = tf.gather(tf.transpose(logits), order)
     highest = tf.math.segment_max(logits, segments)
     sums = tf.math.segment_sum(tf.exp(logits - tf.gather(highest, segments)), segments)
     return seen, highest, sums
-
-
-def _scores_higher(
-    scores: tf.Tensor, ids: tf.Tensor, own_scores: tf.Tensor, own_ids: tf.Tensor
-) -> tf.Tensor:
-    """Whether classes score higher than others, of equal ones the lower id; -1 never does."""
-    ties = (scores == own_scores) & (ids < own_ids)
-    return (ids >= 0) & ((scores > own_scores) | ties)
-
-
-def _count(bools: tf.Tensor, axis: int) -> tf.Tensor:
-    """How many are true, int64; by floats, in which sums are far faster, exact to 2^24."""
-    return tf.cast(tf.reduce_sum(tf.cast(bools, tf.float32), axis), tf.int64)
-
-
-def _at(columns: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-    """`columns[places[b, l], b]` `[B, L]`, of `columns` `[n, B]`."""
-    shape = tf.shape(places)
-    rows = tf.broadcast_to(tf.range(shape[0])[:, tf.newaxis], shape)
-    return tf.gather_nd(columns, tf.stack([tf.cast(places, tf.int32), rows], axis=-1))
-
-
-def _unknown(tensor: tf.Tensor) -> tf.TensorShape:
-    """A shape of the same rank, of unknown sizes."""
-    return tf.TensorShape([None] * tensor.shape.rank)

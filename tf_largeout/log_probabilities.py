@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tf_largeout.class_matrix import ClassStatistics
+from tf_largeout.class_matrix import AbsoluteStatistics, ClassStatistics
 from tf_largeout.output_tag import OutputTag
 from tf_largeout.types import TensorLike
 
@@ -29,13 +29,20 @@ class LogProbabilities(OutputTag):
         """
         return self._score(self.label_matrix(y_true))[0]
 
-    def known_statistics(self, y_true: TensorLike) -> ClassStatistics | None:
+    def known_statistics(
+        self, y_true: TensorLike, absolute: bool = False
+    ) -> ClassStatistics | AbsoluteStatistics | None:
         """Outside of training the exact `ClassStatistics`.
 
         In training, where a loss asked for these labels: exact log-probabilities, with the
         ranks of `estimated_ranks`.
+
+        Raises:
+            ValueError: If `absolute` is true.
         """
         labels = self.label_matrix(y_true)
+        if absolute:
+            return self.absolute_statistics(labels)
         if not self.training:
             return self.class_statistics(labels)
         if id(labels) not in self._scored:
@@ -43,10 +50,10 @@ class LogProbabilities(OutputTag):
         log_probabilities, ranks = self._score(labels)
         return ClassStatistics(tf.zeros(tf.shape(labels)[:1]), log_probabilities, ranks)
 
-    def estimated_ranks(self, labels: tf.Tensor) -> tf.Tensor | None:
+    def estimated_ranks(self, labels: tf.Tensor, absolute: bool = False) -> tf.Tensor | None:
         """Ranks in the labels' own clusters, which the loss scored: never above the exact.
 
-        None where no loss asked for these labels.
+        None where no loss asked for these labels. `absolute` was refused before.
         """
         return self._score(labels)[1] if id(labels) in self._scored else None
 

@@ -17,17 +17,17 @@ from tests.layers.hierarchical_problem import (
     N,
     Problem,
 )
-from tf_largeout import clustered_matrix, layers, losses, metrics, optimizers
+from tf_largeout import class_matrix, layers, losses, metrics, optimizers
 
 EVERY_PARTITION = pytest.mark.parametrize("kwargs", PARTITIONS.values(), ids=PARTITIONS)
 
 SOME_PARTITIONS = pytest.mark.parametrize("name", ["given", "without bias"])
 
 
-@pytest.fixture(params=[8192, 8], ids=["one block", "many blocks"], name="blocks")
+@pytest.fixture(params=[2**22, 1], ids=["one block", "many blocks"], name="blocks")
 def _blocks(request, monkeypatch):
-    monkeypatch.setattr(clustered_matrix, "_MOST_IN_BLOCK", request.param)
-    monkeypatch.setattr(clustered_matrix, "_LEAST_IN_BLOCK", 8)
+    monkeypatch.setattr(class_matrix, "_NUMBERS_OF_A_BLOCK", request.param)
+    monkeypatch.setattr(class_matrix, "_LEAST_IN_BLOCK", 8)
 
 
 @EVERY_PARTITION
@@ -57,9 +57,11 @@ def test_logits_far_apart_neither_overflow_nor_vanish():
 def test_top_k_is_a_sort_of_the_log_probabilities(kwargs, k, blocks):
     problem = Problem(**kwargs)
     scores, ids = problem.layer.top_k(problem.features, k)
+    in_graph = tf.function(lambda features: problem.layer.top_k(features, k)[1])
     expected = problem.expected()
     order = np.argsort(-expected, axis=1, kind="stable")[:, :k]
     np.testing.assert_array_equal(ids, order)
+    np.testing.assert_array_equal(in_graph(problem.features), order)
     np.testing.assert_allclose(
         scores, np.take_along_axis(expected, order, 1), rtol=1e-4, atol=1e-5
     )
@@ -123,6 +125,23 @@ def test_features_that_are_not_finite_are_refused_by_top_k():
     problem = Problem()
     with pytest.raises(tf.errors.InvalidArgumentError, match="must be finite"):
         problem.layer.top_k(np.full([1, DIM], np.nan), 1)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_absolute_values_of_log_probabilities_rank_nothing(training):
+    problem, labels = Problem(), np.arange(BATCH)
+    logits = problem.layer(problem.features, training=training)
+    losses.HierarchicalSoftmaxLoss()(labels, logits)
+    asked = [
+        lambda: problem.layer.top_k(problem.features, 1, absolute=True),
+        lambda: metrics.PrecisionAtK(1, absolute=True).update_state(labels, logits),
+        lambda: metrics.Perplexity(absolute=True).update_state(labels, logits),
+    ]
+    for ask in asked:
+        with pytest.raises(ValueError, match="absolute=True. Leave `absolute` out"):
+            ask()
+    with pytest.raises(ValueError, match="AbsoluteSoftmaxLoss cannot be used"):
+        losses.AbsoluteSoftmaxLoss()(labels, logits)
 
 
 def test_a_training_step_does_no_work_of_the_number_of_classes():

@@ -129,8 +129,9 @@ class ClassOutput(keras.layers.Layer):
             lower id comes first.
 
         Raises:
-            ValueError: If the layer is not built, `k` is out of range, or the features have
-                another width than the layer's inputs.
+            ValueError: If the layer is not built, `k` is out of range, the features have
+                another width than the layer's inputs, or `absolute` is true for a
+                `HierarchicalOutput`, whose log-probabilities have no such order.
         """
         self._require_built("top_k")
         if not (is_whole(k) and 1 <= k <= self.num_classes):
