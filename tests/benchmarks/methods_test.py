@@ -15,7 +15,7 @@ def test_every_method_learns_and_returns_logits(name):
     batch_size = 64
     task = tasks.synthetic(num_classes=50, examples=1000)("tiny", batch_size, 0, False)
     settings = METHODS[name].settings_for(
-        "tiny", batch_size=batch_size, num_sampled=20, dim=16, learning_rate=2e-2
+        "tiny", batch_size=batch_size, num_sampled=20, dim=32, learning_rate=2e-2
     )
     model = METHODS[name].model(task, settings)
     losses = [
@@ -29,7 +29,7 @@ def test_every_method_learns_and_returns_logits(name):
 @pytest.mark.parametrize("name", [n for n in METHODS if n != "dense"])
 def test_methods_train_on_several_labels_a_row(name):
     task = tasks.synthetic(num_classes=50, examples=500, max_labels=3)("tiny", 32, 0, False)
-    settings = METHODS[name].settings_for("tiny", batch_size=32, num_sampled=20, dim=16)
+    settings = METHODS[name].settings_for("tiny", batch_size=32, num_sampled=20, dim=32)
     history = (
         METHODS[name]
         .model(task, settings)
@@ -59,7 +59,7 @@ def test_negatives_by_frequency_are_drawn_by_the_counts_of_the_task():
 
 def test_nce_starts_from_logits_that_are_log_probabilities():
     task = tasks.synthetic(num_classes=50, examples=500)("tiny", 64, 0, False)
-    settings = METHODS["nce"].settings_for("tiny", dim=16, num_sampled=20)
+    settings = METHODS["nce"].settings_for("tiny", dim=32, num_sampled=20)
     logits = METHODS["nce"].model(task, settings)(task.test[0])
     np.testing.assert_allclose(tf.reduce_logsumexp(logits, axis=1), 0, atol=0.1)
 
