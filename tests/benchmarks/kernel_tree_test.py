@@ -5,8 +5,8 @@ from tf_largeout.benchmarks import kernel_tree
 
 def test_command_line_writes_figures(tmp_path):
     path = tmp_path / "kernel_tree.json"
-    shape = ["--num_classes", "500", "--dim", "8", "--projection_dims", "0", "4"]
-    small = ["--num_sampled", "3", "--batch_size", "6", "--steps", "1"]
+    shape = ["--num-classes", "500", "--dim", "8", "--projection-dims", "0", "4"]
+    small = ["--num-sampled", "3", "--batch-size", "6", "--steps", "1"]
     kernel_tree.main([*shape, *small, "--json", str(path)])
     rows = json.loads(path.read_text())["rows"]
     assert [row["projection_dim"] for row in rows] == [0, 4]

@@ -28,10 +28,8 @@ SAMPLERS = {
     "inverted_file_alone": lambda: tflo.samplers.InvertedFileSampler(20, num_hard=None),
     "top_k": lambda: tflo.samplers.TopKSampler(20),
     "top_k_and_tail": lambda: tflo.samplers.TopKSampler(20, num_hard=6),
-    "kernel_tree": lambda: tflo.samplers.KernelTreeSampler(20),
-    "kernel_tree_pool": lambda: tflo.samplers.KernelTreeSampler(
-        20, projection_dim=5, shared=True
-    ),
+    "kernel_tree": lambda: tflo.samplers.KernelTreeSampler(20, projection_dim=5),
+    "kernel_tree_own": lambda: tflo.samplers.KernelTreeSampler(20, shared=False),
     "kernel_tree_head": lambda: tflo.samplers.KernelTreeSampler(20, num_hard=6),
     "lsh": lambda: lsh(),  # one pool for the batch
     "lsh_own": lambda: lsh(shared=False),

@@ -10,9 +10,9 @@ from tf_largeout import samplers
 
 NUM_CLASSES, DIM, BATCH = 300, 8, 16
 FORMS = {
-    "own": {},
-    "projected": {"projection_dim": 3},
-    "shared": {"shared": True, "leaf_size": 7},
+    "own": {"shared": False},
+    "projected": {"shared": False, "projection_dim": 3},
+    "shared": {"leaf_size": 7},
     "head": {"num_hard": 4},
 }
 each_form = pytest.mark.parametrize("form", FORMS)

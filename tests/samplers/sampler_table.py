@@ -58,8 +58,10 @@ SEARCHES = {
         samplers.InvertedFileSampler, num_hard=None, select="draw"
     ),
     "kernel_tree": _of(samplers.KernelTreeSampler),
-    "kernel_tree, projected": _of(samplers.KernelTreeSampler, projection_dim=3, leaf_size=5),
-    "kernel_tree, shared": _of(samplers.KernelTreeSampler, shared=True, alpha=2.0),
+    "kernel_tree, own": _of(samplers.KernelTreeSampler, shared=False, alpha=2.0),
+    "kernel_tree, projected": _of(
+        samplers.KernelTreeSampler, shared=False, projection_dim=3, leaf_size=5
+    ),
     "kernel_tree and tail": _of(samplers.KernelTreeSampler, num_hard=6),
     "lsh": _of(samplers.LSHSampler, rebuild_every=2),
     "lsh of few tables": _of(

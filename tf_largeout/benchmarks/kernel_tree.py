@@ -49,7 +49,7 @@ def measure(num_classes, dim, projection_dim, num_sampled, options):
         options: `batch_size` and `steps`.
     """
     sampler = samplers.KernelTreeSampler(
-        num_sampled, projection_dim=projection_dim or None, seed=1
+        num_sampled, projection_dim=projection_dim or None, shared=False, seed=1
     )
     layer = layers.LargeOutput(num_classes, sampler=sampler)
     layer.build((None, dim))
@@ -102,16 +102,18 @@ def _line(row):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(prog="python -m tf_largeout.benchmarks kernel_tree")
+    parser = argparse.ArgumentParser(
+        "python -m tf_largeout.benchmarks kernel_tree", description=__doc__
+    )
     parser.add_argument(
-        "--num_classes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000]
+        "--num-classes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000]
     )
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument(
-        "--projection_dims", type=int, nargs="+", default=[0, 16, 32, 48], help="0: none"
+        "--projection-dims", type=int, nargs="+", default=[0, 16, 32, 48], help="0: none"
     )
-    parser.add_argument("--num_sampled", type=int, nargs="+", default=[32, 128])
-    parser.add_argument("--batch_size", type=int, default=256)
+    parser.add_argument("--num-sampled", type=int, nargs="+", default=[32, 128])
+    parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--json", help="file for the report")
     return parser

@@ -34,11 +34,12 @@ class KernelTreeSampler(Sampler):
     `<P [w_c; b_c], P [h; 1]>` with a fixed random matrix P of p rows: draws and counts are as
     exact, of that kernel, and cost p^2 instead of dim^2. Forms:
 
-    * `shared=False`: own classes `[batch, num_sampled]` for each row, independent draws from
-      its q, with expected counts `num_sampled q_c`.
-    * `shared=True`: one pool `[num_sampled]` for the batch. Each of its members is drawn from
-      the q of a row, and the rows take turns: class c is expected
+    * `shared=True`, the default: one pool `[num_sampled]` for the batch. Each of its members is
+      drawn from the q of a row, and the rows take turns: class c is expected
       `num_sampled / batch sum_b q_bc` times, which one dense product gives.
+    * `shared=False`: own classes `[batch, num_sampled]` for each row, independent draws from
+      its q, with expected counts `num_sampled q_c`. Take few: a step reads and updates
+      `batch * num_sampled` rows.
     * `num_hard=k`: k own draws, of which repeats are left out, are the head of a `HeadAndTail`;
       the tail are `num_sampled - k` static draws that the batch shares.
 
@@ -46,7 +47,8 @@ class KernelTreeSampler(Sampler):
     steps: with a row-sparse optimizer of `tf_largeout` the leaves of all rows that a step has
     changed are summed anew, and nothing drifts. Where the embeddings change otherwise, by
     `set_weights` or by an optimizer of Keras, that is noticed, and the tree is built anew, at
-    most every 50 steps; until then own draws are from another q, but their counts are exact.
+    most every 50 steps; until then own draws are from another q, but their counts are exact,
+    and those of a pool are not.
 
     State, as weights of the layer: about as many floats as the class embeddings have, and with
     a projection `num_classes p` more and sums that are as many as these. A resumed run is equal
@@ -59,7 +61,8 @@ class KernelTreeSampler(Sampler):
         projection_dim: p, at most the width of the embeddings, or None for no projection.
         leaf_size: Classes that a draw scores one by one, at the end of its way; None for
             a good number.
-        shared: Whether the batch shares one pool; None for own classes.
+        shared: Whether the batch shares one pool; None for yes, unless there is a `num_hard`:
+            in equal time it learned more than the other forms (docs/lab/kernels.md).
         num_hard: How many classes of a row the tree draws, or None for all, without a tail.
         tail: With `num_hard`, what draws the others: a name such as "uniform", or a static
             `Sampler`.
@@ -138,11 +141,8 @@ class KernelTreeSampler(Sampler):
     ) -> SampledValues | HeadAndTail:
         if self._head:
             return self._head.draw(features, labels, layer)
-        return (
-            self._pool(features, labels, layer)
-            if self.shared
-            else self._own(features, labels, layer)
-        )
+        form = self._own if self.shared is False else self._pool
+        return form(features, labels, layer)
 
     def rebuild(self, layer: ClassLayer) -> None:
         """Sums the embeddings of now anew. O(num_classes dim^2).
