@@ -16,7 +16,7 @@ from tests.layers.hierarchical_problem import (
     Problem,
 )
 from tests.reference import hierarchical_softmax as reference
-from tf_largeout import layers, losses, optimizers
+from tf_largeout import layers, losses, metrics, optimizers
 
 EVERY_PARTITION = pytest.mark.parametrize("kwargs", PARTITIONS.values(), ids=PARTITIONS)
 ROWS = losses.HierarchicalSoftmaxLoss(reduction=None)
@@ -169,6 +169,21 @@ def test_a_loss_of_keras_trains_it_too():
     model.train_on_batch(problem.features, labels)
     for variable, other in zip(model.trainable_variables, keras_step, strict=True):
         np.testing.assert_allclose(variable, other, rtol=1e-4, atol=1e-5)
+
+
+def test_with_the_exact_loss_over_all_classes_the_metrics_of_training_are_exact():
+    problem, labels = Problem(**PARTITIONS["given"]), np.array([3, 5, 0, 42, 7, 12])
+    logits = problem.layer(problem.features, training=True)
+    loss = losses.SoftmaxLoss()(labels, logits)
+    perplexity, recall = metrics.Perplexity(), metrics.RecallAtK(5)
+    for metric in (perplexity, recall):
+        metric.update_state(labels, logits)
+    log_p = problem.expected()
+    own = log_p[range(BATCH), labels]
+    ranks = np.sum(log_p > own[:, np.newaxis], axis=1)
+    np.testing.assert_allclose(perplexity.result(), np.exp(-own.mean()), rtol=1e-5)
+    np.testing.assert_allclose(loss, -own.mean(), rtol=1e-5)
+    np.testing.assert_allclose(recall.result(), np.mean(ranks < 5), rtol=1e-6)
 
 
 def test_it_needs_a_hierarchical_output():
