@@ -17,6 +17,8 @@ class LogProbabilities(OutputTag):
         training: Whether the step trains.
     """
 
+    losses_to_take = "`HierarchicalSoftmaxLoss` or `SoftmaxLoss`"
+
     def __init__(self, layer: object, features: tf.Tensor, training: bool | None) -> None:
         super().__init__(layer, features, training)
         self._scored: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
