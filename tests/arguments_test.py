@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from tf_largeout.arguments import is_whole, real_number, seed_or_none, whole_number
+from tf_largeout.arguments import boolean, is_whole, real_number, seed_or_none, whole_number
 
 
 @pytest.mark.parametrize("value", [3, np.int32(3), np.uint8(3), np.int64(3)])
@@ -76,3 +76,15 @@ def test_the_most_is_the_last_that_is_accepted():
         whole_number("k", 10, most=9)
     with pytest.raises(ValueError, match=f"at most {2**63 - 1}. Received: k={2**63} "):
         whole_number("k", 2**63)
+
+
+@pytest.mark.parametrize("value", [True, np.bool_(False)])
+def test_booleans_of_python_and_numpy_become_bools(value):
+    assert boolean("absolute", value) is bool(value)
+
+
+@pytest.mark.parametrize("value", ["name", 1, None])
+def test_what_is_no_boolean_is_refused(value):
+    expected = f"`absolute` must be True or False. Received: absolute={value!r} "
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        boolean("absolute", value)

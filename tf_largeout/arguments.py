@@ -5,6 +5,8 @@ import numbers
 from collections.abc import Sequence
 from typing import Any, Literal, overload
 
+import numpy as np
+
 
 def is_whole(value: Any) -> bool:
     """Whether `value` is an integer of Python's or numpy's; a bool is none."""
@@ -95,6 +97,20 @@ def seed_or_none(seed: Any) -> int | None:
     raise ValueError(
         "`seed` must be an integer of 64 bits or None. "
         f"Received: seed={seed!r} (of type {type(seed).__name__})."
+    )
+
+
+def boolean(name: str, value: Any) -> bool:
+    """The argument `name`, where what stands in its place by mistake must not count as True.
+
+    Raises:
+        ValueError: If it is neither True nor False.
+    """
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise ValueError(
+        f"`{name}` must be True or False. Received: {name}={value!r} (of type "
+        f"{type(value).__name__}). Pass other arguments by name."
     )
 
 

@@ -17,6 +17,8 @@ class LazyLogits(OutputTag):
         training: Whether the step trains.
     """
 
+    losses_to_take = "`SampledSoftmaxLoss`, with a sampler, or `SoftmaxLoss`"
+
     def __init__(self, layer: Any, features: tf.Tensor, training: bool | None) -> None:
         super().__init__(layer, features, training)
         self._candidates: Candidates | None = None

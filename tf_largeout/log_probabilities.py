@@ -17,6 +17,8 @@ class LogProbabilities(OutputTag):
         training: Whether the step trains.
     """
 
+    losses_to_take = "`HierarchicalSoftmaxLoss` or `SoftmaxLoss`"
+
     def __init__(self, layer: object, features: tf.Tensor, training: bool | None) -> None:
         super().__init__(layer, features, training)
         self._scored: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
@@ -32,30 +34,23 @@ class LogProbabilities(OutputTag):
     def known_statistics(
         self, y_true: TensorLike, absolute: bool = False
     ) -> ClassStatistics | AbsoluteStatistics | None:
-        """Outside of training the exact `ClassStatistics`.
+        """What `OutputTag.known_statistics` knows, and in training what a loss has scored.
 
-        In training, where a loss asked for these labels: exact log-probabilities, with the
-        ranks of `estimated_ranks`.
+        Of the labels that `label_log_probabilities` was asked for these are the exact
+        log-probabilities, with ranks among the classes of their clusters: never above the exact
+        ranks.
 
         Raises:
             ValueError: If `absolute` is true.
         """
         labels = self.label_matrix(y_true)
         if absolute:
-            return self.absolute_statistics(labels)
-        if not self.training:
-            return self.class_statistics(labels)
-        if id(labels) not in self._scored:
-            return None
+            return self.absolute_statistics(labels)  # says why there are none
+        known = super().known_statistics(labels)
+        if known is not None or id(labels) not in self._scored:
+            return known
         log_probabilities, ranks = self._score(labels)
         return ClassStatistics(tf.zeros(tf.shape(labels)[:1]), log_probabilities, ranks)
-
-    def estimated_ranks(self, labels: tf.Tensor, absolute: bool = False) -> tf.Tensor | None:
-        """Ranks in the labels' own clusters, which the loss scored: never above the exact.
-
-        None where no loss asked for these labels. `absolute` was refused before.
-        """
-        return self._score(labels)[1] if id(labels) in self._scored else None
 
     def _score(self, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         if id(labels) not in self._scored:

@@ -29,7 +29,12 @@ class OutputTag:
         features: Its input, `[..., dim]`.
         training: Whether the step trains; losses are exact where it does not. None where
             nobody said: taken as False.
+
+    Attributes:
+        losses_to_take: What a loss that needs another tag says to take instead of it.
     """
+
+    losses_to_take = "`SoftmaxLoss`, or a loss that is made for that layer"
 
     def __init__(self, layer: Any, features: tf.Tensor, training: bool | None) -> None:
         self.layer = layer
@@ -158,8 +163,8 @@ def tag_of(y_pred: tf.Tensor, asked_by: str, kind: type[Tag]) -> Tag | None:
     if found is not None:
         raise ValueError(
             f"{asked_by} cannot be used with the {type(found.layer).__name__} "
-            f"'{found.layer.name}': it needs a {kind.__name__} of the layer, which gives a "
-            f"{type(found).__name__}. Take a loss that is made for that layer."
+            f"'{found.layer.name}': it needs the {kind.__name__} of a layer, which this one "
+            f"does not give. Take {found.losses_to_take}."
         )
     if _in_symbolic_build(y_pred):
         return None

@@ -6,6 +6,9 @@ import tensorflow as tf
 
 # What the expected counts of a sampler are, see `Sampler.counts_are`.
 DRAWS, PROBABILITIES, NONE = COUNTS = ("draws", "probabilities", "none")
+# What samplers report for an expected count below it, the least normal float32: losses take its
+# logarithm, and that of 0 would spoil the loss of a label that is never drawn anyway.
+LEAST_COUNT = 2.0**-126
 
 
 class SampledValues(NamedTuple):

@@ -16,7 +16,7 @@ from tests.layers.hierarchical_problem import (
     Problem,
 )
 from tests.reference import hierarchical_softmax as reference
-from tf_largeout import layers, losses, optimizers
+from tf_largeout import layers, losses, metrics, optimizers
 
 EVERY_PARTITION = pytest.mark.parametrize("kwargs", PARTITIONS.values(), ids=PARTITIONS)
 ROWS = losses.HierarchicalSoftmaxLoss(reduction=None)
@@ -171,11 +171,25 @@ def test_a_loss_of_keras_trains_it_too():
         np.testing.assert_allclose(variable, other, rtol=1e-4, atol=1e-5)
 
 
+def test_with_the_exact_loss_over_all_classes_the_metrics_of_training_are_exact():
+    problem, labels = Problem(**PARTITIONS["given"]), np.array([3, 5, 0, 42, 7, 12])
+    logits = problem.layer(problem.features, training=True)
+    loss = losses.SoftmaxLoss()(labels, logits)
+    perplexity, recall = metrics.Perplexity(), metrics.RecallAtK(5)
+    for metric in (perplexity, recall):
+        metric.update_state(labels, logits)
+    log_p = problem.expected()
+    own = log_p[range(BATCH), labels]
+    ranks = np.sum(log_p > own[:, np.newaxis], axis=1)
+    np.testing.assert_allclose(perplexity.result(), np.exp(-own.mean()), rtol=1e-5)
+    np.testing.assert_allclose(loss, -own.mean(), rtol=1e-5)
+    np.testing.assert_allclose(recall.result(), np.mean(ranks < 5), rtol=1e-6)
+
+
 def test_it_needs_a_hierarchical_output():
     head = harness.built_head(np.ones((10, 3), "float32"))
-    with pytest.raises(
-        ValueError, match="HierarchicalSoftmaxLoss cannot be used with the Large"
-    ):
+    message = "HierarchicalSoftmaxLoss cannot be used with the Large.*Take `SampledSoftmaxLoss`"
+    with pytest.raises(ValueError, match=message):
         losses.HierarchicalSoftmaxLoss()([1], head(np.ones((1, 3), "f4"), training=True))
 
 
@@ -184,7 +198,8 @@ def test_it_needs_a_hierarchical_output():
 )
 def test_losses_that_draw_classes_are_refused_by_name(loss):
     logits = Problem().layer(np.ones((1, DIM), "f4"), training=True)
-    with pytest.raises(ValueError, match=f"{type(loss).__name__} cannot .* HierarchicalOutput"):
+    message = f"{type(loss).__name__} cannot .* HierarchicalOutput.*Take `HierarchicalSoftmax"
+    with pytest.raises(ValueError, match=message):
         loss([1], logits)
 
 

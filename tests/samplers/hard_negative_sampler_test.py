@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tests import harness
+from tests.samplers.stub_layer import built_layer
 from tf_largeout import layers, losses, samplers
 from tf_largeout.benchmarks import machine
 from tf_largeout.samplers import hard_negative_sampler
@@ -87,6 +88,21 @@ def test_a_sampler_given_as_tail_stays_as_it_is_and_serves_many():
         np.testing.assert_array_equal(np.argsort(counts), np.argsort(values.tail[0].numpy()))
     assert tail.num_sampled == 5
     assert len(np.unique(tail_draws(tail))) == 5
+
+
+@pytest.mark.parametrize("kind", [samplers.UnigramSampler, samplers.BernoulliSampler])
+def test_copies_of_one_tail_draw_each_from_the_classes_of_its_own_layer(kind):
+    tail = kind(5)
+    tail.adapt(np.arange(10))
+    few, many = (
+        built_layer(num_classes, samplers.TopKSampler(12, num_hard=4, tail=tail))
+        for num_classes in (10, 1000)
+    )
+    for layer in (few, many):
+        ids = layer.sample(features=np.ones([1, 1], "float32")).tail.sampled_candidates
+        assert np.max(ids) < layer.num_classes
+    tail.adapt(np.arange(30))  # which no layer has built
+    assert np.max(tail_draws(tail)) < N
 
 
 def tail_draws(sampler):

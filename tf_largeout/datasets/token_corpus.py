@@ -68,8 +68,8 @@ class TokenCorpus:
         )
         num_train = int(np.count_nonzero(~is_test))
         counts = _counts(documents.values[: documents.offsets[num_train]], len(table))
-        ranks, _ = frequency_order(counts)
-        known = ranks[: np.count_nonzero(counts)]
+        by_count, _ = frequency_order(counts)
+        known = by_count[: np.count_nonzero(counts)]
         class_of_type = np.full(len(table), len(known), np.int32)
         class_of_type[known] = np.arange(len(known), dtype=np.int32)
         return cls(

@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from tf_largeout.arguments import boolean
 from tf_largeout.metrics.row_metric import RowMetric
 from tf_largeout.output_tag import OutputTag
 from tf_largeout.types import Config, DTypeLike
@@ -42,7 +43,7 @@ class Perplexity(RowMetric):
     ) -> None:
         default = "absolute_perplexity" if absolute else "perplexity"
         super().__init__(name=name or default, dtype=dtype)
-        self.absolute = bool(absolute)
+        self.absolute = boolean("absolute", absolute)
 
     def row_terms(
         self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor

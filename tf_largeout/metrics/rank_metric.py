@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tf_largeout.arguments import whole_number
+from tf_largeout.arguments import boolean, whole_number
 from tf_largeout.metrics.row_metric import RowMetric
 from tf_largeout.output_tag import OutputTag
 from tf_largeout.types import Config, DTypeLike
@@ -36,7 +36,7 @@ class RankMetric(RowMetric):
     ) -> None:
         default = f"{'absolute_' if absolute else ''}{self.kind}_at_{k}"
         super().__init__(name=name or default, dtype=dtype)
-        self.k, self.absolute = whole_number("k", k), bool(absolute)
+        self.k, self.absolute = whole_number("k", k), boolean("absolute", absolute)
 
     def hit_terms(
         self, hits: tf.Tensor, labels: tf.Tensor, valid: tf.Tensor

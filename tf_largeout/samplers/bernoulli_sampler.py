@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout.sampled_values import LEAST_COUNT
 from tf_largeout.samplers.count_tables import Spec
 from tf_largeout.samplers.counted_sampler import CountedSampler
 from tf_largeout.samplers.label_counts import distorted
@@ -11,7 +12,6 @@ from tf_largeout.samplers.sampler import ClassLayer
 from tf_largeout.types import Config, TensorLike
 
 _MOST_HITS = 40.0  # exp(-40) is far below the precision of the reported count
-_LEAST_COUNT = 2.0**-126  # of a normal float32
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -75,7 +75,7 @@ class BernoulliSampler(CountedSampler):
         log_b = _log_probabilities(np.log(weights / weights.sum()), self.num_sampled)
         with np.errstate(divide="ignore"):
             hits = np.minimum(-np.log(-np.expm1(log_b)), _MOST_HITS)
-        b = np.maximum(np.exp(log_b), _LEAST_COUNT)
+        b = np.maximum(np.exp(log_b), LEAST_COUNT)
         return [tf.constant(np.cumsum(hits), tf.float64), tf.constant(b, tf.float32)]
 
     def draw_shared(
@@ -85,8 +85,9 @@ class BernoulliSampler(CountedSampler):
         total = cumulative[-1]
         message = "BernoulliSampler has no counts to draw by"
         with tf.control_dependencies([tf.debugging.assert_positive(total, message)]):
-            # Kept with probability 1 - exp(-hits) = b, independently, as hits are Poisson's.
-            seeds = tf.random.experimental.stateless_split(seed, 2)
+            total = tf.identity(total)
+        seeds = tf.random.experimental.stateless_split(seed, 2)
+        # The hits on each class are Poisson's too, independently: none with probability 1 - b.
         num_hits = tf.random.stateless_poisson([1], seeds[0], total, tf.int64)
         uniform = tf.random.stateless_uniform(num_hits, seeds[1], dtype=tf.float64)
         targets = tf.minimum(uniform * total, total * (1 - 2.0**-53))

@@ -82,6 +82,7 @@ class CountedSampler(StaticSampler):
     def build(self, layer: ClassLayer) -> None:
         self._check_size(self._counts.size, self._counts_are_complete, layer.num_classes)
         super().build(layer)
+        self._tables = CountTables()  # its own, also where the sampler is a copy of another
         values = None
         if self._counts.size:
             with tf.init_scope():

@@ -201,3 +201,10 @@ def is_in_row(labels: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """
     zeros = tf.zeros(tf.shape(labels))
     return (mask_accidental_hits(zeros, ids, labels) < 0) & (labels >= 0)
+
+
+def distinct_in_row(ids: tf.Tensor) -> tf.Tensor:
+    """int64 `ids` `[batch, n]`, rising in each row, with -1 in place of repeats."""
+    ids = tf.sort(ids, axis=1)
+    repeats = tf.pad(ids[:, 1:] == ids[:, :-1], [[0, 0], [1, 0]])
+    return tf.where(repeats, tf.constant(-1, tf.int64), ids)

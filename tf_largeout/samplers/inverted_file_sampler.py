@@ -7,14 +7,12 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import one_of, whole_number
-from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
-from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
+from tf_largeout.sampled_values import DRAWS, LEAST_COUNT, HeadAndTail, SampledValues
+from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler, distinct_in_row
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.search import InvertedFile, RowDistribution
 from tf_largeout.types import Config
-
-_LEAST_COUNT = tf.float32.as_numpy_dtype(2.0**-126)
 
 
 @named("inverted_file")
@@ -124,16 +122,16 @@ class InvertedFileSampler(HardNegativeSampler):
             return distribution, *distribution.draw(self.num_searched, seed)
 
         if self.tail:
-            return self.head_and_tail(lambda: _distinct(drawn()[1]), features, labels, layer)
+            return self.head_and_tail(
+                lambda: distinct_in_row(drawn()[1]), features, labels, layer
+            )
         distribution, ids, probabilities = drawn()
         of_labels = distribution.probabilities(tf.maximum(labels, 0))
         true_counts = tf.where(labels >= 0, self._counts(of_labels), 1)
         return SampledValues(ids, true_counts, self._counts(probabilities))
 
     def _counts(self, probabilities: tf.Tensor) -> tf.Tensor:
-        # The least normal number stands for any that is too small for float32: log(0) would
-        # spoil the loss of a label that is never drawn anyway.
-        return tf.maximum(self.num_sampled * probabilities, _LEAST_COUNT)
+        return tf.maximum(self.num_sampled * probabilities, LEAST_COUNT)
 
     def rebuild(self, layer: ClassLayer) -> None:
         """Fits the lists to the weights of `layer` now, and starts the search.
@@ -180,10 +178,3 @@ class InvertedFileSampler(HardNegativeSampler):
             "num_probes": self.num_probes,
             "select": self.select,
         }
-
-
-def _distinct(ids: tf.Tensor) -> tf.Tensor:
-    """`ids` `[batch, n]` sorted, with -1 in place of each but the first of equal ones."""
-    ids = tf.sort(ids, axis=1)
-    others = tf.where(ids[:, 1:] == ids[:, :-1], tf.constant(-1, ids.dtype), ids[:, 1:])
-    return tf.concat([ids[:, :1], others], axis=1)

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
+from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler, distinct_in_row
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.search import KernelTree
 from tf_largeout.types import Config
@@ -38,11 +38,4 @@ class KernelTreeHead(HardNegativeSampler):
             self.num_searched,
             *layer.class_matrix.variables(),
         )
-        return distinct(ids)
-
-
-def distinct(ids: tf.Tensor) -> tf.Tensor:
-    """`ids` `[batch, n]`, rising in each row, with -1 in place of those that repeat one."""
-    ids = tf.sort(ids, axis=1)
-    repeats = tf.pad(ids[:, 1:] == ids[:, :-1], [[0, 0], [1, 0]])
-    return tf.where(repeats, tf.constant(-1, tf.int64), ids)
+        return distinct_in_row(ids)

@@ -6,13 +6,12 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import one_of, real_number
-from tf_largeout.sampled_values import SampledValues
+from tf_largeout.sampled_values import LEAST_COUNT, SampledValues
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.types import Config
 
 _NUMBERS_AT_ONCE = 2**23  # logits of some rows; with their sums some 256 MiB
-_LEAST_COUNT = 2.0**-126
 
 
 @named("softmax")
@@ -152,4 +151,4 @@ class SoftmaxSampler(Sampler):
 
 def _as_counts(counts: tf.Tensor) -> tf.Tensor:
     """As float32, within the numbers whose logarithm is finite."""
-    return tf.cast(tf.clip_by_value(counts, _LEAST_COUNT, 1 / _LEAST_COUNT), tf.float32)
+    return tf.cast(tf.clip_by_value(counts, LEAST_COUNT, 1 / LEAST_COUNT), tf.float32)
