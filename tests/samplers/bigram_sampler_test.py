@@ -77,11 +77,9 @@ def test_only_the_most_frequent_pairs_are_kept():
     assert layer.sampler.get_config()["num_pairs"] == 2
 
 
-def test_no_pair_at_all_leaves_the_frequencies():
-    layer = built_layer(N, adapted(np.array([[3], [3], [1]])))
-    np.testing.assert_allclose(
-        expected_counts(layer), M * reference.bigram([[3], [3], [1]], N), rtol=1e-5
-    )
+def test_labels_without_a_pair_are_refused():
+    with pytest.raises(ValueError, match=r"none follows another. Pass sequences"):
+        adapted(np.array([[3], [3], [1]]))
 
 
 def test_the_label_before_is_that_of_the_same_sequence(monkeypatch):

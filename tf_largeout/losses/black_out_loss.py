@@ -49,9 +49,9 @@ class BlackOutLoss(SampledLoss):
     the drawn classes. Of several labels the first term is the mean, and all are in the softmax.
     Hard classes of a row's own count as drawn for certain.
 
-    The paper draws by `Q = frequency^a`: `UnigramSampler(counts=..., distortion=a)`. As counts
-    differ from Q by one factor, which cancels in the softmax, it does not matter how many are
-    drawn. In `evaluate` it reports the exact softmax loss.
+    The paper draws by `Q = frequency^a`, with replacement: `UnigramSampler(counts=...,
+    distortion=a, unique=False)`. Counts differ from Q by one factor then, which cancels in the
+    softmax. In `evaluate` it reports the exact softmax loss.
 
     Args:
         remove_accidental_hits: Whether a drawn class that is a label of the row has no

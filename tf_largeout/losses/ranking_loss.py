@@ -47,7 +47,8 @@ class RankingLoss(SampledLoss):
     `log(num_classes - 1)` it is an importance sample of the softmax loss (equation 41); with
     more, the mean of such. Other samplers and margins move its optimum away from that of the
     softmax loss: expected counts play no part, and any sampler will do. Of several labels it is
-    the mean.
+    the mean. It is here to be compared with: `SampledSoftmaxLoss` learns more from the same
+    classes.
 
     In `evaluate` it reports the exact softmax loss.
 

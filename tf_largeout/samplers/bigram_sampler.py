@@ -81,12 +81,12 @@ class BigramSampler(Sampler):
         Args:
             data: Integer labels `[..., time]`, padded with -1 or ragged, or a
                 `tf.data.Dataset` of them or of tuples `(x, y, ...)`. Labels `[n]` are one
-                sequence.
+                sequence. One label per position: where there are several, `y[..., 0]`.
             steps: Number of elements to take from a dataset; needed if it is infinite.
 
         Raises:
-            ValueError: If there are no labels, some are no class ids, or the dataset is
-                infinite and there is no `steps`.
+            ValueError: If there are no labels or none follows another, some are no class ids,
+                or the dataset is infinite and there is no `steps`.
         """
         pairs = count_pairs(data, steps)
         if self._tables.are_built:
@@ -105,7 +105,7 @@ class BigramSampler(Sampler):
         super().build(layer)
         values = None
         if self._pairs is not None:
-            self.num_pairs = self.num_pairs or max(1, len(self._pairs.times))
+            self.num_pairs = self.num_pairs or len(self._pairs.times)
             values = self._make_tables(self._pairs)
         room = self.num_pairs or 1
         specs = [
@@ -142,7 +142,7 @@ class BigramSampler(Sampler):
     def get_config(self) -> Config:
         num_pairs = self.num_pairs
         if num_pairs is None and self._pairs is not None:
-            num_pairs = max(1, len(self._pairs.times))
+            num_pairs = len(self._pairs.times)
         return {**super().get_config(), "num_pairs": num_pairs}
 
     def _before(self, previous: tf.Tensor, tables: list[tf.Tensor]) -> _Before:

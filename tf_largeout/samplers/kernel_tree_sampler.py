@@ -8,15 +8,12 @@ import tensorflow as tf
 
 from tf_largeout.ops import devices
 from tf_largeout.replicas import local_variable
-from tf_largeout.sampled_values import HeadAndTail, SampledValues
+from tf_largeout.sampled_values import LEAST_COUNT, HeadAndTail, SampledValues
 from tf_largeout.samplers.kernel_tree_head import KernelTreeHead
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.search import KernelTree
 from tf_largeout.types import Config
-
-# Expected counts stay above what float32 rounds to 0: a loss takes their logarithms.
-_LEAST_COUNT = 2.0**-126
 
 
 @named("kernel_tree")
@@ -232,4 +229,4 @@ def _seed_of_run(layer: ClassLayer) -> tf.Tensor:
 
 
 def _positive(counts: tf.Tensor) -> tf.Tensor:
-    return tf.maximum(counts, _LEAST_COUNT)
+    return tf.maximum(counts, LEAST_COUNT)

@@ -47,8 +47,8 @@ def count_pairs(data: TensorLike | tf.data.Dataset, steps: int | None = None) ->
         steps: Number of elements to take from a dataset; needed if it is infinite.
 
     Raises:
-        ValueError: If there are no labels, some are no class ids, or the dataset is infinite
-            and there is no `steps`.
+        ValueError: If there are no labels or none follows another, some are no class ids, or
+            the dataset is infinite and there is no `steps`.
     """
     pairs, classes = _Counter(), _Counter()
     for labels in batches(data, steps):
@@ -63,6 +63,11 @@ def count_pairs(data: TensorLike | tf.data.Dataset, steps: int | None = None) ->
     ids, occurrences = classes.merged()
     if not ids.size:
         raise ValueError("Cannot count labels: `data` contains none.")
+    if not keys.size:
+        raise ValueError(
+            "Cannot count pairs of labels: in `data` none follows another. Pass sequences of "
+            "labels, `[batch, time]`."
+        )
     counts = np.zeros(ids[-1] + 1, np.int64)
     counts[ids] = occurrences
     return LabelPairs(keys >> _BITS, keys & (2**_BITS - 1), times, counts)

@@ -20,13 +20,15 @@ _ASKED_EVERY, _LEAST_DISTANCE = 10, 50  # steps
 class TreeUpkeep:
     """Which rows of a tree have changed, and whether the others are still those it sums.
 
-    Its state is weights: a flag per row, two counters, and the number of leaves that changed
-    without a word.
+    Its state is weights: a flag per row and one per leaf, two counters, and the number of
+    leaves that changed without a word. A step looks at the flags of all leaves, and at those of
+    the rows of leaves that have changed; on a GPU at those of all rows.
     """
 
     def __init__(self) -> None:
         self._num_rows = self._leaf_size = 0  # until it is built
         self._touched: keras.Variable = None
+        self._touched_leaves: keras.Variable = None
         self._num_stale: keras.Variable = None
         self._schedule: keras.Variable = None
 
@@ -39,8 +41,12 @@ class TreeUpkeep:
             add_weight: Function that makes a weight.
         """
         self._num_rows, self._leaf_size = num_rows, leaf_size
-        flags = (num_rows + 1,)  # one more for ids that are none
+        # One more each for ids that are none.
+        flags, leaf_flags = (num_rows + 1,), (self._num_leaves + 1,)
         self._touched = add_weight("touched", flags, "float32", zeros_initializer)
+        self._touched_leaves = add_weight(
+            "touched_leaves", leaf_flags, "float32", zeros_initializer
+        )
         self._num_stale = add_weight("num_stale", (), "int64", zeros_initializer)
         self._schedule = add_weight("schedule", (2,), "int64", _never_built, on_host=True)
 
@@ -96,35 +102,46 @@ class TreeUpkeep:
         """The number of the step of the last build, or -1."""
         return int(local_variable(self._schedule)[1])
 
+    @property
+    def _num_leaves(self) -> int:
+        return -(-self._num_rows // self._leaf_size)
+
     def _update(self, step: tf.Tensor, update: Callable[[tf.Tensor], tf.Tensor]) -> None:
         ids = self._touched_ids()
         update(ids)
         self._flag(ids, 0.0)
         # By now all leaves have the sums of their rows, unless some changed without a word.
-        num_leaves = -(-self._num_rows // self._leaf_size)
         turn = step * _CHECKED_PER_STEP + tf.range(_CHECKED_PER_STEP, dtype=tf.int64)
-        firsts = turn % num_leaves * self._leaf_size
-        ids = firsts[:, tf.newaxis] + tf.range(self._leaf_size, dtype=tf.int64)
-        ids = tf.where(ids < self._num_rows, ids, -tf.ones_like(ids))
-        changed = update(tf.reshape(ids, [-1]))
+        ids = self._rows_of(turn % self._num_leaves)
+        changed = update(tf.where(ids < self._num_rows, ids, -tf.ones_like(ids)))
         local_variable(self._num_stale).assign_add(changed)
 
     def _touched_ids(self) -> tf.Tensor:
         """int64 `[n]`: the rows that have changed; on a GPU, which none waits for, with -1s."""
         touched = local_variable(self._touched)
-        is_touched = touched.read_value()[:-1] > 0
-        if "GPU" not in touched.device:
-            return tf.where(is_touched)[:, 0]
-        ids = tf.range(self._num_rows, dtype=tf.int64)
-        return tf.where(is_touched, ids, -tf.ones_like(ids))
+        if "GPU" in touched.device:
+            ids = tf.range(self._num_rows, dtype=tf.int64)
+            return tf.where(touched.read_value()[:-1] > 0, ids, -tf.ones_like(ids))
+        leaves = tf.where(local_variable(self._touched_leaves).read_value()[:-1] > 0)[:, 0]
+        ids = tf.minimum(self._rows_of(leaves), self._num_rows)
+        return tf.boolean_mask(ids, tf.gather(touched, ids) > 0)
+
+    def _rows_of(self, leaves: tf.Tensor) -> tf.Tensor:
+        """int64 `[n]`: the rows of the leaves; beyond those of the last leaf some that are none."""
+        rows = tf.range(self._leaf_size, dtype=tf.int64)
+        return tf.reshape(leaves[:, tf.newaxis] * self._leaf_size + rows, [-1])
 
     def _flag(self, ids: tf.Tensor, value: float) -> None:
-        places = tf.where(ids < 0, tf.constant(self._num_rows, tf.int64), ids)
-        flags = tf.IndexedSlices(tf.where(ids < 0, 0.0, value), places)
-        local_variable(self._touched).scatter_update(flags)
+        values = tf.where(ids < 0, 0.0, value)
+        for weight, places, none in (
+            (self._touched, ids, self._num_rows),
+            (self._touched_leaves, ids // self._leaf_size, self._num_leaves),
+        ):
+            places = tf.where(ids < 0, tf.constant(none, tf.int64), places)
+            local_variable(weight).scatter_update(tf.IndexedSlices(values, places))
 
     def _forget(self) -> None:
-        for weight in (self._touched, self._num_stale):
+        for weight in (self._touched, self._touched_leaves, self._num_stale):
             variable = local_variable(weight)
             variable.assign(tf.zeros_like(variable))
 
