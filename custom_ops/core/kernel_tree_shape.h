@@ -105,7 +105,7 @@ struct LogOfShares {
   double log_share = 0;
 
   LARGEOUT_HOST_DEVICE void Take(double part) {
-    constexpr double kLeastShare = 1e-150;  // times the least part is still a number
+    constexpr double kLeastShare = 1e-150;  // times a part, of masses of floats, is no denormal
     share *= part;
     if (share > kLeastShare) return;
     log_share += std::log(share);
@@ -129,7 +129,7 @@ struct TreeDraws {
   // Row b draws begin(b), begin(b) + 1, ..., begin(b + 1) - 1.
   LARGEOUT_HOST_DEVICE int64_t begin(int64_t row) const {
     if (!shared) return row * num_sampled;
-    return row == 0 ? 0 : CeilDiv(row * num_sampled - offset, batch);
+    return (row * num_sampled + batch - 1 - offset) / batch;
   }
   // The row of a draw.
   LARGEOUT_HOST_DEVICE int64_t row(int64_t draw) const {

@@ -11,8 +11,10 @@
 namespace largeout {
 namespace {
 
-constexpr int64_t kMostQueries = 1024;              // that walk together
-constexpr int64_t kMostWalkers = int64_t{1} << 22;  // unless one query has more
+// Of queries that walk together, for memory of about 100 MB each, unless one query needs more.
+constexpr int64_t kMostQueries = 1024;
+constexpr int64_t kMostWalkers = int64_t{1} << 20;
+constexpr int64_t kMostFeatures = int64_t{1} << 25;  // numbers of their phi
 
 // Some queries and their walkers, on their way from the root to the leaves.
 class Walk {
@@ -35,12 +37,7 @@ class Walk {
 
   // Returns the first query whose masses are not all finite, or -1.
   int64_t Run(const TreeSample& sample) {
-    for (int level = tree_.shape.num_levels - 1; level > 0; --level) {
-      groups_.Make(visits_, tree_.shape.num_nodes(level));
-      MultiplyChildren(level);
-      Descend(level);
-    }
-    groups_.Make(visits_, tree_.shape.num_leaves());
+    for (int level = tree_.shape.num_levels - 1; level > 0; --level) Descend(level);
     PickClasses(sample);
     return unfit_ < queries_.batch ? first_ + unfit_ : -1;
   }
@@ -79,26 +76,31 @@ class Walk {
   }
 
   // Products of the rows of each part's node with vector_of(query) of its visits:
-  // use(part, products).
+  // use(part, products [visits, rows]).
   template <class RowsOf, class VectorOf, class Use>
   void Multiply(const RowsOf& rows_of, const VectorOf& vector_of, int64_t num_products,
                 const Use& use) {
-    const int64_t visits_per_part = visits_.size() / (groups_.parts.size() + 1) + 1;
-    const int64_t cost = (visits_per_part + 4) * num_products / 8;
-    parallel_(groups_.parts.size(), cost, [&](int64_t begin, int64_t end) {
+    constexpr int64_t kCyclesOfWalker = 150;
+    const std::vector<Part> parts = PartsOf(visits_);
+    const int64_t num_parts = static_cast<int64_t>(parts.size()) + 1;
+    const int64_t visits_per_part = visits_.size() / num_parts + 1;
+    const int64_t walkers_per_part = walkers_.size() / num_parts + 1;
+    const int64_t cost =
+        (visits_per_part + 4) * num_products / 8 + walkers_per_part * kCyclesOfWalker;
+    parallel_(parts.size(), cost, [&](int64_t begin, int64_t end) {
       std::vector<float> products;
       const float* vectors[kMostVisits] = {};
       for (int64_t p = begin; p < end; ++p) {
-        const Part& part = groups_.parts[p];
+        const Part& part = parts[p];
         const AdjacentRows rows = rows_of(part.node);
         const int32_t size = part.end - part.begin;
         for (int32_t i = 0; i < size; ++i) {
-          const Visit& visit = visits_[groups_.places[part.begin + i]];
+          const Visit& visit = visits_[part.begin + i];
           vectors[i] = vector_of(visit.query);
           __builtin_prefetch(&walkers_[visit.begin]);
         }
         products.resize(size * rows.num_rows);
-        const AdjacentRows ahead = rows_of(groups_.parts[std::min(p + 1, end - 1)].node);
+        const AdjacentRows ahead = rows_of(parts[std::min(p + 1, end - 1)].node);
         LARGEOUT_SIMD_DISPATCH(MultiplyRows, rows, vectors, size, ahead, products.data());
         use(part, products.data());
       }
@@ -110,20 +112,6 @@ class Walk {
     const int64_t child = tree_.shape.first[level - 1] + node * kTreeChildren;
     return {tree_.sums + child * tree_.width(), tree_.shape.num_children(level, node),
             tree_.width()};
-  }
-
-  // Makes products_ [visits, kTreeChildren].
-  void MultiplyChildren(int level) {
-    products_.resize(visits_.size() * kTreeChildren);
-    Multiply([&](int64_t node) { return Children(level, node); },
-             [&](int64_t query) { return phi(query); }, kTreeChildren * tree_.width(),
-             [&](const Part& part, const float* products) {
-               const int64_t num_children = tree_.shape.num_children(level, part.node);
-               for (int32_t i = part.begin; i < part.end; ++i, products += num_children) {
-                 std::copy_n(products, num_children,
-                             &products_[groups_.places[i] * kTreeChildren]);
-               }
-             });
   }
 
   // Each walker of the visit picks one of the masses, or chosen(label) if it is a label.
@@ -142,56 +130,48 @@ class Walk {
     }
   }
 
-  // The visits become those of the children that the walkers pick, query by query.
+  // The visits become those of the children that the walkers pick.
   void Descend(int level) {
-    std::vector<Visit> next(walkers_.size());
-    std::vector<int32_t> num_next(visits_.size());
-    const int64_t walkers_per_visit = walkers_.size() / (visits_.size() + 1) + 1;
-    parallel_(visits_.size(), 150 * walkers_per_visit, [&](int64_t begin, int64_t end) {
-      Masses masses(kTreeChildren);
-      for (int64_t i = begin; i < end; ++i) {
-        PickChildren(level, i, &masses);
-        num_next[i] = SplitVisit(visits_[i], &next[visits_[i].begin]);
-      }
-    });
-    std::vector<Visit> joined;
-    for (size_t i = 0; i < visits_.size(); ++i) {
-      const auto from = next.begin() + visits_[i].begin;
-      joined.insert(joined.end(), from, from + num_next[i]);
-    }
-    visits_.swap(joined);
+    std::vector<Visit> children(visits_.size() * kTreeChildren);
+    Multiply([&](int64_t node) { return Children(level, node); },
+             [&](int64_t query) { return phi(query); }, kTreeChildren * tree_.width(),
+             [&](const Part& part, const float* products) {
+               Masses masses(kTreeChildren);
+               const int num_children = tree_.shape.num_children(level, part.node);
+               for (int32_t i = part.begin; i < part.end; ++i, products += num_children) {
+                 PickChildren(level, visits_[i], products, &masses);
+                 SplitVisit(visits_[i], &children[int64_t{i} * kTreeChildren]);
+               }
+             });
+    visits_ = VisitsOfChildren(visits_, children);
     walkers_.swap(next_walkers_);
   }
 
-  void PickChildren(int level, int64_t i, Masses* masses) {
+  // products: of phi and the sums of the children.
+  void PickChildren(int level, const Visit& visit, const float* products, Masses* masses) {
     const TreeShape& shape = tree_.shape;
-    const Visit& visit = visits_[i];
     const int64_t span = shape.span(level - 1), first = int64_t{visit.node} * kTreeChildren;
     masses->Set(shape.num_children(level, visit.node), [&](int64_t c) {
-      const double product = products_[i * kTreeChildren + c];
-      return KernelMass(tree_.alpha, product, shape.size(span, first + c));
+      return KernelMass(tree_.alpha, products[c], shape.size(span, first + c));
     });
     Pick(visit, level, *masses,
          [&](int64_t label) { return static_cast<int32_t>(label / span - first); });
   }
 
-  // Sorts the walkers of a visit by their children into next_walkers_. Returns how many visits
-  // of children there are.
-  int32_t SplitVisit(const Visit& visit, Visit* next) {
+  // Sorts the walkers of a visit by their children into next_walkers_.
+  // children: [kTreeChildren], their visits, some of no walkers.
+  void SplitVisit(const Visit& visit, Visit* children) {
     int32_t counts[kTreeChildren] = {}, places[kTreeChildren];
     for (int32_t i = visit.begin; i < visit.end; ++i) ++counts[walkers_[i].child];
-    int32_t place = visit.begin, num_next = 0;
+    int32_t place = visit.begin;
     for (int32_t child = 0; child < kTreeChildren; ++child) {
       places[child] = place;
       place += counts[child];
-      if (counts[child] == 0) continue;
-      next[num_next++] = {visit.query, visit.node * kTreeChildren + child, places[child],
-                          place};
+      children[child] = {visit.query, visit.node * kTreeChildren + child, places[child], place};
     }
     for (int32_t i = visit.begin; i < visit.end; ++i) {
       next_walkers_[places[walkers_[i].child]++] = walkers_[i];
     }
-    return num_next;
   }
 
   void PickClasses(const TreeSample& sample) {
@@ -207,7 +187,7 @@ class Walk {
           Masses masses(leaf_size);
           const int64_t size = tree_.shape.size(leaf_size, part.node);
           for (int32_t i = part.begin; i < part.end; ++i, products += size) {
-            PickInLeaf(visits_[groups_.places[i]], products, &masses, sample);
+            PickInLeaf(visits_[i], products, &masses, sample);
           }
         });
   }
@@ -257,9 +237,7 @@ class Walk {
   const int64_t first_;
   const AlignedFloats phi_;
   std::vector<Walker> walkers_, next_walkers_;  // those of a visit together
-  std::vector<Visit> visits_;                   // query by query
-  VisitsByNode groups_;
-  std::vector<float> products_;  // [visits, kTreeChildren]
+  std::vector<Visit> visits_;                   // in the order of their nodes, then queries
   std::atomic<int64_t> unfit_;
 };
 
@@ -269,8 +247,10 @@ int64_t SampleKernelTree(const KernelTree& tree, const Features& queries, const 
                          const TreeDraws& draws, PhiloxSeed seed, const ParallelFor& parallel,
                          const TreeSample& sample) {
   std::fill_n(sample.label_log_q, queries.batch * labels.width, 0.0f);
-  const int64_t per_query = draws.size() / (queries.batch + 1) + labels.width + 1;
-  const int64_t step = std::clamp<int64_t>(kMostWalkers / per_query, 1, kMostQueries);
+  if (queries.batch == 0) return -1;
+  const int64_t per_query = CeilDiv(draws.size(), queries.batch) + labels.width;
+  const int64_t most = std::min(kMostWalkers / per_query, kMostFeatures / tree.width());
+  const int64_t step = std::clamp<int64_t>(most, 1, kMostQueries);
   for (int64_t first = 0; first < queries.batch; first += step) {
     const int64_t batch = std::min(step, queries.batch - first);
     const Features some = {queries.data + first * tree.rows.dim, batch};

@@ -8,7 +8,6 @@
 #include <numeric>
 #include <vector>
 
-#include "custom_ops/core/counting_sort.h"
 #include "custom_ops/core/kernel_tree_shape.h"
 
 namespace largeout {
@@ -30,7 +29,7 @@ struct Visit {
   int32_t begin, end;
 };
 
-// Some visits of a node, see VisitsByNode.
+// Visits begin, ..., end - 1, all of a node.
 struct Part {
   int32_t node;
   int32_t begin, end;
@@ -69,29 +68,35 @@ class Masses {
   std::vector<double> ends_;  // sums of the masses up to each
 };
 
-// Visits in the order of their nodes.
-struct VisitsByNode {
-  // The nodes are below `num_nodes`.
-  void Make(const std::vector<Visit>& visits, int64_t num_nodes) {
-    const auto node_of = [&](int64_t i) { return visits[i].node; };
-    CountingSort by_node(Chunks(visits.size()), num_nodes);
-    by_node.Count(node_of);
-    places.resize(visits.size());
-    by_node.Place(node_of,
-                  [&](int64_t i, int32_t place) { places[place] = static_cast<int32_t>(i); });
-    parts.clear();
-    for (int32_t i = 0, size = static_cast<int32_t>(places.size()); i < size; ++i) {
-      const int32_t node = visits[places[i]].node;
-      if (parts.empty() || parts.back().node != node || i - parts.back().begin == kMostVisits) {
-        parts.push_back({node, i, i});
+// visits: those of a node together.
+inline std::vector<Part> PartsOf(const std::vector<Visit>& visits) {
+  std::vector<Part> parts;
+  for (int32_t i = 0, size = static_cast<int32_t>(visits.size()); i < size; ++i) {
+    const int32_t node = visits[i].node;
+    if (parts.empty() || parts.back().node != node || i - parts.back().begin == kMostVisits) {
+      parts.push_back({node, i, i});
+    }
+    parts.back().end = i + 1;
+  }
+  return parts;
+}
+
+// The visits of children [visits, kTreeChildren], without those of no walkers: those of a child
+// together, as those of its parent are.
+inline std::vector<Visit> VisitsOfChildren(const std::vector<Visit>& visits,
+                                           const std::vector<Visit>& children) {
+  std::vector<Visit> joined;
+  for (size_t begin = 0, end = 0; begin < visits.size(); begin = end) {
+    while (end < visits.size() && visits[end].node == visits[begin].node) ++end;
+    for (int child = 0; child < kTreeChildren; ++child) {
+      for (size_t i = begin; i < end; ++i) {
+        const Visit& visit = children[i * kTreeChildren + child];
+        if (visit.begin < visit.end) joined.push_back(visit);
       }
-      parts.back().end = i + 1;
     }
   }
-
-  std::vector<int32_t> places;  // of the visits
-  std::vector<Part> parts;      // visits places[begin], ..., places[end - 1]
-};
+  return joined;
+}
 
 }  // namespace largeout
 

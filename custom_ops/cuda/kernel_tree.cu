@@ -13,6 +13,8 @@ namespace {
 
 // Queries beyond these wait for a block.
 constexpr int64_t kMostWalkBlocks = 2048;
+// A wide kernel has fewer blocks, unless one needs more.
+constexpr int64_t kMostWalkBytes = int64_t{1} << 28;
 
 template <class Body>
 Status MakeTiles(const Body& body, Stream stream) {
@@ -45,7 +47,10 @@ WalkMemory MemoryFor(const KernelTree& tree, const TreeWalk& walk) {
           draws + walk.labels_width, tree.width()};
 }
 
-int64_t NumBlocks(const TreeWalk& walk) { return std::min(walk.batch, kMostWalkBlocks); }
+int64_t NumBlocks(const WalkMemory& memory, const TreeWalk& walk) {
+  const int64_t most = std::clamp<int64_t>(kMostWalkBytes / memory.Bytes(), 1, kMostWalkBlocks);
+  return std::min(walk.batch, most);
+}
 
 }  // namespace
 
@@ -78,16 +83,18 @@ Status UpdateKernelTree(const TreeShape& shape, const TreeRows& rows, const int6
 }
 
 int64_t SampleKernelTreeScratchBytes(const KernelTree& tree, const TreeWalk& walk) {
-  return NumBlocks(walk) * MemoryFor(tree, walk).Bytes();
+  const WalkMemory memory = MemoryFor(tree, walk);
+  return NumBlocks(memory, walk) * memory.Bytes();
 }
 
 Status SampleKernelTree(const KernelTree& tree, const float* queries, const int64_t* labels,
                         const TreeWalk& walk, const int64_t* seed, void* scratch,
                         const TreeSample& sample, Stream stream) {
+  const WalkMemory memory = MemoryFor(tree, walk);
   const WalkTreeBody body{
-      tree,  queries, labels, walk, seed, MemoryFor(tree, walk), static_cast<char*>(scratch),
-      sample};
-  return ForEachBlock(NumBlocks(walk), kWalkThreads, WalkMemory::kSharedBytes, body, stream);
+      tree, queries, labels, walk, seed, memory, static_cast<char*>(scratch), sample};
+  return ForEachBlock(NumBlocks(memory, walk), kWalkThreads, WalkMemory::kSharedBytes, body,
+                      stream);
 }
 
 }  // namespace cuda

@@ -23,9 +23,11 @@ Status BuildKernelTree(const TreeShape& shape, const TreeRows& rows, float* sums
 int64_t UpdateKernelTreeScratchBytes(const TreeShape& shape);
 
 // Sums the leaves of these classes anew, and the nodes above them: the sums are those of
-// BuildKernelTree, bit for bit, if no other rows have changed. ids: [num_ids], any may repeat;
-// those that are no class are passed over. *num_changed becomes the number of leaves that have
-// other sums than before. All arrays are on the device.
+// BuildKernelTree, bit for bit, if no other rows have changed. Unlike in core, all rows of
+// these leaves are projected, not those of the classes alone: the others become what they were,
+// if they have not changed. ids: [num_ids], any may repeat; those that are no class are passed
+// over. *num_changed becomes the number of leaves that have other sums than before. All arrays
+// are on the device.
 Status UpdateKernelTree(const TreeShape& shape, const TreeRows& rows, const int64_t* ids,
                         int64_t num_ids, void* scratch, float* sums, int64_t* num_changed,
                         Stream stream);
@@ -38,7 +40,8 @@ struct TreeWalk {
   int64_t labels_width;  // of the labels of a query
 };
 
-// O((num_sampled + labels_width + leaf_size + dim^2)), and for up to 2,048 queries.
+// O(num_sampled + labels_width + leaf_size + dim^2) for each query, and for as many queries as
+// walk at once: up to 2,048 in 256 MB, or one.
 int64_t SampleKernelTreeScratchBytes(const KernelTree& tree, const TreeWalk& walk);
 
 // Draws and log q as in core, with the same random bits: a draw is another than the CPU's only

@@ -35,30 +35,33 @@ class KernelTreeRowsInput {
     TF_RETURN_IF_ERROR(classes_.Read(ctx));
     rows_.matrix = classes_.matrix();
     shape_ = MakeTreeShape(rows_.matrix.num_classes, leaf_size);
-    TF_RETURN_IF_ERROR(written_.Find(ctx, "sums"));
     if (projection.size() == 2) {
       TF_RETURN_IF_ERROR(projection_.Find(ctx, projection[0]));
-      TF_RETURN_IF_ERROR(written_.Find(ctx, projection[1]));
+      TF_RETURN_IF_ERROR(projected_.Find(ctx, projection[1]));
       projection_.LockShared();
+      projected_.Lock();
+      TF_RETURN_IF_ERROR(TakeProjection());
     }
-    written_.Lock();
-    if (projection.size() == 2) TF_RETURN_IF_ERROR(TakeProjection());
-    return CheckSums(*written_.tensor(0), shape_, rows_.dim());
+    TF_RETURN_IF_ERROR(sums_.Find(ctx, "sums"));
+    sums_.Lock();
+    return CheckSums(*sums_.tensor(0), shape_, rows_.dim());
   }
 
   // Makes what is written variables that may be written where they stand. Once nothing else can
   // go wrong. copy: as LockedVariables::AllowWrites has it.
   template <class Copy>
   absl::Status AllowWrites(tensorflow::OpKernelContext* ctx, const Copy& copy) {
-    TF_RETURN_IF_ERROR(written_.AllowWrites(ctx, copy));
-    if (rows_.projection != nullptr) rows_.projected = written_.tensor(1)->flat<float>().data();
+    TF_RETURN_IF_ERROR(sums_.AllowWrites(ctx, copy));
+    if (rows_.projection == nullptr) return absl::OkStatus();
+    TF_RETURN_IF_ERROR(projected_.AllowWrites(ctx, copy));
+    rows_.projected = projected_.tensor(0)->flat<float>().data();
     return absl::OkStatus();
   }
 
   const TreeShape& shape() const { return shape_; }
   const TreeRows& rows() const { return rows_; }
   // Once writes are allowed.
-  float* sums() const { return written_.tensor(0)->flat<float>().data(); }
+  float* sums() const { return sums_.tensor(0)->flat<float>().data(); }
 
  private:
   absl::Status TakeProjection() {
@@ -72,13 +75,14 @@ class KernelTreeRowsInput {
     }
     rows_.projection = projection.flat<float>().data();
     rows_.projected_dim = projection.dim_size(0);
-    return CheckVariable(*written_.tensor(1), "projected rows", tensorflow::DT_FLOAT,
+    return CheckVariable(*projected_.tensor(0), "projected rows", tensorflow::DT_FLOAT,
                          {shape_.num_classes, rows_.projected_dim});
   }
 
   ClassMatrixInput classes_;
-  LockedVariables projection_;
-  LockedVariables written_;  // the sums, and the projected rows
+  // Locked in this order: draws from projected rows lock these, their class matrix, before the
+  // sums.
+  LockedVariables projection_, projected_, sums_;
   TreeShape shape_{};
   TreeRows rows_{};
 };

@@ -25,9 +25,7 @@ absl::Status CheckRowsOfTree(OpKernelContext* ctx, const KernelTreeRowsInput& in
       "a kernel tree needs class embeddings, biases and a projection that are finite, and not "
       "so large that sums of their squares overflow: squared norms up to ",
       LargestSquare(in.shape().num_classes),
-      ", after the projection if there is one; those of "
-      "class ",
-      unfit, " are not");
+      ", after the projection if there is one; those of class ", unfit, " are not");
 }
 
 struct Cpu {
@@ -63,9 +61,7 @@ struct Cpu {
     return InvalidArgument(
         "features must be finite, and their products with the class embeddings must not "
         "overflow; those of row ",
-        unfit,
-        " are not or do, or the sums of the tree are not "
-        "those of the embeddings");
+        unfit, " are not or do, or the sums of the tree are not those of the embeddings");
   }
 };
 

@@ -5,8 +5,7 @@
 //   Build(ctx, KernelTreeRowsInput* in): looks at the rows as far as it can, calls
 //     in->AllowWrites once nothing else can go wrong, and writes all sums.
 //   Update(ctx, ids, in, num_changed): the same for the leaves of the ids; num_changed is in
-//   the
-//     device's memory, like ids.
+//     the device's memory, like ids.
 //   Sample(ctx, TreeQuery query, TreeSample sample): draws, and looks at labels and masses as
 //     far as it can.
 

@@ -72,8 +72,9 @@ REGISTER_OP("LargeoutKernelTreeUpdate")
     .SetShapeFn(UpdateShape)
     .Doc(R"doc(
 Brings a kernel tree up to date with the rows of some classes: projects them, if there is a
-projection, and sums their leaves anew, and the nodes above them. If no other rows have changed, the tree then is bit for bit what
-LargeoutKernelTreeBuild makes. Errors, before anything is written, as there.
+projection, and sums their leaves anew, and the nodes above them. If no other rows have changed,
+the tree then is bit for bit what LargeoutKernelTreeBuild makes. Errors, before anything is
+written, as there.
 
 ids: [num_ids], in [0, num_classes), or -1 for none; may repeat.
 embeddings: As LargeoutKernelTreeBuild has it, like those up to sums.

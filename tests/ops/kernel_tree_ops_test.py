@@ -1,3 +1,6 @@
+import functools
+import threading
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -176,6 +179,29 @@ def test_damaged_sums_do_no_harm(value):
     else:
         with pytest.raises(tf.errors.InvalidArgumentError, match="sums of the tree"):
             problem.sample(100)
+
+
+def test_an_update_and_draws_at_once_do_not_wait_for_each_other_for_ever():
+    for rows_are_first in (True, False):  # in memory too, mostly
+        problem = Problem(3000, projected=8)
+        if not rows_are_first:
+            rows = tf.Variable(problem.projection.rows)
+            problem.projection = problem.projection._replace(rows=rows)
+        problem.build()
+        update = functools.partial(problem.update, range(3000))
+        sample = functools.partial(problem.sample, 500)
+        works = [update, update, sample, sample, sample]
+        threads = [threading.Thread(target=_repeat, args=[work], daemon=True) for work in works]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=30)
+            assert not thread.is_alive()
+
+
+def _repeat(work):
+    for _ in range(100):
+        work()
 
 
 def _invalid(match):

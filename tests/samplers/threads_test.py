@@ -7,10 +7,11 @@ import zlib
 import numpy as np
 import tensorflow as tf
 
-from tests.search.rows import QUERIES, ROWS, add_weight
+from tests.search.rows import BIAS, QUERIES, ROWS, add_weight, kept_weights
 from tf_largeout.ops import sampling_ops, table_sampling_ops
-from tf_largeout.search import InvertedFile
+from tf_largeout.search import InvertedFile, KernelTree
 
+IDS = np.arange(len(ROWS))
 ROOT = pathlib.Path(__file__).parents[2]
 ON_ONE_THREAD = """
 import tensorflow as tf
@@ -37,7 +38,21 @@ def checksums():
     file.build(*ROWS.shape, add_weight)
     file.fit(tf.Variable(ROWS))
     results.append(file.distribution(tf.constant(QUERIES)).draw(num_sampled, seed))
+    results += [draws_of_a_tree(num_sampled, seed, dim) for dim in (None, 5)]
     return [zlib.crc32(tensor.numpy().tobytes()) for result in results for tensor in result]
+
+
+def draws_of_a_tree(num_sampled, seed, projection_dim):
+    """Of one that was built and brought up to date."""
+    tree, kept = KernelTree(projection_dim=projection_dim), []
+    rows, bias, labels = tf.Variable(ROWS), tf.Variable(BIAS), np.tile(IDS, [len(QUERIES), 1])
+    tree.build(*ROWS.shape, True, kept_weights(kept))
+    tree.keep_up(seed, rows, bias)
+    rows.assign(-2 * rows)
+    tree.rows_changed(tf.constant(IDS))
+    tree.keep_up(seed, rows, bias)
+    sampled = tree.sample(tf.constant(QUERIES), labels, seed, num_sampled, rows, bias)
+    return [*sampled, *(tf.convert_to_tensor(weight) for weight in kept)]
 
 
 def test_draws_do_not_depend_on_the_number_of_threads():

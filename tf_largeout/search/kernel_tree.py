@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import real_number, whole_number
@@ -282,11 +283,11 @@ class KernelTree:
 
     def _root(self, dim: int) -> tf.Tensor:
         """The sum of `w w'` over all rows, `[dim, dim]`."""
-        places = [
-            [max(i, j) * (max(i, j) + 1) // 2 + min(i, j) for j in range(dim)]
-            for i in range(dim)
-        ]
-        return tf.gather(local_variable(self._sums)[-1], places)
+        rows, columns = np.indices([dim, dim])
+        larger, smaller = np.maximum(rows, columns), np.minimum(rows, columns)
+        # A slice of the variable would read all of it.
+        root = tf.gather(local_variable(self._sums), self._sums.shape[0] - 1)
+        return tf.gather(root, larger * (larger + 1) // 2 + smaller)
 
 
 def default_leaf_size(dim: int) -> int:
