@@ -127,7 +127,7 @@ class TreeUpkeep:
         return tf.boolean_mask(ids, tf.gather(touched, ids) > 0)
 
     def _rows_of(self, leaves: tf.Tensor) -> tf.Tensor:
-        """int64 `[n]`: the rows of the leaves; beyond those of the last leaf some that are none."""
+        """int64 `[n]`: the rows of the leaves, and some that are none after the last row."""
         rows = tf.range(self._leaf_size, dtype=tf.int64)
         return tf.reshape(leaves[:, tf.newaxis] * self._leaf_size + rows, [-1])
 
