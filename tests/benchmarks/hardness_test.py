@@ -6,7 +6,6 @@ import tensorflow as tf
 from tests import harness
 from tests.reference.hardness import hardness_of_row
 from tf_largeout.benchmarks import hardness
-from tf_largeout.candidates import score_candidates
 from tf_largeout.samplers import HeadAndTail, SampledValues, UniformSampler
 
 
@@ -29,9 +28,24 @@ def test_all_classes_give_the_partition_function_and_one_in_ten_does_not():
         head = harness.built_head(rows, np.zeros(40), UniformSampler(num_sampled, seed=1))
         labels = tf.constant(rng.integers(0, 40, [20, 2]))
         sample = head.sampler.sample(features, labels, head)
-        candidates = score_candidates(head.class_matrix, tf.constant(features), labels, sample)
-        errors.append(hardness.partition_error(candidates, head(features)))
-    assert errors[0] < 1e-5 < 0.1 < errors[1]
+        errors.append(
+            hardness.figures_of_loss(head, [sample] * 2, tf.constant(features), labels)
+        )
+    every_class, one_in_ten = errors
+    for figure in ("partition error", "gradient bias", "gradient error"):
+        assert every_class[figure] < 1e-4 < 0.1 < one_in_ten[figure]
+    assert 1 <= one_in_ten["effective sample"] <= 4 < every_class["effective sample"] <= 40
+
+
+def test_errors_of_gradients_are_those_of_their_distribution():
+    rng = np.random.default_rng(0)
+    exact, bias = rng.normal(size=[50, 6]), rng.normal(size=[50, 6]) / 10
+    draws = exact + bias + rng.normal(size=[2000, 50, 6]) / 2
+    of_mean, of_one = hardness.gradient_errors(draws, exact)
+    scale = np.mean(np.sum(exact**2, axis=1))
+    squared_bias = np.mean(np.sum(bias**2, axis=1))
+    np.testing.assert_allclose(of_mean, np.sqrt(squared_bias / scale), rtol=0.01)
+    np.testing.assert_allclose(of_one, np.sqrt((squared_bias + 6 / 4) / scale), rtol=0.01)
 
 
 def test_a_class_of_head_and_tail_counts_once():
@@ -52,6 +66,6 @@ def test_the_highest_logits_are_the_hardest_negatives(tmp_path, capsys):
         best = max(by_name, key=lambda name: sign * by_name[name][figure])
         assert best == "top_k"
     assert by_name["top_k"]["median rank"] == 49
-    assert all(np.isfinite(figures["partition error"]) for figures in by_name.values())
+    assert all(np.isfinite(list(figures.values())).all() for figures in by_name.values())
     assert (tmp_path / "h.png").stat().st_size > 10_000
     assert "softmax mass" in capsys.readouterr().out

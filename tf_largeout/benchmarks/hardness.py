@@ -3,8 +3,11 @@
 Trains one model for some time and looks at it on the way. At each point every sampler draws
 negatives for the same test examples from the same weights, and a pass over all classes tells
 how hard they are: their mean logit; their share of the softmax mass that is not on the labels;
-and their median rank. Static samplers draw from a distribution of their own, the others search
-structures that are built for the point.
+and their median rank. What they make of the sampled softmax loss is in the other figures: how
+far the logarithm of the partition function is missed, in nats; how many of them share the
+estimate (the effective sample size `(sum w)^2 / sum w^2`); and what part of the features'
+gradient is missed, in the mean over draws (its bias) and by one draw. Static samplers draw
+from a distribution of their own, the others search structures that are built for the point.
 """
 
 import argparse
@@ -22,9 +25,12 @@ from tf_largeout.benchmarks.samplers import SAMPLERS
 from tf_largeout.benchmarks.training_clock import ENDLESS, TrainingClock
 from tf_largeout.candidates import score_candidates
 from tf_largeout.layers import LargeOutput
+from tf_largeout.losses import SampledSoftmaxLoss, SoftmaxLoss
 
-FIGURES = ("mean logit", "softmax mass", "median rank", "partition error")
-_DRAWS = 4  # that the last one is a mean of
+OF_IDS = ("mean logit", "softmax mass", "median rank")
+OF_LOSS = ("partition error", "effective sample", "gradient bias", "gradient error")
+FIGURES = OF_IDS + OF_LOSS
+_DRAWS = 16  # that those of the loss are means of
 _DEFAULT_SAMPLERS = [
     "uniform",
     "log_uniform",
@@ -90,13 +96,60 @@ def hardness(trained, sampler, features, labels):
         sampler.rebuild(layer)
     labels, logits = tf.constant(labels, tf.int64), trained(features)
     samples = [sampler.sample(features, labels, layer) for _ in range(_DRAWS)]
-    errors = [
-        partition_error(score_candidates(layer.class_matrix, features, labels, sample), logits)
-        for sample in samples
-    ]
+    of_loss = figures_of_loss(layer, samples, tf.constant(features), labels)
     ids = own_ids(samples[0], len(labels))
-    of_ids = figures_of(ids, logits.numpy(), labels.numpy())
-    return {**of_ids, FIGURES[-1]: float(np.mean(errors))}
+    return {**figures_of(ids, logits.numpy(), labels.numpy()), **of_loss}
+
+
+def figures_of_loss(layer, samples, features, labels):
+    """What samples make of the sampled softmax loss: the figures `OF_LOSS`.
+
+    Args:
+        layer: a built `LargeOutput`.
+        samples: drawn for the same rows.
+        features: float32 [batch, dim].
+        labels: int64 [batch, num_labels], padded with -1.
+    """
+    with tf.GradientTape() as tape:
+        tape.watch(features)
+        logits = layer(features)
+        loss = SoftmaxLoss(reduction="sum")(labels, logits)
+    exact = tape.gradient(loss, features).numpy()
+    gradients, errors, effective = [], [], []
+    for sample in samples:
+        with tf.GradientTape() as tape:
+            tape.watch(features)
+            candidates = score_candidates(layer.class_matrix, features, labels, sample)
+            loss = tf.reduce_sum(SampledSoftmaxLoss().candidate_losses(candidates))
+        gradients.append(tape.gradient(loss, features).numpy())
+        errors.append(partition_error(candidates, logits))
+        effective.append(effective_sample_size(candidates))
+    values = np.mean(errors), np.mean(effective), *gradient_errors(np.stack(gradients), exact)
+    return dict(zip(OF_LOSS, map(float, values), strict=True))
+
+
+def effective_sample_size(candidates):
+    """Mean over the rows of `(sum w)^2 / sum w^2`, w the weights of the drawn classes."""
+    log_weights = candidates.corrected_logits()
+    log_sizes = 2 * candidates.log_partition() - tf.reduce_logsumexp(2 * log_weights, axis=1)
+    return float(tf.reduce_mean(tf.exp(log_sizes)))
+
+
+def gradient_errors(gradients, exact):
+    """How far draws are from the exact gradient: in the mean over all draws, and by one.
+
+    Both are root mean squares over the rows, relative to that of the exact gradient. What the
+    spread of the draws adds to the error of their mean is taken off the first.
+
+    Args:
+        gradients: [draws, batch, dim].
+        exact: [batch, dim].
+    """
+    scale = np.mean(np.sum(exact**2, axis=1))
+    spread = np.mean(np.sum(gradients.var(axis=0, ddof=1), axis=1))
+    of_mean = np.mean(np.sum((gradients.mean(axis=0) - exact) ** 2, axis=1))
+    bias = max(of_mean - spread / len(gradients), 0.0)
+    return np.sqrt(bias / scale), np.sqrt((bias + spread) / scale)
 
 
 def partition_error(candidates, logits):
@@ -124,7 +177,7 @@ def own_ids(sample, batch):
 
 
 def figures_of(ids, logits, labels):
-    """Means over the rows of the first three `FIGURES` of `ids`, labels left out."""
+    """Means over the rows of the figures `OF_IDS`, labels left out."""
     mean_logit, mass, rank = [], [], []
     for row_ids, row, row_labels in zip(ids, logits.astype(np.float64), labels, strict=True):
         row_labels = row_labels[row_labels >= 0]
@@ -137,7 +190,7 @@ def figures_of(ids, logits, labels):
         higher = len(others) - np.searchsorted(others, row[negatives], side="right")
         rank.append(np.median(higher))
     means = [float(np.mean(values)) for values in (mean_logit, mass, rank)]
-    return dict(zip(FIGURES, means, strict=False))
+    return dict(zip(OF_IDS, means, strict=True))
 
 
 def table(point):

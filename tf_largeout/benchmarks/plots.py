@@ -153,8 +153,10 @@ def draw_hardness(report, figures, path):
             values = [point["samplers"][name][figure] for point in points]
             axes.plot(seconds, values, **style, label=name)
         axes.set(xlabel="seconds of training", title=figure)
-        if figure in ("median rank", "partition error"):
-            axes.set_yscale("symlog" if figure == "median rank" else "log")
+        if figure in ("median rank", "gradient bias"):
+            axes.set_yscale("symlog", linthresh=1e-2)
+        elif figure in ("partition error", "effective sample", "gradient error"):
+            axes.set_yscale("log")
     handles, labels = panels[0].get_legend_handles_labels()
     canvas.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
     _save(canvas, path)
