@@ -41,7 +41,7 @@ class Setting:
         sampler: key of `SAMPLERS`, or `FULL` for the exact softmax.
         num_sampled: negatives; None with `FULL`.
         seed: of weights, draws and order.
-        epochs: of training, if `seconds` is None.
+        epochs: of training, if `seconds` is None; a part of one is a number of steps.
         seconds: of training.
         learning_rate: at the start; it falls to zero in a line.
         optimizer: key of `OPTIMIZERS`.
@@ -52,6 +52,7 @@ class Setting:
         tied: whether input and output share a table.
         absolute: whether the words' probabilities are the softmax of `|logit|`, the quadratic
             kernel's partner.
+        sample: windows of a split that its perplexity is of; None for all.
     """
 
     dataset: str = "brown"
@@ -59,7 +60,7 @@ class Setting:
     sampler: str = "uniform"
     num_sampled: int | None = None
     seed: int = 0
-    epochs: int = 3
+    epochs: float = 3
     seconds: float | None = None
     learning_rate: float = 4e-3
     optimizer: str = "lazy_adam"
@@ -69,6 +70,7 @@ class Setting:
     length: int = 64
     tied: bool = False
     absolute: bool = False
+    sample: int | None = None
 
     @property
     def title(self):
@@ -149,13 +151,13 @@ def train(setting):
     keras.utils.set_random_seed(setting.seed)
     data = load(setting)
     model = build_model(data, setting)
-    started = time.perf_counter()
-    if setting.seconds is None:
-        model.fit(data.train, epochs=setting.epochs, shuffle=False, verbose=0)
-    else:
+    steps, callbacks = _num_steps(data, setting), []
+    if setting.seconds is not None:
         clock = TrainingClock(setting.seconds, setting.seconds, _no_figures, anneal=1.0)
-        endless = data.train.repeat()
-        model.fit(endless, steps_per_epoch=ENDLESS, callbacks=[clock], shuffle=False, verbose=0)
+        steps, callbacks = ENDLESS, [clock]
+    endless = data.train.repeat()
+    started = time.perf_counter()
+    model.fit(endless, steps_per_epoch=steps, callbacks=callbacks, shuffle=False, verbose=0)
     seconds = time.perf_counter() - started
     return {
         **dataclasses.asdict(setting),
@@ -163,8 +165,8 @@ def train(setting):
         "num_classes": data.num_classes,
         "steps": int(model.optimizer.iterations),
         "training_seconds": seconds,
-        "validation_perplexity": _perplexity(model, data.validation),
-        "test_perplexity": _perplexity(model, data.test),
+        "validation_perplexity": _perplexity(model, data.validation, setting),
+        "test_perplexity": _perplexity(model, data.test, setting),
         "unigram_test_perplexity": unigram_perplexity(data),
     }
 
@@ -205,15 +207,21 @@ def _rate(data, setting):
     if setting.seconds is not None:
         return setting.learning_rate  # the clock lowers it
     return keras.optimizers.schedules.PolynomialDecay(
-        setting.learning_rate, setting.epochs * len(data.train), end_learning_rate=0.0
+        setting.learning_rate, _num_steps(data, setting), end_learning_rate=0.0
     )
+
+
+def _num_steps(data, setting):
+    return max(1, round(setting.epochs * len(data.train)))
 
 
 def _no_figures(model, seconds, steps):
     return {}
 
 
-def _perplexity(model, batches):
+def _perplexity(model, batches, setting):
+    if setting.sample:
+        batches = batches.take(math.ceil(setting.sample / setting.batch_size))
     return model.evaluate(batches, verbose=0, return_dict=True)["perplexity"]
 
 
@@ -247,7 +255,7 @@ def _parser():
     add("--samplers", nargs="+", choices=[FULL, *SAMPLERS], default=["uniform", "frequency"])
     add("--num-sampled", nargs="+", type=int, default=[8, 32, 128, 512, 1024, 4096])
     add("--seeds", nargs="+", type=int, default=[0])
-    add("--epochs", type=int, default=usual.epochs)
+    add("--epochs", type=float, default=usual.epochs, help="2, or .1 for a tenth of one")
     add("--seconds", type=float, help="of training, in place of epochs")
     add("--learning-rate", type=float, default=usual.learning_rate)
     add("--optimizer", choices=OPTIMIZERS, default=usual.optimizer)
@@ -257,6 +265,7 @@ def _parser():
     add("--length", type=int, default=usual.length, help="words of a window")
     add("--tied", action="store_true", help="one table for input and output")
     add("--absolute", action="store_true", help="the softmax of |logit|")
+    add("--sample", type=int, help="windows that a perplexity is of (default: all)")
     add("--out", default="benchmark-results/language_model", help="directory of the figures")
     add("--json", help="file for the figures of all runs")
     add("--png", help="file for the picture")
