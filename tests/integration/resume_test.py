@@ -1,8 +1,10 @@
 """A run that is saved, loaded in a new process and continued equals the uninterrupted one."""
 
+import functools
 import itertools
 import subprocess
 import sys
+import traceback
 
 import keras
 import numpy as np
@@ -24,11 +26,8 @@ OPTIMIZERS = {
     "adagrad": lambda: tflo.optimizers.LazyAdagrad(0.1),
 }
 # Each sampler, and each optimizer with one of them.
-EVERY_PAIR = pytest.mark.parametrize(
-    "sampler, optimizer",
-    list(zip(SAMPLERS, itertools.cycle(OPTIMIZERS), strict=False)),
-    ids=SAMPLERS,
-)
+PAIRS = list(zip(SAMPLERS, itertools.cycle(OPTIMIZERS), strict=False))
+EVERY_PAIR = pytest.mark.parametrize("sampler, optimizer", PAIRS, ids=SAMPLERS)
 
 
 def data(first_step, last_step):
@@ -58,27 +57,55 @@ def train(model, first_step, last_step):
     return model
 
 
-def _in_new_process(expression):
-    code = f"from tests.integration import resume_test as t; import keras; {expression}"
+def _state(model):
+    variables = [*model.variables, *model.optimizer.variables]
+    return [
+        (variable.path, variable.numpy())
+        for variable in variables
+        if "metrics" not in variable.path and "compile" not in variable.path
+    ]
+
+
+@functools.cache
+def uninterrupted(sampler, optimizer):
+    """The state after all steps."""
+    return _state(train(new_model(sampler, optimizer), 0, STEPS))
+
+
+def resume_all(folder):
+    """Trains the models `half ...` in a folder to their end, and saves them as `end ...`."""
+    for half in folder.glob("half *"):
+        try:
+            model = train(keras.models.load_model(half), 5, STEPS)
+            model.save(half.with_name(half.name.replace("half", "end")))
+        except Exception:
+            traceback.print_exc()  # And the test misses the file.
+
+
+@pytest.fixture(scope="module")
+def resumed_in_new_process(tmp_path_factory):
+    """A folder of all models, saved in the middle and resumed by one other process."""
+    folder = tmp_path_factory.mktemp("models")
+    for sampler, optimizer in PAIRS:
+        train(new_model(sampler, optimizer), 0, 5).save(folder / f"half {sampler}.keras")
+    code = (
+        "import pathlib; from tests.integration import resume_test; "
+        f"resume_test.resume_all(pathlib.Path({str(folder)!r}))"
+    )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+    return folder
 
 
 @EVERY_PAIR
 def test_a_run_saved_in_the_middle_of_an_epoch_continues_to_the_same_bits(
-    sampler, optimizer, tmp_path
+    sampler, optimizer, resumed_in_new_process
 ):
-    whole = train(new_model(sampler, optimizer), 0, STEPS)
-    half, end = tmp_path / "half.keras", tmp_path / "end.keras"
-    train(new_model(sampler, optimizer), 0, 5).save(half)
-    _in_new_process(
-        f"t.train(keras.models.load_model({str(half)!r}), 5, {STEPS}).save({str(end)!r})"
-    )
-    _assert_equal_states(whole, keras.models.load_model(end))
+    resumed = keras.models.load_model(resumed_in_new_process / f"end {sampler}.keras")
+    _assert_equal_states(uninterrupted(sampler, optimizer), _state(resumed))
 
 
 @EVERY_PAIR
 def test_a_checkpoint_continues_to_the_same_bits(sampler, optimizer, tmp_path):
-    whole = train(new_model(sampler, optimizer), 0, STEPS)
     saved = train(new_model(sampler, optimizer), 0, 5)
     path = tf.train.Checkpoint(model=saved, optimizer=saved.optimizer).write(tmp_path / "half")
     resumed = new_model(sampler, optimizer)
@@ -86,19 +113,9 @@ def test_a_checkpoint_continues_to_the_same_bits(sampler, optimizer, tmp_path):
     resumed.optimizer.build(resumed.trainable_variables)
     checkpoint = tf.train.Checkpoint(model=resumed, optimizer=resumed.optimizer)
     checkpoint.read(path).assert_consumed()
-    _assert_equal_states(whole, train(resumed, 5, STEPS))
+    _assert_equal_states(uninterrupted(sampler, optimizer), _state(train(resumed, 5, STEPS)))
 
 
 def _assert_equal_states(one, other):
-    for variables in ("variables", "optimizer.variables"):
-        ones, others = (_variables(model, variables) for model in (one, other))
-        assert len(ones) == len(others)
-        for left, right in zip(ones, others, strict=True):
-            np.testing.assert_array_equal(left.numpy(), right.numpy(), err_msg=left.path)
-
-
-def _variables(model, name):
-    for part in name.split("."):
-        model = getattr(model, part)
-    return [variable for variable in model if "metrics" not in variable.path
-            and "compile" not in variable.path]  # fmt: skip
+    for (path, values), (_, others) in zip(one, other, strict=True):
+        np.testing.assert_array_equal(values, others, err_msg=path)
