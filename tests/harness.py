@@ -80,6 +80,25 @@ def public_classes(module, base):
     }
 
 
+def assert_resumed_equals_uninterrupted(make_model, fit_first, fit_rest, folder):
+    """Saves a model after `fit_first`; loaded and fit further, it has the bits of a whole run.
+
+    Args:
+        make_model: Makes the same compiled model each time.
+        fit_first, fit_rest: Fit the model they are given.
+        folder: Where to save it.
+    """
+    whole, first = make_model(), make_model()
+    for model in (whole, first):
+        fit_first(model)
+    first.save(folder / "model.keras")
+    resumed = keras.models.load_model(folder / "model.keras")
+    for model in (whole, resumed):
+        fit_rest(model)
+    for a, b in zip(whole.get_weights(), resumed.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def config_round_trip(instance):
     """Serialises and deserialises, and checks that nothing changes."""
     config = keras.saving.serialize_keras_object(instance)

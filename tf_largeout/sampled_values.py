@@ -1,5 +1,6 @@
 """What samplers give losses: the classes of a step and how often they are expected."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -28,6 +29,25 @@ class SampledValues(NamedTuple):
     sampled_candidates: tf.Tensor
     true_expected_count: tf.Tensor
     sampled_expected_count: tf.Tensor
+
+    @classmethod
+    def of_pool(
+        cls, pool: tf.Tensor, labels: tf.Tensor, counts_of: Callable[[tf.Tensor], tf.Tensor]
+    ) -> "SampledValues":
+        """A sample that the batch shares, whose expected counts are found for any classes.
+
+        Args:
+            pool: int64 `[num_sampled]`.
+            labels: int64 `[batch, num_labels]`, padded with -1.
+            counts_of: Maps int64 `[n]`, those of the pool and then the labels, to float32
+                `[n]`, how often each is expected in a pool. Called once.
+        """
+        places = tf.where(labels >= 0)
+        counts = counts_of(tf.concat([pool, tf.gather_nd(labels, places)], axis=0))
+        num_sampled = tf.shape(pool)[0]
+        ones = tf.ones(tf.shape(labels))
+        true_counts = tf.tensor_scatter_nd_update(ones, places, counts[num_sampled:])
+        return cls(pool, true_counts, counts[:num_sampled])
 
 
 class HeadAndTail(NamedTuple):

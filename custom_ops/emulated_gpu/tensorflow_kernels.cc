@@ -79,29 +79,38 @@ struct AddBody {
   void operator()(int64_t i) const { sum[i] += sign * value[i]; }
 };
 
-// The variable may share its memory with a tensor that was read from it, so it gets another.
+constexpr Status kInvalidValue = 1;  // cudaErrorInvalidValue
+
+// Gives the variable of input 0 a copy of its value that `change(old, copy's bytes)` has
+// changed: the variable may share its memory with a tensor that was read from it.
+template <class Change>
+void AssignChangedCopy(OpKernelContext* ctx, const Change& change) {
+  tensorflow::core::RefCountPtr<tensorflow::Var> variable;
+  OP_REQUIRES_OK(
+      ctx, tensorflow::LookupResource(ctx, tensorflow::HandleFromInput(ctx, 0), &variable));
+  const tensorflow::mutex_lock lock(*variable->mu());
+  const Tensor old = *variable->tensor();
+  Tensor copy;
+  OP_REQUIRES_OK(ctx, ctx->allocate_temp(old.dtype(), old.shape(), &copy));
+  const auto bytes = static_cast<int64_t>(old.TotalBytes());
+  Status status = CopyBytes(old.data(), bytes, copy.data(), nullptr);
+  if (status == kOk) status = change(old, static_cast<char*>(copy.data()));
+  OP_REQUIRES(ctx, status == kOk, absl::InternalError(StatusText(status)));
+  *variable->tensor() = copy;
+}
+
 template <class T, int kSign>
 class AssignAddOp : public OpKernel {
  public:
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* ctx) override {
-    tensorflow::core::RefCountPtr<tensorflow::Var> variable;
-    OP_REQUIRES_OK(
-        ctx, tensorflow::LookupResource(ctx, tensorflow::HandleFromInput(ctx, 0), &variable));
-    const tensorflow::mutex_lock lock(*variable->mu());
-    const Tensor old = *variable->tensor();
     const Tensor& value = ctx->input(1);
-    OP_REQUIRES(ctx, old.shape() == value.shape(),
-                absl::InvalidArgumentError("the shapes differ"));
-    Tensor sum;
-    OP_REQUIRES_OK(ctx, ctx->allocate_temp(value.dtype(), value.shape(), &sum));
-    const auto bytes = static_cast<int64_t>(value.TotalBytes());
-    const AddBody<T> body = {value.flat<T>().data(), T{kSign}, sum.flat<T>().data()};
-    Status status = CopyBytes(old.data(), bytes, sum.data(), nullptr);
-    if (status == kOk) status = ForEach(value.NumElements(), body, nullptr);
-    OP_REQUIRES(ctx, status == kOk, absl::InternalError(StatusText(status)));
-    *variable->tensor() = sum;
+    AssignChangedCopy(ctx, [&value](const Tensor& old, char* sum) {
+      if (old.shape() != value.shape()) return kInvalidValue;
+      const AddBody<T> body = {value.flat<T>().data(), T{kSign}, reinterpret_cast<T*>(sum)};
+      return ForEach(value.NumElements(), body, nullptr);
+    });
   }
 };
 
@@ -118,28 +127,19 @@ struct ScatterBody {
   }
 };
 
-// The same.
 class ResourceScatterUpdateOp : public OpKernel {
  public:
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* ctx) override {
-    tensorflow::core::RefCountPtr<tensorflow::Var> variable;
-    OP_REQUIRES_OK(
-        ctx, tensorflow::LookupResource(ctx, tensorflow::HandleFromInput(ctx, 0), &variable));
-    const tensorflow::mutex_lock lock(*variable->mu());
-    const Tensor old = *variable->tensor();
     const Tensor &ids = ctx->input(1), &updates = ctx->input(2);
-    Tensor rows;
-    OP_REQUIRES_OK(ctx, ctx->allocate_temp(old.dtype(), old.shape(), &rows));
-    const auto bytes = static_cast<int64_t>(old.TotalBytes());
-    const ScatterBody body = {static_cast<const char*>(updates.data()), bytes / old.dim_size(0),
-                              ids.flat<int64_t>().data(), old.dim_size(0),
-                              static_cast<char*>(rows.data())};
-    Status status = CopyBytes(old.data(), bytes, rows.data(), nullptr);
-    if (status == kOk) status = ForEach(ids.NumElements(), body, nullptr);
-    OP_REQUIRES(ctx, status == kOk, absl::InternalError(StatusText(status)));
-    *variable->tensor() = rows;
+    AssignChangedCopy(ctx, [&ids, &updates](const Tensor& old, char* rows) {
+      const int64_t num_rows = old.dim_size(0);
+      const int64_t row_bytes = static_cast<int64_t>(old.TotalBytes()) / num_rows;
+      const ScatterBody body = {static_cast<const char*>(updates.data()), row_bytes,
+                                ids.flat<int64_t>().data(), num_rows, rows};
+      return ForEach(ids.NumElements(), body, nullptr);
+    });
   }
 };
 

@@ -50,12 +50,22 @@ def test_derivatives_by_logits_stay_within_one(name):
 
 
 @BOTH_COMPLEMENTS
-@pytest.mark.parametrize("unique", [False, True])
-def test_the_partition_function_is_estimated_without_bias(complement, unique):
+@pytest.mark.parametrize(
+    "loss_class, sampler_class, options",
+    [
+        (losses.ImportanceNormalizationLoss, samplers.UnigramSampler, {}),
+        (losses.ImportanceNormalizationLoss, samplers.UnigramSampler, {"unique": True}),
+        (losses.BernoulliNormalizationLoss, samplers.BernoulliSampler, {}),
+    ],
+    ids=["importance", "importance without replacement", "bernoulli"],
+)
+def test_the_partition_function_is_estimated_without_bias(
+    complement, loss_class, sampler_class, options
+):
     problem = Problem(np.array([[3], [9], [0], [36], [7], [12]]))
-    sampler = samplers.UnigramSampler(5, counts=np.arange(N) + 5, unique=unique, seed=2)
+    sampler = sampler_class(6, counts=np.arange(N) + 5, seed=2, **options)
     head = head_of(problem, sampler)
-    loss = losses.ImportanceNormalizationLoss(complement=complement, reduction=None)
+    loss = loss_class(complement=complement, reduction=None)
 
     @tf.function
     def estimates():

@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from tests import harness
 from tests.losses import table
-from tests.reference import losses as reference_losses
 from tests.reference import samplers as reference
 from tests.samplers.stub_layer import built_layer
 from tf_largeout import layers, losses, samplers
@@ -107,29 +106,6 @@ def test_bernoulli_normalization_over_all_classes_is_the_exact_loss():
         )
         for ours, theirs in zip([found[0], *found[1]], [exact[0], *exact[1]], strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("complement", ["label", "batch"])
-def test_the_partition_function_is_estimated_without_bias(complement):
-    problem = table.Problem(np.array([[3], [9], [0], [36], [7], [12]]))
-    sampler = samplers.BernoulliSampler(6, counts=np.arange(table.N) + 5, seed=2)
-    head = harness.built_head(problem.embeddings, problem.bias, sampler)
-    loss = losses.BernoulliNormalizationLoss(complement=complement, reduction=None)
-
-    @tf.function
-    def estimates():
-        return tf.map_fn(
-            lambda _: tf.exp(loss(problem.labels, head(problem.features, training=True))),
-            tf.range(3000),
-            fn_output_signature=tf.float32,
-            parallel_iterations=1,
-        )
-
-    found = estimates().numpy().astype("float64")
-    exact = np.exp(problem.expected(lambda *args: reference_losses.full_softmax(*args[:4])))
-    sigma = found.std(axis=0) / np.sqrt(len(found))
-    assert np.all(np.abs(found.mean(axis=0) - exact) < 5 * sigma)
-    assert np.all(sigma < 0.05 * exact)
 
 
 @pytest.mark.parametrize("name", [name for name in table.LOSSES if name != "softmax"])

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
-from tests import replicas
+from tests import harness, replicas
 from tf_largeout import samplers
 
 NUM_CLASSES, DIM, BATCH, M = 300, 8, 16, 40
@@ -119,15 +119,12 @@ def test_only_the_corrected_form_keeps_the_list_of_each_class():
 
 @pytest.mark.parametrize("before", [2, 40])
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, before):
-    whole, first = make_model(), make_model()
-    for model in (whole, first):
-        fit(model, before, seed=1)
-    first.save(tmp_path / "model.keras")
-    resumed = keras.models.load_model(tmp_path / "model.keras")
-    for model in (whole, resumed):
-        fit(model, 50, seed=2)  # over the next reassignment, 48 steps after the fit
-    for a, b in zip(whole.get_weights(), resumed.get_weights(), strict=True):
-        np.testing.assert_array_equal(a, b)
+    harness.assert_resumed_equals_uninterrupted(
+        make_model,
+        lambda model: fit(model, before, seed=1),
+        lambda model: fit(model, 50, seed=2),  # over the reassignment 48 steps after the fit
+        tmp_path,
+    )
 
 
 def test_labels_too_improbable_for_float32_have_a_count_above_zero():

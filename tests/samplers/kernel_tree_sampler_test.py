@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
-from tests import replicas
+from tests import harness, replicas
 from tests.reference import kernel_tree as reference
 from tf_largeout import samplers
 
@@ -128,15 +128,12 @@ def test_draws_follow_the_kernel_through_500_steps_of_fit():
 
 @pytest.mark.parametrize("form", ["projected", "shared"])
 def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
-    whole, first = make_model(form), make_model(form)
-    for model in (whole, first):
-        fit(model, 7, seed=1)
-    first.save(tmp_path / "model.keras")
-    resumed = keras.models.load_model(tmp_path / "model.keras")
-    for model in (whole, resumed):
-        fit(model, 9, seed=2)
-    for a, b in zip(whole.get_weights(), resumed.get_weights(), strict=True):
-        np.testing.assert_array_equal(a, b)
+    harness.assert_resumed_equals_uninterrupted(
+        lambda: make_model(form),
+        lambda model: fit(model, 7, seed=1),
+        lambda model: fit(model, 9, seed=2),
+        tmp_path,
+    )
 
 
 def test_the_tree_comes_to_follow_weights_set_by_hand():

@@ -7,7 +7,6 @@ features are random.
 """
 
 import argparse
-import time
 
 import numpy as np
 import tensorflow as tf
@@ -82,13 +81,8 @@ def measure(num_classes, dim, projection_dim, num_sampled, options):
 
 def _milliseconds(function, times):
     """Of a call, in the median; the first are left out where there are many."""
-    milliseconds = []
-    for _ in range(times):
-        start = time.perf_counter()
-        function()
-        machine.finish()
-        milliseconds.append(1e3 * (time.perf_counter() - start))
-    return float(np.median(milliseconds[_WARM_UP:] or milliseconds[-1:]))
+    seconds = machine.seconds_of_calls(function, times)
+    return 1e3 * float(np.median(seconds[_WARM_UP:] or seconds[-1:]))
 
 
 def _line(row):

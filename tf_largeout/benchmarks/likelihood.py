@@ -16,6 +16,7 @@ reported.
 import argparse
 import dataclasses
 
+import keras
 import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
@@ -135,7 +136,7 @@ def best_rate(problem, estimator, num_sampled):
 
 def train(problem, estimator, num_sampled, rate):
     """The log probabilities of `problem.looked_at` after each epoch, `[examples, classes]`."""
-    tf.keras.utils.set_random_seed(problem.seed)
+    keras.utils.set_random_seed(problem.seed)
     sampler = estimator.sampler and estimator.sampler(num_sampled, problem.label_counts)
     model = problem.model(sampler)
     model.compile(problem.optimizer(rate), estimator.loss())

@@ -5,8 +5,6 @@ import pathlib
 import platform
 import time
 
-import numpy as np
-
 _STATUS = pathlib.Path("/proc/self/status")
 _CLEAR = pathlib.Path("/proc/self/clear_refs")
 
@@ -127,12 +125,17 @@ def matrix_rate(size=2048):
     return 2 * size**3 / _fastest(lambda: tf.matmul(left, right)) / 1e9
 
 
-def _fastest(function, repeats=7):
+def seconds_of_calls(function, times):
+    """Seconds of each of so many calls of a function without arguments, as a list."""
     seconds = []
     finish()
-    for _ in range(repeats):
+    for _ in range(times):
         start = time.perf_counter()
         function()
         finish()
         seconds.append(time.perf_counter() - start)
-    return float(np.min(seconds))
+    return seconds
+
+
+def _fastest(function):
+    return min(seconds_of_calls(function, 7))

@@ -78,6 +78,16 @@ class Dataset:
         return self.corpus.example_texts[self.corpus.num_train + row]
 
 
+def check_division(num_train: int, num_validation: int, fraction: float, what: str) -> None:
+    """Raises a `ValueError` if `validation_fraction` leaves a side without any of `what`."""
+    if fraction and not (num_train and num_validation):
+        raise ValueError(
+            f"Of {num_train + num_validation:,} training {what} `validation_fraction` leaves "
+            f"{num_train:,} to train on and {num_validation:,} to validate on; neither may "
+            f"be 0. Received: validation_fraction={fraction}."
+        )
+
+
 def checked_place(name: str, value: SupportsIndex, below: int) -> int:
     """The argument `name`, an integer of Python's, numpy's or TensorFlow's, as an int."""
     try:

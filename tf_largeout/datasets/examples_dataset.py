@@ -3,7 +3,7 @@
 import numpy as np
 
 from tf_largeout.datasets.corpus import Corpus
-from tf_largeout.datasets.dataset import Dataset
+from tf_largeout.datasets.dataset import Dataset, check_division
 from tf_largeout.datasets.pipeline import Pipeline
 
 
@@ -45,12 +45,7 @@ def _divided(
     """int64 numbers of the examples of `train` and of `validation`."""
     is_validation = _held_out(corpus, fraction, single_label)
     train, validation = np.flatnonzero(~is_validation), np.flatnonzero(is_validation)
-    if fraction and not (len(train) and len(validation)):
-        raise ValueError(
-            f"Of {corpus.num_train:,} training examples `validation_fraction` leaves "
-            f"{len(train):,} to train on and {len(validation):,} to validate on; neither may "
-            f"be 0. Received: validation_fraction={fraction}."
-        )
+    check_division(len(train), len(validation), fraction, "examples")
     return train, validation
 
 

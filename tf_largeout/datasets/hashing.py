@@ -13,3 +13,8 @@ def md5_uint64(texts: Iterable[str]) -> np.ndarray:
         for text in texts
     )
     return np.frombuffer(digests, ">u8").astype(np.uint64)
+
+
+def is_tenth(names: Iterable[str]) -> np.ndarray:
+    """bool: whose md5, as a number, is a multiple of 10; these are the test split."""
+    return md5_uint64(names) % np.uint64(10) == 0

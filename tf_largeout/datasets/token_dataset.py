@@ -5,7 +5,7 @@ from typing import SupportsIndex
 
 import numpy as np
 
-from tf_largeout.datasets.dataset import Dataset, checked_place
+from tf_largeout.datasets.dataset import Dataset, check_division, checked_place
 from tf_largeout.datasets.token_corpus import TokenCorpus
 from tf_largeout.datasets.token_pipeline import TokenPipeline
 
@@ -91,10 +91,5 @@ def _num_validation(corpus: TokenCorpus, fraction: float) -> int:
     """How many documents, the first of the training split, are held out."""
     hashes = corpus.group_hashes[: corpus.num_train]
     num_validation = int(np.searchsorted(hashes, np.uint64(int(fraction * 2**64))))
-    if fraction and not 0 < num_validation < corpus.num_train:
-        raise ValueError(
-            f"Of {corpus.num_train:,} training documents `validation_fraction` leaves "
-            f"{corpus.num_train - num_validation:,} to train on and {num_validation:,} to "
-            f"validate on; neither may be 0. Received: validation_fraction={fraction}."
-        )
+    check_division(corpus.num_train - num_validation, num_validation, fraction, "documents")
     return num_validation

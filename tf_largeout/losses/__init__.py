@@ -12,7 +12,7 @@ from tf_largeout.losses.negative_sampling_loss import (
     NegativeSamplingLoss,
     negative_sampling_loss,
 )
-from tf_largeout.losses.normalization_loss import NormalizationLoss, normalization_loss
+from tf_largeout.losses.normalization_loss import NormalizationLoss
 from tf_largeout.losses.ranking_loss import RankingLoss, ranking_loss
 from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.losses.sampled_softmax_loss import SampledSoftmaxLoss, sampled_softmax_loss
@@ -38,7 +38,6 @@ __all__ = [
     "black_out_loss",
     "nce_loss",
     "negative_sampling_loss",
-    "normalization_loss",
     "ranking_loss",
     "sampled_softmax_loss",
     "softmax_cross_entropy",

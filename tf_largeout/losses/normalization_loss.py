@@ -9,26 +9,6 @@ from tf_largeout.losses.sampled_softmax_loss import sampled_softmax_loss
 from tf_largeout.types import Config, DTypeLike
 
 
-def normalization_loss(
-    true_logits: tf.Tensor, log_rest: tf.Tensor, has_label: tf.Tensor
-) -> tf.Tensor:
-    """`-o_y + log(sum_y exp(o_y) + exp(log_rest))`, Barber & Botev 2016, equations 22 and 23.
-
-    As the sum holds the label itself, the weights of all classes lie in [0, 1] and the
-    derivatives by logits in [-1, 1] (equation 26). Target mass is `1 / #labels` for each label.
-
-    Args:
-        true_logits: Float `[B, L]`, raw.
-        log_rest: Float `[B]`, log of the estimated sum over all classes but the labels.
-        has_label: Bool `[B, L]`, False in padded places.
-
-    Returns:
-        `[B]`.
-    """
-    # A sampled softmax whose labels are not corrected is just that.
-    return sampled_softmax_loss(true_logits, log_rest, has_label)
-
-
 class NormalizationLoss(SampledLoss):
     """Base of the losses of maximum likelihood with a sampled sum (Barber & Botev 2016).
 
@@ -39,7 +19,9 @@ class NormalizationLoss(SampledLoss):
         kappa_d = 1 / E[count_d]
 
     A class of C that is drawn has no effect, so that the mean of the estimate over all draws is
-    the partition function. Classes that a search found for a row stand in its C as well.
+    the partition function. Classes that a search found for a row stand in its C as well. As the
+    sum holds the label itself, the weights of all classes lie in [0, 1] and the derivatives by
+    logits in [-1, 1] (equation 26).
 
     A subclass says which expected counts it takes.
 
@@ -72,7 +54,8 @@ class NormalizationLoss(SampledLoss):
         return tf.boolean_mask(ids, ids >= 0)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
-        return normalization_loss(
+        # A sampled softmax whose labels keep their logits: equations 22 and 23.
+        return sampled_softmax_loss(
             candidates.true_logits, candidates.log_partition(), candidates.has_label
         )
 

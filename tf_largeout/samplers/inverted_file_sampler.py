@@ -89,15 +89,17 @@ class InvertedFileSampler(HardNegativeSampler):
     ) -> None:
         super().__init__(num_sampled, num_hard, tail, start_step, seed)
         self.select = one_of("select", select, ["highest", "draw"])
-        corrects = self.select == "draw" and self.tail is None
-        self._file = InvertedFile(num_lists, knows_lists=corrects)
+        self._file = InvertedFile(num_lists, knows_lists=self._draws_alone)
         self.num_lists = self._file.num_lists
         self.num_probes = whole_number("num_probes", num_probes)
 
     @property
     def counts_are(self) -> str:
-        draws_alone = self.select == "draw" and self.tail is None
-        return DRAWS if draws_alone else super().counts_are
+        return DRAWS if self._draws_alone else super().counts_are
+
+    @property
+    def _draws_alone(self) -> bool:
+        return self.select == "draw" and self.tail is None
 
     def build(self, layer: ClassLayer) -> None:
         super().build(layer)

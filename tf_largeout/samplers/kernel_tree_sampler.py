@@ -212,13 +212,12 @@ class KernelTreeSampler(Sampler):
             *variables,
             shared=True,
         )
-        places = tf.where(labels >= 0)
-        ids = tf.concat([pool, tf.gather_nd(labels, places)], axis=0)
-        q = tf.reduce_mean(self._tree.probabilities(features, ids, *variables), axis=0)
-        counts = _positive(q * self.num_sampled)
-        ones = tf.ones(tf.shape(labels))
-        true_counts = tf.tensor_scatter_nd_update(ones, places, counts[self.num_sampled :])
-        return SampledValues(pool, true_counts, counts[: self.num_sampled])
+
+        def counts_of(ids: tf.Tensor) -> tf.Tensor:
+            q = tf.reduce_mean(self._tree.probabilities(features, ids, *variables), axis=0)
+            return _positive(q * self.num_sampled)
+
+        return SampledValues.of_pool(pool, labels, counts_of)
 
 
 def _seed_of_run(layer: ClassLayer) -> tf.Tensor:

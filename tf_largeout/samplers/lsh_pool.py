@@ -89,14 +89,12 @@ class LSHPool(Sampler):
         weight = num_from_tables * tables.num_tables / tf.maximum(num_entries, 1)
         share, weight = tf.cast(share, tf.float32), tf.cast(weight, tf.float32)
 
-        places = tf.where(labels >= 0)
-        ids = tf.concat([pool, tf.gather_nd(labels, places)], axis=0)
-        met = tables.collision_probability(_cosines(queries.vectors, layer, ids))
-        counts = share + weight * tf.reduce_sum(met, axis=0)
-        ones = tf.ones(tf.shape(labels))
-        true_counts = tf.tensor_scatter_nd_update(ones, places, counts[self.num_sampled :])
+        def counts_of(ids: tf.Tensor) -> tf.Tensor:
+            met = tables.collision_probability(_cosines(queries.vectors, layer, ids))
+            return share + weight * tf.reduce_sum(met, axis=0)
+
         self._tables.count(self.num_sampled, 0)
-        return SampledValues(pool, true_counts, counts[: self.num_sampled])
+        return SampledValues.of_pool(pool, labels, counts_of)
 
     def _union(self, queries: Queries, labels: tf.Tensor, layer: ClassLayer) -> SampledValues:
         """The classes that each row met most often, the first of each row first."""

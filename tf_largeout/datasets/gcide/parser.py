@@ -8,7 +8,7 @@ import numpy as np
 
 from tf_largeout.datasets.debian_package import installed_files
 from tf_largeout.datasets.errors import SourceFileError
-from tf_largeout.datasets.hashing import md5_uint64
+from tf_largeout.datasets.hashing import is_tenth
 from tf_largeout.datasets.progress import tqdm
 from tf_largeout.datasets.token_corpus import END, TokenCorpus
 
@@ -34,8 +34,9 @@ def parse_package(path: str | os.PathLike[str]) -> TokenCorpus:
         ids = [numbers.setdefault(word, len(numbers)) for word in words]
         tokens.append(np.array(ids, np.int32))
         headwords.append(headword(article))
-    is_test = md5_uint64(headwords) % np.uint64(10) == 0
-    return TokenCorpus.from_documents(tokens, numbers, headwords, headwords, is_test)
+    return TokenCorpus.from_documents(
+        tokens, numbers, headwords, headwords, is_tenth(headwords)
+    )
 
 
 def headword(article: str) -> str:
