@@ -88,20 +88,41 @@ class ClusteredMatrix(ClassMatrix):
         present = ids >= 0
         cluster_of_class = local_variable(self._cluster_of_class)
         clusters = tf.where(present, tf.gather(cluster_of_class, tf.maximum(ids, 0)), -1)
-        members = self._members_of(clusters)
-        batch, width = tf.shape(ids)[0], tf.shape(ids)[1]
-        places = tf.reshape(members, [batch, width * tf.shape(members)[2]])
-        logits = super().dots(features, tf.concat([ids, places], axis=1))
-        own, others = logits[:, :width], tf.reshape(logits[:, width:], tf.shape(members))
         of_clusters = self.clusters.statistics(features, clusters)
-        log_probabilities = own - tf.reduce_logsumexp(others, axis=2)
-        log_probabilities += of_clusters.true_logits - of_clusters.log_partition[:, tf.newaxis]
-        own, of = own[:, :, tf.newaxis], ids[:, :, tf.newaxis]
-        higher = class_folds.scores_higher(others, members, own, of) & (members >= 0)
-        return (
-            tf.where(present, log_probabilities, tf.float32.min),
-            tf.where(present, class_folds.count(higher), self.num_classes),
+        log_clusters = of_clusters.true_logits - of_clusters.log_partition[:, tf.newaxis]
+        # A row of its own for each class that is there: padding would cost a cluster each.
+        places = tf.where(present)
+        log_inside, ranks = self._inside_clusters(
+            tf.gather(features, places[:, 0]),
+            tf.gather_nd(ids, places),
+            tf.gather_nd(clusters, places),
         )
+        shape = tf.shape(ids, tf.int64)
+        log_inside = tf.scatter_nd(places, log_inside, shape)
+        absent = tf.fill(shape, tf.constant(self.num_classes, tf.int64))
+        return (
+            tf.where(present, log_clusters + log_inside, tf.float32.min),
+            tf.tensor_scatter_nd_update(absent, places, ranks),
+        )
+
+    def _inside_clusters(
+        self, features: tf.Tensor, ids: tf.Tensor, clusters: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Log-probabilities and ranks of classes among those of their clusters.
+
+        Args:
+            features: Float `[n, dim]`.
+            ids: int64 `[n]`, a class for each row.
+            clusters: int64 `[n]`, its cluster.
+
+        Returns:
+            float32 and int64 `[n]`.
+        """
+        members, ids = self._members_of(clusters), ids[:, tf.newaxis]
+        logits = super().dots(features, tf.concat([ids, members], axis=1))
+        own, others = logits[:, :1], logits[:, 1:]
+        higher = class_folds.scores_higher(others, members, own, ids) & (members >= 0)
+        return own[:, 0] - tf.reduce_logsumexp(others, axis=1), class_folds.count(higher)
 
     def statistics(self, features: tf.Tensor, labels: tf.Tensor) -> ClassStatistics:
         """The exact `ClassStatistics` of the log-probabilities, in two passes over the classes.
@@ -217,20 +238,17 @@ class ClusteredMatrix(ClassMatrix):
         """The classes of some clusters.
 
         Args:
-            clusters: int64 `[B, n]`, -1 for none.
+            clusters: int64 `[n]`.
 
         Returns:
-            int64 `[B, n, size of the largest]`, padded with -1.
+            int64 `[n, size of the largest]`, padded with -1.
         """
-        offsets, some = local_variable(self._offsets), tf.maximum(clusters, 0)
-        first = tf.gather(offsets, some)
-        sizes = tf.where(clusters >= 0, tf.gather(offsets, some + 1) - first, 0)
+        offsets = local_variable(self._offsets)
+        first = tf.gather(offsets, clusters)[:, tf.newaxis]
+        sizes = tf.gather(offsets, clusters + 1)[:, tf.newaxis] - first
         places = tf.range(tf.maximum(tf.reduce_max(sizes), 0))
-        there = places < sizes[:, :, tf.newaxis]
-        ids = tf.gather(
-            local_variable(self._members),
-            tf.where(there, first[:, :, tf.newaxis] + places, 0),
-        )
+        there = places < sizes
+        ids = tf.gather(local_variable(self._members), tf.where(there, first + places, 0))
         return tf.where(there, ids, -1)
 
 
