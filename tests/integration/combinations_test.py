@@ -75,6 +75,7 @@ class Combination(NamedTuple):
     data: str = "one label"
     scope: Any = contextlib.nullcontext
     sparse: bool = True
+    slow: bool = False
 
 
 def _mirrored():
@@ -103,9 +104,9 @@ COMBINATIONS = {
     "sample weights": Combination(fit={"sample_weight": WEIGHTS}),
     "class weights": Combination(fit={"class_weight": {i: i % 3 for i in range(NUM_CLASSES)}}),
     "clipnorm": Combination(optimizer=_adam(clipnorm=0.1)),
-    "clipvalue": Combination(optimizer=_adam(clipvalue=0.01)),
+    "clipvalue": Combination(optimizer=_adam(clipvalue=0.01), slow=True),
     "global clipnorm": Combination(optimizer=_adam(global_clipnorm=0.1)),
-    "loss scale factor": Combination(optimizer=_adam(loss_scale_factor=128.0)),
+    "loss scale factor": Combination(optimizer=_adam(loss_scale_factor=128.0), slow=True),
     "learning rate schedule": Combination(
         optimizer=functools.partial(
             tflo.optimizers.LazyAdam, keras.optimizers.schedules.ExponentialDecay(0.03, 5, 0.9)
@@ -120,31 +121,33 @@ COMBINATIONS = {
     "mixed float16": Combination(policy="mixed_float16"),
     "top k": Combination(_TOP_K),
     "top k, several labels": Combination(_TOP_K, data="several labels"),
-    "top k, mixed float16": Combination(_TOP_K, policy="mixed_float16"),
-    "top k, clipnorm": Combination(_TOP_K, optimizer=_adam(clipnorm=0.1)),
-    "top k, mirrored": Combination(_TOP_K, scope=_mirrored, sparse=False),
+    "top k, mixed float16": Combination(_TOP_K, policy="mixed_float16", slow=True),
+    "top k, clipnorm": Combination(_TOP_K, optimizer=_adam(clipnorm=0.1), slow=True),
+    "top k, mirrored": Combination(_TOP_K, scope=_mirrored, sparse=False, slow=True),
     "stock metric": Combination(compile={"metrics": ["accuracy"]}, sparse=False),
     "lsh pool": Combination(_LSH),
-    "lsh pool, mirrored": Combination(_LSH, scope=_mirrored, sparse=False),
+    "lsh pool, mirrored": Combination(_LSH, scope=_mirrored, sparse=False, slow=True),
     "lsh label, several labels": Combination(
         functools.partial(_LSH, query="label", hash="dwta"), data="several labels"
     ),
     "lsh pool of hash lists": Combination(functools.partial(_LSH, hash="wta", shared=True)),
     "lsh head, mixed bfloat16": Combination(
-        functools.partial(_LSH, num_hard=10), policy="mixed_bfloat16"
+        functools.partial(_LSH, num_hard=10), policy="mixed_bfloat16", slow=True
     ),
     "inverted file": Combination(_INVERTED_FILE),
     "inverted file, several labels": Combination(_INVERTED_FILE, data="several labels"),
-    "inverted file, mixed bfloat16": Combination(_INVERTED_FILE, policy="mixed_bfloat16"),
+    "inverted file, mixed bfloat16": Combination(
+        _INVERTED_FILE, policy="mixed_bfloat16", slow=True
+    ),
     "inverted file, mixed float16": Combination(_INVERTED_FILE, policy="mixed_float16"),
     "inverted file, steps per execution": Combination(
-        _INVERTED_FILE, compile={"steps_per_execution": 3}
+        _INVERTED_FILE, compile={"steps_per_execution": 3}, slow=True
     ),
     "inverted file, global clipnorm": Combination(
-        _INVERTED_FILE, optimizer=_adam(global_clipnorm=0.1)
+        _INVERTED_FILE, optimizer=_adam(global_clipnorm=0.1), slow=True
     ),
     "inverted file, eager": Combination(
-        _INVERTED_FILE, compile={"run_eagerly": True}, sparse=False
+        _INVERTED_FILE, compile={"run_eagerly": True}, sparse=False, slow=True
     ),
     "inverted file, mirrored": Combination(_INVERTED_FILE, scope=_mirrored, sparse=False),
     "inverted file, positions in time": Combination(
@@ -161,12 +164,18 @@ COMBINATIONS = {
     "tied, mirrored": Combination(
         functools.partial(_language_model, True), data="time", scope=_mirrored, sparse=False
     ),
-    "mirrored": Combination(scope=_mirrored, sparse=False),
-    "mirrored functional": Combination(_functional, scope=_mirrored, sparse=False),
+    "mirrored": Combination(scope=_mirrored, sparse=False, slow=True),
+    "mirrored functional": Combination(_functional, scope=_mirrored, sparse=False, slow=True),
 }
-EVERY_COMBINATION = pytest.mark.parametrize(
-    "combination", COMBINATIONS.values(), ids=COMBINATIONS
-)
+
+
+def _each(names):
+    """Parametrizes a test with these combinations."""
+    cases = ((name, COMBINATIONS[name]) for name in names)
+    return pytest.mark.parametrize(
+        "combination",
+        [pytest.param(c, id=name, marks=[pytest.mark.slow] * c.slow) for name, c in cases],
+    )
 
 
 def _data(kind):
@@ -201,7 +210,7 @@ def float32_afterwards():
     keras.config.set_dtype_policy("float32")
 
 
-@EVERY_COMBINATION
+@_each(COMBINATIONS)
 def test_training_lowers_the_exact_loss(combination):
     x, y = _data(combination.data)
     model = _compiled(combination)
@@ -223,7 +232,7 @@ def test_repeated_runs_give_the_same_bits_under_op_determinism():
 
 def check_repeated_runs():
     tf.config.experimental.enable_op_determinism()
-    names = ("sequential", "several labels in time", "nce", "exact softmax", "mixed float16")
+    names = ("several labels in time", "nce", "mixed float16")
     for name in names:
         first, second = (_weights_after_fit(COMBINATIONS[name]) for _ in range(2))
         for one, other in zip(first, second, strict=True):
@@ -237,11 +246,7 @@ def _weights_after_fit(combination):
     return model.get_weights()
 
 
-@pytest.mark.parametrize(
-    "combination",
-    [c for c in COMBINATIONS.values() if c.sparse],
-    ids=[name for name, c in COMBINATIONS.items() if c.sparse],
-)
+@_each(name for name, combination in COMBINATIONS.items() if combination.sparse)
 def test_no_tensor_of_a_training_step_grows_with_the_number_of_classes(combination):
     x, y = _data(combination.data)
     assert graphs.tensors_of_size(_traced_step(combination, x, y), NUM_CLASSES) == []

@@ -22,7 +22,7 @@ OPTIMIZERS = {
         0.01, row_beta_1=0.9, decay_skipped=False, row_step_offset=0
     ),
     "rowwise adagrad": lambda: tflo.optimizers.RowwiseAdagrad(0.1),
-    "momentum": lambda: tflo.optimizers.LazySGD(0.1, momentum=0.9),
+    "nesterov": lambda: tflo.optimizers.LazySGD(0.1, momentum=0.9, nesterov=True),
     "adagrad": lambda: tflo.optimizers.LazyAdagrad(0.1),
 }
 # Each sampler, and each optimizer with one of them.
@@ -83,17 +83,25 @@ def resume_all(folder):
 
 
 @pytest.fixture(scope="module")
-def resumed_in_new_process(tmp_path_factory):
-    """A folder of all models, saved in the middle and resumed by one other process."""
+def halves(tmp_path_factory):
+    """A folder of all models, saved in the middle in both ways."""
     folder = tmp_path_factory.mktemp("models")
     for sampler, optimizer in PAIRS:
-        train(new_model(sampler, optimizer), 0, 5).save(folder / f"half {sampler}.keras")
+        model = train(new_model(sampler, optimizer), 0, 5)
+        model.save(folder / f"half {sampler}.keras")
+        _checkpoint_of(model).write(folder / f"checkpoint {sampler}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def resumed_in_new_process(halves):
+    """The same folder, where another process has resumed all models."""
     code = (
         "import pathlib; from tests.integration import resume_test; "
-        f"resume_test.resume_all(pathlib.Path({str(folder)!r}))"
+        f"resume_test.resume_all(pathlib.Path({str(halves)!r}))"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
-    return folder
+    return halves
 
 
 @EVERY_PAIR
@@ -105,15 +113,16 @@ def test_a_run_saved_in_the_middle_of_an_epoch_continues_to_the_same_bits(
 
 
 @EVERY_PAIR
-def test_a_checkpoint_continues_to_the_same_bits(sampler, optimizer, tmp_path):
-    saved = train(new_model(sampler, optimizer), 0, 5)
-    path = tf.train.Checkpoint(model=saved, optimizer=saved.optimizer).write(tmp_path / "half")
+def test_a_checkpoint_continues_to_the_same_bits(sampler, optimizer, halves):
     resumed = new_model(sampler, optimizer)
     resumed.build((None, 5))
     resumed.optimizer.build(resumed.trainable_variables)
-    checkpoint = tf.train.Checkpoint(model=resumed, optimizer=resumed.optimizer)
-    checkpoint.read(path).assert_consumed()
+    _checkpoint_of(resumed).read(halves / f"checkpoint {sampler}").assert_consumed()
     _assert_equal_states(uninterrupted(sampler, optimizer), _state(train(resumed, 5, STEPS)))
+
+
+def _checkpoint_of(model):
+    return tf.train.Checkpoint(model=model, optimizer=model.optimizer)
 
 
 def _assert_equal_states(one, other):

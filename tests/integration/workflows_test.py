@@ -96,9 +96,13 @@ def backup_and_restore(sampler, folder):
 WORKFLOWS = [export, clone_model, early_stopping, model_checkpoint, backup_and_restore]
 
 
-# One of each kind of state: none, tables, hash tables, lists.
+# One of each kind of state: tables, lists; and none, hash tables, a tree.
 @pytest.mark.parametrize(
-    "sampler", ["uniform", "unigram", "lsh", "inverted_file", "kernel_tree"]
+    "sampler",
+    ["unigram", "inverted_file"]
+    + [
+        pytest.param(name, marks=pytest.mark.slow) for name in ("uniform", "lsh", "kernel_tree")
+    ],
 )
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda workflow: workflow.__name__)
 def test_a_model_goes_through(workflow, sampler, tmp_path):

@@ -33,7 +33,7 @@ def _train(model):
     assert np.isfinite(trained.fit(FEATURES, LABELS, verbose=0).history["loss"]).all()
 
 
-@pytest.fixture(params=["none", "uniform", "lsh"], name="saved", scope="module")
+@pytest.fixture(params=["none", "lsh"], name="saved", scope="module")
 def _saved(request, tmp_path_factory):
     model = _model(request.param)
     _train(model)

@@ -38,13 +38,16 @@ COPIES = {
 }
 
 
-@pytest.mark.parametrize("make", [
-    tied, lambda: _in_a_sub_model("sequential"), lambda: _in_a_sub_model("functional")
-], ids=["flat", "in a sequential", "in a functional"])  # fmt: skip
-@pytest.mark.parametrize("how", COPIES)
-def test_a_copy_of_a_model_is_tied_too(how, make, tmp_path):
-    model = make()
+@pytest.fixture(scope="module", params=["flat", "sequential", "functional"])
+def trained(request):
+    model = tied() if request.param == "flat" else _in_a_sub_model(request.param)
     model.fit(X, Y, verbose=0)
+    return model
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_a_copy_of_a_model_is_tied_too(how, trained, tmp_path):
+    model = trained
     made = COPIES[how](model, tmp_path / "model.keras")
     assert_tied(made)
     made.set_weights(model.get_weights())

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import harness, low_precision
+from tests import harness, low_precision, replicas
 from tests.layers.hierarchical_problem import (
     BATCH,
     DIM,
@@ -152,6 +152,18 @@ def test_training_learns(eager, optimizer):
     history = model.fit(features, labels, batch_size=100, epochs=2 if eager else 8, verbose=0)
     assert history.history["loss"][0] < 5.3  # log(200)
     assert history.history["loss"][-1] < (4.5 if eager else 2.5)
+
+
+def test_replicas_train_as_one():
+    with replicas.two_replicas().scope():
+        head = layers.HierarchicalOutput(N, clusters=UNEVEN)
+        model = keras.Sequential([keras.Input([DIM]), head])
+        model.compile(optimizers.LazyAdam(0.1), losses.HierarchicalSoftmaxLoss())
+    features = np.random.default_rng(0).normal(size=[40, DIM]).astype("float32")
+    history = model.fit(features, np.arange(40), epochs=8, batch_size=40, verbose=0).history
+    assert history["loss"][-1] < history["loss"][0] - 1
+    for weight in head.weights:
+        np.testing.assert_array_equal(*weight.value.values)
 
 
 def test_a_loss_of_keras_trains_it_too():

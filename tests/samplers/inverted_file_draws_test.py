@@ -117,7 +117,7 @@ def test_only_the_corrected_form_keeps_the_list_of_each_class():
     assert not any("list_of_row" in name for name in names[1])
 
 
-@pytest.mark.parametrize("before", [2, 40])
+@pytest.mark.parametrize("before", [pytest.param(2, marks=pytest.mark.slow), 40])
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, before):
     harness.assert_resumed_equals_uninterrupted(
         make_model,

@@ -74,7 +74,10 @@ def test_training_with_the_head_learns():
     assert model.layers[-1].sampler.list_health(model.layers[-1])["started_at"] == 10
 
 
-@pytest.mark.parametrize("before", [2, 5, 40])
+# Before the search starts; and after the lists are fitted, and reassigned.
+@pytest.mark.parametrize(
+    "before", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 40))]
+)
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, before):
     harness.assert_resumed_equals_uninterrupted(
         make_model,

@@ -198,7 +198,7 @@ def test_numbers_that_are_not_finite_are_an_error_of_the_step(where):
     np.testing.assert_array_equal(layer.sampler_sums, sums)
 
 
-@each_form
+@pytest.mark.parametrize("form", ["projected", "shared"])
 def test_mixed_precision_trains(form):
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
@@ -207,7 +207,7 @@ def test_mixed_precision_trains(form):
         keras.mixed_precision.set_global_policy("float32")
 
 
-@each_form
+@pytest.mark.parametrize("form", ["projected", "shared"])
 def test_replicas_keep_the_same_tree(form):
     with replicas.two_replicas().scope():
         model = make_model(form)

@@ -127,12 +127,12 @@ def test_a_union_is_distinct_and_shared():
 
 @every_form
 def test_one_giant_bucket_is_sampled_from(form):
-    losses = fit(model_of(form, num_classes=3000), 1, FEATURES, LABELS)
     head = head_of(make(form), np.ones([3000, DIM], "float32"))
-    sample(head)
+    values = sample(head)
     health = head.sampler.table_health(head)
     assert health["largest_bucket"] == 3000
-    assert np.isfinite(losses).all()
+    for part in list(values) if form.get("num_hard") else [values]:
+        assert np.isfinite(part.sampled_expected_count).all()
 
 
 @every_form

@@ -51,8 +51,11 @@ def fit(model, steps, seed=0):
     model.fit(features, labels, batch_size=2, shuffle=False, verbose=0)
 
 
-@pytest.mark.parametrize("num_sampled", [64, 1024, 8192])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    "loss, num_sampled",
+    list(zip(LOSSES, [64, 1024, 8192], strict=True)),
+    ids=["64", "1024", "8192"],
+)
 def test_by_default_the_search_begins_on_data_without_hard_negatives(loss, num_sampled, capfd):
     model = flat_model(loss(), samplers.InvertedFileSampler(num_sampled))
     head = model.layers[-1]
