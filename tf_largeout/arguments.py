@@ -7,6 +7,8 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+MOST_CLASSES = 2**31 - 2  # ids and counts of classes are 32 bits wide in the ops
+
 
 def is_whole(value: Any) -> bool:
     """Whether `value` is an integer of Python's or numpy's; a bool is none."""

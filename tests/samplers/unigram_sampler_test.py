@@ -171,7 +171,13 @@ def test_labels_beyond_the_classes_are_named(built_first):
 
 @pytest.mark.parametrize(
     "labels, message",
-    [([0.5, 1.0], "float64"), ([3, -2], "-2"), ([-1, -1], "none"), (["a"], "U1")],
+    [
+        ([0.5, 1.0], "float64"),
+        ([3, -2], "-2"),
+        ([-1, -1], "none"),
+        (["a"], "U1"),
+        ([2**40, 0], str(2**40)),
+    ],
 )
 def test_bad_labels_are_named(labels, message):
     with pytest.raises(ValueError, match=message):

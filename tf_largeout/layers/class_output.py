@@ -12,8 +12,6 @@ from tf_largeout.ops import devices
 from tf_largeout.output_tag import OutputTag
 from tf_largeout.types import InitializerLike, Shape, TensorLike
 
-MOST_CLASSES = 2**31 - 2  # ids and counts of classes are 32 bits wide in the ops
-
 
 class ClassOutput(keras.layers.Layer):
     """Base of the layers that score many classes, one logit per class.

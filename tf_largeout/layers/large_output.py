@@ -8,10 +8,10 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import replicas, samplers
-from tf_largeout.arguments import whole_number
+from tf_largeout.arguments import MOST_CLASSES, whole_number
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.layers import initial_values, saved_weights
-from tf_largeout.layers.class_output import MOST_CLASSES, ClassOutput
+from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.layers.tied_embeddings import TiedEmbeddings, refuse_initializer
 from tf_largeout.lazy_logits import LazyLogits
 from tf_largeout.ops import devices

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout.arguments import MOST_CLASSES
 from tf_largeout.types import TensorLike
 
 
@@ -55,7 +56,7 @@ def as_ids(labels: TensorLike) -> np.ndarray:
     """`labels` as int64 of the same shape, each a class id or -1.
 
     Raises:
-        ValueError: If they are of another type, or below -1.
+        ValueError: If they are of another type, below -1, or no id of any layer.
     """
     ids = np.asarray(labels)
     if not np.issubdtype(ids.dtype, np.integer):
@@ -65,6 +66,11 @@ def as_ids(labels: TensorLike) -> np.ndarray:
     ids = ids.astype(np.int64)
     if ids.size and ids.min() < -1:
         raise ValueError(f"Labels must be class ids, or -1 for padding. Received: {ids.min()}.")
+    if ids.size and ids.max() >= MOST_CLASSES:
+        raise ValueError(
+            f"Labels must be class ids, below {MOST_CLASSES:,}, the most classes that a layer "
+            f"has. Received: {ids.max()}."
+        )
     return ids
 
 
