@@ -38,10 +38,10 @@ def data(monkeypatch):
 
 def test_four_methods_are_compared_and_the_saved_model_answers(data, tmp_path, capsys):
     (tmp_path / "tf_nn_nce.json").write_text('{"points": [{"seconds": 99}]}')  # an earlier run
-    report = demo.main([data.test_text(3), "--seconds", "0.5", "--out", str(tmp_path)])
+    report = demo.main([data.test_text(3), "--seconds", "0.2", "--out", str(tmp_path)])
     logs = json.loads((tmp_path / "figures.json").read_text())["methods"]
     assert logs == report["methods"] and list(logs) == [*demo.STOCK, demo.OURS]
-    assert all(log["points"][-1]["seconds"] == 0.5 for log in logs.values())
+    assert all(log["points"][-1]["seconds"] == 0.2 for log in logs.values())
     titles = [log["title"] for log in logs.values()]
     said = capsys.readouterr().out.splitlines()
     assert all(any(line.startswith(title) for line in said) for title in titles)

@@ -56,7 +56,7 @@ def test_a_class_of_head_and_tail_counts_once():
 
 
 def test_the_highest_logits_are_the_hardest_negatives(tmp_path, capsys):
-    arguments = "--task synthetic --seconds 1 --points 1 --num-sampled 100 --sample 20 "
+    arguments = "--task synthetic --seconds 0.2 --points 1 --num-sampled 100 --sample 20 "
     arguments += "--samplers uniform frequency lsh_embedding inverted_file top_k "
     arguments += f"--json {tmp_path}/h.json --png {tmp_path}/h.png"
     hardness.main(arguments.split())

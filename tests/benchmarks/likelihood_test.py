@@ -1,8 +1,11 @@
 import json
 
 import numpy as np
+import pytest
+import tensorflow as tf
 
 from tf_largeout.benchmarks import likelihood, likelihood_problems
+from tf_largeout.layers import LargeOutput
 
 
 def small(seed, epochs):
@@ -35,16 +38,25 @@ def test_figures_are_those_of_their_definition():
     np.testing.assert_allclose(found["from_true"], np.mean(abs(probabilities - true)))
 
 
+@pytest.mark.parametrize("name", likelihood.ESTIMATORS)
+def test_every_estimator_has_a_value_for_the_negatives_of_its_sampler(name):
+    estimator, counts = likelihood.ESTIMATORS[name], np.arange(1, 31)
+    sampler = estimator.sampler and estimator.sampler(5, counts)
+    output = LargeOutput(30, sampler)
+    logits = output(tf.ones([4, 5]), training=True)
+    assert np.isfinite(estimator.loss()(tf.constant([0, 1, 2, 29]), logits))
+
+
 def test_methods_are_trained_and_the_exact_one_is_at_no_distance(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(likelihood.PROBLEMS, "toy", small)
     monkeypatch.setattr(likelihood, "_GRID", (0.1,))
-    names = ["bernoulli_batch", "ranking_1"]
     arguments = f"--epochs 2 --seeds 1 2 --num-sampled 5 --json {tmp_path}/l.json "
-    arguments += f"--png {tmp_path}/l.png --estimators"
-    likelihood.main([*arguments.split(), *names])
+    arguments += f"--png {tmp_path}/l.png --estimators ranking_1"
+    likelihood.main(arguments.split())
     runs = json.loads((tmp_path / "l.json").read_text())["runs"]
-    assert [run["estimator"] for run in runs] == 2 * ["exact", *names]
+    assert [run["estimator"] for run in runs] == 2 * ["exact", "ranking_1"]
     for run in runs:
+        assert len(run["points"]) == 2
         for point in run["points"]:
             assert set(point) == set(likelihood.FIGURES)
             assert (point["from_exact"] == 0) == (run["estimator"] == "exact")

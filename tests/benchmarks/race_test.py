@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import shutil
 
 import pytest
 
@@ -7,27 +8,36 @@ from tf_largeout.benchmarks import race
 from tf_largeout.benchmarks.training_run import TrainingRun
 
 
-@pytest.fixture
-def run(tmp_path):
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run that was trained to its end."""
     overrides = {"batch_size": 64, "num_sampled": 64, "dim": 16, "learning_rate": 1e-2}
-    return TrainingRun(
-        "synthetic", "ours", str(tmp_path), 0.6, 0.3, sample=50, overrides=overrides
+    out = str(tmp_path_factory.mktemp("race"))
+    run = TrainingRun(
+        "synthetic", "ours", out, 0.6, 0.3, sample=50, final_sample=64, overrides=overrides
     )
+    run.train()
+    return run
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    """The same with a log of its own."""
+    shutil.copy(trained.log_path, tmp_path)
+    return dataclasses.replace(trained, directory=str(tmp_path))
 
 
 def test_a_longer_run_goes_on_from_the_checkpoint(run):
-    run.train()
     points = run.read_log()["points"]
     assert [round(point["seconds"], 1) for point in points][-1] == 0.6
-    dataclasses.replace(run, seconds=1.0).train()
+    dataclasses.replace(run, seconds=0.9).train()
     longer = run.read_log()["points"]
     assert longer[: len(points)] == points
-    assert longer[-1]["seconds"] == 1.0 and longer[-1]["steps"] > points[-1]["steps"]
+    assert longer[-1]["seconds"] == 0.9 and longer[-1]["steps"] > points[-1]["steps"]
     assert longer[-1]["loss"] < points[0]["loss"]
 
 
 def test_the_log_of_an_earlier_version_goes_on(run):
-    run.train()
     log = json.loads(run.log_path.read_text())
     assert log.pop("num_examples") == 18_000
     for point in log["points"]:  # as logs were before there was a PSP@k
@@ -40,32 +50,32 @@ def test_the_log_of_an_earlier_version_goes_on(run):
 
 
 def test_a_log_of_other_settings_is_refused(run):
-    run.train()
     other = dataclasses.replace(run, overrides={"dim": 8})
     with pytest.raises(ValueError, match=r"another run: settings differ"):
         other.read_log()
 
 
 def test_a_failed_process_is_reported_with_what_it_said(run):
+    run.log_path.unlink()
     broken = dataclasses.replace(run, task="no such task")
     with pytest.raises(RuntimeError, match="Unknown task 'no such task'. There are: .*linux"):
         broken.in_own_process()
 
 
-def test_command_line_races_and_writes_figures_and_picture(tmp_path, capsys):
-    arguments = "--task synthetic --methods ours tf_nn_nce --seconds 0.4 --sample 50 "
-    arguments += f"--set num_sampled=64 --set dim=16 --out {tmp_path}"
-    race.main(arguments.split())
-    report = json.loads((tmp_path / "race.json").read_text())
-    assert list(report["methods"]) == ["ours", "tf_nn_nce"]
-    assert report["methods"]["ours"]["points"][-1]["seconds"] == 0.4
+def test_command_line_races_and_writes_figures_and_picture(run, tmp_path, capsys):
+    """One method in a process of its own; the other one is there, and is not trained again."""
+    arguments = "--task synthetic --methods ours tf_nn_nce --seconds 0.6 --sample 50 "
+    settings = [f"--set={name}={value}" for name, value in run.overrides.items()]
+    race.main([*arguments.split(), *settings, "--out", str(tmp_path)])
+    methods = json.loads((tmp_path / "race.json").read_text())["methods"]
+    assert list(methods) == ["ours", "tf_nn_nce"]
+    assert methods["ours"]["points"] == run.read_log()["points"]
+    assert methods["tf_nn_nce"]["points"][-1]["seconds"] == 0.6
     assert (tmp_path / "race.png").stat().st_size > 10_000
     assert "tf.nn.nce_loss + Keras Adam" in capsys.readouterr().out
 
 
 def test_the_last_evaluation_takes_a_sample_of_its_own(run):
-    run = dataclasses.replace(run, sample=50, final_sample=64)
-    run.train()
     *shares, last = (point["p1"] / 100 for point in run.read_log()["points"])
     assert all(share * 50 == pytest.approx(round(share * 50)) for share in shares)
     assert last * 64 == pytest.approx(round(last * 64))

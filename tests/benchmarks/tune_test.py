@@ -1,5 +1,9 @@
+import contextlib
+import dataclasses
+import io
 import json
 import multiprocessing
+import shutil
 import types
 
 import pytest
@@ -7,14 +11,14 @@ import pytest
 from tf_largeout.benchmarks import tune
 
 
-def arguments(out, rates="1 2"):
+def arguments(out, rates="1 100"):
     command = f"--task synthetic --methods ours --rates {rates} --seconds 0.5 --sample 200 "
     command += "--set num_sampled=64 --set dim=16 --set batch_size=64 --set learning_rate=1e-4 "
     return (command + f"--out {out} --json {out}/figures.json").split()
 
 
-@pytest.fixture
-def trained(monkeypatch):
+@pytest.fixture(scope="module")
+def trained():
     """The runs that were trained, in order; in this process, which is faster."""
     runs = []
 
@@ -28,33 +32,43 @@ def trained(monkeypatch):
             runs.append(self.run)
 
     context = types.SimpleNamespace(Process=Child)
-    monkeypatch.setattr(multiprocessing, "get_context", lambda method: context)
-    return runs
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(multiprocessing, "get_context", lambda method: context)
+        yield runs
 
 
-def test_each_rate_trains_on_the_validation_split_and_the_best_is_named(
-    tmp_path, trained, capsys
-):
-    report = tune.main(arguments(tmp_path, "1 100"))
-    assert json.loads((tmp_path / "figures.json").read_text()) == report
-    ours = report["methods"]["ours"]
+@pytest.fixture(scope="module")
+def tuned(trained, tmp_path_factory):
+    """The folder of a command line that tuned, and what it said."""
+    out, said = tmp_path_factory.mktemp("tuned"), io.StringIO()
+    with contextlib.redirect_stdout(said):
+        tune.main(arguments(out))
+    return out, said.getvalue()
+
+
+def test_each_rate_trains_on_the_validation_split_and_the_best_is_named(tuned, trained):
+    out, said = tuned
+    ours = json.loads((out / "figures.json").read_text())["methods"]["ours"]
     assert [run["learning_rate"] for run in ours["runs"]] == pytest.approx([1e-4, 1e-2])
     assert ours["best"] == ours["runs"][1] and ours["best"]["p1"] > ours["runs"][0]["p1"]
     assert all(run.on_validation and not run.resumable for run in trained)
-    said = capsys.readouterr().out
     assert "(x100)" in said and "is the best, at the edge of the rates" in said
-    assert not list(tmp_path.rglob("checkpoint"))
+    assert not list(out.rglob("checkpoint"))
 
 
-def test_a_finished_run_is_skipped_and_one_that_was_cut_off_starts_anew(tmp_path, trained):
-    first = tune.main(arguments(tmp_path))
-    cut, finished = trained
+def test_a_finished_run_is_skipped_and_one_that_was_cut_off_starts_anew(
+    tmp_path, tuned, trained
+):
+    shutil.copytree(tuned[0], tmp_path, dirs_exist_ok=True)
+    first = json.loads((tmp_path / "figures.json").read_text())
+    cut = dataclasses.replace(trained[0], directory=str(tmp_path / "ours-rate-x1"))
+    trained.clear()
     log = json.loads(cut.log_path.read_text())
     log["points"][-1]["seconds"] = 0.2
     log["points"][-1]["p1"] = 101.0
     cut.log_path.write_text(json.dumps(log))
     second = tune.main(arguments(tmp_path))
-    assert trained == [cut, finished, cut]
+    assert trained == [cut]
     points = json.loads(cut.log_path.read_text())["points"]
     assert [point["seconds"] for point in points] == [0.5] and points[0]["p1"] <= 100
     assert second["methods"]["ours"]["runs"][1] == first["methods"]["ours"]["runs"][1]
