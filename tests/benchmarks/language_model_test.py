@@ -103,6 +103,18 @@ def _own(setting):
     return {name: getattr(setting, name) for name in names}
 
 
+def test_a_tree_trains_the_absolute_softmax_for_part_of_an_epoch(tmp_path):
+    setting = Setting(sampler="kernel_tree", num_sampled=4, absolute=True, epochs=0.5)
+    setting = dataclasses.replace(
+        setting, width=8, length=6, batch_size=4, vocabulary=12, sample=4
+    )
+    run = language_model.train(setting)
+    steps_of_an_epoch = len(language_model.load(setting).train)
+    assert run["steps"] == round(0.5 * steps_of_an_epoch) > 0
+    assert run["title"] == "kernel_tree, absolute softmax"
+    assert 1 < run["test_perplexity"] < 20
+
+
 def test_training_lasts_as_long_as_is_said():
     run = language_model.train(
         Setting(

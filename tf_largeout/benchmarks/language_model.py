@@ -135,7 +135,7 @@ def build_model(data, setting):
     model.compile(
         optimizer=optimizer,
         loss=_loss(sampler, setting.absolute),
-        metrics=[metrics.Perplexity(absolute=setting.absolute)],
+        metrics=[metrics.Perplexity(setting.absolute, name="perplexity")],
     )
     return model
 
