@@ -1,6 +1,7 @@
 """What every test runs under: quiet logs, fixed seeds, no TF32."""
 
 import ctypes
+import gc
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -38,6 +39,12 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         for mark in skipped.keys() & item.keywords.keys():
             item.add_marker(pytest.mark.skip(reason=skipped[mark]))
+
+
+def pytest_collection_finish():
+    """Collections of garbage need not look at what all tests have imported."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config):

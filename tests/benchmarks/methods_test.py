@@ -10,18 +10,34 @@ from tf_largeout.benchmarks.samplers import SAMPLERS
 from tf_largeout.layers import LargeOutput
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_learns_and_returns_logits(name):
-    batch_size = 64
-    task = tasks.synthetic(num_classes=50, examples=1000)("tiny", batch_size, 0, False)
+# One of each loss and each kind of model; the others differ from these by their samplers.
+KINDS = "recommended nce importance bernoulli blackout ranking hierarchical softmax dense "
+KINDS = (KINDS + "inverted_file_draws stock_best tf_nn_nce").split()
+
+
+def _task_and_model(name):
+    task = tasks.synthetic(num_classes=50, examples=1000)("tiny", 64, 0, False)
     settings = METHODS[name].settings_for(
-        "tiny", batch_size=batch_size, num_sampled=20, dim=32, learning_rate=2e-2
+        "tiny", batch_size=64, num_sampled=20, dim=32, learning_rate=2e-2
     )
-    model = METHODS[name].model(task, settings)
+    return task, METHODS[name].model(task, settings)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_makes_a_model_that_returns_logits(name):
+    task, model = _task_and_model(name)
+    assert np.shape(model(task.test[0][:3])) == (3, 50)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name not in KINDS)) for name in METHODS],
+)
+def test_methods_learn(name):
+    task, model = _task_and_model(name)
     fitted = model.fit(task.train, steps_per_epoch=10, epochs=4, verbose=0, shuffle=False)
     losses = fitted.history["loss"]
     assert losses[-1] < 0.7 * losses[0]
-    assert np.shape(model(task.test[0][:3])) == (3, 50)
 
 
 @pytest.mark.parametrize(
