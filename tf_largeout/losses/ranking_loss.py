@@ -17,7 +17,7 @@ def ranking_loss(
 ) -> tf.Tensor:
     """`-mean_y mean_d log sigmoid(o_y - o_d - margin)`, Barber & Botev 2016, equation 33.
 
-    Holds `[B, L, n]` numbers. Without any negative it is 0.
+    Holds n numbers for each label that is there. Without any negative it is 0.
 
     Args:
         true_logits: Float `[B, L]`, raw.
@@ -28,15 +28,17 @@ def ranking_loss(
     Returns:
         `[B]`.
     """
-    is_negative = sampled_logits > sampled_logits.dtype.min
-    negatives = tf.where(is_negative, sampled_logits, 0)[:, tf.newaxis, :]
+    places = tf.where(has_label)
+    rows = places[:, 0]
+    logits = tf.gather(sampled_logits, rows)
+    is_negative = logits > logits.dtype.min
+    above = tf.gather_nd(true_logits, places)[:, tf.newaxis] - tf.where(is_negative, logits, 0)
     # -log sigmoid(x) = softplus(-x), the latter stable for any x.
-    terms = tf.math.softplus(margin + negatives - true_logits[:, :, tf.newaxis])
-    weights = tf.cast(is_negative, terms.dtype)
-    means = tf.math.divide_no_nan(
-        tf.einsum("bln,bn->bl", terms, weights), tf.reduce_sum(weights, axis=1, keepdims=True)
-    )
-    return tf.reduce_sum(target_weights(has_label, terms.dtype) * means, axis=1)
+    terms = tf.where(is_negative, tf.math.softplus(margin - above), 0)
+    number = tf.reduce_sum(tf.cast(is_negative, terms.dtype), axis=1)
+    means = tf.math.divide_no_nan(tf.reduce_sum(terms, axis=1), number)
+    weights = tf.gather_nd(target_weights(has_label, terms.dtype), places)
+    return tf.math.unsorted_segment_sum(weights * means, rows, tf.shape(has_label)[0])
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
