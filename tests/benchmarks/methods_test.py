@@ -9,7 +9,6 @@ from tf_largeout.benchmarks.methods import METHODS
 from tf_largeout.benchmarks.samplers import SAMPLERS
 from tf_largeout.layers import LargeOutput
 
-
 # One of each loss and each kind of model; the others differ from these by their samplers.
 KINDS = "recommended nce importance bernoulli blackout ranking hierarchical softmax dense "
 KINDS = (KINDS + "inverted_file_draws stock_best tf_nn_nce").split()
