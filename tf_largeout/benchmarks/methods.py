@@ -226,6 +226,9 @@ METHODS = {
     "kernel_tree_pool": _tf_largeout(
         "tf_largeout, kernel tree, one pool a batch", "kernel_tree_pool"
     ),
+    "kernel_tree_pool_32": _tf_largeout(
+        "tf_largeout, kernel tree of width 32, one pool a batch", "kernel_tree_pool_32"
+    ),
     "kernel_tree_head": _tf_largeout(
         "tf_largeout, 16 of the kernel tree, corrected tail", "kernel_tree_head", num_hard=16
     ),

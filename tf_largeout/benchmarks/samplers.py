@@ -58,6 +58,7 @@ SAMPLERS = {
     "kernel_tree": _draws(KernelTreeSampler, shared=False),
     "kernel_tree_32": _draws(KernelTreeSampler, shared=False, projection_dim=32),
     "kernel_tree_pool": _draws(KernelTreeSampler, shared=True),
+    "kernel_tree_pool_32": _draws(KernelTreeSampler, shared=True, projection_dim=32),
     "kernel_tree_head": _of(KernelTreeSampler),
     "softmax": _draws(SoftmaxSampler),
     "quartic": _draws(SoftmaxSampler, distribution="quartic"),
