@@ -1,0 +1,265 @@
+"""An output layer and the factored form that takes the same gradient steps, in float64.
+
+Equations and sections are those of Vincent, de Brebisson and Bouthillier, "Exact gradient
+updates in time independent of output size for the spherical loss family", 2015. A batch is in
+rows, as everywhere; in a step it is in columns, as there. Losses: `spherical_losses`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Refused(ArithmeticError):
+    """A step that would lose the state, which is as before."""
+
+
+class Batch(NamedTuple):
+    """What a step takes. Of the targets of a row, the classes are distinct.
+
+    features: `[B, d]`.
+    ids: Classes with targets, `[B, K]`, padded with -1.
+    values: Their targets `[B, K]`, 0 at padding.
+    weights: `[B]`; the loss of a batch is `sum_j weights_j loss_j / B`.
+    """
+
+    features: np.ndarray
+    ids: np.ndarray
+    values: np.ndarray
+    weights: np.ndarray
+
+    def dense_targets(self, num_classes):
+        """`[B, N]`."""
+        result = np.zeros([len(self.ids), num_classes])
+        row, k = np.nonzero(self.ids >= 0)
+        result[row, self.ids[row, k]] = self.values[row, k]
+        return result
+
+
+def with_values(features, ids, values, weights=None):
+    """A batch with numbers as targets; those of one class in a row are added."""
+    features, ids = np.array(features, np.float64), np.array(ids, np.int64)
+    values = np.where(ids >= 0, values, 0.0)
+    for i in range(ids.shape[1]):
+        for first in range(i):
+            same = (ids[:, i] == ids[:, first]) & (ids[:, i] >= 0)
+            values[same, first] += values[same, i]
+            ids[same, i], values[same, i] = -1, 0.0
+    weights = np.ones(len(features)) if weights is None else np.array(weights, np.float64)
+    return Batch(features, ids, values, weights)
+
+
+def with_labels(features, labels, weights=None):
+    """A batch of int labels `[B, L]`, padded with -1: each has the target 1 / #labels.
+
+    A label that is given twice counts twice; a row without labels has no loss.
+    """
+    labels = np.array(labels, np.int64)
+    count = (labels >= 0).sum(-1)
+    values = np.repeat(1 / np.maximum(count, 1)[:, None], labels.shape[1], axis=1)
+    weights = np.ones(len(labels)) if weights is None else np.array(weights, np.float64)
+    return with_values(features, labels, values, np.where(count > 0, weights, 0.0))
+
+
+class DenseLayer:
+    """`o = W h + b`, trained by plain gradient descent on all logits; equation 23."""
+
+    def __init__(self, kernel, bias, loss):
+        self.kernel = np.array(kernel, np.float64)  # [N, d]
+        self.bias = None if bias is None else np.array(bias, np.float64)  # [N]
+        self.loss = loss
+
+    def logits(self, features):
+        return features @ self.kernel.T + (0.0 if self.bias is None else self.bias)
+
+    def value(self, batch):
+        """The loss of the batch."""
+        targets = batch.dense_targets(len(self.kernel))
+        return _mean(self.loss.of_logits(self.logits(batch.features), targets), batch)
+
+    def step(self, batch, learning_rate):
+        """The loss of the batch and its gradient into the features `[B, d]`, both before it."""
+        if not len(batch.features):
+            return 0.0, np.zeros_like(batch.features)
+        loss, logits = self.value(batch), self.logits(batch.features)
+        by_logits = self.loss.gradient(logits, batch.dense_targets(len(self.kernel)))
+        by_logits *= batch.weights[:, None] / len(batch.weights)
+        gradient = by_logits @ self.kernel
+        self.kernel -= learning_rate * by_logits.T @ batch.features
+        if self.bias is not None:
+            self.bias -= learning_rate * by_logits.sum(0)
+        return loss, gradient
+
+
+class FactoredLayer:
+    """The same layer as `W = V U + 1 omega^T` (equation 24), never formed in a step.
+
+    With a bias, features have a 1 appended and `W` is `[N, d + 1]`. With D the width of `W`:
+        V `[N, D]`, U `[D, D]`, U_inverse `[D, D]`, omega `[D]`,
+        w_bar `[D]`: `W^T 1`, kept up to date (equation 34),
+        Q `[D, D]`: `W^T W`, kept up to date (equation 35).
+    """
+
+    def __init__(self, kernel, bias, loss, min_pivot=1e-8):
+        columns = [kernel] if bias is None else [kernel, np.reshape(bias, [-1, 1])]
+        self.V = np.concatenate(columns, axis=1).astype(np.float64)
+        self.num_classes, width = self.V.shape
+        self.U, self.U_inverse, self.omega = np.eye(width), np.eye(width), np.zeros(width)
+        self.Q, self.w_bar = self.V.T @ self.V, self.V.sum(0)
+        self.has_bias, self.loss, self.min_pivot = bias is not None, loss, min_pivot
+
+    def state(self):
+        names = ("V", "U", "U_inverse", "omega", "w_bar", "Q")
+        return {name: getattr(self, name).copy() for name in names}
+
+    def step(self, batch, learning_rate):
+        """The update for minibatches of section 4.8, of the mean instead of the sum of losses.
+
+        Returns:
+            As `DenseLayer.step`.
+
+        Raises:
+            Refused: If U would become singular, or the result is not finite.
+        """
+        if not len(batch.features):
+            return 0.0, np.zeros_like(batch.features)
+        H = self._columns(batch.features)
+        loss, by_q, by_s, A_hat = self._loss(H, batch)
+        Z = self.U.T @ (self.V.T @ A_hat) + np.outer(self.omega, A_hat.sum(0))  # eq. 31, 32
+        by_features = 2 * self.Q @ H * by_q + np.outer(self.w_bar, by_s) + Z  # eq. 33
+        _refuse_what_is_not_finite("loss or its gradient", loss, by_features)
+        with np.errstate(over="ignore", invalid="ignore"):
+            new = self._updated(H, by_q, by_s, A_hat, Z, learning_rate)
+        _refuse_what_is_not_finite("new state", *new.values())
+        vars(self).update(new)
+        return loss, by_features[: batch.features.shape[1]].T
+
+    def _columns(self, features):
+        """Features as columns, with a 1 appended for the bias: `[D, B]`."""
+        ones = np.ones([len(features), int(self.has_bias)])
+        return np.concatenate([features, ones], axis=1).T
+
+    def _loss(self, H, batch):
+        """The loss; by q, by s `[B]` and by all target logits, `[N, B]`, its derivatives."""
+        q = np.einsum("dj,de,ej->j", H, self.Q, H)  # eq. 14
+        s = H.T @ self.w_bar  # eq. 15
+        hidden, offset = self.U @ H, self.omega @ H  # eq. 28, 29
+        j, k = np.nonzero(batch.ids >= 0)
+        c, a = batch.ids[j, k], np.zeros(batch.ids.shape)
+        a[j, k] = (self.V[c] * hidden[:, j].T).sum(1) + offset[j]  # eq. 30
+        loss = _mean(self.loss.value(q, s, a, batch.values), batch)
+        by_q, by_s, by_a = self.loss.slopes(q, s, a, batch.values)
+        A_hat = np.zeros([self.num_classes, len(q)])
+        scale = batch.weights / len(q)
+        A_hat[c, j] = scale[j] * by_a[j, k]
+        return loss, scale * by_q, scale * by_s, A_hat
+
+    def _updated(self, H, by_q, by_s, A_hat, Z, learning_rate):
+        """The state after the step. `Z` `[D, B]` is `W^T A_hat` of the old W."""
+        eta, N = learning_rate, self.num_classes
+        M = np.eye(len(H)) - 2 * eta * (H * by_q) @ H.T
+        U = self.U @ M  # eq. 25
+        g = H @ by_s
+        omega = M @ self.omega - eta * g  # eq. 26
+        U_inverse = self._inverse_of(M, H, by_q, eta) @ self.U_inverse
+        V = self.V - eta * A_hat @ H.T @ U_inverse  # eq. 27
+        Hy = H @ A_hat.sum(0)
+        w_bar = M @ self.w_bar - eta * Hy - eta * N * g  # eq. 34
+        WG = Z @ H.T  # eq. 36
+        MWG, Mwg = M @ WG, np.outer(M @ self.w_bar, g)
+        squares = H @ (A_hat.T @ A_hat) @ H.T
+        squares += np.outer(Hy, g) + np.outer(g, Hy) + N * np.outer(g, g)
+        Q = M @ self.Q @ M - eta * (MWG + MWG.T + Mwg + Mwg.T - eta * squares)  # eq. 35
+        return dict(V=V, U=U, U_inverse=U_inverse, omega=omega, w_bar=w_bar, Q=Q)
+
+    def _inverse_of(self, M, H, by_q, eta):
+        """The inverse of `M = I - 2 eta H Gamma H^T` by Woodbury's identity, section 4.7.
+
+        `I - 2 eta H^T H Gamma` has the same determinant, so its pivots tell whether M has an
+        inverse.
+        """
+        small = np.eye(len(by_q)) - 2 * eta * (H.T @ H) * by_q
+        pivot = smallest_pivot(small)
+        if not pivot >= self.min_pivot:  # also where it is NaN
+            raise Refused(
+                f"A step with learning rate {eta} would make U singular: the smallest pivot is "
+                f"{pivot}, it must be at least {self.min_pivot}."
+            )
+        return np.eye(len(M)) + 2 * eta * (H * by_q) @ np.linalg.inv(small) @ H.T
+
+    def stabilise(self, low=0.001, high=100.0):
+        """Sets singular values of U outside `[low, high]` to 1 and corrects V; section 5.2.
+
+        `V U` stays: with `U = sum_i sigma_i p_i r_i^T`, V becomes
+        `V (I + (sigma_i - 1) p_i p_i^T)`. U_inverse is computed anew and Q symmetrised.
+        Returns how many there were.
+        """
+        P, sigma, R = np.linalg.svd(self.U)
+        offending = np.flatnonzero((sigma < low) | (sigma > high))
+        for i in offending:
+            self.V += (sigma[i] - 1) * np.outer(self.V @ P[:, i], P[:, i])
+            self.U += (1 - sigma[i]) * np.outer(P[:, i], R[i])
+        self.U_inverse = np.linalg.inv(self.U)
+        self.Q = (self.Q + self.Q.T) / 2
+        return len(offending)
+
+    def drift(self):
+        """How far what is kept up to date is from what V, U and omega say.
+
+        Returns the largest errors of Q, of w_bar and of `U U_inverse`, relative to the largest
+        entry of Q, to `sqrt(N max diag Q)`, which bounds w_bar, and to 1.
+        """
+        W = self.weights()
+        Q = W.T @ W
+        largest = np.abs(Q).max()
+        return {
+            "Q": np.abs(self.Q - Q).max() / (largest or 1.0),
+            "w_bar": np.abs(self.w_bar - W.sum(0)).max()
+            / (np.sqrt(self.num_classes * largest) or 1.0),
+            "U_inverse": np.abs(self.U @ self.U_inverse - np.eye(len(self.U))).max(),
+        }
+
+    def weights(self):
+        """`W` `[N, D]`, with the bias as last column if there is one."""
+        return self.V @ self.U + self.omega
+
+    def class_embeddings(self):
+        """`[N, d]`."""
+        return self.weights()[:, :-1] if self.has_bias else self.weights()
+
+    def bias(self):
+        """`[N]`, or None."""
+        return self.weights()[:, -1] if self.has_bias else None
+
+    def logits(self, features):
+        """`[B, N]`."""
+        H = self._columns(features)
+        return (self.V @ (self.U @ H) + self.omega @ H).T
+
+    def top_k(self, features, k):
+        """The k largest logits of each row and their classes; of equal ones the lower id."""
+        logits = self.logits(features)
+        order = np.stack([np.lexsort((np.arange(len(o)), -o))[:k] for o in logits])
+        return np.take_along_axis(logits, order, 1), order
+
+
+def _refuse_what_is_not_finite(what, *numbers):
+    if not all(np.isfinite(one).all() for one in numbers):
+        raise Refused(f"The {what} is not finite.")
+
+
+def _mean(losses, batch):
+    return batch.weights @ losses / len(losses)
+
+
+def smallest_pivot(matrix):
+    """The smallest absolute pivot of Gauss's elimination, with the largest of each column."""
+    rest, smallest = np.array(matrix), np.inf
+    while len(rest):
+        largest = np.abs(rest[:, 0]).argmax()
+        pivot_row, rest[largest] = rest[largest].copy(), rest[0]
+        smallest = np.minimum(smallest, np.abs(pivot_row[0]))
+        if not smallest > 0:  # also where it is NaN
+            break
+        rest = rest[1:, 1:] - rest[1:, :1] * (pivot_row[1:] / pivot_row[0])
+    return smallest
