@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tf_largeout.benchmarks import tasks
+from tf_largeout.benchmarks.class_vectors import class_vectors
 from tf_largeout.benchmarks.methods import METHODS
 from tf_largeout.benchmarks.samplers import SAMPLERS
 from tf_largeout.layers import LargeOutput
@@ -83,3 +84,17 @@ def test_settings_of_the_task_go_before_those_of_the_method_and_the_caller_s_bef
     method = METHODS["stock_best"]
     assert method.settings_for("no such task").num_sampled == 8192
     assert method.settings_for("no such task", num_sampled=7).num_sampled == 7
+
+
+def test_class_vectors_are_near_where_examples_share_features():
+    """Classes 2k and 2k + 1 have the same features, others have others."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 20, 1000)
+    features = np.stack([1 + labels // 2 * 3 + j for j in range(3)], axis=1)
+    features[:, 0] = np.where(rng.random(1000) < 0.3, 40, features[:, 0])
+    task = tasks.from_arrays(features.astype(np.int32), labels, 41, 20, batch_size=50)
+    vectors = class_vectors(task, dim=32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = vectors @ vectors.T
+    same = np.arange(20)[:, None] // 2 == np.arange(20) // 2
+    assert cosines[same].min() > cosines[~same].max() + 0.3

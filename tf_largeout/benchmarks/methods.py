@@ -3,15 +3,20 @@
 import collections.abc
 import dataclasses
 import functools
-import math
 
 import keras
 import tensorflow as tf
 
+from tf_largeout.benchmarks.builders import (
+    dense,
+    hierarchical,
+    hierarchical_k_means,
+    normalized_at_start,
+    ours,
+    stock,
+)
 from tf_largeout.benchmarks.optimizers import OPTIMIZERS
-from tf_largeout.benchmarks.samplers import SAMPLERS
-from tf_largeout.benchmarks.stock_models import AllPositivesModel, CandidateModel
-from tf_largeout.layers import HierarchicalOutput, LargeOutput
+from tf_largeout.benchmarks.stock_models import AllPositivesModel
 from tf_largeout.losses import (
     BernoulliNormalizationLoss,
     BlackOutLoss,
@@ -86,58 +91,9 @@ class Method:
         return model
 
 
-def stock(loss, model_class=CandidateModel):
-    """A builder of models that train by a loss of `tf.nn`."""
-
-    def build(task, settings):
-        return model_class(
-            task.encoder(settings.dim),
-            task.num_classes,
-            dim=settings.dim,
-            num_sampled=settings.num_sampled,
-            loss=loss,
-            sampler=settings.sampler,
-        )
-
-    return build
-
-
-def ours(task, settings, **options):
-    """A `LargeOutput` with the sampler of the settings; `options` are its other arguments."""
-    sampler = SAMPLERS[settings.sampler](task, settings.num_sampled)
-    if settings.search:
-        sampler = SAMPLERS[settings.search](
-            task, settings.num_sampled, tail=sampler, **settings.search_options
-        )
-    output = LargeOutput(task.num_classes, sampler=sampler, **options)
-    return keras.Sequential([task.input(), task.encoder(settings.dim), output])
-
-
-def normalized_at_start(task, settings):
-    """`ours` with each bias at -log(num_classes).
-
-    NCE takes logits for log probabilities as they stand, so at its start they should sum to 1.
-    From biases of 0 it has to bring all of them down first, and hardly learns meanwhile.
-    """
-    start = keras.initializers.Constant(-math.log(task.num_classes))
-    return ours(task, settings, bias_initializer=start)
-
-
-def hierarchical(task, settings):
-    """A softmax in two levels, its clusters of consecutive ids: classes of like frequency."""
-    output = HierarchicalOutput(task.num_classes)
-    return keras.Sequential([task.input(), task.encoder(settings.dim), output])
-
-
 def ours_compile(loss=SampledSoftmaxLoss):
     """A function that gives the arguments of `compile` for models with a `LargeOutput`."""
     return lambda: {"loss": loss()}
-
-
-def dense(task, settings):
-    """Keras's own output layer over all classes."""
-    layers = [task.input(), task.encoder(settings.dim), keras.layers.Dense(task.num_classes)]
-    return keras.Sequential(layers)
 
 
 def dense_compile():
@@ -250,6 +206,11 @@ METHODS = {
     "ranking": _tf_largeout("tf_largeout, ranking", sampler="frequency", loss=RankingLoss),
     "hierarchical": _tf_largeout(
         "tf_largeout, hierarchical softmax", loss=HierarchicalSoftmaxLoss, build=hierarchical
+    ),
+    "hierarchical_k_means": _tf_largeout(
+        "tf_largeout, hierarchical softmax, clusters by k-means",
+        loss=HierarchicalSoftmaxLoss,
+        build=hierarchical_k_means,
     ),
     "softmax": Method(
         "tf_largeout, exact SoftmaxLoss",

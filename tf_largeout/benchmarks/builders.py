@@ -1,0 +1,65 @@
+"""Functions of (task, settings) that build a model, without `compile`, for the methods."""
+
+import math
+
+import keras
+
+from tf_largeout.benchmarks.class_vectors import class_vectors
+from tf_largeout.benchmarks.samplers import SAMPLERS
+from tf_largeout.benchmarks.stock_models import CandidateModel
+from tf_largeout.layers import HierarchicalOutput, LargeOutput
+
+
+def stock(loss, model_class=CandidateModel):
+    """A builder of models that train by a loss of `tf.nn`."""
+
+    def build(task, settings):
+        return model_class(
+            task.encoder(settings.dim),
+            task.num_classes,
+            dim=settings.dim,
+            num_sampled=settings.num_sampled,
+            loss=loss,
+            sampler=settings.sampler,
+        )
+
+    return build
+
+
+def ours(task, settings, **options):
+    """A `LargeOutput` with the sampler of the settings; `options` are its other arguments."""
+    sampler = SAMPLERS[settings.sampler](task, settings.num_sampled)
+    if settings.search:
+        sampler = SAMPLERS[settings.search](
+            task, settings.num_sampled, tail=sampler, **settings.search_options
+        )
+    output = LargeOutput(task.num_classes, sampler=sampler, **options)
+    return keras.Sequential([task.input(), task.encoder(settings.dim), output])
+
+
+def normalized_at_start(task, settings):
+    """`ours` with each bias at -log(num_classes).
+
+    NCE takes logits for log probabilities as they stand, so at its start they should sum to 1.
+    From biases of 0 it has to bring all of them down first, and hardly learns meanwhile.
+    """
+    start = keras.initializers.Constant(-math.log(task.num_classes))
+    return ours(task, settings, bias_initializer=start)
+
+
+def hierarchical(task, settings, clusters=None):
+    """A softmax in two levels, its clusters of consecutive ids: classes of like frequency."""
+    output = HierarchicalOutput(task.num_classes, clusters=clusters)
+    return keras.Sequential([task.input(), task.encoder(settings.dim), output])
+
+
+def hierarchical_k_means(task, settings):
+    """The same, its clusters of classes whose examples have like features."""
+    clusters = HierarchicalOutput.clusters_of(class_vectors(task))
+    return hierarchical(task, settings, clusters)
+
+
+def dense(task, settings):
+    """Keras's own output layer over all classes."""
+    layers = [task.input(), task.encoder(settings.dim), keras.layers.Dense(task.num_classes)]
+    return keras.Sequential(layers)
