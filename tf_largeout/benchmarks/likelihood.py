@@ -28,7 +28,7 @@ from tf_largeout.benchmarks.likelihood_problems import PROBLEMS
 from tf_largeout.benchmarks.plots import draw_likelihood
 
 FIGURES = ("log_likelihood", "from_exact", "from_true")
-_GRID = (1 / 30, 1 / 10, 1 / 3, 1.0)  # times the problem's own rate
+_GRID = (1 / 30, 1 / 10, 1 / 3, 1.0, 3.0, 10.0)  # times the problem's own rate
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,7 @@ class Problem:
         looked_at: inputs whose class probabilities are compared.
         labels_looked_at: their labels.
         label_counts: `[num_classes]`, of `labels`.
-        learning_rate: of exact maximum likelihood; others choose from this and lower ones.
+        learning_rate: of exact maximum likelihood; others choose from a grid around it.
         optimizer: function of a learning rate.
         model: function of a sampler or None, which makes the model.
         true_log_probabilities: `[looked at, num_classes]` of the model that the labels were
