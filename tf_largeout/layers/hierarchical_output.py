@@ -112,12 +112,12 @@ class HierarchicalOutput(ClassOutput):
         """Clusters of classes whose vectors point the same way, by spherical k-means.
 
         For vectors that are known before training: of a model trained before, of texts that
-        describe the classes. No cluster has more than eight times as many classes as the mean.
+        describe the classes. No cluster is much larger than others, so that a step costs about
+        as much as with equal ones: those of more than twice the mean are clustered again.
 
         Args:
             vectors: Float `[num_classes, dim]`, finite, one per class.
-            num_clusters: Number of clusters, of which those that would be empty are left out;
-                by default about `sqrt(num_classes)`.
+            num_clusters: About how many clusters; by default `sqrt(num_classes)`.
 
         Returns:
             int64 `[num_classes]`, for the argument `clusters`.

@@ -1,27 +1,57 @@
 """Clusters of rows that point the same way."""
 
+import math
+
 import numpy as np
 import tensorflow as tf
 
 from tf_largeout.ops.inverted_file_ops import inverted_file_fitted, packed_shapes
 from tf_largeout.types import TensorLike
 
+_LARGEST = 2  # times the mean
+
 
 def k_means_clusters(rows: TensorLike, num_clusters: int) -> np.ndarray:
     """The cluster of each row, by the spherical k-means that fits an `InvertedFile`.
 
-    No cluster has more than eight times `num_rows / num_clusters` rows, and none is empty.
+    No cluster has more than twice `num_rows / num_clusters` rows: what costs as much as the
+    largest of some clusters should find none much larger than others. Larger ones are clustered
+    again, each by itself, or cut where their rows are all alike.
 
     Args:
         rows: Float `[num_rows, dim]`, finite.
-        num_clusters: Number of clusters, at most one per row. Where some would be empty, there
-            are fewer.
+        num_clusters: About how many clusters, at most one per row. Empty ones are left out, and
+            those that are clustered again become several.
 
     Returns:
-        int64 `[num_rows]`, from 0.
+        int64 `[num_rows]`, from 0; each cluster has a row.
     """
+    rows = np.asarray(rows, np.float32)
+    mean = len(rows) / num_clusters
+    clusters = _fitted(rows, num_clusters)
+    while True:
+        sizes = np.bincount(clusters)
+        large = np.flatnonzero(sizes > max(1, _LARGEST * mean))
+        if not large.size:
+            return clusters
+        for cluster in large:
+            members = np.flatnonzero(clusters == cluster)
+            parts = _parts(rows[members], math.ceil(len(members) / mean))
+            new = clusters.max() + parts
+            clusters[members] = np.where(parts > 0, new, cluster)
+
+
+def _parts(rows: np.ndarray, count: int) -> np.ndarray:
+    """Rows of one cluster in parts of which each is smaller by a tenth at least."""
+    parts = _fitted(rows, count)
+    if np.bincount(parts).max() > 0.9 * len(rows):
+        return np.arange(len(rows)) * count // len(rows)
+    return parts
+
+
+def _fitted(rows: np.ndarray, num_clusters: int) -> np.ndarray:
+    """The cluster of each row by k-means, none larger than eight times the mean, from 0."""
     with tf.device("CPU:0"):
-        rows = tf.cast(tf.convert_to_tensor(rows), tf.float32)
         num_rows, dim = rows.shape
         codes_shape, scales_shape = packed_shapes(num_rows, dim)
         state = [
@@ -33,7 +63,7 @@ def k_means_clusters(rows: TensorLike, num_clusters: int) -> np.ndarray:
             tf.zeros(scales_shape),
             tf.constant([0, -1], tf.int64),
         ]
-        fitted = inverted_file_fitted(rows, None, state)
+        fitted = inverted_file_fitted(tf.constant(rows), None, state)
     sizes = np.diff(fitted[2].numpy().astype(np.int64))
     clusters = np.empty(num_rows, np.int64)
     clusters[fitted[3].numpy()] = np.repeat(np.arange(np.sum(sizes > 0)), sizes[sizes > 0])
