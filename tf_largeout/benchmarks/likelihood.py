@@ -170,12 +170,13 @@ def _distance(probabilities, log_probabilities):
 
 def table(runs, rates):
     """The last points as lines of text, mean and spread over the seeds."""
-    lines = [f"{'':52}{'rate':>8}" + "".join(f"{figure:>24}" for figure in FIGURES)]
+    found = [figure for figure in FIGURES if figure in runs[0]["points"][-1]]
+    lines = [f"{'':52}{'rate':>8}" + "".join(f"{figure:>24}" for figure in found)]
     for name in dict.fromkeys(run["estimator"] for run in runs):
         mine = [run for run in runs if run["estimator"] == name]
         cells = []
-        for figure in FIGURES:
-            values = [run["points"][-1].get(figure, np.nan) for run in mine]
+        for figure in found:
+            values = [run["points"][-1][figure] for run in mine]
             cells.append(f"{np.mean(values):15.4g} ±{np.ptp(values) / 2:7.2g}")
         lines.append(f"{ESTIMATORS[name].title:52}{rates[name]:8.3g}" + "".join(cells))
     return "\n".join(lines)
