@@ -1,11 +1,13 @@
 """The tag of `FactoredOutput`: logits whose squares and sums are known without them."""
 
+import functools
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from tf_largeout.class_matrix import ClassStatistics
-from tf_largeout.factored_update import Spheres
+from tf_largeout.factored_update import LearningBatch, Spheres
 from tf_largeout.output_tag import OutputTag
 from tf_largeout.types import TensorLike
 
@@ -33,18 +35,18 @@ class FactoredLogits(OutputTag):
 
     def attach_to(self, logits: tf.Tensor) -> tf.Tensor:
         if self._learns:
-            logits = _without_gradient(logits, self.layer.name)
+            logits = _without_gradient(logits, self.layer.anchor, self.layer.name)
         return super().attach_to(logits)
 
     def spheres(self, y_true: TensorLike) -> Spheres:
         """The `Spheres` of the batch; all losses of a step share them.
 
-        In training the layer's weights take their step in the backward pass.
+        In training the layer's weights take their step in the backward pass, one for all
+        losses, also of other labels.
         """
         labels = self.label_matrix(y_true)
         if id(labels) not in self._spheres:
-            of = self.layer.learning_spheres if self.training else self.layer.spheres
-            self._spheres[id(labels)] = of(self.flat_features, labels)
+            self._spheres[id(labels)] = self._spheres_of(labels)
         return self._spheres[id(labels)]
 
     def targets(self, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -93,6 +95,15 @@ class FactoredLogits(OutputTag):
             raise ValueError(_message(self.layer.name))
         return super().class_statistics(y_true)
 
+    def _spheres_of(self, labels: tf.Tensor) -> Spheres:
+        if not self.training:
+            return self.layer.spheres(self.flat_features, labels)
+        return self._learning_batch.spheres(labels)
+
+    @functools.cached_property
+    def _learning_batch(self) -> LearningBatch:
+        return self.layer.learning_batch(self.flat_features)
+
     @property
     def _learns(self) -> bool:
         return bool(self.training and self.layer.trainable)
@@ -110,17 +121,17 @@ def _padded_rows(matrix: tf.SparseTensor) -> tuple[tf.Tensor, tf.Tensor]:
     return ids.to_tensor(-1), ids.with_values(tf.gather(values, order)).to_tensor(0)
 
 
-def _without_gradient(logits: tf.Tensor, owner: str) -> tf.Tensor:
-    """The same logits, which refuse to be trained by."""
+def _without_gradient(logits: tf.Tensor, anchor: keras.Variable, owner: str) -> tf.Tensor:
+    """The same logits, which refuse to be trained by, also where the layer stands alone."""
 
     @tf.custom_gradient
-    def refusing(logits: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    def refusing(logits: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Any]:
         def gradient(_: tf.Tensor) -> tf.Tensor:
             raise ValueError(_message(owner))
 
         return tf.identity(logits), gradient
 
-    return refusing(logits)
+    return refusing(logits, tf.convert_to_tensor(anchor))
 
 
 def _message(owner: str) -> str:

@@ -1,12 +1,13 @@
 """The gradient step of a `FactoredOutput`, which its weights take in the backward pass."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
 from tf_largeout.ops.factored_output_ops import (
+    FactoredScores,
     FactoredState,
     factored_output_scores,
     factored_output_step,
@@ -90,41 +91,35 @@ class FactoredUpdate:
         found = factored_output_scores(tf.stop_gradient(features), labels, self.state())
         return Spheres(found.q, found.s, found.a)
 
-    def learning_spheres(
-        self, features: tf.Tensor, labels: tf.Tensor, loss_scale: tf.Tensor, update: bool
-    ) -> Spheres:
-        """The same, with a backward pass in which the weights take their step.
+    def learning_batch(
+        self, features: tf.Tensor, loss_scale: tf.Tensor, update: bool
+    ) -> "LearningBatch":
+        """The batch with a backward pass in which the weights take their step.
 
         Args:
             features: As in `spheres`.
-            labels: As in `spheres`.
             loss_scale: float64 scalar, what the loss is multiplied by before its gradient is
                 taken: the step is that of the loss itself.
             update: Whether the weights take a step; else the features get their gradient alone.
         """
 
-        @tf.custom_gradient
-        def of(features: tf.Tensor, anchor: tf.Tensor) -> tuple[Spheres, Callable]:
-            state = self.state()
-            found = factored_output_scores(features, labels, state)
+        def step(labels: tf.Tensor, slopes: Spheres, found: FactoredScores) -> tf.Tensor:
+            by_features = factored_output_step(
+                features,
+                labels,
+                slopes.squares / loss_scale,
+                slopes.sums / loss_scale,
+                slopes.true_logits / loss_scale,
+                found,
+                self._learning_rate(),
+                self.state(),
+                update=update,
+            )
+            if update:
+                self.stabilise_now_and_then()
+            return tf.cast(loss_scale * by_features, features.dtype)
 
-            def gradient(*slopes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                by_features = factored_output_step(
-                    features,
-                    labels,
-                    *(slope / loss_scale for slope in slopes),
-                    found,
-                    self._learning_rate(),
-                    state,
-                    update=update,
-                )
-                if update:
-                    self.stabilise_now_and_then()
-                return tf.cast(loss_scale * by_features, features.dtype), tf.zeros_like(anchor)
-
-            return (found.q, found.s, found.a), gradient
-
-        return Spheres(*of(features, tf.convert_to_tensor(self._anchor)))
+        return LearningBatch(features, self._anchor, self.state(), step)
 
     def stabilise_now_and_then(self) -> None:
         """`stabilise`, in the steps in which U is looked at, or sooner if it has to be."""
@@ -194,6 +189,63 @@ class FactoredUpdate:
             lambda rows: rows + tf.matmul(tf.matmul(rows, longer), axes, transpose_b=True),
         )
         return tf.size(values)
+
+
+class LearningBatch:
+    """A batch whose weights take one step, by the sum of all that is asked of it.
+
+    Args:
+        features: Float `[B, dim]`.
+        anchor: As in `FactoredUpdate`.
+        state: The weights.
+        step: Function of labels `[B, L]`, the derivatives by their `Spheres`, and their
+            `FactoredScores`, that takes the step and gives the derivative by the features.
+    """
+
+    def __init__(
+        self,
+        features: tf.Tensor,
+        anchor: keras.Variable,
+        state: FactoredState,
+        step: Callable[[tf.Tensor, Spheres, FactoredScores], tf.Tensor],
+    ) -> None:
+        self._state, self._step = state, step
+        self._learnt: list[tuple[tf.Tensor, tuple[tf.Tensor, ...], FactoredScores]] = []
+        self._features = self._stepping(features, tf.convert_to_tensor(anchor))
+
+    def spheres(self, labels: tf.Tensor) -> Spheres:
+        """The `Spheres` of labels `[B, L]`, padded with -1, for one of the losses."""
+
+        @tf.custom_gradient
+        def of(features: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], Callable[..., tf.Tensor]]:
+            found = factored_output_scores(features, labels, self._state)
+
+            def gradient(*slopes: tf.Tensor) -> tf.Tensor:
+                self._learnt.append((labels, slopes, found))
+                return tf.zeros_like(features)
+
+            return (found.q, found.s, found.a), gradient
+
+        return Spheres(*of(self._features))
+
+    def _stepping(self, features: tf.Tensor, anchor: tf.Tensor) -> tf.Tensor:
+        """The features; the backward pass comes by here when it has been to all `spheres`."""
+
+        @tf.custom_gradient
+        def of(features: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+            def gradient(_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                labels, slopes, found = zip(*self._learnt, strict=True)
+                self._learnt.clear()
+                by_squares, by_sums, by_logits = zip(*slopes, strict=True)
+                sums = Spheres(
+                    tf.add_n(by_squares), tf.add_n(by_sums), tf.concat(by_logits, axis=1)
+                )
+                by_features = self._step(tf.concat(labels, axis=1), sums, found[0])
+                return by_features, tf.zeros_like(anchor)
+
+            return tf.identity(features), gradient
+
+        return of(features, anchor)
 
 
 def _rewrite(variable: tf.Variable, function: Callable[[tf.Tensor], tf.Tensor]) -> None:

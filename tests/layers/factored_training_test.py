@@ -1,31 +1,25 @@
 """`FactoredOutput` in `fit` against the same model with a dense layer, trained by SGD."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.layers.factored_models import (
     BATCH,
-    DIM,
     LOSSES,
-    RATE,
     STEPS,
     N,
     Pair,
     data,
     each_loss,
-    head,
-    hidden_layer,
     in_float64,
-    model,
-    nothing,
     several_labels,
     words,
 )
-from tests.reference import factored_problem, spherical_losses
-from tests.reference.factored_output import DenseLayer, with_labels, with_values
+from tests.reference import factored_problem
+from tests.reference.factored_output import with_labels
 from tf_largeout import layers
+
 
 def steps_of(layer):
     return int(layer.class_matrix._weights.steps.numpy())
@@ -102,7 +96,7 @@ class AgainstNumpy:
         if dtype == "float32":  # both from the same numbers
             self.dense.kernel = np.float64(np.float32(self.dense.kernel))
             self.dense.bias = None if not bias else np.float64(np.float32(self.dense.bias))
-        self.step = tf.function(self._step, reduce_retracing=True)
+        self.step = tf.function(self._step, autograph=False, reduce_retracing=True)
 
     def _step(self, features, labels, weights):
         with tf.GradientTape() as tape:

@@ -1,6 +1,6 @@
 """`FactoredOutput`: an output layer whose exact gradient step costs the same for any `N`."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
@@ -9,13 +9,19 @@ import tensorflow as tf
 from tf_largeout.arguments import MOST_CLASSES, real_number, whole_number
 from tf_largeout.factored_logits import FactoredLogits
 from tf_largeout.factored_matrix import FactoredMatrix
-from tf_largeout.factored_update import FactoredUpdate, Spheres, gram_of, total_of
+from tf_largeout.factored_update import (
+    FactoredUpdate,
+    LearningBatch,
+    Spheres,
+    gram_of,
+    total_of,
+)
 from tf_largeout.layers import initial_values, step_context
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.ops.factored_output_ops import FactoredState
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 
-LearningRate = float | keras.optimizers.schedules.LearningRateSchedule
+LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedule
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -75,6 +81,8 @@ class FactoredOutput(ClassOutput):
             changed.
     """
 
+    class_matrix: FactoredMatrix
+
     def __init__(
         self,
         num_classes: int,
@@ -113,11 +121,13 @@ class FactoredOutput(ClassOutput):
                 "'mixed_float16'."
             )
         state = self._add_state(dim)
-        anchor = self.add_weight(name="anchor", shape=(), initializer="zeros", autocast=False)
+        self.anchor = self.add_weight(
+            name="anchor", shape=(), initializer="zeros", autocast=False
+        )
         if self._schedule is None:
             self._rate_weight = self._constant("learning_rate", (), self._rate)
         self.class_matrix = FactoredMatrix(state, self.use_bias, self.name)
-        self._update = FactoredUpdate(state, anchor, self._current_rate)
+        self._update = FactoredUpdate(state, self.anchor, self._current_rate)
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: dim})
         self.built = True
 
@@ -157,12 +167,11 @@ class FactoredOutput(ClassOutput):
         """
         return self._update.spheres(self._as_weights(features), labels)
 
-    def learning_spheres(self, features: tf.Tensor, labels: tf.Tensor) -> Spheres:
+    def learning_batch(self, features: tf.Tensor) -> LearningBatch:
         """The same in training: in the backward pass the weights take their step.
 
         Args:
             features: As in `spheres`.
-            labels: As in `spheres`.
 
         Raises:
             ValueError: In a step that the rule cannot follow.
@@ -173,8 +182,8 @@ class FactoredOutput(ClassOutput):
         if model is not None:
             self._refuse_step_of(model)
             loss_scale = tf.cast(model.optimizer.scale_loss(tf.constant(1.0)), tf.float64)
-        return self._update.learning_spheres(
-            self._as_weights(features), labels, loss_scale, update=self.trainable
+        return self._update.learning_batch(
+            self._as_weights(features), loss_scale, update=self.trainable
         )
 
     def drift(self, num_probes: int = 16) -> dict[str, float]:
@@ -222,7 +231,7 @@ class FactoredOutput(ClassOutput):
             steps=self.add_class_weight("steps", (), "zeros", dtype="int64", trainable=False),
         )
 
-    def _initial_rows(self, shape: Shape, dtype: str | None = None) -> tf.Tensor:
+    def _initial_rows(self, shape: tuple[int, int], dtype: str | None = None) -> tf.Tensor:
         """Embeddings and, in the last column, biases."""
         rows = self.embeddings_initializer((shape[0], shape[1] - int(self.use_bias)), dtype)
         if not self.use_bias:
