@@ -74,6 +74,15 @@ def several_labels(rows=STEPS * BATCH - 3):
     return labels
 
 
+def assert_close(found, expected, tolerance=1e-9):
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+def steps_of(layer):
+    """How many steps the weights of a head have taken."""
+    return int(layer.class_matrix._weights.steps.numpy())
+
+
 def hidden_layer():
     return [keras.Input([DIM]), keras.layers.Dense(DIM, "tanh")]
 
@@ -138,10 +147,9 @@ class Pair:
         """The same weights, before and in the head."""
         kernel, *bias = self.dense.layers[-1].get_weights()
         found = [self.head.class_embeddings()] + ([] if not bias else [self.head.bias])
-        close = {"rtol": tolerance, "atol": tolerance}
         for one, other in zip(found, [kernel.T, *bias], strict=True):
-            np.testing.assert_allclose(one, other, **close)
+            assert_close(one, other, tolerance)
         for one, other in zip(self.factored.layers[:-1], self.dense.layers[:-1], strict=True):
             for a, b in zip(one.get_weights(), other.get_weights(), strict=True):
-                np.testing.assert_allclose(a, b, **close)
+                assert_close(a, b, tolerance)
         assert (self.head.bias is None) == (not bias)
