@@ -83,6 +83,11 @@ def steps_of(layer):
     return int(layer.class_matrix._weights.steps.numpy())
 
 
+def bits(one):
+    """All weights of a model, to compare bit by bit."""
+    return [weight.numpy().tobytes() for weight in one.weights]
+
+
 def hidden_layer():
     return [keras.Input([DIM]), keras.layers.Dense(DIM, "tanh")]
 
