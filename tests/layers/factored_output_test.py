@@ -145,9 +145,10 @@ def test_weights_resume_bit_by_bit(form, tmp_path):
     fit(whole)
     resumed.optimizer.build(resumed.trainable_variables)
     if form == "checkpoint":
-        path = tf.train.Checkpoint(model=whole, optimizer=whole.optimizer).write(tmp_path / "a")
+        path = tf.train.Checkpoint(model=whole, optimizer=whole.optimizer).save(tmp_path / "a")
         checkpoint = tf.train.Checkpoint(model=resumed, optimizer=resumed.optimizer)
         checkpoint.restore(path).assert_consumed()
+        assert "steps" in str(tf.train.list_variables(path))
     else:
         whole.save_weights(tmp_path / "a.weights.h5")
         resumed.load_weights(tmp_path / "a.weights.h5")
@@ -172,6 +173,15 @@ def test_predictions_are_true_logits_and_top_k_sorts_them(bias):
         np.testing.assert_allclose(scores, found, rtol=1e-5, atol=1e-5)
     assert layer.class_embeddings().shape == (N, DIM)
     assert (layer.bias is None) == (not bias)
+
+
+def test_an_exported_model_gives_the_logits(tmp_path):
+    one = trained(trunk=nothing)
+    one.export(tmp_path / "model", verbose=False)
+    loaded = tf.saved_model.load(tmp_path / "model")
+    np.testing.assert_allclose(
+        loaded.serve(X), logits_of(one.layers[-1], X), rtol=1e-5, atol=1e-5
+    )
 
 
 @factored_models.each_loss

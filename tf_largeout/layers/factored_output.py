@@ -121,6 +121,8 @@ class FactoredOutput(ClassOutput):
                 "'mixed_float16'."
             )
         state = self._add_state(dim)
+        for name, weight in state._asdict().items():  # where `tf.train.Checkpoint` finds them
+            setattr(self, f"_{name}", weight)
         self.anchor = self.add_weight(
             name="anchor", shape=(), initializer="zeros", autocast=False
         )
