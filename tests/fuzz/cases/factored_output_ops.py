@@ -76,6 +76,8 @@ class _Layer:
         if not is_written:
             self.is_as_before()
             return
+        if self._draws.odd_chance > 0:  # another variable may stand for one
+            return
         checks.equal(self.state.steps, 1)
         touched = np.isin(np.arange(self.num_classes), self.ids)
         vectors, before = self.state.vectors.numpy(), self._before[0][1]
