@@ -1,0 +1,71 @@
+// A row-major matrix of doubles whose rows are whole vectors, for dense products.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_PADDED_MATRIX_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_PADDED_MATRIX_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "custom_ops/core/aligned_array.h"
+#include "custom_ops/core/dense_product_simd.h"
+#include "custom_ops/core/rounding.h"
+
+namespace largeout {
+
+// [rows, width], each row followed by zeros up to `padded_width`. Its numbers are not
+// initialised.
+class PaddedMatrix {
+ public:
+  PaddedMatrix(int64_t rows, int64_t width)
+      : rows_(rows),
+        width_(width),
+        padded_width_(RoundUp(width, kWidthMultiple)),
+        stride_(padded_width_ % kCacheSetMultiple == 0 ? padded_width_ + kWidthMultiple
+                                                       : padded_width_),
+        data_(rows * stride_) {
+    for (int64_t i = 0; i < rows; ++i) std::fill_n(row(i) + width, padded_width_ - width, 0.0);
+  }
+
+  int64_t rows() const { return rows_; }
+  int64_t width() const { return width_; }
+  int64_t padded_width() const { return padded_width_; }
+  int64_t stride() const { return stride_; }
+  double* data() const { return data_.get(); }
+  double* row(int64_t i) const { return data_.get() + i * stride_; }
+
+  // As the left factor of a product: itself, and its transpose.
+  Strided<double> view() const { return {data(), stride_, 1}; }
+  Strided<double> transposed() const { return {data(), 1, stride_}; }
+
+  void Fill(double value) {
+    for (int64_t i = 0; i < rows_; ++i) std::fill_n(row(i), width_, value);
+  }
+
+  // Takes the numbers of rows that follow each other without a gap.
+  void CopyFrom(const double* from) {
+    for (int64_t i = 0; i < rows_; ++i) std::copy_n(from + i * width_, width_, row(i));
+  }
+
+ private:
+  // Rows that are so many numbers apart share the sets of a cache.
+  static constexpr int64_t kCacheSetMultiple = 64;
+
+  const int64_t rows_, width_, padded_width_, stride_;
+  AlignedArray<double> data_;
+};
+
+// to [columns, rows] = the transpose of from [rows, columns]; rows are so far apart.
+inline void TransposeInto(const double* from, int64_t from_stride, int64_t rows,
+                          int64_t columns, double* to, int64_t to_stride) {
+  constexpr int64_t kBlock = 8;  // lines of a cache are written whole, and read once
+  for (int64_t first = 0; first < rows; first += kBlock) {
+    const int64_t last = std::min(first + kBlock, rows);
+    for (int64_t j = 0; j < columns; ++j) {
+      for (int64_t i = first; i < last; ++i) to[j * to_stride + i] = from[i * from_stride + j];
+    }
+  }
+}
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_PADDED_MATRIX_H_
