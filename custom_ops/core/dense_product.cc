@@ -45,10 +45,16 @@ void AddProductInBlocks(const ProductSize& size, const Strided<double>& a, const
             [&](int64_t /*last_row*/) { return size.width; });
 }
 
-void AddLowerProduct(const ProductSize& size, const Strided<double>& a, const double* b,
-                     int64_t b_stride, double* out, int64_t out_stride,
+void AddProductInBlocks(const Strided<double>& a, const PaddedMatrix& b, PaddedMatrix* out,
+                        const ParallelFor& parallel) {
+  AddProductInBlocks({out->rows(), b.rows(), out->padded_width()}, a, b.data(), b.stride(),
+                     out->data(), out->stride(), parallel);
+}
+
+void AddLowerProduct(const Strided<double>& a, const PaddedMatrix& b, PaddedMatrix* out,
                      const ParallelFor& parallel) {
-  AddBlocks(size, a, b, b_stride, out, out_stride, parallel,
+  AddBlocks({out->rows(), b.rows(), out->padded_width()}, a, b.data(), b.stride(), out->data(),
+            out->stride(), parallel,
             [&](int64_t last_row) { return RoundUp(last_row, kWidthMultiple); });
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "custom_ops/core/dense_product_simd.h"
+#include "custom_ops/core/padded_matrix.h"
 #include "custom_ops/core/parallel.h"
 
 namespace largeout {
@@ -17,10 +18,13 @@ void AddProductInBlocks(const ProductSize& size, const Strided<double>& a, const
                         int64_t b_stride, double* out, int64_t out_stride,
                         const ParallelFor& parallel);
 
-// The same for j <= r alone; what it writes to other places has no meaning.
-// REQUIRES: size.rows <= size.width as well.
-void AddLowerProduct(const ProductSize& size, const Strided<double>& a, const double* b,
-                     int64_t b_stride, double* out, int64_t out_stride,
+// The same of whole matrices: b is [depth, width], and a as many rows as out.
+void AddProductInBlocks(const Strided<double>& a, const PaddedMatrix& b, PaddedMatrix* out,
+                        const ParallelFor& parallel);
+
+// The same for the elements [r, j] with j <= r alone; what it writes to others has no meaning.
+// REQUIRES: out has as many columns as rows.
+void AddLowerProduct(const Strided<double>& a, const PaddedMatrix& b, PaddedMatrix* out,
                      const ParallelFor& parallel);
 
 }  // namespace largeout

@@ -26,8 +26,7 @@ void MultiplyColumns(const double* matrix, const PaddedMatrix& columns,
                      const ParallelFor& parallel, PaddedMatrix* out, double* products) {
   const int64_t width = columns.rows(), batch = columns.width();
   out->Fill(0);
-  AddProductInBlocks({width, width, columns.padded_width()}, {matrix, width, 1}, columns.data(),
-                     columns.stride(), out->data(), out->stride(), parallel);
+  AddProductInBlocks({matrix, width, 1}, columns, out, parallel);
   TransposeInto(out->data(), out->stride(), width, batch, products, width);
 }
 
@@ -37,7 +36,8 @@ template <class Number>
 void ScoreFactoredOutput(const FactoredState<Number>& state, const FactoredBatch& batch,
                          const ParallelFor& parallel, const FactoredScores& scores) {
   const int64_t width = state.width;
-  PaddedMatrix columns(width, batch.batch), out(width, batch.batch);
+  Arena arena(2 * PaddedMatrix::Size(width, batch.batch));
+  PaddedMatrix columns(width, batch.batch, &arena), out(width, batch.batch, &arena);
   TransposeInto(batch.features, width, batch.batch, width, columns.data(), columns.stride());
   MultiplyColumns(state.gram, columns, parallel, &out, scores.gram_features);
   MultiplyColumns(state.mixing, columns, parallel, &out, scores.mixed_features);

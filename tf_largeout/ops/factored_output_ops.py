@@ -1,9 +1,9 @@
 """An output layer whose exact gradient step does not depend on the number of classes.
 
-Vincent, de Brebisson and Bouthillier, "Exact gradient updates in time independent of output size
-for the spherical loss family", 2015. Weights `W` `[num_classes, width]` are `V U + 1 omega^T` and
-never formed. `width` is the layer's `dim`, or with a bias, the last column of W, one more: then
-features have a 1 appended by the ops.
+Vincent, de Brebisson and Bouthillier, "Exact gradient updates in time independent of output
+size for the spherical loss family", 2015. The weights `W` `[num_classes, width]` are
+`V U + 1 omega^T` and never formed. `width` is the layer's `dim`; or with a bias, which is the
+last column of W, one more: then the ops append a 1 to the features.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class FactoredState(NamedTuple):
     """The variables of a factored output layer, or their handles.
 
     Attributes:
-        vectors: V `[num_classes, width]`, float32 or float64. A step writes the rows of targets.
+        vectors: V `[num_classes, width]`, float32 or float64. A step writes rows of targets.
         mixing: U `[width, width]`, float64, like those that follow.
         inverse: Inverse of U, `[width, width]`.
         offset: omega `[width]`.
