@@ -93,6 +93,25 @@ def test_a_pass_over_classes_in_clusters_gives_their_log_probabilities(monkeypat
     np.testing.assert_allclose(np.hstack(blocks), problem.expected(), rtol=1e-4, atol=1e-5)
 
 
+def test_a_pass_over_classes_that_are_products_gives_their_logits(monkeypatch):
+    monkeypatch.setattr(class_matrix, "_NUMBERS_OF_A_BLOCK", 1)
+    layer = layers.FactoredOutput(N, 0.02, embeddings_initializer=ROWS, bias_initializer=BIAS)
+    model = keras.Sequential([keras.Input((DIM,)), layer])
+    model.compile("sgd", losses.TaylorSoftmaxLoss())
+    model.train_on_batch(FEATURES, np.arange(BATCH))
+    blocks, ids_seen = [], []
+
+    def see(state, logits, ids):
+        blocks.append(logits.numpy())
+        ids_seen.extend(ids.numpy())
+        return state
+
+    layer.class_matrix.fold_logits(tf.constant(FEATURES), see, tf.constant(0))
+    expected = model.predict(FEATURES, verbose=0)
+    assert len(blocks) > 1 and ids_seen == list(range(N))
+    np.testing.assert_allclose(np.hstack(blocks), expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("bad", [np.nan, -np.inf])
 def test_scores_that_are_nothing_come_last_by_their_ids(bad):
     found = np.array([[1, bad, 3], [bad, bad, 2]], "float32")

@@ -20,6 +20,12 @@ LOSSES = [
     "ranking_loss",
     "black_out_loss",
 ]
+SPHERICAL_LOSSES = [
+    "spherical_softmax_loss",
+    "squared_error_loss",
+    "taylor_softmax_loss",
+    "z_loss",
+]
 OPTIMIZERS = ["lazy_adam", "lazy_adagrad", "rowwise_adagrad", "lazy_sgd"]
 
 
@@ -46,7 +52,7 @@ def test_a_model_compiled_by_names_trains_and_is_saved(loss, optimizer, tmp_path
 
 def test_every_class_without_arguments_has_a_name():
     for module, names in (
-        (tflo.losses, [*LOSSES, "hierarchical_softmax_loss"]),
+        (tflo.losses, [*LOSSES, *SPHERICAL_LOSSES, "hierarchical_softmax_loss"]),
         (tflo.metrics, ["perplexity"]),
         (tflo.optimizers, OPTIMIZERS),
     ):
@@ -72,3 +78,12 @@ def test_a_name_of_keras_stays_that_of_keras(monkeypatch):
 def test_a_keras_without_such_tables_goes_without_the_names(monkeypatch):
     monkeypatch.delitem(keras.losses.get.__globals__, "ALL_OBJECTS_DICT")
     keras_names.register()
+
+
+@pytest.mark.parametrize("loss", SPHERICAL_LOSSES)
+def test_a_loss_of_the_spherical_family_by_name_trains(loss):
+    model = keras.Sequential([keras.Input((4,)), tflo.layers.FactoredOutput(30, 0.1)])
+    model.compile("lazy_sgd", loss, run_eagerly=True)
+    x, y = np.random.default_rng(0).normal(size=(6, 4)), np.arange(6)
+    found = model.fit(x, y, epochs=3, verbose=0).history["loss"]
+    assert found[-1] < found[0]

@@ -37,6 +37,9 @@ ARROWS = {
     "output_tag": {"class_matrix", "labels", "types"},
     "lazy_logits": {"candidates", "output_tag"},
     "log_probabilities": {"class_matrix", "output_tag", "types"},
+    "factored_matrix": {"class_folds", "class_matrix", "ops"},
+    "factored_update": {"ops", "types"},
+    "factored_logits": {"class_matrix", "factored_update", "output_tag", "types"},
     "search": {"arguments", "initializers", "ops", "replicas", "types"},
     "samplers": {
         "arguments",
@@ -51,6 +54,7 @@ ARROWS = {
     "losses": {
         "arguments",
         "candidates",
+        "factored_logits",
         "lazy_logits",
         "log_probabilities",
         "output_tag",
@@ -63,6 +67,9 @@ ARROWS = {
         "arguments",
         "class_matrix",
         "clustered_matrix",
+        "factored_logits",
+        "factored_matrix",
+        "factored_update",
         "initializers",
         "lazy_logits",
         "log_probabilities",

@@ -82,8 +82,8 @@ class BlockGradient {
     AddLabels(label, first_row, num_rows);
     if (shard_.d_bias != nullptr) AddBias(num_rows);
     const int64_t width = rows_.width, stride = shard_.probability_stride;
-    const Strided by_class = {shard_.probabilities, stride, 1};
-    const Strided by_row = {shard_.probabilities, 1, stride};
+    const Strided<float> by_class = {shard_.probabilities, stride, 1};
+    const Strided<float> by_row = {shard_.probabilities, 1, stride};
     AddProduct({size_, num_rows, width}, by_class, rows_.features + first_row * width, width,
                shard_.block_gradient, width);
     AddProduct({num_rows, size_, width}, by_row, embeddings_, width,

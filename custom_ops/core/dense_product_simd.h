@@ -9,8 +9,9 @@ namespace largeout {
 
 // A matrix whose element [r, k] is data[r * row_stride + k * step]: row-major with step 1,
 // its transpose with row_stride 1.
+template <class Number>
 struct Strided {
-  const float* data;
+  const Number* data;
   int64_t row_stride;
   int64_t step;
 };
@@ -22,16 +23,19 @@ struct ProductSize {
   int64_t width;
 };
 
-// The width of a product is a multiple of this: the most lanes of a vector.
+// The width of a product is a multiple of this: the most lanes of a vector of floats, and twice
+// as many as one of doubles has.
 inline constexpr int kWidthMultiple = 16;
 
-#define LARGEOUT_DECLARE_DENSE_PRODUCT(level)                                                  \
-  namespace level {                                                                            \
-  /* out[r, j] += sum over k of a[r, k] * b[k, j], each in the order of k. b and out are       \
-     row-major with the strides given.                                                         \
-     REQUIRES: size.width is a multiple of kWidthMultiple. */                                  \
-  void AddProduct(const ProductSize& size, const Strided& a, const float* b, int64_t b_stride, \
-                  float* out, int64_t out_stride);                                             \
+#define LARGEOUT_DECLARE_DENSE_PRODUCT(level)                                            \
+  namespace level {                                                                      \
+  /* out[r, j] += sum over k of a[r, k] * b[k, j], each in the order of k. b and out are \
+     row-major with the strides given.                                                   \
+     REQUIRES: size.width is a multiple of kWidthMultiple. */                            \
+  void AddProduct(const ProductSize& size, const Strided<float>& a, const float* b,      \
+                  int64_t b_stride, float* out, int64_t out_stride);                     \
+  void AddProduct(const ProductSize& size, const Strided<double>& a, const double* b,    \
+                  int64_t b_stride, double* out, int64_t out_stride);                    \
   }
 LARGEOUT_DECLARE_DENSE_PRODUCT(generic)
 LARGEOUT_DECLARE_DENSE_PRODUCT(avx2)

@@ -20,18 +20,20 @@ inline constexpr int kTileVectors = kVectorRegisters == 32 ? 4 : 2;
 // sum[t][v] += sum over k of rows[t, k] * columns[k * column_stride + v * kLanes ...]
 // in the order of k, one fused operation a term where the level has it: every
 // tile shape gives the same bits.
-template <int T, int V>
-inline __attribute__((always_inline)) void ProductTile(const Strided& rows,
-                                                       const float* columns,
+template <int T, int V, class Number>
+inline __attribute__((always_inline)) void ProductTile(const Strided<Number>& rows,
+                                                       const Number* columns,
                                                        int64_t column_stride, int64_t depth,
-                                                       Floats (&sum)[T][V]) {
+                                                       VectorOf<Number> (&sum)[T][V]) {
   for (int64_t k = 0; k < depth; ++k) {
-    Floats column[V];
+    VectorOf<Number> column[V];
 #pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) column[v] = Load(columns + k * column_stride + v * kLanes);
+    for (int v = 0; v < V; ++v) {
+      column[v] = Load(columns + k * column_stride + v * kLanesOf<Number>);
+    }
 #pragma GCC unroll 8
     for (int t = 0; t < T; ++t) {
-      const Floats row = Broadcast(rows.data[t * rows.row_stride + k * rows.step]);
+      const VectorOf<Number> row = Broadcast(rows.data[t * rows.row_stride + k * rows.step]);
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) sum[t][v] += row * column[v];
     }

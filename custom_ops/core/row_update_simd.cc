@@ -107,8 +107,8 @@ struct AdamRule {
   float* variable = nullptr;
   float* momentum = nullptr;
   float* velocity = nullptr;
-  Floats decay_1 = Broadcast(1);
-  Floats decay_2 = Broadcast(1);
+  Floats decay_1 = Broadcast(1.0f);
+  Floats decay_2 = Broadcast(1.0f);
 
   void Prefetch(int64_t row) const {
     PrefetchRow(args.variable + row * dim);

@@ -1,4 +1,4 @@
-// Vectors of floats at the level that the including X_simd.cc is compiled for,
+// Vectors of numbers at the level that the including X_simd.cc is compiled for,
 // on the compiler's vector extensions: one source for all instruction sets.
 // To be included by X_simd.cc files only (see simd_level.h).
 
@@ -28,6 +28,23 @@ inline constexpr int kVectorRegisters = 16;
 
 typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
 typedef int32_t Ints __attribute__((vector_size(kLanes * sizeof(int32_t))));
+typedef double Doubles __attribute__((vector_size(kLanes * sizeof(float))));
+
+// Floats or Doubles: the vector of a number.
+template <class Number>
+struct VectorType;
+template <>
+struct VectorType<float> {
+  typedef Floats Type;
+};
+template <>
+struct VectorType<double> {
+  typedef Doubles Type;
+};
+template <class Number>
+using VectorOf = typename VectorType<Number>::Type;
+template <class Number>
+inline constexpr int kLanesOf = sizeof(VectorOf<Number>) / sizeof(Number);
 
 inline Floats Load(const float* from) {
   Floats value;
@@ -36,6 +53,14 @@ inline Floats Load(const float* from) {
 }
 
 inline void Store(Floats value, float* to) { std::memcpy(to, &value, sizeof(value)); }
+
+inline Doubles Load(const double* from) {
+  Doubles value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+inline void Store(Doubles value, double* to) { std::memcpy(to, &value, sizeof(value)); }
 
 inline Ints LoadInts(const void* from) {
   Ints value;
@@ -55,6 +80,7 @@ inline void ZeroFloats(float* to, int64_t size) {
 }
 
 inline Floats Broadcast(float value) { return value - Floats{}; }
+inline Doubles Broadcast(double value) { return value - Doubles{}; }
 
 inline Floats Max(Floats a, Floats b) { return a > b ? a : b; }
 

@@ -18,9 +18,9 @@ absl::Status CheckFinite(const Features& features, int64_t dim) {
   for (int64_t row = 0; row < features.batch; ++row) {
     const float* numbers = features.data + row * dim;
     if (AllFinite(numbers, dim)) continue;
-    return InvalidArgument("features must be finite, but those of row ", row,
-                           " are not: one is ",
-                           *std::find_if_not(numbers, numbers + dim, IsFinite));
+    return InvalidArgument(
+        "features must be finite, but those of row ", row, " are not: one is ",
+        *std::find_if_not(numbers, numbers + dim, [](float x) { return IsFinite(x); }));
   }
   return absl::OkStatus();
 }

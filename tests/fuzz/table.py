@@ -5,6 +5,7 @@ import inspect
 from tests.fuzz.cases import (
     candidate_ops,
     class_scan_ops,
+    factored_output_ops,
     hash_ops,
     inverted_file_ops,
     kernel_tree_ops,
@@ -20,6 +21,7 @@ from tf_largeout.ops.library import gen_ops
 MODULES = (
     candidate_ops,
     class_scan_ops,
+    factored_output_ops,
     hash_ops,
     inverted_file_ops,
     kernel_tree_ops,

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tests import harness
-from tests.losses import table
+from tests.losses import spherical_losses_test, table
 from tests.losses.table import BATCH, DIM, EVERY_LOSS, LOSSES, SAMPLED, SEVERAL, N, Problem
 from tests.reference.finite_differences import finite_differences
 from tf_largeout import losses
@@ -15,6 +15,7 @@ from tf_largeout import losses
 def test_every_public_loss_is_in_the_table():
     covered = {type(case.loss()).__name__ for case in LOSSES.values()}
     covered.add("HierarchicalSoftmaxLoss")  # of another layer, with tests of its own
+    covered |= {type(loss()).__name__ for loss, _ in spherical_losses_test.LOSSES.values()}
     assert harness.public_classes(losses, losses.TaggedLoss) == covered
 
 

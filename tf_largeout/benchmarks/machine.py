@@ -117,11 +117,11 @@ def memory_bandwidth(megabytes=512):
     return 3 * (megabytes << 20) / seconds / 1e9
 
 
-def matrix_rate(size=2048):
-    """Float32 GFLOP a second of a square matrix product."""
+def matrix_rate(size=2048, dtype="float32"):
+    """GFLOP a second of a square matrix product."""
     import tensorflow as tf
 
-    left, right = tf.random.normal([size, size]), tf.random.normal([size, size])
+    left, right = (tf.random.normal([size, size], dtype=dtype) for _ in range(2))
     return 2 * size**3 / _fastest(lambda: tf.matmul(left, right)) / 1e9
 
 

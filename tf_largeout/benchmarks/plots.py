@@ -105,6 +105,20 @@ def draw_step(report, path):
     _save(figure, path)
 
 
+def draw_factored(report, path):
+    """Milliseconds a step against the number of classes, one line a method."""
+    rows = [row for row in report["rows"] if "error" not in row]
+    figure, axes = _figure([8.0, 5.2])
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    for style, method in zip(_styles(len(methods)), methods, strict=True):
+        points = [(row["num_classes"], row["ms"]) for row in rows if row["method"] == method]
+        axes.plot(*zip(*sorted(points), strict=True), **style, label=method)
+    axes.set(xscale="log", yscale="log", xlabel="classes", ylabel="milliseconds a step")
+    axes.set_title(f"output layer of width {report['dim']}, batches of {report['batch_size']}")
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.14), frameon=False)
+    _save(figure, path)
+
+
 def draw_profile(report, parts, path):
     """One horizontal bar a method, one colour a part of the step."""
     rows = list(report["methods"].values())

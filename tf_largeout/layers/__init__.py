@@ -3,6 +3,7 @@
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.layers.embedding_bag import EmbeddingBag
+from tf_largeout.layers.factored_output import FactoredOutput
 from tf_largeout.layers.hierarchical_output import HierarchicalOutput
 from tf_largeout.layers.large_output import LargeOutput
 from tf_largeout.output_tag import OutputTag
@@ -11,6 +12,7 @@ __all__ = [
     "ClassMatrix",
     "ClassOutput",
     "EmbeddingBag",
+    "FactoredOutput",
     "HierarchicalOutput",
     "LargeOutput",
     "OutputTag",

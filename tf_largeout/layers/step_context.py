@@ -1,6 +1,7 @@
 """In which kind of step a layer is being called."""
 
 import inspect
+from collections.abc import Iterator
 
 import keras
 
@@ -14,10 +15,22 @@ def training_of_step() -> bool | None:
     `call` takes `training`. Without this look a sampled loss would turn exact there, and
     each step O(num_classes), without a word.
     """
+    for name, _ in _steps_on_the_stack():
+        return _TRAINING_OF_STEP[name]
+    return None
+
+
+def training_model() -> keras.Model | None:
+    """The model whose `train_step` is on the call stack, or None."""
+    return next((model for name, model in _steps_on_the_stack() if name == "train_step"), None)
+
+
+def _steps_on_the_stack() -> Iterator[tuple[str, keras.Model]]:
+    """The steps of models that this is called from, inner ones first: name and model."""
     frame = inspect.currentframe()
     while frame is not None:
         name = frame.f_code.co_name.removeprefix("tf__")  # AutoGraph's
-        if name in _TRAINING_OF_STEP and isinstance(frame.f_locals.get("self"), keras.Model):
-            return _TRAINING_OF_STEP[name]
+        model = frame.f_locals.get("self")
+        if name in _TRAINING_OF_STEP and isinstance(model, keras.Model):
+            yield name, model
         frame = frame.f_back
-    return None

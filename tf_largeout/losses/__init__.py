@@ -17,7 +17,12 @@ from tf_largeout.losses.ranking_loss import RankingLoss, ranking_loss
 from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.losses.sampled_softmax_loss import SampledSoftmaxLoss, sampled_softmax_loss
 from tf_largeout.losses.softmax_loss import SoftmaxLoss
+from tf_largeout.losses.spherical_loss import SphericalLoss
+from tf_largeout.losses.spherical_softmax_loss import SphericalSoftmaxLoss
+from tf_largeout.losses.squared_error_loss import SquaredErrorLoss
 from tf_largeout.losses.tagged_loss import TaggedLoss
+from tf_largeout.losses.taylor_softmax_loss import TaylorSoftmaxLoss
+from tf_largeout.losses.z_loss import ZLoss
 
 __all__ = [
     "AbsoluteSoftmaxLoss",
@@ -33,7 +38,12 @@ __all__ = [
     "SampledLoss",
     "SampledSoftmaxLoss",
     "SoftmaxLoss",
+    "SphericalLoss",
+    "SphericalSoftmaxLoss",
+    "SquaredErrorLoss",
     "TaggedLoss",
+    "TaylorSoftmaxLoss",
+    "ZLoss",
     "absolute_softmax_loss",
     "black_out_loss",
     "nce_loss",

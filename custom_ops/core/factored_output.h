@@ -1,0 +1,94 @@
+// The output layer of Vincent, de Brebisson and Bouthillier 2015, "Exact gradient updates in
+// time independent of output size for the spherical loss family": its weights W
+// [num_classes, width] are kept as V U + 1 omega', never formed, with Q = W'W and w_bar = W'1,
+// and a step of gradient descent on all of W costs O(batch width^2).
+//
+// A loss of the family needs of the logits o_j = W h_j of an example only q_j = |o_j|^2, the
+// sum s_j and those of its few targets, a_j. Its slopes by these are gamma_j, sigma_j and the
+// sparse column A_j; so the slopes by all logits are E = 2 W H Gamma + 1 sigma' + A (equation
+// 19).
+//
+// Everything but V is double. All results are the same on any number of threads.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_H_
+
+#include <cstdint>
+
+#include "custom_ops/core/parallel.h"
+
+namespace largeout {
+
+// Number: float or double.
+template <class Number>
+struct FactoredState {
+  Number* vectors;  // V [num_classes, width]
+  double* mixing;   // U [width, width]
+  double* inverse;  // of U, [width, width]
+  double* offset;   // omega [width]
+  double* total;    // w_bar [width]
+  double* gram;     // Q [width, width], symmetric
+  int64_t num_classes;
+  int64_t width;
+};
+
+// Some examples and their targets.
+struct FactoredBatch {
+  const double* features;  // [batch, width], with a 1 at the end where there is a bias
+  const int64_t* ids;      // [batch, num_targets] in [-1, num_classes); -1 is padding
+  int64_t batch;
+  int64_t num_targets;
+};
+
+// What a loss is computed from, and two products that a step needs again.
+struct FactoredScores {
+  double* q;               // [batch]
+  double* s;               // [batch]
+  double* a;               // [batch, num_targets], 0 at padding
+  double* gram_features;   // [batch, width]: Q h of each example
+  double* mixed_features;  // [batch, width]: U h of each example
+};
+
+// The slopes of a loss, and the products that belong to its scores.
+struct FactoredSlopes {
+  const double* by_q;  // gamma [batch]
+  const double* by_s;  // sigma [batch]
+  const double* by_a;  // [batch, num_targets]; those of a class that a row repeats are added
+  const double* gram_features;
+  const double* mixed_features;
+};
+
+// What a step came to. Where it is refused, nothing was written.
+struct FactoredOutcome {
+  // The smallest absolute value of a pivot of I - 2 learning_rate H'H Gamma; the step is
+  // refused where it is less than min_pivot, or NaN.
+  double smallest_pivot;
+  // The first new value with a number that is not finite, for which the step is refused; or
+  // null.
+  const char* not_finite;
+};
+
+// O(batch width^2 + batch num_targets width).
+template <class Number>
+void ScoreFactoredOutput(const FactoredState<Number>& state, const FactoredBatch& batch,
+                         const ParallelFor& parallel, const FactoredScores& scores);
+
+// by_features [batch, dim]: the first `dim` numbers of the gradient by each example's features,
+// those of W'E.
+template <class Number>
+void GradientByFactoredFeatures(const FactoredState<Number>& state, const FactoredBatch& batch,
+                                const FactoredSlopes& slopes, const ParallelFor& parallel,
+                                int64_t dim, double* by_features);
+
+// The same, of the state as it is before; then W <- W - learning_rate E H', or nothing if that
+// is refused. O(batch width^2 + batch^2 width + batch num_targets width).
+template <class Number>
+FactoredOutcome StepFactoredOutput(const FactoredState<Number>& state,
+                                   const FactoredBatch& batch, const FactoredSlopes& slopes,
+                                   double learning_rate, double min_pivot,
+                                   const ParallelFor& parallel, int64_t dim,
+                                   double* by_features);
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_H_

@@ -1,0 +1,83 @@
+#include <algorithm>
+
+#include "custom_ops/core/dense_product.h"
+#include "custom_ops/core/factored_output.h"
+#include "custom_ops/core/factored_output_update.h"
+
+namespace largeout {
+
+template <class Number>
+int64_t FactoredGradient<Number>::Size(int64_t batch, int64_t width) {
+  return PaddedMatrix::Size(width, width) + 2 * PaddedMatrix::Size(batch, width);
+}
+
+// W'E = 2 Q H Gamma + w_bar sigma' + omega (A'1)' + U'V'A; equations 31 to 33.
+template <class Number>
+FactoredGradient<Number>::FactoredGradient(const FactoredState<Number>& state,
+                                           const FactoredBatch& batch,
+                                           const FactoredSlopes& slopes,
+                                           const ParallelFor& parallel, Arena* arena)
+    : mixing_(state.width, state.width, arena),
+      by_features_(batch.batch, state.width, arena),
+      target_sums_(batch.batch) {
+  PaddedMatrix targets(batch.batch, state.width, arena);
+  MultiplyTargets(state, batch, slopes.by_a, parallel, target_sums_.data(), &targets);
+  for (int64_t j = 0; j < batch.batch; ++j) {
+    const double twice = 2 * slopes.by_q[j], by_s = slopes.by_s[j], sum = target_sums_[j];
+    const double* gram = slopes.gram_features + j * state.width;
+    double* row = by_features_.row(j);
+    for (int64_t k = 0; k < state.width; ++k) {
+      row[k] = twice * gram[k] + by_s * state.total[k] + sum * state.offset[k];
+    }
+  }
+  mixing_.CopyFrom(state.mixing);
+  AddProductInBlocks(targets.view(), mixing_, &by_features_, parallel);
+}
+
+template <class Number>
+void FactoredGradient<Number>::Write(int64_t dim, double* by_features) const {
+  for (int64_t j = 0; j < by_features_.rows(); ++j) {
+    std::copy_n(by_features_.row(j), dim, by_features + j * dim);
+  }
+}
+
+template class FactoredGradient<float>;
+template class FactoredGradient<double>;
+
+template <class Number>
+void GradientByFactoredFeatures(const FactoredState<Number>& state, const FactoredBatch& batch,
+                                const FactoredSlopes& slopes, const ParallelFor& parallel,
+                                int64_t dim, double* by_features) {
+  Arena arena(FactoredGradient<Number>::Size(batch.batch, state.width));
+  FactoredGradient<Number>(state, batch, slopes, parallel, &arena).Write(dim, by_features);
+}
+
+template <class Number>
+FactoredOutcome StepFactoredOutput(const FactoredState<Number>& state,
+                                   const FactoredBatch& batch, const FactoredSlopes& slopes,
+                                   double learning_rate, double min_pivot,
+                                   const ParallelFor& parallel, int64_t dim,
+                                   double* by_features) {
+  Arena arena(FactoredGradient<Number>::Size(batch.batch, state.width) +
+              FactoredUpdate<Number>::Size(batch.batch, state.width));
+  FactoredGradient<Number> gradient(state, batch, slopes, parallel, &arena);
+  gradient.Write(dim, by_features);
+  FactoredUpdate<Number> update(state, batch, slopes, learning_rate, parallel, &gradient,
+                                &arena);
+  const FactoredOutcome outcome = update.Compute(min_pivot);
+  if (outcome.smallest_pivot >= min_pivot && outcome.not_finite == nullptr) update.Write();
+  return outcome;
+}
+
+#define LARGEOUT_INSTANTIATE(Number)                                                           \
+  template void GradientByFactoredFeatures(const FactoredState<Number>&, const FactoredBatch&, \
+                                           const FactoredSlopes&, const ParallelFor&, int64_t, \
+                                           double*);                                           \
+  template FactoredOutcome StepFactoredOutput(                                                 \
+      const FactoredState<Number>&, const FactoredBatch&, const FactoredSlopes&, double,       \
+      double, const ParallelFor&, int64_t, double*);
+LARGEOUT_INSTANTIATE(float)
+LARGEOUT_INSTANTIATE(double)
+#undef LARGEOUT_INSTANTIATE
+
+}  // namespace largeout

@@ -1,0 +1,85 @@
+// What a step of a factored output layer makes, in the order in which it does. The names in
+// formulas are those of factored_output.h.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_UPDATE_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_UPDATE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "custom_ops/core/factored_output.h"
+#include "custom_ops/core/factored_output_targets.h"
+#include "custom_ops/core/padded_matrix.h"
+
+namespace largeout {
+
+// The gradient by the features.
+template <class Number>
+class FactoredGradient {
+ public:
+  FactoredGradient(const FactoredState<Number>& state, const FactoredBatch& batch,
+                   const FactoredSlopes& slopes, const ParallelFor& parallel, Arena* arena);
+
+  // What that takes of an arena.
+  static int64_t Size(int64_t batch, int64_t width);
+
+  // Copies the first `dim` numbers of each row.
+  void Write(int64_t dim, double* by_features) const;
+
+  const PaddedMatrix& by_features() const { return by_features_; }         // (W'E)'
+  const std::vector<double>& target_sums() const { return target_sums_; }  // A'1
+  PaddedMatrix* mixing() { return &mixing_; }                              // a copy of U
+
+ private:
+  PaddedMatrix mixing_, by_features_;
+  std::vector<double> target_sums_;
+};
+
+// The state after a step, in memory of its own until all of it is known to be finite.
+template <class Number>
+class FactoredUpdate {
+ public:
+  // gradient: that of the same. Its copy of U becomes the new U.
+  FactoredUpdate(const FactoredState<Number>& state, const FactoredBatch& batch,
+                 const FactoredSlopes& slopes, double learning_rate,
+                 const ParallelFor& parallel, FactoredGradient<Number>* gradient, Arena* arena);
+
+  static int64_t Size(int64_t batch, int64_t width);
+
+  FactoredOutcome Compute(double min_pivot);
+
+  // Makes the new state the state. Needs no memory, and so is never left half done.
+  void Write() const;
+
+ private:
+  double UpdateInverse(double min_pivot);
+  void UpdateMixing();
+  void UpdateGram();
+  void UpdateSums();
+  bool UpdateVectors();
+  void WriteScaledSquares(PaddedMatrix* squares);
+  void Scale(double factor, const double* rows, int64_t stride);
+  const char* FirstNotFinite() const;
+
+  const FactoredState<Number>& state_;
+  const FactoredBatch& batch_;
+  const FactoredSlopes& slopes_;
+  const double learning_rate_;
+  const ParallelFor& parallel_;
+  FactoredGradient<Number>& gradient_;
+  // stack_ [3 batch, width]: H', then what UpdateGram needs.
+  PaddedMatrix stack_, features_;
+  PaddedMatrix columns_;       // H [width, batch]
+  PaddedMatrix scaled_;        // what Scale makes, [batch, width]
+  PaddedMatrix solved_;        // T [batch, width], see UpdateInverse
+  PaddedMatrix small_, half_;  // [batch, batch]
+  PaddedMatrix inverse_, gram_;
+  PaddedMatrix sums_;     // omega and w_bar
+  PaddedMatrix factors_;  // [2, batch], of the rows of H' in their updates
+  TargetSlopes targets_;
+  std::vector<Number> vectors_;  // the new rows of V, those of the distinct classes
+};
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_UPDATE_H_

@@ -1,0 +1,132 @@
+#include "custom_ops/core/lu_factors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "custom_ops/core/dense_product.h"
+#include "custom_ops/core/simd_level.h"
+
+namespace largeout {
+namespace {
+
+// Columns that are factored together, and rows that are solved together.
+constexpr int64_t kBlock = kWidthMultiple;
+constexpr int64_t kSolvedColumns = 2 * kWidthMultiple;  // of one unit of work
+
+// to [rows, width] += a [rows, depth] x b: in one thread.
+void Add(const ProductSize& size, const double* a, int64_t a_stride, const double* b,
+         int64_t b_stride, double* to) {
+  if (size.rows == 0 || size.depth == 0) return;
+  const Strided<double> factor = {a, a_stride, 1};
+  LARGEOUT_SIMD_DISPATCH(AddProduct, size, factor, b, b_stride, to, b_stride);
+}
+
+}  // namespace
+
+double LuFactors::Factor(double min_pivot, const ParallelFor& parallel) {
+  double smallest = std::numeric_limits<double>::infinity();
+  const int64_t size = matrix_->rows();
+  for (int64_t first = 0; first < size; first += kBlock) {
+    const int64_t last = std::min(first + kBlock, size);
+    if (!FactorColumns(first, last, min_pivot, &smallest)) return smallest;
+    if (last < size) UpdateRest(first, last, parallel);
+  }
+  ScaleRowsByPivots();
+  return smallest;
+}
+
+// Columns [first, last) of the rows from `first` on. Multipliers are stored negated, so that
+// eliminating is adding.
+bool LuFactors::FactorColumns(int64_t first, int64_t last, double min_pivot, double* smallest) {
+  for (int64_t k = first; k < last; ++k) {
+    SwapWithLargest(k);
+    const double* pivot_row = matrix_->row(k);
+    const double pivot = std::abs(pivot_row[k]);
+    if (!(pivot >= *smallest)) *smallest = pivot;
+    if (!(pivot >= min_pivot)) return false;
+    inverse_pivots_[k] = 1 / pivot_row[k];
+    for (int64_t i = k + 1; i < matrix_->rows(); ++i) {
+      double* row = matrix_->row(i);
+      const double multiplier = -row[k] * inverse_pivots_[k];
+      row[k] = multiplier;
+      for (int64_t j = k + 1; j < last; ++j) row[j] += multiplier * pivot_row[j];
+    }
+  }
+  return true;
+}
+
+// Brings the largest number of column k to the diagonal. A NaN elsewhere makes its row NaN, and
+// the last pivot.
+void LuFactors::SwapWithLargest(int64_t k) {
+  int64_t largest = k;
+  for (int64_t i = k + 1; i < matrix_->rows(); ++i) {
+    if (std::abs(matrix_->row(i)[k]) > std::abs(matrix_->row(largest)[k])) largest = i;
+  }
+  swapped_with_[k] = largest;
+  if (largest == k) return;
+  std::swap_ranges(matrix_->row(k), matrix_->row(k) + matrix_->width(), matrix_->row(largest));
+}
+
+// The columns behind the factored ones.
+void LuFactors::UpdateRest(int64_t first, int64_t last, const ParallelFor& parallel) {
+  const int64_t stride = matrix_->stride(), width = matrix_->padded_width() - last;
+  double* const block = matrix_->row(first);
+  for (int64_t i = first + 1; i < last; ++i) {
+    double* row = matrix_->row(i);
+    Add({1, i - first, width}, row + first, stride, block + last, stride, row + last);
+  }
+  AddProductInBlocks({matrix_->rows() - last, last - first, width},
+                     {matrix_->row(last) + first, stride, 1}, block + last, stride,
+                     matrix_->row(last) + last, stride, parallel);
+}
+
+// x_i = y_i / p_i + the sum over j > i of (-u_ij / p_i) x_j.
+void LuFactors::ScaleRowsByPivots() {
+  for (int64_t i = 0; i < matrix_->rows(); ++i) {
+    double* row = matrix_->row(i);
+    for (int64_t j = i + 1; j < matrix_->width(); ++j) row[j] *= -inverse_pivots_[i];
+  }
+}
+
+void LuFactors::Solve(PaddedMatrix* x, const ParallelFor& parallel) const {
+  const int64_t size = matrix_->rows();
+  for (int64_t i = 0; i < size; ++i) {
+    if (swapped_with_[i] == i) continue;
+    std::swap_ranges(x->row(i), x->row(i) + x->width(), x->row(swapped_with_[i]));
+  }
+  const int64_t cost = size * size * kSolvedColumns / 4;
+  parallel(CeilDiv(x->padded_width(), kSolvedColumns), cost, [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * kSolvedColumns;
+    const int64_t last = std::min(end * kSolvedColumns, x->padded_width());
+    SolveColumns(x->data() + first, x->stride(), last - first);
+  });
+}
+
+void LuFactors::SolveColumns(double* x, int64_t stride, int64_t width) const {
+  const int64_t size = matrix_->rows(), row_stride = matrix_->stride();
+  const auto row_of_x = [&](int64_t i) { return x + i * stride; };
+  for (int64_t first = 0; first < size; first += kBlock) {
+    const int64_t last = std::min(first + kBlock, size);
+    Add({last - first, first, width}, matrix_->row(first), row_stride, x, stride,
+        row_of_x(first));
+    for (int64_t i = first + 1; i < last; ++i) {
+      Add({1, i - first, width}, matrix_->row(i) + first, row_stride, row_of_x(first), stride,
+          row_of_x(i));
+    }
+  }
+  for (int64_t last = size; last > 0; last = (last - 1) / kBlock * kBlock) {
+    const int64_t first = (last - 1) / kBlock * kBlock;
+    for (int64_t i = first; i < last; ++i) {
+      for (int64_t j = 0; j < width; ++j) row_of_x(i)[j] *= inverse_pivots_[i];
+    }
+    Add({last - first, size - last, width}, matrix_->row(first) + last, row_stride,
+        row_of_x(last), stride, row_of_x(first));
+    for (int64_t i = last - 2; i >= first; --i) {
+      Add({1, last - 1 - i, width}, matrix_->row(i) + i + 1, row_stride, row_of_x(i + 1),
+          stride, row_of_x(i));
+    }
+  }
+}
+
+}  // namespace largeout

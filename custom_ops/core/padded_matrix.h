@@ -1,0 +1,91 @@
+// A row-major matrix of doubles whose rows are whole vectors, for dense products.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_PADDED_MATRIX_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_PADDED_MATRIX_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "custom_ops/core/arena.h"
+#include "custom_ops/core/dense_product_simd.h"
+#include "custom_ops/core/rounding.h"
+
+namespace largeout {
+
+// [rows, width], each row followed by zeros up to `padded_width`. Its numbers are not
+// initialised. Lives as long as the arena that it is made of.
+class PaddedMatrix {
+ public:
+  PaddedMatrix(int64_t rows, int64_t width, Arena* arena)
+      : rows_(rows),
+        width_(width),
+        padded_width_(RoundUp(width, kWidthMultiple)),
+        stride_(Stride(width)),
+        data_(arena->Take(rows * stride_)) {
+    for (int64_t i = 0; i < rows; ++i) std::fill_n(row(i) + width, padded_width_ - width, 0.0);
+  }
+
+  // What a matrix takes of an arena.
+  static int64_t Size(int64_t rows, int64_t width) { return rows * Stride(width); }
+
+  int64_t rows() const { return rows_; }
+  int64_t width() const { return width_; }
+  int64_t padded_width() const { return padded_width_; }
+  int64_t stride() const { return stride_; }
+  double* data() const { return data_; }
+  double* row(int64_t i) const { return data_ + i * stride_; }
+
+  // Some of the rows, where they are.
+  PaddedMatrix Rows(int64_t first, int64_t count) const {
+    PaddedMatrix rows = *this;
+    rows.rows_ = count;
+    rows.data_ = row(first);
+    return rows;
+  }
+
+  // As the left factor of a product: itself, and its transpose.
+  Strided<double> view() const { return {data(), stride_, 1}; }
+  Strided<double> transposed() const { return {data(), 1, stride_}; }
+
+  void Fill(double value) {
+    for (int64_t i = 0; i < rows_; ++i) std::fill_n(row(i), width_, value);
+  }
+
+  // Takes the numbers of rows that follow each other without a gap.
+  void CopyFrom(const double* from) {
+    for (int64_t i = 0; i < rows_; ++i) std::copy_n(from + i * width_, width_, row(i));
+  }
+
+ private:
+  // Rows that are a multiple of so many numbers apart share the sets of a cache.
+  static constexpr int64_t kCacheSetMultiple = 64;
+
+  static int64_t Stride(int64_t width) {
+    const int64_t padded = RoundUp(width, kWidthMultiple);
+    return padded % kCacheSetMultiple == 0 ? padded + kWidthMultiple : padded;
+  }
+
+  int64_t rows_, width_, padded_width_, stride_;
+  double* data_;
+};
+
+// to [columns, rows] = the transpose of from [rows, columns]; rows are so far apart.
+inline void TransposeInto(const double* from, int64_t from_stride, int64_t rows,
+                          int64_t columns, double* to, int64_t to_stride) {
+  constexpr int64_t kBlock = 8;  // lines of a cache are written whole, and read once
+  int64_t i = 0;
+  for (; i + kBlock <= rows; i += kBlock) {
+    const double* block = from + i * from_stride;
+    for (int64_t j = 0; j < columns; ++j) {
+      for (int64_t k = 0; k < kBlock; ++k)
+        to[j * to_stride + i + k] = block[k * from_stride + j];
+    }
+  }
+  for (; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) to[j * to_stride + i] = from[i * from_stride + j];
+  }
+}
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_PADDED_MATRIX_H_

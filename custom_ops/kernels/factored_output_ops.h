@@ -1,0 +1,134 @@
+// The ops on a factored output layer, for every device.
+//
+// A Device has static functions that take the context first and return a status:
+//
+//   Copy(ctx, from, to): copies a variable.
+//   Score(ctx, const FactoredOutputInput& in, FactoredScores scores, version): looks at ids and
+//     features as far as it can, and writes what the op returns.
+//   Step(ctx, const FactoredOutputInput& in, const FactoredStep& step, by_features): looks at
+//     values as far as it can, writes the gradient, and then, where it is asked for, all
+//     variables or none of them.
+//
+// Pointers are to the device's memory.
+
+#ifndef LARGEOUT_CUSTOM_OPS_KERNELS_FACTORED_OUTPUT_OPS_H_
+#define LARGEOUT_CUSTOM_OPS_KERNELS_FACTORED_OUTPUT_OPS_H_
+
+#include <cmath>
+
+#include "custom_ops/kernels/checks.h"
+#include "custom_ops/kernels/factored_output_input.h"
+#include "custom_ops/kernels/largeout_op.h"
+
+namespace largeout {
+
+template <class Device>
+class FactoredOutputScoresOp : public LargeoutOp {
+ public:
+  using LargeoutOp::LargeoutOp;
+
+  void Run(tensorflow::OpKernelContext* ctx) override {
+    FactoredOutputInput in;
+    OP_REQUIRES_OK(ctx, in.Read(ctx, /*writes=*/false, Device::Copy));
+    FactoredScores scores;
+    tensorflow::Tensor* version;
+    OP_REQUIRES_OK(ctx, Allocate(ctx, "q", {in.batch()}, &scores.q));
+    OP_REQUIRES_OK(ctx, Allocate(ctx, "s", {in.batch()}, &scores.s));
+    OP_REQUIRES_OK(ctx, Allocate(ctx, "a", {in.batch(), in.num_targets()}, &scores.a));
+    OP_REQUIRES_OK(
+        ctx, Allocate(ctx, "gram_features", {in.batch(), in.width()}, &scores.gram_features));
+    OP_REQUIRES_OK(
+        ctx, Allocate(ctx, "mixed_features", {in.batch(), in.width()}, &scores.mixed_features));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, "version", {}, &version));
+    OP_REQUIRES_OK(ctx, Device::Score(ctx, in, scores, version->flat<int64_t>().data()));
+  }
+
+ private:
+  static absl::Status Allocate(tensorflow::OpKernelContext* ctx, const char* output,
+                               std::initializer_list<int64_t> sizes, double** data) {
+    tensorflow::Tensor* tensor;
+    TF_RETURN_IF_ERROR(AllocateOutput(ctx, output, sizes, &tensor));
+    *data = tensor->flat<double>().data();
+    return absl::OkStatus();
+  }
+};
+
+// What a step takes besides the state and the batch.
+struct FactoredStep {
+  FactoredSlopes slopes;
+  const int64_t* version;
+  const double* learning_rate;
+  double min_pivot;
+  bool update;
+};
+
+template <class Device>
+class FactoredOutputStepOp : public LargeoutOp {
+ public:
+  explicit FactoredOutputStepOp(tensorflow::OpKernelConstruction* ctx) : LargeoutOp(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("update", &update_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("min_pivot", &min_pivot_));
+    OP_REQUIRES(ctx, min_pivot_ > 0 && std::isfinite(min_pivot_),
+                tensorflow::errors::InvalidArgument(
+                    "min_pivot must be a finite number above 0, got ", min_pivot_));
+  }
+
+  void Run(tensorflow::OpKernelContext* ctx) override {
+    FactoredOutputInput in;
+    OP_REQUIRES_OK(ctx, in.Read(ctx, update_, Device::Copy));
+    const int64_t batch = in.batch();
+    FactoredStep step{};
+    FactoredSlopes* slopes = &step.slopes;
+    OP_REQUIRES_OK(ctx, ReadInput(ctx, "by_q", {batch}, &slopes->by_q));
+    OP_REQUIRES_OK(ctx, ReadInput(ctx, "by_s", {batch}, &slopes->by_s));
+    OP_REQUIRES_OK(ctx, ReadInput(ctx, "by_a", {batch, in.num_targets()}, &slopes->by_a));
+    OP_REQUIRES_OK(
+        ctx, ReadInput(ctx, "gram_features", {batch, in.width()}, &slopes->gram_features));
+    OP_REQUIRES_OK(
+        ctx, ReadInput(ctx, "mixed_features", {batch, in.width()}, &slopes->mixed_features));
+    OP_REQUIRES_OK(ctx, ReadInput(ctx, "version", {}, &step.version));
+    OP_REQUIRES_OK(ctx, ReadInput(ctx, "learning_rate", {}, &step.learning_rate));
+    step.min_pivot = min_pivot_;
+    step.update = update_;
+    tensorflow::Tensor* by_features;
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {batch, in.dim()}, &by_features));
+    if (batch == 0) return;
+    OP_REQUIRES_OK(ctx, Device::Step(ctx, in, step, by_features->flat<double>().data()));
+  }
+
+ private:
+  template <typename Number>
+  static absl::Status ReadInput(tensorflow::OpKernelContext* ctx, const char* name,
+                                const tensorflow::TensorShape& shape, const Number** data) {
+    const tensorflow::Tensor* input;
+    TF_RETURN_IF_ERROR(ctx->input(name, &input));
+    *data = input->flat<Number>().data();
+    return CheckShape(*input, name, shape);
+  }
+
+  bool update_;
+  float min_pivot_;
+};
+
+// Registers the ops with a Device for TensorFlow's device of that name, where the handles are
+// in memory of the host.
+#define LARGEOUT_REGISTER_FACTORED_OUTPUT_OP(name, op, Kernel) \
+  REGISTER_KERNEL_BUILDER(Name(op)                             \
+                              .Device(name)                    \
+                              .HostMemory("vectors")           \
+                              .HostMemory("mixing")            \
+                              .HostMemory("inverse")           \
+                              .HostMemory("offset")            \
+                              .HostMemory("total")             \
+                              .HostMemory("gram")              \
+                              .HostMemory("steps"),            \
+                          Kernel)
+#define LARGEOUT_REGISTER_FACTORED_OUTPUT_OPS(name, Functions)               \
+  LARGEOUT_REGISTER_FACTORED_OUTPUT_OP(name, "LargeoutFactoredOutputScores", \
+                                       FactoredOutputScoresOp<Functions>);   \
+  LARGEOUT_REGISTER_FACTORED_OUTPUT_OP(name, "LargeoutFactoredOutputStep",   \
+                                       FactoredOutputStepOp<Functions>)
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_KERNELS_FACTORED_OUTPUT_OPS_H_

@@ -1,0 +1,90 @@
+"""Random calls of the factored output layer, also of states that no steps made."""
+
+import numpy as np
+import tensorflow as tf
+
+from tests.fuzz import checks
+from tests.fuzz.draws import Call
+from tf_largeout import ops
+
+
+def factored_output_scores(draws):
+    layer = _Layer(draws)
+
+    def check(scores):
+        _have_shapes(scores, *layer.features.shape, *layer.ids.shape, layer.width)
+        checks.equal(scores.a.numpy()[layer.ids.numpy() == -1], 0)
+
+    return Call(ops.factored_output_scores, (layer.features, layer.ids, layer.state), {}, check)
+
+
+def factored_output_step(draws):
+    layer = _Layer(draws)
+    batch, num_targets = layer.batch, layer.num_targets
+    slopes = [layer.doubles(*shape) for shape in ([batch], [batch], [batch, num_targets])]
+    products = [layer.doubles(batch, layer.width) for _ in range(2)]
+    scores = ops.FactoredScores(*slopes, *products, tf.constant(draws.odd(), tf.int64))
+    if draws.chance(0.7):
+        try:
+            scores = ops.factored_output_scores(layer.features, layer.ids, layer.state)
+        except (ValueError, TypeError, tf.errors.OpError):
+            pass
+    arguments = (layer.features, layer.ids, *slopes, scores, draws.scalar(), layer.state)
+    options = {
+        "update": draws.chance(0.8),
+        "min_pivot": draws.pick((1e-4, 1e-4, draws.scalar())),
+    }
+
+    def check(by_features):
+        checks.has_shape(by_features, *layer.features.shape)
+        layer.is_stepped(options["update"] and layer.features.shape[0] > 0)
+
+    return Call(ops.factored_output_step, arguments, options, check, layer.is_as_before)
+
+
+def _have_shapes(scores, batch, dim, rows_of_ids, num_targets, width):
+    assert batch == rows_of_ids and dim in (width - 1, width)
+    checks.has_shape(scores.q, batch)
+    checks.has_shape(scores.s, batch)
+    checks.has_shape(scores.a, batch, num_targets)
+    checks.has_shape(scores.gram_features, batch, width)
+    checks.has_shape(scores.mixed_features, batch, width)
+
+
+class _Layer:
+    """A state, which mostly is that of no weights at all, and a batch."""
+
+    def __init__(self, draws):
+        self._draws = draws
+        self.num_classes, self.width = draws.rows(1), draws.size(1)
+        self.batch, self.num_targets = draws.size(), draws.pick((0, 1, 3))
+        dim = self.width - draws.pick((0, 1))
+        self.features = draws.floats(self.batch, dim)
+        self.ids = draws.ids([self.batch, self.num_targets], self.num_classes)
+        width, vectors = self.width, draws.floats(self.num_classes, self.width)
+        if draws.chance(0.5):
+            vectors = tf.cast(vectors, tf.float64)
+        sizes = ([width, width], [width, width], [width], [width], [width, width])
+        state = [vectors, *(self.doubles(*size) for size in sizes), tf.zeros([], tf.int64)]
+        self.state = ops.FactoredState(*map(draws.variable, state))
+        self._before = [(one, one.numpy()) for one in draws.variables]
+
+    def doubles(self, *shape):
+        return tf.cast(self._draws.floats(*shape), tf.float64)
+
+    def is_stepped(self, is_written):
+        if not is_written:
+            self.is_as_before()
+            return
+        if self._draws.odd_chance > 0:  # another variable may stand for one
+            return
+        checks.equal(self.state.steps, 1)
+        touched = np.isin(np.arange(self.num_classes), self.ids)
+        vectors, before = self.state.vectors.numpy(), self._before[0][1]
+        checks.equal(vectors[~touched], before[~touched])
+        for one in (vectors[touched], *self.state[1:]):
+            assert np.all(np.isfinite(one)), "what is not finite was written"
+
+    def is_as_before(self):
+        for one, value in self._before:
+            checks.equal(one, value)

@@ -1,0 +1,160 @@
+"""Models that end in a `FactoredOutput`, beside the same ones with a dense layer."""
+
+import contextlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_largeout import layers, losses
+
+N, DIM, STEPS, BATCH = 23, 5, 6, 8
+RATE = 0.05
+LOSSES = {
+    "squared_error": losses.SquaredErrorLoss,
+    "spherical_softmax": losses.SphericalSoftmaxLoss,
+    "taylor_softmax": losses.TaylorSoftmaxLoss,
+    "z_loss": losses.ZLoss,
+}
+each_loss = pytest.mark.parametrize("name", LOSSES)
+
+
+@contextlib.contextmanager
+def _float64():
+    before = keras.config.floatx()
+    keras.config.set_floatx("float64")
+    try:
+        yield
+    finally:
+        keras.config.set_floatx(before)
+
+
+in_float64 = _float64()  # a decorator: Keras casts what `fit` is given to this type too
+
+
+class DenseLoss(keras.losses.Loss):
+    """A loss of the family by its formula, of all logits, for TensorFlow to differentiate."""
+
+    def __init__(self, name, **kwargs):
+        super().__init__(name=name, **kwargs)
+
+    def call(self, y_true, o):
+        labels = tf.cast(y_true, tf.int32)
+        if labels.shape.rank < o.shape.rank:
+            labels = labels[..., tf.newaxis]
+        counts = tf.reduce_sum(tf.one_hot(labels, N, dtype=o.dtype), axis=-2)
+        has_label = tf.cast(tf.reduce_any(labels >= 0, axis=-1), o.dtype)
+        weights = tf.math.divide_no_nan(counts, tf.reduce_sum(counts, -1, keepdims=True))
+        if self.name == "squared_error":
+            return has_label * tf.reduce_sum((o - tf.minimum(counts, 1)) ** 2, axis=-1)
+        return tf.reduce_sum(weights * self._of_classes(o), axis=-1)
+
+    def _of_classes(self, o):
+        if self.name == "z_loss":
+            mean = tf.reduce_mean(o, axis=-1, keepdims=True)
+            z = (o - mean) / tf.math.reduce_std(o, axis=-1, keepdims=True)
+            return 0.7 * tf.nn.softplus(1.5 * (2 - z))
+        p = 1 + o + o**2 / 2 if self.name == "taylor_softmax" else o**2 + 0.1
+        return tf.math.log(tf.reduce_sum(p, axis=-1, keepdims=True)) - tf.math.log(p)
+
+
+def data(rows=STEPS * BATCH - 3, seed=1, width=None):
+    """Features and labels; the last batch is smaller."""
+    random = np.random.default_rng(seed)
+    shape = [rows] if width is None else [rows, width]
+    return random.normal(size=[rows, DIM]), random.integers(0, N, shape)
+
+
+def several_labels(rows=STEPS * BATCH - 3):
+    """Up to three labels a row, in some none, some of them twice."""
+    labels = np.random.default_rng(5).integers(-1, N, [rows, 3])
+    labels[::7] = -1
+    labels[1::5, 1] = labels[1::5, 0]
+    return labels
+
+
+def assert_close(found, expected, tolerance=1e-9):
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+def steps_of(layer):
+    """How many steps the weights of a head have taken."""
+    return int(layer.class_matrix._weights.steps.numpy())
+
+
+def bits(one):
+    """All weights of a model, to compare bit by bit."""
+    return [weight.numpy().tobytes() for weight in one.weights]
+
+
+def hidden_layer():
+    return [keras.Input([DIM]), keras.layers.Dense(DIM, "tanh")]
+
+
+def words():
+    """Sequences of words, 0 being padding, which Keras masks."""
+    embedding = keras.layers.Embedding(9, DIM, mask_zero=True)
+    return [keras.Input([4], dtype="int32"), embedding, keras.layers.Dense(DIM, "tanh")]
+
+
+def nothing():
+    return [keras.Input([DIM])]
+
+
+def head(bias=True, rate=RATE, num_classes=N, dim=DIM, seed=2, **kwargs):
+    random = np.random.default_rng(seed)
+    return layers.FactoredOutput(
+        num_classes,
+        rate,
+        use_bias=bias,
+        embeddings_initializer=random.normal(size=[num_classes, dim]) / np.sqrt(dim),
+        bias_initializer=random.normal(size=[num_classes]) / 2,
+        **kwargs,
+    )
+
+
+def model(name="taylor_softmax", trunk=hidden_layer, reduction="sum_over_batch_size", **kwargs):
+    """A compiled model; what `head` does not take goes to `compile`."""
+    of_head = {k: kwargs.pop(k) for k in ("bias", "rate", "trainable", "dtype") if k in kwargs}
+    result = keras.Sequential([*trunk(), head(**of_head)])
+    options = {"optimizer": keras.optimizers.SGD(RATE), **kwargs}
+    result.compile(loss=LOSSES[name](reduction=reduction), **options)
+    return result
+
+
+class Pair:
+    """A model and the same with a dense layer, trained by SGD of the same rate."""
+
+    def __init__(self, name, trunk=hidden_layer, bias=True, **kwargs):
+        self.factored = model(name, trunk, bias=bias, **kwargs)
+        self.head = self.factored.layers[-1]
+        self.dense = keras.Sequential([*trunk(), keras.layers.Dense(N, use_bias=bias)])
+        embeddings = self.head.class_embeddings().numpy()
+        weights = [layer.get_weights() for layer in self.factored.layers[:-1]]
+        weights.append([embeddings.T, self.head.bias.numpy()] if bias else [embeddings.T])
+        for layer, values in zip(self.dense.layers, weights, strict=True):
+            layer.set_weights(values)
+        loss = DenseLoss(name, reduction=kwargs.pop("reduction", "sum_over_batch_size"))
+        kwargs.pop("rate", None)
+        self.dense.compile(**{"optimizer": keras.optimizers.SGD(RATE), **kwargs}, loss=loss)
+
+    def fit(self, *args, **kwargs):
+        """Fits both, which report the same losses."""
+        kwargs = {"batch_size": BATCH, "shuffle": False, "verbose": 0, **kwargs}
+        found, expected = (
+            one.fit(*args, **kwargs).history["loss"] for one in (self.factored, self.dense)
+        )
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        return self
+
+    def check_equal(self, tolerance=1e-9):
+        """The same weights, before and in the head."""
+        kernel, *bias = self.dense.layers[-1].get_weights()
+        found = [self.head.class_embeddings()] + ([] if not bias else [self.head.bias])
+        for one, other in zip(found, [kernel.T, *bias], strict=True):
+            assert_close(one, other, tolerance)
+        for one, other in zip(self.factored.layers[:-1], self.dense.layers[:-1], strict=True):
+            for a, b in zip(one.get_weights(), other.get_weights(), strict=True):
+                assert_close(a, b, tolerance)
+        assert (self.head.bias is None) == (not bias)

@@ -1,0 +1,207 @@
+"""What `FactoredOutput` refuses: steps that would lose it, ways of training, arguments."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import harness, replicas
+from tests.layers.factored_models import (
+    BATCH,
+    DIM,
+    RATE,
+    N,
+    bits,
+    data,
+    head,
+    hidden_layer,
+    model,
+    nothing,
+    steps_of,
+)
+from tf_largeout import layers, losses, metrics
+
+X, Y = data(3 * BATCH)
+X = X.astype("float32")
+
+
+def singular_rate(one):
+    """The rate at which U loses the direction of the first row of `X`."""
+    features = one.layers[0](X[:1]).numpy()
+    return 1 / (2 * (1 + np.sum(features.astype("float64") ** 2)))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ("rate", "learning rate"),
+        ("features", "must be finite"),
+        ("labels", r"\[0, 23\)"),
+        ("no deviation", "by_q must be finite.*is nan"),
+    ],
+)
+def test_a_step_that_is_refused_changes_no_bit(change, message):
+    one, x, y = model("squared_error"), X[:1], Y[:1]
+    layer = one.layers[-1]
+    if change == "rate":
+        layer.learning_rate = singular_rate(one)
+    elif change == "features":
+        x = x * np.nan
+    elif change == "labels":
+        y = y + N
+    else:  # equal rows: no deviation to divide by
+        one = keras.Sequential(
+            [*hidden_layer(), layers.FactoredOutput(N, RATE, embeddings_initializer="zeros")]
+        )
+        one.compile("sgd", losses.ZLoss())
+    before = bits(one)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        one.train_on_batch(x, y)
+    assert bits(one) == before
+
+
+KERAS_LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+@pytest.mark.parametrize("trunk", [nothing, hidden_layer])
+@pytest.mark.parametrize(
+    "loss, message",
+    [
+        (KERAS_LOSS, "loss that needs all of them.*Take `TaylorSoftmaxLoss`"),
+        (losses.SoftmaxLoss(), "loss that needs all of them.*Take `TaylorSoftmaxLoss`"),
+        (losses.SampledSoftmaxLoss(), "Sampled.*cannot be used.*Take `TaylorSoftmaxLoss`"),
+    ],
+)
+def test_losses_that_need_all_logits_are_refused_in_training(trunk, loss, message):
+    one = model(trunk=trunk)
+    one.compile("sgd", loss)
+    with pytest.raises(ValueError, match=message):
+        one.train_on_batch(X, Y)
+    assert steps_of(one.layers[-1]) == 0
+
+
+def test_a_layer_that_is_not_trainable_takes_a_loss_of_keras():
+    one = model(trainable=False)
+    one.compile("sgd", KERAS_LOSS)
+    before = one.layers[0].get_weights()[0]
+    value = one.train_on_batch(X, Y)
+    assert np.isfinite(value) and np.any(one.layers[0].get_weights()[0] != before)
+
+
+def test_outside_of_training_losses_that_need_all_logits_are_exact():
+    one = model(trunk=nothing)
+    one.compile(loss=losses.SoftmaxLoss())
+    expected = KERAS_LOSS(Y, one.predict(X, verbose=0))
+    assert one.evaluate(X, Y, verbose=0) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_its_losses_are_refused_by_other_layers():
+    logits = layers.LargeOutput(N)(X, training=True)
+    with pytest.raises(ValueError, match="ZLoss cannot be used with the LargeOutput"):
+        losses.ZLoss()(Y, logits)
+
+
+def test_accumulated_gradients_are_refused():
+    optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
+    with pytest.raises(
+        ValueError, match="gradient_accumulation_steps=2.*make the batches larg"
+    ):
+        model(optimizer=optimizer).fit(X, Y, verbose=0)
+    scaled = keras.optimizers.LossScaleOptimizer(optimizer)
+    with pytest.raises(ValueError, match="gradient_accumulation_steps=2"):
+        model(optimizer=scaled).fit(X, Y, verbose=0)
+
+
+def test_xla_is_refused_or_left_out():
+    with pytest.warns(UserWarning, match="doesn't support `jit_compile=True`"):
+        one = model(jit_compile=True)
+    one.train_on_batch(X, Y)
+    assert steps_of(one.layers[-1]) == 1
+    one = keras.Sequential(hidden_layer())
+    one.compile("sgd", losses.ZLoss(), jit_compile=True)
+    one.add(head())  # which Keras does not look at any more
+    with pytest.raises(ValueError, match="XLA cannot.*jit_compile=True. Leave it out"):
+        one.fit(X, Y, verbose=0)
+
+
+def test_several_replicas_are_refused():
+    with replicas.two_replicas().scope():
+        with pytest.raises(ValueError, match="several replicas.*a strategy of 2 replicas"):
+            model()
+
+
+def test_weights_of_low_precision_are_refused():
+    with pytest.raises(ValueError, match="float32 or float64.*'bfloat16'. Take 'mixed_b"):
+        head(dtype="bfloat16").build([None, DIM])
+
+
+@pytest.mark.parametrize("bad", [0, -1, np.nan, np.inf, "1", None, True])
+def test_a_learning_rate_that_is_none_is_refused(bad):
+    message = "`learning_rate` must be a number above 0.0. Received: learning_rate="
+    with pytest.raises(ValueError, match=message):
+        head(rate=bad)
+    layer = head()
+    layer.build([None, DIM])
+    with pytest.raises(ValueError, match=message):
+        layer.learning_rate = bad
+    assert layer.learning_rate == RATE
+
+
+def test_a_schedule_cannot_be_overruled():
+    layer = head(rate=keras.optimizers.schedules.ExponentialDecay(1.0, 10, 0.5))
+    with pytest.raises(ValueError, match="by a schedule. Received: learning_rate=0.1"):
+        layer.learning_rate = 0.1
+
+
+@pytest.mark.parametrize(
+    "rate", [0.5, keras.optimizers.schedules.ExponentialDecay(1.0, 10, 0.5)], ids=str
+)
+def test_config_round_trip(rate):
+    made = layers.FactoredOutput(
+        N, rate, use_bias=False, embeddings_initializer="he_normal", name="head"
+    )
+    clone = harness.config_round_trip(made)
+    assert isinstance(clone.learning_rate, type(rate))
+    made.build([None, DIM])
+    assert made.get_config() == clone.get_config()
+
+
+def test_an_array_is_left_out_of_the_config():
+    config = head().get_config()
+    assert "normal" not in str(config) and len(str(config)) < 1000
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda layer: layer.top_k(X, 1),
+        lambda layer: layer.class_embeddings(),
+        lambda layer: layer.bias,
+        lambda layer: layer.drift(),
+    ],
+)
+def test_a_layer_that_is_not_built_says_so(ask):
+    with pytest.raises(ValueError, match="not built yet"):
+        ask(head())
+
+
+@pytest.mark.parametrize("bad", [0, 2.5, None])
+def test_a_number_of_probes_out_of_range_is_refused(bad):
+    layer = head()
+    layer.build([None, DIM])
+    with pytest.raises(ValueError, match="`num_probes` must be"):
+        layer.drift(bad)
+
+
+def test_features_that_are_not_finite_have_no_best_classes():
+    layer = head()
+    layer.build([None, DIM])
+    for absolute in (False, True):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must be finite"):
+            layer.top_k(np.full([1, DIM], np.nan), 1, absolute)
+
+
+def test_metrics_of_training_that_nothing_has_computed_are_not_a_number():
+    one = model(metrics=[metrics.PrecisionAtK(1), metrics.Perplexity()])
+    found = one.fit(X, Y, verbose=0).history
+    assert np.isnan(found["precision_at_1"]).all() and np.isnan(found["perplexity"]).all()

@@ -1,0 +1,254 @@
+"""The losses of the spherical family against their formulas over all logits."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import harness, low_precision
+from tests.reference import spherical_losses as reference
+from tests.reference.factored_output import DenseLayer, with_labels
+from tests.reference.finite_differences import finite_differences
+from tf_largeout import layers, losses
+
+N, DIM, BATCH = 37, 5, 6
+SEVERAL = harness.pad([[3], [3, 5, 9], [0, 36, 0], [], [7], [12, 1]])
+LOSSES = {
+    "squared_error": (losses.SquaredErrorLoss, reference.SquaredError),
+    "spherical_softmax": (losses.SphericalSoftmaxLoss, reference.SphericalSoftmax),
+    "taylor_softmax": (losses.TaylorSoftmaxLoss, reference.TaylorSoftmax),
+    "z_loss": (losses.ZLoss, reference.ZLoss),
+    "spherical_softmax of 2": (
+        lambda **kwargs: losses.SphericalSoftmaxLoss(2, **kwargs),
+        lambda n: reference.SphericalSoftmax(n, 2),
+    ),
+    "other z_loss": (
+        lambda **kwargs: losses.ZLoss(3.0, 0.5, 2.0, **kwargs),
+        lambda n: reference.ZLoss(n, 0.5, 3.0, 2.0),
+    ),
+}
+EVERY_LOSS = pytest.mark.parametrize("loss, formula", LOSSES.values(), ids=LOSSES)
+CROSS_ENTROPIES = {name: LOSSES[name] for name in ("spherical_softmax", "taylor_softmax")}
+
+
+class Problem:
+    """A layer with random weights, and what the formulas say of it."""
+
+    def __init__(self, formula, labels=SEVERAL, dtype="float32", seed=7, policy=None):
+        random = np.random.default_rng(seed)
+        self.labels, self.formula = labels, formula(N)
+        self.features = random.normal(size=[BATCH, DIM]).astype(dtype)
+        self.embeddings = random.normal(size=[N, DIM]).astype("float32")
+        self.bias = random.normal(size=N).astype("float32")
+        self.layer = layers.FactoredOutput(
+            N,
+            0.1,
+            embeddings_initializer=self.embeddings,
+            bias_initializer=self.bias,
+            dtype=policy or dtype,
+        )
+
+    def logits(self):
+        return self.features.astype("float64") @ self.embeddings.T.astype("float64") + self.bias
+
+    def expected(self, oracle=None):
+        """The loss of each row."""
+        return self.of_logits(self.logits())
+
+    def of_logits(self, logits):
+        batch = with_labels(self.features, self.labels)
+        targets = batch.dense_targets(N)
+        if isinstance(self.formula, reference.SquaredError):
+            targets = np.float64(targets > 0)
+        return self.formula.of_logits(logits, targets) * batch.weights
+
+
+@EVERY_LOSS
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("labels", [SEVERAL, SEVERAL[:, :1]], ids=["several", "one"])
+def test_equals_its_formula(loss, formula, training, labels):
+    problem = Problem(formula, labels)
+    found = loss(reduction=None)(labels, problem.layer(problem.features, training=training))
+    assert found.dtype == "float32"
+    np.testing.assert_allclose(found, problem.expected(), rtol=1e-5, atol=1e-5)
+
+
+@EVERY_LOSS
+def test_the_gradient_equals_finite_differences_of_its_formula(loss, formula):
+    problem = Problem(formula, dtype="float64")
+    features = tf.constant(problem.features)
+    with tf.GradientTape() as tape:
+        tape.watch(features)
+        logits = problem.layer(features, training=True)
+        value = loss(reduction="sum", dtype="float64")(SEVERAL, logits)
+    found = tape.gradient(value, features)
+    expected = finite_differences(problem, "features", None)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss, formula", CROSS_ENTROPIES.values(), ids=CROSS_ENTROPIES)
+def test_the_probabilities_of_all_classes_sum_to_one(loss, formula):
+    problem = Problem(formula)
+    logits = problem.layer(np.repeat(problem.features[:1], N, axis=0))
+    rows = loss(reduction=None)(np.arange(N), logits)
+    assert np.sum(np.exp(-rows)) == pytest.approx(1, rel=1e-5)
+
+
+def test_the_z_loss_is_that_of_shifted_and_scaled_logits():
+    problem = Problem(reference.ZLoss)
+    row = losses.ZLoss(reduction=None)
+    before = row(SEVERAL, problem.layer(problem.features))
+    shift = np.float32([1, 2, 3, 4, 5])
+    moved = layers.FactoredOutput(
+        N,
+        0.1,
+        embeddings_initializer=3 * problem.embeddings + shift,
+        bias_initializer=3 * problem.bias - 7,
+    )
+    np.testing.assert_allclose(row(SEVERAL, moved(problem.features)), before, rtol=1e-4)
+
+
+@EVERY_LOSS
+@pytest.mark.parametrize("reduction", ["sum", "sum_over_batch_size", "mean_with_sample_weight"])
+def test_reduction_and_sample_weight_are_those_of_keras(loss, formula, reduction):
+    problem = Problem(formula)
+    weight = np.arange(BATCH, dtype="float32")
+    logits = problem.layer(problem.features, training=True)
+    found = loss(reduction=reduction)(SEVERAL, logits, sample_weight=weight)
+    divisor = {"sum": 1, "sum_over_batch_size": BATCH, "mean_with_sample_weight": weight.sum()}
+    expected = np.sum(weight * problem.expected()) / divisor[reduction]
+    assert float(found) == pytest.approx(expected, rel=1e-5)
+
+
+@EVERY_LOSS
+def test_positions_in_time_are_rows(loss, formula):
+    problem = Problem(formula)
+    in_time = loss(reduction=None)(
+        SEVERAL.reshape(2, 3, -1),
+        problem.layer(problem.features.reshape(2, 3, DIM), training=True),
+    )
+    np.testing.assert_allclose(in_time, problem.expected().reshape(2, 3), rtol=1e-5, atol=1e-5)
+
+
+@EVERY_LOSS
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_low_precision_is_off_by_twice_the_naive_error_at_most(loss, formula, dtype):
+    found = []
+    for seed in range(5):
+        problem = Problem(formula, seed=seed, policy=f"mixed_{dtype}")
+        rows = loss(reduction=None)(SEVERAL, problem.layer(problem.features, training=True))
+        weights = problem.features, problem.embeddings, problem.bias
+        naive = problem.of_logits(low_precision.naive_logits(*weights, dtype))
+        found.append((rows.numpy(), naive, problem.expected()))
+    low_precision.assert_within_twice_the_naive_error(*np.concatenate(found, axis=1))
+
+
+@EVERY_LOSS
+@pytest.mark.parametrize("labels", [np.zeros([BATCH, 0], int), np.full([BATCH, 2], -1)])
+def test_a_batch_without_labels_has_no_loss(loss, formula, labels):
+    problem = Problem(formula)
+    rows = loss(reduction=None)(labels, problem.layer(problem.features, training=True))
+    np.testing.assert_array_equal(rows, np.zeros(BATCH))
+
+
+@EVERY_LOSS
+def test_config_round_trip(loss, formula):
+    harness.config_round_trip(loss(reduction="sum", name="some_name"))
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_numbers_as_targets(repeated):
+    problem = Problem(reference.SquaredError)
+    places, values = [[0, 3], [0, 9], [2, 1]], np.float32([0.5, -2, 3])
+    if repeated:  # which are added
+        places, values = [*places, [0, 3]], np.float32([*values, 4])
+    targets = tf.SparseTensor(places, values, [BATCH, N])
+    dense = np.zeros([BATCH, N])
+    np.add.at(dense, tuple(np.transpose(places)), values)
+    rows = losses.SquaredErrorLoss(reduction=None)(targets, problem.layer(problem.features))
+    np.testing.assert_allclose(rows, np.sum((problem.logits() - dense) ** 2, 1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [[BATCH, N + 1], [BATCH, N, 1]])
+def test_sparse_targets_of_another_width_are_refused(shape):
+    targets = tf.SparseTensor([[0] * len(shape)], [1.0], shape)
+    logits = Problem(reference.SquaredError).layer(np.ones([BATCH, DIM], "float32"))
+    message = rf"\[batch, {N}\], a column per class. Received: shape"
+    with pytest.raises(ValueError, match=message):
+        losses.SquaredErrorLoss()(targets, logits)
+
+
+def test_sparse_targets_of_another_number_of_rows_are_refused():
+    targets = tf.SparseTensor([[0, 1]], [1.0], [BATCH + 1, N])
+    logits = Problem(reference.SquaredError).layer(np.ones([BATCH, DIM], "float32"))
+    with pytest.raises(ValueError, match="labels must have the shape"):
+        losses.SquaredErrorLoss()(targets, logits)
+
+
+@pytest.mark.parametrize("loss", [losses.ZLoss, losses.TaylorSoftmaxLoss])
+def test_sparse_targets_are_of_the_squared_error_alone(loss):
+    targets = tf.SparseTensor([[0, 1]], [1.0], [BATCH, N])
+    logits = Problem(reference.SquaredError).layer(np.ones([BATCH, DIM], "float32"))
+    with pytest.raises(ValueError, match="Labels must be integer class ids.*SparseTensor"):
+        loss()(targets, logits)
+
+
+@EVERY_LOSS
+def test_a_label_out_of_range_is_named(loss, formula):
+    logits = Problem(formula).layer(np.ones([2, DIM], "float32"), training=True)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"(?s)\[0, {N}\).*{N}"):
+        loss()(np.array([0, N]), logits)
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Quartic(losses.SphericalLoss):
+    """A member that a user writes."""
+
+    def label_losses(self, squares, sums, true_logits, num_classes):
+        return (squares / num_classes) ** 2 + sums - 3 * true_logits
+
+
+class OfQuartic:
+    """The same for numpy."""
+
+    def of_logits(self, o, targets):
+        own = (targets * o).sum(-1)
+        return ((o**2).mean(-1) ** 2 + o.sum(-1)) - 3 * own
+
+    def gradient(self, o, targets):
+        return 4 * (o**2).mean(-1, keepdims=True) * o / N + 1 - 3 * targets
+
+
+def test_a_further_member_is_one_short_class():
+    problem = Problem(lambda n: OfQuartic(), SEVERAL[:, :1] % 5, "float64")
+    problem.labels[3] = 2
+    dense = DenseLayer(problem.embeddings, problem.bias, OfQuartic())
+    batch = with_labels(problem.features, problem.labels)
+    loss, variable = Quartic(dtype="float64"), tf.Variable(problem.features)
+    for _ in range(3):
+        with tf.GradientTape() as tape:
+            value = loss(problem.labels, problem.layer(variable, training=True))
+        gradient = tape.gradient(value, variable)
+        expected = dense.step(batch, 0.1)
+        np.testing.assert_allclose(value, expected[0], rtol=1e-9)
+        np.testing.assert_allclose(gradient, expected[1], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(problem.layer.class_embeddings(), dense.kernel, rtol=1e-9)
+
+
+def test_a_member_without_a_formula_says_so():
+    logits = Problem(reference.ZLoss).layer(np.ones([BATCH, DIM], "float32"))
+    with pytest.raises(NotImplementedError, match="SphericalLoss must define `label_losses`"):
+        losses.SphericalLoss()(SEVERAL, logits)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, "1", True])
+@pytest.mark.parametrize("name", ["target", "slope", "scale"])
+def test_numbers_of_the_z_loss_that_are_none_are_refused(name, bad):
+    with pytest.raises(ValueError, match=f"`{name}` must be a.* number"):
+        losses.ZLoss(**{name: bad})
+
+
+@pytest.mark.parametrize("bad", [0, -1, np.nan, "1", True])
+def test_an_epsilon_that_is_none_is_refused(bad):
+    with pytest.raises(ValueError, match="`epsilon` must be a number above 0"):
+        losses.SphericalSoftmaxLoss(epsilon=bad)

@@ -1,0 +1,81 @@
+"""`python -m tf_largeout.benchmarks factored`: a step of the output layer against its size.
+
+Forward pass, gradient into the features and gradient descent of the weights, of the output
+layer alone: the comparison of Vincent et al. 2015, figures 3 and 4. One line for each method
+and number of classes, and a picture on logarithmic axes. For the factored layer: what share of
+the processor's float64 limit its products reach.
+"""
+
+import argparse
+
+import tensorflow as tf
+from tqdm import tqdm
+
+from tf_largeout.benchmarks import machine
+from tf_largeout.benchmarks.factored_case import METHODS, Shape, measure
+from tf_largeout.benchmarks.files import write_json
+from tf_largeout.benchmarks.plots import draw_factored
+
+
+def main(arguments=None):
+    """Measures what the command line asks for and returns the report."""
+    options = _parser().parse_args(arguments)
+    limit = machine.matrix_rate(dtype=tf.float64)
+    rows = []
+    for num_classes in options.num_classes:
+        shape = Shape(num_classes, options.dim, options.batch_size, options.num_sampled)
+        for method in options.methods:
+            if method.startswith("dense") and num_classes > options.most_dense:
+                continue
+            row = {"method": method, "num_classes": num_classes}
+            row |= measure(method, shape, options.steps, options.seconds)
+            if method.startswith("factored") and "ms" in row:
+                row["share_of_limit"] = flops(shape) / row["ms"] / 1e6 / limit
+            rows.append(row)
+            tqdm.write(_line(row))
+    report = {"machine": machine.describe(), "float64_gflops": limit, **vars(options)}
+    report["rows"] = rows
+    if options.json:
+        write_json(options.json, report)
+    draw_factored(report, options.png)
+    return report
+
+
+def flops(shape):
+    """Floating-point operations of a factored step, in float64: its products alone.
+
+    Seven products of a `[width, width]` matrix and a batch (Q H, U H, U'Z, U^-1 H, and the
+    updates of U, U^-1 and, by half of it, Q), five of a batch and a batch, and a solve.
+    """
+    batch, width = shape.batch_size, shape.dim + 1
+    multiplications = 7 * batch * width**2 + 5 * batch**2 * width + batch**3 / 3
+    return 2 * multiplications
+
+
+def _line(row):
+    head = f"{row['num_classes']:>11,} classes, {row['method']:34}"
+    if "error" in row:
+        return f"{head} {row['error']}"
+    share = row.get("share_of_limit")
+    behind = f", {share:4.0%} of the limit" if share else ""
+    return f"{head} {row['ms']:9.2f} ms ({row['ms_10']:.2f} to {row['ms_90']:.2f}){behind}"
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        "python -m tf_largeout.benchmarks factored",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--num-classes", type=int, nargs="+", default=[8_000, 80_000, 793_471, 8_000_000])
+    add("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    add("--dim", type=int, default=300)
+    add("--batch-size", type=int, default=128)
+    add("--num-sampled", type=int, default=1024)
+    add("--steps", type=int, default=200, help="most of a method")
+    add("--seconds", type=float, default=20.0, help="about the most of a method")
+    add("--most-dense", type=int, default=1_000_000, help="classes of a dense layer")
+    add("--json", help="file for the figures")
+    add("--png", default="benchmark-results/factored.png", help="file for the picture")
+    return parser

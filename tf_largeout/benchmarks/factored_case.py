@@ -1,0 +1,193 @@
+"""Steps of an output layer alone, for the benchmark `factored`: each in its own process."""
+
+import dataclasses
+import itertools
+import multiprocessing
+
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout import layers, losses, optimizers, samplers
+from tf_largeout.benchmarks import machine
+
+_RATE = 1e-3
+_BATCHES = 8  # distinct ones, so that a step meets rows that the last one did not load
+_WARM_UP = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """Sizes of an output layer and its batch.
+
+    Attributes:
+        num_classes, dim, batch_size: as everywhere.
+        num_sampled: negatives of the methods that sample.
+    """
+
+    num_classes: int
+    dim: int = 300
+    batch_size: int = 128
+    num_sampled: int = 1024
+
+
+def factored(loss):
+    """A function of a `Shape` that makes a step of a `FactoredOutput`."""
+
+    def make(shape):
+        layer = layers.FactoredOutput(shape.num_classes, learning_rate=_RATE)
+        return _step_of_layer(layer, loss(), shape)
+
+    return make
+
+
+def ours(make_layer, loss):
+    """The same of another of our layers, with row-sparse gradient descent."""
+
+    def make(shape):
+        return _step_of_layer(make_layer(shape), loss(), shape, optimizers.LazySGD(_RATE))
+
+    return make
+
+
+def dense(loss):
+    """The same of all logits, the gradient of all rows, and a step of all of them.
+
+    Args:
+        loss: function of logits `[batch, num_classes]` and labels `[batch]`.
+    """
+
+    def make(shape):
+        kernel, bias = _kernel_and_bias(shape)
+
+        @tf.function
+        def step(features, labels):
+            with tf.GradientTape() as tape:
+                tape.watch(features)
+                logits = tf.matmul(features, kernel, transpose_b=True) + bias
+                value = tf.reduce_mean(loss(logits, labels))
+            by_features, *gradients = tape.gradient(value, [features, kernel, bias])
+            for weight, gradient in zip((kernel, bias), gradients, strict=True):
+                weight.assign_sub(_RATE * gradient)
+            return by_features
+
+        return step
+
+    return make
+
+
+def stock_sampled(shape):
+    """`tf.nn.sampled_softmax_loss`, and a step of the rows that it read."""
+    kernel, bias = _kernel_and_bias(shape)
+
+    @tf.function
+    def step(features, labels):
+        with tf.GradientTape() as tape:
+            tape.watch(features)
+            value = tf.reduce_mean(
+                tf.nn.sampled_softmax_loss(
+                    kernel,
+                    bias,
+                    labels[:, tf.newaxis],
+                    features,
+                    shape.num_sampled,
+                    shape.num_classes,
+                )
+            )
+        by_features, *gradients = tape.gradient(value, [features, kernel, bias])
+        for weight, rows in zip((kernel, bias), gradients, strict=True):
+            weight.scatter_sub(tf.IndexedSlices(_RATE * rows.values, rows.indices))
+        return by_features
+
+    return step
+
+
+def squared_error(logits, labels):
+    """That of a one-hot target, of each row."""
+    true = tf.gather(logits, labels, batch_dims=1)
+    return tf.reduce_sum(logits**2, axis=1) - 2 * true + 1
+
+
+def taylor_softmax(logits, labels):
+    """Cross entropy of each row."""
+    true = tf.gather(logits, labels, batch_dims=1)
+    partition = tf.reduce_sum(1 + logits + logits**2 / 2, axis=1)
+    return tf.math.log(partition) - tf.math.log(1 + true + true**2 / 2)
+
+
+def softmax(logits, labels):
+    """Cross entropy of each row."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+
+
+METHODS = {
+    "factored, squared error": factored(losses.SquaredErrorLoss),
+    "factored, spherical softmax": factored(losses.SphericalSoftmaxLoss),
+    "factored, Taylor softmax": factored(losses.TaylorSoftmaxLoss),
+    "factored, Z-loss": factored(losses.ZLoss),
+    "dense, squared error": dense(squared_error),
+    "dense, Taylor softmax": dense(taylor_softmax),
+    "dense, softmax": dense(softmax),
+    "tf.nn.sampled_softmax_loss": stock_sampled,
+    "tf_largeout, sampled softmax": ours(
+        lambda shape: layers.LargeOutput(
+            shape.num_classes, samplers.UniformSampler(shape.num_sampled)
+        ),
+        losses.SampledSoftmaxLoss,
+    ),
+    "tf_largeout, hierarchical softmax": ours(
+        lambda shape: layers.HierarchicalOutput(shape.num_classes),
+        losses.HierarchicalSoftmaxLoss,
+    ),
+}
+
+
+def measure(method, shape, steps, seconds):
+    """Milliseconds of a step in a process of its own, as a dict; or what went wrong."""
+    with multiprocessing.get_context("spawn").Pool(1) as process:
+        try:
+            return process.apply(milliseconds, [method, shape, steps, seconds])
+        except tf.errors.OpError as error:
+            return {"error": str(error).splitlines()[0]}
+
+
+def milliseconds(method, shape, steps, seconds):
+    """Median, 10th and 90th percentile of a step, in this process."""
+    step = METHODS[method](shape)
+    random = np.random.default_rng(0)
+    batches = [
+        (
+            tf.constant(random.normal(size=[shape.batch_size, shape.dim]), tf.float32),
+            tf.constant(random.integers(shape.num_classes, size=shape.batch_size)),
+        )
+        for _ in range(_BATCHES)
+    ]
+    each_batch = itertools.cycle(batches)
+    first = machine.seconds_of_calls(lambda: step(*next(each_batch)), _WARM_UP)
+    times = max(3, min(steps, int(seconds / first[-1])))
+    found = machine.seconds_of_calls(lambda: step(*next(each_batch)), times)
+    low, median, high = 1e3 * np.percentile(found, [10, 50, 90])
+    return {"ms": median, "ms_10": low, "ms_90": high, "steps": times}
+
+
+def _kernel_and_bias(shape):
+    kernel = tf.Variable(tf.random.normal([shape.num_classes, shape.dim], stddev=0.03))
+    return kernel, tf.Variable(tf.zeros([shape.num_classes]))
+
+
+def _step_of_layer(layer, loss, shape, optimizer=None):
+    layer.build((None, shape.dim))
+    if optimizer is not None:
+        optimizer.build(layer.trainable_variables)
+
+    @tf.function
+    def step(features, labels):
+        with tf.GradientTape() as tape:
+            tape.watch(features)
+            value = loss(labels, layer(features, training=True))
+        weights = layer.trainable_variables
+        by_features, *gradients = tape.gradient(value, [features, *weights])
+        if optimizer is not None:
+            optimizer.apply_gradients(zip(gradients, weights, strict=True))
+        return by_features
+
+    return step

@@ -1,0 +1,122 @@
+"""`FactoredMatrix`: classes whose rows are products that are never formed."""
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import tensorflow as tf
+
+from tf_largeout import class_folds
+from tf_largeout.class_matrix import ClassMatrix, ClassStatistics
+from tf_largeout.ops.factored_output_ops import FactoredState
+
+
+class FactoredMatrix(ClassMatrix):
+    """Rows `W = V U + 1 omega'`, scored as `<v_c, U h> + <omega, h>` (Vincent et al. 2015).
+
+    All that is asked of the classes is asked of the rows of V, for the features `U h`; what
+    `omega` adds is the same for all classes. With a bias h has a 1 appended, and the last
+    column of W are the biases.
+
+    Args:
+        weights: The Keras variables of a `FactoredState`.
+        has_bias: Whether the last column are biases.
+        owner: Name of the layer, for messages.
+    """
+
+    def __init__(self, weights: FactoredState, has_bias: bool, owner: str) -> None:
+        super().__init__(weights.vectors, None, owner)
+        self.has_bias = has_bias
+        self.dim -= int(has_bias)
+        self._weights = weights
+        self._vectors = ClassMatrix(weights.vectors, None, owner)
+
+    def variables(self) -> NoReturn:
+        """There are none: a ValueError."""
+        raise ValueError(
+            f"The class embeddings of layer '{self._owner}' are no variable, but products. "
+            "Take a `LargeOutput` for what reads or writes them in place."
+        )
+
+    def rows(self, ids: tf.Tensor) -> tf.Tensor:
+        vectors = tf.gather(self._vectors.variables()[0], ids)
+        return self._mixed(vectors)[..., : self.dim]
+
+    def values(self) -> tf.Tensor:
+        return self._mixed(self._weights.vectors.value)[:, : self.dim]
+
+    def biases(self) -> tf.Tensor | None:
+        """The biases of all classes, `[num_classes]`, if they have any."""
+        if not self.has_bias:
+            return None
+        return self._mixed(self._weights.vectors.value, slice(self.dim, None))[:, 0]
+
+    def logits(self, features: tf.Tensor) -> tf.Tensor:
+        hidden, shift = self.hidden(features)
+        logits = tf.tensordot(hidden, self._weights.vectors.value, axes=[[-1], [1]])
+        return tf.cast(logits + shift[..., tf.newaxis], features.dtype)
+
+    def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        hidden, shift = self.hidden(features)
+        dots = self._vectors.dots(hidden, ids)
+        return tf.where(ids >= 0, dots + shift[:, tf.newaxis], dots)
+
+    def dots_and_rows(
+        self, features: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
+    ) -> NoReturn:
+        """What a sampled loss needs: a ValueError."""
+        self.variables()
+
+    def statistics(self, features: tf.Tensor, labels: tf.Tensor) -> ClassStatistics:
+        hidden, shift = self.hidden(features)
+        found = self._vectors.statistics(hidden, labels)
+        true_logits = tf.where(labels >= 0, found.true_logits + shift[:, tf.newaxis], 0)
+        return ClassStatistics(found.log_partition + shift, true_logits, found.ranks)
+
+    def top_k(
+        self, features: tf.Tensor, k: int, absolute: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        hidden, shift = self.hidden(features)
+        if absolute:
+            features = tf.debugging.check_numerics(features, "The features must be finite")
+            return class_folds.top_k(self._absolute_fold(features), tf.shape(features)[0], k)
+        scores, ids = self._vectors.top_k(hidden, k)
+        return scores + shift[:, tf.newaxis], ids
+
+    def fold_logits(
+        self,
+        features: tf.Tensor,
+        function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
+        state: Any,
+        width: int | tf.Tensor = 1,
+    ) -> Any:
+        hidden, shift = self.hidden(features)
+
+        def shifted(state: Any, logits: tf.Tensor, ids: tf.Tensor) -> Any:
+            return function(state, logits + shift[:, tf.newaxis], ids)
+
+        return self._vectors.fold_logits(hidden, shifted, state, width)
+
+    def hidden(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """What scores the rows of V: `U h`, `[..., D]`, and `<omega, h>`, `[...]`.
+
+        Computed in float64 and given in the type of V.
+
+        Args:
+            features: Float `[..., dim]`.
+        """
+        features = self._with_one(tf.cast(features, tf.float64))
+        mixing, offset = self._weights.mixing.value, self._weights.offset.value
+        hidden = tf.tensordot(features, mixing, axes=[[-1], [1]])
+        shift = tf.reduce_sum(features * offset, axis=-1)
+        return tuple(tf.cast(one, self._weights.vectors.dtype) for one in (hidden, shift))
+
+    def _with_one(self, features: tf.Tensor) -> tf.Tensor:
+        if not self.has_bias:
+            return features
+        return tf.concat([features, tf.ones_like(features[..., :1])], axis=-1)
+
+    def _mixed(self, vectors: tf.Tensor, columns: slice = slice(None)) -> tf.Tensor:
+        """Rows of W, or some of their columns, from rows of V."""
+        mixing = tf.cast(self._weights.mixing.value[:, columns], vectors.dtype)
+        offset = tf.cast(self._weights.offset.value[columns], vectors.dtype)
+        return tf.tensordot(vectors, mixing, axes=1) + offset

@@ -1,0 +1,269 @@
+"""The gradient step of a `FactoredOutput`, which its weights take in the backward pass."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.ops.factored_output_ops import (
+    FactoredScores,
+    FactoredState,
+    factored_output_scores,
+    factored_output_step,
+)
+from tf_largeout.types import Shape
+
+# What singular values of U may be: 30 * 30 of the 10^7 that float32 tells apart are lost at
+# most. When one leaves the first range, all outside of the second become 1, so that the next
+# such pass over the classes is far away.
+_RANGE, _NEAR_ONE = (0.03, 30.0), (0.3, 3.0)
+_STEPS_BETWEEN_CHECKS = 256  # one costs about as much as eight steps
+_ROWS_OF_A_BLOCK = 2**14
+
+
+class Spheres(NamedTuple):
+    """What the losses of the spherical family take of the logits `o` of a batch of `B` rows.
+
+    Attributes:
+        squares: float64 `[B]`, the sum over all classes of `o_c^2`.
+        sums: float64 `[B]`, the sum over all classes of `o_c`.
+        true_logits: float64 `[B, L]`, the logits of the labels; 0 in padded places.
+    """
+
+    squares: tf.Tensor
+    sums: tf.Tensor
+    true_logits: tf.Tensor
+
+
+def gram_of(vectors: keras.Variable) -> Callable[..., tf.Tensor]:
+    """An initializer of `V'V`, `[D, D]`, computed in float64."""
+
+    def initializer(shape: Shape, dtype: str | None = None) -> tf.Tensor:
+        rows = vectors.value
+        total = tf.zeros(shape, tf.float64)
+        for first in range(0, vectors.shape[0], _ROWS_OF_A_BLOCK):
+            block = tf.cast(rows[first : first + _ROWS_OF_A_BLOCK], tf.float64)
+            total += tf.matmul(block, block, transpose_a=True)
+        return tf.cast(total, dtype)
+
+    return initializer
+
+
+def total_of(vectors: keras.Variable) -> Callable[..., tf.Tensor]:
+    """An initializer of `V'1`, `[D]`, computed in float64."""
+
+    def initializer(shape: Shape, dtype: str | None = None) -> tf.Tensor:
+        return tf.cast(tf.reduce_sum(tf.cast(vectors.value, tf.float64), axis=0), dtype)
+
+    return initializer
+
+
+class FactoredUpdate:
+    """What a `FactoredOutput` learns by: the exact step of gradient descent, in O(D^2) a row.
+
+    Args:
+        weights: The Keras variables of a `FactoredState`.
+        anchor: A trainable scalar, 0, whose gradient is 0: with it among what is trained, the
+            backward pass comes by even where nothing before the layer is.
+        learning_rate: Function of nothing that gives the rate of a step, float64.
+    """
+
+    def __init__(
+        self,
+        weights: FactoredState,
+        anchor: keras.Variable,
+        learning_rate: Callable[[], tf.Tensor],
+    ) -> None:
+        self._weights, self._anchor, self._learning_rate = weights, anchor, learning_rate
+
+    def state(self) -> FactoredState:
+        """The weights as `tf.Variable`s."""
+        return FactoredState(*(weight.value for weight in self._weights))
+
+    def spheres(self, features: tf.Tensor, labels: tf.Tensor) -> Spheres:
+        """The `Spheres` of a batch, without a gradient.
+
+        Args:
+            features: Float `[B, dim]`.
+            labels: int64 `[B, L]`, padded with -1.
+        """
+        found = factored_output_scores(tf.stop_gradient(features), labels, self.state())
+        return Spheres(found.q, found.s, found.a)
+
+    def learning_batch(
+        self, features: tf.Tensor, loss_scale: tf.Tensor, update: bool
+    ) -> "LearningBatch":
+        """The batch with a backward pass in which the weights take their step.
+
+        Args:
+            features: As in `spheres`.
+            loss_scale: float64 scalar, what the loss is multiplied by before its gradient is
+                taken: the step is that of the loss itself.
+            update: Whether the weights take a step; else the features get their gradient alone.
+        """
+
+        def step(labels: tf.Tensor, slopes: Spheres, found: FactoredScores) -> tf.Tensor:
+            by_features = factored_output_step(
+                features,
+                labels,
+                slopes.squares / loss_scale,
+                slopes.sums / loss_scale,
+                slopes.true_logits / loss_scale,
+                found,
+                self._learning_rate(),
+                self.state(),
+                update=update,
+            )
+            if update:
+                self.stabilise_now_and_then()
+            return tf.cast(loss_scale * by_features, features.dtype)
+
+        return LearningBatch(features, self._anchor, self.state(), step)
+
+    def stabilise_now_and_then(self) -> None:
+        """`stabilise`, in the steps in which U is looked at, or sooner if it has to be."""
+        state = self.state()
+        root = tf.sqrt(tf.cast(tf.shape(state.mixing)[0], tf.float64))
+        sizes = tf.stack([tf.norm(state.mixing), tf.norm(state.inverse)]) / root
+        is_due = state.steps % _STEPS_BETWEEN_CHECKS == 0
+        is_due |= tf.reduce_any(_outside(sizes, _RANGE))
+        tf.cond(is_due, self.stabilise, lambda: tf.constant(0))
+
+    def stabilise(self) -> tf.Tensor:
+        """Sets singular values of U that are far from 1 to 1, and corrects V: V U stays.
+
+        The inverse of U is computed anew. Section 5.2 of the paper.
+
+        Returns:
+            int32 scalar: how many singular values were set.
+        """
+        state = self.state()
+        squares, axes = tf.linalg.eigh(tf.matmul(state.mixing, state.mixing, transpose_b=True))
+        values = tf.sqrt(tf.maximum(squares, 0.0))
+        chosen = _outside(values, _NEAR_ONE) & tf.reduce_any(_outside(values, _RANGE))
+        values, axes = values[chosen], tf.boolean_mask(axes, chosen, axis=1)
+        count = tf.size(values)
+        tf.cond(count > 0, lambda: self._set_to_one(values, axes), lambda: count)
+        state.inverse.assign(tf.linalg.inv(state.mixing))
+        return count
+
+    def drift(self, num_probes: int) -> dict[str, tf.Tensor]:
+        """See `FactoredOutput.drift`."""
+        state = self.state()
+        width = state.gram.shape[0]
+        probes = tf.random.stateless_normal([width, num_probes], [0, 0], dtype=tf.float64)
+        probes /= tf.norm(probes, axis=0)
+        hidden, shift = (
+            tf.matmul(state.mixing, probes),
+            tf.linalg.matvec(probes, state.offset, transpose_a=True),
+        )
+        squares = sums = tf.zeros([num_probes], tf.float64)
+        for first in range(0, state.vectors.shape[0], _ROWS_OF_A_BLOCK):
+            rows = tf.cast(state.vectors[first : first + _ROWS_OF_A_BLOCK], tf.float64)
+            logits = tf.matmul(rows, hidden) + shift
+            squares += tf.reduce_sum(logits**2, axis=0)
+            sums += tf.reduce_sum(logits, axis=0)
+        kept = tf.reduce_sum(probes * tf.matmul(state.gram, probes), axis=0)
+        most = tf.sqrt(tf.cast(state.vectors.shape[0], tf.float64) * squares)
+        product = tf.matmul(state.mixing, state.inverse)
+        return {
+            "gram": _largest(tf.math.divide_no_nan(kept - squares, squares)),
+            "total": _largest(
+                tf.math.divide_no_nan(
+                    tf.linalg.matvec(probes, state.total, transpose_a=True) - sums, most
+                )
+            ),
+            "inverse": _largest(product - tf.eye(width, dtype=tf.float64)),
+        }
+
+    def _set_to_one(self, values: tf.Tensor, axes: tf.Tensor) -> tf.Tensor:
+        """Sets singular values `[n]` of U, of left singular vectors `[D, n]`, to 1."""
+        state = self.state()
+        along = tf.matmul(axes, state.mixing, transpose_a=True)
+        state.mixing.assign_add(tf.matmul(axes / values - axes, along))
+        axes = tf.cast(axes, state.vectors.dtype)
+        longer = axes * tf.cast(values - 1, axes.dtype)
+        _rewrite(
+            state.vectors,
+            lambda rows: rows + tf.matmul(tf.matmul(rows, longer), axes, transpose_b=True),
+        )
+        return tf.size(values)
+
+
+class LearningBatch:
+    """A batch whose weights take one step, by the sum of all that is asked of it.
+
+    Args:
+        features: Float `[B, dim]`.
+        anchor: As in `FactoredUpdate`.
+        state: The weights.
+        step: Function of labels `[B, L]`, the derivatives by their `Spheres`, and their
+            `FactoredScores`, that takes the step and gives the derivative by the features.
+    """
+
+    def __init__(
+        self,
+        features: tf.Tensor,
+        anchor: keras.Variable,
+        state: FactoredState,
+        step: Callable[[tf.Tensor, Spheres, FactoredScores], tf.Tensor],
+    ) -> None:
+        self._state, self._step = state, step
+        self._learnt: list[tuple[tf.Tensor, tuple[tf.Tensor, ...], FactoredScores]] = []
+        self._features = self._stepping(features, tf.convert_to_tensor(anchor))
+
+    def spheres(self, labels: tf.Tensor) -> Spheres:
+        """The `Spheres` of labels `[B, L]`, padded with -1, for one of the losses."""
+
+        @tf.custom_gradient
+        def of(features: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], Callable[..., tf.Tensor]]:
+            found = factored_output_scores(features, labels, self._state)
+
+            def gradient(*slopes: tf.Tensor) -> tf.Tensor:
+                self._learnt.append((labels, slopes, found))
+                return tf.zeros_like(features)
+
+            return (found.q, found.s, found.a), gradient
+
+        return Spheres(*of(self._features))
+
+    def _stepping(self, features: tf.Tensor, anchor: tf.Tensor) -> tf.Tensor:
+        """The features; the backward pass comes by here when it has been to all `spheres`."""
+
+        @tf.custom_gradient
+        def of(features: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+            def gradient(_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                labels, slopes, found = zip(*self._learnt, strict=True)
+                self._learnt.clear()
+                by_squares, by_sums, by_logits = zip(*slopes, strict=True)
+                sums = Spheres(
+                    tf.add_n(by_squares), tf.add_n(by_sums), tf.concat(by_logits, axis=1)
+                )
+                by_features = self._step(tf.concat(labels, axis=1), sums, found[0])
+                return by_features, tf.zeros_like(anchor)
+
+            return tf.identity(features), gradient
+
+        return of(features, anchor)
+
+
+def _rewrite(variable: tf.Variable, function: Callable[[tf.Tensor], tf.Tensor]) -> None:
+    """Sets the rows of a variable to `function(rows)`, in blocks: nothing copies it."""
+    num_rows = variable.shape[0]
+
+    def next_block(first: tf.Tensor) -> tf.Tensor:
+        ids = tf.range(first, tf.minimum(first + _ROWS_OF_A_BLOCK, num_rows))
+        new_rows = function(tf.gather(variable, ids))
+        variable.scatter_update(tf.IndexedSlices(new_rows, ids))
+        return first + _ROWS_OF_A_BLOCK
+
+    tf.while_loop(lambda first: first < num_rows, next_block, [0], parallel_iterations=1)
+
+
+def _outside(values: tf.Tensor, limits: tuple[float, float]) -> tf.Tensor:
+    return (values < limits[0]) | (values > limits[1])
+
+
+def _largest(numbers: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_max(tf.abs(numbers))

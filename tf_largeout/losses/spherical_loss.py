@@ -1,0 +1,53 @@
+"""The base class of the losses that need no more of the logits than their squares and sums."""
+
+import tensorflow as tf
+
+from tf_largeout.factored_logits import FactoredLogits
+from tf_largeout.losses.cross_entropy import target_weights
+from tf_largeout.losses.tagged_loss import TaggedLoss
+
+
+class SphericalLoss(TaggedLoss):
+    """A loss of the spherical family, which a `FactoredOutput` trains by exactly.
+
+    Of the N logits `o` of a row such a loss takes the logits `a` of the labels, the squared
+    length `q = sum_c o_c^2` and the sum `s = sum_c o_c` (Vincent et al. 2015, section 4), all
+    of which the layer knows in O(dim^2). A subclass writes `label_losses`. Of several labels
+    each counts `1 / #labels`.
+
+    In `evaluate` it reports its own exact value, at the same cost.
+
+    Args:
+        reduction: As in `keras.losses.Loss`.
+        name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+    """
+
+    tag_class = FactoredLogits
+
+    def label_losses(
+        self, squares: tf.Tensor, sums: tf.Tensor, true_logits: tf.Tensor, num_classes: int
+    ) -> tf.Tensor:
+        """The loss of each label, of which TensorFlow can take the gradient.
+
+        Args:
+            squares: float64 `[B, 1]`, `q`.
+            sums: float64 `[B, 1]`, `s`.
+            true_logits: float64 `[B, L]`, `a`; 0 in padded places.
+            num_classes: `N`.
+
+        Returns:
+            float64 `[B, L]`; what it is in padded places has no effect.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define `label_losses`.")
+
+    def row_losses(self, tag: FactoredLogits, labels: tf.Tensor) -> tf.Tensor:
+        found, has_label = tag.spheres(labels), labels >= 0
+        losses = self.label_losses(
+            found.squares[:, tf.newaxis],
+            found.sums[:, tf.newaxis],
+            found.true_logits,
+            tag.num_classes,
+        )
+        weights = target_weights(has_label, losses.dtype)
+        return tf.reduce_sum(tf.where(has_label, weights * losses, 0), axis=-1)

@@ -1,0 +1,48 @@
+"""`SphericalSoftmaxLoss`: cross entropy of probabilities that go by squares."""
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.arguments import real_number
+from tf_largeout.losses.spherical_loss import SphericalLoss
+from tf_largeout.types import Config, DTypeLike
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class SphericalSoftmaxLoss(SphericalLoss):
+    """Cross entropy of the spherical softmax, `-log((a^2 + epsilon) / (q + N epsilon))`.
+
+    The model predicts class c with probability `(o_c^2 + epsilon) / sum_d (o_d^2 + epsilon)`
+    (Vincent et al. 2015; de Brebisson and Vincent 2016, "An exploration of softmax alternatives
+    belonging to the spherical loss family"), which a logit far below 0 makes as likely as one
+    far above: rank by `|o_c|`, with `absolute=True` in `top_k` and the metrics. With rows of 0
+    it stands still: leave the layer's `embeddings_initializer`.
+
+    Args:
+        epsilon: Above 0: what a logit of 0 is worth, so what keeps the loss finite.
+        reduction: As in `keras.losses.Loss`.
+        name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+
+    Raises:
+        ValueError: If `epsilon` is no such number.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 0.1,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "spherical_softmax_loss",
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        super().__init__(reduction=reduction, name=name, dtype=dtype)
+        self.epsilon = real_number("epsilon", epsilon, 0.0, allow_least=False)
+
+    def label_losses(
+        self, squares: tf.Tensor, sums: tf.Tensor, true_logits: tf.Tensor, num_classes: int
+    ) -> tf.Tensor:
+        log_partition = tf.math.log(squares + num_classes * self.epsilon)
+        return log_partition - tf.math.log(true_logits**2 + self.epsilon)
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "epsilon": self.epsilon}

@@ -1,0 +1,49 @@
+"""`SquaredErrorLoss`: the squared distance of all logits from few targets."""
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.factored_logits import FactoredLogits
+from tf_largeout.losses.spherical_loss import SphericalLoss
+from tf_largeout.output_tag import tag_of
+from tf_largeout.types import DTypeLike, TensorLike
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class SquaredErrorLoss(SphericalLoss):
+    """`sum_c (o_c - t_c)^2 = q - 2 sum_k a_k t_k + sum_k t_k^2`, the targets t being sparse.
+
+    Vincent et al. 2015, section 3. A target is 1 for each label and 0 for all other classes, or
+    whatever number `y_true` says. The sum, not the mean, of all classes: a step of the rule is
+    stable up to a learning rate of about `1 / max |h|^2`.
+
+    Args:
+        reduction: As in `keras.losses.Loss`.
+        name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+
+    Call arguments:
+        y_true: Integer class ids as in all losses, of which repeats count once; or a
+            `tf.SparseTensor` `[batch, num_classes]` of floats, the targets that are not 0.
+    """
+
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "squared_error_loss",
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        super().__init__(reduction=reduction, name=name, dtype=dtype)
+
+    def __call__(
+        self, y_true: TensorLike, y_pred: tf.Tensor, sample_weight: TensorLike | None = None
+    ) -> tf.Tensor:
+        tag = tag_of(y_pred, type(self).__name__, self.tag_class)
+        if tag is not None and isinstance(y_true, tf.SparseTensor):
+            y_true = tag.sparse_targets(y_true)
+        return super().__call__(y_true, y_pred, sample_weight)
+
+    def row_losses(self, tag: FactoredLogits, labels: tf.Tensor) -> tf.Tensor:
+        found, (targets, counts) = tag.spheres(labels), tag.targets(labels)
+        by_target = targets * (targets - 2 * found.true_logits)
+        return tf.where(counts, found.squares + tf.reduce_sum(by_target, axis=-1), 0)

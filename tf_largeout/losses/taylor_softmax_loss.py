@@ -1,0 +1,37 @@
+"""`TaylorSoftmaxLoss`: cross entropy with the first terms of the exponential."""
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.losses.spherical_loss import SphericalLoss
+from tf_largeout.types import DTypeLike
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class TaylorSoftmaxLoss(SphericalLoss):
+    """Cross entropy of the Taylor softmax, `-log((1 + a + a^2 / 2) / (N + s + q / 2))`.
+
+    The model predicts class c in proportion to `1 + o_c + o_c^2 / 2`, the first terms of
+    `exp(o_c)`, which are above 0 for any logit (Vincent et al. 2015; de Brebisson and Vincent
+    2016, "An exploration of softmax alternatives belonging to the spherical loss family"). Near
+    0 it is the softmax; its least likely logit is -1, and one below -2 is more likely than 0.
+
+    Args:
+        reduction: As in `keras.losses.Loss`.
+        name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+    """
+
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "taylor_softmax_loss",
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        super().__init__(reduction=reduction, name=name, dtype=dtype)
+
+    def label_losses(
+        self, squares: tf.Tensor, sums: tf.Tensor, true_logits: tf.Tensor, num_classes: int
+    ) -> tf.Tensor:
+        log_partition = tf.math.log(num_classes + sums + squares / 2)
+        return log_partition - tf.math.log(1 + true_logits + true_logits**2 / 2)

@@ -1,0 +1,60 @@
+"""`ZLoss`: of a label's logit, in standard deviations above the mean of all."""
+
+import math
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.arguments import real_number
+from tf_largeout.losses.spherical_loss import SphericalLoss
+from tf_largeout.types import Config, DTypeLike
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class ZLoss(SphericalLoss):
+    """`scale softplus(slope (target - z))` of a label's standardised logit `z`.
+
+    `z = (a - mean) / deviation` over the logits of all classes: `mean = s / N`, `deviation^2 =
+    q / N - mean^2` (de Brebisson and Vincent 2016, "The Z-loss: a shift and scale invariant
+    classification loss belonging to the spherical family", whose a, b, z_0 these are in other
+    words). It asks that the label stands out by `target` deviations, however large the logits
+    are, which makes it a ranking loss without probabilities: choose the numbers for what is
+    measured. Rows that are all equal, such as rows of 0, give it no deviation to divide by.
+
+    Args:
+        target: How many deviations above the mean a label is to be.
+        slope: Above 0: how sharply those below count more than those above.
+        scale: Above 0: a factor of the loss, as good as one of the learning rate.
+        reduction: As in `keras.losses.Loss`.
+        name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+
+    Raises:
+        ValueError: If a number is out of range.
+    """
+
+    def __init__(
+        self,
+        target: float = 2.0,
+        slope: float = 1.5,
+        scale: float = 0.7,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "z_loss",
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        super().__init__(reduction=reduction, name=name, dtype=dtype)
+        self.target = real_number("target", target, -math.inf)
+        self.slope = real_number("slope", slope, 0.0, allow_least=False)
+        self.scale = real_number("scale", scale, 0.0, allow_least=False)
+
+    def label_losses(
+        self, squares: tf.Tensor, sums: tf.Tensor, true_logits: tf.Tensor, num_classes: int
+    ) -> tf.Tensor:
+        mean = sums / num_classes
+        deviation = tf.sqrt(squares / num_classes - mean**2)
+        z = (true_logits - mean) / deviation
+        return self.scale * tf.nn.softplus(self.slope * (self.target - z))
+
+    def get_config(self) -> Config:
+        own = {"target": self.target, "slope": self.slope, "scale": self.scale}
+        return {**super().get_config(), **own}
