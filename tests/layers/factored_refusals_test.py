@@ -154,7 +154,9 @@ def test_a_schedule_cannot_be_overruled():
 
 
 @pytest.mark.parametrize(
-    "rate", [0.5, keras.optimizers.schedules.ExponentialDecay(1.0, 10, 0.5)], ids=str
+    "rate",
+    [0.5, keras.optimizers.schedules.ExponentialDecay(1.0, 10, 0.5)],
+    ids=["number", "schedule"],
 )
 def test_config_round_trip(rate):
     made = layers.FactoredOutput(
