@@ -135,6 +135,13 @@ def test_weights_of_low_precision_are_refused():
         head(dtype="bfloat16").build([None, DIM])
 
 
+def test_searches_in_float64_are_refused():
+    layer = head(dtype="float64")
+    layer.build([None, DIM])
+    with pytest.raises(ValueError, match="float32 weights.*'vectors' of dtype float64"):
+        layer.top_k(X, 1)
+
+
 @pytest.mark.parametrize("bad", [0, -1, np.nan, np.inf, "1", None, True])
 def test_a_learning_rate_that_is_none_is_refused(bad):
     message = "`learning_rate` must be a number above 0.0. Received: learning_rate="
