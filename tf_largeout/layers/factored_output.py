@@ -16,6 +16,7 @@ from tf_largeout.factored_update import (
     gram_of,
     total_of,
 )
+from tf_largeout.initializers import constant_initializer
 from tf_largeout.layers import initial_values, step_context
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.ops.factored_output_ops import FactoredState
@@ -102,14 +103,8 @@ class FactoredOutput(ClassOutput):
         else:
             self._rate = real_number("learning_rate", learning_rate, 0.0, allow_least=False)
         self.use_bias = use_bias
-        self.embeddings_initializer = initial_values.get(
-            "embeddings_initializer",
-            embeddings_initializer,
-            initial_values.default_embeddings_initializer(),
-        )
-        self.bias_initializer = initial_values.get(
-            "bias_initializer", bias_initializer, keras.initializers.Zeros()
-        )
+        self.embeddings_initializer = initial_values.of_embeddings(embeddings_initializer)
+        self.bias_initializer = initial_values.of_biases(bias_initializer)
 
     def build(self, input_shape: Shape) -> None:
         dim = self.width_of(input_shape)
@@ -127,7 +122,8 @@ class FactoredOutput(ClassOutput):
             name="anchor", shape=(), initializer="zeros", autocast=False
         )
         if self._schedule is None:
-            self._rate_weight = self._constant("learning_rate", (), self._rate)
+            rate = constant_initializer(np.float64(self._rate))
+            self._rate_weight = self._float64("learning_rate", (), rate)
         self.class_matrix = FactoredMatrix(state, self.use_bias, self.name)
         self._update = FactoredUpdate(state, self.anchor, self._current_rate)
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: dim})
@@ -225,9 +221,9 @@ class FactoredOutput(ClassOutput):
         )
         return FactoredState(
             vectors=vectors,
-            mixing=self._constant("mixing", (width, width), np.eye(width)),
-            inverse=self._constant("inverse", (width, width), np.eye(width)),
-            offset=self._constant("offset", (width,), 0.0),
+            mixing=self._float64("mixing", (width, width), "identity"),
+            inverse=self._float64("inverse", (width, width), "identity"),
+            offset=self._float64("offset", (width,), "zeros"),
             total=self._float64("total", (width,), total_of(vectors)),
             gram=self._float64("gram", (width, width), gram_of(vectors)),
             steps=self.add_class_weight("steps", (), "zeros", dtype="int64", trainable=False),
@@ -243,12 +239,6 @@ class FactoredOutput(ClassOutput):
 
     def _float64(self, name: str, shape: Shape, initializer: InitializerLike) -> keras.Variable:
         return self.add_class_weight(name, shape, initializer, dtype="float64", trainable=False)
-
-    def _constant(self, name: str, shape: Shape, value: TensorLike) -> keras.Variable:
-        def initializer(shape: Shape, dtype: str | None = None) -> tf.Tensor:
-            return tf.broadcast_to(tf.convert_to_tensor(value, dtype), shape)
-
-        return self._float64(name, shape, initializer)
 
     def _current_rate(self) -> tf.Tensor:
         if self._schedule is None:
