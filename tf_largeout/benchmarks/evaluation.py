@@ -20,8 +20,8 @@ def evaluate(
     labels,
     label_counts=None,
     num_examples=None,
-    score=tf.identity,
     batch_size=128,
+    score=tf.identity,
 ):
     """Precision and the full softmax loss of `model` on a sample of the test split.
 
@@ -32,8 +32,8 @@ def evaluate(
         label_counts: [num_classes], training examples of each class; None for no PSP.
         num_examples: training examples in all. By default the sum of the counts, right where
             each example has one label.
-        score: function of logits, by which the classes are ranked.
         batch_size: rows whose logits are held at a time.
+        score: function of logits, by which the classes are ranked.
 
     Returns:
         dict with `p1`, `p3`, `p5` in per cent (an example with one label reaches a P@5 of 20),

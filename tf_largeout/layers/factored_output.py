@@ -42,17 +42,21 @@ class FactoredOutput(ClassOutput):
     them; it trains what comes before, at its own rate.
 
     ```python
-    head = tflo.layers.FactoredOutput(200_000, learning_rate=1.0)
+    head = tflo.layers.FactoredOutput(200_000, learning_rate=50.0)
     model = keras.Sequential([encoder, head])
-    model.compile(tflo.optimizers.LazyAdam(1e-3), tflo.losses.TaylorSoftmaxLoss())
+    model.compile(tflo.optimizers.LazyAdam(1e-3), tflo.losses.ZLoss())
+    model.fit(features, labels, batch_size=512)
     ```
 
     Args:
         num_classes: Number of classes `N`, from 1 to 2^31 - 2.
         learning_rate: Above 0, of the gradient of the batch's mean loss; or a Keras schedule,
-            of the layer's own count of steps. A number can be set anew between steps:
-            `layer.learning_rate = 0.1`. One so large that a step would lose the weights is
-            refused by that step, with the weights as they were.
+            of the layer's own count of steps. What a label's row gets of a mean over the batch
+            is small, so the rates of plain gradient descent are large: begin with a tenth of
+            the batch size for `ZLoss`, with the batch size for the two cross entropies, and
+            with 0.1 for `SquaredErrorLoss`; then try thrice as much and a third. A number can
+            be set anew between steps: `layer.learning_rate = 0.1`. One so large that a step
+            would lose the weights is refused by that step, with the weights as they were.
         use_bias: Whether each class has a bias, which learns at the same rate.
         embeddings_initializer: Initializer of the class embeddings, or an array
             `[num_classes, dim]` of them; by default, as in `LargeOutput`, uniform, rows of
