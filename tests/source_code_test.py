@@ -37,7 +37,7 @@ ARROWS = {
     "output_tag": {"class_matrix", "labels", "types"},
     "lazy_logits": {"candidates", "output_tag"},
     "log_probabilities": {"class_matrix", "output_tag", "types"},
-    "factored_matrix": {"class_folds", "class_matrix", "ops"},
+    "factored_matrix": {"class_matrix", "ops"},
     "factored_update": {"ops", "types"},
     "factored_logits": {"class_matrix", "factored_update", "output_tag", "types"},
     "search": {"arguments", "initializers", "ops", "replicas", "types"},

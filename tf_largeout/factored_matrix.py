@@ -5,7 +5,6 @@ from typing import Any, NoReturn
 
 import tensorflow as tf
 
-from tf_largeout import class_folds
 from tf_largeout.class_matrix import ClassMatrix, ClassStatistics
 from tf_largeout.ops.factored_output_ops import FactoredState
 
@@ -75,10 +74,9 @@ class FactoredMatrix(ClassMatrix):
     def top_k(
         self, features: tf.Tensor, k: int, absolute: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        hidden, shift = self.hidden(features)
         if absolute:
-            features = tf.debugging.check_numerics(features, "The features must be finite")
-            return class_folds.top_k(self._absolute_fold(features), tf.shape(features)[0], k)
+            return super().top_k(features, k, absolute)
+        hidden, shift = self.hidden(features)
         scores, ids = self._vectors.top_k(hidden, k)
         return scores + shift[:, tf.newaxis], ids
 

@@ -1,6 +1,6 @@
 """The gradient step of a `FactoredOutput`, which its weights take in the backward pass."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import keras
@@ -38,25 +38,32 @@ class Spheres(NamedTuple):
 
 def gram_of(vectors: keras.Variable) -> Callable[..., tf.Tensor]:
     """An initializer of `V'V`, `[D, D]`, computed in float64."""
+    return _sum_over_blocks(vectors, lambda rows: tf.matmul(rows, rows, transpose_a=True))
+
+
+def total_of(vectors: keras.Variable) -> Callable[..., tf.Tensor]:
+    """An initializer of `V'1`, `[D]`, computed in float64."""
+    return _sum_over_blocks(vectors, lambda rows: tf.reduce_sum(rows, axis=0))
+
+
+def _sum_over_blocks(
+    vectors: keras.Variable, function: Callable[[tf.Tensor], tf.Tensor]
+) -> Callable[..., tf.Tensor]:
+    """An initializer of the sum over blocks of rows of `function(rows)`."""
 
     def initializer(shape: Shape, dtype: str | None = None) -> tf.Tensor:
-        rows = vectors.value
         total = tf.zeros(shape, tf.float64)
-        for first in range(0, vectors.shape[0], _ROWS_OF_A_BLOCK):
-            block = tf.cast(rows[first : first + _ROWS_OF_A_BLOCK], tf.float64)
-            total += tf.matmul(block, block, transpose_a=True)
+        for rows in _blocks(vectors.value):
+            total += function(rows)
         return tf.cast(total, dtype)
 
     return initializer
 
 
-def total_of(vectors: keras.Variable) -> Callable[..., tf.Tensor]:
-    """An initializer of `V'1`, `[D]`, computed in float64."""
-
-    def initializer(shape: Shape, dtype: str | None = None) -> tf.Tensor:
-        return tf.cast(tf.reduce_sum(tf.cast(vectors.value, tf.float64), axis=0), dtype)
-
-    return initializer
+def _blocks(vectors: tf.Variable) -> Iterator[tf.Tensor]:
+    """The rows of V in float64, in blocks: nothing copies all of them."""
+    for first in range(0, vectors.shape[0], _ROWS_OF_A_BLOCK):
+        yield tf.cast(vectors[first : first + _ROWS_OF_A_BLOCK], tf.float64)
 
 
 class FactoredUpdate:
@@ -159,8 +166,7 @@ class FactoredUpdate:
             tf.linalg.matvec(probes, state.offset, transpose_a=True),
         )
         squares = sums = tf.zeros([num_probes], tf.float64)
-        for first in range(0, state.vectors.shape[0], _ROWS_OF_A_BLOCK):
-            rows = tf.cast(state.vectors[first : first + _ROWS_OF_A_BLOCK], tf.float64)
+        for rows in _blocks(state.vectors):
             logits = tf.matmul(rows, hidden) + shift
             squares += tf.reduce_sum(logits**2, axis=0)
             sums += tf.reduce_sum(logits, axis=0)

@@ -64,7 +64,10 @@ class OutputTag:
     @functools.cached_property
     def flat_features(self) -> tf.Tensor:
         """The features as `[B, dim]`, checked to be finite."""
-        message = f"The features that enter layer '{self.layer.name}' must be finite"
+        message = (
+            f"The features that enter layer '{self.layer.name}' must be finite. If they were "
+            "in the steps before, lower the learning rate, of the model or of the layer"
+        )
         # Not their gradient: under loss scaling it overflows now and then, and the step is
         # skipped.
         check = tf.debugging.check_numerics(tf.stop_gradient(self.features), message)

@@ -10,10 +10,6 @@
 namespace largeout {
 namespace {
 
-void BackwardsFor(int64_t total, int64_t, const std::function<void(int64_t, int64_t)>& work) {
-  for (int64_t i = total - 1; i >= 0; --i) work(i, i + 1);
-}
-
 PaddedMatrix RandomMatrix(int64_t rows, int64_t width, Arena* arena) {
   static std::mt19937_64 random(0);
   std::normal_distribution<double> normal;
@@ -57,7 +53,7 @@ TEST(ProductsOfDoublesAreSumsOfProducts) {
       out.Fill(0.5);
       backwards.Fill(0.5);
       AddProductInBlocks(factor, b, &out, SerialFor);
-      AddProductInBlocks(factor, b, &backwards, BackwardsFor);
+      AddProductInBlocks(factor, b, &backwards, testing::BackwardsFor);
       for (int64_t i = 0; i < rows; ++i) {
         for (int64_t j = 0; j < width; ++j) {
           EXPECT_NEAR(out.row(i)[j], Expected(0.5, factor, b, i, j), 1e-12);
@@ -76,7 +72,7 @@ TEST(LowerProductsHaveTheirBitsBelowTheDiagonal) {
     whole.Fill(1);
     lower.Fill(1);
     AddProductInBlocks(a.view(), b, &whole, SerialFor);
-    AddLowerProduct(a.view(), b, &lower, BackwardsFor);
+    AddLowerProduct(a.view(), b, &lower, testing::BackwardsFor);
     for (int64_t i = 0; i < size; ++i) {
       for (int64_t j = 0; j <= i; ++j) EXPECT_EQ(lower.row(i)[j], whole.row(i)[j]);
     }

@@ -45,6 +45,19 @@ void TargetSlopes::AddGram(double factor, PaddedMatrix* matrix) const {
   }
 }
 
+void TargetSlopes::AddGramTimes(double factor, const PaddedMatrix& matrix,
+                                PaddedMatrix* to) const {
+  std::vector<double> sum(matrix.width());
+  for (size_t c = 0; c < classes_.size(); ++c) {
+    std::fill(sum.begin(), sum.end(), 0.0);
+    AddRowsOfClass(c, factor, matrix, sum.data());
+    for (int64_t i = begin_[c]; i < begin_[c + 1]; ++i) {
+      double* row = to->row(slopes_[i].example);
+      for (int64_t k = 0; k < matrix.width(); ++k) row[k] += slopes_[i].value * sum[k];
+    }
+  }
+}
+
 void TargetSlopes::AddRowsOfClass(int64_t place, double factor, const PaddedMatrix& matrix,
                                   double* to) const {
   for (int64_t i = begin_[place]; i < begin_[place + 1]; ++i) {

@@ -22,6 +22,9 @@ class TargetSlopes {
   // matrix [batch, batch] += factor A'A.
   void AddGram(double factor, PaddedMatrix* matrix) const;
 
+  // to [batch, width] += factor A'A matrix.
+  void AddGramTimes(double factor, const PaddedMatrix& matrix, PaddedMatrix* to) const;
+
   // to [width] += factor times the sum over examples j of A_cj row j of the matrix, for class c
   // = classes()[place].
   void AddRowsOfClass(int64_t place, double factor, const PaddedMatrix& matrix,

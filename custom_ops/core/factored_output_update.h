@@ -5,9 +5,11 @@
 #define LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_UPDATE_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "custom_ops/core/factored_output.h"
+#include "custom_ops/core/factored_output_forms.h"
 #include "custom_ops/core/factored_output_targets.h"
 #include "custom_ops/core/padded_matrix.h"
 
@@ -44,6 +46,9 @@ class FactoredUpdate {
                  const FactoredSlopes& slopes, double learning_rate,
                  const ParallelFor& parallel, FactoredGradient<Number>* gradient, Arena* arena);
 
+  FactoredUpdate(const FactoredUpdate&) = delete;
+  FactoredUpdate& operator=(const FactoredUpdate&) = delete;
+
   static int64_t Size(int64_t batch, int64_t width);
 
   FactoredOutcome Compute(double min_pivot);
@@ -52,13 +57,8 @@ class FactoredUpdate {
   void Write() const;
 
  private:
-  double UpdateInverse(double min_pivot);
-  void UpdateMixing();
-  void UpdateGram();
   void UpdateSums();
   bool UpdateVectors();
-  void WriteScaledSquares(PaddedMatrix* squares);
-  void Scale(double factor, const double* rows, int64_t stride);
   const char* FirstNotFinite() const;
 
   const FactoredState<Number>& state_;
@@ -67,16 +67,15 @@ class FactoredUpdate {
   const double learning_rate_;
   const ParallelFor& parallel_;
   FactoredGradient<Number>& gradient_;
-  // stack_ [3 batch, width]: H', then what UpdateGram needs.
-  PaddedMatrix stack_, features_;
-  PaddedMatrix columns_;       // H [width, batch]
-  PaddedMatrix scaled_;        // what Scale makes, [batch, width]
-  PaddedMatrix solved_;        // T [batch, width], see UpdateInverse
-  PaddedMatrix small_, half_;  // [batch, batch]
+  PaddedMatrix features_;  // H' [batch, width]
+  PaddedMatrix columns_;   // H [width, batch]
+  PaddedMatrix solved_;    // T [batch, width]: H' times the inverse of the new U
   PaddedMatrix inverse_, gram_;
   PaddedMatrix sums_;     // omega and w_bar
   PaddedMatrix factors_;  // [2, batch], of the rows of H' in their updates
   TargetSlopes targets_;
+  const FactoredTerms terms_;  // of what is above
+  std::unique_ptr<FactoredForm> form_;
   std::vector<Number> vectors_;  // the new rows of V, those of the distinct classes
 };
 

@@ -12,11 +12,6 @@ namespace {
 
 using Example = testing::KernelTreeExample;
 
-// Two at once, in the order that disturbs most: the later range first.
-void BackwardsFor(int64_t total, int64_t, const std::function<void(int64_t, int64_t)>& work) {
-  for (int64_t i = total - 1; i >= 0; --i) work(i, i + 1);
-}
-
 TEST(KernelTreeShapesHaveEachClassInOneNodeOfALevel) {
   for (int64_t num_classes : {1, 2, 7, 16, 17, 64, 65, 300, 1025}) {
     for (int64_t leaf_size : {1, 3, 16, 5000}) {
@@ -112,7 +107,7 @@ TEST(KernelTreeAfterUpdatesIsTheOneBuiltAnew) {
       }
       const std::vector<float> updated = e.sums;
       std::fill(e.sums.begin(), e.sums.end(), NAN);
-      e.Build(BackwardsFor);
+      e.Build(testing::BackwardsFor);
       EXPECT_TRUE(updated == e.sums);
     }
   });
@@ -164,7 +159,7 @@ TEST(KernelTreeDrawsAreIndependentOfThreadsAndOfOtherQueries) {
     e.Build();
     const Example::Drawn all = e.Sample(21, false, std::vector<int64_t>(130, 5));
     const Example::Drawn backwards =
-        e.Sample(21, false, std::vector<int64_t>(130, 5), {1, 2}, BackwardsFor);
+        e.Sample(21, false, std::vector<int64_t>(130, 5), {1, 2}, testing::BackwardsFor);
     EXPECT_TRUE(all.ids == backwards.ids);
     EXPECT_TRUE(all.log_q == backwards.log_q);
     EXPECT_TRUE(all.label_log_q == backwards.label_log_q);
@@ -250,7 +245,7 @@ TEST(KernelTreeFindsRowsThatItCannotSum) {
       EXPECT_EQ(FindUnfitClass(e.shape, e.rows(), {}, SerialFor), -1);
       e.embeddings[41 * 20 + 19] = bad;
       e.bias[55] = bad;
-      EXPECT_EQ(FindUnfitClass(e.shape, e.rows(), {}, BackwardsFor), 41);
+      EXPECT_EQ(FindUnfitClass(e.shape, e.rows(), {}, testing::BackwardsFor), 41);
       EXPECT_EQ(e.FindUnfit({-1, 3, 50, 3}), projected_dim > 0 ? -1 : 55);
       EXPECT_EQ(e.FindUnfit({3, 55}), 55);
       EXPECT_EQ(e.FindUnfit({-1, 32}), -1);

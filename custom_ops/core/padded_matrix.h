@@ -86,6 +86,17 @@ inline void TransposeInto(const double* from, int64_t from_stride, int64_t rows,
   }
 }
 
+// The elements [i, j] of matrix [size, size] with j > i become those [j, i].
+inline void MirrorLower(int64_t size, double* matrix, int64_t stride) {
+  constexpr int64_t kBlock = 8;  // lines of a cache are read once
+  for (int64_t first = 0; first < size; first += kBlock) {
+    for (int64_t j = first + 1; j < size; ++j) {
+      const int64_t last = std::min(first + kBlock, j);
+      for (int64_t i = first; i < last; ++i) matrix[i * stride + j] = matrix[j * stride + i];
+    }
+  }
+}
+
 }  // namespace largeout
 
 #endif  // LARGEOUT_CUSTOM_OPS_CORE_PADDED_MATRIX_H_

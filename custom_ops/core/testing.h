@@ -13,6 +13,7 @@
 #define LARGEOUT_CUSTOM_OPS_CORE_TESTING_H_
 
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <sstream>
 #include <string>
@@ -29,6 +30,12 @@ void Fail(const char* file, int line, const std::string& message);
 
 // Runs `body` once at each instruction set that this processor has.
 void ForEachSimdLevel(const std::function<void()>& body);
+
+// A ParallelFor in the order that disturbs most: one unit at a time, the last one first.
+inline void BackwardsFor(int64_t total, int64_t /*cost_per_unit*/,
+                         const std::function<void(int64_t, int64_t)>& work) {
+  for (int64_t i = total - 1; i >= 0; --i) work(i, i + 1);
+}
 
 // The text of a value in a failure message: ranges as their first elements.
 template <typename T, typename = void>

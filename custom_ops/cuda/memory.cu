@@ -15,5 +15,11 @@ Status FillBytes(int value, int64_t bytes, void* to, Stream stream) {
   return cudaMemsetAsync(to, value, bytes, stream);
 }
 
+Status CopyToHost(const void* from, int64_t bytes, void* to, Stream stream) {
+  if (bytes <= 0) return kOk;
+  const Status status = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream);
+  return status == kOk ? cudaStreamSynchronize(stream) : status;
+}
+
 }  // namespace cuda
 }  // namespace largeout

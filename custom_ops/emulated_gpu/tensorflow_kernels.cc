@@ -114,10 +114,11 @@ class AssignAddOp : public OpKernel {
   }
 };
 
+template <class Index>
 struct ScatterBody {
   const char* updates;
   int64_t row_bytes;
-  const int64_t* ids;
+  const Index* ids;
   int64_t num_rows;
   char* rows;
 
@@ -127,6 +128,7 @@ struct ScatterBody {
   }
 };
 
+template <class Index>
 class ResourceScatterUpdateOp : public OpKernel {
  public:
   using OpKernel::OpKernel;
@@ -136,8 +138,8 @@ class ResourceScatterUpdateOp : public OpKernel {
     AssignChangedCopy(ctx, [&ids, &updates](const Tensor& old, char* rows) {
       const int64_t num_rows = old.dim_size(0);
       const int64_t row_bytes = static_cast<int64_t>(old.TotalBytes()) / num_rows;
-      const ScatterBody body = {static_cast<const char*>(updates.data()), row_bytes,
-                                ids.flat<int64_t>().data(), num_rows, rows};
+      const ScatterBody<Index> body = {static_cast<const char*>(updates.data()), row_bytes,
+                                       ids.flat<Index>().data(), num_rows, rows};
       return ForEach(ids.NumElements(), body, nullptr);
     });
   }
@@ -190,17 +192,21 @@ LARGEOUT_REGISTER_FILL(int64_t, int64_t);
 LARGEOUT_REGISTER_GATHER(int32_t);
 LARGEOUT_REGISTER_GATHER(int64_t);
 
-REGISTER_KERNEL_BUILDER(Name("ResourceScatterUpdate")
-                            .Device(DEVICE_GPU)
-                            .HostMemory("resource")
-                            .TypeConstraint<int64_t>("Tindices"),
-                        ResourceScatterUpdateOp);
+#define LARGEOUT_REGISTER_SCATTER(Index)                          \
+  REGISTER_KERNEL_BUILDER(Name("ResourceScatterUpdate")           \
+                              .Device(DEVICE_GPU)                 \
+                              .HostMemory("resource")             \
+                              .TypeConstraint<Index>("Tindices"), \
+                          ResourceScatterUpdateOp<Index>)
+LARGEOUT_REGISTER_SCATTER(int32_t);
+LARGEOUT_REGISTER_SCATTER(int64_t);
 
 #define LARGEOUT_REGISTER_ASSIGN(name, T, sign)                                        \
   REGISTER_KERNEL_BUILDER(                                                             \
       Name(name).Device(DEVICE_GPU).HostMemory("resource").TypeConstraint<T>("dtype"), \
       AssignAddOp<T, sign>)
 LARGEOUT_REGISTER_ASSIGN("AssignAddVariableOp", float, 1);
+LARGEOUT_REGISTER_ASSIGN("AssignAddVariableOp", double, 1);
 LARGEOUT_REGISTER_ASSIGN("AssignAddVariableOp", int64_t, 1);
 LARGEOUT_REGISTER_ASSIGN("AssignSubVariableOp", float, -1);
 LARGEOUT_REGISTER_ASSIGN("AssignSubVariableOp", int64_t, -1);

@@ -17,24 +17,20 @@ namespace largeout {
 class FactoredOutputInput {
  public:
   // Reads inputs `features`, `ids` and the variables, and checks their shapes, not their
-  // values. copy: as LockedVariables::AllowWrites has it; where the state is only read, null.
+  // values.
+  absl::Status Read(tensorflow::OpKernelContext* ctx) {
+    TF_RETURN_IF_ERROR(FindVariables(ctx));
+    variables_.LockShared();
+    return ReadAndCheck(ctx);
+  }
+
+  // The same where variables will be written. copy: as LockedVariables::AllowWrites has it.
   template <class Copy>
-  absl::Status Read(tensorflow::OpKernelContext* ctx, bool writes, const Copy& copy) {
-    TF_RETURN_IF_ERROR(CheckDistinctVariables(ctx));
-    for (const char* name :
-         {"vectors", "mixing", "inverse", "offset", "total", "gram", "steps"}) {
-      TF_RETURN_IF_ERROR(variables_.Find(ctx, name));
-    }
-    if (writes) {
-      variables_.Lock();
-      TF_RETURN_IF_ERROR(variables_.AllowWrites(ctx, copy));
-    } else {
-      variables_.LockShared();
-    }
-    TF_RETURN_IF_ERROR(CheckState());
-    TF_RETURN_IF_ERROR(ctx->input("features", &features_));
-    TF_RETURN_IF_ERROR(ctx->input("ids", &ids_));
-    return CheckBatch();
+  absl::Status ReadToWrite(tensorflow::OpKernelContext* ctx, const Copy& copy) {
+    TF_RETURN_IF_ERROR(FindVariables(ctx));
+    variables_.Lock();
+    TF_RETURN_IF_ERROR(variables_.AllowWrites(ctx, copy));
+    return ReadAndCheck(ctx);
   }
 
   int64_t batch() const { return features_->dim_size(0); }
@@ -54,6 +50,22 @@ class FactoredOutputInput {
   }
 
  private:
+  absl::Status FindVariables(tensorflow::OpKernelContext* ctx) {
+    TF_RETURN_IF_ERROR(CheckDistinctVariables(ctx));
+    for (const char* name :
+         {"vectors", "mixing", "inverse", "offset", "total", "gram", "steps"}) {
+      TF_RETURN_IF_ERROR(variables_.Find(ctx, name));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadAndCheck(tensorflow::OpKernelContext* ctx) {
+    TF_RETURN_IF_ERROR(CheckState());
+    TF_RETURN_IF_ERROR(ctx->input("features", &features_));
+    TF_RETURN_IF_ERROR(ctx->input("ids", &ids_));
+    return CheckBatch();
+  }
+
   const tensorflow::Tensor& vectors() const { return *variables_.tensor(0); }
 
   absl::Status CheckState() const {

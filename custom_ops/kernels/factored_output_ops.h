@@ -2,12 +2,12 @@
 //
 // A Device has static functions that take the context first and return a status:
 //
-//   Copy(ctx, from, to): copies a variable.
-//   Score(ctx, const FactoredOutputInput& in, FactoredScores scores, version): looks at ids and
-//     features as far as it can, and writes what the op returns.
-//   Step(ctx, const FactoredOutputInput& in, const FactoredStep& step, by_features): looks at
-//     values as far as it can, writes the gradient, and then, where it is asked for, all
-//     variables or none of them.
+//   Copy(ctx, from, to): copies a variable, in order with the op's work.
+//   Score(ctx, const FactoredOutputInput& in, FactoredScores scores, version): checks ids and
+//     features, and writes what the op returns.
+//   Step(ctx, const FactoredOutputInput& in, const FactoredStep& step, by_features): checks
+//     all values, writes the gradient, and then, where it is asked for, all variables or none
+//     of them.
 //
 // Pointers are to the device's memory.
 
@@ -17,6 +17,7 @@
 #include <cmath>
 
 #include "custom_ops/kernels/checks.h"
+#include "custom_ops/kernels/factored_output_checks.h"
 #include "custom_ops/kernels/factored_output_input.h"
 #include "custom_ops/kernels/largeout_op.h"
 
@@ -29,7 +30,7 @@ class FactoredOutputScoresOp : public LargeoutOp {
 
   void Run(tensorflow::OpKernelContext* ctx) override {
     FactoredOutputInput in;
-    OP_REQUIRES_OK(ctx, in.Read(ctx, /*writes=*/false, Device::Copy));
+    OP_REQUIRES_OK(ctx, in.Read(ctx));
     FactoredScores scores;
     tensorflow::Tensor* version;
     OP_REQUIRES_OK(ctx, Allocate(ctx, "q", {in.batch()}, &scores.q));
@@ -53,15 +54,6 @@ class FactoredOutputScoresOp : public LargeoutOp {
   }
 };
 
-// What a step takes besides the state and the batch.
-struct FactoredStep {
-  FactoredSlopes slopes;
-  const int64_t* version;
-  const double* learning_rate;
-  double min_pivot;
-  bool update;
-};
-
 template <class Device>
 class FactoredOutputStepOp : public LargeoutOp {
  public:
@@ -75,7 +67,13 @@ class FactoredOutputStepOp : public LargeoutOp {
 
   void Run(tensorflow::OpKernelContext* ctx) override {
     FactoredOutputInput in;
-    OP_REQUIRES_OK(ctx, in.Read(ctx, update_, Device::Copy));
+    if (update_) {
+      OP_REQUIRES_OK(ctx, in.ReadToWrite(ctx, [ctx](const auto& from, auto* to) {
+        return Device::Copy(ctx, from, to);
+      }));
+    } else {
+      OP_REQUIRES_OK(ctx, in.Read(ctx));
+    }
     const int64_t batch = in.batch();
     FactoredStep step{};
     FactoredSlopes* slopes = &step.slopes;

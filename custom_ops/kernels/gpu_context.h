@@ -2,7 +2,8 @@
 //
 // An op queues work on its stream and returns; nothing in it waits for the device or
 // copies to the host. So hyperparameters, ids and seeds stay in device memory and go to
-// the launchers as pointers; HostMemory is for what shapes depend on.
+// the launchers as pointers; HostMemory is for what shapes depend on. Only the ops on a
+// factored output layer wait, by CopyToHost: they refuse a step before it is written.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_GPU_CONTEXT_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_GPU_CONTEXT_H_
@@ -28,6 +29,13 @@ inline absl::Status CopyTensor(tensorflow::OpKernelContext* ctx, const tensorflo
                                tensorflow::Tensor* to) {
   return FromCuda(cuda::CopyBytes(from.data(), static_cast<int64_t>(from.TotalBytes()),
                                   to->data(), StreamOf(ctx)));
+}
+
+// Copies `count` numbers to the host, and waits for them.
+template <class T>
+absl::Status CopyToHost(tensorflow::OpKernelContext* ctx, const T* from, int64_t count, T* to) {
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
+  return FromCuda(cuda::CopyToHost(from, bytes, to, StreamOf(ctx)));
 }
 
 // Device memory for the time of an op, aligned to 256 bytes. What is queued on the

@@ -12,7 +12,9 @@ from tf_largeout.layers import LargeOutput
 
 # One of each loss and each kind of model; the others differ from these by their samplers.
 KINDS = "recommended nce importance bernoulli blackout ranking hierarchical softmax dense "
-KINDS = (KINDS + "inverted_file_draws stock_best tf_nn_nce").split()
+KINDS = (
+    KINDS + "taylor z spherical squared_error inverted_file_draws stock_best tf_nn_nce"
+).split()
 
 
 def _task_and_model(name):

@@ -49,7 +49,7 @@ def tuned(trained, tmp_path_factory):
 def test_each_rate_trains_on_the_validation_split_and_the_best_is_named(tuned, trained):
     out, said = tuned
     ours = json.loads((out / "figures.json").read_text())["methods"]["ours"]
-    assert [run["learning_rate"] for run in ours["runs"]] == pytest.approx([1e-4, 1e-2])
+    assert [run["rate"] for run in ours["runs"]] == pytest.approx([1e-4, 1e-2])
     assert ours["best"] == ours["runs"][1] and ours["best"]["p1"] > ours["runs"][0]["p1"]
     assert all(run.on_validation and not run.resumable for run in trained)
     assert "(x100)" in said and "is the best, at the edge of the rates" in said
@@ -61,7 +61,7 @@ def test_a_finished_run_is_skipped_and_one_that_was_cut_off_starts_anew(
 ):
     shutil.copytree(tuned[0], tmp_path, dirs_exist_ok=True)
     first = json.loads((tmp_path / "figures.json").read_text())
-    cut = dataclasses.replace(trained[0], directory=str(tmp_path / "ours-rate-x1"))
+    cut = dataclasses.replace(trained[0], directory=str(tmp_path / "ours-learning_rate-x1"))
     trained.clear()
     log = json.loads(cut.log_path.read_text())
     log["points"][-1]["seconds"] = 0.2

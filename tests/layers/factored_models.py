@@ -54,7 +54,7 @@ class DenseLoss(keras.losses.Loss):
         if self.name == "z_loss":
             mean = tf.reduce_mean(o, axis=-1, keepdims=True)
             z = (o - mean) / tf.math.reduce_std(o, axis=-1, keepdims=True)
-            return 0.7 * tf.nn.softplus(1.5 * (2 - z))
+            return tf.nn.softplus(np.sqrt(8 * np.log(N)) - z)
         p = 1 + o + o**2 / 2 if self.name == "taylor_softmax" else o**2 + 0.1
         return tf.math.log(tf.reduce_sum(p, axis=-1, keepdims=True)) - tf.math.log(p)
 

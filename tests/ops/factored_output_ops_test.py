@@ -42,7 +42,11 @@ class Layer:
         by_q, by_s, by_a = self.loss.slopes(*known)
         return scale * by_q, scale * by_s, scale[:, np.newaxis] * by_a
 
-    def step(self, batch, learning_rate=None, change=lambda arguments: None, **options):
+    def step(self, batch, *args, **options):
+        """A step; as `step_tensor`."""
+        return self.step_tensor(batch, *args, **options).numpy()
+
+    def step_tensor(self, batch, learning_rate=None, change=lambda arguments: None, **options):
         """A step; `change` may edit its arguments first."""
         scores = ops.factored_output_scores(tf.constant(batch.features), batch.ids, self.state)
         rate = self.problem.learning_rate if learning_rate is None else learning_rate
@@ -51,7 +55,7 @@ class Layer:
         )
         arguments.update(zip(("by_q", "by_s", "by_a"), self.slopes(batch, scores), strict=True))
         change(arguments)
-        return ops.factored_output_step(state=self.state, **arguments, **options).numpy()
+        return ops.factored_output_step(state=self.state, **arguments, **options)
 
     def check_steps(self, batches):
         """Each step is that of the dense layer."""

@@ -111,11 +111,12 @@ class ZLoss:
 
     `deviation**2 = q/N - (s/N)**2`. De Brebisson and Vincent, "The Z-loss: a shift and scale
     invariant classification loss belonging to the spherical family", 2016. Not a number where
-    all logits are equal.
+    all logits are equal. By default `z_0` is twice what the largest of N normal deviates is.
     """
 
-    def __init__(self, num_classes, beta=1.5, z_0=2.0, gamma=0.7):
-        self.num_classes, self.beta, self.z_0, self.gamma = num_classes, beta, z_0, gamma
+    def __init__(self, num_classes, beta=1.0, z_0=None, gamma=1.0):
+        self.num_classes, self.beta, self.gamma = num_classes, beta, gamma
+        self.z_0 = np.sqrt(8 * np.log(num_classes)) if z_0 is None else z_0
 
     def _standardised(self, q, s, a):
         """`z` `[B, K]` and the deviation `[B, 1]`."""

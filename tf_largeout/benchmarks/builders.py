@@ -7,7 +7,7 @@ import keras
 from tf_largeout.benchmarks.class_vectors import class_vectors
 from tf_largeout.benchmarks.samplers import SAMPLERS
 from tf_largeout.benchmarks.stock_models import CandidateModel
-from tf_largeout.layers import HierarchicalOutput, LargeOutput
+from tf_largeout.layers import FactoredOutput, HierarchicalOutput, LargeOutput
 
 
 def stock(loss, model_class=CandidateModel):
@@ -57,6 +57,12 @@ def hierarchical_k_means(task, settings):
     """The same, its clusters of classes whose examples have like features."""
     clusters = HierarchicalOutput.clusters_of(class_vectors(task))
     return hierarchical(task, settings, clusters)
+
+
+def factored(task, settings):
+    """A `FactoredOutput`, which steps at a rate of its own."""
+    output = FactoredOutput(task.num_classes, settings.class_rate)
+    return keras.Sequential([task.input(), task.encoder(settings.dim), output])
 
 
 def dense(task, settings):

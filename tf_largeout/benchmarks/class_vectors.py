@@ -1,8 +1,5 @@
 """Vectors of classes known before training: what the features of their examples say."""
 
-import itertools
-import math
-
 import numpy as np
 
 _SEED = 0
@@ -15,14 +12,15 @@ def class_vectors(task, dim=64):
     rareness, and each example has length 1 ("positive instance feature aggregation",
     Prabhu et al. 2018, "Parabel").
     """
-    batches = _one_epoch(task)
-    counts = sum(np.bincount(ids.ravel(), minlength=task.num_features) for ids, _ in batches())
+    counts = sum(
+        np.bincount(ids.ravel(), minlength=task.num_features) for ids, _ in _one_epoch(task)
+    )
     rareness = np.log(task.num_examples / np.maximum(counts, 1)).astype(np.float32)
     rareness[0] = 0.0  # the padding
     vectors = np.random.default_rng(_SEED).normal(size=[task.num_features, dim])
     vectors = (vectors * rareness[:, None]).astype(np.float32)
     result = np.zeros([task.num_classes, dim], np.float32)
-    for ids, labels in batches():
+    for ids, labels in _one_epoch(task):
         examples = vectors[ids].sum(1)
         examples /= np.linalg.norm(examples, axis=1, keepdims=True) + 1e-6
         labels = labels.reshape(len(labels), -1)
@@ -32,11 +30,10 @@ def class_vectors(task, dim=64):
 
 
 def _one_epoch(task):
-    """A function that gives the training batches, of as many examples as there are."""
-
-    def batches():
-        stream = task.train.as_numpy_iterator()
-        batch_size = len(task.train.take(1).get_single_element()[0])
-        return itertools.islice(stream, math.ceil(task.num_examples / batch_size))
-
-    return batches
+    """The training batches until there have been as many examples as there are."""
+    seen = 0
+    for ids, labels in task.train.as_numpy_iterator():
+        yield ids, labels
+        seen += len(labels)
+        if seen >= task.num_examples:
+            return

@@ -49,25 +49,26 @@ def ours(make_layer, loss):
     return make
 
 
-def dense(loss):
-    """The same of all logits, the gradient of all rows, and a step of all of them.
+def stock(loss):
+    """The same of TensorFlow's own operations, with gradient descent by hand.
 
     Args:
-        loss: function of logits `[batch, num_classes]` and labels `[batch]`.
+        loss: function of (features, kernel, bias, labels, shape) that gives the loss of each
+            row. Where it reads some rows alone, only those take a step.
     """
 
     def make(shape):
-        kernel, bias = _kernel_and_bias(shape)
+        kernel = tf.Variable(tf.random.normal([shape.num_classes, shape.dim], stddev=0.03))
+        bias = tf.Variable(tf.zeros([shape.num_classes]))
 
         @tf.function
         def step(features, labels):
             with tf.GradientTape() as tape:
                 tape.watch(features)
-                logits = tf.matmul(features, kernel, transpose_b=True) + bias
-                value = tf.reduce_mean(loss(logits, labels))
+                value = tf.reduce_mean(loss(features, kernel, bias, labels, shape))
             by_features, *gradients = tape.gradient(value, [features, kernel, bias])
             for weight, gradient in zip((kernel, bias), gradients, strict=True):
-                weight.assign_sub(_RATE * gradient)
+                _descend(weight, gradient)
             return by_features
 
         return step
@@ -75,30 +76,24 @@ def dense(loss):
     return make
 
 
-def stock_sampled(shape):
-    """`tf.nn.sampled_softmax_loss`, and a step of the rows that it read."""
-    kernel, bias = _kernel_and_bias(shape)
+def dense(loss):
+    """The same of all logits: a gradient of all rows, and a step of all of them.
 
-    @tf.function
-    def step(features, labels):
-        with tf.GradientTape() as tape:
-            tape.watch(features)
-            value = tf.reduce_mean(
-                tf.nn.sampled_softmax_loss(
-                    kernel,
-                    bias,
-                    labels[:, tf.newaxis],
-                    features,
-                    shape.num_sampled,
-                    shape.num_classes,
-                )
-            )
-        by_features, *gradients = tape.gradient(value, [features, kernel, bias])
-        for weight, rows in zip((kernel, bias), gradients, strict=True):
-            weight.scatter_sub(tf.IndexedSlices(_RATE * rows.values, rows.indices))
-        return by_features
+    Args:
+        loss: function of logits `[batch, num_classes]` and labels `[batch]`.
+    """
 
-    return step
+    def of_logits(features, kernel, bias, labels, _):
+        return loss(tf.matmul(features, kernel, transpose_b=True) + bias, labels)
+
+    return stock(of_logits)
+
+
+def sampled_softmax(features, kernel, bias, labels, shape):
+    """That of TensorFlow, of each row."""
+    return tf.nn.sampled_softmax_loss(
+        kernel, bias, labels[:, tf.newaxis], features, shape.num_sampled, shape.num_classes
+    )
 
 
 def squared_error(logits, labels):
@@ -127,7 +122,7 @@ METHODS = {
     "dense, squared error": dense(squared_error),
     "dense, Taylor softmax": dense(taylor_softmax),
     "dense, softmax": dense(softmax),
-    "tf.nn.sampled_softmax_loss": stock_sampled,
+    "tf.nn.sampled_softmax_loss": stock(sampled_softmax),
     "tf_largeout, sampled softmax": ours(
         lambda shape: layers.LargeOutput(
             shape.num_classes, samplers.UniformSampler(shape.num_sampled)
@@ -169,9 +164,11 @@ def milliseconds(method, shape, steps, seconds):
     return {"ms": median, "ms_10": low, "ms_90": high, "steps": times}
 
 
-def _kernel_and_bias(shape):
-    kernel = tf.Variable(tf.random.normal([shape.num_classes, shape.dim], stddev=0.03))
-    return kernel, tf.Variable(tf.zeros([shape.num_classes]))
+def _descend(weight, gradient):
+    if isinstance(gradient, tf.IndexedSlices):
+        weight.scatter_sub(tf.IndexedSlices(_RATE * gradient.values, gradient.indices))
+    else:
+        weight.assign_sub(_RATE * gradient)
 
 
 def _step_of_layer(layer, loss, shape, optimizer=None):

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tf_largeout.benchmarks.builders import (
     dense,
+    factored,
     hierarchical,
     hierarchical_k_means,
     normalized_at_start,
@@ -26,6 +27,10 @@ from tf_largeout.losses import (
     RankingLoss,
     SampledSoftmaxLoss,
     SoftmaxLoss,
+    SphericalSoftmaxLoss,
+    SquaredErrorLoss,
+    TaylorSoftmaxLoss,
+    ZLoss,
 )
 
 
@@ -35,6 +40,7 @@ class Settings:
 
     Attributes:
         batch_size, num_sampled, dim, learning_rate: as everywhere.
+        class_rate: learning rate of a `FactoredOutput`, which steps by itself.
         optimizer: key of `OPTIMIZERS`.
         sampler: "uniform", "log_uniform" or, with our methods, "frequency": the static
             distribution of negatives.
@@ -48,6 +54,7 @@ class Settings:
     num_sampled: int = 1024
     dim: int = 128
     learning_rate: float = 1e-3
+    class_rate: float = 100.0
     optimizer: str = "adam"
     sampler: str = "log_uniform"
     search: str | None = None
@@ -64,6 +71,7 @@ class Method:
         title: what a reader sees in tables and figures.
         build: (task, settings) -> model, without compile.
         compile: arguments of `model.compile` beside the optimizer.
+        score: function of logits, by which the classes are ranked in evaluations.
         settings: what the method takes other than the defaults, on every task.
         tuned: the same by task, found on a validation split cut from the training examples.
     """
@@ -71,6 +79,7 @@ class Method:
     title: str
     build: collections.abc.Callable
     compile: collections.abc.Callable = dict
+    score: collections.abc.Callable = tf.identity
     settings: dict = dataclasses.field(default_factory=dict)
     tuned: dict = dataclasses.field(default_factory=dict)
 
@@ -110,18 +119,25 @@ _STOCK_BEST = {**_FAST, "num_sampled": 8192, "optimizer": "row_sparse_adam"}
 
 
 def _tf_largeout(
-    title, search=None, sampler=None, loss=SampledSoftmaxLoss, build=ours, **options
+    title,
+    search=None,
+    sampler=None,
+    loss=SampledSoftmaxLoss,
+    build=ours,
+    score=tf.identity,
+    **options,
 ):
     """A method of this package; all share the settings of the static one.
 
     `search` with its `options` finds hard negatives; `sampler` is the same on every task, by
-    default the tuned one; `build` as in `Method`.
+    default the tuned one; `build` and `score` as in `Method`.
     """
     static = {"sampler": sampler} if sampler else {}
     return Method(
         title,
         build,
         ours_compile(loss),
+        score,
         settings={
             **_FAST,
             "optimizer": "lazy_adam",
@@ -134,6 +150,12 @@ def _tf_largeout(
             "linux_callees": {**_LINUX, **static},
         },
     )
+
+
+def _factored(title, loss, class_rate, score=tf.identity):
+    """A `FactoredOutput` with a loss of the spherical family, and the settings of the rest."""
+    method = _tf_largeout(title, loss=loss, build=factored, score=score)
+    return dataclasses.replace(method, settings={**method.settings, "class_rate": class_rate})
 
 
 METHODS = {
@@ -212,6 +234,12 @@ METHODS = {
         loss=HierarchicalSoftmaxLoss,
         build=hierarchical_k_means,
     ),
+    "taylor": _factored("tf_largeout, Taylor softmax", TaylorSoftmaxLoss, 1000.0),
+    "spherical": _factored(
+        "tf_largeout, spherical softmax", SphericalSoftmaxLoss, 100.0, score=tf.abs
+    ),
+    "z": _factored("tf_largeout, Z-loss", ZLoss, 30.0),
+    "squared_error": _factored("tf_largeout, squared error", SquaredErrorLoss, 0.1),
     "softmax": Method(
         "tf_largeout, exact SoftmaxLoss",
         ours,

@@ -61,7 +61,13 @@ class TrainingSession:
         is_last = seconds >= self.run.seconds
         size = self.run.final_sample if is_last else self.run.sample
         sample = self.task.test_sample(size)
-        figures = evaluate(model, *sample, self.task.label_counts, self.task.num_examples)
+        figures = evaluate(
+            model,
+            *sample,
+            self.task.label_counts,
+            self.task.num_examples,
+            score=METHODS[self.run.method].score,
+        )
         examples = steps * self.settings.batch_size
         self.log["points"].append(
             {"seconds": seconds, "steps": steps, "examples": examples, **figures}

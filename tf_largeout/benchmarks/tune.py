@@ -1,7 +1,8 @@
 """`python -m tf_largeout.benchmarks tune`: the learning rate of each method.
 
 Trains each method once with each rate, for the same wall-clock time, and tests on examples
-that are cut from the training split. The rates are factors of the method's own. Each run has a
+that are cut from the training split. The rates are factors of the method's own, of which a
+`FactoredOutput` has one more, `--rate class_rate`. Each run has a
 directory in `--out`; a run that finished there is not run again, one that was cut off starts
 anew.
 """
@@ -29,7 +30,7 @@ def main(arguments=None):
     for method in options.methods:
         rows = []
         for factor in sorted(set(options.rates)):
-            rows.append(measured(_run(options, method, factor, out), factor))
+            rows.append(measured(_run(options, method, factor, out), factor, options.rate))
             print(line(method, rows[-1]), flush=True)
         best = max(rows, key=lambda row: row["p1"])
         methods[method] = {"runs": rows, "best": best}
@@ -39,18 +40,18 @@ def main(arguments=None):
     return report
 
 
-def measured(run, factor):
+def measured(run, factor, name):
     """Trains a `TrainingRun` and returns its last figures and the rate that led there."""
     log = run.in_own_process()
     last = {name: log["points"][-1][name] for name in _FIGURES}
-    rate = run.settings.learning_rate
-    return {"factor": factor, "learning_rate": rate, **last, "settings": log["settings"]}
+    rate = getattr(run.settings, name)
+    return {"factor": factor, "rate": rate, **last, "settings": log["settings"]}
 
 
 def line(method, row):
     """One run as a line of text."""
     return (
-        f"{method:22} learning rate {row['learning_rate']:<9.3g} (x{row['factor']:g}) "
+        f"{method:22} rate {row['rate']:<9.3g} (x{row['factor']:g}) "
         f"P@1 {row['p1']:5.1f}  PSP@1 {row['psp1']:5.1f}  loss {row['loss']:7.3f} "
         f"{row['steps']:7,} steps"
     )
@@ -63,16 +64,16 @@ def _note(rows, best):
 
 def _run(options, method, factor, out):
     overrides = dict(options.set)
-    own = METHODS[method].settings_for(options.task, **overrides).learning_rate
+    own = getattr(METHODS[method].settings_for(options.task, **overrides), options.rate)
     return TrainingRun(
         task=options.task,
         method=method,
-        directory=str(out / f"{method}-rate-x{factor:g}"),
+        directory=str(out / f"{method}-{options.rate}-x{factor:g}"),
         seconds=options.seconds,
         every=options.seconds,
         sample=options.sample,
         final_sample=options.sample,
-        overrides={**overrides, "learning_rate": own * factor},
+        overrides={**overrides, options.rate: own * factor},
         on_validation=True,
         resumable=False,
     )
@@ -101,6 +102,7 @@ def _parser():
         default=[0.5, 1.0, 2.0],
         help="factors of each method's own learning rate",
     )
+    add("--rate", choices=["learning_rate", "class_rate"], default="learning_rate")
     add("--seconds", type=_positive, default=120.0, help="training time of each run")
     add("--sample", type=int, default=5000, help="validation examples of an evaluation")
     add("--set", type=setting_argument, action="append", default=[], metavar="NAME=VALUE")

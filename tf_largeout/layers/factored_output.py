@@ -16,6 +16,7 @@ from tf_largeout.factored_update import (
     gram_of,
     total_of,
 )
+from tf_largeout.initializers import constant_initializer
 from tf_largeout.layers import initial_values, step_context
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.ops.factored_output_ops import FactoredState
@@ -41,17 +42,21 @@ class FactoredOutput(ClassOutput):
     them; it trains what comes before, at its own rate.
 
     ```python
-    head = tflo.layers.FactoredOutput(200_000, learning_rate=1.0)
+    head = tflo.layers.FactoredOutput(200_000, learning_rate=50.0)
     model = keras.Sequential([encoder, head])
-    model.compile(tflo.optimizers.LazyAdam(1e-3), tflo.losses.TaylorSoftmaxLoss())
+    model.compile(tflo.optimizers.LazyAdam(1e-3), tflo.losses.ZLoss())
+    model.fit(features, labels, batch_size=512)
     ```
 
     Args:
         num_classes: Number of classes `N`, from 1 to 2^31 - 2.
         learning_rate: Above 0, of the gradient of the batch's mean loss; or a Keras schedule,
-            of the layer's own count of steps. A number can be set anew between steps:
-            `layer.learning_rate = 0.1`. One so large that a step would lose the weights is
-            refused by that step, with the weights as they were.
+            of the layer's own count of steps. What a label's row gets of a mean over the batch
+            is small, so the rates of plain gradient descent are large: begin with a tenth of
+            the batch size for `ZLoss`, with the batch size for the two cross entropies, and
+            with 0.1 for `SquaredErrorLoss`; then try thrice as much and a third. A number can
+            be set anew between steps: `layer.learning_rate = 0.1`. One so large that a step
+            would lose the weights is refused by that step, with the weights as they were.
         use_bias: Whether each class has a bias, which learns at the same rate.
         embeddings_initializer: Initializer of the class embeddings, or an array
             `[num_classes, dim]` of them; by default, as in `LargeOutput`, uniform, rows of
@@ -102,14 +107,8 @@ class FactoredOutput(ClassOutput):
         else:
             self._rate = real_number("learning_rate", learning_rate, 0.0, allow_least=False)
         self.use_bias = use_bias
-        self.embeddings_initializer = initial_values.get(
-            "embeddings_initializer",
-            embeddings_initializer,
-            initial_values.default_embeddings_initializer(),
-        )
-        self.bias_initializer = initial_values.get(
-            "bias_initializer", bias_initializer, keras.initializers.Zeros()
-        )
+        self.embeddings_initializer = initial_values.of_embeddings(embeddings_initializer)
+        self.bias_initializer = initial_values.of_biases(bias_initializer)
 
     def build(self, input_shape: Shape) -> None:
         dim = self.width_of(input_shape)
@@ -127,7 +126,8 @@ class FactoredOutput(ClassOutput):
             name="anchor", shape=(), initializer="zeros", autocast=False
         )
         if self._schedule is None:
-            self._rate_weight = self._constant("learning_rate", (), self._rate)
+            rate = constant_initializer(np.float64(self._rate))
+            self._rate_weight = self._float64("learning_rate", (), rate)
         self.class_matrix = FactoredMatrix(state, self.use_bias, self.name)
         self._update = FactoredUpdate(state, self.anchor, self._current_rate)
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: dim})
@@ -225,9 +225,9 @@ class FactoredOutput(ClassOutput):
         )
         return FactoredState(
             vectors=vectors,
-            mixing=self._constant("mixing", (width, width), np.eye(width)),
-            inverse=self._constant("inverse", (width, width), np.eye(width)),
-            offset=self._constant("offset", (width,), 0.0),
+            mixing=self._float64("mixing", (width, width), "identity"),
+            inverse=self._float64("inverse", (width, width), "identity"),
+            offset=self._float64("offset", (width,), "zeros"),
             total=self._float64("total", (width,), total_of(vectors)),
             gram=self._float64("gram", (width, width), gram_of(vectors)),
             steps=self.add_class_weight("steps", (), "zeros", dtype="int64", trainable=False),
@@ -243,12 +243,6 @@ class FactoredOutput(ClassOutput):
 
     def _float64(self, name: str, shape: Shape, initializer: InitializerLike) -> keras.Variable:
         return self.add_class_weight(name, shape, initializer, dtype="float64", trainable=False)
-
-    def _constant(self, name: str, shape: Shape, value: TensorLike) -> keras.Variable:
-        def initializer(shape: Shape, dtype: str | None = None) -> tf.Tensor:
-            return tf.broadcast_to(tf.convert_to_tensor(value, dtype), shape)
-
-        return self._float64(name, shape, initializer)
 
     def _current_rate(self) -> tf.Tensor:
         if self._schedule is None:

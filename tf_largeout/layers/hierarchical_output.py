@@ -98,11 +98,7 @@ class HierarchicalOutput(ClassOutput):
             num_clusters = int(self._clusters.max()) + 1
         self.num_clusters = num_clusters or _default_num_clusters(most)
         self.use_bias = use_bias
-        self.embeddings_initializer = initial_values.get(
-            "embeddings_initializer",
-            embeddings_initializer,
-            initial_values.default_embeddings_initializer(),
-        )
+        self.embeddings_initializer = initial_values.of_embeddings(embeddings_initializer)
         self.embeddings = self.cluster_embeddings = self.cluster_of_class = None
         self.bias: keras.Variable | None = None
         self.cluster_bias: keras.Variable | None = None

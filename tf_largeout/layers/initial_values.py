@@ -61,6 +61,15 @@ def serialize(initializer: Initializer) -> Config | None:
     return keras.saving.serialize_keras_object(initializer)
 
 
-def default_embeddings_initializer() -> Initializer:
-    """That of class embeddings `[n, dim]`: uniform with variance `1 / (4 dim)`."""
-    return keras.initializers.VarianceScaling(0.25, mode="fan_out", distribution="uniform")
+def of_embeddings(identifier: InitializerLike | TensorLike | None) -> Initializer:
+    """The initializer of class embeddings `[n, dim]` that `identifier` means, see `get`.
+
+    None means uniform with variance `1 / (4 dim)`.
+    """
+    default = keras.initializers.VarianceScaling(0.25, mode="fan_out", distribution="uniform")
+    return get("embeddings_initializer", identifier, default)
+
+
+def of_biases(identifier: InitializerLike | TensorLike | None) -> Initializer:
+    """The initializer of biases `[n]` that `identifier` means, see `get`; None means zeros."""
+    return get("bias_initializer", identifier, keras.initializers.Zeros())

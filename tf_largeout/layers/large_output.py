@@ -101,14 +101,8 @@ class LargeOutput(ClassOutput):
         self.num_classes = whole_number("num_classes", num_classes, most=MOST_CLASSES)
         self.sampler = samplers.get(sampler, self.num_classes)
         self.use_bias = use_bias
-        self.embeddings_initializer = initial_values.get(
-            "embeddings_initializer",
-            embeddings_initializer,
-            initial_values.default_embeddings_initializer(),
-        )
-        self.bias_initializer = initial_values.get(
-            "bias_initializer", bias_initializer, keras.initializers.Zeros()
-        )
+        self.embeddings_initializer = initial_values.of_embeddings(embeddings_initializer)
+        self.bias_initializer = initial_values.of_biases(bias_initializer)
         self.embeddings: keras.Variable = None
         self._tied = self.tied_layer = None
         if embeddings is not None:

@@ -22,7 +22,9 @@ class ZLoss(SphericalLoss):
     measured. Rows that are all equal, such as rows of 0, give it no deviation to divide by.
 
     Args:
-        target: How many deviations above the mean a label is to be.
+        target: How many deviations above the mean a label is to be. The best of N logits that
+            mean nothing is about `sqrt(2 log N)` above it, 5 for 200,000 classes, so no label
+            is known by less; by default twice that.
         slope: Above 0: how sharply those below count more than those above.
         scale: Above 0: a factor of the loss, as good as one of the learning rate.
         reduction: As in `keras.losses.Loss`.
@@ -35,15 +37,15 @@ class ZLoss(SphericalLoss):
 
     def __init__(
         self,
-        target: float = 2.0,
-        slope: float = 1.5,
-        scale: float = 0.7,
+        target: float | None = None,
+        slope: float = 1.0,
+        scale: float = 1.0,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "z_loss",
         dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(reduction=reduction, name=name, dtype=dtype)
-        self.target = real_number("target", target, -math.inf)
+        self.target = None if target is None else real_number("target", target, -math.inf)
         self.slope = real_number("slope", slope, 0.0, allow_least=False)
         self.scale = real_number("scale", scale, 0.0, allow_least=False)
 
@@ -53,7 +55,10 @@ class ZLoss(SphericalLoss):
         mean = sums / num_classes
         deviation = tf.sqrt(squares / num_classes - mean**2)
         z = (true_logits - mean) / deviation
-        return self.scale * tf.nn.softplus(self.slope * (self.target - z))
+        target = self.target
+        if target is None:
+            target = 2 * math.sqrt(2 * math.log(num_classes))
+        return self.scale * tf.nn.softplus(self.slope * (target - z))
 
     def get_config(self) -> Config:
         own = {"target": self.target, "slope": self.slope, "scale": self.scale}

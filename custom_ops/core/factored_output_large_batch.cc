@@ -1,0 +1,112 @@
+#include <algorithm>
+
+#include "custom_ops/core/dense_product.h"
+#include "custom_ops/core/factored_output_forms.h"
+#include "custom_ops/core/lu_factors.h"
+
+namespace largeout {
+
+LargeBatchForm::LargeBatchForm(const FactoredTerms& terms, Arena* arena)
+    : terms_(terms),
+      scaled_(terms.batch(), terms.width(), arena),
+      change_(terms.width(), terms.width(), arena),
+      first_(terms.width(), terms.width(), arena),
+      second_(terms.width(), terms.width(), arena),
+      factors_(2, terms.batch(), arena),
+      sums_(2, terms.width(), arena) {}
+
+int64_t LargeBatchForm::Size(int64_t batch, int64_t width) {
+  return PaddedMatrix::Size(batch, width) + 3 * PaddedMatrix::Size(width, width) +
+         PaddedMatrix::Size(2, batch) + PaddedMatrix::Size(2, width);
+}
+
+// change_ = M - I = -2 eta H Gamma H'.
+void LargeBatchForm::WriteChange() {
+  const PaddedMatrix& features = terms_.features;
+  ScaleRows(-2 * terms_.learning_rate, terms_.slopes.by_q, features.data(), features.stride(),
+            &scaled_);
+  change_.Fill(0);
+  AddLowerProduct(scaled_.transposed(), features, &change_, terms_.parallel);
+  MirrorLower(change_.rows(), change_.data(), change_.stride());
+}
+
+// M^-1 U^-1. The determinant of M is that of the matrix of a small batch.
+double LargeBatchForm::UpdateInverse(double min_pivot, PaddedMatrix* inverse,
+                                     PaddedMatrix* solved) {
+  WriteChange();
+  PaddedMatrix& matrix = first_;
+  for (int64_t i = 0; i < matrix.rows(); ++i) {
+    std::copy_n(change_.row(i), matrix.width(), matrix.row(i));
+    matrix.row(i)[i] += 1;
+  }
+  LuFactors factors(&matrix);
+  const double pivot = factors.Factor(min_pivot, terms_.parallel);
+  if (!(pivot >= min_pivot)) return pivot;
+  inverse->CopyFrom(terms_.inverse);
+  factors.Solve(inverse, terms_.parallel);
+  solved->Fill(0);
+  AddProductInBlocks(terms_.features.view(), *inverse, solved, terms_.parallel);
+  return pivot;
+}
+
+// U <- U M.
+void LargeBatchForm::UpdateMixing(PaddedMatrix* mixing) {
+  AddProductInBlocks({terms_.mixing, terms_.width(), 1}, change_, mixing, terms_.parallel);
+}
+
+// gram += eta^2 H A'A H'.
+void LargeBatchForm::AddSquaresOfTargets(PaddedMatrix* gram) {
+  scaled_.Fill(0);
+  terms_.targets.AddGramTimes(terms_.learning_rate * terms_.learning_rate, terms_.features,
+                              &scaled_);
+  AddLowerProduct(scaled_.transposed(), terms_.features, gram, terms_.parallel);
+}
+
+// sums_ = the rows eta H (A'1 + N/2 sigma) and eta H sigma.
+void LargeBatchForm::WriteProductsOfSums() {
+  for (int64_t j = 0; j < terms_.batch(); ++j) {
+    const double by_s = terms_.slopes.by_s[j];
+    const double rest = terms_.target_sums[j] + 0.5 * terms_.num_classes * by_s;
+    factors_.row(0)[j] = terms_.learning_rate * rest;
+    factors_.row(1)[j] = terms_.learning_rate * by_s;
+  }
+  sums_.Fill(0);
+  AddProductInBlocks(factors_.view(), terms_.features, &sums_, terms_.parallel);
+}
+
+// first_ = 2 eta X - 4 eta^2 (X - Q K)' K, in the names of UpdateGram.
+void LargeBatchForm::WriteHalfOfGram() {
+  first_.Fill(0);
+  AddProductInBlocks(terms_.by_features.transposed(), terms_.features, &first_,
+                     terms_.parallel);
+  for (int64_t i = 0; i < first_.rows(); ++i) {
+    double* row = first_.row(i);
+    for (int64_t j = 0; j < first_.width(); ++j) row[j] *= 2 * terms_.learning_rate;
+    std::copy_n(row, first_.width(), second_.row(i));
+  }
+  AddProductInBlocks({terms_.gram, terms_.width(), 1}, change_, &second_, terms_.parallel);
+  AddProductInBlocks(second_.transposed(), change_, &first_, terms_.parallel);
+}
+
+// Q <- Q - eta (X + X') + eta^2 H E'E H' with X = W'E H'. With K = H Gamma H', which is
+// (I - M) / (2 eta), (W'E - Q H Gamma) H' is X - Q K; so H E'E H' is F + F' where
+// F = 2 (X - Q K)' K + H (A'1 + N/2 sigma) (H sigma)' + H A'A H' / 2.
+void LargeBatchForm::UpdateGram(PaddedMatrix* gram) {
+  WriteHalfOfGram();
+  const PaddedMatrix &half = first_, &transpose = second_;
+  TransposeInto(half.data(), half.stride(), half.rows(), half.width(), transpose.data(),
+                transpose.stride());
+  WriteProductsOfSums();
+  const double *by_rest = sums_.row(0), *by_sum = sums_.row(1);
+  gram->CopyFrom(terms_.gram);
+  for (int64_t i = 0; i < gram->rows(); ++i) {
+    double* row = gram->row(i);
+    for (int64_t j = 0; j <= i; ++j) {
+      row[j] += by_rest[i] * by_sum[j] + by_sum[i] * by_rest[j] -
+                (half.row(i)[j] + transpose.row(i)[j]) / 2;
+    }
+  }
+  AddSquaresOfTargets(gram);
+}
+
+}  // namespace largeout

@@ -1,0 +1,131 @@
+// What the threads of factored_output.cu do: input is read and looked at, scores are made.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CUDA_FACTORED_OUTPUT_BODY_H_
+#define LARGEOUT_CUSTOM_OPS_CUDA_FACTORED_OUTPUT_BODY_H_
+
+#include <cstdint>
+
+#include "custom_ops/core/factored_output.h"
+#include "custom_ops/core/finite.h"
+#include "custom_ops/cuda/block_tools.h"
+#include "custom_ops/cuda/factored_output.h"
+
+namespace largeout {
+namespace cuda {
+
+LARGEOUT_DEVICE inline bool IsClass(int64_t id, int64_t num_classes) {
+  return 0 <= id && id < num_classes;
+}
+
+template <class Number>
+struct ReadFeaturesBody {
+  const Number* features;
+  int64_t dim;
+  int64_t width;
+  double* wide;
+  uint32_t* is_unfit;
+
+  // i: of [batch, width].
+  LARGEOUT_DEVICE void operator()(int64_t i) const {
+    const int64_t row = i / width, column = i % width;
+    wide[i] = column < dim ? features[row * dim + column] : 1;
+    if (!IsFinite(wide[i])) SetBits(is_unfit, 1);
+  }
+};
+
+struct CheckIdsBody {
+  const int64_t* ids;
+  int64_t num_classes;
+  uint32_t* is_unfit;
+
+  LARGEOUT_DEVICE void operator()(int64_t i) const {
+    if (ids[i] != -1 && !IsClass(ids[i], num_classes)) SetBits(is_unfit, 1);
+  }
+};
+
+struct CheckFiniteBody {
+  const double* numbers;
+  uint32_t* is_unfit;
+
+  LARGEOUT_DEVICE void operator()(int64_t i) const {
+    if (!IsFinite(numbers[i])) SetBits(is_unfit, 1);
+  }
+};
+
+// One thread.
+struct CheckScalarsBody {
+  const double* learning_rate;
+  const int64_t* version;
+  const int64_t* steps;
+  FactoredReport* report;
+
+  LARGEOUT_DEVICE void operator()(int64_t) const {
+    report->learning_rate = *learning_rate;
+    const bool is_fit = *version == *steps && IsFinite(*learning_rate) && *learning_rate >= 0;
+    if (!is_fit) SetBits(&report->is_unfit, 1);
+  }
+};
+
+// Scores of an example, each a sum over the width by a block: q, s, and those of its targets.
+template <class Number>
+struct ScoresBody {
+  FactoredState<Number> state;
+  FactoredBatch batch;
+  FactoredScores scores;
+
+  static constexpr int kThreads = 64;
+  static constexpr int kSharedBytes = kThreads * sizeof(double);
+
+  LARGEOUT_HOST_DEVICE int64_t size() const { return batch.batch * (batch.num_targets + 2); }
+
+  template <class Block>
+  LARGEOUT_DEVICE void operator()(const Block& block, char* shared) const {
+    auto* const sums = reinterpret_cast<double*>(shared);
+    for (int64_t i = block.index(); i < size(); i += block.num_blocks()) {
+      const int64_t example = i / (batch.num_targets + 2);
+      const int64_t target = i % (batch.num_targets + 2) - 2;
+      block.ForEachThread([&](int thread) { sums[thread] = Part(example, target, thread); });
+      for (int half = kThreads / 2; half > 0; half /= 2) {
+        block.ForEachThread([&](int thread) {
+          if (thread < half) sums[thread] += sums[thread + half];
+        });
+      }
+      block.ForEachThread([&](int thread) {
+        if (thread == 0) *Place(example, target) = sums[0];
+      });
+    }
+  }
+
+ private:
+  // The target -2 is q, -1 is s.
+  LARGEOUT_DEVICE double* Place(int64_t example, int64_t target) const {
+    if (target == -2) return scores.q + example;
+    if (target == -1) return scores.s + example;
+    return scores.a + example * batch.num_targets + target;
+  }
+
+  // What a thread adds to the sum.
+  LARGEOUT_DEVICE double Part(int64_t example, int64_t target, int thread) const {
+    const double* const features = batch.features + example * state.width;
+    if (target == -2)
+      return Dot(features, scores.gram_features + example * state.width, thread);
+    if (target == -1) return Dot(features, state.total, thread);
+    const int64_t id = batch.ids[example * batch.num_targets + target];
+    if (!IsClass(id, state.num_classes)) return 0;
+    const Number* const vector = state.vectors + id * state.width;
+    return Dot(vector, scores.mixed_features + example * state.width, thread) +
+           Dot(features, state.offset, thread);
+  }
+
+  template <class Other>
+  LARGEOUT_DEVICE double Dot(const Other* a, const double* b, int thread) const {
+    double sum = 0;
+    for (int64_t k = thread; k < state.width; k += kThreads) sum += a[k] * b[k];
+    return sum;
+  }
+};
+
+}  // namespace cuda
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CUDA_FACTORED_OUTPUT_BODY_H_

@@ -1,0 +1,71 @@
+#include "custom_ops/kernels/factored_output_checks.h"
+
+#include <algorithm>
+
+#include "custom_ops/core/finite.h"
+
+namespace largeout {
+namespace {
+
+using tensorflow::errors::InvalidArgument;
+
+const double* FirstNotFinite(const double* numbers, int64_t size) {
+  return std::find_if_not(numbers, numbers + size, [](double x) { return IsFinite(x); });
+}
+
+absl::Status CheckSlopes(const double* slopes, int64_t batch, int64_t per_row,
+                         const char* name) {
+  if (AllFinite(slopes, batch * per_row)) return absl::OkStatus();
+  const double* first = FirstNotFinite(slopes, batch * per_row);
+  return InvalidArgument(name, " must be finite, but that of row ", (first - slopes) / per_row,
+                         " is ", *first,
+                         ": so is the loss; lower the learning rate, or look at the targets");
+}
+
+}  // namespace
+
+absl::Status CheckFactoredFeatures(const double* features, int64_t batch, int64_t width) {
+  for (int64_t row = 0; row < batch; ++row) {
+    const double* numbers = features + row * width;
+    if (AllFinite(numbers, width)) continue;
+    return InvalidArgument("features must be finite, but those of row ", row,
+                           " are not: one is ", *FirstNotFinite(numbers, width));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFactoredStep(const FactoredStep& step, int64_t steps, int64_t batch,
+                               int64_t num_targets) {
+  if (*step.version != steps) {
+    return InvalidArgument(
+        "the layer's weights changed between its forward and its backward pass, from version ",
+        *step.version, " to ", steps,
+        ": two outputs of it are trained in one step. Concatenate their inputs and call the "
+        "layer once");
+  }
+  if (!IsFinite(*step.learning_rate) || *step.learning_rate < 0) {
+    return InvalidArgument("learning_rate must be a finite number of at least 0, got ",
+                           *step.learning_rate);
+  }
+  TF_RETURN_IF_ERROR(CheckSlopes(step.slopes.by_q, batch, 1, "by_q"));
+  TF_RETURN_IF_ERROR(CheckSlopes(step.slopes.by_s, batch, 1, "by_s"));
+  return CheckSlopes(step.slopes.by_a, batch, num_targets, "by_a");
+}
+
+absl::Status CheckFactoredOutcome(const FactoredOutcome& outcome, double learning_rate,
+                                  double min_pivot) {
+  if (!(outcome.smallest_pivot >= min_pivot)) {
+    return InvalidArgument(
+        "a step with learning rate ", learning_rate,
+        " would make the layer's weights singular, so it was not made: a pivot of "
+        "I - 2 learning_rate H'H diag(by_q) is ",
+        outcome.smallest_pivot, ", it must be at least ", min_pivot,
+        ". Lower the learning rate");
+  }
+  if (outcome.not_finite == nullptr) return absl::OkStatus();
+  return InvalidArgument("a step with learning rate ", learning_rate,
+                         " would make numbers of the layer's ", outcome.not_finite,
+                         " infinite or NaN, so it was not made. Lower the learning rate");
+}
+
+}  // namespace largeout

@@ -1,0 +1,35 @@
+// What the ops on a factored output layer refuse of the values that they get, and of the step
+// that comes out. All values are in memory of the host.
+
+#ifndef LARGEOUT_CUSTOM_OPS_KERNELS_FACTORED_OUTPUT_CHECKS_H_
+#define LARGEOUT_CUSTOM_OPS_KERNELS_FACTORED_OUTPUT_CHECKS_H_
+
+#include <cstdint>
+
+#include "custom_ops/core/factored_output.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace largeout {
+
+// What a step takes besides the state and the batch.
+struct FactoredStep {
+  FactoredSlopes slopes;
+  const int64_t* version;
+  const double* learning_rate;
+  double min_pivot;
+  bool update;
+};
+
+// features: [batch, width].
+absl::Status CheckFactoredFeatures(const double* features, int64_t batch, int64_t width);
+
+// steps: the state's.
+absl::Status CheckFactoredStep(const FactoredStep& step, int64_t steps, int64_t batch,
+                               int64_t num_targets);
+
+absl::Status CheckFactoredOutcome(const FactoredOutcome& outcome, double learning_rate,
+                                  double min_pivot);
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_KERNELS_FACTORED_OUTPUT_CHECKS_H_

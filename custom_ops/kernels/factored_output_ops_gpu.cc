@@ -1,0 +1,158 @@
+#include <vector>
+
+#include "custom_ops/cuda/factored_output.h"
+#include "custom_ops/kernels/factored_output_ops.h"
+#include "custom_ops/kernels/gpu_context.h"
+
+namespace largeout {
+namespace {
+
+using cuda::FactoredReport;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+
+// The batch in device memory, as the launchers take it, and what they report of it.
+class ReadBatch {
+ public:
+  ReadBatch(OpKernelContext* ctx, const FactoredOutputInput& in) : ctx_(ctx), in_(in) {}
+
+  // Queues reading and checking.
+  absl::Status Queue() {
+    const int64_t size = in_.batch() * in_.width();
+    TF_RETURN_IF_ERROR(wide_.Allocate(ctx_, size * static_cast<int64_t>(sizeof(double))));
+    TF_RETURN_IF_ERROR(report_.Allocate(ctx_, sizeof(FactoredReport)));
+    TF_RETURN_IF_ERROR(
+        FromCuda(cuda::FillBytes(0, sizeof(FactoredReport), report(), StreamOf(ctx_))));
+    TF_RETURN_IF_ERROR(FromCuda(in_.features().dtype() == tensorflow::DT_FLOAT
+                                    ? ReadFeatures<float>()
+                                    : ReadFeatures<double>()));
+    return FromCuda(
+        cuda::CheckFactoredIds(batch(), in_.num_classes(), report(), StreamOf(ctx_)));
+  }
+
+  FactoredReport* report() { return static_cast<FactoredReport*>(report_.data()); }
+
+  FactoredBatch batch() {
+    return {wide(), in_.ids().flat<int64_t>().data(), in_.batch(), in_.num_targets()};
+  }
+
+  // Waits for the report. step: what else was checked, or null. Where something is unfit, the
+  // host looks for it as it does on the CPU.
+  absl::Status Wait(const FactoredStep* step, FactoredReport* on_host) {
+    TF_RETURN_IF_ERROR(CopyToHost(ctx_, report(), 1, on_host));
+    if (on_host->is_unfit == 0) return absl::OkStatus();
+    if (step != nullptr) TF_RETURN_IF_ERROR(CheckStepOnHost(*step));
+    const int64_t num_ids = in_.ids().NumElements();
+    std::vector<int64_t> ids;
+    TF_RETURN_IF_ERROR(ToHost(in_.ids().flat<int64_t>().data(), num_ids, &ids));
+    TF_RETURN_IF_ERROR(
+        CheckClassIds(ids.data(), num_ids, in_.num_targets(), -1, in_.num_classes(), "ids"));
+    std::vector<double> features;
+    TF_RETURN_IF_ERROR(ToHost(wide(), in_.batch() * in_.width(), &features));
+    TF_RETURN_IF_ERROR(CheckFactoredFeatures(features.data(), in_.batch(), in_.width()));
+    return absl::InternalError("the GPU refused input in which the CPU finds nothing wrong");
+  }
+
+ private:
+  double* wide() { return static_cast<double*>(wide_.data()); }
+
+  template <class Number>
+  cuda::Status ReadFeatures() {
+    return cuda::ReadFactoredFeatures(in_.features().flat<Number>().data(), in_.batch(),
+                                      in_.dim(), in_.width(), wide(), report(), StreamOf(ctx_));
+  }
+
+  template <class Number>
+  absl::Status ToHost(const Number* from, int64_t count, std::vector<Number>* to) const {
+    to->resize(count);
+    return CopyToHost(ctx_, from, count, to->data());
+  }
+
+  absl::Status CheckStepOnHost(FactoredStep step) const {
+    const int64_t size = in_.batch();
+    std::vector<double> by_q, by_s, by_a, rate;
+    std::vector<int64_t> version, steps;
+    TF_RETURN_IF_ERROR(ToHost(step.slopes.by_q, size, &by_q));
+    TF_RETURN_IF_ERROR(ToHost(step.slopes.by_s, size, &by_s));
+    TF_RETURN_IF_ERROR(ToHost(step.slopes.by_a, size * in_.num_targets(), &by_a));
+    TF_RETURN_IF_ERROR(ToHost(step.learning_rate, 1, &rate));
+    TF_RETURN_IF_ERROR(ToHost(step.version, 1, &version));
+    TF_RETURN_IF_ERROR(ToHost<int64_t>(in_.steps(), 1, &steps));
+    step.slopes = {by_q.data(), by_s.data(), by_a.data(), nullptr, nullptr};
+    step.learning_rate = rate.data();
+    step.version = version.data();
+    return CheckFactoredStep(step, steps[0], size, in_.num_targets());
+  }
+
+  OpKernelContext* const ctx_;
+  const FactoredOutputInput& in_;
+  GpuScratch wide_, report_;
+};
+
+// The name of the first value that is not finite, or null.
+const char* FirstNotFinite(const FactoredReport& report) {
+  int value = 0;
+  for (const char* name : cuda::kFactoredValues) {
+    if (report.not_finite >> value++ & 1) return name;
+  }
+  return nullptr;
+}
+
+struct Gpu {
+  static absl::Status Copy(OpKernelContext* ctx, const Tensor& from, Tensor* to) {
+    return CopyTensor(ctx, from, to);
+  }
+
+  static absl::Status Score(OpKernelContext* ctx, const FactoredOutputInput& in,
+                            const FactoredScores& scores, int64_t* version) {
+    ReadBatch read(ctx, in);
+    TF_RETURN_IF_ERROR(read.Queue());
+    TF_RETURN_IF_ERROR(
+        FromCuda(cuda::CopyBytes(in.steps(), sizeof(*version), version, StreamOf(ctx))));
+    TF_RETURN_IF_ERROR(in.WithState([&](const auto& state) {
+      return FromCuda(cuda::ScoreFactoredOutput(state, read.batch(), scores, StreamOf(ctx)));
+    }));
+    FactoredReport report;
+    return read.Wait(nullptr, &report);
+  }
+
+  static absl::Status Step(OpKernelContext* ctx, const FactoredOutputInput& in,
+                           const FactoredStep& step, double* by_features) {
+    ReadBatch read(ctx, in);
+    TF_RETURN_IF_ERROR(read.Queue());
+    TF_RETURN_IF_ERROR(FromCuda(
+        cuda::CheckFactoredStep(read.batch(), step.slopes, step.learning_rate, step.version,
+                                in.steps(), read.report(), StreamOf(ctx))));
+    return in.WithState(
+        [&](const auto& state) { return StepOf(ctx, in, state, step, &read, by_features); });
+  }
+
+ private:
+  // The one wait is before the first write: then no error comes any more.
+  template <class Number>
+  static absl::Status StepOf(OpKernelContext* ctx, const FactoredOutputInput& in,
+                             const FactoredState<Number>& state, const FactoredStep& step,
+                             ReadBatch* read, double* by_features) {
+    using OnGpu = cuda::FactoredStepOnGpu<Number>;
+    GpuScratch scratch;
+    TF_RETURN_IF_ERROR(scratch.Allocate(
+        ctx, OnGpu::ScratchBytes(read->batch(), in.num_classes(), in.width())));
+    OnGpu on_gpu(state, read->batch(), step.slopes, scratch.data(), StreamOf(ctx));
+    TF_RETURN_IF_ERROR(FromCuda(on_gpu.Gradient(in.dim(), by_features)));
+    if (step.update) {
+      TF_RETURN_IF_ERROR(
+          FromCuda(on_gpu.Compute(step.learning_rate, step.min_pivot, read->report())));
+    }
+    FactoredReport report;
+    TF_RETURN_IF_ERROR(read->Wait(&step, &report));
+    if (!step.update) return absl::OkStatus();
+    TF_RETURN_IF_ERROR(CheckFactoredOutcome({report.smallest_pivot, FirstNotFinite(report)},
+                                            report.learning_rate, step.min_pivot));
+    return FromCuda(on_gpu.Write(in.steps()));
+  }
+};
+
+LARGEOUT_REGISTER_FACTORED_OUTPUT_OPS(tensorflow::DEVICE_GPU, Gpu);
+
+}  // namespace
+}  // namespace largeout

@@ -1,0 +1,114 @@
+"""A model with a `FactoredOutput` trains on the GPU as on the CPU."""
+
+import contextlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_largeout as tflo
+from tests import gpu
+from tf_largeout import factored_update
+
+pytestmark = pytest.mark.gpu
+
+NUM_CLASSES, DIM, BATCH, STEPS = 301, 12, 16, 4
+LOSSES = {
+    "squared_error": tflo.losses.SquaredErrorLoss,
+    "spherical_softmax": tflo.losses.SphericalSoftmaxLoss,
+    "taylor_softmax": tflo.losses.TaylorSoftmaxLoss,
+    "z_loss": tflo.losses.ZLoss,
+}
+
+
+def data(first=0, last=STEPS):
+    random = np.random.default_rng(9)
+    x = random.normal(size=[STEPS * BATCH, DIM]).astype("float32")
+    y = random.integers(-1, NUM_CLASSES, [STEPS * BATCH, 2])
+    y[:, 0] = np.arange(len(y)) % 7  # labels repeat
+    return x[first * BATCH : last * BATCH], y[first * BATCH : last * BATCH]
+
+
+def new_model(device, name, rate=0.05):
+    """A model with its weights on `device`, the same on each."""
+    random = np.random.default_rng(3)
+    head = tflo.layers.FactoredOutput(
+        NUM_CLASSES, rate, embeddings_initializer=random.normal(size=[NUM_CLASSES, DIM]) / 4
+    )
+    with tf.device(device):
+        model = keras.Sequential([keras.Input([DIM]), keras.layers.Dense(DIM, "tanh"), head])
+        model.compile(keras.optimizers.SGD(0.05), LOSSES[name]())
+    model.layers[0].kernel.assign(random.normal(size=[DIM, DIM]) / 4)
+    return model
+
+
+def fit(model, device, first=0, last=STEPS):
+    # On the GPU as a user does, who names no device.
+    place = tf.device(device) if device == "CPU:0" else contextlib.nullcontext()
+    with place:
+        return model.fit(*data(first, last), batch_size=BATCH, shuffle=False, verbose=0).history
+
+
+def assert_same_weights(one, other, tolerance=1e-5):
+    for left, right in zip(one.weights, other.weights, strict=True):
+        np.testing.assert_allclose(
+            left, right, rtol=tolerance, atol=tolerance, err_msg=left.path
+        )
+
+
+def trained_on_both(name, rate=0.05):
+    models = [new_model(device, name, rate) for device in ("CPU:0", gpu.NAME)]
+    for weight in models[1].layers[-1].class_matrix._weights:
+        assert weight.value.device.endswith(gpu.NAME), weight.path
+    losses = [fit(m, d)["loss"] for m, d in zip(models, ("CPU:0", gpu.NAME), strict=True)]
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    assert_same_weights(*models)
+    return models
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_loss_trains_it_as_on_the_cpu(name):
+    on_cpu, on_gpu = trained_on_both(name)
+    with tf.device("CPU:0"):
+        expected = on_cpu.evaluate(*data(), verbose=0)
+        _, ids = on_cpu.layers[-1].top_k(data()[0], 5)
+    np.testing.assert_allclose(on_gpu.evaluate(*data(), verbose=0), expected, rtol=1e-5)
+    assert np.mean(on_gpu.layers[-1].top_k(data()[0], 5)[1] == ids) > 0.95
+    assert max(on_gpu.layers[-1].drift().values()) < 1e-4
+
+
+def test_it_goes_on_from_a_file(tmp_path):
+    straight, first = (new_model(gpu.NAME, "taylor_softmax") for _ in range(2))
+    fit(straight, gpu.NAME)
+    fit(first, gpu.NAME, last=2)
+    first.save(tmp_path / "model.keras")
+    with tf.device(gpu.NAME):
+        second = keras.models.load_model(tmp_path / "model.keras")
+    fit(second, gpu.NAME, first=2)
+    assert_same_weights(straight, second)
+
+
+def singular_values(model):
+    mixing = model.layers[-1].class_matrix._weights.mixing.numpy()
+    return np.linalg.svd(mixing, compute_uv=False)
+
+
+def test_it_is_stabilised_there(monkeypatch):
+    rate = 1.0
+    _, on_gpu = trained_on_both("taylor_softmax", rate)
+    assert abs(singular_values(on_gpu) - 1).max() > 0.01
+    monkeypatch.setattr(factored_update, "_STEPS_BETWEEN_CHECKS", STEPS)
+    monkeypatch.setattr(factored_update, "_RANGE", (0.999, 1.001))
+    monkeypatch.setattr(factored_update, "_NEAR_ONE", (0.999, 1.001))
+    _, on_gpu = trained_on_both("taylor_softmax", rate)
+    assert abs(singular_values(on_gpu) - 1).max() < 0.0011
+
+
+def test_a_step_that_would_lose_the_weights_is_refused():
+    model = new_model(gpu.NAME, "squared_error", rate=1e200)
+    before = [weight.numpy() for weight in model.layers[-1].weights]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Lower the learning rate"):
+        fit(model, gpu.NAME, last=1)
+    for weight, value in zip(model.layers[-1].weights, before, strict=True):
+        np.testing.assert_array_equal(weight, value)
