@@ -60,8 +60,9 @@ struct FactoredSlopes {
 
 // What a step came to. Where it is refused, nothing was written.
 struct FactoredOutcome {
-  // The smallest absolute value of a pivot of I - 2 learning_rate H'H Gamma; the step is
-  // refused where it is less than min_pivot, or NaN.
+  // The smallest absolute value of a pivot of I - 2 learning_rate H'H Gamma or, in a batch of
+  // more rows than width, of I - 2 learning_rate H Gamma H', of the same determinant; the step
+  // is refused where it is less than min_pivot, or NaN.
   double smallest_pivot;
   // The first new value with a number that is not finite, for which the step is refused; or
   // null.

@@ -109,7 +109,8 @@ def factored_output_step(
         update: Whether to change the state; if not, the gradient is all.
         min_pivot: The smallest pivot of `I - 2 learning_rate H^T H diag(by_q)` (H has the
             features as columns) of a step that is made, above 0: the inverse of U loses about
-            as many digits as this has zeros.
+            as many digits as this has zeros. In a batch of more rows than `width` the matrix
+            is `I - 2 learning_rate H diag(by_q) H^T`, which has the same determinant.
 
     Returns:
         The derivative of the loss by the features, float64 `[batch, dim]`, of the state before

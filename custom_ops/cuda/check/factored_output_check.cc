@@ -69,7 +69,8 @@ void CheckStepOf(Run* run, const FactoredSize& size) {
   run->Expect(one.Text("by_features"), computed, one.by_features, one.on_cpu.by_features,
               kTolerance);
   const FactoredReport report = step.report.Get()[0];
-  if (size.batch > 0) {
+  // In a larger batch the CPU has the pivots of another matrix.
+  if (size.batch > 0 && size.batch <= size.width) {
     run->ExpectNear(one.Text("pivot"), Doubles{report.smallest_pivot},
                     Doubles{outcome.smallest_pivot}, kTolerance);
   }
