@@ -8,8 +8,9 @@ import pytest
 from tests.datasets.brown.archives import documents, write_archive
 from tests.datasets.sources import pinned
 from tf_largeout import datasets
-from tf_largeout.benchmarks import language_model
-from tf_largeout.benchmarks.language_model import FULL, Setting
+from tf_largeout.benchmarks import language_model, language_model_case
+from tf_largeout.benchmarks.factored_heads import FACTORED_HEADS
+from tf_largeout.benchmarks.language_model_case import FULL, Setting
 from tf_largeout.datasets.brown import source
 
 SMALL = ["--width", "8", "--length", "6", "--batch-size", "8", "--vocabulary", "12"]
@@ -23,7 +24,7 @@ def data_dir(tmp_path, monkeypatch):
     archive = pinned(source.ARCHIVE, write_archive(manual / "brown.tgz", documents()))
     monkeypatch.setattr(source, "ARCHIVE", archive)
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    monkeypatch.setattr(language_model, "_VALIDATION_FRACTION", 0.3)
+    monkeypatch.setattr(language_model_case, "_VALIDATION_FRACTION", 0.3)
     monkeypatch.setattr(language_model.multiprocessing, "get_context", lambda _: Here)
 
 
@@ -56,7 +57,7 @@ def test_runs_are_written_drawn_and_kept(tmp_path, capsys):
     written = json.loads((tmp_path / "out" / "language_model.json").read_text())
     assert written["runs"] == report["runs"]
     assert (tmp_path / "out" / "language_model.png").stat().st_size > 1000
-    num_batches = len(language_model.load(Setting(batch_size=8, length=6)).train)
+    num_batches = len(language_model_case.load(Setting(batch_size=8, length=6)).train)
     for run in report["runs"]:
         assert run["num_classes"] == 12 and run["steps"] == num_batches
         assert 1 < run["test_perplexity"] < 20 and 1 < run["validation_perplexity"] < 20
@@ -108,15 +109,15 @@ def test_a_tree_trains_the_absolute_softmax_for_part_of_an_epoch(tmp_path):
     setting = dataclasses.replace(
         setting, width=8, length=6, batch_size=4, vocabulary=12, sample=4
     )
-    run = language_model.train(setting)
-    steps_of_an_epoch = len(language_model.load(setting).train)
+    run = language_model_case.train(setting)
+    steps_of_an_epoch = len(language_model_case.load(setting).train)
     assert run["steps"] == round(0.5 * steps_of_an_epoch) > 0
     assert run["title"] == "kernel_tree, absolute softmax"
     assert 1 < run["test_perplexity"] < 20
 
 
 def test_training_lasts_as_long_as_is_said():
-    run = language_model.train(
+    run = language_model_case.train(
         Setting(
             sampler="frequency", num_sampled=4, seconds=1.0, width=8, length=6, vocabulary=12
         )
@@ -125,9 +126,24 @@ def test_training_lasts_as_long_as_is_said():
     assert run["test_perplexity"] < run["unigram_test_perplexity"]
 
 
+@pytest.mark.parametrize("name", FACTORED_HEADS)
+def test_a_factored_head_trains_without_negatives(name):
+    head = FACTORED_HEADS[name]
+    setting = Setting(sampler=name, class_rate=head.class_rate / 10, epochs=2)
+    run = language_model_case.train(
+        dataclasses.replace(setting, width=8, length=6, batch_size=4, vocabulary=12)
+    )
+    assert 0 < run["test_p1"] <= run["test_top10"] <= 100
+    assert ("test_perplexity" in run) == head.has_probabilities
+    assert 1 < run.get("test_perplexity", 2) < 20
+    lines = language_model.table([run], "test_p1").splitlines()
+    assert lines[-1] == f"| {name} | {run['test_p1']:.1f} |"
+    assert f"{run['test_p1']:.1f} on test" in language_model._line(run)
+
+
 def test_tied_models_have_one_table():
     setting = Setting(num_sampled=4, width=8, tied=True, vocabulary=12)
-    model = language_model.build_model(language_model.load(setting), setting)
+    model = language_model_case.build_model(language_model_case.load(setting), setting)
     assert model.layers[-1].embeddings is model.layers[0].embeddings
 
 
@@ -136,4 +152,4 @@ def test_the_unigram_perplexity_is_that_of_counts_and_one():
     counts = np.bincount(data.train_tokens, minlength=12) + 1
     losses = [-math.log(counts[token] / counts.sum()) for token in data.test_tokens[1:]]
     expected = math.exp(sum(losses) / len(losses))
-    assert language_model.unigram_perplexity(data) == pytest.approx(expected)
+    assert language_model_case.unigram_perplexity(data) == pytest.approx(expected)

@@ -7,7 +7,9 @@ import sys
 BENCHMARKS = {
     "demo": "four ways to train a model on 202,458 classes, and what it answers",
     "step": "time and memory of a training step against its shape",
+    "factored": "time of a step of the output layer alone against the number of classes",
     "race": "precision against seconds of training, methods side by side",
+    "epochs": "precision after as many epochs, methods side by side",
     "defaults": "what each optimizer learns with nothing said, at equal steps",
     "table": "finished runs of one task side by side, as table and picture",
     "tune": "the learning rate of each method, on a validation split",

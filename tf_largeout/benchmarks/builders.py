@@ -7,7 +7,7 @@ import keras
 from tf_largeout.benchmarks.class_vectors import class_vectors
 from tf_largeout.benchmarks.samplers import SAMPLERS
 from tf_largeout.benchmarks.stock_models import CandidateModel
-from tf_largeout.layers import FactoredOutput, HierarchicalOutput, LargeOutput
+from tf_largeout.layers import HierarchicalOutput, LargeOutput
 
 
 def stock(loss, model_class=CandidateModel):
@@ -59,10 +59,14 @@ def hierarchical_k_means(task, settings):
     return hierarchical(task, settings, clusters)
 
 
-def factored(task, settings):
-    """A `FactoredOutput`, which steps at a rate of its own."""
-    output = FactoredOutput(task.num_classes, settings.class_rate)
-    return keras.Sequential([task.input(), task.encoder(settings.dim), output])
+def factored(head):
+    """A builder of models that end in a `FactoredOutput`, which steps at a rate of its own."""
+
+    def build(task, settings):
+        output = head.layers(task.num_classes, settings.class_rate)
+        return keras.Sequential([task.input(), task.encoder(settings.dim), *output])
+
+    return build
 
 
 def dense(task, settings):

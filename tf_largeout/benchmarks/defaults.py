@@ -11,14 +11,13 @@ import argparse
 import json
 import multiprocessing
 import pathlib
-import statistics
 
 import keras
 
 from tf_largeout import layers, losses, optimizers, samplers
 from tf_largeout.benchmarks import machine, tasks
 from tf_largeout.benchmarks.evaluation import evaluate
-from tf_largeout.benchmarks.files import write_json
+from tf_largeout.benchmarks.files import mean_and_deviation, write_json
 
 _STEPS_PER_EXECUTION = 16
 
@@ -85,14 +84,12 @@ def table(runs, task):
     ]
     for name in names:
         of_name = [run for run in runs if run["optimizer"] == name]
-        cells = (_cell([run["p1"] for run in of_name if run["rate"] == rate]) for rate in rates)
+        cells = (
+            mean_and_deviation([run["p1"] for run in of_name if run["rate"] == rate])
+            for rate in rates
+        )
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
-
-
-def _cell(values):
-    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.1f}{spread}" if values else ""
 
 
 def train(task, optimizer, rate, seed=0, steps=None):

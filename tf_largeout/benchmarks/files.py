@@ -1,9 +1,16 @@
-"""Writing of reports, and where child processes say what they say."""
+"""Reports as text and as files, and where child processes say what they say."""
 
 import contextlib
 import json
 import os
 import pathlib
+import statistics
+
+
+def mean_and_deviation(values, digits=1):
+    """Mean ± standard deviation as text; of one value itself, of none nothing."""
+    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):,.{digits}f}{spread}" if values else ""
 
 
 def write_json(path, content):

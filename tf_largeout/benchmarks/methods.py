@@ -16,6 +16,7 @@ from tf_largeout.benchmarks.builders import (
     ours,
     stock,
 )
+from tf_largeout.benchmarks.factored_heads import FACTORED_HEADS
 from tf_largeout.benchmarks.optimizers import OPTIMIZERS
 from tf_largeout.benchmarks.stock_models import AllPositivesModel
 from tf_largeout.losses import (
@@ -27,10 +28,6 @@ from tf_largeout.losses import (
     RankingLoss,
     SampledSoftmaxLoss,
     SoftmaxLoss,
-    SphericalSoftmaxLoss,
-    SquaredErrorLoss,
-    TaylorSoftmaxLoss,
-    ZLoss,
 )
 
 
@@ -152,10 +149,14 @@ def _tf_largeout(
     )
 
 
-def _factored(title, loss, class_rate, score=tf.identity):
-    """A `FactoredOutput` with a loss of the spherical family, and the settings of the rest."""
-    method = _tf_largeout(title, loss=loss, build=factored, score=score)
-    return dataclasses.replace(method, settings={**method.settings, "class_rate": class_rate})
+def _factored(head):
+    """A `FactoredHead`, with the settings of the others."""
+    score = tf.abs if head.absolute else tf.identity
+    method = _tf_largeout(
+        f"tf_largeout, {head.title}", loss=head.loss, build=factored(head), score=score
+    )
+    settings = {**method.settings, "class_rate": head.class_rate}
+    return dataclasses.replace(method, settings=settings)
 
 
 METHODS = {
@@ -234,12 +235,7 @@ METHODS = {
         loss=HierarchicalSoftmaxLoss,
         build=hierarchical_k_means,
     ),
-    "taylor": _factored("tf_largeout, Taylor softmax", TaylorSoftmaxLoss, 1000.0),
-    "spherical": _factored(
-        "tf_largeout, spherical softmax", SphericalSoftmaxLoss, 100.0, score=tf.abs
-    ),
-    "z": _factored("tf_largeout, Z-loss", ZLoss, 30.0),
-    "squared_error": _factored("tf_largeout, squared error", SquaredErrorLoss, 0.1),
+    **{name: _factored(head) for name, head in FACTORED_HEADS.items()},
     "softmax": Method(
         "tf_largeout, exact SoftmaxLoss",
         ours,

@@ -202,14 +202,15 @@ def draw_perplexity(runs, path):
     """Test perplexity against negatives a step, one line a sampler, the mean of its seeds.
 
     Args:
-        runs: dicts with `title`, `num_sampled` (None for the exact softmax, which is a dashed
-            line) and `test_perplexity`.
+        runs: dicts with `title`, `num_sampled` (None is a dashed line) and, unless they are to
+            be left out, `test_perplexity`.
         path: of the PNG.
     """
     figure, axes = _figure([8.0, 4.8])
     figures = collections.defaultdict(lambda: collections.defaultdict(list))
     for run in runs:
-        figures[run["title"]][run["num_sampled"]].append(run["test_perplexity"])
+        if "test_perplexity" in run:
+            figures[run["title"]][run["num_sampled"]].append(run["test_perplexity"])
     for style, (title, points) in zip(_styles(len(figures)), figures.items(), strict=True):
         means = {count: sum(values) / len(values) for count, values in points.items()}
         if None in means:

@@ -6,7 +6,7 @@ import time
 import keras
 from tqdm import tqdm
 
-from tf_largeout.layers import FactoredOutput
+from tf_largeout.benchmarks.learning_rates import LearningRates
 
 ENDLESS = 1_000_000_000  # steps an epoch, where the clock ends it
 
@@ -36,8 +36,7 @@ class TrainingClock(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         if self.anneal:  # a resumed optimizer comes with a rate that fell already
-            share = self._share_of_rate(self.spent)
-            self.full_rates = [float(it.learning_rate) / share for it in self._learners()]
+            self.rates = LearningRates(self.model, self._share_of_rate(self.spent))
         if self.title:
             self.bar = tqdm(
                 total=self.seconds,
@@ -53,7 +52,7 @@ class TrainingClock(keras.callbacks.Callback):
             return
         now = min(time.perf_counter() - self.start, self.seconds)
         if self.anneal and now < self.seconds:
-            self._set_rates(self._share_of_rate(now))
+            self.rates.set_share(self._share_of_rate(now))
         if now >= self.next_point:
             self._look(now)
         if self.bar and (now - self.bar.n >= 0.5 or now >= self.seconds):
@@ -72,15 +71,6 @@ class TrainingClock(keras.callbacks.Callback):
             self.bar.set_postfix_str(f"P@1 {figures['p1']:.1f}", refresh=False)
         self.start += time.perf_counter() - before
         self.next_point = min((now // self.every + 1) * self.every, self.seconds)
-
-    def _learners(self):
-        """What has a learning rate: the optimizer, and layers that step by themselves."""
-        layers = [layer for layer in self.model.layers if isinstance(layer, FactoredOutput)]
-        return [self.model.optimizer, *layers]
-
-    def _set_rates(self, share):
-        for learner, full_rate in zip(self._learners(), self.full_rates, strict=True):
-            learner.learning_rate = full_rate * share
 
     def _share_of_rate(self, now):
         return min(1.0, (1 - now / self.seconds) / self.anneal) if self.anneal else 1.0

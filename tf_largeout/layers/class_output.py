@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tf_largeout.arguments import is_whole
 from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.layers import step_context
+from tf_largeout.layers import initial_values, step_context
 from tf_largeout.ops import devices
 from tf_largeout.output_tag import OutputTag
 from tf_largeout.types import InitializerLike, Shape, TensorLike
@@ -82,10 +82,9 @@ class ClassOutput(keras.layers.Layer):
             **kwargs: Of `keras.layers.Layer.add_weight`.
         """
         # Without autocast: a cast copy under mixed precision would be O(num_classes).
+        kwargs |= {"initializer": initial_values.in_one_piece(initializer), "autocast": False}
         with devices.supported_device_scope():
-            return self.add_weight(
-                name=name, shape=shape, initializer=initializer, autocast=False, **kwargs
-            )
+            return self.add_weight(name=name, shape=shape, **kwargs)
 
     def make_tag(self, features: tf.Tensor, training: bool | None) -> OutputTag:
         """What the layer tells its losses and metrics in one step.

@@ -235,7 +235,8 @@ class FactoredOutput(ClassOutput):
 
     def _initial_rows(self, shape: tuple[int, int], dtype: str | None = None) -> tf.Tensor:
         """Embeddings and, in the last column, biases."""
-        rows = self.embeddings_initializer((shape[0], shape[1] - int(self.use_bias)), dtype)
+        first_values = initial_values.in_one_piece(self.embeddings_initializer)
+        rows = first_values((shape[0], shape[1] - int(self.use_bias)), dtype)
         if not self.use_bias:
             return rows
         biases = self.bias_initializer(shape[:1], dtype)

@@ -8,6 +8,14 @@ from tf_largeout.initializers import constant_initializer
 from tf_largeout.types import Config, Initializer, InitializerLike, Shape, TensorLike
 
 
+_RANDOM = (
+    keras.initializers.RandomNormal,
+    keras.initializers.RandomUniform,
+    keras.initializers.TruncatedNormal,
+    keras.initializers.VarianceScaling,
+)
+
+
 class InitialValues:
     """An initializer that gives an array.
 
@@ -52,6 +60,23 @@ def get(
             f"{values.dtype}."
         )
     return InitialValues(name, values)
+
+
+def in_one_piece(initializer: InitializerLike) -> InitializerLike:
+    """The same, of which a random one takes the memory of its values once.
+
+    Keras draws, scales and shifts them, each into a tensor of its own: three times a weight of
+    millions of rows. In a function TensorFlow does all of it in place.
+    """
+    if not isinstance(initializer, _RANDOM):
+        return initializer
+
+    def values(shape: Shape, dtype: str | None = None) -> tf.Tensor:
+        if not tf.executing_eagerly():
+            return initializer(shape, dtype)
+        return tf.function(lambda: initializer(shape, dtype), autograph=False)()
+
+    return values
 
 
 def serialize(initializer: Initializer) -> Config | None:

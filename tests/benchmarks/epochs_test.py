@@ -1,0 +1,76 @@
+import json
+import multiprocessing
+import types
+
+import keras
+import numpy as np
+import pytest
+
+from tf_largeout.benchmarks import epochs
+from tf_largeout.benchmarks.learning_rates import FallingRates
+from tf_largeout.layers import FactoredOutput
+from tf_largeout.losses import ZLoss
+
+SMALL = "--task synthetic --sample 100 --set dim=8 --set batch_size=64 --set num_sampled=32"
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    class Pool:
+        def __init__(self, processes):
+            assert processes == 1
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def apply(self, function, arguments):
+            return function(*arguments)
+
+    context = types.SimpleNamespace(Pool=Pool)
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: context)
+
+
+def test_methods_train_for_as_many_epochs(in_this_process, tmp_path, capsys):
+    arguments = [*SMALL.split(), "--methods", "z", "uniform", "--epochs", "0.2"]
+    arguments += ["--seeds", "0", "1", "--out", str(tmp_path)]
+    report = epochs.main(arguments)
+    steps = round(0.2 * 18_000 / 64)
+    assert [(run["method"], run["seed"], run["steps"]) for run in report["runs"]] == [
+        (method, seed, steps) for seed in (0, 1) for method in ("z", "uniform")
+    ]
+    assert all(0 <= run["p1"] <= 100 and run["loss"] > 0 for run in report["runs"])
+    assert json.loads((tmp_path / "epochs.json").read_text()) == report
+    said = capsys.readouterr().out
+    assert "tf_largeout, Z-loss" in said and "±" in said
+    assert epochs.main(arguments)["runs"] == report["runs"]
+    assert "P@1 " not in capsys.readouterr().out.split("| method")[0]
+
+
+def test_the_same_seed_gives_the_same_figures(in_this_process, tmp_path):
+    command = [*SMALL.split(), "--methods", "z", "--epochs", "0.05", "--out"]
+    first, second = (
+        epochs.main([*command, str(tmp_path / name)])["runs"][0] for name in ("a", "b")
+    )
+    assert {**first, "seconds": 0} == {**second, "seconds": 0}
+
+
+def test_all_rates_fall_in_a_line():
+    head = FactoredOutput(20, 2.0)
+    model = keras.Sequential([keras.Input([4]), keras.layers.Dense(4), head])
+    model.compile(keras.optimizers.SGD(0.1), ZLoss())
+    rates = []
+
+    class Notes(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            rates.append((float(model.optimizer.learning_rate), head.learning_rate))
+
+    features = np.random.default_rng(0).standard_normal([40, 4]).astype("float32")
+    labels = np.arange(40) % 20
+    callbacks = [FallingRates(5), Notes()]
+    model.fit(features, labels, batch_size=8, callbacks=callbacks, verbose=0)
+    shares = np.array([0.8, 0.6, 0.4, 0.2, 0.2])  # after the last step nothing is left to set
+    expected = shares[:, None] * [0.1, 2.0]
+    np.testing.assert_allclose(rates, expected, rtol=1e-6)

@@ -1,0 +1,57 @@
+"""The ways to train a `FactoredOutput`; a new one is one line in `FACTORED_HEADS`."""
+
+import collections.abc
+import dataclasses
+
+import keras
+
+from tf_largeout import losses
+from tf_largeout.layers import FactoredOutput
+
+
+@dataclasses.dataclass(frozen=True)
+class FactoredHead:
+    """A loss of the spherical family and what a `FactoredOutput` needs to learn by it.
+
+    Attributes:
+        title: what a reader sees.
+        loss: function of nothing that makes the loss.
+        class_rate: learning rate of the layer where nothing else is said.
+        absolute: whether the classes are ranked by `|logit|`.
+        has_probabilities: whether the loss is the cross entropy of a distribution.
+        from_zero: whether the features have length 1 and the class rows start at 0. The
+            squared error of random rows is least where the features are 0, and that is what
+            an encoder learns from it before the rows learn anything.
+    """
+
+    title: str
+    loss: collections.abc.Callable
+    class_rate: float
+    absolute: bool = False
+    has_probabilities: bool = False
+    from_zero: bool = False
+
+    def layers(self, num_classes, learning_rate):
+        """The layers from features to logits."""
+        if not self.from_zero:
+            return [FactoredOutput(num_classes, learning_rate)]
+        rows = FactoredOutput(num_classes, learning_rate, embeddings_initializer="zeros")
+        return [keras.layers.UnitNormalization(), rows]
+
+
+FACTORED_HEADS = {
+    "taylor": FactoredHead(
+        "Taylor softmax", losses.TaylorSoftmaxLoss, 1000.0, has_probabilities=True
+    ),
+    "spherical": FactoredHead(
+        "spherical softmax",
+        losses.SphericalSoftmaxLoss,
+        100.0,
+        absolute=True,
+        has_probabilities=True,
+    ),
+    "z": FactoredHead("Z-loss", losses.ZLoss, 30.0),
+    "squared_error": FactoredHead(
+        "squared error", losses.SquaredErrorLoss, 0.3, from_zero=True
+    ),
+}
