@@ -73,3 +73,14 @@ def test_nce_starts_with_probabilities_that_sum_to_one():
     total = np.exp(model.predict(np.ones([1, DIM]), verbose=0)).sum()
     assert total == pytest.approx(1, rel=1e-6)
     assert np.isfinite(model.fit(ROWS, BIASES, verbose=0).history["loss"]).all()
+
+
+@pytest.mark.parametrize("in_function", [False, True])
+def test_random_rows_are_those_of_the_initializer(in_function):
+    initializer = keras.initializers.RandomNormal(stddev=0.5, seed=3)
+    for head in (
+        layers.LargeOutput(N, embeddings_initializer=initializer),
+        layers.FactoredOutput(N, 1.0, embeddings_initializer=initializer),
+    ):
+        (tf.function(head) if in_function else head)(np.ones([2, DIM], "float32"))
+        np.testing.assert_array_equal(head.class_embeddings(), initializer((N, DIM)))

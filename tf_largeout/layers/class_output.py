@@ -81,10 +81,13 @@ class ClassOutput(keras.layers.Layer):
             initializer: What gives it its first values.
             **kwargs: Of `keras.layers.Layer.add_weight`.
         """
+        if callable(initializer):
+            initializer = initial_values.in_one_piece(initializer)
         # Without autocast: a cast copy under mixed precision would be O(num_classes).
-        kwargs |= {"initializer": initial_values.in_one_piece(initializer), "autocast": False}
         with devices.supported_device_scope():
-            return self.add_weight(name=name, shape=shape, **kwargs)
+            return self.add_weight(
+                name=name, shape=shape, initializer=initializer, autocast=False, **kwargs
+            )
 
     def make_tag(self, features: tf.Tensor, training: bool | None) -> OutputTag:
         """What the layer tells its losses and metrics in one step.

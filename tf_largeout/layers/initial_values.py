@@ -7,7 +7,6 @@ import tensorflow as tf
 from tf_largeout.initializers import constant_initializer
 from tf_largeout.types import Config, Initializer, InitializerLike, Shape, TensorLike
 
-
 _RANDOM = (
     keras.initializers.RandomNormal,
     keras.initializers.RandomUniform,
@@ -62,7 +61,7 @@ def get(
     return InitialValues(name, values)
 
 
-def in_one_piece(initializer: InitializerLike) -> InitializerLike:
+def in_one_piece(initializer: Initializer) -> Initializer:
     """The same, of which a random one takes the memory of its values once.
 
     Keras draws, scales and shifts them, each into a tensor of its own: three times a weight of
