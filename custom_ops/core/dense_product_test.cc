@@ -50,8 +50,8 @@ TEST(ProductsOfDoublesAreSumsOfProducts) {
       const PaddedMatrix b = RandomMatrix(depth, width, &arena);
       const Strided<double> factor = transposed ? a.transposed() : a.view();
       PaddedMatrix out(rows, width, &arena), backwards(rows, width, &arena);
-      out.Fill(0.5);
-      backwards.Fill(0.5);
+      out.Fill(0.5, SerialFor);
+      backwards.Fill(0.5, SerialFor);
       AddProductInBlocks(factor, b, &out, SerialFor);
       AddProductInBlocks(factor, b, &backwards, testing::BackwardsFor);
       for (int64_t i = 0; i < rows; ++i) {
@@ -69,8 +69,8 @@ TEST(LowerProductsHaveTheirBitsBelowTheDiagonal) {
     Arena arena(0);
     const PaddedMatrix a = RandomMatrix(size, 70, &arena), b = RandomMatrix(70, size, &arena);
     PaddedMatrix whole(size, size, &arena), lower(size, size, &arena);
-    whole.Fill(1);
-    lower.Fill(1);
+    whole.Fill(1, SerialFor);
+    lower.Fill(1, SerialFor);
     AddProductInBlocks(a.view(), b, &whole, SerialFor);
     AddLowerProduct(a.view(), b, &lower, testing::BackwardsFor);
     for (int64_t i = 0; i < size; ++i) {
@@ -85,8 +85,9 @@ TEST(TransposesOfTransposesAreTheMatrix) {
     const PaddedMatrix matrix = RandomMatrix(rows, 11, &arena);
     PaddedMatrix transpose(11, rows, &arena), again(rows, 11, &arena);
     TransposeInto(matrix.data(), matrix.stride(), rows, 11, transpose.data(),
-                  transpose.stride());
-    TransposeInto(transpose.data(), transpose.stride(), 11, rows, again.data(), again.stride());
+                  transpose.stride(), SerialFor);
+    TransposeInto(transpose.data(), transpose.stride(), 11, rows, again.data(), again.stride(),
+                  SerialFor);
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < 11; ++j) {
         EXPECT_EQ(transpose.row(j)[i], matrix.row(i)[j]);

@@ -8,13 +8,13 @@ bool IsLarge(int64_t batch, int64_t width) { return batch > width; }
 }  // namespace
 
 void ScaleRows(double factor, const double* scales, const double* rows, int64_t stride,
-               PaddedMatrix* to) {
-  for (int64_t j = 0; j < to->rows(); ++j) {
+               const ParallelFor& parallel, PaddedMatrix* to) {
+  ForEachRow(to->rows(), to->width(), parallel, [&](int64_t j) {
     const double scale = factor * scales[j];
     const double* from = rows + j * stride;
     double* row = to->row(j);
     for (int64_t k = 0; k < to->width(); ++k) row[k] = scale * from[k];
-  }
+  });
 }
 
 std::unique_ptr<FactoredForm> MakeFactoredForm(const FactoredTerms& terms, Arena* arena) {

@@ -102,7 +102,7 @@ class LargeBatchForm final : public FactoredForm {
 
 // to = row j of `rows` times factor scales[j].
 void ScaleRows(double factor, const double* scales, const double* rows, int64_t stride,
-               PaddedMatrix* to);
+               const ParallelFor& parallel, PaddedMatrix* to);
 
 // The one with fewer multiplications, nearly, and what it takes of an arena. `terms` must live
 // as long as it.

@@ -24,10 +24,10 @@ int64_t LargeBatchForm::Size(int64_t batch, int64_t width) {
 void LargeBatchForm::WriteChange() {
   const PaddedMatrix& features = terms_.features;
   ScaleRows(-2 * terms_.learning_rate, terms_.slopes.by_q, features.data(), features.stride(),
-            &scaled_);
-  change_.Fill(0);
+            terms_.parallel, &scaled_);
+  change_.Fill(0, terms_.parallel);
   AddLowerProduct(scaled_.transposed(), features, &change_, terms_.parallel);
-  MirrorLower(change_.rows(), change_.data(), change_.stride());
+  MirrorLower(change_.rows(), change_.data(), change_.stride(), terms_.parallel);
 }
 
 // M^-1 U^-1. The determinant of M is that of the matrix of a small batch.
@@ -35,16 +35,16 @@ double LargeBatchForm::UpdateInverse(double min_pivot, PaddedMatrix* inverse,
                                      PaddedMatrix* solved) {
   WriteChange();
   PaddedMatrix& matrix = first_;
-  for (int64_t i = 0; i < matrix.rows(); ++i) {
+  ForEachRow(matrix.rows(), matrix.width(), terms_.parallel, [&](int64_t i) {
     std::copy_n(change_.row(i), matrix.width(), matrix.row(i));
     matrix.row(i)[i] += 1;
-  }
+  });
   LuFactors factors(&matrix);
   const double pivot = factors.Factor(min_pivot, terms_.parallel);
   if (!(pivot >= min_pivot)) return pivot;
-  inverse->CopyFrom(terms_.inverse);
+  inverse->CopyFrom(terms_.inverse, terms_.parallel);
   factors.Solve(inverse, terms_.parallel);
-  solved->Fill(0);
+  solved->Fill(0, terms_.parallel);
   AddProductInBlocks(terms_.features.view(), *inverse, solved, terms_.parallel);
   return pivot;
 }
@@ -56,7 +56,7 @@ void LargeBatchForm::UpdateMixing(PaddedMatrix* mixing) {
 
 // gram += eta^2 H A'A H'.
 void LargeBatchForm::AddSquaresOfTargets(PaddedMatrix* gram) {
-  scaled_.Fill(0);
+  scaled_.Fill(0, terms_.parallel);
   terms_.targets.AddGramTimes(terms_.learning_rate * terms_.learning_rate, terms_.features,
                               &scaled_);
   AddLowerProduct(scaled_.transposed(), terms_.features, gram, terms_.parallel);
@@ -70,20 +70,20 @@ void LargeBatchForm::WriteProductsOfSums() {
     factors_.row(0)[j] = terms_.learning_rate * rest;
     factors_.row(1)[j] = terms_.learning_rate * by_s;
   }
-  sums_.Fill(0);
+  sums_.Fill(0, terms_.parallel);
   AddProductInBlocks(factors_.view(), terms_.features, &sums_, terms_.parallel);
 }
 
 // first_ = 2 eta X - 4 eta^2 (X - Q K)' K, in the names of UpdateGram.
 void LargeBatchForm::WriteHalfOfGram() {
-  first_.Fill(0);
+  first_.Fill(0, terms_.parallel);
   AddProductInBlocks(terms_.by_features.transposed(), terms_.features, &first_,
                      terms_.parallel);
-  for (int64_t i = 0; i < first_.rows(); ++i) {
+  ForEachRow(first_.rows(), 2 * first_.width(), terms_.parallel, [&](int64_t i) {
     double* row = first_.row(i);
     for (int64_t j = 0; j < first_.width(); ++j) row[j] *= 2 * terms_.learning_rate;
     std::copy_n(row, first_.width(), second_.row(i));
-  }
+  });
   AddProductInBlocks({terms_.gram, terms_.width(), 1}, change_, &second_, terms_.parallel);
   AddProductInBlocks(second_.transposed(), change_, &first_, terms_.parallel);
 }
@@ -95,17 +95,17 @@ void LargeBatchForm::UpdateGram(PaddedMatrix* gram) {
   WriteHalfOfGram();
   const PaddedMatrix &half = first_, &transpose = second_;
   TransposeInto(half.data(), half.stride(), half.rows(), half.width(), transpose.data(),
-                transpose.stride());
+                transpose.stride(), terms_.parallel);
   WriteProductsOfSums();
   const double *by_rest = sums_.row(0), *by_sum = sums_.row(1);
-  gram->CopyFrom(terms_.gram);
-  for (int64_t i = 0; i < gram->rows(); ++i) {
+  gram->CopyFrom(terms_.gram, terms_.parallel);
+  ForEachRow(gram->rows(), 2 * gram->width(), terms_.parallel, [&](int64_t i) {
     double* row = gram->row(i);
     for (int64_t j = 0; j <= i; ++j) {
       row[j] += by_rest[i] * by_sum[j] + by_sum[i] * by_rest[j] -
                 (half.row(i)[j] + transpose.row(i)[j]) / 2;
     }
-  }
+  });
   AddSquaresOfTargets(gram);
 }
 

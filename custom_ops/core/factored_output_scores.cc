@@ -25,9 +25,9 @@ double Dot(const Number* a, const double* b, int64_t size) {
 void MultiplyColumns(const double* matrix, const PaddedMatrix& columns,
                      const ParallelFor& parallel, PaddedMatrix* out, double* products) {
   const int64_t width = columns.rows(), batch = columns.width();
-  out->Fill(0);
+  out->Fill(0, parallel);
   AddProductInBlocks({matrix, width, 1}, columns, out, parallel);
-  TransposeInto(out->data(), out->stride(), width, batch, products, width);
+  TransposeInto(out->data(), out->stride(), width, batch, products, width, parallel);
 }
 
 }  // namespace
@@ -38,7 +38,8 @@ void ScoreFactoredOutput(const FactoredState<Number>& state, const FactoredBatch
   const int64_t width = state.width;
   Arena arena(2 * PaddedMatrix::Size(width, batch.batch));
   PaddedMatrix columns(width, batch.batch, &arena), out(width, batch.batch, &arena);
-  TransposeInto(batch.features, width, batch.batch, width, columns.data(), columns.stride());
+  TransposeInto(batch.features, width, batch.batch, width, columns.data(), columns.stride(),
+                parallel);
   MultiplyColumns(state.gram, columns, parallel, &out, scores.gram_features);
   MultiplyColumns(state.mixing, columns, parallel, &out, scores.mixed_features);
   parallel(batch.batch, (batch.num_targets + 3) * width, [&](int64_t begin, int64_t end) {

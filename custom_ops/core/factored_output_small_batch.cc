@@ -21,7 +21,7 @@ int64_t SmallBatchForm::Size(int64_t batch, int64_t width) {
 // the new U, U^-1 becomes U^-1 + 2 eta H Gamma T. Returns the smallest pivot of S.
 double SmallBatchForm::UpdateInverse(double min_pivot, PaddedMatrix* inverse,
                                      PaddedMatrix* solved) {
-  small_.Fill(0);
+  small_.Fill(0, terms_.parallel);
   AddProductInBlocks(terms_.features.view(), terms_.columns, &small_, terms_.parallel);
   const double twice_rate = 2 * terms_.learning_rate;
   for (int64_t i = 0; i < terms_.batch(); ++i) {
@@ -32,12 +32,12 @@ double SmallBatchForm::UpdateInverse(double min_pivot, PaddedMatrix* inverse,
   LuFactors factors(&small_);
   const double pivot = factors.Factor(min_pivot, terms_.parallel);
   if (!(pivot >= min_pivot)) return pivot;
-  inverse->CopyFrom(terms_.inverse);
-  solved->Fill(0);
+  inverse->CopyFrom(terms_.inverse, terms_.parallel);
+  solved->Fill(0, terms_.parallel);
   AddProductInBlocks(terms_.features.view(), *inverse, solved, terms_.parallel);
   factors.Solve(solved, terms_.parallel);
   ScaleRows(twice_rate, terms_.slopes.by_q, terms_.features.data(), terms_.features.stride(),
-            &scaled_);
+            terms_.parallel, &scaled_);
   AddProductInBlocks(scaled_.transposed(), *solved, inverse, terms_.parallel);
   return pivot;
 }
@@ -46,7 +46,7 @@ double SmallBatchForm::UpdateInverse(double min_pivot, PaddedMatrix* inverse,
 void SmallBatchForm::UpdateMixing(PaddedMatrix* mixing) {
   const FactoredSlopes& slopes = terms_.slopes;
   ScaleRows(-2 * terms_.learning_rate, slopes.by_q, slopes.mixed_features, terms_.width(),
-            &scaled_);
+            terms_.parallel, &scaled_);
   AddProductInBlocks(scaled_.transposed(), terms_.features, mixing, terms_.parallel);
 }
 
@@ -56,13 +56,13 @@ void SmallBatchForm::WriteScaledSquares(PaddedMatrix* squares) {
   const int64_t size = terms_.batch();
   const double factor = terms_.learning_rate * terms_.learning_rate / 2;
   const FactoredSlopes& slopes = terms_.slopes;
-  ScaleRows(-1, slopes.by_q, slopes.gram_features, terms_.width(), &scaled_);
-  for (int64_t j = 0; j < size; ++j) {
+  ScaleRows(-1, slopes.by_q, slopes.gram_features, terms_.width(), terms_.parallel, &scaled_);
+  ForEachRow(size, terms_.width(), terms_.parallel, [&](int64_t j) {
     const double* by_features = terms_.by_features.row(j);
     double* row = scaled_.row(j);
     for (int64_t k = 0; k < terms_.width(); ++k) row[k] += by_features[k];
-  }
-  half_.Fill(0);
+  });
+  half_.Fill(0, terms_.parallel);
   AddProductInBlocks(scaled_.view(), terms_.columns, &half_, terms_.parallel);
   for (int64_t i = 0; i < size; ++i) {
     const double rest = terms_.target_sums[i] + 0.5 * terms_.num_classes * slopes.by_s[i];
@@ -71,7 +71,8 @@ void SmallBatchForm::WriteScaledSquares(PaddedMatrix* squares) {
       row[j] = factor * (2 * row[j] * slopes.by_q[j] + rest * slopes.by_s[j]);
     }
   }
-  TransposeInto(half_.data(), half_.stride(), size, size, squares->data(), squares->stride());
+  TransposeInto(half_.data(), half_.stride(), size, size, squares->data(), squares->stride(),
+                terms_.parallel);
   for (int64_t i = 0; i < size; ++i) {
     for (int64_t j = 0; j < size; ++j) squares->row(i)[j] += half_.row(i)[j];
   }
@@ -84,7 +85,7 @@ void SmallBatchForm::UpdateGram(PaddedMatrix* gram) {
   const int64_t size = terms_.batch();
   WriteScaledSquares(&small_);
   PaddedMatrix negative = stack_.Rows(size, size);
-  for (int64_t j = 0; j < size; ++j) {
+  ForEachRow(size, 3 * terms_.width(), terms_.parallel, [&](int64_t j) {
     const double* by_features = terms_.by_features.row(j);
     double* row = negative.row(j);
     for (int64_t k = 0; k < terms_.width(); ++k)
@@ -92,9 +93,9 @@ void SmallBatchForm::UpdateGram(PaddedMatrix* gram) {
     for (int64_t i : {j, 2 * size + j}) {
       std::copy_n(terms_.features.row(j), terms_.width(), stack_.row(i));
     }
-  }
+  });
   AddProductInBlocks(small_.view(), terms_.features, &negative, terms_.parallel);
-  gram->CopyFrom(terms_.gram);
+  gram->CopyFrom(terms_.gram, terms_.parallel);
   AddLowerProduct(stack_.Rows(size, 2 * size).transposed(), stack_.Rows(0, 2 * size), gram,
                   terms_.parallel);
 }

@@ -22,15 +22,15 @@ FactoredGradient<Number>::FactoredGradient(const FactoredState<Number>& state,
       target_sums_(batch.batch) {
   PaddedMatrix targets(batch.batch, state.width, arena);
   MultiplyTargets(state, batch, slopes.by_a, parallel, target_sums_.data(), &targets);
-  for (int64_t j = 0; j < batch.batch; ++j) {
+  ForEachRow(batch.batch, 2 * state.width, parallel, [&](int64_t j) {
     const double twice = 2 * slopes.by_q[j], by_s = slopes.by_s[j], sum = target_sums_[j];
     const double* gram = slopes.gram_features + j * state.width;
     double* row = by_features_.row(j);
     for (int64_t k = 0; k < state.width; ++k) {
       row[k] = twice * gram[k] + by_s * state.total[k] + sum * state.offset[k];
     }
-  }
-  mixing_.CopyFrom(state.mixing);
+  });
+  mixing_.CopyFrom(state.mixing, parallel);
   AddProductInBlocks(targets.view(), mixing_, &by_features_, parallel);
 }
 

@@ -1,6 +1,7 @@
 #include "custom_ops/core/factored_output_update.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "custom_ops/core/dense_product.h"
 #include "custom_ops/core/finite.h"
@@ -8,25 +9,31 @@
 namespace largeout {
 namespace {
 
-bool RowsAreFinite(const PaddedMatrix& matrix) {
-  for (int64_t i = 0; i < matrix.rows(); ++i) {
-    if (!AllFinite(matrix.row(i), matrix.width())) return false;
-  }
-  return true;
+// Whether the first width_of(i) numbers of each row i are finite.
+template <class WidthOf>
+bool RowsAreFinite(const PaddedMatrix& matrix, const ParallelFor& parallel,
+                   const WidthOf& width_of) {
+  std::atomic<bool> finite{true};
+  ForEachRow(matrix.rows(), matrix.width() / 4, parallel, [&](int64_t i) {
+    if (!AllFinite(matrix.row(i), width_of(i))) finite = false;
+  });
+  return finite;
 }
 
-bool LowerRowsAreFinite(const PaddedMatrix& matrix) {
-  for (int64_t i = 0; i < matrix.rows(); ++i) {
-    if (!AllFinite(matrix.row(i), i + 1)) return false;
-  }
-  return true;
+bool AllFinite(const PaddedMatrix& matrix, const ParallelFor& parallel) {
+  return RowsAreFinite(matrix, parallel, [&](int64_t /*row*/) { return matrix.width(); });
+}
+
+bool LowerIsFinite(const PaddedMatrix& matrix, const ParallelFor& parallel) {
+  return RowsAreFinite(matrix, parallel, [](int64_t row) { return row + 1; });
 }
 
 // to [n, n] = the symmetric matrix of which `lower` has the elements [i, j] with j <= i.
-void CopySymmetric(const PaddedMatrix& lower, double* to) {
+void CopySymmetric(const PaddedMatrix& lower, const ParallelFor& parallel, double* to) {
   const int64_t size = lower.rows();
-  for (int64_t i = 0; i < size; ++i) std::copy_n(lower.row(i), i + 1, to + i * size);
-  MirrorLower(size, to, size);
+  ForEachRow(size, size / 4, parallel,
+             [&](int64_t i) { std::copy_n(lower.row(i), i + 1, to + i * size); });
+  MirrorLower(size, to, size, parallel);
 }
 
 }  // namespace
@@ -63,9 +70,9 @@ FactoredUpdate<Number>::FactoredUpdate(const FactoredState<Number>& state,
              gradient->target_sums(),
              targets_},
       form_(MakeFactoredForm(terms_, arena)) {
-  features_.CopyFrom(batch.features);
+  features_.CopyFrom(batch.features, parallel);
   TransposeInto(batch.features, state.width, batch.batch, state.width, columns_.data(),
-                columns_.stride());
+                columns_.stride(), parallel);
 }
 
 template <class Number>
@@ -88,21 +95,21 @@ FactoredOutcome FactoredUpdate<Number>::Compute(double min_pivot) {
 
 template <class Number>
 const char* FactoredUpdate<Number>::FirstNotFinite() const {
-  if (!RowsAreFinite(*gradient_.mixing())) return "mixing";
-  if (!RowsAreFinite(inverse_)) return "inverse";
-  if (!RowsAreFinite(sums_.Rows(0, 1))) return "offset";
-  if (!RowsAreFinite(sums_.Rows(1, 1))) return "total";
-  return LowerRowsAreFinite(gram_) ? nullptr : "gram";
+  if (!AllFinite(*gradient_.mixing(), parallel_)) return "mixing";
+  if (!AllFinite(inverse_, parallel_)) return "inverse";
+  if (!AllFinite(sums_.row(0), sums_.width())) return "offset";
+  if (!AllFinite(sums_.row(1), sums_.width())) return "total";
+  return LowerIsFinite(gram_, parallel_) ? nullptr : "gram";
 }
 
 template <class Number>
 void FactoredUpdate<Number>::Write() const {
   const int64_t width = state_.width;
-  for (int64_t i = 0; i < width; ++i) {
+  ForEachRow(width, width, parallel_, [&](int64_t i) {
     std::copy_n(gradient_.mixing()->row(i), width, state_.mixing + i * width);
     std::copy_n(inverse_.row(i), width, state_.inverse + i * width);
-  }
-  CopySymmetric(gram_, state_.gram);
+  });
+  CopySymmetric(gram_, parallel_, state_.gram);
   std::copy_n(sums_.row(0), width, state_.offset);
   std::copy_n(sums_.row(1), width, state_.total);
   for (size_t c = 0; c < targets_.classes().size(); ++c) {
@@ -118,7 +125,7 @@ void FactoredUpdate<Number>::UpdateSums() {
   const int64_t size = batch_.batch;
   std::copy_n(state_.offset, state_.width, sums_.row(0));
   std::copy_n(state_.total, state_.width, sums_.row(1));
-  factors_.Fill(0);
+  factors_.Fill(0, parallel_);
   AddProductInBlocks(sums_.view(), columns_, &factors_, parallel_);
   for (int64_t j = 0; j < size; ++j) {
     const double twice = 2 * slopes_.by_q[j], by_s = slopes_.by_s[j];

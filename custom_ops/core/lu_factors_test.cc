@@ -56,9 +56,9 @@ TEST(PivotsMultiplyToTheDeterminantAndTheSmallestIsTold) {
   Arena arena(0);
   PaddedMatrix matrix(2, 2, &arena);
   const double numbers[] = {1, 2, 4, 7};  // pivots 4 and 0.25
-  matrix.CopyFrom(numbers);
+  matrix.CopyFrom(numbers, SerialFor);
   EXPECT_NEAR(LuFactors(&matrix).Factor(0.1, SerialFor), 0.25, 1e-15);
-  matrix.CopyFrom(numbers);
+  matrix.CopyFrom(numbers, SerialFor);
   EXPECT_NEAR(LuFactors(&matrix).Factor(0.3, SerialFor), 0.25, 1e-15);
 }
 

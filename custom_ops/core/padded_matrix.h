@@ -8,6 +8,7 @@
 
 #include "custom_ops/core/arena.h"
 #include "custom_ops/core/dense_product_simd.h"
+#include "custom_ops/core/parallel.h"
 #include "custom_ops/core/rounding.h"
 
 namespace largeout {
@@ -47,13 +48,15 @@ class PaddedMatrix {
   Strided<double> view() const { return {data(), stride_, 1}; }
   Strided<double> transposed() const { return {data(), 1, stride_}; }
 
-  void Fill(double value) {
-    for (int64_t i = 0; i < rows_; ++i) std::fill_n(row(i), width_, value);
+  void Fill(double value, const ParallelFor& parallel) {
+    ForEachRow(rows_, width_ / 8, parallel,
+               [&](int64_t i) { std::fill_n(row(i), width_, value); });
   }
 
   // Takes the numbers of rows that follow each other without a gap.
-  void CopyFrom(const double* from) {
-    for (int64_t i = 0; i < rows_; ++i) std::copy_n(from + i * width_, width_, row(i));
+  void CopyFrom(const double* from, const ParallelFor& parallel) {
+    ForEachRow(rows_, width_ / 2, parallel,
+               [&](int64_t i) { std::copy_n(from + i * width_, width_, row(i)); });
   }
 
  private:
@@ -71,30 +74,34 @@ class PaddedMatrix {
 
 // to [columns, rows] = the transpose of from [rows, columns]; rows are so far apart.
 inline void TransposeInto(const double* from, int64_t from_stride, int64_t rows,
-                          int64_t columns, double* to, int64_t to_stride) {
+                          int64_t columns, double* to, int64_t to_stride,
+                          const ParallelFor& parallel) {
   constexpr int64_t kBlock = 8;  // lines of a cache are written whole, and read once
-  int64_t i = 0;
-  for (; i + kBlock <= rows; i += kBlock) {
-    const double* block = from + i * from_stride;
-    for (int64_t j = 0; j < columns; ++j) {
-      for (int64_t k = 0; k < kBlock; ++k)
-        to[j * to_stride + i + k] = block[k * from_stride + j];
-    }
-  }
-  for (; i < rows; ++i) {
-    for (int64_t j = 0; j < columns; ++j) to[j * to_stride + i] = from[i * from_stride + j];
-  }
+  ForEachRow(CeilDiv(rows, kBlock), 2 * kBlock * columns, parallel, [&](int64_t block) {
+    const int64_t first = block * kBlock;
+    const int64_t count = std::min(kBlock, rows - first);
+    const double* part = from + first * from_stride;
+    const auto transpose = [&](int64_t size) {
+      for (int64_t j = 0; j < columns; ++j) {
+        double* target = to + j * to_stride + first;
+        for (int64_t k = 0; k < size; ++k) target[k] = part[k * from_stride + j];
+      }
+    };
+    count == kBlock ? transpose(kBlock) : transpose(count);
+  });
 }
 
 // The elements [i, j] of matrix [size, size] with j > i become those [j, i].
-inline void MirrorLower(int64_t size, double* matrix, int64_t stride) {
+inline void MirrorLower(int64_t size, double* matrix, int64_t stride,
+                        const ParallelFor& parallel) {
   constexpr int64_t kBlock = 8;  // lines of a cache are read once
-  for (int64_t first = 0; first < size; first += kBlock) {
+  ForEachRow(CeilDiv(size, kBlock), kBlock * size, parallel, [&](int64_t block) {
+    const int64_t first = block * kBlock;
     for (int64_t j = first + 1; j < size; ++j) {
       const int64_t last = std::min(first + kBlock, j);
       for (int64_t i = first; i < last; ++i) matrix[i * stride + j] = matrix[j * stride + i];
     }
-  }
+  });
 }
 
 }  // namespace largeout

@@ -26,6 +26,15 @@ inline void SerialFor(int64_t total, int64_t /*cost_per_unit*/,
   if (total > 0) work(0, total);
 }
 
+// Calls work(row) for each row below `rows`, perhaps from several threads at once; `cost` is
+// that of a row in cycles.
+template <class Work>
+void ForEachRow(int64_t rows, int64_t cost, const ParallelFor& parallel, const Work& work) {
+  parallel(rows, cost, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) work(row);
+  });
+}
+
 // The first exception of several threads, for the one that waits for them.
 class FirstException {
  public:
