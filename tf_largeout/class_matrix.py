@@ -81,6 +81,14 @@ class ClassMatrix:
             None if self._bias is None else replicas.local_variable(self._bias)
         )
 
+    def as_products(self) -> tuple[tf.Variable, tf.Variable | None] | None:
+        """Variables that score the classes by inner products alone; None if none can.
+
+        For exports, which know no class of matrix: `embeddings` float32 `[num_classes, dim]`
+        and `bias` `[num_classes]`, or None. They are the layer's own where it has such.
+        """
+        return self.variables()
+
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
         """The embeddings, float32 `[..., dim]`, of `ids`, int64 `[...]`."""
         return tf.gather(self.variables()[0], ids)

@@ -51,6 +51,10 @@ class ClusteredMatrix(ClassMatrix):
         self._cluster_of_class = cluster_of_class
         self._members, self._offsets = members, offsets
 
+    def as_products(self) -> None:
+        """None: what a score takes off depends on all classes of the cluster."""
+        return None
+
     def logits(self, features: tf.Tensor) -> tf.Tensor:
         """The log-probabilities of all classes, as `ClassMatrix.logits` gives logits."""
         logits = super().logits(features)

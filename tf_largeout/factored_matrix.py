@@ -29,11 +29,23 @@ class FactoredMatrix(ClassMatrix):
         self._weights = weights
         self._vectors = ClassMatrix(weights.vectors, None, owner)
 
+    @property
+    def state(self) -> FactoredState:
+        """The Keras variables of V, U, omega and what is kept of W."""
+        return self._weights
+
     def variables(self) -> NoReturn:
         """There are none: a ValueError."""
         raise ValueError(
             f"The class embeddings of layer '{self._owner}' are no variable, but products. "
             "Take a `LargeOutput` for what reads or writes them in place."
+        )
+
+    def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
+        """W and its biases, computed by this call: new variables, of the size of V."""
+        biases = self.biases()
+        return _float32_variable(self.values(), "embeddings"), (
+            None if biases is None else _float32_variable(biases, "bias")
         )
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
@@ -118,3 +130,7 @@ class FactoredMatrix(ClassMatrix):
         mixing = tf.cast(self._weights.mixing.value[:, columns], vectors.dtype)
         offset = tf.cast(self._weights.offset.value[columns], vectors.dtype)
         return tf.tensordot(vectors, mixing, axes=1) + offset
+
+
+def _float32_variable(values: tf.Tensor, name: str) -> tf.Variable:
+    return tf.Variable(tf.cast(values, tf.float32), trainable=False, name=name)

@@ -224,6 +224,26 @@ def draw_perplexity(runs, path):
     _save(figure, path)
 
 
+def draw_growth(report, path):
+    """P@1 against steps, one line per run, for all examples and for those of new classes."""
+    figure, panels = _figure([11.0, 4.8], 2)
+    titles = {"p1": "all examples", "p1_new": "examples of the classes that came"}
+    for axes, (name, title) in zip(panels, titles.items(), strict=True):
+        for style, run in zip(_styles(len(report["runs"])), report["runs"], strict=True):
+            steps = [point["steps"] for point in run["points"]]
+            axes.plot(
+                steps, [point[name] for point in run["points"]], **style, label=run["title"]
+            )
+        axes.axvline(report["steps"], color="#888888", linestyle="--", linewidth=1)
+        axes.set(xlabel="steps of training", ylabel="P@1 on test, %", title=title)
+        axes.set_ylim(bottom=0)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    came = report["num_classes"] - report["first_classes"]
+    figure.suptitle(f"{report['task']}: {came:,} classes added to {report['first_classes']:,}")
+    _save(figure, path)
+
+
 def _styles(count):
     """Keywords of `plot` for `count` lines, a colour and a kind of line each."""
     kinds = itertools.product(_LINES, _COLOURS)

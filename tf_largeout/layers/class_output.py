@@ -6,10 +6,11 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import is_whole
+from tf_largeout.class_changes import ClassChange
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.layers import initial_values, step_context
 from tf_largeout.ops import devices
-from tf_largeout.output_tag import OutputTag
+from tf_largeout.output_tag import OutputTag, are_logits_left_out
 from tf_largeout.types import InitializerLike, Shape, TensorLike
 
 
@@ -102,13 +103,19 @@ class ClassOutput(keras.layers.Layer):
         # The dense reads go into a function of their own: TensorFlow orders each read before
         # the later updates of its variable, so in the outer function they would run even
         # where nobody needs the logits.
-        in_graph, logits = tf.inside_function(), self.class_matrix.logits
+        in_graph, logits = tf.inside_function(), self._logits
         dense = tf.function(logits, autograph=False) if in_graph else logits
         if training is None:
             training = step_context.training_of_step()
         if not features.dtype.is_floating:
             features = tf.cast(features, self.compute_dtype)
         return self.make_tag(features, training).attach_to(dense(features))
+
+    def _logits(self, features: tf.Tensor) -> tf.Tensor:
+        if not are_logits_left_out():
+            return self.class_matrix.logits(features)
+        shape = tf.concat([tf.shape(features)[:-1], [self.num_classes]], axis=0)
+        return tf.zeros(shape, features.dtype)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], self.num_classes)
@@ -160,6 +167,38 @@ class ClassOutput(keras.layers.Layer):
         """
         self._require_built("class_embeddings")
         return self.class_matrix.values()
+
+    def changed_attributes(
+        self, change: ClassChange
+    ) -> list[tuple[keras.layers.Layer, str, int]]:
+        """What its config must say for other classes: a layer, name and value of an attribute.
+
+        For `resize_classes`; the layer is built.
+
+        Args:
+            change: Which classes it keeps.
+        """
+        return [(self, "num_classes", change.num_classes)]
+
+    def take_classes(
+        self, before: Any, change: ClassChange, new_rows: tf.Tensor | None
+    ) -> list[tuple[keras.Variable, ClassChange]]:
+        """Sets all variables of the layer to those of another one with other classes.
+
+        For `resize_classes`. A subclass that adds variables extends it.
+
+        Args:
+            before: A layer of which this one is a copy, by `changed_attributes`.
+            change: Which of its classes are kept.
+            new_rows: float32 `[num_new, dim]`, the embeddings of the others; None for those
+                that the layer has.
+
+        Returns:
+            Its trainable variables whose rows have moved, each with what moved them.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} must write `take_classes` for `resize_classes`."
+        )
 
     def _require_built(self, method: str) -> None:
         if not self.built:

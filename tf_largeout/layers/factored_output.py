@@ -6,7 +6,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout import factored_classes
 from tf_largeout.arguments import MOST_CLASSES, real_number, whole_number
+from tf_largeout.class_changes import ClassChange
 from tf_largeout.factored_logits import FactoredLogits
 from tf_largeout.factored_matrix import FactoredMatrix
 from tf_largeout.factored_update import (
@@ -204,6 +206,17 @@ class FactoredOutput(ClassOutput):
         self._require_built("drift")
         found = self._update.drift(whole_number("num_probes", num_probes))
         return {name: float(value) for name, value in found.items()}
+
+    def take_classes(
+        self, before: Any, change: ClassChange, new_rows: tf.Tensor | None
+    ) -> list[tuple[keras.Variable, ClassChange]]:
+        state = self.class_matrix.state
+        of_state = set(map(id, state))
+        for old, new in zip(before.variables, self.variables, strict=True):
+            if id(new) not in of_state:
+                change.copy(old, new)
+        factored_classes.move_classes(before.class_matrix.state, state, change, new_rows)
+        return []
 
     def get_config(self) -> Config:
         rate = self.learning_rate

@@ -1,5 +1,6 @@
 """`HierarchicalOutput`: a softmax in two levels, clusters and classes."""
 
+import heapq
 from typing import Any
 
 import keras
@@ -7,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import MOST_CLASSES, whole_number
+from tf_largeout.class_changes import ClassChange
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.clustered_matrix import ClusteredMatrix
 from tf_largeout.initializers import constant_initializer
@@ -99,7 +101,8 @@ class HierarchicalOutput(ClassOutput):
         self.num_clusters = num_clusters or _default_num_clusters(most)
         self.use_bias = use_bias
         self.embeddings_initializer = initial_values.of_embeddings(embeddings_initializer)
-        self.embeddings = self.cluster_embeddings = self.cluster_of_class = None
+        self.embeddings = self.cluster_embeddings = None
+        self.cluster_of_class: keras.Variable = None
         self.bias: keras.Variable | None = None
         self.cluster_bias: keras.Variable | None = None
 
@@ -141,8 +144,7 @@ class HierarchicalOutput(ClassOutput):
         clusters = self._clusters
         if clusters is None:
             clusters = np.arange(self.num_classes) * self.num_clusters // self.num_classes
-        members = np.argsort(clusters, kind="stable")
-        offsets = np.searchsorted(clusters[members], np.arange(self.num_clusters + 1))
+        members, offsets = _by_cluster(clusters, self.num_clusters)
         self.cluster_of_class = self._constant("cluster_of_class", clusters)
         self._members = self._constant("cluster_members", members)
         self._offsets = self._constant("cluster_offsets", offsets)
@@ -161,6 +163,31 @@ class HierarchicalOutput(ClassOutput):
     def make_tag(self, features: tf.Tensor, training: bool | None) -> LogProbabilities:
         return LogProbabilities(self, features, training)
 
+    def changed_attributes(
+        self, change: ClassChange
+    ) -> list[tuple[keras.layers.Layer, str, int]]:
+        changed = super().changed_attributes(change)
+        _, left = self._clusters_after(change)
+        return [*changed, (self, "num_clusters", len(left))]
+
+    def take_classes(
+        self, before: Any, change: ClassChange, new_rows: tf.Tensor | None
+    ) -> list[tuple[keras.Variable, ClassChange]]:
+        clusters, left = before._clusters_after(change)
+        of_clusters = ClassChange(before.num_clusters, self.num_clusters, left)
+        change.move_rows(before.embeddings, self.embeddings, new_rows)
+        of_clusters.move_rows(before.cluster_embeddings, self.cluster_embeddings)
+        moved = [(self.embeddings, change), (self.cluster_embeddings, of_clusters)]
+        if self.use_bias:
+            change.move_rows(before.bias, self.bias)
+            of_clusters.move_rows(before.cluster_bias, self.cluster_bias)
+            moved += [(self.bias, change), (self.cluster_bias, of_clusters)]
+        members, offsets = _by_cluster(clusters, self.num_clusters)
+        self.cluster_of_class.assign(clusters)
+        self._members.assign(members)
+        self._offsets.assign(offsets)
+        return moved
+
     def get_config(self) -> Config:
         return {
             **super().get_config(),
@@ -170,6 +197,28 @@ class HierarchicalOutput(ClassOutput):
             "use_bias": self.use_bias,
             "embeddings_initializer": initial_values.serialize(self.embeddings_initializer),
         }
+
+    def _clusters_after(self, change: ClassChange) -> tuple[np.ndarray, np.ndarray]:
+        """Clusters of other classes: each new one joins the smallest, empty ones go.
+
+        A cluster that lost its classes has a row that leads to them, so no new one joins it,
+        unless all did.
+
+        Returns:
+            `(clusters, left)`: int64 `[num_classes]`; and int64 `[m]`, which clusters of now
+            they are, in order.
+        """
+        of_kept = self.cluster_of_class.numpy()[change.kept]
+        sizes = np.bincount(of_kept, minlength=self.num_clusters)
+        open_clusters = np.flatnonzero(sizes) if len(of_kept) else np.arange(len(sizes))
+        smallest = [(int(sizes[cluster]), int(cluster)) for cluster in open_clusters]
+        heapq.heapify(smallest)
+        of_new = np.empty(change.num_new, np.int64)
+        for place in range(change.num_new):
+            size, of_new[place] = smallest[0]
+            heapq.heapreplace(smallest, (size + 1, int(of_new[place])))
+        left, clusters = np.unique(np.concatenate([of_kept, of_new]), return_inverse=True)
+        return clusters, left
 
     def _rows(
         self, prefix: str, count: int, dim: int
@@ -188,6 +237,12 @@ class HierarchicalOutput(ClassOutput):
         return self.add_class_weight(
             name, values.shape, constant_initializer(values), dtype="int64", trainable=False
         )
+
+
+def _by_cluster(clusters: np.ndarray, num_clusters: int) -> tuple[np.ndarray, np.ndarray]:
+    """The classes by cluster, ids rising in each, and where each cluster begins and ends."""
+    members = np.argsort(clusters, kind="stable")
+    return members, np.searchsorted(clusters[members], np.arange(num_clusters + 1))
 
 
 def _default_num_clusters(num_classes: int) -> int:

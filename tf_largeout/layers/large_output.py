@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tf_largeout import replicas, samplers
 from tf_largeout.arguments import MOST_CLASSES, whole_number
+from tf_largeout.class_changes import ClassChange
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.layers import initial_values, saved_weights
 from tf_largeout.layers.class_output import ClassOutput
@@ -199,6 +200,31 @@ class LargeOutput(ClassOutput):
         seed = tf.identity(self.seed_state.value)
         self.seed_state.assign(seed + [0, 1])
         return seed + [replicas.replica_id() << 32, 0]
+
+    def changed_attributes(
+        self, change: ClassChange
+    ) -> list[tuple[keras.layers.Layer, str, int]]:
+        changed = super().changed_attributes(change)
+        if self._tied is not None:
+            changed.append(self._tied.changed_attribute(change))
+        return changed
+
+    def take_classes(
+        self, before: Any, change: ClassChange, new_rows: tf.Tensor | None
+    ) -> list[tuple[keras.Variable, ClassChange]]:
+        moved = [] if self.bias is None else [self.bias]
+        for old, new in zip(before.variables, self.variables, strict=True):
+            if new is self.embeddings:
+                change.move_rows(old, new, new_rows)
+                moved.append(new)
+            elif new is self.bias:
+                change.move_rows(old, new)
+            elif change.is_identity or not saved_weights.is_of_sampler(new.name):
+                change.copy(old, new)
+        if self.sampler is not None and not change.is_identity:
+            self.seed_state.assign(before.seed_state)
+            self.sampler.take_classes(before.sampler, change)
+        return [(variable, change) for variable in moved]
 
     def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
         saved_weights.save(self, store)

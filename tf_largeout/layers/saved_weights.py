@@ -51,6 +51,11 @@ def load(layer: Any, store: Mapping[str, Any]) -> None:
         weight.assign(values[name])
 
 
+def is_of_sampler(name: str) -> bool:
+    """Whether a weight of that name holds state of a sampler."""
+    return name == "seed_state" or name.startswith("sampler_")
+
+
 def _own(layer: Any) -> dict[str, keras.Variable]:
     """The weights of the layer by name, without those that a tied layer saves."""
     tied = set() if layer.tied_layer is None else set(map(id, layer.tied_layer.weights))
@@ -64,6 +69,5 @@ def _shapes(arrays: Mapping[str, Any]) -> tuple[dict[str, Shape], dict[str, Shap
     own: dict[str, Shape] = {}
     state: dict[str, Shape] = {}
     for name, array in arrays.items():
-        is_state = name == "seed_state" or name.startswith("sampler_")
-        (state if is_state else own)[name] = tuple(array.shape)
+        (state if is_of_sampler(name) else own)[name] = tuple(array.shape)
     return own, state

@@ -1,9 +1,11 @@
 """The table of another layer as the class embeddings of a `LargeOutput`."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import keras
 
+from tf_largeout.class_changes import ClassChange
 from tf_largeout.types import Config, InitializerLike, TensorLike
 
 
@@ -114,6 +116,31 @@ class TiedEmbeddings:
         # `look_for_layer` and `table` notice.
         config.pop("build_config", None)
         return config
+
+    def changed_attribute(self, change: ClassChange) -> tuple[keras.layers.Layer, str, int]:
+        """What the config of the layer must say for other classes, as `ClassOutput` has it.
+
+        Raises:
+            ValueError: If that cannot be told.
+        """
+        layer: Any = self.layer
+        if layer is None:
+            self.serialize()  # which says why not
+        if getattr(layer, "input_dim", None) != change.num_before:
+            raise ValueError(
+                f"The number of rows of layer '{layer.name}', which layer "
+                f"'{self._owner}' shares, is not its `input_dim`, so that nobody else can give "
+                "it another number. Make the new model by your own code."
+            )
+        others = [one for one in layer.weights if one is not layer.embeddings]
+        if any(change.num_before in one.shape for one in others):
+            raise ValueError(
+                f"Layer '{layer.name}', which layer '{self._owner}' shares, has another "
+                f"weight besides its table with {change.num_before} numbers on an axis: "
+                f"{[one.path for one in others]}. Nobody else knows whether they belong to the "
+                "classes. Take a layer with one table, such as keras.layers.Embedding."
+            )
+        return layer, "input_dim", change.num_classes
 
     def _not_one_variable(self, table: TensorLike) -> str:
         return (

@@ -27,7 +27,7 @@ class BernoulliSampler(CountedSampler):
     root. With as many as there are classes all are drawn.
 
     A step costs O(num_sampled log num_classes): a Poisson number of hits fall on the classes in
-    proportion to `-log(1 - b_c)`, and those with at least one are the draw. The state is 12
+    proportion to `-log(1 - b_c)`, and those with at least one are the draw. The state is 20
     bytes per class, kept with the weights of the layer, not in the config.
 
     One sample of `[number drawn]` classes is shared by the batch.

@@ -1,17 +1,20 @@
 """Classes by what follows the class before, in sequences."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
+from tf_largeout.class_changes import ClassChange
 from tf_largeout.sampled_values import SampledValues
 from tf_largeout.samplers.count_tables import CountTables
 from tf_largeout.samplers.label_pairs import LabelPairs, count_pairs
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.types import Config, TensorLike
+
+_NO_PAIR = np.iinfo(np.int64).max  # above all keys
 
 
 class _Before(NamedTuple):
@@ -119,6 +122,19 @@ class BigramSampler(Sampler):
         super().release()
         self._tables.release()
 
+    def take_classes(self, before: Any, change: ClassChange) -> None:
+        keys, pair_sums, sums = before._tables.values()
+        if sums[-1] == 0:
+            return  # nothing was counted
+        keys = keys[keys < _NO_PAIR]
+        ids, times = change.new_ids(), np.diff(pair_sums)[: len(keys)]
+        first, second = ids[keys // before.num_classes], ids[keys % before.num_classes]
+        order = np.lexsort((second, first))
+        order = order[(first[order] >= 0) & (second[order] >= 0)]
+        counts = change.moved(np.diff(sums), 1)
+        pairs = LabelPairs(first[order], second[order], times[order], counts)
+        self._tables.assign(self._make_tables(pairs))
+
     def draw_after(
         self, previous: tf.Tensor, labels: tf.Tensor, layer: ClassLayer
     ) -> SampledValues:
@@ -177,7 +193,7 @@ class BigramSampler(Sampler):
         self._check_size(pairs, self.num_classes)
         num_pairs = self.num_pairs or 1
         pairs = pairs.most_frequent(num_pairs)
-        keys = np.full(num_pairs, np.iinfo(np.int64).max)
+        keys = np.full(num_pairs, _NO_PAIR)
         keys[: len(pairs.first)] = pairs.first * self.num_classes + pairs.second
         times = np.pad(pairs.times, (1, num_pairs - len(pairs.times)))
         counts = np.ones(self.num_classes, np.int64)

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.initializers import constant_initializer, zeros_initializer
+from tf_largeout.replicas import local_variable
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.types import Initializer, TensorLike
 
@@ -57,6 +58,10 @@ class CountTables:
         for table, value in zip(self._tables, values, strict=True):
             table.assign(value)
         self._are_filled = True
+
+    def values(self) -> list[np.ndarray]:
+        """What the weights hold, zeros where that is nothing, outside of a step."""
+        return [local_variable(table).numpy() for table in self._tables]
 
     def release(self) -> None:
         """Forgets the weights: the build of the layer has failed."""

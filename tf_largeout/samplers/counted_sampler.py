@@ -1,8 +1,14 @@
 """The base class of static samplers that draw by the counts of the classes."""
 
+from typing import Any
+
+import keras
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout.class_changes import ClassChange
+from tf_largeout.initializers import constant_initializer
+from tf_largeout.replicas import local_variable
 from tf_largeout.samplers.count_tables import CountTables, Spec
 from tf_largeout.samplers.label_counts import check_counts, count_labels
 from tf_largeout.samplers.sampler import ClassLayer
@@ -16,8 +22,8 @@ class CountedSampler(StaticSampler):
     """Base of the samplers whose distribution is made of one count per class.
 
     The counts come from `counts` or from `adapt(labels)`, before or after the layer is built;
-    to draw without them is an error, before the first step runs. They are kept as tables among
-    the weights of the layer, not in the config.
+    to draw without them is an error, before the first step runs. They are kept, with tables
+    made of them, among the weights of the layer, not in the config.
 
     A subclass writes `table_specs`, `make_tables` and `draw_shared`, which begins with
     `tables()`.
@@ -40,6 +46,7 @@ class CountedSampler(StaticSampler):
         self._counts = _NO_COUNTS if counts is None else check_counts(counts)
         self._counts_are_complete = counts is not None
         self._tables = CountTables()
+        self._count_weight: keras.Variable = None  # until it is built
 
     def table_specs(self) -> list[Spec]:
         """Name, shape and dtype of each table. Tables of zeros alone hold no counts."""
@@ -76,26 +83,44 @@ class CountedSampler(StaticSampler):
             self._check_size(counts.size, False, self.num_classes)
         self._counts, self._counts_are_complete = counts, False
         if self._tables.are_built:
-            self._tables.assign(self._make_tables())
+            self._fill_tables()
             self._counts = _NO_COUNTS
 
     def build(self, layer: ClassLayer) -> None:
         self._check_size(self._counts.size, self._counts_are_complete, layer.num_classes)
         super().build(layer)
         self._tables = CountTables()  # its own, also where the sampler is a copy of another
-        values = None
+        counts, values = np.zeros(self.num_classes), None
         if self._counts.size:
+            counts = self._all_counts()
             with tf.init_scope():
-                values = [table.numpy() for table in self._make_tables()]
+                values = [table.numpy() for table in self.make_tables(counts)]
         self._tables.build(self, layer, self.table_specs(), values)
+        # Tables do not tell them: of a class that each sample has, only that it is frequent.
+        self._count_weight = self.add_weight(
+            layer, "counts", counts.shape, "float64", constant_initializer(counts)
+        )
 
     def release(self) -> None:
         super().release()
         self._tables.release()
+        self._count_weight = None
 
-    def _make_tables(self) -> list[tf.Tensor]:
-        counts = np.pad(self._counts, (0, self.num_classes - self._counts.size))
-        return self.make_tables(counts)
+    def take_classes(self, before: Any, change: ClassChange) -> None:
+        counts = local_variable(before._count_weight).numpy()
+        if not counts.any():
+            return  # nothing was counted
+        counts = change.moved(counts, 0)
+        self._counts = counts if counts.any() else np.ones(self.num_classes)
+        self._fill_tables()
+
+    def _fill_tables(self) -> None:
+        counts = self._all_counts()
+        self._tables.assign(self.make_tables(counts))
+        self._count_weight.assign(counts)
+
+    def _all_counts(self) -> np.ndarray:
+        return np.pad(self._counts, (0, self.num_classes - self._counts.size))
 
     def _check_size(self, size: int, is_complete: bool, num_classes: int) -> None:
         if size > num_classes or (is_complete and 0 < size < num_classes):

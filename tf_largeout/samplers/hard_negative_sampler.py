@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import is_whole
+from tf_largeout.class_changes import ClassChange
 from tf_largeout.ops.candidate_ops import mask_accidental_hits
 from tf_largeout.sampled_values import NONE, HeadAndTail, SampledValues
 from tf_largeout.samplers.registry import make_tail
@@ -103,6 +104,11 @@ class HardNegativeSampler(Sampler):
         super().release()
         if self.tail:
             self.tail.release()
+
+    def take_classes(self, before: Any, change: ClassChange) -> None:
+        self.start.resume(before.start)
+        if self.tail:
+            self.tail.take_classes(before.tail, change)
 
     def prepare(self, layer: ClassLayer) -> None:
         self.start.advance()

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_largeout.class_changes import ClassChange
 from tf_largeout.ops import devices
 from tf_largeout.replicas import local_variable
 from tf_largeout.sampled_values import LEAST_COUNT, HeadAndTail, SampledValues
@@ -128,6 +129,10 @@ class KernelTreeSampler(Sampler):
         super().release()
         if self._head:
             self._head.release()
+
+    def take_classes(self, before: Any, change: ClassChange) -> None:
+        if self._head:
+            self._head.take_classes(before._head, change)
 
     def prepare(self, layer: ClassLayer) -> None:
         self._tree.keep_up(_seed_of_run(layer), *layer.class_matrix.variables())

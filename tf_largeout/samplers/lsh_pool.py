@@ -1,7 +1,10 @@
 """The form of `LSHSampler` that draws one pool of classes for the batch."""
 
+from typing import Any
+
 import tensorflow as tf
 
+from tf_largeout.class_changes import ClassChange
 from tf_largeout.ops.lsh_ops import union_of_lists
 from tf_largeout.ops.sampling_ops import uniform_sample
 from tf_largeout.sampled_values import DRAWS, NONE, SampledValues
@@ -43,6 +46,9 @@ class LSHPool(Sampler):
         self._require_countable(layer.num_classes)
         super().build(layer)
         self._tables.build(self, layer, most_hashes=most_bits(layer.num_classes))
+
+    def take_classes(self, before: Any, change: ClassChange) -> None:
+        self._tables.schedule.resume(before._tables.schedule)
 
     def prepare(self, layer: ClassLayer) -> None:
         self._tables.keep_up(layer)

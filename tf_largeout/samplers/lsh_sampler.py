@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import one_of
+from tf_largeout.class_changes import ClassChange
 from tf_largeout.sampled_values import HeadAndTail, SampledValues
 from tf_largeout.samplers.class_tables import ClassTables
 from tf_largeout.samplers.lsh_pool import LSHPool
@@ -136,6 +137,9 @@ class LSHSampler(Sampler):
     def release(self) -> None:
         super().release()
         self._form.release()
+
+    def take_classes(self, before: Any, change: ClassChange) -> None:
+        self._form.take_classes(before._form, change)
 
     def prepare(self, layer: ClassLayer) -> None:
         self._form.prepare(layer)

@@ -1,7 +1,10 @@
 """The form of `LSHSampler` that finds classes of each row's own."""
 
+from typing import Any
+
 import tensorflow as tf
 
+from tf_largeout.class_changes import ClassChange
 from tf_largeout.samplers.class_tables import ClassTables
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
@@ -43,6 +46,10 @@ class LSHSearch(HardNegativeSampler):
     def build(self, layer: ClassLayer) -> None:
         super().build(layer)
         self._tables.build(self, layer)
+
+    def take_classes(self, before: Any, change: ClassChange) -> None:
+        super().take_classes(before, change)
+        self._tables.schedule.resume(before._tables.schedule)
 
     def keep_up(self, layer: ClassLayer) -> None:
         self._tables.keep_up(layer)

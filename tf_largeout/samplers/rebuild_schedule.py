@@ -87,6 +87,11 @@ class RebuildSchedule:
         rebuild(step)
         state.assign([step, self._next_after(step)])
 
+    def resume(self, before: "RebuildSchedule") -> None:
+        """Goes on with the steps of another one; the next step builds."""
+        step = local_variable(before._state).read_value()[0]
+        self._state.assign([step, step])
+
     def get_config(self) -> Config:
         return {"rebuild_every": self.every, "rebuild_growth": self.growth}
 

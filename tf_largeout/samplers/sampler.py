@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import seed_or_none, whole_number
+from tf_largeout.class_changes import ClassChange
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.ops import devices
 from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
@@ -45,11 +46,12 @@ class Sampler:
 
     A subclass writes `draw`, or `draw_after`; `build`, if it keeps state; and `prepare` or
     `rows_changed`, if that state follows the class embeddings. One that holds other samplers
-    passes `release` on to them. State is made with `add_weight`, so that it is saved, restored
-    and distributed with the layer; random bits come from `layer.next_seed()`. Every sampler
-    promises: the expected counts are those of its draws (1, uncorrected, for searches without a
-    tail), no gradient flows through it, and equal seeds give equal draws. A sampler belongs to
-    one layer; where building that layer fails, it is free for another.
+    passes `release` and `take_classes` on to them. State is made with `add_weight`, so that it
+    is saved, restored and distributed with the layer; random bits come from
+    `layer.next_seed()`. Every sampler promises: the expected counts are those of its draws (1,
+    uncorrected, for searches without a tail), no gradient flows through it, and equal seeds
+    give equal draws. A sampler belongs to one layer; where building that layer fails, it is
+    free for another.
 
     Args:
         num_sampled: Number of classes drawn, a positive int. A sample that the batch shares is
@@ -257,6 +259,18 @@ class Sampler:
             old_rows: float32 `[n, dim]`, their embeddings before; those of now are
                 `layer.class_matrix.rows(ids)`.
             layer: The layer that built this sampler.
+        """
+
+    def take_classes(self, before: Any, change: ClassChange) -> None:
+        """Goes on where another sampler was, whose layer had other classes.
+
+        For `resize_classes`. By default the state starts anew, as is right for what is built
+        of the class embeddings in the next step. A subclass whose state says more of the
+        classes, or counts steps, sets it here.
+
+        Args:
+            before: A built sampler of the same config.
+            change: Which of its classes are kept, and what their ids are now.
         """
 
     def get_config(self) -> Config:

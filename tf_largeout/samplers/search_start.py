@@ -101,6 +101,11 @@ class SearchStart:
             step, started_at = tf.unstack(progress.read_value())
             progress.assign([step, tf.where(started_at < 0, step, started_at)])
 
+    def resume(self, before: "SearchStart") -> None:
+        """Goes on where another one is: a search that has begun does not begin again."""
+        if self.step != 0:
+            self._progress.assign(before._progress)
+
     def started_at(self) -> int:
         """The number of the step, or -1."""
         return 0 if self.step == 0 else int(local_variable(self._progress)[1])

@@ -33,9 +33,9 @@ class UnigramSampler(CountedSampler):
     to draw without them is an error, before the first step runs. They are kept as tables among
     the weights of the layer, not in the config: a saved model has its distribution again when
     its weights are loaded, and a `keras.models.clone_model` by `set_weights`.
-    With replacement that is an alias table (20 bytes per class), without it a table of
-    cumulative inclusion probabilities (10 bytes per class). Either draws in O(1) per sample
-    in the mean; expected counts are as in `StaticSampler`, exactly.
+    With replacement that is an alias table (28 bytes per class, its count included), without it
+    a table of cumulative inclusion probabilities (18 bytes). Either draws in O(1) per sample in
+    the mean; expected counts are as in `StaticSampler`, exactly.
 
     Args:
         num_sampled: Number of classes drawn.

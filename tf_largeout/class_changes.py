@@ -1,0 +1,143 @@
+"""`ClassChange`: which classes a layer keeps, and the ids that they have from then on."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.arguments import MOST_CLASSES, whole_number
+from tf_largeout.types import TensorLike
+
+
+class ClassChange:
+    """Other ids for the classes of a layer, of which some go and some are new.
+
+    New class i below `len(kept)` is the class that was `kept[i]`; the others are new.
+
+    Args:
+        num_before: Number of classes before.
+        num_classes: Number of classes from now on, from 1 to 2^31 - 2.
+        kept: Distinct old ids `[k]`, k at most `num_classes`; None for all that are below
+            `num_classes`, each where it was.
+
+    Attributes:
+        num_before: As given.
+        num_classes: As given.
+        kept: int64 `[k]`.
+        num_new: How many classes are new.
+
+    Raises:
+        ValueError: If an argument is none such.
+    """
+
+    def __init__(
+        self, num_before: int, num_classes: int, kept: TensorLike | None = None
+    ) -> None:
+        self.num_before = num_before
+        self.num_classes = whole_number("num_classes", num_classes, most=MOST_CLASSES)
+        if kept is None:
+            kept = np.arange(min(num_before, self.num_classes))
+        self.kept = _checked_kept(kept, num_before, self.num_classes)
+        self.num_new = self.num_classes - len(self.kept)
+
+    @property
+    def is_permutation(self) -> bool:
+        """Whether no class goes and none is new."""
+        return len(self.kept) == self.num_before == self.num_classes
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether everything stays as it is."""
+        return self.is_permutation and bool(np.all(self.kept == np.arange(self.num_before)))
+
+    def new_ids(self) -> np.ndarray:
+        """The new id of each old class, int64 `[num_before]`; -1 for those that go."""
+        ids = np.full(self.num_before, -1)
+        ids[self.kept] = np.arange(len(self.kept))
+        return ids
+
+    def moved(self, values: np.ndarray, of_new: float) -> np.ndarray:
+        """`values`, `[num_before]`, by the new ids: `[num_classes]`.
+
+        Args:
+            values: One number per class.
+            of_new: That of new classes.
+        """
+        return np.pad(values[self.kept], (0, self.num_new), constant_values=of_new)
+
+    def move_rows(
+        self,
+        before: keras.Variable,
+        after: keras.Variable,
+        new_rows: tf.Tensor | keras.Variable | None = None,
+    ) -> None:
+        """Sets a variable to the rows of another one, by the new ids.
+
+        Args:
+            before: `[num_before, ...]`.
+            after: `[num_classes, ...]`.
+            new_rows: The last rows of it are those of the new classes; None for those that
+                `after` has.
+        """
+        rows = tf.gather(tf.convert_to_tensor(before), self.kept)
+        if self.num_new:
+            last = tf.convert_to_tensor(after if new_rows is None else new_rows)
+            last = last[last.shape[0] - self.num_new :]
+            rows = tf.concat([rows, tf.cast(last, rows.dtype)], axis=0)
+        after.assign(rows)
+
+    def copy(self, before: keras.Variable, after: keras.Variable) -> None:
+        """Sets a variable to another one that has nothing to do with the classes.
+
+        Args:
+            before: Variable.
+            after: The one in its place.
+
+        Raises:
+            ValueError: If their shapes differ.
+        """
+        if tuple(before.shape) != tuple(after.shape):
+            raise ValueError(
+                f"Variable '{before.path}' has the shape {tuple(before.shape)} in a model of "
+                f"{self.num_before} classes, and {tuple(after.shape)} in one of "
+                f"{self.num_classes}. Only those of the class output layer, its sampler, a "
+                "table that is tied to it, and their optimizer slots can follow the classes. "
+                "Take what else depends on their number out of the model, or make the new "
+                "model by your own code."
+            )
+        after.assign(before)
+
+
+def _checked_kept(kept: TensorLike, num_before: int, num_classes: int) -> np.ndarray:
+    """`kept` as int64, or a ValueError that names what is wrong."""
+    ids = np.asarray(kept)
+    if ids.size == 0 and ids.ndim == 1:
+        return np.zeros(0, np.int64)
+    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
+        raise ValueError(
+            "`kept` must be a list of old class ids in their new order. Received: an array of "
+            f"shape {ids.shape} and dtype {ids.dtype}. For a mask pass np.flatnonzero(mask)."
+        )
+    ids = ids.astype(np.int64)
+    if ids.min() < 0 or ids.max() >= num_before:
+        wrong = ids[(ids < 0) | (ids >= num_before)][0]
+        raise ValueError(
+            f"`kept` must be old class ids, from 0 to {num_before - 1}. Received: {wrong}. "
+            "Leave new classes out: they come after the kept ones."
+        )
+    _check_distinct(ids)
+    if len(ids) > num_classes:
+        raise ValueError(
+            f"`kept` names {len(ids)} classes, more than num_classes={num_classes}. Raise "
+            "`num_classes`, or keep fewer."
+        )
+    return ids
+
+
+def _check_distinct(ids: np.ndarray) -> None:
+    distinct, times = np.unique(ids, return_counts=True)
+    if len(distinct) < len(ids):
+        place = int(np.argmax(times > 1))
+        raise ValueError(
+            f"`kept` must name each class once. Received class {distinct[place]} "
+            f"{times[place]} times. np.unique(kept) leaves repeats out."
+        )
