@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(VENV)/.installed_docs
 LIBRARY := tf_largeout/ops/_largeout_ops.so
-CXX_SOURCES = $(shell find custom_ops examples -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
+CXX_SOURCES = $(shell find custom_ops examples tests -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
 EMULATED_CHECK := build/emulated_check
 EMULATED_GPU := build/emulated_gpu

@@ -24,6 +24,14 @@ EXTRAS = {
     "gpu": [f"tensorflow[and-cuda]{WINDOW}"],
     "docs": DOCS,
     "examples": EXAMPLES,
+    # What the core export of `tf_largeout.serving` is tried in besides TensorFlow.
+    "runtimes": [
+        "ai-edge-litert==2.3.0",
+        "onnx==1.23.2",
+        "onnxruntime==1.32.0",
+        "openvino==2026.4.1",
+        "tf2onnx==1.17.0",
+    ],
     "test": [
         *EXAMPLES,
         "clang-format==23.1.5",

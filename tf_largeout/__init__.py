@@ -9,7 +9,9 @@ from tf_largeout import metrics as metrics
 from tf_largeout import ops as ops
 from tf_largeout import optimizers as optimizers
 from tf_largeout import samplers as samplers
+from tf_largeout import serving as serving
 from tf_largeout.keras_names import register as _register_keras_names
+from tf_largeout.resize_classes import resize_classes as resize_classes
 from tf_largeout.version import __version__ as __version__
 
 _register_keras_names()

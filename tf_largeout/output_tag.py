@@ -5,7 +5,10 @@ losses and metrics work from the tag and never touch the logits, so `tf.function
 product of all classes from the step; every other consumer still gets true logits.
 """
 
+import contextlib
 import functools
+import threading
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import keras
@@ -16,6 +19,7 @@ from tf_largeout.labels import as_label_matrix, first_occurrences
 from tf_largeout.types import TensorLike
 
 _ATTRIBUTE = "_largeout_tag"
+_scopes = threading.local()
 Tag = TypeVar("Tag", bound="OutputTag")
 
 
@@ -177,6 +181,25 @@ def tag_of(y_pred: tf.Tensor, asked_by: str, kind: type[Tag]) -> Tag | None:
         "the `LargeOutput` the last layer of the model: no softmax, reshape or cast may "
         "follow it. For logits of another layer use the losses of Keras."
     )
+
+
+@contextlib.contextmanager
+def logits_left_out() -> Iterator[None]:
+    """Inside, output layers of this thread attach their tags to zeros, not to logits.
+
+    For graphs that are written to files: nothing prunes those before they are converted.
+    """
+    before = are_logits_left_out()
+    _scopes.logits_left_out = True
+    try:
+        yield
+    finally:
+        _scopes.logits_left_out = before
+
+
+def are_logits_left_out() -> bool:
+    """Whether this thread is inside of `logits_left_out`."""
+    return getattr(_scopes, "logits_left_out", False)
 
 
 def _in_symbolic_build(y_pred: tf.Tensor) -> bool:

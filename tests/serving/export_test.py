@@ -1,0 +1,204 @@
+"""What is in the file of an export, what it says, and what is refused."""
+
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.serving import models
+from tf_largeout import layers, losses, optimizers, samplers, serving
+
+
+def saved_model_text(folder):
+    """The graph of a SavedModel as `saved_model_cli` reads it, by TensorFlow alone."""
+    command = [sys.executable, "-m", "tensorflow.python.tools.saved_model_cli"]
+    done = subprocess.run(
+        [*command, "show", "--dir", str(folder), "--all"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def names_in_file(folder):
+    """The names of all ops, functions and attributes are in it as they are."""
+    return (folder / "saved_model.pb").read_bytes()
+
+
+def ops_of(folder, signature):
+    """The types of all nodes of a signature, and of all functions that it calls."""
+    function = tf.saved_model.load(str(folder)).signatures[signature]
+    graph = function.graph.as_graph_def()
+    nodes = [*graph.node, *(n for one in graph.library.function for n in one.node_def)]
+    return {node.op for node in nodes}
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_the_core_export_holds_no_op_of_ours(name, tmp_path):
+    serving.export(models.new_model(name), tmp_path / "1")
+    for signature in ("serving_default", "top_k"):
+        ops = ops_of(tmp_path / "1", signature)
+        assert "TopKV2" in ops
+        assert not any(op.lower().startswith("largeout") for op in ops)
+    assert b"Largeout" not in names_in_file(tmp_path / "1")
+
+
+def test_the_custom_export_runs_our_op(tmp_path):
+    serving.export(models.new_model("large"), tmp_path / "1", ops="custom")
+    assert "LargeoutClassTopK" in ops_of(tmp_path / "1", "serving_default")
+
+
+def test_saved_model_cli_lists_the_signatures(tmp_path):
+    serving.export(models.new_model("strings"), tmp_path / "1", k=7)
+    text = saved_model_text(tmp_path / "1")
+    default, top_k = (
+        text.split(f"signature_def['{name}']")[1].split("Method name")[0]
+        for name in ("serving_default", "top_k")
+    )
+    for said in ("inputs['title']", "DT_STRING", "outputs['scores']", "shape: (-1, 7)"):
+        assert said in default
+    for said in ("inputs['title']", "inputs['k']", "inputs['exclude']", "outputs['ids']"):
+        assert said in top_k
+
+
+def test_the_file_says_what_k_and_exclude_are_where_a_request_has_none(tmp_path):
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    serving.export(models.new_model("large"), tmp_path / "1", k=7)
+    saved = saved_model_pb2.SavedModel.FromString(names_in_file(tmp_path / "1"))
+    defaults = saved.meta_graphs[0].signature_def["top_k"].defaults
+    assert tf.make_ndarray(defaults["k"]) == 7
+    assert tf.make_ndarray(defaults["exclude"]).shape == (1, 0)
+
+
+@pytest.mark.parametrize("ops", ["core", "custom"])
+@pytest.mark.parametrize(
+    "new_sampler",
+    [lambda: samplers.KernelTreeSampler(32), lambda: samplers.LSHSampler(32), lambda: None],
+    ids=["tree", "tables", "no sampler"],
+)
+def test_the_file_is_no_larger_than_the_weights(new_sampler, ops, tmp_path, capsys):
+    model = keras.Sequential(
+        [keras.Input([64]), keras.layers.Dense(64), layers.LargeOutput(20_000, new_sampler())]
+    )
+    weights = sum(4 * np.prod(one.shape) for one in model.trainable_weights)
+    sizes = serving.export(model, tmp_path / "1", ops=ops)
+    on_disk = sum(one.stat().st_size for one in (tmp_path / "1").rglob("*") if one.is_file())
+    assert sizes["total"] == on_disk == sum(sizes.values()) - sizes["total"]
+    assert weights <= sizes["weights"] and on_disk <= 1.05 * weights
+    assert "MiB" in (printed := capsys.readouterr().out) and str(tmp_path / "1") in printed
+
+
+def test_a_table_that_is_shared_is_in_the_file_once(tmp_path):
+    serving.export(models.new_model("tied"), tmp_path / "1")
+    saved = tf.train.list_variables(tmp_path / "1" / "variables" / "variables")
+    shapes = [tuple(shape) for _, shape in saved]
+    assert shapes.count((models.N, models.DIM)) == 1
+
+
+def test_the_model_is_as_it_was(tmp_path):
+    model = models.new_model("hash_tables")
+    before = [one.numpy().tobytes() for one in model.variables]
+    serving.export(model, tmp_path / "1")
+    assert [one.numpy().tobytes() for one in model.variables] == before
+    model.fit(models.X, np.arange(models.BATCH), verbose=0)
+
+
+def test_a_model_of_mixed_precision_answers_as_its_layer(tmp_path):
+    model = keras.Sequential([keras.Input([models.DIM]), models.head(dtype="mixed_bfloat16")])
+    serving.export(model, tmp_path / "1", k=models.K)
+    loaded = tf.saved_model.load(str(tmp_path / "1"))
+    found = loaded.signatures["serving_default"](features=tf.constant(models.X))
+    features = tf.cast(models.X, tf.bfloat16)  # which the layer is given; it ranks in float32
+    scores, ids = model.layers[-1].top_k(features, models.K)
+    models.assert_same(found, {"scores": scores, "ids": ids})
+
+
+def test_a_model_that_mirrored_replicas_trained_is_exported(tmp_path):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        model = models.dense(models.head(samplers.UniformSampler(32)))
+        model.compile(optimizers.LazyAdam(0.1), losses.SampledSoftmaxLoss())
+    model.fit(models.X[:4], np.arange(4), verbose=0)
+    sizes = serving.export(model, tmp_path / "1", k=models.K)
+    loaded = tf.saved_model.load(str(tmp_path / "1"))
+    found = loaded.signatures["serving_default"](features=tf.constant(models.X))
+    models.assert_same(found, models.best(model.predict(models.X, verbose=0)))
+    assert sizes["weights"] < 1.3 * 4 * sum(np.prod(w.shape) for w in model.trainable_weights)
+
+
+@pytest.mark.parametrize("ids", [{"k": 0}, {"k": 10.0}, {"k": models.N + 1}, {"ops": "fast"}])
+def test_arguments_out_of_range_are_refused(ids, tmp_path):
+    (name, value), *_ = ids.items()
+    with pytest.raises(ValueError, match=f"`{name}` must be") as error:
+        serving.export(models.new_model("large"), tmp_path / "1", **ids)
+    assert str(value) in str(error.value)
+    assert os.listdir(tmp_path) == []
+
+
+def softmax_after(tmp_path):
+    model = models.new_model("large")
+    return keras.Model(model.inputs, keras.layers.Softmax()(model.outputs[0]))
+
+
+def two_outputs(tmp_path):
+    model = models.new_model("large")
+    return keras.Model(model.inputs, {"one": model.outputs[0], "two": model.layers[0].output})
+
+
+def stock_model(tmp_path):
+    return keras.Sequential([keras.Input([models.DIM]), keras.layers.Dense(models.N)])
+
+
+@pytest.mark.parametrize("new_model", [softmax_after, two_outputs, stock_model])
+def test_a_model_with_another_output_is_refused(new_model, tmp_path):
+    model = new_model(tmp_path)
+    with pytest.raises(ValueError, match="one output, that of a LargeOutput") as error:
+        serving.export(model, tmp_path / "1")
+    assert model.name in str(error.value)
+
+
+def test_inputs_that_no_signature_can_have_are_refused(tmp_path):
+    head = models.head()
+    named = keras.Input([models.DIM], name="exclude")
+    with pytest.raises(ValueError, match="'exclude'.* would be there twice"):
+        serving.export(keras.Model(named, head(named)), tmp_path / "1")
+    sparse = keras.Input([models.DIM], sparse=True)
+    model = keras.Model(sparse, models.head()(keras.layers.Dense(models.DIM)(sparse)))
+    with pytest.raises(ValueError, match="is sparse"):
+        serving.export(model, tmp_path / "1")
+    with pytest.raises(ValueError, match="is not built"):
+        serving.export(keras.Sequential([models.head()]), tmp_path / "1")
+
+
+def test_weights_that_training_has_lost_are_refused(tmp_path):
+    model = models.new_model("large")
+    bias = np.zeros(models.N)
+    bias[-1] = np.nan
+    model.layers[-1].bias.assign(bias)
+    with pytest.raises(ValueError, match="'bias' with NaN"):
+        serving.export(model, tmp_path / "1")
+
+
+def test_nothing_that_is_there_is_overwritten(tmp_path):
+    model, path = models.new_model("large"), tmp_path / "1"
+    path.mkdir()
+    serving.export(model, path)  # an empty folder is fine
+    before = {one: one.read_bytes() for one in path.rglob("*") if one.is_file()}
+    with pytest.raises(FileExistsError, match="Take the next number"):
+        serving.export(model, path)
+    assert {one: one.read_bytes() for one in path.rglob("*") if one.is_file()} == before
+
+
+def test_an_export_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    def fails(*arguments):
+        os.makedirs(arguments[1])
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(tf.saved_model, "save", fails)
+    with pytest.raises(OSError, match="No space left"):
+        serving.export(models.new_model("large"), tmp_path / "1")
+    assert os.listdir(tmp_path) == []

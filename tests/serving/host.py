@@ -1,0 +1,59 @@
+"""A C++ program that runs signatures of a SavedModel as TensorFlow Serving does."""
+
+import subprocess
+
+import numpy as np
+
+from build_tools import compilers, parts, tensorflow_install
+from build_tools.objects import Object
+
+SOURCE = parts.ROOT / "tests" / "serving" / "host.cc"
+
+
+def build():
+    """The program, which `make` keeps in `build` until its source or TensorFlow changes."""
+    cxx, tensorflow = compilers.find_cxx(), tensorflow_install.find_supported()
+    # Not optimized: it compiles in half the time, and TensorFlow's libraries are.
+    flags = ["-O0", *compilers.WARNINGS, *tensorflow.compile_flags]
+    output = parts.ROOT / "build" / "objects" / "serving" / "host.o"
+    libraries = [
+        f"-L{tensorflow.folder}",
+        "-Wl,--no-as-needed",  # else no session factory is registered
+        "-l:libtensorflow_cc.so.2",
+        "-l:libtensorflow_framework.so.2",
+        f"-Wl,-rpath,{tensorflow.folder}",
+    ]
+    program = parts.ROOT / "build" / "serving_host"
+    parts.link([cxx], [Object((cxx, *flags), SOURCE, output)], libraries, program)
+    return program
+
+
+def run(program, folder, signature, inputs, library=()):
+    """The outputs of a signature, by name; fails with the message of TensorFlow.
+
+    The environment is empty: nothing of Python, or of this process, can help.
+    """
+    done = start(program, folder, signature, inputs, library)
+    assert done.returncode == 0, done.stderr
+    return dict(map(_parsed, done.stdout.splitlines()))
+
+
+def start(program, folder, signature, inputs, library=()):
+    """The `subprocess.CompletedProcess` of the program."""
+    lines = [_line(name, np.asarray(value)) for name, value in inputs.items()]
+    command = [program, folder, signature, *library]
+    return subprocess.run(
+        list(map(str, command)), input="\n".join(lines), capture_output=True, text=True, env={}
+    )
+
+
+def _line(name, value):
+    kind = "string" if value.dtype.kind in "US" else value.dtype.name
+    digits = [f"{one:.9g}" if value.dtype.kind == "f" else one for one in value.flatten()]
+    return " ".join(map(str, [name, kind, value.ndim, *value.shape, *digits]))
+
+
+def _parsed(line):
+    name, kind, rank, *rest = line.split()
+    shape = list(map(int, rest[: int(rank)]))
+    return name, np.array(rest[int(rank) :]).astype(kind).reshape(shape)

@@ -1,0 +1,156 @@
+"""Exports, loaded where there is no `tf_largeout`: they answer what the model does."""
+
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.serving import host, models
+from tests.serving.list_scores_test import Lists
+from tf_largeout import serving
+from tf_largeout.ops import library
+
+PROBE = """
+import pathlib, pickle, sys
+import tensorflow as tf
+folder = pathlib.Path(sys.argv[1])
+calls, answers = pickle.loads((folder / "calls").read_bytes()), {}
+for name, (export, signature, inputs) in calls.items():
+    loaded = tf.saved_model.load(str(folder / export))
+    inputs = {key: tf.constant(value) for key, value in inputs.items()}
+    found = loaded.signatures[signature](**inputs)
+    answers[name] = {key: value.numpy() for key, value in found.items()}
+assert not any(one.startswith("tf_largeout") for one in sys.modules)
+(folder / "answers").write_bytes(pickle.dumps(answers))
+"""
+HOSTED = ["large", "hash_tables", "tied", "factored", "hierarchical", "several_inputs"]
+CUSTOM = ["large", "tied", "factored", "hierarchical"]
+
+
+@pytest.fixture(scope="module")
+def program():
+    return host.build()
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A folder with an export of each model, and what `predict` gives of each."""
+    folder, logits = tmp_path_factory.mktemp("exports"), {}
+    for name in models.MODELS:
+        model = models.new_model(name)
+        logits[name] = models.logits_of(model, name)
+        serving.export(model, folder / name / "1", k=models.K)
+        if name in CUSTOM:
+            serving.export(model, folder / f"{name}_custom", k=models.K, ops="custom")
+    return folder, logits
+
+
+def filtered(name):
+    """Inputs of the signature `top_k`."""
+    return {**models.MODELS[name][1], "k": np.int32(4), "exclude": models.EXCLUDE}
+
+
+def assert_right(answer, answer_of_top_k, logits):
+    models.assert_same(answer, models.best(logits))
+    models.assert_same(answer_of_top_k, models.best(logits, 4, models.EXCLUDE))
+
+
+@pytest.fixture(scope="module")
+def answers_of_python(exported):
+    """What a process that has imported TensorFlow alone gets of each export."""
+    folder, calls = exported[0], {}
+    for name, (_, inputs) in models.MODELS.items():
+        calls[name, "default"] = f"{name}/1", "serving_default", inputs
+        calls[name, "top_k"] = f"{name}/1", "top_k", filtered(name)
+    (folder / "calls").write_bytes(pickle.dumps(calls))
+    bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, folder], capture_output=True, text=True, env=bare, cwd="/"
+    )
+    assert done.returncode == 0, done.stderr
+    return pickle.loads((folder / "answers").read_bytes())
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_tensorflow_alone_gives_the_classes_of_the_model(name, exported, answers_of_python):
+    answers = answers_of_python[name, "default"], answers_of_python[name, "top_k"]
+    assert_right(*answers, exported[1][name])
+
+
+@pytest.mark.parametrize("name", HOSTED)
+def test_a_session_without_python_gives_the_classes_of_the_model(name, exported, program):
+    folder, inputs = exported[0] / name / "1", models.MODELS[name][1]
+    answer = host.run(program, folder, "serving_default", inputs)
+    of_top_k = host.run(program, folder, "top_k", filtered(name))
+    assert_right(answer, of_top_k, exported[1][name])
+
+
+def test_a_session_without_python_looks_strings_up(exported, program):
+    folder, logits = exported[0] / "strings" / "1", exported[1]["strings"]
+    inputs = {"title": models.WORDS[:4]}  # it reads words, so it cannot be sent an empty one
+    answer = host.run(program, folder, "serving_default", inputs)
+    models.assert_same(answer, models.best(logits[:4]))
+
+
+def test_a_session_without_python_searches_an_index(tmp_path, program):
+    model, index = models.new_model("large"), Lists(3)
+    serving.export(model, tmp_path / "1", k=models.K, index=index)
+    reached = index.reached(model.layers[0](models.X).numpy())
+    logits = np.where(reached, models.logits_of(model, "large"), -np.inf)
+    answer = host.run(program, tmp_path / "1", "serving_default", {"features": models.X})
+    of_top_k = host.run(program, tmp_path / "1", "top_k", filtered("large"))
+    assert_right(answer, of_top_k, logits)
+
+
+@pytest.mark.parametrize("name", CUSTOM)
+def test_a_session_with_our_library_runs_our_ops(name, exported, program):
+    folder, inputs = exported[0] / f"{name}_custom", models.MODELS[name][1]
+    ours = [library.LOADED]
+    answer = host.run(program, folder, "serving_default", inputs, ours)
+    of_top_k = host.run(program, folder, "top_k", filtered(name), ours)
+    assert_right(answer, of_top_k, exported[1][name])
+
+
+def test_our_ops_are_not_found_without_our_library_and_the_export_says_what_to_do(
+    exported, program
+):
+    folder = exported[0] / "large_custom"
+    done = host.start(program, folder, "serving_default", {"features": models.X})
+    assert done.returncode == 1
+    assert "NOT_FOUND: Op type not registered 'LargeoutClassTopK'" in done.stderr
+    advice = (folder / "assets.extra" / "README").read_text()
+    for way_out in ("import tf_largeout", "//:largeout_ops", 'ops="core"'):
+        assert way_out in advice
+
+
+def test_a_wrong_input_is_refused(exported, program):
+    folder = exported[0] / "large" / "1"
+    done = host.start(program, folder, "serving_default", {"features": models.X[:, :3]})
+    assert done.returncode == 1
+    assert "INVALID_ARGUMENT" in done.stderr
+
+
+def test_what_is_not_finite_fails_no_other_row(exported, program):
+    folder, logits = exported[0] / "sequences" / "1", exported[1]["sequences"]
+    steps = models.MODELS["sequences"][1]["steps"].copy()
+    steps[1, 2, 4], steps[3, 0, 0] = np.nan, np.inf
+    answer = host.run(program, folder, "serving_default", {"steps": steps})
+    expected = models.best(logits)
+    for place in ((1, 2), (3, 0)):
+        expected["scores"][place], expected["ids"][place] = -np.inf, -1
+    models.assert_same(answer, expected)
+
+
+def test_no_rows_and_more_than_all_classes(exported, program):
+    folder, logits = exported[0] / "large" / "1", exported[1]["large"]
+    answer = host.run(program, folder, "serving_default", {"features": models.X[:0]})
+    assert answer["ids"].shape == answer["scores"].shape == (0, models.K)
+    everything = np.arange(models.N - 2)[np.newaxis]
+    inputs = {"features": models.X, "k": np.int32(models.N + 3), "exclude": everything}
+    answer = host.run(program, folder, "top_k", inputs)
+    excluded = np.repeat(everything, models.BATCH, axis=0)
+    models.assert_same(answer, models.best(logits, models.N + 3, excluded))
+    assert (answer["ids"][:, 2:] == -1).all()

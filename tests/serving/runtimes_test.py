@@ -1,0 +1,70 @@
+"""The core export in OpenVINO, ONNX Runtime and LiteRT, where extra `runtimes` is installed."""
+
+import importlib.util
+import pickle
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from build_tools.targets import ROOT
+from tests.serving import models
+from tests.serving.list_scores_test import Lists
+from tf_largeout import layers, serving
+
+# What each needs, and which kinds of models it cannot run; docs/guides/serving.md says why.
+RUNTIMES = {
+    "openvino": (["openvino"], set()),
+    "onnxruntime": (["onnxruntime", "tf2onnx"], set()),
+    "ai_edge_litert": (["ai_edge_litert"], {"hierarchical"}),
+}
+KINDS = ["large", "tied", "factored", "hierarchical", "several_inputs", "sequences"]
+
+
+def several_blocks():
+    """A model whose classes are scored in two blocks."""
+    keras.utils.set_random_seed(5)
+    head = layers.LargeOutput(70_000, bias_initializer="random_normal")
+    return keras.Sequential([keras.Input([models.DIM]), head])
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A folder with exports, their inputs, and the logits that Python gives."""
+    folder, inputs, logits = tmp_path_factory.mktemp("exports"), {}, {}
+    for name in KINDS:
+        model, inputs[name] = models.new_model(name), models.MODELS[name][1]
+        logits[name] = models.logits_of(model, name)
+        serving.export(model, folder / name, k=models.K)
+    model, inputs["several_blocks"] = several_blocks(), {"features": models.X}
+    logits["several_blocks"] = model(models.X).numpy()
+    serving.export(model, folder / "several_blocks", k=models.K)
+    model, index, inputs["index"] = models.new_model("large"), Lists(3), inputs["large"]
+    reached = index.reached(model.layers[0](models.X).numpy())
+    logits["index"] = np.where(reached, logits["large"], -np.inf)
+    serving.export(model, folder / "index", k=models.K, index=index)
+    return folder, inputs, logits
+
+
+def answers(runtime, folder, inputs):
+    """What a runtime gives, by the name of the export."""
+    (folder / "calls").write_bytes(pickle.dumps(inputs))
+    command = [sys.executable, "-m", "tests.serving.runtimes", runtime, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return pickle.loads((folder / f"answers_{runtime}").read_bytes())
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_another_runtime_gives_the_classes_of_the_model(runtime, exported):
+    needed, refused = RUNTIMES[runtime]
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"{missing} not installed: pip install -e '.[runtimes]'")
+    folder, inputs, logits = exported
+    found = answers(runtime, folder, {n: v for n, v in inputs.items() if n not in refused})
+    assert len(found) >= 6
+    for name, answer in found.items():
+        models.assert_same(answer, models.best(logits[name]))

@@ -1,0 +1,84 @@
+"""What finds the best classes in an export: here all are scored, by TensorFlow's own ops."""
+
+from typing import Protocol
+
+import tensorflow as tf
+
+# Of so many classes at a time the scores are held: `[batch, 65536]` float32 are 16 MiB for a
+# batch of 64. No more blocks than this, though: each is some nodes of the graph.
+_LEAST_BLOCK, _MOST_BLOCKS = 2**16, 64
+# Slices that begin at such rows are aligned for any width, and TensorFlow copies no rows.
+_ALIGNED_ROWS = 16
+
+
+class ClassScores(Protocol):
+    """What an export asks for the best classes: a matrix of classes, or an index of them."""
+
+    def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The `k` classes with the highest scores.
+
+        Args:
+            features: float32 `[B, dim]`, finite.
+            k: From 0 to the number of classes.
+
+        Returns:
+            `(scores, ids)`: float32 and int64 `[B, k]`, best first; -inf and -1 where fewer
+            were found.
+        """
+
+
+class BlockedProducts:
+    """All classes, scored by inner products in blocks: exact, by stock operations alone.
+
+    The blocks stand one after the other in the graph, without a loop, so that other runtimes
+    can convert it; each waits for the one before it, so that memory is O(B * block). The block
+    is 65,536 classes, or a 64th of them where that is more. On TensorFlow blocks cost no more
+    time than one product of all, whose result would be `[B, num_classes]`.
+
+    Args:
+        embeddings: float32 variable `[num_classes, dim]`.
+        bias: float32 variable `[num_classes]`, or None.
+        block: How many classes are scored at a time; by default as above.
+    """
+
+    def __init__(
+        self, embeddings: tf.Variable, bias: tf.Variable | None, block: int | None = None
+    ) -> None:
+        self._embeddings, self._bias = embeddings, bias
+        self._num_classes = int(embeddings.shape[0])
+        self._block = block or default_block(self._num_classes)
+
+    def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `ClassScores.top_k`; of equal scores the lower id comes first."""
+        found = self._best_of_blocks(features, k)
+        if len(found) == 1:
+            return found[0]
+        scores, ids = (tf.concat(parts, axis=1) for parts in zip(*found, strict=True))
+        # Of equal ones `top_k` puts the first first: that of the blocks before.
+        scores, places = tf.math.top_k(scores, k)
+        return scores, tf.gather(ids, places, batch_dims=1)
+
+    def _best_of_blocks(
+        self, features: tf.Tensor, k: int | tf.Tensor
+    ) -> list[tuple[tf.Tensor, tf.Tensor]]:
+        embeddings = self._embeddings.read_value()
+        bias = None if self._bias is None else self._bias.read_value()
+        found: list[tuple[tf.Tensor, tf.Tensor]] = []
+        for first in range(0, self._num_classes, self._block):
+            end = min(first + self._block, self._num_classes)
+            with tf.control_dependencies([scores for scores, _ in found[-1:]]):
+                queries = tf.identity(features)
+            logits = tf.matmul(queries, embeddings[first:end], transpose_b=True)
+            if bias is not None:
+                logits += bias[first:end]
+            most = end - first
+            of_block = min(k, most) if isinstance(k, int) else tf.minimum(k, most)
+            scores, places = tf.math.top_k(logits, of_block)
+            found.append((scores, tf.cast(places, tf.int64) + first))
+        return found
+
+
+def default_block(num_classes: int) -> int:
+    """How many classes `BlockedProducts` scores at a time."""
+    block = max(_LEAST_BLOCK, -(-num_classes // _MOST_BLOCKS))
+    return -(-block // _ALIGNED_ROWS) * _ALIGNED_ROWS

@@ -1,0 +1,138 @@
+"""What an exported model computes: the best classes of its inputs, as functions of tensors."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.layers import ClassOutput, OutputTag
+from tf_largeout.output_tag import logits_left_out, tag_of
+from tf_largeout.serving.class_scores import ClassScores
+
+Answer = dict[str, tf.Tensor]
+_NOTHING = -float("inf")
+
+
+class Endpoints:
+    """The two signatures of an export.
+
+    A row with features that are not finite gets -inf and -1: in a batch that a server made of
+    several requests an error would fail those of all others.
+
+    Args:
+        model: The model; its output is that of a `ClassOutput` layer.
+        classes: What finds the best classes.
+        num_classes: How many there are.
+    """
+
+    def __init__(self, model: keras.Model, classes: ClassScores, num_classes: int) -> None:
+        self._model, self._classes, self._num_classes = model, classes, num_classes
+
+    def best(self, inputs: Any, k: int) -> Answer:
+        """The `k` best classes.
+
+        Args:
+            inputs: Those of the model.
+            k: Between 1 and the number of classes.
+
+        Returns:
+            `scores` float32 and `ids` int64 `[batch, ..., k]`, best first.
+        """
+        rows, finite, shape = self._rows(inputs)
+        scores, ids = self._classes.top_k(rows, k)
+        return _answer(scores, ids, finite, shape)
+
+    def best_but(self, inputs: Any, k: tf.Tensor, exclude: tf.Tensor) -> Answer:
+        """The `k` best classes that are not excluded, exactly so if `classes` is exact.
+
+        Args:
+            inputs: Those of the model.
+            k: int32, at least 0.
+            exclude: int64 `[batch, n]`, or `[1, n]` for the same ids in all rows; ids that are
+                no class, such as the padding -1, exclude nothing.
+
+        Returns:
+            As `best`, padded with -inf and -1 where there are not so many classes.
+        """
+        rows, finite, shape = self._rows(inputs)
+        if shape is not None:  # all positions of a sequence have its exclusions
+            exclude = tf.broadcast_to(exclude, [shape[0], tf.shape(exclude)[1]])
+            exclude = tf.repeat(exclude, tf.reduce_prod(shape[1:]), axis=0)
+        most = tf.minimum(k, self._num_classes)
+        # Of so many at most `n` are excluded.
+        enough = tf.minimum(most + tf.shape(exclude)[1], self._num_classes)
+        scores, ids = self._classes.top_k(rows, enough)
+        excluded = tf.reduce_any(ids[:, :, tf.newaxis] == exclude[:, tf.newaxis], axis=2)
+        scores, places = tf.math.top_k(tf.where(excluded, _NOTHING, scores), most)
+        ids = tf.gather(ids, places, batch_dims=1)
+        padding = [[0, 0], [0, k - most]]
+        scores = tf.pad(scores, padding, constant_values=_NOTHING)
+        return _answer(scores, tf.pad(ids, padding, constant_values=-1), finite, shape)
+
+    def _rows(self, inputs: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
+        """Features as float32 `[B, dim]`, which rows are finite, and the shape of several axes.
+
+        Rows that are not finite are zeros.
+        """
+        features = output_tag(self._model, inputs).features
+        shape = None
+        if features.shape.rank > 2:
+            shape = tf.shape(features)[:-1]
+            features = tf.reshape(features, [-1, features.shape[-1]])
+        rows = tf.cast(features, tf.float32)
+        finite = tf.reduce_all(tf.abs(rows) <= tf.float32.max, axis=1, keepdims=True)
+        return tf.where(finite, rows, 0.0), finite, shape
+
+
+def output_tag(model: keras.Model, inputs: Any) -> OutputTag:
+    """What the output layer of `model` says of a call that computes no logits.
+
+    Raises:
+        ValueError: If the output of the model is not that of a `ClassOutput` layer.
+    """
+    with logits_left_out():
+        outputs = model(inputs, training=False)
+    try:
+        tag = tag_of(outputs, "`export`", OutputTag)
+    except ValueError as error:
+        shapes = keras.tree.map_structure(lambda one: tuple(one.shape), outputs)
+        raise ValueError(
+            "`export` needs a model with one output, that of a LargeOutput, FactoredOutput or "
+            f"HierarchicalOutput layer. Received: model '{model.name}', whose output of shape "
+            f"{shapes} is another. Take the model without what follows that layer; the order "
+            "of the classes is that of the logits."
+        ) from error
+    if tag is None:
+        raise ValueError(f"Model '{model.name}' was traced for its shapes alone.")
+    return tag
+
+
+def output_layer_of(model: keras.Model, specs: Any) -> ClassOutput:
+    """The layer that gives the output of `model`.
+
+    Args:
+        model: A built model.
+        specs: A `tf.TensorSpec` for each of its inputs, in their structure.
+
+    Raises:
+        ValueError: If it is no `ClassOutput` layer.
+    """
+    found: list[ClassOutput] = []
+
+    @tf.function(input_signature=[specs], autograph=False)
+    def find(inputs: Any) -> None:
+        found.append(output_tag(model, inputs).layer)
+
+    find.get_concrete_function()
+    return found[0]
+
+
+def _answer(
+    scores: tf.Tensor, ids: tf.Tensor, finite: tf.Tensor, shape: tf.Tensor | None
+) -> Answer:
+    scores = tf.where(finite, scores, _NOTHING)
+    ids = tf.where(scores > _NOTHING, ids, -1)
+    if shape is not None:
+        shape = tf.concat([shape, tf.shape(scores)[1:]], axis=0)
+        scores, ids = tf.reshape(scores, shape), tf.reshape(ids, shape)
+    return {"scores": scores, "ids": ids}

@@ -1,0 +1,213 @@
+"""`export`: a model as a SavedModel whose signatures give the best classes."""
+
+import os
+from typing import Any, Literal
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.arguments import one_of, whole_number
+from tf_largeout.layers import ClassOutput
+from tf_largeout.serving import file_sizes
+from tf_largeout.serving.class_scores import BlockedProducts, ClassScores
+from tf_largeout.serving.endpoints import Answer, Endpoints, output_layer_of
+from tf_largeout.serving.list_scores import ListedProducts, ListIndex
+from tf_largeout.serving.model_inputs import input_specs
+from tf_largeout.version import __version__
+
+OPS = ("core", "custom")
+_ROWS_AT_A_TIME = 2**18
+_CUSTOM_README = """\
+This SavedModel runs ops of tf_largeout {version}, compiled for TensorFlow {tensorflow}. Where
+they are missing it does not load: NOT_FOUND: Op type not registered 'Largeout...'.
+
+* In Python: import tf_largeout before tf.saved_model.load.
+* In a TensorFlow Serving of your own: link the target //:largeout_ops of tf_largeout in.
+* On any other server: export the model again, with tflo.serving.export(..., ops="core").
+"""
+
+
+def export(
+    model: keras.Model,
+    path: str | os.PathLike[str],
+    k: int = 10,
+    index: ListIndex | None = None,
+    ops: Literal["core", "custom"] = "core",
+) -> dict[str, int]:
+    """Writes `model` as a SavedModel that answers with the best classes, and prints its sizes.
+
+    It has two signatures, with the inputs of the model under their own names ("features" for
+    one without):
+
+    * `serving_default`: the inputs; gives the `k` best classes. Servers may make batches.
+    * `top_k`: the inputs, `k` (int32, a scalar) and `exclude` (int64 `[batch, n]` or `[1, n]`,
+      padded with -1), classes that must not be in the answer; both have defaults.
+
+    Both give `scores` float32 and `ids` int64 `[batch, ..., k]`, best first, padded with -inf
+    and -1 where there are not so many classes; a row whose features are not finite has only
+    those. Scores are logits, for a `HierarchicalOutput` log-probabilities.
+
+    What the signatures read is in the file, once: no tables or seeds of samplers and no state
+    of optimizers. Of a `FactoredOutput` the class embeddings are computed for the file.
+    Preprocessing layers, also those of strings with their tables, are in it.
+
+    ```python
+    tflo.serving.export(model, "export/1")
+    loaded = tf.saved_model.load("export/1")
+    answer = loaded.signatures["serving_default"](features=x)
+    ```
+
+    Args:
+        model: A built model with one output, that of a `LargeOutput`, `FactoredOutput` or
+            `HierarchicalOutput`; functional or sequential, or with one float input whose shape
+            its first call has told.
+        path: The folder to make. TensorFlow Serving takes numbers, of which the highest is
+            the version it serves. It is there as a whole or not at all.
+        k: How many classes `serving_default` gives, and the default of `top_k`.
+        index: A `serving.ListIndex` of the class embeddings: only the classes of a query's best
+            lists are scored, exactly, so that some may be missed; ops "core". None, the
+            default, scores all classes.
+        ops: "core", the default: operations of TensorFlow alone, so that it runs on any server
+            of TensorFlow 2 and converts to other runtimes. "custom": the ops of tf_largeout,
+            which are faster; they must be linked into the server, and `tf_largeout` imported
+            where Python loads it.
+
+    Returns:
+        Sizes in bytes: "weights", "graph", "assets" and "total".
+
+    Raises:
+        ValueError: If the model is none such, its class weights are not finite, `k` is above
+            the number of classes, `index` is one of other rows, or `ops` is another word.
+        FileExistsError: If `path` is there already and no empty folder.
+    """
+    path = os.fspath(path)
+    one_of("ops", ops, OPS)
+    whole_number("k", k)
+    _require_free(path)
+    specs = input_specs(model)
+    layer = output_layer_of(model, specs)
+    if k > layer.num_classes:
+        raise ValueError(
+            f"`k` must be at most the number of classes of layer '{layer.name}', "
+            f"{layer.num_classes}. Received: k={k}."
+        )
+    _require_finite(layer)
+    endpoints = Endpoints(model, _class_scores(layer, index, ops), layer.num_classes)
+    signatures = _signatures(endpoints, specs, k)
+    readme = None if ops == "core" else _custom_readme()
+    _write(_everything(model, layer, signatures), signatures, path, readme)
+    sizes = file_sizes.of_saved_model(path)
+    print(f"Exported model '{model.name}' to {path}: {file_sizes.as_text(sizes)}.")
+    return sizes
+
+
+def _require_free(path: str) -> None:
+    if tf.io.gfile.exists(path) and not (
+        tf.io.gfile.isdir(path) and not tf.io.gfile.listdir(path)
+    ):
+        raise FileExistsError(
+            f"`path` must be a new folder. Received: {path!r}, which is there already; a "
+            "server may be reading it. Take the next number, which TensorFlow Serving changes "
+            "to by itself, or remove it first."
+        )
+
+
+def _require_finite(layer: ClassOutput) -> None:
+    """Raises a ValueError where the class weights hold NaN or infinity."""
+    for weight in layer.weights:
+        if not weight.dtype.startswith("float"):
+            continue
+        value = tf.reshape(weight.value, [-1]) if weight.shape == () else weight.value
+        for first in range(0, value.shape[0], _ROWS_AT_A_TIME):
+            part = value[first : first + _ROWS_AT_A_TIME]
+            if not bool(tf.reduce_all(tf.math.is_finite(part))):
+                raise ValueError(
+                    f"The weights of layer '{layer.name}' must be finite. Received: "
+                    f"'{weight.name}' with NaN or infinity in it. Training has lost them: go "
+                    "back to a checkpoint, and lower the learning rate."
+                )
+
+
+def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str) -> ClassScores:
+    """What finds the best classes, made of the kind of `ops` that was asked for."""
+    if ops == "custom":
+        if index is not None:
+            raise ValueError(
+                "`index` must be None with ops='custom', which scores all classes. Received: "
+                f"index={index!r}. Take ops='core'."
+            )
+        return layer.class_matrix
+    products = layer.class_matrix.as_products()
+    if index is None:
+        # Scores that are no products are folded in blocks, by TensorFlow's own operations.
+        return layer.class_matrix if products is None else BlockedProducts(*products)
+    if products is None:
+        raise ValueError(
+            f"`index` must be None for layer '{layer.name}', whose scores are no inner "
+            f"products. Received: index={index!r}."
+        )
+    return ListedProducts(*products, index)
+
+
+def _signatures(
+    endpoints: Endpoints, specs: Any, k: int
+) -> dict[str, tf.types.experimental.PolymorphicFunction]:
+    """The two signatures as `tf.function`s, traced when they are written."""
+    k_spec = tf.TensorSpec([], tf.int32, name="k")
+    exclude_spec = tf.TensorSpec([None, None], tf.int64, name="exclude")
+    all_k, none = tf.constant(k, tf.int32), tf.zeros([1, 0], tf.int64)
+
+    @tf.function(input_signature=[specs], autograph=False)
+    def serving_default(inputs: Any) -> Answer:
+        return endpoints.best(inputs, k)
+
+    @tf.function(input_signature=[specs, k_spec, exclude_spec], autograph=False)
+    def top_k(inputs: Any, k: tf.Tensor = all_k, exclude: tf.Tensor = none) -> Answer:
+        return endpoints.best_but(inputs, k, exclude)
+
+    return {"serving_default": serving_default, "top_k": top_k}
+
+
+def _everything(
+    model: keras.Model, layer: ClassOutput, signatures: dict[str, Any]
+) -> tf.Module:
+    """What the signatures read, and nothing else: the state of the model would go along."""
+    functions = [one.get_concrete_function() for one in signatures.values()]
+    read = {id(handle) for one in functions for handle in one.captured_inputs}
+    variables = [variable for one in functions for variable in one.variables]
+    # Our ops take handles, which tell the function of no variable.
+    variables += [w.value for w in layer.weights if id(w.value.handle) in read]
+    everything = tf.Module()
+    # By handle, because a replica's variable may be there beside the one of all replicas.
+    everything.variables_read = list({id(one.handle): one for one in variables}.values())
+    resource = tf.saved_model.experimental.TrackableResource
+    parts = tf.train.TrackableView(model).descendants()
+    tables = [part for part in parts if isinstance(part, resource)]
+    everything.tables = [one for one in tables if id(one.resource_handle) in read]
+    return everything
+
+
+def _custom_readme() -> str:
+    return _CUSTOM_README.format(version=__version__, tensorflow=tf.__version__)
+
+
+def _write(
+    everything: tf.Module, signatures: dict[str, Any], path: str, readme: str | None
+) -> None:
+    """Writes it beside `path` first: a server that watches the folder sees a whole one."""
+    unfinished = path.rstrip("/") + ".unfinished"
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+    try:
+        tf.saved_model.save(everything, unfinished, signatures, options)
+        if readme is not None:
+            extra = os.path.join(unfinished, "assets.extra")
+            tf.io.gfile.makedirs(extra)
+            with tf.io.gfile.GFile(os.path.join(extra, "README"), "w") as file:
+                file.write(readme)
+        if tf.io.gfile.exists(path):
+            tf.io.gfile.rmtree(path)
+        tf.io.gfile.rename(unfinished, path)
+    except BaseException:
+        if tf.io.gfile.exists(unfinished):
+            tf.io.gfile.rmtree(unfinished)
+        raise
