@@ -18,7 +18,8 @@ constexpr int64_t kBlockDepth = 64;
 constexpr int64_t kTermsPerCycle = 8;
 
 int64_t BlockRows(int64_t rows) {
-  return std::min(kMostBlockRows, RoundUp(CeilDiv(rows, kLeastBlocks), kRowMultiple));
+  const int64_t even = RoundUp(CeilDiv(rows, kLeastBlocks), kRowMultiple);
+  return std::clamp(even, kRowMultiple, kMostBlockRows);  // not 0 where there is no row
 }
 
 template <class WidthOf>

@@ -33,7 +33,7 @@ double Expected(double old, const Strided<double>& a, const PaddedMatrix& b, int
 template <class Body>
 void ForEachSize(const Body& body) {
   testing::ForEachSimdLevel([&] {
-    for (int64_t rows : {1, 5, 6, 13, 49, 101}) {
+    for (int64_t rows : {0, 1, 5, 6, 13, 49, 101}) {
       for (int64_t depth : {0, 1, 63, 130}) {
         for (int64_t width : {1, 16, 50, 101}) body(rows, depth, width);
       }
