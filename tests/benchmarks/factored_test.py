@@ -32,3 +32,8 @@ def test_operations_are_those_of_the_formulas():
     """At the paper's sizes, where the seven large products are most of them."""
     found = factored.flops(Shape(793_471, dim=300, batch_size=128))
     assert 7 * 2 * 128 * 301**2 < found < 1.4 * 7 * 2 * 128 * 301**2
+
+
+def test_a_batch_above_the_width_costs_what_the_form_of_large_batches_does():
+    found = factored.flops(Shape(793_471, dim=300, batch_size=1024))
+    assert found == 2 * (6 * 1024 * 301**2 + 13 / 3 * 301**3)

@@ -44,11 +44,16 @@ def main(arguments=None):
 def flops(shape):
     """Floating-point operations of a factored step, in float64: its products alone.
 
-    Seven products of a `[width, width]` matrix and a batch (Q H, U H, U'Z, U^-1 H, and the
-    updates of U, U^-1 and, by half of it, Q), five of a batch and a batch, and a solve.
+    Of a batch up to the width: seven products of a `[width, width]` matrix and a batch (Q H,
+    U H, U'Z, U^-1 H, and the updates of U, U^-1 and, by half of it, Q), five of a batch and a
+    batch, and a solve. Of a larger one: six of the former, and products and a solve of
+    `[width, width]` matrices instead of the latter.
     """
     batch, width = shape.batch_size, shape.dim + 1
-    multiplications = 7 * batch * width**2 + 5 * batch**2 * width + batch**3 / 3
+    if batch <= width:
+        multiplications = 7 * batch * width**2 + 5 * batch**2 * width + batch**3 / 3
+    else:
+        multiplications = 6 * batch * width**2 + 13 / 3 * width**3
     return 2 * multiplications
 
 

@@ -16,7 +16,7 @@ class FactoredHead:
     Attributes:
         title: what a reader sees.
         loss: function of nothing that makes the loss.
-        class_rate: learning rate of the layer where nothing else is said.
+        class_rate: learning rate of the layer where nothing else is said, for batches of 1,024.
         absolute: whether the classes are ranked by `|logit|`.
         has_probabilities: whether the loss is the cross entropy of a distribution.
         from_zero: whether the features have length 1 and the class rows start at 0. The
@@ -41,7 +41,7 @@ class FactoredHead:
 
 FACTORED_HEADS = {
     "taylor": FactoredHead(
-        "Taylor softmax", losses.TaylorSoftmaxLoss, 1000.0, has_probabilities=True
+        "Taylor softmax", losses.TaylorSoftmaxLoss, 3000.0, has_probabilities=True
     ),
     "spherical": FactoredHead(
         "spherical softmax",
@@ -50,7 +50,7 @@ FACTORED_HEADS = {
         absolute=True,
         has_probabilities=True,
     ),
-    "z": FactoredHead("Z-loss", losses.ZLoss, 30.0),
+    "z": FactoredHead("Z-loss", losses.ZLoss, 90.0),
     "squared_error": FactoredHead(
         "squared error", losses.SquaredErrorLoss, 0.3, from_zero=True
     ),
