@@ -23,6 +23,8 @@ void ForEachShape(const Body& body) {
   body(1, 1, 1, 1);
   body(1, 5, 3, 2);
   body(3, 20, 2, 1);
+  body(40, 6, 6, 2);  // the last batch of one form, and the first of the other
+  body(40, 6, 7, 2);
   body(40, 6, 17, 3);
   body(30, 33, 7, 0);
 }
