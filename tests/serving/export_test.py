@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import replicas
 from tests.serving import models
 from tf_largeout import layers, losses, optimizers, samplers, serving
 
@@ -118,8 +119,7 @@ def test_a_model_of_mixed_precision_answers_as_its_layer(tmp_path):
 
 
 def test_a_model_that_mirrored_replicas_trained_is_exported(tmp_path):
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    with strategy.scope():
+    with replicas.two_replicas().scope():
         model = models.dense(models.head(samplers.UniformSampler(32)))
         model.compile(optimizers.LazyAdam(0.1), losses.SampledSoftmaxLoss())
     model.fit(models.X[:4], np.arange(4), verbose=0)
