@@ -43,7 +43,10 @@ class PackedFeatures {
   int64_t num_rows() const { return panels_.num_panels * kPanelRows; }
 
  private:
+  void CopyFewRows(const Features& features, int64_t dim, const std::vector<int64_t>& order);
+
   AlignedFloats data_;
+  std::vector<float> few_rows_;
   Panels panels_;
 };
 

@@ -210,7 +210,11 @@ void ScanOneLogit(const ClassMatrix& matrix, const Panels& panels, int64_t row,
   const float* columns =
       PanelColumns(matrix, panels, row / kPanelRows) + (row - lane) % kPanelRows;
   alignas(64) float tile[kPanelRows];
-  LogitTile<1, 1>(matrix, columns, class_id, tile);
+  if (panels.few_rows != nullptr) {
+    FewRowsTile<1>(matrix, panels, class_id, tile);
+  } else {
+    LogitTile<1, 1>(matrix, columns, class_id, tile);
+  }
   *logit = tile[lane];
 }
 

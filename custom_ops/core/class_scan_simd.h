@@ -4,6 +4,7 @@
 // summed or compared across lanes. They come transposed in panels of
 // kPanelRows rows: feature k of row r is
 // panels[(r / kPanelRows * dim + k) * kPanelRows + r % kPanelRows].
+// Few rows would leave most lanes empty: for them the lanes go along the width.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_SIMD_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_SIMD_H_
@@ -18,10 +19,16 @@ inline constexpr int kPanelRows = 64;
 // Classes whose rows of the matrix stay in cache while all panels pass.
 inline constexpr int kBlockClasses = 96;
 
+// The most rows whose products with a class are summed along its width; it must be as wide as
+// this at least.
+inline constexpr int kFewRows = 4;
+inline constexpr int kFewRowsWidth = 32;
+
 struct Panels {
   const float* data;
   int64_t num_rows;
   int64_t num_panels;
+  const float* few_rows;  // [num_rows, dim]; null unless they are few
 };
 
 // The labels to rank. Panel p has slots panel_begin[p] to panel_begin[p + 1],

@@ -99,6 +99,25 @@ TEST(TopKHasTheRanksThatItsClassesHaveAsLabels) {
   });
 }
 
+// As many as go along the width, one more, and widths with and without a rest.
+TEST(FewRowsHaveTheLogitsOfTheirClasses) {
+  testing::ForEachSimdLevel([] {
+    for (int64_t batch : {1, 2, 3, 4, 5}) {
+      for (int64_t dim : {31, 32, 39, 50, 96}) {
+        Example e(batch, 301, dim, 301);
+        const Found all = Run(e, SerialFor, 301);
+        e.labels = all.ids;
+        const Found found = Run(e, SerialFor, 1);
+        for (int64_t i = 0; i < batch * 301; ++i) {
+          EXPECT_NEAR(all.scores[i], e.Logit(i / 301, all.ids[i]), 1e-4);
+          EXPECT_EQ(found.true_logits[i], all.scores[i]);
+          EXPECT_EQ(found.ranks[i], i % 301);
+        }
+      }
+    }
+  });
+}
+
 TEST(ScansGiveTheSameBitsOnAnyNumberOfThreads) {
   testing::ForEachSimdLevel([] {
     const Example e(33, 2500, 20, 4);

@@ -38,6 +38,68 @@ void LogitTile(const ClassMatrix& matrix, const float* columns, int64_t first, f
   }
 }
 
+// The logits of a class of row `embedding` for B rows of features [B, dim].
+template <int B>
+inline void FewLogits(const float* embedding, const float* features, int64_t dim, float bias,
+                      float* logits) {
+  Floats even[B] = {}, odd[B] = {};
+  int64_t k = 0;
+  for (; k + 2 * kLanes <= dim; k += 2 * kLanes) {
+    const Floats first = Load(embedding + k), second = Load(embedding + k + kLanes);
+#pragma GCC unroll 4
+    for (int b = 0; b < B; ++b) {
+      even[b] += first * Load(features + b * dim + k);
+      odd[b] += second * Load(features + b * dim + k + kLanes);
+    }
+  }
+#pragma GCC unroll 4
+  for (int b = 0; b < B; ++b) {
+    float rest = bias;
+    for (int64_t i = k; i < dim; ++i) rest += embedding[i] * features[b * dim + i];
+    logits[b] = SumLanes(even[b] + odd[b]) + rest;
+  }
+}
+
+// As LogitTile, for the one vector of rows of a batch of few.
+template <int T>
+void FewRowsTile(const ClassMatrix& matrix, const Panels& panels, int64_t first, float* tile) {
+  const auto logits_of = [&](auto logits) {
+    for (int t = 0; t < T; ++t) {
+      const int64_t id = first + t;
+      const float bias = matrix.bias != nullptr ? matrix.bias[id] : 0.0f;
+      logits(matrix.embeddings + id * matrix.dim, panels.few_rows, matrix.dim, bias,
+             tile + t * kPanelRows);
+    }
+  };
+  static_assert(kFewRows == 4, "a case for each number of rows");
+  switch (panels.num_rows) {
+    case 1:
+      return logits_of(FewLogits<1>);
+    case 2:
+      return logits_of(FewLogits<2>);
+    case 3:
+      return logits_of(FewLogits<3>);
+    default:
+      return logits_of(FewLogits<4>);
+  }
+}
+
+// As ScanTiles, for a batch of few rows.
+template <class Consumer>
+void ScanFewRows(const ClassMatrix& matrix, const Panels& panels, int64_t begin, int64_t end,
+                 Consumer& use) {
+  alignas(64) float tile[kTileRows * kPanelRows] = {};
+  int64_t first = begin;
+  for (; first + kTileRows <= end; first += kTileRows) {
+    FewRowsTile<kTileRows>(matrix, panels, first, tile);
+    use.template Logits<kTileRows>(tile, 0, first);
+  }
+  for (; first < end; ++first) {
+    FewRowsTile<1>(matrix, panels, first, tile);
+    use.template Logits<1>(tile, 0, first);
+  }
+}
+
 // Calls use.Logits<T>(logits, row, first) with the logits [T, kPanelRows] of T
 // classes from `first` for one vector of rows from `row`: V vectors of rows,
 // all classes of [begin, end).
@@ -64,6 +126,7 @@ void ScanTiles(const ClassMatrix& matrix, const float* columns, int64_t row, int
 template <class Consumer>
 void ScanPanel(const ClassMatrix& matrix, const Panels& panels, int64_t panel, int64_t begin,
                int64_t end, Consumer& use) {
+  if (panels.few_rows != nullptr) return ScanFewRows(matrix, panels, begin, end, use);
   const int64_t row = panel * kPanelRows;
   const int64_t left = panels.num_rows - row;
   const int64_t rows = left < kPanelRows ? left : kPanelRows;

@@ -44,7 +44,8 @@ void ScanShards(const ClassMatrix& matrix, const PackedFeatures& packed,
                 const ClassShards& shards, int64_t begin, int64_t end, int64_t k,
                 BestClasses* merged) {
   std::vector<ScoredClass> best(packed.panels().num_rows * k, kNone);
-  std::vector<float> limits(packed.num_rows(), kLowest);
+  std::vector<float> limits(packed.num_rows(), -kLowest);  // nothing passes that of no row
+  std::fill_n(limits.begin(), packed.panels().num_rows, kLowest);
   const ShardTopK found = {k, best.data(), limits.data()};
   LARGEOUT_SIMD_DISPATCH(ScanTopK, matrix, packed.panels(), shards.begin(begin),
                          shards.end(end - 1), found);
