@@ -33,6 +33,7 @@ ARROWS = {
     "class_changes": {"arguments", "types"},
     "class_folds": set(),
     "class_matrix": {"class_folds", "ops", "replicas", "row_changes"},
+    "filtered_top_k": {"class_matrix", "types"},
     "clustered_matrix": {"class_folds", "class_matrix", "replicas"},
     "candidates": {"class_matrix", "ops", "sampled_values"},
     "output_tag": {"class_matrix", "labels", "types"},
