@@ -156,3 +156,22 @@ def test_sizes_that_only_the_step_knows_must_fit(matrix):
 def test_features_that_are_no_numbers(matrix, filters):
     with pytest.raises(tf.errors.InvalidArgumentError, match="finite"):
         exact_top_k(matrix, tf.fill([1, DIM], np.nan), 3, **filters)
+
+
+@pytest.mark.parametrize("shape", [(4, DIM), (2, 3, DIM), (0, DIM)])
+def test_top_k_of_a_layer_takes_filters(shape):
+    layer = layers.LargeOutput(N, embeddings_initializer=ROWS, bias_initializer=BIAS)
+    layer.build((None, DIM))
+    queries = np.resize(QUERIES, shape)
+    rows = queries.reshape(-1, DIM)
+    exclude, allowed = BEST[: len(rows), :4], np.arange(100)
+    scores = class_scan.logits(rows, ROWS, BIAS)
+    found = layer.top_k(queries, 5, exclude.reshape(*shape[:-1], 4), allowed)
+    expected = reference.top_k(scores, 5, exclude, allowed)
+    assert_equal(found, [one.reshape(*shape[:-1], 5) for one in expected])
+
+
+def test_log_probabilities_have_no_absolute_order_among_allowed_classes_either():
+    problem = Problem()
+    with pytest.raises(ValueError, match="absolute=True"):
+        problem.layer.top_k(problem.features, 3, allowed=[1, 2], absolute=True)

@@ -189,7 +189,8 @@ class ClassMatrix:
         """
         features = tf.debugging.check_numerics(features, "The features must be finite")
         fold: class_folds.Fold = functools.partial(self.fold_logits, features, classes=classes)
-        fold = class_folds.of_absolute(fold) if absolute else fold
+        if absolute:
+            fold = self._absolute_fold(features, classes=classes)
         return class_folds.top_k(fold, tf.shape(features)[0], k)
 
     def absolute_statistics(self, features: tf.Tensor, labels: tf.Tensor) -> AbsoluteStatistics:
@@ -268,9 +269,12 @@ class ClassMatrix:
         )[1]
 
     def _absolute_fold(
-        self, features: tf.Tensor, width: int | tf.Tensor = 1
+        self,
+        features: tf.Tensor,
+        width: int | tf.Tensor = 1,
+        classes: tf.Tensor | None = None,
     ) -> class_folds.Fold:
-        fold = functools.partial(self.fold_logits, features, width=width)
+        fold = functools.partial(self.fold_logits, features, width=width, classes=classes)
         return class_folds.of_absolute(fold)
 
     def values(self) -> tf.Tensor:

@@ -228,7 +228,12 @@ class ClusteredMatrix(ClassMatrix):
 
         return super().fold_logits(features, shifted, state, width, classes)
 
-    def _absolute_fold(self, features: tf.Tensor, width: int | tf.Tensor = 1) -> NoReturn:
+    def _absolute_fold(
+        self,
+        features: tf.Tensor,
+        width: int | tf.Tensor = 1,
+        classes: tf.Tensor | None = None,
+    ) -> NoReturn:
         raise ValueError(
             f"Layer '{self._owner}' gives log-probabilities, which are never above 0: by their "
             "absolute values the least likely class would come first. Received: absolute=True. "

@@ -99,7 +99,7 @@ def exclusions(exclude: TensorLike, queries: tf.Tensor, num_classes: int) -> tf.
         tf.errors.InvalidArgumentError: If it does not where only the step knows, or an id is
             too high.
     """
-    ids = _integers("exclude", exclude)
+    ids = class_ids("exclude", exclude)
     leading = queries.shape[:-1]
     expected = f"`exclude` must have shape [{', '.join(map(str, leading))}, n], with "
     expected += "a row of class ids for each query, padded with -1."
@@ -132,7 +132,7 @@ def allowances(allowed: TensorLike, num_classes: int) -> tf.Tensor:
         ValueError: If they are no integers or no vector.
         tf.errors.InvalidArgumentError: If an id is out of range.
     """
-    ids = _integers("allowed", allowed)
+    ids = class_ids("allowed", allowed)
     if ids.shape.rank != 1:
         raise ValueError(
             "`allowed` must be a vector of class ids, [m], which all queries share. Received "
@@ -144,8 +144,16 @@ def allowances(allowed: TensorLike, num_classes: int) -> tf.Tensor:
         return tf.unique(tf.sort(ids)).y
 
 
-def _integers(name: str, value: TensorLike) -> tf.Tensor:
-    """A filter as int64; an empty list has no type, and is one."""
+def class_ids(name: str, value: TensorLike) -> tf.Tensor:
+    """A filter as int64, a ragged one padded with -1.
+
+    Args:
+        name: "exclude" or "allowed", for the message.
+        value: Integers, in any form; or nothing at all, which has no type.
+
+    Raises:
+        ValueError: If they are no integers.
+    """
     if isinstance(value, tf.RaggedTensor):
         value = value.to_tensor(-1)
     ids = tf.convert_to_tensor(value)
