@@ -90,7 +90,8 @@ def top_k(fold: Fold, batch: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
         # Of equal ones `top_k` puts the first first: that of the blocks before.
         scores, places = tf.math.top_k(tf.concat([best[0], scores], axis=1), k)
         ids = tf.gather(tf.concat([best[1], ids], axis=1), places, batch_dims=1)
-        return scores, ids
+        # Of a `k` that is a tensor the loop's body may know less than its start.
+        return tf.ensure_shape(scores, best[0].shape), tf.ensure_shape(ids, best[1].shape)
 
     none = (tf.fill([batch, k], nothing), tf.fill([batch, k], tf.constant(-1, tf.int64)))
     scores, ids = fold(add, none)

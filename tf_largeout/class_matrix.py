@@ -172,6 +172,27 @@ class ClassMatrix:
         features = tf.debugging.check_numerics(features, "The features must be finite")
         return class_folds.top_k(self._absolute_fold(features), tf.shape(features)[0], k)
 
+    def top_k_of(
+        self,
+        features: tf.Tensor,
+        classes: tf.Tensor,
+        k: int | tf.Tensor,
+        absolute: bool = False,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `top_k`, among some classes alone, whose rows are all that is read of the matrix.
+
+        Args:
+            features: float32 `[B, dim]`.
+            classes: int64 `[m]`, ids of classes, rising.
+            k: Between 0 and m.
+            absolute: As in `top_k`.
+        """
+        features = tf.debugging.check_numerics(features, "The features must be finite")
+        fold: class_folds.Fold = functools.partial(self.fold_logits, features, classes=classes)
+        if absolute:
+            fold = self._absolute_fold(features, classes=classes)
+        return class_folds.top_k(fold, tf.shape(features)[0], k)
+
     def absolute_statistics(self, features: tf.Tensor, labels: tf.Tensor) -> AbsoluteStatistics:
         """The `AbsoluteStatistics` of a batch, in one pass over the classes.
 
@@ -205,6 +226,7 @@ class ClassMatrix:
         function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
         state: Any,
         width: int | tf.Tensor = 1,
+        classes: tf.Tensor | None = None,
     ) -> Any:
         """Passes over the logits of all classes in blocks, for what no op computes.
 
@@ -215,10 +237,11 @@ class ClassMatrix:
         Args:
             features: Float `[B, dim]`.
             function: `(state, logits, ids) -> state`, called for each block in turn: float32
-                `[B, n]`, and int64 `[n]`, the classes, rising by 1.
+                `[B, n]`, and int64 `[n]`, the classes, rising by 1 where all are passed over.
             state: What it is given for the first block: tensors, in any structure, that keep
                 their shapes.
             width: How many numbers `function` makes of each logit.
+            classes: int64 `[m]`, ids of the classes to pass over, in this order; None for all.
 
         Returns:
             The state after the last block.
@@ -228,26 +251,30 @@ class ClassMatrix:
         numbers = tf.maximum(tf.shape(features)[0] * tf.maximum(width, 1), self.dim)
         block = tf.maximum(_NUMBERS_OF_A_BLOCK // tf.maximum(numbers, 1), _LEAST_IN_BLOCK)
         block = tf.cast(block, tf.int64)
+        count = self.num_classes if classes is None else tf.size(classes, tf.int64)
 
         def next_block(first: tf.Tensor, state: Any) -> tuple[tf.Tensor, Any]:
-            end = tf.minimum(first + block, self.num_classes)
-            ids = tf.range(first, end)
+            end = tf.minimum(first + block, count)
+            ids = tf.range(first, end) if classes is None else classes[first:end]
             logits = tf.matmul(features, tf.gather(embeddings, ids), transpose_b=True)
             if bias is not None:
                 logits += tf.gather(bias, ids)
             return end, function(state, logits, ids)
 
         return tf.while_loop(
-            lambda first, _: first < self.num_classes,
+            lambda first, _: first < count,
             next_block,
             (tf.constant(0, tf.int64), state),
             parallel_iterations=1,
         )[1]
 
     def _absolute_fold(
-        self, features: tf.Tensor, width: int | tf.Tensor = 1
+        self,
+        features: tf.Tensor,
+        width: int | tf.Tensor = 1,
+        classes: tf.Tensor | None = None,
     ) -> class_folds.Fold:
-        fold = functools.partial(self.fold_logits, features, width=width)
+        fold = functools.partial(self.fold_logits, features, width=width, classes=classes)
         return class_folds.of_absolute(fold)
 
     def values(self) -> tf.Tensor:

@@ -173,11 +173,12 @@ class ClusteredMatrix(ClassMatrix):
         function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
         state: Any,
         width: int | tf.Tensor = 1,
+        classes: tf.Tensor | None = None,
     ) -> Any:
         """As `ClassMatrix.fold_logits`, of log-probabilities, which take a pass before it."""
         no_labels = tf.zeros([tf.shape(features)[0], 0], tf.int64)
         shifts, _ = self._first_pass(features, no_labels, width)
-        return self._second_pass(features, shifts, function, state, width)
+        return self._second_pass(features, shifts, function, state, width, classes)
 
     def _first_pass(
         self, features: tf.Tensor, labels: tf.Tensor, width: int | tf.Tensor
@@ -216,6 +217,7 @@ class ClusteredMatrix(ClassMatrix):
         function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
         state: Any,
         width: int | tf.Tensor,
+        classes: tf.Tensor | None = None,
     ) -> Any:
         """`fold_logits`, given the `shifts` of `_first_pass`."""
         cluster_of_class = local_variable(self._cluster_of_class)
@@ -224,9 +226,14 @@ class ClusteredMatrix(ClassMatrix):
             of_each = tf.gather(shifts, tf.gather(cluster_of_class, ids))
             return function(state, logits + tf.transpose(of_each), ids)
 
-        return super().fold_logits(features, shifted, state, width)
+        return super().fold_logits(features, shifted, state, width, classes)
 
-    def _absolute_fold(self, features: tf.Tensor, width: int | tf.Tensor = 1) -> NoReturn:
+    def _absolute_fold(
+        self,
+        features: tf.Tensor,
+        width: int | tf.Tensor = 1,
+        classes: tf.Tensor | None = None,
+    ) -> NoReturn:
         raise ValueError(
             f"Layer '{self._owner}' gives log-probabilities, which are never above 0: by their "
             "absolute values the least likely class would come first. Received: absolute=True. "

@@ -98,13 +98,14 @@ class FactoredMatrix(ClassMatrix):
         function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
         state: Any,
         width: int | tf.Tensor = 1,
+        classes: tf.Tensor | None = None,
     ) -> Any:
         hidden, shift = self.hidden(features)
 
         def shifted(state: Any, logits: tf.Tensor, ids: tf.Tensor) -> Any:
             return function(state, logits + shift[:, tf.newaxis], ids)
 
-        return self._vectors.fold_logits(hidden, shifted, state, width)
+        return self._vectors.fold_logits(hidden, shifted, state, width, classes)
 
     def hidden(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """What scores the rows of V: `U h`, `[..., D]`, and `<omega, h>`, `[...]`.

@@ -8,6 +8,7 @@ import tensorflow as tf
 from tf_largeout.arguments import is_whole
 from tf_largeout.class_changes import ClassChange
 from tf_largeout.class_matrix import ClassMatrix
+from tf_largeout.filtered_top_k import exact_top_k
 from tf_largeout.layers import initial_values, step_context
 from tf_largeout.ops import devices
 from tf_largeout.output_tag import OutputTag, are_logits_left_out
@@ -121,24 +122,40 @@ class ClassOutput(keras.layers.Layer):
         return (*input_shape[:-1], self.num_classes)
 
     def top_k(
-        self, features: TensorLike, k: int, absolute: bool = False
+        self,
+        features: TensorLike,
+        k: int,
+        exclude: TensorLike | None = None,
+        allowed: TensorLike | None = None,
+        absolute: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The `k` classes with the highest logits, exactly, in O(num_classes) time.
 
         Args:
             features: Float `[..., dim]`.
             k: Between 1 and `num_classes`.
+            exclude: Ids `[..., n]` of classes that must not be in the answer of the row,
+                padded with -1, or ragged; None, the default, for none. The best `k + n` are
+                found, and those struck out.
+            allowed: Ids `[m]` of the classes that may be in the answers of all rows; None, the
+                default, for all. No row of another class is read, but by a
+                `HierarchicalOutput`.
             absolute: Whether classes are ranked by `|logit|`, as a model that was trained with
                 `AbsoluteSoftmaxLoss` predicts; the scores are `|logit|` then.
 
         Returns:
             `(scores, ids)`: float32 and int64 `[..., k]`, best first; of equal scores the
-            lower id comes first.
+            lower id comes first. Where the filters leave fewer than `k` classes, -inf and -1
+            follow.
 
         Raises:
             ValueError: If the layer is not built, `k` is out of range, the features have
-                another width than the layer's inputs, or `absolute` is true for a
-                `HierarchicalOutput`, whose log-probabilities have no such order.
+                another width than the layer's inputs, a filter holds no integers or does not
+                fit the features, or `absolute` is true for a `HierarchicalOutput`, whose
+                log-probabilities have no such order.
+            tf.errors.InvalidArgumentError: If a filter names a class that there is not, or the
+                features are not finite; on a GPU such rows have NaN and -1 instead, but with
+                `allowed`. And on a GPU if `k + n` is above 2,048, but with `allowed`.
         """
         self._require_built("top_k")
         if not (is_whole(k) and 1 <= k <= self.num_classes):
@@ -154,10 +171,7 @@ class ClassOutput(keras.layers.Layer):
                 f"features of shape {features.shape}. Pass what the layer before it returns, "
                 "not logits."
             )
-        rows = tf.reshape(features, [-1, dim])
-        shape = tf.concat([tf.shape(features)[:-1], [k]], axis=0)
-        scores, ids = self.class_matrix.top_k(rows, k, absolute)
-        return tf.reshape(scores, shape), tf.reshape(ids, shape)
+        return exact_top_k(self.class_matrix, features, k, exclude, allowed, absolute)
 
     def class_embeddings(self) -> tf.Tensor:
         """The matrix of class embeddings, `[num_classes, dim]`, without the bias.

@@ -5,8 +5,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout.layers import ClassOutput, OutputTag
-from tf_largeout.output_tag import logits_left_out, tag_of
+from tf_largeout.layers import ClassOutput
+from tf_largeout.model_output import output_tag
 from tf_largeout.serving.class_scores import ClassScores
 
 Answer = dict[str, tf.Tensor]
@@ -74,7 +74,7 @@ class Endpoints:
 
         Rows that are not finite are zeros.
         """
-        features = output_tag(self._model, inputs).features
+        features = output_tag(self._model, inputs, "`export`").features
         shape = None
         if features.shape.rank > 2:
             shape = tf.shape(features)[:-1]
@@ -82,29 +82,6 @@ class Endpoints:
         rows = tf.cast(features, tf.float32)
         finite = tf.reduce_all(tf.abs(rows) <= tf.float32.max, axis=1, keepdims=True)
         return tf.where(finite, rows, 0.0), finite, shape
-
-
-def output_tag(model: keras.Model, inputs: Any) -> OutputTag:
-    """What the output layer of `model` says of a call that computes no logits.
-
-    Raises:
-        ValueError: If the output of the model is not that of a `ClassOutput` layer.
-    """
-    with logits_left_out():
-        outputs = model(inputs, training=False)
-    try:
-        tag = tag_of(outputs, "`export`", OutputTag)
-    except ValueError as error:
-        shapes = keras.tree.map_structure(lambda one: tuple(one.shape), outputs)
-        raise ValueError(
-            "`export` needs a model with one output, that of a LargeOutput, FactoredOutput or "
-            f"HierarchicalOutput layer. Received: model '{model.name}', whose output of shape "
-            f"{shapes} is another. Take the model without what follows that layer; the order "
-            "of the classes is that of the logits."
-        ) from error
-    if tag is None:
-        raise ValueError(f"Model '{model.name}' was traced for its shapes alone.")
-    return tag
 
 
 def output_layer_of(model: keras.Model, specs: Any) -> ClassOutput:
@@ -121,7 +98,7 @@ def output_layer_of(model: keras.Model, specs: Any) -> ClassOutput:
 
     @tf.function(input_signature=[specs], autograph=False)
     def find(inputs: Any) -> None:
-        found.append(output_tag(model, inputs).layer)
+        found.append(output_tag(model, inputs, "`export`").layer)
 
     find.get_concrete_function()
     return found[0]

@@ -1,0 +1,161 @@
+"""`predict_top_k` against a sort of what `predict` gives."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import harness
+from tests.serving import models
+from tf_largeout.retrieval import predict_top_k
+
+N, X, K = models.N, models.X, models.K
+EXCLUDE = harness.pad([[1, 2, 3, 3], [5], [], [7, 8], [0]])
+each_model = pytest.mark.parametrize("name", models.MODELS)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return models.new_model("large")
+
+
+def inputs_of(name):
+    """In the structure that `predict` takes."""
+    inputs = models.MODELS[name][1]
+    if len(inputs) > 1:
+        return inputs
+    (inputs,) = inputs.values()
+    return tf.constant(inputs) if name == "strings" else inputs
+
+
+def assert_found(found, logits, exclude=None, allowed=None, k=K):
+    if allowed is not None:
+        logits = np.where(np.isin(np.arange(N), allowed), logits, -np.inf)
+    expected = models.best(logits, k, exclude)
+    models.assert_same(dict(zip(("scores", "ids"), found, strict=True)), expected)
+    assert [one.dtype for one in found] == ["float32", "int64"]
+
+
+@each_model
+def test_the_best_of_each_model_are_those_of_its_logits(name):
+    one = models.new_model(name)
+    x, logits = inputs_of(name), models.logits_of(one, name)
+    exclude = EXCLUDE if logits.ndim == 2 else np.repeat(EXCLUDE[:, np.newaxis], 3, axis=1)
+    allowed = np.arange(0, N, 3)
+    assert_found(predict_top_k(one, x, K, batch_size=2, verbose=0), logits)
+    found = predict_top_k(one, x, K, exclude, batch_size=2, verbose=0)
+    assert_found(found, logits, EXCLUDE)
+    found = predict_top_k(one, x, K, exclude, allowed, batch_size=2, verbose=0)
+    assert_found(found, logits, EXCLUDE, allowed)
+
+
+class Batches(keras.utils.PyDataset):
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, place):
+        return X[2 * place : 2 * place + 2], np.zeros(len(X[2 * place : 2 * place + 2]))
+
+
+DATA = {
+    "dataset": lambda: tf.data.Dataset.from_tensor_slices(X).batch(2),
+    "dataset with labels": lambda: tf.data.Dataset.from_tensor_slices((X, EXCLUDE)).batch(2),
+    "generator": lambda: (batch for batch in [(X[:2],), (X[2:4],), (X[4:],)]),
+    "python data set": lambda: Batches(),
+    "tensor": lambda: tf.constant(X),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # of any generator
+@pytest.mark.parametrize("kind", DATA)
+def test_all_that_predict_takes(model, kind):
+    logits = models.logits_of(model, "large")
+    assert_found(predict_top_k(model, DATA[kind](), K, verbose=0), logits)
+
+
+def test_more_than_the_filters_leave_is_padded(model):
+    logits = models.logits_of(model, "large")
+    found = predict_top_k(model, X, 9, allowed=[3, 5, 3], verbose=0)
+    assert_found(found, logits, None, [3, 5], k=9)
+    found = predict_top_k(model, X, N, exclude=EXCLUDE, verbose=0)
+    assert_found(found, logits, EXCLUDE, k=N)
+
+
+@pytest.mark.parametrize(
+    "exclude", [np.zeros((5, 0), int), [[]] * 5, tf.ragged.constant([[]] * 5, tf.int64)]
+)
+def test_nothing_is_excluded_by_no_columns(model, exclude):
+    logits = models.logits_of(model, "large")
+    assert_found(predict_top_k(model, X, K, exclude, verbose=0), logits)
+
+
+def test_replicas_share_a_batch_and_the_last_is_not_full():
+    with tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"]).scope():
+        one = models.new_model("large")
+    logits = models.logits_of(one, "large")
+    found = predict_top_k(one, X, K, EXCLUDE, batch_size=4, verbose=0)
+    assert_found(found, logits, EXCLUDE)
+
+
+class Index:
+    """Exact, with a score that tells that it was asked."""
+
+    def __init__(self, layer, **attributes):
+        self.layer = layer
+        vars(self).update(attributes)
+
+    def top_k(self, queries, k, exclude=None, allowed=None):
+        assert queries.shape.rank == 2
+        scores, ids = self.layer.top_k(queries, k, exclude, allowed)
+        return scores + 100, ids
+
+
+@pytest.mark.parametrize("name", ["large", "sequences"])
+def test_an_index_is_asked_with_the_features(name):
+    one = models.new_model(name)
+    logits = models.logits_of(one, name)
+    exclude = EXCLUDE if logits.ndim == 2 else np.repeat(EXCLUDE[:, np.newaxis], 3, axis=1)
+    index = Index(one.layers[-1], num_classes=N, dim=models.DIM)
+    found = predict_top_k(one, inputs_of(name), K, exclude, None, index, verbose=0)
+    assert_found((found[0] - np.float32(100), found[1]), logits, EXCLUDE)
+
+
+@pytest.mark.parametrize(("name", "value"), [("num_classes", N + 1), ("dim", 3)])
+def test_an_index_of_other_classes_is_refused(model, name, value):
+    index = Index(model.layers[-1], **{name: value})
+    with pytest.raises(ValueError, match=f"large_output.*{name}=.*Index with {name}={value}"):
+        predict_top_k(model, X, K, index=index, verbose=0)
+
+
+def _followed(model):
+    return keras.Model(model.inputs, keras.layers.Softmax()(model.outputs[0]))
+
+
+def _two_outputs(model):
+    return keras.Model(model.inputs, [model.outputs[0], model.layers[0].output])
+
+
+@pytest.mark.parametrize("make", [_followed, _two_outputs])
+def test_a_model_with_another_output_is_refused(model, make):
+    with pytest.raises(ValueError, match="`predict_top_k` needs a model with one output"):
+        predict_top_k(make(model), X, K, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"k": 0}, "`k` must be a positive integer"),
+        ({"k": N + 1}, f"`k` must be an integer between 1 and num_classes={N}"),
+        ({"exclude": EXCLUDE[:4]}, "`exclude` must have a row for each example"),
+        ({"exclude": EXCLUDE[:, 0]}, "`exclude` must have shape"),
+        ({"exclude": np.full((5, 1), N)}, r"`exclude` must be class ids in \[0, 211\)"),
+        ({"exclude": np.full((5, 1), 0.5)}, "`exclude` must be integer class ids"),
+        ({"allowed": [N]}, "`allowed` must be class ids"),
+        ({"x": DATA["dataset"](), "exclude": EXCLUDE}, "`exclude` belongs to arrays"),
+        ({"x": DATA["generator"](), "exclude": EXCLUDE}, "`exclude` belongs to arrays"),
+        ({"x": np.full((5, models.DIM), np.nan)}, "finite"),
+    ],
+)
+def test_bad_arguments_are_refused(model, change, message):
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=message):
+        predict_top_k(model, **{"x": X, "k": K, "verbose": 0, **change})

@@ -1,0 +1,35 @@
+"""What the output layer of a model says of a call that computes no logits."""
+
+from typing import Any
+
+import keras
+
+from tf_largeout.output_tag import OutputTag, logits_left_out, tag_of
+
+
+def output_tag(model: keras.Model, inputs: Any, asked_by: str) -> OutputTag:
+    """The tag of the output of `model`: its layer, and the features that enter it.
+
+    Args:
+        model: A model with one output.
+        inputs: Those of the model.
+        asked_by: Name of the function that needs it, for the error.
+
+    Raises:
+        ValueError: If the output of the model is not that of a `ClassOutput` layer.
+    """
+    with logits_left_out():
+        outputs = model(inputs, training=False)
+    try:
+        tag = tag_of(outputs, asked_by, OutputTag)
+    except ValueError as error:
+        shapes = keras.tree.map_structure(lambda one: tuple(one.shape), outputs)
+        raise ValueError(
+            f"{asked_by} needs a model with one output, that of a LargeOutput, FactoredOutput "
+            f"or HierarchicalOutput layer. Received: model '{model.name}', whose output of "
+            f"shape {shapes} is another. Take the model without what follows that layer; the "
+            "order of the classes is that of the logits."
+        ) from error
+    if tag is None:
+        raise ValueError(f"Model '{model.name}' was traced for its shapes alone.")
+    return tag
