@@ -1,5 +1,6 @@
-"""The best classes of many queries, with filters."""
+"""The best classes of many queries, with filters: by a model, or by an index of any rows."""
 
+from tf_largeout.retrieval.brute_force_index import BruteForceIndex as BruteForceIndex
 from tf_largeout.retrieval.predict_top_k import predict_top_k as predict_top_k
 
-__all__ = ["predict_top_k"]
+__all__ = ["BruteForceIndex", "predict_top_k"]

@@ -1,0 +1,142 @@
+"""`BruteForceIndex` against a sort of all scores."""
+
+import concurrent.futures
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_largeout.retrieval import BruteForceIndex
+
+N, DIM = 300, 16
+
+
+def _rows(count=N, seed=0):
+    return np.random.default_rng(seed).standard_normal((count, DIM)).astype("float32")
+
+
+def _bias(count=N):
+    return np.random.default_rng(1).standard_normal(count).astype("float32")
+
+
+QUERIES = _rows(7, seed=2)
+
+
+def _expect(index, rows, bias, k=9, gone=()):
+    """That `index` gives the ids of a sort of all scores, without those of `gone`."""
+    scores = QUERIES @ rows.T + bias
+    scores[:, list(gone)] = -np.inf
+    found_scores, found = index.top_k(QUERIES, k)
+    expected = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(
+        found_scores, np.take_along_axis(scores, expected, axis=1), rtol=1e-5, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("has_bias", [False, True], ids=["no bias", "bias"])
+def test_the_best_are_those_of_a_sort_of_all_scores(has_bias):
+    bias = _bias() if has_bias else None
+    index = BruteForceIndex().build(_rows(), bias)
+    _expect(index, _rows(), bias if has_bias else 0.0)
+    assert (index.num_classes, index.dim) == (N, DIM)
+
+
+def test_changes_are_those_of_an_index_that_is_built_anew():
+    rows, bias = _rows(), _bias()
+    index = BruteForceIndex().build(rows, bias)
+    ids = index.add(3 * _rows(5, seed=3), _bias(5))
+    assert ids.tolist() == [N, N + 1, N + 2, N + 3, N + 4]
+    rows, bias = np.concatenate([rows, 3 * _rows(5, seed=3)]), np.concatenate([bias, _bias(5)])
+    _expect(index, rows, bias)
+    rows[[4, 1]] = 4 * _rows(2, seed=4)
+    index.update([4, 1], rows[[4, 1]])
+    _expect(index, rows, bias)
+    best = index.top_k(QUERIES, 2)[1].numpy()
+    gone = np.unique(best)
+    index.remove(gone)
+    _expect(index, rows, bias, gone=gone)
+    _, allowed = index.top_k(QUERIES, 3, allowed=[int(gone[0]), 7])
+    assert set(allowed.numpy().ravel().tolist()) == {7, -1} - set(gone.tolist()) | {-1}
+    with pytest.raises(ValueError, match="not removed"):
+        index.update(gone[:1], rows[:1])
+
+
+def test_removed_classes_and_those_that_there_are_not_leave_padding():
+    index = BruteForceIndex().build(_rows(4))
+    index.remove([0, 2])
+    scores, ids = index.top_k(QUERIES, 6)
+    assert sorted(ids[0].numpy().tolist()) == [-1, -1, -1, -1, 1, 3]
+    assert np.isneginf(scores[:, 2:]).all() and np.isfinite(scores[:, :2]).all()
+    _, ids = index.top_k(QUERIES, 2, exclude=np.tile([1, 3, -1], (7, 1)))
+    assert (ids.numpy() == -1).all()
+
+
+def test_a_file_gives_the_same_bits(tmp_path):
+    index = BruteForceIndex().build(_rows(), _bias())
+    index.remove([5])
+    index.save(tmp_path / "index")
+    loaded = BruteForceIndex.load(tmp_path / "index")
+    for one, other in zip(index.top_k(QUERIES, N), loaded.top_k(QUERIES, N), strict=True):
+        np.testing.assert_array_equal(one, other)
+    loaded.add(_rows(2), _bias(2))  # the file stays as it is
+    assert BruteForceIndex.load(tmp_path / "index").num_classes == N
+    assert loaded.num_classes == N + 2
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+@pytest.mark.parametrize("place", [0, 9, 20, 40, -1])
+def test_damaged_files_are_refused(place, tmp_path):
+    path = tmp_path / "index"
+    BruteForceIndex().build(_rows()).save(path)
+    whole = path.read_bytes()
+    damaged = bytearray(whole)
+    damaged[place] ^= 0x10
+    for content in (damaged, whole[: place % len(whole)]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="index"):
+            BruteForceIndex.load(path)
+
+
+def test_searches_run_beside_changes():
+    rows = _rows()
+    index = BruteForceIndex().build(rows)
+
+    def grow():
+        for _ in range(20):
+            index.add(0 * _rows(3))
+
+    def search(_):
+        return index.top_k(QUERIES, 1)[1].numpy()
+
+    expected = search(0)
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        growing = pool.submit(grow)
+        for found in pool.map(search, range(40)):
+            np.testing.assert_array_equal(found, expected)
+        growing.result()
+    assert index.num_classes == N + 60
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda index: index.top_k(QUERIES, 0), "`k` must be"),
+        (lambda index: index.top_k(QUERIES[:, :3], 1), "`queries` must be rows"),
+        (lambda index: index.top_k(QUERIES * np.nan, 1), "`queries` must be finite"),
+        (lambda index: index.add(_rows(2), _bias(2)), "without biases"),
+        (lambda index: index.update([1, 1], _rows(2)), "distinct"),
+        (lambda index: index.remove([N]), "`ids` must be in"),
+        (lambda _: BruteForceIndex().top_k(QUERIES, 1), "Call `build"),
+        (lambda _: BruteForceIndex().build(np.zeros([0, 3])), "1 to"),
+    ],
+    ids=["k", "width", "NaN", "bias", "twice", "no class", "not built", "no rows"],
+)
+def test_bad_input_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(BruteForceIndex().build(_rows()))
+
+
+def test_no_queries_have_no_answers():
+    scores, ids = BruteForceIndex().build(_rows()).top_k(tf.zeros([0, DIM]), 5)
+    assert scores.shape == ids.shape == [0, 5]

@@ -1,0 +1,132 @@
+"""The file of an index: named arrays and a few settings, checked, and read in place.
+
+`MAGIC`, then three little-endian uint32 (version, length of the header, CRC-32 of the header),
+the header as JSON, and the arrays, each at the next multiple of 64 bytes.
+"""
+
+import contextlib
+import json
+import math
+import os
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+
+MAGIC, VERSION = b"TFLOIDX\n", 1
+_PREFIX = struct.Struct("<8sIII")
+_ALIGNMENT = 64  # bytes: TensorFlow reads such memory in place
+
+
+def write(
+    path: str | os.PathLike[str],
+    kind: str,
+    settings: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+) -> None:
+    """Writes a file. It is renamed to `path` when it is complete, so a killed save loses nothing.
+
+    Args:
+        path: Where to. A file that is there is replaced; who reads it goes on reading the old.
+        kind: Name of the class that the file is of.
+        settings: What JSON can hold.
+        arrays: Any of them may be empty.
+    """
+    raw = {
+        name: np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        for name, array in arrays.items()
+    }
+    described = [
+        {
+            "name": name,
+            "dtype": array.dtype.str,
+            "shape": array.shape,
+            "crc": zlib.crc32(raw[name]),
+        }
+        for name, array in arrays.items()
+    ]
+    header = json.dumps({"kind": kind, "settings": settings, "arrays": described}).encode()
+    unfinished = f"{os.fspath(path)}.{os.getpid()}.unfinished"
+    try:
+        with open(unfinished, "wb") as file:
+            file.write(_PREFIX.pack(MAGIC, VERSION, len(header), zlib.crc32(header)))
+            file.write(header)
+            for content in raw.values():
+                file.write(bytes(-file.tell() % _ALIGNMENT))
+                file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(unfinished)
+        raise
+
+
+def read(
+    path: str | os.PathLike[str], kind: str
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Reads what `write` wrote.
+
+    Args:
+        path: The file.
+        kind: Name of the class that the file must be of.
+
+    Returns:
+        `(settings, arrays)`. The arrays are mapped from the file: processes that read one file
+        share its memory, and what is written into an array stays in this process.
+
+    Raises:
+        FileNotFoundError: If there is no file.
+        ValueError: If it is damaged, truncated, or of another kind or version.
+    """
+    name = os.fspath(path)
+    size = os.path.getsize(path)
+    if size < _PREFIX.size:
+        raise ValueError(f"{name!r} is no index file: it has {size} bytes.")
+    data = np.memmap(path, np.uint8, mode="c")
+    header, end = _header(data, name)
+    if header["kind"] != kind:
+        raise ValueError(
+            f"{name!r} must be a file of {kind}. Received one of {header['kind']}: read it by "
+            f"{header['kind']}.load."
+        )
+    arrays = {}
+    for described in header["arrays"]:
+        dtype, shape = np.dtype(described["dtype"]), tuple(described["shape"])
+        begin = end + -end % _ALIGNMENT
+        end = begin + dtype.itemsize * math.prod(shape)
+        part = data[begin:end]
+        if len(part) != end - begin or zlib.crc32(part.data) != described["crc"]:
+            raise _damaged(name, f"array {described['name']!r}")
+        arrays[described["name"]] = part.view(dtype).reshape(shape)
+    return header["settings"], arrays
+
+
+def _header(data: np.ndarray, name: str) -> tuple[dict[str, Any], int]:
+    """The header of a file, and where it ends."""
+    magic, version, length, crc = _PREFIX.unpack(data[: _PREFIX.size].tobytes())
+    if magic != MAGIC:
+        raise ValueError(
+            f"{name!r} is no index file. Received one that begins with {magic!r}: pass a file "
+            "that `save` of an index wrote."
+        )
+    if version != VERSION:
+        raise ValueError(
+            f"{name!r} must be of version {VERSION} of index files. Received version "
+            f"{version}: build the index anew and save it, or install the tf_largeout that "
+            "wrote it."
+        )
+    end = _PREFIX.size + length
+    header = data[_PREFIX.size : end].tobytes()
+    if len(header) != length or zlib.crc32(header) != crc:
+        raise _damaged(name, "header")
+    return json.loads(header), end
+
+
+def _damaged(name: str, part: str) -> ValueError:
+    return ValueError(
+        f"{name!r} is damaged or truncated: its {part} is not what was saved. Copy the file "
+        "anew, or build the index anew and save it."
+    )

@@ -1,0 +1,215 @@
+"""The rows that an index searches in: embeddings, biases, and which of them are removed."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.arguments import MOST_CLASSES
+from tf_largeout.class_matrix import ClassMatrix
+from tf_largeout.filtered_top_k import exact_top_k
+from tf_largeout.types import TensorLike
+
+
+class Rows:
+    """Rows of classes, which never change: `added`, `updated` and `removed` make others.
+
+    So searches need no lock. The rows of removed classes are NaN, which no scan finds.
+
+    Args:
+        embeddings: float32 `[num_classes, dim]`, finite where `alive`.
+        bias: float32 `[num_classes]`, or None.
+        alive: bool `[num_classes]`, false for removed classes.
+
+    Attributes:
+        matrix: Scores the classes.
+        alive: As above.
+    """
+
+    def __init__(
+        self, embeddings: tf.Tensor, bias: tf.Tensor | None, alive: np.ndarray
+    ) -> None:
+        self.matrix = ClassMatrix(
+            _variable(embeddings), None if bias is None else _variable(bias), "index"
+        )
+        self.alive = alive
+
+    @classmethod
+    def of(cls, class_embeddings: TensorLike, bias: TensorLike | None) -> "Rows":
+        """New rows.
+
+        Args:
+            class_embeddings: Float `[num_classes, dim]`, finite.
+            bias: Float `[num_classes]`, finite, or None.
+
+        Raises:
+            ValueError: If they are something else.
+        """
+        embeddings, bias = _checked(class_embeddings, bias)
+        return cls(embeddings, bias, np.ones(len(embeddings), bool))
+
+    @classmethod
+    def of_arrays(cls, arrays: dict[str, np.ndarray]) -> "Rows":
+        """Rows from what `arrays` gave, where it is in memory."""
+        bias = arrays.get("bias")
+        return cls(
+            _in_place(arrays["embeddings"]),
+            None if bias is None else _in_place(bias),
+            np.array(arrays["alive"]),
+        )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that the rows are, by name."""
+        embeddings, bias = self._values()
+        biases = {} if bias is None else {"bias": bias.numpy()}
+        return {"embeddings": embeddings.numpy(), **biases, "alive": self.alive}
+
+    def added(self, class_embeddings: TensorLike, bias: TensorLike | None) -> "Rows":
+        """These rows and more, as `of` takes them."""
+        more, more_bias = self._checked(class_embeddings, bias, "add")
+        embeddings, biases = self._values()
+        alive = np.concatenate([self.alive, np.ones(len(more), bool)])
+        biases = None if biases is None else tf.concat([biases, more_bias], axis=0)
+        return Rows(tf.concat([embeddings, more], axis=0), biases, alive)
+
+    def updated(
+        self, ids: np.ndarray, class_embeddings: TensorLike, bias: TensorLike | None
+    ) -> "Rows":
+        """These rows, but those of `ids`, int64 `[n]`, in which None leaves the biases."""
+        embeddings, biases = self._values()
+        if bias is None and biases is not None:
+            bias = tf.gather(biases, ids)
+        new, new_bias = self._checked(class_embeddings, bias, "update")
+        if len(new) != len(ids) or len(np.unique(ids)) != len(ids):
+            raise ValueError(
+                "`update` needs a row for each of the ids, which are distinct. Received: "
+                f"{len(ids)} ids, {len(np.unique(ids))} of them distinct, and {len(new)} rows."
+            )
+        places = ids[:, np.newaxis]
+        if biases is not None:
+            biases = tf.tensor_scatter_nd_update(biases, places, new_bias)
+        embeddings = tf.tensor_scatter_nd_update(embeddings, places, new)
+        return Rows(embeddings, biases, self.alive)
+
+    def removed(self, ids: np.ndarray) -> "Rows":
+        """These rows without those of `ids`, int64 `[n]`."""
+        embeddings, bias = self._values()
+        nothing = tf.fill([len(ids), self.matrix.dim], np.float32(np.nan))
+        alive = self.alive.copy()
+        alive[ids] = False
+        embeddings = tf.tensor_scatter_nd_update(embeddings, ids[:, np.newaxis], nothing)
+        return Rows(embeddings, bias, alive)
+
+    def ids(self, ids: TensorLike) -> np.ndarray:
+        """The argument `ids` as int64 `[n]`.
+
+        Raises:
+            ValueError: If they are not ids of classes that are there.
+        """
+        found = np.asarray(ids)
+        if found.ndim != 1 or not (found.dtype.kind in "iu" or found.size == 0):
+            raise ValueError(
+                "`ids` must be integers [n]. Received: "
+                f"{found.dtype.name} of shape {found.shape}."
+            )
+        found = found.astype(np.int64)
+        wrong = (found < 0) | (found >= len(self.alive))
+        wrong[~wrong] = ~self.alive[found[~wrong]]
+        if wrong.any():
+            raise ValueError(
+                f"`ids` must be in [0, {len(self.alive)}) and not removed. Received: "
+                f"{found[wrong][0]}. A removed class comes back by `add`, with a new id."
+            )
+        return found
+
+    def top_k(
+        self,
+        queries: tf.Tensor,
+        k: int,
+        exclude: TensorLike | None = None,
+        allowed: TensorLike | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The exact best `k`, at least 1, as `exact_top_k` takes and gives them."""
+        if allowed is not None and not self.alive.all():
+            ids = np.asarray(allowed)
+            # Ids that there are not stay, for `exact_top_k` to refuse.
+            allowed = ids[self.alive[np.clip(ids, 0, len(self.alive) - 1)]] if ids.size else ids
+        scores, ids = exact_top_k(self.matrix, queries, k, exclude, allowed)
+        if self.alive.all():
+            return scores, ids
+        found = scores > -float("inf")  # false for NaN, the score of removed classes
+        return tf.where(found, scores, -float("inf")), tf.where(found, ids, -1)
+
+    def _values(self) -> tuple[tf.Tensor, tf.Tensor | None]:
+        embeddings, bias = self.matrix.variables()
+        return embeddings.read_value(), None if bias is None else bias.read_value()
+
+    def _checked(
+        self, class_embeddings: TensorLike, bias: TensorLike | None, method: str
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
+        new, new_bias = _checked(class_embeddings, bias)
+        if new.shape[1] != self.matrix.dim or (bias is not None) != self.matrix.has_bias:
+            raise ValueError(
+                f"`{method}` needs rows of width {self.matrix.dim}, "
+                f"{'with' if self.matrix.has_bias else 'without'} biases, like those of "
+                f"`build`. Received: rows of width {new.shape[1]}, "
+                f"{'without' if bias is None else 'with'} biases."
+            )
+        return new, new_bias
+
+
+def finite_rows(name: str, value: TensorLike, dim: int | None = None) -> tf.Tensor:
+    """The argument `name` as float32 `[n, dim]`.
+
+    Args:
+        name: Name of the argument, for the message.
+        value: What was passed.
+        dim: The width of its rows; None for any.
+
+    Raises:
+        ValueError: If it has another shape, or numbers that are not finite.
+    """
+    rows = tf.cast(tf.convert_to_tensor(value), tf.float32)
+    if rows.shape.rank != 2 or rows.shape[1] == 0 or (dim is not None and rows.shape[1] != dim):
+        width = "dim" if dim is None else dim
+        raise ValueError(f"`{name}` must be rows [n, {width}]. Received: shape {rows.shape}.")
+    _require_finite(name, rows)
+    return rows
+
+
+def _checked(
+    class_embeddings: TensorLike, bias: TensorLike | None
+) -> tuple[tf.Tensor, tf.Tensor | None]:
+    embeddings = finite_rows("class_embeddings", class_embeddings)
+    if not 1 <= len(embeddings) <= MOST_CLASSES:
+        raise ValueError(
+            f"`class_embeddings` must have 1 to {MOST_CLASSES} rows. Received: "
+            f"{len(embeddings)}."
+        )
+    if bias is None:
+        return embeddings, None
+    bias = tf.cast(tf.convert_to_tensor(bias), tf.float32)
+    if bias.shape != [len(embeddings)]:
+        raise ValueError(
+            f"`bias` must be a number for each of the {len(embeddings)} rows. Received: shape "
+            f"{bias.shape}."
+        )
+    _require_finite("bias", bias)
+    return embeddings, bias
+
+
+def _require_finite(name: str, value: tf.Tensor) -> None:
+    if value.shape.num_elements() and not bool(tf.reduce_all(tf.math.is_finite(value))):
+        row = int(tf.where(~tf.math.is_finite(value))[0, 0])
+        raise ValueError(f"`{name}` must be finite. Received: NaN or infinity in row {row}.")
+
+
+def _variable(value: tf.Tensor) -> Any:
+    """A variable that shares the memory of `value`."""
+    return keras.Variable(value, trainable=False, dtype="float32", autocast=False)
+
+
+def _in_place(array: np.ndarray) -> tf.Tensor:
+    """An array as a tensor that reads its memory: `tf.constant` would copy it."""
+    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
