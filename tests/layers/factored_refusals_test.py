@@ -207,7 +207,7 @@ def test_features_that_are_not_finite_have_no_best_classes():
     layer.build([None, DIM])
     for absolute in (False, True):
         with pytest.raises(tf.errors.InvalidArgumentError, match="must be finite"):
-            layer.top_k(np.full([1, DIM], np.nan), 1, absolute)
+            layer.top_k(np.full([1, DIM], np.nan), 1, absolute=absolute)
 
 
 def test_metrics_of_training_that_nothing_has_computed_are_not_a_number():

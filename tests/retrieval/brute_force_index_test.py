@@ -2,11 +2,13 @@
 
 import concurrent.futures
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_largeout.retrieval import BruteForceIndex
+from tf_largeout import layers
+from tf_largeout.retrieval import BruteForceIndex, predict_top_k
 
 N, DIM = 300, 16
 
@@ -123,18 +125,37 @@ def test_searches_run_beside_changes():
     [
         (lambda index: index.top_k(QUERIES, 0), "`k` must be"),
         (lambda index: index.top_k(QUERIES[:, :3], 1), "`queries` must be rows"),
-        (lambda index: index.top_k(QUERIES * np.nan, 1), "`queries` must be finite"),
         (lambda index: index.add(_rows(2), _bias(2)), "without biases"),
         (lambda index: index.update([1, 1], _rows(2)), "distinct"),
         (lambda index: index.remove([N]), "`ids` must be in"),
         (lambda _: BruteForceIndex().top_k(QUERIES, 1), "Call `build"),
         (lambda _: BruteForceIndex().build(np.zeros([0, 3])), "1 to"),
     ],
-    ids=["k", "width", "NaN", "bias", "twice", "no class", "not built", "no rows"],
+    ids=["k", "width", "bias", "twice", "no class", "not built", "no rows"],
 )
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call(BruteForceIndex().build(_rows()))
+
+
+@pytest.mark.parametrize("allowed", [None, [1, 2]], ids=["all", "allowed"])
+def test_queries_that_are_not_finite_are_refused(allowed):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="(?i)finite"):
+        BruteForceIndex().build(_rows()).top_k(QUERIES * np.nan, 1, allowed=allowed)
+
+
+def test_a_model_is_answered_by_an_index_of_its_classes():
+    model = keras.Sequential([keras.Input([DIM]), layers.LargeOutput(N)])
+    index = BruteForceIndex().build(model.layers[-1].class_embeddings(), _bias())
+    model.layers[-1].bias.assign(_bias())
+    seen = np.arange(7)[:, np.newaxis]
+    expected = predict_top_k(model, QUERIES, 5, exclude=seen, verbose=0)
+    found = predict_top_k(model, QUERIES, 5, exclude=seen, index=index, verbose=0)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    index.remove(expected[1][0, :1])
+    _, left = predict_top_k(model, QUERIES, 5, allowed=expected[1][0], index=index, verbose=0)
+    assert sorted(left[0].tolist()) == sorted([-1, *expected[1][0, 1:].tolist()])
 
 
 def test_no_queries_have_no_answers():

@@ -50,7 +50,7 @@ FACTORED_HEADS = {
         absolute=True,
         has_probabilities=True,
     ),
-    "z": FactoredHead("Z-loss", losses.ZLoss, 90.0),
+    "z": FactoredHead("Z-loss", losses.ZLoss, 30.0),
     "squared_error": FactoredHead(
         "squared error", losses.SquaredErrorLoss, 0.3, from_zero=True
     ),

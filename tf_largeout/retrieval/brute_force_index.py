@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tf_largeout.arguments import is_whole
 from tf_largeout.retrieval import index_file
-from tf_largeout.retrieval.rows import Rows, finite_rows
+from tf_largeout.retrieval.rows import Rows, rows_of
 from tf_largeout.types import TensorLike
 
 
@@ -65,7 +65,9 @@ class BruteForceIndex:
         exclude: TensorLike | None = None,
         allowed: TensorLike | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The best `k` classes of each query.
+        """The best `k` classes of each query, eagerly or in a `tf.function`.
+
+        A function searches in the rows that the index had when it was traced.
 
         Args:
             queries: Float `[B, dim]`.
@@ -78,14 +80,15 @@ class BruteForceIndex:
             id; padded with -inf and -1 where fewer than `k` classes are left.
 
         Raises:
-            ValueError: If the index is not built, `k` is below 1, the queries are not finite
-                or have another width, or a filter has another shape or no integers.
-            tf.errors.InvalidArgumentError: If a filter names a class that there is not.
+            ValueError: If the index is not built, `k` is below 1, the queries have another
+                width, or a filter has another shape or no integers.
+            tf.errors.InvalidArgumentError: If the queries are not finite, or a filter names a
+                class that there is not.
         """
         rows = self._built()
         if not (is_whole(k) and k >= 1):
             raise ValueError(f"`k` must be an integer of at least 1. Received: k={k!r}.")
-        return rows.top_k(finite_rows("queries", queries, rows.matrix.dim), k, exclude, allowed)
+        return rows.top_k(rows_of("queries", queries, rows.matrix.dim), k, exclude, allowed)
 
     def add(self, class_embeddings: TensorLike, bias: TensorLike | None = None) -> np.ndarray:
         """Adds classes.

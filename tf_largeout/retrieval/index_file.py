@@ -25,7 +25,7 @@ def write(
     settings: dict[str, Any],
     arrays: dict[str, np.ndarray],
 ) -> None:
-    """Writes a file. It is renamed to `path` when it is complete, so a killed save loses nothing.
+    """Writes a file, renamed to `path` when it is complete: a killed save loses nothing.
 
     Args:
         path: Where to. A file that is there is replaced; who reads it goes on reading the old.

@@ -131,10 +131,6 @@ class Rows:
         allowed: TensorLike | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The exact best `k`, at least 1, as `exact_top_k` takes and gives them."""
-        if allowed is not None and not self.alive.all():
-            ids = np.asarray(allowed)
-            # Ids that there are not stay, for `exact_top_k` to refuse.
-            allowed = ids[self.alive[np.clip(ids, 0, len(self.alive) - 1)]] if ids.size else ids
         scores, ids = exact_top_k(self.matrix, queries, k, exclude, allowed)
         if self.alive.all():
             return scores, ids
@@ -159,7 +155,7 @@ class Rows:
         return new, new_bias
 
 
-def finite_rows(name: str, value: TensorLike, dim: int | None = None) -> tf.Tensor:
+def rows_of(name: str, value: TensorLike, dim: int | None = None) -> tf.Tensor:
     """The argument `name` as float32 `[n, dim]`.
 
     Args:
@@ -168,20 +164,20 @@ def finite_rows(name: str, value: TensorLike, dim: int | None = None) -> tf.Tens
         dim: The width of its rows; None for any.
 
     Raises:
-        ValueError: If it has another shape, or numbers that are not finite.
+        ValueError: If it has another shape.
     """
     rows = tf.cast(tf.convert_to_tensor(value), tf.float32)
     if rows.shape.rank != 2 or rows.shape[1] == 0 or (dim is not None and rows.shape[1] != dim):
         width = "dim" if dim is None else dim
         raise ValueError(f"`{name}` must be rows [n, {width}]. Received: shape {rows.shape}.")
-    _require_finite(name, rows)
     return rows
 
 
 def _checked(
     class_embeddings: TensorLike, bias: TensorLike | None
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
-    embeddings = finite_rows("class_embeddings", class_embeddings)
+    embeddings = rows_of("class_embeddings", class_embeddings)
+    _require_finite("class_embeddings", embeddings)
     if not 1 <= len(embeddings) <= MOST_CLASSES:
         raise ValueError(
             f"`class_embeddings` must have 1 to {MOST_CLASSES} rows. Received: "
