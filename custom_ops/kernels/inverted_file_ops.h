@@ -19,7 +19,6 @@ class InvertedFileSearchOp : public LargeoutOp {
  public:
   explicit InvertedFileSearchOp(tensorflow::OpKernelConstruction* ctx) : LargeoutOp(ctx) {
     OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_probes", &num_probes_));
-    OP_REQUIRES_OK(ctx, ReadCount(ctx, "k", &k_));
   }
 
   void Run(tensorflow::OpKernelContext* ctx) override {
@@ -28,16 +27,26 @@ class InvertedFileSearchOp : public LargeoutOp {
     OP_REQUIRES_OK(ctx, input.Read(ctx));
     OP_REQUIRES_OK(ctx, Device::CheckLists(input));
     OP_REQUIRES_OK(ctx, CheckWidth(features, "features", input.dim(), "means"));
+    int64_t k = 0;
+    OP_REQUIRES_OK(ctx, ReadK(ctx, &k));
     tensorflow::Tensor *scores, *ids;
-    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {features.dim_size(0), k_}, &scores));
-    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {features.dim_size(0), k_}, &ids));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {features.dim_size(0), k}, &scores));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {features.dim_size(0), k}, &ids));
     OP_REQUIRES_OK(ctx,
-                   Device::Search(ctx, input.file(), features, num_probes_, k_,
+                   Device::Search(ctx, input.file(), features, num_probes_, k,
                                   scores->flat<float>().data(), ids->flat<int64_t>().data()));
   }
 
  private:
-  int64_t num_probes_, k_;
+  static absl::Status ReadK(tensorflow::OpKernelContext* ctx, int64_t* k) {
+    const tensorflow::Tensor* input;
+    TF_RETURN_IF_ERROR(ctx->input("k", &input));
+    TF_RETURN_IF_ERROR(CheckScalar(*input, "k"));
+    *k = input->scalar<int64_t>()();
+    return CheckCount("k", *k);
+  }
+
+  int64_t num_probes_;
 };
 
 // Registers the op with a Device for TensorFlow's device of that name, where the handles are in
@@ -50,7 +59,8 @@ class InvertedFileSearchOp : public LargeoutOp {
                               .HostMemory("offsets")         \
                               .HostMemory("ids")             \
                               .HostMemory("codes")           \
-                              .HostMemory("scales"),         \
+                              .HostMemory("scales")          \
+                              .HostMemory("k"),              \
                           InvertedFileSearchOp<Functions>)
 
 }  // namespace largeout

@@ -58,8 +58,12 @@ void LargeoutOp::Compute(OpKernelContext* ctx) {
 absl::Status ReadCount(tensorflow::OpKernelConstruction* ctx, const char* name,
                        int64_t* count) {
   TF_RETURN_IF_ERROR(ctx->GetAttr(name, count));
-  if (*count >= 1 && *count <= std::numeric_limits<int32_t>::max()) return absl::OkStatus();
-  return InvalidArgument(name, " must be at least 1 and less than 2^31, got ", *count);
+  return CheckCount(name, *count);
+}
+
+absl::Status CheckCount(const char* name, int64_t count) {
+  if (count >= 1 && count <= std::numeric_limits<int32_t>::max()) return absl::OkStatus();
+  return InvalidArgument(name, " must be at least 1 and less than 2^31, got ", count);
 }
 
 absl::Status CheckDistinctVariables(OpKernelContext* ctx) {

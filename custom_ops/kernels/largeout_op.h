@@ -41,6 +41,9 @@ absl::Status AllocateOutput(tensorflow::OpKernelContext* ctx, Output output,
 // of them is a number.
 absl::Status ReadCount(tensorflow::OpKernelConstruction* ctx, const char* name, int64_t* count);
 
+// OK if the count, which the input of that name holds, is of at least 1 and of 32 bits.
+absl::Status CheckCount(const char* name, int64_t count);
+
 // OK if all handles among the inputs are those of different variables. For ops that write some
 // of them: they would lock one twice, or read what they write.
 absl::Status CheckDistinctVariables(tensorflow::OpKernelContext* ctx);

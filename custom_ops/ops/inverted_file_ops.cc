@@ -5,14 +5,17 @@
 namespace largeout {
 namespace {
 
+using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
 absl::Status SearchShape(InferenceContext* c) {
-  int64_t k;
-  ShapeHandle features;
-  TF_RETURN_IF_ERROR(c->GetAttr("k", &k));
+  const int last = c->num_inputs() - 1;
+  DimensionHandle k;
+  ShapeHandle features, unused;
   TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &features));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(last), 0, &unused));
+  TF_RETURN_IF_ERROR(c->MakeDimForScalarInput(last, &k));
   const ShapeHandle shape = c->Matrix(c->Dim(features, 0), k);
   c->set_output(0, shape);
   c->set_output(1, shape);
@@ -66,8 +69,8 @@ absl::Status ShapesOfTheFile(InferenceContext* c) {
 REGISTER_OP("LargeoutInvertedFileSearch")
     .Input("features: float")
     .FILE_INPUTS()
+    .Input("k: int64")
     .Attr("num_probes: int >= 1")
-    .Attr("k: int >= 1")
     .Output("scores: float")
     .Output("ids_found: int64")
     .SetShapeFn(SearchShape)
@@ -89,6 +92,7 @@ codes: Variable [num_groups, width / 4, 16, 4], uint8, num_groups being num_clas
   them interleaved; a code is a whole number, in [-127, 127], plus 128.
 scales: Variable [num_groups, 2, 16], float; what a number of 1 stands for, and the
   biases.
+k: Scalar, at least 1.
 scores: [batch, k], falling; logits from rows at 8 bits a number, as they were at
   the last upkeep; -inf where there is no class.
 ids_found: [batch, k]; -1 where fewer than k are found. Never classes whose rows or

@@ -30,7 +30,7 @@ def packed_shapes(num_classes: int, dim: int) -> tuple[tuple[int, ...], tuple[in
 
 
 def inverted_file_search(
-    features: tf.Tensor, state: Sequence[VariableOrHandle], num_probes: int, k: int
+    features: tf.Tensor, state: Sequence[VariableOrHandle], num_probes: int, k: int | tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Most of the `k` classes of highest logit among `num_probes` lists per query.
 
@@ -39,7 +39,7 @@ def inverted_file_search(
         state: means, mean_bias, offsets, ids, codes, scales (a schedule is passed over).
         num_probes: Number of lists a query looks at; fewer, where these have as many members
             as so many lists of mean size.
-        k: Number of classes to find.
+        k: Number of classes to find, an integer of at least 1.
 
     Returns:
         `(scores, ids)`:
@@ -50,7 +50,7 @@ def inverted_file_search(
           biases that are not finite are never found, nor is anything by such queries.
     """
     return gen_ops.largeout_inverted_file_search(
-        features, *_handles(state[:6]), num_probes=num_probes, k=k
+        features, *_handles(state[:6]), tf.cast(k, tf.int64), num_probes=num_probes
     )
 
 

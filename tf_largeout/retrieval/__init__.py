@@ -1,6 +1,8 @@
 """The best classes of many queries, with filters: by a model, or by an index of any rows."""
 
 from tf_largeout.retrieval.brute_force_index import BruteForceIndex as BruteForceIndex
+from tf_largeout.retrieval.inverted_file_index import ClassLists as ClassLists
+from tf_largeout.retrieval.inverted_file_index import InvertedFileIndex as InvertedFileIndex
 from tf_largeout.retrieval.predict_top_k import predict_top_k as predict_top_k
 
-__all__ = ["BruteForceIndex", "predict_top_k"]
+__all__ = ["BruteForceIndex", "ClassLists", "InvertedFileIndex", "predict_top_k"]

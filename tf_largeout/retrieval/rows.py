@@ -31,9 +31,14 @@ class Rows:
         self, embeddings: tf.Tensor, bias: tf.Tensor | None, alive: np.ndarray
     ) -> None:
         self.matrix = ClassMatrix(
-            _variable(embeddings), None if bias is None else _variable(bias), "index"
+            variable_of(embeddings), None if bias is None else variable_of(bias), "index"
         )
         self.alive = alive
+
+    @property
+    def rows(self) -> "Rows":
+        """These rows: to search in them all is a way to search."""
+        return self
 
     @classmethod
     def of(cls, class_embeddings: TensorLike, bias: TensorLike | None) -> "Rows":
@@ -54,8 +59,8 @@ class Rows:
         """Rows from what `arrays` gave, where it is in memory."""
         bias = arrays.get("bias")
         return cls(
-            _in_place(arrays["embeddings"]),
-            None if bias is None else _in_place(bias),
+            in_place(arrays["embeddings"]),
+            None if bias is None else in_place(bias),
             np.array(arrays["alive"]),
         )
 
@@ -137,6 +142,22 @@ class Rows:
         found = scores > -float("inf")  # false for NaN, the score of removed classes
         return tf.where(found, scores, -float("inf")), tf.where(found, ids, -1)
 
+    def are_those_of(self, matrix: ClassMatrix) -> bool:
+        """Whether `matrix` has the same classes, but for those that are removed here."""
+        products = matrix.as_products()
+        if products is None or (matrix.num_classes, matrix.dim) != (
+            self.matrix.num_classes,
+            self.matrix.dim,
+        ):
+            return False
+        embeddings, bias = self._values()
+        other, other_bias = products
+        same = tf.reduce_all(embeddings == other, axis=1)
+        for one, without in ((bias, other_bias), (other_bias, bias)):
+            if one is not None:
+                same &= one == (0.0 if without is None else without)
+        return bool(same.numpy()[self.alive].all())
+
     def _values(self) -> tuple[tf.Tensor, tf.Tensor | None]:
         embeddings, bias = self.matrix.variables()
         return embeddings.read_value(), None if bias is None else bias.read_value()
@@ -201,11 +222,11 @@ def _require_finite(name: str, value: tf.Tensor) -> None:
         raise ValueError(f"`{name}` must be finite. Received: NaN or infinity in row {row}.")
 
 
-def _variable(value: tf.Tensor) -> Any:
+def variable_of(value: tf.Tensor) -> Any:
     """A variable that shares the memory of `value`."""
     return keras.Variable(value, trainable=False, dtype="float32", autocast=False)
 
 
-def _in_place(array: np.ndarray) -> tf.Tensor:
+def in_place(array: np.ndarray) -> tf.Tensor:
     """An array as a tensor that reads its memory: `tf.constant` would copy it."""
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__())

@@ -51,6 +51,8 @@ class InvertedFile:
         section IV (the inverted file).
     """
 
+    PARTS = ("means", "mean_bias", "offsets", "ids", "codes", "scales", "schedule")
+
     def __init__(self, num_lists: int | None = None, knows_lists: bool = False) -> None:
         self.num_lists = whole_number("num_lists", num_lists, or_none=True)
         self._knows_lists = knows_lists
@@ -92,7 +94,7 @@ class InvertedFile:
             bias: float32 `tf.Variable` `[num_rows]`, or None for biases of 0.
         """
         if self._is_on_cpu():
-            inverted_file_fit(embeddings, bias, self._variables())
+            inverted_file_fit(embeddings, bias, self.variables())
         else:
             self._write(inverted_file_fitted(*self._copies(embeddings, bias)))
         self._note_lists()
@@ -112,7 +114,7 @@ class InvertedFile:
         if self._is_on_cpu() and self._list_of_row is None:
             self._follow(embeddings, bias)  # in steps where nothing is due it only counts
             return
-        schedule = self._variables()[-1]
+        schedule = self.variables()[-1]
         with devices.host_scope(self._state[-1]):
             step, fitted_at = tf.unstack(schedule.read_value())
             age = step - fitted_at
@@ -125,7 +127,7 @@ class InvertedFile:
             tf.cond(only_counts, count, lambda: self._follow(embeddings, bias))
 
     def search(
-        self, queries: tf.Tensor, k: int, num_probes: int
+        self, queries: tf.Tensor, k: int | tf.Tensor, num_probes: int
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Most of the `k` rows with the highest scores.
 
@@ -140,7 +142,48 @@ class InvertedFile:
             at 8 bits per number, and -inf where no row is found; and int64 `[batch, k]`, -1
             where none is. Rows that are not finite are never found.
         """
-        return inverted_file_search(queries, self._variables(), num_probes, k)
+        return inverted_file_search(queries, self.variables(), num_probes, k)
+
+    def deal(
+        self,
+        embeddings: tf.Variable,
+        bias: tf.Variable | None,
+        means: tf.Tensor,
+        mean_bias: tf.Tensor,
+        list_of_row: np.ndarray,
+    ) -> None:
+        """Gives rows to lists in place of a `fit`, eagerly and on the CPU.
+
+        A list takes eight times the mean number of rows, others go to lists that have few.
+
+        Args:
+            embeddings: As in `fit`, like the next.
+            bias: Variable or None.
+            means: float32 `[num_lists, dim]`.
+            mean_bias: float32 `[num_lists]`.
+            list_of_row: Integers `[num_rows]`.
+        """
+        ends = np.cumsum(np.bincount(list_of_row, minlength=len(means)))
+        by_list = np.argsort(list_of_row, kind="stable")
+        offsets, ids = np.concatenate([[0], ends]).astype(np.uint32), by_list.astype(np.uint32)
+        variables = self.variables()
+        for variable, value in zip(variables, (means, mean_bias, offsets, ids), strict=False):
+            variable.assign(value)
+        variables[-1].assign([1, 0])  # the step after a fit: a turn, which packs all rows
+        inverted_file_upkeep(embeddings, bias, variables, interval=1, rows_a_step=1)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The state, by the names of `PARTS`."""
+        parts = zip(self.PARTS, self.variables(), strict=True)
+        return {name: variable.numpy() for name, variable in parts}
+
+    def lists(self) -> tuple[tf.Tensor, tf.Tensor, np.ndarray]:
+        """What `deal` takes: `(means, mean_bias, list_of_row)`, once the file is fitted."""
+        means, mean_bias, offsets, ids = (part.read_value() for part in self.variables()[:4])
+        sizes = np.diff(offsets.numpy().astype(np.int64))
+        list_of_row = np.empty(len(ids), np.int64)
+        list_of_row[ids.numpy()] = np.repeat(np.arange(len(sizes)), sizes)
+        return means, mean_bias, list_of_row
 
     def distribution(self, queries: tf.Tensor) -> RowDistribution:
         """The distribution of rows that is drawn from for each query, by the lists of now.
@@ -149,7 +192,7 @@ class InvertedFile:
             queries: float32 `[batch, dim]`.
         """
         list_of_row = None if self._list_of_row is None else local_variable(self._list_of_row)
-        means, mean_bias, offsets, ids = self._variables()[:4]
+        means, mean_bias, offsets, ids = self.variables()[:4]
         return RowDistribution(queries, means, mean_bias, offsets, ids, list_of_row)
 
     def health(self) -> dict[str, Any]:
@@ -160,7 +203,7 @@ class InvertedFile:
             sizes of the `largest`, the `median` and the `smallest` list; and the share of
             `empty` ones.
         """
-        state = self._variables()
+        state = self.variables()
         offsets, schedule = state[2].numpy(), state[6].numpy()
         sizes = np.diff(offsets.astype(np.int64))
         return {
@@ -176,7 +219,7 @@ class InvertedFile:
         """Counts a step, and brings the lists up to date if that is due."""
         arguments = self._interval, _REASSIGNED_PER_STEP
         if self._is_on_cpu():
-            inverted_file_upkeep(embeddings, bias, self._variables(), *arguments)
+            inverted_file_upkeep(embeddings, bias, self.variables(), *arguments)
         else:
             self._write(inverted_file_kept_up(*self._copies(embeddings, bias), *arguments))
         self._note_lists()
@@ -189,7 +232,7 @@ class InvertedFile:
         with devices.host_scope(self._state[-1]):
             offsets, ids = (
                 tf.bitcast(variable.read_value(), tf.int32)
-                for variable in self._variables()[2:4]
+                for variable in self.variables()[2:4]
             )
             # Place i is in the list that has as many lists before it as end at or before i.
             places = tf.range(tf.size(ids))
@@ -199,10 +242,10 @@ class InvertedFile:
 
     def _is_on_cpu(self) -> bool:
         # Asked when it is used: Keras makes the variables of some layers after `build`.
-        return "GPU" not in self._variables()[0].device
+        return "GPU" not in self.variables()[0].device
 
-    def _variables(self) -> list[tf.Variable]:
-        """The `tf.Variable`s of the state on this replica."""
+    def variables(self) -> list[tf.Variable]:
+        """The `tf.Variable`s of the state on this replica, in the order of `PARTS`."""
         return [local_variable(weight) for weight in self._state]
 
     def _copies(
@@ -210,11 +253,11 @@ class InvertedFile:
     ) -> tuple[tf.Tensor, tf.Tensor | None, list[tf.Tensor]]:
         """The values of embeddings, bias or None, and state."""
         bias = None if bias is None else bias.read_value()
-        state = [variable.read_value() for variable in self._variables()]
+        state = [variable.read_value() for variable in self.variables()]
         return embeddings.read_value(), bias, state
 
     def _write(self, values: Sequence[tf.Tensor]) -> None:
-        for variable, value in zip(self._variables(), values, strict=True):
+        for variable, value in zip(self.variables(), values, strict=True):
             variable.assign(value)
 
 

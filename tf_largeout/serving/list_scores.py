@@ -1,28 +1,47 @@
 """An inverted file in an export: a few lists of classes are scored, by stock operations."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
+
+from tf_largeout.retrieval import ClassLists
 
 _NOTHING = -float("inf")
 
 
 class ListIndex(Protocol):
-    """What an export asks of an index: lists of classes, and how many of them to score."""
+    """What an export asks of an index, such as a `retrieval.InvertedFileIndex`."""
 
-    @property
-    def num_probes(self) -> int:
-        """How many lists are scored for a query."""
+    def require_rows(self, matrix: Any) -> None:
+        """Raises a ValueError unless the index is one of the classes of this class matrix."""
 
-    def lists(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What the lists are.
+    def lists(self) -> ClassLists:
+        """Lists of the classes, each class in one or in none; for the core export."""
 
-        Returns:
-            `(means, mean_bias, members)`: float32 `[num_lists, dim]` and `[num_lists]`, by
-            which a query chooses its lists; and int32 `[num_lists, longest]`, the ids of their
-            classes, padded with -1. Each class is in one list.
-        """
+    def best_of(
+        self, matrix: Any, queries: tf.Tensor, k: int | tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `ClassScores.top_k`, of classes scored by `matrix`; for the custom export."""
+
+    def variables(self) -> list[tf.Variable]:
+        """What `best_of` reads beside those of the matrix."""
+
+
+class IndexedClasses:
+    """The classes that an index finds, by our ops.
+
+    Args:
+        matrix: Scores the classes.
+        index: Finds them.
+    """
+
+    def __init__(self, matrix: Any, index: ListIndex) -> None:
+        self._matrix, self._index = matrix, index
+
+    def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `ClassScores.top_k`."""
+        return self._index.best_of(self._matrix, features, k)
 
 
 class ListedProducts:
@@ -34,25 +53,21 @@ class ListedProducts:
     Args:
         embeddings: float32 variable `[num_classes, dim]`.
         bias: float32 variable `[num_classes]`, or None.
-        index: The lists.
+        lists: The lists.
 
     Raises:
         ValueError: If they are not lists of these classes.
     """
 
     def __init__(
-        self, embeddings: tf.Variable, bias: tf.Variable | None, index: ListIndex
+        self, embeddings: tf.Variable, bias: tf.Variable | None, lists: ClassLists
     ) -> None:
         self._embeddings, self._bias = embeddings, bias
-        means, mean_bias, members = index.lists()
-        _check(means, members, tuple(embeddings.shape))
-        self._means, self._mean_bias, self._members = (
-            tf.Variable(value, trainable=False, dtype=dtype)
-            for value, dtype in zip(
-                (means, mean_bias, members), (tf.float32, tf.float32, tf.int32), strict=True
-            )
-        )
-        self._num_probes = min(index.num_probes, len(means))
+        _check(lists, tuple(embeddings.shape))
+        self._means = tf.Variable(lists.means, trainable=False, dtype=tf.float32)
+        self._mean_bias = tf.Variable(lists.mean_bias, trainable=False, dtype=tf.float32)
+        self._members = tf.Variable(lists.members, trainable=False, dtype=tf.int32)
+        self._num_probes = min(lists.num_probes, len(lists.means))
 
     def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """As `ClassScores.top_k`, of the classes of the best lists."""
@@ -76,12 +91,13 @@ class ListedProducts:
         )
 
 
-def _check(means: np.ndarray, members: np.ndarray, shape: tuple[int, int]) -> None:
+def _check(lists: ClassLists, shape: tuple[int, int]) -> None:
     """Raises a ValueError where lists are not those of a matrix of this shape."""
-    ids = np.sort(members[members >= 0])
-    if means.shape[1] != shape[1] or not np.array_equal(ids, np.arange(shape[0])):
+    ids = np.sort(lists.members[lists.members >= 0])
+    fits = lists.means.shape[1] == shape[1] and ids.size and ids[-1] < shape[0]
+    if not fits or (np.diff(ids) == 0).any():
         raise ValueError(
-            f"`index` must have each class of the layer, of rows {shape}, in one list. "
-            f"Received: lists of {ids.size} ids for rows of width {means.shape[1]}. Build it "
-            "from layer.class_embeddings() of this model."
+            f"`index` must have classes of the layer, of rows {shape}, each in one list. "
+            f"Received: lists of {ids.size} ids up to {ids.max(initial=-1)} for rows of width "
+            f"{lists.means.shape[1]}. Build it from layer.class_embeddings() of this model."
         )

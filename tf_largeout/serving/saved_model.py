@@ -11,7 +11,7 @@ from tf_largeout.layers import ClassOutput
 from tf_largeout.serving import file_sizes
 from tf_largeout.serving.class_scores import BlockedProducts, ClassScores
 from tf_largeout.serving.endpoints import Answer, Endpoints, output_layer_of
-from tf_largeout.serving.list_scores import ListedProducts, ListIndex
+from tf_largeout.serving.list_scores import IndexedClasses, ListedProducts, ListIndex
 from tf_largeout.serving.model_inputs import input_specs
 from tf_largeout.version import __version__
 
@@ -64,9 +64,9 @@ def export(
         path: The folder to make. TensorFlow Serving takes numbers, of which the highest is
             the version it serves. It is there as a whole or not at all.
         k: How many classes `serving_default` gives, and the default of `top_k`.
-        index: A `serving.ListIndex` of the class embeddings: only the classes of a query's best
-            lists are scored, exactly, so that some may be missed; ops "core". None, the
-            default, scores all classes.
+        index: A `retrieval.InvertedFileIndex` of the layer's class embeddings and bias: only
+            the classes of a query's best lists are scored, exactly, so that some may be missed,
+            and removed ones are not found. None, the default, scores all classes.
         ops: "core", the default: operations of TensorFlow alone, so that it runs on any server
             of TensorFlow 2 and converts to other runtimes. "custom": the ops of tf_largeout,
             which are faster; they must be linked into the server, and `tf_largeout` imported
@@ -95,7 +95,7 @@ def export(
     endpoints = Endpoints(model, _class_scores(layer, index, ops), layer.num_classes)
     signatures = _signatures(endpoints, specs, k)
     readme = None if ops == "core" else _custom_readme()
-    _write(_everything(model, layer, signatures), signatures, path, readme)
+    _write(_everything(model, layer, index, signatures), signatures, path, readme)
     sizes = file_sizes.of_saved_model(path)
     print(f"Exported model '{model.name}' to {path}: {file_sizes.as_text(sizes)}.")
     return sizes
@@ -130,23 +130,25 @@ def _require_finite(layer: ClassOutput) -> None:
 
 def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str) -> ClassScores:
     """What finds the best classes, made of the kind of `ops` that was asked for."""
-    if ops == "custom":
-        if index is not None:
-            raise ValueError(
-                "`index` must be None with ops='custom', which scores all classes. Received: "
-                f"index={index!r}. Take ops='core'."
-            )
-        return layer.class_matrix
-    products = layer.class_matrix.as_products()
+    matrix = layer.class_matrix
+    products = matrix.as_products()
     if index is None:
         # Scores that are no products are folded in blocks, by TensorFlow's own operations.
-        return layer.class_matrix if products is None else BlockedProducts(*products)
+        return matrix if ops == "custom" or products is None else BlockedProducts(*products)
     if products is None:
         raise ValueError(
             f"`index` must be None for layer '{layer.name}', whose scores are no inner "
             f"products. Received: index={index!r}."
         )
-    return ListedProducts(*products, index)
+    if not hasattr(index, "lists"):
+        raise ValueError(
+            "`index` must be a retrieval.InvertedFileIndex, or None for the exact best classes: "
+            f"others have no lists to export. Received: index={index!r}."
+        )
+    index.require_rows(matrix)
+    if ops == "custom":
+        return IndexedClasses(matrix, index)
+    return ListedProducts(*products, index.lists())
 
 
 def _signatures(
@@ -169,14 +171,19 @@ def _signatures(
 
 
 def _everything(
-    model: keras.Model, layer: ClassOutput, signatures: dict[str, Any]
+    model: keras.Model,
+    layer: ClassOutput,
+    index: ListIndex | None,
+    signatures: dict[str, Any],
 ) -> tf.Module:
     """What the signatures read, and nothing else: the state of the model would go along."""
     functions = [one.get_concrete_function() for one in signatures.values()]
     read = {id(handle) for one in functions for handle in one.captured_inputs}
     variables = [variable for one in functions for variable in one.variables]
     # Our ops take handles, which tell the function of no variable.
-    variables += [w.value for w in layer.weights if id(w.value.handle) in read]
+    of_ops = [weight.value for weight in layer.weights]
+    of_ops += [] if index is None else index.variables()
+    variables += [variable for variable in of_ops if id(variable.handle) in read]
     everything = tf.Module()
     # By handle, because a replica's variable may be there beside the one of all replicas.
     everything.variables_read = list({id(one.handle): one for one in variables}.values())

@@ -16,7 +16,7 @@ def inverted_file_search(draws):
     classes = _Classes(draws)
     features = draws.floats(draws.rows(most=2**14), classes.dim)
     state = classes.variables(_damaged(draws, classes.fitted()))[:SCHEDULE]
-    num_probes, k = draws.attribute(draws.random.integers(1, 9)), draws.attribute(draws.size(1))
+    num_probes, k = draws.attribute(draws.random.integers(1, 9)), draws.size(1)
 
     def check(found):
         scores, ids = found

@@ -1,0 +1,178 @@
+"""`InvertedFileIndex` against a sort of all scores."""
+
+import concurrent.futures
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_largeout.retrieval import BruteForceIndex, InvertedFileIndex
+
+N, DIM, K = 4000, 16, 10
+RANDOM = np.random.default_rng(0)
+CENTRES = RANDOM.standard_normal((60, DIM)).astype("float32")
+
+
+def _rows(count, seed):
+    """Rows around some centres, as those of trained classes are."""
+    random = np.random.default_rng(seed)
+    noise = 0.5 * random.standard_normal((count, DIM))
+    return (CENTRES[random.integers(0, len(CENTRES), count)] + noise).astype("float32")
+
+
+ROWS, QUERIES = _rows(N, seed=1), _rows(200, seed=2)
+BIAS = RANDOM.standard_normal(N).astype("float32")
+
+
+def _recall(found, exact):
+    found, exact = np.asarray(found), np.asarray(exact)
+    return (found[:, :, np.newaxis] == exact[:, np.newaxis]).any(axis=1).mean()
+
+
+def _exact(rows, bias=0.0, k=K):
+    return np.argsort(-(QUERIES @ rows.T + bias), axis=1, kind="stable")[:, :k]
+
+
+@pytest.mark.parametrize("target", [0.5, 0.9, 0.99])
+@pytest.mark.parametrize("bias", [None, BIAS], ids=["no bias", "bias"])
+def test_as_many_lists_are_searched_as_the_recall_takes(bias, target):
+    index = InvertedFileIndex(recall_target=target).build(ROWS, bias, queries=QUERIES)
+    scores, ids = index.top_k(QUERIES, K)
+    exact = _exact(ROWS, 0 if bias is None else bias)
+    assert _recall(ids, exact) >= target
+    assert index.num_probes < index.num_lists
+    fewer = InvertedFileIndex(num_probes=max(1, index.num_probes // 2)).build(ROWS, bias)
+    assert _recall(fewer.top_k(QUERIES, K)[1], exact) < _recall(ids, exact)
+    logits = QUERIES @ ROWS.T + (0 if bias is None else bias)
+    np.testing.assert_allclose(
+        scores, np.take_along_axis(logits, ids.numpy(), axis=1), rtol=1e-5, atol=1e-5
+    )
+
+
+def test_with_nothing_said_most_is_found_of_queries_it_has_not_seen():
+    index = InvertedFileIndex().build(ROWS, BIAS)
+    assert _recall(index.top_k(QUERIES, K)[1], _exact(ROWS, BIAS)) > 0.9
+    assert 1 <= index.num_probes < index.num_lists / 2
+
+
+@pytest.mark.parametrize("settings", [{"recall_target": 1}, {"num_probes": 10**6}], ids=str)
+def test_all_lists_are_the_exact_answer(settings):
+    index = InvertedFileIndex(**settings).build(ROWS, BIAS, queries=QUERIES)
+    assert _recall(index.top_k(QUERIES, K)[1], _exact(ROWS, BIAS)) == 1
+
+
+def test_of_many_classes_all_are_scored():
+    index = InvertedFileIndex(num_probes=1).build(ROWS)
+    np.testing.assert_array_equal(index.top_k(QUERIES, N)[1], _exact(ROWS, k=N))
+
+
+def test_filters():
+    index = InvertedFileIndex(num_probes=30).build(ROWS)
+    best = index.top_k(QUERIES, 20)[1].numpy()
+    exclude = np.where(np.arange(10) % 3 > 0, best[:, :10], -1)
+    scores, ids = index.top_k(QUERIES, 5, exclude=exclude)
+    left = np.stack([row[~np.isin(row, gone)] for row, gone in zip(best, exclude, strict=True)])
+    assert _recall(ids, left[:, :5]) > 0.99
+    assert not (ids.numpy()[:, :, np.newaxis] == exclude[:, np.newaxis]).any()
+    allowed = np.arange(0, N, 97)
+    exact = allowed[np.argsort(-(QUERIES @ ROWS[allowed].T), axis=1)[:, :5]]
+    np.testing.assert_array_equal(index.top_k(QUERIES, 5, allowed=allowed)[1], exact)
+    _, ids = index.top_k(QUERIES[:1], 3, exclude=[np.arange(N)])
+    assert ids.numpy().tolist() == [[-1, -1, -1]]
+
+
+def test_changes_are_found():
+    index = InvertedFileIndex(num_probes=40).build(ROWS, BIAS)
+    new = 2 * _rows(50, seed=3)
+    ids = index.add(new, np.zeros(50))
+    assert ids.tolist() == list(range(N, N + 50))
+    rows, bias = np.concatenate([ROWS, new]), np.concatenate([BIAS, np.zeros(50, "float32")])
+    assert _recall(index.top_k(QUERIES, K)[1], _exact(rows, bias)) > 0.9
+    changed = np.arange(0, N, 40)
+    rows[changed] = 3 * _rows(len(changed), seed=4)
+    index.update(changed, rows[changed])
+    assert _recall(index.top_k(QUERIES, K)[1], _exact(rows, bias)) > 0.9
+    gone = np.unique(index.top_k(QUERIES, 3)[1])
+    index.remove(gone)
+    bias[gone] = -np.inf
+    found = index.top_k(QUERIES, K)[1]
+    assert not np.isin(found, gone).any()
+    assert _recall(found, _exact(rows, bias)) > 0.9
+    assert index.num_classes == N + 50
+
+
+def test_a_file_gives_the_same_bits(tmp_path):
+    index = InvertedFileIndex().build(ROWS, BIAS)
+    index.remove([5])
+    index.save(tmp_path / "index")
+    loaded = InvertedFileIndex.load(tmp_path / "index")
+    for one, other in zip(index.top_k(QUERIES, K), loaded.top_k(QUERIES, K), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert (loaded.num_probes, loaded.num_lists) == (index.num_probes, index.num_lists)
+    loaded.update([7], ROWS[:1], BIAS[:1])  # the file stays as it is
+    again = InvertedFileIndex.load(tmp_path / "index")
+    np.testing.assert_array_equal(again.top_k(QUERIES, K)[1], index.top_k(QUERIES, K)[1])
+    with pytest.raises(ValueError, match=r"InvertedFileIndex\.load"):
+        BruteForceIndex.load(tmp_path / "index")
+
+
+def test_searches_run_beside_changes():
+    index = InvertedFileIndex(num_probes=5).build(ROWS)
+    expected = index.top_k(QUERIES, 1)[1].numpy()
+
+    def grow():
+        for _ in range(10):
+            index.add(np.zeros([3, DIM]))
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        growing = pool.submit(grow)
+        for found in pool.map(lambda _: index.top_k(QUERIES, 1)[1].numpy(), range(30)):
+            assert (found == expected).mean() > 0.95  # the mean list is longer with each row
+        growing.result()
+    assert index.num_classes == N + 30
+
+
+def test_a_function_searches_as_python_does():
+    index = InvertedFileIndex().build(ROWS)
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None, DIM]), tf.TensorSpec([None, None], tf.int64)]
+    )
+    def search(queries, exclude):
+        return index.top_k(queries, K, exclude)
+
+    exclude = index.top_k(QUERIES, 3)[1]
+    for one, other in zip(
+        search(QUERIES, exclude), index.top_k(QUERIES, K, exclude), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_few_rows(count):
+    index = InvertedFileIndex().build(ROWS[:count])
+    ids = index.top_k(QUERIES, 3)[1].numpy()
+    assert set(ids[0].tolist()) <= {-1, *range(count)}
+    assert len(index.top_k(QUERIES[:0], 3)[1]) == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: InvertedFileIndex(recall_target=0), "`recall_target` must be"),
+        (lambda: InvertedFileIndex(recall_target=1.5), r"in \(0, 1\]"),
+        (lambda: InvertedFileIndex(num_probes=0), "`num_probes` must be"),
+        (lambda: InvertedFileIndex().top_k(QUERIES, 1), "Call `build"),
+        (lambda: InvertedFileIndex().build(ROWS, queries=QUERIES[:, :3]), "`queries` must be"),
+        (lambda: InvertedFileIndex().build(ROWS * np.nan), "finite"),
+    ],
+    ids=["no recall", "recall", "probes", "not built", "width", "nan"],
+)
+def test_bad_input_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_queries_that_are_not_finite_are_refused():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="(?i)finite"):
+        InvertedFileIndex(num_probes=1).build(ROWS).top_k(QUERIES * np.nan, 1)

@@ -1,0 +1,192 @@
+"""What all indexes share: rows that come and go beside searches, and the file."""
+
+import abc
+import os
+import threading
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.arguments import is_whole
+from tf_largeout.retrieval import index_file
+from tf_largeout.retrieval.rows import Rows, rows_of
+from tf_largeout.types import TensorLike
+
+
+class Search(Protocol):
+    """A way to search in rows, which never changes: changes make another."""
+
+    @property
+    def rows(self) -> Rows:
+        """The rows."""
+
+    def top_k(
+        self,
+        queries: tf.Tensor,
+        k: int,
+        exclude: TensorLike | None,
+        allowed: TensorLike | None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `Index.top_k`, of arguments that are checked but for the filters."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that it is, by name, with what `rows.arrays` gives."""
+
+
+SearchT = TypeVar("SearchT", bound=Search)
+IndexT = TypeVar("IndexT", bound="Index[Any]")
+
+
+class Index(abc.ABC, Generic[SearchT]):
+    """The base of indexes of class rows, of a model or not.
+
+    Searches run beside each other and beside changes: each sees the rows from before a change
+    or after it. The id of a class never changes, and that of a removed one is not used again.
+
+    `add`, `update` and `remove` copy the rows once, whatever the number that changes: change
+    many in one call.
+    """
+
+    def __init__(self) -> None:
+        self._current: SearchT | None = None
+        self._changes = threading.Lock()
+
+    @abc.abstractmethod
+    def _search_after(self, search: SearchT, rows: Rows, ids: np.ndarray) -> SearchT:
+        """The search in `rows`, which differ from those of `search` in `ids` alone."""
+
+    @abc.abstractmethod
+    def _settings(self) -> dict[str, Any]:
+        """What else a file must have, as JSON takes it."""
+
+    @abc.abstractmethod
+    def _restore(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> SearchT:
+        """Takes what `_settings` and `arrays` of a search gave."""
+
+    @property
+    def num_classes(self) -> int:
+        """How many ids there are, those of removed classes among them."""
+        return self._built().rows.matrix.num_classes
+
+    @property
+    def dim(self) -> int:
+        """The width of a row."""
+        return self._built().rows.matrix.dim
+
+    def top_k(
+        self,
+        queries: TensorLike,
+        k: int,
+        exclude: TensorLike | None = None,
+        allowed: TensorLike | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The best `k` classes of each query, eagerly or in a `tf.function`.
+
+        A function searches in the rows that the index had when it was traced.
+
+        Args:
+            queries: Float `[B, dim]`.
+            k: At least 1; it may be more than there are classes.
+            exclude: Integer ids `[B, n]`, padded with -1: classes that a query must not find.
+            allowed: Integer ids `[m]`: the classes that any query may find, of which the best
+                are found exactly. Default: all.
+
+        Returns:
+            `(scores, ids)`: float32 and int64 `[B, k]`, best first; padded with -inf and -1
+            where fewer than `k` classes are found.
+
+        Raises:
+            ValueError: If the index is not built, `k` is below 1, the queries have another
+                width, or a filter has another shape or no integers.
+            tf.errors.InvalidArgumentError: If the queries are not finite, or a filter names a
+                class that there is not.
+        """
+        search = self._built()
+        if not (is_whole(k) and k >= 1):
+            raise ValueError(f"`k` must be an integer of at least 1. Received: k={k!r}.")
+        queries = rows_of("queries", queries, search.rows.matrix.dim)
+        return search.top_k(queries, int(k), exclude, allowed)
+
+    def add(self, class_embeddings: TensorLike, bias: TensorLike | None = None) -> np.ndarray:
+        """Adds classes.
+
+        Args:
+            class_embeddings: Float `[n, dim]`.
+            bias: Float `[n]`; None if and only if `build` had none.
+
+        Returns:
+            Their ids, int64 `[n]`: those that follow the highest id so far.
+
+        Raises:
+            ValueError: As `build`; or if rows or biases are unlike those of `build`.
+        """
+        with self._changes:
+            search = self._built()
+            rows = search.rows.added(class_embeddings, bias)
+            ids = np.arange(len(search.rows.alive), len(rows.alive))
+            self._current = self._search_after(search, rows, ids)
+            return ids
+
+    def update(
+        self, ids: TensorLike, class_embeddings: TensorLike, bias: TensorLike | None = None
+    ) -> None:
+        """Gives classes other rows.
+
+        Args:
+            ids: Integer `[n]`, distinct.
+            class_embeddings: Float `[n, dim]`.
+            bias: Float `[n]`. Default: the biases stay.
+
+        Raises:
+            ValueError: As `add`; or if a class is not there or has been removed.
+        """
+        with self._changes:
+            search = self._built()
+            changed = search.rows.ids(ids)
+            rows = search.rows.updated(changed, class_embeddings, bias)
+            self._current = self._search_after(search, rows, changed)
+
+    def remove(self, ids: TensorLike) -> None:
+        """Removes classes: no search finds them any more.
+
+        Args:
+            ids: Integer `[n]`.
+
+        Raises:
+            ValueError: If a class is not there or has been removed.
+        """
+        with self._changes:
+            search = self._built()
+            gone = search.rows.ids(ids)
+            self._current = self._search_after(search, search.rows.removed(gone), gone)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the index into one file, which is whole or not there at all.
+
+        Raises:
+            ValueError: If the index is not built.
+        """
+        with self._changes:
+            search, settings = self._built(), self._settings()
+        index_file.write(path, type(self).__name__, settings, search.arrays())
+
+    @classmethod
+    def load(cls: type[IndexT], path: str | os.PathLike[str]) -> IndexT:
+        """The index of a file that `save` wrote.
+
+        The rows are read where they lie in the file: processes that load one share its memory.
+
+        Raises:
+            FileNotFoundError: If there is no file.
+            ValueError: If it is damaged, truncated, or of another kind or version.
+        """
+        settings, arrays = index_file.read(path, cls.__name__)
+        index = cls()
+        index._current = index._restore(settings, arrays)
+        return index
+
+    def _built(self) -> SearchT:
+        if self._current is None:
+            raise ValueError("The index is empty. Call `build(class_embeddings)`, or `load`.")
+        return self._current

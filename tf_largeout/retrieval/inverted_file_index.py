@@ -1,0 +1,215 @@
+"""`InvertedFileIndex`: most of the best classes of a query, in O(sqrt(num_classes)) time."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.arguments import real_number, whole_number
+from tf_largeout.class_matrix import ClassMatrix
+from tf_largeout.retrieval.index import Index
+from tf_largeout.retrieval.listed_rows import ListedRows, best_of_lists
+from tf_largeout.retrieval.rows import Rows, rows_of
+from tf_largeout.types import TensorLike
+
+_MEASURED_K, _MEASURED_QUERIES = 10, 512
+
+
+class ClassLists(NamedTuple):
+    """Lists of classes, and how many of them to search.
+
+    Attributes:
+        means: float32 `[num_lists, dim]`: a query searches the lists of highest
+            `<mean, query> + mean_bias`.
+        mean_bias: float32 `[num_lists]`.
+        members: int32 `[num_lists, longest]`, ids of classes, padded with -1.
+        num_probes: How many lists a query searches.
+    """
+
+    means: np.ndarray
+    mean_bias: np.ndarray
+    members: np.ndarray
+    num_probes: int
+
+
+class InvertedFileIndex(Index[ListedRows]):
+    """Finds most of the `k` classes of highest `<w_c, query> + b_c`, without scoring them all.
+
+    Spherical k-means deals the classes to lists. A query is scored against the mean of each
+    list, then against the members of the best lists at 8 bits a number, and the best of those
+    anew in float32. How many lists are searched trades time for recall.
+
+    `build` chooses that number for `recall_target`: the least that finds this share of the best
+    10 of sample queries. For a large `k` more lists are searched, and where that is all of them
+    the answer is exact. So it is with `allowed`, of which each class is scored.
+
+    Beside the rows it takes about `dim + 12` bytes a class. Changed and added classes go to the
+    lists that are nearest, whose means stay as they are: build anew when most have changed.
+
+    Args:
+        recall_target: In (0, 1], by default .95. 1 searches all, exactly, where the sample asks
+            for it.
+        num_probes: How many lists a query searches; None, the default, for as many as
+            `recall_target` takes. With as many as there are lists it is exact.
+        num_lists: None, the default, for `4 sqrt(num_classes)`.
+
+    Raises:
+        ValueError: If an argument is none of these.
+
+    References:
+        Sivic and Zisserman 2003, "Video Google"; Jegou, Douze, Schmid 2011, "Product
+        quantization for nearest neighbor search", section IV.
+    """
+
+    def __init__(
+        self,
+        recall_target: float = 0.95,
+        num_probes: int | None = None,
+        num_lists: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.recall_target = real_number("recall_target", recall_target, 0, allow_least=False)
+        if self.recall_target > 1:
+            raise ValueError(
+                f"`recall_target` must be a share, in (0, 1]. Received: {recall_target!r}."
+            )
+        self._num_probes = whole_number("num_probes", num_probes, or_none=True)
+        self._num_lists = whole_number("num_lists", num_lists, or_none=True)
+
+    def build(
+        self,
+        class_embeddings: TensorLike,
+        bias: TensorLike | None = None,
+        queries: TensorLike | None = None,
+    ) -> "InvertedFileIndex":
+        """Takes the rows to search in; those of an earlier `build` are forgotten.
+
+        It takes O(num_classes^1.5 dim) time.
+
+        Args:
+            class_embeddings: Float `[num_classes, dim]`, such as `layer.class_embeddings()`.
+            bias: Float `[num_classes]`, or None.
+            queries: Float `[n, dim]`, some hundred queries like those to come, such as what
+                enters the output layer for validation examples: `recall_target` is measured on
+                them. None, the default, for rows with noise of half their length, which are
+                about as far from their best classes; pass your own where recall matters.
+
+        Returns:
+            The index itself.
+
+        Raises:
+            ValueError: If they have other shapes, no row, or numbers that are not finite.
+        """
+        rows = Rows.of(class_embeddings, bias)
+        sample = None if queries is None else rows_of("queries", queries, rows.matrix.dim)
+        search = ListedRows.fitted(rows, self._num_lists, self._num_probes or 1)
+        if self._num_probes is None:
+            sample = _noisy_rows(rows) if sample is None else sample[:_MEASURED_QUERIES]
+            search.num_probes = _least_probes(search, sample, self.recall_target)
+        with self._changes:
+            self._current = search
+        return self
+
+    @property
+    def num_probes(self) -> int:
+        """How many lists a query searches."""
+        return self._built().num_probes
+
+    @property
+    def num_lists(self) -> int:
+        """How many lists there are."""
+        return self._built().num_lists
+
+    def lists(self) -> ClassLists:
+        """The lists, without removed classes, cut to pieces of the mean length.
+
+        Of the pieces as many are searched as have the members of `num_probes` lists.
+        """
+        search = self._built()
+        means, mean_bias, list_of_row = search.file.lists()
+        ids = np.flatnonzero(search.rows.alive)
+        ids = ids[np.argsort(list_of_row[ids], kind="stable")]
+        sizes = np.bincount(list_of_row[ids], minlength=search.num_lists)
+        length = max(1, math.ceil(len(ids) / search.num_lists))
+        pieces = np.split(ids, np.cumsum(sizes)[:-1])
+        cut = [part[i : i + length] for part in pieces for i in range(0, len(part), length)]
+        list_of_piece = np.repeat(np.arange(search.num_lists), -(-sizes // length))
+        members = np.full([len(cut), length], -1, np.int32)
+        for row, part in zip(members, cut, strict=True):
+            row[: len(part)] = part
+        num_probes = math.ceil(search.num_probes * len(cut) / search.num_lists)
+        return ClassLists(
+            means.numpy()[list_of_piece], mean_bias.numpy()[list_of_piece], members, num_probes
+        )
+
+    def variables(self) -> list[tf.Variable]:
+        """What `best_of` reads beside the rows."""
+        return self._built().file.variables()
+
+    def require_rows(self, matrix: ClassMatrix) -> None:
+        """Raises a ValueError unless the classes of `matrix` have the rows of this index."""
+        search = self._built()
+        if not search.rows.are_those_of(matrix):
+            raise ValueError(
+                f"`index` must be one of the {matrix.num_classes} classes of the layer, of "
+                f"width {matrix.dim}, as they are now. Received: an index of "
+                f"{self.num_classes} classes of width {self.dim}, with other embeddings or "
+                "biases. Build it from layer.class_embeddings() and the layer's bias."
+            )
+
+    def best_of(
+        self, matrix: ClassMatrix, queries: tf.Tensor, k: int | tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The best classes of the best lists, scored by `matrix`, by our ops.
+
+        Args:
+            matrix: One of these rows.
+            queries: float32 `[B, dim]`, finite.
+            k: At least 0.
+
+        Returns:
+            `(scores, ids)`: float32 and int64 `[B, k]`, best first, padded with -inf and -1.
+        """
+        search = self._built()
+        return best_of_lists(matrix, search.file, queries, k, search.num_probes)
+
+    def _search_after(self, search: ListedRows, rows: Rows, ids: np.ndarray) -> ListedRows:
+        return search.with_rows(rows, ids)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"num_probes": self.num_probes, "recall_target": self.recall_target}
+
+    def _restore(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> ListedRows:
+        self.recall_target = settings["recall_target"]
+        return ListedRows.of_arrays(arrays, settings["num_probes"])
+
+
+def _noisy_rows(rows: Rows) -> tf.Tensor:
+    """Queries in place of those that are not known: rows, and noise of half their length."""
+    draws = np.random.default_rng(0)
+    count = min(_MEASURED_QUERIES, rows.matrix.num_classes)
+    drawn = draws.choice(rows.matrix.num_classes, count, replace=False)
+    found = rows.matrix.rows(tf.constant(drawn)).numpy()
+    noise = draws.standard_normal(found.shape, np.float32) / np.sqrt(found.shape[1])
+    length = np.linalg.norm(found, axis=1, keepdims=True)
+    return tf.constant(found + 0.5 * length * noise, tf.float32)
+
+
+def _least_probes(search: ListedRows, queries: tf.Tensor, target: float) -> int:
+    """The least number of lists with which `search` finds a share `target` of the best."""
+    k = min(_MEASURED_K, search.rows.matrix.num_classes)
+    exact = search.rows.top_k(queries, k)[1].numpy()
+
+    def finds_enough(num_probes: int) -> bool:
+        ids = ListedRows(search.rows, search.file, num_probes).top_k(queries, k)[1].numpy()
+        found = (ids[:, :, np.newaxis] == exact[:, np.newaxis]).any(axis=1)
+        return len(exact) == 0 or bool(found.mean() >= target)
+
+    low, high = 0, 1  # `low` finds too few, `high` enough
+    while high < search.num_lists and not finds_enough(high):
+        low, high = high, min(2 * high, search.num_lists)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if finds_enough(middle) else (middle, high)
+    return high

@@ -1,0 +1,143 @@
+"""Rows in lists, of which a query searches the best: the search of `InvertedFileIndex`."""
+
+import math
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.class_matrix import ClassMatrix
+from tf_largeout.filtered_top_k import best_left, exclusions
+from tf_largeout.retrieval.rows import Rows, in_place
+from tf_largeout.search import InvertedFile
+from tf_largeout.types import TensorLike
+
+# Scores at 8 bits choose so many times `k` classes, and a few more, that are scored anew.
+_TIMES_K, _MORE = 2, 16
+# The lists that are searched have so many times `k` members at least, in the mean.
+_MEMBERS_FOR_EACH = 8
+
+
+class ListedRows:
+    """Rows, and an inverted file of them.
+
+    Args:
+        rows: The rows.
+        file: Lists of them.
+        num_probes: How many lists a query searches.
+
+    Attributes:
+        rows, file, num_probes: As above.
+        num_lists: How many lists there are.
+    """
+
+    def __init__(self, rows: Rows, file: InvertedFile, num_probes: int) -> None:
+        self.rows, self.file, self.num_probes = rows, file, num_probes
+        self.num_lists: int = file.health()["num_lists"]
+
+    @classmethod
+    def fitted(cls, rows: Rows, num_lists: int | None, num_probes: int = 1) -> "ListedRows":
+        """Rows in the lists of k-means.
+
+        Args:
+            rows: The rows.
+            num_lists: How many; None for about `4 sqrt(num_classes)`.
+            num_probes: How many lists a query searches.
+        """
+        file = _new_file(rows, num_lists, {})
+        file.fit(*rows.matrix.variables())
+        return cls(rows, file, num_probes)
+
+    @classmethod
+    def of_arrays(cls, arrays: dict[str, np.ndarray], num_probes: int) -> "ListedRows":
+        """Rows and lists from what `arrays` gave, where it is in memory."""
+        state = {name: array for name, array in arrays.items() if name in InvertedFile.PARTS}
+        rows = Rows.of_arrays(arrays)
+        return cls(rows, _new_file(rows, len(state["means"]), state), num_probes)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that it is but `num_probes`, by name."""
+        return {**self.rows.arrays(), **self.file.arrays()}
+
+    def with_rows(self, rows: Rows, changed: np.ndarray) -> "ListedRows":
+        """The search in `rows`, of which those of `changed`, int64 `[n]`, find their lists."""
+        means, mean_bias, list_of_row = self.file.lists()
+        num_new = len(rows.alive) - len(list_of_row)
+        list_of_row = np.concatenate([list_of_row, np.zeros(num_new, np.int64)])
+        there = changed[rows.alive[changed]]
+        directions = tf.math.l2_normalize(means, axis=1)
+        nearest = tf.matmul(rows.matrix.rows(there), directions, transpose_b=True)
+        list_of_row[there] = tf.argmax(nearest, axis=1).numpy()
+        file = _new_file(rows, len(means), {})
+        file.deal(*rows.matrix.variables(), means, mean_bias, list_of_row)
+        return ListedRows(rows, file, self.num_probes)
+
+    def top_k(
+        self,
+        queries: tf.Tensor,
+        k: int,
+        exclude: TensorLike | None = None,
+        allowed: TensorLike | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `Index.top_k`: all rows are scored where that is not more work than the lists."""
+        num_classes = self.rows.matrix.num_classes
+        wanted = k
+        if exclude is not None:
+            exclude = exclusions(exclude, queries, num_classes)
+            wanted += exclude.shape[1] or 0
+        probes = self._probes(wanted)
+        if allowed is not None or probes >= self.num_lists:
+            return self.rows.top_k(queries, k, exclude, allowed)
+        queries = tf.debugging.check_numerics(queries, "The queries must be finite")
+        count = k if exclude is None else k + tf.shape(exclude)[1]
+        scores, ids = best_of_lists(self.rows.matrix, self.file, queries, count, probes)
+        return best_left(scores, ids, exclude, k)
+
+    def _probes(self, wanted: int) -> int:
+        """How many lists to search for so many classes."""
+        mean_size = self.rows.matrix.num_classes / self.num_lists
+        return max(self.num_probes, math.ceil(_MEMBERS_FOR_EACH * wanted / mean_size))
+
+
+def best_of_lists(
+    matrix: ClassMatrix,
+    file: InvertedFile,
+    queries: tf.Tensor,
+    k: int | tf.Tensor,
+    num_probes: int,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The best classes of the best lists: found at 8 bits, then scored in float32.
+
+    Args:
+        matrix: Scores the classes.
+        file: Lists of them.
+        queries: float32 `[B, dim]`, finite.
+        k: At least 0.
+        num_probes: How many lists are searched.
+
+    Returns:
+        `(scores, ids)`: float32 and int64 `[B, k]`, best first, padded with -inf and -1.
+    """
+    ids = file.search(queries, _TIMES_K * k + _MORE, num_probes)[1]
+    scores = tf.where(ids >= 0, matrix.dots(queries, ids), -float("inf"))
+    scores, places = tf.math.top_k(scores, k)
+    return scores, tf.gather(ids, places, batch_dims=1)
+
+
+def _new_file(rows: Rows, num_lists: int | None, values: dict[str, np.ndarray]) -> InvertedFile:
+    """An inverted file for `rows`, not fitted but for `values` of its parts."""
+
+    def add_weight(
+        name: str,
+        shape: tuple[int, ...],
+        dtype: str,
+        initializer: Any,
+        on_host: bool = False,
+    ) -> Any:
+        value = in_place(values[name]) if name in values else initializer(shape, dtype)
+        return keras.Variable(value, dtype=dtype, trainable=False, name=name)
+
+    file = InvertedFile(num_lists)
+    file.build(rows.matrix.num_classes, rows.matrix.dim, add_weight)
+    return file
