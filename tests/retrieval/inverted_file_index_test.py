@@ -33,7 +33,7 @@ def _exact(rows, bias=0.0, k=K):
     return np.argsort(-(QUERIES @ rows.T + bias), axis=1, kind="stable")[:, :k]
 
 
-@pytest.mark.parametrize("target", [0.5, 0.9, 0.99])
+@pytest.mark.parametrize("target", [0.95, 0.99])
 @pytest.mark.parametrize("bias", [None, BIAS], ids=["no bias", "bias"])
 def test_as_many_lists_are_searched_as_the_recall_takes(bias, target):
     index = InvertedFileIndex(recall_target=target).build(ROWS, bias, queries=QUERIES)
@@ -41,8 +41,8 @@ def test_as_many_lists_are_searched_as_the_recall_takes(bias, target):
     exact = _exact(ROWS, 0 if bias is None else bias)
     assert _recall(ids, exact) >= target
     assert index.num_probes < index.num_lists
-    fewer = InvertedFileIndex(num_probes=max(1, index.num_probes // 2)).build(ROWS, bias)
-    assert _recall(fewer.top_k(QUERIES, K)[1], exact) < _recall(ids, exact)
+    fewer = InvertedFileIndex(num_probes=index.num_probes - 1).build(ROWS, bias)
+    assert _recall(fewer.top_k(QUERIES, K)[1], exact) < target
     logits = QUERIES @ ROWS.T + (0 if bias is None else bias)
     np.testing.assert_allclose(
         scores, np.take_along_axis(logits, ids.numpy(), axis=1), rtol=1e-5, atol=1e-5
@@ -62,8 +62,8 @@ def test_all_lists_are_the_exact_answer(settings):
 
 
 def test_of_many_classes_all_are_scored():
-    index = InvertedFileIndex(num_probes=1).build(ROWS)
-    np.testing.assert_array_equal(index.top_k(QUERIES, N)[1], _exact(ROWS, k=N))
+    index, exact = InvertedFileIndex(num_probes=1).build(ROWS), BruteForceIndex().build(ROWS)
+    np.testing.assert_array_equal(index.top_k(QUERIES, N)[1], exact.top_k(QUERIES, N)[1])
 
 
 def test_filters():
@@ -82,7 +82,7 @@ def test_filters():
 
 
 def test_changes_are_found():
-    index = InvertedFileIndex(num_probes=40).build(ROWS, BIAS)
+    index = InvertedFileIndex(num_probes=80).build(ROWS, BIAS)
     new = 2 * _rows(50, seed=3)
     ids = index.add(new, np.zeros(50))
     assert ids.tolist() == list(range(N, N + 50))

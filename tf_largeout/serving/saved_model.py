@@ -142,7 +142,7 @@ def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str) -> Clas
         )
     if not hasattr(index, "lists"):
         raise ValueError(
-            "`index` must be a retrieval.InvertedFileIndex, or None for the exact best classes: "
+            "`index` must be a retrieval.InvertedFileIndex, or None for all classes: "
             f"others have no lists to export. Received: index={index!r}."
         )
     index.require_rows(matrix)
