@@ -14,6 +14,7 @@ BENCHMARKS = {
     "table": "finished runs of one task side by side, as table and picture",
     "tune": "the learning rate of each method, on a validation split",
     "search": "recall of the exact top k against milliseconds, search by search",
+    "retrieval": "recall of indexes, exports and other libraries against time",
     "likelihood": "how near sampled losses come to exact maximum likelihood",
     "hashing": "rows a second of each locality-sensitive hash",
     "kernel_tree": "milliseconds to sample from a kernel tree, and to keep it up to date",

@@ -3,6 +3,7 @@
 from tf_largeout.retrieval.brute_force_index import BruteForceIndex as BruteForceIndex
 from tf_largeout.retrieval.inverted_file_index import ClassLists as ClassLists
 from tf_largeout.retrieval.inverted_file_index import InvertedFileIndex as InvertedFileIndex
+from tf_largeout.retrieval.lsh_index import LSHIndex as LSHIndex
 from tf_largeout.retrieval.predict_top_k import predict_top_k as predict_top_k
 
-__all__ = ["BruteForceIndex", "ClassLists", "InvertedFileIndex", "predict_top_k"]
+__all__ = ["BruteForceIndex", "ClassLists", "InvertedFileIndex", "LSHIndex", "predict_top_k"]

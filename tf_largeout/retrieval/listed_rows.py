@@ -1,15 +1,13 @@
 """Rows in lists, of which a query searches the best: the search of `InvertedFileIndex`."""
 
 import math
-from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.filtered_top_k import best_left, exclusions
-from tf_largeout.retrieval.rows import Rows, in_place
+from tf_largeout.retrieval.rows import Rows, best_of, weight_maker
 from tf_largeout.search import InvertedFile
 from tf_largeout.types import TensorLike
 
@@ -120,24 +118,11 @@ def best_of_lists(
         `(scores, ids)`: float32 and int64 `[B, k]`, best first, padded with -inf and -1.
     """
     ids = file.search(queries, _TIMES_K * k + _MORE, num_probes)[1]
-    scores = tf.where(ids >= 0, matrix.dots(queries, ids), -float("inf"))
-    scores, places = tf.math.top_k(scores, k)
-    return scores, tf.gather(ids, places, batch_dims=1)
+    return best_of(matrix, queries, ids, k)
 
 
 def _new_file(rows: Rows, num_lists: int | None, values: dict[str, np.ndarray]) -> InvertedFile:
     """An inverted file for `rows`, not fitted but for `values` of its parts."""
-
-    def add_weight(
-        name: str,
-        shape: tuple[int, ...],
-        dtype: str,
-        initializer: Any,
-        on_host: bool = False,
-    ) -> Any:
-        value = in_place(values[name]) if name in values else initializer(shape, dtype)
-        return keras.Variable(value, dtype=dtype, trainable=False, name=name)
-
     file = InvertedFile(num_lists)
-    file.build(rows.matrix.num_classes, rows.matrix.dim, add_weight)
+    file.build(rows.matrix.num_classes, rows.matrix.dim, weight_maker(values))
     return file

@@ -9,7 +9,10 @@ import tensorflow as tf
 from tf_largeout.arguments import MOST_CLASSES
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.filtered_top_k import exact_top_k
+from tf_largeout.search import AddWeight
 from tf_largeout.types import TensorLike
+
+_NOTHING = -float("inf")
 
 
 class Rows:
@@ -139,8 +142,8 @@ class Rows:
         scores, ids = exact_top_k(self.matrix, queries, k, exclude, allowed)
         if self.alive.all():
             return scores, ids
-        found = scores > -float("inf")  # false for NaN, the score of removed classes
-        return tf.where(found, scores, -float("inf")), tf.where(found, ids, -1)
+        found = scores > _NOTHING  # false for NaN, the score of removed classes
+        return tf.where(found, scores, _NOTHING), tf.where(found, ids, -1)
 
     def are_those_of(self, matrix: ClassMatrix) -> bool:
         """Whether `matrix` has the same classes, but for those that are removed here."""
@@ -174,6 +177,43 @@ class Rows:
                 f"{'without' if bias is None else 'with'} biases."
             )
         return new, new_bias
+
+
+def best_of(
+    matrix: ClassMatrix, queries: tf.Tensor, ids: tf.Tensor, k: int | tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The best of some classes of each query's own, scored in float32.
+
+    Args:
+        matrix: Scores the classes.
+        queries: float32 `[B, dim]`.
+        ids: int64 `[B, m]`, distinct in a row, padded with -1.
+        k: At most m.
+
+    Returns:
+        `(scores, ids)`: float32 and int64 `[B, k]`, best first, padded with -inf and -1.
+    """
+    scores = tf.where(ids >= 0, matrix.dots(queries, ids), _NOTHING)
+    scores = tf.where(scores > _NOTHING, scores, _NOTHING)  # NaN, of removed classes
+    scores, places = tf.math.top_k(scores, k)
+    return scores, tf.where(scores > _NOTHING, tf.gather(ids, places, batch_dims=1), -1)
+
+
+def weight_maker(values: dict[str, np.ndarray]) -> AddWeight:
+    """What makes the weights of a search structure: of `values` by name, where they are."""
+
+    def add_weight(
+        name: str,
+        shape: tuple[int, ...],
+        dtype: str,
+        initializer: Any,
+        on_host: bool = False,
+    ) -> keras.Variable:
+        value = in_place(values[name]) if name in values else initializer(shape, dtype)
+        with tf.device("CPU:0" if on_host else None):
+            return keras.Variable(value, dtype=dtype, trainable=False, name=name)
+
+    return add_weight
 
 
 def rows_of(name: str, value: TensorLike, dim: int | None = None) -> tf.Tensor:

@@ -1,7 +1,6 @@
 """The hash tables of an `LSHSampler`, over the class embeddings of a layer."""
 
 import functools
-import math
 from typing import Any, NamedTuple
 
 import keras
@@ -12,7 +11,7 @@ from tf_largeout.ops import devices
 from tf_largeout.replicas import local_variable
 from tf_largeout.samplers.rebuild_schedule import RebuildSchedule
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
-from tf_largeout.search.hash_tables import BITS_PER_VALUE, HashTables
+from tf_largeout.search.hash_tables import BITS_PER_VALUE, HashTables, default_num_hashes
 
 _NUM_TABLES = 50
 
@@ -143,9 +142,3 @@ class ClassTables:
         with devices.host_scope(layer.seed_state):
             seed = tf.stack([first_seed, -1 - step])  # steps count up from 0, as draws do
         self.hash_tables.rebuild(layer.class_matrix.variables()[0], seed)
-
-
-def default_num_hashes(hash: str, num_tables: int, num_classes: int, num_sampled: int) -> int:
-    """K such that L buckets hold about `8 num_sampled` entries if classes fell evenly."""
-    bits = math.log2(max(2.0, num_tables * num_classes / (8 * num_sampled)))
-    return max(1, round(bits / BITS_PER_VALUE[hash]))

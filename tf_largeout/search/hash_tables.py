@@ -26,6 +26,12 @@ def most_bits(num_rows: int) -> int:
     return max(1, min(_MOST_BITS, int(math.log2(max(2, num_rows / 10)))))
 
 
+def default_num_hashes(hash: str, num_tables: int, num_rows: int, num_found: int) -> int:
+    """K such that L buckets hold about `8 num_found` entries if classes fell evenly."""
+    bits = math.log2(max(2.0, num_tables * num_rows / (8 * num_found)))
+    return max(1, round(bits / BITS_PER_VALUE[hash]))
+
+
 class HashTables:
     """L tables of K hashes over N rows, and the functions that made them.
 
@@ -201,6 +207,12 @@ class HashTables:
             "largest_bucket": int(sizes.max()),
             "empty_bucket_share": float(np.mean(sizes == 0)),
         }
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The state, by the names that `build` gives its weights."""
+        weights = (self._functions, self._offsets, self._ids)
+        names = ("hash_functions", "table_offsets", "table_ids")
+        return {name: w.numpy() for name, w in zip(names, weights, strict=True)}
 
     @property
     def _family(self) -> tuple[str, int, int, int, int]:

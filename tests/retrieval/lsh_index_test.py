@@ -1,0 +1,88 @@
+"""`LSHIndex` against a sort of all scores."""
+
+import numpy as np
+import pytest
+
+from tf_largeout.retrieval import LSHIndex
+
+N, DIM, K = 3000, 32, 5
+RANDOM = np.random.default_rng(0)
+ROWS = RANDOM.standard_normal((N, DIM)).astype("float32")
+BIAS = 0.1 * RANDOM.standard_normal(N).astype("float32")
+QUERIES = (ROWS[:40] + 0.3 * RANDOM.standard_normal((40, DIM))).astype("float32")
+HASHES = pytest.mark.parametrize("hash", ["simhash", "dwta", "wta"])
+
+
+def _recall(found, exact):
+    found, exact = np.asarray(found), np.asarray(exact)
+    return (found[:, :, np.newaxis] == exact[:, np.newaxis]).any(axis=1).mean()
+
+
+def _exact(bias=0.0):
+    return np.argsort(-(QUERIES @ ROWS.T + bias), axis=1, kind="stable")[:, :K]
+
+
+@HASHES
+def test_more_candidates_find_more_up_to_all(hash):
+    found = []
+    for num_candidates in (50, 400, N):
+        index = LSHIndex(num_candidates, hash=hash).build(ROWS, BIAS)
+        scores, ids = index.top_k(QUERIES, K)
+        found.append(_recall(ids, _exact(BIAS)))
+        logits = np.take_along_axis(QUERIES @ ROWS.T + BIAS, ids.numpy(), axis=1)
+        np.testing.assert_allclose(scores, logits, rtol=1e-4, atol=1e-4)
+    assert 0.2 < found[0] < found[1] < found[2] == 1
+
+
+@HASHES
+def test_of_near_rows_the_nearest_is_found_with_nothing_said(hash):
+    ids = LSHIndex(hash=hash, num_candidates=300).build(ROWS).top_k(QUERIES, 1)[1].numpy()
+    assert (ids[:, 0] == np.arange(40)).mean() > 0.9
+
+
+def test_filters_and_padding():
+    index = LSHIndex(100).build(ROWS)
+    best = index.top_k(QUERIES, 4)[1].numpy()
+    ids = index.top_k(QUERIES, 3, exclude=best[:, :1])[1].numpy()
+    assert not (ids == best[:, :1]).any()
+    allowed = np.arange(0, N, 31)
+    exact = allowed[np.argsort(-(QUERIES @ ROWS[allowed].T), axis=1)[:, :3]]
+    np.testing.assert_array_equal(index.top_k(QUERIES, 3, allowed=allowed)[1], exact)
+    scores, ids = index.top_k(QUERIES, N + 2)
+    assert (ids[:, -2:].numpy() == -1).all() and np.isneginf(scores[:, -2:]).all()
+    assert index.top_k(QUERIES[:0], 2)[0].shape == (0, 2)
+
+
+def test_changes_are_found():
+    index = LSHIndex(300).build(ROWS)
+    new = index.add(QUERIES[:5])
+    np.testing.assert_array_equal(index.top_k(QUERIES[:5], 1)[1][:, 0], new)
+    index.update([7, 9], 2 * QUERIES[10:12])
+    np.testing.assert_array_equal(index.top_k(QUERIES[10:12], 1)[1][:, 0], [7, 9])
+    index.remove(new)
+    assert not np.isin(index.top_k(QUERIES, 20)[1], new).any()
+
+
+def test_a_file_gives_the_same_bits(tmp_path):
+    index = LSHIndex(200, hash="wta", num_tables=20, num_hashes=2).build(ROWS, BIAS)
+    index.save(tmp_path / "index")
+    loaded = LSHIndex.load(tmp_path / "index")
+    for one, other in zip(index.top_k(QUERIES, K), loaded.top_k(QUERIES, K), strict=True):
+        np.testing.assert_array_equal(one, other)
+    loaded.add(ROWS[:1], BIAS[:1])
+    assert loaded.num_classes == N + 1
+    assert (loaded.num_candidates, loaded.hash, loaded.num_tables) == (200, "wta", 20)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_candidates": 0}, "`num_candidates` must be"),
+        ({"hash": "md5"}, "`hash` must be one of"),
+        ({"num_tables": -1}, "`num_tables` must be"),
+    ],
+    ids=str,
+)
+def test_bad_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        LSHIndex(**arguments)

@@ -1,0 +1,214 @@
+"""`python -m tf_largeout.benchmarks retrieval`: recall of the best classes against time.
+
+The indexes of `tf_largeout.retrieval`, exports, a product of all with `tf.math.top_k`, and
+libraries of nearest-neighbour search, where they are installed (`pip install
+'tf_largeout[rivals]'`): one line a setting and batch size. Weights and queries are those of a
+model that is trained first, or of a file. All run on one thread, each kind in a process of its
+own. Rivals find the highest `<w, h> + b` by one more column, of the biases.
+
+Recall is the share of the exact best k. Times are those of a whole call, from numpy to numpy.
+Memory is what the process grew by when the index was built, its own copy of the rows included.
+"""
+
+import argparse
+import multiprocessing
+import os
+import pathlib
+import time
+
+import numpy as np
+from tqdm import tqdm
+
+from tf_largeout.benchmarks import machine
+from tf_largeout.benchmarks.files import write_json
+from tf_largeout.benchmarks.plots import draw_search
+from tf_largeout.benchmarks.retrieval_methods import METHODS, Problem
+from tf_largeout.benchmarks.training_run import TrainingRun
+
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_RECALL_BATCH = 64
+_WARM_UP = 5
+
+
+def main(arguments=None):
+    """Measures what the command line asks for and returns the report."""
+    options = _parser().parse_args(arguments)
+    weights = options.weights or _trained(options)
+    for name in _THREADS:
+        os.environ[name] = "1"
+    rows = []
+    for method in options.methods:
+        for found in _in_own_process(method, weights, options):
+            rows.append({"method": method, **found})
+            tqdm.write(_line(rows[-1]))
+    with np.load(weights) as file:
+        shape = dict(zip(("num_classes", "dim"), file["W"].shape, strict=True))
+    report = {"machine": machine.describe(), "task": options.task, **shape, "rows": rows}
+    if options.json:
+        write_json(options.json, report)
+    if options.png:
+        _draw(report, options)
+    return report
+
+
+def measure(method, weights, k, batches, queries, seconds):
+    """The figures of each setting of a method, as a list of dicts.
+
+    Args:
+        method: key of `METHODS`.
+        weights: path of an `.npz` with `W [num_classes, dim]`, `b [num_classes]` and queries
+            `H [n, dim]`, of which the second half is asked and the first may be learned from.
+        k: how many classes to find, as a list.
+        batches: batch sizes, as a list.
+        queries: how many of the queries tell the recall.
+        seconds: about how long each time is measured.
+    """
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    with np.load(weights) as file:
+        half = len(file["H"]) // 2
+        problem = Problem(file["W"], file["b"], file["H"][:half], max(k))
+        asked = np.ascontiguousarray(file["H"][half:])
+    exact = {one: _exact(problem, asked[:queries], one) for one in k}
+    before, start, rows = machine.resident_mb(), time.perf_counter(), []
+    for setting, search in METHODS[method](problem):
+        build = {"build_s": time.perf_counter() - start}
+        build["mib"] = machine.resident_mb() - before
+        for one in k:
+            recall = _recall(search, asked[:queries], exact[one], one)
+            for batch in batches:
+                times = _times(search, asked, one, batch, seconds)
+                row = {"setting": setting, "k": one, "batch": batch, "recall": recall}
+                rows.append({**row, **times, **build})
+        del search
+        start = time.perf_counter()
+    return rows
+
+
+def _in_own_process(method, weights, options):
+    """As `measure`; a line and nothing else for a library that is not there."""
+    arguments = (method, weights, options.k, options.batches, options.queries, options.seconds)
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        try:
+            return pool.apply(measure, arguments)
+        except (ImportError, RuntimeError) as error:
+            tqdm.write(f"{method:34} cannot be measured: {str(error).splitlines()[0]}")
+            return []
+
+
+def _exact(problem, queries, k):
+    """The exact best classes, `[n, k]`, in float32."""
+    best = []
+    for first in range(0, len(queries), _RECALL_BATCH):
+        scores = queries[first : first + _RECALL_BATCH] @ problem.rows.T + problem.bias
+        some = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+        order = np.argsort(-np.take_along_axis(scores, some, axis=1), axis=1)
+        best.append(np.take_along_axis(some, order, axis=1))
+    return np.concatenate(best)
+
+
+def _recall(search, queries, exact, k):
+    found = [
+        search(queries[first : first + _RECALL_BATCH], k)
+        for first in range(0, len(queries), _RECALL_BATCH)
+    ]
+    ids = np.concatenate(found)
+    return float(np.mean([np.isin(e, i).mean() for e, i in zip(exact, ids, strict=True)]))
+
+
+def _times(search, queries, k, batch, seconds):
+    """The median and the 99th percentile of a call, in milliseconds, and queries a second."""
+    milliseconds, first, end = [], 0, None
+    while end is None or time.perf_counter() < end or len(milliseconds) < _WARM_UP + 10:
+        if len(milliseconds) == _WARM_UP:
+            end = time.perf_counter() + seconds
+        part = queries[first : first + batch]
+        first = (first + batch) % (len(queries) - batch + 1)
+        start = time.perf_counter()
+        search(part, k)
+        milliseconds.append(1e3 * (time.perf_counter() - start))
+    timed = milliseconds[_WARM_UP:]
+    p50, p99 = np.quantile(timed, [0.5, 0.99])
+    return {"p50_ms": float(p50), "p99_ms": float(p99), "qps": 1e3 * batch / float(p50)}
+
+
+def _trained(options):
+    """The path of the weights and queries of a trained model, trained now if there is none."""
+    directory = pathlib.Path(options.out)
+    path = directory / f"{options.task.replace('/', '-')}.npz"
+    if not path.exists():
+        save = str(directory / options.method_of_training)
+        run = TrainingRun(
+            task=options.task,
+            method=options.method_of_training,
+            directory=str(directory),
+            seconds=options.training_seconds,
+            every=options.training_seconds,
+            resumable=False,
+            save=f"{save}.keras",
+        )
+        directory.mkdir(parents=True, exist_ok=True)
+        run.in_own_process()
+        context = multiprocessing.get_context("spawn")
+        with context.Pool(1) as pool:
+            pool.apply(_write_weights, (run.save, options.task, str(path)))
+    return str(path)
+
+
+def _write_weights(model_path, task_name, path):
+    """Class weights of a saved model, and what enters its output layer for test examples."""
+    import keras
+
+    from tf_largeout.benchmarks import tasks
+
+    model = keras.models.load_model(model_path, compile=False)
+    layer = model.layers[-1]
+    encoder = keras.Model(model.inputs, layer.input)
+    features, _ = tasks.load(task_name, 512).test_sample(8192)
+    queries = encoder.predict(features, batch_size=512, verbose=0).astype(np.float32)
+    rows, bias = layer.class_embeddings().numpy(), layer.bias.numpy()
+    np.savez(path, W=rows, b=bias, H=queries)
+
+
+def _draw(report, options):
+    """Recall against milliseconds of one query, for the first k."""
+    chosen = (options.k[0], options.batches[0])
+    rows = [
+        {"search": row["method"], "ms": row["p50_ms"], "recall": row["recall"]}
+        for row in report["rows"]
+        if (row["k"], row["batch"]) == chosen
+    ]
+    picture = {"rows": rows, "k": chosen[0], "batch_size": chosen[1]}
+    draw_search({**report, **picture}, options.png)
+
+
+def _line(row):
+    return (
+        f"{row['method']:34} {row['setting']:22} k {row['k']:3} batch {row['batch']:2} recall "
+        f"{row['recall']:.3f} p50 {row['p50_ms']:8.3f} p99 {row['p99_ms']:8.3f} ms "
+        f"{row['qps']:9,.0f}/s, built in {row['build_s']:6.1f} s, {row['mib']:6,.0f} MiB"
+    )
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        "python -m tf_largeout.benchmarks retrieval",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--task", default="linux_callees", help="what the model is trained on")
+    add("--training-seconds", type=float, default=120.0)
+    add("--method-of-training", default="ours", help="of `race`")
+    add("--out", default="benchmark-results/retrieval", help="directory of the weights")
+    add("--weights", help="an .npz with W, b and H instead, see `search`")
+    add("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    add("--k", type=int, nargs="+", default=[10, 1, 100], help="the picture is of the first")
+    add("--batches", type=int, nargs="+", default=[1, 16, 64])
+    add("--queries", type=int, default=2000, help="that tell the recall")
+    add("--seconds", type=float, default=1.0, help="of each measurement")
+    add("--json", help="file for the figures")
+    add("--png", help="file for the picture")
+    return parser

@@ -1,0 +1,245 @@
+"""What `benchmarks retrieval` compares; a new method is one function and a line in `METHODS`.
+
+A method takes a `Problem` and yields `(setting, search)`, where `search(queries, k)` takes
+float32 `[n, dim]` and gives the ids `[n, k]`, both numpy.
+"""
+
+import dataclasses
+import functools
+import tempfile
+
+import numpy as np
+
+_NUM_EXCLUDED, _SHARE_ALLOWED = 50, 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """Rows to search in.
+
+    Attributes:
+        rows: float32 `[num_classes, dim]`.
+        bias: float32 `[num_classes]`.
+        queries: float32 `[n, dim]`, to choose settings by, none that is asked.
+        most_k: the most classes that will be asked for.
+    """
+
+    rows: np.ndarray
+    bias: np.ndarray
+    queries: np.ndarray
+    most_k: int
+
+    def with_bias_column(self):
+        """The rows with their biases as one more number, by which queries have a 1."""
+        return np.concatenate([self.rows, self.bias[:, np.newaxis]], axis=1)
+
+
+def with_ones(queries):
+    """Queries for rows `with_bias_column`."""
+    return np.concatenate([queries, np.ones([len(queries), 1], np.float32)], axis=1)
+
+
+def _of_index(index):
+    return lambda queries, k: index.top_k(queries, k)[1].numpy()
+
+
+def brute_force(problem):
+    """`BruteForceIndex`, also with filters."""
+    from tf_largeout.retrieval import BruteForceIndex
+
+    index = BruteForceIndex().build(problem.rows, problem.bias)
+    yield "exact", _of_index(index)
+    yield from _filtered(index, problem)
+
+
+def _filtered(index, problem):
+    """Searches with each filter: what they find is other than the best of all."""
+    draws = np.random.default_rng(0)
+    num_classes = len(problem.rows)
+    allowed = np.flatnonzero(draws.random(num_classes) < _SHARE_ALLOWED)
+    exclude = draws.integers(0, num_classes, [64, _NUM_EXCLUDED])
+    yield (
+        f"{_NUM_EXCLUDED} excluded",
+        lambda queries, k: index.top_k(queries, k, exclude=exclude[: len(queries)])[1].numpy(),
+    )
+    yield (
+        f"{_SHARE_ALLOWED:.0%} allowed",
+        lambda queries, k: index.top_k(queries, k, allowed=allowed)[1].numpy(),
+    )
+
+
+def inverted_file(problem):
+    """`InvertedFileIndex`, by its defaults and for other recalls, also with a filter."""
+    from tf_largeout.retrieval import InvertedFileIndex
+
+    yield "defaults", _of_index(InvertedFileIndex().build(problem.rows, problem.bias))
+    for target in (0.8, 0.9, 0.95, 0.99):
+        index = InvertedFileIndex(recall_target=target)
+        index.build(problem.rows, problem.bias, queries=problem.queries)
+        yield f"target {target}, {index.num_probes} lists", _of_index(index)
+        if target == 0.9:
+            setting, search = next(_filtered(index, problem))
+            yield f"target {target}, {setting}", search
+
+
+def lsh(problem, hash):
+    """`LSHIndex` of a hash."""
+    from tf_largeout.retrieval import LSHIndex
+
+    for num_candidates in (256, 1024, 4096, 16384, 65536):
+        index = LSHIndex(num_candidates, hash=hash).build(problem.rows, problem.bias)
+        yield f"{num_candidates} candidates", _of_index(index)
+
+
+def matmul(problem):
+    """The scores of all classes, and their best, by TensorFlow."""
+    import tensorflow as tf
+
+    rows, bias = tf.Variable(problem.rows), tf.Variable(problem.bias)
+
+    specs = [tf.TensorSpec([None, problem.rows.shape[1]]), tf.TensorSpec([], tf.int32)]
+
+    @tf.function(input_signature=specs)
+    def search(queries, k):
+        return tf.math.top_k(tf.matmul(queries, rows, transpose_b=True) + bias, k)[1]
+
+    yield "exact", lambda queries, k: search(tf.constant(queries), tf.constant(k)).numpy()
+
+
+def export(problem, ops, has_index):
+    """A SavedModel of `serving.export`, asked by its signature `serving_default`."""
+    import keras
+    import tensorflow as tf
+
+    from tf_largeout import layers, retrieval, serving
+
+    model = keras.Sequential(
+        [keras.Input([problem.rows.shape[1]]), layers.LargeOutput(len(problem.rows))]
+    )
+    model.layers[-1].embeddings.assign(problem.rows)
+    model.layers[-1].bias.assign(problem.bias)
+    for target in (0.8, 0.9, 0.95, 0.99) if has_index else (None,):
+        index = None
+        if has_index:
+            index = retrieval.InvertedFileIndex(recall_target=target)
+            index.build(problem.rows, problem.bias, queries=problem.queries)
+        with tempfile.TemporaryDirectory() as folder:
+            serving.export(model, f"{folder}/1", k=problem.most_k, index=index, ops=ops)
+            loaded = tf.saved_model.load(f"{folder}/1")
+        name = f"target {target}, {index.num_probes} lists" if has_index else "exact"
+        yield name, functools.partial(_ask, loaded)
+
+
+def _ask(loaded, queries, k):
+    import tensorflow as tf
+
+    # The signature of servers has one k: that of the export, of which the first are taken.
+    found = loaded.signatures["serving_default"](features=tf.constant(queries))
+    return found["ids"].numpy()[:, :k]
+
+
+def faiss_flat(problem):
+    """Faiss's scan of all rows."""
+    faiss = _faiss()
+    rows = problem.with_bias_column()
+    index = faiss.IndexFlatIP(rows.shape[1])
+    index.add(rows)
+    yield "exact", lambda queries, k: index.search(with_ones(queries), k)[1]
+
+
+def faiss_ivf(problem, codes):
+    """Faiss's inverted file, as `codes`: "Flat", or "SQ8" for 8 bits a number."""
+    faiss = _faiss()
+    rows = problem.with_bias_column()
+    num_lists = round(4 * len(rows) ** 0.5)
+    index = faiss.index_factory(
+        rows.shape[1], f"IVF{num_lists},{codes}", faiss.METRIC_INNER_PRODUCT
+    )
+    index.train(rows[np.random.default_rng(0).permutation(len(rows))[: 40 * num_lists]])
+    index.add(rows)
+    for num_probes in (4, 16, 64, 256, 1024):
+        index.nprobe = num_probes
+        yield f"{num_probes} lists", lambda queries, k: index.search(with_ones(queries), k)[1]
+
+
+def hnswlib_graph(problem):
+    """Hnswlib's graph of near neighbours."""
+    import hnswlib
+
+    rows = problem.with_bias_column()
+    index = hnswlib.Index(space="ip", dim=rows.shape[1])
+    index.init_index(max_elements=len(rows), M=16, ef_construction=100, random_seed=0)
+    index.set_num_threads(1)
+    index.add_items(rows, num_threads=1)
+
+    def search(queries, k, effort):
+        index.set_ef(max(effort, k))
+        return index.knn_query(with_ones(queries), k=k, num_threads=1)[0]
+
+    for effort in (16, 64, 256, 1024):
+        yield f"ef {effort}", functools.partial(search, effort=effort)
+
+
+def usearch_graph(problem):
+    """Usearch's graph of near neighbours."""
+    from usearch.index import Index
+
+    rows = problem.with_bias_column()
+    index = Index(
+        ndim=rows.shape[1], metric="ip", dtype="f32", connectivity=16, expansion_add=100
+    )
+    index.add(np.arange(len(rows)), rows, threads=1)
+
+    def search(queries, k, effort):
+        index.expansion_search = max(effort, k)
+        return np.reshape(index.search(with_ones(queries), k, threads=1).keys, [-1, k])
+
+    for effort in (16, 64, 256, 1024):
+        yield f"expansion {effort}", functools.partial(search, effort=effort)
+
+
+def scann_tree(problem):
+    """ScaNN: a tree, products of quantised rows, and the best scored anew."""
+    import scann
+
+    rows = problem.with_bias_column()
+    num_leaves = round(len(rows) ** 0.5)
+    builder = scann.scann_ops_pybind.builder(rows, problem.most_k, "dot_product")
+    builder = builder.tree(num_leaves, num_leaves // 10, training_sample_size=100_000)
+    builder = builder.score_ah(2, anisotropic_quantization_threshold=0.2)
+    searcher = builder.reorder(10 * problem.most_k).build()
+
+    def search(queries, k, leaves):
+        return searcher.search_batched(
+            with_ones(queries), final_num_neighbors=k, leaves_to_search=leaves
+        )[0]
+
+    for leaves in (4, 16, 64, 256):
+        yield f"{leaves} leaves", functools.partial(search, leaves=leaves)
+
+
+def _faiss():
+    import faiss
+
+    faiss.omp_set_num_threads(1)
+    return faiss
+
+
+METHODS = {
+    "tf.matmul + tf.math.top_k": matmul,
+    "BruteForceIndex": brute_force,
+    "InvertedFileIndex": inverted_file,
+    "LSHIndex, SimHash": functools.partial(lsh, hash="simhash"),
+    "LSHIndex, DWTA": functools.partial(lsh, hash="dwta"),
+    "LSHIndex, WTA": functools.partial(lsh, hash="wta"),
+    "core export": functools.partial(export, ops="core", has_index=False),
+    "core export, InvertedFileIndex": functools.partial(export, ops="core", has_index=True),
+    "custom export": functools.partial(export, ops="custom", has_index=False),
+    "custom export, InvertedFileIndex": functools.partial(export, ops="custom", has_index=True),
+    "faiss flat": faiss_flat,
+    "faiss IVF": functools.partial(faiss_ivf, codes="Flat"),
+    "faiss IVF, 8 bits": functools.partial(faiss_ivf, codes="SQ8"),
+    "hnswlib": hnswlib_graph,
+    "usearch": usearch_graph,
+    "ScaNN": scann_tree,
+}

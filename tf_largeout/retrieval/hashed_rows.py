@@ -1,0 +1,73 @@
+"""Rows in hash tables, of which those are scored that a query meets most often."""
+
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.filtered_top_k import best_left, exclusions
+from tf_largeout.retrieval.rows import Rows, best_of, weight_maker
+from tf_largeout.search import HashTables
+from tf_largeout.types import TensorLike
+
+_SEED = (0, 0)  # rows that change must be hashed by the functions of the others
+
+
+class HashedRows:
+    """Rows, and hash tables of them.
+
+    Args:
+        rows: The rows.
+        tables: Hash tables of them.
+        num_candidates: How many classes of each query are scored.
+        max_lookups: How many entries of its buckets a query looks at, at most.
+
+    Attributes:
+        rows, tables: As above.
+    """
+
+    def __init__(
+        self, rows: Rows, tables: HashTables, num_candidates: int, max_lookups: int
+    ) -> None:
+        self.rows, self.tables = rows, tables
+        self._num_candidates, self._max_lookups = num_candidates, max_lookups
+
+    @classmethod
+    def hashed(
+        cls, rows: Rows, tables: HashTables, num_candidates: int, max_lookups: int
+    ) -> "HashedRows":
+        """Rows in `tables` that are not built yet."""
+        tables.build(rows.matrix.num_classes, rows.matrix.dim, weight_maker({}))
+        tables.rebuild(rows.matrix.variables()[0], tf.constant(_SEED, tf.int64))
+        return cls(rows, tables, num_candidates, max_lookups)
+
+    def with_rows(self, rows: Rows) -> "HashedRows":
+        """The same tables of other rows, which are all hashed anew."""
+        tables = HashTables(self.tables.kind, self.tables.num_hashes, self.tables.num_tables)
+        return HashedRows.hashed(rows, tables, self._num_candidates, self._max_lookups)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Rows and tables, by name."""
+        return {**self.rows.arrays(), **self.tables.arrays()}
+
+    def top_k(
+        self,
+        queries: tf.Tensor,
+        k: int,
+        exclude: TensorLike | None = None,
+        allowed: TensorLike | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `Index.top_k`; all rows are scored where as many candidates are asked for."""
+        num_classes = self.rows.matrix.num_classes
+        if allowed is not None or max(k, self._num_candidates) >= num_classes:
+            return self.rows.top_k(queries, k, exclude, allowed)
+        queries = tf.debugging.check_numerics(queries, "The queries must be finite")
+        excluded = tf.fill([tf.shape(queries)[0], 1], tf.constant(-1, tf.int64))
+        if exclude is not None:
+            excluded = exclusions(exclude, queries, num_classes)
+        ids, _ = self.tables.query(
+            self.tables.codes(queries),
+            excluded,
+            "frequent",
+            max(k, self._num_candidates),
+            max(k, self._max_lookups),
+        )
+        return best_left(*best_of(self.rows.matrix, queries, ids, k), None, k)

@@ -1,0 +1,104 @@
+"""`LSHIndex`: the best classes among those that share most hash buckets with a query."""
+
+from typing import Any
+
+import numpy as np
+
+from tf_largeout.arguments import one_of, whole_number
+from tf_largeout.retrieval.hashed_rows import HashedRows
+from tf_largeout.retrieval.index import Index
+from tf_largeout.retrieval.rows import Rows, weight_maker
+from tf_largeout.search.hash_tables import BITS_PER_VALUE, HashTables, default_num_hashes
+from tf_largeout.types import TensorLike
+
+_LOOKUPS_A_CANDIDATE = 8
+
+
+class LSHIndex(Index[HashedRows]):
+    """Finds classes of high `<w_c, query> + b_c` by locality-sensitive hashing.
+
+    All rows lie in hash tables. The classes that stand in most of a query's buckets are scored
+    in float32, and the best of them are the answer: with `hash="wta"` the inference of
+    Vijayanarasimhan et al. 2015, section 3. Hashes compare directions: neither the length of a
+    row nor its bias has a part in who is a candidate. On trained weights an `InvertedFileIndex`
+    finds more in less time; take this one for hashes' own sake, see docs/lab/retrieval.md.
+
+    Beside the rows it takes at most `4.4 num_tables` bytes a class. Changes hash all rows anew,
+    by the same functions.
+
+    Args:
+        num_candidates: How many classes of each query are scored, 4,096 by default; with as
+            many as there are classes it is exact.
+        hash: "simhash", the default, "dwta" or "wta", the last two over 8 numbers a value.
+        num_tables: 50 by default.
+        num_hashes: Values of a table's bucket. None, the default, for as many that the buckets
+            of a query would hold `8 num_candidates` entries if rows fell into them evenly.
+
+    Raises:
+        ValueError: If an argument is none of these.
+
+    References:
+        Vijayanarasimhan, Shlens, Monga, Yagnik 2015, "Deep networks with large output spaces".
+    """
+
+    def __init__(
+        self,
+        num_candidates: int = 4096,
+        hash: str = "simhash",
+        num_tables: int = 50,
+        num_hashes: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.num_candidates = whole_number("num_candidates", num_candidates)
+        self.hash = one_of("hash", hash, list(BITS_PER_VALUE))
+        self.num_tables = whole_number("num_tables", num_tables)
+        self.num_hashes = whole_number("num_hashes", num_hashes, or_none=True)
+
+    def build(self, class_embeddings: TensorLike, bias: TensorLike | None = None) -> "LSHIndex":
+        """Takes the rows to search in; those of an earlier `build` are forgotten.
+
+        Args:
+            class_embeddings: Float `[num_classes, dim]`, such as `layer.class_embeddings()`.
+            bias: Float `[num_classes]`, or None.
+
+        Returns:
+            The index itself.
+
+        Raises:
+            ValueError: If they have other shapes, no row, or numbers that are not finite; or
+                the tables take more memory than the machine has.
+        """
+        rows = Rows.of(class_embeddings, bias)
+        num_hashes = self.num_hashes or default_num_hashes(
+            self.hash, self.num_tables, len(rows.alive), self.num_candidates
+        )
+        tables = self._tables(num_hashes)
+        search = HashedRows.hashed(rows, tables, self.num_candidates, self._max_lookups)
+        with self._changes:
+            self._current = search
+        return self
+
+    @property
+    def _max_lookups(self) -> int:
+        return _LOOKUPS_A_CANDIDATE * self.num_candidates
+
+    def _tables(self, num_hashes: int) -> HashTables:
+        return HashTables(self.hash, num_hashes, self.num_tables)
+
+    def _search_after(self, search: HashedRows, rows: Rows, ids: np.ndarray) -> HashedRows:
+        return search.with_rows(rows)
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "num_candidates": self.num_candidates,
+            "hash": self.hash,
+            "num_tables": self.num_tables,
+            "num_hashes": self._built().tables.num_hashes,
+        }
+
+    def _restore(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> HashedRows:
+        for name, value in settings.items():
+            setattr(self, name, value)
+        rows, tables = Rows.of_arrays(arrays), self._tables(settings["num_hashes"])
+        tables.build(rows.matrix.num_classes, rows.matrix.dim, weight_maker(arrays))
+        return HashedRows(rows, tables, self.num_candidates, self._max_lookups)
