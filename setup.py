@@ -32,6 +32,8 @@ EXTRAS = {
         "openvino==2026.4.1",
         "tf2onnx==1.17.0",
     ],
+    # What `benchmarks retrieval` has beside our own indexes.
+    "rivals": ["faiss-cpu==1.15.1", "hnswlib==0.8.0", "usearch==2.26.6"],
     "test": [
         *EXAMPLES,
         "clang-format==23.1.5",

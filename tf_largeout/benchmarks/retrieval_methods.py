@@ -200,8 +200,12 @@ def usearch_graph(problem):
 
 def scann_tree(problem):
     """ScaNN: a tree, products of quantised rows, and the best scored anew."""
-    import scann
+    import tensorflow as tf
 
+    try:
+        import scann
+    except tf.errors.NotFoundError as error:
+        raise ImportError(f"it was built for another TensorFlow: {error.message}") from error
     rows = problem.with_bias_column()
     num_leaves = round(len(rows) ** 0.5)
     builder = scann.scann_ops_pybind.builder(rows, problem.most_k, "dot_product")
