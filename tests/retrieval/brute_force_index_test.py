@@ -161,3 +161,12 @@ def test_a_model_is_answered_by_an_index_of_its_classes():
 def test_no_queries_have_no_answers():
     scores, ids = BruteForceIndex().build(_rows()).top_k(tf.zeros([0, DIM]), 5)
     assert scores.shape == ids.shape == [0, 5]
+
+
+def test_lists_of_many_lengths_share_a_graph():
+    index = BruteForceIndex().build(_rows())
+    best = index.top_k(QUERIES, 9)[1].numpy()
+    for count in range(9):
+        found = index.top_k(QUERIES, 1, exclude=best[:, :count])[1].numpy()
+        np.testing.assert_array_equal(found[:, 0], best[:, count])
+    assert len(index._compiled._functions) == 6  # none, and up to 1, 2, 4 and 8, with k 1; k 9

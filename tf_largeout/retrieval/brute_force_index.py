@@ -33,7 +33,7 @@ class BruteForceIndex(Index[Rows]):
         """
         rows = Rows.of(class_embeddings, bias)
         with self._changes:
-            self._current = rows
+            self._take(rows)
         return self
 
     def _search_after(self, search: Rows, rows: Rows, ids: np.ndarray) -> Rows:

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tf_largeout.arguments import is_whole
 from tf_largeout.retrieval import index_file
+from tf_largeout.retrieval.compiled_search import CompiledSearch
 from tf_largeout.retrieval.rows import Rows, rows_of
 from tf_largeout.types import TensorLike
 
@@ -49,7 +50,7 @@ class Index(abc.ABC, Generic[SearchT]):
     """
 
     def __init__(self) -> None:
-        self._current: SearchT | None = None
+        self._compiled: CompiledSearch | None = None
         self._changes = threading.Lock()
 
     @abc.abstractmethod
@@ -83,7 +84,8 @@ class Index(abc.ABC, Generic[SearchT]):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The best `k` classes of each query, eagerly or in a `tf.function`.
 
-        A function searches in the rows that the index had when it was traced.
+        A function searches in the rows that the index had when it was traced. The first eager
+        call with a `k` traces a graph, some tenths of a second, also after a change.
 
         Args:
             queries: Float `[B, dim]`.
@@ -102,11 +104,11 @@ class Index(abc.ABC, Generic[SearchT]):
             tf.errors.InvalidArgumentError: If the queries are not finite, or a filter names a
                 class that there is not.
         """
-        search = self._built()
+        compiled = self._require_built()
         if not (is_whole(k) and k >= 1):
             raise ValueError(f"`k` must be an integer of at least 1. Received: k={k!r}.")
-        queries = rows_of("queries", queries, search.rows.matrix.dim)
-        return search.top_k(queries, int(k), exclude, allowed)
+        queries = rows_of("queries", queries, compiled.search.rows.matrix.dim)
+        return compiled.top_k(queries, int(k), exclude, allowed)
 
     def add(self, class_embeddings: TensorLike, bias: TensorLike | None = None) -> np.ndarray:
         """Adds classes.
@@ -125,7 +127,7 @@ class Index(abc.ABC, Generic[SearchT]):
             search = self._built()
             rows = search.rows.added(class_embeddings, bias)
             ids = np.arange(len(search.rows.alive), len(rows.alive))
-            self._current = self._search_after(search, rows, ids)
+            self._take(self._search_after(search, rows, ids))
             return ids
 
     def update(
@@ -145,7 +147,7 @@ class Index(abc.ABC, Generic[SearchT]):
             search = self._built()
             changed = search.rows.ids(ids)
             rows = search.rows.updated(changed, class_embeddings, bias)
-            self._current = self._search_after(search, rows, changed)
+            self._take(self._search_after(search, rows, changed))
 
     def remove(self, ids: TensorLike) -> None:
         """Removes classes: no search finds them any more.
@@ -159,7 +161,7 @@ class Index(abc.ABC, Generic[SearchT]):
         with self._changes:
             search = self._built()
             gone = search.rows.ids(ids)
-            self._current = self._search_after(search, search.rows.removed(gone), gone)
+            self._take(self._search_after(search, search.rows.removed(gone), gone))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the index into one file, which is whole or not there at all.
@@ -183,10 +185,17 @@ class Index(abc.ABC, Generic[SearchT]):
         """
         settings, arrays = index_file.read(path, cls.__name__)
         index = cls()
-        index._current = index._restore(settings, arrays)
+        index._take(index._restore(settings, arrays))
         return index
 
+    def _take(self, search: SearchT) -> None:
+        """Searches go through `search` from now on."""
+        self._compiled = CompiledSearch(search)
+
     def _built(self) -> SearchT:
-        if self._current is None:
+        return self._require_built().search
+
+    def _require_built(self) -> CompiledSearch:
+        if self._compiled is None:
             raise ValueError("The index is empty. Call `build(class_embeddings)`, or `load`.")
-        return self._current
+        return self._compiled

@@ -108,7 +108,7 @@ class InvertedFileIndex(Index[ListedRows]):
             sample = _noisy_rows(rows) if sample is None else sample[:_MEASURED_QUERIES]
             search.num_probes = _least_probes(search, sample, self.recall_target)
         with self._changes:
-            self._current = search
+            self._take(search)
         return self
 
     @property

@@ -75,7 +75,7 @@ class LSHIndex(Index[HashedRows]):
         tables = self._tables(num_hashes)
         search = HashedRows.hashed(rows, tables, self.num_candidates, self._max_lookups)
         with self._changes:
-            self._current = search
+            self._take(search)
         return self
 
     @property

@@ -1,0 +1,54 @@
+"""Searches as graphs: calls of their ops one by one can take longer than the search."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tf_largeout.filtered_top_k import class_ids
+
+Answer = tuple[tf.Tensor, tf.Tensor]
+
+
+class CompiledSearch:
+    """The `top_k` of a search, eager calls of which run as a graph for each `k`.
+
+    Args:
+        search: The `Search`.
+
+    Attributes:
+        search: As above.
+    """
+
+    def __init__(self, search: Any) -> None:
+        self.search = search
+        self._functions: dict[tuple[int, int | None], Callable[..., Answer]] = {}
+
+    def top_k(self, queries: tf.Tensor, k: int, exclude: Any, allowed: Any) -> Answer:
+        """As `Search.top_k`."""
+        if allowed is not None or not tf.executing_eagerly():
+            return self.search.top_k(queries, k, exclude, allowed)
+        if exclude is None:
+            return self._function(k, None)(queries)
+        exclude = class_ids("exclude", exclude)
+        if exclude.shape.rank != 2 or exclude.shape[0] != queries.shape[0]:
+            return self.search.top_k(queries, k, exclude, None)  # says what is wrong
+        # Padded, so that lists of many lengths share a graph.
+        width = 1 << max(exclude.shape[1] - 1, 0).bit_length()
+        padding = [[0, 0], [0, width - exclude.shape[1]]]
+        return self._function(k, width)(queries, tf.pad(exclude, padding, constant_values=-1))
+
+    def _function(self, k: int, width: int | None) -> Callable[..., Answer]:
+        """The graph for `k`, and for exclusions of this width or without any."""
+        function = self._functions.get((k, width))
+        if function is None:
+            specs = [tf.TensorSpec([None, self.search.rows.matrix.dim], tf.float32)]
+            if width is not None:
+                specs.append(tf.TensorSpec([None, width], tf.int64))
+
+            def run(queries: tf.Tensor, exclude: tf.Tensor | None = None) -> Answer:
+                return self.search.top_k(queries, k, exclude, None)
+
+            function = tf.function(run, autograph=False).get_concrete_function(*specs)
+            self._functions[k, width] = function
+        return function
