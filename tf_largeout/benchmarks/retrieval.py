@@ -6,7 +6,8 @@ libraries of nearest-neighbour search, where they are installed (`pip install
 model that is trained first, or of a file. All run on one thread, each kind in a process of its
 own. Rivals find the highest `<w, h> + b` by one more column, of the biases.
 
-Recall is the share of the exact best k. Times are those of a whole call, from numpy to numpy.
+Recall is the share of the exact best k; p1 in the figures is P@1 of what was found. Times are
+those of a whole call, from numpy to numpy.
 Memory is what the process grew by when the index was built, its own copy of the rows included.
 """
 
@@ -57,7 +58,8 @@ def measure(method, weights, k, batches, queries, seconds):
     Args:
         method: key of `METHODS`.
         weights: path of an `.npz` with `W [num_classes, dim]`, `b [num_classes]` and queries
-            `H [n, dim]`, of which the second half is asked and the first may be learned from.
+            `H [n, dim]`, of which the second half is asked and the first may be learned from;
+            and perhaps their labels `y`, `[n]` or `[n, m]` padded with -1.
         k: how many classes to find, as a list.
         batches: batch sizes, as a list.
         queries: how many of the queries tell the recall.
@@ -70,17 +72,21 @@ def measure(method, weights, k, batches, queries, seconds):
         half = len(file["H"]) // 2
         problem = Problem(file["W"], file["b"], file["H"][:half], max(k))
         asked = np.ascontiguousarray(file["H"][half:])
+        labels = file["y"][half:][:queries] if "y" in file else None
     exact = {one: _exact(problem, asked[:queries], one) for one in k}
     before, start, rows = machine.resident_mb(), time.perf_counter(), []
     for setting, search in METHODS[method](problem):
         build = {"build_s": time.perf_counter() - start}
         build["mib"] = machine.resident_mb() - before
         for one in k:
-            recall = _recall(search, asked[:queries], exact[one], one)
+            found = _found(search, asked[:queries], one)
+            told = {"recall": _share_found(exact[one], found)}
+            if labels is not None:
+                told["p1"] = _precision(found, labels)
             for batch in batches:
                 times = _times(search, asked, one, batch, seconds)
-                row = {"setting": setting, "k": one, "batch": batch, "recall": recall}
-                rows.append({**row, **times, **build})
+                row = {"setting": setting, "k": one, "batch": batch}
+                rows.append({**row, **told, **times, **build})
         del search
         start = time.perf_counter()
     return rows
@@ -109,13 +115,23 @@ def _exact(problem, queries, k):
     return np.concatenate(best)
 
 
-def _recall(search, queries, exact, k):
-    found = [
-        search(queries[first : first + _RECALL_BATCH], k)
-        for first in range(0, len(queries), _RECALL_BATCH)
-    ]
-    ids = np.concatenate(found)
-    return float(np.mean([np.isin(e, i).mean() for e, i in zip(exact, ids, strict=True)]))
+def _found(search, queries, k):
+    """What a search finds, `[n, k]`."""
+    firsts = range(0, len(queries), _RECALL_BATCH)
+    return np.concatenate(
+        [search(queries[first : first + _RECALL_BATCH], k) for first in firsts]
+    )
+
+
+def _share_found(exact, found):
+    """The share of the exact best classes that are in `found`, row by row."""
+    return float(np.mean([np.isin(e, f).mean() for e, f in zip(exact, found, strict=True)]))
+
+
+def _precision(found, labels):
+    """P@1 in percent: how often the first class found is a label."""
+    labels = labels.reshape(len(labels), -1)
+    return 100.0 * float((found[:, :1] == labels).any(axis=1).mean())
 
 
 def _times(search, queries, k, batch, seconds):
@@ -166,10 +182,10 @@ def _write_weights(model_path, task_name, path):
     model = keras.models.load_model(model_path, compile=False)
     layer = model.layers[-1]
     encoder = keras.Model(model.inputs, layer.input)
-    features, _ = tasks.load(task_name, 512).test_sample(8192)
+    features, labels = tasks.load(task_name, 512).test_sample(8192)
     queries = encoder.predict(features, batch_size=512, verbose=0).astype(np.float32)
     rows, bias = layer.class_embeddings().numpy(), layer.bias.numpy()
-    np.savez(path, W=rows, b=bias, H=queries)
+    np.savez(path, W=rows, b=bias, H=queries, y=labels)
 
 
 def _draw(report, options):

@@ -79,23 +79,21 @@ class ListedRows:
         allowed: TensorLike | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """As `Index.top_k`: all rows are scored where that is not more work than the lists."""
-        num_classes = self.rows.matrix.num_classes
-        wanted = k
-        if exclude is not None:
-            exclude = exclusions(exclude, queries, num_classes)
-            wanted += exclude.shape[1] or 0
-        probes = self._probes(wanted)
+        probes = self._probes(k)
         if allowed is not None or probes >= self.num_lists:
             return self.rows.top_k(queries, k, exclude, allowed)
         queries = tf.debugging.check_numerics(queries, "The queries must be finite")
-        count = k if exclude is None else k + tf.shape(exclude)[1]
+        count = k
+        if exclude is not None:
+            exclude = exclusions(exclude, queries, self.rows.matrix.num_classes)
+            count += tf.shape(exclude)[1]
         scores, ids = best_of_lists(self.rows.matrix, self.file, queries, count, probes)
         return best_left(scores, ids, exclude, k)
 
-    def _probes(self, wanted: int) -> int:
-        """How many lists to search for so many classes."""
+    def _probes(self, k: int) -> int:
+        """How many lists to search for `k` classes."""
         mean_size = self.rows.matrix.num_classes / self.num_lists
-        return max(self.num_probes, math.ceil(_MEMBERS_FOR_EACH * wanted / mean_size))
+        return max(self.num_probes, math.ceil(_MEMBERS_FOR_EACH * k / mean_size))
 
 
 def best_of_lists(
