@@ -75,7 +75,7 @@ def served(tmp_path_factory):
     finally:
         for process in processes:
             process.kill()
-            process.wait()
+            process.communicate()
 
 
 @pytest.mark.parametrize("name", SERVED)

@@ -43,10 +43,10 @@ class CompiledSearch:
         function = self._functions.get((k, width))
         if function is None:
             specs = [tf.TensorSpec([None, self.search.rows.matrix.dim], tf.float32)]
-            if width is not None:
-                specs.append(tf.TensorSpec([None, width], tf.int64))
+            specs += [] if width is None else [tf.TensorSpec([None, width], tf.int64)]
 
-            def run(queries: tf.Tensor, exclude: tf.Tensor | None = None) -> Answer:
+            def run(*arguments: tf.Tensor) -> Answer:  # with defaults a call is slow
+                queries, exclude = arguments if width is not None else (*arguments, None)
                 return self.search.top_k(queries, k, exclude, None)
 
             function = tf.function(run, autograph=False).get_concrete_function(*specs)
