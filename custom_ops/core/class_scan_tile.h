@@ -100,6 +100,14 @@ void ScanFewRows(const ClassMatrix& matrix, const Panels& panels, int64_t begin,
   }
 }
 
+// Has the rows of the tile that follows on their way while one is computed: all its rows are
+// read beside each other, which the processor does not foresee.
+inline void PrefetchTile(const ClassMatrix& matrix, int64_t first) {
+  constexpr int64_t kLine = 64 / sizeof(float);
+  const float* rows = matrix.embeddings + first * matrix.dim;
+  for (int64_t i = 0; i < kTileRows * matrix.dim; i += kLine) __builtin_prefetch(rows + i);
+}
+
 // Calls use.Logits<T>(logits, row, first) with the logits [T, kPanelRows] of T
 // classes from `first` for one vector of rows from `row`: V vectors of rows,
 // all classes of [begin, end).
@@ -109,6 +117,7 @@ void ScanTiles(const ClassMatrix& matrix, const float* columns, int64_t row, int
   alignas(64) float tile[kTileRows * kPanelRows];
   int64_t first = begin;
   for (; first + kTileRows <= end; first += kTileRows) {
+    PrefetchTile(matrix, first + kTileRows);
     LogitTile<kTileRows, V>(matrix, columns, first, tile);
     for (int v = 0; v < V; ++v) {
       use.template Logits<kTileRows>(tile + v * kLanes, row + v * kLanes, first);
@@ -119,6 +128,17 @@ void ScanTiles(const ClassMatrix& matrix, const float* columns, int64_t row, int
     for (int v = 0; v < V; ++v) {
       use.template Logits<1>(tile + v * kLanes, row + v * kLanes, first);
     }
+  }
+}
+
+// The same for `rows` rows, those of at most V vectors.
+template <int V, class Consumer>
+void ScanRest(const ClassMatrix& matrix, const float* columns, int64_t row, int64_t rows,
+              int64_t begin, int64_t end, Consumer& use) {
+  if (rows > (V - 1) * kLanes) {
+    ScanTiles<V>(matrix, columns, row, begin, end, use);
+  } else if constexpr (V > 1) {
+    ScanRest<V - 1>(matrix, columns, row, rows, begin, end, use);
   }
 }
 
@@ -135,9 +155,7 @@ void ScanPanel(const ClassMatrix& matrix, const Panels& panels, int64_t panel, i
   for (; r + (kTileVectors - 1) * kLanes < rows; r += kTileVectors * kLanes) {
     ScanTiles<kTileVectors>(matrix, columns + r, row + r, begin, end, use);
   }
-  for (; r < rows; r += kLanes) {
-    ScanTiles<1>(matrix, columns + r, row + r, begin, end, use);
-  }
+  ScanRest<kTileVectors - 1>(matrix, columns + r, row + r, rows - r, begin, end, use);
 }
 
 }  // namespace LARGEOUT_SIMD
