@@ -23,11 +23,12 @@ class TinyDataset:
 
     num_classes, num_train, num_test = 5000, 1280, 50
     vocabulary_size, max_features = 5000, MAX_FEATURES
+    encode = staticmethod(encode)
 
     def __init__(self, several_labels=False):
         labels = np.random.default_rng(0).integers(50, size=self.num_train + self.num_test)
         self.texts = [self.class_text(label) for label in labels]
-        self.features = encode(self.texts)
+        self.features = self.encode(self.texts)
         self.labels = labels
         if several_labels:
             self.labels = np.stack([labels, labels + 1, np.full_like(labels, -1)], axis=1)

@@ -82,7 +82,10 @@ MODELS = {
     "large": (dense, {"features": X}),
     "no_bias": (lambda: dense(layers.LargeOutput(N, use_bias=False)), {"features": X}),
     "hash_tables": (lambda: trained(samplers.LSHSampler(32)), {"features": X}),
-    "inverted_file": (lambda: trained(samplers.InvertedFileSampler(32)), {"features": X}),
+    "inverted_file": (
+        lambda: trained(samplers.InvertedFileSampler(32, start_step=0)),
+        {"features": X},
+    ),
     "tied": (tied, {"words": IDS}),
     "factored": (factored, {"features": X}),
     "hierarchical": (lambda: dense(layers.HierarchicalOutput(N)), {"features": X}),

@@ -15,6 +15,7 @@ from tf_largeout.types import TensorLike
 _TIMES_K, _MORE = 2, 16
 # The lists that are searched have so many times `k` members at least, in the mean.
 _MEMBERS_FOR_EACH = 8
+_ROWS_AT_A_TIME = 2**13  # that are compared with all lists
 
 
 class ListedRows:
@@ -65,8 +66,10 @@ class ListedRows:
         list_of_row = np.concatenate([list_of_row, np.zeros(num_new, np.int64)])
         there = changed[rows.alive[changed]]
         directions = tf.math.l2_normalize(means, axis=1)
-        nearest = tf.matmul(rows.matrix.rows(there), directions, transpose_b=True)
-        list_of_row[there] = tf.argmax(nearest, axis=1).numpy()
+        for first in range(0, len(there), _ROWS_AT_A_TIME):
+            some = there[first : first + _ROWS_AT_A_TIME]
+            cosines = tf.matmul(rows.matrix.rows(some), directions, transpose_b=True)
+            list_of_row[some] = tf.argmax(cosines, axis=1).numpy()
         file = _new_file(rows, len(means), {})
         file.deal(*rows.matrix.variables(), means, mean_bias, list_of_row)
         return ListedRows(rows, file, self.num_probes)
