@@ -12,6 +12,7 @@ Memory is what the process grew by when the index was built, its own copy of the
 """
 
 import argparse
+import concurrent.futures
 import multiprocessing
 import os
 import pathlib
@@ -95,13 +96,17 @@ def measure(method, weights, k, batches, queries, seconds):
 def _in_own_process(method, weights, options):
     """As `measure`; a line and nothing else for a library that is not there."""
     arguments = (method, weights, options.k, options.batches, options.queries, options.seconds)
+    try:
+        return _call_in_own_process(measure, *arguments)
+    except (ImportError, RuntimeError) as error:
+        tqdm.write(f"{method:34} cannot be measured: {str(error).splitlines()[0]}")
+        return []
+
+
+def _call_in_own_process(function, *arguments):
     context = multiprocessing.get_context("spawn")
-    with context.Pool(1) as pool:
-        try:
-            return pool.apply(measure, arguments)
-        except (ImportError, RuntimeError) as error:
-            tqdm.write(f"{method:34} cannot be measured: {str(error).splitlines()[0]}")
-            return []
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(function, *arguments).result()
 
 
 def _exact(problem, queries, k):
@@ -167,9 +172,7 @@ def _trained(options):
         )
         directory.mkdir(parents=True, exist_ok=True)
         run.in_own_process()
-        context = multiprocessing.get_context("spawn")
-        with context.Pool(1) as pool:
-            pool.apply(_write_weights, (run.save, options.task, str(path)))
+        _call_in_own_process(_write_weights, run.save, options.task, str(path))
     return str(path)
 
 
