@@ -16,11 +16,13 @@ CXX_SOURCES = $(shell find custom_ops examples tests -name '*.cc' -o -name '*.h'
 EMULATED_CHECK := build/emulated_check
 EMULATED_GPU := build/emulated_gpu
 CUDA_CHECK := build/cuda_check
+BAZEL_LIBRARY := build/bazel/links-bin/external/tf_largeout/$(LIBRARY)
 
 .PHONY: help install ops demo docs test lint test-cc test-py test-slow test-wheel test-asan bench
 .PHONY: clean
 .PHONY: test-launchers test-emulated-gpu fuzz fuzz-asan
 .PHONY: cuda-compile cuda-check cuda-sanitize
+.PHONY: bazel
 .DEFAULT_GOAL := help
 # Targets share objects; each compiles on all cores by itself.
 .NOTPARALLEL:
@@ -41,6 +43,7 @@ help:
 	@echo "make cuda-check     CUDA code on this machine's GPU against the CPU code (ARGS=--help)"
 	@echo "make cuda-sanitize  the same, small, under compute-sanitizer"
 	@echo "make cuda-compile   compile all CUDA code for all GPUs; needs no GPU"
+	@echo "make bazel          BUILD by Debian's Bazel: C++ tests, and the ops linked into a server of SavedModels"
 	@echo "make docs           the site of docs/ into build/docs, its links checked"
 	@echo "make bench          benchmarks (NAME=step, race, search, ...; ARGS=--help)"
 	@echo "make ops            bring the op library up to date"
@@ -105,6 +108,14 @@ test-asan: $(INSTALLED)
 	LD_PRELOAD="$(PRELOAD)" LARGEOUT_OPS_LIBRARY=build/asan/_largeout_ops.so \
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	  $(BIN)/python -m pytest tests/ops -p no:cacheprovider $(ARGS)
+
+# What BUILD makes: its C++ tests, the library that Python loads, and a program with the ops in
+# it that runs exports as TensorFlow Serving does. Offline, from Debian's packages.
+bazel: ops
+	@$(BIN)/python -m build_tools.bazel
+	LARGEOUT_OPS_LIBRARY=$(BAZEL_LIBRARY) $(BIN)/python -m pytest tests/ops/hash_ops_test.py \
+	  tests/ops/class_scan_ops_test.py tests/ops/row_ops_test.py
+	$(BIN)/python -m pytest tests/packaging/bazel_build_test.py --run-slow $(ARGS)
 
 fuzz: ops
 	$(BIN)/python -m tests.fuzz $(ARGS)

@@ -81,6 +81,39 @@ def test_filters():
     assert ids.numpy().tolist() == [[-1, -1, -1]]
 
 
+def test_all_k_classes_are_found_however_many_are_excluded_or_removed():
+    index = InvertedFileIndex(num_probes=1).build(ROWS)
+    index.remove(np.arange(0, N, 2))
+    scores = QUERIES[:20] @ ROWS.T
+    scores[:, ::2] = -np.inf
+    for k, num_excluded in ((10, 0), (60, 0), (10, 300), (10, N // 2 - 12), (10, N // 2 - 3)):
+        best = np.argsort(-scores, axis=1)[:, : num_excluded + k]
+        exclude, left = np.split(best, [num_excluded], axis=1)
+        found_scores, ids = (one.numpy() for one in index.top_k(QUERIES[:20], k, exclude))
+        there = min(k, N // 2 - num_excluded)
+        assert (ids[:, :there] >= 0).all() and (ids[:, there:] == -1).all()
+        assert (ids[:, :there] % 2 == 1).all()
+        assert not (ids[:, :, np.newaxis] == exclude[:, np.newaxis]).any()
+        expected = np.take_along_axis(scores, ids[:, :there], axis=1)
+        np.testing.assert_allclose(found_scores[:, :there], expected, rtol=1e-5, atol=1e-5)
+        if num_excluded > N / 4:  # which is more than few lists have
+            np.testing.assert_array_equal(ids[:, :there], left[:, :there])
+
+
+def test_a_function_finds_all_k_classes_whatever_the_width_of_its_exclusions():
+    index = InvertedFileIndex(num_probes=1).build(ROWS)
+    wide = [tf.TensorSpec([None, DIM]), tf.TensorSpec([None, None], tf.int64)]
+    search = tf.function(
+        lambda *given: index.top_k(given[0], K, given[1]), input_signature=wide
+    )
+    order = np.argsort(-(QUERIES @ ROWS.T), axis=1)
+    for width in (0, 3, 2_000):
+        _, ids = search(QUERIES, order[:, :width])
+        assert (ids.numpy() >= 0).all()
+        assert not (ids.numpy()[:, :, np.newaxis] == order[:, np.newaxis, :width]).any()
+    np.testing.assert_array_equal(ids, order[:, 2_000 : 2_000 + K])
+
+
 def test_changes_are_found():
     index = InvertedFileIndex(num_probes=80).build(ROWS, BIAS)
     new = 2 * _rows(50, seed=3)

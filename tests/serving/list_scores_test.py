@@ -15,12 +15,13 @@ RNG = np.random.default_rng(6)
 class Lists:
     """An index of random lists, of uneven lengths: which they are, the export must not mind."""
 
-    def __init__(self, num_probes, num_classes=models.N, dim=models.DIM):
+    def __init__(self, num_probes, num_classes=models.N, dim=models.DIM, shortest=0):
         self.num_probes = num_probes
         self.means = RNG.normal(size=(LISTS, dim)).astype("float32")
         self.mean_bias = RNG.normal(size=LISTS).astype("float32")
-        ids = RNG.permutation(num_classes)
-        sizes = np.diff([0, *np.sort(RNG.choice(LONGEST, LISTS - 1)) * 3, num_classes])
+        ids, more = RNG.permutation(num_classes), num_classes - LISTS * shortest
+        ends = np.sort(RNG.integers(0, more, LISTS - 1))
+        sizes = shortest + np.diff([0, *ends, more])
         self.members = np.full((LISTS, sizes.max()), -1, np.int32)
         for row, part in zip(self.members, np.split(ids, np.cumsum(sizes)[:-1]), strict=True):
             row[: len(part)] = part
@@ -34,9 +35,20 @@ class Lists:
     def variables(self):
         return []
 
-    def reached(self, features):
+    def searched(self, k):
+        """How many lists an export searches: for a fixed `k`, and for one with the query."""
+        sizes, surely = np.sort((self.members >= 0).sum(axis=1)), 1
+        while sizes[:surely].sum() < k:
+            surely += 1
+        most = min(self.num_probes, LISTS)
+        if surely > most and surely * self.members.shape[1] > models.N / 4:
+            return LISTS, most
+        return max(surely, most), max(surely, most)
+
+    def reached(self, features, num_lists=None):
         """Which classes are in the lists that numpy chooses, bool `[B, num_classes]`."""
-        best = np.argsort(-(features @ self.means.T + self.mean_bias))[:, : self.num_probes]
+        scores = features @ self.means.T + self.mean_bias
+        best = np.argsort(-scores)[:, : num_lists or self.searched(models.K)[0]]
         found = np.zeros((len(features), models.N), bool)
         for row, lists in zip(found, best, strict=True):
             ids = self.members[lists]
@@ -47,17 +59,43 @@ class Lists:
 @pytest.mark.parametrize("name", ["large", "no_bias", "factored"])
 @pytest.mark.parametrize("num_probes", [1, 3, LISTS, LISTS + 5])
 def test_the_best_classes_of_the_best_lists_are_found(name, num_probes, tmp_path):
-    model, index = models.new_model(name), Lists(num_probes)
+    model, index = models.new_model(name), Lists(num_probes, shortest=4 * (num_probes == 3))
     serving.export(model, tmp_path / "1", k=models.K, index=index)
     assert b"Largeout" not in (tmp_path / "1" / "saved_model.pb").read_bytes()
     signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
-    reached = index.reached(model.layers[0](models.X).numpy())
-    logits = np.where(reached, models.logits_of(model, name), -np.inf)
+    logits, features = models.logits_of(model, name), model.layers[0](models.X).numpy()
     inputs = {"features": tf.constant(models.X)}
-    models.assert_same(signatures["serving_default"](**inputs), models.best(logits))
-    inputs |= {"k": tf.constant(150), "exclude": tf.constant(models.EXCLUDE)}
-    expected = models.best(logits, 150, models.EXCLUDE)
-    models.assert_same(signatures["top_k"](**inputs), expected)
+    expected = models.best(np.where(index.reached(features), logits, -np.inf))
+    models.assert_same(signatures["serving_default"](**inputs), expected)
+    reached = index.reached(features, index.searched(models.K)[1])
+    for k in (0, 1, 4, 150, models.N + 2):
+        inputs |= {"k": tf.constant(k), "exclude": tf.constant(models.EXCLUDE)}
+        enough = min(min(k, models.N) + models.EXCLUDE.shape[1], models.N)
+        is_short = (reached.sum(axis=1) < enough).any()
+        expected = models.best(np.where(reached | is_short, logits, -np.inf), k, models.EXCLUDE)
+        models.assert_same(signatures["top_k"](**inputs), expected)
+
+
+@pytest.mark.parametrize("ops", ["core", "custom"])
+def test_so_many_lists_are_searched_that_all_k_classes_are_found(ops, tmp_path):
+    model = models.new_model("large")
+    embeddings, bias = model.layers[-1].class_matrix.as_products()
+    index = InvertedFileIndex(num_probes=1, num_lists=60).build(embeddings, bias)
+    index.remove([3, 5])
+    logits, inputs = models.logits_of(model, "large"), {"features": tf.constant(models.X)}
+    logits[:, [3, 5]] = -np.inf
+    for k in (models.K, 150, models.N):
+        serving.export(model, tmp_path / str(k), k=k, index=index, ops=ops)
+        signatures = tf.saved_model.load(str(tmp_path / str(k))).signatures
+        found, there = signatures["serving_default"](**inputs), min(k, models.N - 2)
+        for ids, scores, row in zip(found["ids"].numpy(), found["scores"], logits, strict=True):
+            assert (ids[there:] == -1).all() and len(set(ids[:there])) == there
+            expected = np.append(row, -np.inf)[ids]  # -1 is the last one
+            np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-6)
+    everything = np.delete(np.arange(models.N), [3, 5, 9, 100])[np.newaxis]
+    inputs |= {"k": tf.constant(5), "exclude": tf.constant(everything)}
+    left = models.best(logits, 5, np.repeat(everything, models.BATCH, axis=0))
+    models.assert_same(signatures["top_k"](**inputs), left)
 
 
 @pytest.mark.parametrize(

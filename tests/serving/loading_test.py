@@ -96,7 +96,7 @@ def test_a_session_without_python_looks_strings_up(exported, program):
 
 
 def test_a_session_without_python_searches_an_index(tmp_path, program):
-    model, index = models.new_model("large"), Lists(3)
+    model, index = models.new_model("large"), Lists(3, shortest=5)
     serving.export(model, tmp_path / "1", k=models.K, index=index)
     reached = index.reached(model.layers[0](models.X).numpy())
     logits = np.where(reached, models.logits_of(model, "large"), -np.inf)

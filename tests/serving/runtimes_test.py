@@ -41,7 +41,11 @@ def exported(tmp_path_factory):
     model, inputs["several_blocks"] = several_blocks(), {"features": models.X}
     logits["several_blocks"] = model(models.X).numpy()
     serving.export(model, folder / "several_blocks", k=models.K)
-    model, index, inputs["index"] = models.new_model("large"), Lists(3), inputs["large"]
+    model, index, inputs["index"] = (
+        models.new_model("large"),
+        Lists(3, shortest=5),
+        inputs["large"],
+    )
     reached = index.reached(model.layers[0](models.X).numpy())
     logits["index"] = np.where(reached, logits["large"], -np.inf)
     serving.export(model, folder / "index", k=models.K, index=index)

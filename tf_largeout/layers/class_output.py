@@ -57,6 +57,15 @@ class ClassOutput(keras.layers.Layer):
         self.supports_masking = True
         self.input_spec = keras.layers.InputSpec(min_ndim=2)
 
+    @property
+    def variables(self) -> list[keras.Variable]:
+        """All variables of the layer; none while Keras's `Model.export` asks for them.
+
+        An export has what its function reads by itself. What a model lists it would store
+        besides: those variables again, and all state that only training needs.
+        """
+        return [] if step_context.in_export() else super().variables
+
     def width_of(self, input_shape: Shape) -> int:
         """The last dimension of the input.
 

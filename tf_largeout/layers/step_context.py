@@ -1,6 +1,7 @@
-"""In which kind of step a layer is being called."""
+"""From where a layer is being called: in which kind of step, or for an export."""
 
 import inspect
+import types
 from collections.abc import Iterator
 
 import keras
@@ -25,12 +26,24 @@ def training_model() -> keras.Model | None:
     return next((model for name, model in _steps_on_the_stack() if name == "train_step"), None)
 
 
+def in_export() -> bool:
+    """Whether `export` of a `keras.Model`, Keras's own, is on the call stack."""
+    export = inspect.unwrap(keras.Model.export).__code__
+    return any(frame.f_code is export for frame in _stack())
+
+
 def _steps_on_the_stack() -> Iterator[tuple[str, keras.Model]]:
     """The steps of models that this is called from, inner ones first: name and model."""
-    frame = inspect.currentframe()
-    while frame is not None:
+    for frame in _stack():
         name = frame.f_code.co_name.removeprefix("tf__")  # AutoGraph's
         model = frame.f_locals.get("self")
         if name in _TRAINING_OF_STEP and isinstance(model, keras.Model):
             yield name, model
+
+
+def _stack() -> Iterator[types.FrameType]:
+    """The frames that this is called from, inner ones first."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        yield frame
         frame = frame.f_back

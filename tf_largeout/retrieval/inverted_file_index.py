@@ -9,7 +9,7 @@ import tensorflow as tf
 from tf_largeout.arguments import real_number, whole_number
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.retrieval.index import Index
-from tf_largeout.retrieval.listed_rows import ListedRows, best_of_lists
+from tf_largeout.retrieval.listed_rows import ListedRows, best_of_lists, unless_short
 from tf_largeout.retrieval.rows import Rows, rows_of
 from tf_largeout.types import TensorLike
 
@@ -41,8 +41,9 @@ class InvertedFileIndex(Index[ListedRows]):
     anew in float32. How many lists are searched trades time for recall.
 
     `build` chooses that number for `recall_target`: the least that finds this share of the best
-    10 of sample queries. For a large `k` more lists are searched, and where that is all of them
-    the answer is exact. So it is with `allowed`, of which each class is scored.
+    10 of sample queries. For a large `k` and for exclusions more lists are searched, and where
+    that is all of them, or the lists of a query have fewer than `k` classes, the answer is
+    exact. So it is with `allowed`, of which each class is scored.
 
     Beside the rows it takes about `dim + 12` bytes a class. Changed and added classes go to the
     lists that are nearest, whose means stay as they are: build anew when most have changed.
@@ -122,7 +123,7 @@ class InvertedFileIndex(Index[ListedRows]):
         return self._built().num_lists
 
     def lists(self) -> ClassLists:
-        """The lists, without removed classes, cut to pieces of the mean length.
+        """The lists, without removed classes, cut to even pieces of at most the mean length.
 
         Of the pieces as many are searched as have the members of `num_probes` lists.
         """
@@ -132,9 +133,10 @@ class InvertedFileIndex(Index[ListedRows]):
         ids = ids[np.argsort(list_of_row[ids], kind="stable")]
         sizes = np.bincount(list_of_row[ids], minlength=search.num_lists)
         length = max(1, math.ceil(len(ids) / search.num_lists))
-        pieces = np.split(ids, np.cumsum(sizes)[:-1])
-        cut = [part[i : i + length] for part in pieces for i in range(0, len(part), length)]
-        list_of_piece = np.repeat(np.arange(search.num_lists), -(-sizes // length))
+        counts = -(-sizes // length)
+        whole = zip(np.split(ids, np.cumsum(sizes)[:-1]), counts, strict=True)
+        cut = [part for one, count in whole if count for part in np.array_split(one, count)]
+        list_of_piece = np.repeat(np.arange(search.num_lists), counts)
         members = np.full([len(cut), length], -1, np.int32)
         for row, part in zip(members, cut, strict=True):
             row[: len(part)] = part
@@ -163,6 +165,8 @@ class InvertedFileIndex(Index[ListedRows]):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The best classes of the best lists, scored by `matrix`, by our ops.
 
+        Of all lists where those of a query have fewer than `k` classes.
+
         Args:
             matrix: One of these rows.
             queries: float32 `[B, dim]`, finite.
@@ -172,7 +176,12 @@ class InvertedFileIndex(Index[ListedRows]):
             `(scores, ids)`: float32 and int64 `[B, k]`, best first, padded with -inf and -1.
         """
         search = self._built()
-        return best_of_lists(matrix, search.file, queries, k, search.num_probes)
+        probes = search.probes(k) if isinstance(k, int) else search.num_probes
+
+        def best(num_probes: int) -> tuple[tf.Tensor, tf.Tensor]:
+            return best_of_lists(matrix, search.file, queries, k, num_probes)
+
+        return unless_short(best(probes), lambda: best(search.num_lists))
 
     def _search_after(self, search: ListedRows, rows: Rows, ids: np.ndarray) -> ListedRows:
         return search.with_rows(rows, ids)

@@ -1,6 +1,7 @@
 """Rows in lists, of which a query searches the best: the search of `InvertedFileIndex`."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -10,6 +11,8 @@ from tf_largeout.filtered_top_k import best_left, exclusions
 from tf_largeout.retrieval.rows import Rows, best_of, weight_maker
 from tf_largeout.search import InvertedFile
 from tf_largeout.types import TensorLike
+
+Answer = tuple[tf.Tensor, tf.Tensor]
 
 # Scores at 8 bits choose so many times `k` classes, and a few more, that are scored anew.
 _TIMES_K, _MORE = 2, 16
@@ -81,22 +84,27 @@ class ListedRows:
         exclude: TensorLike | None = None,
         allowed: TensorLike | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `Index.top_k`: all rows are scored where that is not more work than the lists."""
-        probes = self._probes(k)
+        """As `Index.top_k`.
+
+        All rows are scored where that is not more work than the lists, and where the lists of
+        a query have fewer than `k` classes.
+        """
+        if exclude is not None:
+            exclude = exclusions(exclude, queries, self.rows.matrix.num_classes)
+        probes = self.probes(k, 0 if exclude is None else exclude.shape[1] or 0)
         if allowed is not None or probes >= self.num_lists:
             return self.rows.top_k(queries, k, exclude, allowed)
         queries = tf.debugging.check_numerics(queries, "The queries must be finite")
-        count = k
-        if exclude is not None:
-            exclude = exclusions(exclude, queries, self.rows.matrix.num_classes)
-            count += tf.shape(exclude)[1]
-        scores, ids = best_of_lists(self.rows.matrix, self.file, queries, count, probes)
-        return best_left(scores, ids, exclude, k)
+        count = k if exclude is None else k + tf.shape(exclude)[1]
+        found = best_of_lists(self.rows.matrix, self.file, queries, count, probes)
+        found = best_left(*found, exclude, k)
+        return unless_short(found, lambda: self.rows.top_k(queries, k, exclude))
 
-    def _probes(self, k: int) -> int:
-        """How many lists to search for `k` classes."""
+    def probes(self, k: int, num_excluded: int = 0) -> int:
+        """How many lists to search for `k` classes beside those that are excluded."""
+        members = _MEMBERS_FOR_EACH * k + num_excluded
         mean_size = self.rows.matrix.num_classes / self.num_lists
-        return max(self.num_probes, math.ceil(_MEMBERS_FOR_EACH * k / mean_size))
+        return max(self.num_probes, math.ceil(members / mean_size))
 
 
 def best_of_lists(
@@ -120,6 +128,16 @@ def best_of_lists(
     """
     ids = file.search(queries, _TIMES_K * k + _MORE, num_probes)[1]
     return best_of(matrix, queries, ids, k)
+
+
+def unless_short(found: Answer, other: Callable[[], Answer]) -> Answer:
+    """`found`, or the result of `other` where a row of it has no class in the last place.
+
+    Args:
+        found: Scores and ids `[B, k]`, best first, padded with -inf and -1.
+        other: Gives the same of more classes.
+    """
+    return tf.cond(tf.reduce_any(found[1][:, -1:] < 0), other, lambda: found)
 
 
 def _new_file(rows: Rows, num_lists: int | None, values: dict[str, np.ndarray]) -> InvertedFile:

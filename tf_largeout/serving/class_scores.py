@@ -22,8 +22,8 @@ class ClassScores(Protocol):
             k: From 0 to the number of classes.
 
         Returns:
-            `(scores, ids)`: float32 and int64 `[B, k]`, best first; -inf and -1 where fewer
-            were found.
+            `(scores, ids)`: float32 and int64 `[B, k]`, best first; -inf and -1 where there
+            are fewer classes.
         """
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.retrieval import ClassLists
+from tf_largeout.serving.class_scores import BlockedProducts
 
 _NOTHING = -float("inf")
 
@@ -47,30 +48,53 @@ class IndexedClasses:
 class ListedProducts:
     """The classes of the best lists, scored exactly by their own rows.
 
-    No loop and no ragged tensor: all lists are padded to one length. A query takes the memory
-    of `num_probes * longest` rows.
+    For a `k` that is fixed there is no loop, no branch and no ragged tensor: all lists are
+    padded to one length, and so many are searched that any choice of them has `k` classes; or
+    all classes are scored, where those would be the padded lists of a quarter of them. A query
+    takes the memory of `num_probes * longest` rows. For a `k` that comes with the query all
+    classes are scored where its lists have fewer.
 
     Args:
         embeddings: float32 variable `[num_classes, dim]`.
         bias: float32 variable `[num_classes]`, or None.
-        lists: The lists.
+        lists: The lists. Classes in none are not found.
+        k: The `k` that is fixed.
 
     Raises:
         ValueError: If they are not lists of these classes.
     """
 
     def __init__(
-        self, embeddings: tf.Variable, bias: tf.Variable | None, lists: ClassLists
+        self,
+        embeddings: tf.Variable,
+        bias: tf.Variable | None,
+        lists: ClassLists,
+        k: int,
     ) -> None:
-        self._embeddings, self._bias = embeddings, bias
         _check(lists, tuple(embeddings.shape))
+        self._embeddings, self._bias = embeddings, _bias_of_listed(embeddings, bias, lists)
         self._means = tf.Variable(lists.means, trainable=False, dtype=tf.float32)
         self._mean_bias = tf.Variable(lists.mean_bias, trainable=False, dtype=tf.float32)
         self._members = tf.Variable(lists.members, trainable=False, dtype=tf.int32)
         self._num_probes = min(lists.num_probes, len(lists.means))
+        self._all = BlockedProducts(embeddings, self._bias)
+        surely = _probes_that_have(lists, k)
+        longest, num_classes = lists.members.shape[1], int(embeddings.shape[0])
+        self._lists_have_k = surely <= self._num_probes or 4 * surely * longest <= num_classes
+        if self._lists_have_k:
+            self._num_probes = max(self._num_probes, surely)
 
     def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """As `ClassScores.top_k`, of the classes of the best lists."""
+        if isinstance(k, int) and not self._lists_have_k:
+            return self._all.top_k(features, k)
+        found = self._of_lists(features, k)
+        if isinstance(k, int):
+            return found
+        is_short = tf.reduce_any(found[1][:, -1:] < 0)
+        return tf.cond(is_short, lambda: self._all.top_k(features, k), lambda: found)
+
+    def _of_lists(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         of_lists = tf.matmul(features, self._means, transpose_b=True) + self._mean_bias
         lists = tf.math.top_k(of_lists, self._num_probes)[1]
         width = self._num_probes * int(self._members.shape[1])
@@ -89,6 +113,24 @@ class ListedProducts:
             tf.pad(scores, padding, constant_values=_NOTHING),
             tf.pad(ids, padding, constant_values=-1),
         )
+
+
+def _probes_that_have(lists: ClassLists, k: int) -> int:
+    """The least number of lists of which any choice has `k` classes, or all that there are."""
+    in_shortest = np.cumsum(np.sort((lists.members >= 0).sum(axis=1)))
+    return 1 + int(np.searchsorted(in_shortest, min(k, in_shortest[-1])))
+
+
+def _bias_of_listed(
+    embeddings: tf.Variable, bias: tf.Variable | None, lists: ClassLists
+) -> tf.Variable | None:
+    """The biases, with -inf for classes that are in no list."""
+    is_listed = np.zeros(embeddings.shape[0], bool)
+    is_listed[lists.members[lists.members >= 0]] = True
+    if is_listed.all():
+        return bias
+    value = np.float32(0) if bias is None else bias.numpy()
+    return tf.Variable(np.where(is_listed, value, np.float32(_NOTHING)), trainable=False)
 
 
 def _check(lists: ClassLists, shape: tuple[int, int]) -> None:

@@ -92,7 +92,7 @@ def export(
             f"{layer.num_classes}. Received: k={k}."
         )
     _require_finite(layer)
-    endpoints = Endpoints(model, _class_scores(layer, index, ops), layer.num_classes)
+    endpoints = Endpoints(model, _class_scores(layer, index, ops, k), layer.num_classes)
     signatures = _signatures(endpoints, specs, k)
     readme = None if ops == "core" else _custom_readme()
     _write(_everything(model, layer, index, signatures), signatures, path, readme)
@@ -129,7 +129,7 @@ def _require_finite(layer: ClassOutput) -> None:
                 )
 
 
-def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str) -> ClassScores:
+def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str, k: int) -> ClassScores:
     """What finds the best classes, made of the kind of `ops` that was asked for."""
     matrix = layer.class_matrix
     products = matrix.as_products()
@@ -149,7 +149,7 @@ def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str) -> Clas
     index.require_rows(matrix)
     if ops == "custom":
         return IndexedClasses(matrix, index)
-    return ListedProducts(*products, index.lists())
+    return ListedProducts(*products, index.lists(), k)
 
 
 def _signatures(
