@@ -20,8 +20,22 @@ class Arena {
   // size: the doubles that will be taken; more takes further allocations.
   explicit Arena(int64_t size) : size_(size) {}
 
-  // `size` doubles at a cache line's start, not initialised, that live as long as this.
-  double* Take(int64_t size) {
+  // What `size` numbers take, in doubles.
+  template <class Number>
+  static constexpr int64_t Doubles(int64_t size) {
+    return CeilDiv(size * sizeof(Number), sizeof(double));
+  }
+
+  // `size` numbers at a cache line's start, not initialised, that live as long as this.
+  template <class Number = double>
+  Number* Take(int64_t size) {
+    return reinterpret_cast<Number*>(TakeDoubles(Doubles<Number>(size)));
+  }
+
+ private:
+  static constexpr int64_t kLineDoubles = 8;
+
+  double* TakeDoubles(int64_t size) {
     size = RoundUp(size, kLineDoubles);
     if (size > left_) {
       left_ = std::max(size, size_);
@@ -32,9 +46,6 @@ class Arena {
     next_ += size;
     return next_ - size;
   }
-
- private:
-  static constexpr int64_t kLineDoubles = 8;
 
   const int64_t size_;
   std::vector<AlignedArray<double>> blocks_;

@@ -27,20 +27,26 @@ struct ProductSize {
 // as many as one of doubles has.
 inline constexpr int kWidthMultiple = 16;
 
-#define LARGEOUT_DECLARE_DENSE_PRODUCT(level)                                            \
-  namespace level {                                                                      \
-  /* out[r, j] += sum over k of a[r, k] * b[k, j], each in the order of k. b and out are \
-     row-major with the strides given.                                                   \
-     REQUIRES: size.width is a multiple of kWidthMultiple. */                            \
-  void AddProduct(const ProductSize& size, const Strided<float>& a, const float* b,      \
-                  int64_t b_stride, float* out, int64_t out_stride);                     \
-  void AddProduct(const ProductSize& size, const Strided<double>& a, const double* b,    \
-                  int64_t b_stride, double* out, int64_t out_stride);                    \
+#define LARGEOUT_DECLARE_DENSE_PRODUCT_OF(Number)                                              \
+  /* out[r, j] += sum over k of a[r, k] * b[k, j], each in the order of k. b and out are       \
+     row-major with the strides given.                                                         \
+     REQUIRES: size.width is a multiple of kWidthMultiple. */                                  \
+  void AddProduct(const ProductSize& size, const Strided<Number>& a, const Number* b,          \
+                  int64_t b_stride, Number* out, int64_t out_stride);                          \
+  /* The same, where the sum is one of Numbers and only it is added to a double.               \
+     REQUIRES: b can be read, not out written, up to a width that is such a multiple. */       \
+  void AddProductToDoubles(const ProductSize& size, const Strided<Number>& a, const Number* b, \
+                           int64_t b_stride, double* out, int64_t out_stride);
+#define LARGEOUT_DECLARE_DENSE_PRODUCT(level) \
+  namespace level {                           \
+  LARGEOUT_DECLARE_DENSE_PRODUCT_OF(float)    \
+  LARGEOUT_DECLARE_DENSE_PRODUCT_OF(double)   \
   }
 LARGEOUT_DECLARE_DENSE_PRODUCT(generic)
 LARGEOUT_DECLARE_DENSE_PRODUCT(avx2)
 LARGEOUT_DECLARE_DENSE_PRODUCT(avx512)
 #undef LARGEOUT_DECLARE_DENSE_PRODUCT
+#undef LARGEOUT_DECLARE_DENSE_PRODUCT_OF
 
 }  // namespace largeout
 

@@ -2,17 +2,27 @@
 // Q. Their results are the same but for rounding; their multiplications, with those of the
 // scores and the gradient, are
 //
-//   small batch: 7 batch width^2 + 5 batch^2 width + batch^3 / 3,
+//   small batch: 7 batch width^2 + 4 batch^2 width + batch^3 / 3,
 //   large batch: 6 batch width^2 + 13/3 width^3,
 //
 // as one works with matrices [batch, batch], the other with some [width, width]. The names in
 // formulas are those of factored_output.h.
+//
+// Each has
+//
+//   Number: what it multiplies in, float or double.
+//   Size(batch, width): what it takes of an arena.
+//   Compute(min_pivot, solved): solved [batch, width] becomes H' times the inverse of the new U.
+//     Returns the smallest pivot of the equations that are solved; where that is less than
+//     min_pivot or NaN, nothing else is to be called.
+//   FirstNotFinite(): the matrix that the step would give a number that is not finite, or one
+//     too large to tell; or null.
+//   Write(): takes the step. Needs no memory, and so is never left half done.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_FORMS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_FORMS_H_
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "custom_ops/core/factored_output.h"
@@ -22,16 +32,16 @@
 namespace largeout {
 
 // What a form reads; all of it is of the state before the step.
+template <class Number>
 struct FactoredTerms {
-  const double* mixing;   // U
-  const double* inverse;  // of U
-  const double* gram;     // Q
+  double* mixing;   // U; this and the next two are written by Write
+  double* inverse;  // of U
+  double* gram;     // Q
   int64_t num_classes;
   const FactoredSlopes& slopes;
   double learning_rate;  // eta
   const ParallelFor& parallel;
-  const PaddedMatrix& features;            // H' [batch, width]
-  const PaddedMatrix& columns;             // H [width, batch]
+  const PaddedMatrixOf<Number>& features;  // H' [batch, width]
   const PaddedMatrix& by_features;         // (W'E)' [batch, width]
   const std::vector<double>& target_sums;  // A'1 [batch]
   const TargetSlopes& targets;             // A
@@ -40,74 +50,78 @@ struct FactoredTerms {
   int64_t width() const { return features.width(); }
 };
 
-// Its functions are called in their order.
-class FactoredForm {
+// With matrices [batch, batch], by Woodbury's identity: the square matrices get sums of `batch`
+// or twice as many products of vectors, in place.
+template <class NumberType>
+class SmallBatchForm {
  public:
-  virtual ~FactoredForm() = default;
+  using Number = NumberType;
 
-  // inverse becomes that of the new U, solved [batch, width] H' times it. Returns the smallest
-  // pivot of the equations that are solved; where that is less than min_pivot or NaN, nothing
-  // else is to be called.
-  virtual double UpdateInverse(double min_pivot, PaddedMatrix* inverse,
-                               PaddedMatrix* solved) = 0;
-
-  // mixing, a copy of U, becomes the new U.
-  virtual void UpdateMixing(PaddedMatrix* mixing) = 0;
-
-  // The elements [i, j] of gram with j <= i become those of the new Q.
-  virtual void UpdateGram(PaddedMatrix* gram) = 0;
-};
-
-// With matrices [batch, batch], by Woodbury's identity.
-class SmallBatchForm final : public FactoredForm {
- public:
-  SmallBatchForm(const FactoredTerms& terms, Arena* arena);
+  SmallBatchForm(const FactoredTerms<Number>& terms, Arena* arena);
   static int64_t Size(int64_t batch, int64_t width);
 
-  double UpdateInverse(double min_pivot, PaddedMatrix* inverse, PaddedMatrix* solved) override;
-  void UpdateMixing(PaddedMatrix* mixing) override;
-  void UpdateGram(PaddedMatrix* gram) override;
+  double Compute(double min_pivot, PaddedMatrixOf<Number>* solved);
+  const char* FirstNotFinite() const;
+  void Write();
 
  private:
-  void WriteScaledSquares(PaddedMatrix* squares);
+  using Matrix = PaddedMatrixOf<Number>;
 
-  const FactoredTerms& terms_;
-  PaddedMatrix stack_;         // [3 batch, width]: what UpdateGram needs
-  PaddedMatrix scaled_;        // [batch, width]
-  PaddedMatrix small_, half_;  // [batch, batch]
+  double Solve(double min_pivot, Matrix* solved);
+  void WriteScaledSquares(Matrix* squares);
+  void WriteHalfOfGram();
+
+  const FactoredTerms<Number>& terms_;
+  Matrix stack_;          // [3 batch, width]: H', -L' and H' for the update of Q
+  Matrix columns_;        // H
+  Matrix of_mixing_;      // [batch, width]: of H' in the update of U
+  Matrix of_inverse_;     // [batch, width]: of T in that of U^-1
+  Matrix scaled_;         // [batch, width]
+  Matrix small_, half_;   // [batch, batch]
+  Matrix square_;         // [width, width]
+  const Matrix* solved_ = nullptr;  // T
 };
 
 // With M = I - 2 eta H Gamma H' itself, [width, width].
-class LargeBatchForm final : public FactoredForm {
+class LargeBatchForm {
  public:
-  LargeBatchForm(const FactoredTerms& terms, Arena* arena);
+  using Number = double;
+
+  LargeBatchForm(const FactoredTerms<double>& terms, Arena* arena);
   static int64_t Size(int64_t batch, int64_t width);
 
-  double UpdateInverse(double min_pivot, PaddedMatrix* inverse, PaddedMatrix* solved) override;
-  void UpdateMixing(PaddedMatrix* mixing) override;
-  void UpdateGram(PaddedMatrix* gram) override;
+  double Compute(double min_pivot, PaddedMatrix* solved);
+  const char* FirstNotFinite() const;
+  void Write();
 
  private:
   void WriteChange();
+  double UpdateInverse(double min_pivot, PaddedMatrix* solved);
+  void UpdateMixing();
+  void UpdateGram();
   void WriteHalfOfGram();
   void WriteProductsOfSums();
-  void AddSquaresOfTargets(PaddedMatrix* gram);
+  void AddSquaresOfTargets();
 
-  const FactoredTerms& terms_;
-  PaddedMatrix scaled_;          // [batch, width]
-  PaddedMatrix change_;          // M - I
-  PaddedMatrix first_, second_;  // [width, width]
-  PaddedMatrix factors_, sums_;  // [2, batch], [2, width]
+  const FactoredTerms<double>& terms_;
+  PaddedMatrix mixing_, inverse_, gram_;  // the new ones; of Q the elements [i, j] with j <= i
+  PaddedMatrix scaled_;                   // [batch, width]
+  PaddedMatrix change_;                   // M - I
+  PaddedMatrix first_, second_;           // [width, width]
+  PaddedMatrix factors_, sums_;           // [2, batch], [2, width]
 };
 
 // to = row j of `rows` times factor scales[j].
-void ScaleRows(double factor, const double* scales, const double* rows, int64_t stride,
-               const ParallelFor& parallel, PaddedMatrix* to);
-
-// The one with fewer multiplications, nearly, and what it takes of an arena. `terms` must live
-// as long as it.
-std::unique_ptr<FactoredForm> MakeFactoredForm(const FactoredTerms& terms, Arena* arena);
-int64_t SizeOfFactoredForm(int64_t batch, int64_t width);
+template <class From, class To>
+void ScaleRows(double factor, const double* scales, const From* rows, int64_t stride,
+               const ParallelFor& parallel, PaddedMatrixOf<To>* to) {
+  ForEachRow(to->rows(), to->width(), parallel, [&](int64_t j) {
+    const double scale = factor * scales[j];
+    const From* from = rows + j * stride;
+    To* row = to->row(j);
+    for (int64_t k = 0; k < to->width(); ++k) row[k] = static_cast<To>(scale * from[k]);
+  });
+}
 
 }  // namespace largeout
 

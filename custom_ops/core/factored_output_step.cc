@@ -1,14 +1,27 @@
 #include <algorithm>
+#include <type_traits>
 
-#include "custom_ops/core/dense_product.h"
 #include "custom_ops/core/factored_output.h"
+#include "custom_ops/core/factored_output_products.h"
 #include "custom_ops/core/factored_output_update.h"
 
 namespace largeout {
+namespace {
+
+// Errors of the products of a step are as much larger as a pivot is smaller than 1; with a
+// smaller one it is made in doubles.
+constexpr double kLeastPivotOfFloats = 0.01;
+
+template <class T>
+struct TypeOf {
+  using Type = T;
+};
+
+}  // namespace
 
 template <class Number>
 int64_t FactoredGradient<Number>::Size(int64_t batch, int64_t width) {
-  return PaddedMatrix::Size(width, width) + 2 * PaddedMatrix::Size(batch, width);
+  return 2 * PaddedMatrix::Size(batch, width);
 }
 
 // W'E = 2 Q H Gamma + w_bar sigma' + omega (A'1)' + U'V'A; equations 31 to 33.
@@ -17,9 +30,7 @@ FactoredGradient<Number>::FactoredGradient(const FactoredState<Number>& state,
                                            const FactoredBatch& batch,
                                            const FactoredSlopes& slopes,
                                            const ParallelFor& parallel, Arena* arena)
-    : mixing_(state.width, state.width, arena),
-      by_features_(batch.batch, state.width, arena),
-      target_sums_(batch.batch) {
+    : by_features_(batch.batch, state.width, arena), target_sums_(batch.batch) {
   PaddedMatrix targets(batch.batch, state.width, arena);
   MultiplyTargets(state, batch, slopes.by_a, parallel, target_sums_.data(), &targets);
   ForEachRow(batch.batch, 2 * state.width, parallel, [&](int64_t j) {
@@ -30,8 +41,9 @@ FactoredGradient<Number>::FactoredGradient(const FactoredState<Number>& state,
       row[k] = twice * gram[k] + by_s * state.total[k] + sum * state.offset[k];
     }
   });
-  mixing_.CopyFrom(state.mixing, parallel);
-  AddProductInBlocks(targets.view(), mixing_, &by_features_, parallel);
+  const DenseRows rows = {targets.data(), batch.batch, state.width, targets.stride()};
+  AddTimesSquare<Number>(rows, state.mixing, Square::kAsItIs, parallel,
+                         by_features_.data(), by_features_.stride());
 }
 
 template <class Number>
@@ -52,21 +64,41 @@ void GradientByFactoredFeatures(const FactoredState<Number>& state, const Factor
   FactoredGradient<Number>(state, batch, slopes, parallel, &arena).Write(dim, by_features);
 }
 
+// A step by which Form it may be, written if it is not refused.
+template <class Form, class Number>
+FactoredOutcome StepByForm(const FactoredState<Number>& state, const FactoredBatch& batch,
+                           const FactoredSlopes& slopes, double learning_rate, double min_pivot,
+                           const ParallelFor& parallel,
+                           const FactoredGradient<Number>& gradient) {
+  Arena arena(FactoredUpdate<Number, Form>::Size(batch.batch, state.width));
+  FactoredUpdate<Number, Form> update(state, batch, slopes, learning_rate, parallel, gradient,
+                                      &arena);
+  const FactoredOutcome outcome = update.Compute(min_pivot);
+  if (outcome.smallest_pivot >= min_pivot && outcome.not_finite == nullptr) update.Write();
+  return outcome;
+}
+
 template <class Number>
 FactoredOutcome StepFactoredOutput(const FactoredState<Number>& state,
                                    const FactoredBatch& batch, const FactoredSlopes& slopes,
                                    double learning_rate, double min_pivot,
                                    const ParallelFor& parallel, int64_t dim,
                                    double* by_features) {
-  Arena arena(FactoredGradient<Number>::Size(batch.batch, state.width) +
-              FactoredUpdate<Number>::Size(batch.batch, state.width));
-  FactoredGradient<Number> gradient(state, batch, slopes, parallel, &arena);
+  Arena arena(FactoredGradient<Number>::Size(batch.batch, state.width));
+  const FactoredGradient<Number> gradient(state, batch, slopes, parallel, &arena);
   gradient.Write(dim, by_features);
-  FactoredUpdate<Number> update(state, batch, slopes, learning_rate, parallel, &gradient,
-                                &arena);
-  const FactoredOutcome outcome = update.Compute(min_pivot);
-  if (outcome.smallest_pivot >= min_pivot && outcome.not_finite == nullptr) update.Write();
-  return outcome;
+  const auto step = [&](auto form, double least_pivot) {
+    using Form = typename decltype(form)::Type;
+    return StepByForm<Form>(state, batch, slopes, learning_rate, least_pivot, parallel,
+                            gradient);
+  };
+  if (batch.batch > state.width) return step(TypeOf<LargeBatchForm>{}, min_pivot);
+  if constexpr (std::is_same_v<Number, float>) {
+    const double least_pivot = std::max(min_pivot, kLeastPivotOfFloats);
+    const FactoredOutcome outcome = step(TypeOf<SmallBatchForm<float>>{}, least_pivot);
+    if (outcome.smallest_pivot >= least_pivot && !outcome.not_finite) return outcome;
+  }
+  return step(TypeOf<SmallBatchForm<double>>{}, min_pivot);
 }
 
 #define LARGEOUT_INSTANTIATE(Number)                                                           \

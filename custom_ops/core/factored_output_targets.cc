@@ -33,10 +33,11 @@ TargetSlopes::TargetSlopes(const FactoredBatch& batch, const double* by_a,
   classes_ = std::move(merged.ids);
 }
 
-void TargetSlopes::AddGram(double factor, PaddedMatrix* matrix) const {
+template <class Number>
+void TargetSlopes::AddGram(double factor, PaddedMatrixOf<Number>* matrix) const {
   for (size_t c = 0; c < classes_.size(); ++c) {
     for (int64_t i = begin_[c]; i < begin_[c + 1]; ++i) {
-      double* row = matrix->row(slopes_[i].example);
+      Number* row = matrix->row(slopes_[i].example);
       const double scaled = factor * slopes_[i].value;
       for (int64_t k = begin_[c]; k < begin_[c + 1]; ++k) {
         row[slopes_[k].example] += scaled * slopes_[k].value;
@@ -58,10 +59,11 @@ void TargetSlopes::AddGramTimes(double factor, const PaddedMatrix& matrix,
   }
 }
 
-void TargetSlopes::AddRowsOfClass(int64_t place, double factor, const PaddedMatrix& matrix,
-                                  double* to) const {
+template <class Number>
+void TargetSlopes::AddRowsOfClass(int64_t place, double factor,
+                                  const PaddedMatrixOf<Number>& matrix, double* to) const {
   for (int64_t i = begin_[place]; i < begin_[place + 1]; ++i) {
-    const double* row = matrix.row(slopes_[i].example);
+    const Number* row = matrix.row(slopes_[i].example);
     const double scaled = factor * slopes_[i].value;
     for (int64_t k = 0; k < matrix.width(); ++k) to[k] += scaled * row[k];
   }
@@ -87,6 +89,12 @@ void MultiplyTargets(const FactoredState<Number>& state, const FactoredBatch& ba
   });
 }
 
+template void TargetSlopes::AddGram(double, PaddedMatrixOf<float>*) const;
+template void TargetSlopes::AddGram(double, PaddedMatrixOf<double>*) const;
+template void TargetSlopes::AddRowsOfClass(int64_t, double, const PaddedMatrixOf<float>&,
+                                           double*) const;
+template void TargetSlopes::AddRowsOfClass(int64_t, double, const PaddedMatrixOf<double>&,
+                                           double*) const;
 template void MultiplyTargets(const FactoredState<float>&, const FactoredBatch&, const double*,
                               const ParallelFor&, double*, PaddedMatrix*);
 template void MultiplyTargets(const FactoredState<double>&, const FactoredBatch&, const double*,

@@ -20,14 +20,16 @@ class TargetSlopes {
   const std::vector<int64_t>& classes() const { return classes_; }
 
   // matrix [batch, batch] += factor A'A.
-  void AddGram(double factor, PaddedMatrix* matrix) const;
+  template <class Number>
+  void AddGram(double factor, PaddedMatrixOf<Number>* matrix) const;
 
   // to [batch, width] += factor A'A matrix.
   void AddGramTimes(double factor, const PaddedMatrix& matrix, PaddedMatrix* to) const;
 
   // to [width] += factor times the sum over examples j of A_cj row j of the matrix, for class c
   // = classes()[place].
-  void AddRowsOfClass(int64_t place, double factor, const PaddedMatrix& matrix,
+  template <class Number>
+  void AddRowsOfClass(int64_t place, double factor, const PaddedMatrixOf<Number>& matrix,
                       double* to) const;
 
  private:

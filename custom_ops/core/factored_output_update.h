@@ -5,7 +5,6 @@
 #define LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_UPDATE_H_
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "custom_ops/core/factored_output.h"
@@ -30,21 +29,22 @@ class FactoredGradient {
 
   const PaddedMatrix& by_features() const { return by_features_; }         // (W'E)'
   const std::vector<double>& target_sums() const { return target_sums_; }  // A'1
-  PaddedMatrix* mixing() { return &mixing_; }                              // a copy of U
 
  private:
-  PaddedMatrix mixing_, by_features_;
+  PaddedMatrix by_features_;
   std::vector<double> target_sums_;
 };
 
-// The state after a step, in memory of its own until all of it is known to be finite.
-template <class Number>
+// A step, in memory of its own until all of it is known to be finite. Form: as
+// factored_output_forms.h has it.
+template <class Number, class Form>
 class FactoredUpdate {
  public:
-  // gradient: that of the same. Its copy of U becomes the new U.
+  // gradient: that of the same.
   FactoredUpdate(const FactoredState<Number>& state, const FactoredBatch& batch,
                  const FactoredSlopes& slopes, double learning_rate,
-                 const ParallelFor& parallel, FactoredGradient<Number>* gradient, Arena* arena);
+                 const ParallelFor& parallel, const FactoredGradient<Number>& gradient,
+                 Arena* arena);
 
   FactoredUpdate(const FactoredUpdate&) = delete;
   FactoredUpdate& operator=(const FactoredUpdate&) = delete;
@@ -54,9 +54,11 @@ class FactoredUpdate {
   FactoredOutcome Compute(double min_pivot);
 
   // Makes the new state the state. Needs no memory, and so is never left half done.
-  void Write() const;
+  void Write();
 
  private:
+  using Matrix = PaddedMatrixOf<typename Form::Number>;
+
   void UpdateSums();
   bool UpdateVectors();
   const char* FirstNotFinite() const;
@@ -66,16 +68,13 @@ class FactoredUpdate {
   const FactoredSlopes& slopes_;
   const double learning_rate_;
   const ParallelFor& parallel_;
-  FactoredGradient<Number>& gradient_;
-  PaddedMatrix features_;  // H' [batch, width]
-  PaddedMatrix columns_;   // H [width, batch]
-  PaddedMatrix solved_;    // T [batch, width]: H' times the inverse of the new U
-  PaddedMatrix inverse_, gram_;
-  PaddedMatrix sums_;     // omega and w_bar
-  PaddedMatrix factors_;  // [2, batch], of the rows of H' in their updates
+  const FactoredGradient<Number>& gradient_;
+  Matrix features_;                    // H' [batch, width]
+  Matrix solved_;                      // T [batch, width]: H' times the inverse of the new U
+  std::vector<double> offset_, total_; // omega and w_bar
   TargetSlopes targets_;
-  const FactoredTerms terms_;  // of what is above
-  std::unique_ptr<FactoredForm> form_;
+  const FactoredTerms<typename Form::Number> terms_;  // of what is above
+  Form form_;
   std::vector<Number> vectors_;  // the new rows of V, those of the distinct classes
 };
 

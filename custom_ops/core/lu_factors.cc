@@ -12,19 +12,21 @@ namespace {
 
 // Columns that are factored together, and rows that are solved together.
 constexpr int64_t kBlock = kWidthMultiple;
-constexpr int64_t kSolvedColumns = 2 * kWidthMultiple;  // of one unit of work
+constexpr int64_t kSolvedColumns = 4 * kWidthMultiple;  // of one unit of work
 
 // to [rows, width] += a [rows, depth] x b: in one thread.
-void Add(const ProductSize& size, const double* a, int64_t a_stride, const double* b,
-         int64_t b_stride, double* to) {
+template <class Number>
+void Add(const ProductSize& size, const Number* a, int64_t a_stride, const Number* b,
+         int64_t b_stride, Number* to) {
   if (size.rows == 0 || size.depth == 0) return;
-  const Strided<double> factor = {a, a_stride, 1};
+  const Strided<Number> factor = {a, a_stride, 1};
   LARGEOUT_SIMD_DISPATCH(AddProduct, size, factor, b, b_stride, to, b_stride);
 }
 
 }  // namespace
 
-double LuFactors::Factor(double min_pivot, const ParallelFor& parallel) {
+template <class Number>
+double LuFactors<Number>::Factor(double min_pivot, const ParallelFor& parallel) {
   double smallest = std::numeric_limits<double>::infinity();
   const int64_t size = matrix_->rows();
   for (int64_t first = 0; first < size; first += kBlock) {
@@ -38,17 +40,18 @@ double LuFactors::Factor(double min_pivot, const ParallelFor& parallel) {
 
 // Columns [first, last) of the rows from `first` on. Multipliers are stored negated, so that
 // eliminating is adding.
-bool LuFactors::FactorColumns(int64_t first, int64_t last, double min_pivot, double* smallest) {
+template <class Number>
+bool LuFactors<Number>::FactorColumns(int64_t first, int64_t last, double min_pivot, double* smallest) {
   for (int64_t k = first; k < last; ++k) {
     SwapWithLargest(k);
-    const double* pivot_row = matrix_->row(k);
+    const Number* pivot_row = matrix_->row(k);
     const double pivot = std::abs(pivot_row[k]);
     if (!(pivot >= *smallest)) *smallest = pivot;
     if (!(pivot >= min_pivot)) return false;
     inverse_pivots_[k] = 1 / pivot_row[k];
     for (int64_t i = k + 1; i < matrix_->rows(); ++i) {
-      double* row = matrix_->row(i);
-      const double multiplier = -row[k] * inverse_pivots_[k];
+      Number* row = matrix_->row(i);
+      const Number multiplier = -row[k] * inverse_pivots_[k];
       row[k] = multiplier;
       for (int64_t j = k + 1; j < last; ++j) row[j] += multiplier * pivot_row[j];
     }
@@ -58,7 +61,8 @@ bool LuFactors::FactorColumns(int64_t first, int64_t last, double min_pivot, dou
 
 // Brings the largest number of column k to the diagonal. A NaN elsewhere makes its row NaN, and
 // the last pivot.
-void LuFactors::SwapWithLargest(int64_t k) {
+template <class Number>
+void LuFactors<Number>::SwapWithLargest(int64_t k) {
   int64_t largest = k;
   for (int64_t i = k + 1; i < matrix_->rows(); ++i) {
     if (std::abs(matrix_->row(i)[k]) > std::abs(matrix_->row(largest)[k])) largest = i;
@@ -69,27 +73,30 @@ void LuFactors::SwapWithLargest(int64_t k) {
 }
 
 // The columns behind the factored ones.
-void LuFactors::UpdateRest(int64_t first, int64_t last, const ParallelFor& parallel) {
+template <class Number>
+void LuFactors<Number>::UpdateRest(int64_t first, int64_t last, const ParallelFor& parallel) {
   const int64_t stride = matrix_->stride(), width = matrix_->padded_width() - last;
-  double* const block = matrix_->row(first);
+  Number* const block = matrix_->row(first);
   for (int64_t i = first + 1; i < last; ++i) {
-    double* row = matrix_->row(i);
+    Number* row = matrix_->row(i);
     Add({1, i - first, width}, row + first, stride, block + last, stride, row + last);
   }
-  AddProductInBlocks({matrix_->rows() - last, last - first, width},
-                     {matrix_->row(last) + first, stride, 1}, block + last, stride,
-                     matrix_->row(last) + last, stride, parallel);
+  const Strided<Number> multipliers = {matrix_->row(last) + first, stride, 1};
+  AddProductInBlocks<Number>({matrix_->rows() - last, last - first, width}, multipliers,
+                             block + last, stride, matrix_->row(last) + last, stride, parallel);
 }
 
 // x_i = y_i / p_i + the sum over j > i of (-u_ij / p_i) x_j.
-void LuFactors::ScaleRowsByPivots() {
+template <class Number>
+void LuFactors<Number>::ScaleRowsByPivots() {
   for (int64_t i = 0; i < matrix_->rows(); ++i) {
-    double* row = matrix_->row(i);
+    Number* row = matrix_->row(i);
     for (int64_t j = i + 1; j < matrix_->width(); ++j) row[j] *= -inverse_pivots_[i];
   }
 }
 
-void LuFactors::Solve(PaddedMatrix* x, const ParallelFor& parallel) const {
+template <class Number>
+void LuFactors<Number>::Solve(PaddedMatrixOf<Number>* x, const ParallelFor& parallel) const {
   const int64_t size = matrix_->rows();
   for (int64_t i = 0; i < size; ++i) {
     if (swapped_with_[i] == i) continue;
@@ -103,7 +110,8 @@ void LuFactors::Solve(PaddedMatrix* x, const ParallelFor& parallel) const {
   });
 }
 
-void LuFactors::SolveColumns(double* x, int64_t stride, int64_t width) const {
+template <class Number>
+void LuFactors<Number>::SolveColumns(Number* x, int64_t stride, int64_t width) const {
   const int64_t size = matrix_->rows(), row_stride = matrix_->stride();
   const auto row_of_x = [&](int64_t i) { return x + i * stride; };
   for (int64_t first = 0; first < size; first += kBlock) {
@@ -128,5 +136,8 @@ void LuFactors::SolveColumns(double* x, int64_t stride, int64_t width) const {
     }
   }
 }
+
+template class LuFactors<float>;
+template class LuFactors<double>;
 
 }  // namespace largeout

@@ -11,11 +11,12 @@
 
 namespace largeout {
 
-// The factors of a square matrix. The same bits on any number of threads.
+// The factors of a square matrix of floats or doubles. The same bits on any number of threads.
+template <class Number>
 class LuFactors {
  public:
   // matrix: is overwritten, and must live as long as this.
-  explicit LuFactors(PaddedMatrix* matrix)
+  explicit LuFactors(PaddedMatrixOf<Number>* matrix)
       : matrix_(matrix), swapped_with_(matrix->rows()), inverse_pivots_(matrix->rows()) {}
 
   // Returns the smallest absolute value of a pivot. It ends at the first that is less than
@@ -23,18 +24,18 @@ class LuFactors {
   double Factor(double min_pivot, const ParallelFor& parallel);
 
   // x [rows, width] becomes the inverse of the matrix times x. Once there are factors.
-  void Solve(PaddedMatrix* x, const ParallelFor& parallel) const;
+  void Solve(PaddedMatrixOf<Number>* x, const ParallelFor& parallel) const;
 
  private:
   bool FactorColumns(int64_t first, int64_t last, double min_pivot, double* smallest);
   void SwapWithLargest(int64_t k);
   void UpdateRest(int64_t first, int64_t last, const ParallelFor& parallel);
   void ScaleRowsByPivots();
-  void SolveColumns(double* x, int64_t stride, int64_t width) const;
+  void SolveColumns(Number* x, int64_t stride, int64_t width) const;
 
-  PaddedMatrix* const matrix_;
+  PaddedMatrixOf<Number>* const matrix_;
   std::vector<int64_t> swapped_with_;
-  std::vector<double> inverse_pivots_;
+  std::vector<Number> inverse_pivots_;
 };
 
 }  // namespace largeout
