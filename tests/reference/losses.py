@@ -69,9 +69,7 @@ def sampled_softmax(
     return np.array(losses)
 
 
-def decoupled_softmax(
-    features, embeddings, bias, labels, sampled, sampled_count, label_power
-):
+def decoupled_softmax(features, embeddings, bias, labels, sampled, sampled_count, label_power):
     """Gupta et al. 2024, section 4: a softmax for each label, without the others of its row."""
     losses = []
     for _, true, negatives in _each_row(

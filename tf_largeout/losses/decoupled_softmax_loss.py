@@ -39,10 +39,11 @@ def decoupled_softmax_loss(
 class DecoupledSoftmaxLoss(SampledLoss):
     """A softmax for each label, over that label and the classes that were drawn.
 
-    `L^-label_power sum_y -log(exp(o_y) / (exp(o_y) + sum_s exp(o'_s)))` for a row with L labels
-    y, with `o'_s = o_s - log E[count_s]` for drawn classes s that are none of them. For examples
-    with several labels: in `SampledSoftmaxLoss` the labels of a row share one sum, so each pushes
-    the others down, and frequent labels those that are rare. For one label both are the same.
+    `L^-label_power sum_y -log(exp(o_y) / (exp(o_y) + sum_s exp(o'_s)))` for a row with L
+    labels y, with `o'_s = o_s - log E[count_s]` for drawn classes s that are none of them.
+
+    For examples with several labels. In `SampledSoftmaxLoss` the labels of a row share one sum,
+    so each pushes the others down. For one label both losses are the same.
 
     References:
         Gupta et al. 2024, "Dual-encoders for extreme multi-label classification"
