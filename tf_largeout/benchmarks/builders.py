@@ -32,15 +32,17 @@ def ours(task, settings, **options):
     return keras.Sequential([task.input(), task.encoder(settings.dim), output])
 
 
-def residual(task, settings, num_buckets=None):
+def residual(task, settings, pairs_per_id=0):
     """`ours` with a residual block behind the encoder: `x + relu(Dense(x))`.
 
-    With `num_buckets` the bags have pairs of neighbouring ids too.
+    With `pairs_per_id` the bags have pairs of neighbouring ids too, hashed to as many times
+    as there are ids.
     """
     inputs = task.input()
-    if num_buckets:
-        ids = HashedBigrams(task.num_features, num_buckets)(inputs)
-        features = EmbeddingBag(task.num_features + num_buckets, settings.dim)(ids)
+    if pairs_per_id:
+        num_pairs = pairs_per_id * task.num_features
+        ids = HashedBigrams(task.num_features, num_pairs)(inputs)
+        features = EmbeddingBag(task.num_features + num_pairs, settings.dim)(ids)
     else:
         features = task.encoder(settings.dim)(inputs)
     block = keras.layers.Dense(settings.dim, activation="relu")(features)

@@ -191,9 +191,7 @@ METHODS = {
         tuned={"linux_callees": {"learning_rate": 3e-3}},
     ),
     "several_labels": _several_labels("several labels a row"),
-    "several_labels_bigrams": _several_labels(
-        "several labels a row, bigrams", num_buckets=2**19
-    ),
+    "several_labels_bigrams": _several_labels("several labels a row, bigrams", pairs_per_id=6),
     "ours": _tf_largeout("tf_largeout"),
     "uniform": _tf_largeout("tf_largeout, uniform negatives", sampler="uniform"),
     "log_uniform": _tf_largeout("tf_largeout, log-uniform negatives", sampler="log_uniform"),
