@@ -14,20 +14,21 @@ import keras
 import tf_largeout as tflo
 
 WORDS = ["usb probe", "ext4 inode", "tcp", "alloc page", "debugfs show"]
+WIDTH, PAIRS_PER_WORD = 256, 6
 
 
 def build_model(data):
+    num_words, num_pairs = data.vocabulary_size, PAIRS_PER_WORD * data.vocabulary_size
+    words = keras.Input([data.max_features], dtype="int32")  # of signature and path, in order
+    ids = tflo.layers.HashedBigrams(num_words, num_pairs)(words)
+    features = tflo.layers.EmbeddingBag(num_words + num_pairs, WIDTH)(ids)
+    block = keras.layers.Dense(WIDTH, activation="relu")(features)
     by_frequency = tflo.samplers.UnigramSampler(counts=data.label_counts)
-    return keras.Sequential(
-        [
-            keras.Input([data.max_features], dtype="int32"),  # words of signature and path
-            tflo.layers.EmbeddingBag(data.vocabulary_size, 128),
-            tflo.layers.LargeOutput(
-                data.num_classes,
-                sampler=tflo.samplers.InvertedFileSampler(1024, tail=by_frequency),
-            ),
-        ]
+    output = tflo.layers.LargeOutput(
+        data.num_classes,
+        sampler=tflo.samplers.InvertedFileSampler(1024, tail=by_frequency),
     )
+    return keras.Model(words, output(keras.layers.add([features, block])))
 
 
 def train(data, epochs):
@@ -37,7 +38,7 @@ def train(data, epochs):
     )
     model.compile(
         optimizer=tflo.optimizers.LazyAdam(rate),
-        loss=tflo.losses.SampledSoftmaxLoss(),  # of several labels each has an equal share
+        loss=tflo.losses.DecoupledSoftmaxLoss(),  # the labels of a row do not compete
         metrics=[tflo.metrics.PrecisionAtK(1), tflo.metrics.PrecisionAtK(5)],
         steps_per_execution=16,
     )
@@ -53,8 +54,9 @@ def answer(model, data, words):
         print(f"{words}: no function of the test split has all these words.")
         return
     ((ids, _),) = data.test.unbatch().skip(index).take(1).batch(1)
-    *encoder, output = model.layers
-    scores, classes = output.top_k(keras.Sequential(encoder)(ids), 5)
+    output = model.layers[-1]
+    encoder = keras.Model(model.input, output.input)
+    scores, classes = output.top_k(encoder(ids), 5)
     print(data.test_text(index))
     for score, class_id in zip(scores.numpy()[0], classes.numpy()[0], strict=True):
         print(f"  {score:6.2f}  {data.class_text(class_id)}")
@@ -74,7 +76,7 @@ def main(arguments=None):
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("words", nargs="*", default=WORDS, help="of a signature or path")
-    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument(
         "--out", default="linux_callees.keras", help="file of the trained model"
     )

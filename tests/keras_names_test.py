@@ -19,6 +19,7 @@ LOSSES = [
     "bernoulli_normalization_loss",
     "ranking_loss",
     "black_out_loss",
+    "decoupled_softmax_loss",
 ]
 SPHERICAL_LOSSES = [
     "spherical_softmax_loss",

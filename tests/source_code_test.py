@@ -67,6 +67,7 @@ ARROWS = {
         "types",
     },
     "metrics": {"arguments", "output_tag", "row_weights", "types"},
+    "join_models": {"layers"},
     "layers": {
         "arguments",
         "class_changes",

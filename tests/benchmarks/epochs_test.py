@@ -54,7 +54,28 @@ def test_the_same_seed_gives_the_same_figures(in_this_process, tmp_path):
     first, second = (
         epochs.main([*command, str(tmp_path / name)])["runs"][0] for name in ("a", "b")
     )
-    assert {**first, "seconds": 0} == {**second, "seconds": 0}
+    no_times = {"seconds": 0, "cpu_seconds": 0}
+    assert {**first, **no_times} == {**second, **no_times}
+
+
+def test_joined_models_are_trained_from_their_own_seeds_and_tested_as_one(
+    in_this_process, tmp_path, monkeypatch
+):
+    joined = []
+
+    def second_of(models):
+        joined.extend(models)
+        return models[1]
+
+    monkeypatch.setattr(epochs, "join_models", second_of)
+    command = [*SMALL.split(), "--methods", "uniform", "--epochs", "0.05", "--seeds", "1"]
+    run = epochs.main([*command, "--joined", "2", "--out", str(tmp_path)])["runs"][0]
+    settings = {"dim": 8, "batch_size": 64, "num_sampled": 32}
+    alone = epochs.train("synthetic", "uniform", 0.05, 3, settings, 100, False)
+    assert len(joined) == 2
+    assert run["steps"] == 2 * alone["steps"]
+    assert run["cpu_seconds"] > 0
+    assert run["loss"] == alone["loss"]
 
 
 def test_all_rates_fall_in_a_line():

@@ -11,10 +11,9 @@ from tf_largeout.benchmarks.samplers import SAMPLERS
 from tf_largeout.layers import LargeOutput
 
 # One of each loss and each kind of model; the others differ from these by their samplers.
-KINDS = "recommended nce importance bernoulli blackout ranking hierarchical softmax dense "
-KINDS = (
-    KINDS + "taylor z spherical squared_error inverted_file_draws stock_best tf_nn_nce"
-).split()
+KINDS = "recommended several_labels_bigrams nce importance bernoulli blackout ranking "
+KINDS += "hierarchical softmax dense taylor z spherical squared_error inverted_file_draws "
+KINDS = (KINDS + "stock_best tf_nn_nce").split()
 
 
 def _task_and_model(name):
@@ -43,7 +42,16 @@ def test_methods_learn(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["recommended", "nce", "hierarchical", "softmax", "stock_best", "stock_tuned"]
+    "name",
+    [
+        "recommended",
+        "several_labels",
+        "nce",
+        "hierarchical",
+        "softmax",
+        "stock_best",
+        "stock_tuned",
+    ],
 )
 def test_each_kind_of_model_trains_on_several_labels_a_row(name):
     task = tasks.synthetic(num_classes=50, examples=500, max_labels=3)("tiny", 32, 0, False)

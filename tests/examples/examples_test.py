@@ -50,10 +50,11 @@ def test_words_that_no_function_has_are_reported(capsys):
 
 
 @EACH_EXAMPLE
-def test_the_demo_trains_the_model_of_the_examples(name):
-    """Layers, loss and optimizer of the method `recommended`; the rate falls by the clock."""
+def test_the_benchmarks_train_the_models_of_the_examples(name):
+    """Layers, loss and optimizer of a method of the benchmarks; the rate falls by the clock."""
     data = TinyDataset()
-    example, method = _example(name), METHODS["recommended"]
+    methods = {"place_names": "recommended", "linux_callees": "several_labels_bigrams"}
+    example, method = _example(name), METHODS[methods[name]]
     test = (data.features, data.labels)
     sizes = (data.num_classes, data.vocabulary_size)
     task = tasks.Task(*sizes, data.train, test, data.label_counts, data.num_train)

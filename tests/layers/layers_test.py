@@ -37,6 +37,7 @@ def _head(**kwargs):
 def test_every_public_layer_is_in_the_table():
     covered = {type(make()).__name__ for make in LAYERS.values()}
     covered.add("EmbeddingBag")  # an encoder, with tests of its own: embedding_bag_test.py
+    covered.add("HashedBigrams")  # as well: hashed_bigrams_test.py
     covered.add("HierarchicalOutput")  # hierarchical_output_test.py
     covered.add("FactoredOutput")  # factored_output_test.py
     assert harness.public_classes(layers, keras.layers.Layer) == covered

@@ -75,6 +75,12 @@ def test_an_unknown_reduction_of_negatives_is_refused():
         losses.NegativeSamplingLoss(negative_reduction="max")
 
 
+@pytest.mark.parametrize("bad", [-0.5, 1.5, "1", None])
+def test_an_impossible_power_of_the_number_of_labels_is_refused(bad):
+    with pytest.raises(ValueError, match="`label_power` must be a number.*Received: label_p"):
+        losses.DecoupledSoftmaxLoss(label_power=bad)
+
+
 def test_labels_above_two_to_the_24th_stay_exact():
     lazy = _logits()._largeout_tag
     lazy.class_matrix.num_classes = 2**40

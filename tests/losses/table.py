@@ -22,6 +22,13 @@ def _softmax(correct_positive):
     return lambda *args: reference.sampled_softmax(*args, correct_positive=correct_positive)
 
 
+def _decoupled(label_power):
+    return Case(
+        lambda **kwargs: losses.DecoupledSoftmaxLoss(label_power=label_power, **kwargs),
+        lambda f, w, b, y, s, _, n: reference.decoupled_softmax(f, w, b, y, s, n, label_power),
+    )
+
+
 def _negative_sampling(reduction):
     return lambda f, w, b, y, s, *_: reference.negative_sampling(f, w, b, y, s, reduction)
 
@@ -46,6 +53,8 @@ LOSSES = {
         lambda **kwargs: losses.SampledSoftmaxLoss(correct_positive=True, **kwargs),
         _softmax(True),
     ),
+    "decoupled softmax": _decoupled(0.5),
+    "decoupled softmax, a row weighs 1": _decoupled(1),
     "nce": Case(losses.NCELoss, reference.nce),
     "negative sampling": Case(losses.NegativeSamplingLoss, _negative_sampling("sum")),
     "mean negative sampling": Case(

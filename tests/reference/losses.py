@@ -69,6 +69,18 @@ def sampled_softmax(
     return np.array(losses)
 
 
+def decoupled_softmax(features, embeddings, bias, labels, sampled, sampled_count, label_power):
+    """Gupta et al. 2024, section 4: a softmax for each label, without the others of its row."""
+    losses = []
+    for _, true, negatives in _each_row(
+        features, embeddings, bias, labels, sampled, sampled_count
+    ):
+        of_labels = [np.exp(o) / (np.exp(o) + np.exp(negatives).sum()) for o in true]
+        weight = 1 / len(true) ** label_power if true else 0.0
+        losses.append(-weight * np.log(of_labels).sum())
+    return np.array(losses)
+
+
 def nce(features, embeddings, bias, labels, sampled, true_count, sampled_count):
     """`tf.nn.nce_loss`: sigmoid cross entropy with target 1 / #labels for each label."""
     losses = []

@@ -7,7 +7,7 @@ import keras
 from tf_largeout.benchmarks.class_vectors import class_vectors
 from tf_largeout.benchmarks.samplers import SAMPLERS
 from tf_largeout.benchmarks.stock_models import CandidateModel
-from tf_largeout.layers import HierarchicalOutput, LargeOutput
+from tf_largeout.layers import EmbeddingBag, HashedBigrams, HierarchicalOutput, LargeOutput
 
 
 def stock(loss, model_class=CandidateModel):
@@ -27,14 +27,36 @@ def stock(loss, model_class=CandidateModel):
 
 
 def ours(task, settings, **options):
-    """A `LargeOutput` with the sampler of the settings; `options` are its other arguments."""
+    """The task's encoder and a `LargeOutput`; `options` are its other arguments."""
+    output = _output(task, settings, **options)
+    return keras.Sequential([task.input(), task.encoder(settings.dim), output])
+
+
+def residual(task, settings, pairs_per_id=0):
+    """`ours` with a residual block behind the encoder: `x + relu(Dense(x))`.
+
+    With `pairs_per_id` the bags have pairs of neighbouring ids too, hashed to as many times
+    as there are ids.
+    """
+    inputs = task.input()
+    if pairs_per_id:
+        num_pairs = pairs_per_id * task.num_features
+        ids = HashedBigrams(task.num_features, num_pairs)(inputs)
+        features = EmbeddingBag(task.num_features + num_pairs, settings.dim)(ids)
+    else:
+        features = task.encoder(settings.dim)(inputs)
+    block = keras.layers.Dense(settings.dim, activation="relu")(features)
+    return keras.Model(inputs, _output(task, settings)(keras.layers.add([features, block])))
+
+
+def _output(task, settings, **options):
+    """A `LargeOutput` with the sampler of the settings."""
     sampler = SAMPLERS[settings.sampler](task, settings.num_sampled)
     if settings.search:
         sampler = SAMPLERS[settings.search](
             task, settings.num_sampled, tail=sampler, **settings.search_options
         )
-    output = LargeOutput(task.num_classes, sampler=sampler, **options)
-    return keras.Sequential([task.input(), task.encoder(settings.dim), output])
+    return LargeOutput(task.num_classes, sampler=sampler, **options)
 
 
 def normalized_at_start(task, settings):

@@ -14,6 +14,7 @@ from tf_largeout.benchmarks.builders import (
     hierarchical_k_means,
     normalized_at_start,
     ours,
+    residual,
     stock,
 )
 from tf_largeout.benchmarks.factored_heads import FACTORED_HEADS
@@ -22,6 +23,7 @@ from tf_largeout.benchmarks.stock_models import AllPositivesModel
 from tf_largeout.losses import (
     BernoulliNormalizationLoss,
     BlackOutLoss,
+    DecoupledSoftmaxLoss,
     HierarchicalSoftmaxLoss,
     ImportanceNormalizationLoss,
     NCELoss,
@@ -115,6 +117,17 @@ _LINUX = {"batch_size": 512, "learning_rate": 3e-3, "num_sampled": 2048, "anneal
 _STOCK_BEST = {**_FAST, "num_sampled": 8192, "optimizer": "row_sparse_adam"}
 
 
+_RECOMMENDED = {
+    **_FAST,
+    "batch_size": 512,
+    "learning_rate": 1e-2,
+    "optimizer": "lazy_adam",
+    "sampler": "frequency",
+    "search": "inverted_file",
+    "anneal": 1.0,
+}
+
+
 def _tf_largeout(
     title,
     search=None,
@@ -149,6 +162,16 @@ def _tf_largeout(
     )
 
 
+def _several_labels(title, **options):
+    """What `docs/lab/several_labels.md` comes to; `options` of the encoder, see `residual`."""
+    return Method(
+        f"tf_largeout, {title}",
+        functools.partial(residual, **options),
+        ours_compile(DecoupledSoftmaxLoss),
+        settings={**_RECOMMENDED, "learning_rate": 3e-3, "dim": 256},
+    )
+
+
 def _factored(head):
     """A `FactoredHead`, with the settings of the others."""
     score = tf.abs if head.absolute else tf.identity
@@ -164,17 +187,11 @@ METHODS = {
         "tf_largeout, recommended defaults",
         ours,
         ours_compile(),
-        settings={
-            **_FAST,
-            "batch_size": 512,
-            "learning_rate": 1e-2,
-            "optimizer": "lazy_adam",
-            "sampler": "frequency",
-            "search": "inverted_file",
-            "anneal": 1.0,
-        },
+        settings=_RECOMMENDED,
         tuned={"linux_callees": {"learning_rate": 3e-3}},
     ),
+    "several_labels": _several_labels("several labels a row"),
+    "several_labels_bigrams": _several_labels("several labels a row, bigrams", pairs_per_id=6),
     "ours": _tf_largeout("tf_largeout"),
     "uniform": _tf_largeout("tf_largeout, uniform negatives", sampler="uniform"),
     "log_uniform": _tf_largeout("tf_largeout, log-uniform negatives", sampler="log_uniform"),

@@ -5,6 +5,10 @@ from tf_largeout.losses.absolute_softmax_loss import AbsoluteSoftmaxLoss, absolu
 from tf_largeout.losses.bernoulli_normalization_loss import BernoulliNormalizationLoss
 from tf_largeout.losses.black_out_loss import BlackOutLoss, black_out_loss
 from tf_largeout.losses.cross_entropy import softmax_cross_entropy
+from tf_largeout.losses.decoupled_softmax_loss import (
+    DecoupledSoftmaxLoss,
+    decoupled_softmax_loss,
+)
 from tf_largeout.losses.hierarchical_softmax_loss import HierarchicalSoftmaxLoss
 from tf_largeout.losses.importance_normalization_loss import ImportanceNormalizationLoss
 from tf_largeout.losses.nce_loss import NCELoss, nce_loss
@@ -29,6 +33,7 @@ __all__ = [
     "BernoulliNormalizationLoss",
     "BlackOutLoss",
     "Candidates",
+    "DecoupledSoftmaxLoss",
     "HierarchicalSoftmaxLoss",
     "ImportanceNormalizationLoss",
     "NCELoss",
@@ -46,6 +51,7 @@ __all__ = [
     "ZLoss",
     "absolute_softmax_loss",
     "black_out_loss",
+    "decoupled_softmax_loss",
     "nce_loss",
     "negative_sampling_loss",
     "ranking_loss",

@@ -1,0 +1,109 @@
+"""Several trained models as one, whose logits are the mean of theirs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from tf_largeout.layers import LargeOutput
+
+
+def join_models(models: Sequence[keras.Model]) -> keras.Model:
+    """One model that scores each class by the mean of the logits that the models give it.
+
+    Models that were trained from other seeds err in other places, so their mean ranks better
+    than each of them. A mean of inner products is an inner product: the features side by side,
+    and the rows side by side, divided by the number of models. So the result ends in one
+    `LargeOutput` as wide as theirs together, and `evaluate`, `top_k`, the indexes of
+    `retrieval` and `serving.export` take it like any other. A row's best classes are those of
+    the geometric mean of the models' probabilities.
+
+    ```python
+    def trained(seed):
+        keras.utils.set_random_seed(seed)
+        model = keras.Sequential(
+            [keras.Input([16]), keras.layers.Dense(8), tflo.layers.LargeOutput(1_000)]
+        )
+        model.compile(tflo.optimizers.LazyAdam(1e-2), tflo.losses.SoftmaxLoss())
+        model.fit(np.ones([32, 16]), np.arange(32), verbose=0)
+        return model
+
+    joined = tflo.join_models([trained(seed) for seed in range(3)])
+    ```
+
+    Args:
+        models: Two or more built `Sequential` or functional models with the same inputs, each
+            with a `LargeOutput` of the same classes as its last layer and output.
+
+    Returns:
+        A functional model, not compiled, without a sampler. Its encoders are those of the
+        models, not copies; its class rows and biases are copies.
+
+    Raises:
+        ValueError: If there are fewer than two models, one ends in something else, or they
+            differ in inputs or in the number of classes.
+    """
+    models = list(models)
+    if len(models) < 2:
+        raise ValueError(f"`models` must be two or more. Received: {len(models)}.")
+    heads = [_head(model) for model in models]
+    _check_alike(models, heads)
+    inputs = keras.tree.map_structure(_input_like, _inputs(models[0]))
+    features = [
+        keras.Model(_inputs(model), head.input, name=f"encoder_{number}")(inputs)
+        for number, (model, head) in enumerate(zip(models, heads, strict=True))
+    ]
+    output = _mean_of(heads)
+    return keras.Model(inputs, output(keras.layers.Concatenate()(features)))
+
+
+def _mean_of(heads: Sequence[LargeOutput]) -> LargeOutput:
+    """A layer that gives the mean of the heads' logits, for their features side by side."""
+    rows = [keras.ops.convert_to_numpy(head.embeddings) for head in heads]
+    biases = [keras.ops.convert_to_numpy(head.bias) for head in heads if head.use_bias]
+    return LargeOutput(
+        heads[0].num_classes,
+        use_bias=bool(biases),
+        embeddings_initializer=np.concatenate(rows, axis=1) / len(heads),
+        bias_initializer=np.sum(biases, axis=0) / len(heads) if biases else None,
+    )
+
+
+def _head(model: keras.Model) -> LargeOutput:
+    """The `LargeOutput` that a model ends in."""
+    layers = getattr(model, "layers", None)
+    if layers and getattr(model, "built", False) and isinstance(layers[-1], LargeOutput):
+        return layers[-1]
+    raise ValueError(
+        "Each model must be a Sequential or functional model that is built and ends in a "
+        f"`LargeOutput`. Received: {model!r}."
+    )
+
+
+def _check_alike(models: Sequence[keras.Model], heads: Sequence[LargeOutput]) -> None:
+    for model, head in zip(models, heads, strict=True):
+        if head.num_classes != heads[0].num_classes:
+            raise ValueError(
+                "The models must have the same classes. Received: "
+                f"{heads[0].num_classes} and {head.num_classes} of them."
+            )
+        if _specs(model) != _specs(models[0]):
+            raise ValueError(
+                "The models must have the same inputs. Received: "
+                f"{_specs(models[0])} and {_specs(model)}."
+            )
+
+
+def _inputs(model: keras.Model) -> Any:
+    """The symbolic inputs, in their structure; a `Sequential` has one."""
+    return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
+
+
+def _specs(model: keras.Model) -> Any:
+    """Shapes and dtypes of the inputs, in their structure."""
+    return keras.tree.map_structure(lambda one: (one.shape, one.dtype), _inputs(model))
+
+
+def _input_like(tensor: keras.KerasTensor) -> keras.KerasTensor:
+    return keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype)

@@ -1,0 +1,121 @@
+"""Layer that adds pairs of neighbouring ids to bags of ids."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.arguments import is_whole, whole_number
+from tf_largeout.types import Config, Shape
+
+_MULTIPLIER = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: Fibonacci hashing
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class HashedBigrams(keras.layers.Layer):
+    """Appends to each bag the pairs of ids that stand side by side in it, hashed to new ids.
+
+    The sum of embeddings that `EmbeddingBag` makes knows neither order nor company: what a pair
+    means that its two words do not mean alone is lost, and few dimensions blur what is left.
+    A pair `(a, b)` gets the id `input_dim + hash(a, b) % num_buckets`, so one table of
+    `input_dim + num_buckets` rows has the ids and the pairs, and no list of pairs is kept:
+
+    ```python
+    model = keras.Sequential(
+        [
+            keras.Input([40], dtype="int32"),  # ids below 50_000, padded with 0
+            tflo.layers.HashedBigrams(50_000, 2**20),
+            tflo.layers.EmbeddingBag(50_000 + 2**20, 128),
+            tflo.layers.LargeOutput(200_000, "uniform"),
+        ]
+    )
+    ```
+
+    References:
+        Joulin et al. 2017, "Bag of tricks for efficient text classification"
+        (arXiv 1607.01759), section 2.1: n-grams by the hashing trick.
+
+    Args:
+        input_dim: Ids are `0 ... input_dim - 1`.
+        num_buckets: Number of new ids. Pairs that share one share a row of the table; about as
+            many as there are distinct pairs in the training examples is enough.
+        padding_id: The id that stands for no id; None if there is none. A pair with it is
+            `padding_id` itself.
+        **kwargs: Of `keras.layers.Layer`.
+
+    Call arguments:
+        ids: Integers `[batch, ..., n]`.
+
+    Output shape:
+        `[batch, ..., 2 n - 1]`, int64: the ids, then their pairs.
+
+    Raises:
+        ValueError: If an argument is none of the above, or `ids` are not integers, ragged, or
+            of fewer than two dimensions.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        num_buckets: int,
+        padding_id: int | None = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(autocast=False, **kwargs)
+        self.input_dim = whole_number("input_dim", input_dim, most=2**31)
+        self.num_buckets = whole_number("num_buckets", num_buckets, most=2**31)
+        if not (padding_id is None or is_whole(padding_id)):
+            raise ValueError(
+                f"`padding_id` must be an integer or None. Received: padding_id={padding_id!r}."
+            )
+        self.padding_id = None if padding_id is None else int(padding_id)
+
+    # As in `EmbeddingBag`: the input of a `Sequential` is of its first layer's dtype.
+    @property
+    def compute_dtype(self) -> str:
+        return "int64"
+
+    @property
+    def variable_dtype(self) -> str:
+        return "int64"
+
+    def call(self, ids: tf.Tensor) -> tf.Tensor:
+        self._check(ids)
+        ids = tf.cast(ids, tf.int64)
+        first, second = ids[..., :-1], ids[..., 1:]
+        key = tf.cast(first * self.input_dim + second, tf.uint64)
+        mixed = tf.bitwise.right_shift(
+            key * tf.constant(_MULTIPLIER, tf.uint64), tf.constant(33, tf.uint64)
+        )
+        pairs = self.input_dim + tf.cast(mixed, tf.int64) % self.num_buckets
+        if self.padding_id is not None:
+            is_pair = (first != self.padding_id) & (second != self.padding_id)
+            pairs = tf.where(is_pair, pairs, tf.constant(self.padding_id, tf.int64))
+        return tf.concat([ids, pairs], axis=-1)
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        width = input_shape[-1]
+        return (*input_shape[:-1], None if width is None else 2 * width - 1)
+
+    def compute_output_spec(self, ids: keras.KerasTensor) -> keras.KerasTensor:
+        self._check(ids)
+        return keras.KerasTensor(self.compute_output_shape(tuple(ids.shape)), "int64")
+
+    def _check(self, ids: tf.Tensor | keras.KerasTensor) -> None:
+        dtype = keras.backend.standardize_dtype(ids.dtype)
+        ragged = isinstance(ids, tf.RaggedTensor) or getattr(ids, "ragged", False)
+        if "int" not in dtype or len(ids.shape) < 2 or ragged:
+            raise ValueError(
+                f"`ids` of layer '{self.name}' must be integers [batch, ..., n], padded, not "
+                f"ragged. Received: dtype {dtype}, shape {tuple(ids.shape)}"
+                f"{', ragged' if ragged else ''}. Give the model's input that dtype: "
+                "`keras.Input([n], dtype='int64')`; `to_tensor()` pads ragged ids."
+            )
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "input_dim": self.input_dim,
+            "num_buckets": self.num_buckets,
+            "padding_id": self.padding_id,
+        }

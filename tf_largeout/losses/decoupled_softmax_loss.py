@@ -1,0 +1,93 @@
+"""`DecoupledSoftmaxLoss`: each label of a row against the sample, not against other labels."""
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.arguments import is_real
+from tf_largeout.candidates import Candidates
+from tf_largeout.losses.sampled_loss import SampledLoss
+from tf_largeout.types import Config, DTypeLike
+
+
+def decoupled_softmax_loss(
+    true_logits: tf.Tensor,
+    sampled_log_partition: tf.Tensor,
+    has_label: tf.Tensor,
+    label_power: float = 0.5,
+) -> tf.Tensor:
+    """The sum over labels of the cross entropy of a softmax over that label and the sample.
+
+    Args:
+        true_logits: Float `[B, L]`.
+        sampled_log_partition: Float `[B]`, logsumexp of the corrected logits of the sampled
+            classes that are no labels of the row.
+        has_label: Bool `[B, L]`, False in padded places.
+        label_power: Each term weighs `#labels^-label_power`.
+
+    Returns:
+        `[B]`; 0 for a row without labels.
+    """
+    true_logits = tf.where(has_label, true_logits, 0)
+    # -log(e^o / (e^o + Z)) = softplus(log Z - o)
+    terms = tf.math.softplus(sampled_log_partition[:, tf.newaxis] - true_logits)
+    present = tf.cast(has_label, terms.dtype)
+    num_labels = tf.maximum(tf.reduce_sum(present, axis=-1), 1)
+    return tf.reduce_sum(present * terms, axis=-1) * num_labels**-label_power
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class DecoupledSoftmaxLoss(SampledLoss):
+    """A softmax for each label, over that label and the classes that were drawn.
+
+    `L^-label_power sum_y -log(exp(o_y) / (exp(o_y) + sum_s exp(o'_s)))` for a row with L
+    labels y, with `o'_s = o_s - log E[count_s]` for drawn classes s that are none of them.
+
+    For examples with several labels. In `SampledSoftmaxLoss` the labels of a row share one sum,
+    so each pushes the others down. For one label both losses are the same.
+
+    References:
+        Gupta et al. 2024, "Dual-encoders for extreme multi-label classification"
+        (arXiv 2310.10636), section 4: the decoupled softmax.
+        Menon et al. 2019, "Multilabel reductions: what is my loss optimising?": a row's weight.
+
+    Args:
+        label_power: Each label of a row weighs `L^-label_power`. With 1 each row weighs the
+            same, as in `SampledSoftmaxLoss`, which serves recall; with 0 each label, which
+            serves precision. Default 0.5: between them, where frequent labels of long rows do
+            not yet drown the others.
+        remove_accidental_hits: Whether a drawn class that is a label of the row has no
+            effect on that row.
+        reduction: As in `keras.losses.Loss`.
+        name: Name of the loss.
+        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+
+    Raises:
+        ValueError: If `label_power` is no number in [0, 1].
+    """
+
+    def __init__(
+        self,
+        label_power: float = 0.5,
+        remove_accidental_hits: bool = True,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "decoupled_softmax_loss",
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
+        if not (is_real(label_power) and 0 <= label_power <= 1):
+            raise ValueError(
+                "`label_power` must be a number of at least 0 and at most 1. "
+                f"Received: label_power={label_power!r}."
+            )
+        self.label_power = float(label_power)
+
+    def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
+        return decoupled_softmax_loss(
+            candidates.true_logits,
+            candidates.log_partition(),
+            candidates.has_label,
+            self.label_power,
+        )
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "label_power": self.label_power}
