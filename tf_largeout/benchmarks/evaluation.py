@@ -59,7 +59,8 @@ def rank_figures(best, labels, label_counts=None, num_examples=None):
     Args:
         best: int64 [examples, at most 5], classes by falling score, padded with -1.
         labels: int64 [examples, max_labels], padded with -1, none twice in a row.
-        label_counts, num_examples: as in `evaluate`.
+        label_counts: as in `evaluate`.
+        num_examples: as in `evaluate`.
     """
     hits = np.any(best[:, :, None] == np.where(labels < 0, -2, labels)[:, None, :], axis=-1)
     figures = {f"p{k}": 100.0 * float(np.mean(hits[:, :k])) for k in CUTOFFS}

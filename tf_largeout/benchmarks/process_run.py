@@ -30,7 +30,7 @@ class ProcessRun(abc.ABC):
 
     @abc.abstractmethod
     def identity(self):
-        """dict of what makes the log that of this run and no other."""
+        """What makes the log that of this run and no other, as a dict."""
 
     @abc.abstractmethod
     def is_finished(self, log):

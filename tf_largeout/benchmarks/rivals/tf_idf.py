@@ -21,7 +21,7 @@ class TfIdf:
         self._rareness = np.where(rows_with, rareness, 0.0)
 
     def weigh(self, features):
-        """`Ragged` ids, rising and each once in a row, and the float64 weights of its values."""
+        """`Ragged` ids, rising and each once in a row, and the float64 weight of each."""
         keys, counts = self._counted(features)
         rows, ids = np.divmod(keys, self.num_features)
         weights = counts * self._rareness[ids]
