@@ -6,9 +6,15 @@ import tempfile
 
 import numpy as np
 
+from tf_largeout.benchmarks import machine, tasks
+from tf_largeout.benchmarks.answers import query_milliseconds
+from tf_largeout.benchmarks.evaluation import rank_figures
+from tf_largeout.benchmarks.files import size_mb, write_json
 from tf_largeout.benchmarks.process_run import ProcessRun
 from tf_largeout.benchmarks.rivals import RIVALS
+from tf_largeout.benchmarks.rivals.examples import Examples
 from tf_largeout.benchmarks.rivals.rival_model import load_package
+from tf_largeout.benchmarks.stopwatch import Stopwatch
 
 _CUTOFF = 5
 _ASKED_AT_ONCE = 256
@@ -52,58 +58,37 @@ class RivalRun(ProcessRun):
 
     def train(self):
         """Trains in this process and writes the log."""
-        from tf_largeout.benchmarks import tasks
-        from tf_largeout.benchmarks.files import write_json
-        from tf_largeout.benchmarks.rivals.examples import Examples
-
         task = tasks.load(self.task, 512, on_validation=self.on_validation)
         with tempfile.TemporaryDirectory(dir=self.directory) as folder:
             model = RIVALS[self.method].model(self.settings, folder)
             model.prepare(Examples.of_task(task))
             log = {**self.read_log(), **_trained(model), "num_examples": task.num_examples}
-            log |= _answers(model, task.test_sample(1000)[0])
+            log["model_mb"] = size_mb(model.save())
+            log["query_ms"] = query_milliseconds(model.top_k, task.test_sample(1000)[0])
             log["points"][-1] |= _figures(model, task, self.sample)
         write_json(self.log_path, log)
 
 
 def _trained(model):
     """Trains a `RivalModel`; returns the times and the memory of it."""
-    from tf_largeout.benchmarks import machine
-    from tf_largeout.benchmarks.stopwatch import Stopwatch
-
     gc.collect()
     machine.reset_peak()
     resident_mb, stopwatch = machine.resident_mb(), Stopwatch()
     stopwatch.start()
     model.train()
-    seconds = {"wall_seconds": stopwatch.wall, "cpu_seconds": stopwatch.cpu}
+    times = {"wall_seconds": stopwatch.wall, "cpu_seconds": stopwatch.cpu}
     peak_mb = machine.peak_mb()
     return {
-        "points": [{"seconds": seconds["wall_seconds"], **seconds}],
+        "points": [{"seconds": times["wall_seconds"], **times}],
         "peak_mb": peak_mb,
         "grown_mb": peak_mb - resident_mb,
     }
 
 
-def _answers(model, features):
-    from tf_largeout.benchmarks.answers import query_milliseconds
-    from tf_largeout.benchmarks.files import size_mb
-
-    return {
-        "model_mb": size_mb(model.save()),
-        "query_ms": query_milliseconds(model.top_k, features),
-    }
-
-
 def _figures(model, task, sample):
-    from tf_largeout.benchmarks.evaluation import rank_figures
-
+    """Precision on test examples, in per cent."""
     features, labels = task.test_sample(sample)
     firsts = range(0, len(features), _ASKED_AT_ONCE)
     best = [model.top_k(features[at : at + _ASKED_AT_ONCE], _CUTOFF) for at in firsts]
-    return rank_figures(
-        np.concatenate(best),
-        labels.reshape(len(labels), -1),
-        task.label_counts,
-        task.num_examples,
-    )
+    labels = labels.reshape(len(labels), -1)
+    return rank_figures(np.concatenate(best), labels, task.label_counts, task.num_examples)

@@ -7,7 +7,7 @@ def write_svmlight(path, examples, tf_idf):
     sizes = len(ids), examples.num_features, examples.num_classes
     with open(path, "w") as file:
         file.write(" ".join(map(str, sizes)) + "\n")
-        for row, (start, end) in enumerate(zip(ids.offsets, ids.offsets[1:], strict=False)):
+        for row, (start, end) in enumerate(zip(ids.offsets[:-1], ids.offsets[1:], strict=True)):
             pairs = zip(
                 ids.values[start:end].tolist(), weights[start:end].tolist(), strict=True
             )
