@@ -33,8 +33,16 @@ EXTRAS = {
         "tensorflow-serving-api==2.21.0",
         "tf2onnx==1.17.0",
     ],
-    # What `benchmarks retrieval` has beside our own indexes.
-    "rivals": ["faiss-cpu==1.15.1", "hnswlib==0.8.0", "usearch==2.26.6"],
+    # What `benchmarks retrieval` has beside our own indexes, and `practice` beside our models.
+    # fastText 0.9.3 trains to NaN where 0.9.2 does not, and has no wheel for Python 3.13.
+    "rivals": [
+        "faiss-cpu==1.15.1",
+        "fasttext-wheel==0.9.2; python_version < '3.13'",
+        "hnswlib==0.8.0",
+        "napkinxc==0.7.2",
+        "omikuji==0.5.2",
+        "usearch==2.26.6",
+    ],
     "test": [
         *EXAMPLES,
         "clang-format==23.1.5",

@@ -5,7 +5,7 @@ import pytest
 import tf_largeout as tflo
 from tests.reference.metrics import propensity_scored_precision_at_k
 from tf_largeout.benchmarks import tasks
-from tf_largeout.benchmarks.evaluation import evaluate
+from tf_largeout.benchmarks.evaluation import evaluate, rank_figures
 
 
 class Table(keras.Model):
@@ -82,3 +82,17 @@ def test_figures_agree_with_the_metrics_of_the_package():
     for k in (1, 3, 5):
         assert figures[f"psp{k}"] == pytest.approx(100 * ours[f"psp_at_{k}"], rel=1e-5)
     assert figures["p3"] == pytest.approx(100 * ours["precision_at_3"], rel=1e-5)
+
+
+def test_figures_of_classes_that_were_found_equal_those_of_the_logits():
+    rows = np.arange(7)[:, None]
+    figures = evaluate(Table(LOGITS), rows, LABELS, COUNTS, 71)
+    best = np.argsort(-LOGITS, axis=1)[:, :5]
+    found = rank_figures(best, LABELS, COUNTS, 71)
+    assert {**found, "loss": figures["loss"]} == figures
+
+
+def test_a_place_without_a_class_is_no_hit():
+    best = np.array([[1, -1, -1, -1, -1], [-1, -1, -1, -1, -1]])
+    figures = rank_figures(best, LABELS[:2])
+    assert figures == {"p1": 50.0, "p3": pytest.approx(100 / 6), "p5": 10.0, "top5": 50.0}

@@ -40,13 +40,23 @@ def test_a_longer_run_goes_on_from_the_checkpoint(run):
 def test_the_log_of_an_earlier_version_goes_on(run):
     log = json.loads(run.log_path.read_text())
     assert log.pop("num_examples") == 18_000
-    for point in log["points"]:  # as logs were before there was a PSP@k
+    del log["grown_mb"], log["model_mb"], log["query_ms"]
+    for point in log["points"]:  # as logs were before there was a PSP@k, or CPU time
         assert [point.pop(f"psp{k}") > 0 for k in (1, 3, 5)]
+        assert point.pop("wall_seconds") > 0 and point.pop("cpu_seconds") > 0
     run.log_path.write_text(json.dumps(log))
     dataclasses.replace(run, seconds=0.9).train()
     longer = run.read_log()
     assert longer["num_examples"] == 18_000
     assert ["psp1" in point for point in longer["points"]] == [False, False, True]
+
+
+def test_a_run_by_cpu_ends_after_so_many_seconds_of_computation(run):
+    run.log_path.unlink()
+    dataclasses.replace(run, by_cpu=True, resumable=False).train()
+    points = json.loads(run.log_path.read_text())["points"]
+    assert [round(point["seconds"], 1) for point in points][-1] == 0.6
+    assert all(point["cpu_seconds"] >= point["seconds"] > 0 for point in points)
 
 
 def test_a_log_of_other_settings_is_refused(run):

@@ -83,6 +83,24 @@ def test_logs_without_the_number_of_examples_take_it_from_the_others(folder):
     assert row["seconds_an_epoch"] is None
 
 
+def test_costs_are_shown_where_they_are_known(folder, capsys):
+    rival = log("uniform", [30], psp1=3.25, query_ms={"1": 2.5, "64": 0.125}, model_mb=1800.0)
+    rival |= {"title": "a library", "method": "omikuji", "settings": {}}
+    rival["points"] = [{**rival["points"][0], "wall_seconds": 20.0, "cpu_seconds": 1234.0}]
+    del rival["points"][0]["examples"], rival["points"][0]["steps"]
+    (folder / "omikuji.json").write_text(json.dumps(rival))
+    markdown = folder / "costs.md"
+    table.main(["--logs", str(folder), "--columns", "costs", "--markdown", str(markdown)])
+    lines = markdown.read_text().splitlines()
+    (of_library,) = (line for line in lines if line.startswith("| a library "))
+    cells = "30.0 9.0 5.0 3.2 2.0 1.0 1,234 20 - 1,800 2.50 0.12".split()
+    assert of_library == f"| a library | {' | '.join(cells)} |"
+    assert "of the last P@1" not in capsys.readouterr().out
+    rows = table.comparison(table.read_logs([folder]), "softmax")
+    (row,) = (row for row in rows if row["method"] == "omikuji")
+    assert row["seconds_an_epoch"] is row["learning_rate"] is None
+
+
 def test_a_report_counts_where_it_is_named_itself(folder):
     assert [log["method"] for log in table.read_logs([folder / "race.json"])] == ["uniform"]
 

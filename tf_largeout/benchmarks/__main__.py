@@ -11,6 +11,7 @@ BENCHMARKS = {
     "race": "precision against seconds of training, methods side by side",
     "epochs": "precision after as many epochs, methods side by side",
     "defaults": "what each optimizer learns with nothing said, at equal steps",
+    "practice": "ours beside the libraries one would pick instead: precision and what it costs",
     "table": "finished runs of one task side by side, as table and picture",
     "tune": "the learning rate of each method, on a validation split",
     "search": "recall of the exact top k against milliseconds, search by search",

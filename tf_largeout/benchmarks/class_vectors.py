@@ -13,27 +13,17 @@ def class_vectors(task, dim=64):
     Prabhu et al. 2018, "Parabel").
     """
     counts = sum(
-        np.bincount(ids.ravel(), minlength=task.num_features) for ids, _ in _one_epoch(task)
+        np.bincount(ids.ravel(), minlength=task.num_features) for ids, _ in task.one_epoch()
     )
     rareness = np.log(task.num_examples / np.maximum(counts, 1)).astype(np.float32)
     rareness[0] = 0.0  # the padding
     vectors = np.random.default_rng(_SEED).normal(size=[task.num_features, dim])
     vectors = (vectors * rareness[:, None]).astype(np.float32)
     result = np.zeros([task.num_classes, dim], np.float32)
-    for ids, labels in _one_epoch(task):
+    for ids, labels in task.one_epoch():
         examples = vectors[ids].sum(1)
         examples /= np.linalg.norm(examples, axis=1, keepdims=True) + 1e-6
         labels = labels.reshape(len(labels), -1)
         row, column = np.nonzero(labels >= 0)
         np.add.at(result, labels[row, column], examples[row])
     return result
-
-
-def _one_epoch(task):
-    """The training batches until there have been as many examples as there are."""
-    seen = 0
-    for ids, labels in task.train.as_numpy_iterator():
-        yield ids, labels
-        seen += len(labels)
-        if seen >= task.num_examples:
-            return

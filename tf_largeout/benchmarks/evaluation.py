@@ -48,10 +48,23 @@ def evaluate(
         rows = slice(start, start + batch_size)
         batch = step(tf.constant(features[rows]), tf.constant(labels[rows]))
         batches.append([part.numpy() for part in batch])
-    best, hits, losses = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+    best, losses = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+    figures = rank_figures(best, labels, label_counts, num_examples)
+    return {**figures, "loss": float(np.mean(losses))}
+
+
+def rank_figures(best, labels, label_counts=None, num_examples=None):
+    """As `evaluate`, without the loss, of classes that were found.
+
+    Args:
+        best: int64 [examples, at most 5], classes by falling score, padded with -1.
+        labels: int64 [examples, max_labels], padded with -1, none twice in a row.
+        label_counts: as in `evaluate`.
+        num_examples: as in `evaluate`.
+    """
+    hits = np.any(best[:, :, None] == np.where(labels < 0, -2, labels)[:, None, :], axis=-1)
     figures = {f"p{k}": 100.0 * float(np.mean(hits[:, :k])) for k in CUTOFFS}
     figures["top5"] = 100.0 * float(np.mean(hits.any(axis=1)))
-    figures["loss"] = float(np.mean(losses))
     if label_counts is None:
         return figures
     inverse = inverse_propensities(label_counts, num_examples)
@@ -98,10 +111,8 @@ def _batch_figures(model, score, features, labels):
     logits = tf.cast(model(features, training=False), tf.float32)
     present = labels >= 0
     _, best = tf.math.top_k(score(logits), k=min(max(CUTOFFS), logits.shape[-1]))
-    best = tf.cast(best, tf.int64)
-    hits = tf.reduce_any(best[:, :, None] == labels[:, None, :], axis=-1)
     partition = tf.reduce_logsumexp(logits, axis=1)
     true = tf.gather(logits, tf.maximum(labels, 0), batch_dims=1)
     mass = tf.cast(present, tf.float32)
     true = tf.reduce_sum(true * mass, axis=1) / tf.reduce_sum(mass, axis=1)
-    return best, tf.cast(hits, tf.float32), partition - true
+    return tf.cast(best, tf.int64), partition - true

@@ -22,15 +22,35 @@ def write_json(path, content):
     os.replace(temporary, path)
 
 
+def size_mb(path):
+    """MiB of a file, or of all in a directory."""
+    path = pathlib.Path(path)
+    files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
+    return sum(one.stat().st_size for one in files) / 2**20
+
+
 @contextlib.contextmanager
 def stderr_to(path):
     """Processes started inside write what they say on stderr to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    kept = os.dup(2)
+    with _writes_to(path, 2):
+        yield
+
+
+@contextlib.contextmanager
+def silent():
+    """Nothing that is written inside is seen, by other languages neither."""
+    with _writes_to(os.devnull, 1), _writes_to(os.devnull, 2):
+        yield
+
+
+@contextlib.contextmanager
+def _writes_to(path, descriptor):
+    kept = os.dup(descriptor)
     try:
         with open(path, "w") as file:
-            os.dup2(file.fileno(), 2)
+            os.dup2(file.fileno(), descriptor)
         yield
     finally:
-        os.dup2(kept, 2)
+        os.dup2(kept, descriptor)
         os.close(kept)

@@ -35,8 +35,10 @@ def draw_race(logs, path, title, yardsticks=None):
     figure, axes = _figure([8.0, 4.8])
     styles = _styles(len(logs))
     for style, log in zip(styles, logs.values(), strict=True):
-        seconds = [0.0] + [point["seconds"] for point in log["points"]]
-        precision = [0.0] + [point["p1"] for point in log["points"]]
+        # of other libraries there is one point: no line from 0 to it
+        start = [{"seconds": 0.0, "p1": 0.0}] if len(log["points"]) > 1 else []
+        seconds = [point["seconds"] for point in start + log["points"]]
+        precision = [point["p1"] for point in start + log["points"]]
         axes.plot(seconds, precision, **style, label=log["title"])
     _label_ends(axes, list(logs.values()), styles)
     for text, value in (yardsticks or {}).items():

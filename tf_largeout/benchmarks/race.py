@@ -4,6 +4,9 @@ Each method trains on the same task for the same wall-clock time, one after the 
 a process of its own. Time starts after the first execution, which traces the graph, and stands
 still during evaluations. The figures are exact and on the test split. A race that was cut off,
 or that is to go on for longer, resumes where it ended: its logs and checkpoints lie in `--out`.
+
+Methods of other libraries (`pip install 'tf_largeout[rivals]'`) train to their end in one go,
+in whatever time that takes, and are measured then.
 """
 
 import argparse
@@ -15,6 +18,8 @@ from tf_largeout.benchmarks import machine
 from tf_largeout.benchmarks.files import write_json
 from tf_largeout.benchmarks.methods import METHODS, Settings
 from tf_largeout.benchmarks.plots import draw_race
+from tf_largeout.benchmarks.rival_run import RivalRun
+from tf_largeout.benchmarks.rivals import RIVALS
 from tf_largeout.benchmarks.tasks import TASKS
 from tf_largeout.benchmarks.training_run import TrainingRun
 
@@ -44,20 +49,23 @@ def main(arguments=None):
 
 
 def race(runs):
-    """Runs each `TrainingRun` in turn, in its own process; returns the logs by method."""
+    """Runs each `ProcessRun` in turn, in its own process; returns the logs by method."""
     return {run.method: run.in_own_process() for run in runs}
 
 
 def table(logs):
-    """The last point of each log as lines of text."""
+    """The last point of each log as lines of text; '-' for what a method does not tell."""
     width = max(len(log["title"]) for log in logs.values())
     lines = [f"{'':{width}}    steps  examples/s    P@1    P@5  in top 5  exact loss  peak MiB"]
     for log in logs.values():
         last = log["points"][-1]
-        rate = last["examples"] / last["seconds"]
+        steps, rate, loss = f"{'-':>8}", f"{'-':>11}", f"{'-':>11}"
+        if "steps" in last:
+            steps, loss = f"{last['steps']:8,}", f"{last['loss']:11.3f}"
+            rate = f"{last['examples'] / last['seconds']:11,.0f}"
         lines.append(
-            f"{log['title']:{width}} {last['steps']:8,} {rate:11,.0f} {last['p1']:6.1f} "
-            f"{last['p5']:6.1f} {last['top5']:9.1f} {last['loss']:11.3f} {log['peak_mb']:9,.0f}"
+            f"{log['title']:{width}} {steps} {rate} {last['p1']:6.1f} "
+            f"{last['p5']:6.1f} {last['top5']:9.1f} {loss} {log['peak_mb']:9,.0f}"
         )
     return "\n".join(lines)
 
@@ -76,6 +84,14 @@ def seconds_to(log, p1):
 
 
 def _run(options, method, out):
+    if method in RIVALS:
+        return RivalRun(
+            task=options.task,
+            method=method,
+            directory=str(out),
+            sample=options.final_sample or options.sample,
+            on_validation=options.validation,
+        )
     return TrainingRun(
         task=options.task,
         method=method,
@@ -86,6 +102,7 @@ def _run(options, method, out):
         final_sample=options.final_sample or options.sample,
         overrides=dict(options.set),
         on_validation=options.validation,
+        by_cpu=options.by_cpu,
     )
 
 
@@ -111,12 +128,13 @@ def _parser():
     )
     add = parser.add_argument
     add("--task", choices=TASKS, default="linux_callees")
-    add("--methods", nargs="+", choices=METHODS, default=_DEFAULT_METHODS)
+    add("--methods", nargs="+", choices=[*METHODS, *RIVALS], default=_DEFAULT_METHODS)
     add("--seconds", type=float, default=240.0, help="training time of each method")
     add("--every", type=float, help="seconds between evaluations (default: an eighth)")
     add("--sample", type=int, default=5000, help="test examples of an evaluation")
     add("--final-sample", type=int, help="of the last one (default: as many)")
     add("--set", type=setting_argument, action="append", default=[], metavar="NAME=VALUE")
+    add("--by-cpu", action="store_true", help="seconds of computation, not of the wall clock")
     add("--validation", action="store_true", help="test on a part of the training split")
     add("--out", help="directory of logs and checkpoints")
     add("--json", help="file for the figures")

@@ -2,7 +2,8 @@
 
 Reads the logs that `race` leaves in `--out` and compares them: the figures at the last point,
 the best P@1 on the way, the time of an epoch, the training time to a half and to nine tenths
-of the last P@1 of a reference, and the peak of memory. Times are of training alone.
+of the last P@1 of a reference, and the peak of memory. Times are of training alone. `--columns
+costs` shows what training and answers cost instead, as `practice` does.
 """
 
 import argparse
@@ -16,9 +17,12 @@ from tf_largeout.benchmarks.race import seconds_to
 _PRECISIONS = {f"{n}{k}": f"{n.upper()}@{k}" for n in ("p", "psp") for k in (1, 3, 5)}
 _SHARES = {"seconds_to_50": 0.5, "seconds_to_90": 0.9}
 # Of a row: name in the report, heading, format.
-COLUMNS = (
+_FIRST = (
     ("title", "method", "{}"),
     *((name, heading, "{:.1f}") for name, heading in _PRECISIONS.items()),
+)
+LEARNING = (
+    *_FIRST,
     ("best_p1", "best P@1", "{:.1f}"),
     ("seconds", "s in all", "{:,.0f}"),
     ("seconds_an_epoch", "s an epoch", "{:,.1f}"),
@@ -27,6 +31,16 @@ COLUMNS = (
     ("peak_mb", "peak MiB", "{:,.0f}"),
     ("learning_rate", "learning rate", "{:.2g}"),
 )
+COSTS = (
+    *_FIRST,
+    ("cpu_seconds", "CPU s", "{:,.0f}"),
+    ("wall_seconds", "wall s", "{:,.0f}"),
+    ("grown_mb", "memory MiB", "{:,.0f}"),
+    ("model_mb", "model MiB", "{:,.0f}"),
+    ("query_ms_1", "ms a query", "{:.2f}"),
+    ("query_ms_64", "in batches of 64", "{:.2f}"),
+)
+_COLUMNS = {"learning": LEARNING, "costs": COSTS}
 
 
 def main(arguments=None):
@@ -35,19 +49,20 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     try:
         logs = read_logs(options.logs)
-        rows = comparison(logs, options.reference)
+        columns = _COLUMNS[options.columns]
+        reference = options.reference if columns is LEARNING else None
+        rows = comparison(logs, reference)
     except ValueError as error:
         parser.error(str(error))
     task = logs[0]["task"]
-    report = {"task": task, "reference": options.reference, "rows": rows}
-    print("\n".join(text_lines(rows)))
-    print(f"s to 50 % and to 90 %: of the last P@1 of {options.reference}.")
+    report = {"task": task, "reference": reference, "rows": rows}
+    print("\n".join(text_lines(rows, columns)))
+    if reference:
+        print(f"s to 50 % and to 90 %: of the last P@1 of {reference}.")
     if options.json:
         write_json(options.json, report)
     if options.markdown:
-        path = pathlib.Path(options.markdown)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join(markdown_lines(rows)) + "\n")
+        write_markdown(options.markdown, rows, columns)
     if options.png:
         draw_comparison(logs, rows, options.png, f"{task}: exact P@1 on test")
     return report
@@ -79,12 +94,21 @@ def read_logs(paths):
     return logs
 
 
-def comparison(logs, reference):
-    """One row a log, a dict by the names of `COLUMNS`, by falling P@1; None where unknown.
+def comparison(logs, reference=None):
+    """One row a log, a dict by the names of the columns, by falling P@1; None where unknown.
 
     Raises:
-        ValueError: not exactly one log has the method or title `reference`.
+        ValueError: there is a `reference`, and not exactly one log has that method or title.
     """
+    aims = _aims(logs, reference) if reference else dict.fromkeys(_SHARES)
+    # logs of earlier versions do not tell; all are of one task
+    num_examples = max(log.get("num_examples", 0) for log in logs)
+    rows = [_row(log, aims, num_examples) for log in logs]
+    return sorted(rows, key=lambda row: -row["p1"])
+
+
+def _aims(logs, reference):
+    """What P@1 each of `_SHARES` is of the last one of the reference."""
     references = [log for log in logs if reference in (log["method"], log["title"])]
     if len(references) != 1:
         raise ValueError(
@@ -92,33 +116,35 @@ def comparison(logs, reference):
             f"{len(references)} among: {', '.join(log['method'] for log in logs)}; "
             f"{'; '.join(log['title'] for log in logs)}."
         )
-    aims = {name: share * references[0]["points"][-1]["p1"] for name, share in _SHARES.items()}
-    # logs of earlier versions do not tell; all are of one task
-    num_examples = max(log.get("num_examples", 0) for log in logs)
-    rows = [_row(log, aims, num_examples) for log in logs]
-    return sorted(rows, key=lambda row: -row["p1"])
+    return {name: share * references[0]["points"][-1]["p1"] for name, share in _SHARES.items()}
 
 
 def _row(log, aims, num_examples):
     last = log["points"][-1]
-    examples_a_second = last["examples"] / last["seconds"]
+    # other libraries do not tell how many examples they saw
+    seconds_each = last["seconds"] / last["examples"] if "examples" in last else 0
+    query_ms = log.get("query_ms", {})
     return {
         "title": log["title"],
         "method": log["method"],
         **{name: last.get(name) for name in _PRECISIONS},
         "best_p1": max(point["p1"] for point in log["points"]),
         "seconds": last["seconds"],
-        "seconds_an_epoch": num_examples / examples_a_second if num_examples else None,
-        **{name: seconds_to(log, aim) for name, aim in aims.items()},
+        "wall_seconds": last.get("wall_seconds"),
+        "cpu_seconds": last.get("cpu_seconds"),
+        "seconds_an_epoch": num_examples * seconds_each or None,
+        **{name: aim and seconds_to(log, aim) for name, aim in aims.items()},
         "peak_mb": log["peak_mb"],
-        "learning_rate": log["settings"]["learning_rate"],
+        **{name: log.get(name) for name in ("grown_mb", "model_mb")},
+        **{f"query_ms_{size}": ms for size, ms in query_ms.items()},
+        "learning_rate": log["settings"].get("learning_rate"),
         "settings": log["settings"],
     }
 
 
-def text_lines(rows):
+def text_lines(rows, columns=LEARNING):
     """The rows as lines of text with aligned columns."""
-    cells = _cells(rows)
+    cells = _cells(rows, columns)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
         "  ".join(
@@ -129,17 +155,24 @@ def text_lines(rows):
     ]
 
 
-def markdown_lines(rows):
+def markdown_lines(rows, columns=LEARNING):
     """The rows as lines of a markdown table."""
-    head, *body = ["| " + " | ".join(line) + " |" for line in _cells(rows)]
-    return [head, "|---" + "|---:" * (len(COLUMNS) - 1) + "|", *body]
+    head, *body = ["| " + " | ".join(line) + " |" for line in _cells(rows, columns)]
+    return [head, "|---" + "|---:" * (len(columns) - 1) + "|", *body]
 
 
-def _cells(rows):
+def write_markdown(path, rows, columns=LEARNING):
+    """Writes the rows as a markdown table."""
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(markdown_lines(rows, columns)) + "\n")
+
+
+def _cells(rows, columns):
     """Heading and rows as texts; '-' for what is unknown or was not reached."""
-    lines = [[heading for _, heading, _ in COLUMNS]]
+    lines = [[heading for _, heading, _ in columns]]
     for row in rows:
-        values = [(row[name], form) for name, _, form in COLUMNS]
+        values = [(row.get(name), form) for name, _, form in columns]
         lines.append(["-" if value is None else form.format(value) for value, form in values])
     return lines
 
@@ -176,6 +209,7 @@ def _parser():
         default="softmax",
         help="method or title of the log whose P@1 the times are to",
     )
+    add("--columns", choices=_COLUMNS, default="learning")
     add("--json", help="file for the figures")
     add("--markdown", help="file for the table")
     add("--png", help="file for the picture")

@@ -46,6 +46,15 @@ class Task:
             return EmbeddingBag(self.num_features, dim)
         return keras.layers.Dense(dim)
 
+    def one_epoch(self):
+        """Training batches in numpy until there have been as many examples as there are."""
+        seen = 0
+        for features, labels in self.train.as_numpy_iterator():
+            yield features, labels
+            seen += len(labels)
+            if seen >= self.num_examples:
+                return
+
     def test_sample(self, size=None):
         """A fixed sample of the test examples: (features, labels)."""
         features, labels = self.test

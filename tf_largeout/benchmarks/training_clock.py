@@ -1,12 +1,12 @@
 """Trains for a given time inside `fit`, and looks at the model on the way."""
 
 import sys
-import time
 
 import keras
 from tqdm import tqdm
 
 from tf_largeout.benchmarks.learning_rates import LearningRates
+from tf_largeout.benchmarks.stopwatch import Stopwatch
 
 ENDLESS = 1_000_000_000  # steps an epoch, where the clock ends it
 
@@ -22,35 +22,48 @@ class TrainingClock(keras.callbacks.Callback):
         every: seconds from one point to the next; the end is a point too.
         on_point: called with (model, seconds, steps) at each point; returns figures, `p1`
             among them.
-        spent: seconds of training that lie behind a resumed model.
+        stopwatch: a `Stopwatch` with the time that lies behind a resumed model, by default
+            a new one.
+        by_cpu: count seconds of computation, which other work on the machine does not change.
         anneal: share of the time, at its end, over which the learning rate falls to zero.
         title: of the progress bar; None shows none.
     """
 
-    def __init__(self, seconds, every, on_point, spent=0.0, anneal=0.0, title=None):
+    def __init__(
+        self,
+        seconds,
+        every,
+        on_point,
+        stopwatch=None,
+        by_cpu=False,
+        anneal=0.0,
+        title=None,
+    ):
         super().__init__()
         self.seconds, self.every, self.on_point = seconds, every, on_point
-        self.spent, self.anneal, self.title = spent, anneal, title
-        self.start, self.bar = None, None
-        self.next_point = min((spent // every + 1) * every, seconds)
+        self.stopwatch, self.by_cpu = stopwatch or Stopwatch(), by_cpu
+        self.anneal, self.title = anneal, title
+        self.is_running, self.bar = False, None
+        self.next_point = self._point_after(self._spent())
 
     def on_train_begin(self, logs=None):
         if self.anneal:  # a resumed optimizer comes with a rate that fell already
-            self.rates = LearningRates(self.model, self._share_of_rate(self.spent))
+            self.rates = LearningRates(self.model, self._share_of_rate(self._spent()))
         if self.title:
             self.bar = tqdm(
                 total=self.seconds,
                 desc=self.title,
                 bar_format="{desc} |{bar}| {n:.0f}/{total:.0f} s {postfix}",
-                initial=self.spent,
+                initial=self._spent(),
                 file=sys.stdout,
             )
 
     def on_train_batch_end(self, batch, logs=None):
-        if self.start is None:
-            self.start = time.perf_counter() - self.spent
+        if not self.is_running:
+            self.is_running = True
+            self.stopwatch.start()
             return
-        now = min(time.perf_counter() - self.start, self.seconds)
+        now = self._spent()
         if self.anneal and now < self.seconds:
             self.rates.set_share(self._share_of_rate(now))
         if now >= self.next_point:
@@ -65,12 +78,18 @@ class TrainingClock(keras.callbacks.Callback):
             self.bar.close()
 
     def _look(self, now):
-        before = time.perf_counter()
-        figures = self.on_point(self.model, now, int(self.model.optimizer.iterations))
-        if self.bar:
-            self.bar.set_postfix_str(f"P@1 {figures['p1']:.1f}", refresh=False)
-        self.start += time.perf_counter() - before
-        self.next_point = min((now // self.every + 1) * self.every, self.seconds)
+        with self.stopwatch.paused():
+            figures = self.on_point(self.model, now, int(self.model.optimizer.iterations))
+            if self.bar:
+                self.bar.set_postfix_str(f"P@1 {figures['p1']:.1f}", refresh=False)
+        self.next_point = self._point_after(now)
+
+    def _spent(self):
+        spent = self.stopwatch.cpu if self.by_cpu else self.stopwatch.wall
+        return min(spent, self.seconds)
+
+    def _point_after(self, now):
+        return min((now // self.every + 1) * self.every, self.seconds)
 
     def _share_of_rate(self, now):
         return min(1.0, (1 - now / self.seconds) / self.anneal) if self.anneal else 1.0

@@ -5,9 +5,11 @@ import pathlib
 import tensorflow as tf
 
 from tf_largeout.benchmarks import machine, tasks
+from tf_largeout.benchmarks.answers import answer_mb, keras_top_k, query_milliseconds
 from tf_largeout.benchmarks.evaluation import evaluate
 from tf_largeout.benchmarks.files import write_json
 from tf_largeout.benchmarks.methods import METHODS
+from tf_largeout.benchmarks.stopwatch import Stopwatch
 from tf_largeout.benchmarks.training_clock import ENDLESS, TrainingClock
 
 
@@ -20,8 +22,14 @@ class TrainingSession:
 
     def __init__(self, run):
         self.run, self.settings, self.log = run, run.settings, run.read_log()
-        steps = self.log["points"][-1]["steps"] if self.log["points"] else 0
-        self.task = tasks.load(run.task, self.settings.batch_size, steps, run.on_validation)
+        last = self.log["points"][-1] if self.log["points"] else {"steps": 0, "seconds": 0.0}
+        self.stopwatch = Stopwatch(
+            last.get("wall_seconds", last["seconds"]), last.get("cpu_seconds", 0.0)
+        )
+        self.resident_mb = machine.resident_mb()
+        self.task = tasks.load(
+            run.task, self.settings.batch_size, last["steps"], run.on_validation
+        )
         self.checkpoints = None
 
     def fit(self):
@@ -30,7 +38,8 @@ class TrainingSession:
             self.run.seconds,
             self.run.every,
             self._on_point,
-            spent=self.log["points"][-1]["seconds"] if self.log["points"] else 0.0,
+            stopwatch=self.stopwatch,
+            by_cpu=self.run.by_cpu,
             anneal=self.settings.anneal,
             title=self.log["title"],
         )
@@ -45,7 +54,16 @@ class TrainingSession:
             shuffle=False,
             callbacks=[clock],
         )
+        self._measure_answers(model)
         return model
+
+    def _measure_answers(self, model):
+        features, _ = self.task.test_sample(1000)
+        self.log |= {
+            "model_mb": answer_mb(model),
+            "query_ms": query_milliseconds(keras_top_k(model), features),
+        }
+        write_json(self.run.log_path, self.log)
 
     def _restore(self, model):
         model(tf.constant(self.task.test_sample(2)[0]))
@@ -58,6 +76,7 @@ class TrainingSession:
 
     def _on_point(self, model, seconds, steps):
         peak_mb = max(self.log["peak_mb"], machine.peak_mb())
+        grown_mb = max(self.log.get("grown_mb", 0.0), machine.peak_mb() - self.resident_mb)
         is_last = seconds >= self.run.seconds
         size = self.run.final_sample if is_last else self.run.sample
         sample = self.task.test_sample(size)
@@ -69,10 +88,12 @@ class TrainingSession:
             score=METHODS[self.run.method].score,
         )
         examples = steps * self.settings.batch_size
+        times = {"wall_seconds": self.stopwatch.wall, "cpu_seconds": self.stopwatch.cpu}
         self.log["points"].append(
-            {"seconds": seconds, "steps": steps, "examples": examples, **figures}
+            {"seconds": seconds, **times, "steps": steps, "examples": examples, **figures}
         )
-        self.log |= {"peak_mb": peak_mb, "num_examples": self.task.num_examples}
+        self.log |= {"peak_mb": peak_mb, "grown_mb": grown_mb}
+        self.log["num_examples"] = self.task.num_examples
         if self.checkpoints:
             self.log["checkpoint"] = self.checkpoints.save()
         write_json(self.run.log_path, self.log)

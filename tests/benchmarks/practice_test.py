@@ -1,0 +1,27 @@
+import json
+
+import pytest
+
+from tf_largeout.benchmarks import practice
+
+
+def test_one_command_measures_and_writes_the_table(tmp_path, capsys):
+    pytest.importorskip("omikuji", reason="not installed: extra `rivals`")
+    out = tmp_path / "out"
+    arguments = "--task synthetic --seconds 1 --sample 200 --methods omikuji_1_tree nce"
+    practice.main([*arguments.split(), "--out", str(out)])
+    report = json.loads((out / "practice.json").read_text())
+    assert {row["method"] for row in report["rows"]} == {"omikuji_1_tree", "nce"}
+    for row in report["rows"]:
+        for name in ("p1", "cpu_seconds", "wall_seconds", "grown_mb", "model_mb"):
+            assert row[name] > 0, name
+        assert row["query_ms_1"] > row["query_ms_64"] > 0
+    (ours,) = (row for row in report["rows"] if row["method"] == "nce")
+    assert 1 <= ours["cpu_seconds"] < 2  # the aim, and the step that passed it
+    assert ours["model_mb"] == pytest.approx((8000 * 128 + 2000 * 129) * 4 / 2**20)
+    head, rule, *rows = (out / "practice.md").read_text().splitlines()
+    assert head.endswith(
+        "| CPU s | wall s | memory MiB | model MiB | ms a query | in batches of 64 |"
+    )
+    assert len(rows) == 2 and head.count("|") == rule.count("|") == rows[0].count("|")
+    assert "Omikuji, 1 tree" in capsys.readouterr().out

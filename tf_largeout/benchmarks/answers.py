@@ -1,0 +1,62 @@
+"""What an answer costs: milliseconds a query, and the size of what answers."""
+
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.layers import FactoredOutput
+
+QUERY_BATCHES = (1, 64)
+_K = 5
+_WARM_UP = 3
+
+
+def query_milliseconds(top_k, features, seconds=1.0):
+    """CPU milliseconds a query, alone and in batches, by the size of the batch as text.
+
+    On one core that is the time of a query, and unlike it does not depend on what else runs.
+
+    Args:
+        top_k: called with features `[n, ...]` and `k`; returns what it finds, in numpy.
+        features: array of examples to ask for, at least as many as the largest batch.
+        seconds: of CPU time for each size.
+    """
+    return {str(size): _milliseconds(top_k, features, size, seconds) for size in QUERY_BATCHES}
+
+
+def keras_top_k(model):
+    """The best classes of a model by `top_k` of its last layer, or else by all its logits."""
+    output = model.layers[-1]
+    if hasattr(output, "top_k") and isinstance(model, keras.Sequential):
+        encoder = keras.Sequential(model.layers[:-1])
+        ask = tf.function(lambda x: output.top_k(encoder(x), _K)[1], reduce_retracing=True)
+    else:
+        ask = tf.function(lambda x: tf.math.top_k(model(x), _K)[1], reduce_retracing=True)
+    return lambda features, k: ask(tf.constant(features)).numpy()[:, :k]
+
+
+def answer_mb(model):
+    """MiB of the weights of a model that an answer needs: no state of samplers."""
+    weights = [
+        *model.trainable_variables,
+        *(
+            w
+            for layer in model.layers
+            if isinstance(layer, FactoredOutput)
+            for w in layer.weights
+        ),
+    ]
+    return sum(np.prod(w.shape) * tf.as_dtype(w.dtype).size for w in weights) / 2**20
+
+
+def _milliseconds(top_k, features, size, seconds):
+    calls, start = 0, None
+    while start is None or time.process_time() - start < seconds:
+        if calls == _WARM_UP and start is None:
+            calls, start = 0, time.process_time()
+        first = size * calls % (len(features) - size + 1)
+        top_k(features[first : first + size], _K)
+        calls += 1
+    return 1e3 * (time.process_time() - start) / (calls * size)

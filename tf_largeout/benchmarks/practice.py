@@ -1,0 +1,77 @@
+"""`python -m tf_largeout.benchmarks practice`: ours beside what one would pick instead.
+
+Label trees (Omikuji, napkinXC) and fastText on the same splits and feature ids as ours, one
+table a task: precision, what training took, and what a model and its answers cost. The trees
+get TF-IDF of the ids, fastText the ids as words. They train to their end; ours train for
+`--seconds` of computation. All settings were chosen on a validation split and stand in `RIVALS`
+and `METHODS`. `pip install 'tf_largeout[rivals]'` gets the other libraries.
+
+CPU seconds and milliseconds are of all cores together, and do not depend on what else the
+machine does. `memory` is what the process grew by in training, data included.
+"""
+
+import argparse
+import pathlib
+
+from tf_largeout.benchmarks import machine
+from tf_largeout.benchmarks.files import write_json
+from tf_largeout.benchmarks.methods import METHODS
+from tf_largeout.benchmarks.race import race
+from tf_largeout.benchmarks.rival_run import RivalRun
+from tf_largeout.benchmarks.rivals import RIVALS
+from tf_largeout.benchmarks.table import COSTS, comparison, text_lines, write_markdown
+from tf_largeout.benchmarks.tasks import TASKS
+from tf_largeout.benchmarks.training_run import TrainingRun
+
+_OURS = ["inverted_file", "recommended", "nce"]
+
+
+def main(arguments=None):
+    """Measures what the command line asks for and returns the report."""
+    options = _parser().parse_args(arguments)
+    out = pathlib.Path(
+        options.out or f"benchmark-results/practice-{options.task.replace('/', '-')}"
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    logs = race([_run(method, options, str(out)) for method in options.methods])
+    rows = comparison(list(logs.values()))
+    write_json(
+        options.json or out / "practice.json",
+        {"machine": machine.describe(), "task": options.task, "rows": rows},
+    )
+    write_markdown(options.markdown or out / "practice.md", rows, COSTS)
+    print("\n".join(text_lines(rows, COSTS)))
+    return rows
+
+
+def _run(method, options, out):
+    shared = {"task": options.task, "method": method, "directory": out}
+    if method in RIVALS:
+        return RivalRun(**shared, sample=options.sample, on_validation=options.validation)
+    return TrainingRun(
+        **shared,
+        seconds=options.seconds,
+        every=options.seconds,
+        final_sample=options.sample,
+        on_validation=options.validation,
+        resumable=False,
+        by_cpu=True,
+    )
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        "python -m tf_largeout.benchmarks practice",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--task", choices=TASKS, default="linux_callees")
+    add("--methods", nargs="+", choices=[*METHODS, *RIVALS], default=[*RIVALS, *_OURS])
+    add("--seconds", type=float, default=160.0, help="CPU seconds of training of ours")
+    add("--sample", type=int, default=10_000, help="test examples")
+    add("--validation", action="store_true", help="test on a part of the training split")
+    add("--out", help="directory of the logs; what is finished there is not run again")
+    add("--json", help="file for the figures (default: OUT/practice.json)")
+    add("--markdown", help="file for the table (default: OUT/practice.md)")
+    return parser

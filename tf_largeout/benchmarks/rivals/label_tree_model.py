@@ -1,0 +1,26 @@
+"""`LabelTreeModel`."""
+
+from tf_largeout.benchmarks.rivals.rival_model import RivalModel
+from tf_largeout.benchmarks.rivals.svmlight import write_svmlight
+from tf_largeout.benchmarks.rivals.tf_idf import TfIdf
+from tf_largeout.datasets.ragged import Ragged
+
+
+class LabelTreeModel(RivalModel):
+    """What label trees share: they are given the TF-IDF of feature ids."""
+
+    def prepare(self, examples):
+        self._tf_idf = TfIdf(examples.features, examples.num_features)
+        write_svmlight(self.train_file, examples, self._tf_idf)
+
+    @property
+    def train_file(self):
+        """The path of the examples, as text."""
+        return str(self.folder / "train.txt")
+
+    def weighed(self, features):
+        """Rows of `(id, weight)` of int32 features `[n, max_features]`, padded with 0."""
+        ids, weights = self._tf_idf.weigh(Ragged.from_padded(features, 0))
+        pairs = list(zip(ids.values.tolist(), weights.tolist(), strict=True))
+        ends = ids.offsets.tolist()
+        return [pairs[start:end] for start, end in zip(ends[:-1], ends[1:], strict=True)]

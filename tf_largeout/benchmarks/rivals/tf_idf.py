@@ -1,0 +1,35 @@
+"""`TfIdf`."""
+
+import numpy as np
+
+from tf_largeout.datasets.ragged import Ragged
+
+
+class TfIdf:
+    """Weights of feature ids: how often in the row, times log(N / rows with it), length 1.
+
+    Args:
+        features: `Ragged` ids of the N training examples. An id in none of them weighs 0.
+        num_features: above every id.
+    """
+
+    def __init__(self, features, num_features):
+        self.num_features = num_features
+        keys, _ = self._counted(features)
+        rows_with = np.bincount(keys % num_features, minlength=num_features)
+        rareness = np.log(len(features) / np.maximum(rows_with, 1))
+        self._rareness = np.where(rows_with, rareness, 0.0)
+
+    def weigh(self, features):
+        """`Ragged` ids, rising and each once in a row, and the float64 weight of each."""
+        keys, counts = self._counted(features)
+        rows, ids = np.divmod(keys, self.num_features)
+        weights = counts * self._rareness[ids]
+        squares = np.bincount(rows, weights**2, minlength=len(features))
+        weights /= np.sqrt(np.maximum(squares, 1e-12))[rows]
+        return Ragged.from_lengths(ids, np.bincount(rows, minlength=len(features))), weights
+
+    def _counted(self, features):
+        """What `row * num_features + id` there are, and how often each."""
+        rows = np.repeat(np.arange(len(features), dtype=np.int64), features.lengths)
+        return np.unique(rows * self.num_features + features.values, return_counts=True)
