@@ -28,6 +28,15 @@ inline int64_t NumCodes(int64_t num_rows, int64_t width) {
 inline int64_t NumScales(int64_t num_rows) { return NumGroups(num_rows) * kGroupRows * 2; }
 inline int64_t NumBounds(int64_t num_rows) { return NumGroups(num_rows) * kGroupRows * 3; }
 
+// The numbers of all classes' codes, and of their scales and, behind these, their bounds.
+struct PackedSizes {
+  int64_t codes, scales;
+};
+inline PackedSizes SizesOfPacked(int64_t num_rows, int64_t dim) {
+  return {NumCodes(num_rows, RoundUp(dim, kPackedMultiple)),
+          NumScales(num_rows) + NumBounds(num_rows)};
+}
+
 // Rows and queries of greater norms, and greater biases, have no bounds: no product or sum of
 // what is below overflows, and that of a row and a query is far from it.
 inline constexpr float kMostBounded = 1e18f;
