@@ -16,10 +16,10 @@ class BruteForceIndex(Index[Rows]):
     score of each; of equal scores the lower id comes first. See `Index` for what changes cost.
 
     Args:
-        packed: Whether to keep the rows at 8 bits a number too, which is about 30 % more memory.
-            A search reads these and, of the rows, only those that can be among the best, by
-            bounds that hold for every rounding: the same answers, to the bit, in less time. Rows
-            narrower than 32, and rows on a GPU, are never packed.
+        packed: Whether to keep the rows at 8 bits a number too: about 30 % more memory. A
+            search reads these and, of the rows, only those that can be among the best, by
+            bounds that hold for every rounding: the same answers, to the bit, in less time.
+            Rows narrower than 32, and rows on a GPU, are never packed.
     """
 
     def __init__(self, packed: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""`PackedMatrix`: classes at 8 bits a number beside their rows, for exact scans that read less."""
+"""`PackedMatrix`: rows at 8 bits a number too, for exact scans that read less."""
 
 import keras
 import tensorflow as tf
