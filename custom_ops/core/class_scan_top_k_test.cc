@@ -1,6 +1,7 @@
 // Scans by bounds at 8 bits, against those of float32 alone: the same to the bit.
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -97,7 +98,7 @@ TEST(PackedRowsChangeNoBitOfTheBest) {
   testing::ForEachSimdLevel([] {
     for (int64_t batch : {1, 2, 4, 5, 16, 23, 70}) {
       for (int64_t dim : {1, 7, 32, 50, 64}) {
-        for (int64_t num_classes : {1, 15, 97, 1003}) {
+        for (int64_t num_classes : {1, 15, 97, 2503}) {
           const Problem p(batch, num_classes, dim);
           for (int64_t k : {int64_t{1}, std::min<int64_t>(num_classes, 10), num_classes}) {
             ExpectEqual(p, k);
@@ -108,20 +109,44 @@ TEST(PackedRowsChangeNoBitOfTheBest) {
   });
 }
 
+// All that rounding takes from some rows points along the query: they seem to be worse than
+// rows of whole numbers, from which it takes nothing, and are better.
+TEST(RowsThatRoundingTurnsAgainstTheQueryAreFound) {
+  testing::ForEachSimdLevel([] {
+    for (int64_t batch : {1, 9, 130}) {
+      Problem p(batch, 3000, 64);
+      std::vector<float> signs(p.dim);
+      for (float& sign : signs) sign = p.random() % 2 ? 1.0f : -1.0f;
+      for (int64_t i = 0; i < batch * p.dim; ++i) p.features[i] = signs[i % p.dim];
+      const std::vector<float> row(p.row(0), p.row(1));
+      for (int64_t i = 0; i < p.num_classes; ++i) {
+        for (int64_t k = 0; k < p.dim; ++k) {
+          const bool is_better = i > 2000 && i % 100 == 50;
+          const float part = is_better ? 0.49f : k % 3 == 0 ? 1.0f : 0.0f;
+          p.row(i)[k] = k == 1 ? 127.0f : std::round(10 * row[k]) + signs[k] * part;
+        }
+        p.bias[i] = 0.0f;
+      }
+      ExpectEqual(p, 8);
+      EXPECT_EQ(ScanInFloat(p, 8).ids[0], 2050);
+    }
+  });
+}
+
 TEST(BatchesThatHaveRowsPackedOnTheWayFindTheSame) {
   testing::ForEachSimdLevel([] {
     for (int64_t batch : {160, 200}) {
-      for (int64_t num_classes : {90, 2003}) ExpectEqual(Problem(batch, num_classes, 70), 9);
+      for (int64_t num_classes : {90, 4003}) ExpectEqual(Problem(batch, num_classes, 70), 9);
     }
   });
 }
 
 TEST(EqualRowsFindTheLowestIds) {
   testing::ForEachSimdLevel([] {
-    Problem p(130, 900, 64);
+    Problem p(130, 2900, 64);
     for (int64_t i = 0; i < p.num_classes; ++i) {  // three rows, and one with a lower bias
       std::memcpy(p.row(i), p.row(i % 3), p.dim * sizeof(float));
-      p.bias[i] = i < 300 ? 0.5f : 0.25f;
+      p.bias[i] = i < 1300 ? 0.5f : 0.25f;
     }
     ExpectEqual(p, 20);
     EXPECT_TRUE(Scan(p, 400, nullptr) == ScanInFloat(p, 400));
@@ -130,7 +155,7 @@ TEST(EqualRowsFindTheLowestIds) {
 
 TEST(ClusteredRowsThatDifferInTheLastBitsAreFound) {
   testing::ForEachSimdLevel([] {
-    Problem p(130, 1500, 64);
+    Problem p(130, 3500, 64);
     for (int64_t i = 0; i < p.num_classes; ++i) {
       const float* center = p.row(i % 4);
       for (int64_t k = 0; k < p.dim; ++k)
@@ -147,7 +172,7 @@ TEST(AnyMagnitudesFindTheSame) {
     const std::vector<float> sizes = {0,    1e-45f, 1e-38f, 1e-30f, 1e-20f, 1e-8f, 1e-3f, 1,
                                       1e3f, 1e8f,   1e17f,  1e19f,  1e25f,  1e36f, 3e38f};
     for (float query : {0.0f, 1e-44f, 1e-37f, 1e-19f, 1.0f, 1e12f, 1e17f, 1e20f, 1e38f}) {
-      Problem p(130, 1200, 64);
+      Problem p(130, 3200, 64);
       for (float& value : p.features) value *= query;
       for (int64_t i = 0; i < p.num_classes; ++i) {
         const float size = sizes[p.any() % sizes.size()];
@@ -162,10 +187,10 @@ TEST(AnyMagnitudesFindTheSame) {
 
 TEST(NumbersThatAreNotFiniteFindTheSame) {
   testing::ForEachSimdLevel([] {
-    Problem p(130, 1000, 64);
+    Problem p(130, 3000, 64);
     for (float bad : {kInfinity, -kInfinity, kNaN}) {
-      for (int i = 0; i < 30; ++i) p.row(p.any())[p.any() % p.dim] = bad;
-      for (int i = 0; i < 30; ++i) p.bias[p.any()] = bad;
+      for (int i = 0; i < 60; ++i) p.row(p.any())[p.any() % p.dim] = bad;
+      for (int i = 0; i < 60; ++i) p.bias[p.any()] = bad;
       ExpectEqual(p, 100);
     }
     for (int64_t i = 0; i < p.num_classes; ++i) {  // nearly all rows

@@ -1,5 +1,7 @@
 """`PackedMatrix`: rows at 8 bits a number too, for exact scans that read less."""
 
+import functools
+
 import keras
 import tensorflow as tf
 
@@ -14,19 +16,14 @@ class PackedMatrix(ClassMatrix):
     """A `ClassMatrix` of rows that do not change any more, whose `top_k` takes less time.
 
     Its results are those of `ClassMatrix` to the bit: 8 bits a number tell, by bounds that no
-    rounding breaks, which classes can be among the best, and those are scored in float32.
+    rounding breaks, which classes can be among the best, and those are scored in float32. The
+    first `top_k` packs the rows, in the time of a few searches.
 
     Args:
         embeddings: Keras variable, float32 `[num_classes, dim]`, as `is_worth_it` says.
         bias: Keras variable, float32 `[num_classes]`, or None.
         owner: Name of the layer, for messages.
     """
-
-    def __init__(
-        self, embeddings: keras.Variable, bias: keras.Variable | None, owner: str
-    ) -> None:
-        super().__init__(embeddings, bias, owner)
-        self._packed = class_scan_ops.pack_classes(*self.variables())
 
     @staticmethod
     def is_worth_it(embeddings: keras.Variable) -> bool:
@@ -41,3 +38,8 @@ class PackedMatrix(ClassMatrix):
         if absolute:
             return super().top_k(features, k, absolute)
         return class_scan_ops.class_top_k(features, *self.variables(), k, self._packed)
+
+    @functools.cached_property
+    def _packed(self) -> class_scan_ops.PackedClasses:
+        with tf.init_scope():  # graphs that are being traced take it as it is
+            return class_scan_ops.pack_classes(*self.variables())
