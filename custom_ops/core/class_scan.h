@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "custom_ops/core/class_scan_types.h"
+#include "custom_ops/core/packed_rows_simd.h"
 #include "custom_ops/core/parallel.h"
 
 namespace largeout {
@@ -28,8 +29,12 @@ void ClassStatistics(const ClassMatrix& matrix, const Features& features, const 
 
 // scores, ids [batch, k]: the k highest logits, falling; equal ones by rising
 // id. NaN ranks below everything. REQUIRES: 1 <= k <= num_classes.
+// `packed_rows` are null, or all rows of the matrix as they are now, with bounds (PackAllRows):
+// the result is the same, in a half to a quarter of the time. Batches for which that is worth
+// it have the rows packed on the way.
 void ClassTopK(const ClassMatrix& matrix, const Features& features, int64_t k,
-               const ParallelFor& parallel, float* scores, int64_t* ids);
+               const ParallelFor& parallel, float* scores, int64_t* ids,
+               const PackedRows* packed_rows = nullptr);
 
 // Gradient of sum_b weights_b * log_partition_b + sum_bl label_weights_bl * o_{y_bl}
 // by recomputed probabilities exp(o - log_partition). Rows of weight 0 take no

@@ -1,35 +1,11 @@
 #include "custom_ops/core/class_scan_simd.h"
 
 #include "custom_ops/core/class_scan_tile.h"
-#include "custom_ops/core/score_order.h"
 #include "custom_ops/core/simd.h"
 
 namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
-
-// Passes all logits of classes [begin, end) to `use`: block by block, and in a
-// block panel by panel, the panel staying in the first-level cache.
-template <class Consumer>
-void Scan(const ClassMatrix& matrix, const Panels& panels, int64_t begin, int64_t end,
-          Consumer& use) {
-  for (int64_t first = begin; first < end; first += kBlockClasses) {
-    const int64_t last = first + kBlockClasses < end ? first + kBlockClasses : end;
-    for (int64_t panel = 0; panel < panels.num_panels; ++panel) {
-      use.BeginPanel(panel, first, last);
-      ScanPanel(matrix, panels, panel, first, last, use);
-      use.EndPanel(panel);
-    }
-  }
-}
-
-// The highest of T logits, NaN passed over.
-template <int T>
-inline Floats HighestOf(const float* logits) {
-  Floats top = Broadcast(-__builtin_inff());
-  for (int t = 0; t < T; ++t) top = Max(Load(logits + t * kPanelRows), top);
-  return top;
-}
 
 // Sums exponentials, and counts the classes that stand before each label.
 class StatisticsConsumer {
@@ -144,63 +120,11 @@ class StatisticsConsumer {
   alignas(64) float sum_[kPanelRows];
 };
 
-// Keeps the k best of each row in a heap with the worst in front.
-class TopKConsumer {
- public:
-  TopKConsumer(int64_t num_rows, const ShardTopK& shard) : num_rows_(num_rows), shard_(shard) {}
-
-  void BeginPanel(int64_t, int64_t, int64_t) {}
-  void EndPanel(int64_t) {}
-
-  template <int T>
-  inline __attribute__((always_inline)) void Logits(const float* logits, int64_t row,
-                                                    int64_t first) {
-    const Floats top = HighestOf<T>(logits);
-    if (__builtin_expect(AnyGreater(top, Load(shard_.limits + row)), false)) {
-      Insert(logits, T, row, first);
-    }
-  }
-
- private:
-  __attribute__((noinline)) void Insert(const float* logits, int count, int64_t row,
-                                        int64_t first) {
-    for (int lane = 0; lane < kLanes && row + lane < num_rows_; ++lane) {
-      for (int t = 0; t < count; ++t) {
-        const float score = logits[t * kPanelRows + lane];
-        if (!(score > shard_.limits[row + lane])) continue;
-        ScoredClass* heap = shard_.best + (row + lane) * shard_.k;
-        ReplaceWorst(heap, {score, static_cast<int32_t>(first) + t});
-        shard_.limits[row + lane] = heap[0].score;
-      }
-    }
-  }
-
-  void ReplaceWorst(ScoredClass* heap, ScoredClass entry) {
-    int64_t at = 0;
-    for (int64_t child = 1; child < shard_.k; child = 2 * at + 1) {
-      if (child + 1 < shard_.k && ComesBefore(heap[child], heap[child + 1])) ++child;
-      if (!ComesBefore(entry, heap[child])) break;
-      heap[at] = heap[child];
-      at = child;
-    }
-    heap[at] = entry;
-  }
-
-  const int64_t num_rows_;
-  const ShardTopK shard_;
-};
-
 }  // namespace
 
 void ScanStatistics(const ClassMatrix& matrix, const Panels& panels, const RankSlots& slots,
                     int64_t begin, int64_t end, const ShardStatistics& shard) {
   StatisticsConsumer use(slots, shard);
-  Scan(matrix, panels, begin, end, use);
-}
-
-void ScanTopK(const ClassMatrix& matrix, const Panels& panels, int64_t begin, int64_t end,
-              const ShardTopK& shard) {
-  TopKConsumer use(panels.num_rows, shard);
   Scan(matrix, panels, begin, end, use);
 }
 

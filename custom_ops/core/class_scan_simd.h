@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "custom_ops/core/class_scan_types.h"
+#include "custom_ops/core/packed_rows_simd.h"
 
 namespace largeout {
 
@@ -57,12 +58,27 @@ struct ShardTopK {
   float* limits;      // [rows] the score of the worst
 };
 
+// Bounds at 8 bits a number, by which classes that are not among the best are passed over.
+struct ClassFilter {
+  PackedRows rows;        // with bounds: of all classes, or room for a block of them
+  PackedQueries queries;  // the rows of the batch
+  bool packs_blocks;      // whether blocks are packed as the pass reaches them
+  // Scratch: [kBlockClasses, dim] and twice [kBlockClasses], of classes that may be among them.
+  float* embeddings;
+  float* bias;
+  int32_t* ids;
+};
+
 #define LARGEOUT_DECLARE_CLASS_SCAN(level)                                                     \
   namespace level {                                                                            \
   void ScanStatistics(const ClassMatrix& matrix, const Panels& panels, const RankSlots& slots, \
                       int64_t begin, int64_t end, const ShardStatistics& shard);               \
   void ScanTopK(const ClassMatrix& matrix, const Panels& panels, int64_t begin, int64_t end,   \
                 const ShardTopK& shard);                                                       \
+  /* Gives the same as ScanTopK. */                                                            \
+  void ScanFilteredTopK(const ClassMatrix& matrix, const Panels& panels,                       \
+                        const ClassFilter& filter, int64_t begin, int64_t end,                 \
+                        const ShardTopK& shard);                                               \
   /* The logit of one class for one row, to the bit as the scans have it. */                   \
   void ScanOneLogit(const ClassMatrix& matrix, const Panels& panels, int64_t row,              \
                     int64_t class_id, float* logit);                                           \

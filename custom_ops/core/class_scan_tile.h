@@ -158,6 +158,29 @@ void ScanPanel(const ClassMatrix& matrix, const Panels& panels, int64_t panel, i
   ScanRest<kTileVectors - 1>(matrix, columns + r, row + r, rows - r, begin, end, use);
 }
 
+// Passes all logits of classes [begin, end) to `use`: block by block, and in a
+// block panel by panel, the panel staying in the first-level cache.
+template <class Consumer>
+void Scan(const ClassMatrix& matrix, const Panels& panels, int64_t begin, int64_t end,
+          Consumer& use) {
+  for (int64_t first = begin; first < end; first += kBlockClasses) {
+    const int64_t last = first + kBlockClasses < end ? first + kBlockClasses : end;
+    for (int64_t panel = 0; panel < panels.num_panels; ++panel) {
+      use.BeginPanel(panel, first, last);
+      ScanPanel(matrix, panels, panel, first, last, use);
+      use.EndPanel(panel);
+    }
+  }
+}
+
+// The highest of T logits, NaN passed over.
+template <int T>
+inline Floats HighestOf(const float* logits) {
+  Floats top = Broadcast(-__builtin_inff());
+  for (int t = 0; t < T; ++t) top = Max(Load(logits + t * kPanelRows), top);
+  return top;
+}
+
 }  // namespace LARGEOUT_SIMD
 }  // namespace largeout
 

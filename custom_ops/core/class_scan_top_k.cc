@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "custom_ops/core/best_scores.h"
 #include "custom_ops/core/class_scan.h"
 #include "custom_ops/core/class_scan_panels.h"
+#include "custom_ops/core/packed_rows.h"
 #include "custom_ops/core/simd_level.h"
 
 namespace largeout {
@@ -40,15 +42,72 @@ class BestClasses {
   std::vector<std::vector<ScoredClass>> rows_;
 };
 
+// Batches and rows of fewer are not worth packing the classes for one pass.
+constexpr int64_t kPackingBatch = 128, kPackingWidth = 64;
+
+// The rows of the batch for a filter, if one is worth it.
+class FilterQueries {
+ public:
+  FilterQueries(const Features& features, int64_t dim, const PackedRows* packed,
+                const ParallelFor& parallel)
+      : packed_(packed) {
+    const bool pays = features.batch >= kPackingBatch && dim >= kPackingWidth;
+    if (packed != nullptr || pays) codes_.emplace(features, dim, parallel);
+  }
+  bool exist() const { return codes_ && codes_->AreBounded(); }
+  const PackedQueries& view() const { return codes_->view(); }
+  const PackedRows* packed() const { return packed_; }
+
+ private:
+  const PackedRows* const packed_;
+  std::optional<QueryCodes> codes_;
+};
+
+// The filter of one thread.
+class Filter {
+ public:
+  Filter(const FilterQueries& queries, int64_t dim)
+      : num_packed_(queries.packed() == nullptr ? kBlockClasses : 0),
+        codes_(NumCodes(num_packed_, queries.view().width)),
+        scales_(NumScales(num_packed_)),
+        bounds_(NumBounds(num_packed_)),
+        embeddings_(kBlockClasses * dim),
+        view_{{codes_.get(), scales_.get(), num_packed_, queries.view().width, bounds_.get()},
+              queries.view(),
+              /*packs_blocks=*/true,
+              embeddings_.get(),
+              bias_,
+              ids_} {
+    if (queries.packed() == nullptr) return;
+    view_.rows = *queries.packed();
+    view_.packs_blocks = false;
+  }
+  const ClassFilter& view() const { return view_; }
+
+ private:
+  const int64_t num_packed_;
+  const AlignedArray<uint8_t> codes_;
+  const AlignedFloats scales_, bounds_, embeddings_;
+  float bias_[kBlockClasses];
+  int32_t ids_[kBlockClasses];
+  ClassFilter view_;
+};
+
 void ScanShards(const ClassMatrix& matrix, const PackedFeatures& packed,
-                const ClassShards& shards, int64_t begin, int64_t end, int64_t k,
-                BestClasses* merged) {
+                const FilterQueries& queries, const ClassShards& shards, int64_t begin,
+                int64_t end, int64_t k, BestClasses* merged) {
   std::vector<ScoredClass> best(packed.panels().num_rows * k, kNone);
   std::vector<float> limits(packed.num_rows(), -kLowest);  // nothing passes that of no row
   std::fill_n(limits.begin(), packed.panels().num_rows, kLowest);
   const ShardTopK found = {k, best.data(), limits.data()};
-  LARGEOUT_SIMD_DISPATCH(ScanTopK, matrix, packed.panels(), shards.begin(begin),
-                         shards.end(end - 1), found);
+  const int64_t first = shards.begin(begin), last = shards.end(end - 1);
+  if (queries.exist()) {
+    const Filter filter(queries, matrix.dim);
+    LARGEOUT_SIMD_DISPATCH(ScanFilteredTopK, matrix, packed.panels(), filter.view(), first,
+                           last, found);
+  } else {
+    LARGEOUT_SIMD_DISPATCH(ScanTopK, matrix, packed.panels(), first, last, found);
+  }
   merged->Merge(best);
 }
 
@@ -70,13 +129,15 @@ std::vector<ScoredClass> FillUp(const ClassMatrix& matrix, const Panels& panels,
 }  // namespace
 
 void ClassTopK(const ClassMatrix& matrix, const Features& features, int64_t k,
-               const ParallelFor& parallel, float* scores, int64_t* ids) {
+               const ParallelFor& parallel, float* scores, int64_t* ids,
+               const PackedRows* packed_rows) {
   const PackedFeatures packed(features, matrix.dim, InOrder(features.batch), parallel);
   const ClassShards shards(matrix.num_classes, kMostShards);
   BestClasses best(features.batch, k);
+  const FilterQueries queries(features, matrix.dim, packed_rows, parallel);
   const int64_t cost = shards.size() * packed.num_rows() * (matrix.dim / 16 + 1);
   parallel(shards.count(), cost, [&](int64_t begin, int64_t end) {
-    ScanShards(matrix, packed, shards, begin, end, k, &best);
+    ScanShards(matrix, packed, queries, shards, begin, end, k, &best);
   });
   for (int64_t row = 0; row < features.batch; ++row) {
     const auto filled = FillUp(matrix, packed.panels(), row, best.row(row), k);

@@ -29,12 +29,24 @@ int64_t MostOfQuery(int64_t width) {
 QueryCodes::QueryCodes(const Features& features, int64_t dim, const ParallelFor& parallel)
     : codes_(features.batch * PackedWidth(dim)),
       scales_(features.batch),
+      norms_(features.batch),
+      errors_(features.batch),
       sums_(features.batch) {
-  view_ = {codes_.data(), scales_.data(), sums_.data(), PackedWidth(dim),
+  view_ = {codes_.data(),
+           scales_.data(),
+           sums_.data(),
+           norms_.data(),
+           errors_.data(),
+           PackedWidth(dim),
            static_cast<float>(MostOfQuery(PackedWidth(dim)))};
   parallel(features.batch, dim, [&](int64_t begin, int64_t end) {
     LARGEOUT_SIMD_DISPATCH(PackQueries, features.data, dim, begin, end, view_);
   });
+}
+
+bool QueryCodes::AreBounded() const {
+  return std::all_of(norms_.begin(), norms_.end(),
+                     [](float norm) { return norm < kMostBounded; });
 }
 
 }  // namespace largeout

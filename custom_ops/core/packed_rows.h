@@ -34,10 +34,12 @@ class QueryCodes {
  public:
   QueryCodes(const Features& features, int64_t dim, const ParallelFor& parallel);
   const PackedQueries& view() const { return view_; }
+  // Whether logits of the queries have the bounds of PackedRows.
+  bool AreBounded() const;
 
  private:
   std::vector<int8_t> codes_;
-  std::vector<float> scales_;
+  std::vector<float> scales_, norms_, errors_;
   std::vector<int32_t> sums_;
   PackedQueries view_;
 };

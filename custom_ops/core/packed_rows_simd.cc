@@ -1,5 +1,6 @@
 #include "custom_ops/core/packed_rows_simd.h"
 
+#include "custom_ops/core/row_quantizer.h"
 #include "custom_ops/core/simd.h"
 
 namespace largeout {
@@ -9,31 +10,6 @@ namespace {
 static_assert(kPackedMultiple % kLanes == 0, "codes are written kLanes at a time");
 
 inline constexpr int64_t kNumbersOfLine = 64 / sizeof(float);  // of the cache
-
-// kLanes numbers of the row from the k-th, 0 beyond its end.
-inline Floats LoadAt(const float* row, int64_t k, int64_t dim) {
-  if (k + kLanes <= dim) return Load(row + k);
-  Floats value{};
-  if (k < dim) std::memcpy(&value, row + k, (dim - k) * sizeof(float));
-  return value;
-}
-
-// The largest magnitude in the row; not finite if a number is not.
-inline float LargestMagnitude(const float* row, int64_t dim) {
-  Ints largest{};  // as integers, magnitudes are in order, and NaN is above infinity
-  for (int64_t k = 0; k < dim; k += kLanes) {
-    const Ints magnitude = (Ints)LoadAt(row, k, dim) & 0x7fffffff;
-    largest = magnitude > largest ? magnitude : largest;
-  }
-  int32_t lanes[kLanes];
-  std::memcpy(lanes, &largest, sizeof(lanes));
-  int32_t result = 0;
-  for (int lane = 0; lane < kLanes; ++lane)
-    result = lanes[lane] > result ? lanes[lane] : result;
-  float magnitude;
-  std::memcpy(&magnitude, &result, sizeof(magnitude));
-  return magnitude;
-}
 
 // Stores the low byte of each lane.
 inline void StoreBytes(Ints value, void* to) {
@@ -46,28 +22,6 @@ inline void StoreBytes(Ints value, void* to) {
   for (int lane = 0; lane < kLanes; ++lane) bytes[lane] = static_cast<uint8_t>(lanes[lane]);
   std::memcpy(to, bytes, sizeof(bytes));
 #endif
-}
-
-// How a row of floats becomes one of small whole numbers.
-struct Quantizer {
-  const float* row;
-  int64_t dim;   // 0 for rows of which all become 0: those too small, or not finite
-  float factor;  // number = round(float * factor)
-  float scale;   // what a number of 1 stands for; NaN if a float is not finite
-
-  // kLanes numbers from the k-th.
-  Ints Numbers(int64_t k) const {
-    // Adding 1.5 * 2^23 leaves the rounded number in the low bits, in two's complement.
-    const Floats shifted = LoadAt(row, k, dim) * factor + 12582912.0f;
-    return (Ints)shifted - 0x4b400000;
-  }
-};
-
-inline Quantizer MakeQuantizer(const float* row, int64_t dim, float most) {
-  const float largest = LargestMagnitude(row, dim);
-  const float factor = most / largest;
-  if (factor > 0.0f && factor < 1e30f) return {row, dim, factor, largest / most};
-  return {row, 0, 0.0f, largest * 0.0f};
 }
 
 inline void PackGroup(const Quantizer* rows, int64_t width, uint8_t* to) {
@@ -88,6 +42,20 @@ inline void PackGroup(const Quantizer* rows, int64_t width, uint8_t* to) {
   }
 }
 
+// The bounds of a row, as [3, kGroupRows] has them for the first row of a group.
+inline void WriteBounds(const Quantizer& row, float bias, int64_t dim, float* bounds) {
+  constexpr float kInfinity = __builtin_inff();
+  const QuantizedNorms norms = NormsOf(row, dim);
+  const float size = bias < 0 ? -bias : bias;
+  const bool is_bounded = norms.norm + norms.error < kMostBounded && size < kMostBounded;
+  const bool has_logit = norms.error == norms.error && bias > -kInfinity;
+  const float rounding = RoundingOf(dim);
+  bounds[0] = has_logit && is_bounded ? norms.error * (1.0f + rounding) : 0.0f;
+  bounds[kGroupRows] = has_logit && is_bounded ? norms.norm : 0.0f;
+  const float high = bias + rounding * size + 4 * (dim + 64) * __FLT_MIN__;
+  bounds[2 * kGroupRows] = !has_logit ? -kInfinity : is_bounded ? high : kInfinity;
+}
+
 }  // namespace
 
 void PackGroups(const ClassMatrix& matrix, const int32_t* ids, int64_t begin, int64_t end,
@@ -101,10 +69,18 @@ void PackGroups(const ClassMatrix& matrix, const int32_t* ids, int64_t begin, in
       const int64_t i = group * kGroupRows + r;
       scales[r] = 0.0f;
       biases[r] = -__builtin_inff();
+      if (packed.bounds != nullptr) {
+        float* bounds = packed.group_bounds(group) + r;
+        bounds[0] = bounds[kGroupRows] = 0.0f;
+        bounds[2 * kGroupRows] = -__builtin_inff();
+      }
       if (i >= packed.num_rows) continue;
       const int64_t row = row_of(i);
       rows[r] = MakeQuantizer(matrix.embeddings + row * matrix.dim, matrix.dim, kMostOfRow);
       const float bias = matrix.bias == nullptr ? 0.0f : matrix.bias[row];
+      if (packed.bounds != nullptr) {
+        WriteBounds(rows[r], bias, matrix.dim, packed.group_bounds(group) + r);
+      }
       const float scale = rows[r].scale;
       if (scale != scale || bias - bias != 0.0f) continue;
       scales[r] = scale;
@@ -129,6 +105,9 @@ void PackQueries(const float* features, int64_t dim, int64_t begin, int64_t end,
       StoreBytes(codes, packed.codes + i * packed.width + k);
       sums += codes;
     }
+    const QuantizedNorms norms = NormsOf(quantizer, dim);
+    packed.norms[i] = norms.norm + norms.error;
+    packed.errors[i] = norms.error + RoundingOf(dim) * packed.norms[i];
     packed.scales[i] = quantizer.scale;
     packed.sums[i] = 0;
     for (int lane = 0; lane < kLanes; ++lane) packed.sums[i] += sums[lane];

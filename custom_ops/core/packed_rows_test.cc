@@ -1,5 +1,6 @@
 #include "custom_ops/core/packed_rows.h"
 
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -17,9 +18,11 @@ struct Packed {
          const std::vector<int32_t>& ids)
       : rows{nullptr, nullptr, static_cast<int64_t>(ids.size()), PackedWidth(dim)},
         codes(NumCodes(rows.num_rows, rows.width)),
-        scales(NumScales(rows.num_rows)) {
+        scales(NumScales(rows.num_rows)),
+        bounds(NumBounds(rows.num_rows)) {
     rows.codes = codes.data();
     rows.scales = scales.data();
+    rows.bounds = bounds.data();
     const ClassMatrix matrix = {values.data(), bias.data(), rows.num_rows, dim};
     PackAllRows(matrix, ids.data(), SerialFor, rows);
   }
@@ -38,7 +41,7 @@ struct Packed {
 
   PackedRows rows;
   std::vector<uint8_t> codes;
-  std::vector<float> scales;
+  std::vector<float> scales, bounds;
 };
 
 TEST(PackedNumbersAreWithinHalfACode) {
@@ -88,6 +91,41 @@ TEST(QueriesKnowTheirSumsAndOverflowNoneHoweverWide) {
       EXPECT_EQ(view.sums[0], std::accumulate(view.codes, view.codes + view.width, 0));
       EXPECT_NEAR(view.codes[0] * view.scales[0], 3.0f, 1e-5);
       EXPECT_NEAR(view.codes[1] * view.scales[0], -1.0f, 0.5001f * view.scales[0]);
+    }
+  });
+}
+
+// A bound is no lower than a logit, and higher by a few percent of the norms' product at most.
+TEST(BoundsHoldAndAreTight) {
+  testing::ForEachSimdLevel([] {
+    for (int64_t dim : {1, 16, 70, 300}) {
+      std::mt19937 random(dim);
+      std::normal_distribution<float> normal;
+      std::vector<float> values(40 * dim), bias(40), features(dim);
+      for (auto* numbers : {&values, &bias, &features}) {
+        for (float& number : *numbers) number = normal(random);
+      }
+      std::vector<int32_t> ids(40);
+      std::iota(ids.begin(), ids.end(), 0);
+      const Packed packed(values, bias, dim, ids);
+      const QueryCodes codes({features.data(), 1}, dim, SerialFor);
+      const PackedQueries& query = codes.view();
+      EXPECT_TRUE(codes.AreBounded());
+      for (int64_t row = 0; row < 40; ++row) {
+        double logit = bias[row], products = 0, squares = 0, query_squares = 0;
+        for (int64_t k = 0; k < dim; ++k) {
+          const double value = values[row * dim + k];
+          logit += value * features[k];
+          squares += value * value;
+          query_squares += double{features[k]} * features[k];
+          products += packed.Number(row, k) * double{query.scales[0]} * query.codes[k];
+        }
+        const float* bounds = packed.rows.group_bounds(row / kGroupRows) + row % kGroupRows;
+        const double bound = products * packed.Scale(row) + bounds[0] * query.norms[0] +
+                             bounds[kGroupRows] * query.errors[0] + bounds[2 * kGroupRows];
+        EXPECT_TRUE(bound >= logit);
+        EXPECT_LE(bound - logit, 0.06 * std::sqrt(squares * query_squares) + 1e-4);
+      }
     }
   });
 }

@@ -53,10 +53,10 @@ struct Cpu {
   }
 
   static absl::Status ClassTopK(OpKernelContext* ctx, const ClassMatrix& matrix,
-                                const Features& features, int64_t k, float* scores,
-                                int64_t* ids) {
+                                const Features& features, int64_t k, const PackedRows* packed,
+                                float* scores, int64_t* ids) {
     TF_RETURN_IF_ERROR(CheckFinite(features, matrix.dim));
-    largeout::ClassTopK(matrix, features, k, IntraOpParallel(ctx), scores, ids);
+    largeout::ClassTopK(matrix, features, k, IntraOpParallel(ctx), scores, ids, packed);
     return CheckNoneLost(matrix, features.batch, k, scores, ids);
   }
 
@@ -72,7 +72,26 @@ struct Cpu {
   }
 };
 
+class PackClassesOp : public LargeoutOp {
+ public:
+  using LargeoutOp::LargeoutOp;
+
+  void Run(OpKernelContext* ctx) override {
+    ClassMatrixInput input;
+    OP_REQUIRES_OK(ctx, input.Read(ctx));
+    const ClassMatrix matrix = input.matrix();
+    const PackedSizes sizes = SizesOfPacked(matrix.num_classes, matrix.dim);
+    tensorflow::Tensor *codes, *scales;
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {sizes.codes}, &codes));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {sizes.scales}, &scales));
+    PackAllRows(matrix, nullptr, IntraOpParallel(ctx),
+                PackedRowsIn(*codes, *scales, matrix.num_classes, matrix.dim));
+  }
+};
+
 LARGEOUT_REGISTER_CLASS_SCAN_OPS(tensorflow::DEVICE_CPU, Cpu);
+REGISTER_KERNEL_BUILDER(Name("LargeoutPackClasses").Device(tensorflow::DEVICE_CPU),
+                        PackClassesOp);
 
 }  // namespace
 }  // namespace largeout

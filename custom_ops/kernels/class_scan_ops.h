@@ -8,7 +8,9 @@
 #define LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_SCAN_OPS_H_
 
 #include <limits>
+#include <optional>
 
+#include "custom_ops/core/packed_rows.h"
 #include "custom_ops/kernels/checks.h"
 #include "custom_ops/kernels/class_matrix_input.h"
 #include "custom_ops/kernels/largeout_op.h"
@@ -21,6 +23,15 @@ inline Features FeaturesOf(const tensorflow::Tensor& features) {
 
 inline Labels LabelsOf(const tensorflow::Tensor& labels) {
   return {labels.flat<int64_t>().data(), labels.dim_size(1)};
+}
+
+// What LargeoutPackClasses gives, as core takes it, which does not write it to scan.
+inline PackedRows PackedRowsIn(const tensorflow::Tensor& codes,
+                               const tensorflow::Tensor& scales, int64_t num_classes,
+                               int64_t dim) {
+  float* numbers = const_cast<float*>(scales.flat<float>().data());
+  return {const_cast<uint8_t*>(codes.flat<uint8_t>().data()), numbers, num_classes,
+          PackedWidth(dim), numbers + NumScales(num_classes)};
 }
 
 template <class Device>
@@ -110,16 +121,35 @@ class ClassTopKOp : public LargeoutOp {
     int64_t k = 0;
     OP_REQUIRES_OK(ctx, ReadTopK(ctx, matrix.num_classes, &k));
     OP_REQUIRES_OK(ctx, Device::CheckTopK(k));
+    std::optional<PackedRows> packed;
+    OP_REQUIRES_OK(ctx, ReadPacked(ctx, matrix, &packed));
     tensorflow::Tensor *scores, *ids;
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {batch, k}, &scores));
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {batch, k}, &ids));
     if (batch == 0) return;
-    OP_REQUIRES_OK(
-        ctx, Device::ClassTopK(ctx, matrix, FeaturesOf(features), k,
-                               scores->flat<float>().data(), ids->flat<int64_t>().data()));
+    OP_REQUIRES_OK(ctx, Device::ClassTopK(
+                            ctx, matrix, FeaturesOf(features), k, packed ? &*packed : nullptr,
+                            scores->flat<float>().data(), ids->flat<int64_t>().data()));
   }
 
  private:
+  static absl::Status ReadPacked(tensorflow::OpKernelContext* ctx, const ClassMatrix& matrix,
+                                 std::optional<PackedRows>* packed) {
+    tensorflow::OpInputList codes, scales;
+    TF_RETURN_IF_ERROR(ctx->input_list("packed_codes", &codes));
+    TF_RETURN_IF_ERROR(ctx->input_list("packed_scales", &scales));
+    if (codes.size() == 0) return absl::OkStatus();
+    if (codes.size() > 1) {
+      return tensorflow::errors::InvalidArgument("num_packed must be 0 or 1, got ",
+                                                 codes.size());
+    }
+    const PackedSizes sizes = SizesOfPacked(matrix.num_classes, matrix.dim);
+    TF_RETURN_IF_ERROR(CheckShape(codes[0], "packed_codes", {sizes.codes}));
+    TF_RETURN_IF_ERROR(CheckShape(scales[0], "packed_scales", {sizes.scales}));
+    *packed = PackedRowsIn(codes[0], scales[0], matrix.num_classes, matrix.dim);
+    return absl::OkStatus();
+  }
+
   static absl::Status ReadTopK(tensorflow::OpKernelContext* ctx, int64_t num_classes,
                                int64_t* k) {
     const tensorflow::Tensor* input;

@@ -31,8 +31,12 @@ struct Gpu {
   }
 
   static absl::Status ClassTopK(OpKernelContext* ctx, const ClassMatrix& matrix,
-                                const Features& features, int64_t k, float* scores,
-                                int64_t* ids) {
+                                const Features& features, int64_t k, const PackedRows* packed,
+                                float* scores, int64_t* ids) {
+    if (packed != nullptr) {
+      return tensorflow::errors::InvalidArgument(
+          "packed classes are read on CPUs only: a GPU scans in float32 as fast");
+    }
     GpuScratch scratch;
     TF_RETURN_IF_ERROR(scratch.Allocate(
         ctx, cuda::ClassTopKScratchBytes(features.batch, matrix.num_classes, k)));

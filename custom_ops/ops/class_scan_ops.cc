@@ -1,3 +1,4 @@
+#include "custom_ops/core/packed_rows_simd.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -69,6 +70,18 @@ absl::Status TopKShape(InferenceContext* c) {
   return absl::OkStatus();
 }
 
+absl::Status PackShape(InferenceContext* c) {
+  const ShapeHandle embeddings = VariableShape(c, kFeatures, 2);
+  const DimensionHandle num_classes = c->Dim(embeddings, 0), dim = c->Dim(embeddings, 1);
+  c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
+  c->set_output(1, c->Vector(InferenceContext::kUnknownDim));
+  if (!c->ValueKnown(num_classes) || !c->ValueKnown(dim)) return absl::OkStatus();
+  const PackedSizes sizes = SizesOfPacked(c->Value(num_classes), c->Value(dim));
+  c->set_output(0, c->Vector(sizes.codes));
+  c->set_output(1, c->Vector(sizes.scales));
+  return absl::OkStatus();
+}
+
 absl::Status GradientShape(InferenceContext* c) {
   ShapeHandle features, unused;
   TF_RETURN_IF_ERROR(CheckMatrix(c, &features));
@@ -124,10 +137,13 @@ REGISTER_OP("LargeoutClassTopK")
     .Input("features: float")
     .Input("embeddings: resource")
     .Input("bias: num_biases * resource")
+    .Input("packed_codes: num_packed * uint8")
+    .Input("packed_scales: num_packed * float")
     .Input("k: int64")
     .Output("scores: float")
     .Output("ids: int64")
     .Attr("num_biases: int >= 0")
+    .Attr("num_packed: int >= 0 = 0")
     .SetShapeFn(TopKShape)
     .Doc(R"doc(
 The k highest logits of all classes, exactly, in one pass that never holds
@@ -138,10 +154,30 @@ features: [batch, dim]. It is an error where they are not finite, or where a log
   the score is NaN then and the id -1.
 embeddings: Variable [num_classes, dim], float; read in place.
 bias: No variable, or one: [num_classes], float.
+packed_codes, packed_scales: Nothing, or what LargeoutPackClasses gives for the matrix as it is
+  now: the result is the same to the bit, sooner. It is an error on a GPU, where it would not be.
 k: Scalar in [1, num_classes], on a GPU at most 2048.
 scores: [batch, k], falling.
 ids: [batch, k]; of equal scores the lower id first, NaN and -inf of classes whose row or bias
   is not finite last.
+)doc");
+
+REGISTER_OP("LargeoutPackClasses")
+    .Input("embeddings: resource")
+    .Input("bias: num_biases * resource")
+    .Output("codes: uint8")
+    .Output("scales: float")
+    .Attr("num_biases: int >= 0")
+    .SetIsStateful()  // it reads variables
+    .SetShapeFn(PackShape)
+    .Doc(R"doc(
+Classes at 8 bits a number, and bounds of what that takes from their logits, for
+LargeoutClassTopK.
+
+embeddings: Variable [num_classes, dim], float; read in place.
+bias: No variable, or one: [num_classes], float.
+codes: [m], m being num_classes, up to the next multiple of 16, times dim, up to the same.
+scales: [n], n being 5 for each of so many classes.
 )doc");
 
 REGISTER_OP("LargeoutClassSoftmaxGradient")

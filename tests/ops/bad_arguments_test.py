@@ -116,7 +116,7 @@ def test_a_handle_is_one_handle(shape):
     embeddings = tf.Variable(tf.ones([5, 3]))
     handles = tf.reshape(tf.stack([embeddings.handle] * 2)[: np.prod(shape)], shape)
     with invalid("input 1 must be the handle of one variable, a scalar"):
-        gen_ops.largeout_class_top_k(tf.ones([2, 3]), handles, [], 1)
+        gen_ops.largeout_class_top_k(tf.ones([2, 3]), handles, [], [], [], 1)
 
 
 def test_a_scalar_is_no_matrix_of_features():

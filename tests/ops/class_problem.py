@@ -57,5 +57,6 @@ class Problem:
             for begin, end in itertools.pairwise(bounds)
         ]
 
-    def top_k(self, k):
-        return class_scan_ops.class_top_k(self.features, *self.handles, k)
+    def top_k(self, k, packed=False):
+        classes = class_scan_ops.pack_classes(*self.handles) if packed else None
+        return class_scan_ops.class_top_k(self.features, *self.handles, k, classes)

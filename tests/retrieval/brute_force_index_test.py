@@ -170,3 +170,24 @@ def test_lists_of_many_lengths_share_a_graph():
         found = index.top_k(QUERIES, 1, exclude=best[:, :count])[1].numpy()
         np.testing.assert_array_equal(found[:, 0], best[:, count])
     assert len(index._compiled._functions) == 5  # up to 1, 2, 4 and 8 ids, and none
+
+
+def test_packed_rows_give_the_same_bits_after_changes_and_from_a_file(tmp_path):
+    rng = np.random.default_rng(0)
+    rows, more = rng.standard_normal([500, 48]), rng.standard_normal([9, 48])
+    queries = rng.standard_normal([6, 48])
+    filters = {"exclude": rng.integers(0, 500, [6, 5])}, {"allowed": [7, 490, 3]}, {}
+    found = []
+    for packed in (False, True):
+        index = BruteForceIndex(packed=packed).build(rows, rows[:, 0])
+        index.update([7, 8], more[:2])
+        index.remove([3, 4])
+        index.add(2 * more, more[:, 0])
+        index.save(tmp_path / "index")
+        loaded = BruteForceIndex.load(tmp_path / "index")
+        found.append(
+            [one.top_k(queries, 30, **some) for one in (index, loaded) for some in filters]
+        )
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one[0], other[0])
+        np.testing.assert_array_equal(one[1], other[1])

@@ -14,7 +14,17 @@ class BruteForceIndex(Index[Rows]):
 
     For any rows, of a model or not. A search reads all of them, in blocks, and never holds a
     score of each; of equal scores the lower id comes first. See `Index` for what changes cost.
+
+    Args:
+        packed: Whether to keep the rows at 8 bits a number too: about 30 % more memory. A
+            search reads these and, of the rows, only those that can be among the best, by
+            bounds that hold for every rounding: the same answers, to the bit, in less time.
+            Rows narrower than 32, and rows on a GPU, are never packed.
     """
+
+    def __init__(self, packed: bool = True) -> None:
+        super().__init__()
+        self._packed = packed
 
     def build(
         self, class_embeddings: TensorLike, bias: TensorLike | None = None
@@ -31,16 +41,20 @@ class BruteForceIndex(Index[Rows]):
         Raises:
             ValueError: If they have other shapes, no row, or numbers that are not finite.
         """
-        rows = Rows.of(class_embeddings, bias)
+        rows = self._searched(Rows.of(class_embeddings, bias))
         with self._changes:
             self._take(rows)
         return self
 
     def _search_after(self, search: Rows, rows: Rows, ids: np.ndarray) -> Rows:
-        return rows
+        return self._searched(rows)
 
     def _settings(self) -> dict[str, Any]:
-        return {}
+        return {"packed": self._packed}
 
     def _restore(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> Rows:
-        return Rows.of_arrays(arrays)
+        self._packed = settings.get("packed", True)
+        return self._searched(Rows.of_arrays(arrays))
+
+    def _searched(self, rows: Rows) -> Rows:
+        return rows.packed() if self._packed else rows

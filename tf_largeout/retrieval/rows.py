@@ -1,5 +1,6 @@
 """The rows that an index searches in: embeddings, biases, and which of them are removed."""
 
+import copy
 from typing import Any
 
 import keras
@@ -9,6 +10,7 @@ import tensorflow as tf
 from tf_largeout.arguments import MOST_CLASSES
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.filtered_top_k import exact_top_k
+from tf_largeout.retrieval.packed_matrix import PackedMatrix
 from tf_largeout.search import AddWeight
 from tf_largeout.types import TensorLike
 
@@ -33,9 +35,11 @@ class Rows:
     def __init__(
         self, embeddings: tf.Tensor, bias: tf.Tensor | None, alive: np.ndarray
     ) -> None:
-        self.matrix = ClassMatrix(
-            variable_of(embeddings), None if bias is None else variable_of(bias), "index"
+        self._variables = (
+            variable_of(embeddings),
+            None if bias is None else variable_of(bias),
         )
+        self.matrix = ClassMatrix(*self._variables, "index")
         self.alive = alive
 
     @property
@@ -66,6 +70,14 @@ class Rows:
             None if bias is None else in_place(bias),
             np.array(arrays["alive"]),
         )
+
+    def packed(self) -> "Rows":
+        """These rows, with a `PackedMatrix` if they gain by it: a byte more for each number."""
+        if not PackedMatrix.is_worth_it(self._variables[0]):
+            return self
+        rows = copy.copy(self)
+        rows.matrix = PackedMatrix(*self._variables, "index")
+        return rows
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All that the rows are, by name."""

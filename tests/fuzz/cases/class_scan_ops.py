@@ -6,6 +6,7 @@ import tensorflow as tf
 from tests.fuzz import checks
 from tests.fuzz.draws import Call
 from tf_largeout import ops
+from tf_largeout.ops import class_scan_ops
 
 
 def class_statistics(draws):
@@ -50,7 +51,20 @@ def class_top_k(draws):
         checks.distinct(ids)
         checks.falling(scores)
 
-    return Call(ops.class_top_k, (*scan, k), {}, check)
+    packed = _packed(draws, embeddings, bias)
+    return Call(ops.class_top_k, (*scan, k, packed), {}, check)
+
+
+def pack_classes(draws):
+    _, embeddings, bias = _scan(draws)
+
+    def check(packed):
+        num_classes, dim = (16 * -(-size // 16) for size in embeddings.shape)
+        checks.has_shape(packed.codes, num_classes * dim)
+        checks.has_shape(packed.scales, 5 * num_classes)
+        assert not np.isnan(packed.scales.numpy()).any()
+
+    return Call(ops.pack_classes, (embeddings, bias), {}, check)
 
 
 def class_softmax_gradient(draws):
@@ -83,6 +97,20 @@ def _scan(draws):
     embeddings = draws.variable(draws.floats(num_classes, dim))
     bias = draws.variable(draws.floats(num_classes)) if draws.chance(0.6) else None
     return features, embeddings, bias
+
+
+def _packed(draws, embeddings, bias):
+    """Nothing, the classes packed, or what is not theirs."""
+    if draws.chance(0.4):
+        return None
+    if draws.chance(0.2):
+        return class_scan_ops.PackedClasses(
+            tf.cast(draws.ids([draws.size()], 256), tf.uint8), draws.floats(draws.size())
+        )
+    try:
+        return ops.pack_classes(embeddings, bias)
+    except (tf.errors.OpError, ValueError):
+        return None
 
 
 def _batch(features):
