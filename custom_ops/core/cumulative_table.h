@@ -19,6 +19,8 @@ namespace largeout {
 // Find stays inside the arrays whatever they hold.
 class CumulativeTable {
  public:
+  static constexpr int64_t kCyclesPerFind = 250;  // of a table that is in no cache
+
   // For num_strata of StratumLength(num_strata), whose sum is cumulative[num_classes].
   // Does not read the arrays. REQUIRES: num_classes >= 1, num_buckets >= 1.
   CumulativeTable(const int64_t* cumulative, int64_t num_classes, const int64_t* index,

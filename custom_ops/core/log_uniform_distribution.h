@@ -19,6 +19,8 @@ namespace largeout {
 // Logarithms are integers (fixed_log.h), so that GPUs draw the same classes.
 class LogUniformDistribution {
  public:
+  static constexpr int64_t kCyclesPerFind = 150;
+
   // REQUIRES: 1 <= num_strata <= num_classes <= 2^40.
   LogUniformDistribution(int64_t num_classes, int64_t num_strata);
 

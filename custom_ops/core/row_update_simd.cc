@@ -14,7 +14,9 @@ namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
 
-constexpr int64_t kRowsAhead = 8;  // how far ahead rows are prefetched
+// How far ahead rows are prefetched: narrow ones are done before the next ones are there.
+constexpr int64_t kRowsAhead = 8;
+constexpr int64_t kNarrowRowsAhead = 32;
 
 struct Root {
   Floats operator()(Floats x) const {
@@ -46,14 +48,8 @@ struct FullLanes {
 // The `count` last floats of a row whose length is no multiple of kLanes.
 struct PartLanes {
   int64_t count;
-  Floats Read(const float* from) const {
-    float lanes[kLanes] = {};
-    for (int64_t lane = 0; lane < count; ++lane) lanes[lane] = from[lane];
-    return Load(lanes);
-  }
-  void Write(Floats value, float* to) const {
-    for (int64_t lane = 0; lane < count; ++lane) to[lane] = value[lane];
-  }
+  Floats Read(const float* from) const { return LoadPart(from, count); }
+  void Write(Floats value, float* to) const { StorePart(value, count, to); }
 };
 
 // Calls function(lanes, column) for every group of columns in a row.
@@ -110,10 +106,16 @@ struct AdamRule {
   Floats decay_1 = Broadcast(1.0f);
   Floats decay_2 = Broadcast(1.0f);
 
+  // beta^gap.
+  static float Decay(int64_t gap, double log_beta) {
+    return gap > 0 ? static_cast<float>(__builtin_exp(gap * log_beta)) : 1.0f;
+  }
+
   void Prefetch(int64_t row) const {
     PrefetchRow(args.variable + row * dim);
     if (args.momentum != nullptr) PrefetchRow(args.momentum + row * dim);
     PrefetchRow(args.velocity + row * dim);
+    if (args.last_step != nullptr) __builtin_prefetch(args.last_step + row, 1);
   }
 
   void Start(int64_t row, const float*) {
@@ -122,8 +124,8 @@ struct AdamRule {
     velocity = args.velocity + row * dim;
     if (args.last_step == nullptr) return;
     const int64_t gap = args.step - args.last_step[row] - 1;
-    decay_1 = Broadcast(gap > 0 ? static_cast<float>(__builtin_exp(gap * log_beta_1)) : 1);
-    decay_2 = Broadcast(gap > 0 ? static_cast<float>(__builtin_exp(gap * log_beta_2)) : 1);
+    if (momentum != nullptr) decay_1 = Broadcast(Decay(gap, log_beta_1));
+    decay_2 = Broadcast(Decay(gap, log_beta_2));
     args.last_step[row] = args.step;
   }
 
@@ -228,8 +230,9 @@ template <typename Rule>
 inline void ApplyRule(const RowSegments& segments, Rule rule, int64_t begin, int64_t end,
                       float* buffer) {
   float* const sum = buffer + segments.dim;
+  const int64_t ahead = segments.dim < kLanes ? kNarrowRowsAhead : kRowsAhead;
   for (int64_t segment = begin; segment < end; ++segment) {
-    if (segment + kRowsAhead < end) rule.Prefetch(segments.ids[segment + kRowsAhead]);
+    if (segment + ahead < end) rule.Prefetch(segments.ids[segment + ahead]);
     const int64_t first = segments.offsets[segment];
     const bool single = segments.offsets[segment + 1] == first + 1;
     if (!single) SumSegment(segments, segment, buffer, sum);

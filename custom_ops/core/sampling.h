@@ -9,6 +9,7 @@
 //   int64_t stratum()
 //   int64_t Cumulative(int64_t c)   0 <= c <= num_classes; increasing from 0
 //   int64_t Find(int64_t x)         the class that occupies x
+//   kCyclesPerFind                  what that takes
 //
 // With replacement, the line is one stratum and each draw picks a point of it.
 //
@@ -47,6 +48,10 @@
 
 namespace largeout {
 
+// A draw without its search, most of it the random bits. A thread of its own pays only for
+// thousands of draws from a distribution in closed form.
+inline constexpr int64_t kCyclesPerDraw = 40;
+
 // Draw i. REQUIRES: Cumulative(num_classes) == stratum().
 template <class Distribution>
 LARGEOUT_HOST_DEVICE int64_t DrawOne(const Distribution& distribution, PhiloxSeed seed,
@@ -59,8 +64,8 @@ LARGEOUT_HOST_DEVICE int64_t DrawOne(const Distribution& distribution, PhiloxSee
 template <class Distribution>
 void SampleWithReplacement(const Distribution& distribution, int64_t num_sampled,
                            PhiloxSeed seed, const ParallelFor& parallel_for, int64_t* ids) {
-  constexpr int64_t kCyclesPerDraw = 300;
-  parallel_for(num_sampled, kCyclesPerDraw, [&](int64_t begin, int64_t end) {
+  constexpr int64_t kCycles = kCyclesPerDraw + Distribution::kCyclesPerFind;
+  parallel_for(num_sampled, kCycles, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) ids[i] = DrawOne(distribution, seed, i);
   });
 }
@@ -166,10 +171,10 @@ template <class Distribution>
 void SampleWithoutReplacement(const Distribution& distribution, int64_t num_sampled,
                               PhiloxSeed seed, const ParallelFor& parallel_for, int64_t* ids) {
   using Walk = StrataWalk<Distribution>;
-  constexpr int64_t kCyclesPerStratum = 600;
+  constexpr int64_t kCycles = kCyclesPerDraw + 2 * Distribution::kCyclesPerFind;
   const Walk walk(distribution, num_sampled, seed);
   std::vector<typename Walk::Stratum> strata(num_sampled);
-  parallel_for(num_sampled, kCyclesPerStratum,
+  parallel_for(num_sampled, kCycles,
                [&](int64_t begin, int64_t end) { walk.Pick(begin, end, strata.data()); });
   int64_t jumper = walk.start();
   for (int64_t i = 0; i < num_sampled; ++i) {

@@ -54,6 +54,38 @@ inline Floats Load(const float* from) {
 
 inline void Store(Floats value, float* to) { std::memcpy(to, &value, sizeof(value)); }
 
+// The first `count` floats of a vector; LoadPart has zeros in the others. REQUIRES: count <
+// kLanes.
+#if defined(__AVX512F__)
+inline __mmask16 FirstLanes(int64_t count) { return static_cast<__mmask16>((1 << count) - 1); }
+inline Floats LoadPart(const float* from, int64_t count) {
+  return (Floats)_mm512_maskz_loadu_ps(FirstLanes(count), from);
+}
+inline void StorePart(Floats value, int64_t count, float* to) {
+  _mm512_mask_storeu_ps(to, FirstLanes(count), (__m512)value);
+}
+#elif defined(__AVX2__)
+inline __m256i FirstLanes(int64_t count) {
+  const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), lanes);
+}
+inline Floats LoadPart(const float* from, int64_t count) {
+  return (Floats)_mm256_maskload_ps(from, FirstLanes(count));
+}
+inline void StorePart(Floats value, int64_t count, float* to) {
+  _mm256_maskstore_ps(to, FirstLanes(count), (__m256)value);
+}
+#else
+inline Floats LoadPart(const float* from, int64_t count) {
+  Floats value = {};
+  for (int64_t lane = 0; lane < count; ++lane) value[lane] = from[lane];
+  return value;
+}
+inline void StorePart(Floats value, int64_t count, float* to) {
+  for (int64_t lane = 0; lane < count; ++lane) to[lane] = value[lane];
+}
+#endif
+
 inline Doubles Load(const double* from) {
   Doubles value;
   std::memcpy(&value, from, sizeof(value));

@@ -3,23 +3,31 @@
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_INTRA_OP_PARALLEL_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_INTRA_OP_PARALLEL_H_
 
+#include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "custom_ops/core/parallel.h"
+#include "custom_ops/core/shared_work.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/util/work_sharder.h"
 
 namespace largeout {
 
+// As tensorflow::Shard, which waits for each thread of its own to wake up: where a core is busy
+// with something else, or the loop is short, that is most of the time of an op.
 inline ParallelFor IntraOpParallel(tensorflow::OpKernelContext* ctx) {
   const auto* threads = ctx->device()->tensorflow_cpu_worker_threads();
   return [threads](int64_t total, int64_t cost_per_unit,
                    const std::function<void(int64_t, int64_t)>& work) {
-    FirstException thrown;  // one that left a thread of the pool would end the process
-    tensorflow::Shard(
-        threads->num_threads, threads->workers, total, cost_per_unit,
-        [&](int64_t begin, int64_t end) { thrown.Catch([&] { work(begin, end); }); });
-    thrown.Rethrow();
+    const int64_t num_threads =
+        std::min(threads->num_threads, tensorflow::GetPerThreadMaxParallelism());
+    const WorkShares shares = SharesOf(total, cost_per_unit, num_threads);
+    if (shares.num_helpers == 0) return SerialFor(total, cost_per_unit, work);
+    const auto schedule = [threads](std::function<void()> closure) {
+      threads->workers->Schedule(std::move(closure));
+    };
+    ShareWork(total, shares.block, shares.num_helpers, schedule, work);
   };
 }
 
