@@ -202,3 +202,12 @@ def test_an_export_that_fails_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         serving.export(models.new_model("large"), tmp_path / "1")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["saved_model.pb", "variables.index", "variables.data*"])
+def test_an_export_that_is_cut_does_not_load(name, tmp_path):
+    serving.export(models.new_model("large"), tmp_path / "1")
+    (file,) = (tmp_path / "1").rglob(name)
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    with pytest.raises((OSError, IndexError, tf.errors.OpError)):  # as TensorFlow says it
+        tf.saved_model.load(str(tmp_path / "1"))

@@ -10,6 +10,7 @@ from tf_largeout.class_changes import ClassChange
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.filtered_top_k import exact_top_k
 from tf_largeout.layers import initial_values, step_context
+from tf_largeout.layers.large_predictions import LargePredictions
 from tf_largeout.ops import devices
 from tf_largeout.output_tag import OutputTag, are_logits_left_out
 from tf_largeout.types import InitializerLike, Shape, TensorLike
@@ -54,6 +55,7 @@ class ClassOutput(keras.layers.Layer):
             )
         # XLA compiles neither custom ops nor gathers from a variable's handle.
         self.supports_jit = False
+        self._large_predictions = LargePredictions(self)
         self.supports_masking = True
         self.input_spec = keras.layers.InputSpec(min_ndim=2)
 
@@ -64,7 +66,7 @@ class ClassOutput(keras.layers.Layer):
         An export has what its function reads by itself. What a model lists it would store
         besides: those variables again, and all state that only training needs.
         """
-        return [] if step_context.in_export() else super().variables
+        return super().variables if step_context.caller(keras.Model.export) is None else []
 
     def width_of(self, input_shape: Shape) -> int:
         """The last dimension of the input.
@@ -119,6 +121,7 @@ class ClassOutput(keras.layers.Layer):
             training = step_context.training_of_step()
         if not features.dtype.is_floating:
             features = tf.cast(features, self.compute_dtype)
+        self._large_predictions.count(features)
         return self.make_tag(features, training).attach_to(dense(features))
 
     def _logits(self, features: tf.Tensor) -> tf.Tensor:

@@ -3,6 +3,7 @@
 import inspect
 import types
 from collections.abc import Iterator
+from typing import Any
 
 import keras
 
@@ -26,10 +27,15 @@ def training_model() -> keras.Model | None:
     return next((model for name, model in _steps_on_the_stack() if name == "train_step"), None)
 
 
-def in_export() -> bool:
-    """Whether `export` of a `keras.Model`, Keras's own, is on the call stack."""
-    export = inspect.unwrap(keras.Model.export).__code__
-    return any(frame.f_code is export for frame in _stack())
+def caller(method: Any) -> keras.Model | None:
+    """The model whose `method` is on the call stack, or None.
+
+    Args:
+        method: One that Keras defines, such as `keras.Model.export`: of another one that has
+            its name nothing is known.
+    """
+    code = inspect.unwrap(method).__code__
+    return next((one.f_locals["self"] for one in _stack() if one.f_code is code), None)
 
 
 def _steps_on_the_stack() -> Iterator[tuple[str, keras.Model]]:

@@ -1,0 +1,99 @@
+"""`predict` says once that there is another way, where it computes very many logits."""
+
+import logging
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_largeout import layers, retrieval
+from tf_largeout.layers import large_predictions
+
+N, DIM, ROWS = 100, 4, 40
+X = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype("float32")
+ALL = 4 * N * ROWS  # bytes of the logits of X
+
+
+@pytest.fixture
+def told(caplog, monkeypatch):
+    """A function that gives the warnings so far, one more logit being too many."""
+    monkeypatch.setattr(large_predictions, "LIMIT", ALL)
+    caplog.set_level(logging.WARNING, "tf_largeout")
+    return lambda: [one.getMessage() for one in caplog.records if one.name == "tf_largeout"]
+
+
+def new_model(head=None, **kwargs):
+    model = keras.Sequential([keras.Input([DIM]), head or layers.LargeOutput(N, name="places")])
+    model.compile(**kwargs)
+    return model
+
+
+def dataset(model, rows):
+    return model.predict(tf.data.Dataset.from_tensor_slices(rows).batch(7), verbose=0)
+
+
+CALLS = {
+    "arrays": lambda model, rows: model.predict(rows, verbose=0, batch_size=16),
+    "dataset": dataset,
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("kwargs", [{}, {"run_eagerly": True}, {"steps_per_execution": 2}])
+def test_it_is_said_once_when_the_limit_is_passed(call, kwargs, told):
+    model = new_model(**kwargs)
+    call(model, X)
+    assert told() == []
+    call(model, X[:1])
+    call(model, X)
+    (message,) = told()
+    assert "predict_top_k(model, x, k)" in message
+    assert "of logits of layer 'places'" in message and "100 a row" in message
+
+
+@pytest.mark.parametrize(
+    "head", [lambda: layers.FactoredOutput(N, 0.1), lambda: layers.HierarchicalOutput(N)]
+)
+def test_all_output_layers_say_it(head, told):
+    model = new_model(head())
+    model.predict(np.concatenate([X, X]), verbose=0)
+    assert len(told()) == 1
+
+
+def test_half_as_many_bytes_are_counted_of_half_floats(told):
+    model = new_model(layers.LargeOutput(N, dtype="mixed_bfloat16"))
+    model.predict(np.concatenate([X, X]), verbose=0)
+    assert told() == []
+
+
+def test_positions_of_sequences_are_rows(told):
+    model = keras.Sequential([keras.Input([None, DIM]), layers.LargeOutput(N)])
+    model.predict(X.reshape(10, 4, DIM), verbose=0)
+    assert told() == []
+    model.predict(X.reshape(10, 4, DIM)[:1], verbose=0)
+    assert len(told()) == 1
+
+
+def test_nothing_else_says_it(told):
+    model = new_model(
+        optimizer="sgd", loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    )
+    labels = np.zeros(ROWS)
+    for _ in range(2):
+        model.fit(X, labels, verbose=0)
+        model.evaluate(X, labels, verbose=0)
+        model(X)
+        model.predict_on_batch(X)
+        retrieval.predict_top_k(model, X, 3, verbose=0)
+    assert told() == []
+
+
+def test_no_export_has_the_count(told, tmp_path):
+    model = new_model()
+    model.predict(X, verbose=0)
+    model.export(tmp_path / "model", verbose=False)
+    assert b"PyFunc" not in (tmp_path / "model" / "saved_model.pb").read_bytes()
+    step = tf.function(model.predict_step, input_signature=[tf.TensorSpec([None, DIM])])
+    ops = {node.op for node in step.get_concrete_function().graph.as_graph_def().node}
+    assert "PyFunc" not in ops

@@ -1,0 +1,109 @@
+"""What goes wrong with an index: odd queries, broken files, many readers, changes beside."""
+
+import concurrent.futures
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.source_tree import ROOT
+from tf_largeout.retrieval import BruteForceIndex, InvertedFileIndex, LSHIndex
+
+N, DIM = 500, 8
+ROWS = np.random.default_rng(0).standard_normal((N, DIM)).astype("float32")
+QUERIES = np.random.default_rng(1).standard_normal((6, DIM)).astype("float32")
+KINDS = {
+    "brute force": BruteForceIndex,
+    "inverted file": lambda: InvertedFileIndex(num_probes=3),
+    "lsh": lambda: LSHIndex(num_candidates=100),
+}
+READER = """
+import sys
+import numpy as np
+from tf_largeout import retrieval
+index = getattr(retrieval, sys.argv[1]).load(sys.argv[2])
+print(index.top_k(np.load(sys.argv[3]), 5)[1].numpy().tolist())
+"""
+
+
+@pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
+def index(request):
+    return request.param().build(ROWS)
+
+
+def test_more_than_all_classes_are_padded(index):
+    scores, ids = (one.numpy() for one in index.top_k(QUERIES, N + 3))
+    assert (np.sort(ids[:, :N]) == np.arange(N)).all()
+    assert (ids[:, N:] == -1).all() and np.isneginf(scores[:, N:]).all()
+
+
+def test_nothing_is_left_where_all_is_excluded(index):
+    scores, ids = index.top_k(QUERIES, 4, exclude=np.tile(np.arange(N), (len(QUERIES), 1)))
+    assert (ids.numpy() == -1).all() and np.isneginf(scores).all()
+
+
+def test_no_queries_have_no_answers(index):
+    scores, ids = index.top_k(QUERIES[:0], 4)
+    assert scores.shape == ids.shape == [0, 4]
+
+
+def test_one_query_that_is_not_finite_is_refused(index):
+    queries = QUERIES.copy()
+    queries[3, 2] = np.nan
+    with pytest.raises(tf.errors.InvalidArgumentError, match="(?i)finite"):
+        index.top_k(queries, 4)
+
+
+@pytest.mark.parametrize(
+    ("queries", "k", "message"),
+    [
+        (QUERIES, 0, "`k` must be"),
+        (QUERIES[:, :5], 1, "`queries` must be rows"),
+        (QUERIES[0], 1, "`queries` must be rows"),
+    ],
+    ids=["k", "width", "rank"],
+)
+def test_bad_arguments_are_refused(index, queries, k, message):
+    with pytest.raises(ValueError, match=message):
+        index.top_k(queries, k)
+
+
+@pytest.mark.parametrize("share", [0.001, 0.02, 0.4, 0.8, 0.999])
+def test_files_that_are_cut_or_damaged_are_refused(index, share, tmp_path):
+    path = tmp_path / "index"
+    index.save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(ValueError, match="index"):
+        type(index).load(path)
+
+
+def test_two_processes_read_one_file(tmp_path):
+    index = InvertedFileIndex(num_probes=3).build(ROWS)
+    path, queries = tmp_path / "index", tmp_path / "queries.npy"
+    index.save(path)
+    np.save(queries, QUERIES)
+    command = [sys.executable, "-c", READER, type(index).__name__, path, queries]
+    pipes = {"stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
+    readers = [subprocess.Popen(command, **pipes) for _ in range(2)]
+    found = [reader.communicate()[0].strip() for reader in readers]
+    assert found == 2 * [str(index.top_k(QUERIES, 5)[1].numpy().tolist())]
+
+
+def test_queries_of_two_threads_see_the_rows_before_an_update_or_after_it(index):
+    # The best class of each query is the one in its own direction, whichever way is searched.
+    queries = QUERIES / np.linalg.norm(QUERIES, axis=1, keepdims=True)
+    one, other = 20 * queries, 20 * queries[::-1]
+    index.update(np.arange(6), one)
+
+    def change():
+        for rows in 3 * [other, one]:
+            index.update(np.arange(6), rows)
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        changing = pool.submit(change)
+        for found in pool.map(lambda _: index.top_k(queries, 1)[1].numpy()[:, 0], range(12)):
+            assert found.tolist() in ([0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0])
+        changing.result()
