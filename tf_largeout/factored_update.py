@@ -131,8 +131,8 @@ class FactoredUpdate:
     def stabilise_now_and_then(self) -> None:
         """`stabilise`, in the steps in which U is looked at, or sooner if it has to be."""
         state = self.state()
-        root = tf.sqrt(tf.cast(tf.shape(state.mixing)[0], tf.float64))
-        sizes = tf.stack([tf.norm(state.mixing), tf.norm(state.inverse)]) / root
+        halves = tf.stack([tf.nn.l2_loss(state.mixing), tf.nn.l2_loss(state.inverse)])
+        sizes = tf.sqrt(2 * halves / state.mixing.shape[0])
         is_due = state.steps % _STEPS_BETWEEN_CHECKS == 0
         is_due |= tf.reduce_any(_outside(sizes, _RANGE))
         tf.cond(is_due, self.stabilise, lambda: tf.constant(0))

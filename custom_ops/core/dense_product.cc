@@ -52,24 +52,22 @@ template <class Number, class WidthOf>
 void AddBlocks(const ProductSize& size, const Strided<Number>& a, const Number* b,
                int64_t b_stride, Number* out, int64_t out_stride, const ParallelFor& parallel,
                const WidthOf& width_of) {
-  ForEachBlock<Number>(size, parallel, width_of,
-                       [&](const ProductSize& block, int64_t row, int64_t k) {
-                         LARGEOUT_SIMD_DISPATCH(AddProduct, block, From(a, row, k),
-                                                b + k * b_stride, b_stride,
-                                                out + row * out_stride, out_stride);
-                       });
+  ForEachBlock<Number>(
+      size, parallel, width_of, [&](const ProductSize& block, int64_t row, int64_t k) {
+        LARGEOUT_SIMD_DISPATCH(AddProduct, block, From(a, row, k), b + k * b_stride, b_stride,
+                               out + row * out_stride, out_stride);
+      });
 }
 
 template <class Number, class WidthOf>
 void AddBlocksToDoubles(const ProductSize& size, const Strided<Number>& a,
                         const PaddedMatrixOf<Number>& b, double* out, int64_t out_stride,
                         const ParallelFor& parallel, const WidthOf& width_of) {
-  ForEachBlock<Number>(size, parallel, width_of,
-                       [&](const ProductSize& block, int64_t row, int64_t k) {
-                         LARGEOUT_SIMD_DISPATCH(AddProductToDoubles, block, From(a, row, k),
-                                                b.row(k), b.stride(), out + row * out_stride,
-                                                out_stride);
-                       });
+  ForEachBlock<Number>(
+      size, parallel, width_of, [&](const ProductSize& block, int64_t row, int64_t k) {
+        LARGEOUT_SIMD_DISPATCH(AddProductToDoubles, block, From(a, row, k), b.row(k),
+                               b.stride(), out + row * out_stride, out_stride);
+      });
 }
 
 }  // namespace

@@ -129,15 +129,14 @@ void AddAllColumns(const ProductSize& size, const Strided<Number>& a, const Numb
 
 }  // namespace
 
-#define LARGEOUT_DEFINE_DENSE_PRODUCT(Number)                                              \
-  void AddProduct(const ProductSize& size, const Strided<Number>& a, const Number* b,      \
-                  int64_t b_stride, Number* out, int64_t out_stride) {                     \
-    AddAllColumns(size, a, b, b_stride, SameType<Number>{out, out_stride});                \
-  }                                                                                        \
-  void AddProductToDoubles(const ProductSize& size, const Strided<Number>& a,              \
-                           const Number* b, int64_t b_stride, double* out,                 \
-                           int64_t out_stride) {                                           \
-    AddAllColumns(size, a, b, b_stride, ToDoubles<Number>{out, out_stride, size.width});   \
+#define LARGEOUT_DEFINE_DENSE_PRODUCT(Number)                                                  \
+  void AddProduct(const ProductSize& size, const Strided<Number>& a, const Number* b,          \
+                  int64_t b_stride, Number* out, int64_t out_stride) {                         \
+    AddAllColumns(size, a, b, b_stride, SameType<Number>{out, out_stride});                    \
+  }                                                                                            \
+  void AddProductToDoubles(const ProductSize& size, const Strided<Number>& a, const Number* b, \
+                           int64_t b_stride, double* out, int64_t out_stride) {                \
+    AddAllColumns(size, a, b, b_stride, ToDoubles<Number>{out, out_stride, size.width});       \
   }
 LARGEOUT_DEFINE_DENSE_PRODUCT(float)
 LARGEOUT_DEFINE_DENSE_PRODUCT(double)

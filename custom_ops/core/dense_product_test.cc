@@ -10,10 +10,11 @@
 namespace largeout {
 namespace {
 
-PaddedMatrix RandomMatrix(int64_t rows, int64_t width, Arena* arena) {
+template <class Number = double>
+PaddedMatrixOf<Number> RandomMatrix(int64_t rows, int64_t width, Arena* arena) {
   static std::mt19937_64 random(0);
   std::normal_distribution<double> normal;
-  PaddedMatrix matrix(rows, width, arena);
+  PaddedMatrixOf<Number> matrix(rows, width, arena);
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < width; ++j) matrix.row(i)[j] = normal(random);
   }
@@ -21,10 +22,11 @@ PaddedMatrix RandomMatrix(int64_t rows, int64_t width, Arena* arena) {
 }
 
 // What is expected at [i, j] of old + a b.
-double Expected(double old, const Strided<double>& a, const PaddedMatrix& b, int64_t i,
-                int64_t j) {
+template <class Number>
+double Expected(double old, const Strided<Number>& a, const PaddedMatrixOf<Number>& b,
+                int64_t i, int64_t j) {
   for (int64_t k = 0; k < b.rows(); ++k) {
-    old += a.data[i * a.row_stride + k * a.step] * b.row(k)[j];
+    old += static_cast<double>(a.data[i * a.row_stride + k * a.step]) * b.row(k)[j];
   }
   return old;
 }
@@ -62,6 +64,44 @@ TEST(ProductsOfDoublesAreSumsOfProducts) {
       }
     }
   });
+}
+
+// Products added to rows of doubles that follow each other without a gap.
+template <class Number>
+void CheckProductsToDoubles(double tolerance) {
+  ForEachSize([&](int64_t rows, int64_t depth, int64_t width) {
+    Arena arena(0);
+    const auto a = RandomMatrix<Number>(depth, rows, &arena);
+    const auto b = RandomMatrix<Number>(depth, width, &arena);
+    std::vector<double> out(rows * width + 1, 1e9), backwards = out;
+    AddProductToDoubles(rows, a.transposed(), b, out.data(), width, SerialFor);
+    AddProductToDoubles(rows, a.transposed(), b, backwards.data(), width,
+                        testing::BackwardsFor);
+    EXPECT_TRUE(out == backwards);
+    EXPECT_EQ(out[rows * width], 1e9);
+    for (int64_t i = 0; i < rows * width; ++i) {
+      EXPECT_NEAR(out[i], Expected(1e9, a.transposed(), b, i / width, i % width), tolerance);
+    }
+  });
+}
+
+TEST(ProductsAreAddedToDoublesWithoutRoundingThem) {
+  CheckProductsToDoubles<double>(1e-5);
+  CheckProductsToDoubles<float>(1e-4);
+}
+
+TEST(LowerProductsToDoublesHaveTheirBitsBelowTheDiagonal) {
+  for (int64_t size : {1, 47, 48, 49, 130}) {
+    Arena arena(0);
+    const auto a = RandomMatrix<float>(size, 70, &arena);
+    const auto b = RandomMatrix<float>(70, size, &arena);
+    std::vector<double> whole(size * size, 1), lower = whole;
+    AddProductToDoubles(size, a.view(), b, whole.data(), size, SerialFor);
+    AddLowerProductToDoubles(size, a.view(), b, lower.data(), size, testing::BackwardsFor);
+    for (int64_t i = 0; i < size; ++i) {
+      for (int64_t j = 0; j <= i; ++j) EXPECT_EQ(lower[i * size + j], whole[i * size + j]);
+    }
+  }
 }
 
 TEST(LowerProductsHaveTheirBitsBelowTheDiagonal) {

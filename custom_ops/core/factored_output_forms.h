@@ -12,7 +12,8 @@
 //
 //   Number: what it multiplies in, float or double.
 //   Size(batch, width): what it takes of an arena.
-//   Compute(min_pivot, solved): solved [batch, width] becomes H' times the inverse of the new U.
+//   Compute(min_pivot, solved): solved [batch, width] becomes H' times the inverse of the new
+//   U.
 //     Returns the smallest pivot of the equations that are solved; where that is less than
 //     min_pivot or NaN, nothing else is to be called.
 //   FirstNotFinite(): the matrix that the step would give a number that is not finite, or one
@@ -72,13 +73,13 @@ class SmallBatchForm {
   void WriteHalfOfGram();
 
   const FactoredTerms<Number>& terms_;
-  Matrix stack_;          // [3 batch, width]: H', -L' and H' for the update of Q
-  Matrix columns_;        // H
-  Matrix of_mixing_;      // [batch, width]: of H' in the update of U
-  Matrix of_inverse_;     // [batch, width]: of T in that of U^-1
-  Matrix scaled_;         // [batch, width]
-  Matrix small_, half_;   // [batch, batch]
-  Matrix square_;         // [width, width]
+  Matrix stack_;                    // [3 batch, width]: H', -L' and H' for the update of Q
+  Matrix columns_;                  // H
+  Matrix of_mixing_;                // [batch, width]: of H' in the update of U
+  Matrix of_inverse_;               // [batch, width]: of T in that of U^-1
+  Matrix scaled_;                   // [batch, width]
+  Matrix small_, half_;             // [batch, batch]
+  Matrix square_;                   // [width, width]
   const Matrix* solved_ = nullptr;  // T
 };
 

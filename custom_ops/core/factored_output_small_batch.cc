@@ -47,8 +47,8 @@ double SmallBatchForm<Number>::Compute(double min_pivot, Matrix* solved) {
   return pivot;
 }
 
-// Woodbury: with S = I - 2 eta H'H Gamma, T = S^-1 H' U^-1 is H' times the inverse of the new U.
-// Returns the smallest pivot of S.
+// Woodbury: with S = I - 2 eta H'H Gamma, T = S^-1 H' U^-1 is H' times the inverse of the new
+// U. Returns the smallest pivot of S.
 template <class Number>
 double SmallBatchForm<Number>::Solve(double min_pivot, Matrix* solved) {
   small_.Fill(0, terms_.parallel);

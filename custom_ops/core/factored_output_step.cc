@@ -42,8 +42,8 @@ FactoredGradient<Number>::FactoredGradient(const FactoredState<Number>& state,
     }
   });
   const DenseRows rows = {targets.data(), batch.batch, state.width, targets.stride()};
-  AddTimesSquare<Number>(rows, state.mixing, Square::kAsItIs, parallel,
-                         by_features_.data(), by_features_.stride());
+  AddTimesSquare<Number>(rows, state.mixing, Square::kAsItIs, parallel, by_features_.data(),
+                         by_features_.stride());
 }
 
 template <class Number>

@@ -106,6 +106,41 @@ TEST(AFactoredStepIsOneOfAllWeights) {
   });
 }
 
+TEST(AStepWhoseProductsDoNotFitIntoFloatsIsMadeOfDoubles) {
+  constexpr double kLarge = 1e25;  // its square is no float
+  Example<float> e(40, 20, 5, 2);
+  for (double& feature : e.features) feature *= kLarge;
+  for (double& slope : e.by_q) slope /= kLarge * kLarge;
+  for (double& slope : e.by_s) slope /= kLarge;
+  for (double& slope : e.by_a) slope /= kLarge;
+  ExpectStep(&e, 1e-5);
+  for (double& number : e.mixing) number *= kLarge;
+  e.Score(SerialFor);
+  for (int64_t j = 0; j < e.batch; ++j) {
+    double mixed = 0;
+    for (int64_t k = 0; k < e.width; ++k) mixed += e.mixing[k] * e.features[j * e.width + k];
+    EXPECT_NEAR(e.mixed_features[j * e.width] / mixed, 1, 1e-10);
+  }
+}
+
+TEST(AStepThatIsNearlySingularIsMadeOfDoubles) {
+  Example<float> e(40, 20, 5, 2);
+  double square = 0;
+  for (int64_t k = 0; k < e.width; ++k) square += e.features[k] * e.features[k];
+  std::fill(e.by_q.begin(), e.by_q.end(), 0.0);
+  e.by_q[0] = (1 - 1e-4) / (2 * 0.05 * square);
+  EXPECT_LT(e.Step(0.05).smallest_pivot, 2e-4);
+  for (int64_t i = 0; i < e.width; ++i) {
+    for (int64_t j = 0; j < e.width; ++j) {
+      double product = 0;
+      for (int64_t k = 0; k < e.width; ++k) {
+        product += e.mixing[i * e.width + k] * e.inverse[k * e.width + j];
+      }
+      EXPECT_NEAR(product, i == j ? 1.0 : 0.0, 1e-9);
+    }
+  }
+}
+
 TEST(ThreadsDoNotChangeTheBitsOfAFactoredStep) {
   ForEachShape([](int64_t num_classes, int64_t width, int64_t batch, int64_t num_targets) {
     Example<float> e(num_classes, width, batch, num_targets), other = e;

@@ -69,9 +69,9 @@ class FactoredUpdate {
   const double learning_rate_;
   const ParallelFor& parallel_;
   const FactoredGradient<Number>& gradient_;
-  Matrix features_;                    // H' [batch, width]
-  Matrix solved_;                      // T [batch, width]: H' times the inverse of the new U
-  std::vector<double> offset_, total_; // omega and w_bar
+  Matrix features_;                     // H' [batch, width]
+  Matrix solved_;                       // T [batch, width]: H' times the inverse of the new U
+  std::vector<double> offset_, total_;  // omega and w_bar
   TargetSlopes targets_;
   const FactoredTerms<typename Form::Number> terms_;  // of what is above
   Form form_;

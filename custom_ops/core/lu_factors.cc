@@ -41,7 +41,8 @@ double LuFactors<Number>::Factor(double min_pivot, const ParallelFor& parallel) 
 // Columns [first, last) of the rows from `first` on. Multipliers are stored negated, so that
 // eliminating is adding.
 template <class Number>
-bool LuFactors<Number>::FactorColumns(int64_t first, int64_t last, double min_pivot, double* smallest) {
+bool LuFactors<Number>::FactorColumns(int64_t first, int64_t last, double min_pivot,
+                                      double* smallest) {
   for (int64_t k = first; k < last; ++k) {
     SwapWithLargest(k);
     const Number* pivot_row = matrix_->row(k);

@@ -37,7 +37,7 @@ TEST(SolutionsOfEquationsFulfilThem) {
         FillAtRandom(&matrix);
         FillAtRandom(&right);
         PaddedMatrix factored = Copy(matrix, &arena), x = Copy(right, &arena);
-        LuFactors factors(&factored);
+        LuFactors<double> factors(&factored);
         EXPECT_GT(factors.Factor(1e-9, SerialFor), 1e-9);
         factors.Solve(&x, SerialFor);
         for (int64_t i = 0; i < size; ++i) {
@@ -57,9 +57,9 @@ TEST(PivotsMultiplyToTheDeterminantAndTheSmallestIsTold) {
   PaddedMatrix matrix(2, 2, &arena);
   const double numbers[] = {1, 2, 4, 7};  // pivots 4 and 0.25
   matrix.CopyFrom(numbers, SerialFor);
-  EXPECT_NEAR(LuFactors(&matrix).Factor(0.1, SerialFor), 0.25, 1e-15);
+  EXPECT_NEAR(LuFactors<double>(&matrix).Factor(0.1, SerialFor), 0.25, 1e-15);
   matrix.CopyFrom(numbers, SerialFor);
-  EXPECT_NEAR(LuFactors(&matrix).Factor(0.3, SerialFor), 0.25, 1e-15);
+  EXPECT_NEAR(LuFactors<double>(&matrix).Factor(0.3, SerialFor), 0.25, 1e-15);
 }
 
 TEST(SingularMatricesHaveAPivotThatIsTooSmall) {
@@ -69,7 +69,7 @@ TEST(SingularMatricesHaveAPivotThatIsTooSmall) {
     FillAtRandom(&matrix);
     std::copy_n(matrix.row(0), size, matrix.row(size - 1));
     if (size == 1) matrix.row(0)[0] = 0;
-    EXPECT_LT(LuFactors(&matrix).Factor(1e-9, SerialFor), 1e-9);
+    EXPECT_LT(LuFactors<double>(&matrix).Factor(1e-9, SerialFor), 1e-9);
   }
 }
 
@@ -80,7 +80,7 @@ TEST(NoNumberIsAPivotThatIsTooSmall) {
       PaddedMatrix matrix(40, 40, &arena);
       FillAtRandom(&matrix);
       matrix.row(row)[column] = kNan;
-      EXPECT_TRUE(std::isnan(LuFactors(&matrix).Factor(1e-9, SerialFor)));
+      EXPECT_TRUE(std::isnan(LuFactors<double>(&matrix).Factor(1e-9, SerialFor)));
     }
   }
 }

@@ -24,7 +24,8 @@ class PaddedMatrixOf {
         padded_width_(RoundUp(width, kWidthMultiple)),
         stride_(Stride(width)),
         data_(arena->Take<Number>(rows * stride_)) {
-    for (int64_t i = 0; i < rows; ++i) std::fill_n(row(i) + width, padded_width_ - width, Number{0});
+    for (int64_t i = 0; i < rows; ++i)
+      std::fill_n(row(i) + width, padded_width_ - width, Number{0});
   }
 
   // What a matrix takes of an arena.

@@ -16,6 +16,7 @@ from tf_largeout import ops
 from tf_largeout.ops import FactoredState
 
 TOLERANCE = {np.float32: 1e-4, np.float64: 1e-9}
+INVERSE_TOLERANCE = {np.dtype("float32"): 1e-6, np.dtype("float64"): 1e-9}
 
 
 def state_of(layer, dtype=np.float64):
@@ -74,8 +75,8 @@ class Layer:
         has_bias = dense.bias is not None
         expected = np.c_[dense.kernel, dense.bias] if has_bias else dense.kernel
         assert_equal(weights, expected, self.tolerance)
-        _, mixing, inverse, _, total, gram, _ = (one.numpy() for one in self.state)
-        assert_equal(mixing @ inverse, np.eye(len(mixing)))
+        vectors, mixing, inverse, _, total, gram, _ = (one.numpy() for one in self.state)
+        assert_equal(mixing @ inverse, np.eye(len(mixing)), INVERSE_TOLERANCE[vectors.dtype])
         assert_equal(total, weights.sum(0), self.tolerance * len(weights))
         assert_equal(gram, weights.T @ weights, self.tolerance)
         np.testing.assert_array_equal(gram, gram.T)

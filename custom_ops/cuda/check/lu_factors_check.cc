@@ -32,7 +32,7 @@ struct SystemProblem {
       for (int64_t j = 0; j < size; ++j) matrix.row(i)[j] = At(i, j);
       for (int64_t j = 0; j < width; ++j) x.row(i)[j] = At(i, size + j);
     }
-    LuFactors factors(&matrix);
+    LuFactors<double> factors(&matrix);
     *pivot = factors.Factor(kMinPivot, SerialFor);
     if (*pivot >= kMinPivot) factors.Solve(&x, SerialFor);
     Doubles solved;
