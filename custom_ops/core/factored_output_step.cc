@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <type_traits>
+#include <vector>
 
 #include "custom_ops/core/factored_output.h"
 #include "custom_ops/core/factored_output_products.h"
@@ -87,16 +88,26 @@ FactoredOutcome StepFactoredOutput(const FactoredState<Number>& state,
   Arena arena(FactoredGradient<Number>::Size(batch.batch, state.width));
   const FactoredGradient<Number> gradient(state, batch, slopes, parallel, &arena);
   gradient.Write(dim, by_features);
+  FactoredSlopes known = slopes;
   const auto step = [&](auto form, double least_pivot) {
     using Form = typename decltype(form)::Type;
-    return StepByForm<Form>(state, batch, slopes, learning_rate, least_pivot, parallel,
+    return StepByForm<Form>(state, batch, known, learning_rate, least_pivot, parallel,
                             gradient);
   };
   if (batch.batch > state.width) return step(TypeOf<LargeBatchForm>{}, min_pivot);
+  std::vector<double> mixed_features;
   if constexpr (std::is_same_v<Number, float>) {
     const double least_pivot = std::max(min_pivot, kLeastPivotOfFloats);
     const FactoredOutcome outcome = step(TypeOf<SmallBatchForm<float>>{}, least_pivot);
-    if (outcome.smallest_pivot >= least_pivot && !outcome.not_finite) return outcome;
+    const bool is_singular = !(outcome.smallest_pivot >= least_pivot);
+    if (!is_singular && outcome.not_finite == nullptr) return outcome;
+    if (is_singular) {  // those of the scores are of floats
+      mixed_features.resize(batch.batch * state.width);
+      AddTimesSquare<double>({batch.features, batch.batch, state.width, state.width},
+                             state.mixing, Square::kTransposed, parallel, mixed_features.data(),
+                             state.width);
+      known.mixed_features = mixed_features.data();
+    }
   }
   return step(TypeOf<SmallBatchForm<double>>{}, min_pivot);
 }

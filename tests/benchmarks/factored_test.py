@@ -3,12 +3,13 @@ import json
 import pytest
 
 from tf_largeout.benchmarks import factored
-from tf_largeout.benchmarks.factored_case import METHODS, Shape, milliseconds
+from tf_largeout.benchmarks.factored_case import METHODS, Shape
+from tf_largeout.benchmarks.factored_heads import FACTORED_HEADS
 
 
 @pytest.fixture(autouse=True)
 def _in_this_process(monkeypatch):
-    monkeypatch.setattr(factored, "measure", milliseconds)
+    monkeypatch.setattr(factored, "measure", lambda function, *args: function(*args))
 
 
 def test_every_method_steps_and_the_picture_is_drawn(tmp_path):
@@ -18,7 +19,17 @@ def test_every_method_steps_and_the_picture_is_drawn(tmp_path):
     rows = json.loads(json_path.read_text())["rows"]
     assert [row["method"] for row in rows] == list(METHODS)
     assert all(row["ms_10"] <= row["ms"] <= row["ms_90"] for row in rows)
+    assert all(row["cpu_ms"] > 0 for row in rows)
     assert png_path.stat().st_size > 10_000
+
+
+def test_upkeep_is_a_share_of_each_loss(tmp_path):
+    arguments = f"--num-classes 60 --dim 6 --batch-size 5 --upkeep 3 --png {tmp_path}/f.png"
+    methods = ["--methods", "factored, Z-loss", "--steps", "1"]
+    report = factored.main([*arguments.split(), *methods])
+    rows = report["upkeep_rows"]
+    assert [row["method"] for row in rows] == [f"upkeep, {name}" for name in FACTORED_HEADS]
+    assert all(row["upkeep"] < 1 and row["steps"] == 3 for row in rows)
 
 
 def test_dense_layers_are_left_out_where_they_are_too_large(tmp_path):

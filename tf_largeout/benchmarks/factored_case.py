@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import multiprocessing
+import time
 
 import numpy as np
 import tensorflow as tf
@@ -136,17 +137,23 @@ METHODS = {
 }
 
 
-def measure(method, shape, steps, seconds):
-    """Milliseconds of a step in a process of its own, as a dict; or what went wrong."""
+def measure(function, *args):
+    """What `milliseconds` or another function of `args` finds in a process of its own, a dict.
+
+    Where TensorFlow ends it, the dict says what went wrong.
+    """
     with multiprocessing.get_context("spawn").Pool(1) as process:
         try:
-            return process.apply(milliseconds, [method, shape, steps, seconds])
+            return process.apply(function, args)
         except tf.errors.OpError as error:
             return {"error": str(error).splitlines()[0]}
 
 
 def milliseconds(method, shape, steps, seconds):
-    """Median, 10th and 90th percentile of a step, in this process."""
+    """Median, 10th and 90th percentile of a step, in this process.
+
+    `cpu_ms` is its median in processor time, which other programs on the cores lengthen less.
+    """
     step = METHODS[method](shape)
     random = np.random.default_rng(0)
     batches = [
@@ -157,11 +164,25 @@ def milliseconds(method, shape, steps, seconds):
         for _ in range(_BATCHES)
     ]
     each_batch = itertools.cycle(batches)
-    first = machine.seconds_of_calls(lambda: step(*next(each_batch)), _WARM_UP)
+    first, _ = _seconds_of_calls(lambda: step(*next(each_batch)), _WARM_UP)
     times = max(3, min(steps, int(seconds / first[-1])))
-    found = machine.seconds_of_calls(lambda: step(*next(each_batch)), times)
+    found, cpu = _seconds_of_calls(lambda: step(*next(each_batch)), times)
     low, median, high = 1e3 * np.percentile(found, [10, 50, 90])
-    return {"ms": median, "ms_10": low, "ms_90": high, "steps": times}
+    cpu_ms = 1e3 * np.median(cpu)
+    return {"ms": median, "ms_10": low, "ms_90": high, "cpu_ms": cpu_ms, "steps": times}
+
+
+def _seconds_of_calls(function, times):
+    """Seconds of each of so many calls, and of the processor in each."""
+    cpu = []
+
+    def call():
+        start = time.process_time()
+        function()
+        machine.finish()
+        cpu.append(time.process_time() - start)
+
+    return machine.seconds_of_calls(call, times), cpu
 
 
 @tf.function

@@ -15,7 +15,7 @@ using Doubles = std::vector<double>;
 using Ids = std::vector<int64_t>;
 
 // Where the rows are floats, the CPU multiplies in floats, and the GPU in doubles.
-constexpr double kTolerance = 1e-9, kFloatTolerance = 1e-6;
+constexpr double kTolerance = 1e-9, kFloatTolerance = 1e-5;
 template <class Number>
 constexpr double kToleranceOf = sizeof(Number) == 4 ? kFloatTolerance : kTolerance;
 constexpr double kRate = 0.02, kMinPivot = 1e-6;
