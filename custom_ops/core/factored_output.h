@@ -8,7 +8,11 @@
 // sparse column A_j; so the slopes by all logits are E = 2 W H Gamma + 1 sigma' + A (equation
 // 19).
 //
-// Everything but V is double. All results are the same on any number of threads.
+// Everything but V is double, and all that is kept changes by sums of doubles. Where V is
+// float, so are the multiplications of a batch of up to `width` rows, but for those of Q H:
+// then what a step adds is right to about the last place of a float. Where a product might not
+// be finite as a float, or a pivot is small, these are double too. All results are the same on
+// any number of threads.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_H_

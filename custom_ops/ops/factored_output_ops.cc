@@ -115,8 +115,11 @@ loss whose slopes by the scores are given.
 The step is an error, and nothing is written, where a slope or the learning rate is not finite,
 the learning rate is negative, version is not the value of steps any more, a pivot of
 I - 2 learning_rate H'H diag(by_q) (of Gauss's elimination with the largest pivot of each column)
-is less than min_pivot, or a number of the new state would not be finite. A step of an empty
-batch changes nothing, not even steps.
+is less than min_pivot, or a number of the new state would not be finite, or so large that it
+might not be. A step of an empty batch changes nothing, not even steps.
+
+Where the vectors are float, on a CPU, what the step adds to the state is computed in float, and
+the state is kept in double.
 
 features: As LargeoutFactoredOutputScores has it, like ids and the state.
 by_q: [batch], the derivative of the loss by q.

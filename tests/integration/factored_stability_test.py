@@ -41,7 +41,7 @@ def test_a_hundred_thousand_steps_at_a_real_rate_keep_the_factors_sound(loss, ra
     assert fitted.history["loss"][-1] < fitted.history["loss"][0]
     drift = head.drift()
     print(loss.__name__, rate, fitted.history["loss"], drift)
-    assert max(drift.values()) < 1e-5
+    assert drift["gram"] < 1e-5 and drift["total"] < 1e-5 and drift["inverse"] < 1e-6
     singular_values = np.linalg.svd(head._mixing, compute_uv=False)
     print(singular_values.min(), singular_values.max())
     assert 1e-3 < singular_values.min() and singular_values.max() < 1e3

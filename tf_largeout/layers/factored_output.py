@@ -65,7 +65,8 @@ class FactoredOutput(ClassOutput):
             length 1/2. The config leaves an array out.
         bias_initializer: Initializer of the biases, or an array `[num_classes]`.
         **kwargs: Of `keras.layers.Layer`. With the dtype policy "float64" V is float64,
-            which `top_k` and metrics do not read; all else that is kept of W always is.
+            which `top_k` and metrics do not read, and so are the products of a step; all else
+            that is kept of W always is.
 
     Call arguments:
         features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
