@@ -139,22 +139,28 @@ def draw_profile(report, parts, path):
     _save(figure, path)
 
 
-def draw_search(report, path):
-    """Recall against milliseconds a batch, one line a search, its settings along it."""
+def draw_search(report, path, of_queries=False):
+    """Recall against milliseconds a batch, one line a search, its settings along it.
+
+    With `of_queries` against queries per second.
+    """
     figure, axes = _figure([8.0, 4.8])
     searches = dict.fromkeys(row["search"] for row in report["rows"])
     for style, search in zip(_styles(len(searches)), searches, strict=True):
-        points = [(r["ms"], r["recall"]) for r in report["rows"] if r["search"] == search]
+        rows = [row for row in report["rows"] if row["search"] == search]
+        points = [(row["qps" if of_queries else "ms"], row["recall"]) for row in rows]
         x, y = zip(*sorted(points), strict=True)
         axes.plot(x, y, **style, label=search)
     axes.set(
         xscale="log",
-        xlabel=f"milliseconds a batch of {report['batch_size']}",
+        xlabel=("queries per second in batches" if of_queries else "milliseconds a batch")
+        + f" of {report['batch_size']}",
         ylabel=f"recall of the exact top {report['k']}",
         title=f"{report['num_classes']:,} classes of width {report['dim']}",
     )
     axes.set_ylim(0, 1.02)
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.14), frameon=False)
+    columns = 1 + (len(searches) > 6)
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.14), frameon=False, ncols=columns)
     _save(figure, path)
 
 

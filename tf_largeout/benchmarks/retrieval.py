@@ -192,15 +192,16 @@ def _write_weights(model_path, task_name, path):
 
 
 def _draw(report, options):
-    """Recall against milliseconds of one query, for the first k."""
+    """Recall against queries per second, for the first k and batch size, without filters."""
     chosen = (options.k[0], options.batches[0])
     rows = [
-        {"search": row["method"], "ms": row["p50_ms"], "recall": row["recall"]}
+        {"search": row["method"], "qps": row["qps"], "recall": row["recall"]}
         for row in report["rows"]
         if (row["k"], row["batch"]) == chosen
+        and not row["setting"].endswith(("excluded", "allowed"))
     ]
     picture = {"rows": rows, "k": chosen[0], "batch_size": chosen[1]}
-    draw_search({**report, **picture}, options.png)
+    draw_search({**report, **picture}, options.png, of_queries=True)
 
 
 def _line(row):

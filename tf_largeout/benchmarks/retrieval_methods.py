@@ -60,7 +60,9 @@ def _filtered(index, problem):
     exclude = draws.integers(0, num_classes, [64, _NUM_EXCLUDED])
     yield (
         f"{_NUM_EXCLUDED} excluded",
-        lambda queries, k: index.top_k(queries, k, exclude=exclude[: len(queries)])[1].numpy(),
+        lambda queries, k: index.top_k(
+            queries, k, exclude=exclude[np.arange(len(queries)) % len(exclude)]
+        )[1].numpy(),
     )
     yield (
         f"{_SHARE_ALLOWED:.0%} allowed",
