@@ -3,6 +3,7 @@
 import inspect
 
 from tests.fuzz.cases import (
+    bag_ops,
     candidate_ops,
     class_scan_ops,
     factored_output_ops,
@@ -20,6 +21,7 @@ from tf_largeout import ops
 from tf_largeout.ops.library import gen_ops
 
 MODULES = (
+    bag_ops,
     candidate_ops,
     class_scan_ops,
     factored_output_ops,

@@ -2,6 +2,7 @@
 
 # Before TensorFlow: it says which one is needed where there is none.
 import tf_largeout.ops.library  # noqa: F401
+from tf_largeout.ops.bag_ops import bag_sums as bag_sums
 from tf_largeout.ops.candidate_ops import candidate_log_partition as candidate_log_partition
 from tf_largeout.ops.candidate_ops import candidate_ranks as candidate_ranks
 from tf_largeout.ops.candidate_ops import mask_accidental_hits as mask_accidental_hits
