@@ -46,6 +46,14 @@ class ClassMatrixInput {
     return CheckVariable(*bias_, "bias", tensorflow::DT_FLOAT, {embeddings_->dim_size(0)});
   }
 
+  // Reads input `embeddings`, a handle, alone.
+  absl::Status ReadTable(tensorflow::OpKernelContext* ctx) {
+    TF_RETURN_IF_ERROR(variables_.Find(ctx, "embeddings"));
+    variables_.LockShared();
+    embeddings_ = variables_.tensor(0);
+    return CheckEmbeddings(*embeddings_);
+  }
+
   ClassMatrix matrix() const {
     return {embeddings_->flat<float>().data(),
             bias_ != nullptr ? bias_->flat<float>().data() : nullptr, embeddings_->dim_size(0),

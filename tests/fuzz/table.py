@@ -3,6 +3,7 @@
 import inspect
 
 from tests.fuzz.cases import (
+    bag_ops,
     candidate_ops,
     class_scan_ops,
     factored_output_ops,
@@ -10,6 +11,7 @@ from tests.fuzz.cases import (
     inverted_file_ops,
     kernel_tree_ops,
     lsh_ops,
+    matmul_ops,
     row_dot_ops,
     row_ops,
     sampling_ops,
@@ -19,6 +21,7 @@ from tf_largeout import ops
 from tf_largeout.ops.library import gen_ops
 
 MODULES = (
+    bag_ops,
     candidate_ops,
     class_scan_ops,
     factored_output_ops,
@@ -26,6 +29,7 @@ MODULES = (
     inverted_file_ops,
     kernel_tree_ops,
     lsh_ops,
+    matmul_ops,
     row_dot_ops,
     row_ops,
     sampling_ops,

@@ -8,6 +8,7 @@ from tests import gpu
 from tests.ops.class_problem import SHAPES, Problem
 from tests.reference import class_scan as reference
 from tf_largeout.ops import (
+    bag_ops,
     candidate_ops,
     class_scan_ops,
     hash_ops,
@@ -52,6 +53,22 @@ def test_row_dots_and_their_gradients(shape, num_shared):
             masked = [tf.where(ids >= 0, outputs[0], 0), *outputs[1:]]
             loss = weighted_sum(masked)
         return outputs, tape.gradient(loss, [features, embeddings, bias])
+
+    gpu.assert_same_on_gpu(compute, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (5, 37, 13), (9, 128, 64), (0, 4, 3)], ids=str)
+def test_bag_sums_and_their_gradients(shape):
+    batch, dim, num_ids = shape
+
+    def compute():
+        _, table, _, ids = own_classes(batch, dim, num_ids)
+        weights = tf.constant(normal(batch, num_ids))
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            sums = bag_ops.bag_sums(table, ids, weights)
+            loss = weighted_sum([sums])
+        return sums, tape.gradient(loss, [table, weights])
 
     gpu.assert_same_on_gpu(compute, rtol=1e-4, atol=1e-4)
 

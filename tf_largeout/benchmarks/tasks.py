@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tf_largeout import datasets
 from tf_largeout.benchmarks.directions import directions
+from tf_largeout.datasets import pipeline
 from tf_largeout.layers import EmbeddingBag
 
 _VALIDATION_FRACTION = 0.02
@@ -125,16 +126,31 @@ def synthetic(num_classes=2000, examples=20_000, max_labels=1):
 def from_arrays(features, labels, num_features, num_classes, batch_size):
     """A task of examples in memory; the last tenth is the test split."""
     split = len(labels) * 9 // 10
-    train = tf.data.Dataset.from_tensor_slices((features[:split], labels[:split]))
     known = labels[:split][labels[:split] >= 0]
     return Task(
         num_classes=num_classes,
         num_features=num_features,
-        train=train.shuffle(split, seed=0).repeat().batch(batch_size, drop_remainder=True),
+        train=_endless_batches(features[:split], labels[:split], batch_size),
         test=(features[split:], labels[split:]),
         label_counts=np.bincount(known, minlength=num_classes),
         num_examples=split,
     )
+
+
+def _endless_batches(features, labels, batch_size):
+    """Shuffled batches, each gathered from memory at once.
+
+    The last batch of an epoch is filled up with examples that are in the epoch already.
+    """
+    in_epoch = -(-len(labels) // batch_size) * batch_size
+    features, labels = tf.constant(features), tf.constant(labels)
+
+    def gather(rows):
+        rows = tf.ensure_shape(rows, [batch_size])
+        return tf.gather(features, rows), tf.gather(labels, rows)
+
+    examples = np.resize(np.arange(len(labels)), in_epoch)
+    return pipeline.batches(examples, batch_size, 0, gather).repeat()
 
 
 def from_directions(name, batch_size, seed, on_validation):

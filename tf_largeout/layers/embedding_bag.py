@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import is_whole, one_of, whole_number
+from tf_largeout.layers.bag_sums import can_sum, combined_rows
 from tf_largeout.replicas import local_variable
 from tf_largeout.types import Config, InitializerLike, Shape
 
@@ -141,15 +142,18 @@ class EmbeddingBag(keras.layers.Layer):
         )
         self.built = True
 
-    def call(self, ids: _Ids, weights: _Rows | None = None) -> tf.Tensor:
+    def call(
+        self, ids: _Ids, weights: _Rows | None = None, training: bool | None = None
+    ) -> tf.Tensor:
         ids, weights = self._checked(ids, weights)
         checks = [] if weights is None else [self._same_shape(ids, weights)]
+        table = local_variable(self.embeddings)
         with tf.control_dependencies(checks):
-            bags = self._flat(ids, weights)
-        with tf.control_dependencies([self._in_range(bags.ids)]):
-            embeddings = tf.gather(local_variable(self.embeddings), bags.ids)
-        combined = self._combined(embeddings, bags)
-        shape = tf.concat([bags.shape, [self.output_dim]], axis=0)
+            if training and not _is_ragged(ids) and can_sum(table):
+                shape, combined = self._combined_by_one_op(table, ids, weights)
+            else:
+                shape, combined = self._combined_by_core_ops(table, ids, weights)
+        shape = tf.concat([shape, [self.output_dim]], axis=0)
         combined = tf.ensure_shape(
             tf.reshape(combined, shape), (*ids.shape[:-1], self.output_dim)
         )
@@ -233,6 +237,30 @@ class EmbeddingBag(keras.layers.Layer):
             f"input_dim={self.input_dim}{padding}. Received ids from, to:"
         )
         return tf.debugging.Assert((low >= 0) & (high < self.input_dim), [message, low, high])
+
+    def _combined_by_one_op(
+        self, table: tf.Variable, ids: tf.Tensor, weights: tf.Tensor | None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `_combined_by_core_ops`, which exports need, in a fraction of the time."""
+        shape = tf.shape(ids, tf.int64)[:-1]
+        flat = [tf.reduce_prod(shape), tf.shape(ids, tf.int64)[-1]]
+        ids = tf.reshape(tf.cast(ids, tf.int64), flat)
+        weights = None if weights is None else tf.reshape(weights, flat)
+        present = (
+            tf.ones_like(ids, tf.bool) if self.padding_id is None else ids != self.padding_id
+        )
+        with tf.control_dependencies([self._in_range(tf.where(present, ids, 0))]):
+            ids = tf.where(present, ids, -1)
+        return shape, combined_rows(table, ids, weights, self.combiner)
+
+    def _combined_by_core_ops(
+        self, table: tf.Variable, ids: _Rows, weights: _Rows | None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The shape of the bags, and what is made of each, `[number of bags, output_dim]`."""
+        bags = self._flat(ids, weights)
+        with tf.control_dependencies([self._in_range(bags.ids)]):
+            embeddings = tf.gather(table, bags.ids)
+        return bags.shape, self._combined(embeddings, bags)
 
     def _combined(self, embeddings: tf.Tensor, bags: _FlatBags) -> tf.Tensor:
         """The sums of each bag over its divisor, `[number of bags, output_dim]`."""

@@ -2,6 +2,7 @@
 
 # Before TensorFlow: it says which one is needed where there is none.
 import tf_largeout.ops.library  # noqa: F401
+from tf_largeout.ops.bag_ops import bag_sums as bag_sums
 from tf_largeout.ops.candidate_ops import candidate_log_partition as candidate_log_partition
 from tf_largeout.ops.candidate_ops import candidate_ranks as candidate_ranks
 from tf_largeout.ops.candidate_ops import mask_accidental_hits as mask_accidental_hits
@@ -30,6 +31,7 @@ from tf_largeout.ops.lsh_ops import lsh_fresh_share as lsh_fresh_share
 from tf_largeout.ops.lsh_ops import lsh_pool as lsh_pool
 from tf_largeout.ops.lsh_ops import lsh_query as lsh_query
 from tf_largeout.ops.lsh_ops import union_of_lists as union_of_lists
+from tf_largeout.ops.matmul_ops import matmul as matmul
 from tf_largeout.ops.row_dot_ops import row_dots as row_dots
 from tf_largeout.ops.row_dot_ops import row_dots_and_rows as row_dots_and_rows
 from tf_largeout.ops.row_ops import check_row_ids as check_row_ids

@@ -46,6 +46,11 @@ def host_scope(variable: Variable) -> AbstractContextManager[None]:
     return _scope("CPU:0", variable)
 
 
+def has_kernels_for(variable: Variable) -> bool:
+    """Whether our ops can take `variable`, as far as its device goes."""
+    return library.HAS_GPU_KERNELS or "GPU" not in (_value_of(variable).device or "")
+
+
 def check_device(variable: Variable) -> None:
     """Checks that our ops can take `variable`.
 
@@ -55,9 +60,9 @@ def check_device(variable: Variable) -> None:
     Raises:
         ValueError: If it is on a GPU and the op library has no kernels for GPUs.
     """
-    value = _value_of(variable)
-    if library.HAS_GPU_KERNELS or "GPU" not in (value.device or ""):
+    if has_kernels_for(variable):
         return
+    value = _value_of(variable)
     raise ValueError(
         f"Variable '{getattr(variable, 'path', value.name)}' is on {value.device}, and the op "
         "library of tf_largeout was built without kernels for GPUs. Build its layer and the "

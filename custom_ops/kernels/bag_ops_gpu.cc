@@ -1,0 +1,40 @@
+#include "custom_ops/cuda/row_dots.h"
+#include "custom_ops/cuda/row_dots_gradient.h"
+#include "custom_ops/kernels/bag_ops.h"
+#include "custom_ops/kernels/gpu_context.h"
+
+namespace largeout {
+namespace {
+
+using tensorflow::OpKernelContext;
+
+struct Gpu {
+  // Ids are not looked at here, see custom_ops/cuda/row_dots.h.
+  static absl::Status CheckIds(const BagInput&) { return absl::OkStatus(); }
+
+  static absl::Status Sums(OpKernelContext* ctx, const BagInput& in, float* sums) {
+    return FromCuda(
+        cuda::RowDotsFeatureGradient(in.table, in.bags, in.weights, sums, StreamOf(ctx)));
+  }
+
+  // A row for each id or row of the table: the host does not know how many are distinct.
+  static absl::Status RowGradient(OpKernelContext* ctx, const BagInput& in,
+                                  const float* d_sums) {
+    const int64_t dim = in.table.dim, num_rows = in.table.num_classes;
+    const SharedClasses none{};
+    BagGradient to;
+    TF_RETURN_IF_ERROR(
+        AllocateBagGradient(ctx, cuda::RowGradientRows(in.bags, none, num_rows), dim, &to));
+    GpuScratch scratch;
+    TF_RETURN_IF_ERROR(
+        scratch.Allocate(ctx, cuda::RowGradientScratchBytes(in.bags, none, num_rows, dim)));
+    return FromCuda(cuda::RowDotsRowGradient(
+        in.bags, none, num_rows, dim, {d_sums, in.weights, nullptr, nullptr}, scratch.data(),
+        {to.ids, to.rows, nullptr}, StreamOf(ctx)));
+  }
+};
+
+LARGEOUT_REGISTER_BAG_OPS(tensorflow::DEVICE_GPU, Gpu);
+
+}  // namespace
+}  // namespace largeout
