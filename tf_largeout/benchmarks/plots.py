@@ -140,10 +140,7 @@ def draw_profile(report, parts, path):
 
 
 def draw_search(report, path, of_queries=False):
-    """Recall against milliseconds a batch, one line a search, its settings along it.
-
-    With `of_queries` against queries per second.
-    """
+    """Recall against milliseconds a batch, or queries per second; one line a search."""
     figure, axes = _figure([8.0, 4.8])
     searches = dict.fromkeys(row["search"] for row in report["rows"])
     for style, search in zip(_styles(len(searches)), searches, strict=True):
