@@ -35,11 +35,10 @@ def draw_race(logs, path, title, yardsticks=None):
     figure, axes = _figure([8.0, 4.8])
     styles = _styles(len(logs))
     for style, log in zip(styles, logs.values(), strict=True):
-        # of other libraries there is one point: no line from 0 to it
-        start = [{"seconds": 0.0, "p1": 0.0}] if len(log["points"]) > 1 else []
-        seconds = [point["seconds"] for point in start + log["points"]]
-        precision = [point["p1"] for point in start + log["points"]]
-        axes.plot(seconds, precision, **style, label=log["title"])
+        # no line from 0 to a single point, which is all that other libraries have
+        start = [(0.0, 0.0)] if len(log["points"]) > 1 else []
+        points = start + [(point["seconds"], point["p1"]) for point in log["points"]]
+        axes.plot(*zip(*points, strict=True), **style, label=log["title"])
     _label_ends(axes, list(logs.values()), styles)
     for text, value in (yardsticks or {}).items():
         axes.axhline(value, color="#888888", linestyle="--", linewidth=1)

@@ -6,8 +6,6 @@ from tf_largeout.benchmarks.rivals.omikuji_model import OmikujiModel
 from tf_largeout.benchmarks.rivals.rival import Rival
 
 # The trees as their authors set them; what is `tuned` was found on a validation split.
-_EPOCHS = {"place_names": {"epoch": 10}, "linux_callees": {"epoch": 25}}
-
 RIVALS = {
     "omikuji": Rival("Omikuji, 3 trees", OmikujiModel),
     "omikuji_1_tree": Rival("Omikuji, 1 tree", OmikujiModel, settings={"n_trees": 1}),
@@ -16,12 +14,9 @@ RIVALS = {
         "fastText, hierarchical softmax",
         FasttextModel,
         settings={"loss": "hs", "lr": 0.5},
-        tuned=_EPOCHS,
+        tuned={"place_names": {"epoch": 10}},
     ),
     "fasttext_ns": Rival(
-        "fastText, negative sampling",
-        FasttextModel,
-        settings={"loss": "ns", "lr": 0.5},
-        tuned=_EPOCHS,
+        "fastText, negative sampling", FasttextModel, settings={"loss": "ns", "lr": 0.5}
     ),
 }
