@@ -1,12 +1,10 @@
 import json
-import multiprocessing
-import types
 
 import keras
 import numpy as np
 import pytest
 
-from tf_largeout.benchmarks import epochs
+from tf_largeout.benchmarks import epochs, own_process
 from tf_largeout.benchmarks.learning_rates import FallingRates
 from tf_largeout.layers import FactoredOutput
 from tf_largeout.losses import ZLoss
@@ -16,21 +14,7 @@ SMALL = "--task synthetic --sample 100 --set dim=8 --set batch_size=64 --set num
 
 @pytest.fixture
 def in_this_process(monkeypatch):
-    class Pool:
-        def __init__(self, processes):
-            assert processes == 1
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-        def apply(self, function, arguments):
-            return function(*arguments)
-
-    context = types.SimpleNamespace(Pool=Pool)
-    monkeypatch.setattr(multiprocessing, "get_context", lambda method: context)
+    monkeypatch.setattr(own_process, "call", lambda function, *given: function(*given))
 
 
 def test_methods_train_for_as_many_epochs(in_this_process, tmp_path, capsys):

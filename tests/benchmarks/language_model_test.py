@@ -8,7 +8,7 @@ import pytest
 from tests.datasets.brown.archives import documents, write_archive
 from tests.datasets.sources import pinned
 from tf_largeout import datasets
-from tf_largeout.benchmarks import language_model, language_model_case
+from tf_largeout.benchmarks import language_model, language_model_case, own_process
 from tf_largeout.benchmarks.factored_heads import FACTORED_HEADS
 from tf_largeout.benchmarks.language_model_case import FULL, Setting
 from tf_largeout.datasets.brown import source
@@ -25,25 +25,7 @@ def data_dir(tmp_path, monkeypatch):
     monkeypatch.setattr(source, "ARCHIVE", archive)
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
     monkeypatch.setattr(language_model_case, "_VALIDATION_FRACTION", 0.3)
-    monkeypatch.setattr(language_model.multiprocessing, "get_context", lambda _: Here)
-
-
-class Here:
-    """In the place of the module `multiprocessing`."""
-
-    def __init__(self, processes):
-        assert processes == 1
-
-    Pool = classmethod(lambda cls, processes: cls(processes))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def apply(self, function, arguments):
-        return function(*arguments)
+    monkeypatch.setattr(own_process, "call", lambda function, *given: function(*given))
 
 
 def test_runs_are_written_drawn_and_kept(tmp_path, capsys):

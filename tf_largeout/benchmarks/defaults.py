@@ -9,13 +9,12 @@ there.
 
 import argparse
 import json
-import multiprocessing
 import pathlib
 
 import keras
 
 from tf_largeout import layers, losses, optimizers, samplers
-from tf_largeout.benchmarks import machine, tasks
+from tf_largeout.benchmarks import machine, own_process, tasks
 from tf_largeout.benchmarks.evaluation import evaluate
 from tf_largeout.benchmarks.files import mean_and_deviation, write_json
 
@@ -123,8 +122,7 @@ def _kept(run, steps, out):
     if path.exists():
         return json.loads(path.read_text())
     arguments = (run["task"], run["optimizer"], run["rate"], run["seed"], steps)
-    with multiprocessing.get_context("spawn").Pool(1) as process:
-        run |= process.apply(train, arguments)
+    run |= own_process.call(train, *arguments)
     write_json(path, run)
     print(f"{name}: P@1 {run['p1']:.1f}", flush=True)
     return run

@@ -10,13 +10,12 @@ tests `join_models` of them.
 import argparse
 import dataclasses
 import json
-import multiprocessing
 import pathlib
 import time
 
 import keras
 
-from tf_largeout.benchmarks import machine, tasks
+from tf_largeout.benchmarks import machine, own_process, tasks
 from tf_largeout.benchmarks.evaluation import evaluate
 from tf_largeout.benchmarks.files import mean_and_deviation, write_json
 from tf_largeout.benchmarks.learning_rates import FallingRates
@@ -124,8 +123,7 @@ def _kept(method, seed, options, out):
     if path.exists():
         return json.loads(path.read_text())
     arguments = (options.task, method, options.epochs, seed, overrides, options.sample)
-    with multiprocessing.get_context("spawn").Pool(1) as process:
-        run = process.apply(train, [*arguments, options.validation, options.joined])
+    run = own_process.call(train, *arguments, options.validation, options.joined)
     run |= {"epochs": options.epochs, "settings": overrides, "validation": options.validation}
     write_json(path, run)
     print(f"{path.stem}: P@1 {run['p1']:.1f}, {run['seconds']:.0f} s", flush=True)

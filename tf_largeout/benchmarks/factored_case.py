@@ -2,14 +2,13 @@
 
 import dataclasses
 import itertools
-import multiprocessing
 import time
 
 import numpy as np
 import tensorflow as tf
 
 from tf_largeout import layers, losses, optimizers, samplers
-from tf_largeout.benchmarks import machine
+from tf_largeout.benchmarks import machine, own_process
 
 _RATE = 1e-3
 _BATCHES = 8  # distinct ones, so that a step meets rows that the last one did not load
@@ -140,13 +139,12 @@ METHODS = {
 def measure(function, *args):
     """What `milliseconds` or another function of `args` finds in a process of its own, a dict.
 
-    Where TensorFlow ends it, the dict says what went wrong.
+    Where TensorFlow ends it, or the system for want of memory, the dict says what went wrong.
     """
-    with multiprocessing.get_context("spawn").Pool(1) as process:
-        try:
-            return process.apply(function, args)
-        except tf.errors.OpError as error:
-            return {"error": str(error).splitlines()[0]}
+    try:
+        return own_process.call(function, *args)
+    except (tf.errors.OpError, RuntimeError) as error:
+        return {"error": str(error).splitlines()[0]}
 
 
 def milliseconds(method, shape, steps, seconds):

@@ -11,10 +11,9 @@ which have no perplexity. Each run has a process of its own, and its figures are
 import argparse
 import dataclasses
 import json
-import multiprocessing
 import pathlib
 
-from tf_largeout.benchmarks import machine
+from tf_largeout.benchmarks import machine, own_process
 from tf_largeout.benchmarks.files import mean_and_deviation, write_json
 from tf_largeout.benchmarks.language_model_case import WITHOUT_NEGATIVES, Setting, train
 from tf_largeout.benchmarks.optimizers import OPTIMIZERS
@@ -76,8 +75,7 @@ def _kept(setting, out):
     path = out / f"{name}.json"
     if path.exists():
         return json.loads(path.read_text())
-    with multiprocessing.get_context("spawn").Pool(1) as process:
-        run = process.apply(train, [setting])
+    run = own_process.call(train, setting)
     write_json(path, run)
     print(_line(run), flush=True)
     return run

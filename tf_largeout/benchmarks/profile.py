@@ -7,13 +7,12 @@ the matrix products and for the bytes of the rows that the step touches.
 """
 
 import argparse
-import multiprocessing
 import time
 
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.benchmarks import machine, tasks
+from tf_largeout.benchmarks import machine, own_process, tasks
 from tf_largeout.benchmarks.files import write_json
 from tf_largeout.benchmarks.methods import METHODS
 from tf_largeout.benchmarks.optimizers import ROW_PASSES
@@ -31,8 +30,7 @@ def main(arguments=None):
     options = _parser().parse_args(arguments)
     rows = {}
     for name in options.methods:
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            rows[name] = pool.apply(profile, [options.task, name, dict(options.set)])
+        rows[name] = own_process.call(profile, options.task, name, dict(options.set))
         print(_lines(rows[name]))
     report = {"machine": machine.describe(), "task": options.task, "methods": rows}
     if options.json:

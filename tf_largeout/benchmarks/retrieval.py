@@ -12,8 +12,6 @@ Memory is what the process grew by when the index was built, its own copy of the
 """
 
 import argparse
-import concurrent.futures
-import multiprocessing
 import os
 import pathlib
 import time
@@ -21,7 +19,7 @@ import time
 import numpy as np
 from tqdm import tqdm
 
-from tf_largeout.benchmarks import machine
+from tf_largeout.benchmarks import machine, own_process
 from tf_largeout.benchmarks.files import write_json
 from tf_largeout.benchmarks.plots import draw_search
 from tf_largeout.benchmarks.retrieval_methods import METHODS, Problem
@@ -97,16 +95,10 @@ def _in_own_process(method, weights, options):
     """As `measure`; a line and nothing else for a library that is not there."""
     arguments = (method, weights, options.k, options.batches, options.queries, options.seconds)
     try:
-        return _call_in_own_process(measure, *arguments)
+        return own_process.call(measure, *arguments)
     except (ImportError, RuntimeError) as error:
         tqdm.write(f"{method:34} cannot be measured: {str(error).splitlines()[0]}")
         return []
-
-
-def _call_in_own_process(function, *arguments):
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(function, *arguments).result()
 
 
 def _exact(problem, queries, k):
@@ -172,7 +164,7 @@ def _trained(options):
         )
         directory.mkdir(parents=True, exist_ok=True)
         run.in_own_process()
-        _call_in_own_process(_write_weights, run.save, options.task, str(path))
+        own_process.call(_write_weights, run.save, options.task, str(path))
     return str(path)
 
 
