@@ -1,11 +1,10 @@
 import json
-import multiprocessing
 
 import pytest
 import tensorflow as tf
 
 from tests import gpu
-from tf_largeout.benchmarks import step, step_case
+from tf_largeout.benchmarks import own_process, step
 from tf_largeout.benchmarks.step_case import StepCase
 
 SMALL = ["--base", "dim=16", "--base", "num_sampled=64", "--steps", "5"]
@@ -59,7 +58,7 @@ def test_searches_and_passes_over_all_classes_can_be_measured(method, optimizer)
 
 def test_a_case_that_cannot_be_measured_is_a_row_that_says_why(monkeypatch, capsys):
     monkeypatch.setattr(step.machine, "limits", lambda: {"gflops": 50.0, "gb_per_s": 10.0})
-    monkeypatch.setattr(step_case.multiprocessing, "get_context", lambda _: Here)
+    monkeypatch.setattr(own_process, "call", lambda function: function())
     rows = step.main(
         ["--sweep", "num_classes=10,500", *SMALL, "--variants", "own hard, inverted file"]
     )["rows"]
@@ -68,14 +67,3 @@ def test_a_case_that_cannot_be_measured_is_a_row_that_says_why(monkeypatch, caps
     assert rows[1]["ms"] > 0 and rows[1]["limit_ms"] is None
     said = capsys.readouterr().out
     assert said.count("own hard, inverted file") == 2 and "distinct classes" in said
-
-
-class Here:
-    """In the place of `multiprocessing`: a process that is this one."""
-
-    Pipe = multiprocessing.Pipe
-
-    def __init__(self, target, args):
-        self.start, self.join = lambda: target(*args), lambda: None
-
-    Process = classmethod(lambda cls, target, args: cls(target, args))

@@ -1,14 +1,13 @@
 """One configuration of the `step` benchmark, measured in a process of its own."""
 
 import dataclasses
-import multiprocessing
 import time
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.benchmarks import machine
+from tf_largeout.benchmarks import machine, own_process
 from tf_largeout.benchmarks.methods import METHODS
 from tf_largeout.benchmarks.tasks import from_arrays
 
@@ -37,24 +36,18 @@ class StepCase:
 
     def measure(self):
         """Measures in a fresh process and returns the figures as a dict."""
-        context = multiprocessing.get_context("spawn")
-        receiver, sender = context.Pipe(duplex=False)
-        child = context.Process(target=self._send_figures, args=[sender])
-        child.start()
-        sender.close()
         try:
-            figures = receiver.recv()
-        except EOFError:
+            figures = own_process.call(self._figures_or_error)
+        except RuntimeError:
             figures = {"error": "the process was killed, most likely for want of memory"}
-        child.join()
         return {**dataclasses.asdict(self), **figures}
 
-    def _send_figures(self, sender):
+    def _figures_or_error(self):
         try:
             machine.use(self.device)
-            sender.send(self.figures())
+            return self.figures()
         except Exception as error:  # a row of the report must say what happened
-            sender.send({"error": f"{type(error).__name__}: {error}".splitlines()[0]})
+            return {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
 
     def figures(self):
         """Median, 10th and 90th percentile of a step's time, and memory; in this process."""
