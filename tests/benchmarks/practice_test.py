@@ -25,3 +25,19 @@ def test_one_command_measures_and_writes_the_table(tmp_path, capsys):
     )
     assert len(rows) == 2 and head.count("|") == rule.count("|") == rows[0].count("|")
     assert "Omikuji, 1 tree" in capsys.readouterr().out
+
+
+def test_settings_of_a_rival_are_given_by_the_librarys_names(tmp_path):
+    pytest.importorskip("omikuji", reason="not installed: extra `rivals`")
+    arguments = "--task synthetic --sample 200 --methods omikuji --validation"
+    given = ["--set", "n_trees=2", "--set", "linear_c=0.5", "--out", str(tmp_path)]
+    practice.main([*arguments.split(), *given])
+    log = json.loads((tmp_path / "omikuji.json").read_text())
+    assert log["settings"] == {"n_trees": 2, "linear_c": 0.5} and log["on_validation"]
+
+
+@pytest.mark.parametrize("text", ["linear_c", "=1", "linear_c="])
+def test_a_setting_needs_a_name_and_a_value(text, capsys):
+    with pytest.raises(SystemExit):
+        practice.main(["--set", text])
+    assert f"expected NAME=VALUE; got '{text}'" in capsys.readouterr().err

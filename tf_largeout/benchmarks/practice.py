@@ -11,6 +11,7 @@ machine does. `memory` is what the process grew by in training, data included.
 """
 
 import argparse
+import ast
 import pathlib
 
 from tf_largeout.benchmarks import machine
@@ -47,7 +48,12 @@ def main(arguments=None):
 def _run(method, options, out):
     shared = {"task": options.task, "method": method, "directory": out}
     if method in RIVALS:
-        return RivalRun(**shared, sample=options.sample, on_validation=options.validation)
+        return RivalRun(
+            **shared,
+            sample=options.sample,
+            overrides=dict(options.set),
+            on_validation=options.validation,
+        )
     return TrainingRun(
         **shared,
         seconds=options.seconds,
@@ -57,6 +63,17 @@ def _run(method, options, out):
         resumable=False,
         by_cpu=True,
     )
+
+
+def rival_setting(text):
+    """`NAME=VALUE` of a rival, by its library's names, as (name, value)."""
+    name, _, value = text.partition("=")
+    if not name or not value:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE; got {text!r}")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
 
 
 def _parser():
@@ -71,6 +88,14 @@ def _parser():
     add("--seconds", type=float, default=160.0, help="CPU seconds of training of ours")
     add("--sample", type=int, default=10_000, help="test examples")
     add("--validation", action="store_true", help="test on a part of the training split")
+    add(
+        "--set",
+        type=rival_setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of all rivals of the command, by their library's names; with an --out of its own",
+    )
     add("--out", help="directory of the logs; what is finished there is not run again")
     add("--json", help="file for the figures (default: OUT/practice.json)")
     add("--markdown", help="file for the table (default: OUT/practice.md)")
