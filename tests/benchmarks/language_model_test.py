@@ -7,8 +7,13 @@ import pytest
 
 from tests.datasets.brown.archives import documents, write_archive
 from tests.datasets.sources import pinned
-from tf_largeout import datasets
-from tf_largeout.benchmarks import language_model, language_model_case, own_process
+from tf_largeout import datasets, samplers
+from tf_largeout.benchmarks import (
+    language_model,
+    language_model_case,
+    own_process,
+    starts,
+)
 from tf_largeout.benchmarks.factored_heads import FACTORED_HEADS
 from tf_largeout.benchmarks.language_model_case import FULL, Setting
 from tf_largeout.datasets.brown import source
@@ -135,3 +140,17 @@ def test_the_unigram_perplexity_is_that_of_counts_and_one():
     losses = [-math.log(counts[token] / counts.sum()) for token in data.test_tokens[1:]]
     expected = math.exp(sum(losses) / len(losses))
     assert language_model_case.unigram_perplexity(data) == pytest.approx(expected)
+
+
+def test_a_search_has_the_tail_and_the_start_that_it_is_given():
+    setting = Setting(sampler="inverted_file", num_sampled=24, tail="frequency", start_step=3)
+    setting = dataclasses.replace(setting, width=8, vocabulary=32)
+    model = language_model_case.build_model(language_model_case.load(setting), setting)
+    sampler = model.layers[-1].sampler
+    assert isinstance(sampler.tail, samplers.UnigramSampler) and sampler.start.step == 3
+
+
+def test_starts_of_a_search_are_compared_on_a_text(monkeypatch):
+    monkeypatch.setattr(starts, "_NEGATIVES", 24)
+    run = starts.train("brown", "2", 1.0, seed=0, sample=4, on_validation=True)
+    assert run["started_at"] == 2 and run["steps"] > 2 and 0 <= run["p1"] <= 100

@@ -14,6 +14,7 @@ BENCHMARKS = {
     "practice": "ours beside the libraries one would pick instead: precision and what it costs",
     "table": "finished runs of one task side by side, as table and picture",
     "tune": "the learning rate of each method, on a validation split",
+    "starts": "precision after some seconds against the step in which the search begins",
     "search": "recall of the exact top k against milliseconds, search by search",
     "retrieval": "recall of indexes, exports and other libraries against time",
     "likelihood": "how near sampled losses come to exact maximum likelihood",

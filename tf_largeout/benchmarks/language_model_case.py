@@ -28,6 +28,9 @@ class Setting:
         sampler: key of `SAMPLERS`, or one of `WITHOUT_NEGATIVES`: `FULL` for the exact
             softmax, or key of `FACTORED_HEADS`.
         num_sampled: negatives; None without.
+        tail: key of `SAMPLERS` for the shared negatives of a sampler that searches; None for
+            its own.
+        start_step: of its search; None for its own rule. Only with `tail`.
         seed: of weights, draws and order.
         epochs: of training, if `seconds` is None; a part of one is a number of steps.
         seconds: of training.
@@ -48,6 +51,8 @@ class Setting:
     vocabulary: int | None = None
     sampler: str = "uniform"
     num_sampled: int | None = None
+    tail: str | None = None
+    start_step: int | None = None
     seed: int = 0
     epochs: float = 3
     seconds: float | None = None
@@ -140,14 +145,20 @@ def unigram_perplexity(data):
 
 
 def _output(data, setting, words):
-    sampler = None
-    if setting.sampler != FULL:
-        sampler = SAMPLERS[setting.sampler](data, setting.num_sampled)
+    sampler = None if setting.sampler == FULL else _sampler(data, setting)
     tied = words if setting.tied else None
     output = layers.LargeOutput(data.num_classes, sampler=sampler, embeddings=tied)
     if setting.absolute:
         return [output], losses.AbsoluteSoftmaxLoss()
     return [output], losses.SampledSoftmaxLoss() if sampler else losses.SoftmaxLoss()
+
+
+def _sampler(data, setting):
+    options = {}
+    if setting.tail:
+        tail = SAMPLERS[setting.tail](data, setting.num_sampled)
+        options = {"tail": tail, "start_step": setting.start_step}
+    return SAMPLERS[setting.sampler](data, setting.num_sampled, **options)
 
 
 def _metrics(setting, head):
