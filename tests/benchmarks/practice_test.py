@@ -41,3 +41,19 @@ def test_a_setting_needs_a_name_and_a_value(text, capsys):
     with pytest.raises(SystemExit):
         practice.main(["--set", text])
     assert f"expected NAME=VALUE; got '{text}'" in capsys.readouterr().err
+
+
+def test_joined_models_are_one_line(tmp_path):
+    arguments = "--task synthetic_multilabel --seconds 0.5 --sample 200"
+    methods = ["--methods", "several_labels x3", "several_labels"]
+    joined, one = practice.main([*arguments.split(), *methods, "--out", str(tmp_path)])
+    if joined["method"] != "several_labels x3":
+        joined, one = one, joined
+    assert joined["title"].endswith(", 3 models joined")
+    assert joined["cpu_seconds"] >= 3 * 0.5 and joined["wall_seconds"] > 0
+    assert joined["grown_mb"] > 0 and 0 < joined["query_ms_64"] < joined["query_ms_1"]
+    # the class rows of three side by side, and three encoders; one bias
+    biases_mb = 2 * 2000 * 4 / 2**20
+    assert joined["model_mb"] == pytest.approx(3 * one["model_mb"] - biases_mb)
+    log = json.loads((tmp_path / "several_labels x3.json").read_text())
+    assert log["seconds_each"] == 0.5 and log["settings"]["dim"] == 256

@@ -29,8 +29,8 @@ def query_milliseconds(top_k, features, seconds=1.0):
 def keras_top_k(model):
     """The best classes of a model by `top_k` of its last layer, or else by all its logits."""
     output = model.layers[-1]
-    if hasattr(output, "top_k") and isinstance(model, keras.Sequential):
-        encoder = keras.Sequential(model.layers[:-1])
+    if hasattr(output, "top_k") and hasattr(model, "inputs"):
+        encoder = keras.Model(model.inputs, output.input)
         ask = tf.function(lambda x: output.top_k(encoder(x), _K)[1], reduce_retracing=True)
     else:
         ask = tf.function(lambda x: tf.math.top_k(model(x), _K)[1], reduce_retracing=True)

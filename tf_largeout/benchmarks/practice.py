@@ -3,8 +3,9 @@
 Label trees (Omikuji, napkinXC) and fastText on the same splits and feature ids as ours, one
 table a task: precision, what training took, and what a model and its answers cost. The trees
 get TF-IDF of the ids, fastText the ids as words. They train to their end; ours train for
-`--seconds` of computation. All settings were chosen on a validation split and stand in `RIVALS`
-and `METHODS`. `pip install 'tf_largeout[rivals]'` gets the other libraries.
+`--seconds` of computation, each of those that are joined. All settings were chosen on a
+validation split and stand in `RIVALS` and `METHODS`. `pip install 'tf_largeout[rivals]'` gets
+the other libraries.
 
 CPU seconds and milliseconds are of all cores together, and do not depend on what else the
 machine does. `memory` is what the process grew by in training, data included.
@@ -16,6 +17,7 @@ import pathlib
 
 from tf_largeout.benchmarks import machine
 from tf_largeout.benchmarks.files import write_json
+from tf_largeout.benchmarks.joined_run import JoinedRun
 from tf_largeout.benchmarks.methods import METHODS
 from tf_largeout.benchmarks.race import race
 from tf_largeout.benchmarks.rival_run import RivalRun
@@ -24,7 +26,9 @@ from tf_largeout.benchmarks.table import COSTS, comparison, text_lines, write_ma
 from tf_largeout.benchmarks.tasks import TASKS
 from tf_largeout.benchmarks.training_run import TrainingRun
 
+_JOINED = ["several_labels x3", "several_labels_bigrams x3"]
 _OURS = ["inverted_file", "recommended", "nce"]
+_SEVERAL_LABELS = [*_OURS, "several_labels", "several_labels_bigrams", *_JOINED]
 
 
 def main(arguments=None):
@@ -34,7 +38,9 @@ def main(arguments=None):
         options.out or f"benchmark-results/practice-{options.task.replace('/', '-')}"
     )
     out.mkdir(parents=True, exist_ok=True)
-    logs = race([_run(method, options, str(out)) for method in options.methods])
+    ours = _SEVERAL_LABELS if options.task.startswith("linux_callees") else _OURS
+    methods = options.methods or [*RIVALS, *ours]
+    logs = race([_run(method, options, str(out)) for method in methods])
     rows = comparison(list(logs.values()))
     write_json(
         options.json or out / "practice.json",
@@ -54,12 +60,13 @@ def _run(method, options, out):
             overrides=dict(options.set),
             on_validation=options.validation,
         )
+    shared |= {"seconds": options.seconds, "on_validation": options.validation}
+    if method in _JOINED:
+        return JoinedRun(**shared, sample=options.sample)
     return TrainingRun(
         **shared,
-        seconds=options.seconds,
         every=options.seconds,
         final_sample=options.sample,
-        on_validation=options.validation,
         resumable=False,
         by_cpu=True,
     )
@@ -84,8 +91,13 @@ def _parser():
     )
     add = parser.add_argument
     add("--task", choices=TASKS, default="linux_callees")
-    add("--methods", nargs="+", choices=[*METHODS, *RIVALS], default=[*RIVALS, *_OURS])
-    add("--seconds", type=float, default=160.0, help="CPU seconds of training of ours")
+    add(
+        "--methods",
+        nargs="+",
+        choices=[*METHODS, *_JOINED, *RIVALS],
+        help="default: the rivals and ours, on several labels a row with models joined",
+    )
+    add("--seconds", type=float, default=160.0, help="CPU seconds of training, of each model")
     add("--sample", type=int, default=10_000, help="test examples")
     add("--validation", action="store_true", help="test on a part of the training split")
     add(
