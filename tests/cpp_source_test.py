@@ -28,7 +28,7 @@ FLOORS = {
     "ops": ("custom_ops/ops/", "custom_ops/core/", "tensorflow/core/framework/"),
 }
 # What else in <> may have a folder in its name.
-LIBRARIES = {"cuda": ("cub/",), "emulated_gpu": ("sys/",)}
+LIBRARIES = {"cuda": ("cub/",), "emulated_gpu": ("sys/",), "kernels": ("sys/",)}
 # Headers without templates or inline functions that a linker could keep one
 # copy of: that copy might be compiled for AVX-512 and run on any machine.
 SIMD_HEADERS = {"cstddef", "cstdint", "cstring", "immintrin.h"}

@@ -30,6 +30,8 @@ struct Cpu {
   using RowwiseAdagrad = RowwiseAdagradArguments;
   using Momentum = MomentumArguments;
 
+  static constexpr bool kUsesHugePages = true;
+
   static absl::Status CheckIds(const Tensor& ids, int64_t num_rows) {
     return WithIds(ids, [&](const auto* data) {
       const int64_t bad = FindIdOutOfRange(data, ids.NumElements(), num_rows);

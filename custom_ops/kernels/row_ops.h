@@ -6,6 +6,7 @@
 // and static functions that take the context first and return a status:
 //   Update(inputs, arguments): one step; without the context. An error comes before the first
 //     write;
+//   kUsesHugePages: whether the variables are in the memory of the host;
 //   CheckIds(ids, num_rows): of ids whose shape was checked, as far as it can look at them;
 //     without the context;
 //   Merge(values, ids): allocates and writes the outputs of LargeoutMergeRows;
@@ -17,6 +18,7 @@
 #include <limits>
 
 #include "custom_ops/kernels/checks.h"
+#include "custom_ops/kernels/huge_pages.h"
 #include "custom_ops/kernels/largeout_op.h"
 #include "custom_ops/kernels/variable_locks.h"
 
@@ -50,6 +52,7 @@ class RowUpdateInputs {
   int64_t num_rows() const { return variable().dim_size(0); }
   int64_t dim() const { return num_rows() == 0 ? 0 : variable().NumElements() / num_rows(); }
   float* variable_data() const { return variables_.tensor(0)->flat<float>().data(); }
+  const LockedVariables& variables() const { return variables_; }
   int num_slots() const { return variables_.size() - 1; }
   const tensorflow::Tensor& ids() const { return ctx->input(first_scalar() - 1); }
   const float* values() const { return ctx->input(first_scalar() - 2).flat<float>().data(); }
@@ -201,6 +204,11 @@ class RowUpdateOp : public LargeoutOp {
     OP_REQUIRES_OK(ctx, inputs.Read(ctx, [&](const auto& from, auto* to) {
       return Device::Copy(ctx, from, to);
     }));
+    if (Device::kUsesHugePages) {
+      for (int i = 0; i < inputs.variables().size(); ++i) {
+        huge_pages_.Ask(*inputs.variables().tensor(i));
+      }
+    }
     Arguments arguments{};
     arguments.variable = inputs.variable_data();
     OP_REQUIRES_OK(ctx, rule_.Read(inputs, &arguments));
@@ -210,6 +218,7 @@ class RowUpdateOp : public LargeoutOp {
 
  private:
   Rule rule_;
+  HugePages huge_pages_;
 };
 
 template <class Device>

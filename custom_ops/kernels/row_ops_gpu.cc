@@ -27,6 +27,8 @@ struct Gpu {
   using RowwiseAdagrad = cuda::RowwiseAdagradStep;
   using Momentum = cuda::MomentumStep;
 
+  static constexpr bool kUsesHugePages = false;
+
   // The host cannot look at the ids without waiting. What takes them skips those that are
   // no rows.
   static absl::Status CheckIds(const Tensor&, int64_t) { return absl::OkStatus(); }
