@@ -57,16 +57,46 @@ def fit(model, steps, seed=0):
     ids=["64", "1024", "8192"],
 )
 def test_by_default_the_search_begins_on_data_without_hard_negatives(loss, num_sampled, capfd):
-    model = flat_model(loss(), samplers.InvertedFileSampler(num_sampled))
+    model = flat_model(
+        loss(), samplers.InvertedFileSampler(num_sampled), steps_per_execution=50
+    )
     head = model.layers[-1]
-    fit(model, 150)
+    fit(model, 450)
     assert head.sampler.list_health(head)["started_at"] == -1
     assert announcements(capfd) == []
-    fit(model, 10)
+    fit(model, 50)
     health = head.sampler.list_health(head)
-    assert health["started_at"] == 150 and health["fitted_at"] == 0
+    assert health["started_at"] == 450 and health["fitted_at"] == 0
     (line,) = announcements(capfd)
-    assert "'words'" in line and "step 150" in line and "InvertedFileSampler" in line
+    assert "'words'" in line and "step 450" in line and "InvertedFileSampler" in line
+
+
+def started_at(label_of, num_classes=30_000, steps=500):
+    """Where a search begins if step i has the labels `label_of(i)`, two or none of them."""
+    sampler = samplers.TopKSampler(20, num_hard=4, start_step=None)
+    harness.built_head(np.zeros([num_classes, 1], "f4"), None, sampler)
+    see = tf.function(sampler.start.see)
+    for step in range(steps):
+        sampler.start.advance()
+        see(tf.constant(label_of(step), tf.int64))
+        if sampler.start.started_at() >= 0:
+            break
+    return sampler.start.started_at()
+
+
+def test_the_search_begins_once_half_of_the_first_labels_have_come_back_ten_times():
+    other = [[7], [8]]
+    assert started_at(lambda step: other) == 150  # known long before
+    assert started_at(lambda step: [[7], [100 + step]]) == 150  # one of two is half
+    assert started_at(lambda step: [[100 + step], [-1]]) == 450  # never, so at the latest
+    # back for the tenth time in step 300, which the next one notices
+    assert started_at(lambda step: other if step % 30 == 0 else [[1], [2]]) == 301
+
+
+def test_batches_without_labels_are_no_first_ones():
+    nothing = [[-1], [-1]]
+    assert started_at(lambda step: nothing) == 450
+    assert started_at(lambda step: nothing if step < 200 else [[7], [8]]) == 211
 
 
 def test_a_resumed_run_is_equal_and_says_nothing_again(tmp_path, capfd):

@@ -34,9 +34,10 @@ class HardNegativeSampler(Sampler):
             such as "uniform", or a `StaticSampler`, of which a copy with that `num_sampled` is
             taken. A `UnigramSampler` needs its counts before, or by `sampler.tail.adapt`.
         start_step: With `num_hard`, number of the training step, from 0, that is the first to
-            search; before, the heads are empty, and a step costs what the tail costs. None
-            for `num_classes / 200`, at least 100 and at most 1,000. A line on stderr tells when
-            the search begins; a resumed run does not say it again.
+            search; before, the heads are empty, and a step costs little more than that of the
+            tail. None for `num_classes / 200`, at least 100 and at most 1,000, or up to three times
+            that while labels are new, see `SearchStart`. A line on stderr tells when the search
+            begins; a resumed run does not say it again.
         seed: Optional int that the layer's draws start from; random if None.
 
     Attributes:
@@ -143,6 +144,7 @@ class HardNegativeSampler(Sampler):
             layer: The layer that built this sampler.
         """
         tail = self.tail.sample(features, labels, layer)  # type: ignore[union-attr]
+        self.start.see(labels)
         ids = self._found(find, features)
         in_head = tf.cast(is_in_row(labels, ids), tf.float32)
         head = SampledValues(ids, in_head, tf.ones(tf.shape(ids)))

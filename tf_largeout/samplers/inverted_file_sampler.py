@@ -60,10 +60,9 @@ class InvertedFileSampler(HardNegativeSampler):
         tail: With `num_hard`, what draws the others: a name such as "uniform", or a static
             `Sampler`.
         start_step: Number of the training step that fits the lists and is the first to search,
-            from 0. None for `num_classes / 200`, at least 100 and at most 1,000, whatever the
-            data, the loss and `num_sampled` (without a tail for 0). Where random negatives
-            stay hard for long, a short run does better with a later one, see
-            docs/lab/negatives.md.
+            from 0. None for `num_classes / 200`, at least 100 and at most 1,000, or up to three
+            times that while labels are new, whatever the loss and `num_sampled` (without a
+            tail for 0), see docs/lab/negatives.md.
         select: "highest", the default, for the classes of highest logit among those that are
             searched, or "draw".
         seed: Optional int that the layer's draws start from; random if None.

@@ -64,7 +64,7 @@ class LSHSampler(Sampler):
             is at step `rebuild_every (g^i - 1) / (g - 1)`.
         start_step: With `num_hard`, number of the training step, from 0, that builds the
             tables and is the first to search; None for `num_classes / 200`, at least 100 and
-            at most 1,000.
+            at most 1,000, or up to three times that while labels are new.
         seed: Optional int that the layer's draws start from; random if None.
 
     Attributes:

@@ -12,6 +12,8 @@ from tf_largeout.samplers.sampler import ClassLayer, Sampler
 
 _CLASSES_PER_STEP = 200
 _EARLIEST, _LATEST = 100, 1_000
+_PATIENCE = 3
+_WATCHED, _MET_OFTEN = 64, 10
 
 
 class SearchStart:
@@ -21,10 +23,11 @@ class SearchStart:
 
         num_classes / 200, at least 100 and at most 1,000,
 
-    so that a search begins on any data, under any loss and with any number of negatives. By
-    then batches of 256 have had about one label per class of up to 200,000, and the rows
-    of most are no longer where they were initialized. Problems with fewer classes are learned
-    in fewer steps. What an earlier and a later start led to is in docs/lab/negatives.md.
+    or up to three times that, as long as half of the labels that the first batch had have come
+    back fewer than 10 times: random negatives then still teach as much, for less time a step.
+    So a search begins on any data, under any loss and with any number of negatives; soon
+    where a few classes are most of the labels, later where all are about as frequent. What an
+    earlier and a later start led to is in docs/lab/negatives.md.
 
     In that step one line goes to stderr, which names the layer, the sampler and the step;
     under a `tf.distribute` strategy from the first replica only. The state is a weight of the
@@ -58,13 +61,29 @@ class SearchStart:
                 f"Received: start_step={step}."
             )
         self._progress: keras.Variable = None
-        self._first, self._who = 0, ""  # until it is built
+        self._watched: keras.Variable = None
+        self._first, self._last, self._who = 0, 0, ""  # until it is built
 
     def build(self, sampler: Sampler, layer: ClassLayer) -> None:
-        """Makes `[number of the next step, step of the start or -1]`, a weight of `layer`."""
+        """Makes the state, weights of `layer`.
+
+        `[number of the next step, step of the start or -1]`; and by the rule `[2, 64]`: labels
+        of the first batch, and how often each has come back.
+        """
         if self.step == 0:
             return
-        self._first = default_step(layer.num_classes) if self.step is None else self.step
+        self._first = self._last = self.step or 0
+        if self.step is None:
+            self._first = default_step(layer.num_classes)
+            self._last = _PATIENCE * self._first
+            self._watched = sampler.add_weight(
+                layer,
+                "search_start_labels",
+                (2, _WATCHED),
+                "int64",
+                lambda shape, dtype: tf.constant([[-1], [0]], dtype) + tf.zeros(shape, dtype),
+                on_host=True,
+            )
         self._progress = sampler.add_weight(
             layer,
             "search_start",
@@ -83,9 +102,38 @@ class SearchStart:
         with devices.host_scope(self._progress):
             step, started_at = tf.unstack(progress.read_value())
             begins = (started_at < 0) & (step >= self._first)
+            if self._first < self._last:
+                begins &= self._typical_labels_are_known() | (step >= self._last)
             progress.assign([step + 1, tf.where(begins, step, started_at)])
             if is_first_replica():
                 tf.cond(begins, lambda: self._say(step), lambda: False)
+
+    def see(self, labels: tf.Tensor) -> None:
+        """Counts the labels that are watched, until the search begins; once per step.
+
+        Args:
+            labels: int64 `[batch, num_labels]`, padded with -1.
+        """
+        if self._watched is None:
+            return
+        with devices.host_scope(self._progress):
+            tf.cond(self.has_begun(), lambda: False, lambda: self._count(labels))
+
+    def _count(self, labels: tf.Tensor) -> bool:
+        watched = local_variable(self._watched)
+        ids, times = tf.unstack(watched.read_value())
+        labels = tf.boolean_mask(labels, labels >= 0)
+        met = tf.math.count_nonzero(labels == ids[:, tf.newaxis], axis=1)
+        size = tf.size(labels)
+        evenly = tf.range(_WATCHED) * size // _WATCHED
+        if_first = tf.gather(tf.pad(labels, [[0, 1]]), evenly)  # one of none is the padding
+        is_first = (ids[0] < 0) & (size > 0)
+        watched.assign([tf.where(is_first, if_first, ids), times + met])
+        return False
+
+    def _typical_labels_are_known(self) -> tf.Tensor:
+        often = local_variable(self._watched).read_value()[1] >= _MET_OFTEN
+        return 2 * tf.math.count_nonzero(often) >= _WATCHED
 
     def has_begun(self) -> bool | tf.Tensor:
         """Whether the step that was counted last searches: True, or a scalar bool tensor."""
@@ -105,6 +153,8 @@ class SearchStart:
         """Goes on where another one is: a search that has begun does not begin again."""
         if self.step != 0:
             self._progress.assign(before._progress)
+        if self._watched is not None and before._watched is not None:
+            self._watched.assign(before._watched)
 
     def started_at(self) -> int:
         """The number of the step, or -1."""

@@ -25,7 +25,8 @@ class TopKSampler(HardNegativeSampler):
         tail: With `num_hard`, what draws the others: a name such as "uniform", or a static
             `Sampler`.
         start_step: With `num_hard`, number of the training step, from 0, that is the first to
-            search; None for `num_classes / 200`, at least 100 and at most 1,000.
+            search; None for `num_classes / 200`, at least 100 and at most 1,000, or up to three
+            times that while labels are new.
         seed: Optional int that the layer's draws start from; random if None.
 
     Example:
