@@ -35,9 +35,9 @@ class HardNegativeSampler(Sampler):
             taken. A `UnigramSampler` needs its counts before, or by `sampler.tail.adapt`.
         start_step: With `num_hard`, number of the training step, from 0, that is the first to
             search; before, the heads are empty, and a step costs little more than that of the
-            tail. None for `num_classes / 200`, at least 100 and at most 1,000, or up to three times
-            that while labels are new, see `SearchStart`. A line on stderr tells when the search
-            begins; a resumed run does not say it again.
+            tail. None for `num_classes / 200`, at least 100 and at most 1,000, or up to three
+            times that while labels are new, see `SearchStart`. A line on stderr tells when the
+            search begins; a resumed run does not say it again.
         seed: Optional int that the layer's draws start from; random if None.
 
     Attributes:
