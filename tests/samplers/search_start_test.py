@@ -84,19 +84,19 @@ def started_at(label_of, num_classes=30_000, steps=500):
     return sampler.start.started_at()
 
 
-def test_the_search_begins_once_half_of_the_first_labels_have_come_back_ten_times():
+def test_the_search_begins_once_half_of_the_first_labels_have_come_back_fifteen_times():
     other = [[7], [8]]
     assert started_at(lambda step: other) == 150  # known long before
     assert started_at(lambda step: [[7], [100 + step]]) == 150  # one of two is half
     assert started_at(lambda step: [[100 + step], [-1]]) == 450  # never, so at the latest
-    # back for the tenth time in step 300, which the next one notices
-    assert started_at(lambda step: other if step % 30 == 0 else [[1], [2]]) == 301
+    # back for the 15th time in step 300, which the next one notices
+    assert started_at(lambda step: other if step % 20 == 0 else [[1], [2]]) == 301
 
 
 def test_batches_without_labels_are_no_first_ones():
     nothing = [[-1], [-1]]
     assert started_at(lambda step: nothing) == 450
-    assert started_at(lambda step: nothing if step < 200 else [[7], [8]]) == 211
+    assert started_at(lambda step: nothing if step < 200 else [[7], [8]]) == 216
 
 
 def test_a_resumed_run_is_equal_and_says_nothing_again(tmp_path, capfd):

@@ -13,7 +13,7 @@ from tf_largeout.samplers.sampler import ClassLayer, Sampler
 _CLASSES_PER_STEP = 200
 _EARLIEST, _LATEST = 100, 1_000
 _PATIENCE = 3
-_WATCHED, _MET_OFTEN = 64, 10
+_WATCHED, _MET_OFTEN = 64, 15
 
 
 class SearchStart:
@@ -24,7 +24,7 @@ class SearchStart:
         num_classes / 200, at least 100 and at most 1,000,
 
     or up to three times that, as long as half of the labels that the first batch had have come
-    back fewer than 10 times: random negatives then still teach as much, for less time a step.
+    back fewer than 15 times: random negatives then still teach as much, for less time a step.
     So a search begins on any data, under any loss and with any number of negatives; soon
     where a few classes are most of the labels, later where all are about as frequent. What an
     earlier and a later start led to is in docs/lab/negatives.md.
