@@ -1,11 +1,12 @@
 """What all row-sparse optimizers share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tf_largeout import row_changes
+from tf_largeout import row_changes, row_shards
 from tf_largeout.ops import devices, row_ops
 from tf_largeout.types import Gradient, Scalar, Variable
 
@@ -54,7 +55,9 @@ class RowSparse(keras.optimizers.Optimizer):
     ) -> keras.Variable | None:
         """Makes a slot, on the device of its variable."""
         with devices.device_scope_of(reference_variable):
-            return super().add_variable_from_reference(reference_variable, name, initializer)
+            slot = super().add_variable_from_reference(reference_variable, name, initializer)
+        row_shards.mark_slot(slot, reference_variable)
+        return slot
 
     def add_row_slot(
         self, variable: Variable, name: str, dtype: str = "float32", initializer: str = "zeros"
@@ -63,12 +66,28 @@ class RowSparse(keras.optimizers.Optimizer):
         place = variable.value if isinstance(variable, keras.Variable) else variable
         strategy = tf.distribute.get_strategy().extended
         with strategy.colocate_vars_with(place), devices.device_scope_of(variable):
-            return self.add_variable(
+            slot = self.add_variable(
                 shape=variable.shape[:1],
                 initializer=initializer,
                 dtype=dtype,
                 name=f"{getattr(variable, 'path', variable.name).replace('/', '_')}_{name}",
             )
+        row_shards.mark_slot(slot, variable)
+        return slot
+
+    def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
+        """Puts the state into `store`, slots of shards as those of the whole table."""
+        for number, variable in enumerate(row_shards.whole(self.variables)):
+            store[str(number)] = variable.numpy()
+
+    def load_own_variables(self, store: Mapping[str, Any]) -> None:
+        """Takes the state from `store`, whatever the number of shards that it was saved from."""
+        variables = row_shards.whole(self.variables)
+        if len(store.keys()) != len(variables):
+            super().load_own_variables(store)  # which says so
+            return
+        for number, variable in enumerate(variables):
+            variable.assign(store[str(number)])
 
     def apply(
         self,
