@@ -9,7 +9,7 @@ import numpy as np
 
 from tf_largeout.types import Shape
 
-_TABLE, _SLOT_OF = "_largeout_table", "_largeout_slot_of"
+_TABLE, _SLOT_OF, _SLOTS = "_largeout_table", "_largeout_slot_of", "_largeout_slots"
 
 
 class ShardedTable:
@@ -77,6 +77,11 @@ def table_of(variable: Any) -> ShardedTable | None:
     return getattr(variable, _TABLE, None)
 
 
+def is_part(variable: Any) -> bool:
+    """Whether it is a part of a table, or a slot of such a part."""
+    return table_of(getattr(variable, _SLOT_OF, variable)) is not None
+
+
 def mark_slot(slot: keras.Variable, variable: Any) -> None:
     """Says that `slot` is one of an optimizer's, with a row for each of `variable`."""
     if table_of(variable) is not None:
@@ -113,6 +118,9 @@ def _slots_like(
     slot: keras.Variable, table: ShardedTable, slots: dict[int, list[keras.Variable]]
 ) -> ShardedTable:
     """Of all variables of a table the slot that is to them what `slot` is to the first."""
-    of_first = slots[id(table.shards[0])]
-    place = next(place for place, one in enumerate(of_first) if one is slot)
-    return ShardedTable(table.name, [slots[id(one)][place] for one in table.shards])
+    if not hasattr(slot, _SLOTS):
+        of_first = slots[id(table.shards[0])]
+        place = next(place for place, one in enumerate(of_first) if one is slot)
+        mates = [slots[id(one)][place] for one in table.shards]
+        setattr(slot, _SLOTS, ShardedTable(table.name, mates))
+    return getattr(slot, _SLOTS)

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout import replicas, samplers
+from tf_largeout import replicas, samplers, sharded_checkpoint
 from tf_largeout.arguments import MOST_CLASSES, whole_number
 from tf_largeout.class_changes import ClassChange
 from tf_largeout.class_matrix import ClassMatrix
@@ -249,6 +249,10 @@ class LargeOutput(ClassOutput):
         if not self.built:
             super().load_own_variables(store)  # which says so
         saved_weights.load(self, store)
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+        children = super()._trackable_children(save_type, **kwargs)
+        return sharded_checkpoint.children(self, children)
 
     def get_config(self) -> Config:
         return {

@@ -6,8 +6,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout import row_changes, row_shards
+from tf_largeout import row_changes, row_shards, sharded_checkpoint
 from tf_largeout.ops import devices, row_ops
+from tf_largeout.optimizers import shard_slots
 from tf_largeout.types import Gradient, Scalar, Variable
 
 
@@ -76,18 +77,14 @@ class RowSparse(keras.optimizers.Optimizer):
         return slot
 
     def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
-        """Puts the state into `store`, slots of shards as those of the whole table."""
-        for number, variable in enumerate(row_shards.whole(self.variables)):
-            store[str(number)] = variable.numpy()
+        shard_slots.save(self, store)
 
     def load_own_variables(self, store: Mapping[str, Any]) -> None:
-        """Takes the state from `store`, whatever the number of shards that it was saved from."""
-        variables = row_shards.whole(self.variables)
-        if len(store.keys()) != len(variables):
-            super().load_own_variables(store)  # which says so
-            return
-        for number, variable in enumerate(variables):
-            variable.assign(store[str(number)])
+        shard_slots.load(self, store)
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+        children = super()._trackable_children(save_type, **kwargs)
+        return sharded_checkpoint.children(self, children)
 
     def apply(
         self,
