@@ -1,4 +1,6 @@
-"""The servers that this process is connected to."""
+"""The servers that this process is connected to, and which of them has a shard."""
+
+from collections.abc import Sequence
 
 JOB = "shards"
 _addresses: list[str] = []
@@ -9,8 +11,16 @@ def addresses() -> tuple[str, ...]:
     return tuple(_addresses)
 
 
+def set_addresses(addresses: Sequence[str]) -> None:
+    """Says to which servers this process is connected."""
+    _addresses[:] = addresses
+
+
+def device(server: int) -> str:
+    """The device of a server, by its number."""
+    return f"/job:{JOB}/replica:0/task:{server}/device:CPU:0"
+
+
 def device_of(shard: int) -> str | None:
-    """The device of shard `shard`, on server `shard` mod their number; None for this process."""
-    if not _addresses:
-        return None
-    return f"/job:{JOB}/replica:0/task:{shard % len(_addresses)}/device:CPU:0"
+    """The device of a shard: on server `shard` modulo their number; None for this process."""
+    return device(shard % len(_addresses)) if _addresses else None

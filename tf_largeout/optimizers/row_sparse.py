@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tf_largeout import row_changes, row_shards, sharded_checkpoint
 from tf_largeout.ops import devices, row_ops
-from tf_largeout.optimizers import shard_slots
+from tf_largeout.optimizers import shard_slots, step_barrier
 from tf_largeout.types import Gradient, Scalar, Variable
 
 
@@ -105,21 +105,24 @@ class RowSparse(keras.optimizers.Optimizer):
             grads = [
                 self._checked_gradient(g, v) for g, v in zip(grads, variables, strict=True)
             ]
-        grads = [_divisible(gradient) for gradient in self._all_or_none(grads)]
+        grads = [_divisible(gradient) for gradient in self._all_or_none(grads, variables)]
         super().apply(grads, trainable_variables)
 
-    def _all_or_none(self, grads: Sequence[Gradient | None]) -> list[Gradient | None]:
-        """The gradients, and `iterations`, none of which can be read before all are there.
-
-        By data, not by control dependencies: with those on the gradients of a `while_loop`, as
-        RNN layers have, the first steps of a `tf.function` fail at random in TensorFlow 2.21.
-        """
-        present = [gradient for gradient in grads if gradient is not None]
-        parts = tf.nest.flatten(present, expand_composites=True)
-        *parts, step = tf.identity_n([*parts, self._iterations.value])
+    def _all_or_none(
+        self, grads: Sequence[Gradient | None], variables: Sequence[Variable]
+    ) -> list[Gradient | None]:
+        """The gradients, which change nothing, `iterations` included, before all are there."""
+        present = [place for place, gradient in enumerate(grads) if gradient is not None]
+        there, step = step_barrier.all_or_none(
+            [grads[place] for place in present],
+            [variables[place] for place in present],
+            self._iterations.value,
+        )
         self._iterations.assign(step)
-        present = iter(tf.nest.pack_sequence_as(present, parts, expand_composites=True))
-        return [None if gradient is None else next(present) for gradient in grads]
+        found: list[Gradient | None] = [None] * len(grads)
+        for place, gradient in zip(present, there, strict=True):
+            found[place] = gradient
+        return found
 
     def update_step(
         self, gradient: Gradient, variable: tf.Variable, learning_rate: tf.Tensor
@@ -162,7 +165,8 @@ class RowSparse(keras.optimizers.Optimizer):
             return gradient
         devices.check_device(variable)
         self._check_options(variable)
-        ids = row_ops.check_row_ids(gradient.indices, variable.shape[0])
+        with devices.server_scope_of(variable):
+            ids = row_ops.check_row_ids(gradient.indices, variable.shape[0])
         shape = gradient.dense_shape
         return tf.IndexedSlices(
             gradient.values, ids, None if shape is None else tf.convert_to_tensor(shape)

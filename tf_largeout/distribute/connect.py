@@ -1,0 +1,121 @@
+"""`connect`: makes the servers of several machines the place of class matrices."""
+
+import socket
+from collections.abc import Sequence
+from concurrent import futures
+
+import tensorflow as tf
+
+from tf_largeout.distribute import cluster
+from tf_largeout.ops import process_ops
+
+# The client's first words in HTTP/2 and an empty frame of settings; a server answers with its
+# own, a frame of type 4.
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+_SETTINGS, _TYPE_AT = 4, 3
+
+
+def connect(addresses: Sequence[str], timeout_s: float = 5.0) -> None:
+    """Connects this process to servers, on which layers built from now on keep their shards.
+
+    A `LargeOutput(num_shards=K)` then makes shard i on server i modulo their number, and its
+    optimizer slots beside it; `fit`, `evaluate`, `top_k`, `predict`, callbacks and files work
+    as with one machine. Call it once, before models are made.
+
+    ```
+    tflo.distribute.connect(["10.0.0.1:4711", "10.0.0.2:4711"])
+    model = keras.Sequential(
+        [keras.Input([128]), tflo.layers.LargeOutput(10_000_000, num_shards=2)]
+    )
+    ```
+
+    Args:
+        addresses: `"host:port"` of each server, as `python -m tf_largeout.distribute.server`
+            prints it after `ready`. In the same order where a checkpoint is gone on from, which
+            is of use, but not needed.
+        timeout_s: How long to wait for an answer of each of them, in seconds.
+
+    Raises:
+        ValueError: If an address is none such, or there twice, a server has another version of
+            tf_largeout or of TensorFlow, or is none of tf_largeout.
+        ConnectionError: If a server cannot be reached.
+        RuntimeError: If this process is connected to others.
+    """
+    addresses = _checked(addresses)
+    if cluster.addresses() == tuple(addresses):
+        return
+    if cluster.addresses():
+        raise RuntimeError(
+            f"This process is connected to {', '.join(cluster.addresses())}. Received: "
+            f"addresses={addresses}. Start another process for other servers."
+        )
+    _require_reachable(addresses, timeout_s)
+    spec = tf.train.ClusterSpec({cluster.JOB: addresses})
+    tf.config.experimental_connect_to_cluster(spec, job_name="localhost", protocol="grpc")
+    for number, address in enumerate(addresses):
+        _require_same_versions(number, address)
+    cluster.set_addresses(addresses)
+
+
+def _checked(addresses: Sequence[str]) -> list[str]:
+    if isinstance(addresses, str) or not addresses:
+        raise ValueError(
+            "`addresses` must be a list of one server or more, such as "
+            f'["10.0.0.1:4711"]. Received: addresses={addresses!r}.'
+        )
+    for address in addresses:
+        host, _, port = str(address).rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 2**16:
+            raise ValueError(
+                "Each of `addresses` must be \"host:port\". Received: " f"{address!r}."
+            )
+    if len(set(addresses)) < len(addresses):
+        raise ValueError(
+            f"`addresses` must name each server once. Received: addresses={addresses}. More "
+            "shards than servers take turns by themselves."
+        )
+    return list(addresses)
+
+
+def _require_reachable(addresses: Sequence[str], timeout_s: float) -> None:
+    """Raises a ConnectionError that names all servers that do not answer in time."""
+    with futures.ThreadPoolExecutor(len(addresses)) as pool:
+        answers = pool.map(lambda address: _fault_of(address, timeout_s), addresses)
+        faults = [fault for fault in answers if fault is not None]
+    if faults:
+        raise ConnectionError(
+            f"No server of tf_largeout at {'; '.join(faults)}. Start one on that machine by "
+            "python -m tf_largeout.distribute.server --host HOST --port PORT, and see that no "
+            "firewall stands between."
+        )
+
+
+def _fault_of(address: str, timeout_s: float) -> str | None:
+    """What is wrong with the server at an address; None if it speaks TensorFlow's protocol."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout_s) as one:
+            one.settimeout(timeout_s)
+            one.sendall(_GREETING)
+            answer = one.recv(_TYPE_AT + 1, socket.MSG_WAITALL)
+    except OSError as error:
+        return f"{address} ({error.strerror or error})"
+    if len(answer) <= _TYPE_AT or answer[_TYPE_AT] != _SETTINGS:
+        return f"{address} (another kind of server)"
+    return None
+
+
+def _require_same_versions(number: int, address: str) -> None:
+    own = process_ops.own_versions()
+    try:
+        with tf.device(cluster.device(number)):
+            found = process_ops.server_versions().numpy().decode()
+    except tf.errors.OpError as error:
+        found, detail = "", f" TensorFlow says: {error.message.splitlines()[0]}"
+    else:
+        detail = ""
+    if found != own:
+        raise ValueError(
+            f"Server {address} has {found or 'no tf_largeout'}, and this process {own}. Install "
+            f"the same versions on all machines, and start the servers anew.{detail}"
+        )
