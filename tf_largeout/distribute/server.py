@@ -23,7 +23,7 @@ def serve(host: str, port: int) -> tf.distribute.Server:
 
     Args:
         host: By which name or address the trainer reaches this machine.
-        port: A port that is free.
+        port: A port that is free; 0 takes one.
 
     Raises:
         OSError: If the port is taken.
@@ -53,7 +53,7 @@ def _require_free(port: int) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Runs a server until SIGTERM or SIGINT; gives the exit code."""
     parser = argparse.ArgumentParser(prog="tf_largeout.distribute.server", description=__doc__)
-    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--port", type=int, required=True, help="0 takes one that is free")
     parser.add_argument(
         "--host",
         default="127.0.0.1",

@@ -105,7 +105,7 @@ class RowSparse(keras.optimizers.Optimizer):
             grads = [
                 self._checked_gradient(g, v) for g, v in zip(grads, variables, strict=True)
             ]
-        grads = [_divisible(gradient) for gradient in self._all_or_none(grads, variables)]
+            grads = [_divisible(gradient) for gradient in self._all_or_none(grads, variables)]
         super().apply(grads, trainable_variables)
 
     def _all_or_none(
