@@ -105,7 +105,7 @@ class ShardedMatrix(ClassMatrix):
         return tf.concat([shard.matrix.values() for shard in self._shards], axis=0)
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
-        flat = tf.reshape(ids, [-1])
+        flat = tf.reshape(self._checked(ids), [-1])
         places, parts = self._split(flat)
         rows = []
         for shard, part in zip(self._shards, parts, strict=True):
@@ -123,7 +123,8 @@ class ShardedMatrix(ClassMatrix):
     def dots_and_rows(
         self, features: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        places, parts = self._split(shared_ids)
+        ids = self._checked(ids)
+        places, parts = self._split(self._checked(shared_ids))
         logits, rows, biases = None, [], []
         for shard, part in zip(self._shards, parts, strict=True):
             own_ids = shard.own(ids)
@@ -141,7 +142,7 @@ class ShardedMatrix(ClassMatrix):
 
     def statistics(self, features: tf.Tensor, labels: tf.Tensor) -> ClassStatistics:
         """As `ClassMatrix.statistics`, whose ranks take a pass of their own."""
-        features = tf.cast(features, tf.float32)
+        features, labels = tf.cast(features, tf.float32), self._checked(labels)
         found = []
         for shard in self._shards:
             own = shard.own(labels)
@@ -216,11 +217,16 @@ class ShardedMatrix(ClassMatrix):
                 found.append(function(shard))
         return found
 
-    def _split(self, ids: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        """Places in `ids`, int64 `[m]`, of those of each shard; and these, as its rows.
+    def _checked(self, ids: tf.Tensor) -> tf.Tensor:
+        """`ids`, none of which is too high; the first shard's ops see which are too low."""
+        highest = tf.reduce_max(tf.pad(tf.reshape(ids, [-1]), [[0, 1]], constant_values=-1))
+        expected = f"Classes of layer '{self._owner}' must be below {self.num_classes}, but got"
+        check = tf.debugging.Assert(highest < self.num_classes, [expected, highest])
+        with tf.control_dependencies([] if check is None else [check]):
+            return tf.identity(ids)
 
-        An id that no class has goes to the shard at its end, whose ops say so.
-        """
+    def _split(self, ids: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """Places in `ids`, int64 `[m]`, of those of each shard; and these, as its rows."""
         firsts = [shard.first for shard in self._shards]
         ends = tf.constant(firsts[1:], tf.int64)
         owner = tf.searchsorted(ends, ids, side="right")

@@ -52,8 +52,8 @@ def connect(addresses: Sequence[str], timeout_s: float = 5.0) -> None:
     _require_reachable(addresses, timeout_s)
     spec = tf.train.ClusterSpec({cluster.JOB: addresses})
     tf.config.experimental_connect_to_cluster(spec, job_name="localhost", protocol="grpc")
-    for number, address in enumerate(addresses):
-        _require_same_versions(number, address)
+    for number in range(len(addresses)):
+        _require_same_versions(number, addresses)
     cluster.set_addresses(addresses)
 
 
@@ -105,17 +105,19 @@ def _fault_of(address: str, timeout_s: float) -> str | None:
     return None
 
 
-def _require_same_versions(number: int, address: str) -> None:
-    own = process_ops.own_versions()
+def _require_same_versions(number: int, addresses: Sequence[str]) -> None:
+    """Raises a ValueError where a server has other versions than this process."""
+    own, way_out = process_ops.own_versions(), "Install the same versions on all machines."
     try:
         with tf.device(cluster.device(number)):
             found = process_ops.server_versions().numpy().decode()
     except tf.errors.OpError as error:
-        found, detail = "", f" TensorFlow says: {error.message.splitlines()[0]}"
-    else:
-        detail = ""
+        raise ValueError(
+            f"Not all of {', '.join(addresses)} are servers of {own}, as this process has it: "
+            f"{error.message.splitlines()[0]}. {way_out}"
+        ) from error
     if found != own:
         raise ValueError(
-            f"Server {address} has {found or 'no tf_largeout'}, and this process {own}. Install "
-            f"the same versions on all machines, and start the servers anew.{detail}"
+            f"Server {addresses[number]} has {found or 'no tf_largeout'}, and this process "
+            f"{own}. {way_out}"
         )

@@ -60,14 +60,14 @@ def main(arguments: list[str] | None = None) -> int:
         help="address by which the trainer reaches this machine (default: this machine alone)",
     )
     options = parser.parse_args(arguments)
-    stopped = threading.Event()
-    for one in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(one, lambda *_: stopped.set())
     try:
         server = serve(options.host, options.port)
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    stopped = threading.Event()
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, lambda *_: stopped.set())
     print(_NOTICE, file=sys.stderr)
     print(f"ready {server.target.removeprefix('grpc://')}", flush=True)
     while not stopped.wait(0.5):

@@ -16,7 +16,8 @@ def all_or_none(
 
     By data, not by control dependencies: with those on the gradients of a `while_loop`, as
     RNN layers have, the first steps of a `tf.function` fail at random in TensorFlow 2.21.
-    Gradients of variables on other machines stay there: numbers alone go forth and back.
+    Gradients of variables on other machines, which are those of shards, stay there and wait
+    for a word of this one, which waits for a word of each of them.
 
     Args:
         grads: One for each variable.
@@ -28,16 +29,20 @@ def all_or_none(
     for gradient, server in zip(grads, servers, strict=True):
         kept.setdefault(server, []).extend(tf.nest.flatten(gradient, expand_composites=True))
     local = kept.pop(None)
-    there = []
+    if kept:
+        with tf.control_dependencies([_arrived(*one) for one in kept.items()]):
+            step = tf.identity(step)
+    *local, step = tf.identity_n([*local, step])
     for server, parts in kept.items():
-        with tf.device(server):
-            *kept[server], number = tf.identity_n([*parts, tf.size(parts[0])])
-        there.append(number)
-    *local, step = tf.identity_n([*local, step, *there])[: len(local) + 1]
-    for server, parts in kept.items():
-        with tf.device(server):
-            kept[server] = tf.identity_n([*parts, tf.cast(step, tf.int32)])[:-1]
+        with tf.device(server), tf.control_dependencies([step]):
+            kept[server] = [tf.identity(part) for part in parts]
     return _packed(grads, servers, {None: local, **kept}), step
+
+
+def _arrived(server: str, parts: Sequence[tf.Tensor]) -> tf.Tensor:
+    """A number that is there, on a server, when all of `parts` are."""
+    with tf.device(server), tf.control_dependencies(parts):
+        return tf.identity(tf.size(parts[0]))
 
 
 def _packed(
