@@ -159,7 +159,9 @@ def test_gradients_of_the_exact_loss_are_those_of_one_matrix(num_shards):
     expected = gradients(problem.one, problem.variables)
     features, *parts = gradients(problem.sharded, problem.rows + problem.biases)
     np.testing.assert_allclose(features, expected[0], rtol=1e-5, atol=1e-6)
-    for found, whole in zip((parts[:num_shards], parts[num_shards:]), expected[1:], strict=True):
+    for found, whole in zip(
+        (parts[:num_shards], parts[num_shards:]), expected[1:], strict=True
+    ):
         np.testing.assert_allclose(np.concatenate(found), whole, rtol=1e-5, atol=1e-6)
 
 

@@ -60,8 +60,9 @@ def join_models(models: Sequence[keras.Model]) -> keras.Model:
 
 def _mean_of(heads: Sequence[LargeOutput]) -> LargeOutput:
     """A layer that gives the mean of the heads' logits, for their features side by side."""
-    rows = [keras.ops.convert_to_numpy(head.embeddings) for head in heads]
-    biases = [keras.ops.convert_to_numpy(head.bias) for head in heads if head.use_bias]
+    products = [head.class_matrix.as_products() for head in heads]
+    rows = [embeddings.numpy() for embeddings, _ in products]
+    biases = [bias.numpy() for _, bias in products if bias is not None]
     return LargeOutput(
         heads[0].num_classes,
         use_bias=bool(biases),

@@ -7,8 +7,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from tf_largeout.types import Shape
-
 _TABLE, _SLOT_OF, _SLOTS = "_largeout_table", "_largeout_slot_of", "_largeout_slots"
 
 
@@ -32,7 +30,7 @@ class ShardedTable:
         self._ends = np.cumsum([shard.shape[0] for shard in self.shards]).tolist()
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> tuple[int, ...]:
         """That of the table, `[n, ...]`."""
         return (self._ends[-1], *self.shards[0].shape[1:])
 

@@ -81,9 +81,7 @@ class ShardedMatrix(ClassMatrix):
             first, end = end, end + rows.shape[0]
             matrix = ClassMatrix(rows, bias, owner)
             is_last = number == len(embeddings) - 1
-            self._shards.append(
-                _Shard(rows, bias, matrix, first, end, number == 0, is_last)
-            )
+            self._shards.append(_Shard(rows, bias, matrix, first, end, number == 0, is_last))
         self.num_classes = end
 
     def variables(self) -> NoReturn:
@@ -231,9 +229,7 @@ class ShardedMatrix(ClassMatrix):
         ends = tf.constant(firsts[1:], tf.int64)
         owner = tf.searchsorted(ends, ids, side="right")
         places = tf.dynamic_partition(tf.range(tf.size(ids)), owner, len(firsts))
-        parts = [
-            tf.gather(ids, at) - first for at, first in zip(places, firsts, strict=True)
-        ]
+        parts = [tf.gather(ids, at) - first for at, first in zip(places, firsts, strict=True)]
         return places, parts
 
 

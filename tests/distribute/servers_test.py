@@ -52,7 +52,7 @@ def listener(answer):
     [
         ([], r"Received: addresses=\[\]"),
         ("127.0.0.1:1", "must be a list"),
-        (["localhost"], '"host:port". Received: \'localhost\''),
+        (["localhost"], "\"host:port\". Received: 'localhost'"),
         (["localhost:0"], "localhost:0"),
         (["localhost:70000"], "localhost:70000"),
         (["a:1", "b:1", "a:1"], "name each server once"),
@@ -110,7 +110,10 @@ def test_two_servers_train_as_one_machine(tmp_path):
 @pytest.mark.parametrize(
     "code, match",
     [
-        (OTHER_VERSION, "has tf_largeout 9.9 with TensorFlow 9.8, and this process tf_largeout"),
+        (
+            OTHER_VERSION,
+            "has tf_largeout 9.9 with TensorFlow 9.8, and this process tf_largeout",
+        ),
         (NO_LIBRARY, "Not all of .* are servers of tf_largeout"),
     ],
     ids=["other version", "no library"],

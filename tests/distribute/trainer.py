@@ -1,6 +1,6 @@
 """Trains on the servers of the command line and in this process alone; prints what is equal.
 
-    python -m tests.distribute.trainer FOLDER ADDRESS ...
+python -m tests.distribute.trainer FOLDER ADDRESS ...
 """
 
 import json
@@ -40,7 +40,14 @@ def train(num_shards, folder):
     model = new_model(num_shards)
     saves = keras.callbacks.ModelCheckpoint(f"{folder}/{num_shards}-{{epoch}}.keras")
     history = model.fit(
-        X, Y, BATCH, epochs=3, shuffle=False, verbose=0, validation_data=(X, Y), callbacks=[saves]
+        X,
+        Y,
+        BATCH,
+        epochs=3,
+        shuffle=False,
+        verbose=0,
+        validation_data=(X, Y),
+        callbacks=[saves],
     ).history
     return model, history
 

@@ -13,9 +13,10 @@ from tf_largeout.ops import process_ops
 # own, a frame of type 4.
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _SETTINGS, _TYPE_AT = 4, 3
+_OWN_JOB = "localhost"  # TensorFlow's name of a process that is no server
 
 
-def connect(addresses: Sequence[str], timeout_s: float = 5.0) -> None:
+def connect(addresses: Sequence[str], host: str | None = None, timeout_s: float = 5.0) -> None:
     """Connects this process to servers, on which layers built from now on keep their shards.
 
     A `LargeOutput(num_shards=K)` then makes shard i on server i modulo their number, and its
@@ -33,6 +34,8 @@ def connect(addresses: Sequence[str], timeout_s: float = 5.0) -> None:
         addresses: `"host:port"` of each server, as `python -m tf_largeout.distribute.server`
             prints it after `ready`. In the same order where a checkpoint is gone on from, which
             is of use, but not needed.
+        host: Name or address by which the servers reach this process, on a port that is free:
+            they fetch what it sends them. None for the address from which it reaches the first.
         timeout_s: How long to wait for an answer of each of them, in seconds.
 
     Raises:
@@ -49,9 +52,10 @@ def connect(addresses: Sequence[str], timeout_s: float = 5.0) -> None:
             f"This process is connected to {', '.join(cluster.addresses())}. Received: "
             f"addresses={addresses}. Start another process for other servers."
         )
-    _require_reachable(addresses, timeout_s)
-    spec = tf.train.ClusterSpec({cluster.JOB: addresses})
-    tf.config.experimental_connect_to_cluster(spec, job_name="localhost", protocol="grpc")
+    own_host = _require_reachable(addresses, timeout_s)
+    own_address = f"{host or own_host}:{_free_port()}"
+    spec = tf.train.ClusterSpec({cluster.JOB: addresses, _OWN_JOB: [own_address]})
+    tf.config.experimental_connect_to_cluster(spec, job_name=_OWN_JOB, protocol="grpc")
     for number in range(len(addresses)):
         _require_same_versions(number, addresses)
     cluster.set_addresses(addresses)
@@ -66,9 +70,7 @@ def _checked(addresses: Sequence[str]) -> list[str]:
     for address in addresses:
         host, _, port = str(address).rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 2**16:
-            raise ValueError(
-                "Each of `addresses` must be \"host:port\". Received: " f"{address!r}."
-            )
+            raise ValueError(f'Each of `addresses` must be "host:port". Received: {address!r}.')
     if len(set(addresses)) < len(addresses):
         raise ValueError(
             f"`addresses` must name each server once. Received: addresses={addresses}. More "
@@ -77,32 +79,49 @@ def _checked(addresses: Sequence[str]) -> list[str]:
     return list(addresses)
 
 
-def _require_reachable(addresses: Sequence[str], timeout_s: float) -> None:
-    """Raises a ConnectionError that names all servers that do not answer in time."""
+def _require_reachable(addresses: Sequence[str], timeout_s: float) -> str:
+    """The address of this machine towards the first server.
+
+    Raises:
+        ConnectionError: If servers do not answer in time; it names all of them.
+    """
     with futures.ThreadPoolExecutor(len(addresses)) as pool:
-        answers = pool.map(lambda address: _fault_of(address, timeout_s), addresses)
-        faults = [fault for fault in answers if fault is not None]
+        calls = [pool.submit(_call, address, timeout_s) for address in addresses]
+    faults = [
+        f"{address} ({getattr(call.exception(), 'strerror', None) or call.exception()})"
+        for address, call in zip(addresses, calls, strict=True)
+        if call.exception() is not None
+    ]
     if faults:
         raise ConnectionError(
             f"No server of tf_largeout at {'; '.join(faults)}. Start one on that machine by "
             "python -m tf_largeout.distribute.server --host HOST --port PORT, and see that no "
             "firewall stands between."
         )
+    return calls[0].result()
 
 
-def _fault_of(address: str, timeout_s: float) -> str | None:
-    """What is wrong with the server at an address; None if it speaks TensorFlow's protocol."""
+def _call(address: str, timeout_s: float) -> str:
+    """Greets a server as TensorFlow would; gives the address of this machine towards it.
+
+    Raises:
+        OSError: If it does not answer, or not as TensorFlow's servers do.
+    """
     host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout_s) as one:
-            one.settimeout(timeout_s)
-            one.sendall(_GREETING)
-            answer = one.recv(_TYPE_AT + 1, socket.MSG_WAITALL)
-    except OSError as error:
-        return f"{address} ({error.strerror or error})"
+    with socket.create_connection((host.strip("[]"), int(port)), timeout_s) as one:
+        one.settimeout(timeout_s)
+        one.sendall(_GREETING)
+        answer = one.recv(_TYPE_AT + 1, socket.MSG_WAITALL)
+        own: str = one.getsockname()[0]
     if len(answer) <= _TYPE_AT or answer[_TYPE_AT] != _SETTINGS:
-        return f"{address} (another kind of server)"
-    return None
+        raise ConnectionError("another kind of server")
+    return f"[{own}]" if ":" in own else own
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("", 0))
+        return int(one.getsockname()[1])
 
 
 def _require_same_versions(number: int, addresses: Sequence[str]) -> None:

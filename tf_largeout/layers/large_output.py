@@ -88,9 +88,10 @@ class LargeOutput(ClassOutput):
         bias: Keras variable `[num_classes]`, or None.
 
     Raises:
-        ValueError: If `num_classes` or `num_shards` is no integer in range, there is an `activity_regularizer`
-            (it would need all logits in each step), an array of initial values has another
-            shape than its weight, or the input has no last dimension or fewer than two.
+        ValueError: If `num_classes` or `num_shards` is no integer in range, there is an
+            `activity_regularizer` (it would need all logits in each step), an array of initial
+            values has another shape than its weight, the input has no last dimension or fewer
+            than two, or something does not go with shards; the message says what does.
     """
 
     def __init__(

@@ -1,13 +1,14 @@
 """Rows of what an initializer gives, without the others."""
 
 import math
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from tf_largeout.layers.initial_values import InitialValues
-from tf_largeout.types import Initializer, Shape
+from tf_largeout.types import Initializer
 
 # Of TensorFlow's stateless draws: the key that scrambles seeds, how many numbers come of one
 # count of Philox, and how many counts those of a truncated normal have for what they reject.
@@ -41,7 +42,8 @@ class PartInitializer:
     def __init__(
         self, initializer: Initializer, shape: tuple[int, ...], first: int, name: str
     ) -> None:
-        self._initializer, self._shape, self._first = initializer, shape, first
+        self._initializer: Any = initializer
+        self._first = first
         self._draw = _draw_of(initializer, shape)
         if isinstance(initializer, InitialValues):
             initializer.require_shape(shape)
@@ -53,7 +55,7 @@ class PartInitializer:
                 f"Received: {initializer!r}. Pass the rows as an array, or take num_shards=1."
             )
 
-    def __call__(self, shape: Shape, dtype: str | None = None) -> tf.Tensor:
+    def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> tf.Tensor:
         if isinstance(self._initializer, InitialValues):
             rows = self._initializer.values[self._first : self._first + shape[0]]
             return tf.constant(rows, dtype)
@@ -92,7 +94,7 @@ def _draw_of(initializer: Initializer, shape: tuple[int, ...]) -> _Draw | None:
 
 
 def _drawn(
-    draw: _Draw, seed: int | keras.random.SeedGenerator, first: int, shape: Shape
+    draw: _Draw, seed: int | keras.random.SeedGenerator, first: int, shape: tuple[int, ...]
 ) -> tf.Tensor:
     """float32 rows from row `first` on, of shape `shape`, in one piece of memory."""
     kind, *parameters = draw

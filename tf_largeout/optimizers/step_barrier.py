@@ -30,7 +30,9 @@ def all_or_none(
         kept.setdefault(server, []).extend(tf.nest.flatten(gradient, expand_composites=True))
     local = kept.pop(None)
     if kept:
-        with tf.control_dependencies([_arrived(*one) for one in kept.items()]):
+        with tf.control_dependencies(
+            [_arrived(server, parts) for server, parts in kept.items()]
+        ):
             step = tf.identity(step)
     *local, step = tf.identity_n([*local, step])
     for server, parts in kept.items():
@@ -39,7 +41,7 @@ def all_or_none(
     return _packed(grads, servers, {None: local, **kept}), step
 
 
-def _arrived(server: str, parts: Sequence[tf.Tensor]) -> tf.Tensor:
+def _arrived(server: str | None, parts: Sequence[tf.Tensor]) -> tf.Tensor:
     """A number that is there, on a server, when all of `parts` are."""
     with tf.device(server), tf.control_dependencies(parts):
         return tf.identity(tf.size(parts[0]))
