@@ -61,8 +61,8 @@ def join_models(models: Sequence[keras.Model]) -> keras.Model:
 def _mean_of(heads: Sequence[LargeOutput]) -> LargeOutput:
     """A layer that gives the mean of the heads' logits, for their features side by side."""
     products = [head.class_matrix.as_products() for head in heads]
-    rows = [embeddings.numpy() for embeddings, _ in products]
-    biases = [bias.numpy() for _, bias in products if bias is not None]
+    rows = [one[0].numpy() for one in products if one is not None]
+    biases = [one[1].numpy() for one in products if one is not None and one[1] is not None]
     return LargeOutput(
         heads[0].num_classes,
         use_bias=bool(biases),
