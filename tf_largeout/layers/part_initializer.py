@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout.initializers import constant_initializer
 from tf_largeout.layers.initial_values import InitialValues
 from tf_largeout.types import Initializer
 
@@ -26,7 +27,8 @@ class PartInitializer:
     """An initializer that gives some rows of what another one gives.
 
     They are the same numbers to the bit, and no others are drawn: Keras draws by Philox, whose
-    numbers can be had from any place on.
+    numbers can be had from any place on. (But inside of a function, as where `fit` builds a
+    model without an input: there all rows are drawn.)
 
     Args:
         initializer: Gives all rows: a random one of Keras (uniform, normal, truncated normal,
@@ -43,7 +45,7 @@ class PartInitializer:
         self, initializer: Initializer, shape: tuple[int, ...], first: int, name: str
     ) -> None:
         self._initializer: Any = initializer
-        self._first = first
+        self._shape, self._first = shape, first
         self._draw = _draw_of(initializer, shape)
         if isinstance(initializer, InitialValues):
             initializer.require_shape(shape)
@@ -56,13 +58,15 @@ class PartInitializer:
             )
 
     def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> tf.Tensor:
+        of_part = slice(self._first, self._first + shape[0])
         if isinstance(self._initializer, InitialValues):
-            rows = self._initializer.values[self._first : self._first + shape[0]]
-            return tf.constant(rows, dtype)
+            rows = self._initializer.values[of_part].astype(dtype)
+            in_graph = not tf.executing_eagerly()
+            return constant_initializer(rows)(shape) if in_graph else tf.constant(rows)
         if self._draw is None:
             return self._initializer(shape, dtype)
-        if not tf.executing_eagerly():  # Keras asks for shapes, in a graph that never runs
-            return tf.zeros(shape, dtype)
+        if not tf.executing_eagerly():  # TensorFlow takes no generator out of a function
+            return self._initializer(self._shape, dtype)[of_part]
         if dtype != "float32":
             raise ValueError(
                 f"Rows in shards are drawn in float32. Received: dtype={dtype!r}. Take the "

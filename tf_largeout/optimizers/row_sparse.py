@@ -127,7 +127,13 @@ class RowSparse(keras.optimizers.Optimizer):
     def update_step(
         self, gradient: Gradient, variable: tf.Variable, learning_rate: tf.Tensor
     ) -> None:
-        """Updates one variable, by rows if the gradient is an `IndexedSlices`."""
+        """Updates one variable, by rows if the gradient is an `IndexedSlices`, where it is."""
+        with devices.server_scope_of(variable):
+            self._update(gradient, variable, learning_rate)
+
+    def _update(
+        self, gradient: Gradient, variable: tf.Variable, learning_rate: tf.Tensor
+    ) -> None:
         learning_rate = tf.cast(learning_rate, variable.dtype)
         decays = self.weight_decay is not None and self._use_weight_decay(variable)
         decay = tf.cast(self.weight_decay if decays else 0.0, variable.dtype)
@@ -157,6 +163,13 @@ class RowSparse(keras.optimizers.Optimizer):
             grads = [_merged(gradient) for gradient in grads]
         values = super()._clip_gradients([_values(gradient) for gradient in grads])
         return [_with_values(g, v) for g, v in zip(grads, values, strict=True)]
+
+    def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
+        # Without a strategy there is nothing to sum, but Keras would have TensorFlow fetch
+        # dense gradients from the servers that have the variables.
+        if any(devices.server_of(variable) for _, variable in grads_and_vars):
+            return grads_and_vars
+        return super()._all_reduce_sum_gradients(grads_and_vars)
 
     def _checked_gradient(
         self, gradient: Gradient | None, variable: Variable
