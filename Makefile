@@ -18,7 +18,7 @@ EMULATED_GPU := build/emulated_gpu
 CUDA_CHECK := build/cuda_check
 BAZEL_LIBRARY := build/bazel/links-bin/external/tf_largeout/$(LIBRARY)
 
-.PHONY: help install ops demo docs test lint test-cc test-py test-slow test-wheel test-asan bench
+.PHONY: help install ops demo demo-sharded docs test lint test-cc test-py test-slow test-wheel test-asan bench
 .PHONY: clean
 .PHONY: test-launchers test-emulated-gpu fuzz fuzz-asan
 .PHONY: cuda-compile cuda-check cuda-sanitize
@@ -29,6 +29,7 @@ BAZEL_LIBRARY := build/bazel/links-bin/external/tf_largeout/$(LIBRARY)
 
 help:
 	@echo "make demo           train on 202,458 places with four methods, and compare"
+	@echo "make demo-sharded   train on the same with the classes on two servers of this machine"
 	@echo "make test           lint, C++ tests, CUDA launchers on an emulated GPU, Python tests"
 	@echo "make lint           ruff, clang-format, mypy"
 	@echo "make test-cc        C++ tests of core and of the emulated GPU (TEST=part of a name); needs no venv"
@@ -64,6 +65,9 @@ ops: $(INSTALLED)
 
 demo: ops
 	$(BIN)/python -m tf_largeout.benchmarks demo $(ARGS)
+
+demo-sharded: ops
+	$(BIN)/python examples/sharded.py $(ARGS)
 
 test: lint test-cc test-launchers test-py
 

@@ -3,6 +3,7 @@
 # Before Keras: it says which TensorFlow is needed where there is none, or another one.
 import tf_largeout.ops.library  # noqa: F401
 from tf_largeout import datasets as datasets
+from tf_largeout import distribute as distribute
 from tf_largeout import layers as layers
 from tf_largeout import losses as losses
 from tf_largeout import metrics as metrics

@@ -60,8 +60,9 @@ def join_models(models: Sequence[keras.Model]) -> keras.Model:
 
 def _mean_of(heads: Sequence[LargeOutput]) -> LargeOutput:
     """A layer that gives the mean of the heads' logits, for their features side by side."""
-    rows = [keras.ops.convert_to_numpy(head.embeddings) for head in heads]
-    biases = [keras.ops.convert_to_numpy(head.bias) for head in heads if head.use_bias]
+    products = [head.class_matrix.as_products() for head in heads]
+    rows = [one[0].numpy() for one in products if one is not None]
+    biases = [one[1].numpy() for one in products if one is not None and one[1] is not None]
     return LargeOutput(
         heads[0].num_classes,
         use_bias=bool(biases),

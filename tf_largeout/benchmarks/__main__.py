@@ -24,6 +24,7 @@ BENCHMARKS = {
     "language_model": "exact perplexity of a language model against negatives a step",
     "growth": "classes that are added to a trained model",
     "hardness": "what the negatives of each sampler are like, over training",
+    "shards": "what it costs to cut the classes into shards, here and on servers",
     "profile": "where the time of a training step goes",
 }
 

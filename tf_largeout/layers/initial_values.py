@@ -27,12 +27,16 @@ class InitialValues:
         self.name, self.values = name, np.asarray(values)
 
     def __call__(self, shape: Shape, dtype: str | None = None) -> tf.Tensor:
+        self.require_shape(shape)
+        return constant_initializer(self.values.astype(dtype))(shape)
+
+    def require_shape(self, shape: Shape) -> None:
+        """Raises a ValueError where the array is of another shape."""
         if tuple(shape) != self.values.shape:
             raise ValueError(
                 f"An array in `{self.name}` must have the shape of the weight, {tuple(shape)}. "
                 f"Received: an array of shape {self.values.shape}."
             )
-        return constant_initializer(self.values.astype(dtype))(shape)
 
 
 def get(

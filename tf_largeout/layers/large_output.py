@@ -7,11 +7,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout import replicas, samplers
+from tf_largeout import replicas, samplers, sharded_checkpoint
 from tf_largeout.arguments import MOST_CLASSES, whole_number
 from tf_largeout.class_changes import ClassChange
 from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.layers import initial_values, saved_weights
+from tf_largeout.layers import initial_values, saved_weights, shard_weights
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.layers.tied_embeddings import TiedEmbeddings, refuse_initializer
 from tf_largeout.lazy_logits import LazyLogits
@@ -65,6 +65,11 @@ class LargeOutput(ClassOutput):
             `.keras` file, as a config cannot say whose it is. None, the default, for a table
             of the layer's own. A layer that is shared is a part of this one: to freeze the one
             (`trainable = False`) freezes the other.
+        num_shards: In how many ranges of classes, a weight each, the embeddings and biases are
+            kept, at most `num_classes`. After `tf_largeout.distribute.connect` shard i is on
+            server i, modulo their number, with its optimizer slots; else all are in this
+            process. Losses, metrics, best classes and files are those of one shard. Samplers
+            that search are refused above 1.
         **kwargs: Of `keras.layers.Layer`.
 
     Call arguments:
@@ -79,13 +84,14 @@ class LargeOutput(ClassOutput):
     another sampler, or none: its state then starts anew.
 
     Attributes:
-        embeddings: Keras variable `[num_classes, dim]`, one row per class.
+        embeddings: Keras variable `[num_classes, dim]`, one row per class; None in shards.
         bias: Keras variable `[num_classes]`, or None.
 
     Raises:
-        ValueError: If `num_classes` is no integer in range, there is an `activity_regularizer`
-            (it would need all logits in each step), an array of initial values has another
-            shape than its weight, or the input has no last dimension or fewer than two.
+        ValueError: If `num_classes` or `num_shards` is no integer in range, there is an
+            `activity_regularizer` (it would need all logits in each step), an array of initial
+            values has another shape than its weight, the input has no last dimension or fewer
+            than two, or something does not go with shards; the message says what does.
     """
 
     def __init__(
@@ -96,10 +102,14 @@ class LargeOutput(ClassOutput):
         embeddings_initializer: InitializerLike | TensorLike | None = None,
         bias_initializer: InitializerLike | TensorLike | None = "zeros",
         embeddings: keras.layers.Layer | keras.Variable | None = None,
+        num_shards: int = 1,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.num_classes = whole_number("num_classes", num_classes, most=MOST_CLASSES)
+        self.num_shards = shard_weights.checked_count(
+            num_shards, self.num_classes, embeddings is not None
+        )
         self.sampler = samplers.get(sampler, self.num_classes)
         self.use_bias = use_bias
         self.embeddings_initializer = initial_values.of_embeddings(embeddings_initializer)
@@ -141,6 +151,17 @@ class LargeOutput(ClassOutput):
         return super().__call__(features, *args, **kwargs)
 
     def _add_weights(self, dim: int) -> None:
+        if self.num_shards > 1:
+            self.class_matrix = shard_weights.add_matrix(self, dim)
+        else:
+            self._add_tables(dim)
+        if self.sampler is not None:
+            self.seed_state = self._add_seed_state(self.sampler.seed)
+            self.sampler.build(self)
+            if type(self.sampler).rows_changed is not samplers.Sampler.rows_changed:
+                self.class_matrix.on_rows_changed(self._tell_sampler)
+
+    def _add_tables(self, dim: int) -> None:
         if self._tied is None:
             self.embeddings = self.add_class_weight(
                 "embeddings", (self.num_classes, dim), self.embeddings_initializer
@@ -155,11 +176,6 @@ class LargeOutput(ClassOutput):
                 "bias", (self.num_classes,), self.bias_initializer
             )
         self.class_matrix = ClassMatrix(self.embeddings, self.bias, self.name)
-        if self.sampler is not None:
-            self.seed_state = self._add_seed_state(self.sampler.seed)
-            self.sampler.build(self)
-            if type(self.sampler).rows_changed is not samplers.Sampler.rows_changed:
-                self.class_matrix.on_rows_changed(self._tell_sampler)
 
     def _tell_sampler(self, ids: tf.Tensor, old_rows: tf.Tensor) -> None:
         if self.sampler is not None:
@@ -204,6 +220,7 @@ class LargeOutput(ClassOutput):
     def changed_attributes(
         self, change: ClassChange
     ) -> list[tuple[keras.layers.Layer, str, int]]:
+        shard_weights.refuse_other_classes(self)
         changed = super().changed_attributes(change)
         if self._tied is not None:
             changed.append(self._tied.changed_attribute(change))
@@ -234,6 +251,10 @@ class LargeOutput(ClassOutput):
             super().load_own_variables(store)  # which says so
         saved_weights.load(self, store)
 
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+        children = super()._trackable_children(save_type, **kwargs)
+        return sharded_checkpoint.children(self, children)
+
     def get_config(self) -> Config:
         return {
             **super().get_config(),
@@ -245,4 +266,5 @@ class LargeOutput(ClassOutput):
             ),
             "bias_initializer": initial_values.serialize(self.bias_initializer),
             "embeddings": None if self._tied is None else self._tied.serialize(),
+            "num_shards": self.num_shards,
         }

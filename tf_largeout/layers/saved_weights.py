@@ -6,13 +6,15 @@ from typing import Any
 
 import keras
 
+from tf_largeout import row_shards
+from tf_largeout.row_shards import ShardedTable
 from tf_largeout.types import Shape
 
 
 def save(layer: Any, store: MutableMapping[str, Any]) -> None:
     """Puts the weights of `layer` into `store`, which Keras writes to a file."""
     for name, weight in _own(layer).items():
-        store[name] = weight
+        store[name] = weight.numpy() if isinstance(weight, ShardedTable) else weight
 
 
 def load(layer: Any, store: Mapping[str, Any]) -> None:
@@ -56,10 +58,13 @@ def is_of_sampler(name: str) -> bool:
     return name == "seed_state" or name.startswith("sampler_")
 
 
-def _own(layer: Any) -> dict[str, keras.Variable]:
-    """The weights of the layer by name, without those that a tied layer saves."""
+def _own(layer: Any) -> dict[str, keras.Variable | ShardedTable]:
+    """The weights of the layer by name, without those that a tied layer saves.
+
+    Shards are one table, so that a file does not depend on their number.
+    """
     tied = set() if layer.tied_layer is None else set(map(id, layer.tied_layer.weights))
-    own = [weight for weight in layer.weights if id(weight) not in tied]
+    own = row_shards.whole(weight for weight in layer.weights if id(weight) not in tied)
     # A table that was given as such may have any name.
     return {"embeddings" if w is layer.embeddings else w.name: w for w in own}
 

@@ -32,10 +32,26 @@ def supported_device_scope() -> AbstractContextManager[None]:
 def device_scope_of(variable: Variable) -> AbstractContextManager[None]:
     """The scope of the device that `variable` is on, for what ops take together with it.
 
-    On a machine with a GPU TensorFlow would put the rest there, wherever `variable` is. A
-    strategy places what it distributes by itself.
+    On a machine with a GPU TensorFlow would put the rest there, wherever `variable` is; and
+    where that is another machine, on this one, if it is asked inside of a function. A strategy
+    places what it distributes by itself.
     """
     return _scope(_value_of(variable).device, variable)
+
+
+def server_of(variable: Variable) -> str | None:
+    """The device of `variable`, if that is one of another process; else None."""
+    value = _value_of(variable)
+    if isinstance(value, tf.distribute.DistributedValues) or not value.device:
+        return None
+    job = tf.DeviceSpec.from_string(value.device).job
+    return None if job in (None, "localhost") else value.device
+
+
+def server_scope_of(variable: Variable) -> AbstractContextManager[None]:
+    """The scope of the device of `variable` if that is one of another process; else none."""
+    server = server_of(variable)
+    return contextlib.nullcontext() if server is None else tf.device(server)
 
 
 def host_scope(variable: Variable) -> AbstractContextManager[None]:
@@ -71,11 +87,13 @@ def check_device(variable: Variable) -> None:
 
 
 def _scope(device: str, variable: Variable) -> AbstractContextManager[None]:
-    """The scope of a device; no scope under a strategy and where there is no GPU."""
+    """The scope of a device; no scope under a strategy, and on this machine without a GPU."""
     distributed = isinstance(_value_of(variable), tf.distribute.DistributedValues)
-    if distributed or not device or not tf.config.list_logical_devices("GPU"):
+    if distributed or not device:
         return contextlib.nullcontext()
-    return tf.device(device)
+    if tf.config.list_logical_devices("GPU") or server_of(variable):
+        return tf.device(device)
+    return contextlib.nullcontext()
 
 
 def _value_of(variable: Variable) -> tf.Variable:

@@ -1,12 +1,14 @@
 """What all row-sparse optimizers share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tf_largeout import row_changes
+from tf_largeout import row_changes, row_shards, sharded_checkpoint
 from tf_largeout.ops import devices, row_ops
+from tf_largeout.optimizers import shard_slots, step_barrier
 from tf_largeout.types import Gradient, Scalar, Variable
 
 
@@ -54,7 +56,9 @@ class RowSparse(keras.optimizers.Optimizer):
     ) -> keras.Variable | None:
         """Makes a slot, on the device of its variable."""
         with devices.device_scope_of(reference_variable):
-            return super().add_variable_from_reference(reference_variable, name, initializer)
+            slot = super().add_variable_from_reference(reference_variable, name, initializer)
+        row_shards.mark_slot(slot, reference_variable)
+        return slot
 
     def add_row_slot(
         self, variable: Variable, name: str, dtype: str = "float32", initializer: str = "zeros"
@@ -63,12 +67,24 @@ class RowSparse(keras.optimizers.Optimizer):
         place = variable.value if isinstance(variable, keras.Variable) else variable
         strategy = tf.distribute.get_strategy().extended
         with strategy.colocate_vars_with(place), devices.device_scope_of(variable):
-            return self.add_variable(
+            slot = self.add_variable(
                 shape=variable.shape[:1],
                 initializer=initializer,
                 dtype=dtype,
                 name=f"{getattr(variable, 'path', variable.name).replace('/', '_')}_{name}",
             )
+        row_shards.mark_slot(slot, variable)
+        return slot
+
+    def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
+        shard_slots.save(self, store)
+
+    def load_own_variables(self, store: Mapping[str, Any]) -> None:
+        shard_slots.load(self, store)
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+        children = super()._trackable_children(save_type, **kwargs)
+        return sharded_checkpoint.children(self, children)
 
     def apply(
         self,
@@ -89,26 +105,35 @@ class RowSparse(keras.optimizers.Optimizer):
             grads = [
                 self._checked_gradient(g, v) for g, v in zip(grads, variables, strict=True)
             ]
-        grads = [_divisible(gradient) for gradient in self._all_or_none(grads)]
+            grads = [_divisible(gradient) for gradient in self._all_or_none(grads, variables)]
         super().apply(grads, trainable_variables)
 
-    def _all_or_none(self, grads: Sequence[Gradient | None]) -> list[Gradient | None]:
-        """The gradients, and `iterations`, none of which can be read before all are there.
-
-        By data, not by control dependencies: with those on the gradients of a `while_loop`, as
-        RNN layers have, the first steps of a `tf.function` fail at random in TensorFlow 2.21.
-        """
-        present = [gradient for gradient in grads if gradient is not None]
-        parts = tf.nest.flatten(present, expand_composites=True)
-        *parts, step = tf.identity_n([*parts, self._iterations.value])
+    def _all_or_none(
+        self, grads: Sequence[Gradient | None], variables: Sequence[Variable]
+    ) -> list[Gradient | None]:
+        """The gradients, which change nothing, `iterations` included, before all are there."""
+        present = [place for place, gradient in enumerate(grads) if gradient is not None]
+        there, step = step_barrier.all_or_none(
+            [grads[place] for place in present],
+            [variables[place] for place in present],
+            self._iterations.value,
+        )
         self._iterations.assign(step)
-        present = iter(tf.nest.pack_sequence_as(present, parts, expand_composites=True))
-        return [None if gradient is None else next(present) for gradient in grads]
+        found: list[Gradient | None] = [None] * len(grads)
+        for place, gradient in zip(present, there, strict=True):
+            found[place] = gradient
+        return found
 
     def update_step(
         self, gradient: Gradient, variable: tf.Variable, learning_rate: tf.Tensor
     ) -> None:
-        """Updates one variable, by rows if the gradient is an `IndexedSlices`."""
+        """Updates one variable, by rows if the gradient is an `IndexedSlices`, where it is."""
+        with devices.server_scope_of(variable):
+            self._update(gradient, variable, learning_rate)
+
+    def _update(
+        self, gradient: Gradient, variable: tf.Variable, learning_rate: tf.Tensor
+    ) -> None:
         learning_rate = tf.cast(learning_rate, variable.dtype)
         decays = self.weight_decay is not None and self._use_weight_decay(variable)
         decay = tf.cast(self.weight_decay if decays else 0.0, variable.dtype)
@@ -139,6 +164,13 @@ class RowSparse(keras.optimizers.Optimizer):
         values = super()._clip_gradients([_values(gradient) for gradient in grads])
         return [_with_values(g, v) for g, v in zip(grads, values, strict=True)]
 
+    def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
+        # Without a strategy there is nothing to sum, but Keras would have TensorFlow fetch
+        # dense gradients from the servers that have the variables.
+        if any(devices.server_of(variable) for _, variable in grads_and_vars):
+            return grads_and_vars
+        return super()._all_reduce_sum_gradients(grads_and_vars)
+
     def _checked_gradient(
         self, gradient: Gradient | None, variable: Variable
     ) -> Gradient | None:
@@ -146,7 +178,8 @@ class RowSparse(keras.optimizers.Optimizer):
             return gradient
         devices.check_device(variable)
         self._check_options(variable)
-        ids = row_ops.check_row_ids(gradient.indices, variable.shape[0])
+        with devices.server_scope_of(variable):
+            ids = row_ops.check_row_ids(gradient.indices, variable.shape[0])
         shape = gradient.dense_shape
         return tf.IndexedSlices(
             gradient.values, ids, None if shape is None else tf.convert_to_tensor(shape)

@@ -75,6 +75,8 @@ class InvertedFileSampler(HardNegativeSampler):
         keras.Sequential([encoder, LargeOutput(200_000, sampler=InvertedFileSampler(1024))])
     """
 
+    needs_one_table = True
+
     def __init__(
         self,
         num_sampled: int = 1024,

@@ -83,7 +83,7 @@ class KernelTreeSampler(Sampler):
         head = LargeOutput(100_000, sampler=KernelTreeSampler(projection_dim=32))
     """
 
-    searches = True
+    searches = needs_one_table = True
 
     def __init__(
         self,

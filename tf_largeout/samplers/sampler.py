@@ -62,9 +62,10 @@ class Sampler:
         searches: Whether the classes depend on features or labels: no tail beside a search.
         uses_previous: Whether they depend on the label before in the sequence: `draw_after` is
             called then.
+        needs_one_table: Whether it takes all rows in one variable, `class_matrix.variables()`.
     """
 
-    searches = uses_previous = False
+    searches = uses_previous = needs_one_table = False
 
     def __init__(self, num_sampled: int = 1024, seed: int | None = None) -> None:
         self.num_sampled = whole_number("num_sampled", num_sampled, most=2**31 - 1)

@@ -1,0 +1,30 @@
+import json
+
+import pytest
+
+from tf_largeout.benchmarks import shards
+
+SMALL = "--num-classes 300 --dim 8 --batch-size 16 --num-sampled 20 --steps 8".split()
+
+
+def test_a_step_in_shards_is_timed():
+    figures = shards.train(shards._parser().parse_args(SMALL), 3, [])
+    assert figures["ms"] > 0 and figures["steps"] == 8 and figures["trainer_mb"] > 100
+
+
+def test_the_table_has_the_ratio_to_one_shard():
+    row = {"trainer_mb": 1200.0, "server_mb": []}
+    rows = [{"title": "one shard", "ms": 4.0, **row}, {"title": "servers", "ms": 6.0, **row}]
+    rows[1]["server_mb"] = [500.0, 2600.4]
+    *_, last = shards.table(rows).splitlines()
+    assert last.split() == ["servers", "6.00", "1.50", "1,200", "500", "2,600"]
+
+
+@pytest.mark.slow
+def test_servers_stand_beside_one_process(tmp_path, capsys):
+    shards.main([*SMALL, "--rounds", "1", "--json", f"{tmp_path}/shards.json"])
+    report = json.loads((tmp_path / "shards.json").read_text())
+    one, _, on_servers = report["rows"]
+    assert one["server_mb"] == [] and len(on_servers["server_mb"]) == 2
+    assert min(on_servers["server_mb"]) > 100
+    assert "2 shards on servers" in capsys.readouterr().out

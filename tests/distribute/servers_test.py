@@ -1,0 +1,146 @@
+"""Servers of shards, and what `connect` says of those it cannot take."""
+
+import contextlib
+import json
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tf_largeout.distribute import connect, server
+from tf_largeout.distribute.local_servers import local_servers
+
+ROOT = pathlib.Path(__file__).parents[2]
+OTHER_VERSION = """
+import sys
+from tf_largeout.ops import process_ops
+process_ops.own_versions = lambda: "tf_largeout 9.9 with TensorFlow 9.8"
+from tf_largeout.distribute import server
+sys.exit(server.main(["--port", "0"]))
+"""
+NO_LIBRARY = """
+import time
+import tensorflow as tf
+server = tf.distribute.Server.create_local_server()
+print("ready", server.target.removeprefix("grpc://"), flush=True)
+time.sleep(100)
+"""
+
+
+@contextlib.contextmanager
+def listener(answer):
+    """The address of something that accepts a call and says `answer`."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+
+        def accept():
+            with contextlib.suppress(OSError):
+                with one.accept()[0] as caller:
+                    caller.sendall(answer)
+                    time.sleep(1)
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"127.0.0.1:{one.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    "addresses, match",
+    [
+        ([], r"Received: addresses=\[\]"),
+        ("127.0.0.1:1", "must be a list"),
+        (["localhost"], "\"host:port\". Received: 'localhost'"),
+        (["localhost:0"], "localhost:0"),
+        (["localhost:70000"], "localhost:70000"),
+        (["a:1", "b:1", "a:1"], "name each server once"),
+    ],
+)
+def test_what_is_no_list_of_addresses_is_named(addresses, match):
+    with pytest.raises(ValueError, match=match):
+        connect(addresses)
+
+
+def test_servers_that_do_not_answer_are_named_in_time():
+    start = time.monotonic()
+    with listener(b"") as silent, listener(b"HTTP/1.1 400 Bad Request\r\n\r\n") as other:
+        with pytest.raises(ConnectionError) as error:
+            connect(["127.0.0.1:1", silent, other], timeout_s=0.5)
+    assert time.monotonic() - start < 5
+    message = str(error.value)
+    assert "127.0.0.1:1 (Connection refused)" in message and "tf_largeout.distribute" in message
+    assert f"{silent} (timed out)" in message and f"{other} (another kind" in message
+
+
+def test_a_port_that_is_taken_is_named(capsys):
+    with socket.create_server(("", 0)) as one:
+        port = one.getsockname()[1]
+        assert server.main(["--port", str(port)]) == 1
+    assert f"Port {port} is taken" in capsys.readouterr().err
+
+
+def run_trainer(*arguments):
+    command = [sys.executable, "-m", "tests.distribute.trainer", *arguments]
+    run = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_two_servers_train_as_one_machine(tmp_path):
+    """Plain `fit`, `evaluate`, `predict`, `top_k`, callbacks and files, to the bit."""
+    with local_servers(2) as servers:
+        found = run_trainer(str(tmp_path), *(one.address for one in servers))
+    devices = found.pop("devices")
+    for part in ("embeddings", "bias"):
+        places = {name: place for name, place in devices.items() if part in name}
+        assert all(
+            f"shards/replica:0/task:{int(name[name.index(part) + len(part) + 1]) % 2}/" in place
+            for name, place in places.items()
+        )
+        assert len(places) == 3 * (1 + 3)  # a weight, m, v and the last step
+    assert all(found.values()), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "code, match",
+    [
+        (
+            OTHER_VERSION,
+            "has tf_largeout 9.9 with TensorFlow 9.8, and this process tf_largeout",
+        ),
+        (NO_LIBRARY, "Not all of .* are servers of tf_largeout"),
+    ],
+    ids=["other version", "no library"],
+)
+def test_servers_of_other_versions_are_refused(code, match):
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as one:
+        address = one.stdout.readline().split()[-1]
+        connects = f"import tf_largeout as t; t.distribute.connect(['{address}'])"
+        run = subprocess.run(
+            [sys.executable, "-c", connects], cwd=ROOT, capture_output=True, check=False
+        )
+        one.kill()
+    assert run.returncode == 1
+    assert match.split(" .* ")[0] in run.stderr.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_server(number):
+    command = [sys.executable, "-m", "tf_largeout.distribute.server", "--port", "0"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as one:
+        assert one.stdout.readline().startswith("ready 127.0.0.1:")
+        one.send_signal(number)
+        printed, said = one.communicate(timeout=20)
+    assert one.returncode == 0 and printed == "stopped\n"
+    assert "TensorFlow knows no passwords" in said

@@ -1,0 +1,146 @@
+"""Files and checkpoints of shards: any number of them reads what any other has written."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_largeout as tflo
+
+N, BATCH = 31, 8
+RNG = np.random.default_rng(4)
+X = RNG.normal(size=(12 * BATCH, 5)).astype("float32")
+Y = RNG.integers(0, N, 12 * BATCH)
+
+OPTIMIZERS = {
+    "adam": lambda: tflo.optimizers.LazyAdam(0.05, row_beta_1=0.9),
+    "rowwise adagrad": lambda: tflo.optimizers.RowwiseAdagrad(0.1),
+    "momentum": lambda: tflo.optimizers.LazySGD(0.5, momentum=0.9),
+    "two": lambda: keras.optimizers.MultiOptimizer(
+        keras.optimizers.OptimizerMap(
+            tflo.optimizers.LazyAdam(1e-2),
+            {".*large_output.*": tflo.optimizers.LazySGD(1.0, momentum=0.5)},
+        )
+    ),
+}
+COUNTS = [(1, 3), (3, 1), (3, 7), (2, 2)]
+# Each optimizer, and each change of the number of shards.
+EACH_PAIR = pytest.mark.parametrize(
+    "optimizer, before, after",
+    [(one, *counts) for one, counts in zip(OPTIMIZERS, COUNTS, strict=True)],
+)
+
+
+def new_model(num_shards, optimizer, seed=5):
+    keras.utils.set_random_seed(seed)
+    sampler = tflo.samplers.UniformSampler(6, seed=1)
+    model = keras.Sequential(
+        [
+            keras.Input([5]),
+            keras.layers.Dense(4),
+            tflo.layers.LargeOutput(N, sampler, num_shards=num_shards),
+        ]
+    )
+    model.compile(OPTIMIZERS[optimizer](), tflo.losses.SampledSoftmaxLoss())
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def train(model, half):
+    rows = slice(half * 6 * BATCH, (half + 1) * 6 * BATCH)
+    model.fit(X[rows], Y[rows], batch_size=BATCH, shuffle=False, verbose=0)
+    return model
+
+
+def weights(model):
+    dense, head = model.layers
+    return [*dense.get_weights(), head.class_embeddings().numpy()]
+
+
+@functools.cache
+def uninterrupted(optimizer):
+    """The weights of one shard after both halves."""
+    return weights(train(train(new_model(1, optimizer), 0), 1))
+
+
+def assert_goes_on(model, optimizer):
+    """The model, after the first half, trains to the bits of one shard without a break."""
+    for expected, found in zip(uninterrupted(optimizer), weights(train(model, 1)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@EACH_PAIR
+@pytest.mark.parametrize("file", ["model.keras", "model.weights.h5"])
+def test_a_file_goes_on_in_any_number_of_shards(optimizer, before, after, file, tmp_path):
+    model = train(new_model(before, optimizer), 0)
+    save = model.save if file.endswith(".keras") else model.save_weights
+    save(tmp_path / file)
+    resumed = new_model(after, optimizer, seed=6)
+    resumed.load_weights(tmp_path / file)
+    assert_goes_on(resumed, optimizer)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "two"])
+def test_a_loaded_model_has_the_shards_that_were_saved(optimizer, tmp_path):
+    train(new_model(3, optimizer), 0).save(tmp_path / "model.keras")
+    resumed = keras.models.load_model(tmp_path / "model.keras")
+    assert resumed.layers[-1].num_shards == 3
+    assert_goes_on(resumed, optimizer)
+
+
+@pytest.mark.parametrize("before, after", COUNTS)
+def test_a_checkpoint_goes_on_in_any_number_of_shards(before, after, tmp_path):
+    """Of a MultiOptimizer `tf.train.Checkpoint` has no slots, without shards too."""
+    optimizer = "rowwise adagrad" if before == after else "adam"
+    model = train(new_model(before, optimizer), 0)
+    path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(tmp_path / "c")
+    resumed = new_model(after, optimizer, seed=6)
+    status = tf.train.Checkpoint(model=resumed, optimizer=resumed.optimizer).read(path)
+    status.assert_existing_objects_matched()
+    assert_goes_on(resumed, optimizer)
+
+
+def test_files_have_one_table_whatever_the_shards(tmp_path):
+    for num_shards in (1, 3):
+        model = train(new_model(num_shards, "adam"), 0)
+        path = tf.train.Checkpoint(model=model, optimizer=model.optimizer)
+        path.write(tmp_path / f"{num_shards}")
+    one, three = (
+        sorted(map(tuple, (shape for _, shape in tf.train.list_variables(tmp_path / name))))
+        for name in ("1", "3")
+    )
+    assert one == three and (N, 4) in one
+
+
+def test_weights_that_do_not_fit_name_both(tmp_path):
+    train(new_model(3, "adam"), 0).save_weights(tmp_path / "a.weights.h5")
+    other = keras.Sequential([keras.Input([5]), keras.layers.Dense(4)])
+    other.add(tflo.layers.LargeOutput(N + 1, num_shards=2))
+    with pytest.raises(ValueError, match=rf"\({N + 1}, 4\).*The file has.*\({N}, 4\)"):
+        other.load_weights(tmp_path / "a.weights.h5")
+
+
+@pytest.mark.parametrize("num_shards", [1, 3])
+def test_a_failing_step_changes_no_shard(num_shards):
+    """What a wrong id of one shard stops is the step of all."""
+    model = train(new_model(num_shards, "adam"), 0)
+    variables, optimizer = model.trainable_variables, model.optimizer
+
+    @tf.function(autograph=False)
+    def step(last_id):
+        grads = [tf.ones(tuple(variable.shape)) for variable in variables[:2]]
+        for number, variable in enumerate(variables[2:]):
+            ids = tf.stack([0, last_id if number == num_shards - 1 else 1])
+            values = tf.ones([2, *variable.shape[1:]])
+            grads.append(tf.IndexedSlices(values, ids, tf.constant(tuple(variable.shape))))
+        optimizer.apply(grads, variables)
+
+    before = [variable.numpy() for variable in [*variables, *optimizer.variables]]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="99"):
+        step(tf.constant(99))
+    for variable, expected in zip([*variables, *optimizer.variables], before, strict=True):
+        np.testing.assert_array_equal(variable, expected)
+    step(tf.constant(2))
+    assert int(optimizer.iterations) == 7

@@ -1,0 +1,73 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_largeout.layers import initial_values
+from tf_largeout.layers.part_initializer import PartInitializer
+
+SHAPES = [(10, 4), (7, 3), (5, 1), (6, 17), (9,)]
+INITIALIZERS = {
+    "uniform": lambda: keras.initializers.RandomUniform(-0.3, 0.7, seed=3),
+    "normal": lambda: keras.initializers.RandomNormal(0.5, 2.0, seed=2**31 - 5),
+    "truncated": lambda: keras.initializers.TruncatedNormal(0.5, 2.0, seed=4),
+    "default": lambda: initial_values.of_embeddings(None),
+    "glorot": lambda: keras.initializers.GlorotUniform(seed=-7),
+    "he": lambda: keras.initializers.HeNormal(seed=2**33 + 1),
+    "lecun": lambda: keras.initializers.VarianceScaling(
+        2.0, "fan_avg", "untruncated_normal", seed=1
+    ),
+    "constant": lambda: keras.initializers.Constant(0.25),
+    "zeros": lambda: keras.initializers.get("zeros"),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("kind", INITIALIZERS)
+def test_parts_are_rows_of_the_whole_to_the_bit(kind, shape):
+    initializer = INITIALIZERS[kind]()
+    whole = np.asarray(initializer(shape, "float32"))
+    for first, end in ((0, 2), (2, 3), (3, shape[0])):
+        part = PartInitializer(initializer, shape, first, "embeddings_initializer")
+        for call in (part, tf.function(part, autograph=False)):
+            rows = call((end - first, *shape[1:]), "float32")
+            np.testing.assert_array_equal(rows, whole[first:end])
+
+
+def test_an_array_gives_its_rows():
+    values = np.arange(12.0).reshape(6, 2)
+    array = initial_values.of_embeddings(values)
+    part = PartInitializer(array, (6, 2), 3, "embeddings_initializer")
+    for call in (part, tf.function(part, autograph=False)):
+        np.testing.assert_array_equal(call((2, 2), "float32"), values[3:5])
+    with pytest.raises(ValueError, match=r"shape of the weight, \(7, 2\).*\(6, 2\)"):
+        PartInitializer(array, (7, 2), 3, "embeddings_initializer")
+
+
+def test_no_more_rows_are_drawn_than_asked_for():
+    """A matrix that nobody could hold, of which a shard is as cheap as any."""
+    initializer = keras.initializers.RandomUniform(seed=1)
+    part = PartInitializer(initializer, (2**31 - 2, 2**12), 2**31 - 4, "embeddings_initializer")
+    rows = part((2, 2**12), "float32")
+    assert rows.shape == (2, 2**12) and len(np.unique(rows)) > 2**12
+
+
+@pytest.mark.parametrize(
+    "initializer, match",
+    [
+        (keras.initializers.Orthogonal(), "Orthogonal.*num_shards=1"),
+        (lambda shape, dtype: tf.zeros(shape, dtype), "embeddings_initializer.*function"),
+    ],
+)
+def test_initializers_without_parts_are_named(initializer, match):
+    with pytest.raises(ValueError, match=match):
+        PartInitializer(initializer, (6, 2), 0, "embeddings_initializer")
+
+
+def test_a_seed_that_moves_on_and_other_types_are_refused():
+    moving = keras.initializers.RandomUniform(seed=keras.random.SeedGenerator(1))
+    with pytest.raises(ValueError, match="SeedGenerator"):
+        PartInitializer(moving, (6, 2), 0, "embeddings_initializer")((3, 2), "float32")
+    part = PartInitializer(keras.initializers.RandomUniform(), (6, 2), 0, "bias_initializer")
+    with pytest.raises(ValueError, match="dtype='bfloat16'"):
+        part((3, 2), "bfloat16")

@@ -1,0 +1,18 @@
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.ops import process_ops, server_versions
+
+
+def test_a_process_that_says_nothing_has_no_versions(monkeypatch):
+    monkeypatch.delenv("LARGEOUT_SERVER_VERSIONS", raising=False)
+    assert server_versions().numpy() == b""
+
+
+def test_a_server_says_its_versions(monkeypatch):
+    monkeypatch.setenv("LARGEOUT_SERVER_VERSIONS", "to be put back")
+    process_ops.say_versions()
+    said = tf.function(server_versions)().numpy().decode()
+    assert said == process_ops.own_versions()
+    assert tf.__version__ in said and said.startswith("tf_largeout ")
+    np.testing.assert_equal(server_versions().shape, [])

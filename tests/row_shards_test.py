@@ -1,0 +1,53 @@
+import keras
+import numpy as np
+import pytest
+
+from tf_largeout import row_shards
+
+
+@pytest.mark.parametrize("num_rows, num_shards", [(7, 7), (10, 3), (2**31 - 2, 5), (4, 1)])
+def test_shards_follow_each_other_and_differ_by_one_row_at_most(num_rows, num_shards):
+    bounds = row_shards.bounds(num_rows, num_shards)
+    assert len(bounds) == num_shards
+    assert bounds[0][0] == 0 and bounds[-1][1] == num_rows
+    assert all(one[1] == other[0] for one, other in zip(bounds, bounds[1:], strict=False))
+    sizes = {end - first for first, end in bounds}
+    assert max(sizes) - min(sizes) <= 1 and min(sizes) >= 1
+
+
+def sharded(name, sizes, width=2):
+    shards = [keras.Variable(np.zeros([size, width], "float32")) for size in sizes]
+    return row_shards.table(name, shards), shards
+
+
+def test_a_table_is_read_and_set_as_a_whole():
+    table, shards = sharded("rows", [2, 1, 3])
+    values = np.arange(12, dtype="float32").reshape(6, 2)
+    table.assign(values)
+    assert table.shape == (6, 2)
+    np.testing.assert_array_equal(shards[1].numpy(), values[2:3])
+    np.testing.assert_array_equal(table.numpy(), values)
+    assert row_shards.table_of(shards[2]) is table
+    assert row_shards.table_of(keras.Variable(1.0)) is None
+
+
+def test_slots_of_shards_stand_where_those_of_one_table_would():
+    table, shards = sharded("rows", [2, 1])
+    step, other = keras.Variable(0.0), keras.Variable(1.0)
+    slots = [keras.Variable(np.full([s.shape[0], 2], i, "f")) for i in (1, 2) for s in shards]
+    for slot, shard in zip(slots, shards * 2, strict=True):
+        row_shards.mark_slot(slot, shard)
+    m_0, m_1, v_0, v_1 = slots
+    # The order of Adam: m and v of one variable, then those of the next.
+    first, momentum, velocity, last = row_shards.whole([step, m_0, v_0, m_1, v_1, other])
+    assert first is step and last is other
+    assert momentum.shards == (m_0, m_1) and velocity.shards == (v_0, v_1)
+    assert row_shards.whole([*shards, other]) == [table, other]
+    assert row_shards.whole([step, m_0, m_1])[1].shards == (m_0, m_1)
+
+
+def test_variables_that_stand_alone_stay_as_they_are():
+    variables = [keras.Variable(0.0), keras.Variable([1.0, 2.0])]
+    assert row_shards.whole(variables) == variables
+    row_shards.mark_slot(variables[1], variables[0])
+    assert not any(map(row_shards.is_part, variables))

@@ -1,0 +1,3 @@
+"""Class matrices on several machines: a server on each, and a trainer that connects to them."""
+
+from tf_largeout.distribute.connect import connect as connect

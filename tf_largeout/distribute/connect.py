@@ -1,0 +1,142 @@
+"""`connect`: makes the servers of several machines the place of class matrices."""
+
+import socket
+from collections.abc import Sequence
+from concurrent import futures
+
+import tensorflow as tf
+
+from tf_largeout.distribute import cluster
+from tf_largeout.ops import process_ops
+
+# The client's first words in HTTP/2 and an empty frame of settings; a server answers with its
+# own, a frame of type 4.
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+_SETTINGS, _TYPE_AT = 4, 3
+_OWN_JOB = "localhost"  # TensorFlow's name of a process that is no server
+
+
+def connect(addresses: Sequence[str], host: str | None = None, timeout_s: float = 5.0) -> None:
+    """Connects this process to servers, on which layers built from now on keep their shards.
+
+    A `LargeOutput(num_shards=K)` then makes shard i on server i modulo their number, and its
+    optimizer slots beside it; `fit`, `evaluate`, `top_k`, `predict`, callbacks and files work
+    as with one machine. Call it once, before models are made.
+
+    ```
+    tflo.distribute.connect(["10.0.0.1:4711", "10.0.0.2:4711"])
+    model = keras.Sequential(
+        [keras.Input([128]), tflo.layers.LargeOutput(10_000_000, num_shards=2)]
+    )
+    ```
+
+    Args:
+        addresses: `"host:port"` of each server, as `python -m tf_largeout.distribute.server`
+            prints it after `ready`. In the same order where a checkpoint is gone on from, which
+            is of use, but not needed.
+        host: Name or address by which the servers reach this process, on a port that is free:
+            they fetch what it sends them. None for the address from which it reaches the first.
+        timeout_s: How long to wait for an answer of each of them, in seconds.
+
+    Raises:
+        ValueError: If an address is none such, or there twice, a server has another version of
+            tf_largeout or of TensorFlow, or is none of tf_largeout.
+        ConnectionError: If a server cannot be reached.
+        RuntimeError: If this process is connected to others.
+    """
+    addresses = _checked(addresses)
+    if cluster.addresses() == tuple(addresses):
+        return
+    if cluster.addresses():
+        raise RuntimeError(
+            f"This process is connected to {', '.join(cluster.addresses())}. Received: "
+            f"addresses={addresses}. Start another process for other servers."
+        )
+    own_host = _require_reachable(addresses, timeout_s)
+    own_address = f"{host or own_host}:{_free_port()}"
+    spec = tf.train.ClusterSpec({cluster.JOB: addresses, _OWN_JOB: [own_address]})
+    tf.config.experimental_connect_to_cluster(spec, job_name=_OWN_JOB, protocol="grpc")
+    for number in range(len(addresses)):
+        _require_same_versions(number, addresses)
+    cluster.set_addresses(addresses)
+
+
+def _checked(addresses: Sequence[str]) -> list[str]:
+    if isinstance(addresses, str) or not addresses:
+        raise ValueError(
+            "`addresses` must be a list of one server or more, such as "
+            f'["10.0.0.1:4711"]. Received: addresses={addresses!r}.'
+        )
+    for address in addresses:
+        host, _, port = str(address).rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 2**16:
+            raise ValueError(f'Each of `addresses` must be "host:port". Received: {address!r}.')
+    if len(set(addresses)) < len(addresses):
+        raise ValueError(
+            f"`addresses` must name each server once. Received: addresses={addresses}. More "
+            "shards than servers take turns by themselves."
+        )
+    return list(addresses)
+
+
+def _require_reachable(addresses: Sequence[str], timeout_s: float) -> str:
+    """The address of this machine towards the first server.
+
+    Raises:
+        ConnectionError: If servers do not answer in time; it names all of them.
+    """
+    with futures.ThreadPoolExecutor(len(addresses)) as pool:
+        calls = [pool.submit(_call, address, timeout_s) for address in addresses]
+    faults = [
+        f"{address} ({getattr(call.exception(), 'strerror', None) or call.exception()})"
+        for address, call in zip(addresses, calls, strict=True)
+        if call.exception() is not None
+    ]
+    if faults:
+        raise ConnectionError(
+            f"No server of tf_largeout at {'; '.join(faults)}. Start one on that machine by "
+            "python -m tf_largeout.distribute.server --host HOST --port PORT, and see that no "
+            "firewall stands between."
+        )
+    return calls[0].result()
+
+
+def _call(address: str, timeout_s: float) -> str:
+    """Greets a server as TensorFlow would; gives the address of this machine towards it.
+
+    Raises:
+        OSError: If it does not answer, or not as TensorFlow's servers do.
+    """
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host.strip("[]"), int(port)), timeout_s) as one:
+        one.settimeout(timeout_s)
+        one.sendall(_GREETING)
+        answer = one.recv(_TYPE_AT + 1, socket.MSG_WAITALL)
+        own: str = one.getsockname()[0]
+    if len(answer) <= _TYPE_AT or answer[_TYPE_AT] != _SETTINGS:
+        raise ConnectionError("another kind of server")
+    return f"[{own}]" if ":" in own else own
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("", 0))
+        return int(one.getsockname()[1])
+
+
+def _require_same_versions(number: int, addresses: Sequence[str]) -> None:
+    """Raises a ValueError where a server has other versions than this process."""
+    own, way_out = process_ops.own_versions(), "Install the same versions on all machines."
+    try:
+        with tf.device(cluster.device(number)):
+            found = process_ops.server_versions().numpy().decode()
+    except tf.errors.OpError as error:
+        raise ValueError(
+            f"Not all of {', '.join(addresses)} are servers of {own}, as this process has it: "
+            f"{error.message.splitlines()[0]}. {way_out}"
+        ) from error
+    if found != own:
+        raise ValueError(
+            f"Server {addresses[number]} has {found or 'no tf_largeout'}, and this process "
+            f"{own}. {way_out}"
+        )

@@ -1,0 +1,56 @@
+"""`local_servers`: servers as processes of this machine, to try and to test with."""
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import IO, NamedTuple
+
+_READY = "ready "
+
+
+class LocalServer(NamedTuple):
+    """A server on this machine.
+
+    Attributes:
+        address: What `connect` takes.
+        pid: Number of its process.
+    """
+
+    address: str
+    pid: int
+
+
+@contextlib.contextmanager
+def local_servers(count: int) -> Iterator[list[LocalServer]]:
+    """Starts servers on free ports of this machine, which end with the `with`.
+
+    Args:
+        count: How many.
+
+    Yields:
+        The `LocalServer`s.
+
+    Raises:
+        RuntimeError: If one does not start; with what it said.
+    """
+    with contextlib.ExitStack() as stack:
+        said = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(count)]
+        servers = [stack.enter_context(_process(log)) for log in said]
+        for server in servers:
+            stack.callback(server.terminate)  # before they are waited for
+        yield [_when_ready(*one) for one in zip(servers, said, strict=True)]
+
+
+def _process(log: IO[str]) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "tf_largeout.distribute.server", "--port", "0"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+
+
+def _when_ready(server: "subprocess.Popen[str]", log: IO[str]) -> LocalServer:
+    line = server.stdout.readline()  # type: ignore[union-attr]  # it is a pipe
+    if not line.startswith(_READY):
+        log.seek(0)
+        raise RuntimeError(f"A server did not start: {line}{log.read()}")
+    return LocalServer(line.removeprefix(_READY).strip(), server.pid)

@@ -1,0 +1,247 @@
+"""`ShardedMatrix`: classes whose rows are in several variables, on one machine or on many."""
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, NoReturn
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.class_matrix import ClassMatrix, ClassStatistics
+from tf_largeout.ops import class_scan_ops
+
+_NOTHING = -float("inf")
+
+
+class _Shard(NamedTuple):
+    """Some rows: their variables, a `ClassMatrix` of them, the first class, and the end.
+
+    Ids that no class has are those of the first or the last shard, whose ops refuse them.
+    """
+
+    embeddings: keras.Variable
+    bias: keras.Variable | None
+    matrix: ClassMatrix
+    first: int
+    end: int
+    is_first: bool
+    is_last: bool
+
+    def place(self) -> AbstractContextManager[None]:
+        """The scope of the device that has the rows."""
+        device = getattr(self.embeddings.value, "device", None)
+        return tf.device(device) if device else contextlib.nullcontext()
+
+    def has(self, ids: tf.Tensor) -> tf.Tensor:
+        """Which of `ids` it scores, as bools."""
+        low, high = ids >= self.first, ids < self.end
+        return high if self.is_first else low if self.is_last else low & high
+
+    def own(self, ids: tf.Tensor) -> tf.Tensor:
+        """`ids` as numbers of its rows; -1 in place of those of other shards."""
+        has = self.has(ids)
+        if self.is_first:
+            return tf.where(has, ids, -1)
+        return tf.where(has, ids - self.first, -1)
+
+
+class ShardedMatrix(ClassMatrix):
+    """A `ClassMatrix` whose rows are cut into ranges, a variable each.
+
+    Everything that is asked of all classes, or of rows, is asked of each shard by ops on the
+    device of its variables, and put together: log partitions by a logsumexp, ranks by their
+    sum, the best classes by their order. So ids, features, scores and touched rows go from
+    device to device, and never the matrix, but where somebody asks for it (`values`,
+    `as_products`).
+
+    Scores, ranks and best classes are those of one shard to the bit, and so are the gradients
+    of a sampled loss with one label a row. Sums over all classes, and over classes of a row
+    that stand in different shards, are taken in another order, which changes last bits.
+
+    Args:
+        embeddings: Keras variables `[n_i, dim]`, in the order of the classes.
+        biases: Keras variables `[n_i]` on the same devices, or None.
+        owner: Name of the layer, for messages.
+    """
+
+    def __init__(
+        self,
+        embeddings: Sequence[keras.Variable],
+        biases: Sequence[keras.Variable] | None,
+        owner: str,
+    ) -> None:
+        self._owner, self.dim = owner, embeddings[0].shape[1]
+        self.has_bias = biases is not None
+        self._shards: list[_Shard] = []
+        end = 0
+        for number, rows in enumerate(embeddings):
+            bias = None if biases is None else biases[number]
+            first, end = end, end + rows.shape[0]
+            matrix = ClassMatrix(rows, bias, owner)
+            is_last = number == len(embeddings) - 1
+            self._shards.append(_Shard(rows, bias, matrix, first, end, number == 0, is_last))
+        self.num_classes = end
+
+    def variables(self) -> NoReturn:
+        """There are several: a ValueError."""
+        raise ValueError(
+            f"The classes of layer '{self._owner}' are in {len(self._shards)} shards, and what "
+            "reads all of their rows in one variable cannot. Take num_shards=1 for it, or "
+            "`class_embeddings()`, which gathers them."
+        )
+
+    def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
+        """New variables on this machine, of the size of all shards."""
+        biases = [shard.bias.value for shard in self._shards if shard.bias is not None]
+        return _variable(self.values(), "embeddings"), (
+            _variable(tf.concat(biases, axis=0), "bias") if biases else None
+        )
+
+    def values(self) -> tf.Tensor:
+        return tf.concat([shard.matrix.values() for shard in self._shards], axis=0)
+
+    def rows(self, ids: tf.Tensor) -> tf.Tensor:
+        flat = tf.reshape(self._checked(ids), [-1])
+        places, parts = self._split(flat)
+        rows = []
+        for shard, part in zip(self._shards, parts, strict=True):
+            with shard.place():
+                rows.append(shard.matrix.rows(part))
+        shape = tf.concat([tf.shape(ids), [self.dim]], axis=0)
+        return tf.reshape(tf.dynamic_stitch(places, rows), shape)
+
+    def logits(self, features: tf.Tensor) -> tf.Tensor:
+        return tf.concat(self._each(lambda shard: shard.matrix.logits(features)), axis=-1)
+
+    def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        return self.dots_and_rows(features, ids, tf.zeros([0], tf.int64))[0]
+
+    def dots_and_rows(
+        self, features: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        ids = self._checked(ids)
+        places, parts = self._split(self._checked(shared_ids))
+        logits, rows, biases = None, [], []
+        for shard, part in zip(self._shards, parts, strict=True):
+            own_ids = shard.own(ids)
+            with shard.place():
+                found = shard.matrix.dots_and_rows(features, own_ids, part)
+            logits = found[0] if logits is None else tf.where(shard.has(ids), found[0], logits)
+            rows.append(found[1])
+            biases.append(found[2])
+        all_rows = tf.dynamic_stitch(places, rows)
+        return (
+            logits,
+            tf.ensure_shape(all_rows, [shared_ids.shape[0], self.dim]),
+            tf.ensure_shape(tf.dynamic_stitch(places, biases), shared_ids.shape),
+        )
+
+    def statistics(self, features: tf.Tensor, labels: tf.Tensor) -> ClassStatistics:
+        """As `ClassMatrix.statistics`, whose ranks take a pass of their own."""
+        features, labels = tf.cast(features, tf.float32), self._checked(labels)
+        found = []
+        for shard in self._shards:
+            own = shard.own(labels)
+            with shard.place():
+                found.append(shard.matrix.statistics(features, own))
+        log_partitions = tf.stack([one.log_partition for one in found])
+        true_logits = tf.add_n([one.true_logits for one in found])
+        return ClassStatistics(
+            tf.reduce_logsumexp(log_partitions, axis=0),
+            true_logits,
+            self._ranks(tf.stop_gradient(features), labels, tf.stop_gradient(true_logits)),
+        )
+
+    def _ranks(
+        self, features: tf.Tensor, labels: tf.Tensor, true_logits: tf.Tensor
+    ) -> tf.Tensor:
+        def of(shard: _Shard) -> tf.Tensor:
+            variables = shard.matrix.variables()
+            return class_scan_ops.class_statistics(
+                features, *variables, labels, true_logits, shard.first
+            )[2]
+
+        return tf.add_n(self._each(of))
+
+    def top_k(
+        self, features: tf.Tensor, k: int | tf.Tensor, absolute: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        def of(shard: _Shard) -> tuple[tf.Tensor, tf.Tensor]:
+            most = shard.matrix.num_classes
+            some = tf.minimum(k, most) if tf.is_tensor(k) else min(k, most)
+            scores, ids = shard.matrix.top_k(features, some, absolute)
+            return scores, ids + shard.first
+
+        scores, ids = (tf.concat(all_, axis=1) for all_ in zip(*self._each(of), strict=True))
+        # Of equal ones `top_k` puts the first first, here the lower id.
+        ranked = tf.where(scores > _NOTHING, scores, _NOTHING)
+        places = tf.math.top_k(ranked, k).indices
+        return tf.gather(scores, places, batch_dims=1), tf.gather(ids, places, batch_dims=1)
+
+    def fold_logits(
+        self,
+        features: tf.Tensor,
+        function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
+        state: Any,
+        width: int | tf.Tensor = 1,
+        classes: tf.Tensor | None = None,
+    ) -> Any:
+        """As `ClassMatrix.fold_logits`, where the rows are: the state goes from shard to shard.
+
+        `classes` must rise.
+        """
+        for shard in self._shards:
+            own = None
+            if classes is not None:
+                own = tf.boolean_mask(classes, shard.has(classes)) - shard.first
+            shifted = functools.partial(_shifted, function, shard.first)
+            with shard.place():
+                state = shard.matrix.fold_logits(features, shifted, state, width, own)
+        return state
+
+    def each_replica(self, function: Callable[[], Any]) -> None:
+        function()
+
+    def on_rows_changed(self, function: Callable[[tf.Tensor, tf.Tensor], None]) -> NoReturn:
+        """Nobody follows the rows of several variables: a ValueError."""
+        self.variables()
+
+    def _each(self, function: Callable[[_Shard], Any]) -> list[Any]:
+        found = []
+        for shard in self._shards:
+            with shard.place():
+                found.append(function(shard))
+        return found
+
+    def _checked(self, ids: tf.Tensor) -> tf.Tensor:
+        """`ids`, none of which is too high; the first shard's ops see which are too low."""
+        highest = tf.reduce_max(tf.pad(tf.reshape(ids, [-1]), [[0, 1]], constant_values=-1))
+        expected = f"Classes of layer '{self._owner}' must be below {self.num_classes}, but got"
+        check = tf.debugging.Assert(highest < self.num_classes, [expected, highest])
+        with tf.control_dependencies([] if check is None else [check]):
+            return tf.identity(ids)
+
+    def _split(self, ids: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """Places in `ids`, int64 `[m]`, of those of each shard; and these, as its rows."""
+        firsts = [shard.first for shard in self._shards]
+        ends = tf.constant(firsts[1:], tf.int64)
+        owner = tf.searchsorted(ends, ids, side="right")
+        places = tf.dynamic_partition(tf.range(tf.size(ids)), owner, len(firsts))
+        parts = [tf.gather(ids, at) - first for at, first in zip(places, firsts, strict=True)]
+        return places, parts
+
+
+def _shifted(
+    function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
+    first: int,
+    state: Any,
+    logits: tf.Tensor,
+    ids: tf.Tensor,
+) -> Any:
+    return function(state, logits, ids + first)
+
+
+def _variable(values: tf.Tensor, name: str) -> tf.Variable:
+    return tf.Variable(values, trainable=False, name=name)
