@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "custom_ops/core/class_scan_bfloat16.h"
 #include "custom_ops/core/class_scan_labels.h"
 #include "custom_ops/core/class_scan_panels.h"
+#include "custom_ops/core/rounding.h"
 #include "custom_ops/core/score_order.h"
 #include "custom_ops/core/simd_level.h"
 
@@ -17,28 +20,77 @@ namespace {
 
 constexpr int64_t kMostShards = 256;
 
+// The logits of a batch in an order, by products of either kind.
+class Logits {
+ public:
+  Logits(const ClassMatrix& matrix, const Features& features, const std::vector<int64_t>& order,
+         ProductNumbers numbers, const ParallelFor& parallel)
+      : matrix_(matrix) {
+    if (numbers == ProductNumbers::kBfloat16) {
+      pairs_ = std::make_unique<PairedFeatures>(features, matrix.dim, order, false, parallel);
+    } else {
+      floats_ = std::make_unique<PackedFeatures>(features, matrix.dim, order, parallel);
+    }
+  }
+
+  void Scan(const RankSlots& slots, int64_t begin, int64_t end,
+            const ShardStatistics& shard) const {
+    if (pairs_ != nullptr) {
+      const PairBuffers buffers(pairs_->panels().width);
+      LARGEOUT_SIMD_DISPATCH(ScanPairStatistics, matrix_, pairs_->panels(), slots, begin, end,
+                             buffers.scratch(), shard);
+    } else {
+      LARGEOUT_SIMD_DISPATCH(ScanStatistics, matrix_, floats_->panels(), slots, begin, end,
+                             shard);
+    }
+  }
+
+  float One(int64_t row, int64_t class_id) const {
+    float logit;
+    if (pairs_ != nullptr) {
+      const PairBuffers buffers(pairs_->panels().width);
+      LARGEOUT_SIMD_DISPATCH(OnePairLogit, matrix_, pairs_->panels(), row, class_id,
+                             buffers.scratch(), &logit);
+    } else {
+      LARGEOUT_SIMD_DISPATCH(ScanOneLogit, matrix_, floats_->panels(), row, class_id, &logit);
+    }
+    return logit;
+  }
+
+ private:
+  const ClassMatrix& matrix_;
+  std::unique_ptr<PackedFeatures> floats_;
+  std::unique_ptr<PairedFeatures> pairs_;
+};
+
 // What the shards found, to be combined.
 class Statistics {
  public:
-  Statistics(int64_t num_shards, int64_t num_rows, int64_t num_places)
+  // num_blocks: those whose masses are kept.
+  Statistics(int64_t num_shards, int64_t num_rows, int64_t num_places, int64_t num_blocks)
       : num_shards_(num_shards),
         num_rows_(num_rows),
         shift_(num_shards * num_rows, std::numeric_limits<float>::lowest()),
         total_(num_shards * num_rows, 0.0),
-        higher_(num_places, 0) {}
+        higher_(num_places, 0),
+        log_masses_(num_blocks * num_rows) {}
 
   // Scans shards [begin, end). May be called from several threads.
-  void Scan(const ClassMatrix& matrix, const Panels& panels, const LabelSlots& labels,
-            const ClassShards& shards, int64_t begin, int64_t end) {
+  void Scan(const Logits& logits, const LabelSlots& labels, const ClassShards& shards,
+            int64_t begin, int64_t end) {
     std::vector<int32_t> higher(labels.size(), 0);
     std::vector<float> limits(labels.most_in_panel() * kPanelRows);
     std::unique_ptr<bool[]> label_in_block(new bool[limits.size()]);
     for (int64_t shard = begin; shard < end; ++shard) {
       const int64_t first = shard * num_rows_;
-      const ShardStatistics found = {shift_.data() + first, total_.data() + first,
-                                     higher.data(), limits.data(), label_in_block.get()};
-      LARGEOUT_SIMD_DISPATCH(ScanStatistics, matrix, panels, labels.slots(),
-                             shards.begin(shard), shards.end(shard), found);
+      const ShardStatistics found = {shift_.data() + first,
+                                     total_.data() + first,
+                                     higher.data(),
+                                     limits.data(),
+                                     label_in_block.get(),
+                                     log_masses_.empty() ? nullptr : log_masses_.data(),
+                                     num_rows_};
+      logits.Scan(labels.slots(), shards.begin(shard), shards.end(shard), found);
     }
     std::lock_guard<std::mutex> lock(mutex_);
     for (size_t i = 0; i < higher.size(); ++i) higher_[i] += higher[i];
@@ -57,32 +109,47 @@ class Statistics {
 
   int64_t higher(int64_t place) const { return higher_[place]; }
 
+  // The masses of block `block` for row `row`.
+  float log_mass(int64_t block, int64_t row) const {
+    return log_masses_[block * num_rows_ + row];
+  }
+
  private:
   const int64_t num_shards_, num_rows_;
   std::vector<float> shift_;
   std::vector<double> total_;
   std::mutex mutex_;
   std::vector<int64_t> higher_;
+  std::vector<float> log_masses_;
 };
 
 }  // namespace
 
+int64_t NumClassBlocks(int64_t num_classes) { return CeilDiv(num_classes, kBlockClasses); }
+
 void ClassStatistics(const ClassMatrix& matrix, const Features& features, const Labels& labels,
                      const ParallelFor& parallel, float* log_partition, float* true_logits,
-                     int64_t* ranks) {
-  const std::vector<int64_t> order = RowsByLabelCount(labels, features.batch);
-  const PackedFeatures packed(features, matrix.dim, order, parallel);
-  const LabelSlots slots(matrix, packed.panels(), labels, order, parallel);
+                     int64_t* ranks, ProductNumbers numbers, float* log_masses) {
+  const int64_t batch = features.batch;
+  const std::vector<int64_t> order = RowsByLabelCount(labels, batch);
+  const Logits logits(matrix, features, order, numbers, parallel);
+  const LabelSlots slots([&](int64_t row, int64_t id) { return logits.One(row, id); },
+                         matrix.dim, labels, order, parallel);
   const ClassShards shards(matrix.num_classes, kMostShards);
-  Statistics found(shards.count(), packed.num_rows(), slots.size());
-  const int64_t cost = shards.size() * packed.num_rows() * (matrix.dim / 16 + 4);
-  parallel(shards.count(), cost, [&](int64_t begin, int64_t end) {
-    found.Scan(matrix, packed.panels(), slots, shards, begin, end);
+  const int64_t num_rows = RoundUp(batch, kPanelRows);
+  const int64_t num_blocks = log_masses == nullptr ? 0 : NumClassBlocks(matrix.num_classes);
+  Statistics found(shards.count(), num_rows, slots.size(), num_blocks);
+  const int64_t cost = shards.size() * num_rows * (matrix.dim / 16 + 4);
+  parallel(shards.count(), cost,
+           [&](int64_t begin, int64_t end) { found.Scan(logits, slots, shards, begin, end); });
+  ForEachRow(num_blocks, 2 * batch, parallel, [&](int64_t block) {
+    float* masses = log_masses + block * batch;
+    for (int64_t row = 0; row < batch; ++row) masses[order[row]] = found.log_mass(block, row);
   });
   if (labels.logits != nullptr) true_logits = nullptr;
-  if (true_logits != nullptr) std::fill_n(true_logits, features.batch * labels.width, 0.0f);
-  std::fill_n(ranks, features.batch * labels.width, matrix.num_classes);
-  parallel(features.batch, 20 * shards.count(), [&](int64_t begin, int64_t end) {
+  if (true_logits != nullptr) std::fill_n(true_logits, batch * labels.width, 0.0f);
+  std::fill_n(ranks, batch * labels.width, matrix.num_classes);
+  parallel(batch, 20 * shards.count(), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       log_partition[order[row]] = found.LogPartition(row);
       for (size_t slot = 0; slot < slots.row(row).size(); ++slot) {
