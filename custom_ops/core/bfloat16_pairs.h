@@ -71,26 +71,30 @@ inline void TransposeTile(const Pair* from, int64_t from_stride, Pair* to, int64
   for (int i = 0; i < 16; ++i) a[i] = _mm512_loadu_si512(from + i * from_stride);
 #pragma GCC unroll 8
   for (int i = 0; i < 16; i += 2) {
-    b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
-    b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
+    b[i] = _mm512_maskz_unpacklo_epi32(0xffff, a[i], a[i + 1]);
+    b[i + 1] = _mm512_maskz_unpackhi_epi32(0xffff, a[i], a[i + 1]);
   }
 #pragma GCC unroll 4
   for (int i = 0; i < 16; i += 4) {
-    a[i] = _mm512_unpacklo_epi64(b[i], b[i + 2]);
-    a[i + 1] = _mm512_unpackhi_epi64(b[i], b[i + 2]);
-    a[i + 2] = _mm512_unpacklo_epi64(b[i + 1], b[i + 3]);
-    a[i + 3] = _mm512_unpackhi_epi64(b[i + 1], b[i + 3]);
+    a[i] = _mm512_maskz_unpacklo_epi64(0xff, b[i], b[i + 2]);
+    a[i + 1] = _mm512_maskz_unpackhi_epi64(0xff, b[i], b[i + 2]);
+    a[i + 2] = _mm512_maskz_unpacklo_epi64(0xff, b[i + 1], b[i + 3]);
+    a[i + 3] = _mm512_maskz_unpackhi_epi64(0xff, b[i + 1], b[i + 3]);
   }
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    const __m512i low = _mm512_shuffle_i32x4(a[i], a[4 + i], 0x88);
-    const __m512i high = _mm512_shuffle_i32x4(a[i], a[4 + i], 0xdd);
-    const __m512i low_2 = _mm512_shuffle_i32x4(a[8 + i], a[12 + i], 0x88);
-    const __m512i high_2 = _mm512_shuffle_i32x4(a[8 + i], a[12 + i], 0xdd);
-    _mm512_storeu_si512(to + i * to_stride, _mm512_shuffle_i32x4(low, low_2, 0x88));
-    _mm512_storeu_si512(to + (4 + i) * to_stride, _mm512_shuffle_i32x4(high, high_2, 0x88));
-    _mm512_storeu_si512(to + (8 + i) * to_stride, _mm512_shuffle_i32x4(low, low_2, 0xdd));
-    _mm512_storeu_si512(to + (12 + i) * to_stride, _mm512_shuffle_i32x4(high, high_2, 0xdd));
+    const __m512i low = _mm512_maskz_shuffle_i32x4(0xffff, a[i], a[4 + i], 0x88);
+    const __m512i high = _mm512_maskz_shuffle_i32x4(0xffff, a[i], a[4 + i], 0xdd);
+    const __m512i low_2 = _mm512_maskz_shuffle_i32x4(0xffff, a[8 + i], a[12 + i], 0x88);
+    const __m512i high_2 = _mm512_maskz_shuffle_i32x4(0xffff, a[8 + i], a[12 + i], 0xdd);
+    _mm512_storeu_si512(to + i * to_stride,
+                        _mm512_maskz_shuffle_i32x4(0xffff, low, low_2, 0x88));
+    _mm512_storeu_si512(to + (4 + i) * to_stride,
+                        _mm512_maskz_shuffle_i32x4(0xffff, high, high_2, 0x88));
+    _mm512_storeu_si512(to + (8 + i) * to_stride,
+                        _mm512_maskz_shuffle_i32x4(0xffff, low, low_2, 0xdd));
+    _mm512_storeu_si512(to + (12 + i) * to_stride,
+                        _mm512_maskz_shuffle_i32x4(0xffff, high, high_2, 0xdd));
   }
 }
 #else
