@@ -2,42 +2,16 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tf_largeout import class_folds, replicas, row_changes
+from tf_largeout.class_statistics import EXACT, AbsoluteStatistics, ClassStatistics, ExactPass
 from tf_largeout.ops import class_scan_ops, row_dot_ops
 
 _NUMBERS_OF_A_BLOCK, _LEAST_IN_BLOCK = 2**22, 64
-
-
-class ClassStatistics(NamedTuple):
-    """What one exact pass over all classes tells about a batch of `B` rows.
-
-    Attributes:
-        log_partition: float32 `[B]`, log of the sum over classes of `exp(logit)`.
-        true_logits: float32 `[B, L]`, logits of the labels; 0 in padded places.
-        ranks: int64 `[B, L]`, how many classes score higher than the label (of equal ones,
-            those with a lower id); `num_classes` in padded places.
-    """
-
-    log_partition: tf.Tensor
-    true_logits: tf.Tensor
-    ranks: tf.Tensor
-
-
-class AbsoluteStatistics(NamedTuple):
-    """The `ClassStatistics` of `|logit|`, without the ranks, which take another pass.
-
-    Attributes:
-        log_partition: float32 `[B]`, log of the sum over classes of `exp(|logit|)`.
-        true_logits: float32 `[B, L]`, `|logit|` of the labels; 0 in padded places.
-    """
-
-    log_partition: tf.Tensor
-    true_logits: tf.Tensor
 
 
 class ClassMatrix:
@@ -142,16 +116,21 @@ class ClassMatrix:
         )
         return logits, rows, tf.zeros(tf.shape(shared_ids)) if biases is None else biases
 
-    def statistics(self, features: tf.Tensor, labels: tf.Tensor) -> ClassStatistics:
+    def statistics(
+        self, features: tf.Tensor, labels: tf.Tensor, options: ExactPass = EXACT
+    ) -> ClassStatistics:
         """The exact `ClassStatistics` of a batch, in one pass over the classes.
 
         Args:
             features: Float `[B, dim]`.
             labels: int64 `[B, L]`, padded with -1.
+            options: How the pass and its gradient are made.
         """
         features = tf.cast(features, tf.float32)
         return ClassStatistics(
-            *class_scan_ops.class_statistics(features, *self.variables(), labels)
+            *class_scan_ops.class_statistics(
+                features, *self.variables(), labels, **options._asdict()
+            )
         )
 
     def top_k(

@@ -8,7 +8,8 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import class_folds
-from tf_largeout.class_matrix import ClassMatrix, ClassStatistics
+from tf_largeout.class_matrix import ClassMatrix
+from tf_largeout.class_statistics import EXACT, ClassStatistics, ExactPass
 from tf_largeout.replicas import local_variable
 
 
@@ -128,16 +129,27 @@ class ClusteredMatrix(ClassMatrix):
         higher = class_folds.scores_higher(others, members, own, ids) & (members >= 0)
         return own[:, 0] - tf.reduce_logsumexp(others, axis=1), class_folds.count(higher)
 
-    def statistics(self, features: tf.Tensor, labels: tf.Tensor) -> ClassStatistics:
+    def statistics(
+        self, features: tf.Tensor, labels: tf.Tensor, options: ExactPass = EXACT
+    ) -> ClassStatistics:
         """The exact `ClassStatistics` of the log-probabilities, in two passes over the classes.
 
         Args:
             features: Float `[B, dim]`.
             labels: int64 `[B, L]`, padded with -1.
+            options: None but the default ones.
 
         Returns:
             `ClassStatistics`: a `log_partition` of 0, for their probabilities sum to 1.
+
+        Raises:
+            ValueError: For other options: the gradient is of few classes anyway.
         """
+        if options != EXACT:
+            raise ValueError(
+                f"Layer '{self._owner}' computes in float32, and its gradient is that of the "
+                f"labels' clusters. Received: {options}. Leave these arguments of the loss out."
+            )
         true_logits = tf.where(labels >= 0, self.dots(features, labels), 0)
         features, width = tf.stop_gradient(features), tf.shape(labels)[1]
         shifts, own = self._first_pass(features, labels, width)

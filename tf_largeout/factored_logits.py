@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout.class_matrix import ClassStatistics
+from tf_largeout.class_statistics import EXACT, ClassStatistics, ExactPass
 from tf_largeout.factored_update import LearningBatch, Spheres
 from tf_largeout.output_tag import OutputTag
 from tf_largeout.types import TensorLike
@@ -84,7 +84,9 @@ class FactoredLogits(OutputTag):
         self._targets[id(labels)] = tf.cast(values, tf.float64), every_row
         return labels
 
-    def class_statistics(self, y_true: TensorLike) -> ClassStatistics:
+    def class_statistics(
+        self, y_true: TensorLike, options: ExactPass = EXACT
+    ) -> ClassStatistics:
         """The exact `ClassStatistics`, outside of training.
 
         Raises:
@@ -93,7 +95,7 @@ class FactoredLogits(OutputTag):
         """
         if self._learns:
             raise ValueError(_message(self.layer.name))
-        return super().class_statistics(y_true)
+        return super().class_statistics(y_true, options)
 
     def _spheres_of(self, labels: tf.Tensor) -> Spheres:
         if not self.training:

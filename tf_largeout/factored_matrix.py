@@ -5,7 +5,8 @@ from typing import Any, NoReturn
 
 import tensorflow as tf
 
-from tf_largeout.class_matrix import ClassMatrix, ClassStatistics
+from tf_largeout.class_matrix import ClassMatrix
+from tf_largeout.class_statistics import EXACT, ClassStatistics, ExactPass
 from tf_largeout.ops.factored_output_ops import FactoredState
 
 
@@ -77,9 +78,11 @@ class FactoredMatrix(ClassMatrix):
         """What a sampled loss needs: a ValueError."""
         self.variables()
 
-    def statistics(self, features: tf.Tensor, labels: tf.Tensor) -> ClassStatistics:
+    def statistics(
+        self, features: tf.Tensor, labels: tf.Tensor, options: ExactPass = EXACT
+    ) -> ClassStatistics:
         hidden, shift = self.hidden(features)
-        found = self._vectors.statistics(hidden, labels)
+        found = self._vectors.statistics(hidden, labels, options)
         true_logits = tf.where(labels >= 0, found.true_logits + shift[:, tf.newaxis], 0)
         return ClassStatistics(found.log_partition + shift, true_logits, found.ranks)
 

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tf_largeout.class_statistics import EXACT, ExactPass
 from tf_largeout.output_tag import OutputTag
 
 
@@ -32,12 +33,15 @@ def target_weights(has_label: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     return tf.math.divide_no_nan(present, tf.reduce_sum(present, axis=-1, keepdims=True))
 
 
-def exact_cross_entropy(tag: OutputTag, labels: tf.Tensor) -> tf.Tensor:
+def exact_cross_entropy(
+    tag: OutputTag, labels: tf.Tensor, options: ExactPass = EXACT
+) -> tf.Tensor:
     """`softmax_cross_entropy` of each row, `[B]`, by one pass over all classes in blocks.
 
     Args:
         tag: The `OutputTag` of `B` rows.
         labels: int64 `[B, L]`, padded with -1.
+        options: How the pass is made.
     """
-    statistics = tag.class_statistics(labels)
+    statistics = tag.class_statistics(labels, options)
     return softmax_cross_entropy(statistics.log_partition, statistics.true_logits, labels >= 0)
