@@ -1,0 +1,27 @@
+import json
+
+import pytest
+
+from tf_largeout.benchmarks import exact_softmax, exact_softmax_case
+
+
+def test_all_steps_are_measured_before_and_after_training(tmp_path):
+    path = tmp_path / "exact.json"
+    arguments = ["--task", "synthetic", "--seconds", "0.5", "--batch-size", "16"]
+    report = exact_softmax.main(
+        [*arguments, "--cores", "1", "--rounds", "1", "--json", str(path)]
+    )
+    assert json.loads(path.read_text()) == report
+    (run,) = report["runs"]
+    assert {(row["variant"], row["state"]) for row in run["rows"]} == {
+        (name, state) for name in exact_softmax_case.VARIANTS for state in ("start", "trained")
+    }
+    assert all(row["ms"] > 0 for row in run["rows"])
+    assert report["problem"]["num_classes"] == 2000
+
+
+def test_the_limit_is_products_and_then_bytes():
+    problem = {"num_classes": 1000, "dim": 100}
+    limits = {"gb_per_s": 1.0, "float32": 8.0, "bfloat16": 80.0}
+    found = exact_softmax.limits_ms(problem, 10, limits)
+    assert found == pytest.approx({"float32": 1 + 4, "bfloat16": 0.1 + 4})
