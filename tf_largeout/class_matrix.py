@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import class_folds, replicas, row_changes
-from tf_largeout.class_statistics import EXACT, AbsoluteStatistics, ClassStatistics, ExactPass
+from tf_largeout.class_statistics import AbsoluteStatistics, ClassStatistics
 from tf_largeout.ops import class_scan_ops, row_dot_ops
 
 _NUMBERS_OF_A_BLOCK, _LEAST_IN_BLOCK = 2**22, 64
@@ -117,19 +117,19 @@ class ClassMatrix:
         return logits, rows, tf.zeros(tf.shape(shared_ids)) if biases is None else biases
 
     def statistics(
-        self, features: tf.Tensor, labels: tf.Tensor, options: ExactPass = EXACT
+        self, features: tf.Tensor, labels: tf.Tensor, compute_dtype: str = "float32"
     ) -> ClassStatistics:
         """The exact `ClassStatistics` of a batch, in one pass over the classes.
 
         Args:
             features: Float `[B, dim]`.
             labels: int64 `[B, L]`, padded with -1.
-            options: How the pass and its gradient are made.
+            compute_dtype: "float32" or "bfloat16", see `ops.class_statistics`.
         """
         features = tf.cast(features, tf.float32)
         return ClassStatistics(
             *class_scan_ops.class_statistics(
-                features, *self.variables(), labels, **options._asdict()
+                features, *self.variables(), labels, compute_dtype=compute_dtype
             )
         )
 

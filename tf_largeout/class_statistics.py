@@ -1,23 +1,8 @@
-"""What exact passes over all classes tell, and how they are made."""
+"""What exact passes over all classes tell."""
 
 from typing import NamedTuple
 
 import tensorflow as tf
-
-
-class ExactPass(NamedTuple):
-    """How a pass over all classes and its gradient are made, see `ops.class_statistics`.
-
-    Attributes:
-        compute_dtype: "float32" or "bfloat16", the numbers that products are made of.
-        skipped_mass: How much probability of a row the gradient may leave out.
-    """
-
-    compute_dtype: str = "float32"
-    skipped_mass: float = 0.0
-
-
-EXACT = ExactPass()
 
 
 class ClassStatistics(NamedTuple):

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tf_largeout import class_folds
 from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.class_statistics import EXACT, ClassStatistics, ExactPass
+from tf_largeout.class_statistics import ClassStatistics
 from tf_largeout.replicas import local_variable
 
 
@@ -130,25 +130,25 @@ class ClusteredMatrix(ClassMatrix):
         return own[:, 0] - tf.reduce_logsumexp(others, axis=1), class_folds.count(higher)
 
     def statistics(
-        self, features: tf.Tensor, labels: tf.Tensor, options: ExactPass = EXACT
+        self, features: tf.Tensor, labels: tf.Tensor, compute_dtype: str = "float32"
     ) -> ClassStatistics:
         """The exact `ClassStatistics` of the log-probabilities, in two passes over the classes.
 
         Args:
             features: Float `[B, dim]`.
             labels: int64 `[B, L]`, padded with -1.
-            options: None but the default ones.
+            compute_dtype: "float32".
 
         Returns:
             `ClassStatistics`: a `log_partition` of 0, for their probabilities sum to 1.
 
         Raises:
-            ValueError: For other options: the gradient is of few classes anyway.
+            ValueError: For another `compute_dtype`: only passes over all classes have them.
         """
-        if options != EXACT:
+        if compute_dtype != "float32":
             raise ValueError(
-                f"Layer '{self._owner}' computes in float32, and its gradient is that of the "
-                f"labels' clusters. Received: {options}. Leave these arguments of the loss out."
+                f"Layer '{self._owner}' computes in float32: its training steps multiply few "
+                f"classes. Received: compute_dtype={compute_dtype!r}. Leave it out of the loss."
             )
         true_logits = tf.where(labels >= 0, self.dots(features, labels), 0)
         features, width = tf.stop_gradient(features), tf.shape(labels)[1]

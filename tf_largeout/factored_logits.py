@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout.class_statistics import EXACT, ClassStatistics, ExactPass
+from tf_largeout.class_statistics import ClassStatistics
 from tf_largeout.factored_update import LearningBatch, Spheres
 from tf_largeout.output_tag import OutputTag
 from tf_largeout.types import TensorLike
@@ -85,7 +85,7 @@ class FactoredLogits(OutputTag):
         return labels
 
     def class_statistics(
-        self, y_true: TensorLike, options: ExactPass = EXACT
+        self, y_true: TensorLike, compute_dtype: str = "float32"
     ) -> ClassStatistics:
         """The exact `ClassStatistics`, outside of training.
 
@@ -95,7 +95,7 @@ class FactoredLogits(OutputTag):
         """
         if self._learns:
             raise ValueError(_message(self.layer.name))
-        return super().class_statistics(y_true, options)
+        return super().class_statistics(y_true, compute_dtype)
 
     def _spheres_of(self, labels: tf.Tensor) -> Spheres:
         if not self.training:

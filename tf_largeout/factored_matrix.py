@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.class_statistics import EXACT, ClassStatistics, ExactPass
+from tf_largeout.class_statistics import ClassStatistics
 from tf_largeout.ops.factored_output_ops import FactoredState
 
 
@@ -79,10 +79,10 @@ class FactoredMatrix(ClassMatrix):
         self.variables()
 
     def statistics(
-        self, features: tf.Tensor, labels: tf.Tensor, options: ExactPass = EXACT
+        self, features: tf.Tensor, labels: tf.Tensor, compute_dtype: str = "float32"
     ) -> ClassStatistics:
         hidden, shift = self.hidden(features)
-        found = self._vectors.statistics(hidden, labels, options)
+        found = self._vectors.statistics(hidden, labels, compute_dtype)
         true_logits = tf.where(labels >= 0, found.true_logits + shift[:, tf.newaxis], 0)
         return ClassStatistics(found.log_partition + shift, true_logits, found.ranks)
 

@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.class_statistics import EXACT, AbsoluteStatistics, ClassStatistics, ExactPass
+from tf_largeout.class_statistics import AbsoluteStatistics, ClassStatistics
 from tf_largeout.labels import as_label_matrix, first_occurrences
 from tf_largeout.types import TensorLike
 
@@ -47,7 +47,7 @@ class OutputTag:
         self.training = None if training is None else bool(training)
         self._label_matrices: dict[int, tuple[Any, tf.Tensor]] = {}
         self._distinct: dict[int, tf.Tensor] = {}
-        self._statistics: dict[int, dict[ExactPass, ClassStatistics]] = {}
+        self._statistics: dict[int, dict[str, ClassStatistics]] = {}
         self._absolute: dict[int, AbsoluteStatistics] = {}
         self._absolute_ranks: dict[int, tf.Tensor] = {}
 
@@ -98,19 +98,21 @@ class OutputTag:
         return self._distinct[id(labels)]
 
     def class_statistics(
-        self, y_true: TensorLike, options: ExactPass = EXACT
+        self, y_true: TensorLike, compute_dtype: str = "float32"
     ) -> ClassStatistics:
         """The exact `ClassStatistics`; all losses and metrics of a step share one pass.
 
         Args:
             y_true: The labels.
-            options: How the pass is made; others make another one.
+            compute_dtype: "float32" or "bfloat16"; each makes a pass of its own.
         """
         labels = self.label_matrix(y_true)
         passes = self._statistics.setdefault(id(labels), {})
-        if options not in passes:
-            passes[options] = self.class_matrix.statistics(self.flat_features, labels, options)
-        return passes[options]
+        if compute_dtype not in passes:
+            passes[compute_dtype] = self.class_matrix.statistics(
+                self.flat_features, labels, compute_dtype
+            )
+        return passes[compute_dtype]
 
     def absolute_statistics(self, y_true: TensorLike) -> AbsoluteStatistics:
         """The exact `AbsoluteStatistics`, of `|logit|`, by one pass that all share."""
@@ -125,7 +127,7 @@ class OutputTag:
     ) -> ClassStatistics | AbsoluteStatistics | None:
         """What is known exactly: outside of training, and where the loss made the pass.
 
-        In training it is what the loss found, also by rounded numbers.
+        In training it is what the loss found, in its `compute_dtype`.
 
         Args:
             y_true: The labels.

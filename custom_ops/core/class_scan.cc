@@ -66,14 +66,12 @@ class Logits {
 // What the shards found, to be combined.
 class Statistics {
  public:
-  // num_blocks: those whose masses are kept.
-  Statistics(int64_t num_shards, int64_t num_rows, int64_t num_places, int64_t num_blocks)
+  Statistics(int64_t num_shards, int64_t num_rows, int64_t num_places)
       : num_shards_(num_shards),
         num_rows_(num_rows),
         shift_(num_shards * num_rows, std::numeric_limits<float>::lowest()),
         total_(num_shards * num_rows, 0.0),
-        higher_(num_places, 0),
-        log_masses_(num_blocks * num_rows) {}
+        higher_(num_places, 0) {}
 
   // Scans shards [begin, end). May be called from several threads.
   void Scan(const Logits& logits, const LabelSlots& labels, const ClassShards& shards,
@@ -83,13 +81,8 @@ class Statistics {
     std::unique_ptr<bool[]> label_in_block(new bool[limits.size()]);
     for (int64_t shard = begin; shard < end; ++shard) {
       const int64_t first = shard * num_rows_;
-      const ShardStatistics found = {shift_.data() + first,
-                                     total_.data() + first,
-                                     higher.data(),
-                                     limits.data(),
-                                     label_in_block.get(),
-                                     log_masses_.empty() ? nullptr : log_masses_.data(),
-                                     num_rows_};
+      const ShardStatistics found = {shift_.data() + first, total_.data() + first,
+                                     higher.data(), limits.data(), label_in_block.get()};
       logits.Scan(labels.slots(), shards.begin(shard), shards.end(shard), found);
     }
     std::lock_guard<std::mutex> lock(mutex_);
@@ -109,27 +102,19 @@ class Statistics {
 
   int64_t higher(int64_t place) const { return higher_[place]; }
 
-  // The masses of block `block` for row `row`.
-  float log_mass(int64_t block, int64_t row) const {
-    return log_masses_[block * num_rows_ + row];
-  }
-
  private:
   const int64_t num_shards_, num_rows_;
   std::vector<float> shift_;
   std::vector<double> total_;
   std::mutex mutex_;
   std::vector<int64_t> higher_;
-  std::vector<float> log_masses_;
 };
 
 }  // namespace
 
-int64_t NumClassBlocks(int64_t num_classes) { return CeilDiv(num_classes, kBlockClasses); }
-
 void ClassStatistics(const ClassMatrix& matrix, const Features& features, const Labels& labels,
                      const ParallelFor& parallel, float* log_partition, float* true_logits,
-                     int64_t* ranks, ProductNumbers numbers, float* log_masses) {
+                     int64_t* ranks, ProductNumbers numbers) {
   const int64_t batch = features.batch;
   const std::vector<int64_t> order = RowsByLabelCount(labels, batch);
   const Logits logits(matrix, features, order, numbers, parallel);
@@ -137,15 +122,10 @@ void ClassStatistics(const ClassMatrix& matrix, const Features& features, const 
                          matrix.dim, labels, order, parallel);
   const ClassShards shards(matrix.num_classes, kMostShards);
   const int64_t num_rows = RoundUp(batch, kPanelRows);
-  const int64_t num_blocks = log_masses == nullptr ? 0 : NumClassBlocks(matrix.num_classes);
-  Statistics found(shards.count(), num_rows, slots.size(), num_blocks);
+  Statistics found(shards.count(), num_rows, slots.size());
   const int64_t cost = shards.size() * num_rows * (matrix.dim / 16 + 4);
   parallel(shards.count(), cost,
            [&](int64_t begin, int64_t end) { found.Scan(logits, slots, shards, begin, end); });
-  ForEachRow(num_blocks, 2 * batch, parallel, [&](int64_t block) {
-    float* masses = log_masses + block * batch;
-    for (int64_t row = 0; row < batch; ++row) masses[order[row]] = found.log_mass(block, row);
-  });
   if (labels.logits != nullptr) true_logits = nullptr;
   if (true_logits != nullptr) std::fill_n(true_logits, batch * labels.width, 0.0f);
   std::fill_n(ranks, batch * labels.width, matrix.num_classes);

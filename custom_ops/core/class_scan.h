@@ -20,24 +20,12 @@ namespace largeout {
 // log_partition [batch]: log of the sum of exp(o_c), NaN if a logit is NaN.
 // true_logits [batch, width]: 0 where there is no label. Not written, and may be null, if
 // `labels` has logits.
-// log_masses: null, or [NumClassBlocks, batch], for the gradient: the log of the sum of
-// exp(o_c) over each block of classes, or up to 0.07 more. ranks [batch, width]: the number of
-// classes c other than y with o_c > o_y, or o_c = o_y and c < y; num_classes where there is no
-// label or its logit is NaN or -inf. If `labels` has logits, these are the o_y.
+// ranks [batch, width]: the number of classes c other than y with o_c > o_y, or o_c = o_y
+// and c < y; num_classes where there is no label or its logit is NaN or -inf. If `labels` has
+// logits, these are the o_y.
 void ClassStatistics(const ClassMatrix& matrix, const Features& features, const Labels& labels,
                      const ParallelFor& parallel, float* log_partition, float* true_logits,
-                     int64_t* ranks, ProductNumbers numbers = ProductNumbers::kFloat32,
-                     float* log_masses = nullptr);
-
-// The blocks of consecutive classes whose masses are told apart.
-int64_t NumClassBlocks(int64_t num_classes);
-
-// What a gradient may leave out: of each row, classes whose probabilities add up to at most
-// `most`, by the masses of ClassStatistics. Null leaves out nothing.
-struct SkippedMass {
-  const float* log_masses = nullptr;  // [NumClassBlocks, batch]
-  float most = 0.0f;
-};
+                     int64_t* ranks, ProductNumbers numbers = ProductNumbers::kFloat32);
 
 // scores, ids [batch, k]: the k highest logits, falling; equal ones by rising
 // id. NaN ranks below everything. REQUIRES: 1 <= k <= num_classes.
@@ -51,16 +39,13 @@ void ClassTopK(const ClassMatrix& matrix, const Features& features, int64_t k,
 // Gradient of sum_b weights_b * log_partition_b + sum_bl label_weights_bl * o_{y_bl}
 // by recomputed probabilities exp(o - log_partition). Rows of weight 0 take no
 // part, whatever their numbers. label_weights [batch, width].
-// Of each row, each block of classes may be left out whose probabilities add up to an equal
-// share of skipped.most; blocks are where that holds for all of 64 rows, none of which has a
-// label there. Writes all of d_features [batch, dim], d_embeddings [num_classes, dim] and, if
-// not null, d_bias [num_classes].
+// Writes all of d_features [batch, dim], d_embeddings [num_classes, dim] and,
+// if not null, d_bias [num_classes].
 void ClassSoftmaxGradient(const ClassMatrix& matrix, const Features& features,
                           const float* log_partition, const float* weights,
                           const Labels& labels, const float* label_weights,
                           const ParallelFor& parallel, float* d_features, float* d_embeddings,
-                          float* d_bias, ProductNumbers numbers = ProductNumbers::kFloat32,
-                          const SkippedMass& skipped = {});
+                          float* d_bias, ProductNumbers numbers = ProductNumbers::kFloat32);
 
 }  // namespace largeout
 

@@ -1,7 +1,6 @@
 #include "custom_ops/core/class_scan_bfloat16_simd.h"
 
 #include "custom_ops/core/bfloat16_pairs.h"
-#include "custom_ops/core/class_scan_gradient_panels.h"
 #include "custom_ops/core/class_scan_statistics.h"
 #include "custom_ops/core/simd.h"
 
@@ -95,8 +94,7 @@ class PairBlockGradient {
   void Run(int64_t label) {
     ZeroFloats(shard_.block_gradient, size_ * rows_.width);
     if (shard_.d_bias != nullptr) ZeroFloats(shard_.d_bias + first_, size_);
-    const ActivePanels active(rows_, label, first_, first_ + size_, shard_.active);
-    if (active.any()) AddPanels(label, active);
+    AddPanels(label);
     for (int64_t c = 0; c < size_; ++c) {
       CopyFloats(shard_.block_gradient + c * rows_.width, matrix_.dim,
                  shard_.d_embeddings + (first_ + c) * matrix_.dim);
@@ -104,16 +102,19 @@ class PairBlockGradient {
   }
 
  private:
-  void AddPanels(int64_t label, const ActivePanels& active) {
+  void AddPanels(int64_t label) {
     const PairBlock block(matrix_, panels_, scratch_, first_, first_ + size_);
     const int64_t padded = block.padded_size(), width = rows_.width;
     for (int64_t c = 0; c < padded; c += 2) {
       PairRows(Embedding(c), Embedding(c + 1), matrix_.dim, width,
                pairs_.by_classes + c / 2 * width);
     }
-    active.ForEachRun([&](int64_t first_panel, int64_t count) {
+    constexpr int64_t kMostPanels = kChunkRows / kPanelRows;
+    for (int64_t first = 0; first < panels_.num_panels; first += kMostPanels) {
+      const int64_t left = panels_.num_panels - first;
+      const int64_t count = left < kMostPanels ? left : kMostPanels;
       for (int64_t p = 0; p < count; ++p) {
-        const int64_t panel = first_panel + p;
+        const int64_t panel = first + p;
         FindProbabilities(block.FindLogits(panel), panel, label);
         PackProbabilities(padded, p);
         panels_.product({kPanelRows, padded, width}, {pairs_.of_rows, kBlockClasses / 2},
@@ -122,9 +123,9 @@ class PairBlockGradient {
       }
       panels_.product({padded, count * kPanelRows, width},
                       {pairs_.of_classes, pairs_.class_stride},
-                      {panels_.by_rows + first_panel * kPanelRows / 2 * width, width},
+                      {panels_.by_rows + first * kPanelRows / 2 * width, width},
                       shard_.block_gradient, width);
-    });
+    }
   }
 
   const float* Embedding(int64_t c) const {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -29,10 +28,8 @@ class GradientBatch {
  public:
   GradientBatch(const ClassMatrix& matrix, const Features& features, const float* log_partition,
                 const float* weights, const Labels& labels, const float* label_weights,
-                ProductNumbers numbers, const SkippedMass& skipped, const ParallelFor& parallel)
-      : batch_(features.batch),
-        skipped_(skipped),
-        log_share_(std::log(skipped.most / NumClassBlocks(matrix.num_classes))) {
+                ProductNumbers numbers, const ParallelFor& parallel)
+      : batch_(features.batch) {
     CollectLabels(labels, label_weights);
     std::vector<int64_t> order(batch_, -1);
     for (const LabelWeight& label : labels_) order[label.row] = label.row;
@@ -64,13 +61,10 @@ class GradientBatch {
   GradientRows rows() const {
     return {features_ == nullptr ? nullptr : features_->get(),
             width_,
-            batch_,
             shift_.data(),
             weights_.data(),
             labels_.data(),
-            static_cast<int64_t>(labels_.size()),
-            skipped_.log_masses,
-            log_share_};
+            static_cast<int64_t>(labels_.size())};
   }
 
  private:
@@ -95,8 +89,6 @@ class GradientBatch {
   }
 
   const int64_t batch_;
-  const SkippedMass skipped_;
-  const float log_share_;
   int64_t width_;
   std::unique_ptr<AlignedFloats> features_;
   std::unique_ptr<PackedFeatures> packed_;
@@ -111,8 +103,7 @@ class Scratch {
   explicit Scratch(const GradientBatch& batch)
       : batch_(batch),
         chunk_rows_(std::min<int64_t>(kChunkRows, batch.padded_size())),
-        block_gradient_(kBlockClasses * batch.width()),
-        active_(new bool[batch.padded_size() / kPanelRows]) {
+        block_gradient_(kBlockClasses * batch.width()) {
     if (batch.pairs() != nullptr) {
       pairs_ = std::make_unique<PairBuffers>(batch.width());
       gradient_pairs_ = std::make_unique<GradientPairBuffers>(batch.width(), chunk_rows_);
@@ -132,8 +123,7 @@ class Scratch {
                                  block_gradient_.get(),
                                  sum,
                                  d_embeddings,
-                                 d_bias,
-                                 active_.get()};
+                                 d_bias};
     if (of_pairs) {
       LARGEOUT_SIMD_DISPATCH(ScanPairGradient, matrix, batch_.pairs()->panels(), batch_.rows(),
                              begin, end, pairs_->scratch(), gradient_pairs_->pairs(), shard);
@@ -150,7 +140,6 @@ class Scratch {
   const GradientBatch& batch_;
   const int64_t chunk_rows_;
   const AlignedFloats block_gradient_;
-  const std::unique_ptr<bool[]> active_;
   std::unique_ptr<AlignedFloats> probabilities_, embeddings_;
   std::unique_ptr<PairBuffers> pairs_;
   std::unique_ptr<GradientPairBuffers> gradient_pairs_;
@@ -177,9 +166,9 @@ void ClassSoftmaxGradient(const ClassMatrix& matrix, const Features& features,
                           const float* log_partition, const float* weights,
                           const Labels& labels, const float* label_weights,
                           const ParallelFor& parallel, float* d_features, float* d_embeddings,
-                          float* d_bias, ProductNumbers numbers, const SkippedMass& skipped) {
+                          float* d_bias, ProductNumbers numbers) {
   const GradientBatch batch(matrix, features, log_partition, weights, labels, label_weights,
-                            numbers, skipped, parallel);
+                            numbers, parallel);
   const int64_t width = batch.width(), num_rows = batch.padded_size();
   const ClassShards shards(matrix.num_classes, MostShards(num_rows, width));
   const AlignedFloats sums(shards.count() * num_rows * width);

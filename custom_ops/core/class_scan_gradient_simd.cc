@@ -1,6 +1,5 @@
 #include "custom_ops/core/class_scan_gradient_simd.h"
 
-#include "custom_ops/core/class_scan_gradient_panels.h"
 #include "custom_ops/core/class_scan_tile.h"
 #include "custom_ops/core/dense_product_simd.h"
 #include "custom_ops/core/simd.h"
@@ -52,11 +51,10 @@ class BlockGradient {
     PadEmbeddings();
     ZeroFloats(shard_.block_gradient, size_ * rows_.width);
     if (shard_.d_bias != nullptr) ZeroFloats(shard_.d_bias + first_, size_);
-    const ActivePanels active(rows_, label, first_, first_ + size_, shard_.active);
-    active.ForEachRun([&](int64_t panel, int64_t count) {
-      const int64_t row = panel * kPanelRows, left = rows_.num_rows - row;
-      AddChunk(label, row, left < count * kPanelRows ? left : count * kPanelRows);
-    });
+    for (int64_t row = 0; row < panels_.num_rows; row += kChunkRows) {
+      const int64_t left = panels_.num_rows - row;
+      AddChunk(label, row, left < kChunkRows ? left : kChunkRows);
+    }
     for (int64_t c = 0; c < size_; ++c) {
       CopyFloats(shard_.block_gradient + c * rows_.width, matrix_.dim,
                  shard_.d_embeddings + (first_ + c) * matrix_.dim);

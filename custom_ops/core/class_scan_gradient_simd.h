@@ -23,16 +23,10 @@ struct LabelWeight {
 struct GradientRows {
   const float* features;  // [batch, width]; null for bfloat16 products
   int64_t width;
-  int64_t num_rows;           // the batch
   const float* shift;         // [panel rows] log partition, inf for weight 0
   const float* weights;       // [panel rows]
   const LabelWeight* labels;  // by rising class
   int64_t num_labels;
-  // Null, or bounds of the log of the sum of exp(logit) over each block of all classes,
-  // [blocks, batch]: a tile of a block and a panel is left out if the mass of none of its rows,
-  // which is this less the shift, is above log_share.
-  const float* log_masses;
-  float log_share;
 };
 
 // What one shard of the classes works on. Scratch has room for one block.
@@ -44,7 +38,6 @@ struct ShardGradient {
   float* d_features;           // [batch, width], added to
   float* d_embeddings;         // [num_classes, dim]
   float* d_bias;               // [num_classes], or null
-  bool* active;                // scratch, one for each panel
 };
 
 #define LARGEOUT_DECLARE_CLASS_GRADIENT(level)                                                 \

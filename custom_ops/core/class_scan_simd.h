@@ -49,10 +49,6 @@ struct ShardStatistics {
   int32_t* higher;       // [slots, kPanelRows] classes that come before the label
   float* limits;         // scratch, [slots of one panel, kPanelRows]
   bool* label_in_block;  // scratch, the same: for the lanes of a vector together
-  // Null, or the log of the sum of exp(logit) over each block, or up to 0.07 more: of all
-  // blocks of classes, [blocks, mass_stride].
-  float* log_masses;
-  int64_t mass_stride;
 };
 
 // The k best classes of one shard, for each row.

@@ -12,16 +12,6 @@
 namespace largeout {
 namespace LARGEOUT_SIMD {
 
-// At least the logarithm of x, and at most 0.07 more. REQUIRES: x >= 0; where it is below
-// 1e-35, that of 1e-35.
-inline Floats LogBound(Floats x) {
-  // Between powers of 2, the logarithm to base 2 is up to .0861 above the line that the bits of
-  // a float follow.
-  constexpr float kLog2 = 0.693147181f, kAbove = 0.07f;
-  const Floats line = __builtin_convertvector((Ints)(x + 1e-35f), Floats) * (kLog2 / (1 << 23));
-  return line - (127.0f * kLog2 - kAbove);
-}
-
 // Sums exponentials, and counts the classes that stand before each label.
 class StatisticsConsumer {
  public:
@@ -29,7 +19,6 @@ class StatisticsConsumer {
       : slots_(slots), shard_(shard) {}
 
   void BeginPanel(int64_t panel, int64_t first, int64_t last) {
-    block_ = first / kBlockClasses;
     begin_ = slots_.panel_begin[panel] * kPanelRows;
     size_ = slots_.panel_begin[panel + 1] * kPanelRows - begin_;
     for (int64_t i = 0; i < size_; i += kLanes) SetLimits(i, first, last);
@@ -39,7 +28,6 @@ class StatisticsConsumer {
   void EndPanel(int64_t panel) {
     double* total = shard_.total + panel * kPanelRows;
     for (int i = 0; i < kPanelRows; ++i) total[i] += sum_[i];
-    if (shard_.log_masses != nullptr) StoreMasses(panel);
   }
 
   template <int T>
@@ -61,13 +49,6 @@ class StatisticsConsumer {
  private:
   // The shift may fall behind the highest logit by this much.
   static constexpr float kSlack = 30.0f;
-
-  void StoreMasses(int64_t panel) {
-    float* masses = shard_.log_masses + block_ * shard_.mass_stride + panel * kPanelRows;
-    for (int i = 0; i < kPanelRows; i += kLanes) {
-      Store(Load(shard_.shift + panel * kPanelRows + i) + LogBound(Load(sum_ + i)), masses + i);
-    }
-  }
 
   // A class stands before the label if its logit is above the limit: the
   // label's score, or for classes of lower id the float below, as equal ones
@@ -141,7 +122,6 @@ class StatisticsConsumer {
   const RankSlots slots_;
   const ShardStatistics shard_;
   int64_t begin_ = 0, size_ = 0;  // of the panel's slots
-  int64_t block_ = 0;
   alignas(64) float sum_[kPanelRows];
 };
 

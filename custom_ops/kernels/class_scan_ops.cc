@@ -45,14 +45,12 @@ struct Cpu {
 
   static absl::Status CheckNumbers(ProductNumbers) { return absl::OkStatus(); }
 
-  static int64_t NumMassBlocks(int64_t num_classes) { return NumClassBlocks(num_classes); }
-
   static absl::Status ClassStatistics(OpKernelContext* ctx, const ClassMatrix& matrix,
                                       const Features& features, const Labels& labels,
                                       float* log_partition, float* true_logits, int64_t* ranks,
-                                      ProductNumbers numbers, float* log_masses) {
+                                      ProductNumbers numbers) {
     largeout::ClassStatistics(matrix, features, labels, IntraOpParallel(ctx), log_partition,
-                              true_logits, ranks, numbers, log_masses);
+                              true_logits, ranks, numbers);
     return absl::OkStatus();
   }
 
@@ -69,10 +67,10 @@ struct Cpu {
                                            const float* weights, const Labels& labels,
                                            const float* label_weights, float* d_features,
                                            float* d_embeddings, float* d_bias,
-                                           ProductNumbers numbers, const SkippedMass& skipped) {
+                                           ProductNumbers numbers) {
     largeout::ClassSoftmaxGradient(matrix, features, log_partition, weights, labels,
                                    label_weights, IntraOpParallel(ctx), d_features,
-                                   d_embeddings, d_bias, numbers, skipped);
+                                   d_embeddings, d_bias, numbers);
     return absl::OkStatus();
   }
 };

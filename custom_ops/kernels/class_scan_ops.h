@@ -1,9 +1,8 @@
 // The ops that pass over all classes, for every device.
 //
 // A Device has the functions of core/class_scan.h as static functions that take the context
-// first and return a status, beside CheckIds (of labels whose shape is checked), CheckTopK and
-// CheckNumbers for what it can look at, hold and multiply, and NumMassBlocks for the blocks
-// that it tells the masses of.
+// first and return a status, beside CheckIds (of labels whose shape is checked), CheckTopK
+// and CheckNumbers for what it can look at, hold and multiply.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_SCAN_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_SCAN_OPS_H_
@@ -11,7 +10,7 @@
 #include <limits>
 #include <optional>
 
-#include "custom_ops/core/class_scan.h"
+#include "custom_ops/core/class_scan_types.h"
 #include "custom_ops/core/packed_rows.h"
 #include "custom_ops/kernels/checks.h"
 #include "custom_ops/kernels/class_matrix_input.h"
@@ -36,39 +35,21 @@ inline PackedRows PackedRowsIn(const tensorflow::Tensor& codes,
           PackedWidth(dim), numbers + NumScales(num_classes)};
 }
 
-// The attributes that a pass and its gradient share.
+// The numbers that attribute compute_type names.
 template <class Device>
-struct PassAttributes {
-  absl::Status Read(tensorflow::OpKernelConstruction* ctx) {
-    tensorflow::DataType type;
-    int num_masses;
-    TF_RETURN_IF_ERROR(ctx->GetAttr("compute_type", &type));
-    TF_RETURN_IF_ERROR(ctx->GetAttr("num_masses", &num_masses));
-    TF_RETURN_IF_ERROR(ctx->GetAttr("skipped_mass", &skipped_mass));
-    if (num_masses > 1) {
-      return tensorflow::errors::InvalidArgument("log_masses must be one tensor or none, got ",
-                                                 num_masses);
-    }
-    if (!(0 <= skipped_mass && skipped_mass <= 1)) {
-      return tensorflow::errors::InvalidArgument("skipped_mass must be in [0, 1], got ",
-                                                 skipped_mass);
-    }
-    has_masses = num_masses == 1;
-    if (type == tensorflow::DT_BFLOAT16) numbers = ProductNumbers::kBfloat16;
-    return Device::CheckNumbers(numbers);
-  }
-
-  ProductNumbers numbers = ProductNumbers::kFloat32;
-  bool has_masses = false;
-  float skipped_mass = 0.0f;
-};
+absl::Status ReadNumbers(tensorflow::OpKernelConstruction* ctx, ProductNumbers* numbers) {
+  tensorflow::DataType type;
+  TF_RETURN_IF_ERROR(ctx->GetAttr("compute_type", &type));
+  if (type == tensorflow::DT_BFLOAT16) *numbers = ProductNumbers::kBfloat16;
+  return Device::CheckNumbers(*numbers);
+}
 
 template <class Device>
 class ClassStatisticsOp : public LargeoutOp {
  public:
   explicit ClassStatisticsOp(tensorflow::OpKernelConstruction* ctx) : LargeoutOp(ctx) {
     int num_given;
-    OP_REQUIRES_OK(ctx, pass_.Read(ctx));
+    OP_REQUIRES_OK(ctx, ReadNumbers<Device>(ctx, &numbers_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("num_given", &num_given));
     OP_REQUIRES(ctx, num_given <= 1,
                 tensorflow::errors::InvalidArgument(
@@ -93,13 +74,11 @@ class ClassStatisticsOp : public LargeoutOp {
                                       : AllocateLogits(ctx, *ids, &true_logits));
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {batch}, &log_partition));
     OP_REQUIRES_OK(ctx, ctx->allocate_output(2, ids->shape(), &ranks));
-    float* log_masses = nullptr;
-    OP_REQUIRES_OK(ctx, AllocateMasses(ctx, matrix.num_classes, batch, &log_masses));
     if (batch == 0) return;
-    OP_REQUIRES_OK(
-        ctx, Device::ClassStatistics(ctx, matrix, FeaturesOf(features), labels,
-                                     log_partition->flat<float>().data(), true_logits,
-                                     ranks->flat<int64_t>().data(), pass_.numbers, log_masses));
+    OP_REQUIRES_OK(ctx,
+                   Device::ClassStatistics(ctx, matrix, FeaturesOf(features), labels,
+                                           log_partition->flat<float>().data(), true_logits,
+                                           ranks->flat<int64_t>().data(), numbers_));
   }
 
  private:
@@ -137,18 +116,7 @@ class ClassStatisticsOp : public LargeoutOp {
     return absl::OkStatus();
   }
 
-  // Leaves null what is not asked for.
-  absl::Status AllocateMasses(tensorflow::OpKernelContext* ctx, int64_t num_classes,
-                              int64_t batch, float** log_masses) const {
-    if (!pass_.has_masses) return absl::OkStatus();
-    tensorflow::Tensor* output;
-    const int64_t blocks = Device::NumMassBlocks(num_classes);
-    TF_RETURN_IF_ERROR(AllocateOutput(ctx, 3, {blocks, blocks == 0 ? 0 : batch}, &output));
-    if (blocks > 0) *log_masses = output->flat<float>().data();
-    return absl::OkStatus();
-  }
-
-  PassAttributes<Device> pass_;
+  ProductNumbers numbers_ = ProductNumbers::kFloat32;
   bool logits_given_ = false;
 };
 
@@ -211,12 +179,12 @@ template <class Device>
 class ClassSoftmaxGradientOp : public LargeoutOp {
  public:
   explicit ClassSoftmaxGradientOp(tensorflow::OpKernelConstruction* ctx) : LargeoutOp(ctx) {
-    OP_REQUIRES_OK(ctx, pass_.Read(ctx));
+    OP_REQUIRES_OK(ctx, ReadNumbers<Device>(ctx, &numbers_));
   }
 
   void Run(tensorflow::OpKernelContext* ctx) override {
     const tensorflow::Tensor& features = ctx->input(0);
-    const int rest = ctx->num_inputs() - (pass_.has_masses ? 5 : 4);
+    const int rest = ctx->num_inputs() - 4;
     const tensorflow::Tensor &log_partition = ctx->input(rest), &weights = ctx->input(rest + 1),
                              &labels = ctx->input(rest + 2),
                              &label_weights = ctx->input(rest + 3);
@@ -229,8 +197,6 @@ class ClassSoftmaxGradientOp : public LargeoutOp {
     OP_REQUIRES_OK(ctx, CheckRows(labels, "labels", batch, "features"));
     OP_REQUIRES_OK(ctx, Device::CheckIds(labels, matrix.num_classes));
     OP_REQUIRES_OK(ctx, CheckSameShape(label_weights, "label_weights", labels, "labels"));
-    SkippedMass skipped;
-    OP_REQUIRES_OK(ctx, ReadSkipped(ctx, matrix.num_classes, batch, &skipped));
     tensorflow::Tensor *d_features, *d_embeddings, *d_bias = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, features.shape(), &d_features));
     OP_REQUIRES_OK(ctx,
@@ -244,23 +210,11 @@ class ClassSoftmaxGradientOp : public LargeoutOp {
             ctx, matrix, FeaturesOf(features), log_partition.flat<float>().data(),
             weights.flat<float>().data(), LabelsOf(labels), label_weights.flat<float>().data(),
             d_features->flat<float>().data(), d_embeddings->flat<float>().data(),
-            d_bias == nullptr ? nullptr : d_bias->flat<float>().data(), pass_.numbers,
-            skipped));
+            d_bias == nullptr ? nullptr : d_bias->flat<float>().data(), numbers_));
   }
 
  private:
-  // Leaves `skipped` as it is where nothing is left out.
-  absl::Status ReadSkipped(tensorflow::OpKernelContext* ctx, int64_t num_classes, int64_t batch,
-                           SkippedMass* skipped) const {
-    const int64_t blocks = Device::NumMassBlocks(num_classes);
-    if (!pass_.has_masses || blocks == 0) return absl::OkStatus();
-    const tensorflow::Tensor& masses = ctx->input(ctx->num_inputs() - 1);
-    TF_RETURN_IF_ERROR(CheckShape(masses, "log_masses", {blocks, batch}));
-    *skipped = {masses.flat<float>().data(), pass_.skipped_mass};
-    return absl::OkStatus();
-  }
-
-  PassAttributes<Device> pass_;
+  ProductNumbers numbers_ = ProductNumbers::kFloat32;
 };
 
 // Registers the ops with a Device for TensorFlow's device of that name, where handles and

@@ -25,13 +25,10 @@ struct Gpu {
         "'float32', or make them under tf.device('CPU')");
   }
 
-  // It leaves nothing out, and so needs no masses.
-  static int64_t NumMassBlocks(int64_t) { return 0; }
-
   static absl::Status ClassStatistics(OpKernelContext* ctx, const ClassMatrix& matrix,
                                       const Features& features, const Labels& labels,
                                       float* log_partition, float* true_logits, int64_t* ranks,
-                                      ProductNumbers, float*) {
+                                      ProductNumbers) {
     GpuScratch scratch;
     TF_RETURN_IF_ERROR(scratch.Allocate(
         ctx,
@@ -58,8 +55,7 @@ struct Gpu {
                                            const Features& features, const float* log_partition,
                                            const float* weights, const Labels& labels,
                                            const float* label_weights, float* d_features,
-                                           float* d_embeddings, float* d_bias, ProductNumbers,
-                                           const SkippedMass&) {
+                                           float* d_embeddings, float* d_bias, ProductNumbers) {
     GpuScratch scratch;
     TF_RETURN_IF_ERROR(
         scratch.Allocate(ctx, cuda::ClassSoftmaxGradientScratchBytes(

@@ -55,9 +55,6 @@ absl::Status StatisticsShape(InferenceContext* c) {
   c->set_output(0, c->Vector(c->Dim(features, 0)));
   c->set_output(1, labels);
   c->set_output(2, labels);
-  for (int i = 3; i < c->num_outputs(); ++i) {
-    c->set_output(i, c->Matrix(InferenceContext::kUnknownDim, InferenceContext::kUnknownDim));
-  }
   return absl::OkStatus();
 }
 
@@ -87,14 +84,8 @@ absl::Status PackShape(InferenceContext* c) {
 
 absl::Status GradientShape(InferenceContext* c) {
   ShapeHandle features, unused;
-  int num_masses;
-  TF_RETURN_IF_ERROR(c->GetAttr("num_masses", &num_masses));
   TF_RETURN_IF_ERROR(CheckMatrix(c, &features));
-  // log_partition, weights, labels, label_weights
-  const int rest = c->num_inputs() - num_masses - 4;
-  for (int i = 0; i < num_masses; ++i) {
-    TF_RETURN_IF_ERROR(c->WithRank(c->input(rest + 4 + i), 2, &unused));
-  }
+  const int rest = c->num_inputs() - 4;  // log_partition, weights, labels, label_weights
   TF_RETURN_IF_ERROR(CheckRows(c, rest, 1, features, &unused));
   TF_RETURN_IF_ERROR(CheckRows(c, rest + 1, 1, features, &unused));
   TF_RETURN_IF_ERROR(CheckRows(c, rest + 2, 2, features, &unused));
@@ -116,12 +107,9 @@ REGISTER_OP("LargeoutClassStatistics")
     .Output("log_partition: float")
     .Output("true_logits: float")
     .Output("ranks: int64")
-    .Output("log_masses: num_masses * float")
     .Attr("num_biases: int >= 0")
     .Attr("num_given: int >= 0")
-    .Attr("num_masses: int >= 0 = 0")
     .Attr("compute_type: {float, bfloat16} = DT_FLOAT")
-    .Attr("skipped_mass: float = 0.0")
     .SetShapeFn(StatisticsShape)
     .Doc(R"doc(
 Log partition function and exact ranks of the labels, in one pass over all
@@ -144,11 +132,8 @@ true_logits: [batch, num_labels], 0 at padding; or those given.
 ranks: [batch, num_labels], the number of classes of the matrix, other than the label, that
   score higher, ties going to the lower id; num_classes at padding and where the logit is NaN
   or -inf.
-log_masses: Nothing, or one: [blocks, batch], what LargeoutClassSoftmaxGradient takes; on a GPU
-  [0, 0].
 compute_type: With bfloat16, features and embeddings are rounded to the nearest bfloat16 before
   they are multiplied; sums and biases are float32. It is an error on a GPU.
-skipped_mass: That of the gradient, which the registered gradient takes from here.
 )doc");
 
 REGISTER_OP("LargeoutClassTopK")
@@ -206,14 +191,11 @@ REGISTER_OP("LargeoutClassSoftmaxGradient")
     .Input("weights: float")
     .Input("labels: int64")
     .Input("label_weights: float")
-    .Input("log_masses: num_masses * float")
     .Output("d_features: float")
     .Output("d_embeddings: float")
     .Output("d_bias: num_biases * float")
     .Attr("num_biases: int >= 0")
-    .Attr("num_masses: int >= 0 = 0")
     .Attr("compute_type: {float, bfloat16} = DT_FLOAT")
-    .Attr("skipped_mass: float = 0.0")
     .SetShapeFn(GradientShape)
     .Doc(R"doc(
 Gradient of sum_b weights[b] * log_partition[b]
@@ -228,10 +210,7 @@ weights: [batch]. Rows whose weights are all 0 take no part.
 labels: [batch, num_labels], padded with -1. Other ids outside of the classes are an error;
   on a GPU they have no gradient.
 label_weights: [batch, num_labels].
-log_masses: Nothing, or one of LargeoutClassStatistics.
 compute_type: As there; probabilities are rounded too.
-skipped_mass: With log_masses, blocks of classes are left out whose probabilities add up to at
-  most this for a row, all together. On a GPU none is.
 d_features: [batch, dim].
 d_embeddings: [num_classes, dim].
 d_bias: [num_classes], if there is a bias.

@@ -1,14 +1,18 @@
 """`python -m tf_largeout.benchmarks exact_softmax`: time of exact softmax steps.
 
-Milliseconds a step (forward, backward and update) of `SoftmaxLoss` in float32, by bfloat16
-products and with small mass left out of the gradient, beside Keras's `Dense` and Adam: at the
-start of training, and with the classes of a model that was trained for `--seconds`, which is
-surer. All models take turns step by step, on one core and on two; figures are medians.
+Milliseconds a step (forward, backward and update) of `SoftmaxLoss` in float32 and by bfloat16
+products, beside Keras's `Dense` and Adam, with the classes and features of a model that was
+trained for `--seconds`. All models take turns step by step, on one core and on two; figures are
+medians.
 
 `limit` is what the machine allows: four products of [batch, dim] with all classes at its
 measured rate for that type, then the bytes that have to move at its measured bandwidth. A step
 reads the classes twice and writes their gradient; the update reads four arrays of that size and
 writes three.
+
+The second table says what could be left out of a gradient: the share of tiles of 96 consecutive
+classes and 64 rows whose probabilities add up to so little for each row, all together, with the
+rows as they come and with the surest beside each other.
 """
 
 import argparse
@@ -39,7 +43,7 @@ def main(arguments=None):
             run = own_process.call(figures, problem, cores, options.rounds)
             run["limit_ms"] = limits_ms(report["problem"], options.batch_size, run["limits"])
             report["runs"].append(run)
-            print(table(run), "", sep="\n", flush=True)
+    print(times_table(report["runs"]), left_out_table(report["problem"]), sep="\n\n")
     if options.json:
         write_json(options.json, report)
     return report
@@ -55,19 +59,29 @@ def limits_ms(problem, batch_size, limits):
     }
 
 
-def table(run):
-    """The figures of one run as Markdown."""
-    states = list(dict.fromkeys(row["state"] for row in run["rows"]))
-    times = {(row["variant"], row["state"]): row["ms"] for row in run["rows"]}
-    lines = [
-        f"| ms a step, cores: {run['cores']} | " + " | ".join(states) + " |",
-        "|---" * (len(states) + 1) + "|",
+def times_table(runs):
+    """Milliseconds a step as Markdown, with a column for each number of cores."""
+    columns = [
+        {
+            **{row["variant"]: row["ms"] for row in run["rows"]},
+            **{f"limit, {dtype}": limit for dtype, limit in run["limit_ms"].items()},
+        }
+        for run in runs
     ]
-    for variant in dict.fromkeys(row["variant"] for row in run["rows"]):
-        cells = (f"{times[variant, state]:.0f}" for state in states)
-        lines.append(f"| {variant} | " + " | ".join(cells) + " |")
-    for dtype, limit in run["limit_ms"].items():
-        lines.append(f"| limit, {dtype} | " + " | ".join([f"{limit:.0f}"] * len(states)) + " |")
+    lines = ["| ms a step, cores | " + " | ".join(str(run["cores"]) for run in runs) + " |"]
+    lines.append("|---" + "|---:" * len(runs) + "|")
+    for name in columns[0]:
+        cells = " | ".join(f"{column[name]:.0f}" for column in columns)
+        lines.append(f"| {name} | {cells} |")
+    return "\n".join(lines)
+
+
+def left_out_table(problem):
+    """The shares of tiles in per cent as Markdown."""
+    lines = ["| probability left out of a row at most | as they come | the surest together |"]
+    lines.append("|---:|---:|---:|")
+    for mass, shares in problem["left_out"].items():
+        lines.append(f"| {mass} | " + " | ".join(f"{100 * x:.1f}" for x in shares) + " |")
     return "\n".join(lines)
 
 
@@ -79,7 +93,7 @@ def _parser():
     )
     parser.add_argument("--task", choices=TASKS, default="place_names")
     parser.add_argument("--batch-size", type=int, default=256)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of training before")
+    parser.add_argument("--seconds", type=float, default=120.0, help="of training before")
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=7, help="steps of each model")
     parser.add_argument("--json", help="file for the figures")

@@ -117,7 +117,6 @@ def _parser():
     add("--sample", type=int, help="windows that a perplexity is of (default: all)")
     dtypes = ["float32", "bfloat16"]
     add("--compute-dtype", choices=dtypes, default=dtypes[0], help="of `full` in training")
-    add("--skipped-mass", type=float, default=0.0, help="of `full` in training")
     add("--out", default="benchmark-results/language_model", help="directory of the figures")
     add("--json", help="file for the figures of all runs")
     add("--png", help="file for the picture")

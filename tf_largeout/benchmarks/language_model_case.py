@@ -46,7 +46,6 @@ class Setting:
             kernel's partner.
         sample: windows of a split that its figures are of; None for all.
         compute_dtype: of the exact softmax's products in training.
-        skipped_mass: what its gradient may leave out of a row.
     """
 
     dataset: str = "brown"
@@ -69,7 +68,6 @@ class Setting:
     absolute: bool = False
     sample: int | None = None
     compute_dtype: str = "float32"
-    skipped_mass: float = 0.0
 
     @property
     def title(self):
@@ -78,8 +76,6 @@ class Setting:
             parts.append("absolute softmax")
         if self.compute_dtype != "float32":
             parts.append(self.compute_dtype)
-        if self.skipped_mass:
-            parts.append(f"{self.skipped_mass:g} of the mass left out")
         return ", ".join(parts)
 
 
@@ -163,9 +159,7 @@ def _output(data, setting, words):
         return [output], losses.AbsoluteSoftmaxLoss()
     if sampler:
         return [output], losses.SampledSoftmaxLoss()
-    return [output], losses.SoftmaxLoss(
-        compute_dtype=setting.compute_dtype, skipped_mass=setting.skipped_mass
-    )
+    return [output], losses.SoftmaxLoss(compute_dtype=setting.compute_dtype)
 
 
 def _sampler(data, setting):

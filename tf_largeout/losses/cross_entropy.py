@@ -2,7 +2,6 @@
 
 import tensorflow as tf
 
-from tf_largeout.class_statistics import EXACT, ExactPass
 from tf_largeout.output_tag import OutputTag
 
 
@@ -34,14 +33,14 @@ def target_weights(has_label: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 
 
 def exact_cross_entropy(
-    tag: OutputTag, labels: tf.Tensor, options: ExactPass = EXACT
+    tag: OutputTag, labels: tf.Tensor, compute_dtype: str = "float32"
 ) -> tf.Tensor:
     """`softmax_cross_entropy` of each row, `[B]`, by one pass over all classes in blocks.
 
     Args:
         tag: The `OutputTag` of `B` rows.
         labels: int64 `[B, L]`, padded with -1.
-        options: How the pass is made.
+        compute_dtype: "float32" or "bfloat16", of the products.
     """
-    statistics = tag.class_statistics(labels, options)
+    statistics = tag.class_statistics(labels, compute_dtype)
     return softmax_cross_entropy(statistics.log_partition, statistics.true_logits, labels >= 0)

@@ -24,7 +24,6 @@ def class_statistics(
     true_logits: tf.Tensor | None = None,
     first_class: int | tf.Tensor = 0,
     compute_dtype: str = "float32",
-    skipped_mass: float = 0.0,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Log partition function and exact ranks of the labels, in one pass.
 
@@ -52,10 +51,6 @@ def class_statistics(
             probabilities, are rounded to the nearest bfloat16 before they are multiplied.
             Sums, biases and results are float32. On a CPU with AMX that is several times as
             fast; others round alike and take about the time of float32. Not on a GPU.
-        skipped_mass: between 0 and 1, what the gradient may leave out of a row: blocks of
-            classes whose probabilities add up to at most this. The gradient of the features
-            of row b changes by at most `skipped_mass |d_log_partition_b| max_c |w_c|`. A GPU
-            leaves out nothing.
 
     Returns:
         `(log_partition, true_logits, ranks)`:
@@ -72,18 +67,15 @@ def class_statistics(
             `first_class` is not 0 without `true_logits`, or `compute_dtype` is "bfloat16" on a
             GPU. There a label out of range has the logit NaN instead.
     """
-    log_partition, true_logits, ranks, _ = gen_ops.largeout_class_statistics(
+    return gen_ops.largeout_class_statistics(
         features,
         handle_of(embeddings_handle, watch=True),
         optional_handle(bias_handle, watch=True),
         labels,
         [] if true_logits is None else [true_logits],
         tf.cast(first_class, tf.int64),
-        num_masses=1 if skipped_mass else 0,
         compute_type=compute_dtype,
-        skipped_mass=skipped_mass,
     )
-    return log_partition, true_logits, ranks
 
 
 class PackedClasses(NamedTuple):
@@ -196,18 +188,13 @@ def class_softmax_gradient(
         weights,
         labels,
         label_weights,
-        [],
     )
     return d_features, d_embeddings, d_bias[0] if d_bias else None
 
 
 @tf.RegisterGradient("LargeoutClassStatistics")
 def _statistics_gradient(
-    op: tf.Operation,
-    d_log_partition: tf.Tensor,
-    d_true_logits: tf.Tensor,
-    d_ranks: tf.Tensor,
-    *d_masses: tf.Tensor,
+    op: tf.Operation, d_log_partition: tf.Tensor, d_true_logits: tf.Tensor, d_ranks: tf.Tensor
 ) -> list[tf.Tensor | None]:
     features, embeddings, *bias = op.inputs[: 2 + op.get_attr("num_biases")]
     labels = op.inputs[2 + len(bias)]
@@ -222,9 +209,7 @@ def _statistics_gradient(
         d_log_partition,
         labels,
         d_true_logits,
-        op.outputs[3:],
         compute_type=op.get_attr("compute_type"),
-        skipped_mass=op.get_attr("skipped_mass"),
     )
     return [d_features, d_embeddings, *d_bias, None, *d_given, None]
 
