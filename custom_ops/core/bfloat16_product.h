@@ -1,5 +1,5 @@
 // Products of matrices of bfloat16 numbers with float32 sums: on AMX where the processor has
-// it, else at each level of simd_level.h, where they take about as long as products of floats.
+// it, else at each level of simd_level.h, where they take longer than products of floats.
 //
 // Both factors come as pairs of numbers that meet in the sum: a Pair holds those of k and k +
 // 1, the even one in its lower half. For X_simd.cc files too: no std templates here.

@@ -26,8 +26,8 @@ class SoftmaxLoss(TaggedLoss):
             gradient, probabilities are rounded to the nearest bfloat16 before they are
             multiplied; sums, biases, variables and gradients are float32. Each product is off
             by about 2^-8 of itself at most. Processors with AMX multiply so several times as
-            fast. Others round alike, so that a model trains alike everywhere, and take about
-            the time of float32. For training alone, where metrics show the ranks that the loss
+            fast. Others round alike, so that a model trains alike everywhere, but take longer
+            than in float32. For training alone, where metrics show the ranks that the loss
             found: `evaluate` is exact in float32. Not on a GPU.
 
     Raises:

@@ -50,7 +50,7 @@ def class_statistics(
         compute_dtype: "float32", or "bfloat16": features and embeddings, and in the gradient
             probabilities, are rounded to the nearest bfloat16 before they are multiplied.
             Sums, biases and results are float32. On a CPU with AMX that is several times as
-            fast; others round alike and take about the time of float32. Not on a GPU.
+            fast; others round alike and take longer than in float32. Not on a GPU.
 
     Returns:
         `(log_partition, true_logits, ranks)`:
