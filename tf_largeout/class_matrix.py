@@ -2,16 +2,42 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
 from tf_largeout import class_folds, replicas, row_changes
-from tf_largeout.class_statistics import AbsoluteStatistics, ClassStatistics
 from tf_largeout.ops import class_scan_ops, row_dot_ops
 
 _NUMBERS_OF_A_BLOCK, _LEAST_IN_BLOCK = 2**22, 64
+
+
+class ClassStatistics(NamedTuple):
+    """What one exact pass over all classes tells about a batch of `B` rows.
+
+    Attributes:
+        log_partition: float32 `[B]`, log of the sum over classes of `exp(logit)`.
+        true_logits: float32 `[B, L]`, logits of the labels; 0 in padded places.
+        ranks: int64 `[B, L]`, how many classes score higher than the label (of equal ones,
+            those with a lower id); `num_classes` in padded places.
+    """
+
+    log_partition: tf.Tensor
+    true_logits: tf.Tensor
+    ranks: tf.Tensor
+
+
+class AbsoluteStatistics(NamedTuple):
+    """The `ClassStatistics` of `|logit|`, without the ranks, which take another pass.
+
+    Attributes:
+        log_partition: float32 `[B]`, log of the sum over classes of `exp(|logit|)`.
+        true_logits: float32 `[B, L]`, `|logit|` of the labels; 0 in padded places.
+    """
+
+    log_partition: tf.Tensor
+    true_logits: tf.Tensor
 
 
 class ClassMatrix:
@@ -126,12 +152,9 @@ class ClassMatrix:
             labels: int64 `[B, L]`, padded with -1.
             compute_dtype: "float32" or "bfloat16", see `ops.class_statistics`.
         """
+        scan = functools.partial(class_scan_ops.class_statistics, compute_dtype=compute_dtype)
         features = tf.cast(features, tf.float32)
-        return ClassStatistics(
-            *class_scan_ops.class_statistics(
-                features, *self.variables(), labels, compute_dtype=compute_dtype
-            )
-        )
+        return ClassStatistics(*scan(features, *self.variables(), labels))
 
     def top_k(
         self, features: tf.Tensor, k: int, absolute: bool = False
@@ -248,10 +271,7 @@ class ClassMatrix:
         )[1]
 
     def _absolute_fold(
-        self,
-        features: tf.Tensor,
-        width: int | tf.Tensor = 1,
-        classes: tf.Tensor | None = None,
+        self, features: tf.Tensor, width: int | tf.Tensor = 1, classes: tf.Tensor | None = None
     ) -> class_folds.Fold:
         fold = functools.partial(self.fold_logits, features, width=width, classes=classes)
         return class_folds.of_absolute(fold)

@@ -8,8 +8,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import class_folds
-from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.class_statistics import ClassStatistics
+from tf_largeout.class_matrix import ClassMatrix, ClassStatistics
 from tf_largeout.replicas import local_variable
 
 

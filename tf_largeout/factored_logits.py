@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout.class_statistics import ClassStatistics
+from tf_largeout.class_matrix import ClassStatistics
 from tf_largeout.factored_update import LearningBatch, Spheres
 from tf_largeout.output_tag import OutputTag
 from tf_largeout.types import TensorLike

@@ -5,8 +5,7 @@ from typing import Any, NoReturn
 
 import tensorflow as tf
 
-from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.class_statistics import ClassStatistics
+from tf_largeout.class_matrix import ClassMatrix, ClassStatistics
 from tf_largeout.ops.factored_output_ops import FactoredState
 
 

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tf_largeout.class_statistics import AbsoluteStatistics, ClassStatistics
+from tf_largeout.class_matrix import AbsoluteStatistics, ClassStatistics
 from tf_largeout.output_tag import OutputTag
 from tf_largeout.types import TensorLike
 

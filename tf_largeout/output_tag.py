@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 import keras
 import tensorflow as tf
 
-from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.class_statistics import AbsoluteStatistics, ClassStatistics
+from tf_largeout.class_matrix import AbsoluteStatistics, ClassMatrix, ClassStatistics
 from tf_largeout.labels import as_label_matrix, first_occurrences
 from tf_largeout.types import TensorLike
 
