@@ -87,3 +87,10 @@ def for_all_simd_levels(request, set_simd_level):
     """Runs the test at each SIMD level."""
     set_simd_level(request.param)
     return request.param
+
+
+@pytest.fixture(params=["generic", "avx2", "avx512", "amx"])
+def for_all_product_levels(request, set_simd_level):
+    """Runs the test at each SIMD level, and with AMX, which bfloat16 products use."""
+    set_simd_level(request.param)
+    return request.param

@@ -142,17 +142,19 @@ class ClassMatrix:
         )
         return logits, rows, tf.zeros(tf.shape(shared_ids)) if biases is None else biases
 
-    def statistics(self, features: tf.Tensor, labels: tf.Tensor) -> ClassStatistics:
+    def statistics(
+        self, features: tf.Tensor, labels: tf.Tensor, compute_dtype: str = "float32"
+    ) -> ClassStatistics:
         """The exact `ClassStatistics` of a batch, in one pass over the classes.
 
         Args:
             features: Float `[B, dim]`.
             labels: int64 `[B, L]`, padded with -1.
+            compute_dtype: "float32" or "bfloat16", see `ops.class_statistics`.
         """
+        scan = functools.partial(class_scan_ops.class_statistics, compute_dtype=compute_dtype)
         features = tf.cast(features, tf.float32)
-        return ClassStatistics(
-            *class_scan_ops.class_statistics(features, *self.variables(), labels)
-        )
+        return ClassStatistics(*scan(features, *self.variables(), labels))
 
     def top_k(
         self, features: tf.Tensor, k: int, absolute: bool = False
@@ -269,10 +271,7 @@ class ClassMatrix:
         )[1]
 
     def _absolute_fold(
-        self,
-        features: tf.Tensor,
-        width: int | tf.Tensor = 1,
-        classes: tf.Tensor | None = None,
+        self, features: tf.Tensor, width: int | tf.Tensor = 1, classes: tf.Tensor | None = None
     ) -> class_folds.Fold:
         fold = functools.partial(self.fold_logits, features, width=width, classes=classes)
         return class_folds.of_absolute(fold)

@@ -128,16 +128,27 @@ class ClusteredMatrix(ClassMatrix):
         higher = class_folds.scores_higher(others, members, own, ids) & (members >= 0)
         return own[:, 0] - tf.reduce_logsumexp(others, axis=1), class_folds.count(higher)
 
-    def statistics(self, features: tf.Tensor, labels: tf.Tensor) -> ClassStatistics:
+    def statistics(
+        self, features: tf.Tensor, labels: tf.Tensor, compute_dtype: str = "float32"
+    ) -> ClassStatistics:
         """The exact `ClassStatistics` of the log-probabilities, in two passes over the classes.
 
         Args:
             features: Float `[B, dim]`.
             labels: int64 `[B, L]`, padded with -1.
+            compute_dtype: "float32".
 
         Returns:
             `ClassStatistics`: a `log_partition` of 0, for their probabilities sum to 1.
+
+        Raises:
+            ValueError: For another `compute_dtype`: only passes over all classes have them.
         """
+        if compute_dtype != "float32":
+            raise ValueError(
+                f"Layer '{self._owner}' computes in float32: its training steps multiply few "
+                f"classes. Received: compute_dtype={compute_dtype!r}. Leave it out of the loss."
+            )
         true_logits = tf.where(labels >= 0, self.dots(features, labels), 0)
         features, width = tf.stop_gradient(features), tf.shape(labels)[1]
         shifts, own = self._first_pass(features, labels, width)

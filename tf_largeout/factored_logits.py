@@ -84,7 +84,9 @@ class FactoredLogits(OutputTag):
         self._targets[id(labels)] = tf.cast(values, tf.float64), every_row
         return labels
 
-    def class_statistics(self, y_true: TensorLike) -> ClassStatistics:
+    def class_statistics(
+        self, y_true: TensorLike, compute_dtype: str = "float32"
+    ) -> ClassStatistics:
         """The exact `ClassStatistics`, outside of training.
 
         Raises:
@@ -93,7 +95,7 @@ class FactoredLogits(OutputTag):
         """
         if self._learns:
             raise ValueError(_message(self.layer.name))
-        return super().class_statistics(y_true)
+        return super().class_statistics(y_true, compute_dtype)
 
     def _spheres_of(self, labels: tf.Tensor) -> Spheres:
         if not self.training:

@@ -77,9 +77,11 @@ class FactoredMatrix(ClassMatrix):
         """What a sampled loss needs: a ValueError."""
         self.variables()
 
-    def statistics(self, features: tf.Tensor, labels: tf.Tensor) -> ClassStatistics:
+    def statistics(
+        self, features: tf.Tensor, labels: tf.Tensor, compute_dtype: str = "float32"
+    ) -> ClassStatistics:
         hidden, shift = self.hidden(features)
-        found = self._vectors.statistics(hidden, labels)
+        found = self._vectors.statistics(hidden, labels, compute_dtype)
         true_logits = tf.where(labels >= 0, found.true_logits + shift[:, tf.newaxis], 0)
         return ClassStatistics(found.log_partition + shift, true_logits, found.ranks)
 

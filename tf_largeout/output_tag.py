@@ -46,7 +46,7 @@ class OutputTag:
         self.training = None if training is None else bool(training)
         self._label_matrices: dict[int, tuple[Any, tf.Tensor]] = {}
         self._distinct: dict[int, tf.Tensor] = {}
-        self._statistics: dict[int, ClassStatistics] = {}
+        self._statistics: dict[int, dict[str, ClassStatistics]] = {}
         self._absolute: dict[int, AbsoluteStatistics] = {}
         self._absolute_ranks: dict[int, tf.Tensor] = {}
 
@@ -96,13 +96,22 @@ class OutputTag:
             self._distinct[id(labels)] = first_occurrences(labels)
         return self._distinct[id(labels)]
 
-    def class_statistics(self, y_true: TensorLike) -> ClassStatistics:
-        """The exact `ClassStatistics`; all losses and metrics of a step share one pass."""
+    def class_statistics(
+        self, y_true: TensorLike, compute_dtype: str = "float32"
+    ) -> ClassStatistics:
+        """The exact `ClassStatistics`; all losses and metrics of a step share one pass.
+
+        Args:
+            y_true: The labels.
+            compute_dtype: "float32" or "bfloat16"; each makes a pass of its own.
+        """
         labels = self.label_matrix(y_true)
-        if id(labels) not in self._statistics:
-            statistics = self.class_matrix.statistics(self.flat_features, labels)
-            self._statistics[id(labels)] = statistics
-        return self._statistics[id(labels)]
+        passes = self._statistics.setdefault(id(labels), {})
+        if compute_dtype not in passes:
+            passes[compute_dtype] = self.class_matrix.statistics(
+                self.flat_features, labels, compute_dtype
+            )
+        return passes[compute_dtype]
 
     def absolute_statistics(self, y_true: TensorLike) -> AbsoluteStatistics:
         """The exact `AbsoluteStatistics`, of `|logit|`, by one pass that all share."""
@@ -117,14 +126,20 @@ class OutputTag:
     ) -> ClassStatistics | AbsoluteStatistics | None:
         """What is known exactly: outside of training, and where the loss made the pass.
 
+        In training it is what the loss found, in its `compute_dtype`.
+
         Args:
             y_true: The labels.
             absolute: Whether the `AbsoluteStatistics` are meant, not the `ClassStatistics`.
         """
-        made = self._absolute if absolute else self._statistics
-        if self.training and id(self.label_matrix(y_true)) not in made:
-            return None
-        return self.absolute_statistics(y_true) if absolute else self.class_statistics(y_true)
+        labels = self.label_matrix(y_true)
+        if not self.training:
+            return (
+                self.absolute_statistics(labels) if absolute else self.class_statistics(labels)
+            )
+        if absolute:
+            return self._absolute.get(id(labels))
+        return next(iter(self._statistics.get(id(labels), {}).values()), None)
 
     def label_ranks(self, y_true: TensorLike, absolute: bool = False) -> tf.Tensor | None:
         """Ranks of the labels, int64 `[B, L]`, without O(num_classes) work in training.

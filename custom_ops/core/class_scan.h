@@ -25,7 +25,7 @@ namespace largeout {
 // logits, these are the o_y.
 void ClassStatistics(const ClassMatrix& matrix, const Features& features, const Labels& labels,
                      const ParallelFor& parallel, float* log_partition, float* true_logits,
-                     int64_t* ranks);
+                     int64_t* ranks, ProductNumbers numbers = ProductNumbers::kFloat32);
 
 // scores, ids [batch, k]: the k highest logits, falling; equal ones by rising
 // id. NaN ranks below everything. REQUIRES: 1 <= k <= num_classes.
@@ -45,7 +45,7 @@ void ClassSoftmaxGradient(const ClassMatrix& matrix, const Features& features,
                           const float* log_partition, const float* weights,
                           const Labels& labels, const float* label_weights,
                           const ParallelFor& parallel, float* d_features, float* d_embeddings,
-                          float* d_bias);
+                          float* d_bias, ProductNumbers numbers = ProductNumbers::kFloat32);
 
 }  // namespace largeout
 

@@ -21,7 +21,7 @@ struct LabelWeight {
 // The batch, filled up with 0 to a width that dense_product_simd.h takes; values of the rows
 // that fill up the last panel are 0 (shift: inf).
 struct GradientRows {
-  const float* features;  // [batch, width]
+  const float* features;  // [batch, width]; null for bfloat16 products
   int64_t width;
   const float* shift;         // [panel rows] log partition, inf for weight 0
   const float* weights;       // [panel rows]

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "custom_ops/core/counting_sort.h"
+#include "custom_ops/core/rounding.h"
 #include "custom_ops/core/score_order.h"
-#include "custom_ops/core/simd_level.h"
 
 namespace largeout {
 namespace {
@@ -19,19 +19,14 @@ float PreviousScore(float score) {
 }
 
 // The labels of row `row` of the panels, row `b` of the batch, the best last.
-std::vector<RowLabel> SortedLabels(const ClassMatrix& matrix, const Panels& panels, int64_t row,
+std::vector<RowLabel> SortedLabels(const LabelSlots::OneLogit& one_logit, int64_t row,
                                    const Labels& labels, int64_t b) {
   std::vector<RowLabel> sorted;
   for (int64_t column = 0; column < labels.width; ++column) {
     const int64_t i = b * labels.width + column;
     if (labels.ids[i] < 0) continue;
     const int32_t id = labels.Row(i);
-    float score;
-    if (labels.logits != nullptr) {
-      score = labels.logits[i];
-    } else {
-      LARGEOUT_SIMD_DISPATCH(ScanOneLogit, matrix, panels, row, id, &score);
-    }
+    const float score = labels.logits != nullptr ? labels.logits[i] : one_logit(row, id);
     sorted.push_back({{score, id}, column});
   }
   const auto unranked = std::partition(sorted.begin(), sorted.end(),
@@ -57,16 +52,16 @@ std::vector<int64_t> RowsByLabelCount(const Labels& labels, int64_t batch) {
   return order;
 }
 
-LabelSlots::LabelSlots(const ClassMatrix& matrix, const Panels& panels, const Labels& labels,
+LabelSlots::LabelSlots(const OneLogit& one_logit, int64_t dim, const Labels& labels,
                        const std::vector<int64_t>& order, const ParallelFor& parallel)
     : rows_(order.size()) {
-  const int64_t cost = 4 * labels.width * matrix.dim;
+  const int64_t cost = 4 * labels.width * dim;
   parallel(order.size(), cost, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      rows_[row] = SortedLabels(matrix, panels, row, labels, order[row]);
+      rows_[row] = SortedLabels(one_logit, row, labels, order[row]);
     }
   });
-  LayOutSlots(panels.num_panels);
+  LayOutSlots(CeilDiv(order.size(), kPanelRows));
   FillSlots();
 }
 

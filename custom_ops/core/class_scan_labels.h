@@ -4,6 +4,7 @@
 #define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_LABELS_H_
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "custom_ops/core/class_scan.h"
@@ -22,8 +23,12 @@ struct RowLabel : ScoredClass {
 
 class LabelSlots {
  public:
-  // `panels` has the rows of the batch in `order`.
-  LabelSlots(const ClassMatrix& matrix, const Panels& panels, const Labels& labels,
+  // The logit of a class, to the bit as the scan has it, for a row of the panels.
+  using OneLogit = std::function<float(int64_t row, int64_t class_id)>;
+
+  // The panels have the rows of the batch in `order`. `one_logit` is called by several threads
+  // at once.
+  LabelSlots(const OneLogit& one_logit, int64_t dim, const Labels& labels,
              const std::vector<int64_t>& order, const ParallelFor& parallel);
 
   RankSlots slots() const {

@@ -42,6 +42,10 @@ struct Labels {
   }
 };
 
+// The numbers that products are made of; their sums are float32. Bfloat16: those of features,
+// classes and probabilities are rounded to the nearest one first.
+enum class ProductNumbers { kFloat32, kBfloat16 };
+
 struct ScoredClass {
   float score;
   int32_t id;

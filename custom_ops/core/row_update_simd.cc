@@ -6,10 +6,6 @@
 #include "custom_ops/core/row_update_rules.h"
 #include "custom_ops/core/simd.h"
 
-#if defined(__SSE2__)
-#include <immintrin.h>
-#endif
-
 namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
@@ -19,18 +15,7 @@ constexpr int64_t kRowsAhead = 8;
 constexpr int64_t kNarrowRowsAhead = 32;
 
 struct Root {
-  Floats operator()(Floats x) const {
-#if defined(__AVX512F__)
-    return (Floats)_mm512_maskz_sqrt_ps(0xffff, (__m512)x);
-#elif defined(__AVX2__)
-    return (Floats)_mm256_sqrt_ps((__m256)x);
-#elif defined(__SSE2__)
-    return (Floats)_mm_sqrt_ps((__m128)x);
-#else
-    for (int lane = 0; lane < kLanes; ++lane) x[lane] = __builtin_sqrtf(x[lane]);
-    return x;
-#endif
-  }
+  Floats operator()(Floats x) const { return Sqrt(x); }
 };
 
 inline float SumLanes(Floats x) {

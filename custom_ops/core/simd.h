@@ -116,6 +116,19 @@ inline Doubles Broadcast(double value) { return value - Doubles{}; }
 
 inline Floats Max(Floats a, Floats b) { return a > b ? a : b; }
 
+inline Floats Sqrt(Floats x) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_maskz_sqrt_ps(0xffff, (__m512)x);
+#elif defined(__AVX2__)
+  return (Floats)_mm256_sqrt_ps((__m256)x);
+#elif defined(__SSE2__)
+  return (Floats)_mm_sqrt_ps((__m128)x);
+#else
+  for (int lane = 0; lane < kLanes; ++lane) x[lane] = __builtin_sqrtf(x[lane]);
+  return x;
+#endif
+}
+
 // Whether a > b in any lane.
 inline bool AnyGreater(Floats a, Floats b) {
 #if defined(__AVX512F__)

@@ -4,7 +4,8 @@
 // LARGEOUT_SIMD defined as generic, avx2 or avx512, and puts everything it
 // defines into namespace largeout::LARGEOUT_SIMD. X.cc picks one of these
 // at run time, once a batch. avx512 is AVX-512 with VNNI, which all of its
-// processors but the first have; others than x86-64 have the generic level only.
+// processors but the first have; others than x86-64 have the generic level only. amx is avx512
+// with the tiles that multiply bfloat16 numbers (bfloat16_product.h).
 // X_simd.cc includes no std templates: the linker keeps one copy of an inline
 // function, and it must not be the AVX-512 one.
 
@@ -13,11 +14,11 @@
 
 namespace largeout {
 
-enum class SimdLevel { kGeneric, kAvx2, kAvx512 };
+enum class SimdLevel { kGeneric, kAvx2, kAvx512, kAmx };
 
 // The best level that this processor supports. The environment variable
-// LARGEOUT_SIMD_LEVEL (generic, avx2, avx512) lowers it, read when the library is loaded: later
-// a thread that sets another variable might be at work in the environment.
+// LARGEOUT_SIMD_LEVEL (generic, avx2, avx512, amx) lowers it, read when the library is loaded:
+// later a thread that sets another variable might be at work in the environment.
 SimdLevel ActiveSimdLevel();
 
 // Reads the environment variable again, so that a test can step through the levels.
@@ -30,6 +31,7 @@ extern "C" void largeout_read_simd_level();
 #define LARGEOUT_SIMD_DISPATCH(function, ...)       \
   do {                                              \
     switch (::largeout::ActiveSimdLevel()) {        \
+      case ::largeout::SimdLevel::kAmx:             \
       case ::largeout::SimdLevel::kAvx512:          \
         ::largeout::avx512::function(__VA_ARGS__);  \
         break;                                      \

@@ -51,12 +51,15 @@ void Fail(const char* file, int line, const std::string& message) {
   std::printf("%s:%d: expected %s\n", file, line, message.c_str());
 }
 
-void ForEachSimdLevel(const std::function<void()>& body) {
+namespace {
+
+void ForTheFirstLevels(int count, const std::function<void()>& body) {
   const char* previous = std::getenv("LARGEOUT_SIMD_LEVEL");
   const std::string restored = previous == nullptr ? "" : previous;
-  const SimdLevel levels[] = {SimdLevel::kGeneric, SimdLevel::kAvx2, SimdLevel::kAvx512};
-  const char* names[] = {"generic", "avx2", "avx512"};
-  for (int i = 0; i < 3; ++i) {
+  const SimdLevel levels[] = {SimdLevel::kGeneric, SimdLevel::kAvx2, SimdLevel::kAvx512,
+                              SimdLevel::kAmx};
+  const char* names[] = {"generic", "avx2", "avx512", "amx"};
+  for (int i = 0; i < count; ++i) {
     setenv("LARGEOUT_SIMD_LEVEL", names[i], 1);
     largeout_read_simd_level();
     if (ActiveSimdLevel() == levels[i]) body();
@@ -68,6 +71,12 @@ void ForEachSimdLevel(const std::function<void()>& body) {
   }
   largeout_read_simd_level();
 }
+
+}  // namespace
+
+void ForEachSimdLevel(const std::function<void()>& body) { ForTheFirstLevels(3, body); }
+
+void ForEachProductLevel(const std::function<void()>& body) { ForTheFirstLevels(4, body); }
 
 }  // namespace testing
 }  // namespace largeout

@@ -28,8 +28,10 @@ bool Register(const char* file, const char* name, void (*body)());
 // Records that the running test failed.
 void Fail(const char* file, int line, const std::string& message);
 
-// Runs `body` once at each instruction set that this processor has.
+// Runs `body` once at each instruction set that this processor has and X_simd.cc files are
+// compiled for; and also with AMX, which only bfloat16 products use.
 void ForEachSimdLevel(const std::function<void()>& body);
+void ForEachProductLevel(const std::function<void()>& body);
 
 // A ParallelFor in the order that disturbs most: one unit at a time, the last one first.
 inline void BackwardsFor(int64_t total, int64_t /*cost_per_unit*/,

@@ -43,12 +43,14 @@ struct Cpu {
 
   static absl::Status CheckTopK(int64_t) { return absl::OkStatus(); }
 
+  static absl::Status CheckNumbers(ProductNumbers) { return absl::OkStatus(); }
+
   static absl::Status ClassStatistics(OpKernelContext* ctx, const ClassMatrix& matrix,
                                       const Features& features, const Labels& labels,
-                                      float* log_partition, float* true_logits,
-                                      int64_t* ranks) {
+                                      float* log_partition, float* true_logits, int64_t* ranks,
+                                      ProductNumbers numbers) {
     largeout::ClassStatistics(matrix, features, labels, IntraOpParallel(ctx), log_partition,
-                              true_logits, ranks);
+                              true_logits, ranks, numbers);
     return absl::OkStatus();
   }
 
@@ -64,10 +66,11 @@ struct Cpu {
                                            const Features& features, const float* log_partition,
                                            const float* weights, const Labels& labels,
                                            const float* label_weights, float* d_features,
-                                           float* d_embeddings, float* d_bias) {
+                                           float* d_embeddings, float* d_bias,
+                                           ProductNumbers numbers) {
     largeout::ClassSoftmaxGradient(matrix, features, log_partition, weights, labels,
                                    label_weights, IntraOpParallel(ctx), d_features,
-                                   d_embeddings, d_bias);
+                                   d_embeddings, d_bias, numbers);
     return absl::OkStatus();
   }
 };

@@ -1,8 +1,8 @@
 // The ops that pass over all classes, for every device.
 //
 // A Device has the functions of core/class_scan.h as static functions that take the context
-// first and return a status, beside CheckIds (of labels whose shape is checked) and CheckTopK
-// for what it can look at and hold.
+// first and return a status, beside CheckIds (of labels whose shape is checked), CheckTopK
+// and CheckNumbers for what it can look at, hold and multiply.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_SCAN_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_SCAN_OPS_H_
@@ -10,6 +10,7 @@
 #include <limits>
 #include <optional>
 
+#include "custom_ops/core/class_scan_types.h"
 #include "custom_ops/core/packed_rows.h"
 #include "custom_ops/kernels/checks.h"
 #include "custom_ops/kernels/class_matrix_input.h"
@@ -34,11 +35,21 @@ inline PackedRows PackedRowsIn(const tensorflow::Tensor& codes,
           PackedWidth(dim), numbers + NumScales(num_classes)};
 }
 
+// The numbers that attribute compute_type names.
+template <class Device>
+absl::Status ReadNumbers(tensorflow::OpKernelConstruction* ctx, ProductNumbers* numbers) {
+  tensorflow::DataType type;
+  TF_RETURN_IF_ERROR(ctx->GetAttr("compute_type", &type));
+  if (type == tensorflow::DT_BFLOAT16) *numbers = ProductNumbers::kBfloat16;
+  return Device::CheckNumbers(*numbers);
+}
+
 template <class Device>
 class ClassStatisticsOp : public LargeoutOp {
  public:
   explicit ClassStatisticsOp(tensorflow::OpKernelConstruction* ctx) : LargeoutOp(ctx) {
     int num_given;
+    OP_REQUIRES_OK(ctx, ReadNumbers<Device>(ctx, &numbers_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("num_given", &num_given));
     OP_REQUIRES(ctx, num_given <= 1,
                 tensorflow::errors::InvalidArgument(
@@ -64,9 +75,10 @@ class ClassStatisticsOp : public LargeoutOp {
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {batch}, &log_partition));
     OP_REQUIRES_OK(ctx, ctx->allocate_output(2, ids->shape(), &ranks));
     if (batch == 0) return;
-    OP_REQUIRES_OK(ctx, Device::ClassStatistics(ctx, matrix, FeaturesOf(features), labels,
-                                                log_partition->flat<float>().data(),
-                                                true_logits, ranks->flat<int64_t>().data()));
+    OP_REQUIRES_OK(ctx,
+                   Device::ClassStatistics(ctx, matrix, FeaturesOf(features), labels,
+                                           log_partition->flat<float>().data(), true_logits,
+                                           ranks->flat<int64_t>().data(), numbers_));
   }
 
  private:
@@ -104,6 +116,7 @@ class ClassStatisticsOp : public LargeoutOp {
     return absl::OkStatus();
   }
 
+  ProductNumbers numbers_ = ProductNumbers::kFloat32;
   bool logits_given_ = false;
 };
 
@@ -165,7 +178,9 @@ class ClassTopKOp : public LargeoutOp {
 template <class Device>
 class ClassSoftmaxGradientOp : public LargeoutOp {
  public:
-  using LargeoutOp::LargeoutOp;
+  explicit ClassSoftmaxGradientOp(tensorflow::OpKernelConstruction* ctx) : LargeoutOp(ctx) {
+    OP_REQUIRES_OK(ctx, ReadNumbers<Device>(ctx, &numbers_));
+  }
 
   void Run(tensorflow::OpKernelContext* ctx) override {
     const tensorflow::Tensor& features = ctx->input(0);
@@ -195,8 +210,11 @@ class ClassSoftmaxGradientOp : public LargeoutOp {
             ctx, matrix, FeaturesOf(features), log_partition.flat<float>().data(),
             weights.flat<float>().data(), LabelsOf(labels), label_weights.flat<float>().data(),
             d_features->flat<float>().data(), d_embeddings->flat<float>().data(),
-            d_bias == nullptr ? nullptr : d_bias->flat<float>().data()));
+            d_bias == nullptr ? nullptr : d_bias->flat<float>().data(), numbers_));
   }
+
+ private:
+  ProductNumbers numbers_ = ProductNumbers::kFloat32;
 };
 
 // Registers the ops with a Device for TensorFlow's device of that name, where handles and

@@ -18,10 +18,17 @@ struct Gpu {
                                                "; take more under tf.device('CPU')");
   }
 
+  static absl::Status CheckNumbers(ProductNumbers numbers) {
+    if (numbers == ProductNumbers::kFloat32) return absl::OkStatus();
+    return tensorflow::errors::InvalidArgument(
+        "exact passes by bfloat16 products are for CPUs; on a GPU take compute_dtype "
+        "'float32', or make them under tf.device('CPU')");
+  }
+
   static absl::Status ClassStatistics(OpKernelContext* ctx, const ClassMatrix& matrix,
                                       const Features& features, const Labels& labels,
-                                      float* log_partition, float* true_logits,
-                                      int64_t* ranks) {
+                                      float* log_partition, float* true_logits, int64_t* ranks,
+                                      ProductNumbers) {
     GpuScratch scratch;
     TF_RETURN_IF_ERROR(scratch.Allocate(
         ctx,
@@ -48,7 +55,7 @@ struct Gpu {
                                            const Features& features, const float* log_partition,
                                            const float* weights, const Labels& labels,
                                            const float* label_weights, float* d_features,
-                                           float* d_embeddings, float* d_bias) {
+                                           float* d_embeddings, float* d_bias, ProductNumbers) {
     GpuScratch scratch;
     TF_RETURN_IF_ERROR(
         scratch.Allocate(ctx, cuda::ClassSoftmaxGradientScratchBytes(

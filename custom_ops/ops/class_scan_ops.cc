@@ -109,6 +109,7 @@ REGISTER_OP("LargeoutClassStatistics")
     .Output("ranks: int64")
     .Attr("num_biases: int >= 0")
     .Attr("num_given: int >= 0")
+    .Attr("compute_type: {float, bfloat16} = DT_FLOAT")
     .SetShapeFn(StatisticsShape)
     .Doc(R"doc(
 Log partition function and exact ranks of the labels, in one pass over all
@@ -131,6 +132,8 @@ true_logits: [batch, num_labels], 0 at padding; or those given.
 ranks: [batch, num_labels], the number of classes of the matrix, other than the label, that
   score higher, ties going to the lower id; num_classes at padding and where the logit is NaN
   or -inf.
+compute_type: With bfloat16, features and embeddings are rounded to the nearest bfloat16 before
+  they are multiplied; sums and biases are float32. It is an error on a GPU.
 )doc");
 
 REGISTER_OP("LargeoutClassTopK")
@@ -192,6 +195,7 @@ REGISTER_OP("LargeoutClassSoftmaxGradient")
     .Output("d_embeddings: float")
     .Output("d_bias: num_biases * float")
     .Attr("num_biases: int >= 0")
+    .Attr("compute_type: {float, bfloat16} = DT_FLOAT")
     .SetShapeFn(GradientShape)
     .Doc(R"doc(
 Gradient of sum_b weights[b] * log_partition[b]
@@ -206,6 +210,7 @@ weights: [batch]. Rows whose weights are all 0 take no part.
 labels: [batch, num_labels], padded with -1. Other ids outside of the classes are an error;
   on a GPU they have no gradient.
 label_weights: [batch, num_labels].
+compute_type: As there; probabilities are rounded too.
 d_features: [batch, dim].
 d_embeddings: [num_classes, dim].
 d_bias: [num_classes], if there is a bias.

@@ -36,12 +36,33 @@ def top_k(all_logits, k):
     return np.take_along_axis(all_logits, order, 1), order
 
 
-def gradient(features, embeddings, bias, weights, labels, label_weights):
-    """Of sum_b weights_b log Z_b + sum_bl label_weights_bl o_{y_bl}."""
+def gradient_of_logits(features, embeddings, bias, weights, labels, label_weights):
+    """Of sum_b weights_b log Z_b + sum_bl label_weights_bl o_{y_bl} by the logits o."""
     all_logits = logits(features, embeddings, bias)
     p = np.exp(all_logits - log_partition(all_logits)[:, None]) * np.float64(weights)[:, None]
     for b, row in enumerate(labels):
         for i, label in enumerate(row):
             if label >= 0:
                 p[b, label] += label_weights[b, i]
+    return p
+
+
+def gradient(features, embeddings, bias, weights, labels, label_weights):
+    """The same by features, embeddings and bias."""
+    p = gradient_of_logits(features, embeddings, bias, weights, labels, label_weights)
     return p @ np.float64(embeddings), p.T @ np.float64(features), p.sum(0)
+
+
+def bfloat16(x):
+    """The nearest number of 8 significant bits, of two the even; below 2^-126 it is 0."""
+    x = np.asarray(x, np.float64)
+    mantissa, exponent = np.frexp(x)
+    rounded = np.ldexp(np.round(mantissa * 256), exponent - 8)  # np.round: halves to even
+    return np.where(np.abs(x) < 2.0**-126, 0.0, rounded)
+
+
+def bfloat16_gradient(features, embeddings, bias, weights, labels, label_weights):
+    """As `gradient`, with both factors of each product rounded."""
+    features, embeddings = bfloat16(features), bfloat16(embeddings)
+    p = gradient_of_logits(features, embeddings, bias, weights, labels, label_weights)
+    return bfloat16(p) @ embeddings, bfloat16(p).T @ features, p.sum(0)

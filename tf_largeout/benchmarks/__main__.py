@@ -22,6 +22,7 @@ BENCHMARKS = {
     "kernel_tree": "milliseconds to sample from a kernel tree, and to keep it up to date",
     "tied": "a language model's step with one table for input and output, and with two",
     "language_model": "exact perplexity of a language model against negatives a step",
+    "exact_softmax": "time of exact softmax steps: float32, bfloat16, Keras Dense",
     "growth": "classes that are added to a trained model",
     "hardness": "what the negatives of each sampler are like, over training",
     "shards": "what it costs to cut the classes into shards, here and on servers",

@@ -115,6 +115,8 @@ def _parser():
     add("--tied", action="store_true", help="one table for input and output")
     add("--absolute", action="store_true", help="the softmax of |logit|")
     add("--sample", type=int, help="windows that a perplexity is of (default: all)")
+    dtypes = ["float32", "bfloat16"]
+    add("--compute-dtype", choices=dtypes, default=dtypes[0], help="of `full` in training")
     add("--out", default="benchmark-results/language_model", help="directory of the figures")
     add("--json", help="file for the figures of all runs")
     add("--png", help="file for the picture")

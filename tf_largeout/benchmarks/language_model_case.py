@@ -45,6 +45,7 @@ class Setting:
         absolute: whether the words' probabilities are the softmax of `|logit|`, the quadratic
             kernel's partner.
         sample: windows of a split that its figures are of; None for all.
+        compute_dtype: of the exact softmax's products in training.
     """
 
     dataset: str = "brown"
@@ -66,10 +67,16 @@ class Setting:
     tied: bool = False
     absolute: bool = False
     sample: int | None = None
+    compute_dtype: str = "float32"
 
     @property
     def title(self):
-        return f"{self.sampler}, absolute softmax" if self.absolute else self.sampler
+        parts = [self.sampler]
+        if self.absolute:
+            parts.append("absolute softmax")
+        if self.compute_dtype != "float32":
+            parts.append(self.compute_dtype)
+        return ", ".join(parts)
 
 
 def load(setting):
@@ -150,7 +157,9 @@ def _output(data, setting, words):
     output = layers.LargeOutput(data.num_classes, sampler=sampler, embeddings=tied)
     if setting.absolute:
         return [output], losses.AbsoluteSoftmaxLoss()
-    return [output], losses.SampledSoftmaxLoss() if sampler else losses.SoftmaxLoss()
+    if sampler:
+        return [output], losses.SampledSoftmaxLoss()
+    return [output], losses.SoftmaxLoss(compute_dtype=setting.compute_dtype)
 
 
 def _sampler(data, setting):

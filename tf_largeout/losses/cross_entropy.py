@@ -32,12 +32,15 @@ def target_weights(has_label: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     return tf.math.divide_no_nan(present, tf.reduce_sum(present, axis=-1, keepdims=True))
 
 
-def exact_cross_entropy(tag: OutputTag, labels: tf.Tensor) -> tf.Tensor:
+def exact_cross_entropy(
+    tag: OutputTag, labels: tf.Tensor, compute_dtype: str = "float32"
+) -> tf.Tensor:
     """`softmax_cross_entropy` of each row, `[B]`, by one pass over all classes in blocks.
 
     Args:
         tag: The `OutputTag` of `B` rows.
         labels: int64 `[B, L]`, padded with -1.
+        compute_dtype: "float32" or "bfloat16", of the products.
     """
-    statistics = tag.class_statistics(labels)
+    statistics = tag.class_statistics(labels, compute_dtype)
     return softmax_cross_entropy(statistics.log_partition, statistics.true_logits, labels >= 0)

@@ -11,6 +11,7 @@ from tf_largeout.ops.class_scan_ops import class_softmax_gradient as class_softm
 from tf_largeout.ops.class_scan_ops import class_statistics as class_statistics
 from tf_largeout.ops.class_scan_ops import class_top_k as class_top_k
 from tf_largeout.ops.class_scan_ops import pack_classes as pack_classes
+from tf_largeout.ops.dense_adam_ops import dense_adam as dense_adam
 from tf_largeout.ops.factored_output_ops import FactoredScores as FactoredScores
 from tf_largeout.ops.factored_output_ops import FactoredState as FactoredState
 from tf_largeout.ops.factored_output_ops import factored_output_scores as factored_output_scores

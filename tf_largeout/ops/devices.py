@@ -64,7 +64,12 @@ def host_scope(variable: Variable) -> AbstractContextManager[None]:
 
 def has_kernels_for(variable: Variable) -> bool:
     """Whether our ops can take `variable`, as far as its device goes."""
-    return library.HAS_GPU_KERNELS or "GPU" not in (_value_of(variable).device or "")
+    return library.HAS_GPU_KERNELS or not is_on_gpu(variable)
+
+
+def is_on_gpu(variable: Variable) -> bool:
+    """Whether `variable` is on a GPU, as far as is known."""
+    return "GPU" in (_value_of(variable).device or "")
 
 
 def check_device(variable: Variable) -> None:

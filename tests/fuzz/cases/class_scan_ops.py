@@ -14,6 +14,8 @@ def class_statistics(draws):
     num_classes = _num_classes(embeddings)
     label_shape = _batch(features), draws.size() % 8
     options = {}
+    if draws.chance(0.4):
+        options["compute_dtype"] = "bfloat16"
     if is_shard := draws.chance(0.4):
         options["true_logits"] = draws.floats(*label_shape)
         options["first_class"] = draws.attribute(draws.random.integers(0, 2 * num_classes + 1))

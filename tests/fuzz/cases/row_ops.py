@@ -20,6 +20,14 @@ def row_adam(draws):
     return rows.call(ops.row_adam, arguments, options)
 
 
+def dense_adam(draws):
+    rows = _Rows(draws)
+    gradient = draws.floats(*rows.variable().shape)
+    arguments = (rows.variable(), rows.variable(), rows.variable(), gradient, draws.scalar())
+    options = {name: draws.scalar() for name in ("beta_1", "beta_2", "epsilon")}
+    return Call(ops.dense_adam, arguments, options, lambda _: None)
+
+
 def row_adagrad(draws):
     rows = _Rows(draws)
     arguments = (rows.variable(), rows.variable(), rows.values, rows.ids, draws.scalar())
