@@ -138,32 +138,28 @@ class ShardedMatrix(ClassMatrix):
             tf.ensure_shape(tf.dynamic_stitch(places, biases), shared_ids.shape),
         )
 
-    def statistics(self, features: tf.Tensor, labels: tf.Tensor) -> ClassStatistics:
+    def statistics(
+        self, features: tf.Tensor, labels: tf.Tensor, compute_dtype: str = "float32"
+    ) -> ClassStatistics:
         """As `ClassMatrix.statistics`, whose ranks take a pass of their own."""
         features, labels = tf.cast(features, tf.float32), self._checked(labels)
         found = []
         for shard in self._shards:
             own = shard.own(labels)
             with shard.place():
-                found.append(shard.matrix.statistics(features, own))
+                found.append(shard.matrix.statistics(features, own, compute_dtype))
         log_partitions = tf.stack([one.log_partition for one in found])
         true_logits = tf.add_n([one.true_logits for one in found])
-        return ClassStatistics(
-            tf.reduce_logsumexp(log_partitions, axis=0),
-            true_logits,
-            self._ranks(tf.stop_gradient(features), labels, tf.stop_gradient(true_logits)),
-        )
+        scored = tf.stop_gradient(features), labels, tf.stop_gradient(true_logits)
 
-    def _ranks(
-        self, features: tf.Tensor, labels: tf.Tensor, true_logits: tf.Tensor
-    ) -> tf.Tensor:
-        def of(shard: _Shard) -> tf.Tensor:
-            variables = shard.matrix.variables()
+        def ranks(shard: _Shard) -> tf.Tensor:
+            features, *of_labels = scored
             return class_scan_ops.class_statistics(
-                features, *variables, labels, true_logits, shard.first
+                features, *shard.matrix.variables(), *of_labels, shard.first, compute_dtype
             )[2]
 
-        return tf.add_n(self._each(of))
+        log_partition = tf.reduce_logsumexp(log_partitions, axis=0)
+        return ClassStatistics(log_partition, true_logits, tf.add_n(self._each(ranks)))
 
     def top_k(
         self, features: tf.Tensor, k: int | tf.Tensor, absolute: bool = False

@@ -67,12 +67,17 @@ void RowDotsFeatureGradient(const ClassMatrix& matrix, const OwnClasses& own,
 
 MergedRows MergeClasses(const OwnClasses& own, const SharedClasses& shared, int64_t num_classes,
                         const ParallelFor& parallel) {
-  std::vector<int64_t> ids(own.size() + shared.size);
+  // Before a search begins no row has classes of its own: then only the shared ones are sorted.
+  const int64_t* const own_end = own.ids + own.size();
+  const bool has_own = std::any_of(own.ids, own_end, [](int64_t id) { return id >= 0; });
+  const int64_t skipped = has_own ? 0 : own.size();
+  std::vector<int64_t> ids(own.size() + shared.size - skipped);
   // An id behind all others stands for no class, and its segment is cut off.
-  std::transform(own.ids, own.ids + own.size(), ids.begin(),
+  std::transform(own.ids + skipped, own_end, ids.begin(),
                  [&](int64_t id) { return id < 0 ? num_classes : id; });
-  std::copy(shared.ids, shared.ids + shared.size, ids.begin() + own.size());
+  std::copy(shared.ids, shared.ids + shared.size, ids.end() - shared.size);
   MergedRows merged = MergeRows(ids.data(), static_cast<int64_t>(ids.size()), parallel);
+  for (auto& position : merged.positions) position += static_cast<int32_t>(skipped);
   if (merged.size() > 0 && merged.ids.back() == num_classes) {
     merged.ids.pop_back();
     merged.offsets.pop_back();
