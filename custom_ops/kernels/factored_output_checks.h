@@ -30,6 +30,9 @@ absl::Status CheckFactoredStep(const FactoredStep& step, int64_t steps, int64_t 
 absl::Status CheckFactoredOutcome(const FactoredOutcome& outcome, double learning_rate,
                                   double min_pivot);
 
+// folds: a variable, or its value.
+absl::Status CheckFactoredFolds(const tensorflow::Tensor& folds, int64_t width);
+
 }  // namespace largeout
 
 #endif  // LARGEOUT_CUSTOM_OPS_KERNELS_FACTORED_OUTPUT_CHECKS_H_

@@ -26,6 +26,11 @@ from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 
 LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedule
 
+# Places for folds: few enough that they take less than a percent of the memory of V, and that
+# it takes no time to look through them.
+_CLASSES_OF_A_FOLD, _LEAST_FOLDS, _MOST_FOLDS = 2048, 16, 1024
+_WEIGHTS_OF_FOLDS = 2
+
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class FactoredOutput(ClassOutput):
@@ -122,15 +127,16 @@ class FactoredOutput(ClassOutput):
                 f"dtype policy '{self.dtype_policy.name}'. Take 'mixed_bfloat16' or "
                 "'mixed_float16'."
             )
-        state = self._add_state(dim)
-        for name, weight in state._asdict().items():  # where `tf.train.Checkpoint` finds them
-            setattr(self, f"_{name}", weight)
+        factors = self._add_factors(dim)
         self.anchor = self.add_weight(
             name="anchor", shape=(), initializer="zeros", autocast=False
         )
         if self._schedule is None:
             rate = constant_initializer(np.float64(self._rate))
             self._rate_weight = self._float64("learning_rate", (), rate)
+        state = FactoredState(**factors, **self._add_folds(factors["mixing"].shape[0]))
+        for name, weight in state._asdict().items():  # where `tf.train.Checkpoint` finds them
+            setattr(self, f"_{name}", weight)
         self.class_matrix = FactoredMatrix(state, self.use_bias, self.name)
         self._update = FactoredUpdate(state, self.anchor, self._current_rate)
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: dim})
@@ -208,6 +214,14 @@ class FactoredOutput(ClassOutput):
         found = self._update.drift(whole_number("num_probes", num_probes))
         return {name: float(value) for name, value in found.items()}
 
+    def load_own_variables(self, store: Any) -> None:
+        count = len(self.weights)
+        if len(store.keys()) == count - _WEIGHTS_OF_FOLDS:
+            store = {key: store[key] for key in store.keys()}
+            for i, weight in enumerate((self._folds, self._seen), count - _WEIGHTS_OF_FOLDS):
+                store[str(i)] = np.zeros(weight.shape, weight.dtype)
+        super().load_own_variables(store)
+
     def take_classes(
         self, before: Any, change: ClassChange, new_rows: tf.Tensor | None
     ) -> list[tuple[keras.Variable, ClassChange]]:
@@ -232,20 +246,32 @@ class FactoredOutput(ClassOutput):
             "bias_initializer": initial_values.serialize(self.bias_initializer),
         }
 
-    def _add_state(self, dim: int) -> FactoredState:
+    def _add_factors(self, dim: int) -> dict[str, keras.Variable]:
         width = dim + int(self.use_bias)
         vectors = self.add_class_weight(
             "vectors", (self.num_classes, width), self._initial_rows, trainable=False
         )
-        return FactoredState(
-            vectors=vectors,
-            mixing=self._float64("mixing", (width, width), "identity"),
-            inverse=self._float64("inverse", (width, width), "identity"),
-            offset=self._float64("offset", (width,), "zeros"),
-            total=self._float64("total", (width,), total_of(vectors)),
-            gram=self._float64("gram", (width, width), gram_of(vectors)),
-            steps=self.add_class_weight("steps", (), "zeros", dtype="int64", trainable=False),
-        )
+        return {
+            "vectors": vectors,
+            "mixing": self._float64("mixing", (width, width), "identity"),
+            "inverse": self._float64("inverse", (width, width), "identity"),
+            "offset": self._float64("offset", (width,), "zeros"),
+            "total": self._float64("total", (width,), total_of(vectors)),
+            "gram": self._float64("gram", (width, width), gram_of(vectors)),
+            "steps": self.add_class_weight(
+                "steps", (), "zeros", dtype="int64", trainable=False
+            ),
+        }
+
+    def _add_folds(self, width: int) -> dict[str, keras.Variable]:
+        """What a step leaves for rows that it does not meet. Files from before it lack them."""
+        places = min(max(self.num_classes // _CLASSES_OF_A_FOLD, _LEAST_FOLDS), _MOST_FOLDS)
+        return {
+            "folds": self._float64("folds", (places + 1, width + 1), "zeros"),
+            "seen": self.add_class_weight(
+                "seen", (self.num_classes,), "zeros", dtype="uint32", trainable=False
+            ),
+        }
 
     def _initial_rows(self, shape: tuple[int, int], dtype: str | None = None) -> tf.Tensor:
         """Embeddings and, in the last column, biases."""
@@ -263,6 +289,16 @@ class FactoredOutput(ClassOutput):
         if self._schedule is None:
             return tf.convert_to_tensor(self._rate_weight.value)
         return tf.cast(self._schedule(self._update.state().steps), tf.float64)
+
+    def _logits(self, features: tf.Tensor) -> tf.Tensor:
+        matrix, vectors = self.class_matrix, self.class_matrix.state.vectors.value
+        if step_context.caller(keras.Model.export) is not None:
+            with tf.init_scope():  # now, so that what is exported need not
+                matrix.take_folds()
+            return matrix.logits_by(features, vectors)
+        if step_context.training_of_step() is False:  # many batches, of which one has to
+            matrix.take_folds()
+        return super()._logits(features)
 
     def _as_weights(self, features: tf.Tensor) -> tf.Tensor:
         return tf.cast(features, self.variable_dtype)

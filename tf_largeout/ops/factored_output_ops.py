@@ -26,6 +26,10 @@ class FactoredState(NamedTuple):
         total: The sum of the rows of W, `[width]` (w-bar in the paper).
         gram: `W^T W` `[width, width]` (Q in the paper).
         steps: int64 scalar, how many steps made the state.
+        folds: Changes of the basis of V, in a log of at least 8 places that begins with their
+            number: float64 `[places + 1, width + 1]`, zeros where there are none. A step makes
+            one where U would become ill-conditioned.
+        seen: uint32 `[num_classes]`, how many of them each row of V has been through.
     """
 
     vectors: VariableOrHandle
@@ -35,6 +39,8 @@ class FactoredState(NamedTuple):
     total: VariableOrHandle
     gram: VariableOrHandle
     steps: VariableOrHandle
+    folds: VariableOrHandle
+    seen: VariableOrHandle
 
 
 class FactoredScores(NamedTuple):
@@ -96,6 +102,9 @@ def factored_output_step(
     O(batch width^2 + batch^2 width); section 4.8 of the paper. The state changes as a whole or,
     where the step is refused, not at all; `steps` counts it. An empty batch changes nothing.
 
+    Singular values of U that would leave [0.001, 1000] are set to 1 (section 5.2). The rows of
+    V follow when a step reads or writes them, all at once where `folds` has no room.
+
     Args:
         features: As `factored_output_scores`.
         ids: As there.
@@ -135,3 +144,27 @@ def factored_output_step(
         update=update,
         min_pivot=min_pivot,
     )
+
+
+def factored_output_take_folds(state: FactoredState) -> tf.Operation | None:
+    """Brings all rows of V up to date, so that they are `V` of `V U + 1 omega^T`.
+
+    For what reads V itself. It is one pass over V, or nothing where `folds` is empty, as it is
+    afterwards; the weights stay as they are, but for rounding.
+
+    Args:
+        state: The layer, which is written.
+    """
+    return gen_ops.largeout_factored_output_take_folds(*map(handle_of, state))
+
+
+def factored_output_vectors(state: FactoredState) -> tf.Tensor:
+    """The rows of V up to date, `[num_classes, width]`; the layer is only read.
+
+    A copy of V, but where `folds` is empty.
+
+    Args:
+        state: The layer.
+    """
+    read = (tf.convert_to_tensor(one) for one in (state.vectors, state.folds, state.seen))
+    return gen_ops.largeout_factored_output_vectors(*read)
