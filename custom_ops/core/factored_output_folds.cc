@@ -11,7 +11,7 @@ void TakeAllFolds(const FactoredState<Number>& state, const ParallelFor& paralle
     state.seen[id] = static_cast<uint32_t>(state.folds.count());
   });
   std::fill_n(state.seen, state.num_classes, 0);
-  state.folds.log[0] = 0;
+  std::fill_n(state.folds.log, state.folds.size(), 0.0);
 }
 
 template <class Number>

@@ -43,6 +43,7 @@ struct FactoredFolds {
     if (!(count > 0)) return 0;
     return count < static_cast<double>(capacity) ? static_cast<int64_t>(count) : capacity;
   }
+  int64_t size() const { return (capacity + 1) * (width + 1); }
   bool HasRoomFor(int64_t more) const { return count() + more <= capacity; }
   LARGEOUT_HOST_DEVICE double* fold(int64_t i) const { return log + (i + 1) * (width + 1); }
 

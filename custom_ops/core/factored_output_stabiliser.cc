@@ -9,12 +9,10 @@
 namespace largeout {
 namespace {
 
-// A singular value below 1 / kLimit or above it makes the sum of the squares of U^-1 or of U
-// larger than kLimit^2.
-constexpr double kLimit = 1000;
-// Of the squares of all singular values, or of all their inverses: where it is less, they are
-// all on one side of 1.
-constexpr double kLeastMean = 0.25;
+// Means of the squares of all singular values, and of their inverses. Where one is above kMost,
+// of the 10^7 that float tells apart one direction takes 30 sqrt(width) from the others. Where
+// one is below kLeast, all are on one side of 1.
+constexpr double kMost = 900, kLeast = 0.25;
 constexpr double kLeastPivot = 1e-12;
 
 void Scale(double factor, int64_t size, double* numbers) {
@@ -63,7 +61,7 @@ FactoredStabiliser::FactoredStabiliser(int64_t width, bool invert)
       y_(width) {}
 
 bool FactoredStabiliser::IsDue(double mixing_squares, double inverse_squares, int64_t width) {
-  const double least = kLeastMean * width, most = kLimit * kLimit;
+  const double least = kLeast * width, most = kMost * width;
   return mixing_squares < least || inverse_squares < least || mixing_squares > most ||
          inverse_squares > most;
 }
@@ -83,6 +81,9 @@ void FactoredStabiliser::Invert(const double* mixing, double* inverse,
   for (int64_t i = 0; i < width_; ++i) new_inverse_.row(i)[i] = 1;
   factors_.Solve(&new_inverse_, parallel);
   for (int64_t i = 0; i < width_; ++i) {
+    if (!AllFinite(new_inverse_.row(i), width_)) return;
+  }
+  for (int64_t i = 0; i < width_; ++i) {
     std::copy_n(new_inverse_.row(i), width_, inverse + i * width_);
   }
 }
@@ -94,14 +95,14 @@ bool FactoredStabiliser::FoldOnce(double* mixing, double* inverse, const Factore
   const double of_inverse = SumOfSquares(inverse, size);
   if (!IsDue(of_mixing, of_inverse, width_)) return false;
   double* const fold = folds.fold(folds.count());
-  const double least = kLeastMean * width_;
+  const double least = kLeast * width_;
   if (of_mixing < least || of_inverse < least) {
     const double mean = of_mixing < least ? of_mixing / width_ : width_ / of_inverse;
     if (!FoldAll(mean, mixing, inverse, fold)) return false;
   } else {
     const bool is_small = of_inverse > of_mixing;
     is_small ? FindSmall(inverse) : FindLarge(mixing);
-    is_small ? FoldSmall(mixing, fold) : FoldLarge(mixing, fold);
+    if (!(is_small ? FoldSmall(mixing, fold) : FoldLarge(mixing, fold))) return false;
     for (int64_t i = 0; i < width_; ++i) FoldRow(folds, fold, 0, inverse + i * width_);
     Correct(folds.PlaceOf(fold), mixing, inverse);
   }
@@ -161,21 +162,24 @@ void FactoredStabiliser::Correct(int64_t place, const double* mixing, double* in
   }
 }
 
-// The folds for x, whatever that is: n y' is x'U.
-void FactoredStabiliser::FoldSmall(double* mixing, double* fold) {
+// The folds for x, whatever that is: n y' is x'U. Returns whether there is one.
+bool FactoredStabiliser::FoldSmall(double* mixing, double* fold) {
   MultiplyLeft(x_, mixing, &y_);
   const double length = std::sqrt(SumOfSquares(y_.data(), width_));
+  if (!(length > 0 && IsFinite(length))) return false;
   const int64_t place = LargestOf(x_);
   fold[0] = static_cast<double>(place);
   for (int64_t k = 0; k < width_; ++k) {
     fold[k + 1] = (k == place ? length : -x_[k]) / x_[place];
     mixing[place * width_ + k] = y_[k] / length;
   }
+  return true;
 }
 
-void FactoredStabiliser::FoldLarge(double* mixing, double* fold) {
+bool FactoredStabiliser::FoldLarge(double* mixing, double* fold) {
   MultiplyLeft(x_, mixing, &y_);
   const double length = std::sqrt(SumOfSquares(y_.data(), width_));
+  if (!(length > 0 && IsFinite(length))) return false;
   const int64_t place = LargestOf(x_);
   double* const row = mixing + place * width_;
   fold[0] = -1.0 - place;
@@ -185,6 +189,7 @@ void FactoredStabiliser::FoldLarge(double* mixing, double* fold) {
     for (int64_t k = 0; k < width_; ++k) mixing[i * width_ + k] -= x_[i] / x_[place] * row[k];
   }
   Scale(1 / (length * x_[place]), width_, row);
+  return true;
 }
 
 }  // namespace largeout

@@ -29,8 +29,8 @@ class FactoredStabiliser {
   // Whether a Run would fold, by the sums of the squares of U and of its inverse.
   static bool IsDue(double mixing_squares, double inverse_squares, int64_t width);
 
-  // U and its inverse, [width, width]: the singular values of U come to be in [0.001, 1000],
-  // and around 1 where all are on one side of it.
+  // U and its inverse, [width, width]: the singular values of U come to be within a factor of
+  // 30 sqrt(width) of 1, and around 1 where all are on one side of it.
   // REQUIRES: folds has room for kMostFolds more.
   void Run(double* mixing, double* inverse, const FactoredFolds& folds,
            const ParallelFor& parallel);
@@ -41,8 +41,8 @@ class FactoredStabiliser {
   bool FoldAll(double mean, double* mixing, double* inverse, double* fold) const;
   void FindSmall(const double* inverse);
   void FindLarge(const double* mixing);
-  void FoldSmall(double* mixing, double* fold);
-  void FoldLarge(double* mixing, double* fold);
+  bool FoldSmall(double* mixing, double* fold);
+  bool FoldLarge(double* mixing, double* fold);
   void Correct(int64_t place, const double* mixing, double* inverse);
 
   const int64_t width_;

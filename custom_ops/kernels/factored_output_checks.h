@@ -11,6 +11,9 @@
 
 namespace largeout {
 
+// Every so many steps the inverse of U is computed anew.
+inline constexpr int64_t kStepsOfAnInverse = 256;
+
 // What a step takes besides the state and the batch.
 struct FactoredStep {
   FactoredSlopes slopes;

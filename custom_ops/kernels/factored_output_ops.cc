@@ -70,7 +70,6 @@ struct Cpu {
         GradientByFactoredFeatures(state, batch, step.slopes, parallel, in.dim(), by_features);
         return absl::OkStatus();
       }
-      constexpr int64_t kStepsOfAnInverse = 256;
       FactoredStabiliser stabiliser(in.width(), (*in.steps() + 1) % kStepsOfAnInverse == 0);
       const FactoredOutcome outcome =
           StepFactoredOutput(state, batch, step.slopes, *step.learning_rate, step.min_pivot,

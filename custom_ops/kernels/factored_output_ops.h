@@ -142,18 +142,16 @@ class FactoredOutputVectorsOp : public LargeoutOp {
     OP_REQUIRES_OK(ctx, CheckShape(seen, "seen", {vectors.dim_size(0)}));
     bool has_folds = false;
     OP_REQUIRES_OK(ctx, Device::HasFolds(ctx, folds.flat<double>().data(), &has_folds));
-    ctx->set_output(0, vectors);
-    if (!has_folds) return;
-    tensorflow::Tensor current;
-    OP_REQUIRES_OK(ctx, ctx->allocate_temp(vectors.dtype(), vectors.shape(), &current));
-    OP_REQUIRES_OK(ctx, Device::Copy(ctx, vectors, &current));
-    ctx->set_output(0, current);
+    if (!has_folds) return ctx->set_output(0, vectors);
+    tensorflow::Tensor* current;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, vectors.shape(), &current));
+    OP_REQUIRES_OK(ctx, Device::Copy(ctx, vectors, current));
     const FactoredFolds log = {const_cast<double*>(folds.flat<double>().data()),
                                folds.dim_size(0) - 1, vectors.dim_size(1)};
     const uint32_t* const of_rows = seen.flat<uint32_t>().data();
     OP_REQUIRES_OK(ctx, vectors.dtype() == tensorflow::DT_FLOAT
-                            ? Device::TakeFolds(ctx, log, of_rows, current.matrix<float>())
-                            : Device::TakeFolds(ctx, log, of_rows, current.matrix<double>()));
+                            ? Device::TakeFolds(ctx, log, of_rows, current->matrix<float>())
+                            : Device::TakeFolds(ctx, log, of_rows, current->matrix<double>()));
   }
 };
 

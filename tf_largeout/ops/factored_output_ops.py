@@ -102,8 +102,9 @@ def factored_output_step(
     O(batch width^2 + batch^2 width); section 4.8 of the paper. The state changes as a whole or,
     where the step is refused, not at all; `steps` counts it. An empty batch changes nothing.
 
-    Singular values of U that would leave [0.001, 1000] are set to 1 (section 5.2). The rows of
-    V follow when a step reads or writes them, all at once where `folds` has no room.
+    Singular values of U that come to be far from 1, at most by a factor of `30 sqrt(width)`,
+    are set to 1 (section 5.2). The rows of V follow when a step reads or writes them, all at
+    once where `folds` has no room.
 
     Args:
         features: As `factored_output_scores`.
@@ -161,10 +162,10 @@ def factored_output_take_folds(state: FactoredState) -> tf.Operation | None:
 def factored_output_vectors(state: FactoredState) -> tf.Tensor:
     """The rows of V up to date, `[num_classes, width]`; the layer is only read.
 
-    A copy of V, but where `folds` is empty.
+    A copy of V, but where `folds` is empty. It has no gradient.
 
     Args:
         state: The layer.
     """
     read = (tf.convert_to_tensor(one) for one in (state.vectors, state.folds, state.seen))
-    return gen_ops.largeout_factored_output_vectors(*read)
+    return tf.stop_gradient(gen_ops.largeout_factored_output_vectors(*read))
