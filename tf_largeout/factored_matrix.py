@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from tf_largeout.class_matrix import ClassMatrix, ClassStatistics
+from tf_largeout.factored_update import current_blocks
 from tf_largeout.ops.factored_output_ops import (
     FactoredState,
     factored_output_take_folds,
@@ -60,10 +61,12 @@ class FactoredMatrix(ClassMatrix):
         return self._mixed(self._vectors.current())[:, : self.dim]
 
     def biases(self) -> tf.Tensor | None:
-        """The biases of all classes, `[num_classes]`, if they have any."""
+        """The biases of all classes, `[num_classes]`, if they have any; nothing is written."""
         if not self.has_bias:
             return None
-        return self._mixed(self._vectors.current(), slice(self.dim, None))[:, 0]
+        column = slice(self.dim, None)
+        blocks = [self._mixed(rows, column)[:, 0] for rows in current_blocks(self._weights)]
+        return tf.concat(blocks, axis=0)
 
     def logits(self, features: tf.Tensor) -> tf.Tensor:
         return self.logits_by(features, factored_output_vectors(self._weights))

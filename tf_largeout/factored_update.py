@@ -11,7 +11,7 @@ from tf_largeout.ops.factored_output_ops import (
     FactoredState,
     factored_output_scores,
     factored_output_step,
-    factored_output_take_folds,
+    factored_output_vectors,
 )
 from tf_largeout.types import Shape
 
@@ -49,17 +49,22 @@ def _sum_over_blocks(
 
     def initializer(shape: Shape, dtype: str | None = None) -> tf.Tensor:
         total = tf.zeros(shape, tf.float64)
-        for rows in _blocks(vectors.value):
-            total += function(rows)
+        for classes in _blocks(vectors.shape[0]):
+            total += function(tf.cast(vectors.value[classes], tf.float64))
         return tf.cast(total, dtype)
 
     return initializer
 
 
-def _blocks(vectors: tf.Variable) -> Iterator[tf.Tensor]:
-    """The rows of V in float64, in blocks: nothing copies all of them."""
-    for first in range(0, vectors.shape[0], _ROWS_OF_A_BLOCK):
-        yield tf.cast(vectors[first : first + _ROWS_OF_A_BLOCK], tf.float64)
+def current_blocks(state: FactoredState) -> Iterator[tf.Tensor]:
+    """The rows of V, up to date, in blocks: nothing copies all of them, nothing is written."""
+    for classes in _blocks(state.vectors.shape[0]):
+        yield factored_output_vectors(state, classes)
+
+
+def _blocks(num_classes: int) -> Iterator[slice]:
+    for first in range(0, num_classes, _ROWS_OF_A_BLOCK):
+        yield slice(first, first + _ROWS_OF_A_BLOCK)
 
 
 class FactoredUpdate:
@@ -125,7 +130,6 @@ class FactoredUpdate:
     def drift(self, num_probes: int) -> dict[str, tf.Tensor]:
         """See `FactoredOutput.drift`."""
         state = self.state()
-        factored_output_take_folds(state)
         width = state.gram.shape[0]
         probes = tf.random.stateless_normal([width, num_probes], [0, 0], dtype=tf.float64)
         probes /= tf.norm(probes, axis=0)
@@ -134,8 +138,8 @@ class FactoredUpdate:
             tf.linalg.matvec(probes, state.offset, transpose_a=True),
         )
         squares = sums = tf.zeros([num_probes], tf.float64)
-        for rows in _blocks(state.vectors):
-            logits = tf.matmul(rows, hidden) + shift
+        for rows in current_blocks(state):
+            logits = tf.matmul(tf.cast(rows, tf.float64), hidden) + shift
             squares += tf.reduce_sum(logits**2, axis=0)
             sums += tf.reduce_sum(logits, axis=0)
         kept = tf.reduce_sum(probes * tf.matmul(state.gram, probes), axis=0)

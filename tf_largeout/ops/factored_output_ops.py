@@ -159,13 +159,17 @@ def factored_output_take_folds(state: FactoredState) -> tf.Operation | None:
     return gen_ops.largeout_factored_output_take_folds(*map(handle_of, state))
 
 
-def factored_output_vectors(state: FactoredState) -> tf.Tensor:
-    """The rows of V up to date, `[num_classes, width]`; the layer is only read.
+def factored_output_vectors(state: FactoredState, classes: slice = slice(None)) -> tf.Tensor:
+    """The rows of V up to date, `[n, width]`; the layer is only read.
 
-    A copy of V, but where `folds` is empty. It has no gradient.
+    A copy of these rows, but where `folds` is empty and they are all. It has no gradient.
 
     Args:
         state: The layer.
+        classes: Which rows.
     """
-    read = (tf.convert_to_tensor(one) for one in (state.vectors, state.folds, state.seen))
-    return tf.stop_gradient(gen_ops.largeout_factored_output_vectors(*read))
+    vectors, seen = map(tf.convert_to_tensor, (state.vectors, state.seen))
+    if classes != slice(None):
+        vectors, seen = vectors[classes], seen[classes]
+    folds = tf.convert_to_tensor(state.folds)
+    return tf.stop_gradient(gen_ops.largeout_factored_output_vectors(vectors, folds, seen))
