@@ -21,9 +21,9 @@ void TakeAllFolds(const FactoredFolds& folds, const uint32_t* seen, int64_t num_
              [&](int64_t id) { TakeFolds(folds, seen[id], vectors + id * folds.width); });
 }
 
-#define LARGEOUT_INSTANTIATE(Number)                                                      \
-  template void TakeAllFolds(const FactoredState<Number>&, const ParallelFor&);           \
-  template void TakeAllFolds(const FactoredFolds&, const uint32_t*, int64_t,              \
+#define LARGEOUT_INSTANTIATE(Number)                                            \
+  template void TakeAllFolds(const FactoredState<Number>&, const ParallelFor&); \
+  template void TakeAllFolds(const FactoredFolds&, const uint32_t*, int64_t,    \
                              const ParallelFor&, Number*);
 LARGEOUT_INSTANTIATE(float)
 LARGEOUT_INSTANTIATE(double)

@@ -19,9 +19,9 @@
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_FOLDS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_FOLDS_H_
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 
 #include "custom_ops/core/host_device.h"
 
@@ -31,9 +31,9 @@ enum class FoldKind { kSmall, kLarge, kAll };
 
 // The log. Any numbers in it are safe.
 struct FactoredFolds {
-  // [capacity + 1, width + 1]. The first number is that of folds. Row i + 1 is fold i: its p, or
-  // -1 - p where it is kLarge, or `width` where it is kAll; and the row or column of its G, or
-  // the number.
+  // [capacity + 1, width + 1]. The first number is that of folds. Row i + 1 is fold i: its p,
+  // or -1 - p where it is kLarge, or `width` where it is kAll; and the row or column of its G,
+  // or the number.
   double* log;
   int64_t capacity;
   int64_t width;
@@ -59,8 +59,8 @@ struct FactoredFolds {
   }
 };
 
-// row [width] becomes row G. Where the fold is kSmall, up to `negligible` along p is left out of
-// the other numbers.
+// row [width] becomes row G. Where the fold is kSmall, up to `negligible` along p is left out
+// of the other numbers.
 template <class Number>
 void FoldRow(const FactoredFolds& folds, const double* fold, double negligible, Number* row) {
   const FoldKind kind = folds.KindOf(fold);
@@ -85,19 +85,28 @@ void FoldRow(const FactoredFolds& folds, const double* fold, double negligible, 
   at_place = static_cast<Number>(sum);
 }
 
+template <class Number>
+double SumOfAbsolutes(const Number* row, int64_t width) {
+  constexpr int64_t kSums = 8;  // so that additions need not wait for each other
+  double sums[kSums] = {};
+  int64_t k = 0;
+  for (; k + kSums <= width; k += kSums) {
+    for (int64_t i = 0; i < kSums; ++i) sums[i] += std::abs(static_cast<double>(row[k + i]));
+  }
+  for (int64_t i = 0; k + i < width; ++i) sums[i] += std::abs(static_cast<double>(row[k + i]));
+  return std::accumulate(sums, sums + kSums, 0.0);
+}
+
 // The row takes all folds but the first `seen`.
 template <class Number>
 void TakeFolds(const FactoredFolds& folds, uint32_t seen, Number* row) {
   const int64_t count = folds.count();
   if (static_cast<int64_t>(seen) >= count) return;
-  constexpr double kNegligible = 0x1p-44;  // of its largest number, as |x_k / x_p| <= 1
-  double largest = 0;
-  for (int64_t k = 0; k < folds.width; ++k) {
-    largest = std::max(largest, std::abs(static_cast<double>(row[k])));
-  }
-  if (largest == 0) return;
+  constexpr double kNegligible = 0x1p-48;  // of the sum, as |x_k / x_p| <= 1
+  const double sum = SumOfAbsolutes(row, folds.width);
+  if (sum == 0) return;
   for (int64_t i = seen; i < count; ++i) {
-    FoldRow(folds, folds.fold(i), kNegligible * largest, row);
+    FoldRow(folds, folds.fold(i), kNegligible * sum, row);
   }
 }
 

@@ -10,9 +10,9 @@ namespace largeout {
 namespace {
 
 // Means of the squares of all singular values, and of their inverses. Where one is above kMost,
-// of the 10^7 that float tells apart one direction takes 30 sqrt(width) from the others. Where
-// one is below kLeast, all are on one side of 1.
-constexpr double kMost = 900, kLeast = 0.25;
+// of the 10^7 that float tells apart one direction takes 30 sqrt(width) from the others; folds
+// go on until none is above kNear. Where one is below kLeast, all are on one side of 1.
+constexpr double kMost = 900, kNear = 9, kLeast = 0.25;
 constexpr double kLeastPivot = 1e-12;
 
 void Scale(double factor, int64_t size, double* numbers) {
@@ -41,6 +41,11 @@ void MultiplyLeft(const std::vector<double>& vector, const double* matrix,
   }
 }
 
+bool IsOutside(double most, double mixing_squares, double inverse_squares, int64_t width) {
+  const auto [low, high] = std::minmax(mixing_squares, inverse_squares);
+  return low < kLeast * width || high > most * width;
+}
+
 int64_t LargestOf(const std::vector<double>& vector) {
   const auto less = [](double a, double b) { return std::abs(a) < std::abs(b); };
   return std::max_element(vector.begin(), vector.end(), less) - vector.begin();
@@ -61,16 +66,14 @@ FactoredStabiliser::FactoredStabiliser(int64_t width, bool invert)
       y_(width) {}
 
 bool FactoredStabiliser::IsDue(double mixing_squares, double inverse_squares, int64_t width) {
-  const double least = kLeast * width, most = kMost * width;
-  return mixing_squares < least || inverse_squares < least || mixing_squares > most ||
-         inverse_squares > most;
+  return IsOutside(kMost, mixing_squares, inverse_squares, width);
 }
 
 void FactoredStabiliser::Run(double* mixing, double* inverse, const FactoredFolds& folds,
                              const ParallelFor& parallel) {
   if (invert_) Invert(mixing, inverse, parallel);
-  for (int i = 0; i < kMostFolds && FoldOnce(mixing, inverse, folds); ++i) {
-  }
+  double most = kMost;
+  for (int i = 0; i < kMostFolds && FoldOnce(most, mixing, inverse, folds); ++i) most = kNear;
 }
 
 void FactoredStabiliser::Invert(const double* mixing, double* inverse,
@@ -89,11 +92,12 @@ void FactoredStabiliser::Invert(const double* mixing, double* inverse,
 }
 
 // Returns whether there was one to make.
-bool FactoredStabiliser::FoldOnce(double* mixing, double* inverse, const FactoredFolds& folds) {
+bool FactoredStabiliser::FoldOnce(double most, double* mixing, double* inverse,
+                                  const FactoredFolds& folds) {
   const int64_t size = width_ * width_;
   const double of_mixing = SumOfSquares(mixing, size);
   const double of_inverse = SumOfSquares(inverse, size);
-  if (!IsDue(of_mixing, of_inverse, width_)) return false;
+  if (!IsOutside(most, of_mixing, of_inverse, width_)) return false;
   double* const fold = folds.fold(folds.count());
   const double least = kLeast * width_;
   if (of_mixing < least || of_inverse < least) {

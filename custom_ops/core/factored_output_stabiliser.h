@@ -29,15 +29,15 @@ class FactoredStabiliser {
   // Whether a Run would fold, by the sums of the squares of U and of its inverse.
   static bool IsDue(double mixing_squares, double inverse_squares, int64_t width);
 
-  // U and its inverse, [width, width]: the singular values of U come to be within a factor of
-  // 30 sqrt(width) of 1, and around 1 where all are on one side of it.
+  // U and its inverse, [width, width]: where a singular value of U is further from 1 than by a
+  // factor of 30 sqrt(width), they come near to it, as where all are on one side of it.
   // REQUIRES: folds has room for kMostFolds more.
   void Run(double* mixing, double* inverse, const FactoredFolds& folds,
            const ParallelFor& parallel);
 
  private:
   void Invert(const double* mixing, double* inverse, const ParallelFor& parallel);
-  bool FoldOnce(double* mixing, double* inverse, const FactoredFolds& folds);
+  bool FoldOnce(double most, double* mixing, double* inverse, const FactoredFolds& folds);
   bool FoldAll(double mean, double* mixing, double* inverse, double* fold) const;
   void FindSmall(const double* inverse);
   void FindLarge(const double* mixing);

@@ -162,15 +162,9 @@ struct FactoredExample {
   }
 
   FactoredState<Number> state() {
-    return {vectors.data(),
-            mixing.data(),
-            inverse.data(),
-            offset.data(),
-            total.data(),
-            gram.data(),
-            num_classes,
-            width,
-            {log.data(), kCapacity, width},
+    return {vectors.data(), mixing.data(), inverse.data(),
+            offset.data(),  total.data(),  gram.data(),
+            num_classes,    width,         {log.data(), kCapacity, width},
             seen.data()};
   }
   FactoredBatch examples() const { return {features.data(), ids.data(), batch, num_targets}; }

@@ -114,7 +114,8 @@ struct ScoresBody {
     if (target == -1) return Dot(features, state.total, thread);
     const int64_t place = example * batch.num_targets + target;
     if (!IsClass(batch.ids[place], state.num_classes)) return 0;
-    return Dot(rows + place * state.width, scores.mixed_features + example * state.width, thread) +
+    return Dot(rows + place * state.width, scores.mixed_features + example * state.width,
+               thread) +
            Dot(features, state.offset, thread);
   }
 

@@ -12,7 +12,8 @@
 namespace largeout {
 namespace cuda {
 
-// rows [num_ids, width] = the rows of V of these ids, with all folds; zeros where an id is none.
+// rows [num_ids, width] = the rows of V of these ids, with all folds; zeros where an id is
+// none.
 template <class Number>
 Status CopyRows(const FactoredState<Number>& state, const int64_t* ids, int64_t num_ids,
                 double* rows, Stream stream);

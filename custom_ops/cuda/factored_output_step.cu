@@ -75,9 +75,13 @@ FactoredStepOnGpu<Number>::FactoredStepOnGpu(const FactoredState<Number>& state,
 template <class Number>
 Status FactoredStepOnGpu<Number>::Gradient(int64_t dim, double* by_features) {
   const int64_t size = batch_.batch, width = state_.width;
-  const GradientTermsBody<Number> terms{
-      state_,           batch_, slopes_, memory_.rows, memory_.target_sums, memory_.products,
-      memory_.by_features};
+  const GradientTermsBody<Number> terms{state_,
+                                        batch_,
+                                        slopes_,
+                                        memory_.rows,
+                                        memory_.target_sums,
+                                        memory_.products,
+                                        memory_.by_features};
   const DenseProduct of_targets{{size, width, width},       AsIs(memory_.products, width),
                                 AsIs(state_.mixing, width), memory_.by_features,
                                 memory_.by_features,        width};
@@ -231,16 +235,11 @@ template <class Number>
 Status FactoredStepOnGpu<Number>::ComputeVectors(const double* learning_rate,
                                                  FactoredReport* report) {
   const int64_t size = batch_.batch, width = state_.width;
-  const NewVectorsBody<Number> vectors{memory_.rows,
-                                       width,
-                                       slopes_.by_a,
-                                       learning_rate,
-                                       memory_.system + size,
-                                       size + width,
-                                       batch_.num_targets,
-                                       merged_,
-                                       memory_.vectors,
-                                       &report->not_finite};
+  const NewVectorsBody<Number> vectors{memory_.rows,          width,
+                                       slopes_.by_a,          learning_rate,
+                                       memory_.system + size, size + width,
+                                       batch_.num_targets,    merged_,
+                                       memory_.vectors,       &report->not_finite};
   return ForEach(merged_.num_ids * width, vectors, stream_);
 }
 
@@ -252,12 +251,13 @@ Status FactoredStepOnGpu<Number>::Report(FactoredReport* report) {
     return ForEach(size, body, stream_);
   };
   const FoldReportBody folds{memory_.mixing, memory_.inverse, state_.folds, report};
-  return InOrder([&] { return ForEachBlock(1, folds.kThreads, folds.kSharedBytes, folds, stream_); },
-                 [&] { return flag(1, memory_.mixing, square, 0); },
-                 [&] { return flag(2, memory_.inverse, square, 0); },
-                 [&] { return flag(3, memory_.sums, width, 0); },
-                 [&] { return flag(4, memory_.sums + width, width, 0); },
-                 [&] { return flag(5, memory_.gram, square, width); });
+  return InOrder(
+      [&] { return ForEachBlock(1, folds.kThreads, folds.kSharedBytes, folds, stream_); },
+      [&] { return flag(1, memory_.mixing, square, 0); },
+      [&] { return flag(2, memory_.inverse, square, 0); },
+      [&] { return flag(3, memory_.sums, width, 0); },
+      [&] { return flag(4, memory_.sums + width, width, 0); },
+      [&] { return flag(5, memory_.gram, square, width); });
 }
 
 template <class Number>

@@ -30,7 +30,9 @@ absl::Status CheckFactoredFeatures(const double* features, int64_t batch, int64_
     const double* numbers = features + row * width;
     if (AllFinite(numbers, width)) continue;
     return InvalidArgument("features must be finite, but those of row ", row,
-                           " are not: one is ", *FirstNotFinite(numbers, width));
+                           " are not: one is ", *FirstNotFinite(numbers, width),
+                           ". If they were in the steps before, lower the learning rate, of "
+                           "the model or of the layer");
   }
   return absl::OkStatus();
 }

@@ -66,8 +66,8 @@ class FactoredOutputInput {
  private:
   absl::Status FindVariables(tensorflow::OpKernelContext* ctx) {
     TF_RETURN_IF_ERROR(CheckDistinctVariables(ctx));
-    for (const char* name :
-         {"vectors", "mixing", "inverse", "offset", "total", "gram", "steps", "folds", "seen"}) {
+    for (const char* name : {"vectors", "mixing", "inverse", "offset", "total", "gram", "steps",
+                             "folds", "seen"}) {
       TF_RETURN_IF_ERROR(variables_.Find(ctx, name));
     }
     return absl::OkStatus();
@@ -97,8 +97,8 @@ class FactoredOutputInput {
     TF_RETURN_IF_ERROR(Check(4, "total", {width()}));
     TF_RETURN_IF_ERROR(Check(5, "gram", {width(), width()}));
     TF_RETURN_IF_ERROR(CheckVariable(*variables_.tensor(6), "steps", tensorflow::DT_INT64, {}));
-    TF_RETURN_IF_ERROR(CheckVariable(*variables_.tensor(8), "seen", tensorflow::DT_UINT32,
-                                     {num_classes()}));
+    TF_RETURN_IF_ERROR(
+        CheckVariable(*variables_.tensor(8), "seen", tensorflow::DT_UINT32, {num_classes()}));
     return CheckFactoredFolds(*variables_.tensor(7), width());
   }
 

@@ -71,12 +71,13 @@ struct Cpu {
         return absl::OkStatus();
       }
       FactoredStabiliser stabiliser(in.width(), (*in.steps() + 1) % kStepsOfAnInverse == 0);
+      // Before, as it may find no memory for threads; W stays as it is.
+      if (!state.folds.HasRoomFor(stabiliser.kMostFolds)) TakeAllFolds(state, parallel);
       const FactoredOutcome outcome =
           StepFactoredOutput(state, batch, step.slopes, *step.learning_rate, step.min_pivot,
                              parallel, in.dim(), by_features);
       TF_RETURN_IF_ERROR(CheckFactoredOutcome(outcome, *step.learning_rate, step.min_pivot));
       ++*in.steps();
-      if (!state.folds.HasRoomFor(stabiliser.kMostFolds)) TakeAllFolds(state, parallel);
       stabiliser.Run(state.mixing, state.inverse, state.folds, parallel);
       return absl::OkStatus();
     });

@@ -166,9 +166,8 @@ struct Gpu {
     const int64_t size = in.ids().NumElements() * in.width();
     TF_RETURN_IF_ERROR(rows.Allocate(ctx, size * static_cast<int64_t>(sizeof(double))));
     TF_RETURN_IF_ERROR(in.WithState([&](const auto& state) {
-      return FromCuda(cuda::ScoreFactoredOutput(state, read.batch(), scores,
-                                                static_cast<double*>(rows.data()),
-                                                StreamOf(ctx)));
+      return FromCuda(cuda::ScoreFactoredOutput(
+          state, read.batch(), scores, static_cast<double*>(rows.data()), StreamOf(ctx)));
     }));
     FactoredReport report;
     return read.Wait(nullptr, &report);
@@ -199,8 +198,8 @@ struct Gpu {
   template <class Matrix>
   static absl::Status TakeFolds(OpKernelContext* ctx, const FactoredFolds& folds,
                                 const uint32_t* seen, Matrix vectors) {
-    return FromCuda(cuda::TakeAllFolds(folds, seen, vectors.dimension(0), vectors.data(),
-                                       StreamOf(ctx)));
+    return FromCuda(
+        cuda::TakeAllFolds(folds, seen, vectors.dimension(0), vectors.data(), StreamOf(ctx)));
   }
 
  private:
@@ -232,10 +231,9 @@ struct Gpu {
     TF_RETURN_IF_ERROR(CheckFactoredOutcome({report.smallest_pivot, FirstNotFinite(report)},
                                             report.learning_rate, step.min_pivot));
     FoldsOnHost folds(in.width(), report);
-    TF_RETURN_IF_ERROR(FromCuda(on_gpu.Write(in.steps())));
-    if (!folds.is_due()) return absl::OkStatus();
     if (!folds.HaveRoom(state.folds)) TF_RETURN_IF_ERROR(TakeFoldsOf(ctx, state));
-    return folds.Run(ctx, state);
+    TF_RETURN_IF_ERROR(FromCuda(on_gpu.Write(in.steps())));
+    return folds.is_due() ? folds.Run(ctx, state) : absl::OkStatus();
   }
 };
 

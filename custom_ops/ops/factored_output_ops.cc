@@ -125,8 +125,9 @@ is less than min_pivot, or a number of the new state would not be finite, or so 
 might not be. A step of an empty batch changes nothing, not even steps.
 
 Where it leaves singular values of mixing that are far from 1, these come near to it, and vectors
-are corrected, row by row when they are met: W stays as it is. Where there is no room for that in
-folds, this takes all of them first. Every 256 steps inverse is computed anew.
+are corrected, row by row when they are met: W stays as it is. Where folds has no room for that,
+the op brings all rows up to date first, also where the step is refused. Every 256 steps inverse
+is computed anew.
 
 Where the vectors are float, on a CPU, what the step adds to the state is computed in float, and
 the state is kept in double.

@@ -132,7 +132,9 @@ def check_export_of_keras(model, path):
 def check_export(model, path):
     tflo.serving.export(model, path / "model", k=3)
     answer = tf.saved_model.load(path / "model").signatures["serving_default"]
-    (scores,) = (value for name, value in answer(tf.constant(QUERIES)).items() if "score" in name)
+    (scores,) = (
+        value for name, value in answer(tf.constant(QUERIES)).items() if "score" in name
+    )
     assert_close(scores, np.sort(LOGITS)[:, :-4:-1], TOLERANCE)
 
 
@@ -142,7 +144,9 @@ def check_other_classes(model, _):
     assert_close(found[:N], DENSE.kernel[::-1], TOLERANCE)
 
 
-CHECKS = {name.removeprefix("check_"): one for name, one in globals().items() if "check_" in name}
+CHECKS = {
+    name.removeprefix("check_"): one for name, one in globals().items() if "check_" in name
+}
 
 
 @pytest.mark.parametrize("what", CHECKS)

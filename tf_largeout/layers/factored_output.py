@@ -83,7 +83,13 @@ class FactoredOutput(ClassOutput):
     The weights step in the backward pass, once: of one call of the layer in a training step,
     whatever the losses on it, whose sum counts, with `loss_weights`, `sample_weight` and masks.
     Loss scaling is taken out again, in `fit`; in a loop of your own do not scale the loss.
-    A layer that is not `trainable` stays as it is. Per class it takes the memory of one row.
+    A layer that is not `trainable` stays as it is. Per class it takes the memory of one row and
+    of a number.
+
+    A step changes the rows of its labels alone, in any number of steps. What else follows from
+    them for the other rows, these take when they are met; `evaluate`, `predict` and what else
+    reads all rows brings them up to date first, by one pass. No weight shows it, but for
+    rounding.
 
     Raises:
         ValueError: If an argument is out of range; in training with gradient accumulation,

@@ -39,8 +39,8 @@ template <class Number>
 void CheckAll(Run* run, const FactoredProblem<Number>& one) {
   const Doubles all = one.on_cpu.Vectors();
   const FactoredState<Number> state = one.state();
-  const Status taken = TakeAllFolds(state.folds, state.seen, state.num_classes, state.vectors,
-                                    run->stream());
+  const Status taken =
+      TakeAllFolds(state.folds, state.seen, state.num_classes, state.vectors, run->stream());
   run->Expect(one.Text("all rows"), taken, one.vectors,
               std::vector<Number>(all.begin(), all.end()), kTolerance<Number>);
   run->Expect(one.Text("seen"), ForgetFolds(state, run->stream()), one.seen,

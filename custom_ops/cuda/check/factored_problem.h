@@ -50,15 +50,9 @@ struct FactoredProblem {
         ids(on_cpu.ids) {}
 
   FactoredState<Number> state() const {
-    return {vectors.data(),
-            mixing.data(),
-            inverse.data(),
-            offset.data(),
-            total.data(),
-            gram.data(),
-            on_cpu.num_classes,
-            on_cpu.width,
-            {log.data(), on_cpu.kCapacity, on_cpu.width},
+    return {vectors.data(),     mixing.data(), inverse.data(),
+            offset.data(),      total.data(),  gram.data(),
+            on_cpu.num_classes, on_cpu.width,  {log.data(), on_cpu.kCapacity, on_cpu.width},
             seen.data()};
   }
   FactoredBatch batch() const {
