@@ -83,7 +83,7 @@ class FactoredMatrix(ClassMatrix):
         return tf.cast(logits + shift[..., tf.newaxis], features.dtype)
 
     def take_folds(self) -> None:
-        """Brings all rows of V up to date, which steps leave behind; what reads them does so."""
+        """Brings all rows of V up to date, which steps leave behind."""
         self._vectors.current()
 
     def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:

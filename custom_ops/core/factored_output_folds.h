@@ -86,7 +86,7 @@ void FoldRow(const FactoredFolds& folds, const double* fold, double negligible, 
 }
 
 template <class Number>
-double SumOfAbsolutes(const Number* row, int64_t width) {
+double AbsoluteSum(const Number* row, int64_t width) {
   constexpr int64_t kSums = 8;  // so that additions need not wait for each other
   double sums[kSums] = {};
   int64_t k = 0;
@@ -103,7 +103,7 @@ void TakeFolds(const FactoredFolds& folds, uint32_t seen, Number* row) {
   const int64_t count = folds.count();
   if (static_cast<int64_t>(seen) >= count) return;
   constexpr double kNegligible = 0x1p-48;  // of the sum, as |x_k / x_p| <= 1
-  const double sum = SumOfAbsolutes(row, folds.width);
+  const double sum = AbsoluteSum(row, folds.width);
   if (sum == 0) return;
   for (int64_t i = seen; i < count; ++i) {
     FoldRow(folds, folds.fold(i), kNegligible * sum, row);

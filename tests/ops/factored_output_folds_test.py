@@ -1,4 +1,4 @@
-"""Factors that steps would make singular: they are folded, and rows follow when they are met."""
+"""Factors that steps would make singular: they are folded, and rows follow when met."""
 
 import numpy as np
 import pytest
