@@ -6,9 +6,9 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from tf_largeout.class_matrix import ClassMatrix, ClassStatistics
-from tf_largeout.factored_update import current_blocks
 from tf_largeout.ops.factored_output_ops import (
     FactoredState,
+    current_blocks,
     factored_output_take_folds,
     factored_output_vectors,
 )

@@ -1,6 +1,6 @@
 """The gradient step of a `FactoredOutput`, which its weights take in the backward pass."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
@@ -9,13 +9,12 @@ import tensorflow as tf
 from tf_largeout.ops.factored_output_ops import (
     FactoredScores,
     FactoredState,
+    blocks_of,
+    current_blocks,
     factored_output_scores,
     factored_output_step,
-    factored_output_vectors,
 )
 from tf_largeout.types import Shape
-
-_ROWS_OF_A_BLOCK = 2**14
 
 
 class Spheres(NamedTuple):
@@ -49,22 +48,11 @@ def _sum_over_blocks(
 
     def initializer(shape: Shape, dtype: str | None = None) -> tf.Tensor:
         total = tf.zeros(shape, tf.float64)
-        for classes in _blocks(vectors.shape[0]):
+        for classes in blocks_of(vectors.shape[0]):
             total += function(tf.cast(vectors.value[classes], tf.float64))
         return tf.cast(total, dtype)
 
     return initializer
-
-
-def current_blocks(state: FactoredState) -> Iterator[tf.Tensor]:
-    """The rows of V, up to date, in blocks: nothing copies all of them, nothing is written."""
-    for classes in _blocks(state.vectors.shape[0]):
-        yield factored_output_vectors(state, classes)
-
-
-def _blocks(num_classes: int) -> Iterator[slice]:
-    for first in range(0, num_classes, _ROWS_OF_A_BLOCK):
-        yield slice(first, first + _ROWS_OF_A_BLOCK)
 
 
 class FactoredUpdate:

@@ -15,21 +15,14 @@ from tf_largeout.factored_update import (
     FactoredUpdate,
     LearningBatch,
     Spheres,
-    gram_of,
-    total_of,
 )
 from tf_largeout.initializers import constant_initializer
-from tf_largeout.layers import initial_values, step_context
+from tf_largeout.layers import factored_weights, initial_values, step_context
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.ops.factored_output_ops import FactoredState
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 
 LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedule
-
-# Places for folds: few enough that they take less than a percent of the memory of V, and that
-# it takes no time to look through them.
-_CLASSES_OF_A_FOLD, _LEAST_FOLDS, _MOST_FOLDS = 2048, 16, 1024
-_WEIGHTS_OF_FOLDS = 2
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -133,14 +126,15 @@ class FactoredOutput(ClassOutput):
                 f"dtype policy '{self.dtype_policy.name}'. Take 'mixed_bfloat16' or "
                 "'mixed_float16'."
             )
-        factors = self._add_factors(dim)
+        width = dim + int(self.use_bias)
+        factors = factored_weights.add_factors(self, width, self._initial_rows)
         self.anchor = self.add_weight(
             name="anchor", shape=(), initializer="zeros", autocast=False
         )
         if self._schedule is None:
             rate = constant_initializer(np.float64(self._rate))
-            self._rate_weight = self._float64("learning_rate", (), rate)
-        state = FactoredState(**factors, **self._add_folds(factors["mixing"].shape[0]))
+            self._rate_weight = factored_weights.add_float64(self, "learning_rate", (), rate)
+        state = FactoredState(**factors, **factored_weights.add_folds(self, width))
         for name, weight in state._asdict().items():  # where `tf.train.Checkpoint` finds them
             setattr(self, f"_{name}", weight)
         self.class_matrix = FactoredMatrix(state, self.use_bias, self.name)
@@ -221,12 +215,7 @@ class FactoredOutput(ClassOutput):
         return {name: float(value) for name, value in found.items()}
 
     def load_own_variables(self, store: Any) -> None:
-        count = len(self.weights)
-        if len(store.keys()) == count - _WEIGHTS_OF_FOLDS:
-            store = {key: store[key] for key in store.keys()}
-            for i, weight in enumerate((self._folds, self._seen), count - _WEIGHTS_OF_FOLDS):
-                store[str(i)] = np.zeros(weight.shape, weight.dtype)
-        super().load_own_variables(store)
+        super().load_own_variables(factored_weights.with_folds(store, self.weights))
 
     def take_classes(
         self, before: Any, change: ClassChange, new_rows: tf.Tensor | None
@@ -252,33 +241,6 @@ class FactoredOutput(ClassOutput):
             "bias_initializer": initial_values.serialize(self.bias_initializer),
         }
 
-    def _add_factors(self, dim: int) -> dict[str, keras.Variable]:
-        width = dim + int(self.use_bias)
-        vectors = self.add_class_weight(
-            "vectors", (self.num_classes, width), self._initial_rows, trainable=False
-        )
-        return {
-            "vectors": vectors,
-            "mixing": self._float64("mixing", (width, width), "identity"),
-            "inverse": self._float64("inverse", (width, width), "identity"),
-            "offset": self._float64("offset", (width,), "zeros"),
-            "total": self._float64("total", (width,), total_of(vectors)),
-            "gram": self._float64("gram", (width, width), gram_of(vectors)),
-            "steps": self.add_class_weight(
-                "steps", (), "zeros", dtype="int64", trainable=False
-            ),
-        }
-
-    def _add_folds(self, width: int) -> dict[str, keras.Variable]:
-        """What a step leaves for rows that it does not meet. Files from before it lack them."""
-        places = min(max(self.num_classes // _CLASSES_OF_A_FOLD, _LEAST_FOLDS), _MOST_FOLDS)
-        return {
-            "folds": self._float64("folds", (places + 1, width + 1), "zeros"),
-            "seen": self.add_class_weight(
-                "seen", (self.num_classes,), "zeros", dtype="uint32", trainable=False
-            ),
-        }
-
     def _initial_rows(self, shape: tuple[int, int], dtype: str | None = None) -> tf.Tensor:
         """Embeddings and, in the last column, biases."""
         first_values = initial_values.in_one_piece(self.embeddings_initializer)
@@ -287,9 +249,6 @@ class FactoredOutput(ClassOutput):
             return rows
         biases = self.bias_initializer(shape[:1], dtype)
         return tf.concat([rows, tf.expand_dims(biases, -1)], axis=1)
-
-    def _float64(self, name: str, shape: Shape, initializer: InitializerLike) -> keras.Variable:
-        return self.add_class_weight(name, shape, initializer, dtype="float64", trainable=False)
 
     def _current_rate(self) -> tf.Tensor:
         if self._schedule is None:

@@ -6,6 +6,7 @@ size for the spherical loss family", 2015. The weights `W` `[num_classes, width]
 last column of W, one more: then the ops append a 1 to the features.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -13,6 +14,8 @@ import tensorflow as tf
 from tf_largeout.ops.handles import handle_of
 from tf_largeout.ops.library import gen_ops
 from tf_largeout.types import Scalar, VariableOrHandle
+
+_ROWS_OF_A_BLOCK = 2**14
 
 
 class FactoredState(NamedTuple):
@@ -173,3 +176,15 @@ def factored_output_vectors(state: FactoredState, classes: slice = slice(None)) 
         vectors, seen = vectors[classes], seen[classes]
     folds = tf.convert_to_tensor(state.folds)
     return tf.stop_gradient(gen_ops.largeout_factored_output_vectors(vectors, folds, seen))
+
+
+def current_blocks(state: FactoredState) -> Iterator[tf.Tensor]:
+    """The rows of V, up to date, in blocks: nothing copies all of them, nothing is written."""
+    for classes in blocks_of(state.vectors.shape[0]):
+        yield factored_output_vectors(state, classes)
+
+
+def blocks_of(num_classes: int) -> Iterator[slice]:
+    """Classes in blocks."""
+    for first in range(0, num_classes, _ROWS_OF_A_BLOCK):
+        yield slice(first, first + _ROWS_OF_A_BLOCK)
