@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tf_largeout.class_changes import ClassChange
 from tf_largeout.factored_update import gram_of, total_of
-from tf_largeout.ops.factored_output_ops import FactoredState
+from tf_largeout.ops.factored_output_ops import FactoredState, factored_output_take_folds
 
 
 def move_classes(
@@ -22,6 +22,7 @@ def move_classes(
         new_rows: Float `[num_new, dim]`, the embeddings of new classes, or None for those that
             `after` has. Biases are always its own.
     """
+    factored_output_take_folds(before)
     rows = tf.cast(after.vectors.value, tf.float64)[len(change.kept) :]
     if new_rows is not None:
         dim = new_rows.shape[1]

@@ -38,6 +38,11 @@ class FactoredLogits(OutputTag):
             logits = _without_gradient(logits, self.layer.anchor, self.layer.name)
         return super().attach_to(logits)
 
+    @functools.cached_property
+    def flat_features(self) -> tf.Tensor:
+        """The features as `[B, dim]`; the ops check that they are finite."""
+        return tf.reshape(self.features, [-1, self.features.shape[-1]])
+
     def spheres(self, y_true: TensorLike) -> Spheres:
         """The `Spheres` of the batch; all losses of a step share them.
 

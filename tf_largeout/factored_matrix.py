@@ -6,7 +6,12 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from tf_largeout.class_matrix import ClassMatrix, ClassStatistics
-from tf_largeout.ops.factored_output_ops import FactoredState
+from tf_largeout.ops.factored_output_ops import (
+    FactoredState,
+    current_blocks,
+    factored_output_take_folds,
+    factored_output_vectors,
+)
 
 
 class FactoredMatrix(ClassMatrix):
@@ -27,7 +32,7 @@ class FactoredMatrix(ClassMatrix):
         self.has_bias = has_bias
         self.dim -= int(has_bias)
         self._weights = weights
-        self._vectors = ClassMatrix(weights.vectors, None, owner)
+        self._vectors = _CurrentRows(weights, owner)
 
     @property
     def state(self) -> FactoredState:
@@ -49,22 +54,37 @@ class FactoredMatrix(ClassMatrix):
         )
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
-        vectors = tf.gather(self._vectors.variables()[0], ids)
+        vectors = tf.gather(self._vectors.current(), ids)
         return self._mixed(vectors)[..., : self.dim]
 
     def values(self) -> tf.Tensor:
-        return self._mixed(self._weights.vectors.value)[:, : self.dim]
+        return self._mixed(self._vectors.current())[:, : self.dim]
 
     def biases(self) -> tf.Tensor | None:
-        """The biases of all classes, `[num_classes]`, if they have any."""
+        """The biases of all classes, `[num_classes]`, if they have any; nothing is written."""
         if not self.has_bias:
             return None
-        return self._mixed(self._weights.vectors.value, slice(self.dim, None))[:, 0]
+        column = slice(self.dim, None)
+        blocks = [self._mixed(rows, column)[:, 0] for rows in current_blocks(self._weights)]
+        return tf.concat(blocks, axis=0)
 
     def logits(self, features: tf.Tensor) -> tf.Tensor:
+        return self.logits_by(features, factored_output_vectors(self._weights))
+
+    def logits_by(self, features: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
+        """`logits` by operations of TensorFlow alone.
+
+        Args:
+            features: Float `[..., dim]`.
+            vectors: The rows of V, up to date.
+        """
         hidden, shift = self.hidden(features)
-        logits = tf.tensordot(hidden, self._weights.vectors.value, axes=[[-1], [1]])
+        logits = tf.tensordot(hidden, vectors, axes=[[-1], [1]])
         return tf.cast(logits + shift[..., tf.newaxis], features.dtype)
+
+    def take_folds(self) -> None:
+        """Brings all rows of V up to date, which steps leave behind."""
+        self._vectors.current()
 
     def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         hidden, shift = self.hidden(features)
@@ -133,6 +153,24 @@ class FactoredMatrix(ClassMatrix):
         mixing = tf.cast(self._weights.mixing.value[:, columns], vectors.dtype)
         offset = tf.cast(self._weights.offset.value[columns], vectors.dtype)
         return tf.tensordot(vectors, mixing, axes=1) + offset
+
+
+class _CurrentRows(ClassMatrix):
+    """The rows of V, brought up to date before each read."""
+
+    def __init__(self, weights: FactoredState, owner: str) -> None:
+        super().__init__(weights.vectors, None, owner)
+        self._weights = weights
+
+    def variables(self) -> tuple[tf.Variable, tf.Variable | None]:
+        found = super().variables()
+        self.current()
+        return found
+
+    def current(self) -> tf.Variable:
+        """V, of any type."""
+        factored_output_take_folds(self._weights)
+        return self._weights.vectors.value
 
 
 def _float32_variable(values: tf.Tensor, name: str) -> tf.Variable:

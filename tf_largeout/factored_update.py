@@ -1,6 +1,6 @@
 """The gradient step of a `FactoredOutput`, which its weights take in the backward pass."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
@@ -9,17 +9,12 @@ import tensorflow as tf
 from tf_largeout.ops.factored_output_ops import (
     FactoredScores,
     FactoredState,
+    blocks_of,
+    current_blocks,
     factored_output_scores,
     factored_output_step,
 )
 from tf_largeout.types import Shape
-
-# What singular values of U may be: 30 * 30 of the 10^7 that float32 tells apart are lost at
-# most. When one leaves the first range, all outside of the second become 1, so that the next
-# such pass over the classes is far away.
-_RANGE, _NEAR_ONE = (0.03, 30.0), (0.3, 3.0)
-_STEPS_BETWEEN_CHECKS = 256  # one costs about as much as eight steps
-_ROWS_OF_A_BLOCK = 2**14
 
 
 class Spheres(NamedTuple):
@@ -53,17 +48,11 @@ def _sum_over_blocks(
 
     def initializer(shape: Shape, dtype: str | None = None) -> tf.Tensor:
         total = tf.zeros(shape, tf.float64)
-        for rows in _blocks(vectors.value):
-            total += function(rows)
+        for classes in blocks_of(vectors.shape[0]):
+            total += function(tf.cast(vectors.value[classes], tf.float64))
         return tf.cast(total, dtype)
 
     return initializer
-
-
-def _blocks(vectors: tf.Variable) -> Iterator[tf.Tensor]:
-    """The rows of V in float64, in blocks: nothing copies all of them."""
-    for first in range(0, vectors.shape[0], _ROWS_OF_A_BLOCK):
-        yield tf.cast(vectors[first : first + _ROWS_OF_A_BLOCK], tf.float64)
 
 
 class FactoredUpdate:
@@ -122,38 +111,9 @@ class FactoredUpdate:
                 self.state(),
                 update=update,
             )
-            if update:
-                self.stabilise_now_and_then()
             return tf.cast(loss_scale * by_features, features.dtype)
 
         return LearningBatch(features, self._anchor, self.state(), step)
-
-    def stabilise_now_and_then(self) -> None:
-        """`stabilise`, in the steps in which U is looked at, or sooner if it has to be."""
-        state = self.state()
-        halves = tf.stack([tf.nn.l2_loss(state.mixing), tf.nn.l2_loss(state.inverse)])
-        sizes = tf.sqrt(2 * halves / state.mixing.shape[0])
-        is_due = state.steps % _STEPS_BETWEEN_CHECKS == 0
-        is_due |= tf.reduce_any(_outside(sizes, _RANGE))
-        tf.cond(is_due, self.stabilise, lambda: tf.constant(0))
-
-    def stabilise(self) -> tf.Tensor:
-        """Sets singular values of U that are far from 1 to 1, and corrects V: V U stays.
-
-        The inverse of U is computed anew. Section 5.2 of the paper.
-
-        Returns:
-            int32 scalar: how many singular values were set.
-        """
-        state = self.state()
-        squares, axes = tf.linalg.eigh(tf.matmul(state.mixing, state.mixing, transpose_b=True))
-        values = tf.sqrt(tf.maximum(squares, 0.0))
-        chosen = _outside(values, _NEAR_ONE) & tf.reduce_any(_outside(values, _RANGE))
-        values, axes = values[chosen], tf.boolean_mask(axes, chosen, axis=1)
-        count = tf.size(values)
-        tf.cond(count > 0, lambda: self._set_to_one(values, axes), lambda: count)
-        state.inverse.assign(tf.linalg.inv(state.mixing))
-        return count
 
     def drift(self, num_probes: int) -> dict[str, tf.Tensor]:
         """See `FactoredOutput.drift`."""
@@ -166,8 +126,8 @@ class FactoredUpdate:
             tf.linalg.matvec(probes, state.offset, transpose_a=True),
         )
         squares = sums = tf.zeros([num_probes], tf.float64)
-        for rows in _blocks(state.vectors):
-            logits = tf.matmul(rows, hidden) + shift
+        for rows in current_blocks(state):
+            logits = tf.matmul(tf.cast(rows, tf.float64), hidden) + shift
             squares += tf.reduce_sum(logits**2, axis=0)
             sums += tf.reduce_sum(logits, axis=0)
         kept = tf.reduce_sum(probes * tf.matmul(state.gram, probes), axis=0)
@@ -182,19 +142,6 @@ class FactoredUpdate:
             ),
             "inverse": _largest(product - tf.eye(width, dtype=tf.float64)),
         }
-
-    def _set_to_one(self, values: tf.Tensor, axes: tf.Tensor) -> tf.Tensor:
-        """Sets singular values `[n]` of U, of left singular vectors `[D, n]`, to 1."""
-        state = self.state()
-        along = tf.matmul(axes, state.mixing, transpose_a=True)
-        state.mixing.assign_add(tf.matmul(axes / values - axes, along))
-        axes = tf.cast(axes, state.vectors.dtype)
-        longer = axes * tf.cast(values - 1, axes.dtype)
-        _rewrite(
-            state.vectors,
-            lambda rows: rows + tf.matmul(tf.matmul(rows, longer), axes, transpose_b=True),
-        )
-        return tf.size(values)
 
 
 class LearningBatch:
@@ -252,23 +199,6 @@ class LearningBatch:
             return tf.identity(features), gradient
 
         return of(features, anchor)
-
-
-def _rewrite(variable: tf.Variable, function: Callable[[tf.Tensor], tf.Tensor]) -> None:
-    """Sets the rows of a variable to `function(rows)`, in blocks: nothing copies it."""
-    num_rows = variable.shape[0]
-
-    def next_block(first: tf.Tensor) -> tf.Tensor:
-        ids = tf.range(first, tf.minimum(first + _ROWS_OF_A_BLOCK, num_rows))
-        new_rows = function(tf.gather(variable, ids))
-        variable.scatter_update(tf.IndexedSlices(new_rows, ids))
-        return first + _ROWS_OF_A_BLOCK
-
-    tf.while_loop(lambda first: first < num_rows, next_block, [0], parallel_iterations=1)
-
-
-def _outside(values: tf.Tensor, limits: tuple[float, float]) -> tf.Tensor:
-    return (values < limits[0]) | (values > limits[1])
 
 
 def _largest(numbers: tf.Tensor) -> tf.Tensor:

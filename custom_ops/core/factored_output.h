@@ -17,8 +17,10 @@
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_H_
 
+#include <algorithm>
 #include <cstdint>
 
+#include "custom_ops/core/factored_output_folds.h"
 #include "custom_ops/core/parallel.h"
 
 namespace largeout {
@@ -34,7 +36,16 @@ struct FactoredState {
   double* gram;     // Q [width, width], symmetric
   int64_t num_classes;
   int64_t width;
+  FactoredFolds folds;  // what rows of V are behind U
+  uint32_t* seen;       // [num_classes]: how many of them a row has been through
 };
+
+// row [width] = row `id` of V, with all folds.
+template <class Number>
+void CopyRow(const FactoredState<Number>& state, int64_t id, double* row) {
+  std::copy_n(state.vectors + id * state.width, state.width, row);
+  TakeFolds(state.folds, state.seen[id], row);
+}
 
 // Some examples and their targets.
 struct FactoredBatch {
@@ -93,6 +104,15 @@ FactoredOutcome StepFactoredOutput(const FactoredState<Number>& state,
                                    double learning_rate, double min_pivot,
                                    const ParallelFor& parallel, int64_t dim,
                                    double* by_features);
+
+// All rows of V take all folds, and there are none any more; W stays as it is. Takes no memory.
+template <class Number>
+void TakeAllFolds(const FactoredState<Number>& state, const ParallelFor& parallel);
+
+// The same of a copy of V alone.
+template <class Number>
+void TakeAllFolds(const FactoredFolds& folds, const uint32_t* seen, int64_t num_classes,
+                  const ParallelFor& parallel, Number* vectors);
 
 }  // namespace largeout
 

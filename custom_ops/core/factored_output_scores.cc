@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <vector>
 
 #include "custom_ops/core/factored_output.h"
 #include "custom_ops/core/factored_output_products.h"
@@ -17,6 +18,7 @@ void ScoreFactoredOutput(const FactoredState<Number>& state, const FactoredBatch
   AddTimesSquare<Number>(rows, state.mixing, Square::kTransposed, parallel,
                          scores.mixed_features, width);
   parallel(batch.batch, (batch.num_targets + 3) * width, [&](int64_t begin, int64_t end) {
+    std::vector<double> row(width);
     for (int64_t j = begin; j < end; ++j) {
       const double* features = batch.features + j * width;
       const double* mixed = scores.mixed_features + j * width;
@@ -25,7 +27,10 @@ void ScoreFactoredOutput(const FactoredState<Number>& state, const FactoredBatch
       const double offset = Dot(features, state.offset, width);
       for (int64_t i = j * batch.num_targets; i < (j + 1) * batch.num_targets; ++i) {
         const int64_t id = batch.ids[i];
-        scores.a[i] = id < 0 ? 0 : Dot(state.vectors + id * width, mixed, width) + offset;
+        scores.a[i] = 0;
+        if (id < 0) continue;
+        CopyRow(state, id, row.data());
+        scores.a[i] = Dot(row.data(), mixed, width) + offset;
       }
     }
   });

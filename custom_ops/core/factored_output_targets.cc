@@ -74,6 +74,7 @@ void MultiplyTargets(const FactoredState<Number>& state, const FactoredBatch& ba
                      const double* by_a, const ParallelFor& parallel, double* row_sums,
                      PaddedMatrix* products) {
   parallel(batch.batch, (batch.num_targets + 1) * state.width, [&](int64_t begin, int64_t end) {
+    std::vector<double> row(state.width);
     for (int64_t j = begin; j < end; ++j) {
       double* product = products->row(j);
       std::fill_n(product, state.width, 0.0);
@@ -81,8 +82,8 @@ void MultiplyTargets(const FactoredState<Number>& state, const FactoredBatch& ba
       for (int64_t i = j * batch.num_targets; i < (j + 1) * batch.num_targets; ++i) {
         if (batch.ids[i] < 0) continue;
         const double slope = by_a[i];
-        const Number* vector = state.vectors + batch.ids[i] * state.width;
-        for (int64_t k = 0; k < state.width; ++k) product[k] += slope * vector[k];
+        CopyRow(state, batch.ids[i], row.data());
+        for (int64_t k = 0; k < state.width; ++k) product[k] += slope * row[k];
         row_sums[j] += slope;
       }
     }

@@ -24,7 +24,8 @@ struct FactoredDense {
   }
 };
 
-// A layer in the middle of its training, some examples, and slopes as of some loss.
+// A layer in the middle of its training, of which some rows are behind, some examples, and
+// slopes as of some loss.
 template <class Number>
 struct FactoredExample {
   FactoredExample(int64_t num_classes, int64_t width, int64_t batch, int64_t num_targets)
@@ -38,6 +39,8 @@ struct FactoredExample {
         offset(Random(width, 0.3)),
         total(width),
         gram(width * width),
+        log((kCapacity + 1) * (width + 1)),
+        seen(num_classes),
         features(Random(batch * width, 0.5)),
         by_q(Random(batch, 0.1)),
         by_s(Random(batch, 0.1)),
@@ -53,6 +56,8 @@ struct FactoredExample {
     for (int64_t i = 0; i < width; ++i) mixing[i * width + i] += 2;
     for (int64_t& id : ids) id = static_cast<int64_t>(random() % (num_classes + 1)) - 1;
     for (size_t i = 0; i < ids.size(); ++i) by_a[i] *= ids[i] >= 0;
+    for (int64_t i = 0; i < kFolds; ++i) AddFold(i);
+    for (uint32_t& one : seen) one = static_cast<uint32_t>(random() % (kFolds + 1));
     Invert();
     KeepSums();
   }
@@ -61,6 +66,41 @@ struct FactoredExample {
     std::vector<double> numbers(size);
     for (double& number : numbers) number = scale * normal(random);
     return numbers;
+  }
+
+  // Fold 1 is kLarge, fold 2 kAll, the others are kSmall.
+  void AddFold(int64_t i) {
+    std::uniform_real_distribution<double> factor(-1, 1);
+    double* fold = &log[(i + 1) * (width + 1)];
+    for (int64_t k = 0; k <= width; ++k) fold[k] = factor(random);
+    const auto place = static_cast<double>(random() % width);
+    fold[0] = i == 1 ? -1 - place : i == 2 ? static_cast<double>(width) : place;
+    log[0] = static_cast<double>(i + 1);
+  }
+
+  // V, of which each row has been multiplied by the matrices G of the folds that it lacks.
+  std::vector<double> Vectors() const {
+    std::vector<double> all(vectors.begin(), vectors.end());
+    for (int64_t c = 0; c < num_classes; ++c) {
+      for (int64_t i = seen[c]; i < static_cast<int64_t>(log[0]); ++i) {
+        const std::vector<double> before(&all[c * width], &all[c * width] + width);
+        for (int64_t k = 0; k < width; ++k) {
+          double& number = all[c * width + k] = 0;
+          for (int64_t j = 0; j < width; ++j) number += before[j] * Fold(i, j, k);
+        }
+      }
+    }
+    return all;
+  }
+
+  // Element [j, k] of G of a fold.
+  double Fold(int64_t i, int64_t j, int64_t k) const {
+    const double* fold = &log[(i + 1) * (width + 1)];
+    const auto number = static_cast<int64_t>(fold[0]);
+    if (number == width) return (j == k) * fold[1];
+    if (number >= 0 && j == number) return fold[k + 1];
+    if (number < 0 && k == -1 - number) return fold[j + 1];
+    return j == k;
   }
 
   // Gauss and Jordan: U is near a multiple of I.
@@ -81,11 +121,12 @@ struct FactoredExample {
 
   FactoredDense Weights() const {
     FactoredDense dense{num_classes, width, std::vector<double>(num_classes * width)};
+    const std::vector<double> rows = Vectors();
     for (int64_t c = 0; c < num_classes; ++c) {
       for (int64_t k = 0; k < width; ++k) {
         double sum = offset[k];
         for (int64_t i = 0; i < width; ++i) {
-          sum += vectors[c * width + i] * mixing[i * width + k];
+          sum += rows[c * width + i] * mixing[i * width + k];
         }
         dense.weights[c * width + k] = sum;
       }
@@ -121,8 +162,10 @@ struct FactoredExample {
   }
 
   FactoredState<Number> state() {
-    return {vectors.data(), mixing.data(), inverse.data(), offset.data(),
-            total.data(),   gram.data(),   num_classes,    width};
+    return {vectors.data(), mixing.data(), inverse.data(),
+            offset.data(),  total.data(),  gram.data(),
+            num_classes,    width,         {log.data(), kCapacity, width},
+            seen.data()};
   }
   FactoredBatch examples() const { return {features.data(), ids.data(), batch, num_targets}; }
 
@@ -143,17 +186,21 @@ struct FactoredExample {
   std::vector<double> Everything() const {
     std::vector<double> all(vectors.begin(), vectors.end());
     for (const std::vector<double>* part :
-         {&mixing, &inverse, &offset, &total, &gram, &by_features}) {
+         {&mixing, &inverse, &offset, &total, &gram, &log, &by_features}) {
       all.insert(all.end(), part->begin(), part->end());
     }
+    all.insert(all.begin(), seen.begin(), seen.end());
     return all;
   }
 
+  static constexpr int64_t kCapacity = 8, kFolds = 4;
   std::mt19937_64 random{0};
   std::normal_distribution<double> normal;
   int64_t num_classes, width, batch, num_targets;
   std::vector<Number> vectors;
-  std::vector<double> mixing, inverse, offset, total, gram, features, by_q, by_s, by_a;
+  std::vector<double> mixing, inverse, offset, total, gram, log;
+  std::vector<uint32_t> seen;
+  std::vector<double> features, by_q, by_s, by_a;
   std::vector<int64_t> ids;
   std::vector<double> q, s, a, gram_features, mixed_features, by_features;
 };

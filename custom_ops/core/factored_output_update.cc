@@ -65,9 +65,11 @@ void FactoredUpdate<Number, Form>::Write() {
   form_.Write();
   std::copy_n(offset_.data(), width, state_.offset);
   std::copy_n(total_.data(), width, state_.total);
+  const auto seen = static_cast<uint32_t>(state_.folds.count());
   for (size_t c = 0; c < targets_.classes().size(); ++c) {
-    std::copy_n(vectors_.data() + c * width, width,
-                state_.vectors + targets_.classes()[c] * width);
+    const int64_t id = targets_.classes()[c];
+    std::copy_n(vectors_.data() + c * width, width, state_.vectors + id * width);
+    state_.seen[id] = seen;
   }
 }
 
@@ -102,7 +104,7 @@ bool FactoredUpdate<Number, Form>::UpdateVectors() {
   parallel_(num_classes, 4 * width, [&](int64_t begin, int64_t end) {
     std::vector<double> sum(width);
     for (int64_t c = begin; c < end; ++c) {
-      std::copy_n(state_.vectors + targets_.classes()[c] * width, width, sum.data());
+      CopyRow(state_, targets_.classes()[c], sum.data());
       targets_.AddRowsOfClass(c, -learning_rate_, solved_, sum.data());
       std::copy_n(sum.data(), width, vectors_.data() + c * width);
     }

@@ -1,6 +1,7 @@
 #include "custom_ops/cuda/dense_product.h"
 #include "custom_ops/cuda/factored_output.h"
 #include "custom_ops/cuda/factored_output_body.h"
+#include "custom_ops/cuda/factored_output_folds.h"
 #include "custom_ops/cuda/launch.cuh"
 
 namespace largeout {
@@ -51,7 +52,7 @@ Status CheckFactoredStep(const FactoredBatch& batch, const FactoredSlopes& slope
 
 template <class Number>
 Status ScoreFactoredOutput(const FactoredState<Number>& state, const FactoredBatch& batch,
-                           const FactoredScores& scores, Stream stream) {
+                           const FactoredScores& scores, double* rows, Stream stream) {
   const int64_t width = state.width;
   const Strided<double> gram = {state.gram, width, 1},
                         mixing_transposed = {state.mixing, 1, width};
@@ -59,8 +60,11 @@ Status ScoreFactoredOutput(const FactoredState<Number>& state, const FactoredBat
   if (status == kOk) {
     status = MultiplyFeatures(batch, width, mixing_transposed, scores.mixed_features, stream);
   }
+  if (status == kOk) {
+    status = CopyRows(state, batch.ids, batch.batch * batch.num_targets, rows, stream);
+  }
   if (status != kOk) return status;
-  const ScoresBody<Number> body{state, batch, scores};
+  const ScoresBody<Number> body{state, batch, scores, rows};
   return ForEachBlock(body.size(), body.kThreads, body.kSharedBytes, body, stream);
 }
 
@@ -68,7 +72,7 @@ Status ScoreFactoredOutput(const FactoredState<Number>& state, const FactoredBat
   template Status ReadFactoredFeatures(const Number*, int64_t, int64_t, int64_t, double*, \
                                        FactoredReport*, Stream);                          \
   template Status ScoreFactoredOutput(const FactoredState<Number>&, const FactoredBatch&, \
-                                      const FactoredScores&, Stream);
+                                      const FactoredScores&, double*, Stream);
 LARGEOUT_INSTANTIATE(float)
 LARGEOUT_INSTANTIATE(double)
 #undef LARGEOUT_INSTANTIATE

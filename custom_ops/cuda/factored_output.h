@@ -23,6 +23,10 @@ struct FactoredReport {
   double smallest_pivot;  // as in FactoredOutcome
   uint32_t is_unfit;      // whether a check of the input failed
   uint32_t not_finite;    // bit i: a number of new value i is not finite
+  double mixing_squares;  // the sum of the squares of the new U, and of its inverse
+  double inverse_squares;
+  int64_t steps;      // of CheckFactoredStep
+  int64_t num_folds;  // before the step
 };
 
 // The values that bits of not_finite stand for.
@@ -45,9 +49,10 @@ Status CheckFactoredStep(const FactoredBatch& batch, const FactoredSlopes& slope
                          const double* learning_rate, const int64_t* version,
                          const int64_t* steps, FactoredReport* report, Stream stream);
 
+// rows: scratch [batch, num_targets, width].
 template <class Number>
 Status ScoreFactoredOutput(const FactoredState<Number>& state, const FactoredBatch& batch,
-                           const FactoredScores& scores, Stream stream);
+                           const FactoredScores& scores, double* rows, Stream stream);
 
 // A step. What it computes stays in its scratch from one call to the next.
 template <class Number>
@@ -66,13 +71,13 @@ class FactoredStepOnGpu {
   // After Gradient: makes the new state, in scratch, and reports on it.
   Status Compute(const double* learning_rate, double min_pivot, FactoredReport* report);
 
-  // After Compute: makes the new state the state, and adds 1 to *steps.
+  // After Compute: makes the new state the state, and adds 1 to *steps. It does not fold.
   // REQUIRES: the report is that of a step that is not refused.
   Status Write(int64_t* steps);
 
  private:
   struct Memory {
-    double *target_sums, *products, *by_features;             // of the gradient
+    double *rows, *target_sums, *products, *by_features;      // of the gradient
     double *scales, *system, *rest, *half, *squares, *stack;  // of matrices
     double *old_sums, *factors;                               // of omega and w_bar
     double *mixing, *inverse, *sums, *gram;                   // the new state

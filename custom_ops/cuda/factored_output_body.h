@@ -61,6 +61,7 @@ struct CheckScalarsBody {
 
   LARGEOUT_DEVICE void operator()(int64_t) const {
     report->learning_rate = *learning_rate;
+    report->steps = *steps;
     const bool is_fit = *version == *steps && IsFinite(*learning_rate) && *learning_rate >= 0;
     if (!is_fit) SetBits(&report->is_unfit, 1);
   }
@@ -72,6 +73,7 @@ struct ScoresBody {
   FactoredState<Number> state;
   FactoredBatch batch;
   FactoredScores scores;
+  const double* rows;  // those of the targets, up to date
 
   static constexpr int kThreads = 64;
   static constexpr int kSharedBytes = kThreads * sizeof(double);
@@ -110,15 +112,14 @@ struct ScoresBody {
     if (target == -2)
       return Dot(features, scores.gram_features + example * state.width, thread);
     if (target == -1) return Dot(features, state.total, thread);
-    const int64_t id = batch.ids[example * batch.num_targets + target];
-    if (!IsClass(id, state.num_classes)) return 0;
-    const Number* const vector = state.vectors + id * state.width;
-    return Dot(vector, scores.mixed_features + example * state.width, thread) +
+    const int64_t place = example * batch.num_targets + target;
+    if (!IsClass(batch.ids[place], state.num_classes)) return 0;
+    return Dot(rows + place * state.width, scores.mixed_features + example * state.width,
+               thread) +
            Dot(features, state.offset, thread);
   }
 
-  template <class Other>
-  LARGEOUT_DEVICE double Dot(const Other* a, const double* b, int thread) const {
+  LARGEOUT_DEVICE double Dot(const double* a, const double* b, int thread) const {
     double sum = 0;
     for (int64_t k = thread; k < state.width; k += kThreads) sum += a[k] * b[k];
     return sum;

@@ -1,5 +1,6 @@
 #include "custom_ops/cuda/dense_product.h"
 #include "custom_ops/cuda/factored_output.h"
+#include "custom_ops/cuda/factored_output_folds.h"
 #include "custom_ops/cuda/factored_output_step_body.h"
 #include "custom_ops/cuda/launch.cuh"
 #include "custom_ops/cuda/lu_factors.h"
@@ -30,6 +31,7 @@ typename FactoredStepOnGpu<Number>::Memory FactoredStepOnGpu<Number>::Take(
   const int64_t size = batch.batch, num_ids = size * batch.num_targets;
   const auto take = [scratch](int64_t count) { return scratch->Take<double>(count); };
   Memory memory{};
+  memory.rows = take(num_ids * width);
   memory.target_sums = take(size);
   memory.products = take(size * width);
   memory.by_features = take(size * width);
@@ -73,13 +75,20 @@ FactoredStepOnGpu<Number>::FactoredStepOnGpu(const FactoredState<Number>& state,
 template <class Number>
 Status FactoredStepOnGpu<Number>::Gradient(int64_t dim, double* by_features) {
   const int64_t size = batch_.batch, width = state_.width;
-  const GradientTermsBody<Number> terms{
-      state_, batch_, slopes_, memory_.target_sums, memory_.products, memory_.by_features};
+  const GradientTermsBody<Number> terms{state_,
+                                        batch_,
+                                        slopes_,
+                                        memory_.rows,
+                                        memory_.target_sums,
+                                        memory_.products,
+                                        memory_.by_features};
   const DenseProduct of_targets{{size, width, width},       AsIs(memory_.products, width),
                                 AsIs(state_.mixing, width), memory_.by_features,
                                 memory_.by_features,        width};
   const FirstColumnsBody first_columns{memory_.by_features, width, dim, by_features};
-  return InOrder([&] { return ForEach(size * width, terms, stream_); },
+  const int64_t num_ids = size * batch_.num_targets;
+  return InOrder([&] { return CopyRows(state_, batch_.ids, num_ids, memory_.rows, stream_); },
+                 [&] { return ForEach(size * width, terms, stream_); },
                  [&] { return Multiply(of_targets, stream_); },
                  [&] { return ForEach(size * dim, first_columns, stream_); });
 }
@@ -226,15 +235,11 @@ template <class Number>
 Status FactoredStepOnGpu<Number>::ComputeVectors(const double* learning_rate,
                                                  FactoredReport* report) {
   const int64_t size = batch_.batch, width = state_.width;
-  const NewVectorsBody<Number> vectors{state_,
-                                       slopes_.by_a,
-                                       learning_rate,
-                                       memory_.system + size,
-                                       size + width,
-                                       batch_.num_targets,
-                                       merged_,
-                                       memory_.vectors,
-                                       &report->not_finite};
+  const NewVectorsBody<Number> vectors{memory_.rows,          width,
+                                       slopes_.by_a,          learning_rate,
+                                       memory_.system + size, size + width,
+                                       batch_.num_targets,    merged_,
+                                       memory_.vectors,       &report->not_finite};
   return ForEach(merged_.num_ids * width, vectors, stream_);
 }
 
@@ -245,17 +250,20 @@ Status FactoredStepOnGpu<Number>::Report(FactoredReport* report) {
     const FlagNotFiniteBody body{numbers, lower_width, 1u << value, &report->not_finite};
     return ForEach(size, body, stream_);
   };
-  return InOrder([&] { return flag(1, memory_.mixing, square, 0); },
-                 [&] { return flag(2, memory_.inverse, square, 0); },
-                 [&] { return flag(3, memory_.sums, width, 0); },
-                 [&] { return flag(4, memory_.sums + width, width, 0); },
-                 [&] { return flag(5, memory_.gram, square, width); });
+  const FoldReportBody folds{memory_.mixing, memory_.inverse, state_.folds, report};
+  return InOrder(
+      [&] { return ForEachBlock(1, folds.kThreads, folds.kSharedBytes, folds, stream_); },
+      [&] { return flag(1, memory_.mixing, square, 0); },
+      [&] { return flag(2, memory_.inverse, square, 0); },
+      [&] { return flag(3, memory_.sums, width, 0); },
+      [&] { return flag(4, memory_.sums + width, width, 0); },
+      [&] { return flag(5, memory_.gram, square, width); });
 }
 
 template <class Number>
 Status FactoredStepOnGpu<Number>::Write(int64_t* steps) {
   const int64_t width = state_.width, square = width * width;
-  const WriteVectorsBody<Number> vectors{merged_, memory_.vectors, width, state_.vectors};
+  const WriteVectorsBody<Number> vectors{merged_, memory_.vectors, state_};
   const WriteGramBody gram{memory_.gram, width, state_.gram};
   const auto copy = [&](const double* from, int64_t count, double* to) {
     return CopyBytes(from, count * kBytesOfDouble, to, stream_);

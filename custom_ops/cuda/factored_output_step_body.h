@@ -21,6 +21,7 @@ struct GradientTermsBody {
   FactoredState<Number> state;
   FactoredBatch batch;
   FactoredSlopes slopes;
+  const double* rows;  // those of the targets, up to date
   double* target_sums;
   double* products;
   double* by_features;
@@ -30,9 +31,8 @@ struct GradientTermsBody {
     const int64_t j = i / state.width, k = i % state.width;
     double product = 0, sum = 0;
     for (int64_t t = j * batch.num_targets; t < (j + 1) * batch.num_targets; ++t) {
-      const int64_t id = batch.ids[t];
-      if (!IsClass(id, state.num_classes)) continue;
-      product += slopes.by_a[t] * state.vectors[id * state.width + k];
+      if (!IsClass(batch.ids[t], state.num_classes)) continue;
+      product += slopes.by_a[t] * rows[t * state.width + k];
       sum += slopes.by_a[t];
     }
     products[i] = product;
@@ -180,7 +180,8 @@ struct FactorsBody {
 // vectors: the new rows of the classes of the segments.
 template <class Number>
 struct NewVectorsBody {
-  FactoredState<Number> state;
+  const double* rows;  // those of the targets, up to date
+  int64_t width;
   const double* by_a;
   const double* learning_rate;
   const double* solved;  // T [batch, stride]
@@ -192,9 +193,9 @@ struct NewVectorsBody {
 
   // i: of [num_ids, width].
   LARGEOUT_DEVICE void operator()(int64_t i) const {
-    const int64_t segment = i / state.width, k = i % state.width;
+    const int64_t segment = i / width, k = i % width;
     if (segment >= *merged.num_segments) return;
-    double sum = state.vectors[merged.ids[segment] * state.width + k];
+    double sum = rows[merged.positions[merged.offsets[segment]] * width + k];
     for (int32_t p = merged.offsets[segment]; p < merged.offsets[segment + 1]; ++p) {
       const int32_t position = merged.positions[p];
       sum -= *learning_rate * by_a[position] * solved[position / num_targets * stride + k];
@@ -220,15 +221,53 @@ template <class Number>
 struct WriteVectorsBody {
   MergedRows merged;
   const Number* from;
-  int64_t width;
-  Number* vectors;
+  FactoredState<Number> state;
 
   // i: of [num_ids, width].
   LARGEOUT_DEVICE void operator()(int64_t i) const {
-    const int64_t segment = i / width;
-    if (segment < *merged.num_segments) {
-      vectors[merged.ids[segment] * width + i % width] = from[i];
+    const int64_t segment = i / state.width, k = i % state.width;
+    if (segment >= *merged.num_segments) return;
+    const int64_t id = merged.ids[segment];
+    state.vectors[id * state.width + k] = from[i];
+    if (k == 0) state.seen[id] = static_cast<uint32_t>(state.folds.count());
+  }
+};
+
+// What decides whether to fold, by a block.
+struct FoldReportBody {
+  const double* mixing;
+  const double* inverse;
+  FactoredFolds folds;
+  FactoredReport* report;
+
+  static constexpr int kThreads = 256;
+  static constexpr int kSharedBytes = 2 * kThreads * sizeof(double);
+
+  template <class Block>
+  LARGEOUT_DEVICE void operator()(const Block& block, char* shared) const {
+    auto* const sums = reinterpret_cast<double*>(shared);
+    block.ForEachThread([&](int thread) {
+      double of_mixing = 0, of_inverse = 0;
+      for (int64_t i = thread; i < folds.width * folds.width; i += kThreads) {
+        of_mixing += mixing[i] * mixing[i];
+        of_inverse += inverse[i] * inverse[i];
+      }
+      sums[thread] = of_mixing;
+      sums[kThreads + thread] = of_inverse;
+    });
+    for (int half = kThreads / 2; half > 0; half /= 2) {
+      block.ForEachThread([&](int thread) {
+        if (thread >= half) return;
+        sums[thread] += sums[thread + half];
+        sums[kThreads + thread] += sums[kThreads + thread + half];
+      });
     }
+    block.ForEachThread([&](int thread) {
+      if (thread != 0) return;
+      report->mixing_squares = sums[0];
+      report->inverse_squares = sums[kThreads];
+      report->num_folds = folds.count();
+    });
   }
 };
 

@@ -21,5 +21,11 @@ Status CopyToHost(const void* from, int64_t bytes, void* to, Stream stream) {
   return status == kOk ? cudaStreamSynchronize(stream) : status;
 }
 
+Status CopyFromHost(const void* from, int64_t bytes, void* to, Stream stream) {
+  if (bytes <= 0) return kOk;
+  const Status status = cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream);
+  return status == kOk ? cudaStreamSynchronize(stream) : status;
+}
+
 }  // namespace cuda
 }  // namespace largeout

@@ -19,8 +19,11 @@ Status CopyBytes(const void* from, int64_t bytes, void* to, Stream stream);
 Status FillBytes(int value, int64_t bytes, void* to, Stream stream);
 
 // Copies from device memory to memory of the host, and waits for it and all that is queued
-// before: the one function of this folder that does.
+// before.
 Status CopyToHost(const void* from, int64_t bytes, void* to, Stream stream);
+
+// Copies from memory of the host to device memory; has read that when it returns.
+Status CopyFromHost(const void* from, int64_t bytes, void* to, Stream stream);
 
 // Hands out parts of one piece of memory, each aligned to kAlignment. Without memory
 // it only adds up how much is needed, so that one function, which takes the parts,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "custom_ops/core/factored_output_stabiliser.h"
 #include "custom_ops/core/finite.h"
 
 namespace largeout {
@@ -29,7 +30,9 @@ absl::Status CheckFactoredFeatures(const double* features, int64_t batch, int64_
     const double* numbers = features + row * width;
     if (AllFinite(numbers, width)) continue;
     return InvalidArgument("features must be finite, but those of row ", row,
-                           " are not: one is ", *FirstNotFinite(numbers, width));
+                           " are not: one is ", *FirstNotFinite(numbers, width),
+                           ". If they were in the steps before, lower the learning rate, of "
+                           "the model or of the layer");
   }
   return absl::OkStatus();
 }
@@ -66,6 +69,18 @@ absl::Status CheckFactoredOutcome(const FactoredOutcome& outcome, double learnin
   return InvalidArgument("a step with learning rate ", learning_rate,
                          " would make numbers of the layer's ", outcome.not_finite,
                          " infinite or NaN, so it was not made. Lower the learning rate");
+}
+
+absl::Status CheckFactoredFolds(const tensorflow::Tensor& folds, int64_t width) {
+  constexpr int64_t kLeastRows = 1 + 2 * FactoredStabiliser::kMostFolds;
+  if (folds.IsInitialized() && folds.dtype() == tensorflow::DT_DOUBLE && folds.dims() == 2 &&
+      folds.dim_size(0) >= kLeastRows && folds.dim_size(1) == width + 1) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("folds must be double [places + 1, width + 1] with at least ",
+                         kLeastRows, " rows and width ", width, ", got ",
+                         tensorflow::DataTypeString(folds.dtype()), " ",
+                         folds.shape().DebugString());
 }
 
 }  // namespace largeout

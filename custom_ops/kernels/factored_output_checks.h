@@ -11,6 +11,9 @@
 
 namespace largeout {
 
+// Every so many steps the inverse of U is computed anew.
+inline constexpr int64_t kStepsOfAnInverse = 256;
+
 // What a step takes besides the state and the batch.
 struct FactoredStep {
   FactoredSlopes slopes;
@@ -29,6 +32,9 @@ absl::Status CheckFactoredStep(const FactoredStep& step, int64_t steps, int64_t 
 
 absl::Status CheckFactoredOutcome(const FactoredOutcome& outcome, double learning_rate,
                                   double min_pivot);
+
+// folds: a variable, or its value.
+absl::Status CheckFactoredFolds(const tensorflow::Tensor& folds, int64_t width);
 
 }  // namespace largeout
 

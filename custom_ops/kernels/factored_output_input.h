@@ -8,6 +8,7 @@
 
 #include "custom_ops/core/factored_output.h"
 #include "custom_ops/kernels/checks.h"
+#include "custom_ops/kernels/factored_output_checks.h"
 #include "custom_ops/kernels/largeout_op.h"
 #include "custom_ops/kernels/variable_locks.h"
 
@@ -21,16 +22,27 @@ class FactoredOutputInput {
   absl::Status Read(tensorflow::OpKernelContext* ctx) {
     TF_RETURN_IF_ERROR(FindVariables(ctx));
     variables_.LockShared();
-    return ReadAndCheck(ctx);
+    TF_RETURN_IF_ERROR(CheckState());
+    return ReadBatch(ctx);
   }
 
   // The same where variables will be written. copy: as LockedVariables::AllowWrites has it.
   template <class Copy>
   absl::Status ReadToWrite(tensorflow::OpKernelContext* ctx, const Copy& copy) {
+    TF_RETURN_IF_ERROR(LockState(ctx));
+    TF_RETURN_IF_ERROR(AllowWrites(ctx, copy));
+    return ReadBatch(ctx);
+  }
+
+  // The variables alone, locked; they may be written after AllowWrites.
+  absl::Status LockState(tensorflow::OpKernelContext* ctx) {
     TF_RETURN_IF_ERROR(FindVariables(ctx));
     variables_.Lock();
-    TF_RETURN_IF_ERROR(variables_.AllowWrites(ctx, copy));
-    return ReadAndCheck(ctx);
+    return CheckState();
+  }
+  template <class Copy>
+  absl::Status AllowWrites(tensorflow::OpKernelContext* ctx, const Copy& copy) const {
+    return variables_.AllowWrites(ctx, copy);
   }
 
   int64_t batch() const { return features_->dim_size(0); }
@@ -42,6 +54,8 @@ class FactoredOutputInput {
   const tensorflow::Tensor& ids() const { return *ids_; }
   int64_t* steps() const { return variables_.tensor(6)->flat<int64_t>().data(); }
 
+  const double* folds() const { return variables_.tensor(7)->flat<double>().data(); }
+
   // Returns call(FactoredState<float or double>).
   template <class Call>
   absl::Status WithState(const Call& call) const {
@@ -52,15 +66,14 @@ class FactoredOutputInput {
  private:
   absl::Status FindVariables(tensorflow::OpKernelContext* ctx) {
     TF_RETURN_IF_ERROR(CheckDistinctVariables(ctx));
-    for (const char* name :
-         {"vectors", "mixing", "inverse", "offset", "total", "gram", "steps"}) {
+    for (const char* name : {"vectors", "mixing", "inverse", "offset", "total", "gram", "steps",
+                             "folds", "seen"}) {
       TF_RETURN_IF_ERROR(variables_.Find(ctx, name));
     }
     return absl::OkStatus();
   }
 
-  absl::Status ReadAndCheck(tensorflow::OpKernelContext* ctx) {
-    TF_RETURN_IF_ERROR(CheckState());
+  absl::Status ReadBatch(tensorflow::OpKernelContext* ctx) {
     TF_RETURN_IF_ERROR(ctx->input("features", &features_));
     TF_RETURN_IF_ERROR(ctx->input("ids", &ids_));
     return CheckBatch();
@@ -83,7 +96,10 @@ class FactoredOutputInput {
     TF_RETURN_IF_ERROR(Check(3, "offset", {width()}));
     TF_RETURN_IF_ERROR(Check(4, "total", {width()}));
     TF_RETURN_IF_ERROR(Check(5, "gram", {width(), width()}));
-    return CheckVariable(*variables_.tensor(6), "steps", tensorflow::DT_INT64, {});
+    TF_RETURN_IF_ERROR(CheckVariable(*variables_.tensor(6), "steps", tensorflow::DT_INT64, {}));
+    TF_RETURN_IF_ERROR(
+        CheckVariable(*variables_.tensor(8), "seen", tensorflow::DT_UINT32, {num_classes()}));
+    return CheckFactoredFolds(*variables_.tensor(7), width());
   }
 
   absl::Status Check(int i, const char* name, const tensorflow::TensorShape& shape) const {
@@ -110,7 +126,9 @@ class FactoredOutputInput {
             doubles(4),
             doubles(5),
             num_classes(),
-            width()};
+            width(),
+            {doubles(7), variables_.tensor(7)->dim_size(0) - 1, width()},
+            variables_.tensor(8)->flat<uint32_t>().data()};
   }
 
   LockedVariables variables_;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "custom_ops/core/factored_output_stabiliser.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
 
 namespace largeout {
@@ -69,13 +70,36 @@ struct Cpu {
         GradientByFactoredFeatures(state, batch, step.slopes, parallel, in.dim(), by_features);
         return absl::OkStatus();
       }
+      FactoredStabiliser stabiliser(in.width(), (*in.steps() + 1) % kStepsOfAnInverse == 0);
+      // Before, as it may find no memory for threads; W stays as it is.
+      if (!state.folds.HasRoomFor(stabiliser.kMostFolds)) TakeAllFolds(state, parallel);
       const FactoredOutcome outcome =
           StepFactoredOutput(state, batch, step.slopes, *step.learning_rate, step.min_pivot,
                              parallel, in.dim(), by_features);
       TF_RETURN_IF_ERROR(CheckFactoredOutcome(outcome, *step.learning_rate, step.min_pivot));
       ++*in.steps();
+      stabiliser.Run(state.mixing, state.inverse, state.folds, parallel);
       return absl::OkStatus();
     });
+  }
+
+  static absl::Status HasFolds(OpKernelContext*, const double* log, bool* has_folds) {
+    *has_folds = *log != 0;
+    return absl::OkStatus();
+  }
+
+  static absl::Status TakeFolds(OpKernelContext* ctx, const FactoredOutputInput& in) {
+    return in.WithState([&](const auto& state) {
+      TakeAllFolds(state, IntraOpParallel(ctx));
+      return absl::OkStatus();
+    });
+  }
+
+  template <class Matrix>
+  static absl::Status TakeFolds(OpKernelContext* ctx, const FactoredFolds& folds,
+                                const uint32_t* seen, Matrix vectors) {
+    TakeAllFolds(folds, seen, vectors.dimension(0), IntraOpParallel(ctx), vectors.data());
+    return absl::OkStatus();
   }
 
  private:

@@ -7,7 +7,10 @@
 //     features, and writes what the op returns.
 //   Step(ctx, const FactoredOutputInput& in, const FactoredStep& step, by_features): checks
 //     all values, writes the gradient, and then, where it is asked for, all variables or none
-//     of them.
+//     of them; and then folds what U needs.
+//   HasFolds(ctx, log, bool* has_folds).
+//   TakeFolds(ctx, const FactoredOutputInput& in): brings all rows up to date.
+//   TakeFolds(ctx, const FactoredFolds& folds, seen, vectors): the same of a matrix.
 //
 // Pointers are to the device's memory.
 
@@ -108,6 +111,50 @@ class FactoredOutputStepOp : public LargeoutOp {
   float min_pivot_;
 };
 
+template <class Device>
+class FactoredOutputTakeFoldsOp : public LargeoutOp {
+ public:
+  using LargeoutOp::LargeoutOp;
+
+  void Run(tensorflow::OpKernelContext* ctx) override {
+    FactoredOutputInput in;
+    OP_REQUIRES_OK(ctx, in.LockState(ctx));
+    bool has_folds = false;
+    OP_REQUIRES_OK(ctx, Device::HasFolds(ctx, in.folds(), &has_folds));
+    if (!has_folds) return;
+    OP_REQUIRES_OK(ctx, in.AllowWrites(ctx, [ctx](const auto& from, auto* to) {
+      return Device::Copy(ctx, from, to);
+    }));
+    OP_REQUIRES_OK(ctx, Device::TakeFolds(ctx, in));
+  }
+};
+
+template <class Device>
+class FactoredOutputVectorsOp : public LargeoutOp {
+ public:
+  using LargeoutOp::LargeoutOp;
+
+  void Run(tensorflow::OpKernelContext* ctx) override {
+    const tensorflow::Tensor &vectors = ctx->input(0), &folds = ctx->input(1);
+    const tensorflow::Tensor& seen = ctx->input(2);
+    OP_REQUIRES(ctx, vectors.dims() == 2, WrongShape(vectors, "vectors", "a matrix"));
+    OP_REQUIRES_OK(ctx, CheckFactoredFolds(folds, vectors.dim_size(1)));
+    OP_REQUIRES_OK(ctx, CheckShape(seen, "seen", {vectors.dim_size(0)}));
+    bool has_folds = false;
+    OP_REQUIRES_OK(ctx, Device::HasFolds(ctx, folds.flat<double>().data(), &has_folds));
+    if (!has_folds) return ctx->set_output(0, vectors);
+    tensorflow::Tensor* current;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, vectors.shape(), &current));
+    OP_REQUIRES_OK(ctx, Device::Copy(ctx, vectors, current));
+    const FactoredFolds log = {const_cast<double*>(folds.flat<double>().data()),
+                               folds.dim_size(0) - 1, vectors.dim_size(1)};
+    const uint32_t* const of_rows = seen.flat<uint32_t>().data();
+    OP_REQUIRES_OK(ctx, vectors.dtype() == tensorflow::DT_FLOAT
+                            ? Device::TakeFolds(ctx, log, of_rows, current->matrix<float>())
+                            : Device::TakeFolds(ctx, log, of_rows, current->matrix<double>()));
+  }
+};
+
 // Registers the ops with a Device for TensorFlow's device of that name, where the handles are
 // in memory of the host.
 #define LARGEOUT_REGISTER_FACTORED_OUTPUT_OP(name, op, Kernel) \
@@ -119,13 +166,19 @@ class FactoredOutputStepOp : public LargeoutOp {
                               .HostMemory("offset")            \
                               .HostMemory("total")             \
                               .HostMemory("gram")              \
-                              .HostMemory("steps"),            \
+                              .HostMemory("steps")             \
+                              .HostMemory("folds")             \
+                              .HostMemory("seen"),             \
                           Kernel)
-#define LARGEOUT_REGISTER_FACTORED_OUTPUT_OPS(name, Functions)               \
-  LARGEOUT_REGISTER_FACTORED_OUTPUT_OP(name, "LargeoutFactoredOutputScores", \
-                                       FactoredOutputScoresOp<Functions>);   \
-  LARGEOUT_REGISTER_FACTORED_OUTPUT_OP(name, "LargeoutFactoredOutputStep",   \
-                                       FactoredOutputStepOp<Functions>)
+#define LARGEOUT_REGISTER_FACTORED_OUTPUT_OPS(name, Functions)                  \
+  LARGEOUT_REGISTER_FACTORED_OUTPUT_OP(name, "LargeoutFactoredOutputScores",    \
+                                       FactoredOutputScoresOp<Functions>);      \
+  LARGEOUT_REGISTER_FACTORED_OUTPUT_OP(name, "LargeoutFactoredOutputStep",      \
+                                       FactoredOutputStepOp<Functions>);        \
+  LARGEOUT_REGISTER_FACTORED_OUTPUT_OP(name, "LargeoutFactoredOutputTakeFolds", \
+                                       FactoredOutputTakeFoldsOp<Functions>);   \
+  REGISTER_KERNEL_BUILDER(Name("LargeoutFactoredOutputVectors").Device(name),   \
+                          FactoredOutputVectorsOp<Functions>)
 
 }  // namespace largeout
 

@@ -1,6 +1,8 @@
 #include <vector>
 
+#include "custom_ops/core/factored_output_stabiliser.h"
 #include "custom_ops/cuda/factored_output.h"
+#include "custom_ops/cuda/factored_output_folds.h"
 #include "custom_ops/kernels/factored_output_ops.h"
 #include "custom_ops/kernels/gpu_context.h"
 
@@ -98,6 +100,57 @@ const char* FirstNotFinite(const FactoredReport& report) {
   return nullptr;
 }
 
+// Folds after a step, which are few and small: on the host.
+class FoldsOnHost {
+ public:
+  FoldsOnHost(int64_t width, const FactoredReport& report)
+      : width_(width),
+        count_(report.num_folds),
+        inverts_((report.steps + 1) % kStepsOfAnInverse == 0),
+        is_due_(inverts_ || FactoredStabiliser::IsDue(report.mixing_squares,
+                                                      report.inverse_squares, width)),
+        stabiliser_(width, inverts_),
+        mixing_(is_due_ * width * width),
+        inverse_(is_due_ * width * width),
+        log_((kMostFolds + 1) * (width + 1)) {}
+
+  bool is_due() const { return is_due_; }
+
+  // If not, all folds are to be taken.
+  bool HaveRoom(const FactoredFolds& folds) {
+    if (count_ + kMostFolds <= folds.capacity) return true;
+    count_ = 0;
+    return false;
+  }
+
+  template <class Number>
+  absl::Status Run(OpKernelContext* ctx, const FactoredState<Number>& state) {
+    TF_RETURN_IF_ERROR(CopyToHost(ctx, state.mixing, width_ * width_, mixing_.data()));
+    TF_RETURN_IF_ERROR(CopyToHost(ctx, state.inverse, width_ * width_, inverse_.data()));
+    const FactoredFolds folds = {log_.data(), kMostFolds, width_};
+    stabiliser_.Run(mixing_.data(), inverse_.data(), folds, SerialFor);
+    const int64_t found = folds.count();
+    log_[0] = static_cast<double>(count_ + found);
+    const auto copy = [&](const double* from, int64_t count, double* to) {
+      return FromCuda(cuda::CopyFromHost(from, count * static_cast<int64_t>(sizeof(double)), to,
+                                         StreamOf(ctx)));
+    };
+    TF_RETURN_IF_ERROR(copy(mixing_.data(), width_ * width_, state.mixing));
+    TF_RETURN_IF_ERROR(copy(inverse_.data(), width_ * width_, state.inverse));
+    TF_RETURN_IF_ERROR(copy(folds.fold(0), found * (width_ + 1), state.folds.fold(count_)));
+    return copy(log_.data(), 1, state.folds.log);
+  }
+
+ private:
+  static constexpr int64_t kMostFolds = FactoredStabiliser::kMostFolds;
+
+  const int64_t width_;
+  int64_t count_;  // folds that there are
+  const bool inverts_, is_due_;
+  FactoredStabiliser stabiliser_;
+  std::vector<double> mixing_, inverse_, log_;
+};
+
 struct Gpu {
   static absl::Status Copy(OpKernelContext* ctx, const Tensor& from, Tensor* to) {
     return CopyTensor(ctx, from, to);
@@ -109,8 +162,12 @@ struct Gpu {
     TF_RETURN_IF_ERROR(read.Queue());
     TF_RETURN_IF_ERROR(
         FromCuda(cuda::CopyBytes(in.steps(), sizeof(*version), version, StreamOf(ctx))));
+    GpuScratch rows;
+    const int64_t size = in.ids().NumElements() * in.width();
+    TF_RETURN_IF_ERROR(rows.Allocate(ctx, size * static_cast<int64_t>(sizeof(double))));
     TF_RETURN_IF_ERROR(in.WithState([&](const auto& state) {
-      return FromCuda(cuda::ScoreFactoredOutput(state, read.batch(), scores, StreamOf(ctx)));
+      return FromCuda(cuda::ScoreFactoredOutput(
+          state, read.batch(), scores, static_cast<double*>(rows.data()), StreamOf(ctx)));
     }));
     FactoredReport report;
     return read.Wait(nullptr, &report);
@@ -127,7 +184,32 @@ struct Gpu {
         [&](const auto& state) { return StepOf(ctx, in, state, step, &read, by_features); });
   }
 
+  static absl::Status HasFolds(OpKernelContext* ctx, const double* log, bool* has_folds) {
+    double count = 0;
+    TF_RETURN_IF_ERROR(CopyToHost(ctx, log, 1, &count));
+    *has_folds = count != 0;
+    return absl::OkStatus();
+  }
+
+  static absl::Status TakeFolds(OpKernelContext* ctx, const FactoredOutputInput& in) {
+    return in.WithState([&](const auto& state) { return TakeFoldsOf(ctx, state); });
+  }
+
+  template <class Matrix>
+  static absl::Status TakeFolds(OpKernelContext* ctx, const FactoredFolds& folds,
+                                const uint32_t* seen, Matrix vectors) {
+    return FromCuda(
+        cuda::TakeAllFolds(folds, seen, vectors.dimension(0), vectors.data(), StreamOf(ctx)));
+  }
+
  private:
+  template <class Number>
+  static absl::Status TakeFoldsOf(OpKernelContext* ctx, const FactoredState<Number>& state) {
+    TF_RETURN_IF_ERROR(FromCuda(cuda::TakeAllFolds(state.folds, state.seen, state.num_classes,
+                                                   state.vectors, StreamOf(ctx))));
+    return FromCuda(cuda::ForgetFolds(state, StreamOf(ctx)));
+  }
+
   // The one wait is before the first write: then no error comes any more.
   template <class Number>
   static absl::Status StepOf(OpKernelContext* ctx, const FactoredOutputInput& in,
@@ -148,7 +230,10 @@ struct Gpu {
     if (!step.update) return absl::OkStatus();
     TF_RETURN_IF_ERROR(CheckFactoredOutcome({report.smallest_pivot, FirstNotFinite(report)},
                                             report.learning_rate, step.min_pivot));
-    return FromCuda(on_gpu.Write(in.steps()));
+    FoldsOnHost folds(in.width(), report);
+    if (!folds.HaveRoom(state.folds)) TF_RETURN_IF_ERROR(TakeFoldsOf(ctx, state));
+    TF_RETURN_IF_ERROR(FromCuda(on_gpu.Write(in.steps())));
+    return folds.is_due() ? folds.Run(ctx, state) : absl::OkStatus();
   }
 };
 

@@ -14,7 +14,8 @@ namespace largeout {
 // released and scratch is freed on the way out. What an op had written in place by then:
 //   row updates: each row is as before or updated as a whole, but some are updated;
 //   LargeoutKernelTreeBuild and Update: each sum is as before or the new one, but some are new;
-//   LargeoutFactoredOutputStep: nothing;
+//   LargeoutFactoredOutputStep: nothing; but rows may have taken folds, which no weight shows;
+//   LargeoutFactoredOutputTakeFolds: the same;
 //   LargeoutLshBuild: nothing, or all buckets are empty;
 //   LargeoutInvertedFileFit and Upkeep: nothing, or there are no lists, as before the first
 //   fit.

@@ -53,7 +53,9 @@ absl::Status StepShape(InferenceContext* c) {
       .Input("offset: resource")  \
       .Input("total: resource")   \
       .Input("gram: resource")    \
-      .Input("steps: resource")
+      .Input("steps: resource")   \
+      .Input("folds: resource")   \
+      .Input("seen: resource")
 
 REGISTER_OP("LargeoutFactoredOutputScores")
     .Input("features: T")
@@ -84,6 +86,10 @@ offset: Variable omega [width], double.
 total: Variable W'1 [width], double.
 gram: Variable W'W [width, width], double.
 steps: Variable, int64 scalar: how many steps made the state.
+folds: Variable [capacity + 1, width + 1], double: changes of the basis of V that its rows take
+  when they are met, in a log that begins with their number; see
+  custom_ops/core/factored_output_folds.h.
+seen: Variable [num_classes], uint32: how many of them each row has been through.
 q: [batch], the sum of the squares of all logits.
 s: [batch], their sum.
 a: [batch, num_targets], the logits of the targets; 0 for padding.
@@ -118,6 +124,11 @@ I - 2 learning_rate H'H diag(by_q) (of Gauss's elimination with the largest pivo
 is less than min_pivot, or a number of the new state would not be finite, or so large that it
 might not be. A step of an empty batch changes nothing, not even steps.
 
+Where it leaves singular values of mixing that are far from 1, these come near to it, and vectors
+are corrected, row by row when they are met: W stays as it is. Where folds has no room for that,
+the op brings all rows up to date first, also where the step is refused. Every 256 steps inverse
+is computed anew.
+
 Where the vectors are float, on a CPU, what the step adds to the state is computed in float, and
 the state is kept in double.
 
@@ -132,7 +143,31 @@ min_pivot: Above 0.
 by_features: [batch, dim], the derivative of the loss by the features, before the step.
 )doc");
 
+REGISTER_OP("LargeoutFactoredOutputTakeFolds")
+    .FACTORED_STATE()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc(R"doc(
+Brings all rows of the vectors of a factored output layer up to date: they take all folds, and
+there are none any more. W stays as it is, but for rounding. Nothing to do is done at once.
+
+vectors: As LargeoutFactoredOutputScores has it, like all others.
+)doc");
+
 #undef FACTORED_STATE
+
+REGISTER_OP("LargeoutFactoredOutputVectors")
+    .Input("vectors: T")
+    .Input("folds: double")
+    .Input("seen: uint32")
+    .Attr("T: {float, double}")
+    .Output("current: T")
+    .SetShapeFn(tensorflow::shape_inference::UnchangedShape)
+    .Doc(R"doc(
+All rows of the vectors of a factored output layer, up to date.
+
+vectors: The values of variables, as LargeoutFactoredOutputScores has them, like folds and seen.
+current: [num_classes, width]; the same tensor as vectors where there are no folds.
+)doc");
 
 }  // namespace
 }  // namespace largeout

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.reference.factored_output import with_folds
 from tests.reference.factored_problem import Problem, assert_equal, each_loss
 from tests.source_tree import ROOT
 from tf_largeout import ops
 from tf_largeout.ops import FactoredState
 
 TOLERANCE = {np.float32: 1e-4, np.float64: 1e-9}
+PLACES = 8
 INVERSE_TOLERANCE = {np.dtype("float32"): 1e-6, np.dtype("float64"): 1e-9}
 
 
@@ -26,6 +28,8 @@ def state_of(layer, dtype=np.float64):
         tf.Variable(layer.V.astype(dtype)),
         *map(tf.Variable, doubles),
         tf.Variable(0, dtype="int64"),
+        tf.Variable(np.zeros([PLACES + 1, len(layer.U) + 1])),
+        tf.Variable(np.zeros(len(layer.V), "uint32")),
     )
 
 
@@ -34,6 +38,7 @@ class Layer:
 
     def __init__(self, problem, dtype=np.float64):
         self.problem, self.tolerance = problem, TOLERANCE[dtype]
+        self.inverse_tolerance = INVERSE_TOLERANCE[np.dtype(dtype)]
         self.state, self.loss = state_of(problem.factored, dtype), problem.factored.loss
 
     def slopes(self, batch, scores):
@@ -66,8 +71,8 @@ class Layer:
         self.check_equal()
 
     def weights(self):
-        vectors, mixing, _, offset, *_ = (one.numpy() for one in self.state)
-        return vectors.astype("f8") @ mixing + offset
+        vectors, mixing, _, offset, *_, folds, seen = (one.numpy() for one in self.state)
+        return with_folds(vectors, folds, seen) @ mixing + offset
 
     def check_equal(self):
         """The weights are those of the dense layer, and what is kept of them is right."""
@@ -75,8 +80,8 @@ class Layer:
         has_bias = dense.bias is not None
         expected = np.c_[dense.kernel, dense.bias] if has_bias else dense.kernel
         assert_equal(weights, expected, self.tolerance)
-        vectors, mixing, inverse, _, total, gram, _ = (one.numpy() for one in self.state)
-        assert_equal(mixing @ inverse, np.eye(len(mixing)), INVERSE_TOLERANCE[vectors.dtype])
+        _, mixing, inverse, _, total, gram, *_ = (one.numpy() for one in self.state)
+        assert_equal(mixing @ inverse, np.eye(len(mixing)), self.inverse_tolerance)
         assert_equal(total, weights.sum(0), self.tolerance * len(weights))
         assert_equal(gram, weights.T @ weights, self.tolerance)
         np.testing.assert_array_equal(gram, gram.T)

@@ -103,6 +103,10 @@ def test_shapes_that_do_not_fit_are_named():
     refuses("mixing must be", mixing=tf.Variable(tf.zeros([17, 17])))
     refuses("total must be", total=tf.Variable(tf.zeros([16], tf.float64)))
     refuses("steps must be", steps=tf.Variable(tf.zeros([1], tf.int64)))
+    refuses("folds must be .* at least 9 rows", folds=tf.Variable(np.zeros([8, 18])))
+    refuses("folds must be .* width 17", folds=tf.Variable(np.zeros([9, 17])))
+    refuses("seen must be", seen=tf.Variable(np.zeros(97, "int64")))
+    refuses("seen must be", seen=tf.Variable(np.zeros(96, "uint32")))
     refuses("are the same variable", mixing=state.inverse)
     layer = Layer(problem)
     with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="by_q must be"):

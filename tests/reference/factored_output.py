@@ -243,6 +243,29 @@ class FactoredLayer:
         return np.take_along_axis(logits, order, 1), order
 
 
+def with_folds(vectors, folds, seen):
+    """The rows of V, each times the matrices G of the folds that it has not been through.
+
+    Args:
+        vectors: `[N, D]`.
+        folds: `[places + 1, D + 1]`: their number, and of each what it is and its factors.
+        seen: `[N]`.
+    """
+    width = vectors.shape[1]
+    after = np.array(vectors, np.float64)
+    for i, (place, *factors) in enumerate(folds[1 : 1 + int(folds[0, 0])]):
+        G = np.eye(width)
+        if place == width:
+            G *= factors[0]
+        elif place < 0:
+            G[:, int(-1 - place)] = factors
+        else:
+            G[int(place)] = factors
+        behind = seen <= i
+        after[behind] = after[behind] @ G
+    return after
+
+
 def _refuse_what_is_not_finite(what, *numbers):
     if not all(np.isfinite(one).all() for one in numbers):
         raise Refused(f"The {what} is not finite.")

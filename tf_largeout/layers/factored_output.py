@@ -15,11 +15,9 @@ from tf_largeout.factored_update import (
     FactoredUpdate,
     LearningBatch,
     Spheres,
-    gram_of,
-    total_of,
 )
 from tf_largeout.initializers import constant_initializer
-from tf_largeout.layers import initial_values, step_context
+from tf_largeout.layers import factored_weights, initial_values, step_context
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.ops.factored_output_ops import FactoredState
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
@@ -78,7 +76,13 @@ class FactoredOutput(ClassOutput):
     The weights step in the backward pass, once: of one call of the layer in a training step,
     whatever the losses on it, whose sum counts, with `loss_weights`, `sample_weight` and masks.
     Loss scaling is taken out again, in `fit`; in a loop of your own do not scale the loss.
-    A layer that is not `trainable` stays as it is. Per class it takes the memory of one row.
+    A layer that is not `trainable` stays as it is. Per class it takes the memory of one row and
+    of a number.
+
+    A step changes the rows of its labels alone, in any number of steps. What else follows from
+    them for the other rows, these take when they are met; `evaluate`, `predict` and what else
+    reads all rows brings them up to date first, by one pass. No weight shows it, but for
+    rounding.
 
     Raises:
         ValueError: If an argument is out of range; in training with gradient accumulation,
@@ -122,15 +126,17 @@ class FactoredOutput(ClassOutput):
                 f"dtype policy '{self.dtype_policy.name}'. Take 'mixed_bfloat16' or "
                 "'mixed_float16'."
             )
-        state = self._add_state(dim)
-        for name, weight in state._asdict().items():  # where `tf.train.Checkpoint` finds them
-            setattr(self, f"_{name}", weight)
+        width = dim + int(self.use_bias)
+        factors = factored_weights.add_factors(self, width, self._initial_rows)
         self.anchor = self.add_weight(
             name="anchor", shape=(), initializer="zeros", autocast=False
         )
         if self._schedule is None:
             rate = constant_initializer(np.float64(self._rate))
-            self._rate_weight = self._float64("learning_rate", (), rate)
+            self._rate_weight = factored_weights.add_float64(self, "learning_rate", (), rate)
+        state = FactoredState(**factors, **factored_weights.add_folds(self, width))
+        for name, weight in state._asdict().items():  # where `tf.train.Checkpoint` finds them
+            setattr(self, f"_{name}", weight)
         self.class_matrix = FactoredMatrix(state, self.use_bias, self.name)
         self._update = FactoredUpdate(state, self.anchor, self._current_rate)
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: dim})
@@ -208,6 +214,9 @@ class FactoredOutput(ClassOutput):
         found = self._update.drift(whole_number("num_probes", num_probes))
         return {name: float(value) for name, value in found.items()}
 
+    def load_own_variables(self, store: Any) -> None:
+        super().load_own_variables(factored_weights.with_folds(store, self.weights))
+
     def take_classes(
         self, before: Any, change: ClassChange, new_rows: tf.Tensor | None
     ) -> list[tuple[keras.Variable, ClassChange]]:
@@ -232,21 +241,6 @@ class FactoredOutput(ClassOutput):
             "bias_initializer": initial_values.serialize(self.bias_initializer),
         }
 
-    def _add_state(self, dim: int) -> FactoredState:
-        width = dim + int(self.use_bias)
-        vectors = self.add_class_weight(
-            "vectors", (self.num_classes, width), self._initial_rows, trainable=False
-        )
-        return FactoredState(
-            vectors=vectors,
-            mixing=self._float64("mixing", (width, width), "identity"),
-            inverse=self._float64("inverse", (width, width), "identity"),
-            offset=self._float64("offset", (width,), "zeros"),
-            total=self._float64("total", (width,), total_of(vectors)),
-            gram=self._float64("gram", (width, width), gram_of(vectors)),
-            steps=self.add_class_weight("steps", (), "zeros", dtype="int64", trainable=False),
-        )
-
     def _initial_rows(self, shape: tuple[int, int], dtype: str | None = None) -> tf.Tensor:
         """Embeddings and, in the last column, biases."""
         first_values = initial_values.in_one_piece(self.embeddings_initializer)
@@ -256,13 +250,20 @@ class FactoredOutput(ClassOutput):
         biases = self.bias_initializer(shape[:1], dtype)
         return tf.concat([rows, tf.expand_dims(biases, -1)], axis=1)
 
-    def _float64(self, name: str, shape: Shape, initializer: InitializerLike) -> keras.Variable:
-        return self.add_class_weight(name, shape, initializer, dtype="float64", trainable=False)
-
     def _current_rate(self) -> tf.Tensor:
         if self._schedule is None:
             return tf.convert_to_tensor(self._rate_weight.value)
         return tf.cast(self._schedule(self._update.state().steps), tf.float64)
+
+    def _logits(self, features: tf.Tensor) -> tf.Tensor:
+        matrix, vectors = self.class_matrix, self.class_matrix.state.vectors.value
+        if step_context.caller(keras.Model.export) is not None:
+            with tf.init_scope():  # now, so that what is exported need not
+                matrix.take_folds()
+            return matrix.logits_by(features, vectors)
+        if step_context.training_of_step() is False:  # many batches, of which one has to
+            matrix.take_folds()
+        return super()._logits(features)
 
     def _as_weights(self, features: tf.Tensor) -> tf.Tensor:
         return tf.cast(features, self.variable_dtype)

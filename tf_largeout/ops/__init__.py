@@ -16,6 +16,12 @@ from tf_largeout.ops.factored_output_ops import FactoredScores as FactoredScores
 from tf_largeout.ops.factored_output_ops import FactoredState as FactoredState
 from tf_largeout.ops.factored_output_ops import factored_output_scores as factored_output_scores
 from tf_largeout.ops.factored_output_ops import factored_output_step as factored_output_step
+from tf_largeout.ops.factored_output_ops import (
+    factored_output_take_folds as factored_output_take_folds,
+)
+from tf_largeout.ops.factored_output_ops import (
+    factored_output_vectors as factored_output_vectors,
+)
 from tf_largeout.ops.hash_ops import dwta_hash as dwta_hash
 from tf_largeout.ops.hash_ops import hash_functions as hash_functions
 from tf_largeout.ops.hash_ops import lsh_hash as lsh_hash

@@ -6,6 +6,7 @@ size for the spherical loss family", 2015. The weights `W` `[num_classes, width]
 last column of W, one more: then the ops append a 1 to the features.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -13,6 +14,8 @@ import tensorflow as tf
 from tf_largeout.ops.handles import handle_of
 from tf_largeout.ops.library import gen_ops
 from tf_largeout.types import Scalar, VariableOrHandle
+
+_ROWS_OF_A_BLOCK = 2**14
 
 
 class FactoredState(NamedTuple):
@@ -26,6 +29,10 @@ class FactoredState(NamedTuple):
         total: The sum of the rows of W, `[width]` (w-bar in the paper).
         gram: `W^T W` `[width, width]` (Q in the paper).
         steps: int64 scalar, how many steps made the state.
+        folds: Changes of the basis of V, in a log of at least 8 places that begins with their
+            number: float64 `[places + 1, width + 1]`, zeros where there are none. A step makes
+            one where U would become ill-conditioned.
+        seen: uint32 `[num_classes]`, how many of them each row of V has been through.
     """
 
     vectors: VariableOrHandle
@@ -35,6 +42,8 @@ class FactoredState(NamedTuple):
     total: VariableOrHandle
     gram: VariableOrHandle
     steps: VariableOrHandle
+    folds: VariableOrHandle
+    seen: VariableOrHandle
 
 
 class FactoredScores(NamedTuple):
@@ -96,6 +105,10 @@ def factored_output_step(
     O(batch width^2 + batch^2 width); section 4.8 of the paper. The state changes as a whole or,
     where the step is refused, not at all; `steps` counts it. An empty batch changes nothing.
 
+    Singular values of U that come to be far from 1, at most by a factor of `30 sqrt(width)`,
+    are set to 1 (section 5.2). The rows of V follow when a step reads or writes them, all at
+    once where `folds` has no room.
+
     Args:
         features: As `factored_output_scores`.
         ids: As there.
@@ -135,3 +148,43 @@ def factored_output_step(
         update=update,
         min_pivot=min_pivot,
     )
+
+
+def factored_output_take_folds(state: FactoredState) -> tf.Operation | None:
+    """Brings all rows of V up to date, so that they are `V` of `V U + 1 omega^T`.
+
+    For what reads V itself. It is one pass over V, or nothing where `folds` is empty, as it is
+    afterwards; the weights stay as they are, but for rounding.
+
+    Args:
+        state: The layer, which is written.
+    """
+    return gen_ops.largeout_factored_output_take_folds(*map(handle_of, state))
+
+
+def factored_output_vectors(state: FactoredState, classes: slice = slice(None)) -> tf.Tensor:
+    """The rows of V up to date, `[n, width]`; the layer is only read.
+
+    A copy of these rows, but where `folds` is empty and they are all. It has no gradient.
+
+    Args:
+        state: The layer.
+        classes: Which rows.
+    """
+    vectors, seen = map(tf.convert_to_tensor, (state.vectors, state.seen))
+    if classes != slice(None):
+        vectors, seen = vectors[classes], seen[classes]
+    folds = tf.convert_to_tensor(state.folds)
+    return tf.stop_gradient(gen_ops.largeout_factored_output_vectors(vectors, folds, seen))
+
+
+def current_blocks(state: FactoredState) -> Iterator[tf.Tensor]:
+    """The rows of V, up to date, in blocks: nothing copies all of them, nothing is written."""
+    for classes in blocks_of(state.vectors.shape[0]):
+        yield factored_output_vectors(state, classes)
+
+
+def blocks_of(num_classes: int) -> Iterator[slice]:
+    """Classes in blocks."""
+    for first in range(0, num_classes, _ROWS_OF_A_BLOCK):
+        yield slice(first, first + _ROWS_OF_A_BLOCK)

@@ -34,6 +34,8 @@ struct FactoredProblem {
         offset(on_cpu.offset),
         total(on_cpu.total),
         gram(on_cpu.gram),
+        log(on_cpu.log),
+        seen(on_cpu.seen),
         features(on_cpu.features),
         by_q(on_cpu.by_q),
         by_s(on_cpu.by_s),
@@ -44,11 +46,14 @@ struct FactoredProblem {
         gram_features(size.batch * size.width),
         mixed_features(size.batch * size.width),
         by_features(size.batch * size.width),
+        rows(size.batch * size.num_targets * size.width),
         ids(on_cpu.ids) {}
 
   FactoredState<Number> state() const {
-    return {vectors.data(), mixing.data(), inverse.data(),     offset.data(),
-            total.data(),   gram.data(),   on_cpu.num_classes, on_cpu.width};
+    return {vectors.data(),     mixing.data(), inverse.data(),
+            offset.data(),      total.data(),  gram.data(),
+            on_cpu.num_classes, on_cpu.width,  {log.data(), on_cpu.kCapacity, on_cpu.width},
+            seen.data()};
   }
   FactoredBatch batch() const {
     return {features.data(), ids.data(), on_cpu.batch, on_cpu.num_targets};
@@ -68,7 +73,8 @@ struct FactoredProblem {
   Status Score(Stream stream) const {
     return ScoreFactoredOutput(
         state(), batch(),
-        {q.data(), s.data(), a.data(), gram_features.data(), mixed_features.data()}, stream);
+        {q.data(), s.data(), a.data(), gram_features.data(), mixed_features.data()},
+        rows.data(), stream);
   }
 
   std::string Text(const std::string& what) const {
@@ -81,8 +87,10 @@ struct FactoredProblem {
 
   testing::FactoredExample<Number> on_cpu;
   DeviceArray<Number> vectors;
-  DeviceArray<double> mixing, inverse, offset, total, gram, features, by_q, by_s, by_a, q, s, a,
-      gram_features, mixed_features, by_features;
+  DeviceArray<double> mixing, inverse, offset, total, gram, log;
+  DeviceArray<uint32_t> seen;
+  DeviceArray<double> features, by_q, by_s, by_a, q, s, a, gram_features, mixed_features,
+      by_features, rows;
   DeviceArray<int64_t> ids;
 };
 

@@ -42,6 +42,26 @@ def factored_output_step(draws):
     return Call(ops.factored_output_step, arguments, options, check, layer.is_as_before)
 
 
+def factored_output_take_folds(draws):
+    layer = _Layer(draws)
+
+    def check(_):
+        if draws.odd_chance == 0 and not layer.has_folds:
+            layer.is_as_before()
+
+    return Call(ops.factored_output_take_folds, (layer.state,), {}, check)
+
+
+def factored_output_vectors(draws):
+    layer = _Layer(draws)
+
+    def check(vectors):
+        checks.has_shape(vectors, *layer.state.vectors.shape)
+        layer.is_as_before()
+
+    return Call(ops.factored_output_vectors, (layer.state,), {}, check)
+
+
 def _have_shapes(scores, batch, dim, rows_of_ids, num_targets, width):
     assert batch == rows_of_ids and dim in (width - 1, width)
     checks.has_shape(scores.q, batch)
@@ -66,8 +86,16 @@ class _Layer:
             vectors = tf.cast(vectors, tf.float64)
         sizes = ([width, width], [width, width], [width], [width], [width, width])
         state = [vectors, *(self.doubles(*size) for size in sizes), tf.zeros([], tf.int64)]
+        self.has_folds = draws.chance(0.5)
+        state += [self._folds(), tf.zeros([self.num_classes], tf.uint32)]
         self.state = ops.FactoredState(*map(draws.variable, state))
         self._before = [(one, one.numpy()) for one in draws.variables]
+
+    def _folds(self):
+        places = self._draws.pick((8, 9, 20))
+        if not self.has_folds:
+            return tf.zeros([places + 1, self.width + 1], tf.float64)
+        return self.doubles(places + 1, self.width + 1)
 
     def doubles(self, *shape):
         return tf.cast(self._draws.floats(*shape), tf.float64)
@@ -76,7 +104,7 @@ class _Layer:
         if not is_written:
             self.is_as_before()
             return
-        if self._draws.odd_chance > 0:  # another variable may stand for one
+        if self._draws.odd_chance > 0 or self.has_folds:  # another variable may stand for one
             return
         checks.equal(self.state.steps, 1)
         touched = np.isin(np.arange(self.num_classes), self.ids)

@@ -1,0 +1,33 @@
+// Folds of factored output layers on the GPU: rows of V are brought up to date as those of
+// core/factored_output_folds.h, but for rounding.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CUDA_FACTORED_OUTPUT_FOLDS_H_
+#define LARGEOUT_CUSTOM_OPS_CUDA_FACTORED_OUTPUT_FOLDS_H_
+
+#include <cstdint>
+
+#include "custom_ops/core/factored_output.h"
+#include "custom_ops/cuda/stream.h"
+
+namespace largeout {
+namespace cuda {
+
+// rows [num_ids, width] = the rows of V of these ids, with all folds; zeros where an id is
+// none.
+template <class Number>
+Status CopyRows(const FactoredState<Number>& state, const int64_t* ids, int64_t num_ids,
+                double* rows, Stream stream);
+
+// All rows of V, or of a copy of it, take all folds.
+template <class Number>
+Status TakeAllFolds(const FactoredFolds& folds, const uint32_t* seen, int64_t num_classes,
+                    Number* vectors, Stream stream);
+
+// There are none any more: after TakeAllFolds.
+template <class Number>
+Status ForgetFolds(const FactoredState<Number>& state, Stream stream);
+
+}  // namespace cuda
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CUDA_FACTORED_OUTPUT_FOLDS_H_
