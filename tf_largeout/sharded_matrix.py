@@ -150,12 +150,12 @@ class ShardedMatrix(ClassMatrix):
                 found.append(shard.matrix.statistics(features, own, compute_dtype))
         log_partitions = tf.stack([one.log_partition for one in found])
         true_logits = tf.add_n([one.true_logits for one in found])
-        scored = tf.stop_gradient(features), labels, tf.stop_gradient(true_logits)
+        constant, fixed = tf.stop_gradient(features), tf.stop_gradient(true_logits)
 
         def ranks(shard: _Shard) -> tf.Tensor:
-            features, *of_labels = scored
+            variables = shard.matrix.variables()
             return class_scan_ops.class_statistics(
-                features, *shard.matrix.variables(), *of_labels, shard.first, compute_dtype
+                constant, *variables, labels, fixed, shard.first, compute_dtype
             )[2]
 
         log_partition = tf.reduce_logsumexp(log_partitions, axis=0)
