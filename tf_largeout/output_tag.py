@@ -46,7 +46,8 @@ class OutputTag:
         self.training = None if training is None else bool(training)
         self._label_matrices: dict[int, tuple[Any, tf.Tensor]] = {}
         self._distinct: dict[int, tf.Tensor] = {}
-        self._statistics: dict[int, dict[str, ClassStatistics]] = {}
+        self._statistics: dict[int, ClassStatistics] = {}
+        self._rounded: dict[int, ClassStatistics] = {}  # by bfloat16 products
         self._absolute: dict[int, AbsoluteStatistics] = {}
         self._absolute_ranks: dict[int, tf.Tensor] = {}
 
@@ -106,12 +107,12 @@ class OutputTag:
             compute_dtype: "float32" or "bfloat16"; each makes a pass of its own.
         """
         labels = self.label_matrix(y_true)
-        passes = self._statistics.setdefault(id(labels), {})
-        if compute_dtype not in passes:
-            passes[compute_dtype] = self.class_matrix.statistics(
+        known = self._statistics if compute_dtype == "float32" else self._rounded
+        if id(labels) not in known:
+            known[id(labels)] = self.class_matrix.statistics(
                 self.flat_features, labels, compute_dtype
             )
-        return passes[compute_dtype]
+        return known[id(labels)]
 
     def absolute_statistics(self, y_true: TensorLike) -> AbsoluteStatistics:
         """The exact `AbsoluteStatistics`, of `|logit|`, by one pass that all share."""
@@ -139,7 +140,7 @@ class OutputTag:
             )
         if absolute:
             return self._absolute.get(id(labels))
-        return next(iter(self._statistics.get(id(labels), {}).values()), None)
+        return self._statistics.get(id(labels), self._rounded.get(id(labels)))
 
     def label_ranks(self, y_true: TensorLike, absolute: bool = False) -> tf.Tensor | None:
         """Ranks of the labels, int64 `[B, L]`, without O(num_classes) work in training.

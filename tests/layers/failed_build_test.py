@@ -65,7 +65,7 @@ def test_a_layer_forgets_the_weights_of_a_build_that_failed():
     sampler.fails = False
     head.build((None, DIM))
     names = [weight.name for weight in head.weights]
-    assert len(names) == len(set(names)) == 8
+    assert len(names) == len(set(names)) == 9
     _draws(head)
 
 
