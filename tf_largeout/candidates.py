@@ -6,7 +6,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.ops import candidate_ops, matmul_ops
+from tf_largeout.ops import candidate_ops
 from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
 
 
@@ -162,7 +162,7 @@ def score_candidates(
         tf.concat([labels, *own], axis=1),
         tf.concat([*shared, tf.zeros([0], tf.int64)], axis=0),
     )
-    products = matmul_ops.matmul(features, tf.cast(rows, features.dtype), transpose_b=True)
+    products = tf.matmul(features, tf.cast(rows, features.dtype), transpose_b=True)
     products = tf.cast(products, tf.float32)
     true_logits, *of_own = _split(own_logits, [labels, *own])
     of_shared = iter(zip(_split(products, shared), _split(biases, shared), strict=True))

@@ -200,3 +200,27 @@ def test_searches_without_a_tail_start_at_once(name, capfd):
 def test_a_start_step_that_is_none_is_named(step):
     with pytest.raises(ValueError, match=f"start_step={step!r}"):
         samplers.InvertedFileSampler(20, num_hard=4, start_step=step)
+
+
+def scalars(directory):
+    """`{tag: [(step, value)]}` of the event files that TensorBoard would show as scalars."""
+    found = {}
+    for file in directory.glob("events.*"):
+        for record in tf.data.TFRecordDataset([str(file)]):
+            event = tf.compat.v1.Event.FromString(record.numpy())
+            for one in event.summary.value:
+                if one.metadata.plugin_data.plugin_name == "scalars":
+                    value = float(tf.make_ndarray(one.tensor))
+                    found.setdefault(one.tag, []).append((event.step, value))
+    return found
+
+
+@pytest.mark.parametrize("every", [1, 1000])
+def test_the_start_is_a_scalar_of_the_default_summary_writer(every, tmp_path):
+    sampler = samplers.TopKSampler(8, num_hard=2, start_step=13)
+    model = flat_model(losses.SampledSoftmaxLoss(), sampler, num_classes=100)
+    writer = tf.summary.create_file_writer(str(tmp_path))
+    with writer.as_default(step=0), tf.summary.record_if(lambda: every == 1):
+        fit(model, 30)
+    writer.close()
+    assert scalars(tmp_path) == {"words/search_start": [(13, 13.0)]}

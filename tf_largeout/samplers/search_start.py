@@ -29,8 +29,10 @@ class SearchStart:
     where a few classes are most of the labels, later where all are about as frequent. What an
     earlier and a later start led to is in docs/lab/negatives.md.
 
-    In that step one line goes to stderr, which names the layer, the sampler and the step;
-    under a `tf.distribute` strategy from the first replica only. The state is a weight of the
+    In that step one line goes to stderr, which names the layer, the sampler and the step, and
+    a scalar of its number, `LAYER/search_start`, to the default summary writer if there is one:
+    `keras.callbacks.TensorBoard` makes it that with a number as `update_freq`, not with
+    "epoch". Under a `tf.distribute` strategy the first replica alone says it. The state is a weight of the
     layer: a resumed run begins where the uninterrupted one does, and does not say it again.
 
     Args:
@@ -62,7 +64,7 @@ class SearchStart:
             )
         self._progress: keras.Variable = None
         self._watched: keras.Variable = None
-        self._first, self._last, self._who = 0, 0, ""  # until it is built
+        self._first, self._last, self._who, self._tag = 0, 0, "", ""  # until it is built
 
     def build(self, sampler: Sampler, layer: ClassLayer) -> None:
         """Makes the state, weights of `layer`.
@@ -93,6 +95,7 @@ class SearchStart:
             on_host=True,
         )
         self._who = f"layer '{layer.name}', {sampler.name_in_messages}"
+        self._tag = f"{layer.name}/search_start"
 
     def advance(self) -> None:
         """Counts a training step; to be called once per step, before `has_begun`."""
@@ -169,7 +172,18 @@ class SearchStart:
             output_stream=sys.stderr,
             sep="",
         )
+        with tf.summary.record_if(True):  # of a writer for every n-th step too
+            tf.summary.write(
+                self._tag, tf.cast(step, tf.float32), step=step, metadata=_scalar_metadata()
+            )
         return True
+
+
+def _scalar_metadata() -> tf.compat.v1.SummaryMetadata:
+    """What makes a tensor a scalar of TensorBoard, whose package need not be there."""
+    metadata = tf.compat.v1.SummaryMetadata()
+    metadata.plugin_data.plugin_name = "scalars"
+    return metadata
 
 
 def default_step(num_classes: int) -> int:
