@@ -32,8 +32,9 @@ class SearchStart:
     In that step one line goes to stderr, which names the layer, the sampler and the step, and
     a scalar of its number, `LAYER/search_start`, to the default summary writer if there is one:
     `keras.callbacks.TensorBoard` makes it that with a number as `update_freq`, not with
-    "epoch". Under a `tf.distribute` strategy the first replica alone says it. The state is a weight of the
-    layer: a resumed run begins where the uninterrupted one does, and does not say it again.
+    "epoch". Under a `tf.distribute` strategy the first replica alone says it. The state is a
+    weight of the layer: a resumed run begins where the uninterrupted one does, and does not say
+    it again.
 
     Args:
         step: Number of the step, from 0, below 2^63; or None for the rule. With 0 nothing is
@@ -120,18 +121,26 @@ class SearchStart:
         if self._watched is None:
             return
         with devices.host_scope(self._progress):
-            tf.cond(self.has_begun(), lambda: False, lambda: self._count(labels))
+            tf.cond(self.has_begun(), lambda: False, lambda: self._see(labels))
 
-    def _count(self, labels: tf.Tensor) -> bool:
-        watched = local_variable(self._watched)
-        ids, times = tf.unstack(watched.read_value())
-        labels = tf.boolean_mask(labels, labels >= 0)
-        met = tf.math.count_nonzero(labels == ids[:, tf.newaxis], axis=1)
+    def _see(self, labels: tf.Tensor) -> bool:
+        ids, times = tf.unstack(local_variable(self._watched).read_value())
+        return tf.cond(
+            ids[0] < 0,
+            lambda: self._watch(tf.boolean_mask(labels, labels >= 0)),
+            lambda: self._count(labels, ids, times),
+        )
+
+    def _watch(self, labels: tf.Tensor) -> bool:
         size = tf.size(labels)
         evenly = tf.range(_WATCHED) * size // _WATCHED
-        if_first = tf.gather(tf.pad(labels, [[0, 1]]), evenly)  # one of none is the padding
-        is_first = (ids[0] < 0) & (size > 0)
-        watched.assign([tf.where(is_first, if_first, ids), times + met])
+        ids = tf.gather(tf.pad(labels, [[0, 1]], constant_values=-1), evenly)  # -1: of none
+        local_variable(self._watched).assign([ids, tf.zeros_like(ids)])
+        return False
+
+    def _count(self, labels: tf.Tensor, ids: tf.Tensor, times: tf.Tensor) -> bool:
+        met = tf.math.count_nonzero(tf.reshape(labels, [-1]) == ids[:, tf.newaxis], axis=1)
+        local_variable(self._watched).assign([ids, times + met])
         return False
 
     def _typical_labels_are_known(self) -> tf.Tensor:
