@@ -47,6 +47,24 @@ void CopyRow(const FactoredState<Number>& state, int64_t id, double* row) {
   TakeFolds(state.folds, state.seen[id], row);
 }
 
+// Asks for rows of V before they are read: where `place` is the first of [first, last) or many
+// places after it, for those of ids [place, last), but not more than as many; -1 is none. Always
+// inline: the compiler leaves out calls of a function that does nothing else.
+template <class Number>
+inline __attribute__((always_inline)) void PrefetchRows(const FactoredState<Number>& state,
+                                                        const int64_t* ids, int64_t first,
+                                                        int64_t place, int64_t last) {
+  constexpr int64_t kRowsAtOnce = 128, kLineNumbers = 64 / sizeof(Number);
+  if ((place - first) % kRowsAtOnce != 0) return;
+  for (int64_t i = place; i < std::min(place + kRowsAtOnce, last); ++i) {
+    if (ids[i] < 0) continue;
+    __builtin_prefetch(state.seen + ids[i]);
+    const Number* row = state.vectors + ids[i] * state.width;
+    for (int64_t k = 0; k < state.width; k += kLineNumbers) __builtin_prefetch(row + k);
+    __builtin_prefetch(row + state.width - 1);  // a line more, where it begins within one
+  }
+}
+
 // Some examples and their targets.
 struct FactoredBatch {
   const double* features;  // [batch, width], with a 1 at the end where there is a bias

@@ -19,6 +19,7 @@ void ScoreFactoredOutput(const FactoredState<Number>& state, const FactoredBatch
                          scores.mixed_features, width);
   parallel(batch.batch, (batch.num_targets + 3) * width, [&](int64_t begin, int64_t end) {
     std::vector<double> row(width);
+    const int64_t first = begin * batch.num_targets, last = end * batch.num_targets;
     for (int64_t j = begin; j < end; ++j) {
       const double* features = batch.features + j * width;
       const double* mixed = scores.mixed_features + j * width;
@@ -26,6 +27,7 @@ void ScoreFactoredOutput(const FactoredState<Number>& state, const FactoredBatch
       scores.s[j] = Dot(features, state.total, width);
       const double offset = Dot(features, state.offset, width);
       for (int64_t i = j * batch.num_targets; i < (j + 1) * batch.num_targets; ++i) {
+        PrefetchRows(state, batch.ids, first, i, last);
         const int64_t id = batch.ids[i];
         scores.a[i] = 0;
         if (id < 0) continue;

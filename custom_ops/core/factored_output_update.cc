@@ -101,10 +101,12 @@ bool FactoredUpdate<Number, Form>::UpdateVectors() {
   const int64_t width = state_.width;
   const int64_t num_classes = static_cast<int64_t>(targets_.classes().size());
   vectors_.resize(num_classes * width);
+  const int64_t* const ids = targets_.classes().data();
   parallel_(num_classes, 4 * width, [&](int64_t begin, int64_t end) {
     std::vector<double> sum(width);
     for (int64_t c = begin; c < end; ++c) {
-      CopyRow(state_, targets_.classes()[c], sum.data());
+      PrefetchRows(state_, ids, begin, c, end);
+      CopyRow(state_, ids[c], sum.data());
       targets_.AddRowsOfClass(c, -learning_rate_, solved_, sum.data());
       std::copy_n(sum.data(), width, vectors_.data() + c * width);
     }

@@ -13,24 +13,25 @@ namespace largeout {
 LARGEOUT_HOST_DEVICE inline bool IsFinite(float number) { return number - number == 0; }
 LARGEOUT_HOST_DEVICE inline bool IsFinite(double number) { return number - number == 0; }
 
-LARGEOUT_HOST_DEVICE inline bool AllFinite(const float* numbers, int64_t size) {
-  for (int64_t i = 0; i < size; ++i) {
-    if (!IsFinite(numbers[i])) return false;
-  }
-  return true;
-}
-
 // Several at once: the exponent of what is not finite is all ones, and one more in its lowest
 // bit changes the sign.
-inline bool AllFinite(const double* numbers, int64_t size) {
-  constexpr uint64_t kExponent = 0x7ff0000000000000, kLowestOfIt = 0x0010000000000000;
-  uint64_t any = 0;
+template <class Bits, class Number>
+LARGEOUT_HOST_DEVICE bool AllFiniteByBits(Bits exponent, const Number* numbers, int64_t size) {
+  const Bits lowest_of_it = exponent & -exponent;
+  Bits any = 0;
   for (int64_t i = 0; i < size; ++i) {
-    uint64_t bits;
+    Bits bits;
     std::memcpy(&bits, numbers + i, sizeof(bits));
-    any |= (bits & kExponent) + kLowestOfIt;
+    any |= (bits & exponent) + lowest_of_it;
   }
-  return any >> 63 == 0;
+  return any >> (8 * sizeof(Bits) - 1) == 0;
+}
+
+LARGEOUT_HOST_DEVICE inline bool AllFinite(const float* numbers, int64_t size) {
+  return AllFiniteByBits<uint32_t>(0x7f800000, numbers, size);
+}
+LARGEOUT_HOST_DEVICE inline bool AllFinite(const double* numbers, int64_t size) {
+  return AllFiniteByBits<uint64_t>(0x7ff0000000000000, numbers, size);
 }
 
 }  // namespace largeout

@@ -50,11 +50,13 @@ bool LuFactors<Number>::FactorColumns(int64_t first, int64_t last, double min_pi
     if (!(pivot >= *smallest)) *smallest = pivot;
     if (!(pivot >= min_pivot)) return false;
     inverse_pivots_[k] = 1 / pivot_row[k];
+    Number rest[kBlock] = {};  // of the pivot row: so that rows change by whole vectors
+    std::copy(pivot_row + k + 1, pivot_row + last, rest + k + 1 - first);
     for (int64_t i = k + 1; i < matrix_->rows(); ++i) {
       Number* row = matrix_->row(i);
       const Number multiplier = -row[k] * inverse_pivots_[k];
+      for (int64_t j = 0; j < kBlock; ++j) row[first + j] += multiplier * rest[j];
       row[k] = multiplier;
-      for (int64_t j = k + 1; j < last; ++j) row[j] += multiplier * pivot_row[j];
     }
   }
   return true;
@@ -65,8 +67,12 @@ bool LuFactors<Number>::FactorColumns(int64_t first, int64_t last, double min_pi
 template <class Number>
 void LuFactors<Number>::SwapWithLargest(int64_t k) {
   int64_t largest = k;
+  Number most = std::abs(matrix_->row(k)[k]);
   for (int64_t i = k + 1; i < matrix_->rows(); ++i) {
-    if (std::abs(matrix_->row(i)[k]) > std::abs(matrix_->row(largest)[k])) largest = i;
+    const Number absolute = std::abs(matrix_->row(i)[k]);
+    if (!(absolute > most)) continue;
+    largest = i;
+    most = absolute;
   }
   swapped_with_[k] = largest;
   if (largest == k) return;
