@@ -49,6 +49,7 @@ class FactoredOutputInput {
   int64_t dim() const { return features_->dim_size(1); }
   int64_t num_targets() const { return ids_->dim_size(1); }
   int64_t num_classes() const { return vectors().dim_size(0); }
+  const tensorflow::Tensor& vectors() const { return *variables_.tensor(0); }
   int64_t width() const { return vectors().dim_size(1); }
   const tensorflow::Tensor& features() const { return *features_; }
   const tensorflow::Tensor& ids() const { return *ids_; }
@@ -78,8 +79,6 @@ class FactoredOutputInput {
     TF_RETURN_IF_ERROR(ctx->input("ids", &ids_));
     return CheckBatch();
   }
-
-  const tensorflow::Tensor& vectors() const { return *variables_.tensor(0); }
 
   absl::Status CheckState() const {
     const tensorflow::Tensor& value = vectors();

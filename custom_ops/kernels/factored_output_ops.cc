@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
+#include "custom_ops/core/aligned_array.h"
 #include "custom_ops/core/factored_output_stabiliser.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
 
@@ -17,7 +17,7 @@ using tensorflow::Tensor;
 class WideFeatures {
  public:
   explicit WideFeatures(const FactoredOutputInput& in)
-      : data_(in.batch() * in.width(), 1.0), batch_(in.batch()), width_(in.width()) {
+      : data_(in.batch() * in.width()), batch_(in.batch()), width_(in.width()) {
     if (in.features().dtype() == tensorflow::DT_FLOAT) {
       Copy(in.features().flat<float>().data(), in.dim());
     } else {
@@ -25,21 +25,24 @@ class WideFeatures {
     }
   }
 
-  const double* data() const { return data_.data(); }
+  const double* data() const { return data_.get(); }
 
  private:
   template <class Number>
   void Copy(const Number* from, int64_t dim) {
     for (int64_t row = 0; row < batch_; ++row) {
-      std::copy_n(from + row * dim, dim, data_.data() + row * width_);
+      double* const to = data_.get() + row * width_;
+      std::fill(std::copy_n(from + row * dim, dim, to), to + width_, 1.0);
     }
   }
 
-  std::vector<double> data_;
+  AlignedArray<double> data_;
   const int64_t batch_, width_;
 };
 
 struct Cpu {
+  static constexpr bool kUsesHugePages = true;
+
   static absl::Status Copy(OpKernelContext*, const Tensor& from, Tensor* to) {
     std::memcpy(to->data(), from.data(), from.TotalBytes());
     return absl::OkStatus();

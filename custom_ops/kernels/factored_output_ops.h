@@ -1,6 +1,10 @@
 // The ops on a factored output layer, for every device.
 //
-// A Device has static functions that take the context first and return a status:
+// A Device has
+//
+//   kUsesHugePages: whether the variables are in the memory of the host;
+//
+// and static functions that take the context first and return a status:
 //
 //   Copy(ctx, from, to): copies a variable, in order with the op's work.
 //   Score(ctx, const FactoredOutputInput& in, FactoredScores scores, version): checks ids and
@@ -22,6 +26,7 @@
 #include "custom_ops/kernels/checks.h"
 #include "custom_ops/kernels/factored_output_checks.h"
 #include "custom_ops/kernels/factored_output_input.h"
+#include "custom_ops/kernels/huge_pages.h"
 #include "custom_ops/kernels/largeout_op.h"
 
 namespace largeout {
@@ -74,6 +79,7 @@ class FactoredOutputStepOp : public LargeoutOp {
       OP_REQUIRES_OK(ctx, in.ReadToWrite(ctx, [ctx](const auto& from, auto* to) {
         return Device::Copy(ctx, from, to);
       }));
+      if (Device::kUsesHugePages) huge_pages_.Ask(in.vectors());
     } else {
       OP_REQUIRES_OK(ctx, in.Read(ctx));
     }
@@ -109,6 +115,7 @@ class FactoredOutputStepOp : public LargeoutOp {
 
   bool update_;
   float min_pivot_;
+  HugePages huge_pages_;
 };
 
 template <class Device>

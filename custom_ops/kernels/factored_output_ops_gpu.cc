@@ -152,6 +152,8 @@ class FoldsOnHost {
 };
 
 struct Gpu {
+  static constexpr bool kUsesHugePages = false;
+
   static absl::Status Copy(OpKernelContext* ctx, const Tensor& from, Tensor* to) {
     return CopyTensor(ctx, from, to);
   }
