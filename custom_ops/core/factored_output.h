@@ -22,6 +22,7 @@
 
 #include "custom_ops/core/factored_output_folds.h"
 #include "custom_ops/core/parallel.h"
+#include "custom_ops/core/row_arithmetic.h"
 
 namespace largeout {
 
@@ -43,13 +44,13 @@ struct FactoredState {
 // row [width] = row `id` of V, with all folds.
 template <class Number>
 void CopyRow(const FactoredState<Number>& state, int64_t id, double* row) {
-  std::copy_n(state.vectors + id * state.width, state.width, row);
+  ConvertRow(state.vectors + id * state.width, state.width, row);
   TakeFolds(state.folds, state.seen[id], row);
 }
 
 // Asks for rows of V before they are read: where `place` is the first of [first, last) or many
-// places after it, for those of ids [place, last), but not more than as many; -1 is none. Always
-// inline: the compiler leaves out calls of a function that does nothing else.
+// places after it, for those of ids [place, last), but not more than as many; -1 is none.
+// Always inline: the compiler leaves out calls of a function that does nothing else.
 template <class Number>
 inline __attribute__((always_inline)) void PrefetchRows(const FactoredState<Number>& state,
                                                         const int64_t* ids, int64_t first,

@@ -29,6 +29,7 @@
 #include "custom_ops/core/factored_output.h"
 #include "custom_ops/core/factored_output_targets.h"
 #include "custom_ops/core/padded_matrix.h"
+#include "custom_ops/core/row_arithmetic.h"
 
 namespace largeout {
 
@@ -117,10 +118,7 @@ template <class From, class To>
 void ScaleRows(double factor, const double* scales, const From* rows, int64_t stride,
                const ParallelFor& parallel, PaddedMatrixOf<To>* to) {
   ForEachRow(to->rows(), to->width(), parallel, [&](int64_t j) {
-    const double scale = factor * scales[j];
-    const From* from = rows + j * stride;
-    To* row = to->row(j);
-    for (int64_t k = 0; k < to->width(); ++k) row[k] = static_cast<To>(scale * from[k]);
+    ScaleRow(factor * scales[j], rows + j * stride, to->width(), to->row(j));
   });
 }
 

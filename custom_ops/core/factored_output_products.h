@@ -9,19 +9,6 @@
 
 namespace largeout {
 
-template <class Number>
-double Dot(const Number* a, const double* b, int64_t size) {
-  constexpr int64_t kSums = 8;  // so that additions need not wait for each other
-  double sums[kSums] = {};
-  int64_t i = 0;
-  for (; i + kSums <= size; i += kSums) {
-    for (int64_t k = 0; k < kSums; ++k) sums[k] += a[i + k] * b[i + k];
-  }
-  for (int64_t k = 0; i + k < size; ++k) sums[k] += a[i + k] * b[i + k];
-  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) +
-         ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-}
-
 // Row-major.
 struct DenseRows {
   const double* data;

@@ -3,6 +3,7 @@
 
 #include "custom_ops/core/factored_output.h"
 #include "custom_ops/core/factored_output_products.h"
+#include "custom_ops/core/row_arithmetic.h"
 
 namespace largeout {
 // Q h is always of doubles: the variance of the logits is q / N less the square of their mean.

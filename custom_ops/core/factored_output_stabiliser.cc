@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "custom_ops/core/factored_output_products.h"
 #include "custom_ops/core/finite.h"
+#include "custom_ops/core/row_arithmetic.h"
 
 namespace largeout {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "custom_ops/core/row_arithmetic.h"
 #include "custom_ops/core/row_merge.h"
 
 namespace largeout {
@@ -53,8 +54,7 @@ void TargetSlopes::AddGramTimes(double factor, const PaddedMatrix& matrix,
     std::fill(sum.begin(), sum.end(), 0.0);
     AddRowsOfClass(c, factor, matrix, sum.data());
     for (int64_t i = begin_[c]; i < begin_[c + 1]; ++i) {
-      double* row = to->row(slopes_[i].example);
-      for (int64_t k = 0; k < matrix.width(); ++k) row[k] += slopes_[i].value * sum[k];
+      AddScaledRow(slopes_[i].value, sum.data(), matrix.width(), to->row(slopes_[i].example));
     }
   }
 }
@@ -63,9 +63,7 @@ template <class Number>
 void TargetSlopes::AddRowsOfClass(int64_t place, double factor,
                                   const PaddedMatrixOf<Number>& matrix, double* to) const {
   for (int64_t i = begin_[place]; i < begin_[place + 1]; ++i) {
-    const Number* row = matrix.row(slopes_[i].example);
-    const double scaled = factor * slopes_[i].value;
-    for (int64_t k = 0; k < matrix.width(); ++k) to[k] += scaled * row[k];
+    AddScaledRow(factor * slopes_[i].value, matrix.row(slopes_[i].example), matrix.width(), to);
   }
 }
 
@@ -83,7 +81,7 @@ void MultiplyTargets(const FactoredState<Number>& state, const FactoredBatch& ba
         if (batch.ids[i] < 0) continue;
         const double slope = by_a[i];
         CopyRow(state, batch.ids[i], row.data());
-        for (int64_t k = 0; k < state.width; ++k) product[k] += slope * row[k];
+        AddScaledRow(slope, row.data(), state.width, product);
         row_sums[j] += slope;
       }
     }

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "custom_ops/core/factored_output_products.h"
 #include "custom_ops/core/finite.h"
+#include "custom_ops/core/row_arithmetic.h"
 
 namespace largeout {
 
@@ -88,10 +88,8 @@ void FactoredUpdate<Number, Form>::UpdateSums() {
         -learning_rate_ * (twice * Dot(features, state_.offset, width) + by_s);
     const double total =
         -learning_rate_ * (twice * Dot(features, state_.total, width) + of_total);
-    for (int64_t k = 0; k < width; ++k) {
-      offset_[k] += offset * features[k];
-      total_[k] += total * features[k];
-    }
+    AddScaledRow(offset, features, width, offset_.data());
+    AddScaledRow(total, features, width, total_.data());
   }
 }
 
@@ -108,7 +106,7 @@ bool FactoredUpdate<Number, Form>::UpdateVectors() {
       PrefetchRows(state_, ids, begin, c, end);
       CopyRow(state_, ids[c], sum.data());
       targets_.AddRowsOfClass(c, -learning_rate_, solved_, sum.data());
-      std::copy_n(sum.data(), width, vectors_.data() + c * width);
+      ConvertRow(sum.data(), width, vectors_.data() + c * width);
     }
   });
   return AllFinite(vectors_.data(), num_classes * width);

@@ -10,6 +10,7 @@
 #include "custom_ops/core/dense_product_simd.h"
 #include "custom_ops/core/parallel.h"
 #include "custom_ops/core/rounding.h"
+#include "custom_ops/core/row_arithmetic.h"
 
 namespace largeout {
 
@@ -61,7 +62,7 @@ class PaddedMatrixOf {
   template <class Other>
   void CopyFrom(const Other* from, int64_t stride, const ParallelFor& parallel) {
     ForEachRow(rows_, width_ / 2, parallel,
-               [&](int64_t i) { std::copy_n(from + i * stride, width_, row(i)); });
+               [&](int64_t i) { ConvertRow(from + i * stride, width_, row(i)); });
   }
   template <class Other>
   void CopyFrom(const Other* from, const ParallelFor& parallel) {

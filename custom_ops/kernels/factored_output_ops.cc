@@ -32,7 +32,8 @@ class WideFeatures {
   void Copy(const Number* from, int64_t dim) {
     for (int64_t row = 0; row < batch_; ++row) {
       double* const to = data_.get() + row * width_;
-      std::fill(std::copy_n(from + row * dim, dim, to), to + width_, 1.0);
+      ConvertRow(from + row * dim, dim, to);
+      std::fill(to + dim, to + width_, 1.0);
     }
   }
 
