@@ -129,6 +129,13 @@ def check_export_of_keras(model, path):
     assert "Largeout" not in graph  # any server of TensorFlow runs it
 
 
+def check_saved_model(model, path):
+    tf.saved_model.save(model, str(path / "model"))
+    loaded = tf.saved_model.load(str(path / "model"))
+    (logits,) = loaded.signatures["serving_default"](tf.constant(QUERIES)).values()
+    assert_close(logits, LOGITS, TOLERANCE)
+
+
 def check_export(model, path):
     tflo.serving.export(model, path / "model", k=3)
     answer = tf.saved_model.load(path / "model").signatures["serving_default"]
@@ -186,6 +193,21 @@ def test_a_training_resumes_bit_by_bit(form, tmp_path):
     for one in (whole, resumed):
         fit(one, 33, 60)
     assert bits(resumed) == bits(whole)
+
+
+@pytest.mark.parametrize("form", ["weights", "checkpoint", "set_weights"])
+def test_the_weights_of_before_the_first_fold_replace_those_that_have_folds(form, tmp_path):
+    early, late = fit(new_model(), 0, 3), trained()
+    assert num_folds(early) == 0
+    if form == "weights":
+        early.save_weights(tmp_path / "a.weights.h5")
+        late.load_weights(tmp_path / "a.weights.h5")
+    elif form == "checkpoint":
+        path = tf.train.Checkpoint(model=early).save(tmp_path / "a")
+        tf.train.Checkpoint(model=late).restore(path).assert_existing_objects_matched()
+    else:
+        late.set_weights(early.get_weights())
+    assert bits(late) == bits(early)
 
 
 def test_a_file_from_before_there_were_folds_is_read():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tf_largeout import layers, losses
 from tf_largeout.ops import row_ops
 
 MIB = 2**20
@@ -54,3 +55,13 @@ def test_the_first_update_asks_for_a_large_variable_and_changes_nothing_else():
 def test_a_small_variable_is_left_where_it_is():
     variable, expected = updated(mib=15)
     np.testing.assert_array_equal(variable, expected)
+
+
+def test_the_first_step_of_a_factored_layer_asks_for_its_rows():
+    layer = layers.FactoredOutput(70_000, 0.1)
+    layer.build([None, 64])
+    with tf.GradientTape() as tape:
+        logits = layer(tf.ones([2, 64]), training=True)
+        loss = losses.TaylorSoftmaxLoss()(tf.constant([3, 5]), logits)
+    tape.gradient(loss, layer.trainable_variables)
+    assert is_asked_for(layer.class_matrix.state.vectors.value)
