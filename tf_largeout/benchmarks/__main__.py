@@ -26,6 +26,7 @@ BENCHMARKS = {
     "growth": "classes that are added to a trained model",
     "hardness": "what the negatives of each sampler are like, over training",
     "shards": "what it costs to cut the classes into shards, here and on servers",
+    "kills": "what is lost when a server or the trainer ends, or a disk is full",
     "profile": "where the time of a training step goes",
 }
 
