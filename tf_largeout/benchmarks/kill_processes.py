@@ -92,7 +92,9 @@ class Processes:
             if server.poll() is not None
         ]
         said = self.said()
-        return any(re.search(rf"{re.escape(one)} is gone|No server .*{one}", said) for one in gone)
+        return any(
+            re.search(rf"{re.escape(one)} is gone|No server .*{one}", said) for one in gone
+        )
 
     def _limit(self, size):
         for server in self._servers:

@@ -1,6 +1,6 @@
-"""The trainer that `kills` kills: `python -m tf_largeout.benchmarks.kill_run FOLDER ADDRESS ...`.
+"""The trainer that `kills` kills. It goes on from the last backup, and says what it does.
 
-It goes on from the last backup, and says line by line what it does.
+python -m tf_largeout.benchmarks.kill_run FOLDER CLASSES EPOCHS ADDRESS ...
 """
 
 import hashlib
@@ -68,8 +68,9 @@ def main(folder, num_classes, epochs, *addresses):
         verbose=0,
     )
     digest = hashlib.sha256()
+    metrics = set(map(id, model.metrics_variables))
     for variable in [*model.variables, *model.optimizer.variables]:
-        if variable not in model.metrics_variables:
+        if id(variable) not in metrics:
             digest.update(variable.numpy().tobytes())
     say("digest", digest.hexdigest())
 

@@ -2,14 +2,14 @@
 
 Two servers and a trainer with a `Backup` after each epoch, all on this machine. In each epoch
 but the last something is done to them: a server or the trainer is killed (SIGKILL) in a step,
-while a backup is written, or at the start, or a server can write no more to its disk. Then what
-ended is started again, until all epochs are done. The run counts if the last weights, slots and
-random states are those, to the bit, of a run that nothing happened to.
+while a backup is written, or at the start, or a server can write no more to its disk. Then
+what ended is started again, until all epochs are done. The run is right if the last weights,
+slots and random states are those, to the bit, of a run to which nothing happened.
 
 Seconds: `error`, from the fault to the end of the trainer; `again`, from there (servers and
-trainer are started at once) to the first step, the start of TensorFlow in two to three processes
-on these cores included. `lost`: steps that had to be done twice, which are those since the last
-backup.
+trainer are started at once) to the first step, the start of TensorFlow in two to three
+processes on these cores included. `lost`: steps that had to be done twice, which are those
+since the last backup.
 """
 
 import argparse

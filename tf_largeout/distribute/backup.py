@@ -25,9 +25,7 @@ class Backup(keras.callbacks.Callback):
     tflo.distribute.connect(addresses)
     model = ...  # compiled
     backup = tflo.distribute.Backup(model, "/shared/run_1")
-    model.fit(
-        data, epochs=30, steps_per_epoch=1000, initial_epoch=backup.restore(), callbacks=[backup]
-    )
+    model.fit(data, epochs=30, initial_epoch=backup.restore(), callbacks=[backup])
     ```
 
     The run is that which nothing interrupted, to the bit, where the data are the same in each
