@@ -41,7 +41,7 @@ def new_model(num_classes, num_shards):
     return model
 
 
-def main(folder, num_classes, epochs, *addresses):
+def train(folder, num_classes, epochs, *addresses):
     """Trains, and says the digest of all that was trained."""
     machine.use("cpu")
     rng = np.random.default_rng(0)
@@ -76,4 +76,4 @@ def main(folder, num_classes, epochs, *addresses):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    train(*sys.argv[1:])
