@@ -87,7 +87,6 @@ def _train(processes, fault, times, faults):
             "at": " ".join(steps_of_epoch),
             "finished": "saved" in after,
             "named": processes.is_named(),
-            "said": processes.said()[-600:],
         }
     )
     return None

@@ -91,6 +91,7 @@ def train(options, addresses, batch_size, num_sampled):
     model.fit(
         task.train,
         steps_per_epoch=_WARM_UP + options.steps + 1,
+        shuffle=False,
         callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=count)],
         verbose=0,
     )
