@@ -79,7 +79,7 @@ class Backup(keras.callbacks.Callback):
             return 0
         try:
             self._manager.checkpoint.restore(path).assert_existing_objects_matched()
-        except (AssertionError, ValueError) as error:
+        except (AssertionError, ValueError, tf.errors.InvalidArgumentError) as error:
             raise ValueError(
                 f"{path} is a backup of another model than '{self.folder}' is to be for. Give "
                 f"each run a folder of its own. {error}"
