@@ -1,5 +1,6 @@
 """Servers and trainers that end: what is lost, and what is said. With real processes."""
 
+import pathlib
 import subprocess
 import sys
 import time
@@ -36,8 +37,8 @@ def trainer(address):
 
 
 def held_mb(pid):
-    status = (line.split() for line in open(f"/proc/{pid}/status"))
-    return next(int(words[1]) // 1024 for words in status if words[0] == "VmRSS:")
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS:"))
 
 
 def test_a_server_has_one_trainer_and_gives_its_memory_back_when_that_is_killed():

@@ -34,13 +34,13 @@ class Processes:
         return self
 
     def __exit__(self, *_):
-        for one in [*self._servers, self._trainer]:
-            if one is not None:
-                one.kill()
-                one.wait()
+        for one in self._servers:
+            _end(one)
+        self._end_trainer()
 
     def start_trainer(self):
-        """Starts the trainer; gives the time."""
+        """Starts the trainer, after the last one; gives the time."""
+        self._end_trainer()
         began = time.monotonic()
         self._log = tempfile.TemporaryFile("w+")
         module = [sys.executable, "-m", "tf_largeout.benchmarks.kill_run"]
@@ -76,6 +76,7 @@ class Processes:
         self._limit(resource.RLIM_INFINITY)
         for number, server in enumerate(self._servers):
             if server.poll() is not None:
+                _end(server)
                 port = self._addresses[number].rpartition(":")[2]
                 self._servers[number] = _server(port)
 
@@ -96,6 +97,11 @@ class Processes:
             re.search(rf"{re.escape(one)} is gone|No server .*{one}", said) for one in gone
         )
 
+    def _end_trainer(self):
+        if self._trainer is not None:
+            _end(self._trainer)
+            self._log.close()
+
     def _limit(self, size):
         for server in self._servers:
             if server.poll() is None:
@@ -108,6 +114,12 @@ def _server(port="0"):
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
+
+
+def _end(process):
+    process.kill()
+    process.wait()
+    process.stdout.close()
 
 
 def _address(server):

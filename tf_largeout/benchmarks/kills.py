@@ -16,6 +16,7 @@ import argparse
 import random
 import statistics
 import tempfile
+import time
 
 from tf_largeout.benchmarks import machine
 from tf_largeout.benchmarks.files import write_json
@@ -54,17 +55,21 @@ def main(arguments=None):
 def _run(fault, folder, options):
     """One training from its first to its last epoch, with a fault in each but the last."""
     processes = Processes(folder, options.num_classes, options.times + 1)
-    faults = []
+    faults, end = [], time.monotonic() + options.seconds
     with processes:
-        while (digest := _train(processes, fault, options.times, faults)) is None:
+        while True:
+            is_enough = len(faults) == options.times or time.monotonic() > end
+            digest = _train(processes, None if is_enough else fault, faults)
+            if digest is not None:
+                break
             processes.restore()
     return {"digest": digest, "faults": faults}
 
 
-def _train(processes, fault, times, faults):
+def _train(processes, fault, faults):
     """Lets a trainer run to the end, which gives the digest, or to the next fault: None."""
     seen, steps, began = [], 0, processes.start_trainer()
-    strike = None if fault is None or len(faults) == times else fault[1]
+    strike = None if fault is None else fault[1]
     for words, at in processes.lines():
         seen.append(words[0])
         if words[0] == "digest":
@@ -122,6 +127,7 @@ def _parser():
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
     add("--times", type=int, default=10, help="how often each")
+    add("--seconds", type=float, default=190.0, help="and for how long each at most")
     add("--num-classes", type=int, default=200_000, help="of width 64")
     add("--only", nargs="*", default=["in a", "at the"], help="parts of the faults' names")
     add("--json", help="file for the figures")
