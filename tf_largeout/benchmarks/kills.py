@@ -127,7 +127,7 @@ def _parser():
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
     add("--times", type=int, default=10, help="how often each")
-    add("--seconds", type=float, default=190.0, help="and for how long each at most")
+    add("--seconds", type=float, default=600.0, help="and for how long each at most")
     add("--num-classes", type=int, default=200_000, help="of width 64")
     add("--only", nargs="*", default=["in a", "at the"], help="parts of the faults' names")
     add("--json", help="file for the figures")
