@@ -49,6 +49,7 @@ EXTRAS = {
         "mypy==2.4.1",
         "pytest==9.2.0",
         "pytest-xdist==3.8.0",
+        "pyyaml==6.0.4",
         "ruff==0.17.6",
         "setuptools>=77",
     ],

@@ -67,7 +67,8 @@ def train(options, num_shards, addresses):
             ),
         ]
     )
-    model.compile(tflo.optimizers.LazyAdam(), tflo.losses.SampledSoftmaxLoss())
+    optimizer = getattr(tflo.optimizers, options.optimizer)()
+    model.compile(optimizer, tflo.losses.SampledSoftmaxLoss())
     times = StepTimes(options.steps, options.seconds)
     epoch = {"steps_per_epoch": options.steps + 5, "verbose": 0, "shuffle": False}
     model.fit(task.train, callbacks=[times], **epoch)
@@ -114,6 +115,8 @@ def _parser():
     add("--dim", type=int, default=128)
     add("--batch-size", type=int, default=256)
     add("--num-sampled", type=int, default=1024)
+    optimizers = [name for name in vars(tflo.optimizers) if name.startswith(("Lazy", "Row"))]
+    add("--optimizer", choices=optimizers, default="LazyAdam")
     add("--shards", type=int, default=2)
     add("--steps", type=int, default=60, help="measured steps at most")
     add("--seconds", type=float, default=15.0, help="measured time of a run at most")

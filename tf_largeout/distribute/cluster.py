@@ -24,3 +24,8 @@ def device(server: int) -> str:
 def device_of(shard: int) -> str | None:
     """The device of a shard: on server `shard` modulo their number; None for this process."""
     return device(shard % len(_addresses)) if _addresses else None
+
+
+def address_of(shard: int) -> str | None:
+    """The address of the server of a shard; None for this process."""
+    return _addresses[shard % len(_addresses)] if _addresses else None

@@ -6,22 +6,19 @@ from concurrent import futures
 
 import tensorflow as tf
 
-from tf_largeout.distribute import cluster
+from tf_largeout.distribute import claims, cluster, peers, server_watch
 from tf_largeout.ops import process_ops
 
-# The client's first words in HTTP/2 and an empty frame of settings; a server answers with its
-# own, a frame of type 4.
-_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-_SETTINGS, _TYPE_AT = 4, 3
 _OWN_JOB = "localhost"  # TensorFlow's name of a process that is no server
 
 
-def connect(addresses: Sequence[str], host: str | None = None, timeout_s: float = 5.0) -> None:
+def connect(addresses: Sequence[str], host: str | None = None, timeout_s: float = 15.0) -> None:
     """Connects this process to servers, on which layers built from now on keep their shards.
 
     A `LargeOutput(num_shards=K)` then makes shard i on server i modulo their number, and its
     optimizer slots beside it; `fit`, `evaluate`, `top_k`, `predict`, callbacks and files work
-    as with one machine. Call it once, before models are made.
+    as with one machine. Call it once, before models are made. From then on a server that ends
+    is an error in the log, by its address.
 
     ```
     tflo.distribute.connect(["10.0.0.1:4711", "10.0.0.2:4711"])
@@ -36,13 +33,14 @@ def connect(addresses: Sequence[str], host: str | None = None, timeout_s: float 
             is of use, but not needed.
         host: Name or address by which the servers reach this process, on a port that is free:
             they fetch what it sends them. None for the address from which it reaches the first.
-        timeout_s: How long to wait for an answer of each of them, in seconds.
+        timeout_s: How long to wait for an answer of each of them, in seconds; those that are
+            about to start need some.
 
     Raises:
         ValueError: If an address is none such, or there twice, a server has another version of
             tf_largeout or of TensorFlow, or is none of tf_largeout.
         ConnectionError: If a server cannot be reached.
-        RuntimeError: If this process is connected to others.
+        RuntimeError: If this process is connected to others, or another trainer has a server.
     """
     addresses = _checked(addresses)
     if cluster.addresses() == tuple(addresses):
@@ -56,9 +54,11 @@ def connect(addresses: Sequence[str], host: str | None = None, timeout_s: float 
     own_address = f"{host or own_host}:{_free_port()}"
     spec = tf.train.ClusterSpec({cluster.JOB: addresses, _OWN_JOB: [own_address]})
     tf.config.experimental_connect_to_cluster(spec, job_name=_OWN_JOB, protocol="grpc")
-    for number in range(len(addresses)):
+    for number, address in enumerate(addresses):
         _require_same_versions(number, addresses)
+        claims.claim(number, address, own_address)
     cluster.set_addresses(addresses)
+    server_watch.watch(addresses)
 
 
 def _checked(addresses: Sequence[str]) -> list[str]:
@@ -86,9 +86,9 @@ def _require_reachable(addresses: Sequence[str], timeout_s: float) -> str:
         ConnectionError: If servers do not answer in time; it names all of them.
     """
     with futures.ThreadPoolExecutor(len(addresses)) as pool:
-        calls = [pool.submit(_call, address, timeout_s) for address in addresses]
+        calls = [pool.submit(peers.await_server, one, timeout_s) for one in addresses]
     faults = [
-        f"{address} ({getattr(call.exception(), 'strerror', None) or call.exception()})"
+        f"{address} ({peers.reason(call.exception())})"
         for address, call in zip(addresses, calls, strict=True)
         if call.exception() is not None
     ]
@@ -99,23 +99,6 @@ def _require_reachable(addresses: Sequence[str], timeout_s: float) -> str:
             "firewall stands between."
         )
     return calls[0].result()
-
-
-def _call(address: str, timeout_s: float) -> str:
-    """Greets a server as TensorFlow would; gives the address of this machine towards it.
-
-    Raises:
-        OSError: If it does not answer, or not as TensorFlow's servers do.
-    """
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host.strip("[]"), int(port)), timeout_s) as one:
-        one.settimeout(timeout_s)
-        one.sendall(_GREETING)
-        answer = one.recv(_TYPE_AT + 1, socket.MSG_WAITALL)
-        own: str = one.getsockname()[0]
-    if len(answer) <= _TYPE_AT or answer[_TYPE_AT] != _SETTINGS:
-        raise ConnectionError("another kind of server")
-    return f"[{own}]" if ":" in own else own
 
 
 def _free_port() -> int:
@@ -129,7 +112,7 @@ def _require_same_versions(number: int, addresses: Sequence[str]) -> None:
     own, way_out = process_ops.own_versions(), "Install the same versions on all machines."
     try:
         with tf.device(cluster.device(number)):
-            found = process_ops.server_versions().numpy().decode()
+            found = process_ops.server_versions().numpy().decode().partition("\n")[0]
     except tf.errors.OpError as error:
         raise ValueError(
             f"Not all of {', '.join(addresses)} are servers of {own}, as this process has it: "

@@ -1,6 +1,7 @@
 """The weights of a layer whose classes are in shards."""
 
 import contextlib
+import logging
 from typing import Any
 
 import keras
@@ -13,6 +14,8 @@ from tf_largeout.layers.part_initializer import PartInitializer
 from tf_largeout.samplers import Sampler
 from tf_largeout.sharded_matrix import ShardedMatrix
 from tf_largeout.types import Initializer
+
+_log = logging.getLogger("tf_largeout")
 
 
 def checked_count(num_shards: int, num_classes: int, is_tied: bool) -> int:
@@ -102,6 +105,15 @@ def _add_table(
     argument = "embeddings_initializer" if name == "embeddings" else "bias_initializer"
     for number, (first, end) in enumerate(row_shards.bounds(shape[0], layer.num_shards)):
         part = PartInitializer(initializer, shape, first, argument)
+        _log.info(
+            "Layer '%s', %s: making rows %d to %d of %d on %s.",
+            layer.name,
+            name,
+            first,
+            end - 1,
+            shape[0],
+            cluster.address_of(number) or "this machine",
+        )
         with _place(number):
             weight = layer.add_class_weight(f"{name}_{number}", (end - first, *shape[1:]), part)
         setattr(layer, f"{name}_{number}", weight)  # what attributes hold, checkpoints have

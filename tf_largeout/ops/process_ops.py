@@ -15,15 +15,20 @@ def own_versions() -> str:
     return f"tf_largeout {__version__} with TensorFlow {tf.__version__}"
 
 
-def say_versions() -> None:
-    """Has `server_versions` give, from now on, those of this process on its devices."""
-    os.environ[_NAME] = own_versions()
+def say_versions(note: str = "") -> None:
+    """Has `server_versions` give, from now on, those of this process on its devices.
+
+    Args:
+        note: A second line for whoever asks; none if empty.
+    """
+    os.environ[_NAME] = f"{own_versions()}\n{note}" if note else own_versions()
 
 
 def server_versions() -> tf.Tensor:
     """What the process that runs this op says of its versions.
 
     Returns:
-        Scalar string; empty if it is no server of tf_largeout.
+        Scalar string, and the note of `say_versions`, if any, after a line break; empty if it
+        is no server of tf_largeout.
     """
     return gen_ops.largeout_server_versions()

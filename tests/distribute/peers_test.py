@@ -1,0 +1,50 @@
+"""Whether a peer is there, and what is told of one that is not."""
+
+import socket
+import threading
+import time
+
+import pytest
+
+from tf_largeout.distribute import peers
+
+SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return one.getsockname()[1]
+
+
+def test_a_server_that_is_about_to_start_is_waited_for():
+    port = free_port()
+
+    def serve():
+        time.sleep(0.5)
+        with socket.create_server(("127.0.0.1", port)) as one, one.accept()[0] as caller:
+            caller.sendall(SETTINGS)
+            time.sleep(0.2)
+
+    threading.Thread(target=serve, daemon=True).start()
+    assert peers.await_server(f"127.0.0.1:{port}", 10) == "127.0.0.1"
+
+
+def test_nobody_is_waited_for_no_longer_than_asked():
+    start = time.monotonic()
+    with pytest.raises(ConnectionRefusedError):
+        peers.await_server(f"127.0.0.1:{free_port()}", 0.5)
+    assert 0.2 < time.monotonic() - start < 5
+
+
+def test_a_peer_is_gone_when_its_process_has_ended():
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        watch = peers.Watch(f"127.0.0.1:{one.getsockname()[1]}")
+        assert watch.fault() is None
+    assert isinstance(watch.fault(), ConnectionRefusedError)
+
+
+def test_a_peer_that_does_not_answer_is_given_time(monkeypatch):
+    silent = TimeoutError("timed out")
+    monkeypatch.setattr(peers, "fault", lambda *_: silent)
+    assert peers.Watch("a:1", patience_s=60).fault() is None
+    assert peers.Watch("a:1", patience_s=-1).fault() is silent

@@ -1,0 +1,81 @@
+"""Whether another process of TensorFlow is there, without asking TensorFlow."""
+
+import socket
+import time
+
+# The client's first words in HTTP/2 and an empty frame of settings; a server answers with its
+# own, a frame of type 4.
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+_SETTINGS, _TYPE_AT = 4, 3
+_RETRY_S = 0.2
+
+
+def await_server(address: str, timeout_s: float) -> str:
+    """Waits for a server, which may be about to start; gives our own address towards it.
+
+    Raises:
+        OSError: If it does not answer in time, or not as TensorFlow's servers do.
+    """
+    end = time.monotonic() + timeout_s
+    while True:
+        try:
+            return _greet(address, max(end - time.monotonic(), _RETRY_S))
+        except ConnectionRefusedError:
+            if time.monotonic() + _RETRY_S > end:
+                raise
+        time.sleep(_RETRY_S)
+
+
+def _greet(address: str, timeout_s: float) -> str:
+    with socket.create_connection(_pair(address), timeout_s) as one:
+        one.settimeout(timeout_s)
+        one.sendall(_GREETING)
+        answer = one.recv(_TYPE_AT + 1, socket.MSG_WAITALL)
+        own: str = one.getsockname()[0]
+    if len(answer) <= _TYPE_AT or answer[_TYPE_AT] != _SETTINGS:
+        raise ConnectionError("another kind of server")
+    return f"[{own}]" if ":" in own else own
+
+
+def reason(error: BaseException | None) -> str:
+    """What an error of a connection says, in few words."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def fault(address: str, timeout_s: float) -> OSError | None:
+    """Why nobody listens at an address; None if somebody does."""
+    try:
+        socket.create_connection(_pair(address), timeout_s).close()
+    except OSError as error:
+        return error
+    return None
+
+
+class Watch:
+    """Says when a peer that was there is gone.
+
+    A refused connection means that its process ended: who lives, busy or stopped, is answered
+    for by its kernel. No answer at all may be the network's, and is given time.
+
+    Args:
+        address: `"host:port"` of the peer.
+        patience_s: For how long nothing may answer, in seconds.
+    """
+
+    def __init__(self, address: str, patience_s: float = 60.0) -> None:
+        self.address = address
+        self._patience_s, self._last_seen = patience_s, time.monotonic()
+
+    def fault(self, timeout_s: float = 2.0) -> OSError | None:
+        """Why the peer is taken for gone; None while it is not."""
+        found = fault(self.address, timeout_s)
+        if found is None:
+            self._last_seen = time.monotonic()
+        elif not isinstance(found, ConnectionRefusedError):
+            return found if time.monotonic() - self._last_seen > self._patience_s else None
+        return found
+
+
+def _pair(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
