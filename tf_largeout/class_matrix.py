@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import class_folds, replicas, row_changes
+from tf_largeout.class_shard import ClassShard
 from tf_largeout.ops import class_scan_ops, row_dot_ops
 
 _NUMBERS_OF_A_BLOCK, _LEAST_IN_BLOCK = 2**22, 64
@@ -80,6 +81,13 @@ class ClassMatrix:
         return replicas.local_variable(self._embeddings), (
             None if self._bias is None else replicas.local_variable(self._bias)
         )
+
+    def shards(self) -> list[ClassShard]:
+        """The ranges of classes that are each in variables of their own: here one of all.
+
+        For search structures, which are built over the rows of one variable.
+        """
+        return [ClassShard(self, 0, 0, 1, None)]
 
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None] | None:
         """Variables that score the classes by inner products alone; None if none can.
