@@ -15,7 +15,7 @@ class ClassShard(NamedTuple):
         matrix: The `ClassMatrix` of its rows, whose class 0 is `first`.
         first: The first class.
         number: Which of the shards it is, from 0.
-        count: How many there are.
+        num_shards: How many there are.
         beside: The variable whose device has the rows; None for a matrix in one piece, which
             is where everything else of its layer is.
     """
@@ -23,7 +23,7 @@ class ClassShard(NamedTuple):
     matrix: Any
     first: int
     number: int
-    count: int
+    num_shards: int
     beside: keras.Variable | None
 
     def place(self) -> AbstractContextManager[None]:
@@ -33,7 +33,7 @@ class ClassShard(NamedTuple):
 
     def name_of(self, name: str) -> str:
         """What a weight is called that belongs to this shard alone."""
-        return name if self.count == 1 else f"{name}_{self.number}_of_{self.count}"
+        return name if self.num_shards == 1 else f"{name}_{self.number}_of_{self.num_shards}"
 
     def has(self, ids: tf.Tensor) -> tf.Tensor:
         """Which of `ids` it scores, as bools.
@@ -41,7 +41,7 @@ class ClassShard(NamedTuple):
         Ids that no class has are those of the first or the last shard, whose ops refuse them.
         """
         low, high = ids >= self.first, ids < self.first + self.matrix.num_classes
-        is_last = self.number == self.count - 1
+        is_last = self.number == self.num_shards - 1
         return high if self.number == 0 else low if is_last else low & high
 
     def own(self, ids: tf.Tensor) -> tf.Tensor:

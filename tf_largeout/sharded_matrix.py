@@ -124,9 +124,9 @@ class ShardedMatrix(ClassMatrix):
         constant, fixed = tf.stop_gradient(features), tf.stop_gradient(true_logits)
 
         def ranks(shard: ClassShard) -> tf.Tensor:
-            variables = shard.matrix.variables()
+            embeddings, bias = shard.matrix.variables()
             return class_scan_ops.class_statistics(
-                constant, *variables, labels, fixed, shard.first, compute_dtype
+                constant, embeddings, bias, labels, fixed, shard.first, compute_dtype
             )[2]
 
         log_partition = tf.reduce_logsumexp(log_partitions, axis=0)

@@ -51,9 +51,7 @@ def main(sampler, *addresses):
     found = {
         "losses": losses,
         "expected": expected,
-        "equal": np.array_equal(
-            head.class_embeddings(), here.layers[-1].class_embeddings()
-        ),
+        "equal": np.array_equal(head.class_embeddings(), here.layers[-1].class_embeddings()),
         "devices": state,
         "grown_mb": machine.peak_mb() - before,
         "matrix_mb": LARGE * DIM * 4 / 2**20,

@@ -192,9 +192,7 @@ def test_another_number_of_shards_goes_on_with_new_lists(tmp_path, before, after
     other.load_weights(tmp_path / "a.weights.h5")
     assert "another number of shards" in caplog.text
     head = other.layers[-1]
-    np.testing.assert_array_equal(
-        head.class_embeddings(), model.layers[-1].class_embeddings()
-    )
+    np.testing.assert_array_equal(head.class_embeddings(), model.layers[-1].class_embeddings())
     health = head.sampler.list_health(head)
     assert health["started_at"] == 3 and health["fitted_at"] == -1
     fit(other, 1)  # the next step, which searches

@@ -76,7 +76,9 @@ def _shapes(arrays: Mapping[str, Any]) -> tuple[dict[str, Shape], dict[str, Shap
     return own, state
 
 
-def _taken_state(layer: Any, needed: Mapping[str, Shape], found: Mapping[str, Shape]) -> set[str]:
+def _taken_state(
+    layer: Any, needed: Mapping[str, Shape], found: Mapping[str, Shape]
+) -> set[str]:
     """Which state of the sampler is taken from a file; logs what starts anew."""
     if needed == found:
         return set(needed)

@@ -27,8 +27,8 @@ def training_model() -> keras.Model | None:
     return next((model for name, model in _steps_on_the_stack() if name == "train_step"), None)
 
 
-def caller(method: Any) -> keras.Model | None:
-    """The model whose `method` is on the call stack, or None.
+def caller(method: Any) -> Any:
+    """The model, or another object of Keras, whose `method` is on the call stack; or None.
 
     Args:
         method: One that Keras defines, such as `keras.Model.export`: of another one that has

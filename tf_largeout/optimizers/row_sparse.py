@@ -1,15 +1,21 @@
 """What all row-sparse optimizers share."""
 
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tf_largeout import row_changes, row_shards, sharded_checkpoint
+from tf_largeout.layers import step_context
 from tf_largeout.ops import devices, row_ops
-from tf_largeout.optimizers import shard_slots, step_barrier
+from tf_largeout.optimizers import step_barrier
 from tf_largeout.types import Gradient, Scalar, Variable
+
+_OF_FILES = (
+    keras.optimizers.Optimizer.save_own_variables,
+    keras.optimizers.Optimizer.load_own_variables,
+)
 
 
 class RowSparse(keras.optimizers.Optimizer):
@@ -76,11 +82,16 @@ class RowSparse(keras.optimizers.Optimizer):
         row_shards.mark_slot(slot, variable)
         return slot
 
-    def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
-        shard_slots.save(self, store)
+    @property
+    def variables(self) -> list[keras.Variable | row_shards.ShardedTable]:
+        """Its variables; in a file of Keras, tables in place of their shards.
 
-    def load_own_variables(self, store: Mapping[str, Any]) -> None:
-        shard_slots.load(self, store)
+        So a file does not depend on the number of shards, whichever optimizer of Keras holds
+        this one and asks.
+        """
+        found: list[keras.Variable] = super().variables
+        in_file = any(step_context.caller(method) for method in _OF_FILES)
+        return row_shards.whole(found) if in_file else found
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         children = super()._trackable_children(save_type, **kwargs)

@@ -48,7 +48,7 @@ class RowDistribution:
         self._list_probabilities = tf.where(usable, list_probabilities, 0)
 
     def log_mass(self) -> tf.Tensor:
-        """float32 `[batch]`: log of the sum that list probabilities are parts of; -inf for none.
+        """float32 `[batch]`, log of what list probabilities are divided by; -inf for no lists.
 
         By it the distributions of several parts of the rows are joined.
         """
