@@ -143,7 +143,7 @@ def test_the_estimate_of_the_partition_function_is_unbiased(form):
     assert np.all(np.abs(np.mean(estimates, axis=0) - partition) < 5 * error)
 
 
-@pytest.mark.parametrize("form", ["alone", "draws", "drawn head"])
+@pytest.mark.parametrize("form", ["draws", "drawn head"])
 def test_training_learns_with_other_forms(form):
     model = new_model(3, form, rate=0.05)
     fit(model, 200)
@@ -200,7 +200,7 @@ def test_another_number_of_shards_goes_on_with_new_lists(tmp_path, before, after
     assert head.sampler.list_health(head)["fitted_at"] == 0 and recall(other) > 0.5
 
 
-@pytest.mark.parametrize("before, after", [(3, 3), (1, 3), (3, 2)])
+@pytest.mark.parametrize("before, after", [(3, 3), (3, 2)])
 def test_a_checkpoint_has_the_lists_of_as_many_shards(tmp_path, before, after):
     model, other = new_model(before), new_model(after)
     fit(model, 10)
@@ -212,6 +212,9 @@ def test_a_checkpoint_has_the_lists_of_as_many_shards(tmp_path, before, after):
     )
     health = other.layers[-1].sampler.list_health(other.layers[-1])
     assert health["started_at"] == 3
-    assert health["fitted_at"] == (0 if before == after else -1)
-    fit(other, 1)
+    if before == after:
+        assert health["fitted_at"] == 0 and recall(other) == recall(model)
+        return
+    assert health["fitted_at"] == -1
+    fit(other, 1)  # the next step, which searches
     assert recall(other) > 0.5
