@@ -20,13 +20,14 @@ from tf_largeout.distribute.local_servers import local_servers
 
 
 def build_model(data, num_shards):
+    by_frequency = tflo.samplers.UnigramSampler(1024, counts=data.label_counts)
     return keras.Sequential(
         [
             keras.Input([data.max_features], dtype="int32"),  # hashed n-grams of characters
             tflo.layers.EmbeddingBag(data.vocabulary_size, 128),  # stays here
             tflo.layers.LargeOutput(
                 data.num_classes,
-                sampler=tflo.samplers.UnigramSampler(1024, counts=data.label_counts),
+                sampler=tflo.samplers.InvertedFileSampler(1024, tail=by_frequency),
                 num_shards=num_shards,
             ),
         ]

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tests import harness
 from tests.layers.hierarchical_problem import PARTITIONS, Problem
 from tests.reference import class_scan as reference
-from tf_largeout import class_folds, class_matrix, layers, losses, metrics
+from tf_largeout import class_folds, layers, losses, metrics
 from tf_largeout.class_matrix import ClassMatrix
 
 N, DIM, BATCH = 300, 4, 7
@@ -24,7 +24,7 @@ LOGITS = np.abs(reference.logits(FEATURES, ROWS, BIAS))
 @pytest.fixture(params=[64, None], ids=["blocks of 64", "one block"])
 def matrix(request, monkeypatch):
     if request.param:
-        monkeypatch.setattr(class_matrix, "_NUMBERS_OF_A_BLOCK", 1)
+        monkeypatch.setattr(class_folds, "_NUMBERS_OF_A_BLOCK", 1)
     return ClassMatrix(keras.Variable(ROWS), keras.Variable(BIAS), "test")
 
 
@@ -79,8 +79,8 @@ def test_blocks_come_in_turn_and_stay_small(batch):
 
 
 def test_a_pass_over_classes_in_clusters_gives_their_log_probabilities(monkeypatch):
-    monkeypatch.setattr(class_matrix, "_NUMBERS_OF_A_BLOCK", 1)
-    monkeypatch.setattr(class_matrix, "_LEAST_IN_BLOCK", 8)
+    monkeypatch.setattr(class_folds, "_NUMBERS_OF_A_BLOCK", 1)
+    monkeypatch.setattr(class_folds, "_LEAST_IN_BLOCK", 8)
     problem = Problem(**PARTITIONS["given"])
     blocks = []
 
@@ -94,7 +94,7 @@ def test_a_pass_over_classes_in_clusters_gives_their_log_probabilities(monkeypat
 
 
 def test_a_pass_over_classes_that_are_products_gives_their_logits(monkeypatch):
-    monkeypatch.setattr(class_matrix, "_NUMBERS_OF_A_BLOCK", 1)
+    monkeypatch.setattr(class_folds, "_NUMBERS_OF_A_BLOCK", 1)
     layer = layers.FactoredOutput(N, 0.02, embeddings_initializer=ROWS, bias_initializer=BIAS)
     model = keras.Sequential([keras.Input((DIM,)), layer])
     model.compile("sgd", losses.TaylorSoftmaxLoss())

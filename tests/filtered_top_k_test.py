@@ -8,7 +8,7 @@ import tensorflow as tf
 from tests.layers.hierarchical_problem import Problem
 from tests.reference import class_scan
 from tests.reference import filtered_top_k as reference
-from tf_largeout import class_matrix, layers
+from tf_largeout import class_folds, layers
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.filtered_top_k import best_left, exact_top_k
 
@@ -39,7 +39,7 @@ each_filter = pytest.mark.parametrize("name", FILTERS)
 @pytest.fixture(params=[64, None], ids=["blocks of 64", "one block"])
 def matrix(request, monkeypatch):
     if request.param:
-        monkeypatch.setattr(class_matrix, "_NUMBERS_OF_A_BLOCK", 1)
+        monkeypatch.setattr(class_folds, "_NUMBERS_OF_A_BLOCK", 1)
     return ClassMatrix(keras.Variable(ROWS), keras.Variable(BIAS), "test")
 
 

@@ -11,7 +11,22 @@ from typing import Any
 
 import tensorflow as tf
 
+_NUMBERS_OF_A_BLOCK, _LEAST_IN_BLOCK = 2**22, 64
+
 Fold = Callable[[Callable[[Any, tf.Tensor, tf.Tensor], Any], Any], Any]
+
+
+def block_size(num_rows: tf.Tensor, dim: int, width: int | tf.Tensor) -> tf.Tensor:
+    """How many classes a block has, int64: about 16 MiB of numbers.
+
+    Args:
+        num_rows: Number of rows of features.
+        dim: Their width.
+        width: How many numbers are made of each score.
+    """
+    numbers = tf.maximum(num_rows * tf.maximum(width, 1), dim)
+    block = tf.maximum(_NUMBERS_OF_A_BLOCK // tf.maximum(numbers, 1), _LEAST_IN_BLOCK)
+    return tf.cast(block, tf.int64)
 
 
 def of_absolute(fold: Fold) -> Fold:

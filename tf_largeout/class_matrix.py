@@ -8,9 +8,8 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import class_folds, replicas, row_changes
+from tf_largeout.class_shard import ClassShard
 from tf_largeout.ops import class_scan_ops, row_dot_ops
-
-_NUMBERS_OF_A_BLOCK, _LEAST_IN_BLOCK = 2**22, 64
 
 
 class ClassStatistics(NamedTuple):
@@ -80,6 +79,10 @@ class ClassMatrix:
         return replicas.local_variable(self._embeddings), (
             None if self._bias is None else replicas.local_variable(self._bias)
         )
+
+    def shards(self) -> list[ClassShard]:
+        """The ranges of classes that search structures are built over, a variable each."""
+        return [ClassShard(self, 0, 0, 1, None)]
 
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None] | None:
         """Variables that score the classes by inner products alone; None if none can.
@@ -250,9 +253,7 @@ class ClassMatrix:
         """
         embeddings, bias = self.variables()
         features = tf.cast(features, tf.float32)
-        numbers = tf.maximum(tf.shape(features)[0] * tf.maximum(width, 1), self.dim)
-        block = tf.maximum(_NUMBERS_OF_A_BLOCK // tf.maximum(numbers, 1), _LEAST_IN_BLOCK)
-        block = tf.cast(block, tf.int64)
+        block = class_folds.block_size(tf.shape(features)[0], self.dim, width)
         count = self.num_classes if classes is None else tf.size(classes, tf.int64)
 
         def next_block(first: tf.Tensor, state: Any) -> tuple[tf.Tensor, Any]:

@@ -1,50 +1,17 @@
 """`ShardedMatrix`: classes whose rows are in several variables, on one machine or on many."""
 
-import contextlib
 import functools
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import keras
 import tensorflow as tf
 
 from tf_largeout.class_matrix import ClassMatrix, ClassStatistics
+from tf_largeout.class_shard import ClassShard
 from tf_largeout.ops import class_scan_ops
 
 _NOTHING = -float("inf")
-
-
-class _Shard(NamedTuple):
-    """Some rows: their variables, a `ClassMatrix` of them, the first class, and the end.
-
-    Ids that no class has are those of the first or the last shard, whose ops refuse them.
-    """
-
-    embeddings: keras.Variable
-    bias: keras.Variable | None
-    matrix: ClassMatrix
-    first: int
-    end: int
-    is_first: bool
-    is_last: bool
-
-    def place(self) -> AbstractContextManager[None]:
-        """The scope of the device that has the rows."""
-        device = getattr(self.embeddings.value, "device", None)
-        return tf.device(device) if device else contextlib.nullcontext()
-
-    def has(self, ids: tf.Tensor) -> tf.Tensor:
-        """Which of `ids` it scores, as bools."""
-        low, high = ids >= self.first, ids < self.end
-        return high if self.is_first else low if self.is_last else low & high
-
-    def own(self, ids: tf.Tensor) -> tf.Tensor:
-        """`ids` as numbers of its rows; -1 in place of those of other shards."""
-        has = self.has(ids)
-        if self.is_first:
-            return tf.where(has, ids, -1)
-        return tf.where(has, ids - self.first, -1)
 
 
 class ShardedMatrix(ClassMatrix):
@@ -74,15 +41,19 @@ class ShardedMatrix(ClassMatrix):
     ) -> None:
         self._owner, self.dim = owner, embeddings[0].shape[1]
         self.has_bias = biases is not None
-        self._shards: list[_Shard] = []
-        end = 0
+        self._biases = list(biases or [])
+        self._shards: list[ClassShard] = []
+        self.num_classes = 0
         for number, rows in enumerate(embeddings):
             bias = None if biases is None else biases[number]
-            first, end = end, end + rows.shape[0]
             matrix = ClassMatrix(rows, bias, owner)
-            is_last = number == len(embeddings) - 1
-            self._shards.append(_Shard(rows, bias, matrix, first, end, number == 0, is_last))
-        self.num_classes = end
+            self._shards.append(
+                ClassShard(matrix, self.num_classes, number, len(embeddings), rows)
+            )
+            self.num_classes += matrix.num_classes
+
+    def shards(self) -> list[ClassShard]:
+        return self._shards
 
     def variables(self) -> NoReturn:
         """There are several: a ValueError."""
@@ -94,7 +65,7 @@ class ShardedMatrix(ClassMatrix):
 
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
         """New variables on this machine, of the size of all shards."""
-        biases = [shard.bias.value for shard in self._shards if shard.bias is not None]
+        biases = [bias.value for bias in self._biases]
         return _variable(self.values(), "embeddings"), (
             _variable(tf.concat(biases, axis=0), "bias") if biases else None
         )
@@ -152,10 +123,10 @@ class ShardedMatrix(ClassMatrix):
         true_logits = tf.add_n([one.true_logits for one in found])
         constant, fixed = tf.stop_gradient(features), tf.stop_gradient(true_logits)
 
-        def ranks(shard: _Shard) -> tf.Tensor:
-            variables = shard.matrix.variables()
+        def ranks(shard: ClassShard) -> tf.Tensor:
+            embeddings, bias = shard.matrix.variables()
             return class_scan_ops.class_statistics(
-                constant, *variables, labels, fixed, shard.first, compute_dtype
+                constant, embeddings, bias, labels, fixed, shard.first, compute_dtype
             )[2]
 
         log_partition = tf.reduce_logsumexp(log_partitions, axis=0)
@@ -164,7 +135,7 @@ class ShardedMatrix(ClassMatrix):
     def top_k(
         self, features: tf.Tensor, k: int | tf.Tensor, absolute: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        def of(shard: _Shard) -> tuple[tf.Tensor, tf.Tensor]:
+        def of(shard: ClassShard) -> tuple[tf.Tensor, tf.Tensor]:
             most = shard.matrix.num_classes
             some = tf.minimum(k, most) if tf.is_tensor(k) else min(k, most)
             scores, ids = shard.matrix.top_k(features, some, absolute)
@@ -204,7 +175,7 @@ class ShardedMatrix(ClassMatrix):
         """Nobody follows the rows of several variables: a ValueError."""
         self.variables()
 
-    def _each(self, function: Callable[[_Shard], Any]) -> list[Any]:
+    def _each(self, function: Callable[[ClassShard], Any]) -> list[Any]:
         found = []
         for shard in self._shards:
             with shard.place():

@@ -7,8 +7,10 @@ from tf_largeout.benchmarks import shards
 SMALL = "--num-classes 300 --dim 8 --batch-size 16 --num-sampled 20 --steps 8".split()
 
 
-def test_a_step_in_shards_is_timed():
-    figures = shards.train(shards._parser().parse_args(SMALL), 3, [])
+@pytest.mark.parametrize("sampler", ["uniform", "inverted_file"])
+def test_a_step_in_shards_is_timed(sampler):
+    options = shards._parser().parse_args([*SMALL, "--sampler", sampler])
+    figures = shards.train(options, 3, [])
     assert figures["ms"] > 0 and figures["steps"] == 8 and figures["trainer_mb"] > 100
 
 

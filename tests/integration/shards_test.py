@@ -18,6 +18,7 @@ OPTIMIZERS = {
     "adam": lambda: tflo.optimizers.LazyAdam(0.05, row_beta_1=0.9),
     "rowwise adagrad": lambda: tflo.optimizers.RowwiseAdagrad(0.1),
     "momentum": lambda: tflo.optimizers.LazySGD(0.5, momentum=0.9),
+    "scaled": lambda: keras.optimizers.LossScaleOptimizer(tflo.optimizers.LazyAdam(0.05)),
     "two": lambda: keras.optimizers.MultiOptimizer(
         keras.optimizers.OptimizerMap(
             tflo.optimizers.LazyAdam(1e-2),
@@ -25,7 +26,7 @@ OPTIMIZERS = {
         )
     ),
 }
-COUNTS = [(1, 3), (3, 1), (3, 7), (2, 2)]
+COUNTS = [(1, 3), (3, 1), (3, 7), (2, 3), (3, 2)]
 # Each optimizer, and each change of the number of shards.
 EACH_PAIR = pytest.mark.parametrize(
     "optimizer, before, after",
@@ -90,16 +91,25 @@ def test_a_loaded_model_has_the_shards_that_were_saved(optimizer, tmp_path):
     assert_goes_on(resumed, optimizer)
 
 
-@pytest.mark.parametrize("before, after", COUNTS)
-def test_a_checkpoint_goes_on_in_any_number_of_shards(before, after, tmp_path):
-    """Of a MultiOptimizer `tf.train.Checkpoint` has no slots, without shards too."""
-    optimizer = "rowwise adagrad" if before == after else "adam"
+@pytest.mark.parametrize(
+    "optimizer, before, after",
+    [*(("adam", *counts) for counts in COUNTS), ("rowwise adagrad", 2, 2), ("scaled", 3, 3)],
+)
+def test_a_checkpoint_goes_on_in_any_number_of_shards(optimizer, before, after, tmp_path):
+    """But of optimizers of Keras that hold ours; of a MultiOptimizer it never has slots."""
     model = train(new_model(before, optimizer), 0)
     path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(tmp_path / "c")
     resumed = new_model(after, optimizer, seed=6)
     status = tf.train.Checkpoint(model=resumed, optimizer=resumed.optimizer).read(path)
     status.assert_existing_objects_matched()
     assert_goes_on(resumed, optimizer)
+
+
+def test_a_checkpoint_of_a_loss_scale_is_refused_in_other_shards(tmp_path):
+    model, other = train(new_model(3, "scaled"), 0), new_model(2, "scaled")
+    path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(tmp_path / "c")
+    with pytest.raises(ValueError, match="incompatible tensor with shape"):
+        tf.train.Checkpoint(model=other, optimizer=other.optimizer).read(path)
 
 
 def test_files_have_one_table_whatever_the_shards(tmp_path):

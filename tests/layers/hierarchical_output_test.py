@@ -17,7 +17,7 @@ from tests.layers.hierarchical_problem import (
     N,
     Problem,
 )
-from tf_largeout import class_matrix, layers, losses, metrics, optimizers
+from tf_largeout import class_folds, layers, losses, metrics, optimizers
 
 EVERY_PARTITION = pytest.mark.parametrize("kwargs", PARTITIONS.values(), ids=PARTITIONS)
 
@@ -26,8 +26,8 @@ SOME_PARTITIONS = pytest.mark.parametrize("name", ["given", "without bias"])
 
 @pytest.fixture(params=[2**22, 1], ids=["one block", "many blocks"], name="blocks")
 def _blocks(request, monkeypatch):
-    monkeypatch.setattr(class_matrix, "_NUMBERS_OF_A_BLOCK", request.param)
-    monkeypatch.setattr(class_matrix, "_LEAST_IN_BLOCK", 8)
+    monkeypatch.setattr(class_folds, "_NUMBERS_OF_A_BLOCK", request.param)
+    monkeypatch.setattr(class_folds, "_LEAST_IN_BLOCK", 8)
 
 
 @EVERY_PARTITION

@@ -56,6 +56,7 @@ def _output(task, settings, **options):
         sampler = SAMPLERS[settings.search](
             task, settings.num_sampled, tail=sampler, **settings.search_options
         )
+    options = {"num_shards": settings.num_shards, **options}
     return LargeOutput(task.num_classes, sampler=sampler, **options)
 
 

@@ -47,6 +47,7 @@ class Settings:
         search_options: of that sampler, beside `num_sampled` and `tail`.
         anneal: share of the training time, at its end, over which the rate falls to zero.
         steps_per_execution: steps inside one call of the compiled train function.
+        num_shards: of the classes of a `LargeOutput`.
     """
 
     batch_size: int = 256
@@ -60,6 +61,7 @@ class Settings:
     search_options: dict = dataclasses.field(default_factory=dict)
     anneal: float = 0.0
     steps_per_execution: int = 1
+    num_shards: int = 1
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_largeout import call_stack
 from tf_largeout.arguments import is_whole
 from tf_largeout.class_changes import ClassChange
 from tf_largeout.class_matrix import ClassMatrix
@@ -66,7 +67,7 @@ class ClassOutput(keras.layers.Layer):
         An export has what its function reads by itself. What a model lists it would store
         besides: those variables again, and all state that only training needs.
         """
-        return super().variables if step_context.caller(keras.Model.export) is None else []
+        return super().variables if call_stack.caller(keras.Model.export) is None else []
 
     def width_of(self, input_shape: Shape) -> int:
         """The last dimension of the input.

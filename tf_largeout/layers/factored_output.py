@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout import factored_classes
+from tf_largeout import call_stack, factored_classes
 from tf_largeout.arguments import MOST_CLASSES, real_number, whole_number
 from tf_largeout.class_changes import ClassChange
 from tf_largeout.factored_logits import FactoredLogits
@@ -257,7 +257,7 @@ class FactoredOutput(ClassOutput):
 
     def _logits(self, features: tf.Tensor) -> tf.Tensor:
         matrix, vectors = self.class_matrix, self.class_matrix.state.vectors.value
-        if step_context.caller(keras.Model.export) is not None:
+        if call_stack.caller(keras.Model.export) is not None:
             with tf.init_scope():  # now, so that what is exported need not
                 matrix.take_folds()
             return matrix.logits_by(features, vectors)

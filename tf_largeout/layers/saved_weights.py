@@ -1,6 +1,7 @@
 """The weights of a layer in a file, by name, so that its sampler can be another one later."""
 
 import logging
+import re
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
@@ -9,6 +10,8 @@ import keras
 from tf_largeout import row_shards
 from tf_largeout.row_shards import ShardedTable
 from tf_largeout.types import Shape
+
+_OF_SHARD = re.compile(r"_\d+_of_\d+$")  # as `ClassShard.name_of` has it
 
 
 def save(layer: Any, store: MutableMapping[str, Any]) -> None:
@@ -20,7 +23,9 @@ def save(layer: Any, store: MutableMapping[str, Any]) -> None:
 def load(layer: Any, store: Mapping[str, Any]) -> None:
     """Takes the weights of `layer` from `store`, all or none.
 
-    The state of the sampler stays as it is where the file has that of another sampler.
+    The state of the sampler stays as it is where the file has that of another sampler. What a
+    sampler keeps of the rows of one shard is made anew from them in the next step that
+    searches, where the file has another number of shards.
 
     Args:
         layer: A built layer.
@@ -40,17 +45,10 @@ def load(layer: Any, store: Mapping[str, Any]) -> None:
             "Build the layer as it was when they were saved, tied (`embeddings=`) if it was: "
             "only its sampler can be another."
         )
-    if needed_state != found_state:
-        weights = {name: weights[name] for name in needed}
-        if layer.sampler is not None:
-            logging.getLogger("tf_largeout").warning(
-                "The file has the state of another sampler than the %s of layer '%s', which "
-                "starts anew.",
-                type(layer.sampler).__name__,
-                layer.name,
-            )
+    taken = needed.keys() | _taken_state(layer, needed_state, found_state)
     for name, weight in weights.items():
-        weight.assign(values[name])
+        if name in taken:
+            weight.assign(values[name])
 
 
 def is_of_sampler(name: str) -> bool:
@@ -76,3 +74,39 @@ def _shapes(arrays: Mapping[str, Any]) -> tuple[dict[str, Shape], dict[str, Shap
     for name, array in arrays.items():
         (state if is_of_sampler(name) else own)[name] = tuple(array.shape)
     return own, state
+
+
+def _taken_state(
+    layer: Any, needed: Mapping[str, Shape], found: Mapping[str, Shape]
+) -> set[str]:
+    """Which state of the sampler is taken from a file; logs what starts anew."""
+    if needed == found:
+        return set(needed)
+    if layer.sampler is None:
+        return set()
+    name, log = type(layer.sampler).__name__, logging.getLogger("tf_largeout").warning
+    searched = {_whole_name(one) for one in (*needed, *found) if _OF_SHARD.search(one)}
+    others, in_file = (
+        {one: shape for one, shape in state.items() if _whole_name(one) not in searched}
+        for state in (needed, found)
+    )
+    if searched and others == in_file:
+        log(
+            "The file has another number of shards than layer '%s', whose %s fits what it "
+            "searches in anew.",
+            layer.name,
+            name,
+        )
+        return set(others)
+    log(
+        "The file has the state of another sampler than the %s of layer '%s', which starts "
+        "anew.",
+        name,
+        layer.name,
+    )
+    return set()
+
+
+def _whole_name(name: str) -> str:
+    """The name of a weight of a shard without its number."""
+    return _OF_SHARD.sub("", name)

@@ -77,9 +77,10 @@ def require_static(sampler: Sampler | None, layer_name: str) -> None:
         return
     raise ValueError(
         f"{sampler.name_in_messages} of layer '{layer_name}' searches in what it keeps of all "
-        "rows in one variable, and so cannot be taken with num_shards above 1. Take a sampler "
-        "by frequency (UniformSampler, LogUniformSampler, UnigramSampler, BigramSampler, "
-        "BernoulliSampler), TopKSampler or SoftmaxSampler, or num_shards=1."
+        "rows in one variable, and so cannot be taken with num_shards above 1. Take "
+        "InvertedFileSampler, which searches in each shard, a sampler by frequency "
+        "(UniformSampler, LogUniformSampler, UnigramSampler, BigramSampler, BernoulliSampler), "
+        "TopKSampler or SoftmaxSampler, or num_shards=1."
     )
 
 

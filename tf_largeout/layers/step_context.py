@@ -1,11 +1,10 @@
-"""From where a layer is being called: in which kind of step, or for an export."""
+"""From where a layer is being called: in which kind of step."""
 
-import inspect
-import types
 from collections.abc import Iterator
-from typing import Any
 
 import keras
+
+from tf_largeout import call_stack
 
 _TRAINING_OF_STEP = {"train_step": True, "test_step": False, "predict_step": False}
 
@@ -27,29 +26,10 @@ def training_model() -> keras.Model | None:
     return next((model for name, model in _steps_on_the_stack() if name == "train_step"), None)
 
 
-def caller(method: Any) -> keras.Model | None:
-    """The model whose `method` is on the call stack, or None.
-
-    Args:
-        method: One that Keras defines, such as `keras.Model.export`: of another one that has
-            its name nothing is known.
-    """
-    code = inspect.unwrap(method).__code__
-    return next((one.f_locals["self"] for one in _stack() if one.f_code is code), None)
-
-
 def _steps_on_the_stack() -> Iterator[tuple[str, keras.Model]]:
     """The steps of models that this is called from, inner ones first: name and model."""
-    for frame in _stack():
+    for frame in call_stack.frames():
         name = frame.f_code.co_name.removeprefix("tf__")  # AutoGraph's
         model = frame.f_locals.get("self")
         if name in _TRAINING_OF_STEP and isinstance(model, keras.Model):
             yield name, model
-
-
-def _stack() -> Iterator[types.FrameType]:
-    """The frames that this is called from, inner ones first."""
-    frame = inspect.currentframe()
-    while frame is not None:
-        yield frame
-        frame = frame.f_back

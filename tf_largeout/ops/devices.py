@@ -57,9 +57,14 @@ def server_scope_of(variable: Variable) -> AbstractContextManager[None]:
 def host_scope(variable: Variable) -> AbstractContextManager[None]:
     """The scope of the CPU, for the counters that decide what a step on `variable` does.
 
-    If they were on a GPU, the CPU would wait in each step for all that is queued there.
+    If they were on a GPU, the CPU would wait in each step for all that is queued there. It is
+    the CPU of the machine that has the variable.
     """
-    return _scope("CPU:0", variable)
+    server = server_of(variable)
+    if server is None:
+        return _scope("CPU:0", variable)
+    host = tf.DeviceSpec.from_string(server).replace(device_type="CPU", device_index=0)
+    return tf.device(host.to_string())
 
 
 def has_kernels_for(variable: Variable) -> bool:

@@ -10,9 +10,7 @@ from tf_largeout.optimizers.lazy_adam import LazyAdam
 from tf_largeout.optimizers.lazy_sgd import LazySGD
 from tf_largeout.optimizers.loss_scale import keep_finite_check_sparse
 from tf_largeout.optimizers.rowwise_adagrad import RowwiseAdagrad
-from tf_largeout.optimizers.shard_slots import keep_wrappers_whole
 
 __all__ = ["LazyAdagrad", "LazyAdam", "LazySGD", "RowwiseAdagrad"]
 
 keep_finite_check_sparse()
-keep_wrappers_whole()

@@ -143,7 +143,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         weight_decay: tf.Tensor,
     ) -> None:
         index = self._get_variable_index(variable)
-        step = self.iterations + 1
+        step = self.step_number(variable)
         row_ops.row_adam(
             variable,
             self._momentums[index] if self.row_beta_1 else None,
@@ -174,7 +174,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         velocity = self._velocities[index]
         gradient = tf.cast(gradient, variable.dtype)
         learning_rate = tf.cast(learning_rate, tf.float32)
-        step_size = self._step_size(learning_rate, self.iterations + 1, self.beta_1)
+        step_size = self._step_size(learning_rate, self.step_number(variable), self.beta_1)
         self.assign_add(velocity, (tf.square(gradient) - velocity) * (1 - self.beta_2))
         root = tf.sqrt(velocity.value) + self.epsilon
         self.assign_sub(variable, gradient * tf.cast(step_size, variable.dtype) / root)
@@ -192,7 +192,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             self._momentums[index],
             self._velocities[index],
             gradient,
-            self._step_size(learning_rate, self.iterations + 1, self.beta_1),
+            self._step_size(learning_rate, self.step_number(variable), self.beta_1),
             self.beta_1,
             self.beta_2,
             self.epsilon,
@@ -201,7 +201,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     def _decay_skipped_rows(self, variable: tf.Variable) -> None:
         """Catches up with the sparse steps of `variable` that left rows out, if any did."""
         last_step = self._last_steps[self._get_variable_index(variable)]
-        step = self.iterations + 1
+        step = self.step_number(variable)
         skipped = step - last_step.value - 1
         tf.cond(
             tf.reduce_any(skipped > 0),

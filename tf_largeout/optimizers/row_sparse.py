@@ -1,15 +1,20 @@
 """What all row-sparse optimizers share."""
 
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tf_largeout import row_changes, row_shards, sharded_checkpoint
+from tf_largeout import call_stack, row_changes, row_shards, sharded_checkpoint
 from tf_largeout.ops import devices, row_ops
-from tf_largeout.optimizers import shard_slots, step_barrier
+from tf_largeout.optimizers import step_barrier
 from tf_largeout.types import Gradient, Scalar, Variable
+
+_OF_FILES = (
+    keras.optimizers.Optimizer.save_own_variables,
+    keras.optimizers.Optimizer.load_own_variables,
+)
 
 
 class RowSparse(keras.optimizers.Optimizer):
@@ -25,6 +30,9 @@ class RowSparse(keras.optimizers.Optimizer):
     decoupled and falls on the touched rows; a step whose gradients cannot be computed, or
     whose ids are out of range, changes neither weights nor slots nor `iterations`.
     """
+
+    _rate_of_step: tf.Tensor | None = None  # in a step that updates variables on servers
+    _number_of_step: tf.Tensor | None = None
 
     def update_rows(
         self,
@@ -76,11 +84,16 @@ class RowSparse(keras.optimizers.Optimizer):
         row_shards.mark_slot(slot, variable)
         return slot
 
-    def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
-        shard_slots.save(self, store)
+    @property
+    def variables(self) -> list[keras.Variable | row_shards.ShardedTable]:
+        """Its variables; in a file of Keras, tables in place of their shards.
 
-    def load_own_variables(self, store: Mapping[str, Any]) -> None:
-        shard_slots.load(self, store)
+        So a file does not depend on the number of shards, whichever optimizer of Keras holds
+        this one and asks.
+        """
+        found: list[keras.Variable] = super().variables
+        in_file = any(call_stack.caller(method) for method in _OF_FILES)
+        return row_shards.whole(found) if in_file else found
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         children = super()._trackable_children(save_type, **kwargs)
@@ -106,7 +119,9 @@ class RowSparse(keras.optimizers.Optimizer):
                 self._checked_gradient(g, v) for g, v in zip(grads, variables, strict=True)
             ]
             grads = [_divisible(gradient) for gradient in self._all_or_none(grads, variables)]
+        self._rate_of_step = self._number_of_step = None
         super().apply(grads, trainable_variables)
+        self._rate_of_step = self._number_of_step = None
 
     def _all_or_none(
         self, grads: Sequence[Gradient | None], variables: Sequence[Variable]
@@ -128,8 +143,24 @@ class RowSparse(keras.optimizers.Optimizer):
         self, gradient: Gradient, variable: tf.Variable, learning_rate: tf.Tensor
     ) -> None:
         """Updates one variable, by rows if the gradient is an `IndexedSlices`, where it is."""
+        if devices.server_of(variable):
+            if self._rate_of_step is None:
+                self._rate_of_step = tf.convert_to_tensor(learning_rate)
+            learning_rate = self._rate_of_step
         with devices.server_scope_of(variable):
             self._update(gradient, variable, learning_rate)
+
+    def step_number(self, variable: tf.Variable) -> tf.Tensor:
+        """int64 scalar, the number of this step from 1, for the update of `variable`.
+
+        For all variables on servers it is one read, as is the learning rate: TensorFlow sends
+        each read to a server by itself.
+        """
+        if not devices.server_of(variable):
+            return self.iterations + 1
+        if self._number_of_step is None:
+            self._number_of_step = tf.convert_to_tensor(self.iterations)
+        return self._number_of_step + 1
 
     def _update(
         self, gradient: Gradient, variable: tf.Variable, learning_rate: tf.Tensor

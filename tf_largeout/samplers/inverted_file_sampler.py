@@ -1,6 +1,5 @@
 """Hard classes from lists that are fitted to the class embeddings."""
 
-import functools
 from typing import Any
 
 import keras
@@ -8,10 +7,12 @@ import tensorflow as tf
 
 from tf_largeout.arguments import one_of, whole_number
 from tf_largeout.sampled_values import DRAWS, LEAST_COUNT, HeadAndTail, SampledValues
+from tf_largeout.samplers.class_lists import ClassLists
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler, distinct_in_row
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
-from tf_largeout.search import InvertedFile, RowDistribution
+from tf_largeout.samplers.shard_distribution import ShardDistribution
+from tf_largeout.search import RowDistribution
 from tf_largeout.types import Config
 
 
@@ -48,7 +49,9 @@ class InvertedFileSampler(HardNegativeSampler):
         num_sampled: Number of classes a row is compared with, own and shared together. Large
             samples suit large batches, which share them: eight times as many as the batch has
             rows is a good start, and each position of a sequence is a row.
-        num_lists: Number of lists; by default about `4 sqrt(num_classes)`.
+        num_lists: Number of lists; by default about `4 sqrt(num_classes)`. In K shards of the
+            classes each has 1 / sqrt(K) of them, over its own rows and beside these, and of
+            the probes.
         num_probes: Number of lists that are searched for a row; more find more, and cost more.
             Where lists are long, fewer are searched: none after those that hold as many members
             as `num_probes` lists of mean size. No list is longer than eight of these.
@@ -75,8 +78,6 @@ class InvertedFileSampler(HardNegativeSampler):
         keras.Sequential([encoder, LargeOutput(200_000, sampler=InvertedFileSampler(1024))])
     """
 
-    needs_one_table = True
-
     def __init__(
         self,
         num_sampled: int = 1024,
@@ -90,8 +91,8 @@ class InvertedFileSampler(HardNegativeSampler):
     ) -> None:
         super().__init__(num_sampled, num_hard, tail, start_step, seed)
         self.select = one_of("select", select, ["highest", "draw"])
-        self._file = InvertedFile(num_lists, knows_lists=self._draws_alone)
-        self.num_lists = self._file.num_lists
+        self._lists = ClassLists(num_lists, knows_lists=self._draws_alone)
+        self.num_lists = self._lists.num_lists
         self.num_probes = whole_number("num_probes", num_probes)
 
     @property
@@ -104,14 +105,15 @@ class InvertedFileSampler(HardNegativeSampler):
 
     def build(self, layer: ClassLayer) -> None:
         super().build(layer)
-        add_weight = functools.partial(self.add_weight, layer)
-        self._file.build(self.num_classes, layer.class_matrix.dim, add_weight)
+        self._lists.build(self, layer)
 
     def keep_up(self, layer: ClassLayer) -> None:
-        self._file.keep_up(*layer.class_matrix.variables())
+        self._lists.keep_up(layer.class_matrix)
 
     def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
-        return self._file.search(features, self.num_searched, self.num_probes)[1]
+        return self._lists.search(
+            layer.class_matrix, features, self.num_searched, self.num_probes
+        )
 
     def draw(
         self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
@@ -120,8 +122,8 @@ class InvertedFileSampler(HardNegativeSampler):
             return super().draw(features, labels, layer)
         seed = layer.next_seed()
 
-        def drawn() -> tuple[RowDistribution, tf.Tensor, tf.Tensor]:
-            distribution = self._file.distribution(features)
+        def drawn() -> tuple[RowDistribution | ShardDistribution, tf.Tensor, tf.Tensor]:
+            distribution = self._lists.distribution(layer.class_matrix, features)
             return distribution, *distribution.draw(self.num_searched, seed)
 
         if self.tail:
@@ -152,7 +154,7 @@ class InvertedFileSampler(HardNegativeSampler):
 
         def start_and_fit() -> None:
             self.start.now()
-            self._file.fit(*layer.class_matrix.variables())
+            self._lists.fit(layer.class_matrix)
 
         layer.class_matrix.each_replica(start_and_fit)
 
@@ -172,7 +174,7 @@ class InvertedFileSampler(HardNegativeSampler):
             ValueError: If no layer has built it.
         """
         self.require_built()
-        return {"started_at": self.start.started_at(), **self._file.health()}
+        return {"started_at": self.start.started_at(), **self._lists.health()}
 
     def get_config(self) -> Config:
         return {

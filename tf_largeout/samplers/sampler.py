@@ -10,6 +10,7 @@ import tensorflow as tf
 from tf_largeout.arguments import seed_or_none, whole_number
 from tf_largeout.class_changes import ClassChange
 from tf_largeout.class_matrix import ClassMatrix
+from tf_largeout.class_shard import ClassShard
 from tf_largeout.ops import devices
 from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
 from tf_largeout.types import Config, InitializerLike, TensorLike
@@ -133,6 +134,7 @@ class Sampler:
         dtype: str,
         initializer: InitializerLike,
         on_host: bool = False,
+        shard: ClassShard | None = None,
     ) -> keras.Variable:
         """Makes `sampler_{name}`, a weight of `layer` that holds state of the sampler.
 
@@ -146,6 +148,7 @@ class Sampler:
             initializer: What gives it its first values: a Keras initializer, or its name.
             on_host: Whether it is on the CPU, where counters belong that decide what a step
                 does; else it is on the device of the layer's own weights.
+            shard: The classes that it is for, whose machine and name it gets; None for all.
 
         Returns:
             The `keras.Variable`.
@@ -153,9 +156,10 @@ class Sampler:
         Raises:
             ValueError: If the `tf.distribute` strategy makes no variables of that type.
         """
-        name = f"sampler_{name}"
+        name = f"sampler_{name if shard is None else shard.name_of(name)}"
+        beside = layer.seed_state if shard is None or shard.beside is None else shard.beside
         scope = devices.host_scope if on_host else devices.device_scope_of
-        with scope(layer.seed_state), self._error_of_strategy(dtype):
+        with scope(beside), self._error_of_strategy(dtype):
             weight = layer.add_weight(
                 name=name,
                 shape=shape,

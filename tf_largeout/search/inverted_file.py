@@ -203,17 +203,15 @@ class InvertedFile:
             sizes of the `largest`, the `median` and the `smallest` list; and the share of
             `empty` ones.
         """
-        state = self.variables()
-        offsets, schedule = state[2].numpy(), state[6].numpy()
-        sizes = np.diff(offsets.astype(np.int64))
-        return {
-            "fitted_at": int(schedule[1]),
-            "num_lists": sizes.size,
-            "largest": int(sizes.max()),
-            "median": float(np.median(sizes)),
-            "smallest": int(sizes.min()),
-            "empty": float(np.mean(sizes == 0)),
-        }
+        return health_of([self])
+
+    def list_sizes(self) -> np.ndarray:
+        """Number of rows of each list."""
+        return np.diff(self.variables()[2].numpy().astype(np.int64))
+
+    def fitted_at(self) -> int:
+        """The number of the step of the last fit, or -1."""
+        return int(self.variables()[6].numpy()[1])
 
     def _follow(self, embeddings: tf.Variable, bias: tf.Variable | None) -> bool:
         """Counts a step, and brings the lists up to date if that is due."""
@@ -259,6 +257,19 @@ class InvertedFile:
     def _write(self, values: Sequence[tf.Tensor]) -> None:
         for variable, value in zip(self.variables(), values, strict=True):
             variable.assign(value)
+
+
+def health_of(files: Sequence[InvertedFile]) -> dict[str, Any]:
+    """What the lists of some files are like together, see `InvertedFile.health`."""
+    sizes = np.concatenate([file.list_sizes() for file in files])
+    return {
+        "fitted_at": min(file.fitted_at() for file in files),
+        "num_lists": sizes.size,
+        "largest": int(sizes.max()),
+        "median": float(np.median(sizes)),
+        "smallest": int(sizes.min()),
+        "empty": float(np.mean(sizes == 0)),
+    }
 
 
 def _never_fitted(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tensor:

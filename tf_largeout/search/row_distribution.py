@@ -43,8 +43,17 @@ class RowDistribution:
         usable = tf.math.is_finite(scores) & (self._sizes > 0)
         scores += tf.math.log(tf.cast(tf.maximum(self._sizes, 1), tf.float32))
         self._has_lists = tf.reduce_any(usable, axis=1, keepdims=True)
-        list_probabilities = tf.nn.softmax(tf.where(usable, scores, tf.float32.min))
+        self._scores = tf.where(usable, scores, tf.float32.min)
+        list_probabilities = tf.nn.softmax(self._scores)
         self._list_probabilities = tf.where(usable, list_probabilities, 0)
+
+    def log_mass(self) -> tf.Tensor:
+        """float32 `[batch]`, log of what list probabilities are divided by; -inf for no lists.
+
+        By it the distributions of several parts of the rows are joined.
+        """
+        mass = tf.reduce_logsumexp(self._scores, axis=1)
+        return tf.where(self._has_lists[:, 0], mass, -float("inf"))
 
     def draw(self, num_draws: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Draws rows for each query, independently, with replacement.

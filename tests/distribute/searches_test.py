@@ -1,0 +1,37 @@
+"""Samplers that search, on servers: the search is where the rows are."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tf_largeout.distribute.local_servers import local_servers
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["inverted_file", "inverted_file draws"])
+def test_a_search_on_servers_is_that_of_one_process(sampler):
+    """To the bit, with its state beside the rows; and the trainer never holds the matrix."""
+    with local_servers(2) as servers:
+        command = [sys.executable, "-m", "tests.distribute.searching_trainer", sampler]
+        run = subprocess.run(
+            [*command, *(one.address for one in servers)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout.splitlines()[-1])
+    assert found["losses"] == found["expected"] and found["equal"]
+    in_shards = {name: at for name, at in found["devices"].items() if "_of_3" in name}
+    assert len(in_shards) >= 3 * 7
+    for name, device in in_shards.items():
+        assert f"shards/replica:0/task:{int(name[-len('0_of_3')]) % 2}/" in device
+    assert found["fitted_at"] == 0
+    assert found["grown_mb"] < found["matrix_mb"] / 2

@@ -1,0 +1,64 @@
+"""Trains a sampler that searches, on the servers of the command line; prints what is so.
+
+python -m tests.distribute.searching_trainer SAMPLER ADDRESS ...
+"""
+
+import json
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+import keras
+import numpy as np
+
+import tf_largeout as tflo
+from tf_largeout.benchmarks import machine
+
+N, LARGE, DIM, BATCH = 400, 600_000, 64, 32
+RNG = np.random.default_rng(3)
+CLASSES = RNG.normal(size=(N, DIM)).astype("float32")
+SAMPLERS = {
+    "inverted_file": lambda: tflo.samplers.InvertedFileSampler(
+        60, num_hard=8, start_step=4, seed=1
+    ),
+    "inverted_file draws": lambda: tflo.samplers.InvertedFileSampler(
+        60, num_hard=None, select="draw", seed=1
+    ),
+}
+
+
+def trained(sampler, num_shards, num_classes, steps):
+    keras.utils.set_random_seed(2)
+    head = tflo.layers.LargeOutput(num_classes, SAMPLERS[sampler](), num_shards=num_shards)
+    model = keras.Sequential([keras.Input([DIM]), keras.layers.Dense(DIM), head])
+    model.compile(tflo.optimizers.LazyAdam(0.02), tflo.losses.SampledSoftmaxLoss())
+    y = np.random.default_rng(4).integers(0, N, steps * BATCH)
+    history = model.fit(CLASSES[y], y, BATCH, shuffle=False, verbose=0, epochs=2).history
+    return model, history["loss"]
+
+
+def main(sampler, *addresses):
+    here, expected = trained(sampler, 3, N, 60)  # shards of this process
+    tflo.distribute.connect(addresses)
+    model, losses = trained(sampler, 3, N, 60)
+    head = model.layers[-1]
+    state = {w.name: w.value.device for w in head.weights if w.name.startswith("sampler_")}
+    before = machine.peak_mb()
+    large, _ = trained(sampler, 2, LARGE, 60)  # over a fit and a reassignment
+    health = large.layers[-1].sampler.list_health(large.layers[-1])
+    found = {
+        "losses": losses,
+        "expected": expected,
+        "equal": np.array_equal(head.class_embeddings(), here.layers[-1].class_embeddings()),
+        "devices": state,
+        "grown_mb": machine.peak_mb() - before,
+        "matrix_mb": LARGE * DIM * 4 / 2**20,
+        "fitted_at": health["fitted_at"],
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,33 @@
+"""What a step sends to the servers of its variables besides gradients."""
+
+import keras
+import pytest
+import tensorflow as tf
+
+import tf_largeout as tflo
+from tf_largeout.ops import devices
+
+
+def scalar_reads(optimizer, num_variables):
+    """How often the step reads the optimizer's learning rate and its count of steps."""
+    variables = [keras.Variable(tf.ones([4, 2])) for _ in range(num_variables)]
+    optimizer.build(variables)
+    rows = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1]), tf.constant([4, 2]))
+
+    @tf.function(autograph=False)
+    def step():
+        optimizer.apply([rows] * num_variables, variables)
+
+    graph = step.get_concrete_function().graph
+    scalars = {id(one.value.handle) for one in (optimizer.iterations, optimizer._learning_rate)}
+    handles = {id(inside) for outside, inside in graph.captures if id(outside) in scalars}
+    assert len(handles) == 2
+    reads = [op for op in graph.get_operations() if op.type == "ReadVariableOp"]
+    return sum(id(op.inputs[0]) in handles for op in reads)
+
+
+@pytest.mark.parametrize("optimizer", ["LazyAdam", "LazyAdagrad", "LazySGD", "RowwiseAdagrad"])
+def test_servers_are_sent_scalars_once_whatever_the_variables(optimizer, monkeypatch):
+    monkeypatch.setattr(devices, "server_of", lambda variable: "/device:CPU:0")
+    make = getattr(tflo.optimizers, optimizer)
+    assert scalar_reads(make(0.1), 1) == scalar_reads(make(0.1), 4)
