@@ -14,6 +14,9 @@ _CLASSES_PER_STEP = 200
 _EARLIEST, _LATEST = 100, 1_000
 _PATIENCE = 3
 _WATCHED, _MET_OFTEN = 64, 15
+# SummaryMetadata(plugin_data={plugin_name: "scalars"}), serialized: TensorBoard's package need
+# not be there.
+_SCALAR = b"\n\t\n\x07scalars"
 
 
 class SearchStart:
@@ -182,17 +185,8 @@ class SearchStart:
             sep="",
         )
         with tf.summary.record_if(True):  # of a writer for every n-th step too
-            tf.summary.write(
-                self._tag, tf.cast(step, tf.float32), step=step, metadata=_scalar_metadata()
-            )
+            tf.summary.write(self._tag, tf.cast(step, tf.float32), step=step, metadata=_SCALAR)
         return True
-
-
-def _scalar_metadata() -> tf.compat.v1.SummaryMetadata:
-    """What makes a tensor a scalar of TensorBoard, whose package need not be there."""
-    metadata = tf.compat.v1.SummaryMetadata()
-    metadata.plugin_data.plugin_name = "scalars"
-    return metadata
 
 
 def default_step(num_classes: int) -> int:
