@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tf_largeout.distribute import peers
+from tf_largeout.distribute import peers, server_watch
 
 SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 
@@ -48,3 +48,17 @@ def test_a_peer_that_does_not_answer_is_given_time(monkeypatch):
     monkeypatch.setattr(peers, "fault", lambda *_: silent)
     assert peers.Watch("a:1", patience_s=60).fault() is None
     assert peers.Watch("a:1", patience_s=-1).fault() is silent
+
+
+def test_servers_that_the_program_ends_itself_are_left_before(caplog):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as other,
+    ):
+        left, missed = (f"127.0.0.1:{each.getsockname()[1]}" for each in (one, other))
+        server_watch.watch([left, missed])
+        server_watch.leave([left])
+    end = time.monotonic() + 20
+    while missed not in caplog.text and time.monotonic() < end:
+        time.sleep(0.1)
+    assert f"Server {missed} is gone" in caplog.text and left not in caplog.text

@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
+from tf_largeout.distribute import server_watch
+
 _READY = "ready "
 
 
@@ -40,7 +42,9 @@ def local_servers(count: int) -> Iterator[list[LocalServer]]:
         servers = [stack.enter_context(_process(log)) for log in said]
         for server in servers:
             stack.callback(server.terminate)  # before they are waited for
-        yield [_when_ready(*one) for one in zip(servers, said, strict=True)]
+        ready = [_when_ready(*one) for one in zip(servers, said, strict=True)]
+        stack.callback(server_watch.leave, [one.address for one in ready])
+        yield ready
 
 
 def _process(log: IO[str]) -> "subprocess.Popen[str]":

@@ -11,40 +11,54 @@ from tf_largeout.distribute import peers
 
 _POLL_S, _LAST_S, _AGAIN_S = 1.0, 3.0, 0.1
 
+_watched: dict[int, peers.Watch] = {}
+_lock = threading.Lock()
+_one_is_gone = threading.Event()
+
 
 def watch(addresses: Sequence[str]) -> None:
     """Looks after servers until this process ends, in a thread, and once more at its end.
 
     A server that is gone is an error in the log `tf_largeout`, once.
     """
-    watches = {number: peers.Watch(address) for number, address in enumerate(addresses)}
-    lock = threading.Lock()
+    _watched.update((number, peers.Watch(address)) for number, address in enumerate(addresses))
+    threading.Thread(target=_keep_looking, name="largeout_servers", daemon=True).start()
+    atexit.register(_look_at_the_end)
 
-    def look() -> None:
-        with lock:
-            for number, one in list(watches.items()):
-                fault = one.fault()
-                if fault is not None:
-                    del watches[number]
-                    _say(number, one.address, peers.reason(fault))
 
-    def keep_looking() -> None:
-        while watches:
-            time.sleep(_POLL_S)
-            look()
+def leave(addresses: Sequence[str]) -> None:
+    """Looks after some servers no more: this program ends them itself."""
+    with _lock:
+        for number, one in list(_watched.items()):
+            if one.address in addresses:
+                del _watched[number]
 
-    def look_at_the_end() -> None:
-        end = time.monotonic() + _LAST_S
-        look()
-        # After an error a server may be ending still.
-        while hasattr(sys, "last_value") and len(watches) == len(addresses):
-            if time.monotonic() > end:
-                break
-            time.sleep(_AGAIN_S)
-            look()
 
-    threading.Thread(target=keep_looking, name="largeout_servers", daemon=True).start()
-    atexit.register(look_at_the_end)
+def _keep_looking() -> None:
+    while _watched:
+        time.sleep(_POLL_S)
+        _look()
+
+
+def _look() -> None:
+    with _lock:
+        for number, one in list(_watched.items()):
+            fault = one.fault()
+            if fault is not None:
+                del _watched[number]
+                _one_is_gone.set()
+                _say(number, one.address, peers.reason(fault))
+
+
+def _look_at_the_end() -> None:
+    end = time.monotonic() + _LAST_S
+    _look()
+    # After an error a server may be ending still.
+    while hasattr(sys, "last_value") and _watched and not _one_is_gone.is_set():
+        if time.monotonic() > end:
+            break
+        time.sleep(_AGAIN_S)
+        _look()
 
 
 def _say(number: int, address: str, reason: str) -> None:
