@@ -10,9 +10,9 @@ namespace largeout {
 namespace {
 
 // Means of the squares of all singular values, and of their inverses. Where one is above kMost,
-// of the 10^7 that float tells apart one direction takes 30 sqrt(width) from the others; folds
+// of the 10^7 that float tells apart one direction takes 15 sqrt(width) from the others; folds
 // go on until none is above kNear. Where one is below kLeast, all are on one side of 1.
-constexpr double kMost = 900, kNear = 9, kLeast = 0.25;
+constexpr double kMost = 225, kNear = 9, kLeast = 0.25;
 constexpr double kLeastPivot = 1e-12;
 
 void Scale(double factor, int64_t size, double* numbers) {

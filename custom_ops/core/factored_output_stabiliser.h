@@ -30,7 +30,7 @@ class FactoredStabiliser {
   static bool IsDue(double mixing_squares, double inverse_squares, int64_t width);
 
   // U and its inverse, [width, width]: where a singular value of U is further from 1 than by a
-  // factor of 30 sqrt(width), they come near to it, as where all are on one side of it.
+  // factor of 15 sqrt(width), they come near to it, as where all are on one side of it.
   // REQUIRES: folds has room for kMostFolds more.
   void Run(double* mixing, double* inverse, const FactoredFolds& folds,
            const ParallelFor& parallel);

@@ -38,8 +38,8 @@ int64_t Run(Example* e, bool invert = false) {
 }
 
 void ExpectInRangeAndEqual(const Example& e, const Doubles& weights, double tolerance) {
-  EXPECT_LT(SumOfSquares(e.mixing.data(), kWidth * kWidth), 900 * kWidth);
-  EXPECT_LT(SumOfSquares(e.inverse.data(), kWidth * kWidth), 900 * kWidth);
+  EXPECT_LT(SumOfSquares(e.mixing.data(), kWidth * kWidth), 225 * kWidth);
+  EXPECT_LT(SumOfSquares(e.inverse.data(), kWidth * kWidth), 225 * kWidth);
   const Doubles found = e.Weights().weights;
   for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], weights[i], tolerance);
   for (int64_t i = 0; i < kWidth; ++i) {
