@@ -68,7 +68,7 @@ def error_of(function):
 def main(folder, pid, server, *trainers):
     tflo.distribute.connect([server], trainers=trainers)
     model = new_model()
-    callbacks = [Fault(int(pid)), backup := tflo.distribute.Backup(model, folder)]
+    callbacks = [Fault(int(pid)), tflo.distribute.Backup(model, folder)]
     history = tflo.distribute.fit(
         model,
         dataset_fn,
@@ -85,8 +85,8 @@ def main(folder, pid, server, *trainers):
     found = {
         "history": history,
         "iterations": int(model.optimizer.iterations),
-        "devices": sorted({shard.value.device for shard in model.layers[-1].weights}),
-        "restored": [done, int(again.optimizer.iterations), bool(same), backup.folder],
+        "places": sorted({one.value.device for one in model.layers[-1].trainable_weights}),
+        "restored": [done, int(again.optimizer.iterations), bool(same)],
         "ended": error_of(lambda: tflo.distribute.fit(model, ending_fn, STEPS, verbose=0)),
     }
     print(json.dumps(found), flush=True)

@@ -7,6 +7,7 @@ import tensorflow as tf
 # Names that `ParameterServerStrategy` asks for.
 JOB, TRAINER_JOB = "ps", "worker"
 _addresses: list[str] = []
+_trainers: list[str] = []
 _coordinators: list[tf.distribute.coordinator.ClusterCoordinator] = []
 
 
@@ -15,9 +16,14 @@ def addresses() -> tuple[str, ...]:
     return tuple(_addresses)
 
 
-def set_addresses(addresses: Sequence[str]) -> None:
-    """Says to which servers this process is connected."""
-    _addresses[:] = addresses
+def trainers() -> tuple[str, ...]:
+    """Addresses of the asynchronous trainers that this process is connected to."""
+    return tuple(_trainers)
+
+
+def set_addresses(addresses: Sequence[str], trainers: Sequence[str] = ()) -> None:
+    """Says to which servers, and which trainers, this process is connected."""
+    _addresses[:], _trainers[:] = addresses, trainers
 
 
 def coordinator() -> tf.distribute.coordinator.ClusterCoordinator | None:

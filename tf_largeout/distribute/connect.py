@@ -50,13 +50,15 @@ def connect(
         RuntimeError: If this process is connected to others, or another trainer has a server.
     """
     addresses = _checked(addresses)
+    trainers = _checked(trainers) if trainers else []
     everyone = _checked([*addresses, *trainers])
-    if cluster.addresses() == tuple(addresses) and not trainers:
+    if (cluster.addresses(), cluster.trainers()) == (tuple(addresses), tuple(trainers)):
         return
     if cluster.addresses():
         raise RuntimeError(
-            f"This process is connected to {', '.join(cluster.addresses())}. Received: "
-            f"addresses={addresses}. Start another process for other servers."
+            "This process is connected to "
+            f"{', '.join([*cluster.addresses(), *cluster.trainers()])}. Received: "
+            f"addresses={addresses}, trainers={trainers}. Start another process for others."
         )
     own_host = _require_reachable(everyone, timeout_s)
     own_address = f"{host or own_host}:{_free_port()}"
@@ -70,7 +72,7 @@ def connect(
     for device, address in zip(devices, everyone, strict=True):
         _require_same_versions(device, address, everyone)
         claims.claim(device, address, own_address)
-    cluster.set_addresses(addresses)
+    cluster.set_addresses(addresses, trainers)
     server_watch.watch(addresses, trainers)
 
 

@@ -77,36 +77,37 @@ def fit(
             "There are no trainers. Call `tf_largeout.distribute.connect(addresses, "
             "trainers=[...])` before the model is made; with one trainer, take `model.fit`."
         )
-    steps_per_epoch = whole_number("steps_per_epoch", steps_per_epoch)
     _check(model, dataset_fn)
+    count = whole_number("steps_per_epoch", steps_per_epoch)
+    epochs = whole_number("epochs", epochs)
     model.optimizer.build(model.trainable_variables)
     step, batches = _step(model, coordinator.strategy), _batches(coordinator, dataset_fn)
     model.stop_training = False
+    history = keras.callbacks.History()
     calls = keras.callbacks.CallbackList(
-        list(callbacks),
-        add_history=True,
+        [*callbacks, history],
         add_progbar=verbose != 0,
         model=model,
         verbose=1 if verbose == "auto" else verbose,
         epochs=epochs,
-        steps=steps_per_epoch,
+        steps=count,
     )
-    calls.on_train_begin()
     logs: dict[str, float] = {}
+    calls.on_train_begin()
     for epoch in range(initial_epoch, epochs):
         calls.on_epoch_begin(epoch)
-        logs = {"loss": _train(model.optimizer, coordinator, step, batches, steps_per_epoch)}
+        logs = {"loss": _train(model.optimizer, coordinator, step, batches, count)}
         if validation_data is not None:
             logs |= _evaluate(model, validation_data, validation_steps)
         calls.on_epoch_end(epoch, logs)
         if model.stop_training:
             break
     calls.on_train_end(logs)
-    return model.history
+    return history
 
 
 def _check(model: keras.Model, dataset_fn: DatasetFunction) -> None:
-    if not model.built or model.optimizer is None:
+    if not model.built or getattr(model, "optimizer", None) is None:
         raise ValueError(
             "Build and compile a model before `tf_largeout.distribute.fit`: give it a "
             f"`keras.Input`, or call it on a batch. Received: model '{model.name}'."
@@ -169,7 +170,9 @@ def _train(
 
 
 def _evaluate(model: keras.Model, data: Any, steps: int | None) -> dict[str, float]:
-    x, y, sample_weight = (*data, None)[:3] if isinstance(data, tuple) else (data, None, None)
+    x, y, sample_weight = (data, None, None)
+    if isinstance(data, tuple):
+        x, y, sample_weight = (*data, None)[:3]
     found = model.evaluate(
         x, y, sample_weight=sample_weight, steps=steps, verbose=0, return_dict=True
     )
