@@ -66,21 +66,29 @@ def test_a_trainer_that_is_a_server_too_is_named():
         tflo.distribute.connect(["a:1"], trainers=["b:1", "a:1"])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", ["none", "trainer"])
-def test_two_trainers_do_all_steps(tmp_path, fault):
-    """Exact counts, the loss and metrics of each epoch, backups; also where one is killed."""
+def run_trainers(folder, killed=None):
+    """Two trainers and a server, by name, of which one is killed; addresses and the run."""
+    names = ["server", "trainer", "other trainer"]
     with local_servers(3) as servers:
-        killed = servers[2].pid if fault == "trainer" else 0
+        addresses = dict(zip(names, [one.address for one in servers], strict=True))
+        pids = dict(zip(names, [one.pid for one in servers], strict=True))
         module = [sys.executable, "-m", "tests.distribute.asynchronous_trainer"]
         run = subprocess.run(
-            [*module, str(tmp_path), str(killed), *(one.address for one in servers)],
+            [*module, str(folder), str(pids.get(killed, 0)), *addresses.values()],
             cwd=ROOT,
             capture_output=True,
             text=True,
             timeout=200,
             check=False,
         )
+    return addresses, run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [None, "trainer"])
+def test_two_trainers_do_all_steps(tmp_path, killed):
+    """Exact counts, the loss and metrics of each epoch, backups; also where one is killed."""
+    addresses, run = run_trainers(tmp_path, killed)
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout.splitlines()[-1])
     history = found["history"]
@@ -92,4 +100,11 @@ def test_two_trainers_do_all_steps(tmp_path, fault):
     assert found["places"] == ["/job:ps/replica:0/task:0/device:CPU:0"]
     assert "has ended. Let `dataset_fn` return one without an end" in found["ended"]
     if killed:
-        assert f"Trainer {servers[2].address} is gone" in run.stderr
+        assert f"Trainer {addresses[killed]} is gone" in run.stderr
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_ends_the_run_and_is_named(tmp_path):
+    addresses, run = run_trainers(tmp_path, "server")
+    assert run.returncode != 0 and "UnavailableError" in run.stderr
+    assert f"Server {addresses['server']} is gone" in run.stderr

@@ -28,8 +28,8 @@ def fit(
     Each takes batches from a data set of its own, reads the weights where they are and sends
     its gradients there; the next step of another may come in between. So a step's gradient is
     of weights that up to as many steps as there are trainers have changed since, and no run is
-    like another. A trainer that ends costs nothing but its speed: others take its steps, and
-    it takes part again when it was started again at its address.
+    like another. A trainer that ends costs nothing but its speed: others take its steps. Those
+    that ended take part again when all of them were started again, at their addresses.
 
     ```
     tflo.distribute.connect(servers, trainers=["10.0.0.4:4711", "10.0.0.5:4711"])

@@ -66,7 +66,7 @@ def _say(number: int, address: str, reason: str) -> None:
 def _say_of_trainer(address: str, reason: str) -> None:
     logging.getLogger("tf_largeout").error(
         "Trainer %s is gone (%s); others take its steps. Started again at the same address, it "
-        "takes part.",
+        "takes part, once all that have ended are back.",
         address,
         reason,
     )
