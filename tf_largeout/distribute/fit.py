@@ -71,18 +71,19 @@ def fit(
             a data set ends.
         tf.errors.OpError: If a server ends, or a step has an error.
     """
-    coordinator = cluster.coordinator()
-    if coordinator is None:
-        raise RuntimeError(
-            "There are no trainers. Call `tf_largeout.distribute.connect(addresses, "
-            "trainers=[...])` before the model is made; with one trainer, take `model.fit`."
-        )
+    coordinator = _coordinator()
     _check(model, dataset_fn)
     count = whole_number("steps_per_epoch", steps_per_epoch)
     epochs = whole_number("epochs", epochs)
     model.optimizer.build(model.trainable_variables)
     step, batches = _step(model, coordinator.strategy), _batches(coordinator, dataset_fn)
-    model.stop_training = False
+
+    def one_epoch() -> dict[str, float]:
+        logs = {"loss": _train(model.optimizer, coordinator, step, batches, count)}
+        if validation_data is not None:
+            logs |= _evaluate(model, validation_data, validation_steps)
+        return logs
+
     history = keras.callbacks.History()
     calls = keras.callbacks.CallbackList(
         [*callbacks, history],
@@ -92,18 +93,36 @@ def fit(
         epochs=epochs,
         steps=count,
     )
-    logs: dict[str, float] = {}
+    _each_epoch(one_epoch, range(initial_epoch, epochs), model, calls)
+    return history
+
+
+def _each_epoch(
+    function: Callable[[], dict[str, float]],
+    epochs: range,
+    model: keras.Model,
+    calls: keras.callbacks.CallbackList,
+) -> None:
+    """Calls `function`, which returns logs, for each epoch, until a callback says to stop."""
+    model.stop_training, logs = False, {}
     calls.on_train_begin()
-    for epoch in range(initial_epoch, epochs):
+    for epoch in epochs:
         calls.on_epoch_begin(epoch)
-        logs = {"loss": _train(model.optimizer, coordinator, step, batches, count)}
-        if validation_data is not None:
-            logs |= _evaluate(model, validation_data, validation_steps)
+        logs = function()
         calls.on_epoch_end(epoch, logs)
         if model.stop_training:
             break
     calls.on_train_end(logs)
-    return history
+
+
+def _coordinator() -> Any:
+    found = cluster.coordinator()
+    if found is None:
+        raise RuntimeError(
+            "There are no trainers. Call `tf_largeout.distribute.connect(addresses, "
+            "trainers=[...])` before the model is made; with one trainer, take `model.fit`."
+        )
+    return found
 
 
 def _check(model: keras.Model, dataset_fn: DatasetFunction) -> None:
