@@ -130,7 +130,7 @@ ARROWS = {
     },
     "serving": {"arguments", "layers", "model_output", "retrieval", "version"},
     "datasets": {"arguments"},
-    "distribute": {"ops"},
+    "distribute": {"arguments", "ops"},
     "benchmarks": None,  # anything
 }
 PRIVATE = ("tensorflow.python", "tensorflow.compat", "keras.src", "keras.legacy", "tf_keras")

@@ -99,7 +99,7 @@ def test_two_servers_train_as_one_machine(tmp_path):
     for part in ("embeddings", "bias"):
         places = {name: place for name, place in devices.items() if part in name}
         assert all(
-            f"shards/replica:0/task:{int(name[name.index(part) + len(part) + 1]) % 2}/" in place
+            f"ps/replica:0/task:{int(name[name.index(part) + len(part) + 1]) % 2}/" in place
             for name, place in places.items()
         )
         assert len(places) == 3 * (1 + 3)  # a weight, m, v and the last step

@@ -27,7 +27,7 @@ def test_example_trains_on_two_servers_and_saves_a_file_for_one_machine(tmp_path
     ).stdout
     assert "Two servers of this machine" in printed and "Exact, on 5,120" in printed
     for number in (0, 1):
-        assert f"on /job:shards/replica:0/task:{number}/device:CPU:0" in printed
+        assert f"on /job:ps/replica:0/task:{number}/device:CPU:0" in printed
     model = keras.models.load_model(tmp_path / "sharded.keras")
     assert model.layers[-1].num_shards == 2
     assert np.isfinite(model.layers[-1].class_embeddings()).all()

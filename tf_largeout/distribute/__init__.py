@@ -2,3 +2,4 @@
 
 from tf_largeout.distribute.backup import Backup as Backup
 from tf_largeout.distribute.connect import connect as connect
+from tf_largeout.distribute.fit import fit as fit

@@ -46,7 +46,7 @@ class Backup(keras.callbacks.Callback):
         self, model: keras.Model, folder: str | os.PathLike[str], save_freq: int = 1
     ) -> None:
         super().__init__()
-        if not model.built or model.optimizer is None:
+        if not model.built or getattr(model, "optimizer", None) is None:
             raise ValueError(
                 "Build and compile a model before its Backup: give it a `keras.Input`, or call "
                 f"it on a batch. Received: model '{model.name}'."

@@ -5,7 +5,6 @@ import tempfile
 
 import tensorflow as tf
 
-from tf_largeout.distribute import cluster
 from tf_largeout.ops import process_ops
 
 
@@ -19,18 +18,18 @@ def say(path: pathlib.Path) -> None:
     process_ops.say_versions(str(path))
 
 
-def claim(number: int, address: str, own_address: str) -> None:
+def claim(device: str, address: str, own_address: str) -> None:
     """Writes the address of this trainer on a server.
 
     Args:
-        number: Of the server, which this process is connected to.
+        device: Of the server, which this process is connected to.
         address: Of the server, for messages.
         own_address: At which this process listens.
 
     Raises:
         RuntimeError: If another trainer has the server.
     """
-    with tf.device(cluster.device(number)):
+    with tf.device(device):
         _, path = process_ops.server_versions().numpy().decode().split("\n")
         if tf.io.matching_files(path).shape[0]:
             other = tf.io.read_file(path).numpy().decode().strip()

@@ -2,8 +2,13 @@
 
 from collections.abc import Sequence
 
-JOB = "shards"
+import tensorflow as tf
+
+# Names that `ParameterServerStrategy` asks for.
+JOB, TRAINER_JOB = "ps", "worker"
 _addresses: list[str] = []
+_trainers: list[str] = []
+_coordinators: list[tf.distribute.coordinator.ClusterCoordinator] = []
 
 
 def addresses() -> tuple[str, ...]:
@@ -11,14 +16,29 @@ def addresses() -> tuple[str, ...]:
     return tuple(_addresses)
 
 
-def set_addresses(addresses: Sequence[str]) -> None:
-    """Says to which servers this process is connected."""
-    _addresses[:] = addresses
+def trainers() -> tuple[str, ...]:
+    """Addresses of the asynchronous trainers that this process is connected to."""
+    return tuple(_trainers)
 
 
-def device(server: int) -> str:
-    """The device of a server, by its number."""
-    return f"/job:{JOB}/replica:0/task:{server}/device:CPU:0"
+def set_addresses(addresses: Sequence[str], trainers: Sequence[str] = ()) -> None:
+    """Says to which servers, and which trainers, this process is connected."""
+    _addresses[:], _trainers[:] = addresses, trainers
+
+
+def coordinator() -> tf.distribute.coordinator.ClusterCoordinator | None:
+    """What gives work to asynchronous trainers; None where `connect` was given none."""
+    return _coordinators[0] if _coordinators else None
+
+
+def set_coordinator(coordinator: tf.distribute.coordinator.ClusterCoordinator) -> None:
+    """Says what gives work to trainers."""
+    _coordinators[:] = [coordinator]
+
+
+def device(number: int, job: str = JOB) -> str:
+    """The device of a server, or of a trainer, by its number."""
+    return f"/job:{job}/replica:0/task:{number}/device:CPU:0"
 
 
 def device_of(shard: int) -> str | None:

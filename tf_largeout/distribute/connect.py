@@ -6,13 +6,18 @@ from concurrent import futures
 
 import tensorflow as tf
 
-from tf_largeout.distribute import claims, cluster, peers, server_watch
+from tf_largeout.distribute import claims, cluster, coordinators, peers, server_watch
 from tf_largeout.ops import process_ops
 
 _OWN_JOB = "localhost"  # TensorFlow's name of a process that is no server
 
 
-def connect(addresses: Sequence[str], host: str | None = None, timeout_s: float = 15.0) -> None:
+def connect(
+    addresses: Sequence[str],
+    host: str | None = None,
+    timeout_s: float = 15.0,
+    trainers: Sequence[str] = (),
+) -> None:
     """Connects this process to servers, on which layers built from now on keep their shards.
 
     A `LargeOutput(num_shards=K)` then makes shard i on server i modulo their number, and its
@@ -35,6 +40,8 @@ def connect(addresses: Sequence[str], host: str | None = None, timeout_s: float 
             they fetch what it sends them. None for the address from which it reaches the first.
         timeout_s: How long to wait for an answer of each of them, in seconds; those that are
             about to start need some.
+        trainers: Addresses of further such servers, which keep no shards and train for
+            `tf_largeout.distribute.fit`.
 
     Raises:
         ValueError: If an address is none such, or there twice, a server has another version of
@@ -43,22 +50,30 @@ def connect(addresses: Sequence[str], host: str | None = None, timeout_s: float 
         RuntimeError: If this process is connected to others, or another trainer has a server.
     """
     addresses = _checked(addresses)
-    if cluster.addresses() == tuple(addresses):
+    trainers = _checked(trainers) if trainers else []
+    everyone = _checked([*addresses, *trainers])
+    if (cluster.addresses(), cluster.trainers()) == (tuple(addresses), tuple(trainers)):
         return
     if cluster.addresses():
         raise RuntimeError(
-            f"This process is connected to {', '.join(cluster.addresses())}. Received: "
-            f"addresses={addresses}. Start another process for other servers."
+            "This process is connected to "
+            f"{', '.join([*cluster.addresses(), *cluster.trainers()])}. Received: "
+            f"addresses={addresses}, trainers={trainers}. Start another process for others."
         )
-    own_host = _require_reachable(addresses, timeout_s)
+    own_host = _require_reachable(everyone, timeout_s)
     own_address = f"{host or own_host}:{_free_port()}"
-    spec = tf.train.ClusterSpec({cluster.JOB: addresses, _OWN_JOB: [own_address]})
-    tf.config.experimental_connect_to_cluster(spec, job_name=_OWN_JOB, protocol="grpc")
-    for number, address in enumerate(addresses):
-        _require_same_versions(number, addresses)
-        claims.claim(number, address, own_address)
-    cluster.set_addresses(addresses)
-    server_watch.watch(addresses)
+    if trainers:
+        coordinators.start(addresses, trainers, own_address)
+    else:
+        spec = tf.train.ClusterSpec({cluster.JOB: addresses, _OWN_JOB: [own_address]})
+        tf.config.experimental_connect_to_cluster(spec, job_name=_OWN_JOB, protocol="grpc")
+    devices = [cluster.device(number) for number in range(len(addresses))]
+    devices += [cluster.device(at, cluster.TRAINER_JOB) for at in range(len(trainers))]
+    for device, address in zip(devices, everyone, strict=True):
+        _require_same_versions(device, address, everyone)
+        claims.claim(device, address, own_address)
+    cluster.set_addresses(addresses, trainers)
+    server_watch.watch(addresses, trainers)
 
 
 def _checked(addresses: Sequence[str]) -> list[str]:
@@ -107,11 +122,11 @@ def _free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def _require_same_versions(number: int, addresses: Sequence[str]) -> None:
+def _require_same_versions(device: str, address: str, addresses: Sequence[str]) -> None:
     """Raises a ValueError where a server has other versions than this process."""
     own, way_out = process_ops.own_versions(), "Install the same versions on all machines."
     try:
-        with tf.device(cluster.device(number)):
+        with tf.device(device):
             found = process_ops.server_versions().numpy().decode().partition("\n")[0]
     except tf.errors.OpError as error:
         raise ValueError(
@@ -120,6 +135,6 @@ def _require_same_versions(number: int, addresses: Sequence[str]) -> None:
         ) from error
     if found != own:
         raise ValueError(
-            f"Server {addresses[number]} has {found or 'no tf_largeout'}, and this process "
+            f"Server {address} has {found or 'no tf_largeout'}, and this process "
             f"{own}. {way_out}"
         )

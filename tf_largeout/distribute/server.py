@@ -24,6 +24,8 @@ This server takes any program from whoever reaches its port: TensorFlow knows no
 listens on all networks of this machine, whatever --host says. Let a firewall, or a network of
 its own, admit the trainer alone."""
 _POLL_S = 0.5
+# Steps of several trainers wait on a server for one another: too few threads, and all would.
+_LEAST_THREADS = 64
 
 
 def serve(host: str, port: int, claim: pathlib.Path) -> tf.distribute.Server:
@@ -40,8 +42,10 @@ def serve(host: str, port: int, claim: pathlib.Path) -> tf.distribute.Server:
     _require_free(port)
     claims.say(claim)
     spec = tf.train.ClusterSpec({cluster.JOB: [f"{host}:{port}"]})
+    threads = max(_LEAST_THREADS, os.cpu_count() or 1)
+    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=threads)
     try:
-        return tf.distribute.Server(spec, cluster.JOB, 0, protocol="grpc")
+        return tf.distribute.Server(spec, cluster.JOB, 0, protocol="grpc", config=config)
     except tf.errors.UnknownError as error:
         raise OSError(f"TensorFlow could not listen on port {port}: {error.message}") from error
 

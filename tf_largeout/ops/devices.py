@@ -11,6 +11,7 @@ import tensorflow as tf
 from tf_largeout.ops import library
 from tf_largeout.types import Variable
 
+_OWN_JOBS = (None, "localhost", "chief")  # names of a process that is no server
 _HOW_TO_BUILD = (
     "They are built where pip finds tensorflow[and-cuda] installed and CUDA's nvcc on the "
     "PATH; see docs/gpu.md."
@@ -45,7 +46,7 @@ def server_of(variable: Variable) -> str | None:
     if isinstance(value, tf.distribute.DistributedValues) or not value.device:
         return None
     job = tf.DeviceSpec.from_string(value.device).job
-    return None if job in (None, "localhost") else value.device
+    return None if job in _OWN_JOBS else value.device
 
 
 def server_scope_of(variable: Variable) -> AbstractContextManager[None]:

@@ -1,0 +1,110 @@
+"""Several trainers that do not wait for one another, and one that is lost."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import keras
+import pytest
+import tensorflow as tf
+
+import tf_largeout as tflo
+from tf_largeout.distribute import cluster
+from tf_largeout.distribute.local_servers import local_servers
+
+ROOT = pathlib.Path(__file__).parents[2]
+STEPS = 60
+
+
+@pytest.fixture
+def coordinator(monkeypatch):
+    """As if `connect` had been given trainers."""
+    monkeypatch.setattr(cluster, "coordinator", lambda: object())
+
+
+def data(seed):
+    return tf.data.Dataset.from_tensors((tf.zeros([4, 3]), tf.zeros([4], tf.int64))).repeat()
+
+
+def new_model(is_built=True, is_compiled=True):
+    layers = [keras.layers.Dense(3)]
+    model = keras.Sequential([keras.Input([3]), *layers] if is_built else layers)
+    if is_compiled:
+        model.compile(tflo.optimizers.LazyAdam(), "mse")
+    return model
+
+
+def test_without_trainers_it_says_how_to_have_some():
+    with pytest.raises(RuntimeError, match="There are no trainers. Call .*trainers="):
+        tflo.distribute.fit(new_model(), data, 3)
+
+
+@pytest.mark.usefixtures("coordinator")
+@pytest.mark.parametrize("model", [new_model(is_built=False), new_model(is_compiled=False)])
+def test_a_model_that_is_not_built_or_not_compiled_is_named(model):
+    with pytest.raises(ValueError, match=f"Received: model '{model.name}'"):
+        tflo.distribute.fit(model, data, 3)
+
+
+@pytest.mark.usefixtures("coordinator")
+def test_a_data_set_where_a_function_is_expected_is_named():
+    with pytest.raises(ValueError, match="`dataset_fn` must be a function of a seed"):
+        tflo.distribute.fit(new_model(), data(0), 3)
+
+
+@pytest.mark.usefixtures("coordinator")
+@pytest.mark.parametrize("argument", ["steps_per_epoch", "epochs"])
+def test_what_is_no_number_is_named(argument):
+    numbers = {"steps_per_epoch": 3, argument: 0}
+    with pytest.raises(ValueError, match=f"`{argument}`"):
+        tflo.distribute.fit(new_model(), data, **numbers)
+
+
+def test_a_trainer_that_is_a_server_too_is_named():
+    with pytest.raises(ValueError, match="name each server once"):
+        tflo.distribute.connect(["a:1"], trainers=["b:1", "a:1"])
+
+
+def run_trainers(folder, killed=None):
+    """Two trainers and a server, by name, of which one is killed; addresses and the run."""
+    names = ["server", "trainer", "other trainer"]
+    with local_servers(3) as servers:
+        addresses = dict(zip(names, [one.address for one in servers], strict=True))
+        pids = dict(zip(names, [one.pid for one in servers], strict=True))
+        module = [sys.executable, "-m", "tests.distribute.asynchronous_trainer"]
+        run = subprocess.run(
+            [*module, str(folder), str(pids.get(killed, 0)), *addresses.values()],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+    return addresses, run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [None, "trainer"])
+def test_two_trainers_do_all_steps(tmp_path, killed):
+    """Exact counts, the loss and metrics of each epoch, backups; also where one is killed."""
+    addresses, run = run_trainers(tmp_path, killed)
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout.splitlines()[-1])
+    history = found["history"]
+    assert set(history) == {"loss", "val_loss", "val_precision_at_1"}
+    assert len(history["loss"]) == 3 and history["loss"] == sorted(history["loss"])[::-1]
+    assert history["val_precision_at_1"][-1] > 0.9
+    assert found["iterations"] == 3 * STEPS
+    assert found["restored"] == [3, 3 * STEPS, True]
+    assert found["places"] == ["/job:ps/replica:0/task:0/device:CPU:0"]
+    assert "has ended. Let `dataset_fn` return one without an end" in found["ended"]
+    if killed:
+        assert f"Trainer {addresses[killed]} is gone" in run.stderr
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_ends_the_run_and_is_named(tmp_path):
+    addresses, run = run_trainers(tmp_path, "server")
+    assert run.returncode != 0 and "UnavailableError" in run.stderr
+    assert f"Server {addresses['server']} is gone" in run.stderr
