@@ -42,10 +42,11 @@ def serve(host: str, port: int, claim: pathlib.Path) -> tf.distribute.Server:
     _require_free(port)
     claims.say(claim)
     spec = tf.train.ClusterSpec({cluster.JOB: [f"{host}:{port}"]})
-    threads = max(_LEAST_THREADS, os.cpu_count() or 1)
-    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=threads)
+    os.environ.setdefault(
+        "TF_NUM_INTEROP_THREADS", str(max(_LEAST_THREADS, os.cpu_count() or 1))
+    )
     try:
-        return tf.distribute.Server(spec, cluster.JOB, 0, protocol="grpc", config=config)
+        return tf.distribute.Server(spec, cluster.JOB, 0, protocol="grpc")
     except tf.errors.UnknownError as error:
         raise OSError(f"TensorFlow could not listen on port {port}: {error.message}") from error
 
