@@ -9,6 +9,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_largeout.arguments import whole_number
+from tf_largeout.distribute.compiled_model import require_compiled
+
 _PARTS = "*_temp"  # what TensorFlow leaves of a checkpoint that was not finished
 
 
@@ -46,17 +49,10 @@ class Backup(keras.callbacks.Callback):
         self, model: keras.Model, folder: str | os.PathLike[str], save_freq: int = 1
     ) -> None:
         super().__init__()
-        if not model.built or getattr(model, "optimizer", None) is None:
-            raise ValueError(
-                "Build and compile a model before its Backup: give it a `keras.Input`, or call "
-                f"it on a batch. Received: model '{model.name}'."
-            )
-        if not isinstance(save_freq, int) or save_freq < 1:
-            raise ValueError(
-                f"`save_freq` must be a number of epochs. Received: save_freq={save_freq!r}."
-            )
+        require_compiled(model, "its Backup")
+        self._save_freq = whole_number("save_freq", save_freq)
         model.optimizer.build(model.trainable_variables)
-        self.folder, self._save_freq = os.fspath(folder), save_freq
+        self.folder = os.fspath(folder)
         self._epoch = tf.Variable(0, dtype=tf.int64, trainable=False)
         checkpoint = tf.train.Checkpoint(
             model=model, optimizer=model.optimizer, epoch=self._epoch, random=_random(model)

@@ -18,10 +18,11 @@ def say(path: pathlib.Path) -> None:
     process_ops.say_versions(str(path))
 
 
-def claim(device: str, address: str, own_address: str) -> None:
+def claim(path: str, device: str, address: str, own_address: str) -> None:
     """Writes the address of this trainer on a server.
 
     Args:
+        path: Where the server said that claims go to.
         device: Of the server, which this process is connected to.
         address: Of the server, for messages.
         own_address: At which this process listens.
@@ -30,7 +31,6 @@ def claim(device: str, address: str, own_address: str) -> None:
         RuntimeError: If another trainer has the server.
     """
     with tf.device(device):
-        _, path = process_ops.server_versions().numpy().decode().split("\n")
         if tf.io.matching_files(path).shape[0]:
             other = tf.io.read_file(path).numpy().decode().strip()
             raise RuntimeError(

@@ -70,8 +70,8 @@ def connect(
     devices = [cluster.device(number) for number in range(len(addresses))]
     devices += [cluster.device(at, cluster.TRAINER_JOB) for at in range(len(trainers))]
     for device, address in zip(devices, everyone, strict=True):
-        _require_same_versions(device, address, everyone)
-        claims.claim(device, address, own_address)
+        path = _claim_path(device, address, everyone)
+        claims.claim(path, device, address, own_address)
     cluster.set_addresses(addresses, trainers)
     server_watch.watch(addresses, trainers)
 
@@ -122,19 +122,21 @@ def _free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def _require_same_versions(device: str, address: str, addresses: Sequence[str]) -> None:
-    """Raises a ValueError where a server has other versions than this process."""
+def _claim_path(device: str, address: str, addresses: Sequence[str]) -> str:
+    """Where a server's claim goes to; a ValueError where it has other versions than we have."""
     own, way_out = process_ops.own_versions(), "Install the same versions on all machines."
     try:
         with tf.device(device):
-            found = process_ops.server_versions().numpy().decode().partition("\n")[0]
+            said = process_ops.server_versions().numpy().decode()
     except tf.errors.OpError as error:
         raise ValueError(
             f"Not all of {', '.join(addresses)} are servers of {own}, as this process has it: "
             f"{error.message.splitlines()[0]}. {way_out}"
         ) from error
+    found, _, path = said.partition("\n")
     if found != own:
         raise ValueError(
             f"Server {address} has {found or 'no tf_largeout'}, and this process "
             f"{own}. {way_out}"
         )
+    return path

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
 from tf_largeout.distribute import cluster
+from tf_largeout.distribute.compiled_model import require_compiled
 
 DatasetFunction = Callable[[tf.Tensor], tf.data.Dataset]
 
@@ -126,11 +127,7 @@ def _coordinator() -> Any:
 
 
 def _check(model: keras.Model, dataset_fn: DatasetFunction) -> None:
-    if not model.built or getattr(model, "optimizer", None) is None:
-        raise ValueError(
-            "Build and compile a model before `tf_largeout.distribute.fit`: give it a "
-            f"`keras.Input`, or call it on a batch. Received: model '{model.name}'."
-        )
+    require_compiled(model, "`tf_largeout.distribute.fit`")
     if not callable(dataset_fn):
         raise ValueError(
             "`dataset_fn` must be a function of a seed that makes the data set of a trainer. "
