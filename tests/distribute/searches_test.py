@@ -32,6 +32,6 @@ def test_a_search_on_servers_is_that_of_one_process(sampler):
     in_shards = {name: at for name, at in found["devices"].items() if "_of_3" in name}
     assert len(in_shards) >= 3 * 7
     for name, device in in_shards.items():
-        assert f"shards/replica:0/task:{int(name[-len('0_of_3')]) % 2}/" in device
+        assert f"ps/replica:0/task:{int(name[-len('0_of_3')]) % 2}/" in device
     assert found["fitted_at"] == 0
     assert found["grown_mb"] < found["matrix_mb"] / 2
