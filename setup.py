@@ -46,6 +46,7 @@ EXTRAS = {
     "test": [
         *EXAMPLES,
         "clang-format==23.1.5",
+        "kubernetes-validate==1.37.0",
         "mypy==2.4.1",
         "pytest==9.2.0",
         "pytest-xdist==3.8.0",

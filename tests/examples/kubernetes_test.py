@@ -1,5 +1,6 @@
 """The manifest of servers and trainer: its parts fit together, and let nobody else in."""
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -26,8 +27,13 @@ def container_of(kind):
     return pod_of(kind)["spec"]["containers"][0]
 
 
-def test_kinds_are_of_the_versions_of_their_apis():
-    assert {kind: part["apiVersion"] for kind, part in PARTS.items()} == VERSIONS
+@pytest.mark.parametrize("kind", VERSIONS)
+def test_parts_are_as_their_schema_says(kind):
+    part, version = PARTS[kind], kubernetes_validate.latest_version()
+    assert part["apiVersion"] == VERSIONS[kind]
+    kubernetes_validate.validate(part, version, strict=True)
+    with pytest.raises(kubernetes_validate.ValidationError, match="replica"):
+        kubernetes_validate.validate({**part, "replica": 1}, version, strict=True)
 
 
 def test_the_trainer_names_each_server():
