@@ -84,6 +84,12 @@ class Method:
     settings: dict = dataclasses.field(default_factory=dict)
     tuned: dict = dataclasses.field(default_factory=dict)
 
+    def searching_at_once(self):
+        """Settings by which a search, if there is one, begins in the first step."""
+        if not self.settings.get("search"):
+            return {}
+        return {"search_options": {**self.settings["search_options"], "start_step": 0}}
+
     def settings_for(self, task_name, **overrides):
         """Settings on a task: defaults, then the method's, the task's, and the caller's own."""
         chosen = {**self.settings, **self.tuned.get(task_name, {}), **overrides}

@@ -2,8 +2,9 @@
 
 Times ever longer parts of the step on real batches: encoder; and output layer with loss; and
 gradients; and optimizer, which is the whole train step; and last a step inside `fit`. A part's
-time is the difference to the part before it. The last lines are what the machine allows for
-the matrix products and for the bytes of the rows that the step touches.
+time is the difference to the part before it. A search is there from the first step on. The
+last lines are what the machine allows for the matrix products and for the bytes of the rows
+that the step touches.
 """
 
 import argparse
@@ -42,6 +43,7 @@ def main(arguments=None):
 
 def profile(task_name, method, overrides):
     """Milliseconds of each of `PARTS` and what the machine allows, as a dict."""
+    overrides = {**METHODS[method].searching_at_once(), **overrides}
     settings = METHODS[method].settings_for(task_name, **overrides)
     task = tasks.load(task_name, settings.batch_size)
     model = METHODS[method].model(task, settings)

@@ -60,7 +60,7 @@ class StepCase:
             optimizer=self.optimizer,
             sampler="uniform",
             steps_per_execution=1,
-            **_searching_at_once(self.method),
+            **METHODS[self.method].searching_at_once(),
         )
         model = METHODS[self.method].model(task, settings)
         model(tf.constant(task.test[0][:1]))
@@ -84,13 +84,6 @@ class StepCase:
             "weights_and_slots_mb": standing,
             "step_mb": times.peak_mb - standing,
         }
-
-
-def _searching_at_once(method):
-    settings = METHODS[method].settings
-    if not settings.get("search"):
-        return {}
-    return {"search_options": {**settings["search_options"], "start_step": 0}}
 
 
 class StepTimes(keras.callbacks.Callback):
