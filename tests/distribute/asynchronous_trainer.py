@@ -31,7 +31,8 @@ def new_model():
     model.compile(
         tflo.optimizers.LazyAdam(0.02),
         tflo.losses.SampledSoftmaxLoss(),
-        metrics=[tflo.metrics.PrecisionAtK(1)],
+        metrics=[tflo.metrics.PrecisionAtK(1), "sparse_top_k_categorical_accuracy"],
+        steps_per_execution=7,
     )
     return model
 
@@ -65,6 +66,12 @@ def error_of(function):
     return None
 
 
+def examples_of_an_epoch(model):
+    """What its metrics have counted in one."""
+    tflo.distribute.fit(model, dataset_fn, STEPS, verbose=0)
+    return float(max(variable.numpy() for variable in model.metrics_variables))
+
+
 def main(folder, pid, server, *trainers):
     tflo.distribute.connect([server], trainers=trainers)
     model = new_model()
@@ -87,6 +94,7 @@ def main(folder, pid, server, *trainers):
         "iterations": int(model.optimizer.iterations),
         "places": sorted({one.value.device for one in model.layers[-1].trainable_weights}),
         "restored": [done, int(again.optimizer.iterations), bool(same)],
+        "counted": examples_of_an_epoch(model),
         "ended": error_of(lambda: tflo.distribute.fit(model, ending_fn, STEPS, verbose=0)),
     }
     print(json.dumps(found), flush=True)

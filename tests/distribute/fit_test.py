@@ -14,7 +14,7 @@ from tf_largeout.distribute import cluster
 from tf_largeout.distribute.local_servers import local_servers
 
 ROOT = pathlib.Path(__file__).parents[2]
-STEPS = 60
+STEPS, BATCH = 60, 32
 
 
 @pytest.fixture
@@ -92,10 +92,13 @@ def test_two_trainers_do_all_steps(tmp_path, killed):
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout.splitlines()[-1])
     history = found["history"]
-    assert set(history) == {"loss", "val_loss", "val_precision_at_1"}
+    names = {"loss", "precision_at_1", "sparse_top_k_categorical_accuracy"}
+    assert set(history) == names | {f"val_{name}" for name in names}
+    assert history["precision_at_1"][-1] > 0.9
     assert len(history["loss"]) == 3 and history["loss"] == sorted(history["loss"])[::-1]
     assert history["val_precision_at_1"][-1] > 0.9
     assert found["iterations"] == 3 * STEPS
+    assert found["counted"] == STEPS * BATCH
     assert found["restored"] == [3, 3 * STEPS, True]
     assert found["places"] == ["/job:ps/replica:0/task:0/device:CPU:0"]
     assert "has ended. Let `dataset_fn` return one without an end" in found["ended"]

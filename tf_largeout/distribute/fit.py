@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
-from tf_largeout.distribute import cluster
+from tf_largeout.distribute import cluster, trainer_steps
 from tf_largeout.distribute.compiled_model import require_compiled
 
 DatasetFunction = Callable[[tf.Tensor], tf.data.Dataset]
@@ -44,10 +44,14 @@ def fit(
 
     An epoch is `steps_per_epoch` steps of all trainers together; `optimizer.iterations` is
     exact at its end, and may be some steps behind within it. (A step is done a second time if
-    its trainer ended in it.) `loss` is the mean over all steps of the epoch. The metrics are
-    those of `validation_data`, as `val_...`, by `model.evaluate` in this process; training
-    steps compute none. Of callbacks `on_train_...` and `on_epoch_...` are called, with
-    `Backup`, `ModelCheckpoint` or `EarlyStopping` among them, `on_train_batch_...` are not.
+    its trainer ended in it.) A trainer gets as many steps at a time as the
+    `steps_per_execution` of `compile` says: more save the way to it and back.
+
+    `loss` is the mean over all steps of the epoch, and the metrics of `compile` are those of
+    all their examples, if they are made of sums over examples, as those of Keras and of
+    tf_largeout are. Those of `validation_data`, as `val_...`, come from `model.evaluate` in
+    this process. Of callbacks `on_train_...` and `on_epoch_...` are called, with `Backup`,
+    `ModelCheckpoint` or `EarlyStopping` among them, `on_train_batch_...` are not.
 
     Args:
         model: Compiled, and built after `connect`.
@@ -77,10 +81,12 @@ def fit(
     count = whole_number("steps_per_epoch", steps_per_epoch)
     epochs = whole_number("epochs", epochs)
     model.optimizer.build(model.trainable_variables)
-    step, batches = _step(model, coordinator.strategy), _batches(coordinator, dataset_fn)
+    data = trainer_steps.data(coordinator, dataset_fn)
+    trainer_steps.make_metrics(model, data.element_spec)
+    steps, batches = trainer_steps.steps(model, coordinator.strategy), iter(data)
 
     def one_epoch() -> dict[str, float]:
-        logs = {"loss": _train(model.optimizer, coordinator, step, batches, count)}
+        logs = _train(model, coordinator, steps, batches, count)
         if validation_data is not None:
             logs |= _evaluate(model, validation_data, validation_steps)
         return logs
@@ -135,46 +141,19 @@ def _check(model: keras.Model, dataset_fn: DatasetFunction) -> None:
         )
 
 
-def _step(model: keras.Model, strategy: tf.distribute.Strategy) -> Any:
-    """A function that does one step on a trainer, of an iterator of its batches; its loss."""
-
-    def train(batch: Any) -> tf.Tensor:
-        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
-        with tf.GradientTape() as tape:
-            outputs = model(x, training=True)
-            loss = model.compute_loss(x, y, outputs, sample_weight, training=True)
-            scaled = model.optimizer.scale_loss(loss)
-        gradients = tape.gradient(scaled, model.trainable_weights)
-        model.optimizer.apply_gradients(zip(gradients, model.trainable_weights, strict=True))
-        return loss
-
-    @tf.function
-    def step(batches: Any) -> tf.Tensor:
-        return strategy.run(train, args=(next(batches),))
-
-    return step
-
-
-def _batches(coordinator: Any, dataset_fn: DatasetFunction) -> Any:
-    """Iterators, one on each trainer."""
-
-    def own() -> tf.data.Dataset:
-        # What TensorFlow draws by its seeds would be the same in all trainers.
-        seed = tf.cast(1e6 * tf.timestamp(), tf.int64)
-        return dataset_fn(seed)
-
-    return iter(coordinator.create_per_worker_dataset(own))
-
-
 def _train(
-    optimizer: keras.optimizers.Optimizer, coordinator: Any, step: Any, batches: Any, count: int
-) -> float:
-    """Does `count` steps on whatever trainers there are; their mean loss."""
+    model: keras.Model, coordinator: Any, steps: Any, batches: Any, count: int
+) -> dict[str, float]:
+    """Does `count` steps on whatever trainers there are; their mean loss, and metrics."""
+    optimizer, at_once = model.optimizer, model.steps_per_execution
     first = int(optimizer.iterations)
+    shares = [min(at_once, count - done) for done in range(0, count, at_once)]
     try:
-        losses = [coordinator.schedule(step, args=(batches,)) for _ in range(count)]
+        parts = [
+            coordinator.schedule(steps, args=(batches, tf.constant(share))) for share in shares
+        ]
         coordinator.join()
-        found = coordinator.fetch(losses)
+        loss, *added = map(sum, zip(*coordinator.fetch(parts), strict=True))
     except tf.errors.OutOfRangeError as error:
         raise ValueError(
             "The data set of a trainer has ended. Let `dataset_fn` return one without an end: "
@@ -182,7 +161,9 @@ def _train(
         ) from error
     # Trainers that count at the same time overwrite what the others counted.
     optimizer.iterations.assign(first + count)
-    return float(sum(found) / count)
+    for variable, value in zip(model.metrics_variables, added, strict=True):
+        variable.assign(value)
+    return {**model.get_metrics_result(), "loss": float(loss / count)}
 
 
 def _evaluate(model: keras.Model, data: Any, steps: int | None) -> dict[str, float]:
