@@ -31,6 +31,14 @@ class Ragged:
         kept = matrix != padding
         return cls.from_lengths(matrix[kept], kept.sum(axis=1))
 
+    @classmethod
+    def joined(cls, parts: "Sequence[Ragged]") -> "Ragged":
+        """The rows of all parts, one after the other."""
+        return cls.from_lengths(
+            np.concatenate([part.values for part in parts]),
+            np.concatenate([part.lengths for part in parts]),
+        )
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

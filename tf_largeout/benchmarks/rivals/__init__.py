@@ -17,6 +17,12 @@ RIVALS = {
     "omikuji_1_flat_tree": Rival(
         "Omikuji, 1 flat tree", OmikujiModel, settings={"n_trees": 1, **_FLAT}
     ),
+    "omikuji_bigrams": Rival(
+        "Omikuji, 3 flat trees, bigrams", OmikujiModel, settings={"pairs_per_id": 6, **_FLAT}
+    ),
+    "omikuji_1_tree_bigrams": Rival(
+        "Omikuji, 1 tree, bigrams", OmikujiModel, settings={"n_trees": 1, "pairs_per_id": 6}
+    ),
     "napkinxc": Rival("napkinXC, PLT", NapkinxcModel),
     "fasttext_hs": Rival(
         "fastText, hierarchical softmax",

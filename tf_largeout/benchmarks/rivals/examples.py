@@ -2,8 +2,6 @@
 
 import dataclasses
 
-import numpy as np
-
 from tf_largeout.datasets.ragged import Ragged
 
 
@@ -40,11 +38,5 @@ class Examples:
             for ids, labels in task.one_epoch()
         ]
         features, labels = zip(*parts, strict=True)
-        return cls(_joined(features), _joined(labels), task.num_features, task.num_classes)
-
-
-def _joined(parts):
-    return Ragged.from_lengths(
-        np.concatenate([part.values for part in parts]),
-        np.concatenate([part.lengths for part in parts]),
-    )
+        sizes = task.num_features, task.num_classes
+        return cls(Ragged.joined(features), Ragged.joined(labels), *sizes)
