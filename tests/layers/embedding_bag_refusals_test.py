@@ -1,0 +1,74 @@
+"""What `EmbeddingBag` refuses, and how it says so."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_largeout import layers
+
+ROWS, DIM = 9, 3
+
+
+def _layer(**kwargs):
+    layer = layers.EmbeddingBag(ROWS, DIM, **kwargs)
+    layer.build()
+    return layer
+
+
+@pytest.mark.parametrize("wrong", [ROWS, -1, -(2**40), 2**40])
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("run_eagerly", [False, True])
+def test_an_id_that_is_no_row_is_refused(wrong, training, run_eagerly):
+    layer = _layer(name="names")
+    call = layer if run_eagerly else tf.function(layer)
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        call(tf.constant([[1, 0], [wrong, 0]], tf.int64), training=training)
+    message = f"'names' must be at least 0 and below input_dim={ROWS} or 0 for padding"
+    assert message in str(error.value).replace("\\", "") and str(wrong) in str(error.value)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bool"])
+def test_ids_that_are_no_integers_are_refused(dtype):
+    for ids in (np.ones([2, 3], dtype), keras.Input([3], dtype=dtype)):
+        with pytest.raises(ValueError, match=rf"must be integers.*{dtype}.*dtype='int64'"):
+            _layer()(ids)
+
+
+def test_inputs_of_another_shape_are_refused():
+    layer = _layer()
+    ids = np.ones([2, 3], "int64")
+    with pytest.raises(ValueError, match=r"must be \[batch, ..., max_ids\].*\(2,\)"):
+        layer(np.ones([2], "int64"))
+    with pytest.raises(ValueError, match=r"`weights`.*\(2, 3\).*\(3, 2\)"):
+        layer(ids, np.ones([3, 2], "float32"))
+    with pytest.raises(ValueError, match=r"`weights`.*ragged where those are"):
+        layer(tf.RaggedTensor.from_tensor(ids), np.ones([2, 3], "float32"))
+    with pytest.raises(ValueError, match=r"keys 'ids' and 'weights'. Received: \['ids', 'w'\]"):
+        layer({"ids": ids, "w": np.ones([2, 3], "float32")})
+
+
+def test_weights_whose_shape_differs_in_the_step_are_refused():
+    layer = _layer()
+    unknown = [tf.TensorSpec([None, None], dtype) for dtype in (tf.int64, tf.float32)]
+    call = tf.function(layer, input_signature=unknown)
+    ids = tf.ones([2, 3], tf.int64)
+    refused = "must have the shape of `ids`"
+    for shape in ([2, 4], [3, 2], [1, 3]):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=refused):
+            call(ids, tf.ones(shape))
+    splits = [tf.RaggedTensor.from_row_lengths([1, 2, 3], n) for n in ([1, 2], [2, 1])]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=refused):
+        layer(splits[0], tf.cast(splits[1], tf.float32))
+
+
+@pytest.mark.parametrize(
+    "argument, value",
+    [("input_dim", 0), ("output_dim", 2.5), ("combiner", "max"), ("padding_id", 0.0)],
+)
+def test_bad_arguments_are_refused(argument, value):
+    arguments = {"input_dim": ROWS, "output_dim": DIM} | {argument: value}
+    with pytest.raises(
+        ValueError, match=f"`{argument}` must be.*Received: {argument}={value!r}"
+    ):
+        layers.EmbeddingBag(**arguments)
