@@ -107,14 +107,14 @@ def draw_step(report, path):
 
 
 def draw_factored(report, path):
-    """Milliseconds a step against the number of classes, one line a method."""
+    """Processor time of a step against the number of classes, one line a method."""
     rows = [row for row in report["rows"] if "error" not in row]
     figure, axes = _figure([8.0, 5.2])
     methods = list(dict.fromkeys(row["method"] for row in rows))
     for style, method in zip(_styles(len(methods)), methods, strict=True):
-        points = [(row["num_classes"], row["ms"]) for row in rows if row["method"] == method]
+        points = [(row["num_classes"], row["cpu_ms"]) for row in rows if row["method"] == method]
         axes.plot(*zip(*sorted(points), strict=True), **style, label=method)
-    axes.set(xscale="log", yscale="log", xlabel="classes", ylabel="milliseconds a step")
+    axes.set(xscale="log", yscale="log", xlabel="classes", ylabel="processor milliseconds a step")
     axes.set_title(f"output layer of width {report['dim']}, batches of {report['batch_size']}")
     axes.legend(loc="upper left", bbox_to_anchor=(0, -0.14), frameon=False)
     _save(figure, path)
