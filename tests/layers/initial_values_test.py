@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tf_largeout import layers, losses
+from tf_largeout.benchmarks import machine, own_process
 
 N, DIM = 23, 6
 ROWS = np.random.default_rng(3).normal(size=(N, DIM))
@@ -84,3 +85,28 @@ def test_random_rows_are_those_of_the_initializer(in_function):
     ):
         (tf.function(head) if in_function else head)(np.ones([2, DIM], "float32"))
         np.testing.assert_array_equal(head.class_embeddings(), initializer((N, DIM)))
+
+
+def _mb_of_a_table(num_classes, dim):
+    layers.LargeOutput(2).build((None, dim))  # what TensorFlow loads for any
+    before = machine.peak_mb()
+    layers.LargeOutput(num_classes).build((None, dim))
+    return machine.peak_mb() - before
+
+
+def test_random_rows_take_their_memory_once():
+    table = 1_000_000 * 64 * 4 / 2**20
+    assert table < own_process.call(_mb_of_a_table, 1_000_000, 64) < 1.4 * table
+
+
+def test_rows_of_a_seed_generator_are_its_next_ones():
+    rows = []
+    for _ in range(2):
+        initializer = keras.initializers.RandomNormal(seed=keras.random.SeedGenerator(5))
+        head = layers.LargeOutput(N, embeddings_initializer=initializer)
+        head.build((None, DIM))
+        rows.append(head.class_embeddings())
+        assert not np.array_equal(rows[-1], initializer((N, DIM)))
+    np.testing.assert_array_equal(*rows)
+    given = keras.initializers.RandomNormal(seed=keras.random.SeedGenerator(5))
+    np.testing.assert_array_equal(rows[0], given((N, DIM)))

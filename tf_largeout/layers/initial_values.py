@@ -1,5 +1,7 @@
 """The values that weights start from: an initializer of Keras, or an array of them."""
 
+import copy
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -69,7 +71,8 @@ def in_one_piece(initializer: Initializer) -> Initializer:
     """The same, of which a random one takes the memory of its values once.
 
     Keras draws, scales and shifts them, each into a tensor of its own: three times a weight of
-    millions of rows. In a function TensorFlow does all of it in place.
+    millions of rows. In a function TensorFlow does all of it in place, if the seed comes from
+    outside: while it optimizes a function it computes what depends on constants alone.
     """
     if not isinstance(initializer, _RANDOM):
         return initializer
@@ -77,9 +80,28 @@ def in_one_piece(initializer: Initializer) -> Initializer:
     def values(shape: Shape, dtype: str | None = None) -> tf.Tensor:
         if not tf.executing_eagerly():
             return initializer(shape, dtype)
-        return tf.function(lambda: initializer(shape, dtype), autograph=False)()
+        drawing, seed = copy.copy(initializer), initializer.seed
+
+        @tf.function(autograph=False)
+        def drawn(seed: tf.Tensor) -> tf.Tensor:
+            drawing.seed = _GivenSeed(seed)
+            return drawing(shape, dtype)
+
+        if isinstance(seed, keras.random.SeedGenerator):
+            return drawn(seed.next())
+        return drawn(tf.constant([seed, 0], tf.int64))  # as Keras makes it of a number
 
     return values
+
+
+class _GivenSeed(keras.random.SeedGenerator):
+    """A seed that is given as the tensor `[seed, count]`."""
+
+    def __init__(self, value: tf.Tensor) -> None:  # the base would make a variable
+        self._value = value
+
+    def next(self, ordered: bool = True) -> tf.Tensor:
+        return self._value
 
 
 def serialize(initializer: Initializer) -> Config | None:
