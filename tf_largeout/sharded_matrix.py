@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.class_matrix import ClassMatrix, ClassStatistics
-from tf_largeout.class_shard import ClassShard
+from tf_largeout.class_shard import ClassShard, ask_owners, split
 from tf_largeout.ops import class_scan_ops
 
 _NOTHING = -float("inf")
@@ -75,13 +75,8 @@ class ShardedMatrix(ClassMatrix):
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
         flat = tf.reshape(self._checked(ids), [-1])
-        places, parts = self._split(flat)
-        rows = []
-        for shard, part in zip(self._shards, parts, strict=True):
-            with shard.place():
-                rows.append(shard.matrix.rows(part))
-        shape = tf.concat([tf.shape(ids), [self.dim]], axis=0)
-        return tf.reshape(tf.dynamic_stitch(places, rows), shape)
+        rows = ask_owners(self._shards, flat, lambda shard, own: shard.matrix.rows(own))
+        return tf.reshape(rows, tf.concat([tf.shape(ids), [self.dim]], axis=0))
 
     def logits(self, features: tf.Tensor) -> tf.Tensor:
         return tf.concat(self._each(lambda shard: shard.matrix.logits(features)), axis=-1)
@@ -93,7 +88,7 @@ class ShardedMatrix(ClassMatrix):
         self, features: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         ids = self._checked(ids)
-        places, parts = self._split(self._checked(shared_ids))
+        places, parts = split(self._shards, self._checked(shared_ids))
         logits, rows, biases = None, [], []
         for shard, part in zip(self._shards, parts, strict=True):
             own_ids = shard.own(ids)
@@ -189,15 +184,6 @@ class ShardedMatrix(ClassMatrix):
         check = tf.debugging.Assert(highest < self.num_classes, [expected, highest])
         with tf.control_dependencies([] if check is None else [check]):
             return tf.identity(ids)
-
-    def _split(self, ids: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        """Places in `ids`, int64 `[m]`, of those of each shard; and these, as its rows."""
-        firsts = [shard.first for shard in self._shards]
-        ends = tf.constant(firsts[1:], tf.int64)
-        owner = tf.searchsorted(ends, ids, side="right")
-        places = tf.dynamic_partition(tf.range(tf.size(ids)), owner, len(firsts))
-        parts = [tf.gather(ids, at) - first for at, first in zip(places, firsts, strict=True)]
-        return places, parts
 
 
 def _shifted(

@@ -26,6 +26,11 @@ SAMPLERS = {
     "inverted_file draws": lambda: tflo.samplers.InvertedFileSampler(
         60, num_hard=None, select="draw", seed=1
     ),
+    "lsh": lambda: tflo.samplers.LSHSampler(60, rebuild_every=20, seed=1),
+    "lsh head": lambda: tflo.samplers.LSHSampler(
+        60, query="label", num_hard=8, start_step=4, rebuild_every=20, seed=1
+    ),
+    "lsh walk": lambda: tflo.samplers.LSHSampler(60, shared=False, num_tables=10, seed=1),
 }
 
 
@@ -47,15 +52,17 @@ def main(sampler, *addresses):
     state = {w.name: w.value.device for w in head.weights if w.name.startswith("sampler_")}
     before = machine.peak_mb()
     large, _ = trained(sampler, 2, LARGE, 60)  # over a fit and a reassignment
-    health = large.layers[-1].sampler.list_health(large.layers[-1])
+    grown = machine.peak_mb() - before
+    sampler = large.layers[-1].sampler
+    name = next(name for name in dir(sampler) if name.endswith("_health"))
     found = {
         "losses": losses,
         "expected": expected,
         "equal": np.array_equal(head.class_embeddings(), here.layers[-1].class_embeddings()),
         "devices": state,
-        "grown_mb": machine.peak_mb() - before,
+        "grown_mb": grown,
         "matrix_mb": LARGE * DIM * 4 / 2**20,
-        "fitted_at": health["fitted_at"],
+        "health": getattr(sampler, name)(large.layers[-1]),
     }
     print(json.dumps(found))
 

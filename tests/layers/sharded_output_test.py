@@ -189,10 +189,15 @@ def test_a_tied_table_has_one_shard():
         tflo.layers.LargeOutput(N, embeddings=keras.layers.Embedding(N, 4), num_shards=2)
 
 
-@pytest.mark.parametrize("sampler", ["lsh", "kernel_tree"])
-def test_samplers_that_search_in_all_rows_say_what_to_take(sampler):
-    layer = tflo.layers.LargeOutput(5_000, sampler, num_shards=2)
-    with pytest.raises(ValueError, match=r"of layer.*InvertedFileSampler.*num_shards=1"):
+class OfOneTable(tflo.samplers.UniformSampler):
+    """A sampler that asks for all rows in one variable."""
+
+    needs_one_table = True
+
+
+def test_a_sampler_of_one_table_says_what_to_take():
+    layer = tflo.layers.LargeOutput(5_000, OfOneTable(4), num_shards=2)
+    with pytest.raises(ValueError, match=r"OfOneTable of layer.*needs_one_table.*num_shards=1"):
         layer.build((None, 8))
     assert not layer.weights
     layer.sampler = tflo.samplers.UniformSampler(4)

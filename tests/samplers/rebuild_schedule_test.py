@@ -27,7 +27,7 @@ class ScheduledSampler(samplers.UniformSampler):
 
     def advance(self, layer):
         step = layer.sampler_rebuild_state.value.read_value()[0]
-        self.schedule.advance(layer, self.rebuild, lambda: step == self.stale)
+        self.schedule.advance(self.rebuild, lambda: step == self.stale)
 
     def steps(self):
         return self.rebuilt.numpy()[: int(self.count)].tolist()

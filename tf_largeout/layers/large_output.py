@@ -68,8 +68,7 @@ class LargeOutput(ClassOutput):
         num_shards: In how many ranges of classes, a weight each, the embeddings and biases are
             kept, at most `num_classes`. After `tf_largeout.distribute.connect` shard i is on
             server i, modulo their number, with its optimizer slots; else all are in this
-            process. Losses, metrics, best classes and files are those of one shard. Above 1
-            `LSHSampler` and `KernelTreeSampler` are refused.
+            process. Losses, metrics, best classes and files are those of one shard.
         **kwargs: Of `keras.layers.Layer`.
 
     Call arguments:

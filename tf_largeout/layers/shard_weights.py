@@ -61,7 +61,7 @@ def add_matrix(layer: Any, dim: int) -> ShardedMatrix:
             initializers give no parts, or its sampler takes no shards.
     """
     _require_placed(layer)
-    require_static(layer.sampler, layer.name)
+    _require_no_table(layer.sampler, layer.name)
     rows = _add_table(
         layer, "embeddings", (layer.num_classes, dim), layer.embeddings_initializer
     )
@@ -71,16 +71,14 @@ def add_matrix(layer: Any, dim: int) -> ShardedMatrix:
     return ShardedMatrix(rows, biases, layer.name)
 
 
-def require_static(sampler: Sampler | None, layer_name: str) -> None:
+def _require_no_table(sampler: Sampler | None, layer_name: str) -> None:
     """Raises a ValueError where a sampler reads all rows in one variable."""
     if sampler is None or not sampler.needs_one_table:
         return
     raise ValueError(
-        f"{sampler.name_in_messages} of layer '{layer_name}' searches in what it keeps of all "
-        "rows in one variable, and so cannot be taken with num_shards above 1. Take "
-        "InvertedFileSampler, which searches in each shard, a sampler by frequency "
-        "(UniformSampler, LogUniformSampler, UnigramSampler, BigramSampler, BernoulliSampler), "
-        "TopKSampler or SoftmaxSampler, or num_shards=1."
+        f"{sampler.name_in_messages} of layer '{layer_name}' reads all rows in one variable "
+        "(`needs_one_table`), and so cannot be taken with num_shards above 1. Take a sampler "
+        "of `tf_largeout`, all of which draw from shards, or num_shards=1."
     )
 
 

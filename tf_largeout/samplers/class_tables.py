@@ -1,36 +1,43 @@
 """The hash tables of an `LSHSampler`, over the class embeddings of a layer."""
 
 import functools
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import one_of, whole_number
+from tf_largeout.class_matrix import ClassMatrix
+from tf_largeout.class_shard import ClassShard
 from tf_largeout.ops import devices
 from tf_largeout.replicas import local_variable
 from tf_largeout.samplers.rebuild_schedule import RebuildSchedule
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
-from tf_largeout.search.hash_tables import BITS_PER_VALUE, HashTables, default_num_hashes
+from tf_largeout.samplers.table_queries import TableQueries
+from tf_largeout.search.hash_tables import (
+    BITS_PER_VALUE,
+    HashTables,
+    default_num_hashes,
+    health_of,
+)
 
 _NUM_TABLES = 50
 
 
-class Queries(NamedTuple):
-    """What the rows of a batch ask the tables with.
+class _Part(NamedTuple):
+    """The tables over the rows of one shard, and when they are rebuilt."""
 
-    Attributes:
-        vectors: float32 `[n, dim]`, the features of the rows, or the embeddings of all labels.
-        codes: int32 `[batch, k * num_tables]`, the buckets of the k vectors of each row; -1
-            where a row has fewer than k.
-    """
-
-    vectors: tf.Tensor
-    codes: tf.Tensor
+    tables: HashTables
+    schedule: RebuildSchedule
 
 
 class ClassTables:
     """`HashTables` over the class embeddings, rebuilt on a schedule inside training steps.
+
+    Of classes in shards each shard has tables of its own rows, on its own device, by the hash
+    functions and with the buckets that tables over all classes would have: what stands in a
+    bucket of one of these stands in the same bucket of the shards. Each is rebuilt by itself.
 
     Also counts what was drawn from them, for `health`.
 
@@ -40,10 +47,7 @@ class ClassTables:
         hash: "simhash", "dwta" or "wta".
         num_hashes: K, or None for the default of `LSHSampler`.
         num_tables: L, or None for 50.
-        schedule: The `RebuildSchedule`.
-
-    Attributes:
-        hash_tables: The `HashTables`, once they are built.
+        schedule: The `RebuildSchedule`, of which each shard gets a copy.
     """
 
     def __init__(
@@ -58,8 +62,8 @@ class ClassTables:
         self.hash = one_of("hash", hash, list(BITS_PER_VALUE))
         self.num_hashes = whole_number("num_hashes", num_hashes, or_none=True)
         self.num_tables = whole_number("num_tables", num_tables, or_none=True)
-        self.schedule = schedule
-        self.hash_tables: HashTables = None  # type: ignore[assignment]  # until built
+        self._schedule = schedule
+        self._parts: list[_Part] = []
         self._draws: keras.Variable = None
 
     def build(
@@ -77,29 +81,51 @@ class ClassTables:
             self.hash, num_tables, layer.num_classes, sampler.num_sampled
         )
         num_hashes = self.num_hashes or min(default, most_hashes or default)
-        self.hash_tables = HashTables(self.hash, num_hashes, num_tables)
-        self.hash_tables.build(
-            layer.num_classes,
-            layer.class_matrix.dim,
-            functools.partial(sampler.add_weight, layer),
-        )
-        self.schedule.build(sampler, layer)
+        shards = layer.class_matrix.shards()
+        num_here = sum(_is_here(shard) for shard in shards)
+        self._parts = []
+        for shard in shards:
+            tables = HashTables(self.hash, num_hashes, num_tables)
+            part = _Part(tables, RebuildSchedule(self._schedule.every, self._schedule.growth))
+            tables.build(
+                shard.matrix.num_classes,
+                shard.matrix.dim,
+                functools.partial(sampler.add_weight, layer, shard=shard),
+                layer.num_classes,
+                num_here if _is_here(shard) else 1,
+            )
+            part.schedule.build(sampler, layer, shard)
+            self._parts.append(part)
         self._draws = sampler.add_weight(layer, "draw_counts", (2,), "int64", "zeros")
 
     def keep_up(self, layer: ClassLayer) -> None:
         """Counts a training step, and rebuilds the tables before it where that is due."""
-        embeddings, _ = layer.class_matrix.variables()
-        self.schedule.advance(
-            layer,
-            lambda step: self._rebuild(step, layer),
-            lambda: self.hash_tables.are_stale(embeddings),
-        )
+        for shard, part in self._of(layer.class_matrix):
+            first_seed = _first_seed(layer, shard)
+            embeddings, _ = shard.matrix.variables()
+            with shard.place():
+                part.schedule.advance(
+                    functools.partial(_rebuild, part, embeddings, first_seed, layer),
+                    functools.partial(part.tables.are_stale, embeddings),
+                )
 
     def rebuild(self, layer: ClassLayer) -> None:
         """Rebuilds now, on this replica; the next distance is this step's."""
-        self.schedule.now(lambda step: self._rebuild(step, layer))
+        for shard, part in self._of(layer.class_matrix):
+            first_seed = _first_seed(layer, shard)
+            embeddings, _ = shard.matrix.variables()
+            with shard.place():
+                part.schedule.now(
+                    functools.partial(_rebuild, part, embeddings, first_seed, layer)
+                )
 
-    def queries(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> Queries:
+    def resume(self, before: "ClassTables") -> None:
+        """Goes on with the steps of other tables, not in shards; the next step builds."""
+        self._parts[0].schedule.resume(before._parts[0].schedule)
+
+    def queries(
+        self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer
+    ) -> TableQueries:
         """What the rows of a batch ask with.
 
         Args:
@@ -107,16 +133,16 @@ class ClassTables:
             labels: int64 `[batch, num_labels]`, padded with -1.
             layer: The layer.
         """
+        parts = [(shard, part.tables) for shard, part in self._of(layer.class_matrix)]
         if self.query == "embedding":
-            return Queries(features, self.hash_tables.codes(features))
-        places = tf.where(labels >= 0)
-        rows = tf.stop_gradient(layer.class_matrix.rows(tf.gather_nd(labels, places)))
-        codes = self.hash_tables.codes(rows)
-        shape = tf.concat([tf.shape(labels), [self.hash_tables.num_tables]], axis=0)
-        none = tf.fill(shape, tf.constant(-1, tf.int64))  # int32 would go through the host
-        codes = tf.tensor_scatter_nd_update(none, places, tf.cast(codes, tf.int64))
-        codes = tf.reshape(codes, [shape[0], shape[1] * shape[2]])
-        return Queries(rows, tf.cast(codes, tf.int32))
+            return TableQueries(parts, features, None)
+        known = tf.gather_nd(labels, tf.where(labels >= 0))
+        rows = tf.stop_gradient(layer.class_matrix.rows(known))
+        return TableQueries(parts, rows, labels)
+
+    def built_num_tables(self) -> int:
+        """L, once they are built."""
+        return self._parts[0].tables.num_tables
 
     def count(self, drawn: int | tf.Tensor, filled: int | tf.Tensor) -> None:
         """Counts classes drawn, and how many of them were uniform draws for want of others."""
@@ -125,20 +151,51 @@ class ClassTables:
 
     def health(self, layer: ClassLayer) -> dict[str, Any]:
         """See `LSHSampler.table_health`."""
-        health = self.hash_tables.health()
+        health = health_of([part.tables for part in self._parts])
         median = health.pop("median_bucket_of_a_row")
-        embeddings, _ = layer.class_matrix.variables()
+        fresh = 0.0
+        for shard, part in self._of(layer.class_matrix):
+            with shard.place():
+                share = part.tables.fresh_share(shard.matrix.variables()[0])
+            fresh += float(share) * shard.matrix.num_classes
         drawn, filled = self._draws.numpy().tolist()
         return {
             **health,
             "median_bucket_of_a_class": median,
-            "fresh_share": float(self.hash_tables.fresh_share(embeddings)),
+            "fresh_share": fresh / layer.num_classes,
             "uniform_fill_share": filled / max(1, drawn),
         }
 
-    def _rebuild(self, step: tf.Tensor, layer: ClassLayer) -> None:
-        """Rebuilds by functions that depend on the layer's seed and the step alone."""
-        first_seed = local_variable(layer.seed_state).read_value()[0]
-        with devices.host_scope(layer.seed_state):
-            seed = tf.stack([first_seed, -1 - step])  # steps count up from 0, as draws do
-        self.hash_tables.rebuild(layer.class_matrix.variables()[0], seed)
+    def _of(self, matrix: ClassMatrix) -> Iterator[tuple[ClassShard, _Part]]:
+        return zip(matrix.shards(), self._parts, strict=True)
+
+
+def _is_here(shard: ClassShard) -> bool:
+    """Whether this process has its rows."""
+    return shard.beside is None or devices.server_of(shard.beside) is None
+
+
+def _first_seed(layer: ClassLayer, shard: ClassShard) -> Callable[[], tf.Tensor]:
+    """What gives the seed of the layer: for a shard it is read at once, and not over there."""
+
+    def read() -> tf.Tensor:
+        return local_variable(layer.seed_state).read_value()[0]
+
+    if shard.beside is None:
+        return read
+    seed = read()
+    return lambda: seed
+
+
+def _rebuild(
+    part: _Part,
+    embeddings: tf.Variable,
+    first_seed: Callable[[], tf.Tensor],
+    layer: ClassLayer,
+    step: tf.Tensor,
+) -> None:
+    """Rebuilds by functions that depend on the layer's seed and the step alone."""
+    seed = first_seed()
+    with devices.host_scope(embeddings):
+        seed = tf.stack([seed, -1 - step])  # steps count up from 0, as draws do
+    part.tables.rebuild(embeddings, seed)

@@ -8,9 +8,10 @@ from tf_largeout.class_changes import ClassChange
 from tf_largeout.ops.lsh_ops import union_of_lists
 from tf_largeout.ops.sampling_ops import uniform_sample
 from tf_largeout.sampled_values import DRAWS, NONE, SampledValues
-from tf_largeout.samplers.class_tables import ClassTables, Queries
+from tf_largeout.samplers.class_tables import ClassTables
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.samplers.search_start import SearchStart
+from tf_largeout.samplers.table_queries import TableQueries
 from tf_largeout.search.hash_tables import most_bits
 
 _UNIFORM_PART = 8  # one of so many draws is uniform
@@ -48,7 +49,7 @@ class LSHPool(Sampler):
         self._tables.build(self, layer, most_hashes=most_bits(layer.num_classes))
 
     def take_classes(self, before: Any, change: ClassChange) -> None:
-        self._tables.schedule.resume(before._tables.schedule)
+        self._tables.resume(before._tables)
 
     def prepare(self, layer: ClassLayer) -> None:
         self._tables.keep_up(layer)
@@ -60,7 +61,9 @@ class LSHPool(Sampler):
         draw = self._counted if self._tables.hash == "simhash" else self._union
         return draw(queries, labels, layer)
 
-    def _counted(self, queries: Queries, labels: tf.Tensor, layer: ClassLayer) -> SampledValues:
+    def _counted(
+        self, queries: TableQueries, labels: tf.Tensor, layer: ClassLayer
+    ) -> SampledValues:
         """Draws a few classes uniformly, the others from the buckets, with counts for SimHash.
 
         Of the m draws u are uniform. The others take an entry of the batch's buckets each, with
@@ -77,8 +80,7 @@ class LSHPool(Sampler):
         num_uniform = -(-self.num_sampled // _UNIFORM_PART)
         num_from_tables = self.num_sampled - num_uniform
         seed, uniform_seed = layer.next_seed(), layer.next_seed()
-        tables = self._tables.hash_tables
-        entries, num_entries = tables.draw(queries.codes, seed, max(1, num_from_tables))
+        entries, num_entries = queries.draw(max(1, num_from_tables), seed)
 
         def uniform(number: int) -> tf.Tensor:
             return uniform_sample(
@@ -92,24 +94,22 @@ class LSHPool(Sampler):
             lambda: uniform(self.num_sampled),
         )
         share = tf.where(has_entries, num_uniform, self.num_sampled) / self.num_classes
-        weight = num_from_tables * tables.num_tables / tf.maximum(num_entries, 1)
+        num_tables = self._tables.built_num_tables()
+        weight = num_from_tables * num_tables / tf.maximum(num_entries, 1)
         share, weight = tf.cast(share, tf.float32), tf.cast(weight, tf.float32)
 
         def counts_of(ids: tf.Tensor) -> tf.Tensor:
-            met = tables.collision_probability(_cosines(queries.vectors, layer, ids))
-            return share + weight * tf.reduce_sum(met, axis=0)
+            return share + weight * queries.collisions(ids)
 
         self._tables.count(self.num_sampled, 0)
         return SampledValues.of_pool(pool, labels, counts_of)
 
-    def _union(self, queries: Queries, labels: tf.Tensor, layer: ClassLayer) -> SampledValues:
+    def _union(
+        self, queries: TableQueries, labels: tf.Tensor, layer: ClassLayer
+    ) -> SampledValues:
         """The classes that each row met most often, the first of each row first."""
-        lists, _ = self._tables.hash_tables.query(
-            queries.codes,
-            labels[:, :0],
-            "frequent",
-            self.num_sampled,
-            _LOOKUPS * self.num_sampled,
+        lists, _ = queries.find(
+            labels[:, :0], "frequent", self.num_sampled, _LOOKUPS * self.num_sampled
         )
         pool, num_filled = union_of_lists(
             lists, layer.next_seed(), self.num_classes, self.num_sampled
@@ -140,19 +140,3 @@ class LSHPool(Sampler):
                 f"num_sampled={self.num_sampled}, num_classes={num_classes}."
             )
         return None
-
-
-def _cosines(vectors: tf.Tensor, layer: ClassLayer, ids: tf.Tensor) -> tf.Tensor:
-    """Cosines of the angles between vectors and classes, `[n, number of ids]`."""
-    rows = layer.class_matrix.rows(ids)
-    return tf.matmul(_directions(vectors), _directions(rows), transpose_b=True)
-
-
-def _directions(rows: tf.Tensor) -> tf.Tensor:
-    """Rows of length 1, `[n, dim + 1]`.
-
-    The last number is 1 for the zero vector: all its hashes are those of any other zero
-    vector, and it is at right angles to the rest.
-    """
-    norms = tf.norm(rows, axis=1, keepdims=True)
-    return tf.concat([tf.math.divide_no_nan(rows, norms), tf.cast(norms == 0, tf.float32)], 1)

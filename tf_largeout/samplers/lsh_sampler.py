@@ -86,7 +86,7 @@ class LSHSampler(Sampler):
         head = LargeOutput(100_000, sampler=LSHSampler(1024, num_hard=64))
     """
 
-    searches = needs_one_table = True
+    searches = True
 
     def __init__(
         self,

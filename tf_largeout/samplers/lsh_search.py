@@ -49,18 +49,20 @@ class LSHSearch(HardNegativeSampler):
 
     def take_classes(self, before: Any, change: ClassChange) -> None:
         super().take_classes(before, change)
-        self._tables.schedule.resume(before._tables.schedule)
+        self._tables.resume(before._tables)
 
     def keep_up(self, layer: ClassLayer) -> None:
         self._tables.keep_up(layer)
 
     def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
-        codes = self._tables.queries(features, labels, layer).codes
+        queries = self._tables.queries(features, labels, layer)
         if self.num_hard:
-            return self._best_of_most_frequent(features, codes, labels, layer)
+            self._tables.count(tf.shape(labels)[0] * self.num_sampled, 0)
+            return queries.best_of_most_frequent(
+                features, labels, self.num_sampled, _FREQUENT_LOOKUPS, self.num_hard
+            )
         lookups = _WALK_LOOKUPS if self._select == "walk" else _FREQUENT_LOOKUPS
-        ids, num_filled = self._tables.hash_tables.query(
-            codes,
+        ids, num_filled = queries.find(
             labels,
             self._select,
             self.num_sampled,
@@ -69,15 +71,3 @@ class LSHSearch(HardNegativeSampler):
         )
         self._tables.count(tf.size(ids), tf.reduce_sum(tf.cast(num_filled, tf.int64)))
         return ids
-
-    def _best_of_most_frequent(
-        self, features: tf.Tensor, codes: tf.Tensor, labels: tf.Tensor, layer: ClassLayer
-    ) -> tf.Tensor:
-        # Without a seed: on several replicas none can be drawn in the branch of a late start.
-        candidates, _ = self._tables.hash_tables.query(
-            codes, labels, "frequent", self.num_sampled, _FREQUENT_LOOKUPS * self.num_sampled
-        )
-        self._tables.count(tf.size(candidates), 0)
-        logits = layer.class_matrix.dots(features, candidates)
-        _, best = tf.math.top_k(logits, self.num_hard, sorted=False)
-        return tf.gather(candidates, best, batch_dims=1)

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import real_number, whole_number
+from tf_largeout.class_shard import ClassShard
 from tf_largeout.ops import devices
 from tf_largeout.replicas import local_variable
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
@@ -36,23 +37,33 @@ class RebuildSchedule:
         self.every = whole_number("rebuild_every", every)
         self.growth = real_number("rebuild_growth", growth, least=1)
         self._state: keras.Variable = None
+        self._beside: keras.Variable = None
 
-    def build(self, sampler: Sampler, layer: ClassLayer) -> None:
-        """Makes `[step, step of the next rebuild]`, a weight of `layer`."""
+    def build(
+        self, sampler: Sampler, layer: ClassLayer, shard: ClassShard | None = None
+    ) -> None:
+        """Makes `[step, step of the next rebuild]`, a weight of `layer`.
+
+        Args:
+            sampler: The sampler whose state it is.
+            layer: The layer that builds it.
+            shard: The classes whose structure is rebuilt, where they are; None for all.
+        """
         self._state = sampler.add_weight(
-            layer, "rebuild_state", (2,), "int64", "zeros", on_host=True
+            layer, "rebuild_state", (2,), "int64", "zeros", on_host=True, shard=shard
         )
+        self._beside = layer.seed_state
+        if shard is not None and shard.beside is not None:
+            self._beside = shard.beside
 
     def advance(
         self,
-        layer: ClassLayer,
         rebuild: Callable[[tf.Tensor], None],
         is_stale: Callable[[], tf.Tensor] | None = None,
     ) -> None:
         """Counts a training step, and calls `rebuild(step)` before it where that is due.
 
         Args:
-            layer: The layer whose step it is.
             rebuild: Function of the step's number, an int64 scalar, that rebuilds in place.
                 It runs inside `tf.cond`, so it must write to the variables of this replica
                 only (`replicas.local_variable`).
@@ -63,14 +74,14 @@ class RebuildSchedule:
         state = local_variable(self._state)
 
         def on_device(function: Callable[..., Any], *arguments: tf.Tensor) -> Any:
-            with devices.device_scope_of(layer.seed_state):
+            with devices.device_scope_of(self._beside):
                 return function(*arguments)
 
         def rebuild_now() -> tf.Tensor:
             on_device(rebuild, step)
             return self._next_after(step)
 
-        with devices.host_scope(layer.seed_state):
+        with devices.host_scope(self._beside):
             step, next_rebuild = tf.unstack(state.read_value())
             due = step >= next_rebuild
             if is_stale is not None:

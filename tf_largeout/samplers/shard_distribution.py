@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from tf_largeout.class_shard import ClassShard
+from tf_largeout.samplers.shard_draws import draw_shards, seed_of
 from tf_largeout.search import RowDistribution
-
-_SEED_BITS = 48  # above those of seeds and of replicas
 
 
 class ShardDistribution:
@@ -49,10 +48,10 @@ class ShardDistribution:
         ids, probabilities = [], []
         for shard, distribution in self._parts:
             with shard.place():
-                drawn, within = distribution.draw(num_draws, _seed_of(seed, shard.number))
+                drawn, within = distribution.draw(num_draws, seed_of(seed, shard.number))
                 ids.append(drawn + shard.first)
                 probabilities.append(within)
-        owner = self._draw_shards(num_draws, _seed_of(seed, len(self._parts)))
+        owner = draw_shards(self._of_shard, num_draws, seed_of(seed, len(self._parts)))
         within = tf.gather(tf.stack(probabilities, axis=-1), owner, batch_dims=2)
         return (
             tf.gather(tf.stack(ids, axis=-1), owner, batch_dims=2),
@@ -77,16 +76,3 @@ class ShardDistribution:
                 within = distribution.probabilities(tf.maximum(own, 0))
             total += tf.where(own >= 0, within * of_shard[:, tf.newaxis], 0)
         return total
-
-    def _draw_shards(self, num_draws: int, seed: tf.Tensor) -> tf.Tensor:
-        """The shard of each draw, int32 `[batch, num_draws]`."""
-        shape = [tf.shape(self._of_shard)[0], num_draws]
-        uniform = tf.random.stateless_uniform(shape, seed, dtype=tf.float64, alg="philox")
-        cumulative = tf.cumsum(tf.cast(self._of_shard, tf.float64), axis=1)
-        owner = tf.searchsorted(cumulative, uniform * cumulative[:, -1:], side="right")
-        return tf.minimum(owner, len(self._parts) - 1)
-
-
-def _seed_of(seed: tf.Tensor, number: int) -> tf.Tensor:
-    """A seed of the `number`-th of several draws; the first has the seed as it is."""
-    return seed + [number << _SEED_BITS, 0]

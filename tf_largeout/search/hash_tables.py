@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -52,23 +53,33 @@ class HashTables:
         self._ids: keras.Variable = None
         self._bits = self._num_rows = self._dim = 0
 
-    def build(self, num_rows: int, dim: int, add_weight: AddWeight) -> None:
+    def build(
+        self,
+        num_rows: int,
+        dim: int,
+        add_weight: AddWeight,
+        num_rows_of_all: int | None = None,
+        num_parts: int = 1,
+    ) -> None:
         """Makes the state. Until the first `rebuild` all buckets are empty.
 
         Args:
             num_rows: Number of rows.
             dim: Width of a row.
             add_weight: Function that makes a weight.
+            num_rows_of_all: Where the rows are a part of more, how many these are: then the
+                tables of all parts have the buckets of tables over all of them.
+            num_parts: How many such parts this machine has.
 
         Raises:
             ValueError: If the tables take more memory than the machine has.
         """
         self._num_rows, self._dim = num_rows, dim
         bits = self.num_hashes * BITS_PER_VALUE[self.kind]
-        self._bits = min(bits, most_bits(num_rows))
+        self._bits = min(bits, most_bits(num_rows_of_all or num_rows))
         offsets_shape = (self.num_tables, 2**self._bits + 1)
         ids_shape = (self.num_tables, num_rows)
-        self._check_memory(4 * (math.prod(offsets_shape) + math.prod(ids_shape)))
+        self._check_memory(4 * (math.prod(offsets_shape) + math.prod(ids_shape)), num_parts)
         with tf.init_scope(), tf.device("CPU:0"):
             functions = self._new_functions(tf.constant([0, 0], tf.int64)).numpy()
         self._functions = add_weight(
@@ -139,6 +150,20 @@ class HashTables:
             fill=seed is not None,
         )
 
+    def num_entries(self, codes: tf.Tensor) -> tf.Tensor:
+        """How many entries the buckets of each query have, int64 `[batch]`.
+
+        Args:
+            codes: As in `query`.
+        """
+        offsets = local_variable(self._offsets)
+        tables = tf.range(tf.shape(codes)[1]) % self.num_tables
+        places = tf.stack([tf.zeros_like(codes) + tables, tf.maximum(codes, 0)], axis=-1)
+        begins, ends = (
+            tf.cast(tf.gather_nd(offsets, places + [0, step]), tf.int64) for step in (0, 1)
+        )
+        return tf.reduce_sum(tf.where(codes < 0, tf.zeros_like(ends), ends - begins), axis=1)
+
     def draw(
         self, codes: tf.Tensor, seed: tf.Tensor, num_drawn: int
     ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -197,16 +222,11 @@ class HashTables:
             `largest_bucket`, sizes; `median_bucket_of_a_row`, the size that the buckets of half
             of the rows do not exceed; `empty_bucket_share`.
         """
-        sizes = np.diff(self._offsets.numpy().astype("int64"), axis=1)
-        return {
-            "num_tables": self.num_tables,
-            "num_hashes": self.num_hashes,
-            "num_buckets": sizes.shape[1],
-            "mean_bucket": float(sizes.mean()),
-            "median_bucket_of_a_row": _median_bucket_of_rows(sizes),
-            "largest_bucket": int(sizes.max()),
-            "empty_bucket_share": float(np.mean(sizes == 0)),
-        }
+        return health_of([self])
+
+    def bucket_sizes(self) -> np.ndarray:
+        """Number of entries of each bucket, int64 `[num_tables, num_buckets]`."""
+        return np.diff(self._offsets.numpy().astype("int64"), axis=1)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The state, by the names that `build` gives its weights."""
@@ -226,14 +246,29 @@ class HashTables:
         family = (self.kind, self._dim, self.num_hashes, self.num_tables)
         return hash_functions(*family, seed, _BIN_SIZE)
 
-    def _check_memory(self, needed: int) -> None:
+    def _check_memory(self, needed_per_part: int, num_parts: int) -> None:
+        needed = needed_per_part * num_parts
         available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if needed > available:
             raise ValueError(
-                f"{self.num_tables} hash tables over {self._num_rows} rows take "
+                f"{self.num_tables} hash tables over {self._num_rows * num_parts} rows take "
                 f"{needed / 2**30:.1f} GiB, and this machine has {available / 2**30:.1f} GiB. "
                 f"Received: num_tables={self.num_tables}. Lower it."
             )
+
+
+def health_of(parts: Sequence[HashTables]) -> dict[str, Any]:
+    """As `HashTables.health`, of tables over several parts of some rows, as one."""
+    sizes = np.sum([part.bucket_sizes() for part in parts], axis=0)
+    return {
+        "num_tables": parts[0].num_tables,
+        "num_hashes": parts[0].num_hashes,
+        "num_buckets": sizes.shape[1],
+        "mean_bucket": float(sizes.mean()),
+        "median_bucket_of_a_row": _median_bucket_of_rows(sizes),
+        "largest_bucket": int(sizes.max()),
+        "empty_bucket_share": float(np.mean(sizes == 0)),
+    }
 
 
 def _median_bucket_of_rows(sizes: np.ndarray) -> int:

@@ -1,0 +1,79 @@
+"""Models whose classes are in shards, for the tests of samplers that search in each of them."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_largeout as tflo
+
+N, DIM, BATCH, M = 600, 8, 16, 40
+RNG = np.random.default_rng(0)
+CLASSES = RNG.normal(size=(N, DIM)).astype("float32")
+FEATURES = CLASSES[:BATCH] + 0.3 * RNG.normal(size=(BATCH, DIM)).astype("float32")
+EACH_COUNT = pytest.mark.parametrize("num_shards", [2, 3, 7])
+
+
+def new_model(num_shards, sampler, rate=0.02, num_classes=N):
+    """A dense layer and a `LargeOutput`, with the same numbers whatever the shards."""
+    keras.utils.set_random_seed(3)
+    bias = 0.2 * np.random.default_rng(2).normal(size=num_classes)
+    head = tflo.layers.LargeOutput(
+        num_classes, sampler, bias_initializer=bias, num_shards=num_shards, name="head"
+    )
+    model = keras.Sequential([keras.Input([DIM]), keras.layers.Dense(DIM), head])
+    model.compile(
+        tflo.optimizers.LazyAdam(rate),
+        tflo.losses.SampledSoftmaxLoss(),
+        metrics=[tflo.metrics.PrecisionAtK(1)],
+    )
+    return model
+
+
+def fit(model, steps, seed=0):
+    """The loss of so many steps."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(N, size=steps * BATCH)
+    features = CLASSES[labels] + 0.3 * random.normal(size=(len(labels), DIM))
+    return model.fit(features, labels, BATCH, shuffle=False, verbose=0).history["loss"][0]
+
+
+def samples(model, labels, steps):
+    """What the sampler gives for `FEATURES` in so many steps."""
+    head = model.layers[-1]
+
+    @tf.function
+    def step():
+        return head.sampler.sample(tf.constant(FEATURES), tf.constant(labels, tf.int64), head)
+
+    return [tf.nest.map_structure(lambda tensor: tensor.numpy(), step()) for _ in range(steps)]
+
+
+def state(model, name):
+    """The weight of a shard's search state by its name, for each shard."""
+    weights = {weight.name: weight.numpy() for weight in model.layers[-1].weights}
+    count = model.layers[-1].num_shards
+    if count == 1:
+        return [weights[f"sampler_{name}"]]
+    return [weights[f"sampler_{name}_{number}_of_{count}"] for number in range(count)]
+
+
+def assert_counts_are_expected(drawn, expected):
+    """Each count within 5.5 standard deviations, and chi-square of all within 5 of its own."""
+    assert np.all(np.abs(drawn - expected) < 5.5 * np.sqrt(expected) + 3)
+    chi_square = np.sum((drawn - expected) ** 2 / expected)
+    assert chi_square < drawn.size + 5 * np.sqrt(np.sum(2 + 1 / expected))
+
+
+def read_into(other, model, folder, form):
+    """Saves `model`, and reads into `other` what fits it."""
+    other.optimizer.build(other.trainable_variables)
+    if form == "file":
+        model.save_weights(folder / "a.weights.h5")
+        other.load_weights(folder / "a.weights.h5")
+    else:
+        path = tf.train.Checkpoint(model=model).write(folder / "check")
+        tf.train.Checkpoint(model=other).read(path).expect_partial()
+    np.testing.assert_array_equal(
+        other.layers[-1].class_embeddings(), model.layers[-1].class_embeddings()
+    )

@@ -1,0 +1,249 @@
+"""`LSHSampler` with the classes in shards: tables of each, and draws of all of them."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_largeout as tflo
+from tests import harness
+from tests.integration.sharded_models import (
+    BATCH,
+    CLASSES,
+    DIM,
+    EACH_COUNT,
+    FEATURES,
+    M,
+    N,
+    assert_counts_are_expected,
+    fit,
+    new_model,
+    read_into,
+    samples,
+    state,
+)
+from tf_largeout.ops.hash_ops import lsh_hash
+from tf_largeout.sampled_values import HeadAndTail
+
+FORMS = {
+    "pool": {"num_hashes": 4},
+    "pool of labels": {"num_hashes": 4, "query": "label"},
+    "union": {"hash": "dwta"},
+    "walk": {"shared": False},
+    "frequent": {"shared": False, "select": "frequent", "num_hashes": 3},
+    "walk of labels": {"shared": False, "query": "label"},
+    "head": {"num_hard": 8, "start_step": 3},
+    "head of labels": {"num_hard": 8, "query": "label", "hash": "dwta", "start_step": 0},
+}
+NONE, ALL = np.full([BATCH, 1], -1), np.tile(np.arange(-1, N), (BATCH, 1))
+
+
+def model_of(form, num_shards, rate=0.02, num_sampled=M, **kwargs):
+    sampler = tflo.samplers.LSHSampler(num_sampled, seed=1, **{**FORMS[form], **kwargs})
+    return new_model(num_shards, sampler, rate)
+
+
+def rebuilt(form, num_shards, **kwargs):
+    model = model_of(form, num_shards, **kwargs)
+    model.layers[-1].sampler.rebuild(model.layers[-1])
+    return model
+
+
+def buckets(model):
+    """The classes of each bucket of each table, as lists."""
+    first, found = 0, {}
+    for offsets, ids in zip(
+        state(model, "table_offsets"), state(model, "table_ids"), strict=True
+    ):
+        for table, row in enumerate(offsets.astype(int)):
+            for bucket in range(len(row) - 1):
+                classes = ids[table, row[bucket] : row[bucket + 1]].astype(int) + first
+                found.setdefault((table, bucket), []).extend(classes.tolist())
+        first += ids.shape[1]
+    return found
+
+
+@pytest.mark.parametrize("form, num_shards", [("pool", 2), ("pool", 3), ("union", 7)])
+def test_tables_of_shards_are_those_of_all_classes(form, num_shards):
+    one, sharded = rebuilt(form, 1), rebuilt(form, num_shards)
+    assert buckets(sharded) == buckets(one)
+    healths = [m.layers[-1].sampler.table_health(m.layers[-1]) for m in (one, sharded)]
+    assert healths[0] == pytest.approx(healths[1]) and healths[1]["fresh_share"] == 1
+
+
+def entries_of_each_class(model):
+    """In how many of the buckets that the batch asks for each class stands."""
+    head = model.layers[-1]
+    vectors = np.concatenate([FEATURES, head.class_embeddings()])
+    functions = tf.constant(state(model, "hash_functions")[0])
+    codes = lsh_hash(vectors, functions, "simhash", 4, 50, 4, 8).numpy()
+    asked, rows = codes[:BATCH], codes[BATCH:]
+    return (asked[:, np.newaxis] == rows).sum(axis=(0, 2))
+
+
+@EACH_COUNT
+def test_pools_are_drawn_from_the_entries_of_all_shards(num_shards):
+    model, steps = rebuilt("pool", num_shards, rebuild_every=10_000), 400
+    model.layers[-1].sampler.prepare = lambda layer: None
+    drawn = np.zeros(N)
+    for pool, _, _ in samples(model, NONE, steps):
+        np.add.at(drawn, pool, 1)
+    entries, num_uniform = entries_of_each_class(model), M // 8
+    shares = num_uniform / N + (M - num_uniform) * entries / entries.sum()
+    assert_counts_are_expected(drawn, steps * shares)
+
+
+@pytest.mark.parametrize("form, num_shards", [("pool", 2), ("pool of labels", 3), ("pool", 7)])
+def test_counts_of_a_pool_are_those_of_one_shard(form, num_shards):
+    labels = ALL if form == "pool" else ALL[:, 1:30]
+    one, sharded = (rebuilt(form, count) for count in (1, num_shards))
+    (expected,), (found,) = samples(one, labels, 1), samples(sharded, labels, 1)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-5)
+    if form == "pool":
+        np.testing.assert_allclose(found[2], found[1][0, 1:][found[0]], rtol=1e-5)
+    assert found[0].shape == (M,) and len(set(found[0] // (N // num_shards))) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("query", ["embedding", "label"])
+def test_counts_of_a_pool_are_right_in_the_mean_over_hash_functions(query):
+    """As the same test in one shard: narrow vectors would have dependent hashes."""
+    model = model_of("pool", 3, query=query, num_tables=60, rebuild_every=1, rebuild_growth=1.0)
+    labels = ALL if query == "embedding" else ALL[:, 1:30]
+    drawn, expected = np.zeros([2, labels.shape[1]])
+    for pool, true_counts, _ in samples(model, labels, 400):
+        counts = np.bincount(pool, minlength=N)
+        drawn += counts[labels[0]] * (labels[0] >= 0)
+        expected += true_counts[0] * (labels[0] >= 0)
+    often = expected > 20
+    assert np.all(np.abs(drawn - expected)[often] < 6 * np.sqrt(2 * expected[often]))
+    assert drawn.sum() == pytest.approx(expected.sum(), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "form, num_shards", [("walk", 2), ("frequent", 3), ("walk of labels", 3), ("walk", 7)]
+)
+def test_rows_have_distinct_classes_of_their_own_and_no_labels(form, num_shards):
+    labels = np.stack([np.arange(BATCH), np.arange(BATCH) + 300], axis=1)
+    (values,) = samples(rebuilt(form, num_shards), labels, 1)
+    for row, own in zip(values[0], labels, strict=True):
+        assert len(set(row)) == M and row.min() >= 0 and row.max() < N
+        assert not set(row) & set(own)
+    np.testing.assert_array_equal(values[2], 1)
+
+
+@pytest.mark.parametrize("form", ["walk", "frequent", "union"])
+def test_what_is_found_is_as_close_as_in_one_shard(form):
+    closeness = []
+    for count in (1, 3):
+        model = rebuilt(form, count)
+        head = model.layers[-1]
+        logits = FEATURES @ head.class_embeddings().numpy().T
+        ids = np.concatenate(
+            [np.broadcast_to(v[0], [BATCH, M]) for v in samples(model, NONE, 9)]
+        )
+        closeness.append(np.take_along_axis(np.tile(logits, [9, 1]), ids, 1).mean())
+    assert closeness[1] > 0.9 * closeness[0] > 0
+
+
+@EACH_COUNT
+def test_a_head_of_all_classes_are_the_best(num_shards):
+    model = rebuilt("head", num_shards, num_hashes=1, num_sampled=N - 1)
+    head = model.layers[-1]
+    found = head.sampler.search(FEATURES, tf.constant(NONE), head)
+    scores = np.sort(head.class_matrix.dots(FEATURES, found).numpy())[:, ::-1]
+    best, _ = head.top_k(FEATURES, 8)
+    assert np.mean(np.isclose(scores, best, rtol=1e-4)) > 0.9
+
+
+def recall(model):
+    """Of the 8 best classes, how many the search finds."""
+    dense, head = model.layers
+    features = dense(CLASSES)
+    found = head.sampler.search(features, tf.zeros([N, 1], tf.int64) - 1, head).numpy()
+    best = head.top_k(features, 8)[1].numpy()
+    return np.mean([len(set(a) & set(b)) / 8 for a, b in zip(found, best, strict=True)])
+
+
+@pytest.mark.parametrize("num_shards", [3, pytest.param(7, marks=pytest.mark.slow)])
+def test_recall_of_a_head_is_that_of_one_shard(num_shards):
+    found = []
+    for count in (1, num_shards):
+        model = model_of("head", count, rate=0.05, num_sampled=80, rebuild_growth=1.0)
+        fit(model, 200)
+        found.append(recall(model))
+    assert found[1] > found[0] - 0.05 and found[0] > 0.3
+
+
+@pytest.mark.parametrize("form", ["pool", "union", "walk", "head"])
+def test_forms_learn(form):
+    model = model_of(form, 3, rate=0.05)
+    fit(model, 130)
+    assert model.evaluate(CLASSES, np.arange(N), verbose=0)[1] > 0.15
+    head = model.layers[-1]
+    assert head.sampler.table_health(head)["uniform_fill_share"] < 1
+
+
+@pytest.mark.parametrize("form", ["head", "pool"])
+def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
+    harness.assert_resumed_equals_uninterrupted(
+        lambda: model_of(form, 3, rebuild_every=8),
+        lambda model: fit(model, 10, seed=1),
+        lambda model: fit(model, 15, seed=2),  # over a rebuild
+        tmp_path,
+    )
+
+
+@pytest.mark.parametrize(
+    "before, after, kind",
+    [
+        (1, 3, "file"),
+        (3, 3, "file"),
+        (3, 2, "checkpoint"),
+        (3, 1, "file"),
+        (3, 3, "checkpoint"),
+    ],
+)
+def test_another_number_of_shards_goes_on_with_new_tables(
+    tmp_path, before, after, kind, caplog
+):
+    model, other = model_of("head", before), model_of("head", after)
+    fit(model, 10)
+    read_into(other, model, tmp_path, kind)
+    head = other.layers[-1]
+    assert head.sampler.start.started_at() == 3
+    expected = [7, 50] if before == after else [0, 0]
+    assert state(other, "rebuild_state")[0].tolist() == expected
+    said = "another number of shards" in caplog.text
+    assert said == (kind == "file" and before != after)
+    fit(other, 1)  # the next step, which searches
+    if before != after:
+        assert head.sampler.table_health(head)["fresh_share"] > 0.8
+
+
+def test_a_shard_whose_rows_are_replaced_is_rebuilt_alone():
+    model = model_of("pool", 3, rebuild_every=5, rebuild_growth=1e6)
+    fit(model, 10)
+    head, before = model.layers[-1], state(model, "table_ids")
+    head.embeddings_1.assign(-head.embeddings_1)
+    fit(model, 6)
+    changed = [np.any(a != b) for a, b in zip(before, state(model, "table_ids"), strict=True)]
+    assert changed == [False, True, False]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_few_classes_in_many_shards(form):
+    sampler = tflo.samplers.LSHSampler(
+        12, **{"num_hashes": 1, **FORMS[form]} | {"num_hashes": 1}
+    )
+    head = tflo.layers.LargeOutput(20, sampler, num_shards=7)
+    head.build((None, DIM))
+    values = sampler.sample(tf.constant(FEATURES), tf.zeros([BATCH, 1], tf.int64), head)
+    for part in values if isinstance(values, HeadAndTail) else [values]:
+        assert part.sampled_candidates.numpy().max() < 20
+        assert part.sampled_candidates.numpy().min() >= -1
+
+
+def test_a_batch_without_labels_to_ask_with_is_uniform():
+    (values,) = samples(rebuilt("pool of labels", 3), NONE, 1)
+    assert len(np.unique(values[0])) == M
+    np.testing.assert_allclose(values[2], M / N)
