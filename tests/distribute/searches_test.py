@@ -17,6 +17,8 @@ SAMPLERS = {
     "lsh": ("fresh_share", 0.9),
     "lsh head": ("fresh_share", 0.9),
     "lsh walk": ("fresh_share", 0.9),
+    "kernel_tree": ("built_at", 0),
+    "kernel_tree own": ("built_at", 0),
 }
 ROOT = pathlib.Path(__file__).parents[2]
 

@@ -31,6 +31,8 @@ SAMPLERS = {
         60, query="label", num_hard=8, start_step=4, rebuild_every=20, seed=1
     ),
     "lsh walk": lambda: tflo.samplers.LSHSampler(60, shared=False, num_tables=10, seed=1),
+    "kernel_tree": lambda: tflo.samplers.KernelTreeSampler(60, projection_dim=8, seed=1),
+    "kernel_tree own": lambda: tflo.samplers.KernelTreeSampler(30, shared=False, seed=1),
 }
 
 

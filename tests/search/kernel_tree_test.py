@@ -68,7 +68,8 @@ def test_log_q_and_probabilities_are_those_of_the_kernel(form):
     rows = np.arange(len(QUERIES))[:, np.newaxis]
     np.testing.assert_allclose(np.exp(log_q, dtype="f8"), q[rows, ids], rtol=1e-4)
     np.testing.assert_allclose(np.exp(label_log_q, dtype="f8"), q, rtol=1e-4)
-    found = tree.tree.probabilities(QUERIES, IDS, tree.embeddings, tree.bias)
+    kernels = tree.tree.kernels(QUERIES, IDS, tree.embeddings, tree.bias)
+    found = kernels / tree.tree.masses(QUERIES)[:, tf.newaxis]
     np.testing.assert_allclose(found, q, rtol=1e-4)
 
 

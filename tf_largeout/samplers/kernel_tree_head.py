@@ -2,9 +2,9 @@
 
 import tensorflow as tf
 
+from tf_largeout.samplers.class_trees import ClassTrees
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler, distinct_in_row
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
-from tf_largeout.search import KernelTree
 from tf_largeout.types import Config
 
 
@@ -15,7 +15,7 @@ class KernelTreeHead(HardNegativeSampler):
         num_sampled: Number of classes a row is compared with.
         num_hard: Number of draws of a row; of those that give one class the first counts.
         tail: What draws the others.
-        tree: The tree, which its owner builds.
+        trees: The trees, which its owner builds.
     """
 
     name_in_messages = "KernelTreeSampler"
@@ -25,17 +25,12 @@ class KernelTreeHead(HardNegativeSampler):
         num_sampled: int,
         num_hard: int,
         tail: Sampler | Config | str | None,
-        tree: KernelTree,
+        trees: ClassTrees,
     ) -> None:
         super().__init__(num_sampled, num_hard, tail)
-        self._tree = tree
+        self._trees = trees
 
     def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
-        ids, _, _ = self._tree.sample(
-            features,
-            labels[:, :0],
-            layer.next_seed(),
-            self.num_searched,
-            *layer.class_matrix.variables(),
-        )
+        seed, matrix = layer.next_seed(), layer.class_matrix
+        ids, _, _ = self._trees.sample(features, labels[:, :0], seed, self.num_searched, matrix)
         return distinct_in_row(ids)

@@ -1,19 +1,16 @@
 """Negatives in proportion to the quadratic kernel of features and class embeddings."""
 
-import functools
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tf_largeout.class_changes import ClassChange
-from tf_largeout.ops import devices
-from tf_largeout.replicas import local_variable
 from tf_largeout.sampled_values import LEAST_COUNT, HeadAndTail, SampledValues
+from tf_largeout.samplers.class_trees import ClassTrees
 from tf_largeout.samplers.kernel_tree_head import KernelTreeHead
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
-from tf_largeout.search import KernelTree
 from tf_largeout.types import Config
 
 
@@ -83,7 +80,7 @@ class KernelTreeSampler(Sampler):
         head = LargeOutput(100_000, sampler=KernelTreeSampler(projection_dim=32))
     """
 
-    searches = needs_one_table = True
+    searches = True
 
     def __init__(
         self,
@@ -97,9 +94,9 @@ class KernelTreeSampler(Sampler):
         seed: int | None = None,
     ) -> None:
         super().__init__(num_sampled, seed)
-        self._tree = KernelTree(alpha, projection_dim, leaf_size)
-        self.alpha, self.projection_dim = self._tree.alpha, self._tree.projection_dim
-        self.leaf_size = self._tree.leaf_size
+        self._trees = ClassTrees(alpha, projection_dim, leaf_size)
+        self.alpha, self.projection_dim = self._trees.alpha, self._trees.projection_dim
+        self.leaf_size = self._trees.leaf_size
         self.shared = None if shared is None else bool(shared)
         self.num_hard, self.tail = num_hard, None
         self._head: KernelTreeHead | None = None
@@ -110,7 +107,7 @@ class KernelTreeSampler(Sampler):
                 "A shared pool has no classes of a row's own. Received: shared=True, "
                 f"num_hard={num_hard}. Leave one of them out."
             )
-        self._head = KernelTreeHead(self.num_sampled, num_hard, tail, self._tree)
+        self._head = KernelTreeHead(self.num_sampled, num_hard, tail, self._trees)
         self.num_hard, self.tail = self._head.num_hard, self._head.tail
 
     @property
@@ -121,9 +118,7 @@ class KernelTreeSampler(Sampler):
         if self._head:
             self._head.build(layer)
         super().build(layer)
-        matrix = layer.class_matrix
-        add_weight = functools.partial(self.add_weight, layer)
-        self._tree.build(matrix.num_classes, matrix.dim, matrix.has_bias, add_weight)
+        self._trees.build(self, layer)
 
     def release(self) -> None:
         super().release()
@@ -135,10 +130,7 @@ class KernelTreeSampler(Sampler):
             self._head.take_classes(before._head, change)
 
     def prepare(self, layer: ClassLayer) -> None:
-        self._tree.keep_up(_seed_of_run(layer), *layer.class_matrix.variables())
-
-    def rows_changed(self, ids: tf.Tensor, old_rows: tf.Tensor, layer: ClassLayer) -> None:
-        self._tree.rows_changed(ids)
+        self._trees.keep_up(layer)
 
     def draw(
         self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
@@ -161,9 +153,7 @@ class KernelTreeSampler(Sampler):
             ValueError: If no layer has built it.
         """
         self.require_built()
-        layer.class_matrix.each_replica(
-            lambda: self._tree.rebuild(_seed_of_run(layer), *layer.class_matrix.variables())
-        )
+        layer.class_matrix.each_replica(lambda: self._trees.rebuild(layer))
 
     def tree_health(self, layer: ClassLayer) -> dict[str, Any]:
         """What the tree is like now.
@@ -179,7 +169,7 @@ class KernelTreeSampler(Sampler):
             ValueError: If no layer has built it.
         """
         self.require_built()
-        return self._tree.health()
+        return self._trees.health()
 
     def get_config(self) -> Config:
         return {
@@ -194,44 +184,28 @@ class KernelTreeSampler(Sampler):
         }
 
     def _own(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> SampledValues:
-        ids, log_q, label_log_q = self._tree.sample(
-            features,
-            labels,
-            layer.next_seed(),
-            self.num_sampled,
-            *layer.class_matrix.variables(),
+        ids, log_q, label_log_q = self._trees.sample(
+            features, labels, layer.next_seed(), self.num_sampled, layer.class_matrix
         )
         true_counts = _positive(tf.exp(label_log_q) * self.num_sampled)
         true_counts = tf.where(labels >= 0, true_counts, 1.0)
         return SampledValues(ids, true_counts, _positive(tf.exp(log_q) * self.num_sampled))
 
     def _pool(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> SampledValues:
-        variables = layer.class_matrix.variables()
         # For an empty batch a row of zeros, to which all classes are alike but for biases.
         is_empty = tf.cast(tf.equal(tf.shape(features)[0], 0), tf.int32)
         features = tf.pad(features, [[0, is_empty], [0, 0]])
         no_labels = tf.zeros([tf.shape(features)[0], 0], tf.int64)
-        pool, _, _ = self._tree.sample(
-            features,
-            no_labels,
-            layer.next_seed(),
-            self.num_sampled,
-            *variables,
-            shared=True,
+        matrix, seed = layer.class_matrix, layer.next_seed()
+        pool, _, _ = self._trees.sample(
+            features, no_labels, seed, self.num_sampled, matrix, shared=True
         )
 
         def counts_of(ids: tf.Tensor) -> tf.Tensor:
-            q = tf.reduce_mean(self._tree.probabilities(features, ids, *variables), axis=0)
+            q = self._trees.mean_probabilities(features, ids, matrix)
             return _positive(q * self.num_sampled)
 
         return SampledValues.of_pool(pool, labels, counts_of)
-
-
-def _seed_of_run(layer: ClassLayer) -> tf.Tensor:
-    """int64 `[2]`, the seed that the draws of the layer start from."""
-    first = local_variable(layer.seed_state).read_value()[0]
-    with devices.host_scope(layer.seed_state):
-        return tf.stack([first, 0])
 
 
 def _positive(counts: tf.Tensor) -> tf.Tensor:

@@ -36,8 +36,8 @@ class KernelTree:
     the rows. Rows that change without a word (by `set_weights`, or a dense optimizer) show in
     leaves that are looked at in turn, and the tree is built anew.
 
-    State: about `2/3 dim^2 / leaf_size + 1` floats per row, dim being that of the kernel, and
-    with a projection the projected rows. It is on the device of the rows.
+    State, on the device of the rows: about `2/3 dim^2 / leaf_size + 1` floats per row, dim
+    being that of the kernel, and with a projection the projected rows.
 
     Args:
         alpha: Weight of the square.
@@ -65,17 +65,12 @@ class KernelTree:
         self.projection_dim = whole_number("projection_dim", projection_dim, or_none=True)
         self.leaf_size = whole_number("leaf_size", leaf_size, or_none=True, most=2**31 - 1)
         self._num_rows = self._rows_per_leaf = 0  # until it is built
+        self._has_bias = False
         self._upkeep = TreeUpkeep()
         self._sums: keras.Variable = None
         self._projection: list[keras.Variable] = []  # none, or its matrix and projected rows
 
-    def build(
-        self,
-        num_rows: int,
-        dim: int,
-        has_bias: bool,
-        add_weight: AddWeight,
-    ) -> None:
+    def build(self, num_rows: int, dim: int, has_bias: bool, add_weight: AddWeight) -> None:
         """Makes the state. The sums are made by the first `keep_up`, or `rebuild`.
 
         Args:
@@ -103,7 +98,7 @@ class KernelTree:
                 for name, shape in shapes.items()
             ]
             kernel_dim = self.projection_dim
-        self._num_rows = num_rows
+        self._num_rows, self._has_bias = num_rows, has_bias
         self._rows_per_leaf = min(self.leaf_size or default_leaf_size(kernel_dim), num_rows)
         shape = kernel_tree_shape(num_rows, kernel_dim, self._rows_per_leaf)
         self._sums = add_weight("sums", shape, "float32", zeros_initializer)
@@ -121,15 +116,14 @@ class KernelTree:
         """
         self._upkeep.now(lambda: self._build(seed, embeddings, bias))
 
-    def rows_changed(self, ids: tf.Tensor) -> None:
-        """Notes that rows have changed, for the next `keep_up`.
-
-        Not at once, as the biases of a step change after its embeddings.
+    def rows_changed(self, ids: tf.Tensor, old_rows: tf.Tensor | None = None) -> None:
+        """Notes changed rows for the next `keep_up`: the biases of a step change after them.
 
         Args:
-            ids: int64 `[n]`; may repeat, -1 is none.
+            ids: Integers `[n]`; may repeat, -1 is none.
+            old_rows: Not read.
         """
-        self._upkeep.rows_changed(ids)
+        self._upkeep.rows_changed(tf.cast(ids, tf.int64))
 
     def keep_up(
         self, seed: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None = None
@@ -190,29 +184,28 @@ class KernelTree:
             tf.errors.InvalidArgumentError: If queries are not finite, or so large that their
                 products overflow.
         """
-        rows, biases = self._kernel_rows(embeddings, bias)
-        sums = local_variable(self._sums)
         return kernel_tree_sample(
             self._kernel_queries(queries),
             labels,
             seed,
-            rows,
-            biases,
-            sums,
+            *self._kernel_rows(embeddings, bias),
+            local_variable(self._sums),
             self._rows_per_leaf,
             num_sampled,
             self.alpha,
             shared,
         )
 
-    def probabilities(
+    def kernels(
         self,
         queries: tf.Tensor,
         ids: tf.Tensor,
         embeddings: tf.Variable,
         bias: tf.Variable | None = None,
     ) -> tf.Tensor:
-        """The `q_i` of some rows for all queries, by one dense product.
+        """The `alpha <h, w_i>^2 + 1` of some rows for all queries, by one dense product.
+
+        Divided by `masses` they are the `q_i`, as far as the sums are those of the rows.
 
         Args:
             queries: float32 `[batch, dim]`.
@@ -221,17 +214,21 @@ class KernelTree:
             bias: Variable or None.
 
         Returns:
-            float32 `[batch, n]`, exact as far as the sums are those of the rows.
+            float32 `[batch, n]`.
         """
         variable, biases = self._kernel_rows(embeddings, bias)
-        queries, rows = self._kernel_queries(queries), tf.gather(variable, ids)
+        rows = tf.gather(variable, ids)
         if biases is not None:
-            queries = tf.pad(queries, [[0, 0], [0, 1]], constant_values=1)
             rows = tf.concat([rows, tf.gather(biases, ids)[:, tf.newaxis]], axis=1)
-        products = tf.matmul(queries, rows, transpose_b=True)
-        squares = tf.reduce_sum(tf.matmul(queries, self._root(rows.shape[1])) * queries, axis=1)
-        total = self.alpha * tf.maximum(squares, 0) + self._num_rows
-        return (self.alpha * tf.square(products) + 1) / total[:, tf.newaxis]
+        products = tf.matmul(self._summed_queries(queries), rows, transpose_b=True)
+        return self.alpha * tf.square(products) + 1
+
+    def masses(self, queries: tf.Tensor) -> tf.Tensor:
+        """The sum of the kernels of all rows for each query, float32 `[batch]`, by the sums."""
+        queries = self._summed_queries(queries)
+        root = self._root(queries.shape[1])
+        squares = tf.reduce_sum(tf.matmul(queries, root) * queries, axis=1)
+        return self.alpha * tf.maximum(squares, 0) + self._num_rows
 
     def health(self) -> dict[str, Any]:
         """What the tree is like now.
@@ -265,11 +262,9 @@ class KernelTree:
         self, embeddings: tf.Variable, bias: tf.Variable | None
     ) -> tuple[tf.Variable, tf.Variable | None]:
         """What the sums are of."""
-        return (
-            (local_variable(self._projection[1]), None)
-            if self._projection
-            else (embeddings, bias)
-        )
+        if self._projection:
+            return local_variable(self._projection[1]), None
+        return embeddings, bias
 
     def _kernel_queries(self, queries: tf.Tensor) -> tf.Tensor:
         """The queries as the kernel takes them, without a number for the bias."""
@@ -280,6 +275,13 @@ class KernelTree:
         return tf.matmul(queries, matrix[:, :dim], transpose_b=True) + tf.reduce_sum(
             matrix[:, dim:], axis=1
         )
+
+    def _summed_queries(self, queries: tf.Tensor) -> tf.Tensor:
+        """The queries as wide as the rows that are summed."""
+        queries = self._kernel_queries(queries)
+        if self._has_bias and not self._projection:
+            queries = tf.pad(queries, [[0, 0], [0, 1]], constant_values=1)
+        return queries
 
     def _root(self, dim: int) -> tf.Tensor:
         """The sum of `w w'` over all rows, `[dim, dim]`."""
