@@ -73,13 +73,14 @@ def test_rows_dots_and_logits_are_those_of_one_matrix(num_shards, has_bias):
 @pytest.mark.parametrize("ties", [False, True])
 def test_statistics_and_best_classes_are_those_of_one_matrix(num_shards, has_bias, ties):
     problem = Problem(num_shards, has_bias, ties)
-    found = problem.sharded.statistics(problem.features, problem.labels)
     expected = problem.one.statistics(problem.features, problem.labels)
-    np.testing.assert_array_equal(found.true_logits, expected.true_logits)
-    np.testing.assert_array_equal(found.ranks, expected.ranks)
-    np.testing.assert_allclose(
-        found.log_partition, reference.log_partition(problem.logits), rtol=1e-5
-    )
+    for training in (False, True):
+        found = problem.sharded.statistics(problem.features, problem.labels, training=training)
+        np.testing.assert_array_equal(found.true_logits, expected.true_logits)
+        np.testing.assert_array_equal(found.ranks, expected.ranks)
+        np.testing.assert_allclose(
+            found.log_partition, reference.log_partition(problem.logits), rtol=1e-5
+        )
     for k in (1, 4, N, tf.constant(5)):
         problem.assert_equal(lambda matrix, k=k: matrix.top_k(problem.features, k))
     problem.assert_equal(lambda matrix: matrix.top_k(problem.features, 8, absolute=True))
@@ -146,13 +147,14 @@ def test_gradients_are_those_of_one_matrix(num_shards, has_bias):
 
 
 @EACH_COUNT
-def test_gradients_of_the_exact_loss_are_those_of_one_matrix(num_shards):
+@pytest.mark.parametrize("training", [False, True])
+def test_gradients_of_the_exact_loss_are_those_of_one_matrix(num_shards, training):
     problem = Problem(num_shards)
 
     def gradients(matrix, variables):
         with tf.GradientTape() as tape:
             tape.watch(problem.features)
-            found = matrix.statistics(problem.features, problem.labels)
+            found = matrix.statistics(problem.features, problem.labels, training=training)
             loss = tf.reduce_sum(found.log_partition) - tf.reduce_sum(found.true_logits)
         return tape.gradient(loss, [problem.features, *(one.value for one in variables)])
 

@@ -100,9 +100,6 @@ class ClassMatrix:
         """The logits of all classes, `[..., num_classes]`, of the dtype of `features`.
 
         By stateless operations of TensorFlow, which prunes them where nobody takes the result.
-
-        Args:
-            features: Float `[..., dim]`.
         """
         embeddings = tf.cast(self._embeddings.value, features.dtype)
         logits = tf.tensordot(features, embeddings, axes=[[-1], [1]])
@@ -146,7 +143,11 @@ class ClassMatrix:
         return logits, rows, tf.zeros(tf.shape(shared_ids)) if biases is None else biases
 
     def statistics(
-        self, features: tf.Tensor, labels: tf.Tensor, compute_dtype: str = "float32"
+        self,
+        features: tf.Tensor,
+        labels: tf.Tensor,
+        compute_dtype: str = "float32",
+        training: bool = False,
     ) -> ClassStatistics:
         """The exact `ClassStatistics` of a batch, in one pass over the classes.
 
@@ -154,6 +155,7 @@ class ClassMatrix:
             features: Float `[B, dim]`.
             labels: int64 `[B, L]`, padded with -1.
             compute_dtype: "float32" or "bfloat16", see `ops.class_statistics`.
+            training: Whether gradients are taken and ranks hardly ever: a hint for shards.
         """
         scan = functools.partial(class_scan_ops.class_statistics, compute_dtype=compute_dtype)
         features = tf.cast(features, tf.float32)
@@ -235,9 +237,8 @@ class ClassMatrix:
     ) -> Any:
         """Passes over the logits of all classes in blocks, for what no op computes.
 
-        Memory is O(B * block), where the block is chosen so that `B * block * width` numbers
-        are about 16 MiB. By operations of TensorFlow that gather rows: nothing copies the
-        matrix. Passes of equal features and width have equal blocks, of equal logits.
+        By operations that gather rows: nothing copies the matrix. In memory are
+        `B * block * width` numbers, about 16 MiB. Equal features and width have equal blocks.
 
         Args:
             features: Float `[B, dim]`.
@@ -294,7 +295,6 @@ class ClassMatrix:
     def on_rows_changed(self, function: Callable[[tf.Tensor, tf.Tensor], None]) -> None:
         """Has `function(ids, old_rows)` called in each step of a row-sparse optimizer.
 
-        See `row_changes`: optimizers of Keras call nothing. It is a method, whose object this
-        does not keep alive.
+        See `row_changes`: it is a method, whose object this does not keep alive.
         """
         row_changes.observe(self._embeddings, function)

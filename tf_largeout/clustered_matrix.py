@@ -129,7 +129,11 @@ class ClusteredMatrix(ClassMatrix):
         return own[:, 0] - tf.reduce_logsumexp(others, axis=1), class_folds.count(higher)
 
     def statistics(
-        self, features: tf.Tensor, labels: tf.Tensor, compute_dtype: str = "float32"
+        self,
+        features: tf.Tensor,
+        labels: tf.Tensor,
+        compute_dtype: str = "float32",
+        training: bool = False,
     ) -> ClassStatistics:
         """The exact `ClassStatistics` of the log-probabilities, in two passes over the classes.
 
@@ -137,6 +141,7 @@ class ClusteredMatrix(ClassMatrix):
             features: Float `[B, dim]`.
             labels: int64 `[B, L]`, padded with -1.
             compute_dtype: "float32".
+            training: As in `ClassMatrix.statistics`.
 
         Returns:
             `ClassStatistics`: a `log_partition` of 0, for their probabilities sum to 1.

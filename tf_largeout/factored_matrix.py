@@ -98,7 +98,11 @@ class FactoredMatrix(ClassMatrix):
         self.variables()
 
     def statistics(
-        self, features: tf.Tensor, labels: tf.Tensor, compute_dtype: str = "float32"
+        self,
+        features: tf.Tensor,
+        labels: tf.Tensor,
+        compute_dtype: str = "float32",
+        training: bool = False,
     ) -> ClassStatistics:
         hidden, shift = self.hidden(features)
         found = self._vectors.statistics(hidden, labels, compute_dtype)

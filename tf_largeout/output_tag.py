@@ -110,7 +110,7 @@ class OutputTag:
         known = self._statistics if compute_dtype == "float32" else self._rounded
         if id(labels) not in known:
             known[id(labels)] = self.class_matrix.statistics(
-                self.flat_features, labels, compute_dtype
+                self.flat_features, labels, compute_dtype, bool(self.training)
             )
         return known[id(labels)]
 

@@ -105,27 +105,58 @@ class ShardedMatrix(ClassMatrix):
         )
 
     def statistics(
-        self, features: tf.Tensor, labels: tf.Tensor, compute_dtype: str = "float32"
+        self,
+        features: tf.Tensor,
+        labels: tf.Tensor,
+        compute_dtype: str = "float32",
+        training: bool = False,
     ) -> ClassStatistics:
-        """As `ClassMatrix.statistics`, whose ranks take a pass of their own."""
+        """As `ClassMatrix.statistics`, in one pass over each shard.
+
+        In training log partitions and logits are those of one pass, which has one gradient, and
+        ranks, if anybody takes them, of another. Else the logits of the labels are found first,
+        to the bit as the pass has them, so that it can rank them.
+        """
         features, labels = tf.cast(features, tf.float32), self._checked(labels)
-        found = []
-        for shard in self._shards:
-            own = shard.own(labels)
-            with shard.place():
-                found.append(shard.matrix.statistics(features, own, compute_dtype))
-        log_partitions = tf.stack([one.log_partition for one in found])
-        true_logits = tf.add_n([one.true_logits for one in found])
-        constant, fixed = tf.stop_gradient(features), tf.stop_gradient(true_logits)
 
-        def ranks(shard: ClassShard) -> tf.Tensor:
+        def of_own(shard: ClassShard) -> ClassStatistics:
+            return shard.matrix.statistics(features, shard.own(labels), compute_dtype)
+
+        def own_logits(shard: ClassShard) -> tf.Tensor:
             embeddings, bias = shard.matrix.variables()
-            return class_scan_ops.class_statistics(
-                constant, embeddings, bias, labels, fixed, shard.first, compute_dtype
-            )[2]
+            own = shard.own(labels)
+            return class_scan_ops.label_logits(features, embeddings, bias, own, compute_dtype)
 
-        log_partition = tf.reduce_logsumexp(log_partitions, axis=0)
-        return ClassStatistics(log_partition, true_logits, tf.add_n(self._each(ranks)))
+        if not training:
+            true_logits = tf.add_n(self._each(own_logits))
+            found = self._scan(features, labels, true_logits, compute_dtype)
+            log_partitions = [one.log_partition for one in found]
+        else:
+            own = self._each(of_own)
+            true_logits = tf.add_n([one.true_logits for one in own])
+            log_partitions = [one.log_partition for one in own]
+            found = self._scan(tf.stop_gradient(features), labels, true_logits, compute_dtype)
+        return ClassStatistics(
+            tf.reduce_logsumexp(tf.stack(log_partitions), axis=0),
+            true_logits,
+            tf.add_n([one.ranks for one in found]),
+        )
+
+    def _scan(
+        self, features: tf.Tensor, labels: tf.Tensor, true_logits: tf.Tensor, compute_dtype: str
+    ) -> list[ClassStatistics]:
+        """The statistics of each shard alone, but of labels that may be in another."""
+        fixed = tf.stop_gradient(true_logits)
+
+        def of(shard: ClassShard) -> ClassStatistics:
+            embeddings, bias = shard.matrix.variables()
+            return ClassStatistics(
+                *class_scan_ops.class_statistics(
+                    features, embeddings, bias, labels, fixed, shard.first, compute_dtype
+                )
+            )
+
+        return self._each(of)
 
     def top_k(
         self, features: tf.Tensor, k: int | tf.Tensor, absolute: bool = False

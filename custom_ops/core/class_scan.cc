@@ -142,4 +142,19 @@ void ClassStatistics(const ClassMatrix& matrix, const Features& features, const 
   });
 }
 
+void LabelLogits(const ClassMatrix& matrix, const Features& features, const Labels& labels,
+                 const ParallelFor& parallel, float* true_logits, ProductNumbers numbers) {
+  const int64_t batch = features.batch;
+  const std::vector<int64_t> order = RowsByLabelCount(labels, batch);
+  const Logits logits(matrix, features, order, numbers, parallel);
+  parallel(batch, 4 * labels.width * matrix.dim, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t first = order[row] * labels.width;
+      for (int64_t i = first; i < first + labels.width; ++i) {
+        true_logits[i] = labels.ids[i] < 0 ? 0.0f : logits.One(row, labels.ids[i]);
+      }
+    }
+  });
+}
+
 }  // namespace largeout

@@ -27,6 +27,13 @@ void ClassStatistics(const ClassMatrix& matrix, const Features& features, const 
                      const ParallelFor& parallel, float* log_partition, float* true_logits,
                      int64_t* ranks, ProductNumbers numbers = ProductNumbers::kFloat32);
 
+// The logits of labels without a pass over the classes, to the bit as ClassStatistics has them
+// for a batch of as many rows. true_logits [batch, width]: 0 where there is no label.
+// REQUIRES: `labels` has no logits.
+void LabelLogits(const ClassMatrix& matrix, const Features& features, const Labels& labels,
+                 const ParallelFor& parallel, float* true_logits,
+                 ProductNumbers numbers = ProductNumbers::kFloat32);
+
 // scores, ids [batch, k]: the k highest logits, falling; equal ones by rising
 // id. NaN ranks below everything. REQUIRES: 1 <= k <= num_classes.
 // `packed_rows` are null, or all rows of the matrix as they are now, with bounds (PackAllRows):

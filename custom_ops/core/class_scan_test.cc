@@ -99,6 +99,27 @@ TEST(TopKHasTheRanksThatItsClassesHaveAsLabels) {
   });
 }
 
+TEST(LabelLogitsAreThoseOfTheScan) {
+  testing::ForEachSimdLevel([] {
+    for (int64_t batch : {1, 3, 4, 5, 17, 70}) {
+      for (int64_t dim : {7, 32, 50}) {
+        Example e(batch, 301, dim, 3);
+        for (size_t i = 0; i < e.labels.size(); i += 4) e.labels[i] = -1;
+        for (auto numbers : {ProductNumbers::kFloat32, ProductNumbers::kBfloat16}) {
+          std::vector<float> log_partition(batch), scanned(batch * 3), alone(batch * 3, NAN);
+          std::vector<int64_t> ranks(batch * 3);
+          const Features features = {e.features.data(), batch};
+          const Labels labels = {e.labels.data(), 3};
+          ClassStatistics(e.matrix, features, labels, SerialFor, log_partition.data(),
+                          scanned.data(), ranks.data(), numbers);
+          LabelLogits(e.matrix, features, labels, Threads(3), alone.data(), numbers);
+          EXPECT_TRUE(alone == scanned);
+        }
+      }
+    }
+  });
+}
+
 // As many as go along the width, one more, and widths with and without a rest.
 TEST(FewRowsHaveTheLogitsOfTheirClasses) {
   testing::ForEachSimdLevel([] {

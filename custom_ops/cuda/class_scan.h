@@ -28,6 +28,10 @@ Status ClassStatistics(const ClassMatrix& matrix, const Features& features,
                        const Labels& labels, void* scratch, float* log_partition,
                        float* true_logits, int64_t* ranks, Stream stream);
 
+// true_logits [batch, width], as in core, to the bit as ClassStatistics has them.
+Status LabelLogits(const ClassMatrix& matrix, const Features& features, const Labels& labels,
+                   float* true_logits, Stream stream);
+
 // The largest k of ClassTopK: what it sorts is in shared memory.
 inline constexpr int64_t kMostTopK = 2048;
 

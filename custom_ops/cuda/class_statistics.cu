@@ -30,6 +30,12 @@ int64_t ClassStatisticsScratchBytes(int64_t batch, int64_t num_classes, int64_t 
   return counter.bytes();
 }
 
+Status LabelLogits(const ClassMatrix& matrix, const Features& features, const Labels& labels,
+                   float* true_logits, Stream stream) {
+  return ForEach(features.batch * labels.width,
+                 LabelLogitsBody{matrix, features, labels, true_logits}, stream);
+}
+
 Status ClassStatistics(const ClassMatrix& matrix, const Features& features,
                        const Labels& labels, void* scratch, float* log_partition,
                        float* true_logits, int64_t* ranks, Stream stream) {
@@ -38,8 +44,12 @@ Status ClassStatistics(const ClassMatrix& matrix, const Features& features,
   const StatisticsParts parts = CutParts(plan, labels.width, &cutter);
   const int64_t num_labels = features.batch * labels.width;
 
-  Status status = ForEach(
-      num_labels, LabelLogitsBody{matrix, features, labels, parts, true_logits}, stream);
+  Status status = kOk;
+  if (labels.logits == nullptr) {
+    status = LabelLogits(matrix, features, labels, true_logits, stream);
+    if (status != kOk) return status;
+  }
+  status = ForEach(num_labels, LabelScoresBody{labels, parts, true_logits}, stream);
   if (status != kOk) return status;
   status = WithTileFor(matrix, features, [&](auto shape) {
     using Shape = decltype(shape);

@@ -15,31 +15,37 @@
 namespace largeout {
 namespace cuda {
 
-// Item i: the logit of label i of the batch, unless it was given.
+// Item i: the logit of label i of the batch; 0 for no label, NaN for one out of range.
 struct LabelLogitsBody {
   ClassMatrix matrix;
   Features features;
   Labels labels;
-  StatisticsParts parts;
   float* true_logits;
 
   LARGEOUT_DEVICE void operator()(int64_t i) const {
-    const float logit = labels.logits != nullptr ? Given(i) : Computed(i);
-    if (labels.logits == nullptr) true_logits[i] = labels.ids[i] == -1 ? 0.0f : logit;
-    parts.scores[i] = IsRanked(logit) ? logit : NotANumber();
-    parts.higher[i] = 0;
+    true_logits[i] = labels.ids[i] == -1 ? 0.0f : Computed(i);
   }
 
  private:
-  LARGEOUT_DEVICE float Given(int64_t i) const {
-    return labels.ids[i] < 0 ? NotANumber() : labels.logits[i];
-  }
-
   LARGEOUT_DEVICE float Computed(int64_t i) const {
     const int64_t id = labels.ids[i];
     const float* const feature = features.data + i / labels.width * matrix.dim;
     const bool known = id >= 0 && id < matrix.num_classes;
     return known ? OneLogit(matrix, feature, id) : NotANumber();
+  }
+};
+
+// Item i: what label i of the batch is ranked by, its logit, given or computed.
+struct LabelScoresBody {
+  Labels labels;
+  StatisticsParts parts;
+  const float* true_logits;
+
+  LARGEOUT_DEVICE void operator()(int64_t i) const {
+    const float* logits = labels.logits != nullptr ? labels.logits : true_logits;
+    const bool ranked = labels.ids[i] >= 0 && IsRanked(logits[i]);
+    parts.scores[i] = ranked ? logits[i] : NotANumber();
+    parts.higher[i] = 0;
   }
 };
 

@@ -54,6 +54,13 @@ struct Cpu {
     return absl::OkStatus();
   }
 
+  static absl::Status LabelLogits(OpKernelContext* ctx, const ClassMatrix& matrix,
+                                  const Features& features, const Labels& labels,
+                                  float* true_logits, ProductNumbers numbers) {
+    largeout::LabelLogits(matrix, features, labels, IntraOpParallel(ctx), true_logits, numbers);
+    return absl::OkStatus();
+  }
+
   static absl::Status ClassTopK(OpKernelContext* ctx, const ClassMatrix& matrix,
                                 const Features& features, int64_t k, const PackedRows* packed,
                                 float* scores, int64_t* ids) {

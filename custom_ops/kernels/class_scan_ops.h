@@ -121,6 +121,33 @@ class ClassStatisticsOp : public LargeoutOp {
 };
 
 template <class Device>
+class LabelLogitsOp : public LargeoutOp {
+ public:
+  explicit LabelLogitsOp(tensorflow::OpKernelConstruction* ctx) : LargeoutOp(ctx) {
+    OP_REQUIRES_OK(ctx, ReadNumbers<Device>(ctx, &numbers_));
+  }
+
+  void Run(tensorflow::OpKernelContext* ctx) override {
+    const tensorflow::Tensor &features = ctx->input(0), *ids;
+    ClassMatrixInput input;
+    OP_REQUIRES_OK(ctx, input.Read(ctx, features));
+    const ClassMatrix matrix = input.matrix();
+    OP_REQUIRES_OK(ctx, ctx->input("labels", &ids));
+    OP_REQUIRES_OK(ctx, CheckRows(*ids, "labels", features.dim_size(0), "features"));
+    OP_REQUIRES_OK(ctx, Device::CheckIds(*ids, matrix.num_classes));
+    tensorflow::Tensor* true_logits;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, ids->shape(), &true_logits));
+    if (ids->NumElements() == 0) return;
+    OP_REQUIRES_OK(ctx,
+                   Device::LabelLogits(ctx, matrix, FeaturesOf(features), LabelsOf(*ids),
+                                       true_logits->flat<float>().data(), numbers_));
+  }
+
+ private:
+  ProductNumbers numbers_ = ProductNumbers::kFloat32;
+};
+
+template <class Device>
 class ClassTopKOp : public LargeoutOp {
  public:
   using LargeoutOp::LargeoutOp;
@@ -226,6 +253,11 @@ class ClassSoftmaxGradientOp : public LargeoutOp {
                               .HostMemory("bias")              \
                               .HostMemory("first_class"),      \
                           ClassStatisticsOp<Functions>);       \
+  REGISTER_KERNEL_BUILDER(Name("LargeoutLabelLogits")          \
+                              .Device(name)                    \
+                              .HostMemory("embeddings")        \
+                              .HostMemory("bias"),             \
+                          LabelLogitsOp<Functions>);           \
   REGISTER_KERNEL_BUILDER(Name("LargeoutClassTopK")            \
                               .Device(name)                    \
                               .HostMemory("embeddings")        \

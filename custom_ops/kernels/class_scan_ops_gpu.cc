@@ -37,6 +37,13 @@ struct Gpu {
                                           log_partition, true_logits, ranks, StreamOf(ctx)));
   }
 
+  static absl::Status LabelLogits(OpKernelContext* ctx, const ClassMatrix& matrix,
+                                  const Features& features, const Labels& labels,
+                                  float* true_logits, ProductNumbers) {
+    return FromCuda(
+        cuda::LabelLogits(matrix, features, labels, true_logits, StreamOf(ctx)));
+  }
+
   static absl::Status ClassTopK(OpKernelContext* ctx, const ClassMatrix& matrix,
                                 const Features& features, int64_t k, const PackedRows* packed,
                                 float* scores, int64_t* ids) {

@@ -58,6 +58,14 @@ absl::Status StatisticsShape(InferenceContext* c) {
   return absl::OkStatus();
 }
 
+absl::Status LabelLogitsShape(InferenceContext* c) {
+  ShapeHandle features, labels;
+  TF_RETURN_IF_ERROR(CheckMatrix(c, &features));
+  TF_RETURN_IF_ERROR(CheckRows(c, c->num_inputs() - 1, 2, features, &labels));
+  c->set_output(0, labels);
+  return absl::OkStatus();
+}
+
 absl::Status TopKShape(InferenceContext* c) {
   ShapeHandle features, unused;
   DimensionHandle k;
@@ -134,6 +142,28 @@ ranks: [batch, num_labels], the number of classes of the matrix, other than the 
   or -inf.
 compute_type: With bfloat16, features and embeddings are rounded to the nearest bfloat16 before
   they are multiplied; sums and biases are float32. It is an error on a GPU.
+)doc");
+
+REGISTER_OP("LargeoutLabelLogits")
+    .Input("features: float")
+    .Input("embeddings: resource")
+    .Input("bias: num_biases * resource")
+    .Input("labels: int64")
+    .Output("true_logits: float")
+    .Attr("num_biases: int >= 0")
+    .Attr("compute_type: {float, bfloat16} = DT_FLOAT")
+    .SetShapeFn(LabelLogitsShape)
+    .Doc(R"doc(
+The logits of the labels without a pass over the classes, to the bit as
+LargeoutClassStatistics has them for the same features.
+
+features: [batch, dim].
+embeddings: Variable [num_classes, dim], float; read in place.
+bias: No variable, or one: [num_classes], float.
+labels: [batch, num_labels], padded with -1. Other ids outside of the classes are an error;
+  on a GPU, which the host does not wait for, their logits are NaN.
+true_logits: [batch, num_labels], 0 at padding.
+compute_type: As there.
 )doc");
 
 REGISTER_OP("LargeoutClassTopK")

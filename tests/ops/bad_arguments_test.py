@@ -124,6 +124,8 @@ def test_a_scalar_is_no_matrix_of_features():
     with invalid("features must be"):
         ops.class_statistics(1.0, embeddings, None, [[1]])
     with invalid("features must be"):
+        ops.label_logits(1.0, embeddings, None, [[1]])
+    with invalid("features must be"):
         ops.class_top_k(1.0, embeddings, None, 1)
     with invalid("features must be"):
         ops.row_dots(1.0, embeddings, [[1]])

@@ -106,6 +106,21 @@ def test_class_statistics_and_their_gradients(shape, bias):
     gpu.assert_same_on_gpu(compute, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("shape", [*SHAPES, (0, 7, 5, 2), (6, 50, 5, 0)], ids=str)
+def test_label_logits_and_their_gradients(shape):
+    def compute():
+        problem = Problem(*shape)
+        with tf.GradientTape() as tape:
+            arguments = tf.constant(problem.features), *problem.variables, problem.labels
+            logits = class_scan_ops.label_logits(*arguments)
+            loss = weighted_sum([logits])
+        scanned = class_scan_ops.class_statistics(*arguments)[1]
+        np.testing.assert_array_equal(logits, scanned)
+        return logits, tape.gradient(loss, problem.variables)
+
+    gpu.assert_same_on_gpu(compute, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("shape", [(20, 300, 16, 9), (130, 97, 128, 1), (3, 9, 5, 12)], ids=str)
 def test_ranks_of_given_logits_in_shards_of_the_classes(shape):
     def compute():

@@ -78,6 +78,39 @@ def class_statistics(
     )
 
 
+def label_logits(
+    features: tf.Tensor,
+    embeddings_handle: VariableOrHandle,
+    bias_handle: VariableOrHandle | None,
+    labels: tf.Tensor,
+    compute_dtype: str = "float32",
+) -> tf.Tensor:
+    """The `true_logits` of `class_statistics`, to the bit, without a pass over the classes.
+
+    Differentiable, once, as those are.
+
+    Args:
+        features: float32 `[batch, dim]`.
+        embeddings_handle: handle of a float32 variable `[N, dim]`.
+        bias_handle: handle of a float32 variable `[N]`, or None.
+        labels: int64 `[batch, num_labels]` in `[-1, N)`; -1 is padding.
+        compute_dtype: As in `class_statistics`.
+
+    Returns:
+        float32 `[batch, num_labels]`, 0 at padding.
+
+    Raises:
+        tf.errors.InvalidArgumentError: As `class_statistics`.
+    """
+    return gen_ops.largeout_label_logits(
+        features,
+        handle_of(embeddings_handle, watch=True),
+        optional_handle(bias_handle, watch=True),
+        labels,
+        compute_type=compute_dtype,
+    )
+
+
 class PackedClasses(NamedTuple):
     """Classes at 8 bits a number, as `pack_classes` makes them and `class_top_k` takes them.
 
@@ -212,6 +245,25 @@ def _statistics_gradient(
         compute_type=op.get_attr("compute_type"),
     )
     return [d_features, d_embeddings, *d_bias, None, *d_given, None]
+
+
+@tf.RegisterGradient("LargeoutLabelLogits")
+def _label_logits_gradient(
+    op: tf.Operation, d_true_logits: tf.Tensor
+) -> list[tf.Tensor | None]:
+    features, embeddings, *bias = op.inputs[: 2 + op.get_attr("num_biases")]
+    none = tf.zeros(tf.shape(features)[:1])  # no part of a log partition
+    d_features, d_embeddings, d_bias = gen_ops.largeout_class_softmax_gradient(
+        features,
+        embeddings,
+        bias,
+        none,
+        none,
+        op.inputs[2 + len(bias)],
+        d_true_logits,
+        compute_type=op.get_attr("compute_type"),
+    )
+    return [d_features, d_embeddings, *d_bias, None]
 
 
 tf.no_gradient("LargeoutClassTopK")

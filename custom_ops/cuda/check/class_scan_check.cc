@@ -123,6 +123,10 @@ void CheckStatistics(Run* run) {
                 kTolerance);
     run->Expect(Text(in) + " ranks", launched, found.ranks, ranks,
                 in.num_classes > 2000 && !in.is_exact ? kRankTolerance : 0);
+    const DeviceArray<float> alone(in.ids.size());
+    const Status asked = LabelLogits(on_gpu.matrix(), on_gpu.features(), on_gpu.labels(),
+                                     alone.data(), run->stream());
+    run->Expect(Text(in) + " label logits", asked, alone, found.true_logits.Get());
     if (Skips(in).size() == 1) continue;
     const ScanOnGpu skipped(in, 1);
     const StatisticsOnGpu by_ones(skipped);

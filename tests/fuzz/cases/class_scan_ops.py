@@ -40,6 +40,18 @@ def class_statistics(draws):
     return Call(ops.class_statistics, (*scan, labels), options, check)
 
 
+def label_logits(draws):
+    features, embeddings, bias = scan = _scan(draws)
+    labels = draws.ids((_batch(features), draws.size() % 8), _num_classes(embeddings))
+    options = {"compute_dtype": "bfloat16"} if draws.chance(0.4) else {}
+
+    def check(true_logits):
+        checks.has_shape(true_logits, *labels.shape)
+        checks.equal(true_logits.numpy()[labels.numpy() == -1], 0)
+
+    return Call(ops.label_logits, (*scan, labels), options, check)
+
+
 def class_top_k(draws):
     features, embeddings, bias = scan = _scan(draws)
     num_classes = _num_classes(embeddings)
