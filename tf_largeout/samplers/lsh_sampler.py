@@ -40,8 +40,8 @@ class LSHSampler(Sampler):
     * `num_hard=T`: the classes met most often are scored exactly, and the T best are the head
       of a `HeadAndTail`; its loss is an unbiased estimate whatever the tables give.
 
-    The tables are weights of the layer (at most 4.4 L N bytes), and are rebuilt inside the
-    training step at growing intervals; also where the embeddings were set by hand, within
+    The tables are weights of the layer (at most 4.4 L N bytes, in S shards of the classes
+    `(4 + 0.4 S) L N`), and are rebuilt inside the training step at growing intervals; also where the embeddings were set by hand, within
     `rebuild_every` steps, or at once by `rebuild`.
 
     Args:

@@ -45,7 +45,11 @@ class TreeDraws:
         shape = tf.shape(owners)
         rows = tf.repeat(tf.range(shape[0]), num_sampled)
         ids, log_q, label_log_q = self._sample(rows, tf.reshape(owners, [-1]), labels)
-        return tf.reshape(ids, shape), tf.reshape(log_q, shape), label_log_q
+        ids, log_q = (
+            tf.ensure_shape(tf.reshape(part, shape), [None, num_sampled])
+            for part in (ids, log_q)
+        )
+        return ids, log_q, label_log_q
 
     def of_all_rows(self, num_sampled: int) -> tuple[tf.Tensor, tf.Tensor]:
         """One pool: `num_sampled` draws, for which the rows take turns.
