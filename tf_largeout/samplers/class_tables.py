@@ -101,23 +101,18 @@ class ClassTables:
     def keep_up(self, layer: ClassLayer) -> None:
         """Counts a training step, and rebuilds the tables before it where that is due."""
         for shard, part in self._of(layer.class_matrix):
-            first_seed = _first_seed(layer, shard)
-            embeddings, _ = shard.matrix.variables()
+            rebuild, embeddings = _rebuild_of(layer, shard, part), shard.matrix.variables()[0]
             with shard.place():
                 part.schedule.advance(
-                    functools.partial(_rebuild, part, embeddings, first_seed, layer),
-                    functools.partial(part.tables.are_stale, embeddings),
+                    rebuild, functools.partial(part.tables.are_stale, embeddings)
                 )
 
     def rebuild(self, layer: ClassLayer) -> None:
         """Rebuilds now, on this replica; the next distance is this step's."""
         for shard, part in self._of(layer.class_matrix):
-            first_seed = _first_seed(layer, shard)
-            embeddings, _ = shard.matrix.variables()
+            rebuild = _rebuild_of(layer, shard, part)
             with shard.place():
-                part.schedule.now(
-                    functools.partial(_rebuild, part, embeddings, first_seed, layer)
-                )
+                part.schedule.now(rebuild)
 
     def resume(self, before: "ClassTables") -> None:
         """Goes on with the steps of other tables, not in shards; the next step builds."""
@@ -175,27 +170,26 @@ def _is_here(shard: ClassShard) -> bool:
     return shard.beside is None or devices.server_of(shard.beside) is None
 
 
-def _first_seed(layer: ClassLayer, shard: ClassShard) -> Callable[[], tf.Tensor]:
-    """What gives the seed of the layer: for a shard it is read at once, and not over there."""
+def _rebuild_of(
+    layer: ClassLayer, shard: ClassShard, part: _Part
+) -> Callable[[tf.Tensor], None]:
+    """What rebuilds tables by functions that depend on the layer's seed and the step alone.
 
-    def read() -> tf.Tensor:
-        return local_variable(layer.seed_state).read_value()[0]
+    Of shards the seed is read before, as it may be on another machine than they are.
+    """
+    embeddings, _ = shard.matrix.variables()
+    beside, seed_before = layer.seed_state, None
+    if shard.beside is not None:
+        beside, seed_before = shard.beside, _first_seed(layer)
 
-    if shard.beside is None:
-        return read
-    seed = read()
-    return lambda: seed
+    def rebuild(step: tf.Tensor) -> None:
+        first_seed = _first_seed(layer) if seed_before is None else seed_before
+        with devices.host_scope(beside):
+            seed = tf.stack([first_seed, -1 - step])  # steps count up from 0, as draws do
+        part.tables.rebuild(embeddings, seed)
+
+    return rebuild
 
 
-def _rebuild(
-    part: _Part,
-    embeddings: tf.Variable,
-    first_seed: Callable[[], tf.Tensor],
-    layer: ClassLayer,
-    step: tf.Tensor,
-) -> None:
-    """Rebuilds by functions that depend on the layer's seed and the step alone."""
-    seed = first_seed()
-    with devices.host_scope(embeddings):
-        seed = tf.stack([seed, -1 - step])  # steps count up from 0, as draws do
-    part.tables.rebuild(embeddings, seed)
+def _first_seed(layer: ClassLayer) -> tf.Tensor:
+    return local_variable(layer.seed_state).read_value()[0]

@@ -41,8 +41,9 @@ class LSHSampler(Sampler):
       of a `HeadAndTail`; its loss is an unbiased estimate whatever the tables give.
 
     The tables are weights of the layer (at most 4.4 L N bytes, in S shards of the classes
-    `(4 + 0.4 S) L N`), and are rebuilt inside the training step at growing intervals; also where the embeddings were set by hand, within
-    `rebuild_every` steps, or at once by `rebuild`.
+    `(4 + 0.4 S) L N`), and are rebuilt inside the training step at growing intervals; also
+    where the embeddings were set by hand, within `rebuild_every` steps, or at once by
+    `rebuild`.
 
     Args:
         num_sampled: Number of classes a row is compared with.
