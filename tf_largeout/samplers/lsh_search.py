@@ -77,7 +77,6 @@ class LSHSearch(HardNegativeSampler):
         candidates, _ = self._tables.hash_tables.query(
             codes, labels, "frequent", self.num_sampled, _FREQUENT_LOOKUPS * self.num_sampled
         )
-        self._tables.count(tf.size(candidates), 0)
         logits = layer.class_matrix.dots(features, candidates)
         _, best = tf.math.top_k(logits, self.num_hard, sorted=False)
         return tf.gather(candidates, best, batch_dims=1)
