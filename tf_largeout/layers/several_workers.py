@@ -23,7 +23,7 @@ def warn_of_keras() -> None:
 def _warn() -> None:
     logging.getLogger("tf_largeout").warning(
         "Plain `fit`, `evaluate` and `predict` of Keras 3 fail under "
-        "MultiWorkerMirroredStrategy (https://github.com/keras-team/keras/issues/20585). docs/guides/distribution.md, "
-        "section Replicas, has a model class and a training loop that work; or take "
-        "`LargeOutput(num_shards=...)`, or `tf_largeout.distribute.fit`."
+        "MultiWorkerMirroredStrategy (https://github.com/keras-team/keras/issues/20585). "
+        "docs/guides/distribution.md, section Replicas, has a model class and a training loop "
+        "that work; or take `LargeOutput(num_shards=...)`, or `tf_largeout.distribute.fit`."
     )

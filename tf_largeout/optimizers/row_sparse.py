@@ -129,8 +129,8 @@ class RowSparse(keras.optimizers.Optimizer):
         distributed = isinstance(self._iterations.value, tf.distribute.DistributedValues)
         if count > 1 and not distributed:
             raise ValueError(
-                f"{type(self).__name__} was made outside of `strategy.scope()`: each of {count} "
-                "replicas would count its steps. Make it inside."
+                f"{type(self).__name__} was made outside of `strategy.scope()`: each of "
+                f"{count} replicas would count its steps. Make it inside."
             )
 
     def _all_or_none(
