@@ -14,7 +14,8 @@ from tests.integration.samplers import NUM_CLASSES
 from tests.optimizers.table import CLASSES, OPTIMIZERS
 from tests.replicas import two_replicas
 
-OVER_ALL_CLASSES = ("softmax", "top_k", "top_k and tail")  # by what they are
+# By what they are, or, Bernoulli's, in tables that are read as tensors, without a copy.
+OVER_ALL_CLASSES = ("softmax", "top_k", "top_k and tail", "bernoulli")
 
 
 def new_model(sampler, optimizer):
