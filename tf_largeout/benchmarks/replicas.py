@@ -2,9 +2,9 @@
 
 The same batch on one device and on replicas of a `tf.distribute.MirroredStrategy`, each on a
 logical CPU: milliseconds a step inside plain `fit`, medians over steps after a warm-up, in
-turns; the memory of weights and slots, and what a step takes besides. The logical CPUs share
-the cores of the machine, so this is what the replicas cost, not what more devices would gain;
-and a step that copied the matrix would show in its memory, and grow with the classes.
+turns; the memory that the process holds after them, and what a step takes besides. The logical
+CPUs share the cores of the machine, so this is what the replicas cost, not what more devices
+would gain. A step that copied the matrix would show in its memory, and grow with the classes.
 """
 
 import argparse
@@ -49,16 +49,16 @@ def train(options, num_classes, num_replicas):
     """Trains in this process and returns a step's time and memory."""
     machine.use("cpu")
     model = _model(options, num_classes, _strategy(num_replicas))
-    standing = machine.resident_mb()
     task = dense_task(num_classes, options.dim, options.batch_size)
     times = StepTimes(options.steps, options.seconds)
     epoch = {"steps_per_epoch": options.steps + 5, "verbose": 0, "shuffle": False}
     model.fit(task.train, callbacks=[times], **epoch)
+    held = machine.resident_mb()
     return {
         "ms": sorted(times.milliseconds)[len(times.milliseconds) // 2],
         "steps": len(times.milliseconds),
-        "weights_and_slots_mb": standing,
-        "step_mb": times.peak_mb - standing,
+        "held_mb": held,
+        "step_mb": times.peak_mb - held,
     }
 
 
@@ -96,8 +96,8 @@ def _middle(runs):
 
 def _line(case, run):
     return (
-        f"{case[0]:>12,} classes, {case[1]} replicas: {run['ms']:7.2f} ms a step, weights and "
-        f"slots {run['weights_and_slots_mb']:,.0f} MiB, a step's own {run['step_mb']:,.0f} MiB"
+        f"{case[0]:>12,} classes, {case[1]} replicas: {run['ms']:7.2f} ms a step, "
+        f"{run['held_mb']:,.0f} MiB held, a step's own {run['step_mb']:,.0f} MiB"
     )
 
 
