@@ -93,6 +93,18 @@ def test_a_run_saved_by_replicas_continues_to_the_same_bits(sampler, optimizer, 
         np.testing.assert_array_equal(*values, err_msg=path)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["unigram", "lsh"])
+def test_a_checkpoint_of_replicas_continues_to_the_same_bits(sampler, tmp_path):
+    optimizer = dict(resume_test.PAIRS)[sampler]
+    half, resumed = (new_model(sampler, optimizer) for _ in range(2))
+    train(half, 0, 5)
+    path = tf.train.Checkpoint(model=half, optimizer=half.optimizer).write(tmp_path / "half")
+    tf.train.Checkpoint(model=resumed, optimizer=resumed.optimizer).read(path)
+    train(resumed, 5, STEPS)
+    assert_equal_states(state(trained(sampler, optimizer)), state(resumed))
+
+
 @pytest.mark.parametrize("sampler", ["uniform", "lsh", "inverted_file"])
 def test_files_go_from_replicas_to_one_and_back(sampler, tmp_path):
     mirrored = trained(sampler, dict(resume_test.PAIRS)[sampler])
@@ -105,6 +117,12 @@ def test_files_go_from_replicas_to_one_and_back(sampler, tmp_path):
     assert_equal_states(state(alone), state(again))
     for path, values in state(train(again, 2, 4)).items():
         np.testing.assert_array_equal(*values, err_msg=path)
+
+
+def test_outside_of_the_scope_the_rows_of_one_replica_are_asked():
+    head = new_model("uniform", "adam").layers[-1]
+    for variable in head.class_matrix.variables():
+        assert not isinstance(variable, tf.distribute.DistributedValues)
 
 
 @pytest.mark.parametrize("sampler", ["uniform", "unigram", "lsh", "kernel_tree", "softmax"])
