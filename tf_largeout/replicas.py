@@ -47,6 +47,27 @@ def local_variable(variable: keras.Variable) -> tf.Variable:
     return components[replica_id() % len(components)]
 
 
+def gathered(values: tf.Tensor) -> tf.Tensor:
+    """What all replicas have, `[n]` each, one after the other: the same on all of them.
+
+    To be called by all replicas alike, not in a branch of `tf.cond`.
+    """
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return values
+    return context.all_gather(values, axis=0)
+
+
+def summed(value: tf.Tensor) -> tf.Tensor:
+    """The sum of the numbers that the replicas have; to be called as `gathered`."""
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return value
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
+
+
 def _components(variable: keras.Variable) -> tuple[tf.Variable, ...]:
     """The variables of this worker's replicas, which are numbered one after the other."""
-    return tf.distribute.get_strategy().experimental_local_results(variable.value)
+    value = variable.value
+    strategy = getattr(value, "distribute_strategy", None) or tf.distribute.get_strategy()
+    return strategy.experimental_local_results(value)

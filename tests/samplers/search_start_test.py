@@ -93,6 +93,29 @@ def test_the_search_begins_once_half_of_the_first_labels_have_come_back_fifteen_
     assert started_at(lambda step: other if step % 20 == 0 else [[1], [2]]) == 301
 
 
+def test_replicas_count_the_labels_of_all():
+    strategy = replicas.two_replicas()
+    sampler = samplers.TopKSampler(20, num_hard=4, start_step=None)
+    with strategy.scope():
+        harness.built_head(np.zeros([30_000, 1], "f4"), None, sampler)
+
+    @tf.function
+    def step(number):
+        def of_replica():
+            new = tf.distribute.get_replica_context().replica_id_in_sync_group > 0
+            sampler.start.advance()
+            sampler.start.see(
+                tf.where(new, [[100 + 2 * number], [101 + 2 * number]], [[7], [8]])
+            )
+
+        strategy.run(of_replica)
+
+    for number in range(152):
+        step(tf.constant(number, tf.int64))
+    state = strategy.experimental_local_results(sampler.start._progress.value)
+    assert [part[1].numpy() for part in state] == [150, 150]
+
+
 def test_batches_without_labels_are_no_first_ones():
     nothing = [[-1], [-1]]
     assert started_at(lambda step: nothing) == 450

@@ -1,15 +1,9 @@
 """Samplers under a strategy of several workers, each in a process of its own."""
 
-import json
-import os
-import pathlib
-import socket
-import subprocess
-import sys
-
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+from tests import two_workers
+
 BUILDS_A_HEAD = """
 import sys
 import tensorflow as tf
@@ -24,35 +18,15 @@ with strategy.scope():
 """
 
 
-def build_in_two_workers(sampler):
-    """What each worker prints."""
-    sockets = [socket.create_server(("localhost", 0)) for _ in range(2)]
-    workers = [f"localhost:{server.getsockname()[1]}" for server in sockets]
-    for server in sockets:
-        server.close()
-    processes = []
-    for index in range(2):
-        task = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, "-c", BUILDS_A_HEAD, sampler],
-                cwd=ROOT,
-                env={**os.environ, "TF_CONFIG": json.dumps(task)},
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-        )
-    return [process.communicate(timeout=120)[0].strip() for process in processes]
-
-
 @pytest.mark.slow
-def test_static_samplers_are_built_under_several_workers():
-    assert build_in_two_workers("uniform") == ["built", "built"]
+@pytest.mark.parametrize("sampler", ["uniform", "top_k", "kernel_tree"])
+def test_samplers_whose_state_can_be_sent_are_built_under_several_workers(sampler):
+    assert two_workers.run(BUILDS_A_HEAD, sampler) == ["built", "built"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["lsh", "inverted_file"])
 def test_searches_say_which_strategy_they_need(sampler):
-    for printed in build_in_two_workers(sampler):
+    for printed in two_workers.run(BUILDS_A_HEAD, sampler):
         assert "which CollectiveAllReduceStrategy cannot make" in printed
         assert "Take a static sampler" in printed

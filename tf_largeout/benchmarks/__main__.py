@@ -26,6 +26,7 @@ BENCHMARKS = {
     "growth": "classes that are added to a trained model",
     "hardness": "what the negatives of each sampler are like, over training",
     "shards": "what it costs to cut the classes into shards, here and on servers",
+    "replicas": "what a step costs on several replicas of this machine",
     "asynchronous": "examples a second and precision with several trainers",
     "kills": "what is lost when a server or the trainer ends, or a disk is full",
     "traffic": "bytes of a step between trainer and servers, counted and by formula",

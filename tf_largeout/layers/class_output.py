@@ -10,7 +10,7 @@ from tf_largeout.arguments import is_whole
 from tf_largeout.class_changes import ClassChange
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.filtered_top_k import exact_top_k
-from tf_largeout.layers import initial_values, step_context
+from tf_largeout.layers import initial_values, several_workers, step_context
 from tf_largeout.layers.large_predictions import LargePredictions
 from tf_largeout.ops import devices
 from tf_largeout.output_tag import OutputTag, are_logits_left_out
@@ -95,6 +95,7 @@ class ClassOutput(keras.layers.Layer):
             initializer: What gives it its first values.
             **kwargs: Of `keras.layers.Layer.add_weight`.
         """
+        several_workers.warn_of_keras()
         if callable(initializer):
             initializer = initial_values.in_one_piece(initializer)
         # Without autocast: a cast copy under mixed precision would be O(num_classes).

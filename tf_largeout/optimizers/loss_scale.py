@@ -18,6 +18,8 @@ def keep_finite_check_sparse() -> None:
     under the policy mixed_float16, and it gives the wrapped optimizer no say in the check,
     so the method itself is replaced; where no optimizer of ours is wrapped, the new one
     calls the old one with the same gradients.
+
+    Of several replicas it asks all: Keras does as the first one says.
     """
     cls = keras.optimizers.LossScaleOptimizer
     if not hasattr(cls.check_finite, "__wrapped__"):
@@ -31,9 +33,19 @@ def _on_rows(check_finite: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]
     ) -> tf.Tensor:
         if _is_row_sparse(self.inner_optimizer):
             grads = [g.values if isinstance(g, tf.IndexedSlices) else g for g in grads]
+            return _on_all_replicas(check_finite(self, grads))
         return check_finite(self, grads)
 
     return check_finite_on_rows
+
+
+def _on_all_replicas(finite: tf.Tensor) -> tf.Tensor:
+    """Whether it is true on each replica: a scalar bool."""
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return finite
+    failed = context.all_reduce(tf.distribute.ReduceOp.SUM, tf.cast(~finite, tf.float32))
+    return tf.equal(failed, 0)
 
 
 def _is_row_sparse(optimizer: keras.optimizers.Optimizer) -> bool:

@@ -25,8 +25,8 @@ class RowSparse(keras.optimizers.Optimizer):
     `update_rows`, which reads and writes the rows with a gradient and no others, at a cost
     that does not depend on the number of rows. Other gradients take Keras's own path.
 
-    A subclass writes `update_rows`. The rest is done here: gradients of repeated ids are
-    summed before anything else happens to them, clipping included; weight decay is
+    A subclass writes `update_rows`. The rest is done here: gradients of repeated ids, and of
+    the replicas of a strategy, are summed before they are clipped; weight decay is
     decoupled and falls on the touched rows; a step whose gradients cannot be computed, or
     whose ids are out of range, changes neither weights nor slots nor `iterations`.
     """
@@ -105,6 +105,7 @@ class RowSparse(keras.optimizers.Optimizer):
         trainable_variables: Iterable[Variable] | None = None,
     ) -> None:
         """Applies one step; see `keras.optimizers.Optimizer.apply`."""
+        self._require_scope()
         grads = list(grads)
         variables = self._trainable_variables
         if trainable_variables is not None:
@@ -122,6 +123,15 @@ class RowSparse(keras.optimizers.Optimizer):
         self._rate_of_step = self._number_of_step = None
         super().apply(grads, trainable_variables)
         self._rate_of_step = self._number_of_step = None
+
+    def _require_scope(self) -> None:
+        count = tf.distribute.get_strategy().num_replicas_in_sync
+        distributed = isinstance(self._iterations.value, tf.distribute.DistributedValues)
+        if count > 1 and not distributed:
+            raise ValueError(
+                f"{type(self).__name__} was made outside of `strategy.scope()`: each of "
+                f"{count} replicas would count its steps. Make it inside."
+            )
 
     def _all_or_none(
         self, grads: Sequence[Gradient | None], variables: Sequence[Variable]
@@ -189,18 +199,25 @@ class RowSparse(keras.optimizers.Optimizer):
         """Does nothing: `update_step` knows which rows to decay."""
 
     def _clip_gradients(self, grads: Sequence[Gradient | None]) -> list[Gradient | None]:
-        # The norm of a gradient is that of its merged rows.
-        if self.clipnorm or self.clipvalue or self.global_clipnorm:
-            grads = [_merged(gradient) for gradient in grads]
+        # The norm of a gradient is that of its merged rows, of all replicas together.
+        if self._clips():
+            pairs = self._summed([(gradient, None) for gradient in grads])
+            grads = [_merged(gradient) for gradient, _ in pairs]
         values = super()._clip_gradients([_values(gradient) for gradient in grads])
         return [_with_values(g, v) for g, v in zip(grads, values, strict=True)]
 
     def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
-        # Without a strategy there is nothing to sum, but Keras would have TensorFlow fetch
-        # dense gradients from the servers that have the variables.
-        if any(devices.server_of(variable) for _, variable in grads_and_vars):
+        return grads_and_vars if self._clips() else self._summed(grads_and_vars)
+
+    def _summed(self, grads_and_vars: Any) -> Any:
+        # On one replica there is nothing to sum, but Keras would have TensorFlow fetch dense
+        # gradients from the servers that have the variables.
+        if tf.distribute.get_strategy().num_replicas_in_sync == 1:
             return grads_and_vars
         return super()._all_reduce_sum_gradients(grads_and_vars)
+
+    def _clips(self) -> bool:
+        return bool(self.clipnorm or self.clipvalue or self.global_clipnorm)
 
     def _checked_gradient(
         self, gradient: Gradient | None, variable: Variable

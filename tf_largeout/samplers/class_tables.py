@@ -11,7 +11,7 @@ from tf_largeout.arguments import one_of, whole_number
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.class_shard import ClassShard
 from tf_largeout.ops import devices
-from tf_largeout.replicas import local_variable
+from tf_largeout.replicas import local_variable, summed
 from tf_largeout.samplers.rebuild_schedule import RebuildSchedule
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.samplers.table_queries import TableQueries
@@ -140,9 +140,12 @@ class ClassTables:
         return self._parts[0].tables.num_tables
 
     def count(self, drawn: int | tf.Tensor, filled: int | tf.Tensor) -> None:
-        """Counts classes drawn, and how many of them were uniform draws for want of others."""
+        """Counts classes drawn, and how many of them were uniform draws for want of others.
+
+        Those of all replicas; not to be called in a branch of `tf.cond`.
+        """
         counts = tf.stack([tf.cast(drawn, tf.int64), tf.cast(filled, tf.int64)])
-        local_variable(self._draws).assign_add(counts)
+        local_variable(self._draws).assign_add(summed(counts))
 
     def health(self, layer: ClassLayer) -> dict[str, Any]:
         """See `LSHSampler.table_health`."""

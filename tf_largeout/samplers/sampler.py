@@ -182,8 +182,9 @@ class Sampler:
             raise ValueError(
                 f"{self.name_in_messages} keeps weights of type {dtype}, which "
                 f"{type(tf.distribute.get_strategy()).__name__} cannot make. Take a static "
-                "sampler, such as UniformSampler, or MirroredStrategy, whose replicas are in "
-                f"one process. TensorFlow says: {error.message.splitlines()[0]}"
+                "sampler, such as UniformSampler, or KernelTreeSampler or TopKSampler; or "
+                "MirroredStrategy, whose replicas are in one process. TensorFlow says: "
+                f"{error.message.splitlines()[0]}"
             ) from error
 
     def sample(

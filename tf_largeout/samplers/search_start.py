@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
 from tf_largeout.ops import devices
-from tf_largeout.replicas import is_first_replica, local_variable
+from tf_largeout.replicas import gathered, is_first_replica, local_variable
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 
 _CLASSES_PER_STEP = 200
@@ -118,11 +118,14 @@ class SearchStart:
     def see(self, labels: tf.Tensor) -> None:
         """Counts the labels that are watched, until the search begins; once per step.
 
+        Of all replicas, so that they begin in the same step.
+
         Args:
             labels: int64 `[batch, num_labels]`, padded with -1.
         """
         if self._watched is None:
             return
+        labels = gathered(tf.reshape(labels, [-1]))
         with devices.host_scope(self._progress):
             tf.cond(self.has_begun(), lambda: False, lambda: self._see(labels))
 
@@ -142,7 +145,7 @@ class SearchStart:
         return False
 
     def _count(self, labels: tf.Tensor, ids: tf.Tensor, times: tf.Tensor) -> bool:
-        met = tf.math.count_nonzero(tf.reshape(labels, [-1]) == ids[:, tf.newaxis], axis=1)
+        met = tf.math.count_nonzero(labels == ids[:, tf.newaxis], axis=1)
         local_variable(self._watched).assign([ids, times + met])
         return False
 

@@ -1,0 +1,244 @@
+"""Everything that trains, on two replicas of one strategy, in Keras's own loops."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_largeout as tflo
+from tests.integration import graphs, resume_test
+from tests.integration.resume_test import BATCH, EVERY_PAIR, STEPS, data
+from tests.integration.samplers import NUM_CLASSES
+from tests.optimizers.table import CLASSES, OPTIMIZERS
+from tests.replicas import two_replicas
+
+# By what they are, or, Bernoulli's, in tables that are read as tensors, without a copy.
+OVER_ALL_CLASSES = ("softmax", "top_k", "top_k and tail", "bernoulli")
+
+
+def new_model(sampler, optimizer):
+    with two_replicas().scope():
+        model = resume_test.new_model(sampler, optimizer)
+        model.build((None, 5))
+        model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def train(model, first_step, last_step):
+    return resume_test.train(model, first_step, last_step)
+
+
+@functools.cache
+def trained(sampler, optimizer):
+    return train(new_model(sampler, optimizer), 0, STEPS)
+
+
+def state(model):
+    """Path and values of each variable but metrics, on each replica that has it."""
+    variables = [*model.variables, *model.optimizer.variables]
+    local_results = two_replicas().experimental_local_results
+    return {
+        variable.path: [part.numpy() for part in local_results(variable.value)]
+        for variable in variables
+        if "metrics" not in variable.path and "compile" not in variable.path
+    }
+
+
+def assert_equal_states(one, other):
+    for (path, values), others in zip(one.items(), other.values(), strict=True):
+        np.testing.assert_array_equal(values[0], others[0], err_msg=path)
+
+
+@EVERY_PAIR
+def test_replicas_hold_the_same_bits(sampler, optimizer):
+    for path, values in state(trained(sampler, optimizer)).items():
+        assert len(values) == 2
+        np.testing.assert_array_equal(*values, err_msg=path)
+
+
+@EVERY_PAIR
+def test_no_tensor_of_a_step_grows_with_the_number_of_classes(sampler, optimizer):
+    if sampler in OVER_ALL_CLASSES:
+        pytest.skip("reads all classes in each step")
+    assert graphs.tensors_of_size(traced_step(new_model(sampler, optimizer)), NUM_CLASSES) == []
+
+
+def test_the_search_for_large_tensors_looks_into_the_steps_of_replicas():
+    model = new_model("uniform", "adam")
+    with two_replicas().scope():
+        model.compile(keras.optimizers.Adam(), tflo.losses.SampledSoftmaxLoss())
+        model.optimizer.build(model.trainable_variables)
+    assert graphs.tensors_of_size(traced_step(model), NUM_CLASSES)
+
+
+def traced_step(model):
+    batch = next(iter(two_replicas().experimental_distribute_dataset(data(0, STEPS))))
+    step = tf.function(lambda batch: two_replicas().run(model.train_step, args=(batch,)))
+    return step.get_concrete_function(batch)
+
+
+@EVERY_PAIR
+@pytest.mark.slow
+def test_a_run_saved_by_replicas_continues_to_the_same_bits(sampler, optimizer, tmp_path):
+    half = train(new_model(sampler, optimizer), 0, 5)
+    half.save(tmp_path / "half.keras")
+    with two_replicas().scope():
+        resumed = keras.models.load_model(tmp_path / "half.keras")
+    resumed = state(train(resumed, 5, STEPS))
+    assert all(len(values) == 2 for values in resumed.values())
+    assert_equal_states(state(trained(sampler, optimizer)), resumed)
+    for path, values in resumed.items():
+        np.testing.assert_array_equal(*values, err_msg=path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["unigram", "lsh"])
+def test_a_checkpoint_of_replicas_continues_to_the_same_bits(sampler, tmp_path):
+    optimizer = dict(resume_test.PAIRS)[sampler]
+    half, resumed = (new_model(sampler, optimizer) for _ in range(2))
+    train(half, 0, 5)
+    path = tf.train.Checkpoint(model=half, optimizer=half.optimizer).write(tmp_path / "half")
+    tf.train.Checkpoint(model=resumed, optimizer=resumed.optimizer).read(path)
+    train(resumed, 5, STEPS)
+    assert_equal_states(state(trained(sampler, optimizer)), state(resumed))
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "lsh", "inverted_file"])
+def test_files_go_from_replicas_to_one_and_back(sampler, tmp_path):
+    mirrored = trained(sampler, dict(resume_test.PAIRS)[sampler])
+    mirrored.save(tmp_path / "two.keras")
+    alone = keras.models.load_model(tmp_path / "two.keras")
+    assert_equal_states(state(mirrored), state(alone))
+    train(alone, 0, 2).save(tmp_path / "one.keras")
+    with two_replicas().scope():
+        again = keras.models.load_model(tmp_path / "one.keras")
+    assert_equal_states(state(alone), state(again))
+    for path, values in state(train(again, 2, 4)).items():
+        np.testing.assert_array_equal(*values, err_msg=path)
+
+
+def test_outside_of_the_scope_the_rows_of_one_replica_are_asked():
+    head = new_model("uniform", "adam").layers[-1]
+    for variable in head.class_matrix.variables():
+        assert not isinstance(variable, tf.distribute.DistributedValues)
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "unigram", "lsh", "kernel_tree", "softmax"])
+def test_each_replica_draws_classes_of_its_own(sampler):
+    def drawn():
+        model = new_model(sampler, "adam")
+        head = model.layers[-1]
+        features, labels = tf.ones([4, 6]), tf.zeros([4, 1], tf.int64)
+
+        @tf.function
+        def draw():
+            values = two_replicas().run(head.sampler.sample, (features, labels, head))
+            return two_replicas().experimental_local_results(values.sampled_candidates)
+
+        return [[ids.numpy() for ids in draw()] for _ in range(2)]
+
+    first, again = drawn(), drawn()
+    np.testing.assert_array_equal(first, again)  # by the seed
+    (one, other), (later, _) = first
+    assert not np.array_equal(one, other) and not np.array_equal(one, later)
+
+
+class GivenClasses(tflo.samplers.Sampler):
+    """The same classes in each step, on each replica."""
+
+    def draw(self, features, labels, layer):
+        counts = 0.1 * tf.ones(tf.shape(labels))
+        ids = tf.range(0, NUM_CLASSES, 5, dtype=tf.int64)
+        return tflo.samplers.SampledValues(ids, counts, 0.2 * tf.ones(tf.shape(ids)))
+
+
+LOSSES = {
+    "softmax": tflo.losses.SoftmaxLoss,
+    "sampled softmax": tflo.losses.SampledSoftmaxLoss,
+    "nce": tflo.losses.NCELoss,
+    "negative sampling": tflo.losses.NegativeSamplingLoss,
+}
+OPTIONS = [{}, {"clipnorm": 0.02}, {"global_clipnorm": 0.02}, {"clipvalue": 1e-4}]
+
+
+def history_and_weights(make_optimizer, loss, strategy):
+    keras.utils.set_random_seed(4)
+    with strategy.scope():
+        model = keras.Sequential(
+            [
+                keras.layers.Embedding(40, 6),
+                keras.layers.GlobalAveragePooling1D(),
+                tflo.layers.LargeOutput(NUM_CLASSES, GivenClasses(61)),
+            ]
+        )
+        model.compile(make_optimizer(), loss)
+    history = model.fit(data(0, STEPS), shuffle=False, verbose=0).history["loss"]
+    return history, [v.numpy() for v in (*model.weights, *model.optimizer.variables)]
+
+
+def assert_two_train_as_one(make_optimizer, loss):
+    strategies = (tf.distribute.get_strategy(), two_replicas())
+    one, two = (history_and_weights(make_optimizer, loss, each) for each in strategies)
+    np.testing.assert_allclose(one[0], two[0], rtol=1e-5)
+    for ours, theirs in zip(one[1], two[1], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=2e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_two_replicas_train_as_one_does_with_the_joint_batch(loss):
+    assert_two_train_as_one(lambda: tflo.optimizers.LazySGD(0.5), LOSSES[loss]())
+
+
+@pytest.mark.parametrize("member", CLASSES)
+def test_slots_are_those_of_the_joint_batch(member):
+    assert_two_train_as_one(OPTIMIZERS[member].make, tflo.losses.SampledSoftmaxLoss())
+
+
+@pytest.mark.parametrize("options", OPTIONS[1:], ids=str)
+def test_what_is_clipped_is_the_gradient_of_the_joint_batch(options):
+    make = functools.partial(tflo.optimizers.LazySGD, 0.5, **options)
+    assert_two_train_as_one(make, tflo.losses.SampledSoftmaxLoss())
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "lsh", "inverted_file", "kernel_tree"])
+def test_a_replica_may_get_no_rows_of_the_last_batch(sampler):
+    model = new_model(sampler, "adam")
+    x, y = (np.concatenate(parts)[: BATCH + 1] for parts in zip(*data(0, 2), strict=True))
+    history = model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+    for path, values in state(model).items():
+        np.testing.assert_array_equal(*values, err_msg=path)
+
+
+def test_an_optimizer_from_outside_of_the_scope_is_refused():
+    optimizer = tflo.optimizers.LazySGD(0.5)  # each replica would count its steps
+    with two_replicas().scope():
+        model = resume_test.new_model("uniform", "adam")
+        model.compile(optimizer, tflo.losses.SampledSoftmaxLoss())
+    with pytest.raises(ValueError, match="LazySGD.*outside of .*scope.*each of 2 replicas"):
+        train(model, 0, 1)
+
+
+def test_a_step_with_an_overflow_on_one_replica_changes_nothing():
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        with two_replicas().scope():
+            encoder = keras.layers.Dense(
+                6, kernel_initializer=keras.initializers.Constant(1e-5)
+            )
+            model = keras.Sequential(
+                [keras.Input([3]), encoder, tflo.layers.LargeOutput(NUM_CLASSES, "uniform")]
+            )
+            model.compile(tflo.optimizers.LazySGD(0.5), tflo.losses.SampledSoftmaxLoss())
+        before = model.get_weights()
+        x = np.full([BATCH, 3], 0.1, "float32")
+        x[-1] = 3e4  # in the part of the second replica, whose gradient has no float16 number
+        model.fit(x, np.arange(BATCH), batch_size=BATCH, verbose=0)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert model.optimizer.dynamic_scale < model.optimizer.initial_scale
+    for old, new in zip(before, model.get_weights(), strict=True):
+        if old.dtype == "float32":  # but for the count of draws
+            np.testing.assert_array_equal(old, new)
