@@ -6,7 +6,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.ops import candidate_ops
+from tf_largeout.ops import candidate_ops, product_ops
 from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
 
 
@@ -135,6 +135,7 @@ def score_candidates(
     remove_accidental_hits: bool = True,
     explicit: tf.Tensor | None = None,
     counts_are: str = DRAWS,
+    compute_dtype: str = "float32",
 ) -> Candidates:
     """Scores the labels and the sampled classes of each row.
 
@@ -150,6 +151,8 @@ def score_candidates(
         explicit: int64 `[n]`, distinct classes that are scored for every row whatever is drawn;
             or None.
         counts_are: See `Candidates`.
+        compute_dtype: "float32", or "bfloat16": the products of features and classes that the
+            batch shares are `ops.rounded_product`.
     """
     parts = [*sample] if isinstance(sample, HeadAndTail) else [sample]
     if explicit is not None:
@@ -162,8 +165,7 @@ def score_candidates(
         tf.concat([labels, *own], axis=1),
         tf.concat([*shared, tf.zeros([0], tf.int64)], axis=0),
     )
-    products = tf.matmul(features, tf.cast(rows, features.dtype), transpose_b=True)
-    products = tf.cast(products, tf.float32)
+    products = _products(features, rows, compute_dtype)
     true_logits, *of_own = _split(own_logits, [labels, *own])
     of_shared = iter(zip(_split(products, shared), _split(biases, shared), strict=True))
     scored = [
@@ -181,6 +183,16 @@ def score_candidates(
         class_matrix.num_classes,
         counts_are,
     )
+
+
+def _products(features: tf.Tensor, rows: tf.Tensor, compute_dtype: str) -> tf.Tensor:
+    """float32 `[B, m]`, features times the rows of classes that the batch shares."""
+    if compute_dtype == "bfloat16":
+        return product_ops.rounded_product(
+            tf.cast(features, tf.float32), rows, transpose_b=True
+        )
+    rows = tf.cast(rows, features.dtype)
+    return tf.cast(tf.matmul(features, rows, transpose_b=True), tf.float32)
 
 
 def absolute_or_lowest(logits: tf.Tensor) -> tf.Tensor:

@@ -29,6 +29,7 @@ class LazyLogits(OutputTag):
         remove_accidental_hits: bool,
         asked_by: str,
         explicit: tf.Tensor | None = None,
+        compute_dtype: str = "float32",
     ) -> Candidates:
         """The labels and the classes that the layer's sampler draws, scored.
 
@@ -39,6 +40,7 @@ class LazyLogits(OutputTag):
             asked_by: Name of the loss, for the error.
             explicit: int64 `[n]`, distinct classes that are scored for every row whatever is
                 drawn; drawn again, they have no effect. Or None.
+            compute_dtype: "float32" or "bfloat16", see `score_candidates`.
 
         Raises:
             ValueError: If the layer has no sampler, or one for sequences where there are none.
@@ -63,6 +65,7 @@ class LazyLogits(OutputTag):
             remove_accidental_hits,
             explicit,
             layer.sampler.counts_are,
+            compute_dtype,
         )
         return self._candidates
 

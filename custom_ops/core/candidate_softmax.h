@@ -18,7 +18,7 @@ void CandidateLogPartition(const Candidates& candidates, const float* logits,
 
 // d_logits[b, i] = d_log_partition[b] * exp(logits[b, i] + offset of i - log_partition[b]),
 // 0 at accidental hits. column_sums[i] = sum_b d_logits[b, i], in an order that does not
-// depend on the threads; may be null.
+// depend on the threads; may be null. `d_logits` may be `logits`.
 void CandidateLogPartitionGradient(const Candidates& candidates, const float* logits,
                                    const Offsets& offsets, const float* log_partition,
                                    const float* d_log_partition, const ParallelFor& parallel,

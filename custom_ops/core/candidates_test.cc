@@ -122,6 +122,9 @@ TEST(GradientOfTheLogPartitionAgreesWithDifferences) {
     for (size_t i = 0; i < logits.size(); ++i)
       EXPECT_NEAR(d_logits[i], slope(&logits[i]), 5e-4);
     for (size_t i = 0; i < 9; ++i) EXPECT_NEAR(d_offsets[i], slope(&values[i]), 5e-4);
+    CandidateLogPartitionGradient(in.candidates(), logits.data(), offsets, log_partition.data(),
+                                  d_log_partition, SerialFor, logits.data(), nullptr);
+    EXPECT_EQ(logits, d_logits);
   });
 }
 

@@ -32,7 +32,8 @@ Status CandidateLogPartition(const Candidates& candidates, const float* logits,
 int64_t ColumnSumsScratchBytes(int64_t batch, int64_t num_candidates);
 
 // d_logits [batch, num_candidates], 0 at accidental hits; column_sums [num_candidates], of
-// d_logits over the batch, if not null. Scratch is used for column sums only.
+// d_logits over the batch, if not null. Scratch is used for column sums only. `d_logits` may be
+// `logits`.
 Status CandidateLogPartitionGradient(const Candidates& candidates, const float* logits,
                                      const Offsets& offsets, const float* log_partition,
                                      const float* d_log_partition, void* scratch,

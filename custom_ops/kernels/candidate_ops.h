@@ -132,7 +132,8 @@ class CandidateLogPartitionGradOp : public LargeoutOp {
     OP_REQUIRES_OK(ctx, CheckPerRow(d_log_partition, "d_log_partition", batch, "logits"));
     const Offsets offsets = ShiftedOffsets(ctx);
     tensorflow::Tensor *d_logits = nullptr, *d_offsets = nullptr;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, logits.shape(), &d_logits));
+    OP_REQUIRES_OK(ctx,
+                   ctx->forward_input_or_allocate_output({0}, 0, logits.shape(), &d_logits));
     if (offsets.per_row) {
       ctx->set_output(1, *d_logits);
     } else {

@@ -64,6 +64,25 @@ def test_inputs_are_not_written_to():
     np.testing.assert_array_equal(x.numpy(), logits)
 
 
+@pytest.mark.parametrize("used_later", [False, True])
+def test_a_gradient_takes_the_memory_of_logits_only_where_nobody_reads_them_later(used_later):
+    logits, log_counts, labels, candidates = example(False)
+
+    def gradient_and_logits(x):
+        x = x + x
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = candidate_ops.candidate_log_partition(x, log_counts, labels, candidates)
+            loss = tf.reduce_sum(y)
+        gradient = tape.gradient(loss, x)
+        with tf.control_dependencies([gradient]):
+            return gradient, tf.identity(x) - 1 if used_later else x[:0]
+
+    found = tf.function(gradient_and_logits)(tf.constant(logits))
+    for one, expected in zip(found, gradient_and_logits(tf.constant(logits)), strict=True):
+        np.testing.assert_array_equal(one, expected)
+
+
 def test_ids_above_float_precision_are_told_apart():
     labels = np.array([[2**40 + 1]])
     candidates = np.array([2**40, 2**40 + 1, 2**40 + 2])

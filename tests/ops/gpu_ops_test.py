@@ -12,6 +12,7 @@ from tf_largeout.ops import (
     candidate_ops,
     class_scan_ops,
     hash_ops,
+    product_ops,
     row_dot_ops,
     sampling_ops,
     table_sampling_ops,
@@ -263,3 +264,8 @@ def test_hashes_are_those_of_the_cpu(kind, dim):
         return codes, none, single_values(vectors, functions, 4, 21)
 
     gpu.assert_same_on_gpu(compute, exact=True)
+
+
+def test_products_by_bfloat16_numbers_are_refused():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="compute_dtype 'float32'"):
+        product_ops.rounded_product(tf.ones([2, 3]), tf.ones([3, 2]))

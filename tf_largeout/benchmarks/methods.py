@@ -201,6 +201,10 @@ METHODS = {
     "several_labels": _several_labels("several labels a row"),
     "several_labels_bigrams": _several_labels("several labels a row, bigrams", pairs_per_id=6),
     "ours": _tf_largeout("tf_largeout"),
+    "ours_bfloat16": _tf_largeout(
+        "tf_largeout, bfloat16 products",
+        loss=functools.partial(SampledSoftmaxLoss, compute_dtype="bfloat16"),
+    ),
     "uniform": _tf_largeout("tf_largeout, uniform negatives", sampler="uniform"),
     "log_uniform": _tf_largeout("tf_largeout, log-uniform negatives", sampler="log_uniform"),
     "frequency": _tf_largeout("tf_largeout, negatives by frequency", sampler="frequency"),

@@ -112,9 +112,11 @@ def draw_factored(report, path):
     figure, axes = _figure([8.0, 5.2])
     methods = list(dict.fromkeys(row["method"] for row in rows))
     for style, method in zip(_styles(len(methods)), methods, strict=True):
-        points = [(row["num_classes"], row["cpu_ms"]) for row in rows if row["method"] == method]
+        own = [row for row in rows if row["method"] == method]
+        points = [(row["num_classes"], row["cpu_ms"]) for row in own]
         axes.plot(*zip(*sorted(points), strict=True), **style, label=method)
-    axes.set(xscale="log", yscale="log", xlabel="classes", ylabel="processor milliseconds a step")
+    axes.set(xscale="log", yscale="log")
+    axes.set(xlabel="classes", ylabel="processor milliseconds a step")
     axes.set_title(f"output layer of width {report['dim']}, batches of {report['batch_size']}")
     axes.legend(loc="upper left", bbox_to_anchor=(0, -0.14), frameon=False)
     _save(figure, path)

@@ -55,6 +55,7 @@ class AbsoluteSoftmaxLoss(SampledLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+        compute_dtype: Of the products of shared classes, see `SampledLoss`.
     """
 
     def __init__(
@@ -63,8 +64,9 @@ class AbsoluteSoftmaxLoss(SampledLoss):
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "absolute_softmax_loss",
         dtype: DTypeLike | None = None,
+        compute_dtype: str = "float32",
     ) -> None:
-        super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
+        super().__init__(remove_accidental_hits, reduction, name, dtype, compute_dtype)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
         return absolute_softmax_loss(

@@ -25,6 +25,7 @@ class BernoulliNormalizationLoss(NormalizationLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+        compute_dtype: Of the products of shared classes, see `SampledLoss`.
 
     Raises:
         ValueError: If `complement` is neither of the two; in training, if the expected counts
@@ -43,5 +44,6 @@ class BernoulliNormalizationLoss(NormalizationLoss):
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "bernoulli_normalization_loss",
         dtype: DTypeLike | None = None,
+        compute_dtype: str = "float32",
     ) -> None:
-        super().__init__(complement, reduction=reduction, name=name, dtype=dtype)
+        super().__init__(complement, reduction, name, dtype, compute_dtype)

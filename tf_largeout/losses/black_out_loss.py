@@ -59,6 +59,7 @@ class BlackOutLoss(SampledLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+        compute_dtype: Of the products of shared classes, see `SampledLoss`.
 
     Raises:
         ValueError: In training, if the sampler is a search without a tail: it has no Q.
@@ -76,8 +77,9 @@ class BlackOutLoss(SampledLoss):
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "black_out_loss",
         dtype: DTypeLike | None = None,
+        compute_dtype: str = "float32",
     ) -> None:
-        super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
+        super().__init__(remove_accidental_hits, reduction, name, dtype, compute_dtype)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
         true_logits = candidates.true_logits - candidates.true_log_counts()

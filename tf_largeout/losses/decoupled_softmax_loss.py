@@ -60,6 +60,7 @@ class DecoupledSoftmaxLoss(SampledLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+        compute_dtype: Of the products of shared classes, see `SampledLoss`.
 
     Raises:
         ValueError: If `label_power` is no number in [0, 1].
@@ -72,8 +73,9 @@ class DecoupledSoftmaxLoss(SampledLoss):
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "decoupled_softmax_loss",
         dtype: DTypeLike | None = None,
+        compute_dtype: str = "float32",
     ) -> None:
-        super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
+        super().__init__(remove_accidental_hits, reduction, name, dtype, compute_dtype)
         if not (is_real(label_power) and 0 <= label_power <= 1):
             raise ValueError(
                 "`label_power` must be a number of at least 0 and at most 1. "

@@ -31,6 +31,7 @@ class ImportanceNormalizationLoss(NormalizationLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+        compute_dtype: Of the products of shared classes, see `SampledLoss`.
 
     Raises:
         ValueError: If `complement` is neither of the two; in training, if the sampler is a
@@ -49,5 +50,6 @@ class ImportanceNormalizationLoss(NormalizationLoss):
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "importance_normalization_loss",
         dtype: DTypeLike | None = None,
+        compute_dtype: str = "float32",
     ) -> None:
-        super().__init__(complement, reduction=reduction, name=name, dtype=dtype)
+        super().__init__(complement, reduction, name, dtype, compute_dtype)

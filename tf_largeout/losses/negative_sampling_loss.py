@@ -57,6 +57,7 @@ class NegativeSamplingLoss(SampledLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+        compute_dtype: Of the products of shared classes, see `SampledLoss`.
 
     Raises:
         ValueError: If `negative_reduction` is neither "sum" nor "mean".
@@ -69,8 +70,9 @@ class NegativeSamplingLoss(SampledLoss):
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "negative_sampling_loss",
         dtype: DTypeLike | None = None,
+        compute_dtype: str = "float32",
     ) -> None:
-        super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
+        super().__init__(remove_accidental_hits, reduction, name, dtype, compute_dtype)
         if negative_reduction not in ("sum", "mean"):
             raise ValueError(
                 "`negative_reduction` must be 'sum' or 'mean'. Received: "

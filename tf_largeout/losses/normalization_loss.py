@@ -31,6 +31,7 @@ class NormalizationLoss(SampledLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+        compute_dtype: Of the products of shared classes, see `SampledLoss`.
 
     Raises:
         ValueError: If `complement` is neither of the two; in training, if the sampler is one
@@ -43,8 +44,9 @@ class NormalizationLoss(SampledLoss):
         reduction: str | None = "sum_over_batch_size",
         name: str | None = None,
         dtype: DTypeLike | None = None,
+        compute_dtype: str = "float32",
     ) -> None:
-        super().__init__(True, reduction=reduction, name=name, dtype=dtype)
+        super().__init__(True, reduction, name, dtype, compute_dtype)
         self.complement = one_of("complement", complement, ["label", "batch"])
 
     def explicit_classes(self, labels: tf.Tensor) -> tf.Tensor | None:

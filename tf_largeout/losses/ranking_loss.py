@@ -61,6 +61,7 @@ class RankingLoss(SampledLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+        compute_dtype: Of the products of shared classes, see `SampledLoss`.
 
     Raises:
         ValueError: If `margin` is neither a finite number nor None.
@@ -73,8 +74,9 @@ class RankingLoss(SampledLoss):
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "ranking_loss",
         dtype: DTypeLike | None = None,
+        compute_dtype: str = "float32",
     ) -> None:
-        super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
+        super().__init__(remove_accidental_hits, reduction, name, dtype, compute_dtype)
         self.margin = None if margin is None else real_number("margin", margin, -math.inf)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:

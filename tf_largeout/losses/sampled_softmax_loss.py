@@ -49,6 +49,7 @@ class SampledSoftmaxLoss(SampledLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+        compute_dtype: Of the products of shared classes, see `SampledLoss`.
     """
 
     def __init__(
@@ -58,8 +59,9 @@ class SampledSoftmaxLoss(SampledLoss):
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "sampled_softmax_loss",
         dtype: DTypeLike | None = None,
+        compute_dtype: str = "float32",
     ) -> None:
-        super().__init__(remove_accidental_hits, reduction=reduction, name=name, dtype=dtype)
+        super().__init__(remove_accidental_hits, reduction, name, dtype, compute_dtype)
         self.correct_positive = correct_positive
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:

@@ -3,8 +3,9 @@
 import keras
 import tensorflow as tf
 
+from tf_largeout.arguments import one_of
 from tf_largeout.losses.cross_entropy import exact_cross_entropy
-from tf_largeout.losses.tagged_loss import TaggedLoss
+from tf_largeout.losses.tagged_loss import COMPUTE_DTYPES, TaggedLoss
 from tf_largeout.output_tag import OutputTag
 from tf_largeout.types import Config, DTypeLike
 
@@ -43,12 +44,7 @@ class SoftmaxLoss(TaggedLoss):
         compute_dtype: str = "float32",
     ) -> None:
         super().__init__(reduction=reduction, name=name, dtype=dtype)
-        if compute_dtype not in ("float32", "bfloat16"):
-            raise ValueError(
-                "`compute_dtype` must be 'float32' or 'bfloat16'. "
-                f"Received: compute_dtype={compute_dtype!r}."
-            )
-        self.compute_dtype = compute_dtype
+        self.compute_dtype = one_of("compute_dtype", compute_dtype, COMPUTE_DTYPES)
 
     def row_losses(self, tag: OutputTag, labels: tf.Tensor) -> tf.Tensor:
         return exact_cross_entropy(tag, labels, self.compute_dtype)

@@ -9,6 +9,9 @@ from tf_largeout.output_tag import OutputTag, tag_of
 from tf_largeout.row_weights import per_row
 from tf_largeout.types import DTypeLike, TensorLike
 
+# What the factors of a loss's products may be.
+COMPUTE_DTYPES = ("float32", "bfloat16")
+
 
 class TaggedLoss(keras.losses.Loss):
     """A loss that works from the tag of an output layer, not from its logits.

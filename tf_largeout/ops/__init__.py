@@ -40,6 +40,7 @@ from tf_largeout.ops.lsh_ops import lsh_pool as lsh_pool
 from tf_largeout.ops.lsh_ops import lsh_query as lsh_query
 from tf_largeout.ops.lsh_ops import union_of_lists as union_of_lists
 from tf_largeout.ops.process_ops import server_versions as server_versions
+from tf_largeout.ops.product_ops import rounded_product as rounded_product
 from tf_largeout.ops.row_dot_ops import row_dots as row_dots
 from tf_largeout.ops.row_dot_ops import row_dots_and_rows as row_dots_and_rows
 from tf_largeout.ops.row_ops import check_row_ids as check_row_ids

@@ -31,7 +31,7 @@ class RowSparse(keras.optimizers.Optimizer):
     whose ids are out of range, changes neither weights nor slots nor `iterations`.
     """
 
-    _rate_of_step: tf.Tensor | None = None  # in a step that updates variables on servers
+    _rate_of_step: tf.Tensor | None = None  # in a step without replicas
     _number_of_step: tf.Tensor | None = None
 
     def update_rows(
@@ -153,7 +153,7 @@ class RowSparse(keras.optimizers.Optimizer):
         self, gradient: Gradient, variable: tf.Variable, learning_rate: tf.Tensor
     ) -> None:
         """Updates one variable, by rows if the gradient is an `IndexedSlices`, where it is."""
-        if devices.server_of(variable):
+        if not tf.distribute.has_strategy():
             if self._rate_of_step is None:
                 self._rate_of_step = tf.convert_to_tensor(learning_rate)
             learning_rate = self._rate_of_step
@@ -163,10 +163,11 @@ class RowSparse(keras.optimizers.Optimizer):
     def step_number(self, variable: tf.Variable) -> tf.Tensor:
         """int64 scalar, the number of this step from 1, for the update of `variable`.
 
-        For all variables on servers it is one read, as is the learning rate: TensorFlow sends
-        each read to a server by itself.
+        For all variables it is one read, as is the learning rate, but under a strategy, whose
+        replicas read their own: what is made of both is then computed once, and sent to servers
+        once.
         """
-        if not devices.server_of(variable):
+        if tf.distribute.has_strategy():
             return self.iterations + 1
         if self._number_of_step is None:
             self._number_of_step = tf.convert_to_tensor(self.iterations)

@@ -57,7 +57,7 @@ class LSHSearch(HardNegativeSampler):
     def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
         queries = self._tables.queries(features, labels, layer)
         if self.num_hard:
-            # Without a count: on several replicas none can be taken in the branch of a late start.
+            # Without a count: replicas cannot add theirs in the branch of a late start.
             return queries.best_of_most_frequent(
                 features, labels, self.num_sampled, _FREQUENT_LOOKUPS, self.num_hard
             )

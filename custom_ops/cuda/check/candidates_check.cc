@@ -145,9 +145,11 @@ struct OnGpu {
   Status LogPartition(Stream stream) const {
     return CandidateLogPartition(in(), logits.data(), offsets(), log_partition.data(), stream);
   }
-  Status Gradient(Stream stream) const { return Gradient(column_sums.data(), stream); }
-  Status Gradient(float* sums, Stream stream) const {
-    return CandidateLogPartitionGradient(in(), logits.data(), offsets(), log_partition.data(),
+  Status Gradient(Stream stream) const {
+    return Gradient(logits.data(), column_sums.data(), stream);
+  }
+  Status Gradient(const float* from, float* sums, Stream stream) const {
+    return CandidateLogPartitionGradient(in(), from, offsets(), log_partition.data(),
                                          d_log_partition.data(), scratch.data(), matrix.data(),
                                          sums, stream);
   }
@@ -231,8 +233,8 @@ void CheckProblem(Run* run, const Problem& in) {
               SumsInOrder(gpu.matrix.Get(), in.size.num_candidates));
   const std::vector<float> d_logits = gpu.matrix.Get();
   gpu.matrix.Set(in.logits);
-  run->Expect(in.text() + " d_logits alone", gpu.Gradient(nullptr, run->stream()), gpu.matrix,
-              d_logits);
+  run->Expect(in.text() + " d_logits alone, in place",
+              gpu.Gradient(gpu.matrix.data(), nullptr, run->stream()), gpu.matrix, d_logits);
 }
 
 void CheckCandidates(Run* run) {

@@ -1,4 +1,4 @@
-"""What a step sends to the servers of its variables besides gradients."""
+"""How often a step reads the scalars of its optimizer, and sends them to servers."""
 
 import keras
 import pytest
@@ -26,8 +26,10 @@ def scalar_reads(optimizer, num_variables):
     return sum(id(op.inputs[0]) in handles for op in reads)
 
 
+@pytest.mark.parametrize("on_servers", [False, True])
 @pytest.mark.parametrize("optimizer", ["LazyAdam", "LazyAdagrad", "LazySGD", "RowwiseAdagrad"])
-def test_servers_are_sent_scalars_once_whatever_the_variables(optimizer, monkeypatch):
-    monkeypatch.setattr(devices, "server_of", lambda variable: "/device:CPU:0")
+def test_scalars_are_read_once_whatever_the_variables(optimizer, on_servers, monkeypatch):
+    if on_servers:
+        monkeypatch.setattr(devices, "server_of", lambda variable: "/device:CPU:0")
     make = getattr(tflo.optimizers, optimizer)
     assert scalar_reads(make(0.1), 1) == scalar_reads(make(0.1), 4)
