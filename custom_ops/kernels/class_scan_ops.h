@@ -138,9 +138,8 @@ class LabelLogitsOp : public LargeoutOp {
     tensorflow::Tensor* true_logits;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, ids->shape(), &true_logits));
     if (ids->NumElements() == 0) return;
-    OP_REQUIRES_OK(ctx,
-                   Device::LabelLogits(ctx, matrix, FeaturesOf(features), LabelsOf(*ids),
-                                       true_logits->flat<float>().data(), numbers_));
+    OP_REQUIRES_OK(ctx, Device::LabelLogits(ctx, matrix, FeaturesOf(features), LabelsOf(*ids),
+                                            true_logits->flat<float>().data(), numbers_));
   }
 
  private:
@@ -246,28 +245,26 @@ class ClassSoftmaxGradientOp : public LargeoutOp {
 
 // Registers the ops with a Device for TensorFlow's device of that name, where handles and
 // what shapes depend on are in memory of the host.
-#define LARGEOUT_REGISTER_CLASS_SCAN_OPS(name, Functions)      \
-  REGISTER_KERNEL_BUILDER(Name("LargeoutClassStatistics")      \
-                              .Device(name)                    \
-                              .HostMemory("embeddings")        \
-                              .HostMemory("bias")              \
-                              .HostMemory("first_class"),      \
-                          ClassStatisticsOp<Functions>);       \
-  REGISTER_KERNEL_BUILDER(Name("LargeoutLabelLogits")          \
-                              .Device(name)                    \
-                              .HostMemory("embeddings")        \
-                              .HostMemory("bias"),             \
-                          LabelLogitsOp<Functions>);           \
-  REGISTER_KERNEL_BUILDER(Name("LargeoutClassTopK")            \
-                              .Device(name)                    \
-                              .HostMemory("embeddings")        \
-                              .HostMemory("bias")              \
-                              .HostMemory("k"),                \
-                          ClassTopKOp<Functions>);             \
-  REGISTER_KERNEL_BUILDER(Name("LargeoutClassSoftmaxGradient") \
-                              .Device(name)                    \
-                              .HostMemory("embeddings")        \
-                              .HostMemory("bias"),             \
+#define LARGEOUT_REGISTER_CLASS_SCAN_OPS(name, Functions)                                   \
+  REGISTER_KERNEL_BUILDER(Name("LargeoutClassStatistics")                                   \
+                              .Device(name)                                                 \
+                              .HostMemory("embeddings")                                     \
+                              .HostMemory("bias")                                           \
+                              .HostMemory("first_class"),                                   \
+                          ClassStatisticsOp<Functions>);                                    \
+  REGISTER_KERNEL_BUILDER(                                                                  \
+      Name("LargeoutLabelLogits").Device(name).HostMemory("embeddings").HostMemory("bias"), \
+      LabelLogitsOp<Functions>);                                                            \
+  REGISTER_KERNEL_BUILDER(Name("LargeoutClassTopK")                                         \
+                              .Device(name)                                                 \
+                              .HostMemory("embeddings")                                     \
+                              .HostMemory("bias")                                           \
+                              .HostMemory("k"),                                             \
+                          ClassTopKOp<Functions>);                                          \
+  REGISTER_KERNEL_BUILDER(Name("LargeoutClassSoftmaxGradient")                              \
+                              .Device(name)                                                 \
+                              .HostMemory("embeddings")                                     \
+                              .HostMemory("bias"),                                          \
                           ClassSoftmaxGradientOp<Functions>)
 
 }  // namespace largeout

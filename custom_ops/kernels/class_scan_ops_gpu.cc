@@ -40,8 +40,7 @@ struct Gpu {
   static absl::Status LabelLogits(OpKernelContext* ctx, const ClassMatrix& matrix,
                                   const Features& features, const Labels& labels,
                                   float* true_logits, ProductNumbers) {
-    return FromCuda(
-        cuda::LabelLogits(matrix, features, labels, true_logits, StreamOf(ctx)));
+    return FromCuda(cuda::LabelLogits(matrix, features, labels, true_logits, StreamOf(ctx)));
   }
 
   static absl::Status ClassTopK(OpKernelContext* ctx, const ClassMatrix& matrix,
