@@ -175,10 +175,13 @@ def test_recall_of_a_head_is_that_of_one_shard(num_shards):
 
 
 @pytest.mark.parametrize("form", ["pool", "union", "walk", "head"])
-def test_forms_learn(form):
-    model = model_of(form, 3, rate=0.05)
-    fit(model, 130)
-    assert model.evaluate(CLASSES, np.arange(N), verbose=0)[1] > 0.15
+def test_forms_learn_as_in_one_shard(form):
+    precisions = []
+    for count in (1, 3):
+        model = model_of(form, count, rate=0.05)
+        fit(model, 130)
+        precisions.append(model.evaluate(CLASSES, np.arange(N), verbose=0)[1])
+    assert precisions[1] > 0.7 * precisions[0] and precisions[0] > 10 / N
     head = model.layers[-1]
     assert head.sampler.table_health(head)["uniform_fill_share"] < 1
 
