@@ -7,6 +7,7 @@ import functools
 import keras
 import tensorflow as tf
 
+from tf_largeout import losses
 from tf_largeout.benchmarks.builders import (
     dense,
     factored,
@@ -20,17 +21,6 @@ from tf_largeout.benchmarks.builders import (
 from tf_largeout.benchmarks.factored_heads import FACTORED_HEADS
 from tf_largeout.benchmarks.optimizers import OPTIMIZERS
 from tf_largeout.benchmarks.stock_models import AllPositivesModel
-from tf_largeout.losses import (
-    BernoulliNormalizationLoss,
-    BlackOutLoss,
-    DecoupledSoftmaxLoss,
-    HierarchicalSoftmaxLoss,
-    ImportanceNormalizationLoss,
-    NCELoss,
-    RankingLoss,
-    SampledSoftmaxLoss,
-    SoftmaxLoss,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +97,7 @@ class Method:
         return model
 
 
-def ours_compile(loss=SampledSoftmaxLoss):
+def ours_compile(loss=losses.SampledSoftmaxLoss):
     """A function that gives the arguments of `compile` for models with a `LargeOutput`."""
     return lambda: {"loss": loss()}
 
@@ -140,7 +130,7 @@ def _tf_largeout(
     title,
     search=None,
     sampler=None,
-    loss=SampledSoftmaxLoss,
+    loss=losses.SampledSoftmaxLoss,
     build=ours,
     score=tf.identity,
     **options,
@@ -175,7 +165,7 @@ def _several_labels(title, **options):
     return Method(
         f"tf_largeout, {title}",
         functools.partial(residual, **options),
-        ours_compile(DecoupledSoftmaxLoss),
+        ours_compile(losses.DecoupledSoftmaxLoss),
         settings={**_RECOMMENDED, "learning_rate": 3e-3, "dim": 256},
     )
 
@@ -203,19 +193,19 @@ METHODS = {
     "ours": _tf_largeout("tf_largeout"),
     "ours_bfloat16": _tf_largeout(
         "tf_largeout, bfloat16 products",
-        loss=functools.partial(SampledSoftmaxLoss, compute_dtype="bfloat16"),
+        loss=functools.partial(losses.SampledSoftmaxLoss, compute_dtype="bfloat16"),
     ),
     "uniform": _tf_largeout("tf_largeout, uniform negatives", sampler="uniform"),
     "log_uniform": _tf_largeout("tf_largeout, log-uniform negatives", sampler="log_uniform"),
     "frequency": _tf_largeout("tf_largeout, negatives by frequency", sampler="frequency"),
-    "nce": _tf_largeout("tf_largeout, NCE", loss=NCELoss, build=normalized_at_start),
+    "nce": _tf_largeout("tf_largeout, NCE", loss=losses.NCELoss, build=normalized_at_start),
     "inverted_file": _tf_largeout(
         "tf_largeout, own hard negatives, inverted file", "inverted_file"
     ),
     "inverted_file_nce": _tf_largeout(
         "tf_largeout, NCE, own hard negatives, inverted file",
         "inverted_file",
-        loss=NCELoss,
+        loss=losses.NCELoss,
         build=normalized_at_start,
     ),
     "lsh_head": _tf_largeout(
@@ -247,28 +237,34 @@ METHODS = {
     "importance": _tf_largeout(
         "tf_largeout, importance normalisation, all labels of the batch",
         sampler="frequency",
-        loss=functools.partial(ImportanceNormalizationLoss, complement="batch"),
+        loss=functools.partial(losses.ImportanceNormalizationLoss, complement="batch"),
     ),
     "bernoulli": _tf_largeout(
         "tf_largeout, Bernoulli normalisation, all labels of the batch",
         sampler="bernoulli",
-        loss=functools.partial(BernoulliNormalizationLoss, complement="batch"),
+        loss=functools.partial(losses.BernoulliNormalizationLoss, complement="batch"),
     ),
-    "blackout": _tf_largeout("tf_largeout, BlackOut", sampler="frequency", loss=BlackOutLoss),
-    "ranking": _tf_largeout("tf_largeout, ranking", sampler="frequency", loss=RankingLoss),
+    "blackout": _tf_largeout(
+        "tf_largeout, BlackOut", sampler="frequency", loss=losses.BlackOutLoss
+    ),
+    "ranking": _tf_largeout(
+        "tf_largeout, ranking", sampler="frequency", loss=losses.RankingLoss
+    ),
     "hierarchical": _tf_largeout(
-        "tf_largeout, hierarchical softmax", loss=HierarchicalSoftmaxLoss, build=hierarchical
+        "tf_largeout, hierarchical softmax",
+        loss=losses.HierarchicalSoftmaxLoss,
+        build=hierarchical,
     ),
     "hierarchical_k_means": _tf_largeout(
         "tf_largeout, hierarchical softmax, clusters by k-means",
-        loss=HierarchicalSoftmaxLoss,
+        loss=losses.HierarchicalSoftmaxLoss,
         build=hierarchical_k_means,
     ),
     **{name: _factored(head) for name, head in FACTORED_HEADS.items()},
     "softmax": Method(
-        "tf_largeout, exact SoftmaxLoss",
+        "tf_largeout, exact losses.SoftmaxLoss",
         ours,
-        ours_compile(SoftmaxLoss),
+        ours_compile(losses.SoftmaxLoss),
         settings={"optimizer": "lazy_adam"},
         tuned={
             "place_names": {**_PLACE_NAMES, "batch_size": 1024},
