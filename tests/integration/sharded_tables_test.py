@@ -186,6 +186,18 @@ def test_forms_learn_as_in_one_shard(form):
     assert head.sampler.table_health(head)["uniform_fill_share"] < 1
 
 
+def test_a_head_begins_by_the_rule_of_one_shard():
+    """Three times as late as the earliest step, 100, as all labels are rare."""
+    model = model_of("head", 3, start_step=None)
+    fit(model, 299)
+    head = model.layers[-1]
+    assert head.sampler.start.started_at() == -1
+    assert [one.tolist() for one in state(model, "rebuild_state")] == [[0, 0]] * 3
+    fit(model, 3, seed=1)
+    assert head.sampler.start.started_at() == 300
+    assert [one.tolist() for one in state(model, "rebuild_state")] == [[2, 50]] * 3
+
+
 @pytest.mark.parametrize("form", ["head", "pool"])
 def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
     harness.assert_resumed_equals_uninterrupted(
