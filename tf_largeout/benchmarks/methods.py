@@ -262,7 +262,7 @@ METHODS = {
     ),
     **{name: _factored(head) for name, head in FACTORED_HEADS.items()},
     "softmax": Method(
-        "tf_largeout, exact losses.SoftmaxLoss",
+        "tf_largeout, exact SoftmaxLoss",
         ours,
         ours_compile(losses.SoftmaxLoss),
         settings={"optimizer": "lazy_adam"},
