@@ -174,7 +174,10 @@ def test_recall_of_a_head_is_that_of_one_shard(num_shards):
     assert found[1] > found[0] - 0.05 and found[0] > 0.3
 
 
-@pytest.mark.parametrize("form", ["pool", "union", "walk", "head"])
+@pytest.mark.parametrize(
+    "form",
+    ["pool", "head", *(pytest.param(one, marks=pytest.mark.slow) for one in ("union", "walk"))],
+)
 def test_forms_learn_as_in_one_shard(form):
     precisions = []
     for count in (1, 3):
@@ -212,10 +215,10 @@ def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
     "before, after, kind",
     [
         (1, 3, "file"),
-        (3, 3, "file"),
         (3, 2, "checkpoint"),
-        (3, 1, "file"),
-        (3, 3, "checkpoint"),
+        (3, 3, "file"),
+        pytest.param(3, 1, "file", marks=pytest.mark.slow),
+        pytest.param(3, 3, "checkpoint", marks=pytest.mark.slow),
     ],
 )
 def test_another_number_of_shards_goes_on_with_new_tables(

@@ -150,7 +150,9 @@ def test_counts_are_exact_where_sums_are_out_of_date():
     assert_counts_are_expected(drawn, expected)
 
 
-@pytest.mark.parametrize("form", ["projected pool", "own"])
+@pytest.mark.parametrize(
+    "form", ["projected pool", pytest.param("own", marks=pytest.mark.slow)]
+)
 def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
     harness.assert_resumed_equals_uninterrupted(
         lambda: model_of(form, 3),
@@ -164,10 +166,10 @@ def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
     "before, after, kind",
     [
         (1, 3, "file"),
-        (3, 3, "file"),
         (3, 2, "checkpoint"),
-        (3, 1, "file"),
-        (3, 3, "checkpoint"),
+        (3, 3, "file"),
+        pytest.param(3, 1, "file", marks=pytest.mark.slow),
+        pytest.param(3, 3, "checkpoint", marks=pytest.mark.slow),
     ],
 )
 def test_another_number_of_shards_goes_on_with_new_trees(tmp_path, before, after, kind, caplog):
