@@ -43,6 +43,7 @@ def test_a_setting_needs_a_name_and_a_value(text, capsys):
     assert f"expected NAME=VALUE; got '{text}'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_joined_models_are_one_line(tmp_path):
     arguments = "--task synthetic_multilabel --seconds 0.5 --sample 200"
     methods = ["--methods", "several_labels x3", "several_labels"]

@@ -1,6 +1,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from tf_largeout.benchmarks import retrieval
 from tf_largeout.benchmarks.retrieval_methods import METHODS
@@ -37,6 +38,7 @@ def test_command_line_writes_figures_and_picture(tmp_path):
     assert png_file.stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_each_library_finds_most_where_it_is_installed(tmp_path):
     rivals = ["faiss flat", "faiss IVF", "hnswlib", "usearch", "ScaNN"]
     assert set(rivals) <= set(METHODS)

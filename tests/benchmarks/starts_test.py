@@ -10,6 +10,7 @@ def in_this_process(monkeypatch):
     monkeypatch.setattr(own_process, "call", lambda function, *given: function(*given))
 
 
+@pytest.mark.slow
 def test_each_start_and_time_is_trained_once_and_kept(tmp_path, capsys):
     arguments = (
         "--problem synthetic --starts never rule 5 --seconds 0.5 1 --seeds 0 --sample 100"

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from tests.integration import graphs, resume_test
-from tests.integration.resume_test import BATCH, EVERY_PAIR, STEPS, data
-from tests.integration.samplers import NUM_CLASSES
+from tests.integration.resume_test import BATCH, EVERY_PAIR, PAIRS, STEPS, data
+from tests.integration.samplers import NUM_CLASSES, SAMPLERS
 from tests.optimizers.table import CLASSES, OPTIMIZERS
 from tests.replicas import two_replicas
 
@@ -51,7 +51,11 @@ def assert_equal_states(one, other):
         np.testing.assert_array_equal(values[0], others[0], err_msg=path)
 
 
-@EVERY_PAIR
+@pytest.mark.parametrize(
+    "sampler, optimizer",
+    [pytest.param(*pair, marks=[pytest.mark.slow] * (i % 2)) for i, pair in enumerate(PAIRS)],
+    ids=SAMPLERS,
+)
 def test_replicas_hold_the_same_bits(sampler, optimizer):
     for path, values in state(trained(sampler, optimizer)).items():
         assert len(values) == 2
