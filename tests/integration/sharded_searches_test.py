@@ -7,12 +7,16 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from tests import harness
-
-N, DIM, BATCH, M = 600, 8, 16, 40
-RNG = np.random.default_rng(0)
-CLASSES = RNG.normal(size=(N, DIM)).astype("float32")
-FEATURES = CLASSES[:BATCH] + 0.3 * RNG.normal(size=(BATCH, DIM)).astype("float32")
-EACH_COUNT = pytest.mark.parametrize("num_shards", [2, 3, 7])
+from tests.integration.sharded_models import (
+    BATCH,
+    CLASSES,
+    DIM,
+    EACH_COUNT,
+    FEATURES,
+    M,
+    N,
+    fit,
+)
 
 FORMS = {
     "head": {"num_hard": 8, "start_step": 3},
@@ -34,13 +38,6 @@ def new_model(num_shards, form="head", rate=0.02, **kwargs):
         metrics=[tflo.metrics.PrecisionAtK(1)],
     )
     return model
-
-
-def fit(model, steps, seed=0):
-    random = np.random.default_rng(seed)
-    labels = random.integers(N, size=steps * BATCH)
-    features = CLASSES[labels] + 0.3 * random.normal(size=(len(labels), DIM))
-    return model.fit(features, labels, BATCH, shuffle=False, verbose=0).history["loss"][0]
 
 
 def recall(model):

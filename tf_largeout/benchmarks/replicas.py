@@ -9,19 +9,11 @@ would gain. A step that copied the matrix would show in its memory, and grow wit
 
 import argparse
 
-import keras
 import tensorflow as tf
 
-import tf_largeout as tflo
-from tf_largeout.benchmarks import machine, own_process
+from tf_largeout.benchmarks import machine, own_process, step_turns
 from tf_largeout.benchmarks.files import write_json
 from tf_largeout.benchmarks.step_case import StepTimes, dense_task
-
-_SAMPLERS = {
-    "uniform": tflo.samplers.UniformSampler,
-    # It searches from the first step on, so that all steps that are timed do.
-    "inverted_file": lambda m: tflo.samplers.InvertedFileSampler(m, start_step=0),
-}
 
 
 def main(arguments=None):
@@ -34,7 +26,8 @@ def main(arguments=None):
             runs[case].append(own_process.call(train, options, *case))
             print(_line(case, runs[case][-1]), flush=True)
     rows = [
-        {"num_classes": n, "replicas": count, **_middle(runs[n, count])} for n, count in cases
+        {"num_classes": case[0], "replicas": case[1], **step_turns.middle(runs[case])}
+        for case in cases
     ]
     report = {"machine": machine.describe(), "shape": vars(options), "rows": rows}
     if options.json:
@@ -74,24 +67,9 @@ def _strategy(num_replicas):
 
 def _model(options, num_classes, strategy):
     with strategy.scope():
-        sampler = _SAMPLERS[options.sampler](options.num_sampled)
-        model = keras.Sequential(
-            [
-                keras.Input([options.dim]),
-                keras.layers.Dense(options.dim),
-                tflo.layers.LargeOutput(num_classes, sampler),
-            ]
-        )
-        optimizer = getattr(tflo.optimizers, options.optimizer)()
-        model.compile(optimizer, tflo.losses.SampledSoftmaxLoss())
-        optimizer.build(model.trainable_variables)
+        model = step_turns.compiled_model(options, num_classes)
+        model.optimizer.build(model.trainable_variables)
     return model
-
-
-def _middle(runs):
-    """The run of median time, with the times of all."""
-    ordered = sorted(runs, key=lambda run: run["ms"])
-    return {**ordered[len(ordered) // 2], "all_ms": [run["ms"] for run in runs]}
 
 
 def _line(case, run):
@@ -105,17 +83,7 @@ def _parser():
     parser = argparse.ArgumentParser("python -m tf_largeout.benchmarks replicas")
     parser.description = __doc__
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    add = parser.add_argument
-    add("--num-classes", type=int, nargs="+", default=[100_000, 1_000_000])
-    add("--dim", type=int, default=128)
-    add("--batch-size", type=int, default=256, help="of all replicas together")
-    add("--num-sampled", type=int, default=1024, help="by each replica")
-    optimizers = [name for name in vars(tflo.optimizers) if name.startswith(("Lazy", "Row"))]
-    add("--optimizer", choices=optimizers, default="LazyAdam")
-    add("--sampler", choices=_SAMPLERS, default="uniform")
-    add("--replicas", type=int, default=2)
-    add("--steps", type=int, default=60, help="measured steps at most")
-    add("--seconds", type=float, default=15.0, help="measured time of a run at most")
-    add("--rounds", type=int, default=3, help="turns of all cases")
-    add("--json", help="file for the figures")
+    parser.add_argument("--num-classes", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--replicas", type=int, default=2, help="that share a batch")
+    step_turns.add_arguments(parser)
     return parser

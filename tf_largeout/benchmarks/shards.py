@@ -10,20 +10,13 @@ not what machines of their own would gain. Labels are uniform: most distinct row
 import argparse
 import pathlib
 
-import keras
 import numpy as np
 
 import tf_largeout as tflo
-from tf_largeout.benchmarks import machine, own_process
+from tf_largeout.benchmarks import machine, own_process, step_turns
 from tf_largeout.benchmarks.files import write_json
 from tf_largeout.benchmarks.step_case import StepTimes, dense_task
 from tf_largeout.distribute.local_servers import local_servers
-
-_SAMPLERS = {
-    "uniform": tflo.samplers.UniformSampler,
-    # It searches from the first step on, which fits the lists, so that all that are timed do.
-    "inverted_file": lambda m: tflo.samplers.InvertedFileSampler(m, start_step=0),
-}
 
 
 def main(arguments=None):
@@ -39,7 +32,7 @@ def main(arguments=None):
         for title, (num_shards, num_servers) in variants.items():
             runs[title].append(_run(options, num_shards, num_servers))
             print(f"{title}: {runs[title][-1]['ms']:.2f} ms", flush=True)
-    rows = [{"title": title, **_middle(of_title)} for title, of_title in runs.items()]
+    rows = [{"title": title, **step_turns.middle(of_title)} for title, of_title in runs.items()]
     report = {"machine": machine.describe(), "shape": vars(options), "rows": rows}
     if options.json:
         write_json(options.json, report)
@@ -62,19 +55,7 @@ def train(options, num_shards, addresses):
     if addresses:
         tflo.distribute.connect(addresses)
     task = dense_task(options.num_classes, options.dim, options.batch_size)
-    model = keras.Sequential(
-        [
-            keras.Input([options.dim]),
-            keras.layers.Dense(options.dim),
-            tflo.layers.LargeOutput(
-                options.num_classes,
-                sampler=_SAMPLERS[options.sampler](options.num_sampled),
-                num_shards=num_shards,
-            ),
-        ]
-    )
-    optimizer = getattr(tflo.optimizers, options.optimizer)()
-    model.compile(optimizer, tflo.losses.SampledSoftmaxLoss())
+    model = step_turns.compiled_model(options, options.num_classes, num_shards)
     times = StepTimes(options.steps, options.seconds)
     epoch = {"steps_per_epoch": options.steps + 5, "verbose": 0, "shuffle": False}
     model.fit(task.train, callbacks=[times], **epoch)
@@ -91,12 +72,6 @@ def _held_mb(pid):
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
     raise RuntimeError(f"/proc/{pid}/status says nothing of memory.")
-
-
-def _middle(runs):
-    """The run of median time, with the times of all."""
-    ordered = sorted(runs, key=lambda run: run["ms"])
-    return {**ordered[len(ordered) // 2], "all_ms": [run["ms"] for run in runs]}
 
 
 def table(rows):
@@ -116,17 +91,7 @@ def _parser():
     parser = argparse.ArgumentParser("python -m tf_largeout.benchmarks shards")
     parser.description = __doc__
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    add = parser.add_argument
-    add("--num-classes", type=int, default=2_000_000)
-    add("--dim", type=int, default=128)
-    add("--batch-size", type=int, default=256)
-    add("--num-sampled", type=int, default=1024)
-    optimizers = [name for name in vars(tflo.optimizers) if name.startswith(("Lazy", "Row"))]
-    add("--optimizer", choices=optimizers, default="LazyAdam")
-    add("--sampler", choices=_SAMPLERS, default="uniform")
-    add("--shards", type=int, default=2)
-    add("--steps", type=int, default=60, help="measured steps at most")
-    add("--seconds", type=float, default=15.0, help="measured time of a run at most")
-    add("--rounds", type=int, default=3, help="turns of all three")
-    add("--json", help="file for the figures")
+    parser.add_argument("--num-classes", type=int, default=2_000_000)
+    parser.add_argument("--shards", type=int, default=2)
+    step_turns.add_arguments(parser)
     return parser

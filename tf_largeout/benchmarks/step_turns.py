@@ -1,0 +1,45 @@
+"""What benchmarks share that time a small model in turns: the model, and its middle run."""
+
+import keras
+
+import tf_largeout as tflo
+
+_SAMPLERS = {
+    "uniform": tflo.samplers.UniformSampler,
+    # It searches from the first step on, which fits the lists, so that all that are timed do.
+    "inverted_file": lambda m: tflo.samplers.InvertedFileSampler(m, start_step=0),
+}
+
+
+def compiled_model(options, num_classes, num_shards=1):
+    """A dense layer and a `LargeOutput`, by the `options` of `add_arguments`."""
+    head = tflo.layers.LargeOutput(
+        num_classes, _SAMPLERS[options.sampler](options.num_sampled), num_shards=num_shards
+    )
+    model = keras.Sequential(
+        [keras.Input([options.dim]), keras.layers.Dense(options.dim), head]
+    )
+    optimizer = getattr(tflo.optimizers, options.optimizer)()
+    model.compile(optimizer, tflo.losses.SampledSoftmaxLoss())
+    return model
+
+
+def middle(runs):
+    """The run of median time, with the times of all."""
+    ordered = sorted(runs, key=lambda run: run["ms"])
+    return {**ordered[len(ordered) // 2], "all_ms": [run["ms"] for run in runs]}
+
+
+def add_arguments(parser):
+    """Adds what the model is like, and how long it is measured."""
+    add = parser.add_argument
+    add("--dim", type=int, default=128)
+    add("--batch-size", type=int, default=256)
+    add("--num-sampled", type=int, default=1024)
+    optimizers = [name for name in vars(tflo.optimizers) if name.startswith(("Lazy", "Row"))]
+    add("--optimizer", choices=optimizers, default="LazyAdam")
+    add("--sampler", choices=_SAMPLERS, default="uniform")
+    add("--steps", type=int, default=60, help="measured steps at most")
+    add("--seconds", type=float, default=15.0, help="measured time of a run at most")
+    add("--rounds", type=int, default=3, help="turns of all")
+    add("--json", help="file for the figures")
