@@ -137,6 +137,7 @@ def test_what_is_left_of_answers_keeps_its_order():
         ({"exclude": [1] * BATCH}, "`exclude` must have shape"),
         ({"allowed": [[1]]}, "`allowed` must be a vector"),
         ({"exclude": [[0.5]] * BATCH}, "`exclude` must be integer class ids.*float32"),
+        ({"exclude": [[1], [2, 3]] * 3}, "padded with -1.*tf.ragged.constant.*type list"),
         ({"allowed": np.ones(N, bool)}, "`allowed` must be integer.*bool.*flatnonzero"),
     ],
 )

@@ -152,11 +152,18 @@ def class_ids(name: str, value: TensorLike) -> tf.Tensor:
         value: Integers, in any form; or nothing at all, which has no type.
 
     Raises:
-        ValueError: If they are no integers.
+        ValueError: If they are no integers, or lists of different lengths.
     """
     if isinstance(value, tf.RaggedTensor):
         value = value.to_tensor(-1)
-    ids = tf.convert_to_tensor(value)
+    try:
+        ids = tf.convert_to_tensor(value)
+    except ValueError as error:
+        raise ValueError(
+            f"`{name}` must be an array of integer class ids, its rows padded with -1 to one "
+            f"length, or `tf.ragged.constant(rows, dtype=tf.int64)`. Received {name} of type "
+            f"{type(value).__name__}, which is no array: {error}"
+        ) from error
     if not ids.dtype.is_integer and ids.shape.num_elements() != 0:
         raise ValueError(
             f"`{name}` must be integer class ids. Received {name} of dtype {ids.dtype.name}, "

@@ -35,6 +35,22 @@ def test_ids_that_are_no_integers_are_refused(dtype):
             _layer()(ids)
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_a_matrix_of_one_value_for_each_id_is_refused(training):
+    # A `Sequential` without an input cuts the fractions of TF-IDF, and all of these are 0.
+    model = keras.Sequential([_layer(name="words")])
+    tfidf = np.full([4, ROWS], 0.3, "float32")
+    for values in (tfidf, np.eye(ROWS, dtype="float32"), np.eye(ROWS, dtype="int64")):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="takes ids.*`weights`"):
+            model(values, training=training)
+
+
+def test_as_many_ids_as_rows_are_ids_like_others():
+    layer = _layer(combiner="sum")
+    expected = layer.embeddings.numpy()[1:].sum(axis=0)
+    np.testing.assert_allclose(layer(np.arange(ROWS)[np.newaxis])[0], expected, rtol=1e-5)
+
+
 def test_inputs_of_another_shape_are_refused():
     layer = _layer()
     ids = np.ones([2, 3], "int64")

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests.source_tree import ROOT
+from tf_largeout import layers
 from tf_largeout.retrieval import BruteForceIndex, InvertedFileIndex, LSHIndex
 
 N, DIM = 500, 8
@@ -68,6 +69,11 @@ def test_one_query_that_is_not_finite_is_refused(index):
 def test_bad_arguments_are_refused(index, queries, k, message):
     with pytest.raises(ValueError, match=message):
         index.top_k(queries, k)
+
+
+def test_an_index_of_a_layer_says_what_of_it_to_pass(index):
+    with pytest.raises(ValueError, match="layer 'words'.*class_embeddings.*layer.bias"):
+        index.build(layers.LargeOutput(N, name="words"))
 
 
 @pytest.mark.parametrize("share", [0.001, 0.02, 0.4, 0.8, 0.999])

@@ -173,3 +173,8 @@ def test_samplers_and_none_are_themselves():
 def test_unknown_names_list_the_known_ones(unknown):
     with pytest.raises(ValueError, match="log_uniform.*uniform.*unigram"):
         samplers.get(unknown)
+
+
+def test_a_class_in_place_of_a_sampler_is_told_apart():
+    with pytest.raises(ValueError, match=r"not its class. Pass UniformSampler\(...\)"):
+        samplers.get(samplers.UniformSampler)

@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import is_whole, one_of, whole_number
+from tf_largeout.layers.bag_ids import in_range, not_values
 from tf_largeout.layers.bag_sums import can_sum, combined_rows
 from tf_largeout.replicas import local_variable
 from tf_largeout.types import Config, InitializerLike, Shape
@@ -92,7 +93,8 @@ class EmbeddingBag(keras.layers.Layer):
     Raises:
         ValueError: If an argument is none of the above, `ids` are not integers or have fewer
             than two dimensions, or `weights` have another shape than `ids`.
-        tf.errors.InvalidArgumentError: If an id is neither the padding nor a row of the table.
+        tf.errors.InvalidArgumentError: If an id is neither the padding nor a row of the table,
+        or `ids` are `input_dim` columns of 0 and 1: a multi-hot matrix.
     """
 
     def __init__(
@@ -146,7 +148,8 @@ class EmbeddingBag(keras.layers.Layer):
         self, ids: _Ids, weights: _Rows | None = None, training: bool | None = None
     ) -> tf.Tensor:
         ids, weights = self._checked(ids, weights)
-        checks = [] if weights is None else [self._same_shape(ids, weights)]
+        checks = [] if _is_ragged(ids) else not_values(ids, self.input_dim, self.name)
+        checks += [] if weights is None else [self._same_shape(ids, weights)]
         table = local_variable(self.embeddings)
         with tf.control_dependencies(checks):
             if training and not _is_ragged(ids) and can_sum(table):
@@ -229,14 +232,7 @@ class EmbeddingBag(keras.layers.Layer):
         return tf.debugging.assert_equal(*shapes, message=message)
 
     def _in_range(self, ids: tf.Tensor) -> tf.Operation | None:
-        """An op that fails where an id is no row of the table."""
-        low, high = tf.reduce_min(ids), tf.reduce_max(ids)
-        padding = "" if self.padding_id is None else f" or {self.padding_id} for padding"
-        message = (
-            f"`ids` of layer '{self.name}' must be at least 0 and below "
-            f"input_dim={self.input_dim}{padding}. Received ids from, to:"
-        )
-        return tf.debugging.Assert((low >= 0) & (high < self.input_dim), [message, low, high])
+        return in_range(ids, self.input_dim, self.padding_id, self.name)
 
     def _combined_by_one_op(
         self, table: tf.Variable, ids: tf.Tensor, weights: tf.Tensor | None

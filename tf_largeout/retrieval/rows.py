@@ -237,8 +237,13 @@ def rows_of(name: str, value: TensorLike, dim: int | None = None) -> tf.Tensor:
         dim: The width of its rows; None for any.
 
     Raises:
-        ValueError: If it has another shape.
+        ValueError: If it has another shape, or is no array.
     """
+    if isinstance(value, keras.layers.Layer):
+        raise ValueError(
+            f"`{name}` must be an array of rows. Received: layer '{value.name}'. Pass "
+            "`layer.class_embeddings()`, and `layer.bias` beside it if it has one."
+        )
     rows = tf.cast(tf.convert_to_tensor(value), tf.float32)
     if rows.shape.rank != 2 or rows.shape[1] == 0 or (dim is not None and rows.shape[1] != dim):
         width = "dim" if dim is None else dim

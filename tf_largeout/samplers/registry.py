@@ -61,6 +61,10 @@ def get(
         sampler = keras.saving.deserialize_keras_object(identifier)
         if isinstance(sampler, Sampler):
             return sampler
+    if isinstance(identifier, type) and issubclass(identifier, Sampler):
+        raise ValueError(
+            f"`sampler` must be a sampler, not its class. Pass {identifier.__name__}(...)."
+        )
     raise ValueError(
         f"Unknown sampler: {identifier!r}. Expected None, a `tf_largeout.samplers.Sampler`, "
         f"its serialized config, or one of the names {sorted(BY_NAME)}."

@@ -1,0 +1,35 @@
+"""Checks of the ids in bags, which know their values only in the step."""
+
+import tensorflow as tf
+
+
+def in_range(
+    ids: tf.Tensor, input_dim: int, padding_id: int | None, layer: str
+) -> tf.Operation | None:
+    """An op that fails where an id is no row of the table of `input_dim` rows."""
+    low, high = tf.reduce_min(ids), tf.reduce_max(ids)
+    padding = "" if padding_id is None else f" or {padding_id} for padding"
+    message = (
+        f"`ids` of layer '{layer}' must be at least 0 and below "
+        f"input_dim={input_dim}{padding}. Received ids from, to:"
+    )
+    return tf.debugging.Assert((low >= 0) & (high < input_dim), [message, low, high])
+
+
+def not_values(ids: tf.Tensor, input_dim: int, layer: str) -> list[tf.Operation | None]:
+    """Ops that fail where `ids` are a matrix of one value for each id: multi-hot, or TF-IDF.
+
+    Of floats that a `Sequential` without `keras.Input` is called with, Keras cuts the
+    fractions: what is below 1 becomes 0, the padding, and nothing would be learned.
+    """
+    if input_dim <= 2 or ids.shape[-1] != input_dim:
+        return []
+    low, high = tf.reduce_min(ids), tf.reduce_max(ids)
+    message = (
+        f"Layer '{layer}' takes ids. Received a matrix of input_dim={input_dim} columns, of 0 "
+        "and 1 alone once fractions are cut: one value for each id. Pass the ids of the "
+        "columns that are not 0, and the values as `weights`, both padded. Received ids of "
+        "shape"
+    )
+    is_values = (low >= 0) & (low <= high) & (high <= 1)
+    return [tf.debugging.Assert(~is_values, [message, tf.shape(ids)])]
