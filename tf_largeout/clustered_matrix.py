@@ -135,19 +135,13 @@ class ClusteredMatrix(ClassMatrix):
         compute_dtype: str = "float32",
         training: bool = False,
     ) -> ClassStatistics:
-        """The exact `ClassStatistics` of the log-probabilities, in two passes over the classes.
+        """As `ClassMatrix.statistics`, of log-probabilities, in two passes over the classes.
 
-        Args:
-            features: Float `[B, dim]`.
-            labels: int64 `[B, L]`, padded with -1.
-            compute_dtype: "float32".
-            training: As in `ClassMatrix.statistics`.
-
-        Returns:
-            `ClassStatistics`: a `log_partition` of 0, for their probabilities sum to 1.
+        The `log_partition` is 0, for their probabilities sum to 1.
 
         Raises:
-            ValueError: For another `compute_dtype`: only passes over all classes have them.
+            ValueError: If `compute_dtype` is not "float32": only passes over all classes take
+                another.
         """
         if compute_dtype != "float32":
             raise ValueError(
@@ -205,7 +199,11 @@ class ClusteredMatrix(ClassMatrix):
             `(shifts, true_logits)`: float32 `[num_clusters, B]`, what is added to the logits
             of the classes of each cluster; and float32 `[B, L]`.
         """
-        features = tf.cast(features, tf.float32)
+        batch = tf.shape(features)[0]
+        # An empty batch gets a row of zeros: TensorFlow scatters nothing into an empty tensor.
+        padding = [[0, tf.cast(tf.equal(batch, 0), tf.int32)], [0, 0]]
+        features = tf.pad(tf.cast(features, tf.float32), padding)
+        labels = tf.pad(labels, padding, constant_values=-1)
         size = [self.clusters.num_classes, tf.shape(features)[0]]
         cluster_of_class = local_variable(self._cluster_of_class)
 
@@ -224,7 +222,8 @@ class ClusteredMatrix(ClassMatrix):
         nothing = tf.fill(size, tf.float32.min), tf.zeros(size), tf.zeros(tf.shape(labels))
         highest, total, true_logits = super().fold_logits(features, add, nothing, width)
         log_partitions = highest + tf.math.log(total)
-        return self._log_cluster_probabilities(features) - log_partitions, true_logits
+        shifts = self._log_cluster_probabilities(features) - log_partitions
+        return shifts[:, :batch], true_logits[:batch]
 
     def _second_pass(
         self,

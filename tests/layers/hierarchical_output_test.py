@@ -92,6 +92,19 @@ def test_evaluation_is_exact(name, blocks):
     assert found["recall_at_5"] == pytest.approx(np.mean(ranks < 5))
 
 
+def test_an_empty_batch_has_an_empty_answer(blocks):
+    problem = Problem(**PARTITIONS["given"])
+    nothing, no_labels = problem.features[:0], np.zeros([0], int)
+    assert [part.shape for part in problem.layer.top_k(nothing, 3)] == [(0, 3), (0, 3)]
+    model = keras.Sequential([keras.Input([DIM]), problem.layer])
+    model.compile(
+        "lazy_adam", losses.HierarchicalSoftmaxLoss(), metrics=[metrics.PrecisionAtK(1)]
+    )
+    for step in (model.test_on_batch, model.train_on_batch):
+        np.testing.assert_array_equal(step(nothing, no_labels), [0, np.nan])
+    assert model.predict_on_batch(nothing).shape == (0, N)
+
+
 def test_statistics_of_several_labels_are_those_of_the_log_probabilities(blocks):
     problem = Problem(**PARTITIONS["given"])
     found = problem.layer.class_matrix.statistics(tf.constant(problem.features), SEVERAL)
