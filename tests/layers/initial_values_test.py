@@ -27,6 +27,15 @@ def test_biases_start_at_zero_or_as_their_initializer_says():
         np.testing.assert_allclose(head.bias, np.full(N, expected), rtol=1e-6)
 
 
+def test_many_layers_make_tensorflow_warn_of_nothing(caplog):
+    log = tf.get_logger()
+    log.addHandler(caplog.handler)
+    for _ in range(8):  # as a search for hyperparameters makes them
+        layers.LargeOutput(N).build((None, DIM))
+    log.removeHandler(caplog.handler)
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize(
     "form", [np.asarray, tf.constant, np.ndarray.tolist], ids=["array", "tensor", "list"]
 )

@@ -82,14 +82,16 @@ def in_one_piece(initializer: Initializer) -> Initializer:
             return initializer(shape, dtype)
         drawing, seed = copy.copy(initializer), initializer.seed
 
-        @tf.function(autograph=False)
         def drawn(seed: tf.Tensor) -> tf.Tensor:
             drawing.seed = _GivenSeed(seed)
             return drawing(shape, dtype)
 
         if isinstance(seed, keras.random.SeedGenerator):
-            return drawn(seed.next())
-        return drawn(tf.constant([seed, 0], tf.int64))  # as Keras makes it of a number
+            seed = seed.next()
+        else:
+            seed = tf.constant([seed, 0], tf.int64)  # as Keras makes it of a number
+        # Traced by itself: TensorFlow warns of the fifth call that traces, which each would.
+        return tf.function(drawn, autograph=False).get_concrete_function(seed)(seed)
 
     return values
 
