@@ -26,6 +26,7 @@ class FactoredLogits(OutputTag):
         training: Whether the step trains.
     """
 
+    given_by = "`FactoredOutput`"
     losses_to_take = _WHAT_TRAINS
 
     def __init__(self, layer: Any, features: tf.Tensor, training: bool | None) -> None:

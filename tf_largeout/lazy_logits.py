@@ -17,6 +17,7 @@ class LazyLogits(OutputTag):
         training: Whether the step trains.
     """
 
+    given_by = "`LargeOutput`"
     losses_to_take = "`SampledSoftmaxLoss`, with a sampler, or `SoftmaxLoss`"
 
     def __init__(self, layer: Any, features: tf.Tensor, training: bool | None) -> None:

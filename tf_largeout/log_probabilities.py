@@ -17,6 +17,7 @@ class LogProbabilities(OutputTag):
         training: Whether the step trains.
     """
 
+    given_by = "`HierarchicalOutput`"
     losses_to_take = "`HierarchicalSoftmaxLoss` or `SoftmaxLoss`"
 
     def __init__(self, layer: object, features: tf.Tensor, training: bool | None) -> None:

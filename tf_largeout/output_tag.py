@@ -35,9 +35,11 @@ class OutputTag:
             nobody said: taken as False.
 
     Attributes:
+        given_by: The layers that give such tags, for messages.
         losses_to_take: What a loss that needs another tag says to take instead of it.
     """
 
+    given_by = "`LargeOutput`, `FactoredOutput` or `HierarchicalOutput`"
     losses_to_take = "`SoftmaxLoss`, or a loss that is made for that layer"
 
     def __init__(self, layer: Any, features: tf.Tensor, training: bool | None) -> None:
@@ -186,16 +188,17 @@ def tag_of(y_pred: tf.Tensor, asked_by: str, kind: type[Tag]) -> Tag | None:
     if found is not None:
         raise ValueError(
             f"{asked_by} cannot be used with the {type(found.layer).__name__} "
-            f"'{found.layer.name}': it needs the {kind.__name__} of a layer, which this one "
-            f"does not give. Take {found.losses_to_take}."
+            f"'{found.layer.name}': it works with a {kind.given_by}. Take "
+            f"{found.losses_to_take}."
         )
     if _in_symbolic_build(y_pred):
         return None
     raise ValueError(
-        f"{asked_by} must be given the direct output of a `LargeOutput` layer. Received "
+        f"{asked_by} must be given the direct output of a {kind.given_by} layer. Received "
         f"`y_pred` of shape {getattr(y_pred, 'shape', '?')} that no such layer made. Make "
-        "the `LargeOutput` the last layer of the model: no softmax, reshape or cast may "
-        "follow it. For logits of another layer use the losses of Keras."
+        "it the last layer of the model: no softmax, reshape or cast may follow it, and no "
+        "TimeDistributed be around it, as it takes [batch, time, dim] itself. For logits of "
+        "another layer use the losses of Keras."
     )
 
 

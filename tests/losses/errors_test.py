@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tests import harness
-from tf_largeout import losses, samplers
+from tf_largeout import layers, losses, samplers
 
 FEATURES = np.ones((4, 3), "float32")
 LABELS = np.array([0, 1, 2, 3])
@@ -21,6 +21,28 @@ def test_logits_of_another_layer_are_refused():
     logits = keras.layers.Dense(10)(FEATURES)
     with pytest.raises(ValueError, match="direct output of a `LargeOutput`.*no softmax"):
         losses.SampledSoftmaxLoss()(LABELS, logits)
+
+
+@pytest.mark.parametrize(
+    "loss, layer",
+    [
+        (losses.SampledSoftmaxLoss(), "LargeOutput"),
+        (losses.ZLoss(), "FactoredOutput"),
+        (losses.HierarchicalSoftmaxLoss(), "HierarchicalOutput"),
+    ],
+)
+def test_a_loss_names_the_layer_that_it_works_with(loss, layer):
+    with pytest.raises(ValueError, match=f"direct output of a `{layer}` layer.*the last layer"):
+        loss(LABELS, keras.layers.Dense(10)(FEATURES))
+    other = layers.LargeOutput if layer != "LargeOutput" else layers.HierarchicalOutput
+    with pytest.raises(ValueError, match=f"{other.__name__} '.* works with a `{layer}`. Take"):
+        loss(LABELS, other(10)(FEATURES, training=True))
+
+
+def test_an_output_layer_inside_of_time_distributed_is_refused():
+    inside = keras.layers.TimeDistributed(layers.LargeOutput(10))
+    with pytest.raises(ValueError, match="no TimeDistributed be around it"):
+        losses.SoftmaxLoss()(LABELS[:, None], inside(FEATURES[:, None]))
 
 
 def test_a_layer_after_the_output_is_refused():
