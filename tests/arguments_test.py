@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from tf_largeout import layers, losses, optimizers, retrieval, samplers
 from tf_largeout.arguments import boolean, is_whole, real_number, seed_or_none, whole_number
 
 
@@ -88,3 +89,25 @@ def test_what_is_no_boolean_is_refused(value):
     expected = f"`absolute` must be True or False. Received: absolute={value!r} "
     with pytest.raises(ValueError, match=re.escape(expected)):
         boolean("absolute", value)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: losses.SampledSoftmaxLoss("sum"),  # a reduction, as some losses have it first
+        lambda: losses.NCELoss("sum"),
+        lambda: losses.SampledSoftmaxLoss(remove_accidental_hits=1),
+        lambda: samplers.UniformSampler(16, 42),  # a seed
+        lambda: samplers.UnigramSampler(16, unique=0),
+        lambda: samplers.LSHSampler(16, shared="yes"),
+        lambda: samplers.KernelTreeSampler(16, shared=1),
+        lambda: layers.LargeOutput(9, "uniform", "zeros"),  # an initializer
+        lambda: layers.FactoredOutput(9, 0.1, "zeros"),
+        lambda: layers.HierarchicalOutput(9, use_bias=None),
+        lambda: optimizers.LazyAdam(decay_skipped=0.99),
+        lambda: retrieval.BruteForceIndex(np.zeros([9, 2])),  # rows, which `build` takes
+    ],
+)
+def test_what_is_meant_for_another_argument_counts_as_neither_true_nor_false(make):
+    with pytest.raises(ValueError, match="(?s)True or False. Received.*Pass other arguments"):
+        make()

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout import call_stack, factored_classes
-from tf_largeout.arguments import MOST_CLASSES, real_number, whole_number
+from tf_largeout.arguments import MOST_CLASSES, boolean, real_number, whole_number
 from tf_largeout.class_changes import ClassChange
 from tf_largeout.factored_logits import FactoredLogits
 from tf_largeout.factored_matrix import FactoredMatrix
@@ -113,7 +113,7 @@ class FactoredOutput(ClassOutput):
             self._schedule = learning_rate
         else:
             self._rate = real_number("learning_rate", learning_rate, 0.0, allow_least=False)
-        self.use_bias = use_bias
+        self.use_bias = boolean("use_bias", use_bias)
         self.embeddings_initializer = initial_values.of_embeddings(embeddings_initializer)
         self.bias_initializer = initial_values.of_biases(bias_initializer)
 

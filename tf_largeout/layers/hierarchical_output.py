@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.arguments import MOST_CLASSES, whole_number
+from tf_largeout.arguments import MOST_CLASSES, boolean, whole_number
 from tf_largeout.class_changes import ClassChange
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.clustered_matrix import ClusteredMatrix
@@ -73,8 +73,8 @@ class HierarchicalOutput(ClassOutput):
         cluster_of_class: int64 Keras variable `[num_classes]`.
 
     Raises:
-        ValueError: If a number is out of range, `clusters` is no such array, there is an
-            `activity_regularizer`, or the input has no last dimension or fewer than two.
+        ValueError: If an argument is none of these, there is an `activity_regularizer`, or the
+            input has no last dimension or fewer than two.
 
     References:
         Goodman 2001, "Classes for fast maximum entropy training"; Morin and Bengio 2005,
@@ -99,7 +99,7 @@ class HierarchicalOutput(ClassOutput):
             self._clusters = _checked_clusters(clusters, most, num_clusters)
             num_clusters = int(self._clusters.max()) + 1
         self.num_clusters = num_clusters or _default_num_clusters(most)
-        self.use_bias = use_bias
+        self.use_bias = boolean("use_bias", use_bias)
         self.embeddings_initializer = initial_values.of_embeddings(embeddings_initializer)
         self.embeddings = self.cluster_embeddings = None
         self.cluster_of_class: keras.Variable = None

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import replicas, samplers, sharded_checkpoint
-from tf_largeout.arguments import MOST_CLASSES, whole_number
+from tf_largeout.arguments import MOST_CLASSES, boolean, whole_number
 from tf_largeout.class_changes import ClassChange
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.layers import initial_values, saved_weights, shard_weights
@@ -87,10 +87,11 @@ class LargeOutput(ClassOutput):
         bias: Keras variable `[num_classes]`, or None.
 
     Raises:
-        ValueError: If `num_classes` or `num_shards` is no integer in range, there is an
-            `activity_regularizer` (it would need all logits in each step), an array of initial
-            values has another shape than its weight, the input has no last dimension or fewer
-            than two, or something does not go with shards; the message says what does.
+        ValueError: If `num_classes` or `num_shards` is no integer in range, `use_bias` is no
+            bool, there is an `activity_regularizer` (it would need all logits in each step), an
+            array of initial values has another shape than its weight, the input has no last
+            dimension or fewer than two, or something does not go with shards; the message says
+            what does.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class LargeOutput(ClassOutput):
             num_shards, self.num_classes, embeddings is not None
         )
         self.sampler = samplers.get(sampler, self.num_classes)
-        self.use_bias = use_bias
+        self.use_bias = boolean("use_bias", use_bias)
         self.embeddings_initializer = initial_values.of_embeddings(embeddings_initializer)
         self.bias_initializer = initial_values.of_biases(bias_initializer)
         self.embeddings: keras.Variable = None

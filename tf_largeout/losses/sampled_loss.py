@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_largeout.arguments import one_of
+from tf_largeout.arguments import boolean, one_of
 from tf_largeout.candidates import Candidates
 from tf_largeout.lazy_logits import LazyLogits
 from tf_largeout.losses.cross_entropy import exact_cross_entropy
@@ -46,8 +46,9 @@ class SampledLoss(TaggedLoss):
     the exact one, in O(num_classes) time, and says so once.
 
     Raises:
-        ValueError: If `compute_dtype` is neither; in training, if the `LargeOutput` has no
-            sampler, or one whose expected counts the loss cannot take.
+        ValueError: If `remove_accidental_hits` is no bool, or `compute_dtype` is neither; in
+            training, if the `LargeOutput` has no sampler, or one whose expected counts the loss
+            cannot take.
         tf.errors.InvalidArgumentError: In training, if `compute_dtype` is "bfloat16" on a GPU.
 
     Attributes:
@@ -68,7 +69,7 @@ class SampledLoss(TaggedLoss):
         compute_dtype: str = "float32",
     ) -> None:
         super().__init__(reduction=reduction, name=name, dtype=dtype)
-        self.remove_accidental_hits = remove_accidental_hits
+        self.remove_accidental_hits = boolean("remove_accidental_hits", remove_accidental_hits)
         self.compute_dtype = one_of("compute_dtype", compute_dtype, COMPUTE_DTYPES)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:

@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from tf_largeout.arguments import boolean
 from tf_largeout.candidates import Candidates
 from tf_largeout.losses.cross_entropy import softmax_cross_entropy
 from tf_largeout.losses.sampled_loss import SampledLoss
@@ -50,6 +51,9 @@ class SampledSoftmaxLoss(SampledLoss):
         name: Name of the loss.
         dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
         compute_dtype: Of the products of shared classes, see `SampledLoss`.
+
+    Raises:
+        ValueError: If `correct_positive` is no bool; and see `SampledLoss`.
     """
 
     def __init__(
@@ -62,7 +66,7 @@ class SampledSoftmaxLoss(SampledLoss):
         compute_dtype: str = "float32",
     ) -> None:
         super().__init__(remove_accidental_hits, reduction, name, dtype, compute_dtype)
-        self.correct_positive = correct_positive
+        self.correct_positive = boolean("correct_positive", correct_positive)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
         true_logits = candidates.true_logits

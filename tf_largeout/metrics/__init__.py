@@ -1,4 +1,4 @@
-"""Keras metrics for the output of a `LargeOutput`, exact in `evaluate`."""
+"""Keras metrics for the output of our output layers, exact in `evaluate`."""
 
 from tf_largeout.metrics.perplexity import Perplexity
 from tf_largeout.metrics.precision_at_k import PrecisionAtK

@@ -47,14 +47,14 @@ class PropensityScoredPrecisionAtK(RankMetric):
         y_true: Integer class ids as the losses take them: one per row, or several, padded with
             -1 or ragged. A class that is given twice counts once; a row without labels has
             weight 0.
-        y_pred: The direct output of a `LargeOutput`.
+        y_pred: The direct output of an output layer of ours.
         sample_weight: Optional weights of the rows, aligned with their dimensions in front.
 
     The counts stand in the config, packed: of a compiled metric Keras saves nothing else.
 
     Raises:
         ValueError: If an argument is out of range, there is not one count per class, `y_pred`
-            is no direct output of a `LargeOutput`, or labels or weights do not fit it.
+            is no direct output of such a layer, or labels or weights do not fit it.
         tf.errors.InvalidArgumentError: If `num_examples` is None and a row has several labels.
     """
 

@@ -27,12 +27,12 @@ class RecallAtK(RankMetric):
         y_true: Integer class ids as the losses take them: one per row, or several, padded with
             -1 or ragged. A class that is given twice counts once; a row without labels has
             weight 0.
-        y_pred: The direct output of a `LargeOutput`.
+        y_pred: The direct output of an output layer of ours.
         sample_weight: Optional weights of the rows, aligned with their dimensions in front.
 
     Raises:
         ValueError: If `k` is no positive integer or above the number of classes, `y_pred` is no
-            direct output of a `LargeOutput`, or labels or weights do not fit it.
+            direct output of such a layer, or labels or weights do not fit it.
     """
 
     kind = "recall"

@@ -1,4 +1,4 @@
-"""The base class of all metrics for a `LargeOutput`."""
+"""The base class of all metrics for our output layers."""
 
 import keras
 import tensorflow as tf
@@ -30,12 +30,12 @@ class RowMetric(keras.metrics.Metric):
         y_true: Integer class ids as the losses take them: `[batch]` or, padded with -1 or
             ragged, `[batch, max_labels]`; with further dimensions between where the features
             have them.
-        y_pred: The direct output of a `LargeOutput`.
+        y_pred: The direct output of an output layer of ours.
         sample_weight: Optional weights that broadcast to the leading dimensions, aligned in
             front: those of sequences `[batch, time, dim]` are `[batch]` or `[batch, time]`.
 
     Raises:
-        ValueError: If `y_pred` is no direct output of a `LargeOutput`, the labels are not
+        ValueError: If `y_pred` is no direct output of such a layer, the labels are not
             integers, or they or the weights do not fit the features in shape.
     """
 

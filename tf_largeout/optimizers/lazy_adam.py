@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout.arguments import whole_number
+from tf_largeout.arguments import boolean, whole_number
 from tf_largeout.ops import dense_adam_ops, devices, row_ops
 from tf_largeout.optimizers.row_sparse import RowSparse
 from tf_largeout.types import Config, LearningRate, Variable
@@ -69,10 +69,11 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             `keras.optimizers.Optimizer`. Norms are those of the merged gradients.
 
     Raises:
-        ValueError: for `amsgrad`, a `row_beta_1` that is not in [0, 1) and a `row_step_offset`
-            that is no integer of at least 0; and, when a sparse gradient comes, for `use_ema`,
-            `gradient_accumulation_steps` and constraints of its variable, which need every row
-            at each step, and for variables that are not float32.
+        ValueError: for `amsgrad`, a `decay_skipped` that is no bool, a `row_beta_1` that is not
+            in [0, 1) and a `row_step_offset` that is no integer of at least 0; and, when a
+            sparse gradient comes, for `use_ema`, `gradient_accumulation_steps` and constraints
+            of its variable, which need every row at each step, and for variables that are not
+            float32.
 
     Example:
     ```python
@@ -107,7 +108,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             name=name,
             **kwargs,
         )
-        self.decay_skipped = bool(decay_skipped)
+        self.decay_skipped = boolean("decay_skipped", decay_skipped)
         if not 0 <= row_beta_1 < 1:
             raise ValueError(
                 "`row_beta_1` must be at least 0 and below 1. "

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from tf_largeout.arguments import boolean
 from tf_largeout.retrieval.index import Index
 from tf_largeout.retrieval.rows import Rows
 from tf_largeout.types import TensorLike
@@ -20,11 +21,14 @@ class BruteForceIndex(Index[Rows]):
             search reads these and, of the rows, only those that can be among the best, by
             bounds that hold for every rounding: the same answers, to the bit, in less time.
             Rows narrower than 32, and rows on a GPU, are never packed.
+
+    Raises:
+        ValueError: If `packed` is no bool.
     """
 
     def __init__(self, packed: bool = True) -> None:
         super().__init__()
-        self._packed = packed
+        self._packed = boolean("packed", packed)
 
     def build(
         self, class_embeddings: TensorLike, bias: TensorLike | None = None

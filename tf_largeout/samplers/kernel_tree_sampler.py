@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_largeout.arguments import boolean
 from tf_largeout.class_changes import ClassChange
 from tf_largeout.sampled_values import LEAST_COUNT, HeadAndTail, SampledValues
 from tf_largeout.samplers.class_trees import ClassTrees
@@ -97,7 +98,7 @@ class KernelTreeSampler(Sampler):
         self._trees = ClassTrees(alpha, projection_dim, leaf_size)
         self.alpha, self.projection_dim = self._trees.alpha, self._trees.projection_dim
         self.leaf_size = self._trees.leaf_size
-        self.shared = None if shared is None else bool(shared)
+        self.shared = None if shared is None else boolean("shared", shared)
         self.num_hard, self.tail = num_hard, None
         self._head: KernelTreeHead | None = None
         if num_hard is None:

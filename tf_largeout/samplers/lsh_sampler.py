@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout.arguments import one_of
+from tf_largeout.arguments import boolean, one_of
 from tf_largeout.class_changes import ClassChange
 from tf_largeout.sampled_values import HeadAndTail, SampledValues
 from tf_largeout.samplers.class_tables import ClassTables
@@ -111,7 +111,7 @@ class LSHSampler(Sampler):
         self.query, self.hash = self._tables.query, self._tables.hash
         self.num_hashes, self.num_tables = self._tables.num_hashes, self._tables.num_tables
         self.select = one_of("select", select, ["walk", "frequent"])
-        self.shared = None if shared is None else bool(shared)
+        self.shared = None if shared is None else boolean("shared", shared)
         if self.shared and num_hard is not None:
             raise ValueError(
                 "A shared pool has no classes of a row's own. Received: shared=True, "

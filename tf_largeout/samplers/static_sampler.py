@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tf_largeout.arguments import boolean
 from tf_largeout.sampled_values import DRAWS, PROBABILITIES, SampledValues
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.types import Config
@@ -33,6 +34,10 @@ class StaticSampler(Sampler):
         unique: Whether to draw without replacement.
         seed: Optional int that the layer's draws start from; random if None.
 
+    Raises:
+        ValueError: If an argument is none of these; when the layer is built, if it has fewer
+            classes than are to be distinct.
+
     References:
         Deville and Tille 1998, "Unequal probability sampling without replacement through a
         splitting method"; Chauvet 2012, "On a characterization of ordered pivotal sampling".
@@ -42,7 +47,7 @@ class StaticSampler(Sampler):
         self, num_sampled: int = 1024, unique: bool = True, seed: int | None = None
     ) -> None:
         super().__init__(num_sampled, seed=seed)
-        self.unique = bool(unique)
+        self.unique = boolean("unique", unique)
 
     @property
     def counts_are(self) -> str:
