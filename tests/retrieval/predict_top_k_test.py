@@ -89,6 +89,17 @@ def test_nothing_is_excluded_by_no_columns(model, exclude):
     assert_found(predict_top_k(model, X, K, exclude, verbose=0), logits)
 
 
+@pytest.mark.parametrize("name", ["large", "sequences", "hierarchical"])
+@pytest.mark.parametrize("exclude", [None, np.zeros([0, 2], int)])
+def test_no_examples_have_no_answers(name, exclude):
+    one, x = models.new_model(name), inputs_of(name)[:0]
+    if exclude is not None and name == "sequences":
+        exclude = np.zeros([0, 3, 2], int)
+    leading = one.compute_output_shape(x.shape)[:-1]
+    scores, ids = predict_top_k(one, x, K, exclude, verbose=0)
+    assert scores.shape == ids.shape == (*leading, K)
+
+
 def test_replicas_share_a_batch_and_the_last_is_not_full():
     with tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"]).scope():
         one = models.new_model("large")

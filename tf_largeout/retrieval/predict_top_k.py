@@ -96,8 +96,16 @@ def predict_top_k(
         x = {"x": x, "exclude": exclude}
     with model.distribute_strategy.scope():
         finder = _Finder(model, k, exclude is not None, allowed, index)
-    scores, ids = finder.predict(x, batch_size=batch_size, verbose=verbose)
+    if _is_empty(x):  # of which Keras's loop makes no result at all
+        scores, ids = finder.predict_on_batch(x)
+    else:
+        scores, ids = finder.predict(x, batch_size=batch_size, verbose=verbose)
     return scores, ids
+
+
+def _is_empty(x: Any) -> bool:
+    """Whether `x` is arrays without a row."""
+    return all(tuple(getattr(one, "shape", ()))[:1] == (0,) for one in keras.tree.flatten(x))
 
 
 def _require_rows(x: Any, exclude: np.ndarray) -> None:
