@@ -61,11 +61,6 @@ class SearchStart:
             )
         step = step if has_tail else 0
         self.step = whole_number("start_step", step, least=0, or_none=True)
-        if self.step is not None and self.step >= 2**63:
-            raise ValueError(
-                "`start_step` must be below 2^63, as training steps are counted in 64 bits. "
-                f"Received: start_step={step}."
-            )
         self._progress: keras.Variable = None
         self._watched: keras.Variable = None
         self._first, self._last, self._who, self._tag = 0, 0, "", ""  # until it is built
