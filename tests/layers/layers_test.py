@@ -192,6 +192,21 @@ def test_features_of_rank_one_are_refused():
         layers.LargeOutput(N)(np.ones(DIM, "float32"))
 
 
+@pytest.mark.parametrize(
+    "features, kind",
+    [
+        (tf.sparse.from_dense(np.eye(DIM, dtype="float32")), "SparseTensor"),
+        (tf.RaggedTensor.from_row_lengths(np.eye(DIM), [2, DIM - 2]), "RaggedTensor"),
+    ],
+)
+@pytest.mark.parametrize(
+    "head", [layers.LargeOutput(N), layers.FactoredOutput(N, 1.0), layers.HierarchicalOutput(N)]
+)
+def test_features_that_are_not_dense_are_refused(head, features, kind):
+    with pytest.raises(ValueError, match=f"must be a dense tensor.*Received: a {kind} of sha"):
+        head(features)
+
+
 @pytest.mark.parametrize("k", [0, N + 1, 2.0, True, None])
 def test_a_k_out_of_range_is_refused(k):
     with pytest.raises(ValueError, match=rf"between 1 and num_classes={N}. Received: k={k}"):

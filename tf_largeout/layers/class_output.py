@@ -36,7 +36,7 @@ class ClassOutput(keras.layers.Layer):
 
     Raises:
         ValueError: If there is an `activity_regularizer`, which would need all logits in each
-            step.
+            step, or the features are sparse or ragged.
 
     Attributes:
         num_classes: Number of classes.
@@ -114,6 +114,7 @@ class ClassOutput(keras.layers.Layer):
         return OutputTag(self, features, training)
 
     def call(self, features: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        self._require_dense(features)
         # The dense reads go into a function of their own: TensorFlow orders each read before
         # the later updates of its variable, so in the outer function they would run even
         # where nobody needs the logits.
@@ -227,6 +228,15 @@ class ClassOutput(keras.layers.Layer):
         raise NotImplementedError(
             f"{type(self).__name__} must write `take_classes` for `resize_classes`."
         )
+
+    def _require_dense(self, features: Any) -> None:
+        if isinstance(features, tf.SparseTensor | tf.RaggedTensor):
+            raise ValueError(
+                f"`features` of layer '{self.name}' must be a dense tensor [batch, ..., dim]. "
+                f"Received: a {type(features).__name__} of shape {features.shape}. Put a "
+                "keras.layers.Dense before it, or for bags of ids an EmbeddingBag; "
+                "`to_tensor()` pads ragged sequences."
+            )
 
     def _require_built(self, method: str) -> None:
         if not self.built:
