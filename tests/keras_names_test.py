@@ -76,9 +76,12 @@ def test_a_name_of_keras_stays_that_of_keras(monkeypatch):
     assert table == {"perplexity": Perplexity}
 
 
-def test_a_keras_without_such_tables_goes_without_the_names(monkeypatch):
+def test_a_keras_without_such_a_table_goes_without_its_names_alone(monkeypatch):
+    table = {}
     monkeypatch.delitem(keras.losses.get.__globals__, "ALL_OBJECTS_DICT")
+    monkeypatch.setitem(keras.metrics.get.__globals__, "ALL_OBJECTS_DICT", table)
     keras_names.register()
+    assert table["perplexity"] is tflo.metrics.Perplexity
 
 
 @pytest.mark.parametrize("loss", SPHERICAL_LOSSES)

@@ -175,7 +175,8 @@ def test_a_tail_of_more_classes_than_there_are_names_the_sampler_and_the_way_out
 
 
 def test_a_sampler_without_upkeep_can_be_converted_to_a_graph():
-    tf.autograph.to_graph(samplers.TopKSampler.keep_up)
+    converted = tf.autograph.to_graph(samplers.TopKSampler.keep_up)
+    assert converted(samplers.TopKSampler(3), layer=None) is None
 
 
 class NotedSearch(samplers.HardNegativeSampler):
