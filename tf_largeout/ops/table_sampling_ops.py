@@ -1,7 +1,6 @@
 """Draws from any distribution by tables: one function per op.
 
-The tables are made once, in
-O(num_classes); a draw is O(1) in the mean.
+The tables are made once, in O(num_classes); a draw is O(1) in the mean.
 """
 
 import tensorflow as tf

@@ -29,7 +29,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
 
     where t is the global step. Rows without a gradient keep w and v; Keras's Adam moves all of
     them at each step. Dense gradients give the same result as `keras.optimizers.Adam`, bit by
-    bit (with `beta_1=0`, to rounding); on a CPU in one pass over memory, a quarter of the time.
+    bit (with `beta_1=0`, to rounding); on a CPU in one pass over memory.
 
     Rows have no momentum by default. Dense Adam spends the momentum of a gradient over the next
     steps, in which a rare row has no other; a row that is updated only when a gradient comes

@@ -32,8 +32,8 @@ class BlockedProducts:
 
     The blocks stand one after the other in the graph, without a loop, so that other runtimes
     can convert it; each waits for the one before it, so that memory is O(B * block). The block
-    is 65,536 classes, or a 64th of them where that is more. On TensorFlow that takes up to a
-    fifth more time than one product of all, whose result would be `[B, num_classes]`.
+    is 65,536 classes, or a 64th of them where that is more. It takes somewhat longer than one
+    product of all, whose result would be `[B, num_classes]`.
 
     Args:
         embeddings: float32 variable `[num_classes, dim]`.
