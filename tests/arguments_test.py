@@ -62,13 +62,13 @@ def test_the_bound_of_a_real_number_can_be_left_out():
 
 @pytest.mark.parametrize("seed", [None, 0, -5, np.int32(7), 2**63 - 1])
 def test_seeds_are_numbers_of_64_bits_or_none(seed):
-    assert seed_or_none(seed) == seed
+    assert seed_or_none("seed", seed) == seed
 
 
 @pytest.mark.parametrize("seed", ["a", 1.5, 2**63, True])
 def test_other_seeds_are_refused(seed):
     with pytest.raises(ValueError, match="`seed` must be an integer of 64 bits or None"):
-        seed_or_none(seed)
+        seed_or_none("seed", seed)
 
 
 def test_the_most_is_the_last_that_is_accepted():

@@ -86,19 +86,19 @@ def real_number(name: str, value: Any, least: float, allow_least: bool = True) -
     )
 
 
-def seed_or_none(seed: Any) -> int | None:
-    """The argument `seed` as an int of 64 bits, or None.
+def seed_or_none(name: str, value: Any) -> int | None:
+    """The argument `name` as an int of 64 bits, or None.
 
     Raises:
         ValueError: If it is something else.
     """
-    if seed is None:
+    if value is None:
         return None
-    if is_whole(seed) and -(2**63) <= seed < 2**63:
-        return int(seed)
+    if is_whole(value) and -(2**63) <= value < 2**63:
+        return int(value)
     raise ValueError(
-        "`seed` must be an integer of 64 bits or None. "
-        f"Received: seed={seed!r} (of type {type(seed).__name__})."
+        f"`{name}` must be an integer of 64 bits or None. "
+        f"Received: {name}={value!r} (of type {type(value).__name__})."
     )
 
 

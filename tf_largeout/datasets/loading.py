@@ -4,7 +4,7 @@ import importlib
 import os
 from typing import Any
 
-from tf_largeout.arguments import is_real, is_whole, whole_number
+from tf_largeout.arguments import is_real, seed_or_none, whole_number
 from tf_largeout.datasets.dataset import Dataset
 from tf_largeout.datasets.examples_dataset import examples_dataset
 from tf_largeout.datasets.folders import Folders
@@ -73,7 +73,7 @@ def load(
     base, _, config = name.partition("/")
     options: dict[str, Any] = {
         "batch_size": whole_number("batch_size", batch_size, or_none=True),
-        "shuffle_seed": _seed(shuffle_seed),
+        "shuffle_seed": seed_or_none("shuffle_seed", shuffle_seed),
         "validation_fraction": _fraction(validation_fraction),
     }
     max_train_labels = whole_number("max_train_labels", max_train_labels, or_none=True)
@@ -89,15 +89,6 @@ def load(
     corpus = corpus_of(folders, *([config] if config else []))
     name = f"{base}/{config}" if config else base
     return examples_dataset(name, corpus, max_train_labels, **options)
-
-
-def _seed(value: Any) -> int | None:
-    if value is None or (is_whole(value) and -(2**63) <= value < 2**63):
-        return value if value is None else int(value)
-    raise ValueError(
-        "`shuffle_seed` must be an integer of 64 bits or None. "
-        f"Received: shuffle_seed={value!r} (of type {type(value).__name__})."
-    )
 
 
 def _fraction(value: Any) -> float:

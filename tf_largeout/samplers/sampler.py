@@ -70,7 +70,7 @@ class Sampler:
 
     def __init__(self, num_sampled: int = 1024, seed: int | None = None) -> None:
         self.num_sampled = whole_number("num_sampled", num_sampled, most=2**31 - 1)
-        self.seed = seed_or_none(seed)
+        self.seed = seed_or_none("seed", seed)
         self.num_classes = 0  # until it is built
 
     @property

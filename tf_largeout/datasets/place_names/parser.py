@@ -114,8 +114,7 @@ def _encode_all(names):
             chunk = names[start : start + _ENCODED_AT_ONCE]
             chunks.append(Ragged.from_padded(encode(chunk), 0))
             bar.update(len(chunk))
-    values = np.concatenate([chunk.values for chunk in chunks])
-    return Ragged.from_lengths(values, np.concatenate([chunk.lengths for chunk in chunks]))
+    return Ragged.joined(chunks)
 
 
 def _read_tables(path):

@@ -68,10 +68,8 @@ def parse(train_path, test_path):
             )
     counts = np.bincount(train.labels.values, minlength=train.num_labels)
     order, rank = frequency_order(counts)
-    features, labels = (
-        _joined(train.features, test.features),
-        _joined(train.labels, test.labels),
-    )
+    features = Ragged.joined([train.features, test.features])
+    labels = Ragged.joined([train.labels, test.labels])
     return Corpus(
         features=Ragged(features.values + np.int32(1), features.offsets),  # 0 is padding.
         labels=Ragged(rank[labels.values], labels.offsets),
@@ -82,11 +80,6 @@ def parse(train_path, test_path):
         num_train=len(train.labels),
         vocabulary_size=train.num_features + 1,
     )
-
-
-def _joined(first, second):
-    values = np.concatenate([first.values, second.values])
-    return Ragged.from_lengths(values, np.concatenate([first.lengths, second.lengths]))
 
 
 def _texts(split, file):
