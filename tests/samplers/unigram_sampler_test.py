@@ -59,6 +59,20 @@ def test_adapt_replaces_earlier_counts():
     )
 
 
+@pytest.mark.parametrize(
+    "data, received",
+    [
+        ([[0, 1], [2]], "rows of several lengths"),
+        ((batch for batch in [LABELS]), "type generator"),
+        (tf.data.Dataset.from_tensors((0, {"labels": LABELS})), "type dict"),
+        (LABELS.astype("float32"), "type ndarray, of dtype float32"),
+    ],
+)
+def test_adapt_says_which_forms_of_labels_it_takes(data, received):
+    with pytest.raises(ValueError, match=f"tf.ragged.constant.*Dataset.*Received.*{received}"):
+        samplers.UnigramSampler(3).adapt(data)
+
+
 def test_infinite_datasets_are_counted_for_a_number_of_steps():
     data = tf.data.Dataset.from_tensor_slices(LABELS).batch(53).repeat()
     sampler = samplers.UnigramSampler(3)

@@ -8,6 +8,12 @@ import tensorflow as tf
 from tf_largeout.arguments import MOST_CLASSES
 from tf_largeout.types import TensorLike
 
+_FORMS = (
+    "Labels must be integer class ids: an array or tensor of any shape, padded with -1; a "
+    "ragged tensor, such as tf.ragged.constant(rows, dtype=tf.int64); or a tf.data.Dataset of "
+    "these or of tuples (x, y)."
+)
+
 
 def count_labels(data: TensorLike | tf.data.Dataset, steps: int | None = None) -> np.ndarray:
     """Counts how often each class occurs.
@@ -58,10 +64,13 @@ def as_ids(labels: TensorLike) -> np.ndarray:
     Raises:
         ValueError: If they are of another type, below -1, or no id of any layer.
     """
-    ids = np.asarray(labels)
+    try:
+        ids = np.asarray(labels)
+    except ValueError as error:
+        raise ValueError(f"{_FORMS} Received rows of several lengths: {error}") from error
     if not np.issubdtype(ids.dtype, np.integer):
         raise ValueError(
-            f"Labels must be integer class ids. Received labels of type {ids.dtype}."
+            f"{_FORMS} Received labels of type {type(labels).__name__}, of dtype {ids.dtype}."
         )
     ids = ids.astype(np.int64)
     if ids.size and ids.min() < -1:
