@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.slow import slow_but
 from tf_largeout.benchmarks import tasks
 from tf_largeout.benchmarks.class_vectors import class_vectors
 from tf_largeout.benchmarks.methods import METHODS
@@ -30,10 +31,7 @@ def test_every_method_makes_a_model_that_returns_logits(name):
     assert np.shape(model(task.test[0][:3])) == (3, 50)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name not in KINDS)) for name in METHODS],
-)
+@pytest.mark.parametrize("name", slow_but(KINDS, METHODS))
 def test_methods_learn(name):
     task, model = _task_and_model(name)
     fitted = model.fit(task.train, steps_per_epoch=10, epochs=4, verbose=0, shuffle=False)

@@ -105,7 +105,7 @@ COMBINATIONS = {
     "class weights": Combination(fit={"class_weight": {i: i % 3 for i in range(NUM_CLASSES)}}),
     "clipnorm": Combination(optimizer=_adam(clipnorm=0.1)),
     "clipvalue": Combination(optimizer=_adam(clipvalue=0.01), slow=True),
-    "global clipnorm": Combination(optimizer=_adam(global_clipnorm=0.1)),
+    "global clipnorm": Combination(optimizer=_adam(global_clipnorm=0.1), slow=True),
     "loss scale factor": Combination(optimizer=_adam(loss_scale_factor=128.0), slow=True),
     "learning rate schedule": Combination(
         optimizer=functools.partial(
@@ -120,7 +120,7 @@ COMBINATIONS = {
     "mixed bfloat16": Combination(policy="mixed_bfloat16"),
     "mixed float16": Combination(policy="mixed_float16"),
     "top k": Combination(_TOP_K),
-    "top k, several labels": Combination(_TOP_K, data="several labels"),
+    "top k, several labels": Combination(_TOP_K, data="several labels", slow=True),
     "top k, mixed float16": Combination(_TOP_K, policy="mixed_float16", slow=True),
     "top k, clipnorm": Combination(_TOP_K, optimizer=_adam(clipnorm=0.1), slow=True),
     "top k, mirrored": Combination(_TOP_K, scope=_mirrored, sparse=False, slow=True),
@@ -139,7 +139,9 @@ COMBINATIONS = {
     "inverted file, mixed bfloat16": Combination(
         _INVERTED_FILE, policy="mixed_bfloat16", slow=True
     ),
-    "inverted file, mixed float16": Combination(_INVERTED_FILE, policy="mixed_float16"),
+    "inverted file, mixed float16": Combination(
+        _INVERTED_FILE, policy="mixed_float16", slow=True
+    ),
     "inverted file, steps per execution": Combination(
         _INVERTED_FILE, compile={"steps_per_execution": 3}, slow=True
     ),
@@ -149,7 +151,9 @@ COMBINATIONS = {
     "inverted file, eager": Combination(
         _INVERTED_FILE, compile={"run_eagerly": True}, sparse=False, slow=True
     ),
-    "inverted file, mirrored": Combination(_INVERTED_FILE, scope=_mirrored, sparse=False),
+    "inverted file, mirrored": Combination(
+        _INVERTED_FILE, scope=_mirrored, sparse=False, slow=True
+    ),
     "inverted file, positions in time": Combination(
         functools.partial(
             _language_model,
@@ -159,10 +163,15 @@ COMBINATIONS = {
         ),
         data="time",
         sparse=False,
+        slow=True,
     ),
     "tied": Combination(functools.partial(_language_model, True), data="time", sparse=False),
     "tied, mirrored": Combination(
-        functools.partial(_language_model, True), data="time", scope=_mirrored, sparse=False
+        functools.partial(_language_model, True),
+        data="time",
+        scope=_mirrored,
+        sparse=False,
+        slow=True,
     ),
     "mirrored": Combination(scope=_mirrored, sparse=False, slow=True),
     "mirrored functional": Combination(_functional, scope=_mirrored, sparse=False, slow=True),

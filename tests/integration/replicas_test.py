@@ -13,6 +13,7 @@ from tests.integration.resume_test import BATCH, EVERY_PAIR, PAIRS, STEPS, data
 from tests.integration.samplers import NUM_CLASSES, SAMPLERS
 from tests.optimizers.table import CLASSES, OPTIMIZERS
 from tests.replicas import two_replicas
+from tests.slow import slow_but
 
 # By what they are, or, Bernoulli's, in tables that are read as tensors, without a copy.
 OVER_ALL_CLASSES = ("softmax", "top_k", "top_k and tail", "bernoulli")
@@ -53,7 +54,7 @@ def assert_equal_states(one, other):
 
 @pytest.mark.parametrize(
     "sampler, optimizer",
-    [pytest.param(*pair, marks=[pytest.mark.slow] * (i % 2)) for i, pair in enumerate(PAIRS)],
+    slow_but([PAIRS[0], PAIRS[4], PAIRS[-1]], PAIRS),
     ids=SAMPLERS,
 )
 def test_replicas_hold_the_same_bits(sampler, optimizer):
@@ -109,7 +110,9 @@ def test_a_checkpoint_of_replicas_continues_to_the_same_bits(sampler, tmp_path):
     assert_equal_states(state(trained(sampler, optimizer)), state(resumed))
 
 
-@pytest.mark.parametrize("sampler", ["uniform", "lsh", "inverted_file"])
+@pytest.mark.parametrize(
+    "sampler", slow_but(["inverted_file"], ["uniform", "lsh", "inverted_file"])
+)
 def test_files_go_from_replicas_to_one_and_back(sampler, tmp_path):
     mirrored = trained(sampler, dict(resume_test.PAIRS)[sampler])
     mirrored.save(tmp_path / "two.keras")
@@ -129,7 +132,10 @@ def test_outside_of_the_scope_the_rows_of_one_replica_are_asked():
         assert not isinstance(variable, tf.distribute.DistributedValues)
 
 
-@pytest.mark.parametrize("sampler", ["uniform", "unigram", "lsh", "kernel_tree", "softmax"])
+@pytest.mark.parametrize(
+    "sampler",
+    slow_but(["uniform", "lsh"], ["uniform", "unigram", "lsh", "kernel_tree", "softmax"]),
+)
 def test_each_replica_draws_classes_of_its_own(sampler):
     def drawn():
         model = new_model(sampler, "adam")
@@ -190,23 +196,23 @@ def assert_two_train_as_one(make_optimizer, loss):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=2e-6)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", slow_but(["softmax", "nce"], LOSSES))
 def test_two_replicas_train_as_one_does_with_the_joint_batch(loss):
     assert_two_train_as_one(lambda: tflo.optimizers.LazySGD(0.5), LOSSES[loss]())
 
 
-@pytest.mark.parametrize("member", CLASSES)
+@pytest.mark.parametrize("member", slow_but(["adam"], CLASSES))
 def test_slots_are_those_of_the_joint_batch(member):
     assert_two_train_as_one(OPTIMIZERS[member].make, tflo.losses.SampledSoftmaxLoss())
 
 
-@pytest.mark.parametrize("options", OPTIONS[1:], ids=str)
+@pytest.mark.parametrize("options", slow_but(OPTIONS[1:2], OPTIONS[1:]), ids=str)
 def test_what_is_clipped_is_the_gradient_of_the_joint_batch(options):
     make = functools.partial(tflo.optimizers.LazySGD, 0.5, **options)
     assert_two_train_as_one(make, tflo.losses.SampledSoftmaxLoss())
 
 
-@pytest.mark.parametrize("sampler", ["uniform", "lsh"])
+@pytest.mark.parametrize("sampler", slow_but(["lsh"], ["uniform", "lsh"]))
 def test_a_replica_may_get_no_rows_of_the_last_batch(sampler):
     model = new_model(sampler, "adam")
     x, y = (np.concatenate(parts)[: BATCH + 1] for parts in zip(*data(0, 2), strict=True))

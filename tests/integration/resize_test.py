@@ -11,6 +11,7 @@ from tests.integration.samplers import NUM_CLASSES, SAMPLERS
 from tests.reference import samplers as reference
 from tests.resize_problem import state
 from tests.samplers.stub_layer import built_layer
+from tests.slow import slow_but
 from tf_largeout import samplers
 from tf_largeout.class_changes import ClassChange
 
@@ -44,7 +45,9 @@ def _fit(model, *data):
     return model.fit(*data, batch_size=8, shuffle=False, verbose=0).history["loss"]
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize(
+    "name", slow_but(["unigram", "inverted_file", "kernel_tree", "lsh head"], SAMPLERS)
+)
 def test_training_goes_on(name):
     model = _model(SAMPLERS[name]())
     _fit(model, *_data())

@@ -1,0 +1,17 @@
+"""Which cases of a parametrized test run only with `--run-slow`."""
+
+import pytest
+
+
+def slow_but(kept, cases):
+    """All `cases` for `parametrize`; those that are not among `kept` are slow.
+
+    A case of several arguments is a tuple of them.
+    """
+    return [
+        pytest.param(
+            *(case if isinstance(case, tuple) else (case,)),
+            marks=[] if case in kept else [pytest.mark.slow],
+        )
+        for case in cases
+    ]
