@@ -92,7 +92,11 @@ def _new_model(options):
     model = keras.Sequential(
         [keras.Input([options.dim]), keras.layers.Dense(options.dim), head]
     )
-    model.compile(tflo.optimizers.LazyAdam(1e-2), tflo.losses.SampledSoftmaxLoss())
+    model.compile(
+        tflo.optimizers.LazyAdam(1e-2),
+        tflo.losses.SampledSoftmaxLoss(),
+        steps_per_execution=options.steps_per_execution,
+    )
     return model
 
 
@@ -132,6 +136,7 @@ def _parser():
     add("--num-sampled", type=int, default=512)
     add("--epochs", type=int, default=4)
     add("--steps", type=int, default=160, help="steps of an epoch, of all trainers together")
+    add("--steps-per-execution", type=int, default=1, help="steps given away at a time")
     add("--rounds", type=int, default=1, help="turns of all")
     add("--json", help="file for the figures")
     return parser
