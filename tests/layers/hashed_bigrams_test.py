@@ -56,6 +56,18 @@ def test_more_dimensions_and_single_ids_work():
     np.testing.assert_array_equal(layer(np.array([[5], [0]])), [[5], [0]])
 
 
+@pytest.mark.parametrize("padding_id", [0, -7, None])
+@pytest.mark.parametrize("bad", [ROWS, -1, 2**40])
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_an_id_that_would_be_that_of_a_pair_is_refused(bad, padding_id, in_graph):
+    layer = layers.HashedBigrams(ROWS, BUCKETS, padding_id)
+    call = tf.function(layer) if in_graph else layer
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"(?s)below input_dim=50.*{bad}"):
+        call(tf.constant([[1, bad, 2]], tf.int64))
+    if padding_id is not None:
+        assert call(tf.constant([[1, padding_id]], tf.int64))[0, 1] == padding_id
+
+
 def test_in_a_model_that_is_saved_it_feeds_a_bag(tmp_path):
     inputs = keras.Input([None], dtype="int32")
     pairs = layers.HashedBigrams(ROWS, BUCKETS)(inputs)

@@ -1,6 +1,23 @@
-"""Checks of the ids in bags, which know their values only in the step."""
+"""Checks of the ids in bags: which one is padding, and those that only the step can make."""
+
+from typing import Any
 
 import tensorflow as tf
+
+from tf_largeout.arguments import is_whole
+
+
+def checked_padding_id(value: Any) -> int | None:
+    """The argument `padding_id`, which may be negative, as an int or None.
+
+    Raises:
+        ValueError: If it is something else.
+    """
+    if value is None or is_whole(value):
+        return None if value is None else int(value)
+    raise ValueError(
+        f"`padding_id` must be an integer or None. Received: padding_id={value!r}."
+    )
 
 
 def in_range(

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple, TypeAlias
 import keras
 import tensorflow as tf
 
-from tf_largeout.arguments import is_whole, one_of, whole_number
-from tf_largeout.layers.bag_ids import in_range, not_values
+from tf_largeout.arguments import one_of, whole_number
+from tf_largeout.layers.bag_ids import checked_padding_id, in_range, not_values
 from tf_largeout.layers.bag_sums import can_sum, combined_rows
 from tf_largeout.replicas import local_variable
 from tf_largeout.types import Config, InitializerLike, Shape
@@ -110,12 +110,8 @@ class EmbeddingBag(keras.layers.Layer):
         super().__init__(autocast=False, **kwargs)
         self.input_dim = whole_number("input_dim", input_dim)
         self.output_dim = whole_number("output_dim", output_dim)
-        if not (padding_id is None or is_whole(padding_id)):
-            raise ValueError(
-                f"`padding_id` must be an integer or None. Received: padding_id={padding_id!r}."
-            )
         self.combiner = one_of("combiner", combiner, _COMBINERS)
-        self.padding_id = None if padding_id is None else int(padding_id)
+        self.padding_id = checked_padding_id(padding_id)
         self.embeddings_initializer = keras.initializers.get(
             embeddings_initializer or keras.initializers.RandomNormal(stddev=0.05)
         )

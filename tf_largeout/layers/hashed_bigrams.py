@@ -5,7 +5,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout.arguments import is_whole, whole_number
+from tf_largeout.arguments import whole_number
+from tf_largeout.layers import bag_ids
 from tf_largeout.types import Config, Shape
 
 _MULTIPLIER = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: Fibonacci hashing
@@ -52,6 +53,7 @@ class HashedBigrams(keras.layers.Layer):
     Raises:
         ValueError: If an argument is none of the above, or `ids` are not integers, ragged, or
             of fewer than two dimensions.
+        tf.errors.InvalidArgumentError: If an id is neither the padding nor below `input_dim`.
     """
 
     def __init__(
@@ -64,11 +66,7 @@ class HashedBigrams(keras.layers.Layer):
         super().__init__(autocast=False, **kwargs)
         self.input_dim = whole_number("input_dim", input_dim, most=2**31)
         self.num_buckets = whole_number("num_buckets", num_buckets, most=2**31)
-        if not (padding_id is None or is_whole(padding_id)):
-            raise ValueError(
-                f"`padding_id` must be an integer or None. Received: padding_id={padding_id!r}."
-            )
-        self.padding_id = None if padding_id is None else int(padding_id)
+        self.padding_id = bag_ids.checked_padding_id(padding_id)
 
     # As in `EmbeddingBag`: the input of a `Sequential` is of its first layer's dtype.
     @property
@@ -81,7 +79,7 @@ class HashedBigrams(keras.layers.Layer):
 
     def call(self, ids: tf.Tensor) -> tf.Tensor:
         self._check(ids)
-        ids = tf.cast(ids, tf.int64)
+        ids = self._in_range(tf.cast(ids, tf.int64))
         first, second = ids[..., :-1], ids[..., 1:]
         key = tf.cast(first * self.input_dim + second, tf.uint64)
         mixed = tf.bitwise.right_shift(
@@ -100,6 +98,15 @@ class HashedBigrams(keras.layers.Layer):
     def compute_output_spec(self, ids: keras.KerasTensor) -> keras.KerasTensor:
         self._check(ids)
         return keras.KerasTensor(self.compute_output_shape(tuple(ids.shape)), "int64")
+
+    def _in_range(self, ids: tf.Tensor) -> tf.Tensor:
+        """The ids, checked: one too high would be that of a pair."""
+        known = ids
+        if self.padding_id is not None:
+            known = tf.where(ids != self.padding_id, ids, 0)
+        check = bag_ids.in_range(known, self.input_dim, self.padding_id, self.name)
+        with tf.control_dependencies([] if check is None else [check]):
+            return tf.identity(ids)
 
     def _check(self, ids: tf.Tensor | keras.KerasTensor) -> None:
         dtype = keras.backend.standardize_dtype(ids.dtype)
