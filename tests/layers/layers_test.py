@@ -200,11 +200,12 @@ def test_features_of_rank_one_are_refused():
     ],
 )
 @pytest.mark.parametrize(
-    "head", [layers.LargeOutput(N), layers.FactoredOutput(N, 1.0), layers.HierarchicalOutput(N)]
+    "make",
+    [layers.LargeOutput, lambda n: layers.FactoredOutput(n, 1.0), layers.HierarchicalOutput],
 )
-def test_features_that_are_not_dense_are_refused(head, features, kind):
+def test_features_that_are_not_dense_are_refused(make, features, kind):
     with pytest.raises(ValueError, match=f"must be a dense tensor.*Received: a {kind} of sha"):
-        head(features)
+        make(N)(features)
 
 
 @pytest.mark.parametrize("k", [0, N + 1, 2.0, True, None])
