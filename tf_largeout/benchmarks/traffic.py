@@ -1,4 +1,4 @@
-"""`python -m tf_largeout.benchmarks traffic`: bytes of a step between trainer and servers.
+"""`python -m tf_largeout.benchmarks traffic`: what a step sends to its servers, and waits for.
 
 Counts, in a network of its own (`unshare`, `ip` and `tc` of Linux), what goes over the wire in
 a step of plain `fit` with one label a row and shared negatives, headers included, beside what
@@ -8,32 +8,32 @@ the formula says:
 
 with K servers, one shard each, and m negatives: to each server the features, and back the
 gradient of them; of each negative the row, and back the gradient of it; the rest is ids, logits
-and biases. The number of classes is not in it. `--megabits` limits the rate of that network,
-both ways and all servers together; 0 is no limit.
+and biases. The number of classes is not in it.
+
+`--megabits` limits the rate of that network; 0 is no limit. `--delay-ms` is how long a packet
+takes, each way; servers are then in a network of their own, behind a relay (`relay.py`), and a
+limit holds for each way. `none` is the loopback device, where a limit holds for the sum of
+both ways. From two delays or more follows what a step waits for: how many milliseconds longer
+it is for each millisecond that a packet and its answer take longer.
 """
 
 import argparse
+import contextlib
+import functools
 import itertools
-import pathlib
 import shlex
 import subprocess
 import sys
-import time
 
-import keras
+import numpy as np
 
-from tf_largeout.benchmarks import machine, own_process
+from tf_largeout.benchmarks import machine, network, own_process, traffic_run
 from tf_largeout.benchmarks.files import write_json
-from tf_largeout.benchmarks.step_case import dense_task
-from tf_largeout.distribute import connect
 from tf_largeout.distribute.local_servers import local_servers
-from tf_largeout.layers import LargeOutput
-from tf_largeout.losses import SampledSoftmaxLoss
-from tf_largeout.optimizers import LazyAdam
-from tf_largeout.samplers import UniformSampler
 
 _UP = "ip link set lo up && exec"
-_WARM_UP = 5
+_LONGEST_DELAY_MS = 1_000
+_CASE = ("megabits", "servers", "batch_size", "num_sampled", "steps_per_execution")
 
 
 def main(arguments=None):
@@ -42,17 +42,20 @@ def main(arguments=None):
     if not options.inside:
         module = [sys.executable, "-m", "tf_largeout.benchmarks", "traffic", "--inside"]
         command = f"{_UP} {shlex.join([*module, *(arguments or [])])}"
-        subprocess.run(["unshare", "-rn", "sh", "-c", command], check=True)
+        status = subprocess.run(["unshare", "-rn", "sh", "-c", command], check=False).returncode
+        if status:
+            raise SystemExit(status)  # it has said why
         return None
-    rows = []
-    for rate in options.megabits:
-        _limit(rate)
-        for case in itertools.product(options.servers, options.batch_sizes, options.sampled):
-            rows.append({"megabits": rate, **_run(options, *case)})
-            print(line(rows[-1]), flush=True)
+    try:
+        rows = list(_measured(options))
+    except OSError as error:  # of the network
+        raise SystemExit(f"error: {error}") from error
+    waits = waits_of(rows)
+    for case in waits:
+        print(waits_line(case))
     if options.json:
-        shape = vars(options)
-        write_json(options.json, {"machine": machine.describe(), "shape": shape, "rows": rows})
+        report = {"machine": machine.describe(), "shape": vars(options), "rows": rows}
+        write_json(options.json, {**report, "waits": waits})
     return rows
 
 
@@ -62,69 +65,81 @@ def formula(dim, num_servers, batch_size, num_sampled):
     return 8 * dim * (features + num_sampled) + 8 * (3 * features + 2 * num_sampled)
 
 
-def _run(options, num_servers, batch_size, num_sampled):
-    with local_servers(num_servers) as servers:
-        addresses = [server.address for server in servers]
-        found = own_process.call(train, options, addresses, batch_size, num_sampled)
-    case = {"servers": num_servers, "batch_size": batch_size, "num_sampled": num_sampled}
-    return {**case, **found, "formula": formula(options.dim, *case.values())}
+def waits_of(rows):
+    """How many round trips a step waits for: the slope of `ms` over `round_trip_ms`.
+
+    Returns:
+        A dict for each case that was measured with two delays or more: the case as in its
+        rows, and `round_trips`.
+    """
+    cases = {}
+    for row in rows:
+        if row["delay_ms"] is not None:
+            cases.setdefault(tuple(row[name] for name in _CASE), []).append(row)
+    return [
+        {**dict(zip(_CASE, case, strict=True)), "round_trips": _slope(measured)}
+        for case, measured in cases.items()
+        if len({row["delay_ms"] for row in measured}) > 1
+    ]
 
 
-def train(options, addresses, batch_size, num_sampled):
-    """Trains in this process and returns bytes and milliseconds of a step."""
-    machine.use("cpu")
-    connect(addresses, timeout_s=60)
-    task = dense_task(options.num_classes, options.dim, batch_size)
-    head = LargeOutput(
-        options.num_classes, UniformSampler(num_sampled), num_shards=len(addresses)
-    )
-    model = keras.Sequential(
-        [keras.Input([options.dim]), keras.layers.Dense(options.dim), head]
-    )
-    model.compile(LazyAdam(), SampledSoftmaxLoss())
-    counts = []
-
-    def count(batch, logs):
-        if batch in (_WARM_UP, _WARM_UP + options.steps):
-            counts.append((_bytes(), time.perf_counter()))
-
-    model.fit(
-        task.train,
-        steps_per_epoch=_WARM_UP + options.steps + 1,
-        shuffle=False,
-        callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=count)],
-        verbose=0,
-    )
-    (before, start), (after, end) = counts
-    steps = options.steps
-    return {"bytes": (after - before) / steps, "ms": 1000 * (end - start) / steps}
+def _slope(rows):
+    trips, steps = ([row[name] for row in rows] for name in ("round_trip_ms", "ms"))
+    slope, _ = np.polyfit(trips, steps, 1)
+    return float(slope)
 
 
-def _bytes():
-    """All that came over the network of this machine with itself so far."""
-    for text in pathlib.Path("/proc/net/dev").read_text().splitlines():
-        name, _, numbers = text.partition(":")
-        if name.strip() == "lo":
-            return int(numbers.split()[0])
-    raise RuntimeError("/proc/net/dev has no 'lo'.")
+def _measured(options):
+    """Yields a row for each case, and prints it."""
+    for delay, *case in itertools.product(
+        options.delay_ms,
+        options.megabits,
+        options.servers,
+        options.batch_sizes,
+        options.sampled,
+        options.steps_per_execution,
+    ):
+        row = {"delay_ms": delay, **dict(zip(_CASE, case, strict=True))}
+        row |= _run(options, row)
+        print(line(row), flush=True)
+        yield row
 
 
-def _limit(megabits):
-    subprocess.run(
-        ["tc", "qdisc", "del", "dev", "lo", "root"], check=False, stderr=subprocess.DEVNULL
-    )
-    if megabits:
-        rate = ["rate", f"{megabits}mbit", "burst", "256kb", "latency", "200ms"]
-        subprocess.run(["tc", "qdisc", "add", "dev", "lo", "root", "tbf", *rate], check=True)
+def _run(options, case):
+    with network.opened(case["delay_ms"]) as wire:
+        wire.limit(case["megabits"])
+        with local_servers(case["servers"], wire.host, wire.at_servers) as servers:
+            addresses = [server.address for server in servers]
+            round_trip_ms = wire.round_trip_ms()
+            found = own_process.call(traffic_run.train, options, case, wire, addresses)
+    sizes = [case[name] for name in ("servers", "batch_size", "num_sampled")]
+    expected = formula(options.dim, *sizes)
+    return {**found, "round_trip_ms": round_trip_ms, "formula": expected}
 
 
 def line(row):
     """A row as text."""
-    rate = f"{row['megabits']} Mbit/s" if row["megabits"] else "no limit"
+    delay = row["delay_ms"]
+    way = "loopback" if delay is None else f"{delay:g} ms each way"
     return (
-        f"{row['servers']} servers, batch {row['batch_size']}, m {row['num_sampled']}, {rate}: "
+        f"{_title(row)}, {way} (round trip {row['round_trip_ms']:.3f} ms): "
         f"{row['bytes'] / 1e6:.3f} MB a step, formula {row['formula'] / 1e6:.3f} "
         f"(ratio {row['bytes'] / row['formula']:.2f}), {row['ms']:.1f} ms"
+    )
+
+
+def waits_line(case):
+    """A result of `waits_of` as text."""
+    return f"{_title(case)}: a step waits for {case['round_trips']:.2f} round trips"
+
+
+def _title(case):
+    rate = f"{case['megabits']} Mbit/s" if case["megabits"] else "no limit"
+    at_once = case["steps_per_execution"]
+    calls = f", {at_once} steps a call" if at_once > 1 else ""
+    return (
+        f"{case['servers']} servers, batch {case['batch_size']}, m {case['num_sampled']}, "
+        f"{rate}{calls}"
     )
 
 
@@ -132,14 +147,35 @@ def _parser():
     parser = argparse.ArgumentParser("python -m tf_largeout.benchmarks traffic")
     parser.description = __doc__
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    add = parser.add_argument
-    add("--num-classes", type=int, default=200_000)
-    add("--dim", type=int, default=128)
-    add("--servers", type=int, nargs="+", default=[2, 4])
-    add("--batch-sizes", type=int, nargs="+", default=[256])
-    add("--sampled", type=int, nargs="+", default=[1024])
-    add("--megabits", type=int, nargs="+", default=[0])
-    add("--steps", type=int, default=40)
+    add, count = parser.add_argument, functools.partial(_whole_number, 1)
+    add("--num-classes", type=count, default=200_000)
+    add("--dim", type=count, default=128)
+    add("--servers", type=count, nargs="+", default=[2, 4])
+    add("--batch-sizes", type=count, nargs="+", default=[256])
+    add("--sampled", type=count, nargs="+", default=[1024])
+    add("--steps-per-execution", type=count, nargs="+", default=[1], help="of `compile`")
+    rate = functools.partial(_whole_number, 0)
+    add("--megabits", type=rate, nargs="+", default=[0], help="a second; 0 is no limit")
+    add("--delay-ms", type=_delay, nargs="+", default=[None], help="each way, or none")
+    add("--steps", type=count, default=40, help="that are counted, at least")
     add("--inside", action="store_true", help=argparse.SUPPRESS)
     add("--json", help="file for the figures")
     return parser
+
+
+def _whole_number(least, text):
+    if text.isdecimal() and int(text) >= least:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected a whole number from {least} on; got {text!r}")
+
+
+def _delay(text):
+    """Milliseconds, or None for "none"."""
+    if text == "none":
+        return None
+    with contextlib.suppress(ValueError):
+        if 0 <= float(text) <= _LONGEST_DELAY_MS:
+            return float(text)
+    raise argparse.ArgumentTypeError(
+        f"expected `none` or milliseconds from 0 to {_LONGEST_DELAY_MS}; got {text!r}"
+    )

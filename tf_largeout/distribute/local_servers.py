@@ -4,7 +4,7 @@ import contextlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, NamedTuple
 
 from tf_largeout.distribute import server_watch
@@ -25,11 +25,16 @@ class LocalServer(NamedTuple):
 
 
 @contextlib.contextmanager
-def local_servers(count: int) -> Iterator[list[LocalServer]]:
+def local_servers(
+    count: int, host: str = "127.0.0.1", prefix: Sequence[str] = ()
+) -> Iterator[list[LocalServer]]:
     """Starts servers on free ports of this machine, which end with the `with`.
 
     Args:
         count: How many.
+        host: Address by which the trainer reaches them.
+        prefix: Command that becomes what follows it, as `nsenter --net=FILE` does: it starts
+            each server.
 
     Yields:
         The `LocalServer`s.
@@ -39,7 +44,7 @@ def local_servers(count: int) -> Iterator[list[LocalServer]]:
     """
     with contextlib.ExitStack() as stack:
         said = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(count)]
-        servers = [stack.enter_context(_process(log)) for log in said]
+        servers = [stack.enter_context(_process(host, prefix, log)) for log in said]
         for server in servers:
             stack.callback(server.terminate)  # before they are waited for
         ready = [_when_ready(*one) for one in zip(servers, said, strict=True)]
@@ -47,8 +52,9 @@ def local_servers(count: int) -> Iterator[list[LocalServer]]:
         yield ready
 
 
-def _process(log: IO[str]) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "tf_largeout.distribute.server", "--port", "0"]
+def _process(host: str, prefix: Sequence[str], log: IO[str]) -> "subprocess.Popen[str]":
+    module = [sys.executable, "-m", "tf_largeout.distribute.server"]
+    command = [*prefix, *module, "--host", host, "--port", "0"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
 
 

@@ -1,0 +1,25 @@
+"""Which networks of their own this machine lets tests have."""
+
+import subprocess
+
+import pytest
+
+UNSHARE = ["unshare", "-rn"]
+
+
+def _runs(command):
+    try:
+        call = subprocess.run([*UNSHARE, "sh", "-c", command], capture_output=True, check=False)
+    except FileNotFoundError:
+        return False
+    return call.returncode == 0
+
+
+needs_network = pytest.mark.skipif(
+    not _runs("ip link set lo up && tc qdisc show"),
+    reason="no network of its own on this machine (unshare, ip, tc)",
+)
+needs_relay = pytest.mark.skipif(
+    not _runs("unshare --net true && ip tuntap add dev relay mode tun"),
+    reason="no two networks with TUN devices on this machine (unshare, ip, /dev/net/tun)",
+)

@@ -1,0 +1,59 @@
+"""A training over servers whose bytes and milliseconds a step are counted."""
+
+import math
+import time
+
+import keras
+
+from tf_largeout.benchmarks import machine
+from tf_largeout.benchmarks.step_case import dense_task
+from tf_largeout.distribute import connect
+from tf_largeout.layers import LargeOutput
+from tf_largeout.losses import SampledSoftmaxLoss
+from tf_largeout.optimizers import LazyAdam
+from tf_largeout.samplers import UniformSampler
+
+_WARM_UP = 5  # calls, of `steps_per_execution` steps each
+
+
+def train(options, case, wire, addresses):
+    """Trains in this process, a shard a server, and returns `bytes` and `ms` of a step.
+
+    Args:
+        options: `num_classes`, `dim`, and `steps`, the least number that is counted.
+        case: Dict of `batch_size`, `num_sampled` and `steps_per_execution`.
+        wire: The `Network` to the servers.
+        addresses: Of the servers.
+    """
+    machine.use("cpu")
+    connect(addresses, timeout_s=60)
+    task = dense_task(options.num_classes, options.dim, case["batch_size"])
+    at_once = case["steps_per_execution"]
+    counts = []
+
+    def count(step, logs):
+        counts.append((step, wire.num_bytes(), time.perf_counter()))
+
+    _model(options, case, len(addresses)).fit(
+        task.train,
+        steps_per_epoch=at_once * (_WARM_UP + 1 + math.ceil(options.steps / at_once)),
+        shuffle=False,
+        callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=count)],
+        verbose=0,
+    )
+    steps, sent, seconds = (
+        after - before for before, after in zip(counts[_WARM_UP], counts[-1], strict=True)
+    )
+    return {"bytes": sent / steps, "ms": 1e3 * seconds / steps}
+
+
+def _model(options, case, num_shards):
+    sampler = UniformSampler(case["num_sampled"])
+    head = LargeOutput(options.num_classes, sampler, num_shards=num_shards)
+    model = keras.Sequential(
+        [keras.Input([options.dim]), keras.layers.Dense(options.dim), head]
+    )
+    model.compile(
+        LazyAdam(), SampledSoftmaxLoss(), steps_per_execution=case["steps_per_execution"]
+    )
+    return model
