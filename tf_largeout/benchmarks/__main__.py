@@ -29,7 +29,7 @@ BENCHMARKS = {
     "replicas": "what a step costs on several replicas of this machine",
     "asynchronous": "examples a second and precision with several trainers",
     "kills": "what is lost when a server or the trainer ends, or a disk is full",
-    "traffic": "bytes of a step between trainer and servers, counted and by formula",
+    "traffic": "bytes between trainer and servers in a step, and the round trips it waits for",
     "profile": "where the time of a training step goes",
 }
 
