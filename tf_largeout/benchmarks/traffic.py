@@ -37,15 +37,11 @@ _CASE = ("megabits", "servers", "batch_size", "num_sampled", "steps_per_executio
 
 
 def main(arguments=None):
-    """Measures as the command line says and returns the report."""
+    """Measures as the command line says, in a network of its own, and prints what it found."""
     options = _parser().parse_args(arguments)
     if not options.inside:
-        module = [sys.executable, "-m", "tf_largeout.benchmarks", "traffic", "--inside"]
-        command = f"{_UP} {shlex.join([*module, *(arguments or [])])}"
-        status = subprocess.run(["unshare", "-rn", "sh", "-c", command], check=False).returncode
-        if status:
-            raise SystemExit(status)  # it has said why
-        return None
+        _run_in_own_network(arguments or [])
+        return
     try:
         rows = list(_measured(options))
     except OSError as error:  # of the network
@@ -54,9 +50,16 @@ def main(arguments=None):
     for case in waits:
         print(waits_line(case))
     if options.json:
-        report = {"machine": machine.describe(), "shape": vars(options), "rows": rows}
-        write_json(options.json, {**report, "waits": waits})
-    return rows
+        report = {"machine": machine.describe(), "shape": vars(options)}
+        write_json(options.json, {**report, "rows": rows, "waits": waits})
+
+
+def _run_in_own_network(arguments):
+    module = [sys.executable, "-m", "tf_largeout.benchmarks", "traffic", "--inside"]
+    command = f"{_UP} {shlex.join([*module, *arguments])}"
+    status = subprocess.run(["unshare", "-rn", "sh", "-c", command], check=False).returncode
+    if status:
+        raise SystemExit(status)  # it has said why
 
 
 def formula(dim, num_servers, batch_size, num_sampled):
