@@ -16,8 +16,7 @@ ROUND = """
 import os, socket, subprocess, sys, time
 from tf_largeout.benchmarks import network
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-with network.opened({delay_ms}) as wire:
-    wire.limit({megabits})
+with network.opened({delay_ms}, {megabits}) as wire:
     echo = [*wire.at_servers, sys.executable, "-c", {echo!r}]
     server = subprocess.Popen(echo, stdout=subprocess.PIPE)
     server.stdout.readline()
@@ -43,12 +42,13 @@ peer.close()
 
 
 @pytest.fixture
-def ends():
-    """Two sockets with a relay between them."""
+def ends(request):
+    """Two sockets with a relay between them, of the rate in Mbit/s that a test asks for."""
+    megabits = getattr(request, "param", 0)
     pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
     files = [inner.makefile("rwb", buffering=0) for _, inner in pairs]
     stop, stopper = os.pipe()
-    thread = threading.Thread(target=relay.pass_on, args=(files, DELAY_S, stop))
+    thread = threading.Thread(target=relay.pass_on, args=(files, DELAY_S, megabits, stop))
     thread.start()
     yield [outer for outer, _ in pairs]
     os.close(stopper)
@@ -79,6 +79,21 @@ def test_a_packet_does_not_wait_for_the_one_before_it_to_arrive(ends):
     assert time.monotonic() - start < 50 * DELAY_S
 
 
+@pytest.mark.parametrize("ends", [0.4], indirect=True)
+def test_a_rate_holds_for_each_way_and_before_the_delay(ends):
+    packet, number = bytes(1_000), 40
+    start = time.monotonic()
+    for source in ends:
+        for _ in range(number):
+            source.send(packet)
+    for target in ends:
+        for count in range(1, number + 1):
+            target.recv(len(packet))
+            assert time.monotonic() - start >= DELAY_S + count * 8 * len(packet) / 0.4e6
+    both_in_turn = 2 * number * 8 * len(packet) / 0.4e6
+    assert time.monotonic() - start < both_in_turn
+
+
 def test_without_tun_devices_the_error_says_what_is_needed(monkeypatch):
     monkeypatch.setattr(relay, "_TUN", "/nowhere/tun")
     with pytest.raises(OSError, match=r"No such file.* needs /nowhere/tun, .*modprobe tun"):
@@ -102,8 +117,7 @@ def test_a_round_trip_is_two_delays_and_no_byte_is_lost():
 @needs_relay
 def test_a_limit_holds_for_each_way():
     equal, seconds, _, _ = echoed(size=2_000_000, delay_ms=0, megabits=50)
-    burst = 262_144
-    assert equal and seconds > 2 * 8 * (2_000_000 - burst) / 50e6
+    assert equal and seconds > 2 * 8 * 2_000_000 / 50e6
 
 
 def echoed(**settings):

@@ -28,9 +28,10 @@ def row(servers, delay_ms, ms):
 
 
 def test_waits_are_milliseconds_of_a_step_for_each_of_a_round_trip():
-    of_two = [row(2, 0.0, 7.3), row(2, 1.0, 13.3), row(2, 5.0, 37.3)]
+    of_two = [row(2, 0.5, 10.3), row(2, 1.0, 13.3), row(2, 5.0, 37.3)]
     of_four = [row(4, 1.0, 24.0), row(4, 2.0, 28.0)]
-    others = [row(2, None, 99.0), row(3, 1.0, 9.0), row(3, 1.0, 10.0)]  # no second delay
+    others = [row(2, None, 99.0), row(2, 0.0, 0.0)]  # no delay
+    others += [row(3, 1.0, 9.0), row(3, 1.0, 10.0)]  # no second one
     two, four = traffic.waits_of([*of_two, *others, *of_four])
     assert (two["servers"], four["servers"]) == (2, 4)
     assert two["round_trips"] == pytest.approx(3) and four["round_trips"] == pytest.approx(2)
@@ -68,7 +69,7 @@ def test_what_is_counted_is_what_the_formula_says(tmp_path):
 @needs_relay
 def test_a_step_waits_for_packets_that_take_their_time(tmp_path):
     path = tmp_path / "traffic.json"
-    delays = ["--steps-per-execution", "1", "2", "--delay-ms", "0", "20"]
+    delays = ["--steps-per-execution", "1", "2", "--delay-ms", "5", "20"]
     traffic.main([*SMALL, *delays, "--json", str(path)])
     report = json.loads(path.read_text())
     for found in report["rows"]:

@@ -38,23 +38,6 @@ class Network:
                 return sent + received if self.at_servers else received
         raise RuntimeError(f"/proc/net/dev has no {self.device!r}.")
 
-    def limit(self, megabits):
-        """Limits the rate, in Mbit/s; 0 is no limit.
-
-        With a network of their own, servers send at that rate and receive at that rate. On
-        the loopback device, where whatever is sent is received, the limit is that of the sum.
-        """
-        rate = ["rate", f"{megabits}mbit", "burst", "256kb", "latency", "200ms"]
-        for end in {(), self.at_servers}:
-            subprocess.run(  # which fails where there is no limit
-                [*end, "tc", "qdisc", "del", "dev", self.device, "root"],
-                check=False,
-                stderr=subprocess.DEVNULL,
-            )
-            if megabits:
-                add = [*end, "tc", "qdisc", "add", "dev", self.device, "root", "tbf"]
-                subprocess.run([*add, *rate], check=True)
-
     def round_trip_ms(self):
         """Median milliseconds from a packet to its answer, of an idle network.
 
@@ -73,17 +56,29 @@ class Network:
 
 
 @contextlib.contextmanager
-def opened(delay_ms):
+def opened(delay_ms, megabits=0):
     """A `Network`: the loopback device, or one whose packets take so long each way.
 
     Args:
         delay_ms: Milliseconds, or None for the loopback device.
+        megabits: Limit of the rate in Mbit/s, for each way; 0 is none. On the loopback device,
+            where whatever is sent is received, it is one for the sum of both ways.
 
     Raises:
         OSError: If there are no TUN devices for us.
     """
     if delay_ms is None:
+        _limit_loopback(megabits)
         yield Network()
         return
-    with relay.started(delay_ms / 1e3) as at_servers:
+    with relay.started(delay_ms / 1e3, megabits) as at_servers:
         yield Network(relay.DEVICE, relay.SERVERS, tuple(at_servers))
+
+
+def _limit_loopback(megabits):
+    at_root = ["dev", "lo", "root"]
+    remove = ["tc", "qdisc", "del", *at_root]
+    subprocess.run(remove, check=False, stderr=subprocess.DEVNULL)  # if there is a limit
+    if megabits:
+        rate = ["rate", f"{megabits}mbit", "burst", "256kb", "latency", "200ms"]
+        subprocess.run(["tc", "qdisc", "add", *at_root, "tbf", *rate], check=True)

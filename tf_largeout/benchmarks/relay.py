@@ -10,6 +10,9 @@ to the file comes out of the device as if it had been received. A file stays wit
 in which it was opened, whoever holds it: the trainer's is opened first, and the relay inherits
 it. Packets are as large as a device takes them, so that a relay in Python keeps up.
 
+The relay can limit the rate too. The token bucket of `tc` is no substitute: it must hold the
+largest packet, and gives away as much after each pause, of which a step has several.
+
 Run as a program, by path and with the standard library alone, this file is the relay.
 """
 
@@ -30,11 +33,12 @@ _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000  # linux/if_tun.h
 
 
 @contextlib.contextmanager
-def started(delay_s):
+def started(delay_s, megabits=0):
     """Starts a relay, and the servers' network with it; both end with the `with`.
 
     Args:
         delay_s: How long a packet takes, each way, in seconds.
+        megabits: Rate of each way, in Mbit/s; 0 is no limit.
 
     Yields:
         The command, as a list, that runs what follows it in the servers' network.
@@ -43,9 +47,9 @@ def started(delay_s):
         OSError: If there are no TUN devices for us, or the relay does not start.
     """
     with _opened_device(TRAINER, SERVERS) as end:
-        relay = [sys.executable, "-I", __file__, str(end.fileno()), str(delay_s)]
+        program = [sys.executable, "-I", __file__]
         with subprocess.Popen(
-            ["unshare", "--net", *relay],
+            ["unshare", "--net", *program, *map(str, (end.fileno(), delay_s, megabits))],
             pass_fds=[end.fileno()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -55,26 +59,51 @@ def started(delay_s):
             yield ["nsenter", "--net", "--target", str(process.pid), "--"]
 
 
-def pass_on(ends, delay_s, stop):
+def pass_on(ends, delay_s, megabits, stop):
     """Passes packets between two ends until a third file has something to read, or is closed.
 
     Args:
         ends: Two unbuffered files, a packet a `read` and a `write`.
-        delay_s: Seconds from the reading of a packet to its writing.
+        delay_s: Seconds that each packet takes.
+        megabits: Rate of each way, in Mbit/s; 0 is no limit.
         stop: A file.
     """
-    other = dict(zip(ends, reversed(ends), strict=True))
-    held = collections.deque()  # (when to write, where, packet): one delay, so in this order
+    ways = {end: _Way(end, other, delay_s, megabits) for end, other in (ends, ends[::-1])}
     while True:
-        wait_s = max(0.0, held[0][0] - time.monotonic()) if held else None
+        wait_s = min(way.wait_s() for way in ways.values())
         readable, _, _ = select.select([*ends, stop], [], [], wait_s)
         if stop in readable:
             return
-        now = time.monotonic()
-        held.extend((now + delay_s, other[end], end.read(_LARGEST_PACKET)) for end in readable)
-        while held and held[0][0] <= now:
-            _, end, packet = held.popleft()
-            end.write(packet)
+        for end in readable:
+            ways[end].take()
+        for way in ways.values():
+            way.deliver()
+
+
+class _Way:
+    """The packets on their way from one file to another."""
+
+    def __init__(self, source, target, delay_s, megabits):
+        self._source, self._target, self._delay_s = source, target, delay_s
+        self._s_of_byte = 8e-6 / megabits if megabits else 0.0
+        self._packets = collections.deque()  # with the time when each arrives
+        self._free_at = 0.0  # when the last byte has been sent
+
+    def wait_s(self):
+        """Seconds until the next packet arrives; an hour if there is none."""
+        return max(0.0, self._packets[0][0] - time.monotonic()) if self._packets else 3600.0
+
+    def take(self):
+        """Sends a packet, behind those before it."""
+        packet = self._source.read(_LARGEST_PACKET)
+        start = max(time.monotonic(), self._free_at)
+        self._free_at = start + len(packet) * self._s_of_byte
+        self._packets.append((self._free_at + self._delay_s, packet))
+
+    def deliver(self):
+        """Writes what has arrived."""
+        while self._packets and self._packets[0][0] <= time.monotonic():
+            self._target.write(self._packets.popleft()[1])
 
 
 @contextlib.contextmanager
@@ -109,7 +138,7 @@ def _ip(*arguments):
     subprocess.run(["ip", *arguments], check=True)
 
 
-def _main(trainer_end, delay_s):
+def _main(trainer_end, delay_s, megabits):
     """Is the relay, until standard input ends."""
     _ip("link", "set", "lo", "up")
     with (
@@ -117,8 +146,8 @@ def _main(trainer_end, delay_s):
         _opened_device(SERVERS, TRAINER) as far,
     ):
         print("ready", flush=True)
-        pass_on((near, far), delay_s, sys.stdin)
+        pass_on((near, far), delay_s, megabits, sys.stdin)
 
 
 if __name__ == "__main__":
-    _main(int(sys.argv[1]), float(sys.argv[2]))
+    _main(int(sys.argv[1]), *map(float, sys.argv[2:]))

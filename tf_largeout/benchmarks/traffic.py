@@ -13,8 +13,8 @@ and biases. The number of classes is not in it.
 `--megabits` limits the rate of that network; 0 is no limit. `--delay-ms` is how long a packet
 takes, each way; servers are then in a network of their own, behind a relay (`relay.py`), and a
 limit holds for each way. `none` is the loopback device, where a limit holds for the sum of
-both ways. From two delays or more follows what a step waits for: how many milliseconds longer
-it is for each millisecond that a packet and its answer take longer.
+both ways. From two delays or more above 0 follows what a step waits for: how many milliseconds
+longer it is for each millisecond that a packet and its answer take longer.
 """
 
 import argparse
@@ -71,13 +71,16 @@ def formula(dim, num_servers, batch_size, num_sampled):
 def waits_of(rows):
     """How many round trips a step waits for: the slope of `ms` over `round_trip_ms`.
 
+    Rows without a delay are left out: with one, processes fall asleep and are woken, which
+    makes a step longer once, however long the delay.
+
     Returns:
         A dict for each case that was measured with two delays or more: the case as in its
         rows, and `round_trips`.
     """
     cases = {}
     for row in rows:
-        if row["delay_ms"] is not None:
+        if row["delay_ms"]:
             cases.setdefault(tuple(row[name] for name in _CASE), []).append(row)
     return [
         {**dict(zip(_CASE, case, strict=True)), "round_trips": _slope(measured)}
@@ -109,12 +112,13 @@ def _measured(options):
 
 
 def _run(options, case):
-    with network.opened(case["delay_ms"]) as wire:
-        wire.limit(case["megabits"])
-        with local_servers(case["servers"], wire.host, wire.at_servers) as servers:
-            addresses = [server.address for server in servers]
-            round_trip_ms = wire.round_trip_ms()
-            found = own_process.call(traffic_run.train, options, case, wire, addresses)
+    with (
+        network.opened(case["delay_ms"], case["megabits"]) as wire,
+        local_servers(case["servers"], wire.host, wire.at_servers) as servers,
+    ):
+        addresses = [server.address for server in servers]
+        round_trip_ms = wire.round_trip_ms()
+        found = own_process.call(traffic_run.train, options, case, wire, addresses)
     sizes = [case[name] for name in ("servers", "batch_size", "num_sampled")]
     expected = formula(options.dim, *sizes)
     return {**found, "round_trip_ms": round_trip_ms, "formula": expected}
