@@ -71,8 +71,8 @@ def formula(dim, num_servers, batch_size, num_sampled):
 def waits_of(rows):
     """How many round trips a step waits for: the slope of `ms` over `round_trip_ms`.
 
-    Rows without a delay are left out: with one, processes fall asleep and are woken, which
-    makes a step longer once, however long the delay.
+    Rows without a delay are left out: such a step takes as long as the work of all processes,
+    and a delay hides some of it.
 
     Returns:
         A dict for each case that was measured with two delays or more: the case as in its
