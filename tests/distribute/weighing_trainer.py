@@ -1,0 +1,54 @@
+"""Trains by one trainer with weights of classes, and by plain `fit`; prints the losses.
+
+python -m tests.distribute.weighing_trainer SERVER TRAINER
+"""
+
+import json
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+import tensorflow as tf
+
+import tf_largeout as tflo
+from tests.distribute.asynchronous_trainer import BATCH, WORDS, N, error_of, new_model
+
+STEPS = 6 * 7  # Keras does `steps_per_execution` at a time, to the end
+CLASS_WEIGHT = {one: one % 5 for one in range(0, N, 3)}  # with the last, as Keras needs it
+
+
+def dataset_fn(seed):
+    data = tf.data.Dataset.range(N).repeat().batch(BATCH)
+    return data.map(lambda ids: (tf.gather(WORDS, ids), ids))
+
+
+def several_fn(seed):
+    return dataset_fn(seed).map(lambda x, y: (x, tf.stack([y, y], axis=1)))
+
+
+def losses_here(class_weight):
+    """Those of plain `fit` with shards of this process."""
+    options = {"steps_per_epoch": STEPS, "epochs": 2, "verbose": 0}
+    history = new_model().fit(dataset_fn(0), class_weight=class_weight, **options).history
+    return history["loss"]
+
+
+def main(server, trainer):
+    found = {"expected": losses_here(CLASS_WEIGHT), "unweighted": losses_here(None)}
+    tflo.distribute.connect([server], trainers=[trainer])
+
+    def fit(function):
+        return tflo.distribute.fit(
+            new_model(), function, STEPS, epochs=2, verbose=0, class_weight=CLASS_WEIGHT
+        )
+
+    found["losses"] = fit(dataset_fn).history["loss"]
+    found["several"] = error_of(lambda: fit(several_fn))
+    print(json.dumps(found), flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
