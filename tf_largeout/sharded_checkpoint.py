@@ -4,7 +4,7 @@ TensorFlow writes such a table in slices, each by the machine that has it, and r
 it, so that a checkpoint does not depend on the number of shards.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -13,7 +13,7 @@ import tensorflow as tf
 from tf_largeout import row_shards
 from tf_largeout.row_shards import ShardedTable
 
-_SLICES, _LISTS = "_largeout_slices", "_largeout_lists"
+_SLICES, _LISTS, _AWAITED = "_largeout_slices", "_largeout_lists", "_largeout_awaited"
 
 
 def children(owner: Any, found: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -29,13 +29,55 @@ def children(owner: Any, found: Mapping[str, Any]) -> Mapping[str, Any]:
     changed: dict[str, Any] = {}
     for name, child in found.items():
         table = row_shards.table_of(child)
-        if table is not None:
+        if name in _awaited(owner):
+            changed[name] = _awaited(owner)[name].list
+        elif table is not None:
             changed[table.name] = _slices(table)
         elif _has_shards(child):
             changed[name] = _whole_list(owner, name, child)
         else:
             changed[name] = child
     return changed
+
+
+def awaited(owner: Any, name: str, child: Any) -> Any:
+    """What takes that of a checkpoint which is for a list of an optimizer that is not built.
+
+    Only with its slots an optimizer knows which of them are shards of a table, which the
+    checkpoint has as a whole. What `give` adds to this list then gets its values, by
+    TensorFlow's deferred restoration.
+
+    Args:
+        owner: The optimizer.
+        name: Name of its child in the checkpoint.
+        child: The child; None where `owner` has none of that name so far.
+    """
+    if not (child is None or isinstance(child, (list, tuple))):
+        return child
+    if name not in _awaited(owner):
+        _awaited(owner)[name] = _holder(child or [])
+    return _awaited(owner)[name].list
+
+
+def give(owner: Any) -> None:
+    """Has TensorFlow restore the slots of an optimizer that was just built.
+
+    Raises:
+        ValueError: If what the checkpoint has by the name of a list is no such.
+    """
+    for name, holder in _awaited(owner).items():
+        child = getattr(owner, name, [])
+        if not isinstance(child, (list, tuple)):
+            raise ValueError(
+                f"'{name}' of optimizer '{owner.name}' cannot be restored after the checkpoint "
+                "was read. Call `optimizer.build(model.trainable_variables)` before."
+            )
+        for one in _as_saved(child)[len(holder.list) :]:
+            holder.list.append(one)
+
+
+def _awaited(owner: Any) -> dict[str, tf.Module]:
+    return owner.__dict__.setdefault(_AWAITED, {})
 
 
 def _has_shards(child: Any) -> bool:
@@ -55,10 +97,19 @@ def _whole_list(owner: Any, name: str, variables: list[keras.Variable]) -> Any:
     known = owner.__dict__.setdefault(_LISTS, {})
     key = name, *map(id, variables)
     if key not in known:
-        holder = tf.Module()  # whose lists TensorFlow can save
-        holder.list = [
-            _slices(one) if isinstance(one, ShardedTable) else one
-            for one in row_shards.whole(variables)
-        ]
-        known[key] = holder
+        known[key] = _holder(_as_saved(variables))
     return known[key].list
+
+
+def _as_saved(variables: Sequence[keras.Variable]) -> list[Any]:
+    return [
+        _slices(one) if isinstance(one, ShardedTable) else one
+        for one in row_shards.whole(variables)
+    ]
+
+
+def _holder(children: Sequence[Any]) -> tf.Module:
+    """An object whose `list` TensorFlow can save."""
+    holder = tf.Module()
+    holder.list = list(children)
+    return holder

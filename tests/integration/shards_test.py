@@ -35,7 +35,7 @@ EACH_PAIR = pytest.mark.parametrize(
 )
 
 
-def new_model(num_shards, optimizer, seed=5):
+def new_model(num_shards, optimizer, seed=5, has_slots=True):
     keras.utils.set_random_seed(seed)
     sampler = tflo.samplers.UniformSampler(6, seed=1)
     model = keras.Sequential(
@@ -46,7 +46,8 @@ def new_model(num_shards, optimizer, seed=5):
         ]
     )
     model.compile(OPTIMIZERS[optimizer](), tflo.losses.SampledSoftmaxLoss())
-    model.optimizer.build(model.trainable_variables)
+    if has_slots:
+        model.optimizer.build(model.trainable_variables)
     return model
 
 
@@ -111,6 +112,38 @@ def test_a_checkpoint_goes_on_in_any_number_of_shards(optimizer, before, after, 
     status = tf.train.Checkpoint(model=resumed, optimizer=resumed.optimizer).read(path)
     status.assert_existing_objects_matched()
     assert_goes_on(resumed, optimizer)
+
+
+@pytest.mark.parametrize(
+    "optimizer, before, after",
+    [
+        ("adam", 1, 3),
+        ("adam", 3, 2),
+        pytest.param("adam", 3, 1, marks=pytest.mark.slow),
+        pytest.param("adam", 1, 1, marks=pytest.mark.slow),
+        pytest.param("rowwise adagrad", 2, 7, marks=pytest.mark.slow),
+        pytest.param("momentum", 3, 3, marks=pytest.mark.slow),
+    ],
+)
+def test_a_checkpoint_that_is_read_before_there_are_slots_goes_on(
+    optimizer, before, after, tmp_path
+):
+    """The first step of `fit` makes the slots, and TensorFlow then restores them."""
+    model = train(new_model(before, optimizer), 0)
+    path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(tmp_path / "c")
+    resumed = new_model(after, optimizer, seed=6, has_slots=False)
+    checkpoint = tf.train.Checkpoint(model=resumed, optimizer=resumed.optimizer)
+    status = checkpoint.read(path)
+    assert_goes_on(resumed, optimizer)
+    status.assert_consumed().assert_existing_objects_matched()
+    # What it then writes is whole.
+    again = new_model(after, optimizer, seed=7)
+    path = checkpoint.write(tmp_path / "again")
+    tf.train.Checkpoint(model=again, optimizer=again.optimizer).read(path).assert_consumed()
+    for each in (resumed, again):
+        train(each, 0)
+    for expected, found in zip(weights(resumed), weights(again), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_a_checkpoint_of_a_loss_scale_is_refused_in_other_shards(tmp_path):

@@ -125,14 +125,12 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             return None
         return super().add_variable_from_reference(reference_variable, name, initializer)
 
-    def build(self, var_list: Sequence[Variable]) -> None:
-        """Makes the moments m and v, and with `decay_skipped` the last step of each row."""
-        if self.built:
-            return
-        super().build(var_list)
+    def add_slots(self, variables: Sequence[Variable]) -> None:
+        """Makes with `decay_skipped` the last step of each row."""
         if self.decay_skipped:
             self._last_steps = [
-                self.add_row_slot(variable, "last_step", dtype="int64") for variable in var_list
+                self.add_row_slot(variable, "last_step", dtype="int64")
+                for variable in variables
             ]
 
     def update_rows(

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from tf_largeout import call_stack, row_changes, row_shards, sharded_checkpoint
 from tf_largeout.ops import devices, row_ops
-from tf_largeout.optimizers import step_barrier
-from tf_largeout.types import Gradient, Scalar, Variable
+from tf_largeout.optimizers import row_gradients, step_barrier
+from tf_largeout.types import Gradient, Variable
 
 _OF_FILES = (
     keras.optimizers.Optimizer.save_own_variables,
@@ -25,10 +25,11 @@ class RowSparse(keras.optimizers.Optimizer):
     `update_rows`, which reads and writes the rows with a gradient and no others, at a cost
     that does not depend on the number of rows. Other gradients take Keras's own path.
 
-    A subclass writes `update_rows`. The rest is done here: gradients of repeated ids, and of
-    the replicas of a strategy, are summed before they are clipped; weight decay is
-    decoupled and falls on the touched rows; a step whose gradients cannot be computed, or
-    whose ids are out of range, changes neither weights nor slots nor `iterations`.
+    A subclass writes `update_rows`, and `add_slots` if it has more slots than Keras's. The
+    rest is done here: gradients of repeated ids, and of the replicas of a strategy, are summed
+    before they are clipped; weight decay is decoupled and falls on the touched rows; a step
+    whose gradients cannot be computed, or whose ids are out of range, changes neither weights
+    nor slots nor `iterations`.
     """
 
     _rate_of_step: tf.Tensor | None = None  # in a step without replicas
@@ -68,6 +69,17 @@ class RowSparse(keras.optimizers.Optimizer):
         row_shards.mark_slot(slot, reference_variable)
         return slot
 
+    def build(self, variables: Sequence[Variable]) -> None:
+        """Makes the slots, with what a checkpoint that was restored before has for them."""
+        if self.built:
+            return
+        super().build(variables)
+        self.add_slots(variables)
+        sharded_checkpoint.give(self)
+
+    def add_slots(self, variables: Sequence[Variable]) -> None:
+        """Makes those slots that the Keras optimizer does not have; for a subclass to write."""
+
     def add_row_slot(
         self, variable: Variable, name: str, dtype: str = "float32", initializer: str = "zeros"
     ) -> keras.Variable:
@@ -99,6 +111,12 @@ class RowSparse(keras.optimizers.Optimizer):
         children = super()._trackable_children(save_type, **kwargs)
         return sharded_checkpoint.children(self, children)
 
+    def _lookup_dependency(self, name: str, cached_dependencies: Any = None) -> Any:
+        found = super()._lookup_dependency(name, cached_dependencies)
+        if self.built or cached_dependencies is None:  # which only a restoration gives
+            return found
+        return sharded_checkpoint.awaited(self, name, found)
+
     def apply(
         self,
         grads: Iterable[Gradient | None],
@@ -119,7 +137,10 @@ class RowSparse(keras.optimizers.Optimizer):
             grads = [
                 self._checked_gradient(g, v) for g, v in zip(grads, variables, strict=True)
             ]
-            grads = [_divisible(gradient) for gradient in self._all_or_none(grads, variables)]
+            grads = [
+                row_gradients.divisible(gradient)
+                for gradient in self._all_or_none(grads, variables)
+            ]
         self._rate_of_step = self._number_of_step = None
         super().apply(grads, trainable_variables)
         self._rate_of_step = self._number_of_step = None
@@ -203,9 +224,11 @@ class RowSparse(keras.optimizers.Optimizer):
         # The norm of a gradient is that of its merged rows, of all replicas together.
         if self._clips():
             pairs = self._summed([(gradient, None) for gradient in grads])
-            grads = [_merged(gradient) for gradient, _ in pairs]
-        values = super()._clip_gradients([_values(gradient) for gradient in grads])
-        return [_with_values(g, v) for g, v in zip(grads, values, strict=True)]
+            grads = [row_gradients.merged(gradient) for gradient, _ in pairs]
+        values = super()._clip_gradients(
+            [row_gradients.values_of(gradient) for gradient in grads]
+        )
+        return [row_gradients.with_values(g, v) for g, v in zip(grads, values, strict=True)]
 
     def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
         return grads_and_vars if self._clips() else self._summed(grads_and_vars)
@@ -266,33 +289,3 @@ class RowSparse(keras.optimizers.Optimizer):
     def _keras_class(self) -> str:
         classes = type(self).__mro__
         return next(c.__name__ for c in classes if c.__module__.startswith("keras."))
-
-
-class RowGradient(tf.IndexedSlices):
-    """`IndexedSlices` that can be divided: Keras unscales gradients by `/`."""
-
-    def __truediv__(self, scale: Scalar) -> "RowGradient":
-        return RowGradient(self.values / scale, self.indices, self.dense_shape)
-
-
-def _divisible(gradient: Gradient | None) -> Gradient | None:
-    if not isinstance(gradient, tf.IndexedSlices):
-        return gradient
-    return RowGradient(gradient.values, gradient.indices, gradient.dense_shape)
-
-
-def _merged(gradient: Gradient | None) -> Gradient | None:
-    if not isinstance(gradient, tf.IndexedSlices):
-        return gradient
-    values, ids = row_ops.merge_rows(tf.cast(gradient.values, tf.float32), gradient.indices)
-    return tf.IndexedSlices(values, ids, gradient.dense_shape)
-
-
-def _values(gradient: Gradient | None) -> tf.Tensor | None:
-    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
-
-
-def _with_values(gradient: Gradient | None, values: tf.Tensor | None) -> Gradient | None:
-    if not isinstance(gradient, tf.IndexedSlices):
-        return values
-    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
