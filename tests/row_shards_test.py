@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tf_largeout import row_shards
 
@@ -29,6 +30,33 @@ def test_a_table_is_read_and_set_as_a_whole():
     np.testing.assert_array_equal(table.numpy(), values)
     assert row_shards.table_of(shards[2]) is table
     assert row_shards.table_of(keras.Variable(1.0)) is None
+
+
+@pytest.mark.parametrize(
+    "sizes, others", [([4, 3], "some"), ([2, 2, 2, 1], None), ([7], "some")]
+)
+@pytest.mark.parametrize("num_ids", [0, 4, 7])
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_a_table_takes_rows_of_another_one_in_pieces(
+    monkeypatch, sizes, others, num_ids, dtype
+):
+    monkeypatch.setattr(row_shards, "_BYTES_OF_A_PIECE", 3 * 2 * np.dtype(dtype).itemsize)
+    random = np.random.default_rng(num_ids)
+    before, after = (
+        row_shards.ShardedTable("rows", [keras.Variable(one, dtype=dtype) for one in shards])
+        for shards in (
+            [random.integers(99, size=[size, 2]) for size in (3, 1, 6)],
+            [random.integers(99, size=[size, 2]) for size in sizes],
+        )
+    )
+    ids = random.permutation(10)[:num_ids]
+    last = random.integers(99, size=[7 - num_ids, 2]).astype("float32")
+    expected = np.concatenate(
+        [before.numpy()[ids], last if others else after.numpy()[num_ids:]]
+    )
+    after.take_rows(before, ids, tf.constant(last) if others else None)
+    np.testing.assert_array_equal(after.numpy(), expected)
+    assert after.shards[0].dtype == dtype
 
 
 def test_slots_of_shards_stand_where_those_of_one_table_would():

@@ -110,7 +110,7 @@ ARROWS = {
     },
     "keras_names": {"losses", "metrics", "optimizers"},
     "model_copy": {"class_changes", "layers", "metrics", "types"},
-    "optimizer_slots": {"class_changes"},
+    "optimizer_slots": {"class_changes", "row_shards"},
     "resize_classes": {
         "class_changes",
         "layers",

@@ -1,11 +1,13 @@
 """The state of an optimizer in that of another one, whose model has other classes."""
 
-from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import keras
 
+from tf_largeout import row_shards
 from tf_largeout.class_changes import ClassChange
+from tf_largeout.row_shards import ShardedTable
 
 Changes: TypeAlias = Mapping[int, ClassChange]  # by `id` of the variable
 
@@ -44,14 +46,16 @@ def copy_state(
                 f"config {len(new)}: layers were frozen, or freed, after it had begun. Compile "
                 "the model again before `resize_classes`."
             )
-        slots = _slots_of_classes(other, changed)
         # The first ones of an optimizer are there before it is built.
-        for old_slot, slot in zip(old, new, strict=False):
-            if id(slot) not in slots:
-                change.copy(old_slot, slot)
-                continue
-            change_of_rows, new_rows = slots[id(slot)]
-            change_of_rows.move_rows(old_slot, slot, new_rows)
+        olds = {id(slot): old_slot for old_slot, slot in zip(old, new, strict=False)}
+        moved: set[int] = set()
+        for slots in _slots_of_classes(other, changed):
+            moved.update(map(id, slots.shards))
+            if olds.keys() >= set(map(id, slots.shards)):
+                _move([olds[id(slot)] for slot in slots.shards], slots, changed)
+        for slot in new:
+            if id(slot) in olds and id(slot) not in moved:
+                change.copy(olds[id(slot)], slot)
 
 
 def _parts(optimizer: keras.optimizers.Optimizer) -> Iterator[keras.optimizers.Optimizer]:
@@ -62,19 +66,64 @@ def _parts(optimizer: keras.optimizers.Optimizer) -> Iterator[keras.optimizers.O
         yield from _parts(part)
 
 
+class _Slots(NamedTuple):
+    """What an optimizer has of each class.
+
+    Attributes:
+        variables: The variables with the classes, one or, in shards, several.
+        shards: The slot of each.
+        are_averages: Whether they are averages of the variables.
+    """
+
+    variables: Sequence[keras.Variable]
+    shards: Sequence[keras.Variable]
+    are_averages: bool
+
+
 def _slots_of_classes(
     optimizer: keras.optimizers.Optimizer, changed: Changes
-) -> dict[int, tuple[ClassChange, keras.Variable]]:
-    """By `id` of each slot with a row per class: its change, and where new rows come from."""
-    found = {}
+) -> Iterator[_Slots]:
+    """All slots with a row per class."""
     variables = optimizer._trainable_variables
     for name, slots in vars(optimizer).items():
         if name in _NO_SLOTS or not isinstance(slots, list) or len(slots) != len(variables):
             continue
-        for variable, slot in zip(variables, slots, strict=True):
-            if id(variable) not in changed or not isinstance(slot, keras.Variable):
+        by_variable = {
+            id(variable): slot
+            for variable, slot in zip(variables, slots, strict=True)
+            if id(variable) in changed and _has_its_rows(name, slot, variable)
+        }
+        for variable in variables:
+            if id(variable) not in by_variable:
                 continue
-            if name != _OVER_ROWS and tuple(slot.shape[:1]) == tuple(variable.shape[:1]):
-                source = variable if name == _AVERAGES else slot
-                found[id(slot)] = changed[id(variable)], source
-    return found
+            table = row_shards.table_of(variable)
+            mates = [variable] if table is None else table.shards
+            if not by_variable.keys() >= set(map(id, mates)):
+                raise ValueError(
+                    f"Optimizer '{optimizer.name}' trains some shards of the classes, and not "
+                    f"all of {[mate.path for mate in mates]}. Compile the model with one "
+                    "optimizer for all of them before `resize_classes`."
+                )
+            if variable is mates[0]:
+                own = [by_variable[id(mate)] for mate in mates]
+                yield _Slots(mates, own, name == _AVERAGES)
+
+
+def _has_its_rows(name: str, slot: Any, variable: keras.Variable) -> bool:
+    if name == _OVER_ROWS or not isinstance(slot, keras.Variable):
+        return False
+    return tuple(slot.shape[:1]) == tuple(variable.shape[:1])
+
+
+def _move(before: Sequence[keras.Variable], slots: _Slots, changed: Changes) -> None:
+    """Sets slots to those of before; new rows are those of a new optimizer."""
+    change = changed[id(slots.variables[0])]
+    if len(slots.shards) == 1:
+        new_rows = slots.variables[0] if slots.are_averages else None
+        change.move_rows(before[0], slots.shards[0], new_rows)
+        return
+    if slots.are_averages:
+        for variable, slot in zip(slots.variables, slots.shards, strict=True):
+            slot.assign(variable)
+    after = ShardedTable("slots", slots.shards)
+    after.take_rows(ShardedTable("slots", before), change.kept)

@@ -30,7 +30,8 @@ def resize_classes(
     counts. What samplers search in is built anew by the next step, of the rows of then, unless
     the classes are the same. In a `HierarchicalOutput` they join the smallest clusters, and
     clusters without a class go. A table that is tied (`embeddings=`) has other rows too, so
-    the ids at the input are the new ones as well.
+    the ids at the input are the new ones as well. A layer in shards has as many again, of other
+    bounds, whose rows and slots come from where they were without passing through this process.
 
     ```python
     model = keras.Sequential([keras.Input([16]), tflo.layers.LargeOutput(1_000)])

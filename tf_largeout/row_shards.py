@@ -1,12 +1,15 @@
 """`ShardedTable`: a table of rows that is kept in several variables."""
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
+_BYTES_OF_A_PIECE = 2**26  # of the rows that `take_rows` moves at a time
 _TABLE, _SLOT_OF, _SLOTS = "_largeout_table", "_largeout_slot_of", "_largeout_slots"
 
 
@@ -54,6 +57,55 @@ class ShardedTable:
         for shard, rows in self.spans():
             values[rows] = shard.numpy()
         return values
+
+    def rows(self, ids: np.ndarray) -> tf.Tensor:
+        """Some rows, `[n, ...]`, gathered where they are.
+
+        Args:
+            ids: int64 `[n]`, at least one, from 0 to the number of rows.
+        """
+        owners = np.searchsorted(self._ends, ids, side="right")
+        places, parts = [], []
+        for number, (shard, span) in enumerate(self.spans()):
+            own = np.flatnonzero(owners == number)
+            if own.size:
+                places.append(own.astype(np.int32))
+                with tf.device(shard.value.device):
+                    parts.append(tf.gather(shard.value, ids[own] - span.start))
+        return parts[0] if len(parts) == 1 else tf.dynamic_stitch(places, parts)
+
+    def take_rows(
+        self, before: "ShardedTable", ids: np.ndarray, others: tf.Tensor | None = None
+    ) -> None:
+        """Sets rows to those of another table, which go from device to device.
+
+        They go in pieces of 64 MiB. So no device needs memory for more than the rows that it
+        has, and this process, where none of them are, for none.
+
+        Args:
+            before: A table of rows of the same shape.
+            ids: int64 `[n]`: which of its rows the first n rows become.
+            others: The rows after these, `[m, ...]`; None leaves them as they are.
+        """
+        for shard, span in self.spans():
+            with tf.device(shard.value.device):
+                for first, end in _pieces(span, len(ids), shard):
+                    if first < len(ids):
+                        rows = before.rows(ids[first:end])
+                    elif others is not None:
+                        rows = tf.cast(others[first - len(ids) : end - len(ids)], shard.dtype)
+                    else:
+                        break
+                    shard.value[first - span.start : end - span.start].assign(rows)
+
+
+def _pieces(span: slice, border: int, shard: keras.Variable) -> Iterator[tuple[int, int]]:
+    """First row and end of each piece of a shard's rows; none has rows on both sides."""
+    bytes_of_a_row = max(1, math.prod(shard.shape[1:])) * tf.as_dtype(shard.dtype).size
+    size = max(1, _BYTES_OF_A_PIECE // bytes_of_a_row)
+    before = range(span.start, min(border, span.stop), size)
+    after = range(max(border, span.start), span.stop, size)
+    return itertools.pairwise([*before, *after, span.stop])
 
 
 def table(name: str, shards: Sequence[keras.Variable]) -> ShardedTable:

@@ -81,8 +81,8 @@ def test_a_port_that_is_taken_is_named(capsys):
     assert f"Port {port} is taken" in capsys.readouterr().err
 
 
-def run_trainer(*arguments):
-    command = [sys.executable, "-m", "tests.distribute.trainer", *arguments]
+def run_trainer(*arguments, module="trainer"):
+    command = [sys.executable, "-m", f"tests.distribute.{module}", *arguments]
     run = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False
     )
@@ -104,6 +104,17 @@ def test_two_servers_train_as_one_machine(tmp_path):
         )
         assert len(places) == 3 * (1 + 3)  # a weight, m, v and the last step
     assert all(found.values()), found
+
+
+@pytest.mark.slow
+def test_other_classes_move_from_server_to_server():
+    """To the bits of one shard, and the trainer never holds the matrix, nor its slots."""
+    with local_servers(2) as servers:
+        found = run_trainer(*(one.address for one in servers), module="resizing_trainer")
+    assert found["equal"] and found["devices"] and found["moved"], found
+    places = [f"/job:ps/replica:0/task:{number}/device:CPU:0" for number in (0, 1)]
+    assert found["places"] == places
+    assert found["grown_mb"] < found["matrix_mb"] / 2
 
 
 @pytest.mark.slow

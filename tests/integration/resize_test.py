@@ -27,14 +27,14 @@ def _data(num_classes=NUM_CLASSES, seed=9):
     return x, y
 
 
-def _model(sampler):
+def _model(sampler, num_shards=1):
     model = keras.Sequential(
         [
             keras.Input([5], dtype="int32"),
             keras.layers.Embedding(40, 6),
             keras.layers.GlobalAveragePooling1D(),
             keras.layers.Dropout(0.1, seed=5),
-            tflo.layers.LargeOutput(NUM_CLASSES, sampler),
+            tflo.layers.LargeOutput(NUM_CLASSES, sampler, num_shards=num_shards),
         ]
     )
     model.compile(tflo.optimizers.LazyAdam(0.01), tflo.losses.SampledSoftmaxLoss())
@@ -45,11 +45,12 @@ def _fit(model, *data):
     return model.fit(*data, batch_size=8, shuffle=False, verbose=0).history["loss"]
 
 
+@pytest.mark.parametrize("num_shards", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "name", slow_but(["unigram", "inverted_file", "kernel_tree", "lsh head"], SAMPLERS)
 )
-def test_training_goes_on(name):
-    model = _model(SAMPLERS[name]())
+def test_training_goes_on(name, num_shards):
+    model = _model(SAMPLERS[name](), num_shards)
     _fit(model, *_data())
     same = tflo.resize_classes(model, NUM_CLASSES)
     grown = tflo.resize_classes(model, 400, KEPT)
@@ -74,13 +75,15 @@ def test_a_search_that_has_begun_goes_on_in_the_new_rows(capfd):
     assert tf.reduce_mean(tf.cast(tf.reduce_any(found == best, axis=1), tf.float32)) > 0.5
 
 
-def test_the_tables_of_lsh_keep_their_schedule():
-    model = _model(samplers.LSHSampler(20, rebuild_every=2, seed=3))
+@pytest.mark.parametrize("num_shards", [1, 3])
+def test_the_tables_of_lsh_keep_their_schedule(num_shards):
+    model = _model(samplers.LSHSampler(20, rebuild_every=2, seed=3), num_shards)
     _fit(model, *_data())
     grown = tflo.resize_classes(model, 400, KEPT)
     _fit(grown, *_data(400))
     # Built in step 4, the first of four; the next distance is that of step 4.
-    assert grown.layers[-1].sampler_rebuild_state.numpy().tolist() == [8, 4 + 2 + 2]
+    states = [one for one in grown.layers[-1].weights if "rebuild_state" in one.name]
+    assert [one.numpy().tolist() for one in states] == num_shards * [[8, 4 + 2 + 2]]
     assert grown.layers[-1].sampler.table_health(grown.layers[-1])["fresh_share"] > 0.5
 
 

@@ -211,10 +211,10 @@ def test_a_strategy_and_shards_are_not_joined():
             layer.build((None, 8))
 
 
-def test_other_classes_take_one_shard():
-    model = new_model(2, "SampledSoftmaxLoss", "uniform", "LazyAdam")
-    with pytest.raises(ValueError, match="num_shards=2, and `resize_classes`"):
-        tflo.resize_classes(model, N + 1)
+def test_fewer_classes_than_shards_are_refused():
+    model = new_model(7, "SampledSoftmaxLoss", None, "LazyAdam")
+    with pytest.raises(ValueError, match="Received: num_shards=7, num_classes=6"):
+        tflo.resize_classes(model, 6)
 
 
 def test_exports_and_indexes_gather_the_rows(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout import replicas, samplers, sharded_checkpoint
+from tf_largeout import replicas, row_shards, samplers, sharded_checkpoint
 from tf_largeout.arguments import MOST_CLASSES, boolean, whole_number
 from tf_largeout.class_changes import ClassChange
 from tf_largeout.class_matrix import ClassMatrix
@@ -16,6 +16,7 @@ from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.layers.tied_embeddings import TiedEmbeddings, refuse_initializer
 from tf_largeout.lazy_logits import LazyLogits
 from tf_largeout.ops import devices
+from tf_largeout.row_shards import ShardedTable
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 
 
@@ -220,7 +221,7 @@ class LargeOutput(ClassOutput):
     def changed_attributes(
         self, change: ClassChange
     ) -> list[tuple[keras.layers.Layer, str, int]]:
-        shard_weights.refuse_other_classes(self)
+        shard_weights.checked_count(self.num_shards, change.num_classes, is_tied=False)
         changed = super().changed_attributes(change)
         if self._tied is not None:
             changed.append(self._tied.changed_attribute(change))
@@ -230,8 +231,13 @@ class LargeOutput(ClassOutput):
         self, before: Any, change: ClassChange, new_rows: tf.Tensor | None
     ) -> list[tuple[keras.Variable, ClassChange]]:
         moved = [] if self.bias is None else [self.bias]
-        for old, new in zip(before.variables, self.variables, strict=True):
-            if new is self.embeddings:
+        olds, news = row_shards.whole(before.variables), row_shards.whole(self.variables)
+        for old, new in zip(olds, news, strict=True):
+            if isinstance(new, ShardedTable):
+                others = new_rows if new.name == "embeddings" else None
+                new.take_rows(old, change.kept, others)
+                moved += new.shards
+            elif new is self.embeddings:
                 change.move_rows(old, new, new_rows)
                 moved.append(new)
             elif new is self.bias:

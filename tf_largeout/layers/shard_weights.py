@@ -39,16 +39,6 @@ def checked_count(num_shards: int, num_classes: int, is_tied: bool) -> int:
     return count
 
 
-def refuse_other_classes(layer: Any) -> None:
-    """Raises a ValueError where `layer`, whose classes are to be others, has shards."""
-    if layer.num_shards > 1:
-        raise ValueError(
-            f"Layer '{layer.name}' has num_shards={layer.num_shards}, and `resize_classes` "
-            "moves rows in one variable. Load its weights into a model with num_shards=1, "
-            "resize that, and load the result into shards again."
-        )
-
-
 def add_matrix(layer: Any, dim: int) -> ShardedMatrix:
     """Makes the rows and biases of a `LargeOutput`, a weight each a shard, where they belong.
 

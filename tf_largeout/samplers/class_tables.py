@@ -115,8 +115,9 @@ class ClassTables:
                 part.schedule.now(rebuild)
 
     def resume(self, before: "ClassTables") -> None:
-        """Goes on with the steps of other tables, not in shards; the next step builds."""
-        self._parts[0].schedule.resume(before._parts[0].schedule)
+        """Goes on with the steps of other tables, of as many shards; the next step builds."""
+        for part, old in zip(self._parts, before._parts, strict=True):
+            part.schedule.resume(old.schedule)
 
     def queries(
         self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer
