@@ -49,6 +49,16 @@ def samples(model, labels, steps):
     return [tf.nest.map_structure(lambda tensor: tensor.numpy(), step()) for _ in range(steps)]
 
 
+def recall(model):
+    """Of the 8 best classes of all of `CLASSES`, how many the search finds by rows of now."""
+    dense, head = model.layers
+    features = dense(CLASSES)
+    no_labels = tf.fill([N, 1], tf.constant(-1, tf.int64))
+    found = head.sampler.search(features, no_labels, head).numpy()[:, :8]
+    best = head.top_k(features, 8)[1].numpy()
+    return np.mean([len(set(a) & set(b)) / 8 for a, b in zip(found, best, strict=True)])
+
+
 def state(model, name):
     """The weight of a shard's search state by its name, for each shard."""
     weights = {weight.name: weight.numpy() for weight in model.layers[-1].weights}
@@ -58,11 +68,14 @@ def state(model, name):
     return [weights[f"sampler_{name}_{number}_of_{count}"] for number in range(count)]
 
 
-def assert_counts_are_expected(drawn, expected):
-    """Each count within 5.5 standard deviations, and chi-square of all within 5 of its own."""
+def assert_counts_are_expected(drawn, expected, num_fixed=0):
+    """Each count within 5.5 standard deviations, and chi-square of all within 5 of its own.
+
+    `num_fixed` sums of the counts are not random.
+    """
     assert np.all(np.abs(drawn - expected) < 5.5 * np.sqrt(expected) + 3)
-    chi_square = np.sum((drawn - expected) ** 2 / expected)
-    assert chi_square < drawn.size + 5 * np.sqrt(np.sum(2 + 1 / expected))
+    chi_square, freedom = np.sum((drawn - expected) ** 2 / expected), drawn.size - num_fixed
+    assert chi_square < freedom + 5 * np.sqrt(np.sum(2 + 1 / expected))
 
 
 def read_into(other, model, folder, form):

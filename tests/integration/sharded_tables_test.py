@@ -18,6 +18,7 @@ from tests.integration.sharded_models import (
     fit,
     new_model,
     read_into,
+    recall,
     samples,
     state,
 )
@@ -153,15 +154,6 @@ def test_a_head_of_all_classes_are_the_best(num_shards):
     scores = np.sort(head.class_matrix.dots(FEATURES, found).numpy())[:, ::-1]
     best, _ = head.top_k(FEATURES, 8)
     assert np.mean(np.isclose(scores, best, rtol=1e-4)) > 0.9
-
-
-def recall(model):
-    """Of the 8 best classes, how many the search finds."""
-    dense, head = model.layers
-    features = dense(CLASSES)
-    found = head.sampler.search(features, tf.zeros([N, 1], tf.int64) - 1, head).numpy()
-    best = head.top_k(features, 8)[1].numpy()
-    return np.mean([len(set(a) & set(b)) / 8 for a, b in zip(found, best, strict=True)])
 
 
 @pytest.mark.parametrize("num_shards", [3, pytest.param(7, marks=pytest.mark.slow)])
