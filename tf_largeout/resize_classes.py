@@ -35,7 +35,7 @@ def resize_classes(
 
     ```python
     model = keras.Sequential([keras.Input([16]), tflo.layers.LargeOutput(1_000)])
-    model.compile(tflo.optimizers.LazyAdam(1e-3), tflo.losses.SoftmaxLoss())
+    model.compile(tflo.optimizers.LazyAdam(3e-3), tflo.losses.SoftmaxLoss())
     model.fit(np.zeros([8, 16]), np.arange(8), verbose=0)
     grown = tflo.resize_classes(model, 1_200)
     without_first = tflo.resize_classes(model, 999, kept=np.arange(1, 1_000))

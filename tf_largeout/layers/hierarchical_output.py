@@ -41,7 +41,7 @@ class HierarchicalOutput(ClassOutput):
         10_000, clusters=tflo.layers.HierarchicalOutput.clusters_of(vectors)
     )
     model = keras.Sequential([encoder, head])
-    model.compile(tflo.optimizers.LazyAdam(1e-3), tflo.losses.HierarchicalSoftmaxLoss())
+    model.compile(tflo.optimizers.LazyAdam(3e-3), tflo.losses.HierarchicalSoftmaxLoss())
     ```
 
     Args:

@@ -39,7 +39,7 @@ class LargeOutput(ClassOutput):
         [encoder, tflo.layers.LargeOutput(200_000, sampler=tflo.samplers.UniformSampler(1024))]
     )
     model.compile(
-        optimizer=tflo.optimizers.LazyAdam(1e-3), loss=tflo.losses.SampledSoftmaxLoss()
+        optimizer=tflo.optimizers.LazyAdam(3e-3), loss=tflo.losses.SampledSoftmaxLoss()
     )
     ```
 

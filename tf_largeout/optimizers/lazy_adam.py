@@ -47,7 +47,9 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         [Kingma & Ba, 2014](https://arxiv.org/abs/1412.6980), the form before section 2.1.
 
     Args:
-        learning_rate: float, schedule or callable. Defaults to 1e-3.
+        learning_rate: float, schedule or callable. Defaults to 3e-3, thrice that of Keras's
+            Adam: a row has few updates, those of its own labels and draws. 1e-2 with a schedule
+            that falls to 0 is often better (docs/guides/optimizers.md).
         beta_1: decay of the first moment under dense gradients. Defaults to 0.9. With 0 no
             first moment is kept: half the memory, of use for the largest class matrices.
         beta_2: decay of the second moment. Defaults to 0.999.
@@ -77,13 +79,13 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
 
     Example:
     ```python
-    model.compile(optimizer=tflo.optimizers.LazyAdam(1e-3), loss=loss)
+    model.compile(optimizer=tflo.optimizers.LazyAdam(3e-3), loss=loss)
     ```
     """
 
     def __init__(
         self,
-        learning_rate: LearningRate = 1e-3,
+        learning_rate: LearningRate = 3e-3,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
