@@ -22,6 +22,7 @@ from tests.integration.sharded_models import (
     samples,
     state,
 )
+from tests.slow import slow_but
 from tf_largeout.ops.hash_ops import lsh_hash
 from tf_largeout.sampled_values import HeadAndTail
 
@@ -168,7 +169,7 @@ def test_recall_of_a_head_is_that_of_one_shard(num_shards):
 
 @pytest.mark.parametrize(
     "form",
-    ["pool", "head", *(pytest.param(one, marks=pytest.mark.slow) for one in ("union", "walk"))],
+    slow_but(["pool"], ["pool", "head", "union", "walk"]),
 )
 def test_forms_learn_as_in_one_shard(form):
     precisions = []
@@ -193,7 +194,7 @@ def test_a_head_begins_by_the_rule_of_one_shard():
     assert [one.tolist() for one in state(model, "rebuild_state")] == [[2, 50]] * 3
 
 
-@pytest.mark.parametrize("form", ["head", "pool"])
+@pytest.mark.parametrize("form", slow_but(["head"], ["head", "pool"]))
 def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
     harness.assert_resumed_equals_uninterrupted(
         lambda: model_of(form, 3, rebuild_every=8),

@@ -20,6 +20,7 @@ from tests.integration.sharded_models import (
     state,
 )
 from tests.reference import kernel_tree as reference
+from tests.slow import slow_but
 
 FORMS = {
     "pool": {"leaf_size": 20},
@@ -56,7 +57,9 @@ def probabilities(model):
 CASES = [("own", 2), ("pool", 3), ("projected own", 3), ("projected pool", 7), ("own", 7)]
 
 
-@pytest.mark.parametrize("form, num_shards", CASES)
+@pytest.mark.parametrize(
+    "form, num_shards", slow_but([("pool", 3), ("projected own", 3)], CASES)
+)
 def test_the_probability_of_each_class_is_that_of_one_tree(form, num_shards):
     one, sharded = rebuilt(form, 1), rebuilt(form, num_shards)
     expected, found = (
@@ -115,7 +118,9 @@ def test_draws_of_a_row_are_independent():
     assert_counts_are_expected(pairs, expected)
 
 
-@pytest.mark.parametrize("form", ["projected pool", "own", "head"])
+@pytest.mark.parametrize(
+    "form", slow_but(["projected pool"], ["projected pool", "own", "head"])
+)
 def test_trees_follow_the_training_step_by_step(form):
     model = model_of(form, 3)
     first, last = fit(model, 60), fit(model, 60)
