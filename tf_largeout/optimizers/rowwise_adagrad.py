@@ -33,7 +33,8 @@ class RowwiseAdagrad(LazyAdagrad):
         [Mudigere et al., 2021](https://arxiv.org/abs/2104.05158), "row-wise AdaGrad".
 
     Args:
-        learning_rate: float, schedule or callable. Defaults to 0.03; 0.01 to 1 are usual.
+        learning_rate: float, schedule or callable. Defaults to 0.1, thirty times that of
+            `LazyAdam`; 0.01 to 1 are usual.
         initial_accumulator_value: start of a. Defaults to 0.
         epsilon: added to a under the root. Defaults to 1e-7.
         weight_decay: None, or decoupled weight decay: a row with a gradient first loses
@@ -48,7 +49,7 @@ class RowwiseAdagrad(LazyAdagrad):
 
     def __init__(
         self,
-        learning_rate: LearningRate = 0.03,
+        learning_rate: LearningRate = 0.1,
         initial_accumulator_value: float = 0.0,
         epsilon: float = 1e-7,
         weight_decay: float | None = None,
