@@ -1,20 +1,15 @@
 """Weights of examples by their classes: those of Keras's `fit`, and what is refused."""
 
-import json
-import pathlib
-import subprocess
-import sys
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
+from tests.distribute import trainer_process
 from tf_largeout.distribute import class_weights
 from tf_largeout.distribute.local_servers import local_servers
 
-ROOT = pathlib.Path(__file__).parents[2]
 N, BATCH = 40, 16
 X = np.random.default_rng(0).normal(size=(6 * BATCH, 4)).astype("float32")
 Y = np.random.default_rng(1).integers(0, N, 6 * BATCH)
@@ -102,17 +97,8 @@ def test_what_are_no_weights_of_classes_is_named(class_weight, match):
 @pytest.mark.slow
 def test_one_trainer_on_servers_has_the_losses_of_fit():
     with local_servers(2) as servers:
-        command = [sys.executable, "-m", "tests.distribute.weighing_trainer"]
-        run = subprocess.run(
-            [*command, *(one.address for one in servers)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-    assert run.returncode == 0, run.stderr
-    found = json.loads(run.stdout.splitlines()[-1])
+        ended = trainer_process.run("weighing_trainer", *(one.address for one in servers))
+    found = trainer_process.found(ended)
     np.testing.assert_allclose(found["losses"], found["expected"], rtol=1e-6)
     assert abs(found["unweighted"][0] / found["expected"][0] - 1) > 0.1
     assert "let `dataset_fn` give `(x, y, sample_weight)`" in found["several"]

@@ -1,19 +1,14 @@
 """Several trainers that do not wait for one another, and one that is lost."""
 
-import json
-import pathlib
-import subprocess
-import sys
-
 import keras
 import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
+from tests.distribute import trainer_process
 from tf_largeout.distribute import cluster
 from tf_largeout.distribute.local_servers import local_servers
 
-ROOT = pathlib.Path(__file__).parents[2]
 STEPS, BATCH = 60, 32
 
 
@@ -72,15 +67,8 @@ def run_trainers(folder, killed=None):
     with local_servers(3) as servers:
         addresses = dict(zip(names, [one.address for one in servers], strict=True))
         pids = dict(zip(names, [one.pid for one in servers], strict=True))
-        module = [sys.executable, "-m", "tests.distribute.asynchronous_trainer"]
-        run = subprocess.run(
-            [*module, str(folder), str(pids.get(killed, 0)), *addresses.values()],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
+        arguments = [str(folder), str(pids.get(killed, 0)), *addresses.values()]
+        run = trainer_process.run("asynchronous_trainer", *arguments)
     return addresses, run
 
 
@@ -89,8 +77,7 @@ def run_trainers(folder, killed=None):
 def test_two_trainers_do_all_steps(tmp_path, killed):
     """Exact counts, the loss and metrics of each epoch, backups; also where one is killed."""
     addresses, run = run_trainers(tmp_path, killed)
-    assert run.returncode == 0, run.stderr
-    found = json.loads(run.stdout.splitlines()[-1])
+    found = trainer_process.found(run)
     history = found["history"]
     names = {"loss", "precision_at_1", "sparse_top_k_categorical_accuracy"}
     assert set(history) == names | {f"val_{name}" for name in names}

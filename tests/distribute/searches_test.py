@@ -1,12 +1,8 @@
 """Samplers that search, on servers: the search is where the rows are."""
 
-import json
-import pathlib
-import subprocess
-import sys
-
 import pytest
 
+from tests.distribute import trainer_process
 from tf_largeout.distribute.local_servers import local_servers
 
 # What the health of each says once it has searched, and the least of it: the step that it was
@@ -20,7 +16,6 @@ SAMPLERS = {
     "kernel_tree": ("built_at", 0),
     "kernel_tree own": ("built_at", 0),
 }
-ROOT = pathlib.Path(__file__).parents[2]
 
 
 @pytest.mark.slow
@@ -28,17 +23,9 @@ ROOT = pathlib.Path(__file__).parents[2]
 def test_a_search_on_servers_is_that_of_one_process(sampler):
     """To the bit, with its state beside the rows; and the trainer never holds the matrix."""
     with local_servers(2) as servers:
-        command = [sys.executable, "-m", "tests.distribute.searching_trainer", sampler]
-        run = subprocess.run(
-            [*command, *(one.address for one in servers)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-    assert run.returncode == 0, run.stderr
-    found = json.loads(run.stdout.splitlines()[-1])
+        addresses = [one.address for one in servers]
+        ended = trainer_process.run("searching_trainer", sampler, *addresses)
+    found = trainer_process.found(ended)
     assert found["losses"] == found["expected"] and found["equal"]
     in_shards = {name: at for name, at in found["devices"].items() if "_of_3" in name}
     assert len(in_shards) >= 3 * 4

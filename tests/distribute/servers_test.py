@@ -1,8 +1,6 @@
 """Servers of shards, and what `connect` says of those it cannot take."""
 
 import contextlib
-import json
-import pathlib
 import signal
 import socket
 import subprocess
@@ -12,10 +10,11 @@ import time
 
 import pytest
 
+from tests.distribute import trainer_process
+from tests.distribute.trainer_process import ROOT
 from tf_largeout.distribute import connect, server
 from tf_largeout.distribute.local_servers import local_servers
 
-ROOT = pathlib.Path(__file__).parents[2]
 OTHER_VERSION = """
 import sys
 from tf_largeout.ops import process_ops
@@ -81,20 +80,12 @@ def test_a_port_that_is_taken_is_named(capsys):
     assert f"Port {port} is taken" in capsys.readouterr().err
 
 
-def run_trainer(*arguments, module="trainer"):
-    command = [sys.executable, "-m", f"tests.distribute.{module}", *arguments]
-    run = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout.splitlines()[-1])
-
-
 @pytest.mark.slow
 def test_two_servers_train_as_one_machine(tmp_path):
     """Plain `fit`, `evaluate`, `predict`, `top_k`, callbacks and files, to the bit."""
     with local_servers(2) as servers:
-        found = run_trainer(str(tmp_path), *(one.address for one in servers))
+        addresses = [one.address for one in servers]
+        found = trainer_process.found(trainer_process.run("trainer", str(tmp_path), *addresses))
     devices = found.pop("devices")
     for part in ("embeddings", "bias"):
         places = {name: place for name, place in devices.items() if part in name}
@@ -110,7 +101,8 @@ def test_two_servers_train_as_one_machine(tmp_path):
 def test_other_classes_move_from_server_to_server():
     """To the bits of one shard, and the trainer never holds the matrix, nor its slots."""
     with local_servers(2) as servers:
-        found = run_trainer(*(one.address for one in servers), module="resizing_trainer")
+        ended = trainer_process.run("resizing_trainer", *(one.address for one in servers))
+    found = trainer_process.found(ended)
     assert found["equal"] and found["devices"] and found["moved"], found
     places = [f"/job:ps/replica:0/task:{number}/device:CPU:0" for number in (0, 1)]
     assert found["places"] == places

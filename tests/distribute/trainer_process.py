@@ -1,0 +1,26 @@
+"""Runs a program of this folder that trains over servers, in a process of its own."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def run(program, *arguments):
+    """The ended process of `tests.distribute.PROGRAM`, with what it said."""
+    return subprocess.run(
+        [sys.executable, "-m", f"tests.distribute.{program}", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
+def found(process):
+    """What the process, which has done all, printed last: JSON."""
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])
