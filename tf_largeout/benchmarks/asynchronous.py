@@ -19,6 +19,7 @@ import tensorflow as tf
 import tf_largeout as tflo
 from tf_largeout.benchmarks import machine, own_process
 from tf_largeout.benchmarks.files import write_json
+from tf_largeout.benchmarks.step_turns import small_model
 from tf_largeout.distribute.local_servers import local_servers
 
 _NOISE, _SERVERS, _TESTS = 1.0, 2, 1_000
@@ -88,10 +89,7 @@ class _Epochs(keras.callbacks.Callback):
 def _new_model(options):
     keras.utils.set_random_seed(1)
     sampler = tflo.samplers.UniformSampler(options.num_sampled)
-    head = tflo.layers.LargeOutput(options.num_classes, sampler, num_shards=_SERVERS)
-    model = keras.Sequential(
-        [keras.Input([options.dim]), keras.layers.Dense(options.dim), head]
-    )
+    model = small_model(options.num_classes, options.dim, sampler, _SERVERS)
     model.compile(
         tflo.optimizers.LazyAdam(1e-2),
         tflo.losses.SampledSoftmaxLoss(),

@@ -11,14 +11,16 @@ _SAMPLERS = {
 }
 
 
+def small_model(num_classes, dim, sampler, num_shards=1):
+    """A dense layer and a `LargeOutput`, not compiled."""
+    head = tflo.layers.LargeOutput(num_classes, sampler, num_shards=num_shards)
+    return keras.Sequential([keras.Input([dim]), keras.layers.Dense(dim), head])
+
+
 def compiled_model(options, num_classes, num_shards=1):
-    """A dense layer and a `LargeOutput`, by the `options` of `add_arguments`."""
-    head = tflo.layers.LargeOutput(
-        num_classes, _SAMPLERS[options.sampler](options.num_sampled), num_shards=num_shards
-    )
-    model = keras.Sequential(
-        [keras.Input([options.dim]), keras.layers.Dense(options.dim), head]
-    )
+    """A `small_model`, by the `options` of `add_arguments`."""
+    sampler = _SAMPLERS[options.sampler](options.num_sampled)
+    model = small_model(num_classes, options.dim, sampler, num_shards)
     optimizer = getattr(tflo.optimizers, options.optimizer)()
     model.compile(optimizer, tflo.losses.SampledSoftmaxLoss())
     return model

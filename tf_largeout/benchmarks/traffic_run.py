@@ -8,8 +8,8 @@ import numpy as np
 
 from tf_largeout.benchmarks import machine
 from tf_largeout.benchmarks.step_case import dense_task
+from tf_largeout.benchmarks.step_turns import small_model
 from tf_largeout.distribute import connect
-from tf_largeout.layers import LargeOutput
 from tf_largeout.losses import SampledSoftmaxLoss
 from tf_largeout.optimizers import LazyAdam
 from tf_largeout.samplers import UniformSampler
@@ -51,10 +51,7 @@ def train(options, case, wire, addresses):
 
 def _model(options, case, num_shards):
     sampler = UniformSampler(case["num_sampled"])
-    head = LargeOutput(options.num_classes, sampler, num_shards=num_shards)
-    model = keras.Sequential(
-        [keras.Input([options.dim]), keras.layers.Dense(options.dim), head]
-    )
+    model = small_model(options.num_classes, options.dim, sampler, num_shards)
     model.compile(
         LazyAdam(), SampledSoftmaxLoss(), steps_per_execution=case["steps_per_execution"]
     )
