@@ -2,9 +2,7 @@
 
 import re
 
-import pytest
-
-from tests.source_tree import CUSTOM_OPS, PACKAGE, cpp_files, includes, name
+from tests.source_tree import CUSTOM_OPS, PACKAGE, cpp_files, each_of, includes, name
 
 # What the floors may include in quotes; whatever else they need is std, in <>.
 FLOORS = {
@@ -38,7 +36,7 @@ LONGEST_FILE = 300
 # are the checks of cuda/check, on the emulated GPU.
 TESTED_FLOORS = ("core", "cuda", "emulated_gpu")
 
-each_file = pytest.mark.parametrize("path", cpp_files(), ids=name)
+each_file = each_of(cpp_files())
 
 
 @each_file
@@ -56,7 +54,7 @@ def test_includes_follow_the_floors_of_the_design(path):
     )
 
 
-@pytest.mark.parametrize("path", sorted(CUSTOM_OPS.glob("core/*_simd.cc")), ids=name)
+@each_of(sorted(CUSTOM_OPS.glob("core/*_simd.cc")))
 def test_vectorised_files_include_no_std_templates(path):
     std = {header for header, in_quotes in includes(path) if not in_quotes}
     wrong = sorted(std - SIMD_HEADERS)
@@ -95,7 +93,7 @@ def test_headers_have_guards_with_their_paths(path):
     assert f"#ifndef {guard}\n#define {guard}\n" in text, f"The guard of {name(path)}: {guard}"
 
 
-@pytest.mark.parametrize("path", sorted(CUSTOM_OPS.glob("ops/*.cc")), ids=name)
+@each_of(sorted(CUSTOM_OPS.glob("ops/*.cc")))
 def test_every_op_has_a_prefix_a_shape_function_and_a_doc(path):
     for op in path.read_text().split("REGISTER_OP(")[1:]:
         op_name = op.split(")")[0]
@@ -114,12 +112,12 @@ def test_cpp_tests_are_on_the_floors_without_tensorflow(path):
     )
 
 
-@pytest.mark.parametrize("path", cpp_files("core", "kernels", "ops"), ids=name)
+@each_of(cpp_files("core", "kernels", "ops"))
 def test_what_nvcc_compiles_is_on_the_cuda_floor(path):
     assert path.suffix in (".h", ".cc"), f"{name(path)}: CUDA lives in custom_ops/cuda."
 
 
-@pytest.mark.parametrize("path", cpp_files("cuda", "kernels"), ids=name)
+@each_of(cpp_files("cuda", "kernels"))
 def test_what_gxx_compiles_includes_no_cuda_header(path):
     wrong = [header for header, _ in includes(path) if re.match(r"cuda|cub/|.*\.cuh", header)]
     assert path.suffix in (".cu", ".cuh") or not wrong, (
@@ -127,7 +125,7 @@ def test_what_gxx_compiles_includes_no_cuda_header(path):
     )
 
 
-@pytest.mark.parametrize("path", cpp_files("kernels"), ids=name)
+@each_of(cpp_files("kernels"))
 def test_kernels_cannot_end_the_process(path):
     ends = r"public (tensorflow::)?OpKernel\b|->allocate_output\([^;{]*\{|set_dim\("
     found = (

@@ -3,11 +3,10 @@
 import ast
 import re
 
-import pytest
-
 from tests.source_tree import (
     PACKAGE,
     ROOT,
+    each_of,
     imported_sub_packages,
     imports,
     name,
@@ -145,7 +144,7 @@ NOT_ANNOTATED = (
     "tf_largeout/datasets/xmc",
 )
 
-each_module = pytest.mark.parametrize("path", python_files(), ids=name)
+each_module = each_of(python_files())
 
 
 @each_module
@@ -185,11 +184,7 @@ def test_only_the_ops_touch_the_library(path):
     )
 
 
-@pytest.mark.parametrize(
-    "path",
-    [*python_files(), *sorted((ROOT / "examples").rglob("*.py"))],
-    ids=name,
-)
+@each_of([*python_files(), *sorted((ROOT / "examples").rglob("*.py"))])
 def test_only_the_public_interfaces_of_tensorflow_and_keras_are_used(path):
     code = "\n".join(line.split("#")[0] for line in path.read_text().splitlines())
     wrong = {one for one in imports(path) if one.startswith(PRIVATE)}
@@ -217,11 +212,7 @@ def test_public_classes_and_functions_have_docstrings(path):
     )
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in python_files() if not name(path).startswith(NOT_ANNOTATED)],
-    ids=name,
-)
+@each_of([path for path in python_files() if not name(path).startswith(NOT_ANNOTATED)])
 def test_public_functions_and_methods_have_complete_annotations(path):
     missing = {
         function.name: arguments

@@ -1,12 +1,32 @@
 """The files of the project, for the tests that read its source."""
 
 import ast
+import functools
 import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "tf_largeout"
 CUSTOM_OPS = ROOT / "custom_ops"
+
+
+def each_of(paths):
+    """Makes one test of a check of one path. Its failure names every path that fails."""
+
+    def decorate(check):
+        def test():
+            failures = []
+            for path in paths:
+                try:
+                    check(path)
+                except AssertionError as error:
+                    failures.append(str(error))
+            assert not failures, "\n".join(failures)
+
+        test.__name__, test.__doc__ = check.__name__, check.__doc__
+        return test
+
+    return decorate
 
 
 def python_files():
@@ -26,10 +46,12 @@ def name(path):
     return str(path.relative_to(ROOT))
 
 
+@functools.cache
 def parsed(path):
     return ast.parse(path.read_text())
 
 
+@functools.cache
 def imports(path):
     """All that a module imports: `from a import b` counts as both a and a.b."""
     found = set()
