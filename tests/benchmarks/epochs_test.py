@@ -17,6 +17,7 @@ def in_this_process(monkeypatch):
     monkeypatch.setattr(own_process, "call", lambda function, *given: function(*given))
 
 
+@pytest.mark.slow
 def test_methods_train_for_as_many_epochs(in_this_process, tmp_path, capsys):
     arguments = [*SMALL.split(), "--methods", "z", "uniform", "--epochs", "0.2"]
     arguments += ["--seeds", "0", "1", "--out", str(tmp_path)]
@@ -33,6 +34,7 @@ def test_methods_train_for_as_many_epochs(in_this_process, tmp_path, capsys):
     assert "P@1 " not in capsys.readouterr().out.split("| method")[0]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_figures(in_this_process, tmp_path):
     command = [*SMALL.split(), "--methods", "z", "--epochs", "0.05", "--out"]
     first, second = (
@@ -42,6 +44,7 @@ def test_the_same_seed_gives_the_same_figures(in_this_process, tmp_path):
     assert {**first, **no_times} == {**second, **no_times}
 
 
+@pytest.mark.slow
 def test_joined_models_are_trained_from_their_own_seeds_and_tested_as_one(
     in_this_process, tmp_path, monkeypatch
 ):

@@ -65,6 +65,7 @@ def test_without_counts_there_is_no_propensity_scored_precision():
     assert set(figures) == {"p1", "p3", "p5", "top5", "loss"}
 
 
+@pytest.mark.slow
 def test_figures_agree_with_the_metrics_of_the_package():
     task = tasks.synthetic(num_classes=60, examples=600, max_labels=3)("tiny", 32, 0, False)
     metric_class = tflo.metrics.PropensityScoredPrecisionAtK

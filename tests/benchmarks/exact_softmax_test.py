@@ -6,6 +6,7 @@ import pytest
 from tf_largeout.benchmarks import exact_softmax, exact_softmax_case
 
 
+@pytest.mark.slow
 def test_all_steps_are_measured_and_written(tmp_path):
     path = tmp_path / "exact.json"
     arguments = ["--task", "synthetic", "--seconds", "0.5", "--batch-size", "16"]

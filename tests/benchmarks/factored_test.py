@@ -12,6 +12,7 @@ def _in_this_process(monkeypatch):
     monkeypatch.setattr(factored, "measure", lambda function, *args: function(*args))
 
 
+@pytest.mark.slow
 def test_every_method_steps_and_the_picture_is_drawn(tmp_path):
     json_path, png_path = tmp_path / "f.json", tmp_path / "f.png"
     arguments = "--num-classes 60 --dim 6 --batch-size 5 --num-sampled 7 --steps 3 --seconds 1 "
@@ -23,6 +24,7 @@ def test_every_method_steps_and_the_picture_is_drawn(tmp_path):
     assert png_path.stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_upkeep_is_a_share_of_each_loss(tmp_path):
     arguments = f"--num-classes 60 --dim 6 --batch-size 5 --upkeep 3 --png {tmp_path}/f.png"
     methods = ["--methods", "factored, Z-loss", "--steps", "1"]
@@ -32,6 +34,7 @@ def test_upkeep_is_a_share_of_each_loss(tmp_path):
     assert all(row["upkeep"] < 1 and row["steps"] == 3 for row in rows)
 
 
+@pytest.mark.slow
 def test_dense_layers_are_left_out_where_they_are_too_large(tmp_path):
     arguments = f"--num-classes 60 --most-dense 50 --steps 1 --png {tmp_path}/f.png --dim 4"
     methods = ["dense, softmax", "tf.nn.sampled_softmax_loss"]

@@ -6,6 +6,7 @@ import pytest
 from tf_largeout.benchmarks import growth, tasks
 
 
+@pytest.mark.slow
 def test_a_grown_model_stands_beside_one_with_all_classes_and_a_new_one(tmp_path, capsys):
     arguments = "--task synthetic --first-classes 1800 --steps 64 --added-steps 32 "
     arguments += "--points 2 --sample 200 "

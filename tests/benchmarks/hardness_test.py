@@ -1,6 +1,7 @@
 import json
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tests import harness
@@ -55,6 +56,7 @@ def test_a_class_of_head_and_tail_counts_once():
     assert [sorted(row[row >= 0]) for row in ids] == [[1, 2, 5, 7], [2, 5, 7]]
 
 
+@pytest.mark.slow
 def test_the_highest_logits_are_the_hardest_negatives(tmp_path, capsys):
     arguments = "--task synthetic --seconds 0.2 --points 1 --num-sampled 100 --sample 20 "
     arguments += "--samplers uniform frequency lsh_embedding inverted_file top_k "

@@ -1,8 +1,11 @@
 import json
 
+import pytest
+
 from tf_largeout.benchmarks import hashing
 
 
+@pytest.mark.slow
 def test_every_hash_is_measured_and_the_report_written(tmp_path, monkeypatch):
     monkeypatch.setattr(hashing.machine, "memory_bandwidth", lambda: 8.0)
     path = tmp_path / "report.json"

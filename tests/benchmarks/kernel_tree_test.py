@@ -1,8 +1,11 @@
 import json
 
+import pytest
+
 from tf_largeout.benchmarks import kernel_tree
 
 
+@pytest.mark.slow
 def test_command_line_writes_figures(tmp_path):
     path = tmp_path / "kernel_tree.json"
     shape = ["--num-classes", "500", "--dim", "8", "--projection-dims", "0", "4"]

@@ -33,6 +33,7 @@ def data_dir(tmp_path, monkeypatch):
     monkeypatch.setattr(own_process, "call", lambda function, *given: function(*given))
 
 
+@pytest.mark.slow
 def test_runs_are_written_drawn_and_kept(tmp_path, capsys):
     arguments = ["--samplers", FULL, "uniform", "--num-sampled", "8", "--epochs", "1"]
     arguments += [*SMALL, "--out", str(tmp_path / "out")]
@@ -91,6 +92,7 @@ def _own(setting):
     return {name: getattr(setting, name) for name in names}
 
 
+@pytest.mark.slow
 def test_a_tree_trains_the_absolute_softmax_for_part_of_an_epoch(tmp_path):
     setting = Setting(sampler="kernel_tree", num_sampled=4, absolute=True, epochs=0.5)
     setting = dataclasses.replace(
@@ -103,6 +105,7 @@ def test_a_tree_trains_the_absolute_softmax_for_part_of_an_epoch(tmp_path):
     assert 1 < run["test_perplexity"] < 20
 
 
+@pytest.mark.slow
 def test_training_lasts_as_long_as_is_said():
     run = language_model_case.train(
         Setting(
@@ -113,6 +116,7 @@ def test_training_lasts_as_long_as_is_said():
     assert run["test_perplexity"] < run["unigram_test_perplexity"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FACTORED_HEADS)
 def test_a_factored_head_trains_without_negatives(name):
     head = FACTORED_HEADS[name]
@@ -150,6 +154,7 @@ def test_a_search_has_the_tail_and_the_start_that_it_is_given():
     assert isinstance(sampler.tail, samplers.UnigramSampler) and sampler.start.step == 3
 
 
+@pytest.mark.slow
 def test_starts_of_a_search_are_compared_on_a_text(monkeypatch):
     monkeypatch.setattr(starts, "_NEGATIVES", 24)
     run = starts.train("brown", "2", 1.0, seed=0, sample=4, on_validation=True)

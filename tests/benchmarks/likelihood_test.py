@@ -47,6 +47,7 @@ def test_every_estimator_has_a_value_for_the_negatives_of_its_sampler(name):
     assert np.isfinite(estimator.loss()(tf.constant([0, 1, 2, 29]), logits))
 
 
+@pytest.mark.slow
 def test_methods_are_trained_and_the_exact_one_is_at_no_distance(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(likelihood.PROBLEMS, "toy", small)
     monkeypatch.setattr(likelihood, "_GRID", (0.1,))

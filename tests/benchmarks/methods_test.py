@@ -25,13 +25,13 @@ def _task_and_model(name):
     return task, METHODS[name].model(task, settings)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", slow_but(KINDS, METHODS))
 def test_every_method_makes_a_model_that_returns_logits(name):
     task, model = _task_and_model(name)
     assert np.shape(model(task.test[0][:3])) == (3, 50)
 
 
-@pytest.mark.parametrize("name", slow_but(KINDS, METHODS))
+@pytest.mark.parametrize("name", slow_but(["recommended", "stock_best"], METHODS))
 def test_methods_learn(name):
     task, model = _task_and_model(name)
     fitted = model.fit(task.train, steps_per_epoch=10, epochs=4, verbose=0, shuffle=False)
@@ -39,6 +39,7 @@ def test_methods_learn(name):
     assert losses[-1] < 0.7 * losses[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

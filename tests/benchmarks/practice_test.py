@@ -5,6 +5,7 @@ import pytest
 from tf_largeout.benchmarks import practice
 
 
+@pytest.mark.slow
 def test_one_command_measures_and_writes_the_table(tmp_path, capsys):
     pytest.importorskip("omikuji", reason="not installed: extra `rivals`")
     out = tmp_path / "out"
@@ -27,6 +28,7 @@ def test_one_command_measures_and_writes_the_table(tmp_path, capsys):
     assert "Omikuji, 1 tree" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_settings_of_a_rival_are_given_by_the_librarys_names(tmp_path):
     pytest.importorskip("omikuji", reason="not installed: extra `rivals`")
     arguments = "--task synthetic --sample 200 --methods omikuji --validation"

@@ -3,6 +3,7 @@ import pytest
 from tf_largeout.benchmarks import profile
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ours", "stock_best"])
 def test_parts_add_up_to_the_step(method, monkeypatch):
     monkeypatch.setattr(profile, "_BATCHES", 3)

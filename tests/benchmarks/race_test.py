@@ -37,6 +37,7 @@ def test_a_longer_run_goes_on_from_the_checkpoint(run):
     assert longer[-1]["loss"] < points[0]["loss"]
 
 
+@pytest.mark.slow
 def test_the_log_of_an_earlier_version_goes_on(run):
     log = json.loads(run.log_path.read_text())
     assert log.pop("num_examples") == 18_000
@@ -51,6 +52,7 @@ def test_the_log_of_an_earlier_version_goes_on(run):
     assert ["psp1" in point for point in longer["points"]] == [False, False, True]
 
 
+@pytest.mark.slow
 def test_a_run_by_cpu_ends_after_so_many_seconds_of_computation(run):
     run.log_path.unlink()
     dataclasses.replace(run, by_cpu=True, resumable=False).train()
@@ -65,6 +67,7 @@ def test_a_log_of_other_settings_is_refused(run):
         other.read_log()
 
 
+@pytest.mark.slow
 def test_a_failed_process_is_reported_with_what_it_said(run):
     run.log_path.unlink()
     broken = dataclasses.replace(run, task="no such task")
@@ -72,6 +75,7 @@ def test_a_failed_process_is_reported_with_what_it_said(run):
         broken.in_own_process()
 
 
+@pytest.mark.slow
 def test_command_line_races_and_writes_figures_and_picture(run, tmp_path, capsys):
     """One method in a process of its own; the other one is there, and is not trained again."""
     arguments = "--task synthetic --methods ours tf_nn_nce --seconds 0.6 --sample 50 "

@@ -107,6 +107,7 @@ def test_a_relay_that_does_not_start_is_an_error():
     assert said.returncode and "The relay did not start" in said.stderr
 
 
+@pytest.mark.slow
 @needs_relay
 def test_a_round_trip_is_two_delays_and_no_byte_is_lost():
     equal, _, sent, round_trip_ms = echoed(size=5_000_000, delay_ms=20, megabits=0)
@@ -114,6 +115,7 @@ def test_a_round_trip_is_two_delays_and_no_byte_is_lost():
     assert 40 <= round_trip_ms < 80
 
 
+@pytest.mark.slow
 @needs_relay
 def test_a_limit_holds_for_each_way():
     equal, seconds, _, _ = echoed(size=2_000_000, delay_ms=0, megabits=50)

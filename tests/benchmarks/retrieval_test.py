@@ -3,7 +3,6 @@ import json
 import numpy as np
 import pytest
 
-from tests.slow import slow_but
 from tf_largeout.benchmarks import retrieval
 from tf_largeout.benchmarks.retrieval_methods import METHODS
 
@@ -23,7 +22,8 @@ def _weights(path):
     return str(path)
 
 
-@pytest.mark.parametrize("methods", slow_but([SOME], [SOME, OTHERS]))
+@pytest.mark.slow
+@pytest.mark.parametrize("methods", [SOME, OTHERS])
 def test_command_line_writes_figures_and_picture(methods, tmp_path):
     json_file, png_file = tmp_path / "retrieval.json", tmp_path / "retrieval.png"
     arguments = ["--weights", _weights(tmp_path / "w.npz"), *FAST, "--methods", *methods]

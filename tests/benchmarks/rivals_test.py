@@ -43,6 +43,7 @@ def _settings(name):
     return {"epoch": 200, "lr": 0.2, "dim": 30} if name.startswith("fasttext") else {}
 
 
+@pytest.mark.slow
 def test_a_rival_finds_the_class_by_its_features(name, tmp_path):
     task = _task(examples=3000)
     model = _trained(name, task, tmp_path, **_settings(name))
@@ -55,6 +56,7 @@ def test_a_rival_finds_the_class_by_its_features(name, tmp_path):
     assert model.top_k(features[:1], 3)[0, 0] == best[0, 0]
 
 
+@pytest.mark.slow
 def test_a_rival_learns_several_labels_a_row(name, tmp_path):
     task = _task(examples=3000, max_labels=3)
     model = _trained(name, task, tmp_path, **_settings(name))
@@ -65,11 +67,13 @@ def test_a_rival_learns_several_labels_a_row(name, tmp_path):
     assert hits > 1.3 * (labels == popular).any(-1).mean()
 
 
+@pytest.mark.slow
 def test_an_example_of_unknown_features_is_answered(name, tmp_path):
     model = _trained(name, _task(examples=500), tmp_path)
     assert model.top_k(np.zeros([2, 4], np.int32), 5).shape == (2, 5)
 
 
+@pytest.mark.slow
 def test_a_run_leaves_a_log_with_one_point_and_what_it_cost(name, tmp_path):
     run = RivalRun("synthetic_multilabel", name, str(tmp_path), sample=200)
     run.train()

@@ -1,12 +1,14 @@
 import json
 
 import numpy as np
+import pytest
 
 from tf_largeout.benchmarks import search
 
 SHAPE = ["--batch_size", "8", "--k", "10", "--steps", "3"]
 
 
+@pytest.mark.slow
 def test_command_line_writes_figures_and_picture(tmp_path):
     json_file, png_file = tmp_path / "search.json", tmp_path / "search.png"
     settings = ["exact", "inverted file, 4 probes", "inverted file, 64 probes"]
@@ -22,6 +24,7 @@ def test_command_line_writes_figures_and_picture(tmp_path):
     assert png_file.stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_weights_come_from_a_file(tmp_path):
     random = np.random.default_rng(0)
     path = tmp_path / "weights.npz"

@@ -7,6 +7,7 @@ from tf_largeout.benchmarks import shards
 SMALL = "--num-classes 300 --dim 8 --batch-size 16 --num-sampled 20 --steps 8".split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["uniform", "inverted_file"])
 def test_a_step_in_shards_is_timed(sampler):
     options = shards._parser().parse_args([*SMALL, "--sampler", sampler])

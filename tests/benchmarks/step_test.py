@@ -18,6 +18,7 @@ def test_a_case_gives_times_and_memory():
     assert figures["step_mb"] < figures["peak_mb"]
 
 
+@pytest.mark.slow
 def test_command_line_writes_figures_and_picture(tmp_path):
     json_file, png_file = tmp_path / "step.json", tmp_path / "step.png"
     step.main(
@@ -50,6 +51,7 @@ def test_without_a_gpu_the_command_line_says_so(capsys):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "optimizer"), step.OTHER_VARIANTS.values())
 def test_searches_and_passes_over_all_classes_can_be_measured(method, optimizer):
     figures = StepCase(method, optimizer, 500, 16, 32, 64, max_steps=3).figures()

@@ -1,8 +1,11 @@
 import json
 
+import pytest
+
 from tf_largeout.benchmarks import tied
 
 
+@pytest.mark.slow
 def test_all_models_are_measured_and_written(tmp_path):
     path = tmp_path / "tied.json"
     arguments = ["--num-words", "50", "--dim", "4", "--batch-size", "2", "--length", "3"]

@@ -80,6 +80,7 @@ def test_a_step_waits_for_packets_that_take_their_time(tmp_path):
     assert len(report["rows"]) == 4 and len(report["waits"]) == 2
 
 
+@pytest.mark.slow
 @needs_relay
 def test_without_the_right_to_tun_devices_the_benchmark_says_so():
     module = "-m tf_largeout.benchmarks traffic --inside --delay-ms 1".split()

@@ -46,6 +46,7 @@ def tuned(trained, tmp_path_factory):
     return out, said.getvalue()
 
 
+@pytest.mark.slow
 def test_each_rate_trains_on_the_validation_split_and_the_best_is_named(tuned, trained):
     out, said = tuned
     ours = json.loads((out / "figures.json").read_text())["methods"]["ours"]
@@ -56,6 +57,7 @@ def test_each_rate_trains_on_the_validation_split_and_the_best_is_named(tuned, t
     assert not list(out.rglob("checkpoint"))
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_skipped_and_one_that_was_cut_off_starts_anew(
     tmp_path, tuned, trained
 ):

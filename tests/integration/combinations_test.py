@@ -14,6 +14,7 @@ import tensorflow as tf
 import tf_largeout as tflo
 from tests import replicas
 from tests.integration import graphs
+from tests.slow import slow_but
 
 NUM_CLASSES, DIM, EXAMPLES, BATCH = 523, 8, 96, 16
 
@@ -75,7 +76,6 @@ class Combination(NamedTuple):
     data: str = "one label"
     scope: Any = contextlib.nullcontext
     sparse: bool = True
-    slow: bool = False
 
 
 def _mirrored():
@@ -104,13 +104,13 @@ COMBINATIONS = {
     "sample weights": Combination(fit={"sample_weight": WEIGHTS}),
     "class weights": Combination(fit={"class_weight": {i: i % 3 for i in range(NUM_CLASSES)}}),
     "clipnorm": Combination(optimizer=_adam(clipnorm=0.1)),
-    "clipvalue": Combination(optimizer=_adam(clipvalue=0.01), slow=True),
-    "global clipnorm": Combination(optimizer=_adam(global_clipnorm=0.1), slow=True),
-    "loss scale factor": Combination(optimizer=_adam(loss_scale_factor=128.0), slow=True),
+    "clipvalue": Combination(optimizer=_adam(clipvalue=0.01)),
+    "global clipnorm": Combination(optimizer=_adam(global_clipnorm=0.1)),
+    "loss scale factor": Combination(optimizer=_adam(loss_scale_factor=128.0)),
     "learning rate schedule": Combination(
         optimizer=functools.partial(
             tflo.optimizers.LazyAdam, keras.optimizers.schedules.ExponentialDecay(0.03, 5, 0.9)
-        )
+        ),
     ),
     "keras adam": Combination(
         optimizer=functools.partial(keras.optimizers.Adam, 0.02), sparse=False
@@ -120,40 +120,35 @@ COMBINATIONS = {
     "mixed bfloat16": Combination(policy="mixed_bfloat16"),
     "mixed float16": Combination(policy="mixed_float16"),
     "top k": Combination(_TOP_K),
-    "top k, several labels": Combination(_TOP_K, data="several labels", slow=True),
-    "top k, mixed float16": Combination(_TOP_K, policy="mixed_float16", slow=True),
-    "top k, clipnorm": Combination(_TOP_K, optimizer=_adam(clipnorm=0.1), slow=True),
-    "top k, mirrored": Combination(_TOP_K, scope=_mirrored, sparse=False, slow=True),
+    "top k, several labels": Combination(_TOP_K, data="several labels"),
+    "top k, mixed float16": Combination(_TOP_K, policy="mixed_float16"),
+    "top k, clipnorm": Combination(_TOP_K, optimizer=_adam(clipnorm=0.1)),
+    "top k, mirrored": Combination(_TOP_K, scope=_mirrored, sparse=False),
     "stock metric": Combination(compile={"metrics": ["accuracy"]}, sparse=False),
     "lsh pool": Combination(_LSH),
-    "lsh pool, mirrored": Combination(_LSH, scope=_mirrored, sparse=False, slow=True),
+    "lsh pool, mirrored": Combination(_LSH, scope=_mirrored, sparse=False),
     "lsh label, several labels": Combination(
-        functools.partial(_LSH, query="label", hash="dwta"), data="several labels"
+        functools.partial(_LSH, query="label", hash="dwta"),
+        data="several labels",
     ),
     "lsh pool of hash lists": Combination(functools.partial(_LSH, hash="wta", shared=True)),
     "lsh head, mixed bfloat16": Combination(
-        functools.partial(_LSH, num_hard=10), policy="mixed_bfloat16", slow=True
+        functools.partial(_LSH, num_hard=10), policy="mixed_bfloat16"
     ),
     "inverted file": Combination(_INVERTED_FILE),
     "inverted file, several labels": Combination(_INVERTED_FILE, data="several labels"),
-    "inverted file, mixed bfloat16": Combination(
-        _INVERTED_FILE, policy="mixed_bfloat16", slow=True
-    ),
-    "inverted file, mixed float16": Combination(
-        _INVERTED_FILE, policy="mixed_float16", slow=True
-    ),
+    "inverted file, mixed bfloat16": Combination(_INVERTED_FILE, policy="mixed_bfloat16"),
+    "inverted file, mixed float16": Combination(_INVERTED_FILE, policy="mixed_float16"),
     "inverted file, steps per execution": Combination(
-        _INVERTED_FILE, compile={"steps_per_execution": 3}, slow=True
+        _INVERTED_FILE, compile={"steps_per_execution": 3}
     ),
     "inverted file, global clipnorm": Combination(
-        _INVERTED_FILE, optimizer=_adam(global_clipnorm=0.1), slow=True
+        _INVERTED_FILE, optimizer=_adam(global_clipnorm=0.1)
     ),
     "inverted file, eager": Combination(
-        _INVERTED_FILE, compile={"run_eagerly": True}, sparse=False, slow=True
+        _INVERTED_FILE, compile={"run_eagerly": True}, sparse=False
     ),
-    "inverted file, mirrored": Combination(
-        _INVERTED_FILE, scope=_mirrored, sparse=False, slow=True
-    ),
+    "inverted file, mirrored": Combination(_INVERTED_FILE, scope=_mirrored, sparse=False),
     "inverted file, positions in time": Combination(
         functools.partial(
             _language_model,
@@ -163,7 +158,6 @@ COMBINATIONS = {
         ),
         data="time",
         sparse=False,
-        slow=True,
     ),
     "tied": Combination(functools.partial(_language_model, True), data="time", sparse=False),
     "tied, mirrored": Combination(
@@ -171,20 +165,33 @@ COMBINATIONS = {
         data="time",
         scope=_mirrored,
         sparse=False,
-        slow=True,
     ),
-    "mirrored": Combination(scope=_mirrored, sparse=False, slow=True),
-    "mirrored functional": Combination(_functional, scope=_mirrored, sparse=False, slow=True),
+    "mirrored": Combination(scope=_mirrored, sparse=False),
+    "mirrored functional": Combination(_functional, scope=_mirrored, sparse=False),
 }
+# One of each kind of model, data, option, policy and sampler. The others are slow.
+SHORT = (
+    "functional",
+    "subclassed without training",
+    "several labels in time",
+    "sample weights",
+    "class weights",
+    "clipnorm",
+    "keras adam",
+    "steps per execution",
+    "eager",
+    "mixed bfloat16",
+    "mixed float16",
+    "stock metric",
+    "lsh pool",
+    "inverted file, several labels",
+    "tied",
+)
 
 
 def _each(names):
     """Parametrizes a test with these combinations."""
-    cases = ((name, COMBINATIONS[name]) for name in names)
-    return pytest.mark.parametrize(
-        "combination",
-        [pytest.param(c, id=name, marks=[pytest.mark.slow] * c.slow) for name, c in cases],
-    )
+    return pytest.mark.parametrize("name", slow_but(set(SHORT) & set(names), names))
 
 
 def _data(kind):
@@ -220,7 +227,8 @@ def float32_afterwards():
 
 
 @_each(COMBINATIONS)
-def test_training_lowers_the_exact_loss(combination):
+def test_training_lowers_the_exact_loss(name):
+    combination = COMBINATIONS[name]
     x, y = _data(combination.data)
     model = _compiled(combination)
     before = model.evaluate(x, y, batch_size=BATCH, verbose=0, return_dict=True)["loss"]
@@ -233,6 +241,7 @@ def test_training_lowers_the_exact_loss(combination):
         combination.data)], NUM_CLASSES)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_repeated_runs_give_the_same_bits_under_op_determinism():
     # In a process of its own: determinism cannot be switched off again.
     code = "from tests.integration import combinations_test as t; t.check_repeated_runs()"
@@ -255,8 +264,9 @@ def _weights_after_fit(combination):
     return model.get_weights()
 
 
-@_each(name for name, combination in COMBINATIONS.items() if combination.sparse)
-def test_no_tensor_of_a_training_step_grows_with_the_number_of_classes(combination):
+@_each([name for name, combination in COMBINATIONS.items() if combination.sparse])
+def test_no_tensor_of_a_training_step_grows_with_the_number_of_classes(name):
+    combination = COMBINATIONS[name]
     x, y = _data(combination.data)
     assert graphs.tensors_of_size(_traced_step(combination, x, y), NUM_CLASSES) == []
 

@@ -47,7 +47,7 @@ def _fit(model, *data):
 
 @pytest.mark.parametrize("num_shards", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "name", slow_but(["unigram", "inverted_file", "kernel_tree", "lsh head"], SAMPLERS)
+    "name", slow_but(["unigram", "inverted_file", "kernel_tree"], SAMPLERS)
 )
 def test_training_goes_on(name, num_shards):
     model = _model(SAMPLERS[name](), num_shards)
@@ -75,7 +75,7 @@ def test_a_search_that_has_begun_goes_on_in_the_new_rows(capfd):
     assert tf.reduce_mean(tf.cast(tf.reduce_any(found == best, axis=1), tf.float32)) > 0.5
 
 
-@pytest.mark.parametrize("num_shards", [1, 3])
+@pytest.mark.parametrize("num_shards", slow_but([3], [1, 3]))
 def test_the_tables_of_lsh_keep_their_schedule(num_shards):
     model = _model(samplers.LSHSampler(20, rebuild_every=2, seed=3), num_shards)
     _fit(model, *_data())

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from tests.integration.samplers import NUM_CLASSES, SAMPLERS
+from tests.slow import slow_but
 
 BATCH, STEPS = 8, 12
 
@@ -27,7 +28,13 @@ OPTIMIZERS = {
 }
 # Each sampler, and each optimizer with one of them.
 PAIRS = list(zip(SAMPLERS, itertools.cycle(OPTIMIZERS), strict=False))
-EVERY_PAIR = pytest.mark.parametrize("sampler, optimizer", PAIRS, ids=SAMPLERS)
+# One of each kind of state; between them they have all optimizers. The others are slow.
+SHORT = [
+    pair
+    for pair in PAIRS
+    if pair[0] in ("unigram", "inverted_file", "kernel_tree", "lsh", "bernoulli")
+]
+EVERY_PAIR = pytest.mark.parametrize("sampler, optimizer", slow_but(SHORT, PAIRS), ids=SAMPLERS)
 
 
 def data(first_step, last_step):
@@ -72,6 +79,12 @@ def uninterrupted(sampler, optimizer):
     return _state(train(new_model(sampler, optimizer), 0, STEPS))
 
 
+@functools.cache
+def half(sampler, optimizer):
+    """The model in the middle of its run."""
+    return train(new_model(sampler, optimizer), 0, 5)
+
+
 def resume_all(folder):
     """Trains the models `half ...` in a folder to their end, and saves them as `end ...`."""
     for half in folder.glob("half *"):
@@ -83,41 +96,34 @@ def resume_all(folder):
 
 
 @pytest.fixture(scope="module")
-def halves(tmp_path_factory):
-    """A folder of all models, saved in the middle in both ways."""
+def resumed(tmp_path_factory, request):
+    """A folder in which another process has resumed all models that are tested."""
     folder = tmp_path_factory.mktemp("models")
-    for sampler, optimizer in PAIRS:
-        model = train(new_model(sampler, optimizer), 0, 5)
-        model.save(folder / f"half {sampler}.keras")
-        _checkpoint_of(model).write(folder / f"checkpoint {sampler}")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def resumed_in_new_process(halves):
-    """The same folder, where another process has resumed all models."""
+    for sampler, optimizer in PAIRS if request.config.getoption("run_slow") else SHORT:
+        half(sampler, optimizer).save(folder / f"half {sampler}.keras")
     code = (
         "import pathlib; from tests.integration import resume_test; "
-        f"resume_test.resume_all(pathlib.Path({str(halves)!r}))"
+        f"resume_test.resume_all(pathlib.Path({str(folder)!r}))"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
-    return halves
+    return folder
 
 
 @EVERY_PAIR
 def test_a_run_saved_in_the_middle_of_an_epoch_continues_to_the_same_bits(
-    sampler, optimizer, resumed_in_new_process
+    sampler, optimizer, resumed
 ):
-    resumed = keras.models.load_model(resumed_in_new_process / f"end {sampler}.keras")
-    _assert_equal_states(uninterrupted(sampler, optimizer), _state(resumed))
+    model = keras.models.load_model(resumed / f"end {sampler}.keras")
+    _assert_equal_states(uninterrupted(sampler, optimizer), _state(model))
 
 
 @EVERY_PAIR
-def test_a_checkpoint_continues_to_the_same_bits(sampler, optimizer, halves):
+def test_a_checkpoint_continues_to_the_same_bits(sampler, optimizer, tmp_path):
+    path = _checkpoint_of(half(sampler, optimizer)).write(tmp_path / "checkpoint")
     resumed = new_model(sampler, optimizer)
     resumed.build((None, 5))
     resumed.optimizer.build(resumed.trainable_variables)
-    _checkpoint_of(resumed).read(halves / f"checkpoint {sampler}").assert_consumed()
+    _checkpoint_of(resumed).read(path).assert_consumed()
     _assert_equal_states(uninterrupted(sampler, optimizer), _state(train(resumed, 5, STEPS)))
 
 

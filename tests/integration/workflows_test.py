@@ -1,5 +1,7 @@
 """What users do with a model besides training it: one line per workflow."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from tests.integration.samplers import NUM_CLASSES, SAMPLERS
+from tests.slow import slow_but
 
 EXAMPLES, BATCH, EPOCHS = 64, 8, 4
 RNG = np.random.default_rng(2)
@@ -96,14 +99,21 @@ def backup_and_restore(sampler, folder):
 WORKFLOWS = [export, clone_model, early_stopping, model_checkpoint, backup_and_restore]
 
 
-# One of each kind of state: tables, lists; and none, hash tables, a tree.
-@pytest.mark.parametrize(
-    "sampler",
-    ["unigram", "inverted_file"]
-    + [
-        pytest.param(name, marks=pytest.mark.slow) for name in ("uniform", "lsh", "kernel_tree")
-    ],
+# One of each kind of state: tables, lists, none, hash tables, a tree.
+CASES = list(
+    itertools.product(WORKFLOWS, ["unigram", "inverted_file", "uniform", "lsh", "kernel_tree"])
 )
-@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda workflow: workflow.__name__)
+SHORT = [
+    (export, "inverted_file"),
+    (clone_model, "unigram"),
+    (early_stopping, "lsh"),
+    (model_checkpoint, "kernel_tree"),
+    (backup_and_restore, "inverted_file"),
+]
+
+
+@pytest.mark.parametrize(
+    "workflow, sampler", slow_but(SHORT, CASES), ids=lambda one: getattr(one, "__name__", one)
+)
 def test_a_model_goes_through(workflow, sampler, tmp_path):
     workflow(sampler, tmp_path)
