@@ -8,20 +8,23 @@ import re
 import pytest
 
 from tests.code_blocks import has_blocks, run_blocks
-from tests.source_tree import ROOT, name
+from tests.slow import slow_but
+from tests.source_tree import ROOT, each_of, name
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
+# Pages that train little; README.md, which has a test of its own, trains too.
+SHORT = [ROOT / "docs/guides" / page for page in ("growing_classes.md", "optimizers.md")]
 TEXTS = sorted(ROOT.glob("*.md")) + PAGES
 _LINK = re.compile(r"\]\((?!\w+:)(?P<path>[^)#]+)(?:#[^)]*)?\)")
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if has_blocks(page)], ids=name)
+@pytest.mark.parametrize("page", slow_but(SHORT, filter(has_blocks, PAGES)), ids=name)
 def test_the_python_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_blocks(page)
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=name)
+@each_of(TEXTS)
 def test_links_lead_to_files(text):
     links = [found["path"] for found in _LINK.finditer(text.read_text())]
     missing = [link for link in links if not (text.parent / link).exists()]

@@ -7,6 +7,7 @@ import keras
 import pytest
 
 from tests.examples.tiny_dataset import TinyDataset, encode
+from tests.slow import slow_but
 from tf_largeout import datasets
 from tf_largeout.benchmarks import tasks
 from tf_largeout.benchmarks.methods import METHODS
@@ -23,7 +24,7 @@ def _example(name):
     return example
 
 
-@EACH_EXAMPLE
+@pytest.mark.parametrize("name", slow_but(["linux_callees"], ["place_names", "linux_callees"]))
 def test_example_trains_saves_and_answers(name, tmp_path, monkeypatch, capsys):
     example, path = _example(name), tmp_path / "trained.keras"
     data = TinyDataset(several_labels=name == "linux_callees")
@@ -49,6 +50,7 @@ def test_words_that_no_function_has_are_reported(capsys):
     assert "no function of the test split has all these words" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @EACH_EXAMPLE
 def test_the_benchmarks_train_the_models_of_the_examples(name):
     """Layers, loss and optimizer of a method of the benchmarks; the rate falls by the clock."""

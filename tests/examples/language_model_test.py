@@ -50,6 +50,7 @@ def test_each_sampler_draws_what_a_loss_needs(name):
     assert 0 < sampled < exact + 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [["--sampler", "log_uniform", "--tied"], ["--sampler", "none"]]
 )

@@ -67,6 +67,7 @@ def test_the_layer_hashes_names_as_the_data_set_does():
     np.testing.assert_array_equal(NameEncoder()(tf.constant(NAMES)), place_names.encode(NAMES))
 
 
+@pytest.mark.slow
 def test_the_server_finds_the_place_of_a_name(address):
     best = predict(address, {"instances": ["Village 7", "Village 9"]})["predictions"]
     assert [row["ids"][0] for row in best] == [7, 9] and len(best[0]["ids"]) == 5
@@ -77,10 +78,12 @@ def test_the_server_finds_the_place_of_a_name(address):
     assert found["ids"][0] == best[0]["ids"][1:3]
 
 
+@pytest.mark.slow
 def test_the_page_is_served(address):
     assert "/v1/models/places:predict" in ask(address, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "request_",
     [{}, {"instances": [3]}, {"instances": ["a"], "signature_name": "no"}, [1]],

@@ -11,11 +11,19 @@ from tests.optimizers.table import (
     NUM_ROWS,
     OPTIMIZERS,
     dense,
+    one_of_each_class,
     random_slices,
     random_weights,
     state,
 )
+from tests.slow import slow_but
 from tf_largeout import optimizers
+
+each_shape = pytest.mark.parametrize(
+    "dims",
+    [(2, 3), *(pytest.param(dims, marks=pytest.mark.slow) for dims in [(), (5,)])],
+    ids=str,
+)
 
 
 @pytest.fixture(params=OPTIMIZERS)
@@ -28,8 +36,31 @@ def test_every_public_optimizer_is_in_the_table():
     assert {member.ours for member in OPTIMIZERS.values()} == set(public)
 
 
-@pytest.mark.parametrize("dims", [(), (5,), (2, 3), (16,), (40,)], ids=str)
-def test_sparse_step_equals_the_formula(member, dims, for_all_simd_levels):
+# Rows of a scalar, of less than a vector, of one, and of some and a rest.
+SHAPES_AND_LEVELS = [
+    (dims, level)
+    for dims in [(), (5,), (2, 3), (16,), (40,)]
+    for level in ["generic", "avx2", "avx512"]
+]
+
+
+@pytest.mark.parametrize(
+    "dims, level",
+    slow_but(
+        [
+            ((), "avx512"),
+            ((5,), "generic"),
+            ((2, 3), "avx2"),
+            ((16,), "generic"),
+            ((40,), "avx2"),
+            ((40,), "avx512"),
+        ],
+        SHAPES_AND_LEVELS,
+    ),
+    ids=str,
+)
+def test_sparse_step_equals_the_formula(member, dims, level, set_simd_level):
+    set_simd_level(level)
     rng = np.random.default_rng(1)
     start = random_weights(rng, dims)
     variable = keras.Variable(start)
@@ -43,7 +74,8 @@ def test_sparse_step_equals_the_formula(member, dims, for_all_simd_levels):
     np.testing.assert_allclose(variable, oracle.weights, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("index_dtype", ["int32", "int64"])
+@one_of_each_class
+@pytest.mark.parametrize("index_dtype", slow_but(["int32"], ["int32", "int64"]))
 def test_graph_equals_eager(member, index_dtype):
     rng = np.random.default_rng(2)
     start = random_weights(rng)
@@ -74,7 +106,7 @@ def test_rows_without_a_gradient_keep_weights_and_slots(member):
             np.testing.assert_array_equal(old[untouched], new[untouched])
 
 
-@pytest.mark.parametrize("dims", [(), (5,), (2, 3)], ids=str)
+@each_shape
 def test_dense_gradient_gives_the_bits_of_keras(member, dims):
     if member.keras_class is None:
         pytest.skip("Keras has no such optimizer")
@@ -89,7 +121,7 @@ def test_dense_gradient_gives_the_bits_of_keras(member, dims):
     np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("dims", [(), (5,), (2, 3)], ids=str)
+@each_shape
 def test_dense_gradient_gives_what_a_sparse_one_of_all_rows_gives(member, dims):
     if not member.has_one_rule:
         pytest.skip("rows have a rule of their own")
@@ -136,6 +168,7 @@ def test_empty_gradient_changes_only_iterations(member):
         np.testing.assert_array_equal(old, new)
 
 
+@one_of_each_class
 def test_the_same_steps_give_the_same_bits(member):
     def run():
         rng = np.random.default_rng(8)
@@ -157,6 +190,7 @@ def test_config_round_trip_makes_an_equal_optimizer(member):
     assert again.get_config() == optimizer.get_config()
 
 
+@one_of_each_class
 def test_schedule_sets_the_learning_rate_of_each_step(member):
     rng = np.random.default_rng(9)
     start = random_weights(rng)

@@ -5,7 +5,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.optimizers.table import NUM_ROWS, OPTIMIZERS, dense, random_slices, random_weights
+from tests.optimizers.table import (
+    NUM_ROWS,
+    OPTIMIZERS,
+    dense,
+    one_of_each_class,
+    random_slices,
+    random_weights,
+)
 from tf_largeout import optimizers
 
 OPTIONS = [
@@ -36,6 +43,7 @@ def weights_after(optimizer, to_gradient, steps=3):
     return [variable.numpy() for variable in variables]
 
 
+@one_of_each_class
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_options_see_the_merged_gradient(member, options):
     if not member.has_one_rule:
@@ -46,6 +54,7 @@ def test_options_see_the_merged_gradient(member, options):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+@one_of_each_class
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_dense_gradients_keep_the_bits_of_keras_under_options(member, options):
     if member.keras_class is None:
@@ -76,6 +85,7 @@ def test_excluded_variables_do_not_decay():
     np.testing.assert_allclose(other, np.ones([4, 2]))
 
 
+@one_of_each_class
 @pytest.mark.parametrize(
     "options", [{"use_ema": True}, {"gradient_accumulation_steps": 2}], ids=str
 )
@@ -86,6 +96,7 @@ def test_options_that_need_every_row_are_refused_on_sparse_gradients(member, opt
         member.make(**options).apply([slices], [variable])
 
 
+@one_of_each_class
 @pytest.mark.parametrize(
     "options", [{"use_ema": True}, {"gradient_accumulation_steps": 2}], ids=str
 )
@@ -104,6 +115,7 @@ def pair_of_dense(optimizer):
     return variable.numpy()
 
 
+@one_of_each_class
 def test_constraint_is_refused_on_a_sparse_gradient(member):
     layer = keras.layers.Embedding(NUM_ROWS, 5, embeddings_constraint="non_neg")
     layer.build()
@@ -112,6 +124,7 @@ def test_constraint_is_refused_on_a_sparse_gradient(member):
         member.make().apply([slices], [layer.embeddings])
 
 
+@one_of_each_class
 def test_variable_of_half_precision_is_refused_on_a_sparse_gradient(member):
     variable = keras.Variable(tf.zeros([NUM_ROWS, 5]), dtype="bfloat16")
     slices = random_slices(np.random.default_rng(15))
@@ -133,6 +146,7 @@ def test_amsgrad_is_refused():
         optimizers.LazyAdam(amsgrad=True)
 
 
+@one_of_each_class
 def test_number_of_gradients_must_be_that_of_variables(member):
     variable = keras.Variable(tf.zeros([4, 2]))
     with pytest.raises(ValueError, match="2 gradients and 1 variables"):

@@ -4,9 +4,11 @@ import dataclasses
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tests.reference import optimizers as reference
+from tests.slow import slow_but
 from tf_largeout import optimizers
 
 NUM_ROWS = 40
@@ -70,6 +72,10 @@ OPTIMIZERS = {
 
 # One line a class, those with the most slots: for tests that train models.
 CLASSES = ["adam", "adagrad", "rowwise_adagrad", "nesterov"]
+# For a test whose subject is not the rule itself: the other lines are slow.
+one_of_each_class = pytest.mark.parametrize(
+    "member", slow_but(CLASSES, OPTIMIZERS), indirect=True
+)
 
 
 def random_slices(rng, dims=(5,), n=60, index_dtype="int64"):

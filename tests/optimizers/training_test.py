@@ -1,5 +1,7 @@
 """The optimizers inside Keras's training loop."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import tensorflow as tf
 
 from tests import replicas
 from tests.optimizers.table import CLASSES, OPTIMIZERS, random_slices, state
+from tests.slow import slow_but
 from tf_largeout import optimizers
 
 NUM_TOKENS = 5_003  # no other dimension has this size
@@ -38,6 +41,7 @@ def compiled(optimizer, **options):
     keras.utils.set_random_seed(3)
     model = make_model()
     model.compile(optimizer, loss="mse", **options)
+    model.optimizer.build(model.trainable_variables)  # else TensorFlow traces each step twice
     return model
 
 
@@ -64,7 +68,14 @@ def test_checkpoint_restores_weights_and_slots(member, tmp_path):
         np.testing.assert_array_equal(old, new)
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "member, policy",
+    slow_but(
+        [("adam", "mixed_float16"), ("rowwise_adagrad", "mixed_bfloat16")],
+        itertools.product(CLASSES, ["mixed_bfloat16", "mixed_float16"]),
+    ),
+    indirect=["member"],
+)
 def test_mixed_precision_trains(member, policy):
     keras.config.set_dtype_policy(policy)
     try:
@@ -106,8 +117,18 @@ def test_multi_optimizer_sends_the_table_to_ours(member):
 OPTIONS = [{}, {"clipnorm": 1.0}, {"global_clipnorm": 1.0}, {"loss_scale_factor": 2.0}]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize("loss_scaling", [False, True], ids=["", "dynamic_loss_scale"])
+@pytest.mark.parametrize(
+    "member, options, loss_scaling",
+    slow_but(
+        [
+            *(("adam", options, False) for options in OPTIONS),
+            *((name, {}, True) for name in CLASSES),
+        ],
+        itertools.product(CLASSES, OPTIONS, [False, True]),
+    ),
+    indirect=["member"],
+    ids=str,
+)
 def test_sparse_step_makes_no_tensor_of_all_rows(member, options, loss_scaling):
     optimizer = member.make(**options)
     if loss_scaling:
@@ -172,9 +193,14 @@ def test_step_whose_gradient_fails_changes_nothing(member):
         np.testing.assert_array_equal(old, new)
 
 
-@pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])
-@pytest.mark.parametrize("bad", [-1, 40, 2**40])
-def test_step_with_an_id_out_of_range_changes_nothing(member, graph, bad):
+@pytest.mark.parametrize(
+    "bad, graph",
+    slow_but(
+        [(-1, False), (40, True), (2**40, False)],
+        itertools.product([-1, 40, 2**40], [False, True]),
+    ),
+)
+def test_step_with_an_id_out_of_range_changes_nothing(member, bad, graph):
     rng = np.random.default_rng(22)
     variables = [keras.Variable(tf.ones([40, 5])), keras.Variable(tf.ones([40, 5]))]
     optimizer = member.make()

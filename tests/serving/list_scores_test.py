@@ -1,10 +1,13 @@
 """Exports with an inverted file, against numpy."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.serving import models
+from tests.slow import slow_but
 from tf_largeout import serving
 from tf_largeout.retrieval import BruteForceIndex, ClassLists, InvertedFileIndex
 
@@ -56,8 +59,13 @@ class Lists:
         return found
 
 
-@pytest.mark.parametrize("name", ["large", "no_bias", "factored"])
-@pytest.mark.parametrize("num_probes", [1, 3, LISTS, LISTS + 5])
+@pytest.mark.parametrize(
+    "name, num_probes",
+    slow_but(
+        [("large", 3), ("no_bias", 1), ("factored", LISTS), ("large", LISTS + 5)],
+        itertools.product(["large", "no_bias", "factored"], [1, 3, LISTS, LISTS + 5]),
+    ),
+)
 def test_the_best_classes_of_the_best_lists_are_found(name, num_probes, tmp_path):
     model, index = models.new_model(name), Lists(num_probes, shortest=4 * (num_probes == 3))
     serving.export(model, tmp_path / "1", k=models.K, index=index)
@@ -76,7 +84,7 @@ def test_the_best_classes_of_the_best_lists_are_found(name, num_probes, tmp_path
         models.assert_same(signatures["top_k"](**inputs), expected)
 
 
-@pytest.mark.parametrize("ops", ["core", "custom"])
+@pytest.mark.parametrize("ops", slow_but(["core"], ["core", "custom"]))
 def test_so_many_lists_are_searched_that_all_k_classes_are_found(ops, tmp_path):
     model = models.new_model("large")
     embeddings, bias = model.layers[-1].class_matrix.as_products()
@@ -111,8 +119,13 @@ def test_an_index_of_other_rows_is_refused(index, message, tmp_path):
         serving.export(models.new_model("large"), tmp_path / "1", index=index)
 
 
-@pytest.mark.parametrize("ops", ["core", "custom"])
-@pytest.mark.parametrize("name", ["large", "no_bias", "factored"])
+@pytest.mark.parametrize(
+    "name, ops",
+    slow_but(
+        [("large", "custom"), ("factored", "core")],
+        itertools.product(["large", "no_bias", "factored"], ["core", "custom"]),
+    ),
+)
 def test_an_inverted_file_finds_what_it_finds_in_python(name, ops, tmp_path):
     model = models.new_model(name)
     layer = model.layers[-1]

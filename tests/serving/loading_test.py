@@ -10,6 +10,7 @@ import pytest
 
 from tests.serving import host, models
 from tests.serving.list_scores_test import Lists
+from tests.slow import slow_but
 from tf_largeout import serving
 from tf_largeout.ops import library
 
@@ -28,6 +29,8 @@ assert not any(one.startswith("tf_largeout") for one in sys.modules)
 """
 HOSTED = ["large", "hash_tables", "tied", "factored", "hierarchical", "several_inputs"]
 CUSTOM = ["large", "tied", "factored", "hierarchical"]
+# The others differ from "large" by weights that no signature reads, or by their class.
+SHORT = ["large", "tied", "factored", "hierarchical", "strings", "several_inputs", "sequences"]
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +39,10 @@ def program():
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    """A folder with an export of each model, and what `predict` gives of each."""
+def exported(tmp_path_factory, request):
+    """A folder with an export of each tested model, and what `predict` gives of each."""
     folder, logits = tmp_path_factory.mktemp("exports"), {}
-    for name in models.MODELS:
+    for name in models.MODELS if request.config.getoption("run_slow") else SHORT:
         model = models.new_model(name)
         logits[name] = models.logits_of(model, name)
         serving.export(model, folder / name / "1", k=models.K)
@@ -61,8 +64,9 @@ def assert_right(answer, answer_of_top_k, logits):
 @pytest.fixture(scope="module")
 def answers_of_python(exported):
     """What a process that has imported TensorFlow alone gets of each export."""
-    folder, calls = exported[0], {}
-    for name, (_, inputs) in models.MODELS.items():
+    (folder, logits), calls = exported, {}
+    for name in logits:
+        inputs = models.MODELS[name][1]
         calls[name, "default"] = f"{name}/1", "serving_default", inputs
         calls[name, "top_k"] = f"{name}/1", "top_k", filtered(name)
     (folder / "calls").write_bytes(pickle.dumps(calls))
@@ -74,13 +78,14 @@ def answers_of_python(exported):
     return pickle.loads((folder / "answers").read_bytes())
 
 
-@pytest.mark.parametrize("name", models.MODELS)
+@pytest.mark.parametrize("name", slow_but(SHORT, models.MODELS))
 def test_tensorflow_alone_gives_the_classes_of_the_model(name, exported, answers_of_python):
     answers = answers_of_python[name, "default"], answers_of_python[name, "top_k"]
     assert_right(*answers, exported[1][name])
+    assert b"Largeout" not in (exported[0] / name / "1" / "saved_model.pb").read_bytes()
 
 
-@pytest.mark.parametrize("name", HOSTED)
+@pytest.mark.parametrize("name", slow_but(["several_inputs"], HOSTED))
 def test_a_session_without_python_gives_the_classes_of_the_model(name, exported, program):
     folder, inputs = exported[0] / name / "1", models.MODELS[name][1]
     answer = host.run(program, folder, "serving_default", inputs)
@@ -105,7 +110,7 @@ def test_a_session_without_python_searches_an_index(tmp_path, program):
     assert_right(answer, of_top_k, logits)
 
 
-@pytest.mark.parametrize("name", CUSTOM)
+@pytest.mark.parametrize("name", slow_but(["large"], CUSTOM))
 def test_a_session_with_our_library_runs_our_ops(name, exported, program):
     folder, inputs = exported[0] / f"{name}_custom", models.MODELS[name][1]
     ours = [library.LOADED]

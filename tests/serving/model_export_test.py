@@ -8,6 +8,7 @@ import tensorflow as tf
 from tests import replicas
 from tests.samplers.sampler_table import SAMPLERS
 from tests.serving import host, models
+from tests.slow import slow_but
 from tf_largeout import layers, losses, optimizers
 
 N, DIM = 3_000, 8
@@ -37,7 +38,9 @@ def exported(model, folder):
     return size, loaded.serve(tf.constant(models.X))
 
 
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize(
+    "name", slow_but(["unigram", "lsh", "inverted_file", "kernel_tree", "factored"], HEADS)
+)
 def test_the_file_has_the_class_weights_once_and_no_training_state(name, tmp_path):
     model = built(HEADS[name]())
     size, logits = exported(model, tmp_path / "model")

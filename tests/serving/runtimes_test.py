@@ -9,9 +9,9 @@ import keras
 import numpy as np
 import pytest
 
-from build_tools.targets import ROOT
 from tests.serving import models
 from tests.serving.list_scores_test import Lists
+from tests.source_tree import ROOT
 from tf_largeout import layers, serving
 
 # What each needs, and which kinds of models it cannot run; docs/guides/serving.md says why.
@@ -61,12 +61,20 @@ def answers(runtime, folder, inputs):
     return pickle.loads((folder / f"answers_{runtime}").read_bytes())
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-def test_another_runtime_gives_the_classes_of_the_model(runtime, exported):
-    needed, refused = RUNTIMES[runtime]
+@pytest.fixture(params=RUNTIMES)
+def runtime(request):
+    """The name of a runtime that is installed."""
+    needed, _ = RUNTIMES[request.param]
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         pytest.skip(f"{missing} not installed: pip install -e '.[runtimes]'")
+    return request.param
+
+
+@pytest.mark.slow
+def test_another_runtime_gives_the_classes_of_the_model(runtime, request):
+    _, refused = RUNTIMES[runtime]
+    exported = request.getfixturevalue("exported")  # only where there is a runtime
     folder, inputs, logits = exported
     found = answers(runtime, folder, {n: v for n, v in inputs.items() if n not in refused})
     assert len(found) >= 6
