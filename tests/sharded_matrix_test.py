@@ -1,5 +1,7 @@
 """Everything a `ShardedMatrix` is asked, beside one matrix of the same rows, and numpy."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -83,7 +85,42 @@ def test_statistics_and_best_classes_are_those_of_one_matrix(num_shards, has_bia
         )
     for k in (1, 4, N, tf.constant(5)):
         problem.assert_equal(lambda matrix, k=k: matrix.top_k(problem.features, k))
-    problem.assert_equal(lambda matrix: matrix.top_k(problem.features, 8, absolute=True))
+
+
+def assert_best_up_to_rounding(scores, ids, exact, error):
+    """`exact` and `error` are `[batch, N]`: scores in float64, and bounds of their rounding."""
+    scores, ids = scores.numpy(), ids.numpy()
+    found, bounds = (np.take_along_axis(each, ids, 1) for each in (exact, error))
+    assert np.all(np.abs(scores - found) <= bounds)
+    best = -np.sort(-exact, axis=1)[:, : ids.shape[1]]
+    assert np.all(found >= best - 2 * error.max(axis=1, keepdims=True))
+    assert all(len(set(row)) == len(row) for row in ids)
+
+
+@EACH_COUNT
+@EACH_BIAS
+@pytest.mark.parametrize("ties", [False, True])
+def test_best_absolute_and_allowed_classes_are_those_of_one_matrix_up_to_rounding(
+    num_shards, has_bias, ties
+):
+    """`tf.matmul` gives these scores: its last bits depend on how many classes it is given."""
+    problem = Problem(num_shards, has_bias, ties)
+    # A sum of DIM products and a bias, in any order, rounds each term at most DIM + 1 times.
+    sizes = np.abs(problem.embeddings), np.abs(problem.bias) if has_bias else None
+    error = (DIM + 2) * 2.0**-24 * reference.logits(np.abs(problem.features), *sizes)
+    allowed = np.arange(0, N, 2)
+    for options in (
+        {"absolute": True},
+        {"allowed": allowed},
+        {"allowed": allowed, "absolute": True},
+    ):
+        exact = np.abs(problem.logits) if "absolute" in options else problem.logits
+        if "allowed" in options:
+            exact = np.where(np.isin(range(N), allowed), exact, -np.inf)
+        best = functools.partial(exact_top_k, queries=problem.features, k=8, **options)
+        assert_best_up_to_rounding(*best(problem.sharded), exact, error)
+        if ties:  # sums of whole numbers are exact
+            problem.assert_equal(best)
 
 
 @EACH_COUNT

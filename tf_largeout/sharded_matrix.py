@@ -23,9 +23,11 @@ class ShardedMatrix(ClassMatrix):
     device to device, and never the matrix, but where somebody asks for it (`values`,
     `as_products`).
 
-    Scores, ranks and best classes are those of one shard to the bit, and so are the gradients
-    of a sampled loss with one label a row. Sums over all classes, and over classes of a row
-    that stand in different shards, are taken in another order, which changes last bits.
+    Logits of given classes, ranks and `top_k` are equal to those of one shard to the bit. So
+    are the gradients of a sampled loss with one label per row. Sums over all classes, and over
+    a row's classes in different shards, have another order, which changes last bits.
+    `tf.matmul` computes the scores of `fold_logits`, `top_k_of` and everything absolute. Its
+    last bits depend on the number of classes in a call, so these too are equal up to rounding.
 
     Args:
         embeddings: Keras variables `[n_i, dim]`, in the order of the classes.
