@@ -94,6 +94,15 @@ def test_pools_are_drawn_from_the_entries_of_all_shards(num_shards):
     assert_counts_are_expected(drawn, steps * shares)
 
 
+def collisions_of_labels(model, labels):
+    """How many of the rows of `labels` share a bucket with each in the mean, in float64."""
+    rows = model.layers[-1].class_embeddings().numpy()[labels].astype("float64")
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    angles = np.arccos(np.clip(rows @ rows.T, -1, 1))
+    np.fill_diagonal(angles, 0)
+    return np.sum((1 - angles / np.pi) ** FORMS["pool of labels"]["num_hashes"], axis=0)
+
+
 @pytest.mark.parametrize("form, num_shards", [("pool", 2), ("pool of labels", 3), ("pool", 7)])
 def test_counts_of_a_pool_are_those_of_one_shard(form, num_shards):
     labels = ALL if form == "pool" else ALL[:, 1:30]
@@ -102,6 +111,10 @@ def test_counts_of_a_pool_are_those_of_one_shard(form, num_shards):
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-5)
     if form == "pool":
         np.testing.assert_allclose(found[2], found[1][0, 1:][found[0]], rtol=1e-5)
+    else:
+        # What an eighth of uniform draws leaves is proportional to the exact collisions.
+        rest = (found[1][0] - M // 8 / N) / collisions_of_labels(sharded, labels[0])
+        np.testing.assert_allclose(rest, rest.mean(), rtol=1e-5)
     assert found[0].shape == (M,) and len(set(found[0] // (N // num_shards))) > 1
 
 

@@ -31,6 +31,7 @@ class TableQueries:
         labels: tf.Tensor | None,
     ) -> None:
         self._parts, self._vectors = parts, vectors
+        self._classes = None if labels is None else tf.gather_nd(labels, tf.where(labels >= 0))
         self._codes = []
         for shard, tables in parts:
             with shard.place():
@@ -133,6 +134,11 @@ class TableQueries:
 
         def of(shard: ClassShard, own: tf.Tensor) -> tf.Tensor:
             cosines = _cosines(self._vectors, shard.matrix.rows(own))
+            if self._classes is not None:
+                # A class has angle 0 to its own row. Rounding would make it about 4e-4: the
+                # angle of a cosine of 1 - x is sqrt(2 x).
+                is_own = self._classes[:, tf.newaxis] == shard.whole(own)
+                cosines = tf.where(is_own, 1.0, cosines)
             met = self._parts[shard.number][1].collision_probability(cosines)
             return tf.reduce_sum(met, axis=0)
 
