@@ -1,4 +1,5 @@
 import json
+import time
 import types
 
 import keras
@@ -7,9 +8,13 @@ import pytest
 
 from tests.examples.tiny_dataset import TinyDataset, encode
 from tf_largeout import datasets
-from tf_largeout.benchmarks import demo, tasks
+from tf_largeout.benchmarks import demo, demo_estimate, own_process, tasks
 from tf_largeout.benchmarks.training_run import TrainingRun
 from tf_largeout.datasets import place_names
+
+_SETTINGS = demo.METHODS[demo.OURS].settings_for(demo.TASK)
+_EPOCHS = 13  # of 1,280 examples: 2.03 executions of 16 steps of 512
+_STEPS = 3 * 16
 
 
 def _in_this_process(run):
@@ -33,26 +38,79 @@ def data(monkeypatch):
     monkeypatch.setattr(place_names, "encode", encode)
     monkeypatch.setattr(tasks, "load", lambda *_: task)
     monkeypatch.setattr(TrainingRun, "in_own_process", _in_this_process)
+    monkeypatch.setattr(demo_estimate, "_EXECUTIONS", 2)
+    monkeypatch.setattr(own_process, "call", lambda function, *arguments: function(*arguments))
     return data
 
 
-def test_four_methods_are_compared_and_the_saved_model_answers(data, tmp_path, capsys):
+@pytest.fixture
+def speed(monkeypatch):
+    """What is measured of this machine."""
+    speed = demo_estimate.Speed(overhead=10.0, step=0.5)
+    monkeypatch.setattr(demo_estimate, "measure", lambda *_, tested: speed)
+    return speed
+
+
+def test_four_methods_are_compared_and_the_saved_model_answers(data, speed, tmp_path, capsys):
     (tmp_path / "tf_nn_nce.json").write_text('{"points": [{"seconds": 99}]}')  # an earlier run
-    report = demo.main([data.test_text(3), "--seconds", "0.2", "--out", str(tmp_path)])
+    report = demo.main([data.test_text(3), "--epochs", str(_EPOCHS), "--out", str(tmp_path)])
     logs = json.loads((tmp_path / "figures.json").read_text())["methods"]
     assert logs == report["methods"] and list(logs) == [*demo.STOCK, demo.OURS]
-    assert all(log["points"][-1]["seconds"] == 0.2 for log in logs.values())
+    *stock, ours = (log["points"] for log in logs.values())
+    assert [point["steps"] for point in ours] == [32, _STEPS]
+    assert 0 < ours[0]["seconds"] < ours[-1]["seconds"] == ours[-1]["wall_seconds"]
+    assert [points[-1]["seconds"] for points in stock] == 3 * [ours[-1]["seconds"]]
+    rate = keras.saving.load_model(tmp_path / "model.keras").optimizer.learning_rate
+    assert float(rate) == pytest.approx(1e-2 * (1 - 32 / _STEPS))  # it fell step by step
     titles = [log["title"] for log in logs.values()]
     said = capsys.readouterr().out.splitlines()
-    assert all(any(line.startswith(title) for line in said) for title in titles)
+    table = said[said.index(f"After {ours[-1]['seconds']:.0f} s of training each:") + 2 :]
+    assert all(line.startswith(title) for line, title in zip(table, titles, strict=False))
     assert len(set(titles)) == 4
     assert (tmp_path / "curves.png").stat().st_size > 10_000
     assert said[-6] == data.test_text(3)
-    assert [line.split()[1] for line in said[-5:]] == ["Village"] * 5
+    assert all("Village" in line for line in said[-5:])
+
+
+def test_the_plan_says_what_will_be_done_and_how_long_it_takes(data, speed, capsys):
+    assert demo._print_plan(data, 112, _SETTINGS) is speed
+    said = capsys.readouterr().out
+    assert "1,280 names of 5,000 places" in said
+    assert "1. tf_largeout, recommended defaults: 57,344 examples" in said
+    assert "2. tf.nn.sampled_softmax_loss + Keras Adam: as many seconds as 1 took" in said
+    assert "4. stock ops, row-sparse Adam by hand" in said
+    assert "train for about 56 s." in said and "about 4.4 minutes." in said  # 4 x (10 + 56) s
+
+
+def test_speed_is_measured_with_the_start_of_a_process_and_all_tests(data):
+    begin = time.perf_counter()
+    speed = demo_estimate.measure(demo.TASK, demo.OURS, tested=10**6)
+    measured = time.perf_counter() - begin
+    assert 0 < speed.step < measured / 96  # 2 x 3 executions of 16 steps
+    assert speed.overhead > measured  # a million tests take longer than 500 and the rest
+    assert speed.total(50.0) == speed.overhead + 50.0
+
+
+def test_half_of_the_steps_are_taken_to_search():
+    times = demo_estimate._ExecutionTimes()
+    each = demo_estimate._EXECUTIONS
+    plain, index, searching = each * [2.0], [90.0], each * [3.0]  # seconds per execution
+    times.ends = list(np.cumsum([0.0, *plain, *index, *searching]))
+    assert times.per_execution() == pytest.approx(2.5)
+
+
+def test_durations_are_seconds_or_minutes():
+    assert demo_estimate.duration(61.4) == "61 s"
+    assert demo_estimate.duration(330) == "5.5 minutes"
+
+
+@pytest.mark.parametrize(("examples", "steps"), [(1, 32), (16_384, 32), (16_385, 48)])
+def test_executions_are_whole(examples, steps):
+    assert demo.whole_executions(examples, _SETTINGS) == steps
 
 
 def test_what_can_be_shared_is_shared(data, tmp_path):
-    runs = list(demo._runs(tmp_path, 62, demo.METHODS[demo.OURS].settings_for(demo.TASK)))
+    runs = [*demo._stock(tmp_path, 62, _SETTINGS), demo._ours(tmp_path, 4000)]
     settings = [run.settings for run in runs]
     for name in ("batch_size", "num_sampled", "learning_rate", "anneal", "dim"):
         assert len({getattr(each, name) for each in settings}) == 1
@@ -61,17 +119,36 @@ def test_what_can_be_shared_is_shared(data, tmp_path):
     assert (ours.optimizer, ours.steps_per_execution) == ("lazy_adam", 16)
 
 
+def test_ours_at_as_many_examples_lies_between_two_evaluations():
+    examples = {"tf_nn_sampled_softmax": 90, "tf_nn_nce": 100, "stock_tuned": 250}
+    logs = {
+        method: {"title": method, "points": [{"examples": seen, "p1": 7.0}]}
+        for method, seen in examples.items()
+    }
+    points = [(100, 10.0), (200, 30.0), (300, 50.0)]
+    logs[demo.OURS] = {"points": [{"examples": seen, "p1": p1} for seen, p1 in points]}
+    assert demo.at_equal_examples(logs) == [
+        "After 100 examples: P@1 7.0 of tf_nn_nce, 10.0 of ours.",
+        "After 250 examples: P@1 7.0 of stock_tuned, 40.0 of ours.",
+    ]
+
+
 def test_answers_are_the_classes_with_the_highest_logits(capsys):
+    data = TinyDataset()
+    known = data.test_text(0)  # "Village C"
+
     class Output:
         def top_k(self, features, k):
             scores = np.broadcast_to(np.arange(k, 0.0, -1), [len(features), k])
-            ids = np.add.outer(10 * np.arange(len(features)), np.arange(k))
+            first = int(known.split()[1]) - 1
+            ids = np.add.outer(10 * np.arange(len(features)), first + np.arange(k))
             return [types.SimpleNamespace(numpy=lambda a=a: a) for a in (scores, ids)]
 
     encoder = keras.layers.Lambda(lambda ids: ids * 1.0)
     model = types.SimpleNamespace(layers=[encoder, Output()])
-    demo.answer(model, TinyDataset(), ["Paris", "京都市"])
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "Paris" and said[6] == "京都市"
-    assert said[1].split() == ["5.00", "Village", "0"]
-    assert said[11].split() == ["1.00", "Village", "14"]
+    demo.answer(model, data, [known, "京都市"])
+    said = capsys.readouterr().out.splitlines()[1:]
+    assert said[0] == known and said[6] == "京都市"
+    assert said[1].split()[:2] == ["5.00", "Village"]
+    assert said[2].split() == ["*", "4.00", *known.split()]
+    assert sum(line.startswith("*") for line in said) == 1

@@ -8,13 +8,13 @@ from tf_largeout.benchmarks.process_run import ProcessRun
 
 @dataclasses.dataclass(frozen=True)
 class TrainingRun(ProcessRun):
-    """A model of `METHODS` trained on a task for a given time: what, and for how long.
+    """A model of `METHODS` trained on a task for a given time, or number of steps.
 
     Attributes:
         method: key of `METHODS`.
         directory: where the log and the checkpoints lie.
-        seconds: training time, evaluations apart.
-        every: seconds of training from one evaluation to the next.
+        seconds: training time, evaluations apart; None if there are `steps`.
+        every: seconds of training, or steps, from one evaluation to the next.
         sample: test examples of an evaluation on the way; the last one takes `final_sample`.
         overrides: settings other than the table's.
         on_validation: test on a part of the training split, for the choice of settings.
@@ -22,9 +22,10 @@ class TrainingRun(ProcessRun):
             cut off starts anew.
         save: path to save the trained model to, or None.
         by_cpu: seconds are those of computation, on all cores, not those that pass.
+        steps: training steps, whatever time they take; None to train for `seconds`.
     """
 
-    seconds: float
+    seconds: float | None
     every: float
     sample: int = 2000
     final_sample: int | None = 5000
@@ -33,6 +34,7 @@ class TrainingRun(ProcessRun):
     resumable: bool = True
     save: str | None = None
     by_cpu: bool = False
+    steps: int | None = None
 
     @property
     def title(self):
@@ -49,10 +51,16 @@ class TrainingRun(ProcessRun):
             "on_validation": self.on_validation,
             "annealed_seconds": self.seconds if self.settings.anneal else None,
             "by_cpu": self.by_cpu or None,
+            "annealed_steps": self.steps if self.settings.anneal else None,
         }
 
     def is_finished(self, log):
-        return bool(log["points"]) and log["points"][-1]["seconds"] >= self.seconds
+        points = log["points"]
+        return bool(points) and self.is_over(points[-1]["seconds"], points[-1]["steps"])
+
+    def is_over(self, seconds, steps):
+        """Whether that much training is all of it."""
+        return steps >= self.steps if self.steps else seconds >= self.seconds
 
     def train(self):
         """Trains in this process, from the last checkpoint if there is one."""

@@ -33,7 +33,7 @@ class TrainingSession:
         self.checkpoints = None
 
     def fit(self):
-        """Trains for the rest of the time and returns the model."""
+        """Trains to the end of the run and returns the model."""
         clock = TrainingClock(
             self.run.seconds,
             self.run.every,
@@ -42,6 +42,7 @@ class TrainingSession:
             by_cpu=self.run.by_cpu,
             anneal=self.settings.anneal,
             title=self.log["title"],
+            steps=self.run.steps,
         )
         machine.reset_peak()
         model = METHODS[self.run.method].model(self.task, self.settings)
@@ -59,7 +60,8 @@ class TrainingSession:
 
     def _measure_answers(self, model):
         features, _ = self.task.test_sample(1000)
-        seconds = min(1.0, self.run.seconds)  # a trial that trains briefly asks briefly
+        trained = self.log["points"][-1]["seconds"]
+        seconds = min(1.0, trained)  # a trial that trains briefly asks briefly
         self.log |= {
             "model_mb": answer_mb(model),
             "query_ms": query_milliseconds(keras_top_k(model), features, seconds),
@@ -78,7 +80,7 @@ class TrainingSession:
     def _on_point(self, model, seconds, steps):
         peak_mb = max(self.log["peak_mb"], machine.peak_mb())
         grown_mb = max(self.log.get("grown_mb", 0.0), machine.peak_mb() - self.resident_mb)
-        is_last = seconds >= self.run.seconds
+        is_last = self.run.is_over(seconds, steps)
         size = self.run.final_sample if is_last else self.run.sample
         sample = self.task.test_sample(size)
         figures = evaluate(

@@ -79,7 +79,8 @@ def _run(options, method, factor, out):
     )
 
 
-def _positive(text):
+def positive(text):
+    """A positive number of the command line."""
     value = float(text)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"expected a positive number; got {text!r}")
@@ -98,12 +99,12 @@ def _parser():
     add(
         "--rates",
         nargs="+",
-        type=_positive,
+        type=positive,
         default=[0.5, 1.0, 2.0],
         help="factors of each method's own learning rate",
     )
     add("--rate", choices=["learning_rate", "class_rate"], default="learning_rate")
-    add("--seconds", type=_positive, default=120.0, help="training time of each run")
+    add("--seconds", type=positive, default=120.0, help="training time of each run")
     add("--sample", type=int, default=5000, help="validation examples of an evaluation")
     add("--set", type=setting_argument, action="append", default=[], metavar="NAME=VALUE")
     add("--out", help="directory of the runs' logs")
