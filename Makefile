@@ -13,9 +13,18 @@ DOCS_INSTALLED := $(VENV)/.installed_docs
 LIBRARY := tf_largeout/ops/_largeout_ops.so
 CXX_SOURCES = $(shell find custom_ops examples tests -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
-EMULATED_CHECK := build/emulated_check
-EMULATED_GPU := build/emulated_gpu
-CUDA_CHECK := build/cuda_check
+# CMake and Ninja from the PATH, or else from PyPI.
+CMAKE_INSTALLED := $(VENV)/.installed_cmake
+ifneq ($(and $(shell command -v cmake),$(shell command -v ninja)),)
+  BUILD := $(PYTHON) -m build_tools
+else
+  BUILD := $(BIN)/python -m build_tools
+  BUILD_READY := $(CMAKE_INSTALLED)
+endif
+# Where CMakePresets.json builds.
+RELEASE := build/release
+SANITIZE := build/sanitize
+EMULATED_GPU := $(RELEASE)/emulated_gpu
 BAZEL_LIBRARY := build/bazel/links-bin/external/tf_largeout/$(LIBRARY)
 
 .PHONY: help install ops demo demo-sharded docs test lint test-cc test-py test-slow test-wheel test-asan bench
@@ -24,7 +33,7 @@ BAZEL_LIBRARY := build/bazel/links-bin/external/tf_largeout/$(LIBRARY)
 .PHONY: cuda-compile cuda-check cuda-sanitize
 .PHONY: bazel
 .DEFAULT_GOAL := help
-# Targets share objects; each compiles on all cores by itself.
+# Targets share objects, and each compiles on all cores.
 .NOTPARALLEL:
 
 help:
@@ -50,18 +59,25 @@ help:
 	@echo "make ops            bring the op library up to date"
 	@echo "make clean          remove .venv and everything built"
 
-# TensorFlow first: the op library is compiled against what is installed.
-$(INSTALLED): setup.py pyproject.toml tf_largeout/version.py
-	$(PYTHON) -m venv $(VENV)
+$(CMAKE_INSTALLED):
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check cmake ninja "setuptools>=77"
+	touch $@
+
+# TensorFlow first: the op library is compiled against what is installed. The library before the
+# package, so that the progress of the compiler can be seen.
+$(INSTALLED): $(CMAKE_INSTALLED) setup.py pyproject.toml tf_largeout/version.py
 	$(BIN)/python -m pip install --disable-pip-version-check \
-	  "$$($(PYTHON) -m build_tools.tensorflow_install)"
-	$(BIN)/python -m pip install --disable-pip-version-check -e ".[cpu,examples,test]"
+	  "$$($(BIN)/python -m build_tools.tensorflow_install)"
+	$(BIN)/python -m build_tools op_library --copy-to $(LIBRARY)
+	$(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation \
+	  -e ".[cpu,examples,test]"
 	touch $@
 
 install: $(INSTALLED)
 
 ops: $(INSTALLED)
-	@$(BIN)/python -m build_tools ops $(LIBRARY)
+	@$(BIN)/python -m build_tools op_library --copy-to $(LIBRARY)
 
 demo: ops
 	$(BIN)/python -m tf_largeout.benchmarks demo $(ARGS)
@@ -77,13 +93,13 @@ lint: $(INSTALLED)
 	$(BIN)/clang-format --dry-run -Werror $(CXX_SOURCES)
 	$(BIN)/mypy
 
-test-cc:
-	@$(PYTHON) -m build_tools tests build/cc_tests
-	build/cc_tests $(TEST)
+test-cc: $(BUILD_READY)
+	@$(BUILD) cc_tests
+	$(RELEASE)/cc_tests $(TEST)
 
-test-launchers:
-	@$(PYTHON) -m build_tools emulated-check $(EMULATED_CHECK)
-	$(EMULATED_CHECK) --small
+test-launchers: $(BUILD_READY)
+	@$(BUILD) emulated_check
+	$(RELEASE)/custom_ops/emulated_gpu/emulated_check --small
 
 test-py: ops
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
@@ -96,7 +112,7 @@ test-wheel: ops
 
 # The ops, layers and `fit` in TensorFlow, over the launchers.
 test-emulated-gpu: ops test-launchers
-	@$(BIN)/python -m build_tools emulated-gpu $(EMULATED_GPU)
+	@$(BIN)/python -m build_tools emulated_gpu
 	PYTHONPATH=$(EMULATED_GPU)/site-packages LARGEOUT_OPS_LIBRARY=$(EMULATED_GPU)/_largeout_ops.so \
 	  $(BIN)/python -m pytest -m gpu -n $(JOBS) $(ARGS)
 
@@ -104,12 +120,12 @@ test-emulated-gpu: ops test-launchers
 # sanitizer finds the exceptions that TensorFlow throws.
 PRELOAD = $(foreach name,asan ubsan stdc++,$(shell g++ -print-file-name=lib$(name).so))
 test-asan: $(INSTALLED)
-	@$(BIN)/python -m build_tools tests build/asan/cc_tests --sanitize
-	UBSAN_OPTIONS=print_stacktrace=1 build/asan/cc_tests $(TEST)
-	@$(BIN)/python -m build_tools emulated-check build/asan/emulated_check --sanitize
-	UBSAN_OPTIONS=print_stacktrace=1 build/asan/emulated_check --small
-	@$(BIN)/python -m build_tools ops build/asan/_largeout_ops.so --sanitize
-	LD_PRELOAD="$(PRELOAD)" LARGEOUT_OPS_LIBRARY=build/asan/_largeout_ops.so \
+	@$(BIN)/python -m build_tools cc_tests --preset sanitize
+	UBSAN_OPTIONS=print_stacktrace=1 $(SANITIZE)/cc_tests $(TEST)
+	@$(BIN)/python -m build_tools emulated_check --preset sanitize
+	UBSAN_OPTIONS=print_stacktrace=1 $(SANITIZE)/custom_ops/emulated_gpu/emulated_check --small
+	@$(BIN)/python -m build_tools op_library --preset sanitize
+	LD_PRELOAD="$(PRELOAD)" LARGEOUT_OPS_LIBRARY=$(SANITIZE)/_largeout_ops.so \
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	  $(BIN)/python -m pytest tests/ops -p no:cacheprovider $(ARGS)
 
@@ -127,22 +143,23 @@ fuzz: ops
 # A sanitizer needs all address space for itself, and ends the process where `new` finds no
 # memory, as it cannot throw: `--sanitize` counts these apart.
 fuzz-asan: $(INSTALLED)
-	@$(BIN)/python -m build_tools ops build/asan/_largeout_ops.so --sanitize
-	LD_PRELOAD="$(PRELOAD)" LARGEOUT_OPS_LIBRARY=build/asan/_largeout_ops.so \
+	@$(BIN)/python -m build_tools op_library --preset sanitize
+	LD_PRELOAD="$(PRELOAD)" LARGEOUT_OPS_LIBRARY=$(SANITIZE)/_largeout_ops.so \
 	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=1024 \
 	  UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
 	  $(BIN)/python -m tests.fuzz --sanitize --calls 2500 --patience 1200 $(ARGS)
 
-# These need g++ and NVIDIA's CUDA toolkit, and no venv.
-cuda-compile:
-	@$(PYTHON) -m build_tools cuda-check $(CUDA_CHECK)
+# These need g++ and NVIDIA's CUDA toolkit, and no TensorFlow.
+CUDA_CHECK := build/gpu/cuda_check
+cuda-compile: $(BUILD_READY)
+	@$(BUILD) cuda_check --preset gpu -D CMAKE_CUDA_ARCHITECTURES=
 
-cuda-check:
-	@$(PYTHON) -m build_tools cuda-check $(CUDA_CHECK) --local
+cuda-check: $(BUILD_READY)
+	@$(BUILD) cuda_check --preset gpu -D CMAKE_CUDA_ARCHITECTURES=native
 	$(CUDA_CHECK) --json build/cuda_check.json $(ARGS)
 
-cuda-sanitize:
-	@$(PYTHON) -m build_tools cuda-check $(CUDA_CHECK) --local
+cuda-sanitize: $(BUILD_READY)
+	@$(BUILD) cuda_check --preset gpu -D CMAKE_CUDA_ARCHITECTURES=native
 	compute-sanitizer --tool memcheck --leak-check full --error-exitcode 1 $(CUDA_CHECK) --small
 	compute-sanitizer --tool racecheck --error-exitcode 1 $(CUDA_CHECK) --small
 

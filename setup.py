@@ -1,4 +1,4 @@
-"""Packages tf_largeout; `build_tools` compiles its op library."""
+"""Packages tf_largeout; `build_tools.cmake` compiles its op library."""
 
 import os
 import pathlib
@@ -13,9 +13,9 @@ from setuptools.errors import CompileError
 ROOT = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
+from build_tools.cmake import build_op_library
 from build_tools.errors import BuildError
 from build_tools.site.requirements import REQUIREMENTS as DOCS
-from build_tools.targets import build_op_library
 from build_tools.tensorflow_install import VERSION, WINDOW
 
 EXAMPLES = ["dill", "importlib_resources", "matplotlib", "tensorflow-datasets", "tqdm"]

@@ -9,9 +9,8 @@ import shutil
 import sys
 
 from build_tools import tensorflow_install
+from build_tools.cmake import ROOT, run
 from build_tools.errors import BuildError
-from build_tools.objects import run
-from build_tools.parts import ROOT
 
 WORKSPACE = ROOT / "build_tools" / "bazel_workspace"
 OUTPUT = ROOT / "build" / "bazel"

@@ -9,7 +9,7 @@ namespace {
 
 using tensorflow::OpKernelContext;
 
-struct Cpu {
+struct CpuBag {
   static absl::Status CheckIds(const BagInput& in) {
     return CheckClassIds(in.bags.ids, in.bags.size(), in.bags.per_row, -1, in.table.num_classes,
                          "ids");
@@ -35,7 +35,7 @@ struct Cpu {
   }
 };
 
-LARGEOUT_REGISTER_BAG_OPS(tensorflow::DEVICE_CPU, Cpu);
+LARGEOUT_REGISTER_BAG_OPS(tensorflow::DEVICE_CPU, CpuBag);
 
 }  // namespace
 }  // namespace largeout

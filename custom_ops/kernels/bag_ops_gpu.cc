@@ -8,7 +8,7 @@ namespace {
 
 using tensorflow::OpKernelContext;
 
-struct Gpu {
+struct GpuBag {
   // Ids are not looked at here, see custom_ops/cuda/row_dots.h.
   static absl::Status CheckIds(const BagInput&) { return absl::OkStatus(); }
 
@@ -34,7 +34,7 @@ struct Gpu {
   }
 };
 
-LARGEOUT_REGISTER_BAG_OPS(tensorflow::DEVICE_GPU, Gpu);
+LARGEOUT_REGISTER_BAG_OPS(tensorflow::DEVICE_GPU, GpuBag);
 
 }  // namespace
 }  // namespace largeout

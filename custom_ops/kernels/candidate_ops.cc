@@ -10,7 +10,7 @@ namespace {
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-struct Cpu {
+struct CpuCandidate {
   static absl::Status Copy(OpKernelContext*, const Tensor& from, Tensor* to) {
     to->flat<float>() = from.flat<float>();
     return absl::OkStatus();
@@ -58,7 +58,7 @@ struct Cpu {
   }
 };
 
-LARGEOUT_REGISTER_CANDIDATE_OPS(tensorflow::DEVICE_CPU, Cpu);
+LARGEOUT_REGISTER_CANDIDATE_OPS(tensorflow::DEVICE_CPU, CpuCandidate);
 
 }  // namespace
 }  // namespace largeout

@@ -8,7 +8,7 @@ namespace {
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-struct Gpu {
+struct GpuCandidate {
   static absl::Status Copy(OpKernelContext* ctx, const Tensor& from, Tensor* to) {
     return CopyTensor(ctx, from, to);
   }
@@ -56,7 +56,7 @@ struct Gpu {
   }
 };
 
-LARGEOUT_REGISTER_CANDIDATE_OPS(tensorflow::DEVICE_GPU, Gpu);
+LARGEOUT_REGISTER_CANDIDATE_OPS(tensorflow::DEVICE_GPU, GpuCandidate);
 
 }  // namespace
 }  // namespace largeout

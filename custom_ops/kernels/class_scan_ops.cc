@@ -36,7 +36,7 @@ absl::Status CheckNoneLost(const ClassMatrix& matrix, int64_t batch, int64_t k,
   return absl::OkStatus();
 }
 
-struct Cpu {
+struct CpuClassScan {
   static absl::Status CheckIds(const tensorflow::Tensor& labels, int64_t num_classes) {
     return CheckClassIds(labels, -1, num_classes, "labels");
   }
@@ -99,7 +99,7 @@ class PackClassesOp : public LargeoutOp {
   }
 };
 
-LARGEOUT_REGISTER_CLASS_SCAN_OPS(tensorflow::DEVICE_CPU, Cpu);
+LARGEOUT_REGISTER_CLASS_SCAN_OPS(tensorflow::DEVICE_CPU, CpuClassScan);
 REGISTER_KERNEL_BUILDER(Name("LargeoutPackClasses").Device(tensorflow::DEVICE_CPU),
                         PackClassesOp);
 

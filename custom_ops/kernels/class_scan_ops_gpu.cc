@@ -7,7 +7,7 @@ namespace {
 
 using tensorflow::OpKernelContext;
 
-struct Gpu {
+struct GpuClassScan {
   // Ids are not looked at here, see custom_ops/cuda/class_scan.h.
   static absl::Status CheckIds(const tensorflow::Tensor&, int64_t) { return absl::OkStatus(); }
 
@@ -72,7 +72,7 @@ struct Gpu {
   }
 };
 
-LARGEOUT_REGISTER_CLASS_SCAN_OPS(tensorflow::DEVICE_GPU, Gpu);
+LARGEOUT_REGISTER_CLASS_SCAN_OPS(tensorflow::DEVICE_GPU, GpuClassScan);
 
 }  // namespace
 }  // namespace largeout

@@ -1,5 +1,3 @@
-#include <cstring>
-
 #include "custom_ops/core/dense_adam.h"
 #include "custom_ops/kernels/checks.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
@@ -23,10 +21,7 @@ class DenseAdamOp : public LargeoutOp {
       OP_REQUIRES_OK(ctx, variables.Find(ctx, ctx->input(i)));
     }
     variables.Lock();
-    OP_REQUIRES_OK(ctx, variables.AllowWrites(ctx, [](const Tensor& from, Tensor* to) {
-      std::memcpy(to->data(), from.data(), from.TotalBytes());
-      return absl::OkStatus();
-    }));
+    OP_REQUIRES_OK(ctx, variables.AllowWrites(ctx, CopyOnHost));
     OP_REQUIRES_OK(ctx, Check(ctx, variables));
     const DenseAdamArguments arguments = {variables.tensor(0)->flat<float>().data(),
                                           variables.tensor(1)->flat<float>().data(),

@@ -1,7 +1,6 @@
 #include "custom_ops/kernels/factored_output_ops.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "custom_ops/core/aligned_array.h"
 #include "custom_ops/core/factored_output_stabiliser.h"
@@ -41,12 +40,11 @@ class WideFeatures {
   const int64_t batch_, width_;
 };
 
-struct Cpu {
+struct CpuFactoredOutput {
   static constexpr bool kUsesHugePages = true;
 
   static absl::Status Copy(OpKernelContext*, const Tensor& from, Tensor* to) {
-    std::memcpy(to->data(), from.data(), from.TotalBytes());
-    return absl::OkStatus();
+    return CopyOnHost(from, to);
   }
 
   static absl::Status Score(OpKernelContext* ctx, const FactoredOutputInput& in,
@@ -112,7 +110,7 @@ struct Cpu {
   }
 };
 
-LARGEOUT_REGISTER_FACTORED_OUTPUT_OPS(tensorflow::DEVICE_CPU, Cpu);
+LARGEOUT_REGISTER_FACTORED_OUTPUT_OPS(tensorflow::DEVICE_CPU, CpuFactoredOutput);
 
 }  // namespace
 }  // namespace largeout

@@ -151,7 +151,7 @@ class FoldsOnHost {
   std::vector<double> mixing_, inverse_, log_;
 };
 
-struct Gpu {
+struct GpuFactoredOutput {
   static constexpr bool kUsesHugePages = false;
 
   static absl::Status Copy(OpKernelContext* ctx, const Tensor& from, Tensor* to) {
@@ -239,7 +239,7 @@ struct Gpu {
   }
 };
 
-LARGEOUT_REGISTER_FACTORED_OUTPUT_OPS(tensorflow::DEVICE_GPU, Gpu);
+LARGEOUT_REGISTER_FACTORED_OUTPUT_OPS(tensorflow::DEVICE_GPU, GpuFactoredOutput);
 
 }  // namespace
 }  // namespace largeout

@@ -85,7 +85,7 @@ class SparseHashValuesOp : public LargeoutOp {
   int64_t dim_;
 };
 
-struct Cpu {
+struct CpuHash {
   static absl::Status CheckFunctions(const HashFamilyAttributes& attributes,
                                      const HashFamily& family) {
     return attributes.CheckFunctions(family);
@@ -104,7 +104,7 @@ struct Cpu {
   }
 };
 
-LARGEOUT_REGISTER_HASH_OPS(tensorflow::DEVICE_CPU, Cpu);
+LARGEOUT_REGISTER_HASH_OPS(tensorflow::DEVICE_CPU, CpuHash);
 REGISTER_KERNEL_BUILDER(Name("LargeoutHashFunctions").Device(tensorflow::DEVICE_CPU),
                         HashFunctionsOp);
 REGISTER_KERNEL_BUILDER(Name("LargeoutSparseHashValues").Device(tensorflow::DEVICE_CPU),

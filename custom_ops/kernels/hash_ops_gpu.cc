@@ -7,7 +7,7 @@ namespace {
 
 using tensorflow::OpKernelContext;
 
-struct Gpu {
+struct GpuHash {
   static absl::Status CheckFunctions(const HashFamilyAttributes&, const HashFamily&) {
     return absl::OkStatus();
   }
@@ -29,7 +29,7 @@ struct Gpu {
   }
 };
 
-LARGEOUT_REGISTER_HASH_OPS(tensorflow::DEVICE_GPU, Gpu);
+LARGEOUT_REGISTER_HASH_OPS(tensorflow::DEVICE_GPU, GpuHash);
 
 }  // namespace
 }  // namespace largeout

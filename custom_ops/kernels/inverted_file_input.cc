@@ -1,7 +1,5 @@
 #include "custom_ops/kernels/inverted_file_input.h"
 
-#include <cstring>
-
 #include "custom_ops/kernels/checks.h"
 
 namespace largeout {
@@ -18,11 +16,6 @@ using tensorflow::errors::InvalidArgument;
 
 constexpr const char* kNames[] = {"means", "mean_bias", "offsets", "ids",
                                   "codes", "scales",    "schedule"};
-
-absl::Status CopyOnHost(const tensorflow::Tensor& from, tensorflow::Tensor* to) {
-  std::memcpy(to->data(), from.data(), from.TotalBytes());
-  return absl::OkStatus();
-}
 
 }  // namespace
 

@@ -14,7 +14,7 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::errors::InvalidArgument;
 
-struct Cpu {
+struct CpuInvertedFile {
   static absl::Status CheckLists(const InvertedFileInput& input) { return input.CheckLists(); }
 
   static absl::Status Search(OpKernelContext* ctx, const InvertedFile& file,
@@ -130,7 +130,7 @@ class InvertedFileUpkeepOp : public InvertedFileUpdateOp {
   int64_t interval_, rows_a_step_;
 };
 
-LARGEOUT_REGISTER_INVERTED_FILE_OPS(tensorflow::DEVICE_CPU, Cpu);
+LARGEOUT_REGISTER_INVERTED_FILE_OPS(tensorflow::DEVICE_CPU, CpuInvertedFile);
 REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileFit").Device(tensorflow::DEVICE_CPU),
                         InvertedFileFitOp);
 REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileUpkeep").Device(tensorflow::DEVICE_CPU),

@@ -10,7 +10,7 @@ namespace {
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-struct Gpu {
+struct GpuInvertedFile {
   // Offsets and ids are not looked at here, see custom_ops/cuda/inverted_file.h.
   static absl::Status CheckLists(const InvertedFileInput&) { return absl::OkStatus(); }
 
@@ -31,7 +31,7 @@ struct Gpu {
   }
 };
 
-LARGEOUT_REGISTER_INVERTED_FILE_OPS(tensorflow::DEVICE_GPU, Gpu);
+LARGEOUT_REGISTER_INVERTED_FILE_OPS(tensorflow::DEVICE_GPU, GpuInvertedFile);
 
 }  // namespace
 }  // namespace largeout

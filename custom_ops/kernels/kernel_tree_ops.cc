@@ -1,7 +1,5 @@
 #include "custom_ops/kernels/kernel_tree_ops.h"
 
-#include <cstring>
-
 #include "custom_ops/kernels/intra_op_parallel.h"
 #include "custom_ops/kernels/sampled_values.h"
 
@@ -11,11 +9,6 @@ namespace {
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::errors::InvalidArgument;
-
-absl::Status CopyOnHost(const Tensor& from, Tensor* to) {
-  std::memcpy(to->data(), from.data(), from.TotalBytes());
-  return absl::OkStatus();
-}
 
 absl::Status CheckRowsOfTree(OpKernelContext* ctx, const KernelTreeRowsInput& in,
                              const TreeClasses& classes) {
@@ -28,7 +21,7 @@ absl::Status CheckRowsOfTree(OpKernelContext* ctx, const KernelTreeRowsInput& in
       ", after the projection if there is one; those of class ", unfit, " are not");
 }
 
-struct Cpu {
+struct CpuKernelTree {
   static absl::Status Build(OpKernelContext* ctx, KernelTreeRowsInput* in) {
     TF_RETURN_IF_ERROR(CheckRowsOfTree(ctx, *in, {}));
     TF_RETURN_IF_ERROR(in->AllowWrites(ctx, CopyOnHost));
@@ -65,7 +58,7 @@ struct Cpu {
   }
 };
 
-LARGEOUT_REGISTER_KERNEL_TREE_OPS(tensorflow::DEVICE_CPU, Cpu);
+LARGEOUT_REGISTER_KERNEL_TREE_OPS(tensorflow::DEVICE_CPU, CpuKernelTree);
 
 }  // namespace
 }  // namespace largeout

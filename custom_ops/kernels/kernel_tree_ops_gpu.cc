@@ -9,7 +9,7 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
 // Rows, ids, labels and masses are not looked at here, see custom_ops/cuda/kernel_tree.h.
-struct Gpu {
+struct GpuKernelTree {
   static absl::Status Build(OpKernelContext* ctx, KernelTreeRowsInput* in) {
     TF_RETURN_IF_ERROR(AllowWrites(ctx, in));
     return FromCuda(cuda::BuildKernelTree(in->shape(), in->rows(), in->sums(), StreamOf(ctx)));
@@ -43,7 +43,7 @@ struct Gpu {
   }
 };
 
-LARGEOUT_REGISTER_KERNEL_TREE_OPS(tensorflow::DEVICE_GPU, Gpu);
+LARGEOUT_REGISTER_KERNEL_TREE_OPS(tensorflow::DEVICE_GPU, GpuKernelTree);
 
 }  // namespace
 }  // namespace largeout

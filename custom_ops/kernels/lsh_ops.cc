@@ -29,7 +29,7 @@ absl::Status CheckCodes(const LshQueries& queries, const LshTables& tables) {
   return absl::OkStatus();
 }
 
-struct Cpu {
+struct CpuLsh {
   static absl::Status Query(OpKernelContext* ctx, bool walks, const LshTables& tables,
                             const LshQueries& queries, LshDraw draw, const int64_t* seed,
                             int64_t* sampled, int32_t* num_filled) {
@@ -109,7 +109,7 @@ class UnionOfListsOp : public LargeoutOp {
   int64_t num_sampled_;
 };
 
-LARGEOUT_REGISTER_LSH_OPS(tensorflow::DEVICE_CPU, Cpu);
+LARGEOUT_REGISTER_LSH_OPS(tensorflow::DEVICE_CPU, CpuLsh);
 REGISTER_KERNEL_BUILDER(Name("LargeoutUnionOfLists").Device(tensorflow::DEVICE_CPU),
                         UnionOfListsOp);
 

@@ -17,7 +17,7 @@ constexpr int64_t kMostOnGpu = std::numeric_limits<int32_t>::max();
 
 // Codes, labels and tables are not looked at in these ops: what is out of range is passed
 // over, see custom_ops/cuda/lsh_query.h.
-struct Gpu {
+struct GpuLsh {
   static absl::Status Query(OpKernelContext* ctx, bool walks, const LshTables& tables,
                             const LshQueries& queries, LshDraw draw, const int64_t* seed,
                             int64_t* sampled, int32_t* num_filled) {
@@ -67,7 +67,7 @@ struct Gpu {
   }
 };
 
-LARGEOUT_REGISTER_LSH_OPS(tensorflow::DEVICE_GPU, Gpu);
+LARGEOUT_REGISTER_LSH_OPS(tensorflow::DEVICE_GPU, GpuLsh);
 
 }  // namespace
 }  // namespace largeout

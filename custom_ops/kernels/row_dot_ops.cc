@@ -9,7 +9,7 @@ namespace {
 
 using tensorflow::OpKernelContext;
 
-struct Cpu {
+struct CpuRowDot {
   static absl::Status CheckIds(const RowDotInput& in) {
     const int64_t num_classes = in.matrix.num_classes;
     TF_RETURN_IF_ERROR(CheckClassIds(in.own.ids, in.own.batch * in.own.per_row, in.own.per_row,
@@ -47,7 +47,7 @@ struct Cpu {
   }
 };
 
-LARGEOUT_REGISTER_ROW_DOT_OPS(tensorflow::DEVICE_CPU, Cpu);
+LARGEOUT_REGISTER_ROW_DOT_OPS(tensorflow::DEVICE_CPU, CpuRowDot);
 
 }  // namespace
 }  // namespace largeout

@@ -8,7 +8,7 @@ namespace {
 
 using tensorflow::OpKernelContext;
 
-struct Gpu {
+struct GpuRowDot {
   // Ids are not looked at here, see custom_ops/cuda/row_dots.h.
   static absl::Status CheckIds(const RowDotInput&) { return absl::OkStatus(); }
 
@@ -43,7 +43,7 @@ struct Gpu {
   }
 };
 
-LARGEOUT_REGISTER_ROW_DOT_OPS(tensorflow::DEVICE_GPU, Gpu);
+LARGEOUT_REGISTER_ROW_DOT_OPS(tensorflow::DEVICE_GPU, GpuRowDot);
 
 }  // namespace
 }  // namespace largeout

@@ -1,7 +1,6 @@
 #include "custom_ops/kernels/row_ops.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "custom_ops/core/row_update.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
@@ -24,7 +23,7 @@ MergedRows MergeRowIds(const Tensor& ids, const ParallelFor& parallel_for) {
       ids, [&](const auto* data) { return MergeRows(data, ids.NumElements(), parallel_for); });
 }
 
-struct Cpu {
+struct CpuRow {
   using Adam = AdamArguments;
   using Adagrad = AdagradArguments;
   using RowwiseAdagrad = RowwiseAdagradArguments;
@@ -42,8 +41,7 @@ struct Cpu {
   }
 
   static absl::Status Copy(OpKernelContext*, const Tensor& from, Tensor* to) {
-    std::memcpy(to->data(), from.data(), from.TotalBytes());
-    return absl::OkStatus();
+    return CopyOnHost(from, to);
   }
 
   template <class Arguments>
@@ -72,7 +70,7 @@ struct Cpu {
   }
 };
 
-LARGEOUT_REGISTER_ROW_OPS(tensorflow::DEVICE_CPU, Cpu);
+LARGEOUT_REGISTER_ROW_OPS(tensorflow::DEVICE_CPU, CpuRow);
 
 }  // namespace
 }  // namespace largeout

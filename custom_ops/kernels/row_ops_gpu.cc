@@ -21,7 +21,7 @@ absl::Status MergeOnGpu(OpKernelContext* ctx, const Tensor& ids, int64_t num_row
                                         scratch->data(), merged, StreamOf(ctx)));
 }
 
-struct Gpu {
+struct GpuRow {
   using Adam = cuda::AdamStep;
   using Adagrad = cuda::AdagradStep;
   using RowwiseAdagrad = cuda::RowwiseAdagradStep;
@@ -72,7 +72,7 @@ struct Gpu {
   }
 };
 
-LARGEOUT_REGISTER_ROW_OPS(tensorflow::DEVICE_GPU, Gpu);
+LARGEOUT_REGISTER_ROW_OPS(tensorflow::DEVICE_GPU, GpuRow);
 
 }  // namespace
 }  // namespace largeout

@@ -7,7 +7,7 @@
 namespace largeout {
 namespace {
 
-struct Cpu {
+struct CpuSampling {
   using SampledArrays = largeout::SampledArrays;
 
   template <class Distribution>
@@ -29,7 +29,7 @@ struct Cpu {
   }
 };
 
-LARGEOUT_REGISTER_SAMPLING_OPS(tensorflow::DEVICE_CPU, Cpu);
+LARGEOUT_REGISTER_SAMPLING_OPS(tensorflow::DEVICE_CPU, CpuSampling);
 
 }  // namespace
 }  // namespace largeout

@@ -7,7 +7,7 @@
 namespace largeout {
 namespace {
 
-struct Gpu {
+struct GpuSampling {
   using SampledArrays = cuda::SampledArrays;
 
   template <class Distribution>
@@ -25,7 +25,7 @@ struct Gpu {
   }
 };
 
-LARGEOUT_REGISTER_SAMPLING_OPS(tensorflow::DEVICE_GPU, Gpu);
+LARGEOUT_REGISTER_SAMPLING_OPS(tensorflow::DEVICE_GPU, GpuSampling);
 
 }  // namespace
 }  // namespace largeout

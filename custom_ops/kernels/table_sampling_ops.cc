@@ -89,7 +89,7 @@ class PivotalTableOp : public LargeoutOp {
   int64_t num_buckets_;
 };
 
-struct Cpu {
+struct CpuTableSampling {
   using SampledArrays = largeout::SampledArrays;
 
   static absl::Status Sample(OpKernelContext* ctx, const AliasTable& table, const int64_t* seed,
@@ -148,7 +148,7 @@ REGISTER_KERNEL_BUILDER(Name("LargeoutAliasTable").Device(tensorflow::DEVICE_CPU
                         AliasTableOp);
 REGISTER_KERNEL_BUILDER(Name("LargeoutPivotalTable").Device(tensorflow::DEVICE_CPU),
                         PivotalTableOp);
-LARGEOUT_REGISTER_TABLE_SAMPLING_OPS(tensorflow::DEVICE_CPU, Cpu);
+LARGEOUT_REGISTER_TABLE_SAMPLING_OPS(tensorflow::DEVICE_CPU, CpuTableSampling);
 
 }  // namespace
 }  // namespace largeout

@@ -7,7 +7,7 @@ namespace {
 
 using tensorflow::OpKernelContext;
 
-struct Gpu {
+struct GpuTableSampling {
   using SampledArrays = cuda::SampledArrays;
 
   static absl::Status Sample(OpKernelContext* ctx, const AliasTable& table, const int64_t* seed,
@@ -27,7 +27,7 @@ struct Gpu {
   }
 };
 
-LARGEOUT_REGISTER_TABLE_SAMPLING_OPS(tensorflow::DEVICE_GPU, Gpu);
+LARGEOUT_REGISTER_TABLE_SAMPLING_OPS(tensorflow::DEVICE_GPU, GpuTableSampling);
 
 }  // namespace
 }  // namespace largeout

@@ -4,6 +4,7 @@
 #define LARGEOUT_CUSTOM_OPS_KERNELS_VARIABLE_LOCKS_H_
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "tensorflow/core/framework/op_kernel.h"
@@ -11,6 +12,12 @@
 #include "tensorflow/core/framework/resource_var.h"
 
 namespace largeout {
+
+// What `LockedVariables::AllowWrites` takes for variables on the host.
+inline absl::Status CopyOnHost(const tensorflow::Tensor& from, tensorflow::Tensor* to) {
+  std::memcpy(to->data(), from.data(), from.TotalBytes());
+  return absl::OkStatus();
+}
 
 // A group of variables that are locked together: in order of address, as everywhere in
 // TensorFlow, each once. An op with two groups locks that of the class matrix first, so that no

@@ -22,7 +22,7 @@ absl::Status SumsShape(InferenceContext* c) {
   return absl::OkStatus();
 }
 
-absl::Status GradShape(InferenceContext* c) {
+absl::Status SumsGradShape(InferenceContext* c) {
   ShapeHandle ids, sums;
   DimensionHandle unused;
   TF_RETURN_IF_ERROR(CheckBags(c, &ids));
@@ -61,7 +61,7 @@ REGISTER_OP("LargeoutBagSumsGrad")
     .Output("row_ids: int64")
     .Output("d_rows: float")
     .Output("embeddings_shape: int64")
-    .SetShapeFn(GradShape)
+    .SetShapeFn(SumsGradShape)
     .Doc(R"doc(
 Gradient of the embeddings in LargeoutBagSums, one row for each distinct id. The sums are those
 of the input order, whatever the number of threads.

@@ -30,7 +30,7 @@ absl::Status DotsShape(InferenceContext* c) {
   return absl::OkStatus();
 }
 
-absl::Status GradShape(InferenceContext* c) {
+absl::Status DotsGradShape(InferenceContext* c) {
   int num_biases;
   ShapeHandle features, ids, shared, unused;
   TF_RETURN_IF_ERROR(c->GetAttr("num_biases", &num_biases));
@@ -88,7 +88,7 @@ REGISTER_OP("LargeoutRowDotsGrad")
     .Output("embeddings_shape: int64")
     .Output("d_biases: num_biases * float")
     .Attr("num_biases: int >= 0")
-    .SetShapeFn(GradShape)
+    .SetShapeFn(DotsGradShape)
     .Doc(R"doc(
 Gradient of LargeoutRowDots, one row for each distinct class. The sums are those of the input
 order, whatever the number of threads.

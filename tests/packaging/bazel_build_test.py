@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from build_tools import bazel
-from build_tools.parts import ROOT
 from tests.serving import host, models
+from tests.source_tree import ROOT
 from tf_largeout import serving
 
 OPS_IN_PYTHON = """

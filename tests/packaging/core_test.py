@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from build_tools.targets import ROOT
+from tests.source_tree import ROOT
 
 WRONG = """
 #include <vector>

@@ -11,8 +11,8 @@ import zipfile
 
 import pytest
 
-from build_tools.targets import ROOT
 from build_tools.tensorflow_install import VERSION
+from tests.source_tree import ROOT
 
 USE = (
     "import tensorflow as tf, tf_largeout, tf_largeout.ops.library as library;"

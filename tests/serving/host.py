@@ -4,28 +4,12 @@ import subprocess
 
 import numpy as np
 
-from build_tools import compilers, parts, tensorflow_install
-from build_tools.objects import Object
-
-SOURCE = parts.ROOT / "tests" / "serving" / "host.cc"
+from build_tools import cmake
 
 
 def build():
-    """The program, which `make` keeps in `build` until its source or TensorFlow changes."""
-    cxx, tensorflow = compilers.find_cxx(), tensorflow_install.find_supported()
-    # Not optimized: it compiles in half the time, and TensorFlow's libraries are.
-    flags = ["-O0", *compilers.WARNINGS, *tensorflow.compile_flags]
-    output = parts.ROOT / "build" / "objects" / "serving" / "host.o"
-    libraries = [
-        f"-L{tensorflow.folder}",
-        "-Wl,--no-as-needed",  # else no session factory is registered
-        "-l:libtensorflow_cc.so.2",
-        "-l:libtensorflow_framework.so.2",
-        f"-Wl,-rpath,{tensorflow.folder}",
-    ]
-    program = parts.ROOT / "build" / "serving_host"
-    parts.link([cxx], [Object((cxx, *flags), SOURCE, output)], libraries, program)
-    return program
+    """Returns the program, after compiling it if its source or TensorFlow changed."""
+    return cmake.build("serving_host")
 
 
 def run(program, folder, signature, inputs, library=()):
