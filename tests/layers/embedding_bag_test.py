@@ -1,5 +1,6 @@
 """`EmbeddingBag` against a loop over ids, and as a Keras layer."""
 
+import itertools
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from tests import harness, low_precision
 from tests.reference.embedding_bag import embedding_bag
 from tests.reference.finite_differences import finite_differences
 from tests.replicas import two_replicas
+from tests.slow import slow_but
 from tf_largeout import layers, losses, optimizers, samplers
 
 ROWS, DIM = 9, 3
@@ -48,8 +50,10 @@ def _ones():
 
 @COMBINERS
 @TRAINING
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("padding", [0, -1, 4])
+@pytest.mark.parametrize(
+    "weighted, padding",
+    slow_but([(True, 0), (False, -1), (True, 4)], itertools.product([False, True], [0, -1, 4])),
+)
 def test_dense_bags_equal_the_loop(combiner, training, weighted, padding):
     layer = _layer(combiner=combiner, padding_id=padding)
     weights = _padded(_weights(), 7.0, "float32") if weighted else None
@@ -170,7 +174,7 @@ def test_low_precision_sums_in_the_dtype_of_the_table(dtype, training):
 @pytest.mark.parametrize(
     "dtype, row", [("float32", 2**24 + 1), ("mixed_bfloat16", 257), ("mixed_float16", 2049)]
 )
-@pytest.mark.parametrize("given", ["int32", "int64"])
+@pytest.mark.parametrize("given", slow_but(["int32"], ["int32", "int64"]))
 def test_a_sequential_without_input_hands_ids_on_as_integers(dtype, row, given):
     def odd_rows(shape, dtype=None):
         return tf.cast(tf.range(shape[0])[:, None] % 2, dtype)
@@ -211,7 +215,12 @@ def _sequential():
 
 @pytest.mark.filterwarnings("ignore:`shuffle=True` was passed")
 @pytest.mark.parametrize(
-    "make", [_functional, lambda: _functional(dtype="mixed_bfloat16"), _sequential]
+    "make",
+    [
+        _functional,
+        pytest.param(lambda: _functional(dtype="mixed_bfloat16"), marks=pytest.mark.slow),
+        pytest.param(_sequential, marks=pytest.mark.slow),
+    ],
 )
 def test_data_with_weights_trains_a_model_that_can_be_saved(make, tmp_path):
     inputs = {"ids": _padded(BAGS, 0, "int32"), "weights": _padded(_weights(), 0, "float32")}
@@ -237,6 +246,7 @@ np.save(sys.argv[2], model.predict(np.array([[3, 1, 0], [8, 0, 0]]), verbose=0))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_input", [False, True])
 def test_a_saved_model_loads_where_nothing_but_the_package_is_imported(with_input, tmp_path):
     inputs = [keras.Input([None], dtype="int32")] if with_input else []

@@ -24,6 +24,7 @@ from tests.layers.factored_models import (
 from tests.reference import metrics as reference
 from tests.reference import spherical_losses
 from tests.reference.factored_output import DenseLayer, with_labels
+from tests.slow import slow_but
 from tf_largeout import losses, metrics
 
 X, Y = data(3 * BATCH)
@@ -139,7 +140,7 @@ def test_resumed_equals_uninterrupted(tmp_path):
     harness.assert_resumed_equals_uninterrupted(adam_model, fit, fit, tmp_path)
 
 
-@pytest.mark.parametrize("form", ["checkpoint", "weights"])
+@pytest.mark.parametrize("form", slow_but(["checkpoint"], ["checkpoint", "weights"]))
 def test_weights_resume_bit_by_bit(form, tmp_path):
     whole, resumed = adam_model(), adam_model()
     fit(whole)
@@ -184,7 +185,7 @@ def test_an_exported_model_gives_the_logits(tmp_path):
     )
 
 
-@factored_models.each_loss
+@factored_models.some_losses
 def test_evaluation_is_exact(name):
     one = trained(name, trunk=nothing)
     asked = {
@@ -220,7 +221,7 @@ def test_drift_tells_what_was_tampered_with():
 @pytest.mark.parametrize(
     "num_classes, dim, batch", [(1, 3, 4), (3, 8, 4), (3, 8, 1), (7, 2, 9)]
 )
-@pytest.mark.parametrize("name", ["squared_error", "taylor_softmax"])
+@pytest.mark.parametrize("name", slow_but(["taylor_softmax"], LOSSES))
 def test_few_classes_wide_rows_and_batches_of_any_size(name, num_classes, dim, batch):
     layer = head(num_classes=num_classes, dim=dim, dtype="float64")
     layer.build([None, dim])

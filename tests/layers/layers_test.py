@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tests import harness, low_precision
+from tests.slow import slow_but
 from tf_largeout import layers, samplers
 
 N, DIM = 23, 6
@@ -132,11 +133,16 @@ def test_a_sampler_can_be_given_by_name(name):
     assert isinstance(layers.LargeOutput(10_000, name).sampler, samplers.Sampler)
 
 
+_NAMES = ["uniform", "log_uniform", "lsh", "inverted_file", "top_k", "kernel_tree"]
+_SIZES = [(1, 1), (3, 1), (30, 15), (900, 450), (2048, 1024)]
+
+
 @pytest.mark.parametrize(
-    "name", ["uniform", "log_uniform", "lsh", "inverted_file", "top_k", "kernel_tree"]
-)
-@pytest.mark.parametrize(
-    "num_classes, num_sampled", [(1, 1), (3, 1), (30, 15), (900, 450), (2048, 1024)]
+    "name, num_classes, num_sampled",
+    slow_but(
+        [*((name, 3, 1) for name in _NAMES), *(("inverted_file", *sizes) for sizes in _SIZES)],
+        [(name, *sizes) for name in _NAMES for sizes in _SIZES],
+    ),
 )
 def test_a_sampler_by_name_draws_at_most_half_of_the_classes(name, num_classes, num_sampled):
     head = layers.LargeOutput(num_classes, name)

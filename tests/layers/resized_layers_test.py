@@ -17,6 +17,7 @@ from tests.resize_problem import (
     fit,
     state,
 )
+from tests.slow import slow_but
 from tf_largeout.class_changes import ClassChange
 from tf_largeout.layers import FactoredOutput, HierarchicalOutput, LargeOutput
 
@@ -32,7 +33,7 @@ def _factored(bias=True, loss="taylor_softmax", **kwargs):
     return model
 
 
-@factored_models.each_loss
+@factored_models.some_losses
 def test_a_permuted_factored_output_trains_to_the_same_bits(name):
     model = _factored(loss=name)
     permuted = tflo.resize_classes(model, N, PERMUTATION)
@@ -42,10 +43,19 @@ def test_a_permuted_factored_output_trains_to_the_same_bits(name):
     assert_moved(state(model), state(permuted), PERMUTATION)
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("num_classes, kept", [(GROWN, KEPT), (20, KEPT[:20]), (GROWN, [])])
-def test_the_factors_of_other_classes_are_those_of_their_rows(num_classes, kept, bias):
-    model = _factored(bias)
+@pytest.mark.parametrize(
+    "num_classes, num_kept, bias",
+    slow_but(
+        [(GROWN, len(KEPT), True), (20, 20, False), (GROWN, 0, True)],
+        [
+            (*sizes, bias)
+            for sizes in [(GROWN, len(KEPT)), (20, 20), (GROWN, 0)]
+            for bias in [True, False]
+        ],
+    ),
+)
+def test_the_factors_of_other_classes_are_those_of_their_rows(num_classes, num_kept, bias):
+    model, kept = _factored(bias), KEPT[:num_kept]
     rows = np.random.default_rng(0).normal(size=[num_classes - len(kept), DIM])
     copy = tflo.resize_classes(model, num_classes, kept, rows)
     before, head = model.layers[-1], copy.layers[-1]
@@ -173,7 +183,9 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", slow_but(["tied bag", "head in a model inside", "subclassed"], MODELS)
+)
 def test_only_what_belongs_to_the_classes_follows(name):
     model = MODELS[name]()
     model.compile(tflo.optimizers.LazyAdam(0.01), tflo.losses.SampledSoftmaxLoss())

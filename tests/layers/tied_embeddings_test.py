@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from tests import replicas
+from tests.slow import slow_but
 
 WORDS, DIM, STEPS = 60, 8, 6
 RNG = np.random.default_rng(0)
@@ -55,7 +56,11 @@ class SharedTable(keras.layers.Layer):
         return tf.matmul(features, self.table.embeddings, transpose_b=True) + self.bias
 
 
-@every_table
+@pytest.mark.parametrize(
+    "make_table",
+    [TABLES["embedding"], pytest.param(TABLES["reversible"], marks=pytest.mark.slow)],
+    ids=TABLES,
+)
 def test_losses_are_those_of_plain_keras_with_a_shared_variable(make_table):
     ours = tied(make_table)
     ours.compile(tflo.optimizers.LazySGD(0.5), tflo.losses.SoftmaxLoss())
@@ -102,7 +107,9 @@ def test_both_gradients_are_sparse_and_move_the_rows_that_occur():
     assert set(moved) <= set(ids) and len(moved) < WORDS
 
 
-@pytest.mark.parametrize("sampler", ["inverted_file", "kernel_tree"])
+@pytest.mark.parametrize(
+    "sampler", slow_but(["inverted_file"], ["inverted_file", "kernel_tree"])
+)
 def test_a_resumed_run_equals_an_uninterrupted_one(sampler, tmp_path):
     options = {"batch_size": 32, "shuffle": False, "verbose": 0}
     model = tied(sampler=sampler)
@@ -115,7 +122,9 @@ def test_a_resumed_run_equals_an_uninterrupted_one(sampler, tmp_path):
         np.testing.assert_array_equal(ours, theirs, err_msg=ours.path)
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "policy", slow_but(["mixed_float16"], ["mixed_bfloat16", "mixed_float16"])
+)
 def test_mixed_precision_trains_the_float32_table(policy):
     keras.config.set_dtype_policy(policy)
     try:

@@ -61,6 +61,7 @@ def test_gradient_equals_finite_differences_of_its_formula(case):
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @EVERY_SAMPLED_LOSS
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_low_precision_is_off_by_twice_the_naive_error_at_most(case, dtype):

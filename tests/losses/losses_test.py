@@ -1,5 +1,7 @@
 """Every loss against its formula, against `tf.nn`, and against the full softmax."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from tests import harness
 from tests.losses import spherical_losses_test, table
 from tests.losses.table import BATCH, DIM, EVERY_LOSS, LOSSES, SAMPLED, SEVERAL, N, Problem
 from tests.reference.finite_differences import finite_differences
+from tests.slow import slow_but
 from tf_largeout import losses
 
 
@@ -30,7 +33,7 @@ def test_equals_its_formula(case, labels, per_example):
 
 
 @EVERY_LOSS
-@pytest.mark.parametrize("per_example", [False, True])
+@pytest.mark.parametrize("per_example", slow_but([False], [False, True]))
 def test_gradient_equals_finite_differences_of_its_formula(case, per_example):
     problem = Problem(per_example=per_example)
     _, gradients = harness.loss_and_gradients(
@@ -150,10 +153,23 @@ def test_reduction_and_sample_weight_are_those_of_keras(case, reduction):
     np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
-@EVERY_LOSS
-@pytest.mark.parametrize("shape", [(3,), (3, 1), (3, 1, 1)], ids=str)
-@pytest.mark.parametrize("known_rank", [True, False], ids=["", "unknown_rank"])
-def test_weights_of_the_batch_weigh_whole_sequences(case, shape, known_rank):
+WEIGHTS = list(itertools.product([(3,), (3, 1), (3, 1, 1)], [True, False]))
+
+
+# All forms of weights with one loss, and all losses with one form.
+@pytest.mark.parametrize(
+    "name, shape, known_rank",
+    slow_but(
+        [
+            *(("sampled softmax", *form) for form in WEIGHTS),
+            *((name, (3, 1), False) for name in LOSSES),
+        ],
+        [(name, *form) for name in LOSSES for form in WEIGHTS],
+    ),
+    ids=str,
+)
+def test_weights_of_the_batch_weigh_whole_sequences(name, shape, known_rank):
+    case = LOSSES[name]
     rng = np.random.default_rng(31)
     features = rng.normal(size=(3, 3, DIM)).astype("float32")
     labels = rng.integers(0, N, (3, 3))
@@ -178,7 +194,7 @@ def test_weights_that_are_not_one_a_row_are_refused(case, shape):
 
 
 @EVERY_LOSS
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", slow_but(["bfloat16"], ["bfloat16", "float16"]))
 def test_low_precision_is_off_by_twice_the_naive_error_at_most(case, dtype):
     table.check_low_precision(case, dtype, Problem)
 

@@ -1,5 +1,7 @@
 """What holds of the losses whatever the formula: full forms, bounds, bias, large logits."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,11 +9,11 @@ import tensorflow as tf
 from tests import harness
 from tests.losses.table import BATCH, EVERY_LOSS, LOSSES, SEVERAL, N, Problem
 from tests.reference import losses as reference
+from tests.slow import slow_but
 from tf_largeout import losses, samplers
 
 NORMALIZATIONS = [name for name in LOSSES if name.startswith(("importance", "bernoulli"))]
 each_normalization = pytest.mark.parametrize("name", NORMALIZATIONS)
-BOTH_COMPLEMENTS = pytest.mark.parametrize("complement", ["label", "batch"])
 
 
 def head_of(problem, sampler):
@@ -49,19 +51,30 @@ def test_derivatives_by_logits_stay_within_one(name):
         assert np.sum(by_logit) == pytest.approx(0, abs=1e-5)
 
 
-@BOTH_COMPLEMENTS
+ESTIMATES = {
+    "importance": (losses.ImportanceNormalizationLoss, samplers.UnigramSampler, {}),
+    "importance without replacement": (
+        losses.ImportanceNormalizationLoss,
+        samplers.UnigramSampler,
+        {"unique": True},
+    ),
+    "bernoulli": (losses.BernoulliNormalizationLoss, samplers.BernoulliSampler, {}),
+}
+
+
 @pytest.mark.parametrize(
-    "loss_class, sampler_class, options",
-    [
-        (losses.ImportanceNormalizationLoss, samplers.UnigramSampler, {}),
-        (losses.ImportanceNormalizationLoss, samplers.UnigramSampler, {"unique": True}),
-        (losses.BernoulliNormalizationLoss, samplers.BernoulliSampler, {}),
-    ],
-    ids=["importance", "importance without replacement", "bernoulli"],
+    "name, complement",
+    slow_but(
+        [
+            ("importance", "label"),
+            ("importance without replacement", "batch"),
+            ("bernoulli", "batch"),
+        ],
+        itertools.product(ESTIMATES, ["label", "batch"]),
+    ),
 )
-def test_the_partition_function_is_estimated_without_bias(
-    complement, loss_class, sampler_class, options
-):
+def test_the_partition_function_is_estimated_without_bias(name, complement):
+    loss_class, sampler_class, options = ESTIMATES[name]
     problem = Problem(np.array([[3], [9], [0], [36], [7], [12]]))
     sampler = sampler_class(6, counts=np.arange(N) + 5, seed=2, **options)
     head = head_of(problem, sampler)
@@ -95,7 +108,7 @@ def test_the_complement_of_the_batch_estimates_with_less_spread():
 
 
 @EVERY_LOSS
-@pytest.mark.parametrize("scale", [1e4, 1e30])
+@pytest.mark.parametrize("scale", slow_but([1e30], [1e4, 1e30]))
 def test_large_logits_give_finite_losses_and_gradients(case, scale):
     problem = Problem(SEVERAL)
     problem.embeddings *= np.float32(scale)

@@ -9,6 +9,7 @@ from tests import harness
 from tests.losses import table
 from tests.reference import samplers as reference
 from tests.samplers.stub_layer import built_layer
+from tests.slow import slow_but
 from tf_largeout import layers, losses, samplers
 
 COUNTS = np.array([5.0, 0, 3, 1, 0, 400, 2, 2, 30, 9])
@@ -108,7 +109,10 @@ def test_bernoulli_normalization_over_all_classes_is_the_exact_loss():
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", [name for name in table.LOSSES if name != "softmax"])
+SAMPLED_LOSSES = [name for name in table.LOSSES if name != "softmax"]
+
+
+@pytest.mark.parametrize("name", slow_but(["nce", "bernoulli, batch"], SAMPLED_LOSSES))
 def test_every_sampled_loss_takes_it_also_where_nothing_is_drawn(name):
     sampler = samplers.BernoulliSampler(1, counts=np.ones(60), seed=1)
     head = harness.built_head(np.ones((60, 2), "float32"), np.zeros(60), sampler)

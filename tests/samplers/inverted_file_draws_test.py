@@ -7,6 +7,7 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from tests import harness, replicas
+from tests.slow import slow_but
 from tf_largeout import samplers
 
 NUM_CLASSES, DIM, BATCH, M = 300, 8, 16, 40
@@ -77,7 +78,7 @@ def test_the_estimate_of_the_partition_function_is_unbiased():
     assert np.all(np.abs(np.mean(estimates, axis=0) - partition) < 5 * error)
 
 
-@pytest.mark.parametrize("num_hard", [None, 8])
+@pytest.mark.parametrize("num_hard", slow_but([8], [None, 8]))
 def test_training_learns(num_hard):
     model = make_model(num_hard, start_step=10 if num_hard else None)
     first = fit(model, 10)
@@ -86,9 +87,9 @@ def test_training_learns(num_hard):
     assert last < 0.7 * first
 
 
-@pytest.mark.parametrize("loss", [tflo.losses.NCELoss(), tflo.losses.NegativeSamplingLoss()])
-def test_other_losses_stay_finite(loss):
-    assert np.isfinite(fit(make_model(loss=loss), 60))
+@pytest.mark.parametrize("name", slow_but(["NCELoss"], ["NCELoss", "NegativeSamplingLoss"]))
+def test_other_losses_stay_finite(name):
+    assert np.isfinite(fit(make_model(loss=getattr(tflo.losses, name)()), 60))
 
 
 def test_heads_are_distinct_draws_from_their_step_on():

@@ -6,6 +6,7 @@ import tensorflow as tf
 import tf_largeout as tflo
 from tests import harness, replicas
 from tests.reference import kernel_tree as reference
+from tests.slow import slow_but
 from tf_largeout import samplers
 
 NUM_CLASSES, DIM, BATCH = 300, 8, 16
@@ -15,7 +16,6 @@ FORMS = {
     "shared": {"leaf_size": 7},
     "head": {"num_hard": 4},
 }
-each_form = pytest.mark.parametrize("form", FORMS)
 # The rows of these are not told of.
 OPTIMIZERS = {"lazy": tflo.optimizers.LazyAdam, "of Keras": keras.optimizers.Adam}
 
@@ -97,7 +97,7 @@ def test_the_head_has_distinct_classes_and_the_tail_is_shared():
     assert np.any(head < 0)
 
 
-@each_form
+@pytest.mark.parametrize("form", slow_but(["projected", "head"], FORMS))
 def test_the_tree_follows_the_training_step_by_step(form):
     model = make_model(form)
     first, last = fit(model, 60), fit(model, 60)
@@ -126,7 +126,7 @@ def test_draws_follow_the_kernel_through_500_steps_of_fit():
     assert sums_are_fresh(layer)
 
 
-@pytest.mark.parametrize("form", ["projected", "shared"])
+@pytest.mark.parametrize("form", slow_but(["shared"], ["projected", "shared"]))
 def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
     harness.assert_resumed_equals_uninterrupted(
         lambda: make_model(form),
@@ -198,7 +198,7 @@ def test_numbers_that_are_not_finite_are_an_error_of_the_step(where):
     np.testing.assert_array_equal(layer.sampler_sums, sums)
 
 
-@pytest.mark.parametrize("form", ["projected", "shared"])
+@pytest.mark.parametrize("form", slow_but(["projected"], ["projected", "shared"]))
 def test_mixed_precision_trains(form):
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
@@ -207,7 +207,7 @@ def test_mixed_precision_trains(form):
         keras.mixed_precision.set_global_policy("float32")
 
 
-@pytest.mark.parametrize("form", ["projected", "shared"])
+@pytest.mark.parametrize("form", slow_but(["shared"], ["projected", "shared"]))
 def test_replicas_keep_the_same_tree(form):
     with replicas.two_replicas().scope():
         model = make_model(form)

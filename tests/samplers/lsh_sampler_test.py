@@ -1,5 +1,6 @@
 """What every form of `LSHSampler` draws."""
 
+import itertools
 import json
 
 import numpy as np
@@ -11,6 +12,7 @@ from tests.samplers.lsh_forms import (
     DIM,
     EMBEDDINGS,
     FEATURES,
+    FORMS,
     LABELS,
     RNG,
     M,
@@ -23,7 +25,10 @@ from tests.samplers.lsh_forms import (
     model_of,
     sample,
 )
+from tests.slow import slow_but
 from tf_largeout import replicas, samplers
+
+BAD_NUMBERS = [0.0, np.nan, np.inf, 1e38]
 
 
 @every_own_form
@@ -69,8 +74,17 @@ def test_fewer_candidates_than_hard_classes_end_in_no_class():
 
 
 # The mean is over hash functions: a layer's own seed gives others.
-@pytest.mark.parametrize("query", ["embedding", "label"])
-@pytest.mark.parametrize("num_hashes, zeros", [(2, False), (5, False), (5, True)])
+@pytest.mark.parametrize(
+    "query, num_hashes, zeros",
+    slow_but(
+        [("embedding", 5, False), ("label", 2, False), ("embedding", 5, True)],
+        [
+            (query, *hashes)
+            for query in ["embedding", "label"]
+            for hashes in [(2, False), (5, False), (5, True)]
+        ],
+    ),
+)
 def test_counts_of_a_simhash_pool_are_the_counted_ones(query, num_hashes, zeros):
     # Narrow vectors have dependent hashes: the projections are orthogonal.
     basis = RNG.normal(size=[4, 64])
@@ -135,9 +149,16 @@ def test_one_giant_bucket_is_sampled_from(form):
         assert np.isfinite(part.sampled_expected_count).all()
 
 
-@every_form
-@pytest.mark.parametrize("value", [0.0, np.nan, np.inf, 1e38])
-def test_zero_vectors_and_bad_numbers_get_classes(form, value):
+# Each number with one form, and each form with one number.
+@pytest.mark.parametrize(
+    "name, value",
+    slow_but(
+        [*(("embedding", value) for value in BAD_NUMBERS), *((name, np.inf) for name in FORMS)],
+        itertools.product(FORMS, BAD_NUMBERS),
+    ),
+)
+def test_zero_vectors_and_bad_numbers_get_classes(name, value):
+    form = FORMS[name]
     embeddings, features = EMBEDDINGS.copy(), FEATURES.copy()
     embeddings[5], embeddings[6, 2], features[0] = value, value, value
     values = sample(head_of(make(form), embeddings), features)

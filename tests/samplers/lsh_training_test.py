@@ -8,11 +8,11 @@ from tests.samplers.lsh_forms import (
     DIM,
     EMBEDDINGS,
     FEATURES,
+    FORMS,
     LABELS,
     RNG,
     M,
     N,
-    every_form,
     fit,
     head_of,
     make,
@@ -20,6 +20,7 @@ from tests.samplers.lsh_forms import (
     sample,
     state_of,
 )
+from tests.slow import slow_but
 
 
 def test_training_rebuilds_by_the_schedule_and_learns():
@@ -70,7 +71,19 @@ def test_a_rebuild_by_hand_is_at_once():
     assert state_of(head) == [1, 52]
 
 
-@every_form
+@pytest.mark.parametrize(
+    "form",
+    [
+        FORMS["dwta"],
+        FORMS["shared"],
+        *(
+            pytest.param(form, marks=pytest.mark.slow)
+            for name, form in FORMS.items()
+            if name not in ("dwta", "shared")
+        ),
+    ],
+    ids=str,
+)
 def test_models_with_fewer_classes_than_samples_train_if_rows_have_their_own(form):
     if form.get("shared") or form.get("num_hard"):
         with pytest.raises(ValueError, match=f"num_sampled={M}|{M - 6} distinct"):
@@ -95,7 +108,7 @@ def test_replicas_build_the_same_tables():
     assert head.sampler.table_health(head)["fresh_share"] == 1
 
 
-@pytest.mark.parametrize("start_step", [None, 2])
+@pytest.mark.parametrize("start_step", slow_but([2], [None, 2]))
 def test_replicas_start_to_search_in_a_later_step(start_step):
     with replicas.two_replicas().scope():
         model = model_of({"num_hard": 6}, start_step=start_step)

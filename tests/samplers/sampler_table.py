@@ -90,5 +90,21 @@ SAMPLERS = {
     "bernoulli": bernoulli,
     "bigram": bigram,
 }
+# One of each class and each kind of state, for tests whose subject is not the draw itself.
+SHORT = [
+    "log_uniform",
+    "unigram",
+    "unigram^0.75 with replacement",
+    "top_k and tail",
+    "inverted_file",
+    "inverted_file draws",
+    "kernel_tree",
+    "kernel_tree, projected",
+    "lsh",
+    "lsh head",
+    "softmax",
+    "bernoulli",
+    "bigram",
+]
 OF_ANY_NUMBER = ("bernoulli",)  # that is drawn: `num_sampled` is the mean
 WITHOUT_A_DRAW = ("top_k", "inverted_file alone")  # no seed plays a part

@@ -9,8 +9,9 @@ import pytest
 import tensorflow as tf
 
 from tests import harness
-from tests.samplers.sampler_table import OF_ANY_NUMBER, SAMPLERS, WITHOUT_A_DRAW
+from tests.samplers.sampler_table import OF_ANY_NUMBER, SAMPLERS, SHORT, WITHOUT_A_DRAW
 from tests.samplers.stub_layer import StubLayer, built_layer
+from tests.slow import slow_but
 from tf_largeout import samplers
 from tf_largeout.samplers import registry
 
@@ -19,6 +20,7 @@ RNG = np.random.default_rng(3)
 FEATURES = RNG.normal(size=(BATCH, DIM)).astype("float32")
 LABELS = RNG.integers(-1, N, size=(BATCH, 3))
 every_sampler = pytest.mark.parametrize("name", SAMPLERS)
+one_of_each_class = pytest.mark.parametrize("name", slow_but(SHORT, SAMPLERS))
 
 
 def make(name, **kwargs):
@@ -91,14 +93,14 @@ def test_equal_seeds_give_equal_draws_and_each_step_another(name):
         assert differ(first[: len(first) // 4], first[-(len(first) // 4) :])
 
 
-@every_sampler
+@one_of_each_class
 def test_a_graph_draws_what_eager_steps_draw(name):
     eager, graph = (draws(make_layer(name), 5, graph=graph) for graph in (False, True))
     for one, other in zip(eager, graph, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6 if one.dtype == np.float32 else 0)
 
 
-@every_sampler
+@one_of_each_class
 def test_no_gradient_flows_through_a_sampler(name):
     layer, features = make_layer(name), tf.Variable(FEATURES)
     with tf.GradientTape() as tape:
@@ -108,7 +110,7 @@ def test_no_gradient_flows_through_a_sampler(name):
     assert tape.gradient(total, [features, layer.embeddings.value]) == [None] * 2
 
 
-@every_sampler
+@one_of_each_class
 def test_empty_batches_are_sampled_for(name):
     layer = make_layer(name)
     values = draws(layer, 3, FEATURES[:0], LABELS[:0])
@@ -128,14 +130,14 @@ def test_configs_survive_json_and_stay_small(name):
     assert again.get_config() == config
 
 
-@every_sampler
+@one_of_each_class
 def test_a_sampler_belongs_to_one_layer(name):
     layer = make_layer(name)
     with pytest.raises(ValueError, match=f"This {type(layer.sampler).__name__} was already"):
         built_layer(N, layer.sampler, dim=DIM)
 
 
-@every_sampler
+@one_of_each_class
 def test_a_saved_sampler_goes_on_with_the_same_draws(name, tmp_path):
     layer = StubLayer(N, make(name), dim=DIM)
     model = keras.Sequential([keras.Input([DIM]), layer])

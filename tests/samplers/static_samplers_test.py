@@ -7,6 +7,7 @@ import tensorflow as tf
 from tests.reference import samplers as reference
 from tests.samplers.sampler_table import STATIC
 from tests.samplers.stub_layer import built_layer
+from tests.slow import slow_but
 
 every_static_sampler = pytest.mark.parametrize("name", STATIC)
 both_ways = pytest.mark.parametrize("unique", [False, True])
@@ -27,11 +28,26 @@ def draws(layer, steps):
     )
 
 
-@both_ways
-@every_static_sampler
+# Few classes, of which most are drawn; some; and as many as need 64 bits in the tables.
+FEW, SOME, MANY = (10, 4, 3000), (1000, 100, 2000), (1_000_000, 1000, 300)
+
+
 @pytest.mark.parametrize(
-    "num_classes, num_sampled, steps",
-    [(10, 4, 3000), (1000, 100, 2000), (1_000_000, 1000, 300)],
+    "name, unique, num_classes, num_sampled, steps",
+    slow_but(
+        [
+            *((name, True, *FEW) for name in STATIC),
+            *((name, False, *SOME) for name in STATIC),
+            ("unigram", True, *MANY),
+            ("log_uniform", True, *MANY),
+        ],
+        [
+            (name, unique, *sizes)
+            for name in STATIC
+            for unique in [False, True]
+            for sizes in [FEW, SOME, MANY]
+        ],
+    ),
 )
 def test_reported_counts_are_the_counted_ones(name, unique, num_classes, num_sampled, steps):
     layer = make_layer(name, num_classes, num_sampled=num_sampled, unique=unique)

@@ -1,3 +1,5 @@
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -6,6 +8,7 @@ import tensorflow as tf
 from tests import replicas
 from tests.reference import samplers as reference
 from tests.samplers.stub_layer import built_layer
+from tests.slow import slow_but
 from tf_largeout import layers, losses, samplers
 
 COUNTS = np.array([5.0, 0, 3, 1, 0, 40, 2, 2])
@@ -34,9 +37,18 @@ DATA = {
 }
 
 
-@both_ways
-@pytest.mark.parametrize("built_first", [False, True])
-@pytest.mark.parametrize("kind", DATA)
+@pytest.mark.parametrize(
+    "kind, built_first, unique",
+    slow_but(
+        [
+            *((kind, False, True) for kind in DATA),
+            ("array", True, True),
+            ("array", True, False),
+            ("dataset of x, y", False, False),
+        ],
+        itertools.product(DATA, [False, True], [False, True]),
+    ),
+)
 def test_adapt_counts_the_labels(kind, built_first, unique):
     sampler = samplers.UnigramSampler(3, unique=unique, distortion=0.75)
     if built_first:
