@@ -1,5 +1,6 @@
-"""The tfds face of a corpus."""
+"""Base class of the tensorflow-datasets builders."""
 
+import abc
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -10,24 +11,44 @@ from tf_largeout.datasets.token_corpus import TokenCorpus
 
 
 class CorpusBuilder(tfds.core.GeneratorBasedBuilder):
-    """Base of the builders: a subclass says its features and where its corpus comes from.
+    """Writes the corpus that `tf_largeout.datasets.load` reads as a tfds data set.
 
-    A subclass writes `_info` and `_corpus`. Source files lie in tfds's `manual_dir`; those that
-    a program can fetch are fetched there.
+    A subclass implements `_info` and `_corpus`. Source files are in tfds's `manual_dir`.
+    Those that a program can fetch are fetched into it.
     """
 
     VERSION = tfds.core.Version("1.0.0")
     RELEASE_NOTES = {"1.0.0": "First release."}
+    _WRONG_CLASSES = "Please report this as a bug of tf_largeout."
 
+    @abc.abstractmethod  # Also keeps tfds from registering the base classes.
     def _corpus(self, folders: Folders) -> Corpus | TokenCorpus:
-        """The corpus, by `Folders`."""
-        raise NotImplementedError
+        """Returns the parsed source files."""
+
+    def _save_class_texts(self, texts: list[str]) -> None:
+        """Adds the text of each class to `info`, which tfds saves with the examples."""
+        features = self.info.features
+        label = features["label"] if "label" in features else features["labels"].feature
+        if len(texts) != label.num_classes:
+            raise ValueError(
+                f"Expected {label.num_classes:,} classes in {self.info.full_name}. Its source "
+                f"files have {len(texts):,}. {self._WRONG_CLASSES}"
+            )
+        try:
+            label.names = texts
+        except ValueError:  # tfds sets names only once.
+            raise ValueError(
+                f"The source files of {self.info.full_name} have changed since it was last "
+                "prepared. Its old files are deleted now. Create a new builder, or call "
+                "`tfds.load` again."
+            ) from None
 
     def _split_generators(
         self, dl_manager: tfds.download.DownloadManager
     ) -> dict[str, Iterator[tuple[int, dict[str, Any]]]]:
         # Once for both splits: reading the source takes minutes.
         corpus = self._corpus(Folders.of_download_manager(dl_manager))
+        self._save_class_texts([corpus.class_texts[i] for i in range(corpus.num_classes)])
         return {
             "train": self._generate_examples(corpus, range(corpus.num_train)),
             "test": self._generate_examples(

