@@ -21,6 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 VERSION = runpy.run_path(str(ROOT / "tf_largeout" / "version.py"))
 WINDOW = VERSION["TENSORFLOW_WINDOW"]
 REQUIREMENT = f"tensorflow-cpu{WINDOW}"
+GPU_REQUIREMENT = f"tensorflow{WINDOW}"
 
 _DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "tf-nightly")
 _GPU_DISTRIBUTIONS = ("tensorflow", "tf-nightly")

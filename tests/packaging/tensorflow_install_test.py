@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from build_tools import backend, tensorflow_install
 from build_tools.errors import BuildError
-from build_tools.tensorflow_install import REQUIREMENT, WINDOW
+from build_tools.tensorflow_install import GPU_REQUIREMENT, REQUIREMENT, WINDOW
 
 
 def fake_install(folder, version, name="tensorflow_cpu"):
@@ -18,6 +18,10 @@ def fake_install(folder, version, name="tensorflow_cpu"):
     metadata.parent.mkdir()
     metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     return str(folder)
+
+
+def tensorflow_in(requirements):
+    return [one for one in requirements if one.startswith("tensorflow")]
 
 
 def test_the_tensorflow_of_this_environment_is_found_without_importing_it():
@@ -41,15 +45,19 @@ def test_an_isolated_build_takes_the_tensorflow_outside_of_its_isolation(tmp_pat
         assert tensorflow_install.find().version == "2.21.0"
 
 
+@pytest.mark.parametrize(
+    ("gpu", "requirement"), [("", REQUIREMENT), ("0", REQUIREMENT), ("1", GPU_REQUIREMENT)]
+)
 @pytest.mark.parametrize("hook", ["wheel", "editable"])
-def test_tensorflow_is_a_build_requirement_only_where_none_is_installed(
-    tmp_path, monkeypatch, hook
+def test_tensorflow_is_a_build_requirement_only_if_none_is_installed(
+    tmp_path, monkeypatch, hook, gpu, requirement
 ):
+    monkeypatch.setenv("LARGEOUT_GPU", gpu)
     requires = getattr(backend, f"get_requires_for_build_{hook}")
-    assert REQUIREMENT not in requires()
+    assert not tensorflow_in(requires())
     monkeypatch.setattr(tensorflow_install, "_search_path", lambda: [str(tmp_path)])
-    assert REQUIREMENT in requires()
-    assert REQUIREMENT not in backend.get_requires_for_build_sdist()
+    assert tensorflow_in(requires()) == [requirement]
+    assert not tensorflow_in(backend.get_requires_for_build_sdist())
 
 
 @pytest.mark.parametrize("name", ["tensorflow", "tensorflow_cpu", "tensorflow_rocm"])
