@@ -18,7 +18,16 @@ from build_tools.errors import BuildError
 from build_tools.site.requirements import REQUIREMENTS as DOCS
 from build_tools.tensorflow_install import VERSION, WINDOW
 
-EXAMPLES = ["dill", "importlib_resources", "matplotlib", "tensorflow-datasets", "tqdm"]
+# pandas and jinja2 are for tfds.as_dataframe, which tensorflow-datasets does not require.
+EXAMPLES = [
+    "dill",
+    "importlib_resources",
+    "jinja2",
+    "matplotlib",
+    "pandas",
+    "tensorflow-datasets",
+    "tqdm",
+]
 EXTRAS = {
     "cpu": [f"tensorflow-cpu{WINDOW}"],
     "gpu": [f"tensorflow[and-cuda]{WINDOW}"],
