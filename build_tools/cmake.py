@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from build_tools import tensorflow_install
+from build_tools import gpu, tensorflow_install
 from build_tools.errors import BuildError
 from build_tools.tensorflow_install import TensorFlow
 
@@ -52,7 +52,7 @@ def build(target: str, preset: str = "release", *definitions: str) -> pathlib.Pa
 
 
 def build_op_library(output: pathlib.Path, preset: str | None = None) -> None:
-    """Builds the op library and copies it to `output`.
+    """Builds the op library and copies it to `output`; prints a notice about GPU kernels.
 
     Args:
         output: the path of the copy. A process that has loaded an older one keeps it.
@@ -61,11 +61,17 @@ def build_op_library(output: pathlib.Path, preset: str | None = None) -> None:
     Raises:
         BuildError: as `build`, and if LARGEOUT_GPU is neither 0, 1 nor unset.
     """
-    built = build("op_library", preset or ("gpu" if wants_gpu() else "release"))
+    preset = preset or ("gpu" if wants_gpu() else "release")
+    # `make cuda-check` leaves the architecture of one GPU in CMake's cache.
+    definitions = ["CMAKE_CUDA_ARCHITECTURES="] if preset == "gpu" else []
+    built = build("op_library", preset, *definitions)
     output.parent.mkdir(parents=True, exist_ok=True)
     copy = output.with_name(f"{output.name}.{os.getpid()}.tmp")
     shutil.copy2(built, copy)
     copy.replace(output)
+    notice = gpu.notice(output)
+    if notice:
+        print(notice, file=sys.stderr)
 
 
 def wants_gpu() -> bool:

@@ -34,7 +34,7 @@ struct GpuBag {
   }
 };
 
-LARGEOUT_REGISTER_BAG_OPS(tensorflow::DEVICE_GPU, GpuBag);
+LARGEOUT_REGISTER_BAG_OPS(GpuDeviceType(), GpuBag);
 
 }  // namespace
 }  // namespace largeout

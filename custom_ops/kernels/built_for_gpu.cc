@@ -1,5 +1,13 @@
-// Tells the Python loader, which looks for the text in the file, that this library has
-// kernels for GPUs.
+// Tells the Python loader, which looks for the text in the file, that this library has kernels
+// for GPUs, for which of them, and which CUDA toolkit compiled them.
+
+#ifndef LARGEOUT_GPU_ARCHITECTURES
+#error "Compile with -DLARGEOUT_GPU_ARCHITECTURES='\"80-real,90-real,90-virtual\"'."
+#endif
+#ifndef LARGEOUT_CUDA_VERSION
+#error "Compile with -DLARGEOUT_CUDA_VERSION='\"13.0.88\"' (the version of nvcc)."
+#endif
 
 extern "C" __attribute__((used)) const char largeout_built_for_gpu[] =
-    "largeout built with kernels for gpus";
+    "largeout built with kernels for gpus " LARGEOUT_GPU_ARCHITECTURES
+    " by cuda " LARGEOUT_CUDA_VERSION;

@@ -56,7 +56,7 @@ struct GpuCandidate {
   }
 };
 
-LARGEOUT_REGISTER_CANDIDATE_OPS(tensorflow::DEVICE_GPU, GpuCandidate);
+LARGEOUT_REGISTER_CANDIDATE_OPS(GpuDeviceType(), GpuCandidate);
 
 }  // namespace
 }  // namespace largeout

@@ -72,7 +72,7 @@ struct GpuClassScan {
   }
 };
 
-LARGEOUT_REGISTER_CLASS_SCAN_OPS(tensorflow::DEVICE_GPU, GpuClassScan);
+LARGEOUT_REGISTER_CLASS_SCAN_OPS(GpuDeviceType(), GpuClassScan);
 
 }  // namespace
 }  // namespace largeout

@@ -239,7 +239,7 @@ struct GpuFactoredOutput {
   }
 };
 
-LARGEOUT_REGISTER_FACTORED_OUTPUT_OPS(tensorflow::DEVICE_GPU, GpuFactoredOutput);
+LARGEOUT_REGISTER_FACTORED_OUTPUT_OPS(GpuDeviceType(), GpuFactoredOutput);
 
 }  // namespace
 }  // namespace largeout

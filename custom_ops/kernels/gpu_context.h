@@ -1,4 +1,4 @@
-// What the GPU shims (X_gpu.cc) share: the stream of an op, scratch, errors.
+// What the GPU shims (X_gpu.cc) share: their device type, the stream of an op, scratch, errors.
 //
 // An op queues work on its stream and returns; nothing in it waits for the device or
 // copies to the host. So hyperparameters, ids and seeds stay in device memory and go to
@@ -8,12 +8,24 @@
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_GPU_CONTEXT_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_GPU_CONTEXT_H_
 
+#include <cstdlib>
+#include <cstring>
+
 #include "custom_ops/cuda/memory.h"
 #include "custom_ops/cuda/stream.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "xla/stream_executor/stream.h"
 
 namespace largeout {
+
+// The device type that GPU kernels are registered for. The Python loader sets LARGEOUT_GPU=0 in
+// the environment if they cannot run on this machine. They are then registered for a type that
+// no device has, so TensorFlow runs the CPU kernels.
+inline const char* GpuDeviceType() {
+  const char* wanted = std::getenv("LARGEOUT_GPU");
+  const bool off = wanted != nullptr && std::strcmp(wanted, "0") == 0;
+  return off ? "LARGEOUT_GPU_IS_OFF" : tensorflow::DEVICE_GPU;
+}
 
 inline cuda::Stream StreamOf(tensorflow::OpKernelContext* ctx) {
   return static_cast<cuda::Stream>(

@@ -29,7 +29,7 @@ struct GpuHash {
   }
 };
 
-LARGEOUT_REGISTER_HASH_OPS(tensorflow::DEVICE_GPU, GpuHash);
+LARGEOUT_REGISTER_HASH_OPS(GpuDeviceType(), GpuHash);
 
 }  // namespace
 }  // namespace largeout

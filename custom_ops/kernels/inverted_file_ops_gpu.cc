@@ -31,7 +31,7 @@ struct GpuInvertedFile {
   }
 };
 
-LARGEOUT_REGISTER_INVERTED_FILE_OPS(tensorflow::DEVICE_GPU, GpuInvertedFile);
+LARGEOUT_REGISTER_INVERTED_FILE_OPS(GpuDeviceType(), GpuInvertedFile);
 
 }  // namespace
 }  // namespace largeout

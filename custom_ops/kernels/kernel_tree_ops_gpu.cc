@@ -43,7 +43,7 @@ struct GpuKernelTree {
   }
 };
 
-LARGEOUT_REGISTER_KERNEL_TREE_OPS(tensorflow::DEVICE_GPU, GpuKernelTree);
+LARGEOUT_REGISTER_KERNEL_TREE_OPS(GpuDeviceType(), GpuKernelTree);
 
 }  // namespace
 }  // namespace largeout

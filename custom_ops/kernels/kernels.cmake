@@ -42,7 +42,8 @@ add_unity_library(ops ${op_sources})
 if(LARGEOUT_GPU)
   add_unity_library(kernels ${kernel_sources})
   target_compile_definitions(kernels PRIVATE
-    LARGEOUT_GPU_ARCHITECTURES="${LARGEOUT_GPU_ARCHITECTURES}")
+    LARGEOUT_GPU_ARCHITECTURES="${LARGEOUT_COMPILED_FOR}"
+    LARGEOUT_CUDA_VERSION="${CMAKE_CUDA_COMPILER_VERSION}")
 else()
   add_unity_library(kernels ${cpu_kernel_sources})
 endif()

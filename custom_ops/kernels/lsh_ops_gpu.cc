@@ -67,7 +67,7 @@ struct GpuLsh {
   }
 };
 
-LARGEOUT_REGISTER_LSH_OPS(tensorflow::DEVICE_GPU, GpuLsh);
+LARGEOUT_REGISTER_LSH_OPS(GpuDeviceType(), GpuLsh);
 
 }  // namespace
 }  // namespace largeout

@@ -1,3 +1,4 @@
+#include "custom_ops/kernels/gpu_context.h"
 #include "custom_ops/kernels/largeout_op.h"
 
 namespace largeout {
@@ -15,7 +16,7 @@ class NoRoundedProductOp : public LargeoutOp {
   }
 };
 
-REGISTER_KERNEL_BUILDER(Name("LargeoutRoundedProduct").Device(tensorflow::DEVICE_GPU),
+REGISTER_KERNEL_BUILDER(Name("LargeoutRoundedProduct").Device(GpuDeviceType()),
                         NoRoundedProductOp);
 
 }  // namespace

@@ -43,7 +43,7 @@ struct GpuRowDot {
   }
 };
 
-LARGEOUT_REGISTER_ROW_DOT_OPS(tensorflow::DEVICE_GPU, GpuRowDot);
+LARGEOUT_REGISTER_ROW_DOT_OPS(GpuDeviceType(), GpuRowDot);
 
 }  // namespace
 }  // namespace largeout

@@ -72,7 +72,7 @@ struct GpuRow {
   }
 };
 
-LARGEOUT_REGISTER_ROW_OPS(tensorflow::DEVICE_GPU, GpuRow);
+LARGEOUT_REGISTER_ROW_OPS(GpuDeviceType(), GpuRow);
 
 }  // namespace
 }  // namespace largeout

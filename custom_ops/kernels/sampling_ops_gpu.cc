@@ -25,7 +25,7 @@ struct GpuSampling {
   }
 };
 
-LARGEOUT_REGISTER_SAMPLING_OPS(tensorflow::DEVICE_GPU, GpuSampling);
+LARGEOUT_REGISTER_SAMPLING_OPS(GpuDeviceType(), GpuSampling);
 
 }  // namespace
 }  // namespace largeout

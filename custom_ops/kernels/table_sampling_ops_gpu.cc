@@ -27,7 +27,7 @@ struct GpuTableSampling {
   }
 };
 
-LARGEOUT_REGISTER_TABLE_SAMPLING_OPS(tensorflow::DEVICE_GPU, GpuTableSampling);
+LARGEOUT_REGISTER_TABLE_SAMPLING_OPS(GpuDeviceType(), GpuTableSampling);
 
 }  // namespace
 }  // namespace largeout

@@ -1,4 +1,4 @@
-"""On a GPU whose kernels were not built the output layer trains on the CPU."""
+"""On a GPU that our kernels do not run on, the output layer trains on the CPU."""
 
 import os
 import subprocess
@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests import fake_cuda, gpu
 from tf_largeout.ops import library
 
 pytestmark = pytest.mark.gpu
@@ -13,6 +14,9 @@ pytestmark = pytest.mark.gpu
 PROGRAM = """
 import keras
 import numpy as np
+import tensorflow as tf
+
+tf.test.is_built_with_cuda = lambda: True  # the emulated GPU is one of tensorflow-cpu
 import tf_largeout as tflo
 
 x, y = np.ones([48, 12], "float32"), np.arange(48)
@@ -40,16 +44,41 @@ except ValueError as error:
 """
 
 
-def test_it_trains_and_warns(tmp_path):
-    if library.has_gpu_kernels(library._LIBRARY):
-        pytest.skip("the library of the package has kernels for GPUs")
+def train(**environment):
+    """Runs `PROGRAM` in a new process; returns what it wrote to its two outputs."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
-        env={**os.environ, "LARGEOUT_OPS_LIBRARY": ""},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("was built without kernels for GPUs") == 1
     assert "is on /job:localhost/replica:0/task:0/device:GPU:0" in done.stdout
+    return done.stdout, done.stderr
+
+
+def test_a_library_without_kernels_trains_and_warns():
+    if library.has_gpu_kernels(library._LIBRARY):
+        pytest.skip("the library of the package has kernels for GPUs")
+    _, logged = train(LARGEOUT_OPS_LIBRARY="")
+    assert logged.count("on the CPU. The op library of tf_largeout was built without") == 1
+
+
+def test_kernels_that_are_turned_off_are_not_used():
+    printed, logged = train(LARGEOUT_GPU="0")
+    assert "LARGEOUT_GPU=0 in the environment turns the GPU kernels" in printed
+    assert "on the CPU" not in logged
+
+
+def test_kernels_that_do_not_run_on_the_gpu_are_not_used(tmp_path):
+    if not gpu.is_emulated():
+        pytest.skip("needs a GPU that can pretend to be an old one")
+    path = tmp_path / "_largeout_ops.so"
+    content = library.LOADED.read_bytes()
+    assert content.count(b"for gpus emulated by") == 1
+    path.write_bytes(content.replace(b"for gpus emulated by", b"for gpus 90-real, by"))
+    fake = fake_cuda.environment(tmp_path, driver=13000, card=70)
+    printed, logged = train(**fake, LARGEOUT_OPS_LIBRARY=str(path))
+    assert logged.count("on the CPU. GPU 'Fake V100' has compute capability 7.0") == 1
+    assert "GPU 'Fake V100' has compute capability 7.0" in printed

@@ -30,7 +30,7 @@ def test_a_library_tells_whether_it_has_kernels_for_gpus(tmp_path):
     for content, expected in [
         (b"", False),
         (b"ELF largeout built for tensorflow 2.21.0\0", False),
-        (b"ELF \0largeout built with kernels for gpus\0 more", True),
+        (b"ELF \0largeout built with kernels for gpus 80-real by cuda 13.0.88\0 more", True),
     ]:
         path.write_bytes(content)
         assert library.has_gpu_kernels(path) == expected
@@ -42,6 +42,17 @@ def test_variables_go_to_the_cpu_where_only_a_gpu_without_kernels_is(has_kernels
     assert device.endswith("CPU:0" if num_gpus and not has_kernels else "CPU:1")
 
 
+@pytest.mark.parametrize("reason", [None, "The driver is old"])
+def test_one_warning_says_that_layers_are_on_the_cpu(caplog, monkeypatch, reason):
+    monkeypatch.setattr(library, "GPUS_UNUSABLE", reason)  # the import has warned
+    devices._warn.cache_clear()
+    for _ in range(2):
+        devices._warn()
+    assert [record.message.count("LARGEOUT_GPU=1") for record in caplog.records] == (
+        [] if reason else [1]
+    )
+
+
 def test_slots_are_made_beside_their_variable(num_gpus):
     with tf.device("CPU:1"):
         variable = tf.Variable(1.0)
@@ -50,11 +61,15 @@ def test_slots_are_made_beside_their_variable(num_gpus):
     assert slot.device.endswith("CPU:1" if num_gpus else "CPU:0")
 
 
-def test_a_variable_on_a_gpu_without_kernels_is_refused(has_kernels):
+def test_a_variable_on_a_gpu_without_kernels_is_refused(has_kernels, monkeypatch):
     devices.check_device(variable_on("/device:CPU:0"))
     devices.check_device(variable_on(""))
     if has_kernels:
         devices.check_device(variable_on("/device:GPU:0"))
         return
-    with pytest.raises(ValueError, match=r"'table' is on /device:GPU:0.*tf.device\('CPU:0'\)"):
+    where = r"'table' is on /device:GPU:0.*tf.device\('CPU:0'\)"
+    with pytest.raises(ValueError, match=rf"{where}.*built without kernels.*LARGEOUT_GPU=1"):
+        devices.check_device(variable_on("/device:GPU:0"))
+    monkeypatch.setattr(library, "GPUS_UNUSABLE", "The driver is old")
+    with pytest.raises(ValueError, match=rf"{where}. The driver is old\."):
         devices.check_device(variable_on("/device:GPU:0"))

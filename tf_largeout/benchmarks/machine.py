@@ -55,7 +55,7 @@ def why_not_on_gpu():
         return f"TensorFlow {tf.__version__} finds none"
     with tf.device("GPU:0"):  # an op without a kernel for it falls back to the CPU
         ids = row_ops.check_row_ids(tf.zeros([1], tf.int64), 1)
-    return None if "GPU" in ids.device else "the op library was built without its CUDA part"
+    return None if "GPU" in ids.device else "the op library has no GPU kernels in use"
 
 
 def resident_mb(device="cpu"):

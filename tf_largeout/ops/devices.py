@@ -1,4 +1,4 @@
-"""Where the variables of our ops can be: on a GPU only if the library has kernels for it."""
+"""Where the variables of our ops can be: on a GPU only if our GPU kernels run there."""
 
 import contextlib
 import functools
@@ -12,17 +12,18 @@ from tf_largeout.ops import library
 from tf_largeout.types import Variable
 
 _OWN_JOBS = (None, "localhost", "chief")  # names of a process that is no server
-_HOW_TO_BUILD = (
-    "They are built where pip finds tensorflow[and-cuda] installed and CUDA's nvcc on the "
-    "PATH; see docs/gpu.md."
+_NOT_BUILT = (
+    "The op library of tf_largeout was built without kernels for GPUs. To build them, install "
+    "tf_largeout again with LARGEOUT_GPU=1 in the environment and CUDA's nvcc on the PATH; see "
+    "docs/gpu.md"
 )
 
 
 def supported_device_scope() -> AbstractContextManager[None]:
     """The scope in which to make variables that our ops take by their handles.
 
-    The CPU, with a warning, where TensorFlow has a GPU and the op library no kernels for it;
-    elsewhere it changes nothing.
+    The CPU, with a warning, if TensorFlow has a GPU that our kernels do not run on; else it
+    changes nothing.
     """
     if library.HAS_GPU_KERNELS or not tf.config.list_logical_devices("GPU"):
         return contextlib.nullcontext()
@@ -85,15 +86,15 @@ def check_device(variable: Variable) -> None:
         variable: `tf.Variable` or `keras.Variable`.
 
     Raises:
-        ValueError: If it is on a GPU and the op library has no kernels for GPUs.
+        ValueError: If it is on a GPU and our GPU kernels do not run there.
     """
     if has_kernels_for(variable):
         return
     value = _value_of(variable)
     raise ValueError(
-        f"Variable '{getattr(variable, 'path', value.name)}' is on {value.device}, and the op "
-        "library of tf_largeout was built without kernels for GPUs. Build its layer and the "
-        f"optimizer under tf.device('CPU:0'), or build the kernels. {_HOW_TO_BUILD}"
+        f"Variable '{getattr(variable, 'path', value.name)}' is on {value.device}, where the "
+        "ops of tf_largeout do not run. Build its layer and the optimizer under "
+        f"tf.device('CPU:0'). {library.GPUS_UNUSABLE or _NOT_BUILT}."
     )
 
 
@@ -113,8 +114,8 @@ def _value_of(variable: Variable) -> tf.Variable:
 
 @functools.cache
 def _warn() -> None:
-    logging.getLogger("tf_largeout").warning(
-        "The op library of tf_largeout was built without kernels for GPUs: LargeOutput, its "
-        "sampler and its slots are on the CPU. %s",
-        _HOW_TO_BUILD,
-    )
+    """Warns that layers are on the CPU. The import has warned if `GPUS_UNUSABLE` is set."""
+    if not library.GPUS_UNUSABLE:
+        logging.getLogger("tf_largeout").warning(
+            "LargeOutput, its sampler and its slots are on the CPU. %s.", _NOT_BUILT
+        )

@@ -1,11 +1,15 @@
 """Loads the C++ op library; nothing else in the package touches it."""
 
+import contextlib
+import logging
 import mmap
 import os
 import pathlib
 import re
 import types
+from collections.abc import Iterator
 
+from tf_largeout.ops import gpu_cards
 from tf_largeout.version import TENSORFLOW_WINDOW, __version__, accepts_tensorflow
 
 try:
@@ -84,7 +88,31 @@ def compiled_for(path: pathlib.Path) -> str:
 
 def has_gpu_kernels(path: pathlib.Path) -> bool:
     """Whether an op library was compiled with its CUDA part."""
-    return _text_in(path, rb"largeout built with kernels for gpus") is not None
+    return _text_in(path, gpu_cards.RECORD) is not None
+
+
+def check_gpus(path: pathlib.Path) -> str | None:
+    """Returns why the GPU kernels of an op library cannot be used here.
+
+    The reason is None if they can be used, and if there are no kernels or no GPUs. The
+    environment variable LARGEOUT_GPU=0 turns the kernels off. If this machine's GPUs or its
+    driver cannot run them, that is logged as a warning.
+    """
+    record = _text_in(path, gpu_cards.RECORD) if path.exists() else None
+    if record is None:
+        return None
+    if os.environ.get("LARGEOUT_GPU") == "0":
+        return "LARGEOUT_GPU=0 in the environment turns the GPU kernels of tf_largeout off"
+    if not tf.test.is_built_with_cuda():
+        return None
+    reason = gpu_cards.why_unusable(record, gpu_cards.find_machine())
+    if reason:
+        logging.getLogger("tf_largeout").warning(
+            "LargeOutput, its sampler and its slots will be on the CPU. %s. LARGEOUT_GPU=0 in "
+            "the environment has the same effect, without this warning.",
+            reason,
+        )
+    return reason
 
 
 def _text_in(path: pathlib.Path, pattern: bytes) -> bytes | None:
@@ -97,8 +125,12 @@ def _text_in(path: pathlib.Path, pattern: bytes) -> bytes | None:
             return found.group() if found else None
 
 
-def load(path: pathlib.Path) -> types.ModuleType:
+def load(path: pathlib.Path, use_gpus: bool = True) -> types.ModuleType:
     """Returns the module of op functions of the library at `path`.
+
+    Args:
+        path: a file.
+        use_gpus: False leaves its GPU kernels out: TensorFlow runs all ops on the CPU.
 
     Raises:
         ImportError: if it does not fit the installed TensorFlow, or does not load.
@@ -106,12 +138,26 @@ def load(path: pathlib.Path) -> types.ModuleType:
     check_tensorflow(tf.__version__)
     check_library(path, tf.__version__)
     try:
-        return tf.load_op_library(str(path))
+        with contextlib.nullcontext() if use_gpus else _gpu_kernels_off():
+            return tf.load_op_library(str(path))
     except tf.errors.OpError as error:
         raise ImportError(
             f"The op library {path} does not load: {error.message}. Installed: TensorFlow "
             f"{tf.__version__}. {_ways_out()}"
         ) from error
+
+
+@contextlib.contextmanager
+def _gpu_kernels_off() -> Iterator[None]:
+    """Tells a library that is loaded here not to register its GPU kernels."""
+    before = os.environ.get("LARGEOUT_GPU")
+    os.environ["LARGEOUT_GPU"] = "0"
+    try:
+        yield
+    finally:
+        del os.environ["LARGEOUT_GPU"]
+        if before is not None:
+            os.environ["LARGEOUT_GPU"] = before
 
 
 def _minor(version: str) -> list[str]:
@@ -132,6 +178,7 @@ def _ways_out() -> str:
 # LARGEOUT_OPS_LIBRARY names another build of the library, such as one with
 # sanitizers.
 LOADED = pathlib.Path(os.environ.get("LARGEOUT_OPS_LIBRARY") or _LIBRARY)
-gen_ops = load(LOADED)
+GPUS_UNUSABLE = check_gpus(LOADED)  # why, or None
+gen_ops = load(LOADED, use_gpus=not GPUS_UNUSABLE)
 check_keras()
-HAS_GPU_KERNELS = has_gpu_kernels(LOADED)
+HAS_GPU_KERNELS = has_gpu_kernels(LOADED) and not GPUS_UNUSABLE

@@ -1,0 +1,65 @@
+"""The loader leaves GPU kernels out that do not run on the GPUs of the machine."""
+
+import os
+
+import pytest
+import tensorflow as tf
+
+from tf_largeout.ops import gpu_cards, library
+from tf_largeout.ops.gpu_cards import Machine
+
+
+@pytest.fixture
+def gpu_library(tmp_path, monkeypatch):
+    """A library whose kernels this machine's GPU, as far as TensorFlow knows, does not run."""
+    machine = Machine((13, 0), [("V100", (7, 0))])
+    monkeypatch.setattr(gpu_cards, "find_machine", lambda: machine)
+    monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: True)
+    path = tmp_path / "gpu.so"
+    path.write_bytes(b"\0largeout built with kernels for gpus 90-real by cuda 13.0.88\0")
+    return path
+
+
+def test_a_gpu_that_cannot_run_the_kernels_is_one_warning(gpu_library, caplog):
+    reason = library.check_gpus(gpu_library)
+    assert "'V100' has compute capability 7.0" in reason
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("tf_largeout", "WARNING")
+    for part in [reason, "will be on the CPU", "LARGEOUT_GPU=0"]:
+        assert part in record.message
+
+
+def test_kernels_that_are_turned_off_need_no_warning(gpu_library, caplog, monkeypatch):
+    monkeypatch.setenv("LARGEOUT_GPU", "0")
+    assert "LARGEOUT_GPU=0" in library.check_gpus(gpu_library)
+    assert not caplog.records
+
+
+def test_gpus_are_not_looked_for_unless_they_matter(gpu_library, tmp_path, monkeypatch):
+    def fail():
+        raise AssertionError("looked for GPUs")
+
+    monkeypatch.setattr(gpu_cards, "find_machine", fail)
+    plain = tmp_path / "plain.so"
+    plain.write_bytes(b"largeout built for tensorflow 2.21.0")
+    assert library.check_gpus(plain) is None
+    assert library.check_gpus(tmp_path / "missing.so") is None
+    monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: False)  # tensorflow-cpu
+    assert library.check_gpus(gpu_library) is None
+
+
+@pytest.mark.parametrize("before", [None, "1"])
+def test_a_library_is_told_to_leave_its_gpu_kernels_out(monkeypatch, before):
+    seen = []
+
+    def load_op_library(path):
+        seen.append(os.environ.get("LARGEOUT_GPU"))
+
+    monkeypatch.setattr(tf, "load_op_library", load_op_library)
+    monkeypatch.delenv("LARGEOUT_GPU", raising=False)
+    if before:
+        monkeypatch.setenv("LARGEOUT_GPU", before)
+    for use_gpus in (True, False):
+        library.load(library._LIBRARY, use_gpus)
+        assert os.environ.get("LARGEOUT_GPU") == before
+    assert seen == [before, "0"]
