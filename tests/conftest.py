@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+from unittest import mock
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
@@ -60,12 +61,30 @@ def pytest_configure(config):
         tf.config.experimental.set_memory_growth(device, True)
 
 
+def _kept_kernels():
+    """A context in which TensorFlow keeps its kernels, which take most of a short test to make.
+
+    It forgets them whenever a seed is set, for those of `tf.random` that hold a state. Use
+    `tf.random.stateless_*` or numpy in tests.
+    """
+    return mock.patch("tensorflow.python.pywrap_tfe.TFE_ContextClearCaches", lambda _: None)
+
+
 @pytest.fixture(autouse=True)
 def fixed_seeds():
     """Same random numbers in each test, whichever tests ran before."""
-    keras.utils.set_random_seed(20_260_101)
+    with _kept_kernels():
+        keras.utils.set_random_seed(20_260_101)
     yield
-    keras.backend.clear_session(free_memory=False)
+    with _kept_kernels():
+        keras.backend.clear_session(free_memory=False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def freed_kernels():
+    """Frees what the tests of a file have left."""
+    yield
+    keras.backend.clear_session()
 
 
 @pytest.fixture

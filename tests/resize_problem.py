@@ -52,6 +52,7 @@ def sampled_model(optimizer=None, sampler=None, **kwargs):
     trunk = keras.layers.Dense(DIM, "tanh", name="trunk")
     model = keras.Sequential([keras.Input([DIM]), trunk, head], name="model")
     model.compile(optimizer or tflo.optimizers.LazyAdam(0.01), tflo.losses.SampledSoftmaxLoss())
+    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
     return model
 
 

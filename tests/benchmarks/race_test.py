@@ -27,6 +27,7 @@ def run(trained, tmp_path):
     return dataclasses.replace(trained, directory=str(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_longer_run_goes_on_from_the_checkpoint(run):
     points = run.read_log()["points"]
     assert [round(point["seconds"], 1) for point in points][-1] == 0.6
@@ -61,6 +62,7 @@ def test_a_run_by_cpu_ends_after_so_many_seconds_of_computation(run):
     assert all(point["cpu_seconds"] >= point["seconds"] > 0 for point in points)
 
 
+@pytest.mark.slow
 def test_a_log_of_other_settings_is_refused(run):
     other = dataclasses.replace(run, overrides={"dim": 8})
     with pytest.raises(ValueError, match=r"another run: settings differ"):
@@ -89,6 +91,7 @@ def test_command_line_races_and_writes_figures_and_picture(run, tmp_path, capsys
     assert "tf.nn.nce_loss + Keras Adam" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_last_evaluation_takes_a_sample_of_its_own(run):
     *shares, last = (point["p1"] / 100 for point in run.read_log()["points"])
     assert all(share * 50 == pytest.approx(round(share * 50)) for share in shares)

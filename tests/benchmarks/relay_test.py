@@ -100,6 +100,7 @@ def test_without_tun_devices_the_error_says_what_is_needed(monkeypatch):
         relay.started(0.001).__enter__()
 
 
+@pytest.mark.slow
 @needs_relay
 def test_a_relay_that_does_not_start_is_an_error():
     program = "from tf_largeout.benchmarks import relay; relay.started('soon').__enter__()"

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.fuzz.table import cases, expected_names
+from tests.slow import slow_but
 from tests.source_tree import ROOT
 
 # A case a kind of failure, in processes that are watched.
@@ -38,8 +39,9 @@ def test_every_op_has_random_calls():
     assert not missing, f"Write a function of its name in tests/fuzz/cases for {missing}."
 
 
-def test_a_short_run_finds_nothing():
-    done = _run("-m", "tests.fuzz", "--calls", "10", "--seed", "14")
+@pytest.mark.parametrize("calls", slow_but(["2"], ["2", "10"]))
+def test_a_short_run_finds_nothing(calls):
+    done = _run("-m", "tests.fuzz", "--calls", calls, "--seed", "14")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

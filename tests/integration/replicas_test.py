@@ -54,7 +54,7 @@ def assert_equal_states(one, other):
 
 @pytest.mark.parametrize(
     "sampler, optimizer",
-    slow_but([PAIRS[0], PAIRS[4], PAIRS[-1]], PAIRS),
+    slow_but([PAIRS[4], PAIRS[-1]], PAIRS),
     ids=SAMPLERS,
 )
 def test_replicas_hold_the_same_bits(sampler, optimizer):
@@ -63,7 +63,9 @@ def test_replicas_hold_the_same_bits(sampler, optimizer):
         np.testing.assert_array_equal(*values, err_msg=path)
 
 
-@EVERY_PAIR
+@pytest.mark.parametrize(
+    "sampler, optimizer", slow_but([PAIRS[2], PAIRS[-1]], PAIRS), ids=SAMPLERS
+)
 def test_no_tensor_of_a_step_grows_with_the_number_of_classes(sampler, optimizer):
     if sampler in OVER_ALL_CLASSES:
         pytest.skip("reads all classes in each step")
@@ -134,7 +136,7 @@ def test_outside_of_the_scope_the_rows_of_one_replica_are_asked():
 
 @pytest.mark.parametrize(
     "sampler",
-    slow_but(["uniform", "lsh"], ["uniform", "unigram", "lsh", "kernel_tree", "softmax"]),
+    slow_but(["lsh"], ["uniform", "unigram", "lsh", "kernel_tree", "softmax"]),
 )
 def test_each_replica_draws_classes_of_its_own(sampler):
     def drawn():

@@ -38,6 +38,7 @@ def _model(sampler, num_shards=1):
         ]
     )
     model.compile(tflo.optimizers.LazyAdam(0.01), tflo.losses.SampledSoftmaxLoss())
+    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
     return model
 
 
@@ -46,9 +47,7 @@ def _fit(model, *data):
 
 
 @pytest.mark.parametrize("num_shards", [1, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "name", slow_but(["unigram", "inverted_file", "kernel_tree"], SAMPLERS)
-)
+@pytest.mark.parametrize("name", slow_but(["inverted_file", "kernel_tree"], SAMPLERS))
 def test_training_goes_on(name, num_shards):
     model = _model(SAMPLERS[name](), num_shards)
     _fit(model, *_data())

@@ -28,13 +28,10 @@ OPTIMIZERS = {
 }
 # Each sampler, and each optimizer with one of them.
 PAIRS = list(zip(SAMPLERS, itertools.cycle(OPTIMIZERS), strict=False))
-# One of each kind of state; between them they have all optimizers. The others are slow.
-SHORT = [
-    pair
-    for pair in PAIRS
-    if pair[0] in ("unigram", "inverted_file", "kernel_tree", "lsh", "bernoulli")
-]
-EVERY_PAIR = pytest.mark.parametrize("sampler, optimizer", slow_but(SHORT, PAIRS), ids=SAMPLERS)
+# One of each kind of state, and each optimizer, in one of both ways. The others are slow.
+IN_FILES = [pair for pair in PAIRS if pair[0] in ("unigram", "inverted_file", "kernel_tree")]
+IN_CHECKPOINTS = [pair for pair in PAIRS if pair[0] in ("lsh", "bernoulli")]
+EVERY_PAIR = pytest.mark.parametrize("sampler, optimizer", PAIRS, ids=SAMPLERS)
 
 
 def data(first_step, last_step):
@@ -99,7 +96,7 @@ def resume_all(folder):
 def resumed(tmp_path_factory, request):
     """A folder in which another process has resumed all models that are tested."""
     folder = tmp_path_factory.mktemp("models")
-    for sampler, optimizer in PAIRS if request.config.getoption("run_slow") else SHORT:
+    for sampler, optimizer in PAIRS if request.config.getoption("run_slow") else IN_FILES:
         half(sampler, optimizer).save(folder / f"half {sampler}.keras")
     code = (
         "import pathlib; from tests.integration import resume_test; "
@@ -109,7 +106,7 @@ def resumed(tmp_path_factory, request):
     return folder
 
 
-@EVERY_PAIR
+@pytest.mark.parametrize("sampler, optimizer", slow_but(IN_FILES, PAIRS), ids=SAMPLERS)
 def test_a_run_saved_in_the_middle_of_an_epoch_continues_to_the_same_bits(
     sampler, optimizer, resumed
 ):
@@ -117,7 +114,7 @@ def test_a_run_saved_in_the_middle_of_an_epoch_continues_to_the_same_bits(
     _assert_equal_states(uninterrupted(sampler, optimizer), _state(model))
 
 
-@EVERY_PAIR
+@pytest.mark.parametrize("sampler, optimizer", slow_but(IN_CHECKPOINTS, PAIRS), ids=SAMPLERS)
 def test_a_checkpoint_continues_to_the_same_bits(sampler, optimizer, tmp_path):
     path = _checkpoint_of(half(sampler, optimizer)).write(tmp_path / "checkpoint")
     resumed = new_model(sampler, optimizer)

@@ -27,6 +27,7 @@ def new_model(sampler):
         ]
     )
     model.compile(tflo.optimizers.LazyAdam(0.01), tflo.losses.SampledSoftmaxLoss())
+    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
     return model
 
 

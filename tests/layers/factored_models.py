@@ -123,6 +123,7 @@ def model(name="taylor_softmax", trunk=hidden_layer, reduction="sum_over_batch_s
     result = keras.Sequential([*trunk(), head(**of_head)])
     options = {"optimizer": keras.optimizers.SGD(RATE), **kwargs}
     result.compile(loss=LOSSES[name](reduction=reduction), **options)
+    result.optimizer.build(result.trainable_variables)  # else each step is traced twice
     return result
 
 

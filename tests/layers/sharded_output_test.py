@@ -59,6 +59,7 @@ def new_model(num_shards, loss, sampler, optimizer, dtype=None, **kwargs):
     metrics = [tflo.metrics.PrecisionAtK(1), tflo.metrics.PrecisionAtK(5)]
     optimizer = getattr(tflo.optimizers, optimizer)(0.05)
     model.compile(optimizer, getattr(tflo.losses, loss)(), metrics=metrics, **kwargs)
+    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
     return model
 
 

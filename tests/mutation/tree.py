@@ -45,7 +45,7 @@ class Tree:
 
     def build(self) -> None:
         """Brings the op library up to date; raises RuntimeError if it does not compile."""
-        command = [sys.executable, "-m", "build_tools", "ops", _OPS]
+        command = [sys.executable, "-m", "build_tools", "op_library", "--copy-to", _OPS]
         done = self._run(command)
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}")

@@ -25,6 +25,7 @@ def make_model(num_hard=None, loss=None, **kwargs):
     model.compile(
         optimizer=tflo.optimizers.LazyAdam(0.02), loss=loss or tflo.losses.SampledSoftmaxLoss()
     )
+    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
     return model
 
 

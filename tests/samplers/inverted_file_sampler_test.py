@@ -23,6 +23,7 @@ def make_model(**kwargs):
     model.compile(
         optimizer=tflo.optimizers.LazyAdam(0.01), loss=tflo.losses.SampledSoftmaxLoss()
     )
+    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
     return model
 
 

@@ -28,6 +28,7 @@ def make_model(form="own", optimizer="lazy", **kwargs):
     model = keras.Sequential([keras.Input([DIM]), keras.layers.Dense(DIM), head])
     loss = tflo.losses.SampledSoftmaxLoss()
     model.compile(optimizer=OPTIMIZERS[optimizer](0.01), loss=loss)
+    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
     return model
 
 

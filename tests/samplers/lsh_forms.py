@@ -50,6 +50,7 @@ def model_of(form, num_classes=N, **kwargs):
     head = layers.LargeOutput(num_classes, make(form, **kwargs))
     model = keras.Sequential([keras.Input([DIM]), head])
     model.compile(optimizers.LazyAdam(0.01), losses.SampledSoftmaxLoss())
+    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
     return model
 
 

@@ -43,6 +43,7 @@ def flat_model(loss, sampler, num_classes=30_000, steps_per_execution=10):
     head = tflo.layers.LargeOutput(num_classes, sampler=sampler, name="words")
     model = keras.Sequential([keras.Input([DIM]), head])
     model.compile(tflo.optimizers.LazyAdam(1e-3), loss, steps_per_execution=steps_per_execution)
+    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
     return model
 
 
