@@ -21,7 +21,6 @@ def main() -> None:
         print(table([row for path in options.table for row in json.loads(path.read_text())]))
         return
     tree, rows = Tree(options.tree, options.timeout), []
-    tree.build()
     for part in options.parts:
         for fault in FAULTS[part]:
             short, long = tree.test(fault)

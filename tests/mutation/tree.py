@@ -42,8 +42,9 @@ class Tree:
         if not self._root.exists():
             subprocess.run(["git", "worktree", "add", "--detach", self._root], check=True)
         self._restore()
+        self._is_built = (self._root / _OPS).exists()
 
-    def build(self) -> None:
+    def _build(self) -> None:
         """Brings the op library up to date; raises RuntimeError if it does not compile."""
         command = [sys.executable, "-m", "build_tools", "op_library", "--copy-to", _OPS]
         done = self._run(command)
@@ -56,9 +57,11 @@ class Tree:
         The long suite contains the short one, so it only runs where the short one passes.
         """
         fault.plant(self._root)
+        is_compiled = fault.file.startswith("custom_ops/")
         try:
-            if fault.file.startswith("custom_ops/"):
-                self.build()
+            if is_compiled or not self._is_built:
+                self._build()
+            self._is_built = not is_compiled  # for the next fault
             short = self._suite(fault.tests, [])
             return short, short if short.found else self._suite(fault.tests, ["--run-slow"])
         finally:
