@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tests.mutation.fault import Fault
 
 _OPS = "tf_largeout/ops/_largeout_ops.so"
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+_FAILED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+)", re.MULTILINE)  # without parameters
 _FOUND, _PASSED, _NO_TESTS = 1, 0, 5  # exit codes of pytest
 
 
@@ -77,7 +77,7 @@ class Tree:
         return Result(False, "", time.monotonic() - start)
 
     def _first_failure(self, arguments: list[str]) -> str:
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0"]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "-n", "0"]
         try:
             done = self._run([*command, "-p", "no:cacheprovider", *arguments], self._timeout)
         except subprocess.TimeoutExpired:

@@ -48,6 +48,7 @@ def test_the_custom_export_alone_runs_our_op(ops, tmp_path):
     assert (b"Largeout" in names_in_file(tmp_path / "1")) == (ops == "custom")
 
 
+@pytest.mark.slow
 def test_saved_model_cli_lists_the_signatures(tmp_path):
     serving.export(models.new_model("strings"), tmp_path / "1", k=7)
     text = saved_model_text(tmp_path / "1")

@@ -99,6 +99,7 @@ def test_a_table_that_is_shared_and_a_model_within_a_model(tmp_path):
     np.testing.assert_allclose(found, models.logits_of(model, "tied"), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_model_that_mirrored_replicas_trained(tmp_path):
     with replicas.two_replicas().scope():
         model = models.dense(models.head("uniform"))
