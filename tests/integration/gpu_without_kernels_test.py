@@ -26,6 +26,7 @@ for sampler in [
     tflo.samplers.InvertedFileSampler(20, num_hard=6, start_step=0),
     tflo.samplers.LSHSampler(20),
     tflo.samplers.TopKSampler(20),
+    tflo.samplers.KernelTreeSampler(20),
 ]:
     head = tflo.layers.LargeOutput(301, sampler)
     model = keras.Sequential([keras.Input([12]), keras.layers.Dense(12), head])
@@ -34,6 +35,14 @@ for sampler in [
     assert np.isfinite(model.evaluate(x, y, verbose=0))
     assert "GPU" in model.layers[0].kernel.value.device
     assert "CPU" in head.embeddings.value.device
+
+bag = tflo.layers.EmbeddingBag(50, 12)
+head = tflo.layers.FactoredOutput(301, learning_rate=0.01)
+model = keras.Sequential([keras.Input([5], dtype="int32"), bag, head])
+model.compile(tflo.optimizers.LazyAdam(0.01), tflo.losses.SphericalSoftmaxLoss())
+assert np.isfinite(model.fit(np.ones([48, 5]), y, verbose=0).history["loss"]).all()
+assert "CPU" in bag.embeddings.value.device
+assert "CPU" in head.weights[1].value.device
 
 model = keras.Sequential([keras.Input([2], dtype="int32"), keras.layers.Embedding(50, 3)])
 model.compile(tflo.optimizers.LazyAdam(0.01), "mse", jit_compile=False)

@@ -8,6 +8,7 @@ import tensorflow as tf
 from tf_largeout.arguments import one_of, whole_number
 from tf_largeout.layers.bag_ids import checked_padding_id, in_range, not_values
 from tf_largeout.layers.bag_sums import can_sum, combined_rows
+from tf_largeout.ops import devices
 from tf_largeout.replicas import local_variable
 from tf_largeout.types import Config, InitializerLike, Shape
 
@@ -131,13 +132,14 @@ class EmbeddingBag(keras.layers.Layer):
         return "int64"
 
     def build(self, input_shape: Shape | dict[str, Shape] | None = None) -> None:
-        self.embeddings = self.add_weight(
-            name="embeddings",
-            shape=(self.input_dim, self.output_dim),
-            initializer=self.embeddings_initializer,
-            dtype=self.dtype_policy.variable_dtype,
-            autocast=False,
-        )
+        with devices.supported_device_scope():
+            self.embeddings = self.add_weight(
+                name="embeddings",
+                shape=(self.input_dim, self.output_dim),
+                initializer=self.embeddings_initializer,
+                dtype=self.dtype_policy.variable_dtype,
+                autocast=False,
+            )
         self.built = True
 
     def call(

@@ -117,5 +117,5 @@ def _warn() -> None:
     """Warns that layers are on the CPU. The import has warned if `GPUS_UNUSABLE` is set."""
     if not library.GPUS_UNUSABLE:
         logging.getLogger("tf_largeout").warning(
-            "LargeOutput, its sampler and its slots are on the CPU. %s.", _NOT_BUILT
+            "The layers of tf_largeout and their slots are on the CPU. %s.", _NOT_BUILT
         )

@@ -10,7 +10,13 @@ import types
 from collections.abc import Iterator
 
 from tf_largeout.ops import gpu_cards
-from tf_largeout.version import TENSORFLOW_WINDOW, __version__, accepts_tensorflow
+from tf_largeout.version import (
+    TENSORFLOW_WINDOW,
+    __version__,
+    accepts_tensorflow,
+    library_name,
+    minor_of,
+)
 
 try:
     import tensorflow as tf
@@ -22,7 +28,7 @@ except ImportError as error:
         f'"tensorflow[and-cuda]{TENSORFLOW_WINDOW}"'
     ) from error
 
-_LIBRARY = pathlib.Path(__file__).with_name("_largeout_ops.so")
+_FOLDER = pathlib.Path(__file__).parent
 
 
 def check_keras() -> None:
@@ -59,6 +65,16 @@ def check_tensorflow(version: str) -> None:
         )
 
 
+def library_for(version: str, folder: pathlib.Path = _FOLDER) -> pathlib.Path:
+    """Returns the path of the package's op library for TensorFlow `version`.
+
+    An installation from source has one library, `_largeout_ops.so`. A wheel has one for each
+    minor version of TensorFlow, such as `_largeout_ops_2_18.so`. The file may be missing.
+    """
+    in_wheel = folder / library_name(version)
+    return in_wheel if in_wheel.exists() else folder / library_name()
+
+
 def check_library(path: pathlib.Path, version: str) -> None:
     """Checks that the op library exists and was compiled for TensorFlow `version`.
 
@@ -67,12 +83,14 @@ def check_library(path: pathlib.Path, version: str) -> None:
             ways out.
     """
     if not path.exists():
+        others = sorted(one.name for one in path.parent.glob("_largeout_ops*.so"))
         raise ImportError(
-            f"The op library of tf_largeout {__version__} has not been built: {path} is "
-            f"missing. Installed: TensorFlow {version}. {_ways_out()}"
+            f"tf_largeout {__version__} has no op library for the installed TensorFlow "
+            f"{version}: {path} is missing. Op libraries in that folder: "
+            f"{', '.join(others) or 'none'}. {_ways_out()}"
         )
     built_for = compiled_for(path)
-    if _minor(built_for) != _minor(version):
+    if minor_of(built_for) != minor_of(version):
         raise ImportError(
             f"The op library {path} was compiled for TensorFlow {built_for}. Installed: "
             f"TensorFlow {version}. A library works with the minor version that it was "
@@ -108,8 +126,8 @@ def check_gpus(path: pathlib.Path) -> str | None:
     reason = gpu_cards.why_unusable(record, gpu_cards.find_machine())
     if reason:
         logging.getLogger("tf_largeout").warning(
-            "LargeOutput, its sampler and its slots will be on the CPU. %s. LARGEOUT_GPU=0 in "
-            "the environment has the same effect, without this warning.",
+            "The layers of tf_largeout and their slots will be on the CPU. %s. LARGEOUT_GPU=0 "
+            "in the environment has the same effect, without this warning.",
             reason,
         )
     return reason
@@ -160,10 +178,6 @@ def _gpu_kernels_off() -> Iterator[None]:
             os.environ["LARGEOUT_GPU"] = before
 
 
-def _minor(version: str) -> list[str]:
-    return version.split(".")[:2]
-
-
 def _ways_out() -> str:
     return (
         "Three ways out: (1) install a supported TensorFlow, "
@@ -177,7 +191,7 @@ def _ways_out() -> str:
 
 # LARGEOUT_OPS_LIBRARY names another build of the library, such as one with
 # sanitizers.
-LOADED = pathlib.Path(os.environ.get("LARGEOUT_OPS_LIBRARY") or _LIBRARY)
+LOADED = pathlib.Path(os.environ.get("LARGEOUT_OPS_LIBRARY") or library_for(tf.__version__))
 GPUS_UNUSABLE = check_gpus(LOADED)  # why, or None
 gen_ops = load(LOADED, use_gpus=not GPUS_UNUSABLE)
 check_keras()
