@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import importlib
 import os
 from unittest import mock
 
@@ -67,7 +68,8 @@ def _kept_kernels():
     It forgets them whenever a seed is set, for those of `tf.random` that hold a state. Use
     `tf.random.stateless_*` or numpy in tests.
     """
-    return mock.patch("tensorflow.python.pywrap_tfe.TFE_ContextClearCaches", lambda _: None)
+    calls = importlib.import_module("tensorflow.python.pywrap_tfe")
+    return mock.patch.object(calls, "TFE_ContextClearCaches", lambda _: None)
 
 
 @pytest.fixture(autouse=True)
