@@ -1,24 +1,33 @@
-"""The version of tf_largeout and the window of TensorFlow versions it accepts.
+"""The version of tf_largeout and the TensorFlow versions that it supports.
 
-The build (`build_tools`, `setup.py`) executes this file and
-`tf_largeout.ops.library` imports it: the window stands here and nowhere else.
-The op library links against TensorFlow's C++ symbols, which change with every
-minor release, so the window is one minor.
+The build (`build_tools`, `setup.py`) executes this file and `tf_largeout.ops.library` imports
+it: the versions are stated only here. The op library links against TensorFlow's C++ symbols,
+which change with every minor release: it is compiled once for each minor.
 """
 
 import re
 
 __version__ = "0.1.0"
 
-TENSORFLOW_MIN = "2.21.0"
-TENSORFLOW_BELOW = "2.22.0"
-TENSORFLOW_WINDOW = f">={TENSORFLOW_MIN},<{TENSORFLOW_BELOW}"
+TENSORFLOW_MINORS = ("2.18", "2.19", "2.20", "2.21")
+TENSORFLOW_WINDOW = ">=2.18.0,<2.22.0"
 
 
 def accepts_tensorflow(version: str) -> bool:
-    """Whether TensorFlow `version` (a string such as "2.21.0") is in the window."""
-    return _release(TENSORFLOW_MIN) <= _release(version) < _release(TENSORFLOW_BELOW)
+    """Whether TensorFlow `version` (a string such as "2.21.0") is supported."""
+    return minor_of(version) in TENSORFLOW_MINORS
 
 
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+def minor_of(version: str) -> str:
+    """Returns the first two numbers of a version: "2.21" of "2.21.0-rc1"."""
+    return ".".join(re.findall(r"\d+", version)[:2])
+
+
+def library_name(version: str | None = None) -> str:
+    """Returns the file name of the op library in an installation from source.
+
+    Args:
+        version: a TensorFlow version. If given, the name of its op library in a wheel.
+    """
+    suffix = f"_{minor_of(version).replace('.', '_')}" if version else ""
+    return f"_largeout_ops{suffix}.so"
