@@ -60,6 +60,6 @@ def test_a_library_is_told_to_leave_its_gpu_kernels_out(monkeypatch, before):
     if before:
         monkeypatch.setenv("LARGEOUT_GPU", before)
     for use_gpus in (True, False):
-        library.load(library._LIBRARY, use_gpus)
+        library.load(library.LOADED, use_gpus)
         assert os.environ.get("LARGEOUT_GPU") == before
     assert seen == [before, "0"]
