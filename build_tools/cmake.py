@@ -29,13 +29,19 @@ OUTPUTS = {
 NEED_TENSORFLOW = ("op_library", "emulated_gpu", "serving_host")
 
 
-def build(target: str, preset: str = "release", *definitions: str) -> pathlib.Path:
+def build(
+    target: str,
+    preset: str = "release",
+    *definitions: str,
+    tensorflow: TensorFlow | None = None,
+) -> pathlib.Path:
     """Builds one target of CMakeLists.txt and returns the path of its output.
 
     Args:
         target: a key of `OUTPUTS`.
-        preset: a preset of CMakePresets.json: "release", "sanitize" or "gpu".
+        preset: a preset of CMakePresets.json: "release", "sanitize", "gpu" or "arm".
         definitions: further cache variables for CMake, such as "CMAKE_CUDA_ARCHITECTURES=90".
+        tensorflow: the TensorFlow to compile against. Default: the one that this Python imports.
 
     Raises:
         BuildError: if CMake, Ninja or TensorFlow is missing, or a step fails.
@@ -43,7 +49,7 @@ def build(target: str, preset: str = "release", *definitions: str) -> pathlib.Pa
     cmake, ninja = _program("cmake"), _program("ninja")
     variables = [f"CMAKE_MAKE_PROGRAM={ninja}", *definitions]
     if target in NEED_TENSORFLOW:
-        variables += _tensorflow_variables(tensorflow_install.find_supported())
+        variables += _tensorflow_variables(tensorflow or tensorflow_install.find_supported())
     jobs = str(len(os.sched_getaffinity(0)))
     with _lock(preset):
         run([cmake, "--preset", preset, *(f"-D{one}" for one in variables)], "Configuring")
