@@ -17,6 +17,8 @@ inline uint32_t NotBelow(Floats a, Floats b) {
   return static_cast<uint32_t>(_mm256_movemask_ps((__m256)(a >= b)));
 #elif defined(__SSE2__)
   return static_cast<uint32_t>(_mm_movemask_ps((__m128)(a >= b)));
+#elif defined(__aarch64__)
+  return BitsOfLanes(a >= b);
 #else
   uint32_t mask = 0;
   for (int lane = 0; lane < kLanes; ++lane) mask |= uint32_t{a[lane] >= b[lane]} << lane;

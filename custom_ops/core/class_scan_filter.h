@@ -22,6 +22,8 @@ inline uint32_t NotAtMost(Floats a, Floats b) {
       _mm256_movemask_ps(_mm256_cmp_ps((__m256)a, (__m256)b, _CMP_NLE_UQ)));
 #elif defined(__SSE2__)
   return static_cast<uint32_t>(_mm_movemask_ps(_mm_cmpnle_ps((__m128)a, (__m128)b)));
+#elif defined(__aarch64__)
+  return BitsOfLanes(~(a <= b));
 #else
   uint32_t mask = 0;
   for (int lane = 0; lane < kLanes; ++lane) mask |= uint32_t{!(a[lane] <= b[lane])} << lane;

@@ -40,6 +40,11 @@ inline __attribute__((always_inline)) void SumLanesOfEach(const Floats (&vectors
   const __m128 low = _mm_unpacklo_ps(fours[0], fours[2]) + _mm_unpackhi_ps(fours[0], fours[2]);
   const __m128 high = _mm_unpacklo_ps(fours[1], fours[3]) + _mm_unpackhi_ps(fours[1], fours[3]);
   _mm_storeu_ps(sums, _mm_unpacklo_ps(low, high) + _mm_unpackhi_ps(low, high));
+#elif defined(__aarch64__)
+  float32x4_t fours[4] = {};
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) fours[r] = (float32x4_t)vectors[r];
+  vst1q_f32(sums, vpaddq_f32(vpaddq_f32(fours[0], fours[1]), vpaddq_f32(fours[2], fours[3])));
 #else
   for (int r = 0; r < R; ++r) sums[r] = SumLanes(vectors[r]);
 #endif

@@ -12,6 +12,8 @@ namespace {
 inline Floats Rounded(Floats product) {
 #if defined(__x86_64__)
   asm("" : "+v"(product));
+#elif defined(__aarch64__)
+  asm("" : "+w"(product));
 #endif
   return product;
 }

@@ -29,6 +29,13 @@ inline Ints AddProducts(Ints sum, Ints row, Ints query) {
                                       _mm_srai_epi16(_mm_slli_epi16(numbers, 8), 8));
   const __m128i odd = _mm_madd_epi16(_mm_srli_epi16(codes, 8), _mm_srai_epi16(numbers, 8));
   return sum + (Ints)even + (Ints)odd;
+#elif defined(__aarch64__)
+  const uint8x16_t codes = (uint8x16_t)row;
+  const int8x16_t numbers = (int8x16_t)query;
+  const int16x8_t low =
+      (int16x8_t)vmovl_u8(vget_low_u8(codes)) * vmovl_s8(vget_low_s8(numbers));
+  const int16x8_t high = (int16x8_t)vmovl_high_u8(codes) * vmovl_high_s8(numbers);
+  return (Ints)vpadalq_s16((int32x4_t)sum, vpaddq_s16(low, high));
 #else
   for (int shift = 0; shift < 32; shift += 8) {
     sum += ((row >> shift) & 255) * ((query << (24 - shift)) >> 24);

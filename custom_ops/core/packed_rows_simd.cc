@@ -15,6 +15,10 @@ inline constexpr int64_t kNumbersOfLine = 64 / sizeof(float);  // of the cache
 inline void StoreBytes(Ints value, void* to) {
 #if defined(__AVX512F__)
   _mm_storeu_si128((__m128i*)to, _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)value));
+#elif defined(__aarch64__)
+  const uint16x4_t halves = vmovn_u32((uint32x4_t)value);
+  const uint8x8_t bytes = vmovn_u16(vcombine_u16(halves, halves));
+  std::memcpy(to, &bytes, kLanes);
 #else
   int32_t lanes[kLanes];
   uint8_t bytes[kLanes];

@@ -10,6 +10,8 @@
 
 #if defined(__SSE2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>  // every 64-bit ARM processor has it: part of the generic level
 #endif
 
 namespace largeout {
@@ -23,7 +25,11 @@ inline constexpr int kLanes = 8;
 inline constexpr int kVectorRegisters = 16;
 #else
 inline constexpr int kLanes = 4;
+#if defined(__aarch64__)
+inline constexpr int kVectorRegisters = 32;
+#else
 inline constexpr int kVectorRegisters = 16;
+#endif
 #endif
 
 typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
@@ -123,11 +129,20 @@ inline Floats Sqrt(Floats x) {
   return (Floats)_mm256_sqrt_ps((__m256)x);
 #elif defined(__SSE2__)
   return (Floats)_mm_sqrt_ps((__m128)x);
+#elif defined(__aarch64__)
+  return (Floats)vsqrtq_f32((float32x4_t)x);
 #else
   for (int lane = 0; lane < kLanes; ++lane) x[lane] = __builtin_sqrtf(x[lane]);
   return x;
 #endif
 }
+
+#if defined(__aarch64__)
+// Bit i is set where lane i of the result of a comparison is.
+inline uint32_t BitsOfLanes(Ints compared) {
+  return vaddvq_u32((uint32x4_t)(compared & Ints{1, 2, 4, 8}));
+}
+#endif
 
 // Whether a > b in any lane.
 inline bool AnyGreater(Floats a, Floats b) {
@@ -137,6 +152,8 @@ inline bool AnyGreater(Floats a, Floats b) {
   return _mm256_movemask_ps((__m256)(a > b)) != 0;
 #elif defined(__SSE2__)
   return _mm_movemask_ps((__m128)(a > b)) != 0;
+#elif defined(__aarch64__)
+  return vmaxvq_u32((uint32x4_t)(a > b)) != 0;
 #else
   const Ints mask = a > b;
   int32_t any = 0;
@@ -160,6 +177,8 @@ inline float SumLanes(Floats x) {
 #endif
   sum = sum + _mm_movehl_ps(sum, sum);
   return _mm_cvtss_f32(sum) + _mm_cvtss_f32(_mm_shuffle_ps(sum, sum, 1));
+#elif defined(__aarch64__)
+  return vaddvq_f32((float32x4_t)x);
 #else
   float sum = 0;
   for (int lane = 0; lane < kLanes; ++lane) sum += x[lane];

@@ -3,9 +3,9 @@
 // A file X_simd.cc is compiled once a level, with that level's flags and
 // LARGEOUT_SIMD defined as generic, avx2 or avx512, and puts everything it
 // defines into namespace largeout::LARGEOUT_SIMD. X.cc picks one of these
-// at run time, once a batch. avx512 is AVX-512 with VNNI, which all of its
-// processors but the first have; others than x86-64 have the generic level only. amx is avx512
-// with the tiles that multiply bfloat16 numbers (bfloat16_product.h).
+// at run time, once a batch. avx512 is AVX-512 with VNNI, which all of its processors but the
+// first have. amx is avx512 with the tiles that multiply bfloat16 numbers (bfloat16_product.h).
+// Processors other than x86-64 have the generic level only; on 64-bit ARM it uses NEON.
 // X_simd.cc includes no std templates: the linker keeps one copy of an inline
 // function, and it must not be the AVX-512 one.
 
