@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tests.source_tree import ROOT
 from tf_largeout.ops import library
-from tf_largeout.version import TENSORFLOW_WINDOW, accepts_tensorflow
+from tf_largeout.version import TENSORFLOW_MINORS, TENSORFLOW_WINDOW, accepts_tensorflow
 
 WAYS_OUT = ["(1)", "(2)", "(3)", f'pip install "tensorflow-cpu{TENSORFLOW_WINDOW}"']
 
@@ -28,14 +28,22 @@ def message_of(function, *arguments):
         ("2.21.3", True),
         ("2.21.0rc1", True),
         ("2.21.0-rc1", True),
-        ("2.20.9", False),
+        ("2.18.0", True),
+        ("2.17.1", False),
+        ("2.180.0", False),
         ("2.22.0", False),
         ("2.22.0-dev20260101", False),
         ("3.0.0", False),
     ],
 )
-def test_the_window_is_one_minor(version, accepted):
+def test_versions_of_the_supported_minors_are_accepted(version, accepted):
     assert accepts_tensorflow(version) == accepted
+
+
+def test_the_window_holds_the_supported_minors():
+    first, last = TENSORFLOW_MINORS[0], TENSORFLOW_MINORS[-1]
+    following = int(last.split(".")[1]) + 1
+    assert TENSORFLOW_WINDOW == f">={first}.0,<2.{following}.0"
 
 
 def test_the_installed_tensorflow_is_accepted():
@@ -43,7 +51,7 @@ def test_the_installed_tensorflow_is_accepted():
     assert library.check_tensorflow(tf.__version__) is None
 
 
-@pytest.mark.parametrize("version", ["2.20.0", "2.22.1"])
+@pytest.mark.parametrize("version", ["2.17.0", "2.22.1"])
 def test_a_tensorflow_outside_of_the_window_is_named_with_three_ways_out(version):
     message = message_of(library.check_tensorflow, version)
     for part in [f"Installed: TensorFlow {version}", TENSORFLOW_WINDOW, *WAYS_OUT]:
@@ -52,14 +60,27 @@ def test_a_tensorflow_outside_of_the_window_is_named_with_three_ways_out(version
 
 def test_a_missing_library_is_named_with_three_ways_out(tmp_path):
     message = message_of(library.check_library, tmp_path / "absent.so", "2.21.0")
-    for part in ["absent.so is missing", "Installed: TensorFlow 2.21.0", *WAYS_OUT]:
+    for part in ["absent.so is missing", "installed TensorFlow 2.21.0", "none", *WAYS_OUT]:
+        assert part in message
+
+
+def test_a_wheel_has_a_library_for_each_minor_and_an_installation_from_source_has_one(tmp_path):
+    for name in ["_largeout_ops_2_18.so", "_largeout_ops_2_20.so"]:
+        (tmp_path / name).touch()
+    for version in ["2.18.1", "2.18.0-rc1"]:
+        found = library.library_for(version, tmp_path)
+        assert found == tmp_path / "_largeout_ops_2_18.so"
+    absent = library.library_for("2.19.0", tmp_path)
+    assert absent == tmp_path / "_largeout_ops.so"
+    message = message_of(library.check_library, absent, "2.19.0")
+    for part in ["2.19.0", "_largeout_ops_2_18.so, _largeout_ops_2_20.so", *WAYS_OUT]:
         assert part in message
 
 
 @pytest.mark.parametrize(
     ("content", "built_for"),
     [
-        (b"\x7fELF..largeout built for tensorflow 2.20.1\0..", "2.20.1"),
+        (b"\x7fELF..largeout built for tensorflow 2.2.1\0..", "2.2.1"),
         (b"\x7fELF some other library", "unknown"),
         (b"", "unknown"),
     ],
@@ -83,14 +104,14 @@ def test_a_damaged_library_is_an_import_error_with_ways_out(tmp_path):
 
 
 def test_the_library_says_which_tensorflow_it_was_compiled_for():
-    assert library.compiled_for(library._LIBRARY) == tf.__version__
+    assert library.compiled_for(library.LOADED) == tf.__version__
 
 
 @pytest.mark.parametrize(
     ("fake", "said"),
     [
         ("raise ImportError('none here')", "needs TensorFlow"),
-        ("__version__ = '2.20.0'", "Installed: TensorFlow 2.20.0"),
+        ("__version__ = '2.17.0'", "Installed: TensorFlow 2.17.0"),
     ],
 )
 def test_importing_the_package_says_which_tensorflow_is_needed(tmp_path, fake, said):

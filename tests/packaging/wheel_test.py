@@ -16,7 +16,7 @@ from tests.source_tree import ROOT
 
 USE = (
     "import tensorflow as tf, tf_largeout, tf_largeout.ops.library as library;"
-    "assert library.compiled_for(library._LIBRARY) == tf.__version__;"
+    "assert library.compiled_for(library.LOADED) == tf.__version__;"
     "print(tf_largeout.__file__)"
 )
 
