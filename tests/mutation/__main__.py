@@ -21,8 +21,13 @@ def main() -> None:
         print(table([row for path in options.table for row in json.loads(path.read_text())]))
         return
     tree, rows = Tree(options.tree, options.timeout), []
+    if options.json.exists():
+        rows = json.loads(options.json.read_text())
+    done = {row["fault"] for row in rows}
     for part in options.parts:
         for fault in FAULTS[part]:
+            if fault.title in done:
+                continue
             short, long = tree.test(fault)
             rows.append(
                 {
@@ -67,7 +72,10 @@ def _options() -> argparse.Namespace:
         "--tree", type=pathlib.Path, default=pathlib.Path("build/mutation"), help="the copy"
     )
     parser.add_argument(
-        "--json", type=pathlib.Path, default=pathlib.Path("build/mutation.json"), help="results"
+        "--json",
+        type=pathlib.Path,
+        default=pathlib.Path("build/mutation.json"),
+        help="results; faults in it are not tested again",
     )
     parser.add_argument("--timeout", type=float, default=1200, help="seconds of a pytest run")
     parser.add_argument(

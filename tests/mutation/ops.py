@@ -4,8 +4,8 @@ from tests.mutation.fault import Fault
 
 _CORE = "custom_ops/core/"
 _SAMPLING = ("tests/ops", "tests/samplers", "tests/search")
-_LOSSES = ("tests/ops", "tests/losses", "tests/samplers", "tests/integration")
-_SCANS = ("tests/ops", "tests/metrics", "tests/losses", "tests/retrieval", "tests/layers")
+_LOSSES = ("tests/ops", "tests/losses")
+_SCANS = ("tests/ops", "tests/metrics", "tests/retrieval")
 
 FAULTS = [
     Fault(
@@ -13,14 +13,14 @@ FAULTS = [
         _CORE + "row_merge.cc",
         "return i == 0 || entries[i].id != entries[i - 1].id;",
         "return i == 0 || entries[i].id >= entries[i - 1].id;",
-        ("tests/ops/row_ops_test.py", "tests/ops", "tests/optimizers", "tests/integration"),
+        ("tests/ops/row_ops_test.py", "tests/ops", "tests/optimizers"),
     ),
     Fault(
         "ids of a gradient are sorted by their lowest 11 bits only",
         _CORE + "row_merge.cc",
         "shift < 63 && (max_id >> shift) > 0",
         "shift < kDigitBits && (max_id >> shift) > 0",
-        ("tests/ops/row_ops_test.py", "tests/ops", "tests/optimizers", "tests/integration"),
+        ("tests/ops/row_ops_test.py", "tests/ops", "tests/optimizers"),
     ),
     Fault(
         "the gradient of a bias loses all full runs of its terms",
@@ -65,8 +65,7 @@ FAULTS = [
         (
             "tests/ops/factored_output_ops_test.py",
             "tests/ops",
-            "tests/reference",
-            "tests/layers",
+            "tests/layers/factored_training_test.py",
         ),
     ),
     Fault(

@@ -3,7 +3,11 @@
 from tests.mutation.fault import Fault
 
 _OPTIMIZERS = "tf_largeout/optimizers/"
-_ALL = ("tests/optimizers", "tests/ops/row_ops_test.py", "tests/integration")
+_ALL = (
+    "tests/optimizers",
+    "tests/ops/row_ops_test.py",
+    "tests/integration/replicas_test.py",
+)
 
 FAULTS = [
     Fault(

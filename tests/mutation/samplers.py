@@ -3,7 +3,7 @@
 from tests.mutation.fault import Fault
 
 _SAMPLERS = "tf_largeout/samplers/"
-_ALL = ("tests/samplers", "tests/integration")
+_ALL = ("tests/samplers", "tests/search")
 
 FAULTS = [
     Fault(
@@ -64,7 +64,7 @@ FAULTS = [
             "tests/samplers/kernel_tree_sampler_test.py",
             "tests/samplers/shard_draws_test.py",
             *_ALL,
-            "tests/layers",
+            "tests/integration/sharded_trees_test.py",
         ),
     ),
 ]

@@ -3,7 +3,7 @@
 from tests.mutation.fault import Fault
 
 _SERVING = "tf_largeout/serving/"
-_ALL = ("tests/serving", "tests/integration/workflows_test.py", "tests/examples")
+_ALL = ("tests/serving",)
 
 FAULTS = [
     Fault(
