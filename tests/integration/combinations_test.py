@@ -174,13 +174,10 @@ SHORT = (
     "subclassed without training",
     "several labels in time",
     "sample weights",
-    "class weights",
     "keras adam",
     "steps per execution",
     "eager",
     "mixed float16",
-    "stock metric",
-    "lsh pool",
     "inverted file, several labels",
     "tied",
 )

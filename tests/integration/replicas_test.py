@@ -54,7 +54,7 @@ def assert_equal_states(one, other):
 
 @pytest.mark.parametrize(
     "sampler, optimizer",
-    slow_but([PAIRS[4], PAIRS[-1]], PAIRS),
+    slow_but([PAIRS[-1]], PAIRS),
     ids=SAMPLERS,
 )
 def test_replicas_hold_the_same_bits(sampler, optimizer):
@@ -72,6 +72,7 @@ def test_no_tensor_of_a_step_grows_with_the_number_of_classes(sampler, optimizer
     assert graphs.tensors_of_size(traced_step(new_model(sampler, optimizer)), NUM_CLASSES) == []
 
 
+@pytest.mark.slow
 def test_the_search_for_large_tensors_looks_into_the_steps_of_replicas():
     model = new_model("uniform", "adam")
     with two_replicas().scope():
@@ -198,7 +199,8 @@ def assert_two_train_as_one(make_optimizer, loss):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=2e-6)
 
 
-@pytest.mark.parametrize("loss", slow_but(["softmax"], LOSSES))
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", LOSSES)
 def test_two_replicas_train_as_one_does_with_the_joint_batch(loss):
     assert_two_train_as_one(lambda: tflo.optimizers.LazySGD(0.5), LOSSES[loss]())
 
@@ -208,13 +210,15 @@ def test_slots_are_those_of_the_joint_batch(member):
     assert_two_train_as_one(OPTIMIZERS[member].make, tflo.losses.SampledSoftmaxLoss())
 
 
-@pytest.mark.parametrize("options", slow_but(OPTIONS[1:2], OPTIONS[1:]), ids=str)
+@pytest.mark.slow
+@pytest.mark.parametrize("options", OPTIONS[1:], ids=str)
 def test_what_is_clipped_is_the_gradient_of_the_joint_batch(options):
     make = functools.partial(tflo.optimizers.LazySGD, 0.5, **options)
     assert_two_train_as_one(make, tflo.losses.SampledSoftmaxLoss())
 
 
-@pytest.mark.parametrize("sampler", slow_but(["lsh"], ["uniform", "lsh"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["uniform", "lsh"])
 def test_a_replica_may_get_no_rows_of_the_last_batch(sampler):
     model = new_model(sampler, "adam")
     x, y = (np.concatenate(parts)[: BATCH + 1] for parts in zip(*data(0, 2), strict=True))

@@ -151,6 +151,7 @@ def test_pairs_that_were_never_counted_stay_so():
     assert not any(table.any() for table in copy.sampler._tables.values())
 
 
+@pytest.mark.slow
 def test_a_model_of_two_replicas_stays_one():
     with replicas.two_replicas().scope():
         model = _model(samplers.UniformSampler(20, seed=3))
