@@ -28,7 +28,7 @@ EMULATED_GPU := $(RELEASE)/emulated_gpu
 BAZEL_LIBRARY := build/bazel/links-bin/external/tf_largeout/$(LIBRARY)
 
 .PHONY: help install ops demo demo-sharded docs test lint test-cc test-py test-slow test-wheel test-asan bench
-.PHONY: clean
+.PHONY: clean test-arm
 .PHONY: test-launchers test-emulated-gpu fuzz fuzz-asan
 .PHONY: cuda-compile cuda-check cuda-sanitize
 .PHONY: bazel
@@ -48,6 +48,7 @@ help:
 	@echo "make test-launchers CUDA launchers on an emulated GPU against the CPU code; needs no venv"
 	@echo "make test-emulated-gpu  that, and the Python tests for GPUs on it"
 	@echo "make test-asan      C++ tests, launchers and op tests with ASan and UBSan"
+	@echo "make test-arm       op library for 64-bit ARM, C++ tests under qemu (TEST=part of a name)"
 	@echo "make fuzz           10,000 random calls of each op under a memory limit (ARGS=--help)"
 	@echo "make fuzz-asan      the same, 2,500 of each, with ASan and UBSan"
 	@echo "make cuda-check     CUDA code on this machine's GPU against the CPU code (ARGS=--help)"
@@ -96,6 +97,12 @@ lint: $(INSTALLED)
 test-cc: $(BUILD_READY)
 	@$(BUILD) cc_tests
 	$(RELEASE)/cc_tests $(TEST)
+
+# Cross-compiled, against TensorFlow's headers for ARM. No Python test runs.
+test-arm: $(CMAKE_INSTALLED)
+	@$(BIN)/python -m build_tools op_library --preset arm
+	@$(BIN)/python -m build_tools cc_tests --preset arm
+	qemu-aarch64 -L /usr/aarch64-linux-gnu build/arm/cc_tests $(TEST)
 
 test-launchers: $(BUILD_READY)
 	@$(BUILD) emulated_check

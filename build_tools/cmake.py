@@ -41,7 +41,7 @@ def build(
         target: a key of `OUTPUTS`.
         preset: a preset of CMakePresets.json: "release", "sanitize", "gpu" or "arm".
         definitions: further cache variables for CMake, such as "CMAKE_CUDA_ARCHITECTURES=90".
-        tensorflow: the TensorFlow to compile against. Default: the one that this Python imports.
+        tensorflow: the one to compile against. Default: that of this Python environment.
 
     Raises:
         BuildError: if CMake, Ninja or TensorFlow is missing, or a step fails.
