@@ -4,11 +4,13 @@ import contextlib
 import fcntl
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import TextIO
 
 from build_tools import gpu, tensorflow_install
 from build_tools.errors import BuildError
@@ -26,6 +28,8 @@ OUTPUTS = {
     "emulated_check": "custom_ops/emulated_gpu/emulated_check",
     "cuda_check": "cuda_check",
 }
+# pip sets one of these variables for a build backend; the second one before pip 24.1.
+_RUN_BY_PIP = {"_PYPROJECT_HOOKS_BUILD_BACKEND", "PEP517_BUILD_BACKEND"}
 NEED_TENSORFLOW = ("op_library", "emulated_gpu", "serving_host")
 
 
@@ -103,15 +107,37 @@ def folder(preset: str = "release") -> pathlib.Path:
 def run(command: list[str], what: str) -> None:
     """Runs a command in the root of the project.
 
+    pip hides the output of a build, so its progress is also written to the terminal then.
+
     Raises:
         BuildError: if it fails.
     """
-    done = subprocess.run(command, check=False, cwd=ROOT)
-    if done.returncode != 0:
+    with contextlib.ExitStack() as stack:
+        terminal = None
+        if not _RUN_BY_PIP.isdisjoint(os.environ):
+            with contextlib.suppress(OSError):
+                terminal = stack.enter_context(open("/dev/tty", "w"))
+        status = _run_and_show(command, terminal)
+    if status != 0:
         raise BuildError(
-            f"{what} failed with exit status {done.returncode}; the messages above say why. "
+            f"{what} failed with exit status {status}; the messages above say why. "
             f"The command was: {shlex.join(command)}"
         )
+
+
+def _run_and_show(command: list[str], terminal: TextIO | None) -> int:
+    """Runs a command, shows Ninja's progress on a terminal, and returns the exit status."""
+    if terminal is None:
+        return subprocess.run(command, check=False, cwd=ROOT).returncode
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    with process:
+        for line in process.stdout or ():
+            print(line, end="", flush=True)
+            found = re.match(r"\[(\d+)/(\d+)\] Building", line)
+            if found:
+                progress = f"\rtf_largeout: compiled {found[1]} of {found[2]} files "
+                print(progress, end="", file=terminal, flush=True)
+    return process.returncode
 
 
 def _tensorflow_variables(found: TensorFlow) -> list[str]:

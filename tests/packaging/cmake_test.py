@@ -1,5 +1,6 @@
 """What CMake builds with, and what the build says when something is missing."""
 
+import io
 import json
 import os
 import subprocess
@@ -54,6 +55,14 @@ def test_a_missing_program_is_an_error_that_says_how_to_install_it(monkeypatch, 
     monkeypatch.setattr(cmake.shutil, "which", lambda *_, **__: None)
     with pytest.raises(BuildError, match=f"{name!r} is not on the PATH.*pip install cmake"):
         cmake._program(name)
+
+
+def test_under_pip_the_progress_is_written_to_the_terminal(capfd):
+    terminal = io.StringIO()
+    script = "echo '[1/2] Building CXX object a.o'; echo 'a.cc: warning'; exit 4"
+    assert cmake._run_and_show(["sh", "-c", script], terminal) == 4
+    assert terminal.getvalue() == "\rtf_largeout: compiled 1 of 2 files "
+    assert capfd.readouterr().out == "[1/2] Building CXX object a.o\na.cc: warning\n"
 
 
 def test_a_source_that_does_not_compile_is_an_error_that_names_the_command():
