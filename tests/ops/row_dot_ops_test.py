@@ -1,14 +1,26 @@
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests import low_precision
 from tests.reference import row_dots as reference
+from tests.slow import slow_but
 from tf_largeout.ops import row_dot_ops
 
 N = 40
-# (batch, dim, ids a row): no multiple of any block, and small ones.
-SHAPES = [(1, 1, 1), (5, 37, 13), (9, 128, 64), (70, 200, 3), (3, 16, 0), (0, 4, 3)]
+# (batch, dim, ids a row): no multiple of any block, and small ones. In the last one each class
+# comes more than 64 times: gradients are summed in runs of so many.
+SHAPES = [
+    (1, 1, 1),
+    (5, 37, 13),
+    (9, 128, 64),
+    (70, 200, 3),
+    (3, 16, 0),
+    (0, 4, 3),
+    (600, 5, 6),
+]
 each_shape = pytest.mark.parametrize("batch, dim, num_ids", SHAPES)
 
 
@@ -70,8 +82,12 @@ def test_logits_are_those_of_each_rows_own_classes(batch, dim, num_ids):
 
 @pytest.mark.usefixtures("for_all_simd_levels")
 @each_shape
-@pytest.mark.parametrize("num_shared", [0, 7, 50])
-@pytest.mark.parametrize("in_graph", [False, True])
+@pytest.mark.parametrize(
+    "num_shared, in_graph",
+    slow_but(
+        [(0, False), (7, True), (50, False)], itertools.product([0, 7, 50], [False, True])
+    ),
+)
 def test_gradients_are_one_row_for_each_distinct_class(
     batch, dim, num_ids, num_shared, in_graph
 ):
