@@ -76,8 +76,9 @@ def test_log_partition_neither_overflows_nor_loses_small_terms(simd_level, scale
 
 
 def test_rising_logits_keep_the_sum_right(simd_level):
-    embeddings = np.arange(3000, dtype=np.float32)[:, None]
-    problem = Problem(2, 3000, 1, 1)
+    num_classes = 200_000  # so many that each shard of the scan has several blocks
+    embeddings = np.arange(num_classes, dtype=np.float32)[:, None]
+    problem = Problem(2, num_classes, 1, 1)
     problem.variables = [tf.Variable(embeddings), None]
     problem.features = np.array([[1.0], [-1.0]], np.float32)
     expected = reference.log_partition(reference.logits(problem.features, embeddings))
