@@ -1,13 +1,16 @@
-"""The build for 64-bit ARM: its preset and SIMD levels, and (slow) its op library and tests."""
+"""The build for 64-bit ARM: preset and SIMD levels, and (slow) library, C++ tests and wheel."""
 
 import json
+import pathlib
 import shutil
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
 from build_tools import cmake
+from build_tools.tensorflow_install import VERSION
 from tests.packaging.cmake_test import configure
 from tests.source_tree import ROOT
 
@@ -52,16 +55,42 @@ def test_a_missing_compiler_is_an_error_that_says_how_to_install_it(tmp_path):
     assert "apt-get install g++-12-aarch64-linux-gnu qemu-user" in printed
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not (shutil.which(COMPILER) and shutil.which(QEMU)), reason=f"needs {COMPILER} and {QEMU}"
+needs_compiler = pytest.mark.skipif(
+    shutil.which(COMPILER) is None or shutil.which(QEMU) is None,
+    reason=f"needs {COMPILER} and {QEMU}",
 )
+
+
+def run_build(module, *arguments):
+    command = [sys.executable, "-m", f"build_tools{module}", *arguments]
+    subprocess.run(command, cwd=ROOT, check=True)
+
+
+def is_for_arm(library):
+    return int.from_bytes(library[18:20], "little") == AARCH64
+
+
+@pytest.mark.slow
+@needs_compiler
 def test_the_op_library_is_for_arm_and_the_cpp_tests_pass_under_qemu():
     for target in ("op_library", "cc_tests"):
-        command = [sys.executable, "-m", "build_tools", target, "--preset", "arm"]
-        subprocess.run(command, cwd=ROOT, check=True)
+        run_build("", target, "--preset", "arm")
     library = (cmake.folder("arm") / cmake.OUTPUTS["op_library"]).read_bytes()
-    assert int.from_bytes(library[18:20], "little") == AARCH64
+    assert is_for_arm(library)
     assert b"libtensorflow_framework.so.2" in library
     tests = cmake.folder("arm") / cmake.OUTPUTS["cc_tests"]
     subprocess.run([QEMU, "-L", "/usr/aarch64-linux-gnu", tests], check=True)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_the_wheel_for_arm_has_a_library_for_each_tensorflow(tmp_path):
+    run_build(".wheel", "--machine", "aarch64", "--output", tmp_path)
+    built = next(tmp_path.glob("*.whl"))
+    assert "py3-none-manylinux_2_27_aarch64" in built.name
+    with zipfile.ZipFile(built) as archive:
+        libraries = {name: archive.read(name) for name in archive.namelist() if ".so" in name}
+        assert "tf_largeout/__init__.py" in archive.namelist()
+    names = {VERSION["library_name"](minor) for minor in VERSION["TENSORFLOW_MINORS"]}
+    assert {pathlib.Path(name).name for name in libraries} == names
+    assert all(map(is_for_arm, libraries.values()))
