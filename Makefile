@@ -28,7 +28,7 @@ EMULATED_GPU := $(RELEASE)/emulated_gpu
 BAZEL_LIBRARY := build/bazel/links-bin/external/tf_largeout/$(LIBRARY)
 
 .PHONY: help install ops demo demo-sharded docs test lint test-cc test-py test-slow test-wheel test-asan bench
-.PHONY: clean test-arm
+.PHONY: clean test-arm wheel test-tensorflow
 .PHONY: test-launchers test-emulated-gpu fuzz fuzz-asan
 .PHONY: cuda-compile cuda-check cuda-sanitize
 .PHONY: bazel
@@ -44,7 +44,9 @@ help:
 	@echo "make test-cc        C++ tests of core and of the emulated GPU (TEST=part of a name); needs no venv"
 	@echo "make test-py        Python tests (ARGS='tests/ops -k adam')"
 	@echo "make test-slow      Python tests, also the slow ones: many draws, long training"
-	@echo "make test-wheel     wheel and sdist in bare virtual environments"
+	@echo "make wheel          a wheel in dist/, with a library for each supported TensorFlow minor"
+	@echo "make test-wheel     wheels and sdist in bare virtual environments"
+	@echo "make test-tensorflow VERSION=2.18  the core of the tests with another TensorFlow"
 	@echo "make test-launchers CUDA launchers on an emulated GPU against the CPU code; needs no venv"
 	@echo "make test-emulated-gpu  that, and the Python tests for GPUs on it"
 	@echo "make test-asan      C++ tests, launchers and op tests with ASan and UBSan"
@@ -114,8 +116,29 @@ test-py: ops
 test-slow: ops
 	$(BIN)/python -m pytest $(PARALLEL) --run-slow $(ARGS)
 
+wheel: $(INSTALLED)
+	@$(BIN)/python -m build_tools.wheel $(ARGS)
+
 test-wheel: ops
 	$(BIN)/python -m pytest tests/packaging --run-slow $(ARGS)
+
+# The environment is kept. PYTHON must be one that this TensorFlow has a wheel for.
+OTHER := build/tensorflow-$(VERSION)
+OTHER_PYTHON := $(OTHER)/bin/python
+OTHER_LIBRARIES := $(CURDIR)/$(OTHER)/libraries
+CORE_TESTS := tests/ops tests/metrics tests/retrieval tests/losses tests/optimizers \
+  tests/integration/workflows_test.py tests/serving/export_test.py
+test-tensorflow:
+	@test -n "$(VERSION)" || { echo "Which TensorFlow? make test-tensorflow VERSION=2.18"; exit 1; }
+	test -x $(OTHER_PYTHON) || $(PYTHON) -m venv $(OTHER)
+	$(OTHER_PYTHON) -m pip install --disable-pip-version-check --upgrade pip
+	$(OTHER_PYTHON) -m pip install "tensorflow-cpu==$(VERSION).*" cmake ninja "setuptools>=77"
+	$(OTHER_PYTHON) -m build_tools op_library --preset wheel --copy-to $(OTHER_LIBRARIES)/_largeout_ops.so
+	LARGEOUT_LIBRARIES=$(OTHER_LIBRARIES) $(OTHER_PYTHON) -m pip install --no-build-isolation ".[cpu,test]"
+	LARGEOUT_OPS_LIBRARY=$(OTHER_LIBRARIES)/_largeout_ops.so $(OTHER_PYTHON) -m pytest \
+	  --run-slow tests/readme_test.py
+	LARGEOUT_OPS_LIBRARY=$(OTHER_LIBRARIES)/_largeout_ops.so $(OTHER_PYTHON) -m pytest \
+	  $(PARALLEL) $(CORE_TESTS) $(ARGS)
 
 # The ops, layers and `fit` in TensorFlow, over the launchers.
 test-emulated-gpu: ops test-launchers
