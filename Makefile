@@ -13,12 +13,11 @@ DOCS_INSTALLED := $(VENV)/.installed_docs
 LIBRARY := tf_largeout/ops/_largeout_ops.so
 CXX_SOURCES = $(shell find custom_ops examples tests -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
-# CMake and Ninja from the PATH, or else from PyPI.
+# CMake and Ninja from PyPI, in .venv. Targets that need nothing else also take those on the PATH,
+# but not if .venv has its own: another version of Ninja would compile everything again.
 CMAKE_INSTALLED := $(VENV)/.installed_cmake
-ifneq ($(and $(shell command -v cmake),$(shell command -v ninja)),)
-  BUILD := $(PYTHON) -m build_tools
-else
-  BUILD := $(BIN)/python -m build_tools
+BUILD = $$(test -x $(BIN)/ninja && echo $(BIN)/python || echo $(PYTHON)) -m build_tools
+ifeq ($(and $(shell command -v cmake),$(shell command -v ninja)),)
   BUILD_READY := $(CMAKE_INSTALLED)
 endif
 # Where CMakePresets.json builds.
