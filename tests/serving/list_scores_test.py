@@ -12,18 +12,18 @@ from tf_largeout import serving
 from tf_largeout.retrieval import BruteForceIndex, ClassLists, InvertedFileIndex
 
 LISTS, LONGEST = 9, 61
-RNG = np.random.default_rng(6)
+SEED = 6  # with one probe some queries find fewer classes than k in their list
 
 
 class Lists:
     """An index of random lists, of uneven lengths: which they are, the export must not mind."""
 
     def __init__(self, num_probes, num_classes=models.N, dim=models.DIM, shortest=0):
-        self.num_probes = num_probes
-        self.means = RNG.normal(size=(LISTS, dim)).astype("float32")
-        self.mean_bias = RNG.normal(size=LISTS).astype("float32")
-        ids, more = RNG.permutation(num_classes), num_classes - LISTS * shortest
-        ends = np.sort(RNG.integers(0, more, LISTS - 1))
+        self.num_probes, random = num_probes, np.random.default_rng(SEED)
+        self.means = random.normal(size=(LISTS, dim)).astype("float32")
+        self.mean_bias = random.normal(size=LISTS).astype("float32")
+        ids, more = random.permutation(num_classes), num_classes - LISTS * shortest
+        ends = np.sort(random.integers(0, more, LISTS - 1))
         sizes = shortest + np.diff([0, *ends, more])
         self.members = np.full((LISTS, sizes.max()), -1, np.int32)
         for row, part in zip(self.members, np.split(ids, np.cumsum(sizes)[:-1]), strict=True):
