@@ -42,10 +42,11 @@ def build(machine: str, output: pathlib.Path) -> pathlib.Path:
 def _pack(libraries: pathlib.Path, output: pathlib.Path, machine: str) -> pathlib.Path:
     """Makes a wheel of the Python modules and the op libraries in a folder."""
     shutil.rmtree(output, ignore_errors=True)
-    # setup.py packs these instead of compiling.
-    command = ["env", f"LARGEOUT_LIBRARIES={libraries}", sys.executable, "setup.py", "-q"]
-    command += ["build", "--build-base", str(output)]
-    command += ["bdist_wheel", "--plat-name", f"linux_{machine}", "--dist-dir", str(output)]
+    output.mkdir()
+    options = {"--build-option": f"--plat-name=linux_{machine}"}
+    code = f"from build_tools import backend; backend.build_wheel({str(output)!r}, {options})"
+    # setup.py packs these libraries instead of compiling one.
+    command = ["env", f"LARGEOUT_LIBRARIES={libraries}", sys.executable, "-c", code]
     cmake.run(command, "Packing the wheel")
     return next(output.glob("*.whl"))
 

@@ -3,7 +3,6 @@
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import venv
 import zipfile
@@ -14,6 +13,7 @@ import tensorflow as tf
 from build_tools import cmake, tensorflow_download, wheel
 from build_tools.tensorflow_install import VERSION
 from tests import code_blocks
+from tests.packaging.wheel_test import package_files, run
 from tests.source_tree import ROOT
 
 MINORS = VERSION["TENSORFLOW_MINORS"]
@@ -39,15 +39,6 @@ for ops in ("core", "custom"):
 print("Python", sys.version.split()[0], "TensorFlow", tf.__version__, library.LOADED.name)
 print("P@1", names["result"]["precision_at_1"])
 """
-
-
-def run(command, **options):
-    """Runs a command and returns its output; fails with all that it printed."""
-    done = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, **options
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_headers_are_taken_from_the_wheel_of_a_tensorflow_version(tmp_path, monkeypatch):
@@ -84,9 +75,9 @@ def test_it_runs_on_linux_of_2018_and_later_and_holds_a_library_for_each_minor(b
     tag = "manylinux_2_27_x86_64"  # that of TensorFlow 2.21; g++ 8
     assert built.name.startswith(f"tf_largeout-{VERSION['__version__']}-py3-none-")
     assert tag in built.name
-    names = {pathlib.Path(name).name for name in zipfile.ZipFile(built).namelist()}
-    libraries = {name for name in names if ".so" in name}
-    assert libraries == {VERSION["library_name"](minor) for minor in MINORS}
+    names = {name for name in zipfile.ZipFile(built).namelist() if ".dist-info" not in name}
+    libraries = {f"tf_largeout/ops/{VERSION['library_name'](minor)}" for minor in MINORS}
+    assert names == package_files() | libraries
 
 
 @pytest.mark.slow
