@@ -11,6 +11,8 @@ from tests.reference import class_scan as reference
 from tf_largeout import class_folds, layers, losses, metrics
 from tf_largeout.class_matrix import ClassMatrix
 
+pytestmark = pytest.mark.portable
+
 N, DIM, BATCH = 300, 4, 7
 RNG = np.random.default_rng(0)
 # Whole numbers: logits are exact, and many are equal, also with another sign.

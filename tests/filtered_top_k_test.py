@@ -12,6 +12,8 @@ from tf_largeout import class_folds, layers
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.filtered_top_k import best_left, exact_top_k
 
+pytestmark = pytest.mark.portable
+
 N, DIM, BATCH = 150, 4, 6
 RNG = np.random.default_rng(0)
 # Whole numbers: scores are exact, and many are equal.

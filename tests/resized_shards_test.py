@@ -9,6 +9,8 @@ import pytest
 import tf_largeout as tflo
 from tests.resize_problem import DIM, GROWN, KEPT, PERMUTATION, N, examples, fit, sampled_model
 
+pytestmark = pytest.mark.portable
+
 CHANGES = {
     "others": (GROWN, KEPT),
     "permuted": (N, PERMUTATION),

@@ -13,6 +13,8 @@ from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.filtered_top_k import exact_top_k
 from tf_largeout.sharded_matrix import ShardedMatrix
 
+pytestmark = pytest.mark.portable
+
 N, DIM, BATCH = 23, 6, 9
 EACH_COUNT = pytest.mark.parametrize("num_shards", [1, 2, 3, 7, N])
 EACH_BIAS = pytest.mark.parametrize("has_bias", [True, False])

@@ -23,6 +23,8 @@ from tests.integration.sharded_models import (
 )
 from tests.slow import slow_but
 
+pytestmark = pytest.mark.portable
+
 FORMS = {
     "head": {"num_hard": 8, "start_step": 3},
     "few lists": {"num_hard": 8, "start_step": 3, "num_lists": 30, "num_probes": 4},

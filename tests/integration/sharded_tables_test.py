@@ -26,6 +26,8 @@ from tests.slow import slow_but
 from tf_largeout.ops.hash_ops import lsh_hash
 from tf_largeout.sampled_values import HeadAndTail
 
+pytestmark = pytest.mark.portable
+
 FORMS = {
     "pool": {"num_hashes": 4},
     "pool of labels": {"num_hashes": 4, "query": "label"},

@@ -22,6 +22,8 @@ from tests.integration.sharded_models import (
 from tests.reference import kernel_tree as reference
 from tests.slow import slow_but
 
+pytestmark = pytest.mark.portable
+
 FORMS = {
     "pool": {"leaf_size": 20},
     "projected pool": {"projection_dim": 3},

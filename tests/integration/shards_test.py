@@ -10,6 +10,8 @@ import tensorflow as tf
 import tf_largeout as tflo
 from tests.slow import slow_but
 
+pytestmark = pytest.mark.portable
+
 N, BATCH = 31, 8
 RNG = np.random.default_rng(4)
 X = RNG.normal(size=(12 * BATCH, 5)).astype("float32")

@@ -10,6 +10,8 @@ import tensorflow as tf
 from tf_largeout import layers
 from tf_largeout.retrieval import BruteForceIndex, predict_top_k
 
+pytestmark = pytest.mark.portable
+
 N, DIM = 300, 16
 
 

@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from tf_largeout.retrieval import BruteForceIndex, InvertedFileIndex
 
+pytestmark = pytest.mark.portable
+
 N, DIM, K = 4000, 16, 10
 RANDOM = np.random.default_rng(0)
 CENTRES = RANDOM.standard_normal((60, DIM)).astype("float32")

@@ -9,6 +9,8 @@ from tests import harness
 from tests.serving import models
 from tf_largeout.retrieval import predict_top_k
 
+pytestmark = pytest.mark.portable
+
 N, X, K = models.N, models.X, models.K
 EXCLUDE = harness.pad([[1, 2, 3, 3], [5], [], [7, 8], [0]])
 each_model = pytest.mark.parametrize("name", models.MODELS)

@@ -18,6 +18,8 @@ from tests.search.rows import (
 from tf_largeout.search import HashTables
 from tf_largeout.search.hash_tables import BITS_PER_VALUE, most_bits
 
+pytestmark = pytest.mark.portable
+
 SEED, NO_ROWS = np.array([1, 2]), np.full([len(QUERIES), 1], -1)
 every_kind = pytest.mark.parametrize("kind", BITS_PER_VALUE)
 # As long as each other, so that the best score is at the smallest angle.

@@ -18,6 +18,8 @@ from tests.search.rows import (
 )
 from tf_largeout.search import InvertedFile, inverted_file
 
+pytestmark = pytest.mark.portable
+
 EVERY_LIST = 10**6
 
 

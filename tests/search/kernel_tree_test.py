@@ -8,6 +8,8 @@ from tests.reference import kernel_tree as reference
 from tests.search.rows import BIAS, DIM, NUM_ROWS, QUERIES, ROWS, add_weight, kept_weights
 from tf_largeout.search import KernelTree
 
+pytestmark = pytest.mark.portable
+
 SEED = tf.constant([5, 0], tf.int64)
 IDS = np.arange(NUM_ROWS)
 

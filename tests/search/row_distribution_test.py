@@ -8,6 +8,8 @@ from tests.reference import inverted_file as reference
 from tests.search.rows import BIAS, DIM, NUM_ROWS, QUERIES, ROWS, kept_weights
 from tf_largeout.search import InvertedFile, inverted_file
 
+pytestmark = pytest.mark.portable
+
 BATCH = len(QUERIES)
 ALL_ROWS = np.tile(np.arange(NUM_ROWS), (BATCH, 1))
 SEED = tf.constant([3, 4], tf.int64)

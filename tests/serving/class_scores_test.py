@@ -8,6 +8,8 @@ from tests import harness
 from tests.serving import models
 from tf_largeout.serving import class_scores
 
+pytestmark = pytest.mark.portable
+
 N, DIM, BATCH = 103, 6, 7
 RNG = np.random.default_rng(4)
 EMBEDDINGS = RNG.normal(size=(N, DIM)).astype("float32")

@@ -11,6 +11,8 @@ from tests.slow import slow_but
 from tf_largeout import serving
 from tf_largeout.retrieval import BruteForceIndex, ClassLists, InvertedFileIndex
 
+pytestmark = pytest.mark.portable
+
 LISTS, LONGEST = 9, 61
 SEED = 6  # with one probe some queries find fewer classes than k in their list
 
