@@ -27,7 +27,7 @@ EMULATED_GPU := $(RELEASE)/emulated_gpu
 BAZEL_LIBRARY := build/bazel/links-bin/external/tf_largeout/$(LIBRARY)
 
 .PHONY: help install ops demo demo-sharded docs test lint test-cc test-py test-slow test-wheel test-asan bench
-.PHONY: clean test-arm wheel test-tensorflow
+.PHONY: clean test-arm wheel test-tensorflow test-portable
 .PHONY: test-launchers test-emulated-gpu fuzz fuzz-asan
 .PHONY: cuda-compile cuda-check cuda-sanitize
 .PHONY: bazel
@@ -42,6 +42,7 @@ help:
 	@echo "make lint           ruff, clang-format, mypy"
 	@echo "make test-cc        C++ tests of core and of the emulated GPU (TEST=part of a name); needs no venv"
 	@echo "make test-py        Python tests (ARGS='tests/ops -k adam')"
+	@echo "make test-portable  tests that depend on the processor, as on AVX2, as on SSE, with one thread"
 	@echo "make test-slow      Python tests, also the slow ones: many draws, long training"
 	@echo "make wheel          a wheel in dist/, with a library for each supported TensorFlow minor"
 	@echo "make test-wheel     wheels and sdist in bare virtual environments"
@@ -111,6 +112,15 @@ test-launchers: $(BUILD_READY)
 
 test-py: ops
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+# The tests marked `portable` as on processors with older instruction sets, and with one thread.
+# CI runs the first setting.
+PORTABLE := $(BIN)/python -m pytest -m portable $(PARALLEL) --durations=0 -q $(ARGS)
+test-portable: ops
+	ONEDNN_MAX_CPU_ISA=AVX2 LARGEOUT_SIMD_LEVEL=avx2 $(PORTABLE)
+	ONEDNN_MAX_CPU_ISA=SSE41 LARGEOUT_SIMD_LEVEL=generic $(PORTABLE)
+	TF_ENABLE_ONEDNN_OPTS=0 $(PORTABLE)
+	taskset -c 0 $(PORTABLE)
 
 test-slow: ops
 	$(BIN)/python -m pytest $(PARALLEL) --run-slow $(ARGS)

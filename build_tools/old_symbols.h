@@ -1,6 +1,6 @@
-// Makes a wheel run with old versions of glibc and libstdc++ (manylinux_2_27, g++ 8). Every file
-// of a wheel includes it first (-include). Without it the linker chooses the newest version of
-// each symbol, and that version decides which systems can load the library.
+// Makes a wheel run with old versions of glibc and libstdc++ (manylinux_2_27, g++ 8). Every
+// file of a wheel includes it first (-include). Without it the linker chooses the newest
+// version of each symbol, and that version decides which systems can load the library.
 
 #ifndef LARGEOUT_BUILD_TOOLS_OLD_SYMBOLS_H_
 #define LARGEOUT_BUILD_TOOLS_OLD_SYMBOLS_H_
