@@ -4,9 +4,17 @@ import inspect
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tf_largeout import layers, samplers
+
+
+def multi_optimizer(default, others):
+    """Keras's optimizer that trains some variables by `others`, which has a pattern for each."""
+    if not hasattr(keras.optimizers, "OptimizerMap"):
+        pytest.skip("Keras before 3.15 has no MultiOptimizer")
+    return keras.optimizers.MultiOptimizer(keras.optimizers.OptimizerMap(default, others))
 
 
 class FixedSampler(samplers.Sampler):

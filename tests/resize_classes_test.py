@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import tf_largeout as tflo
+from tests.harness import multi_optimizer
 from tests.resize_problem import (
     DIM,
     GROWN,
@@ -32,10 +33,8 @@ OPTIMIZERS = {
         keras.optimizers.schedules.CosineDecay(0.01, 20)
     ),
     "loss scale": lambda: keras.optimizers.LossScaleOptimizer(tflo.optimizers.LazyAdam(0.01)),
-    "several": lambda: keras.optimizers.MultiOptimizer(
-        keras.optimizers.OptimizerMap(
-            keras.optimizers.Adam(0.01), {"model/head/.*": tflo.optimizers.LazyAdagrad(0.1)}
-        )
+    "several": lambda: multi_optimizer(
+        keras.optimizers.Adam(0.01), {"model/head/.*": tflo.optimizers.LazyAdagrad(0.1)}
     ),
 }
 each_optimizer = pytest.mark.parametrize("optimizer", OPTIMIZERS)

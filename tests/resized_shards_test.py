@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tf_largeout as tflo
+from tests.harness import multi_optimizer
 from tests.resize_problem import DIM, GROWN, KEPT, PERMUTATION, N, examples, fit, sampled_model
 
 pytestmark = pytest.mark.portable
@@ -25,10 +26,8 @@ OPTIMIZERS = {
     "lazy sgd": lambda: tflo.optimizers.LazySGD(0.1, momentum=0.9),
     "averages": lambda: keras.optimizers.Adam(0.01, use_ema=True),
     "loss scale": lambda: keras.optimizers.LossScaleOptimizer(tflo.optimizers.LazyAdam(0.01)),
-    "several": lambda: keras.optimizers.MultiOptimizer(
-        keras.optimizers.OptimizerMap(
-            keras.optimizers.Adam(0.01), {"model/head/.*": tflo.optimizers.LazyAdagrad(0.1)}
-        )
+    "several": lambda: multi_optimizer(
+        keras.optimizers.Adam(0.01), {"model/head/.*": tflo.optimizers.LazyAdagrad(0.1)}
     ),
 }
 
@@ -94,9 +93,7 @@ def test_a_model_that_was_never_trained_has_its_rows_moved():
 def test_shards_of_several_optimizers_are_refused():
     model = sampled_model(sampler="uniform", num_shards=3)
     first = {"model/head/embeddings_0": tflo.optimizers.LazySGD(0.1, momentum=0.9)}
-    optimizer = keras.optimizers.MultiOptimizer(
-        keras.optimizers.OptimizerMap(tflo.optimizers.LazySGD(0.2, momentum=0.9), first)
-    )
+    optimizer = multi_optimizer(tflo.optimizers.LazySGD(0.2, momentum=0.9), first)
     model.compile(optimizer, tflo.losses.SampledSoftmaxLoss())
     fit(model, *examples())
     with pytest.raises(ValueError, match="trains some shards of the classes, and not all of"):

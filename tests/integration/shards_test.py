@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
+from tests.harness import multi_optimizer
 from tests.slow import slow_but
 
 pytestmark = pytest.mark.portable
@@ -22,11 +23,9 @@ OPTIMIZERS = {
     "rowwise adagrad": lambda: tflo.optimizers.RowwiseAdagrad(0.1),
     "momentum": lambda: tflo.optimizers.LazySGD(0.5, momentum=0.9),
     "scaled": lambda: keras.optimizers.LossScaleOptimizer(tflo.optimizers.LazyAdam(0.05)),
-    "two": lambda: keras.optimizers.MultiOptimizer(
-        keras.optimizers.OptimizerMap(
-            tflo.optimizers.LazyAdam(1e-2),
-            {".*large_output.*": tflo.optimizers.LazySGD(1.0, momentum=0.5)},
-        )
+    "two": lambda: multi_optimizer(
+        tflo.optimizers.LazyAdam(1e-2),
+        {".*large_output.*": tflo.optimizers.LazySGD(1.0, momentum=0.5)},
     ),
 }
 COUNTS = [(1, 3), (3, 1), (3, 7), (2, 3), (3, 2)]

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tests import replicas
+from tests.harness import multi_optimizer
 from tests.optimizers.table import CLASSES, OPTIMIZERS, random_slices, state
 from tests.slow import slow_but
 from tf_largeout import optimizers
@@ -103,10 +104,7 @@ def test_two_replicas_train_as_one(member):
 
 def test_multi_optimizer_sends_the_table_to_ours(member):
     inner = member.make()
-    chosen = keras.optimizers.OptimizerMap(
-        keras.optimizers.AdamW(1e-3), {".*embeddings": inner}
-    )
-    model = compiled(keras.optimizers.MultiOptimizer(chosen))
+    model = compiled(multi_optimizer(keras.optimizers.AdamW(1e-3), {".*embeddings": inner}))
     before = model.get_weights()
     model.fit(*data(), batch_size=8, verbose=0)
     assert int(inner.iterations.numpy()) == 4

@@ -29,7 +29,7 @@ class LazySGD(RowSparse, keras.optimizers.SGD):
 
     For class rows take a fifth of the batch size as the rate, and another optimizer for the
     layers before, which no such rate suits: a mean over the batch leaves each row the share of
-    one example or two.
+    one example or two. `MultiOptimizer` needs Keras 3.15.
 
     ```python
     rows = tflo.optimizers.LazySGD(batch_size / 5)
