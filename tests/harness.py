@@ -11,7 +11,7 @@ from tf_largeout import layers, samplers
 
 
 def multi_optimizer(default, others):
-    """Keras's optimizer that trains some variables by `others`, which has a pattern for each."""
+    """Keras's optimizer that trains some variables by `others`, one for each name pattern."""
     if not hasattr(keras.optimizers, "OptimizerMap"):
         pytest.skip("Keras before 3.15 has no MultiOptimizer")
     return keras.optimizers.MultiOptimizer(keras.optimizers.OptimizerMap(default, others))
