@@ -64,6 +64,6 @@ FAULTS = [
         _OPTIMIZERS + "loss_scale.py",
         "return _on_all_replicas(check_finite(self, grads))",
         "return check_finite(self, grads)",
-        ("tests/optimizers/options_test.py", *_ALL),
+        ("tests/integration/replicas_test.py", *_ALL),
     ),
 ]
