@@ -25,22 +25,21 @@ every_table = pytest.mark.parametrize("make_table", TABLES.values(), ids=TABLES)
 
 def language_model(table, output):
     ids = keras.Input([STEPS], dtype="int32")
-    features = keras.layers.GRU(DIM, return_sequences=True)(table(ids))
-    return keras.Model(ids, output(features))
+    return keras.Model(ids, output(keras.layers.Dense(DIM, "tanh")(table(ids))))
 
 
-def tied(make_table=TABLES["embedding"], sampler="uniform", optimizer=None, **kwargs):
+def tied(make_table=TABLES["embedding"], sampler="uniform", run_eagerly=True):
     keras.utils.set_random_seed(1)
     table = make_table()
-    head = tflo.layers.LargeOutput(
-        WORDS, sampler=sampler, embeddings=table, name="head", **kwargs
-    )
+    head = tflo.layers.LargeOutput(WORDS, sampler, embeddings=table, name="head")
     model = language_model(table, head)
     model.compile(
-        optimizer or tflo.optimizers.LazyAdam(1e-2),
+        tflo.optimizers.LazyAdam(1e-2),
         tflo.losses.SampledSoftmaxLoss(),
         metrics=[tflo.metrics.PrecisionAtK(1)],
+        run_eagerly=run_eagerly,
     )
+    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
     return model
 
 
@@ -90,7 +89,7 @@ def test_there_is_one_table_in_memory_and_in_the_file(make_table, tmp_path):
     assert found.count((WORDS, DIM)) == 1
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert loaded.get_layer("head").embeddings is loaded.get_layer("table").embeddings
-    np.testing.assert_array_equal(loaded.predict(X, verbose=0), model.predict(X, verbose=0))
+    np.testing.assert_array_equal(loaded(X), model(X))
 
 
 def test_both_gradients_are_sparse_and_move_the_rows_that_occur():
@@ -128,7 +127,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(sampler, tmp_path):
 def test_mixed_precision_trains_the_float32_table(policy):
     keras.config.set_dtype_policy(policy)
     try:
-        model = tied()
+        model = tied(run_eagerly=False)
         history = model.fit(X, Y, epochs=8, batch_size=32, verbose=0).history["loss"]
     finally:
         keras.config.set_dtype_policy("float32")
@@ -141,9 +140,9 @@ def test_the_table_itself_trains_and_its_layer_saves_it(tmp_path):
     table.build()
     head = tflo.layers.LargeOutput(WORDS, "uniform", embeddings=table.embeddings)
     model = language_model(table, head)
-    model.compile(tflo.optimizers.LazyAdam(), tflo.losses.NCELoss())
+    model.compile(tflo.optimizers.LazyAdam(), tflo.losses.NCELoss(), run_eagerly=True)
     model.fit(X, Y, verbose=0)
-    assert len(model.trainable_variables) == 5
+    assert len(model.trainable_variables) == 4
     model.save_weights(tmp_path / "model.weights.h5")
     model.load_weights(tmp_path / "model.weights.h5")
     with pytest.raises(ValueError, match="embeddings=layer, not layer.embeddings"):
@@ -153,14 +152,14 @@ def test_the_table_itself_trains_and_its_layer_saves_it(tmp_path):
 def test_bags_share_their_table_too():
     bags = tflo.layers.EmbeddingBag(WORDS, DIM, padding_id=None)
     model = keras.Sequential([bags, tflo.layers.LargeOutput(WORDS, "uniform", embeddings=bags)])
-    model.compile(tflo.optimizers.LazyAdam(), tflo.losses.NCELoss())
+    model.compile(tflo.optimizers.LazyAdam(), tflo.losses.NCELoss(), run_eagerly=True)
     model.fit(X, Y[:, -1], verbose=0)
     assert len(model.trainable_variables) == 2
 
 
 def test_two_replicas_train_one_table_each():
     with replicas.two_replicas().scope():
-        model = tied()
+        model = tied(run_eagerly=False)
     model.fit(X, Y, batch_size=32, verbose=0)
     parts = replicas.two_replicas().experimental_local_results(
         model.get_layer("table").embeddings.value
@@ -171,7 +170,8 @@ def test_two_replicas_train_one_table_each():
 def test_a_frozen_table_does_not_move():
     model = tied()
     model.get_layer("table").trainable = False
-    model.compile(tflo.optimizers.LazyAdam(0.1), tflo.losses.SampledSoftmaxLoss())
+    loss = tflo.losses.SampledSoftmaxLoss()
+    model.compile(tflo.optimizers.LazyAdam(0.1), loss, run_eagerly=True)
     before = model.get_layer("table").embeddings.numpy()
     model.fit(X, Y, verbose=0)
     np.testing.assert_array_equal(model.get_layer("head").embeddings, before)
