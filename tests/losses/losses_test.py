@@ -2,14 +2,24 @@
 
 import itertools
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests import harness
 from tests.losses import spherical_losses_test, table
-from tests.losses.table import BATCH, DIM, EVERY_LOSS, LOSSES, SAMPLED, SEVERAL, N, Problem
+from tests.losses.table import (
+    BATCH,
+    CLASSES,
+    DIM,
+    EVERY_LOSS,
+    LOSSES,
+    ONE_OF_EACH_CLASS,
+    SAMPLED,
+    SEVERAL,
+    N,
+    Problem,
+)
 from tests.reference.finite_differences import finite_differences
 from tests.slow import slow_but
 from tf_largeout import losses
@@ -22,9 +32,17 @@ def test_every_public_loss_is_in_the_table():
     assert harness.public_classes(losses, losses.TaggedLoss) == covered
 
 
+# Of one label each, only where all rows share the sample.
 @EVERY_LOSS
-@pytest.mark.parametrize("per_example", [False, True])
-@pytest.mark.parametrize("labels", [SEVERAL, SEVERAL[:, :1]], ids=["several", "one"])
+@pytest.mark.parametrize(
+    "labels, per_example",
+    [
+        pytest.param(SEVERAL, False, id="several-False"),
+        pytest.param(SEVERAL, True, id="several-True"),
+        pytest.param(SEVERAL[:, :1], False, id="one-False"),
+        pytest.param(SEVERAL[:, :1], True, id="one-True", marks=pytest.mark.slow),
+    ],
+)
 def test_equals_its_formula(case, labels, per_example):
     problem = Problem(labels, per_example)
     logits = problem.head()(problem.features, training=True)
@@ -32,7 +50,7 @@ def test_equals_its_formula(case, labels, per_example):
     np.testing.assert_allclose(actual, problem.expected(case.oracle), rtol=1e-5, atol=1e-5)
 
 
-@EVERY_LOSS
+@ONE_OF_EACH_CLASS
 @pytest.mark.parametrize("per_example", slow_but([False], [False, True]))
 def test_gradient_equals_finite_differences_of_its_formula(case, per_example):
     problem = Problem(per_example=per_example)
@@ -92,7 +110,7 @@ def test_sampled_softmax_over_every_class_once_is_the_full_softmax(correct_posit
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-@EVERY_LOSS
+@ONE_OF_EACH_CLASS
 def test_an_accidental_hit_has_no_effect_on_its_row(case):
     problem = Problem(SEVERAL[:, :1])
     before = _row_losses(case, problem)
@@ -120,7 +138,7 @@ def test_accidental_hits_count_where_they_are_kept():
     np.testing.assert_array_equal(kept.numpy() > removed.numpy(), is_hit)
 
 
-@EVERY_LOSS
+@ONE_OF_EACH_CLASS
 def test_a_row_without_labels_has_weight_zero(case):
     problem = Problem()
     as_is = harness.loss_and_gradients(
@@ -136,70 +154,13 @@ def test_a_row_without_labels_has_weight_zero(case):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
-@EVERY_LOSS
-@pytest.mark.parametrize("reduction", ["sum", "sum_over_batch_size", "mean_with_sample_weight"])
-def test_reduction_and_sample_weight_are_those_of_keras(case, reduction):
-    problem = Problem()
-    logits = problem.head()(problem.features, training=True)
-    rows = case.loss(reduction=None)(problem.labels, logits)
-    weight = np.arange(BATCH, dtype="float32")
-    actual = case.loss(reduction=reduction)(problem.labels, logits, sample_weight=weight)
-
-    class PassOn(keras.losses.Loss):
-        def call(self, y_true, y_pred):
-            return y_pred
-
-    expected = PassOn(reduction=reduction)(rows, rows, weight)
-    np.testing.assert_allclose(actual, expected, rtol=1e-6)
-
-
-WEIGHTS = list(itertools.product([(3,), (3, 1), (3, 1, 1)], [True, False]))
-
-
-# All forms of weights with one loss, and all losses with one form.
-@pytest.mark.parametrize(
-    "name, shape, known_rank",
-    slow_but(
-        [
-            *(("sampled softmax", *form) for form in WEIGHTS),
-            *((name, (3, 1), False) for name in LOSSES),
-        ],
-        [(name, *form) for name in LOSSES for form in WEIGHTS],
-    ),
-    ids=str,
-)
-def test_weights_of_the_batch_weigh_whole_sequences(name, shape, known_rank):
-    case = LOSSES[name]
-    rng = np.random.default_rng(31)
-    features = rng.normal(size=(3, 3, DIM)).astype("float32")
-    labels = rng.integers(0, N, (3, 3))
-    weights = np.array([1.0, 0.0, 2.0], "float32")
-    head = Problem().head()
-    loss = case.loss(reduction=None)
-    logits = lambda: head(features, training=False)  # noqa: E731
-    as_is = loss(labels, logits())
-    weighted = tf.function(lambda weight: loss(labels, logits(), sample_weight=weight))
-    spec = tf.TensorSpec(shape if known_rank else None, tf.float32)
-    weighted = weighted.get_concrete_function(spec)(tf.reshape(weights, shape))
-    np.testing.assert_allclose(weighted, as_is * weights[:, None], rtol=1e-5)
-
-
-@EVERY_LOSS
-@pytest.mark.parametrize("shape", [(BATCH, 2), (BATCH + 1,), (BATCH, 1, 2)], ids=str)
-def test_weights_that_are_not_one_a_row_are_refused(case, shape):
-    problem = Problem()
-    logits = problem.head()(problem.features, training=True)
-    with pytest.raises(ValueError, match="`sample_weight` must have.*Received: shape"):
-        case.loss()(problem.labels, logits, sample_weight=np.ones(shape))
-
-
-@EVERY_LOSS
+@ONE_OF_EACH_CLASS
 @pytest.mark.parametrize("dtype", slow_but(["bfloat16"], ["bfloat16", "float16"]))
 def test_low_precision_is_off_by_twice_the_naive_error_at_most(case, dtype):
     table.check_low_precision(case, dtype, Problem)
 
 
-@EVERY_LOSS
+@ONE_OF_EACH_CLASS
 def test_outside_of_training_it_is_the_exact_loss(case):
     problem = Problem()
     logits = problem.head()(problem.features, training=False)
@@ -208,7 +169,7 @@ def test_outside_of_training_it_is_the_exact_loss(case):
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
-@EVERY_LOSS
+@ONE_OF_EACH_CLASS
 def test_padded_labels_touch_no_row(case):
     problem = Problem(harness.pad([[3], [3, 5, 9], [5, 36], [], [7], [12, 1]]))
     problem.sampled = np.full(SAMPLED, 20)
@@ -222,7 +183,7 @@ def test_padded_labels_touch_no_row(case):
         assert np.isfinite(embeddings).all()
 
 
-@EVERY_LOSS
+@ONE_OF_EACH_CLASS
 def test_positions_in_time_are_rows(case):
     problem = Problem(SEVERAL)
     head = problem.head()
@@ -239,23 +200,29 @@ def test_config_round_trip(case):
     harness.config_round_trip(case.loss(reduction="sum", name="some_name"))
 
 
-@EVERY_LOSS
+@ONE_OF_EACH_CLASS
 def test_an_empty_batch_gives_no_losses(case):
     problem = Problem(np.zeros((0, 2), np.int64))
     logits = problem.head()(problem.features[:0], training=True)
     assert case.loss(reduction=None)(problem.labels, logits).shape == (0,)
 
 
-@EVERY_LOSS
-@pytest.mark.parametrize("training", [True, False])
-def test_a_batch_without_any_label_has_no_loss(case, training):
-    problem = Problem(np.zeros((BATCH, 0), np.int64))
+# Outside of training there are two losses, the exact one and that of the absolute softmax.
+@pytest.mark.parametrize(
+    "name, training",
+    slow_but(
+        [*((name, True) for name in CLASSES), ("softmax", False), ("absolute softmax", False)],
+        itertools.product(LOSSES, [True, False]),
+    ),
+)
+def test_a_batch_without_any_label_has_no_loss(name, training):
+    case, problem = LOSSES[name], Problem(np.zeros((BATCH, 0), np.int64))
     logits = problem.head()(problem.features, training=training)
     rows = case.loss(reduction=None)(problem.labels, logits)
     np.testing.assert_array_equal(rows, np.zeros(BATCH))
 
 
-@EVERY_LOSS
+@ONE_OF_EACH_CLASS
 def test_one_class_has_no_loss(case):
     values = harness.sampled_values([0, 0], np.ones((3, 1)), [2, 2])
     head = harness.built_head(np.ones((1, 4), "f4"), None, harness.FixedSampler(values))

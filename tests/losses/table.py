@@ -74,7 +74,35 @@ LOSSES = {
     "ranking by 1": Case(lambda **kwargs: losses.RankingLoss(margin=1, **kwargs), _ranking(1)),
     "black out": Case(losses.BlackOutLoss, reference.black_out),
 }
-EVERY_LOSS = pytest.mark.parametrize("case", LOSSES.values(), ids=LOSSES)
+# One line a class: for tests of what their options leave as it is, the other lines are slow.
+CLASSES = [
+    "softmax",
+    "sampled softmax",
+    "decoupled softmax",
+    "nce",
+    "negative sampling",
+    "absolute softmax",
+    "importance, batch",
+    "bernoulli",
+    "ranking",
+    "black out",
+]
+
+
+def each_loss(short=LOSSES, without=()):
+    """`parametrize` with the cases; those that are not in `short` are slow."""
+    return pytest.mark.parametrize(
+        "case",
+        [
+            pytest.param(case, id=name, marks=[] if name in short else [pytest.mark.slow])
+            for name, case in LOSSES.items()
+            if name not in without
+        ],
+    )
+
+
+EVERY_LOSS = each_loss()
+ONE_OF_EACH_CLASS = each_loss(CLASSES)
 SEVERAL = harness.pad([[3], [3, 5, 9], [0, 36], [], [7], [12, 1]])
 
 

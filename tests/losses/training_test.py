@@ -1,5 +1,6 @@
 """Which loss a step gets: of training, of evaluation, and of a loop that does not say."""
 
+import itertools
 import warnings
 
 import keras
@@ -8,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests import harness
+from tests.slow import slow_but
 from tf_largeout import layers, losses, samplers
 
 FEATURES = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
@@ -20,8 +22,12 @@ def make_head():
     return harness.built_head(embeddings, sampler=samplers.UniformSampler(5, seed=1))
 
 
-@pytest.mark.parametrize("loss", SAMPLED)
-@pytest.mark.parametrize("in_graph", [False, True])
+@pytest.mark.parametrize(
+    "loss, in_graph",
+    slow_but(
+        [(SAMPLED[0], False), (SAMPLED[1], True)], itertools.product(SAMPLED, [False, True])
+    ),
+)
 def test_a_loop_that_does_not_say_whether_it_trains_is_told_once(loss, in_graph):
     head = make_head()
     model = keras.Sequential([keras.Input((3,)), head])
@@ -69,7 +75,7 @@ class WithoutTraining(keras.Model):
         return self.head(self.dense(x))
 
 
-@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("eager", slow_but([False], [False, True]))
 def test_fit_and_evaluate_of_a_model_without_the_argument_need_no_word(eager):
     model = WithoutTraining()
     model.compile("sgd", losses.NCELoss(), run_eagerly=eager)
