@@ -26,11 +26,14 @@ some_losses = pytest.mark.parametrize("name", slow_but(["taylor_softmax", "z_los
 @contextlib.contextmanager
 def _float64():
     before = keras.config.floatx()
-    keras.config.set_floatx("float64")
+    # Keras keeps the policy of the first layer of a process, which a module may have made.
+    for change in (keras.config.set_floatx, keras.config.set_dtype_policy):
+        change("float64")
     try:
         yield
     finally:
-        keras.config.set_floatx(before)
+        for change in (keras.config.set_floatx, keras.config.set_dtype_policy):
+            change(before)
 
 
 in_float64 = _float64()  # a decorator: Keras casts what `fit` is given to this type too
@@ -141,7 +144,9 @@ class Pair:
             layer.set_weights(values)
         loss = DenseLoss(name, reduction=kwargs.pop("reduction", "sum_over_batch_size"))
         kwargs.pop("rate", None)
-        self.dense.compile(**{"optimizer": keras.optimizers.SGD(RATE), **kwargs}, loss=loss)
+        options = {"optimizer": keras.optimizers.SGD(RATE), **kwargs}
+        options["run_eagerly"] = "steps_per_execution" not in kwargs  # tracing takes longer
+        self.dense.compile(loss=loss, **options)
 
     def fit(self, *args, **kwargs):
         """Fits both, which report the same losses."""

@@ -33,7 +33,7 @@ X = X.astype("float32")
 
 def trained(name="squared_error", **kwargs):
     """A model whose U and omega are no longer what they were."""
-    one = model(name, **kwargs)
+    one = model(name, run_eagerly=True, **kwargs)
     one.fit(X, Y, batch_size=BATCH, verbose=0)
     return one
 
@@ -60,6 +60,7 @@ class Both(losses.ZLoss):
 def test_each_batch_makes_one_step(loss, metrics):
     one = model(optimizer="adam")
     one.compile("adam", loss(), metrics=metrics)
+    one.optimizer.build(one.trainable_variables)  # else each step is traced twice
     found = one.fit(X, Y, batch_size=BATCH, verbose=0).history
     assert steps_of(one.layers[-1]) == 3
     if metrics:
@@ -75,7 +76,7 @@ def test_evaluation_and_prediction_make_no_step():
 
 
 def test_a_layer_that_is_not_trainable_passes_the_gradient_on():
-    frozen, free = model(trainable=False), model()
+    frozen, free = model(trainable=False, run_eagerly=True), model(run_eagerly=True)
     free.set_weights(frozen.get_weights())
     for one in (frozen, free):
         before = [weight.numpy() for weight in one.layers[-1].weights]
@@ -91,10 +92,10 @@ def test_a_layer_that_is_not_trainable_passes_the_gradient_on():
 
 
 def test_a_layer_that_is_thawed_learns_again():
-    one = model(trainable=False)
+    one = model(trainable=False, run_eagerly=True)
     one.train_on_batch(X, Y)
     one.layers[-1].trainable = True
-    one.compile("sgd", losses.ZLoss())
+    one.compile("sgd", losses.ZLoss(), run_eagerly=True)
     one.train_on_batch(X, Y)
     assert steps_of(one.layers[-1]) == 1
 
@@ -129,7 +130,7 @@ def test_two_calls_in_one_step_are_refused(eager):
 def adam_model():
     keras.utils.set_random_seed(3)
     schedule = keras.optimizers.schedules.ExponentialDecay(RATE, 2, 0.5)
-    return model("z_loss", rate=schedule, optimizer="adam")
+    return model("z_loss", rate=schedule, optimizer="adam", run_eagerly=True)
 
 
 def fit(one):
@@ -195,7 +196,8 @@ def test_evaluation_is_exact(name):
         "perplexity": (metrics.Perplexity(), reference.perplexity, False),
         "absolute": (metrics.Perplexity(True, name="absolute"), reference.perplexity, True),
     }
-    one.compile(loss=LOSSES[name](), metrics=[metric for metric, *_ in asked.values()])
+    kinds = [metric for metric, *_ in asked.values()]
+    one.compile(loss=LOSSES[name](), metrics=kinds, run_eagerly=True)
     found = one.evaluate(X, Y, batch_size=BATCH, verbose=0, return_dict=True)
     logits = logits_of(one.layers[-1], X.astype("float64"))
     formula, targets = spherical_losses.LOSSES[name](N), np.eye(N)[Y]

@@ -90,7 +90,7 @@ def test_a_layer_that_is_not_trainable_takes_a_loss_of_keras():
 
 def test_outside_of_training_losses_that_need_all_logits_are_exact():
     one = model(trunk=nothing)
-    one.compile(loss=losses.SoftmaxLoss())
+    one.compile(loss=losses.SoftmaxLoss(), run_eagerly=True)
     expected = KERAS_LOSS(Y, one.predict(X, verbose=0))
     assert one.evaluate(X, Y, verbose=0) == pytest.approx(float(expected), rel=1e-5)
 
@@ -211,6 +211,7 @@ def test_features_that_are_not_finite_have_no_best_classes():
 
 
 def test_metrics_of_training_that_nothing_has_computed_are_not_a_number():
-    one = model(metrics=[metrics.PrecisionAtK(1), metrics.Perplexity()])
+    kinds = [metrics.PrecisionAtK(1), metrics.Perplexity()]
+    one = model(metrics=kinds, run_eagerly=True)
     found = one.fit(X, Y, verbose=0).history
     assert np.isnan(found["precision_at_1"]).all() and np.isnan(found["perplexity"]).all()
