@@ -51,8 +51,12 @@ def sampled_model(optimizer=None, sampler=None, **kwargs):
     head = tflo.layers.LargeOutput(N, sampler, name="head", **kwargs)
     trunk = keras.layers.Dense(DIM, "tanh", name="trunk")
     model = keras.Sequential([keras.Input([DIM]), trunk, head], name="model")
-    model.compile(optimizer or tflo.optimizers.LazyAdam(0.01), tflo.losses.SampledSoftmaxLoss())
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    # Few steps: these are done before a graph of them would be traced.
+    model.compile(
+        optimizer or tflo.optimizers.LazyAdam(0.01),
+        tflo.losses.SampledSoftmaxLoss(),
+        run_eagerly=True,
+    )
     return model
 
 

@@ -66,7 +66,10 @@ def buckets(model):
     return found
 
 
-@pytest.mark.parametrize("form, num_shards", [("pool", 2), ("pool", 3), ("union", 7)])
+@pytest.mark.parametrize(
+    "form, num_shards",
+    slow_but([("pool", 3), ("union", 7)], [("pool", 2), ("pool", 3), ("union", 7)]),
+)
 def test_tables_of_shards_are_those_of_all_classes(form, num_shards):
     one, sharded = rebuilt(form, 1), rebuilt(form, num_shards)
     assert buckets(sharded) == buckets(one)
@@ -105,7 +108,13 @@ def collisions_of_labels(model, labels):
     return np.sum((1 - angles / np.pi) ** FORMS["pool of labels"]["num_hashes"], axis=0)
 
 
-@pytest.mark.parametrize("form, num_shards", [("pool", 2), ("pool of labels", 3), ("pool", 7)])
+@pytest.mark.parametrize(
+    "form, num_shards",
+    slow_but(
+        [("pool", 2), ("pool of labels", 3)],
+        [("pool", 2), ("pool of labels", 3), ("pool", 7)],
+    ),
+)
 def test_counts_of_a_pool_are_those_of_one_shard(form, num_shards):
     labels = ALL if form == "pool" else ALL[:, 1:30]
     one, sharded = (rebuilt(form, count) for count in (1, num_shards))
@@ -137,7 +146,11 @@ def test_counts_of_a_pool_are_right_in_the_mean_over_hash_functions(query):
 
 
 @pytest.mark.parametrize(
-    "form, num_shards", [("walk", 2), ("frequent", 3), ("walk of labels", 3), ("walk", 7)]
+    "form, num_shards",
+    slow_but(
+        [("frequent", 3), ("walk of labels", 3)],
+        [("walk", 2), ("frequent", 3), ("walk of labels", 3), ("walk", 7)],
+    ),
 )
 def test_rows_have_distinct_classes_of_their_own_and_no_labels(form, num_shards):
     labels = np.stack([np.arange(BATCH), np.arange(BATCH) + 300], axis=1)
@@ -148,7 +161,7 @@ def test_rows_have_distinct_classes_of_their_own_and_no_labels(form, num_shards)
     np.testing.assert_array_equal(values[2], 1)
 
 
-@pytest.mark.parametrize("form", ["walk", "frequent", "union"])
+@pytest.mark.parametrize("form", slow_but(["walk", "union"], ["walk", "frequent", "union"]))
 def test_what_is_found_is_as_close_as_in_one_shard(form):
     closeness = []
     for count in (1, 3):
@@ -172,7 +185,8 @@ def test_a_head_of_all_classes_are_the_best(num_shards):
     assert np.mean(np.isclose(scores, best, rtol=1e-4)) > 0.9
 
 
-@pytest.mark.parametrize("num_shards", [3, pytest.param(7, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_shards", [3, 7])
 def test_recall_of_a_head_is_that_of_one_shard(num_shards):
     found = []
     for count in (1, num_shards):
@@ -182,10 +196,8 @@ def test_recall_of_a_head_is_that_of_one_shard(num_shards):
     assert found[1] > found[0] - 0.05 and found[0] > 0.3
 
 
-@pytest.mark.parametrize(
-    "form",
-    slow_but(["pool"], ["pool", "head", "union", "walk"]),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["pool", "head", "union", "walk"])
 def test_forms_learn_as_in_one_shard(form):
     precisions = []
     for count in (1, 3):
@@ -197,6 +209,7 @@ def test_forms_learn_as_in_one_shard(form):
     assert head.sampler.table_health(head)["uniform_fill_share"] < 1
 
 
+@pytest.mark.slow
 def test_a_head_begins_by_the_rule_of_one_shard():
     """Three times as late as the earliest step, 100, as all labels are rare."""
     model = model_of("head", 3, start_step=None)
@@ -209,7 +222,8 @@ def test_a_head_begins_by_the_rule_of_one_shard():
     assert [one.tolist() for one in state(model, "rebuild_state")] == [[2, 50]] * 3
 
 
-@pytest.mark.parametrize("form", slow_but(["head"], ["head", "pool"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["head", "pool"])
 def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
     harness.assert_resumed_equals_uninterrupted(
         lambda: model_of(form, 3, rebuild_every=8),
@@ -221,13 +235,16 @@ def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
 
 @pytest.mark.parametrize(
     "before, after, kind",
-    [
-        (1, 3, "file"),
-        (3, 2, "checkpoint"),
-        (3, 3, "file"),
-        pytest.param(3, 1, "file", marks=pytest.mark.slow),
-        pytest.param(3, 3, "checkpoint", marks=pytest.mark.slow),
-    ],
+    slow_but(
+        [(3, 2, "checkpoint")],
+        [
+            (1, 3, "file"),
+            (3, 2, "checkpoint"),
+            (3, 3, "file"),
+            (3, 1, "file"),
+            (3, 3, "checkpoint"),
+        ],
+    ),
 )
 def test_another_number_of_shards_goes_on_with_new_tables(
     tmp_path, before, after, kind, caplog
@@ -256,7 +273,9 @@ def test_a_shard_whose_rows_are_replaced_is_rebuilt_alone():
     assert changed == [False, True, False]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "form", slow_but(["pool of labels", "union", "walk", "head of labels"], FORMS)
+)
 def test_few_classes_in_many_shards(form):
     sampler = tflo.samplers.LSHSampler(
         12, **{"num_hashes": 1, **FORMS[form]} | {"num_hashes": 1}

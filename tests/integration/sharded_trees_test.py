@@ -1,5 +1,7 @@
 """`KernelTreeSampler` with the classes in shards: it draws as from one tree."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -31,7 +33,6 @@ FORMS = {
     "projected own": {"shared": False, "projection_dim": 3, "leaf_size": 9},
     "head": {"num_hard": 6},
 }
-EACH_FORM = pytest.mark.parametrize("form", FORMS)
 ALL = np.tile(np.arange(-1, N), (BATCH, 1))
 
 
@@ -59,9 +60,7 @@ def probabilities(model):
 CASES = [("own", 2), ("pool", 3), ("projected own", 3), ("projected pool", 7), ("own", 7)]
 
 
-@pytest.mark.parametrize(
-    "form, num_shards", slow_but([("pool", 3), ("projected own", 3)], CASES)
-)
+@pytest.mark.parametrize("form, num_shards", slow_but([("projected own", 3)], CASES))
 def test_the_probability_of_each_class_is_that_of_one_tree(form, num_shards):
     one, sharded = rebuilt(form, 1), rebuilt(form, num_shards)
     expected, found = (
@@ -74,7 +73,10 @@ def test_the_probability_of_each_class_is_that_of_one_tree(form, num_shards):
     np.testing.assert_allclose(found, q, rtol=2e-4)
 
 
-@pytest.mark.parametrize("form, num_shards", [("own", 2), ("projected own", 3), ("own", 7)])
+@pytest.mark.parametrize(
+    "form, num_shards",
+    slow_but([("own", 2)], [("own", 2), ("projected own", 3), ("own", 7)]),
+)
 def test_reported_counts_are_those_of_the_draws(form, num_shards):
     model = rebuilt(form, num_shards)
     drawn, expected = np.zeros([2, BATCH, N])
@@ -92,7 +94,10 @@ def test_reported_counts_are_those_of_the_draws(form, num_shards):
 
 @pytest.mark.parametrize(
     "form, num_shards, num_sampled",
-    [("pool", 2, M), ("projected pool", 3, M), ("pool", 3, 5), ("pool", 7, M)],
+    slow_but(
+        [("pool", 3, 5)],
+        [("pool", 2, M), ("projected pool", 3, M), ("pool", 3, 5), ("pool", 7, M)],
+    ),
 )
 def test_reported_counts_are_those_of_pools(form, num_shards, num_sampled):
     """Also where fewer are drawn than there are rows."""
@@ -157,9 +162,8 @@ def test_counts_are_exact_where_sums_are_out_of_date():
     assert_counts_are_expected(drawn, expected)
 
 
-@pytest.mark.parametrize(
-    "form", ["projected pool", pytest.param("own", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["projected pool", "own"])
 def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
     harness.assert_resumed_equals_uninterrupted(
         lambda: model_of(form, 3),
@@ -171,13 +175,16 @@ def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
 
 @pytest.mark.parametrize(
     "before, after, kind",
-    [
-        (1, 3, "file"),
-        (3, 2, "checkpoint"),
-        (3, 3, "file"),
-        pytest.param(3, 1, "file", marks=pytest.mark.slow),
-        pytest.param(3, 3, "checkpoint", marks=pytest.mark.slow),
-    ],
+    slow_but(
+        [(3, 3, "file")],
+        [
+            (1, 3, "file"),
+            (3, 2, "checkpoint"),
+            (3, 3, "file"),
+            (3, 1, "file"),
+            (3, 3, "checkpoint"),
+        ],
+    ),
 )
 def test_another_number_of_shards_goes_on_with_new_trees(tmp_path, before, after, kind, caplog):
     model, other = model_of("own", before), model_of("own", after)
@@ -205,8 +212,11 @@ def test_numbers_that_are_not_finite_are_an_error_of_the_step(where):
         head.sampler.sample(tf.constant(features), tf.constant(ALL[:, :1]), head)
 
 
-@EACH_FORM
-@pytest.mark.parametrize("batch", [0, 1, 30])
+# Each form, and each batch.
+SIZES = [("pool", 0), ("own", 1), ("projected pool", 30), ("projected own", 0), ("head", 30)]
+
+
+@pytest.mark.parametrize("form, batch", slow_but(SIZES, itertools.product(FORMS, [0, 1, 30])))
 def test_few_classes_and_batches_of_any_size(form, batch):
     sampler = tflo.samplers.KernelTreeSampler(9, **FORMS[form])
     head = tflo.layers.LargeOutput(12, sampler, num_shards=7)
