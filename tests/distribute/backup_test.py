@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import tf_largeout as tflo
+from tests.slow import slow_but
 
 N, DIM, BATCH, EPOCHS = 50, 6, 8, 4
 RNG = np.random.default_rng(5)
@@ -12,13 +13,17 @@ X = RNG.normal(size=(4 * BATCH, DIM)).astype("float32")
 Y = RNG.integers(0, N, len(X))
 
 
-def new_model(num_shards, dim=DIM, seed=1):
+def new_model(num_shards, dim=DIM, seed=1, eagerly=False):
     keras.utils.set_random_seed(seed)
     sampler = tflo.samplers.UniformSampler(9, seed=3)
     head = tflo.layers.LargeOutput(N, sampler, num_shards=num_shards)
     layers = [keras.Input([DIM]), keras.layers.Dense(dim), keras.layers.Dropout(0.3, seed=4)]
     model = keras.Sequential([*layers, head])
-    model.compile(tflo.optimizers.LazyAdam(0.05), tflo.losses.SampledSoftmaxLoss())
+    model.compile(
+        tflo.optimizers.LazyAdam(0.05),
+        tflo.losses.SampledSoftmaxLoss(),
+        run_eagerly=eagerly,  # for what is not about the steps
+    )
     return model
 
 
@@ -46,7 +51,7 @@ def assert_equal(one, other):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("before, after", [(1, 1), (2, 2), (2, 3), (3, 1)])
+@pytest.mark.parametrize("before, after", slow_but([(2, 3)], [(1, 1), (2, 2), (2, 3), (3, 1)]))
 def test_a_run_goes_on_to_the_bit_in_any_number_of_shards(tmp_path, before, after):
     whole = new_model(1)
     assert train(whole, tmp_path / "whole", EPOCHS) == 0
@@ -57,13 +62,13 @@ def test_a_run_goes_on_to_the_bit_in_any_number_of_shards(tmp_path, before, afte
 
 
 def test_backups_are_as_rare_as_asked_and_the_last_alone_is_kept(tmp_path):
-    train(new_model(2), tmp_path, 3, save_freq=2)
-    assert train(new_model(2), tmp_path, 3, save_freq=2) == 2
+    train(new_model(2, eagerly=True), tmp_path, 3, save_freq=2)
+    assert train(new_model(2, eagerly=True), tmp_path, 3, save_freq=2) == 2
     assert len(list(tmp_path.glob("*.index"))) == 1
 
 
 def test_what_a_backup_that_was_not_finished_left_is_deleted(tmp_path):
-    train(new_model(2), tmp_path, 1)
+    train(new_model(2, eagerly=True), tmp_path, 1)
     rest = tmp_path / "ckpt-2_temp"
     rest.mkdir()
     (rest / "part-00000-of-00003.data-00000-of-00001").write_bytes(b"half")
@@ -72,7 +77,7 @@ def test_what_a_backup_that_was_not_finished_left_is_deleted(tmp_path):
 
 
 def test_a_backup_of_another_model_is_an_error(tmp_path):
-    train(new_model(2), tmp_path, 1)
+    train(new_model(2, eagerly=True), tmp_path, 1)
     with pytest.raises(ValueError, match="is a backup of another model"):
         tflo.distribute.Backup(new_model(2, dim=DIM + 1), tmp_path).restore()
 

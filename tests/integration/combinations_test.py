@@ -166,26 +166,26 @@ COMBINATIONS = {
         scope=_mirrored,
         sparse=False,
     ),
+    "several at once": Combination(
+        SubclassedWithoutTraining,
+        policy="mixed_float16",
+        compile={"steps_per_execution": 3},
+        fit={"sample_weight": WEIGHTS},
+        data="several labels",
+    ),
+    "keras adam, eager": Combination(
+        optimizer=functools.partial(keras.optimizers.Adam, 0.02),
+        compile={"run_eagerly": True},
+        sparse=False,
+    ),
+    "tied, several labels in time": Combination(
+        functools.partial(_language_model, True), data="several in time", sparse=False
+    ),
     "mirrored": Combination(scope=_mirrored, sparse=False),
     "mirrored functional": Combination(_functional, scope=_mirrored, sparse=False),
 }
-# One of each kind of model, data, option, policy and sampler. The others are slow.
-SHORT = (
-    "subclassed without training",
-    "several labels in time",
-    "sample weights",
-    "keras adam",
-    "steps per execution",
-    "eager",
-    "mixed float16",
-    "inverted file, several labels",
-    "tied",
-)
-
-
-def _each(names):
-    """Parametrizes a test with these combinations."""
-    return pytest.mark.parametrize("name", slow_but(set(SHORT) & set(names), names))
+# Between them a model, data, options and a policy of each kind. The others are slow.
+SHORT = ("several at once", "keras adam, eager", "tied, several labels in time")
 
 
 def _data(kind):
@@ -220,7 +220,7 @@ def float32_afterwards():
     keras.config.set_dtype_policy("float32")
 
 
-@_each(COMBINATIONS)
+@pytest.mark.parametrize("name", slow_but(SHORT, COMBINATIONS))
 def test_training_lowers_the_exact_loss(name):
     combination = COMBINATIONS[name]
     x, y = _data(combination.data)
@@ -260,7 +260,13 @@ def _weights_after_fit(combination):
     return model.get_weights()
 
 
-@_each([name for name, combination in COMBINATIONS.items() if combination.sparse])
+@pytest.mark.parametrize(
+    "name",
+    slow_but(
+        ["several at once", "inverted file, several labels"],
+        [name for name, combination in COMBINATIONS.items() if combination.sparse],
+    ),
+)
 def test_no_tensor_of_a_training_step_grows_with_the_number_of_classes(name):
     combination = COMBINATIONS[name]
     x, y = _data(combination.data)

@@ -42,6 +42,8 @@ def _state(model):
 def test_bad_input_raises_and_leaves_weights_and_optimizer_as_they_were(eager):
     model = _model(run_eagerly=eager)
     x, y = _data()
+    model.build(x.shape)
+    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
     model.fit(x, y, batch_size=8, epochs=2, verbose=0)
     before = _state(model)
     for name, (spoil, message) in BAD_INPUT.items():
