@@ -12,8 +12,8 @@ from tests.slow import slow_but
 from tests.source_tree import ROOT, each_of, name
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
-# Pages that train little. README.md is tested by readme_test.py, which is slow.
-SHORT = [ROOT / "docs/guides" / page for page in ("growing_classes.md", "optimizers.md")]
+# A page that trains little. README.md is tested by readme_test.py, which is slow.
+SHORT = [ROOT / "docs/guides/optimizers.md"]
 TEXTS = sorted(ROOT.glob("*.md")) + PAGES
 _LINK = re.compile(r"\]\((?!\w+:)(?P<path>[^)#]+)(?:#[^)]*)?\)")
 

@@ -51,6 +51,7 @@ def speed(monkeypatch):
     return speed
 
 
+@pytest.mark.slow  # `make demo` does it as well
 def test_four_methods_are_compared_and_the_saved_model_answers(data, speed, tmp_path, capsys):
     (tmp_path / "tf_nn_nce.json").write_text('{"points": [{"seconds": 99}]}')  # an earlier run
     report = demo.main([data.test_text(3), "--epochs", str(_EPOCHS), "--out", str(tmp_path)])
@@ -82,6 +83,7 @@ def test_the_plan_says_what_will_be_done_and_how_long_it_takes(data, speed, caps
     assert "train for about 56 s." in said and "about 4.4 minutes." in said  # 4 x (10 + 56) s
 
 
+@pytest.mark.slow
 def test_speed_is_measured_with_the_start_of_a_process_and_all_tests(data):
     begin = time.perf_counter()
     speed = demo_estimate.measure(demo.TASK, demo.OURS, tested=10**6)

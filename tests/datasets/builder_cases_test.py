@@ -4,9 +4,12 @@ import contextlib
 import pathlib
 import tempfile
 
+import pytest
 import tensorflow_datasets as tfds
 
 from tests.datasets.fake_sources import SOURCES
+
+_SHORT = ("place_names", "xmc")  # builders_test.py prepares each data set
 
 
 class _BuilderCase(tfds.testing.DatasetBuilderTestCase):
@@ -28,5 +31,7 @@ for _name, _source in SOURCES.items():
         "SPLITS": {"train": _source.num_train, "test": _source.num_test},
         "BUILDER_CONFIG_NAMES_TO_TEST": _source.config and [_source.config],
     }
+    if _name not in _SHORT:
+        _members["pytestmark"] = pytest.mark.slow
     globals()[f"{_name}_case"] = type(f"{_name}_case", (_BuilderCase,), _members)
 del _BuilderCase  # pytest must not run the base class.

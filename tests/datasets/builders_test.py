@@ -14,7 +14,13 @@ import pytest
 import tensorflow_datasets as tfds
 
 from tests.datasets.fake_sources import NUM_SHARDS, SOURCES, full_name, prepare
+from tests.slow import slow_but
 from tf_largeout.datasets import builders
+
+
+def some(*kept):
+    """Short tests of these builders alone: all have the same base class."""
+    return pytest.mark.parametrize("name", slow_but(kept, SOURCES), indirect=True)
 
 
 @pytest.fixture(scope="module", params=SOURCES)
@@ -93,6 +99,7 @@ def class_texts(info, source):
     return getattr(label, "feature", label).names
 
 
+@some("brown", "place_names", "xmc")  # of each kind of labels and features
 def test_supervised_examples_are_what_a_model_takes(load, source):
     pairs = load(split="test", as_supervised=True)
     for example, (features, labels) in zip(load(split="test"), pairs, strict=True):
@@ -106,6 +113,7 @@ def test_supervised_examples_are_what_a_model_takes(load, source):
             np.testing.assert_array_equal(features, example["features"])
 
 
+@some("xmc")
 def test_slices_of_splits_and_whole_splits_as_one_batch(load, source):
     half, rest = load(split=["train[:50%]", "train[50%:]"])
     assert 0 < len(half) < source.num_train
@@ -114,6 +122,7 @@ def test_slices_of_splits_and_whole_splits_as_one_batch(load, source):
     assert len(whole["text"]) == len(whole[source.labels]) == source.num_train
 
 
+@some("xmc")
 def test_files_are_shuffled_by_the_seed_of_the_read_config(load, source):
     def shuffled(seed):
         config = tfds.ReadConfig(shuffle_seed=seed)
@@ -129,6 +138,7 @@ def test_files_are_shuffled_by_the_seed_of_the_read_config(load, source):
     assert files == sorted(files) and len(files) == source.num_train
 
 
+@some("xmc")
 def test_a_prepared_data_set_is_not_prepared_again(name, prepared, source):
     data_dir, _ = prepared
     builder = tfds.builder(name, data_dir=data_dir, config=source.config)
@@ -140,6 +150,7 @@ def test_a_prepared_data_set_is_not_prepared_again(name, prepared, source):
     assert len(builder.as_dataset(split="test")) == builder.info.splits["test"].num_examples
 
 
+@some("place_names")
 def test_examples_are_shown_as_a_data_frame(load, source):
     dataset, info = load(split="test", with_info=True)
     frame = tfds.as_dataframe(dataset.take(2), info)
@@ -148,6 +159,7 @@ def test_examples_are_shown_as_a_data_frame(load, source):
         assert class_texts(info, source)[frame["label"][0]] in frame._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_new_process_loads_a_prepared_data_set(tmp_path):
     prepare("place_names", tmp_path)
     shutil.rmtree(tmp_path / "downloads")

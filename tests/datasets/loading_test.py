@@ -121,6 +121,7 @@ def test_a_data_dir_that_is_a_file_is_an_error_that_says_where_to_point(data_dir
         datasets.load("place_names", data_dir=data_dir / "a file")
 
 
+@pytest.mark.slow
 def test_processes_that_load_at_once_all_get_the_data(data_dir):
     folder = data_dir / "downloads" / "manual" / "xmc" / "Tiny"
     write_xmc(folder)

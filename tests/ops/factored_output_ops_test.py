@@ -228,6 +228,7 @@ def checksums():
     return [zlib.crc32(one.tobytes()) for one in (*layer.numbers(), *outputs)]
 
 
+@pytest.mark.slow
 def test_steps_do_not_depend_on_the_number_of_threads():
     threads = "1" if len(os.sched_getaffinity(0)) > 1 else "2"
     result = subprocess.run(

@@ -121,6 +121,7 @@ def test_importing_the_package_says_which_tensorflow_is_needed(tmp_path, fake, s
         assert part in answer
 
 
+@pytest.mark.slow
 def test_importing_the_package_under_another_backend_says_which_is_needed(tmp_path):
     (tmp_path / "jax.py").write_text("raise ImportError('no jax here')")
     path = os.pathsep.join([str(tmp_path), str(ROOT)])

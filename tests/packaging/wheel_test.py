@@ -71,6 +71,7 @@ def test_the_wheel_holds_the_package_the_library_and_the_licence_only(wheel):
     assert any(name.endswith("LICENSE") for name in zipfile.ZipFile(wheel).namelist())
 
 
+@pytest.mark.slow
 def test_the_wheel_works_from_another_directory(wheel, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     path = os.pathsep.join([str(tmp_path / "site"), sysconfig.get_path("purelib")])

@@ -13,6 +13,7 @@ from tests.reference.factored_problem import (
     each_loss,
 )
 from tests.reference.spherical_losses import LOSSES
+from tests.slow import slow_but
 
 
 def a_step_is_refused(problem, batch, learning_rate, match):
@@ -36,7 +37,7 @@ def test_the_gradient_into_the_features_is_that_of_the_loss(name):
 
 
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no_bias"])
-@pytest.mark.parametrize("size", [1, 7, 40])
+@pytest.mark.parametrize("size", slow_but([7], [1, 7, 40]))
 @each_loss
 def test_many_steps_are_those_of_the_dense_layer(name, size, bias):
     problem = Problem(name, bias=bias)
@@ -46,7 +47,7 @@ def test_many_steps_are_those_of_the_dense_layer(name, size, bias):
     assert np.abs(problem.dense.kernel - start).max() > 0.1
 
 
-@pytest.mark.parametrize("size", [1, 7, 40])
+@pytest.mark.parametrize("size", slow_but([7], [1, 7, 40]))
 def test_real_valued_targets_of_the_squared_error(size):
     problem = Problem("squared_error")
     problem.train(300, lambda: problem.valued(size))

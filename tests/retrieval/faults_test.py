@@ -86,6 +86,7 @@ def test_files_that_are_cut_or_damaged_are_refused(index, share, tmp_path):
         type(index).load(path)
 
 
+@pytest.mark.slow
 def test_two_processes_read_one_file(tmp_path):
     index = InvertedFileIndex(num_probes=3).build(ROWS)
     path, queries = tmp_path / "index", tmp_path / "queries.npy"

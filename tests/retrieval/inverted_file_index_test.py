@@ -1,11 +1,13 @@
 """`InvertedFileIndex` against a sort of all scores."""
 
 import concurrent.futures
+import itertools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.slow import slow_but
 from tf_largeout.retrieval import BruteForceIndex, InvertedFileIndex
 
 pytestmark = pytest.mark.portable
@@ -35,9 +37,12 @@ def _exact(rows, bias=0.0, k=K):
     return np.argsort(-(QUERIES @ rows.T + bias), axis=1, kind="stable")[:, :k]
 
 
-@pytest.mark.parametrize("target", [0.95, 0.99])
-@pytest.mark.parametrize("bias", [None, BIAS], ids=["no bias", "bias"])
-def test_as_many_lists_are_searched_as_the_recall_takes(bias, target):
+@pytest.mark.parametrize(
+    "has_bias, target",
+    slow_but([(True, 0.95), (False, 0.99)], itertools.product([True, False], [0.95, 0.99])),
+)
+def test_as_many_lists_are_searched_as_the_recall_takes(has_bias, target):
+    bias = BIAS if has_bias else None
     index = InvertedFileIndex(recall_target=target).build(ROWS, bias, queries=QUERIES)
     scores, ids = index.top_k(QUERIES, K)
     exact = _exact(ROWS, 0 if bias is None else bias)

@@ -1,5 +1,7 @@
 """`predict_top_k` against a sort of what `predict` gives."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -7,13 +9,16 @@ import tensorflow as tf
 
 from tests import harness
 from tests.serving import models
+from tests.slow import slow_but
 from tf_largeout.retrieval import predict_top_k
 
 pytestmark = pytest.mark.portable
 
 N, X, K = models.N, models.X, models.K
 EXCLUDE = harness.pad([[1, 2, 3, 3], [5], [], [7, 8], [0]])
-each_model = pytest.mark.parametrize("name", models.MODELS)
+# One of each structure of inputs and outputs; the layers are those of the tests of `top_k`.
+SHORT = ["large", "several_inputs", "sequences", "subclassed"]
+each_model = pytest.mark.parametrize("name", slow_but(SHORT, models.MODELS))
 
 
 @pytest.fixture(scope="module")
@@ -91,12 +96,18 @@ def test_nothing_is_excluded_by_no_columns(model, exclude):
     assert_found(predict_top_k(model, X, K, exclude, verbose=0), logits)
 
 
-@pytest.mark.parametrize("name", ["large", "sequences", "hierarchical"])
-@pytest.mark.parametrize("exclude", [None, np.zeros([0, 2], int)])
-def test_no_examples_have_no_answers(name, exclude):
+@pytest.mark.parametrize(
+    "name, has_exclude",
+    slow_but(
+        [("large", False), ("sequences", True)],
+        itertools.product(["large", "sequences", "hierarchical"], [False, True]),
+    ),
+)
+def test_no_examples_have_no_answers(name, has_exclude):
     one, x = models.new_model(name), inputs_of(name)[:0]
-    if exclude is not None and name == "sequences":
-        exclude = np.zeros([0, 3, 2], int)
+    exclude = None
+    if has_exclude:
+        exclude = np.zeros([0, 3, 2] if name == "sequences" else [0, 2], int)
     leading = one.compute_output_shape(x.shape)[:-1]
     scores, ids = predict_top_k(one, x, K, exclude, verbose=0)
     assert scores.shape == ids.shape == (*leading, K)
