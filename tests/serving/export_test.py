@@ -103,7 +103,7 @@ def test_the_model_is_as_it_was(tmp_path):
     before = [one.numpy().tobytes() for one in model.variables]
     serving.export(model, tmp_path / "1")
     assert [one.numpy().tobytes() for one in model.variables] == before
-    model.fit(models.X, np.arange(models.BATCH), verbose=0)
+    models.fit(model)
 
 
 def test_a_model_of_mixed_precision_answers_as_its_layer(tmp_path):
@@ -120,11 +120,11 @@ def test_a_model_that_mirrored_replicas_trained_is_exported(tmp_path):
     with replicas.two_replicas().scope():
         model = models.dense(models.head(samplers.UniformSampler(32)))
         model.compile(optimizers.LazyAdam(0.1), losses.SampledSoftmaxLoss())
-    model.fit(models.X[:4], np.arange(4), verbose=0)
+    models.fit(model, rows=4)
     sizes = serving.export(model, tmp_path / "1", k=models.K)
     loaded = tf.saved_model.load(str(tmp_path / "1"))
     found = loaded.signatures["serving_default"](features=tf.constant(models.X))
-    models.assert_same(found, models.best(model.predict(models.X, verbose=0)))
+    models.assert_same(found, models.best(np.asarray(model(models.X))))
     assert sizes["weights"] < 1.3 * 4 * sum(np.prod(w.shape) for w in model.trainable_weights)
 
 

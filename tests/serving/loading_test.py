@@ -8,29 +8,17 @@ import sys
 import numpy as np
 import pytest
 
-from tests.serving import host, models
+from tests.serving import host, models, probe
 from tests.serving.list_scores_test import Lists
 from tests.slow import slow_but
 from tf_largeout import serving
 from tf_largeout.ops import library
 
-PROBE = """
-import pathlib, pickle, sys
-import tensorflow as tf
-folder = pathlib.Path(sys.argv[1])
-calls, answers = pickle.loads((folder / "calls").read_bytes()), {}
-for name, (export, signature, inputs) in calls.items():
-    loaded = tf.saved_model.load(str(folder / export))
-    inputs = {key: tf.constant(value) for key, value in inputs.items()}
-    found = loaded.signatures[signature](**inputs)
-    answers[name] = {key: value.numpy() for key, value in found.items()}
-assert not any(one.startswith("tf_largeout") for one in sys.modules)
-(folder / "answers").write_bytes(pickle.dumps(answers))
-"""
 HOSTED = ["large", "hash_tables", "tied", "factored", "hierarchical", "several_inputs"]
 CUSTOM = ["large", "tied", "factored", "hierarchical"]
-# The others differ from "large" by weights that no signature reads, or by their class.
-SHORT = ["large", "tied", "factored", "hierarchical", "strings", "several_inputs", "sequences"]
+# The others differ from "large" by weights that no signature reads, or by their class, or are
+# exported by other tests.
+SHORT = ["large", "hierarchical", "strings", "several_inputs", "sequences"]
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +30,12 @@ def program():
 def exported(tmp_path_factory, request):
     """A folder with an export of each tested model, and what `predict` gives of each."""
     folder, logits = tmp_path_factory.mktemp("exports"), {}
-    for name in models.MODELS if request.config.getoption("run_slow") else SHORT:
+    run_slow = request.config.getoption("run_slow")
+    for name in models.MODELS if run_slow else SHORT:
         model = models.new_model(name)
         logits[name] = models.logits_of(model, name)
         serving.export(model, folder / name / "1", k=models.K)
-        if name in CUSTOM:
+        if name in (CUSTOM if run_slow else ["large"]):
             serving.export(model, folder / f"{name}_custom", k=models.K, ops="custom")
     return folder, logits
 
@@ -62,17 +51,26 @@ def assert_right(answer, answer_of_top_k, logits):
 
 
 @pytest.fixture(scope="module")
-def answers_of_python(exported):
-    """What a process that has imported TensorFlow alone gets of each export."""
+def answers_of_python(exported, request):
+    """What a process that has imported TensorFlow alone gets of each export.
+
+    In the short suite it is this process; the sessions without Python are without our ops.
+    """
     (folder, logits), calls = exported, {}
     for name in logits:
         inputs = models.MODELS[name][1]
         calls[name, "default"] = f"{name}/1", "serving_default", inputs
         calls[name, "top_k"] = f"{name}/1", "top_k", filtered(name)
     (folder / "calls").write_bytes(pickle.dumps(calls))
+    if not request.config.getoption("run_slow"):
+        return probe.answers(folder)
     bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(
-        [sys.executable, "-c", PROBE, folder], capture_output=True, text=True, env=bare, cwd="/"
+        [sys.executable, probe.__file__, folder],
+        capture_output=True,
+        text=True,
+        env=bare,
+        cwd="/",
     )
     assert done.returncode == 0, done.stderr
     return pickle.loads((folder / "answers").read_bytes())
