@@ -186,7 +186,7 @@ def test_an_exported_model_gives_the_logits(tmp_path):
     )
 
 
-@factored_models.some_losses
+@pytest.mark.parametrize("name", slow_but(["z_loss"], LOSSES))
 def test_evaluation_is_exact(name):
     one = trained(name, trunk=nothing)
     asked = {

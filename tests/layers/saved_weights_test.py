@@ -1,9 +1,12 @@
 """Weights of one `LargeOutput` in another, whose sampler may be another one."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
 
+from tests.slow import slow_but
 from tf_largeout import layers, losses, optimizers, samplers
 
 N, DIM = 60, 6
@@ -42,7 +45,14 @@ def _saved(request, tmp_path_factory):
     return request.param, model, path
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize(
+    "saved, sampler",
+    slow_but(
+        [("none", "lsh"), *(("lsh", one) for one in ("none", "lsh", "lsh with fewer tables"))],
+        itertools.product(["none", "lsh"], SAMPLERS),
+    ),
+    indirect=["saved"],
+)
 def test_the_sampler_can_be_another_one(saved, sampler, caplog):
     name, model, path = saved
     other = _model(sampler)

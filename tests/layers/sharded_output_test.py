@@ -240,7 +240,8 @@ def test_fewer_classes_than_shards_are_refused():
         tflo.resize_classes(model, 6)
 
 
-def test_exports_and_indexes_gather_the_rows(tmp_path):
+@pytest.mark.parametrize("ops", slow_but(["core"], ["core", "custom"]))
+def test_exports_and_indexes_gather_the_rows(ops, tmp_path):
     model = new_model(3, "SampledSoftmaxLoss", "uniform", "LazyAdam", run_eagerly=True)
     model.train_on_batch(X, Y)
     features = model.layers[0](X)
@@ -250,12 +251,11 @@ def test_exports_and_indexes_gather_the_rows(tmp_path):
     index.build(rows, bias)
     for found, want in zip(index.top_k(features, 5), expected, strict=True):
         np.testing.assert_allclose(found, want, rtol=1e-5)
-    for ops in ("core", "custom"):
-        tflo.serving.export(model, tmp_path / ops, k=5, ops=ops)
-        answer = tf.saved_model.load(tmp_path / ops).signatures["serving_default"](
-            features=tf.constant(X)
-        )
-        np.testing.assert_array_equal(answer["ids"], expected[1])
+    tflo.serving.export(model, tmp_path / ops, k=5, ops=ops)
+    answer = tf.saved_model.load(tmp_path / ops).signatures["serving_default"](
+        features=tf.constant(X)
+    )
+    np.testing.assert_array_equal(answer["ids"], expected[1])
     scores, ids = tflo.retrieval.predict_top_k(model, X, 5, verbose=0)
     np.testing.assert_array_equal(ids, expected[1])
     np.testing.assert_allclose(scores, expected[0], rtol=1e-5)

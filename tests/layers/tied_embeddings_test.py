@@ -68,7 +68,9 @@ def test_losses_are_those_of_plain_keras_with_a_shared_variable(make_table):
     plain = language_model(table, SharedTable(table))
     plain.set_weights([w for w in ours.get_weights() if w.dtype == np.float32])
     plain.compile(
-        keras.optimizers.SGD(0.5), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        keras.optimizers.SGD(0.5),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        run_eagerly=True,
     )
     options = {"epochs": 4, "batch_size": 32, "shuffle": False, "verbose": 0}
     losses = [model.fit(X, Y, **options).history["loss"] for model in (ours, plain)]
