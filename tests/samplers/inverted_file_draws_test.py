@@ -48,12 +48,18 @@ def samples(model, labels, steps=1, features=FEATURES):
     return [tf.nest.map_structure(lambda tensor: tensor.numpy(), step()) for _ in range(steps)]
 
 
-def test_counts_of_labels_and_of_draws_agree_and_are_those_of_the_draws():
+@pytest.fixture(scope="module")
+def trained():
+    """A model that is not changed further, but for the number of its next draw."""
     model = make_model()
     fit(model, 60)
+    return model
+
+
+def test_counts_of_labels_and_of_draws_agree_and_are_those_of_the_draws(trained):
     labels = np.tile(np.arange(-1, NUM_CLASSES), (BATCH, 1))
     drawn, expected = np.zeros([2, BATCH, NUM_CLASSES])
-    for ids, true_counts, counts in samples(model, labels, 200):
+    for ids, true_counts, counts in samples(trained, labels, 200):
         np.testing.assert_array_equal(true_counts[:, 0], 1)
         of_classes = true_counts[:, 1:]
         np.testing.assert_array_equal(counts, np.take_along_axis(of_classes, ids, axis=1))
@@ -65,14 +71,12 @@ def test_counts_of_labels_and_of_draws_agree_and_are_those_of_the_draws():
     assert chi_square < freedom + 5 * np.sqrt(np.sum(2 + 1 / expected))
 
 
-def test_the_estimate_of_the_partition_function_is_unbiased():
-    model = make_model()
-    fit(model, 60)
-    head = model.layers[-1]
+def test_the_estimate_of_the_partition_function_is_unbiased(trained):
+    head = trained.layers[-1]
     logits = head(FEATURES, training=False).numpy()
     partition = np.exp(logits).sum(axis=1)
     estimates = []
-    for ids, _, counts in samples(model, [[0]] * BATCH, 300):
+    for ids, _, counts in samples(trained, [[0]] * BATCH, 300):
         terms = np.exp(np.take_along_axis(logits, ids, axis=1)) / counts
         estimates.append(terms.sum(axis=1))
     error = np.std(estimates, axis=0) / np.sqrt(300)
@@ -88,7 +92,7 @@ def test_training_learns(num_hard):
     assert last < 0.7 * first
 
 
-@pytest.mark.parametrize("name", slow_but(["NCELoss"], ["NCELoss", "NegativeSamplingLoss"]))
+@pytest.mark.parametrize("name", slow_but([], ["NCELoss", "NegativeSamplingLoss"]))
 def test_other_losses_stay_finite(name):
     assert np.isfinite(fit(make_model(loss=getattr(tflo.losses, name)()), 60))
 
@@ -119,7 +123,8 @@ def test_only_the_corrected_form_keeps_the_list_of_each_class():
     assert not any("list_of_row" in name for name in names[1])
 
 
-@pytest.mark.parametrize("before", [pytest.param(2, marks=pytest.mark.slow), 40])
+@pytest.mark.slow
+@pytest.mark.parametrize("before", [2, 40])
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, before):
     harness.assert_resumed_equals_uninterrupted(
         make_model,
@@ -129,14 +134,13 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, before):
     )
 
 
-def test_labels_too_improbable_for_float32_have_a_count_above_zero():
-    model = make_model()
-    fit(model, 2)
+def test_labels_too_improbable_for_float32_have_a_count_above_zero(trained):
     labels = np.tile(np.arange(NUM_CLASSES), (BATCH, 1))
-    counts = samples(model, labels, features=1e5 * FEATURES)[0].true_expected_count
+    counts = samples(trained, labels, features=1e5 * FEATURES)[0].true_expected_count
     assert 0 < counts.min() < 1e-37 and np.all(np.isfinite(np.log(counts)))
 
 
+@pytest.mark.slow
 def test_replicas_draw_others_from_the_same_lists():
     with replicas.two_replicas().scope():
         model = make_model()

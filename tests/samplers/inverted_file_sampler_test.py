@@ -76,9 +76,8 @@ def test_training_with_the_head_learns():
 
 
 # Before the search starts; and after the lists are fitted, and reassigned.
-@pytest.mark.parametrize(
-    "before", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 40))]
-)
+@pytest.mark.parametrize("before", [2, 5, 40])
+@pytest.mark.slow  # tests/integration/resume_test.py has it among others
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, before):
     harness.assert_resumed_equals_uninterrupted(
         make_model,
@@ -157,6 +156,7 @@ def test_mixed_precision_and_models_without_bias_train():
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
         model = make_model(start_step=0)
+        model.run_eagerly = True
         assert np.isfinite(fit(model, 4))
     finally:
         keras.mixed_precision.set_global_policy("float32")
@@ -171,10 +171,19 @@ def test_wrong_arguments_are_named(wrong):
 
 
 def test_replicas_keep_the_same_lists():
-    with replicas.two_replicas().scope():
-        model = make_model(num_lists=5)  # k-means looks at a part of the rows
-    fit(model, 54)  # over a reassignment
-    layer = model.layers[-1]
+    strategy, sampler = replicas.two_replicas(), make_sampler(num_lists=5)
+    rows = np.random.default_rng(0).normal(size=[54, NUM_CLASSES, DIM]).astype("f4")
+    with strategy.scope():
+        layer = built(sampler, rows[0])  # k-means looks at a part of the rows
+
+    @tf.function
+    def step(rows):
+        layer.embeddings.assign(rows)
+        labels = tf.zeros([BATCH, 1], tf.int64)
+        strategy.run(lambda: sampler.sample(layer.embeddings[:BATCH], labels, layer))
+
+    for of_step in rows:  # over a reassignment
+        step(of_step)
     health = layer.sampler.list_health(layer)
     assert health["started_at"] == 3 and health["fitted_at"] == 0
     state = [weight for weight in layer.weights if weight.name.startswith("sampler_")]

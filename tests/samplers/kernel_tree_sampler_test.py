@@ -67,7 +67,9 @@ def sums_are_fresh(layer):
     return np.array_equal(before, layer.sampler_sums.numpy())
 
 
-@pytest.mark.parametrize("form", ["own", "projected", "shared"])
+@pytest.mark.parametrize(
+    "form", slow_but(["projected", "shared"], ["own", "projected", "shared"])
+)
 def test_expected_counts_are_those_of_the_kernel_of_the_weights_of_now(form):
     model = make_model(form)
     fit(model, 20)
@@ -86,6 +88,7 @@ def test_expected_counts_are_those_of_the_kernel_of_the_weights_of_now(form):
 
 def test_the_head_has_distinct_classes_and_the_tail_is_shared():
     model = make_model("head", num_sampled=60, num_hard=40)
+    model.run_eagerly = True
     fit(model, 5)
     features = examples(1)[0]
     labels = tf.zeros([BATCH, 1], tf.int64)
@@ -98,7 +101,7 @@ def test_the_head_has_distinct_classes_and_the_tail_is_shared():
     assert np.any(head < 0)
 
 
-@pytest.mark.parametrize("form", slow_but(["projected", "head"], FORMS))
+@pytest.mark.parametrize("form", slow_but(["projected"], FORMS))
 def test_the_tree_follows_the_training_step_by_step(form):
     model = make_model(form)
     first, last = fit(model, 60), fit(model, 60)
@@ -127,14 +130,25 @@ def test_draws_follow_the_kernel_through_500_steps_of_fit():
     assert sums_are_fresh(layer)
 
 
-@pytest.mark.parametrize("form", slow_but(["shared"], ["projected", "shared"]))
-def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
+@pytest.mark.slow
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
     harness.assert_resumed_equals_uninterrupted(
-        lambda: make_model(form),
+        lambda: make_model("projected"),
         lambda model: fit(model, 7, seed=1),
         lambda model: fit(model, 9, seed=2),
         tmp_path,
     )
+
+
+def test_a_saved_run_goes_on_to_the_same_bits(tmp_path):
+    model = make_model("shared")
+    fit(model, 7, seed=1)
+    model.save(tmp_path / "model.keras")
+    resumed = keras.models.load_model(tmp_path / "model.keras")
+    for one in (model, resumed):
+        fit(one, 9, seed=2)
+    for weight, same in zip(model.get_weights(), resumed.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, same)
 
 
 def test_the_tree_comes_to_follow_weights_set_by_hand():
@@ -186,6 +200,7 @@ def test_features_of_zeros_are_drawn_for_uniformly():
 @pytest.mark.parametrize("where", ["embeddings", "features"])
 def test_numbers_that_are_not_finite_are_an_error_of_the_step(where):
     model = make_model()
+    model.run_eagerly = True
     fit(model, 3)
     layer, features = model.layers[-1], examples(1)[0]
     layer.sampler.prepare(layer)
@@ -203,7 +218,9 @@ def test_numbers_that_are_not_finite_are_an_error_of_the_step(where):
 def test_mixed_precision_trains(form):
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
-        assert np.isfinite(fit(make_model(form), 4))
+        model = make_model(form)
+        model.run_eagerly = True
+        assert np.isfinite(fit(model, 4))
     finally:
         keras.mixed_precision.set_global_policy("float32")
 

@@ -77,7 +77,7 @@ def test_fewer_candidates_than_hard_classes_end_in_no_class():
 @pytest.mark.parametrize(
     "query, num_hashes, zeros",
     slow_but(
-        [("embedding", 5, False), ("label", 2, False), ("embedding", 5, True)],
+        [("label", 2, False), ("embedding", 5, True)],
         [
             (query, *hashes)
             for query in ["embedding", "label"]
@@ -175,7 +175,9 @@ def test_rows_with_every_class_positive_have_no_negatives(form):
     labels = np.tile(np.arange(15), (BATCH, 1))
     head = head_of(make(form), EMBEDDINGS[:15])
     np.testing.assert_array_equal(sample(head, labels=labels).sampled_candidates, -1)
-    fit(model_of(form, num_classes=15), 2, FEATURES, labels)
+    model = model_of(form, num_classes=15)
+    model.run_eagerly = True
+    fit(model, 2, FEATURES, labels)
 
 
 def test_health_tells_of_buckets_and_fill():

@@ -33,9 +33,14 @@ def test_shards_of_draws_are_spread_evenly(sizes):
 
 
 def test_each_draw_has_each_shard_by_its_share():
-    sizes, owners = tf.constant([1, 2, 5], tf.int64), []
-    for number in range(400):
-        owners.append(spread_shards(sizes, 6, tf.constant([number, 3], tf.int64)).numpy())
+    sizes = tf.constant([1, 2, 5], tf.int64)
+
+    @tf.function
+    def draws():
+        seeds = tf.range(400, dtype=tf.int64)
+        return tf.map_fn(lambda number: spread_shards(sizes, 6, [number, 3]), seeds, tf.int32)
+
+    owners = draws().numpy()
     for place in np.transpose(owners):
         counts, expected = np.bincount(place, minlength=3), 400 * np.array([1, 2, 5]) / 8
         assert np.all(np.abs(counts - expected) < 5 * np.sqrt(expected))

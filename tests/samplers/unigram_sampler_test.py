@@ -136,7 +136,7 @@ def test_drawing_without_counts_says_where_to_get_them(unique):
             draw()
 
 
-@both_ways
+@pytest.mark.parametrize("unique", slow_but([True], [False, True]))
 def test_a_clone_says_that_it_has_no_counts_and_gets_them_with_the_weights(unique):
     sampler = samplers.UnigramSampler(3, counts=COUNTS, unique=unique)
     model = keras.Sequential([keras.Input([4]), layers.LargeOutput(COUNTS.size, sampler)])
