@@ -173,11 +173,6 @@ COMBINATIONS = {
         fit={"sample_weight": WEIGHTS},
         data="several labels",
     ),
-    "keras adam, eager": Combination(
-        optimizer=functools.partial(keras.optimizers.Adam, 0.02),
-        compile={"run_eagerly": True},
-        sparse=False,
-    ),
     "tied, several labels in time": Combination(
         functools.partial(_language_model, True), data="several in time", sparse=False
     ),
@@ -185,7 +180,7 @@ COMBINATIONS = {
     "mirrored functional": Combination(_functional, scope=_mirrored, sparse=False),
 }
 # Between them a model, data, options and a policy of each kind. The others are slow.
-SHORT = ("several at once", "keras adam, eager", "tied, several labels in time")
+SHORT = ("several at once", "tied, several labels in time")
 
 
 def _data(kind):

@@ -84,7 +84,8 @@ def test_a_gradient_that_overflows_under_loss_scaling_only_lowers_the_scale(name
 def test_an_empty_batch_changes_no_weights():
     model = _model(tflo.optimizers.LazySGD(0.1))
     x, y = _data()
-    model.fit(x, y, batch_size=8, verbose=0)
+    model.build(x.shape)
+    model.optimizer.build(model.trainable_variables)
     before = [variable.numpy() for variable in model.trainable_variables]
     tf.function(model.train_step)((tf.constant(x[:0]), tf.constant(y[:0])))
     for was, now in zip(before, model.trainable_variables, strict=True):

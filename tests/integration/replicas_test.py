@@ -21,10 +21,7 @@ OVER_ALL_CLASSES = ("softmax", "top_k", "top_k and tail", "bernoulli")
 
 def new_model(sampler, optimizer):
     with two_replicas().scope():
-        model = resume_test.new_model(sampler, optimizer)
-        model.build((None, 5))
-        model.optimizer.build(model.trainable_variables)
-    return model
+        return resume_test.new_model(sampler, optimizer)
 
 
 def train(model, first_step, last_step):
@@ -54,7 +51,7 @@ def assert_equal_states(one, other):
 
 @pytest.mark.parametrize(
     "sampler, optimizer",
-    slow_but([PAIRS[-1]], PAIRS),
+    slow_but([pair for pair in PAIRS if pair[0] == "inverted_file"], PAIRS),
     ids=SAMPLERS,
 )
 def test_replicas_hold_the_same_bits(sampler, optimizer):
@@ -63,9 +60,7 @@ def test_replicas_hold_the_same_bits(sampler, optimizer):
         np.testing.assert_array_equal(*values, err_msg=path)
 
 
-@pytest.mark.parametrize(
-    "sampler, optimizer", slow_but([PAIRS[2], PAIRS[-1]], PAIRS), ids=SAMPLERS
-)
+@pytest.mark.parametrize("sampler, optimizer", slow_but([PAIRS[-1]], PAIRS), ids=SAMPLERS)
 def test_no_tensor_of_a_step_grows_with_the_number_of_classes(sampler, optimizer):
     if sampler in OVER_ALL_CLASSES:
         pytest.skip("reads all classes in each step")
@@ -137,7 +132,7 @@ def test_outside_of_the_scope_the_rows_of_one_replica_are_asked():
 
 @pytest.mark.parametrize(
     "sampler",
-    slow_but(["lsh"], ["uniform", "unigram", "lsh", "kernel_tree", "softmax"]),
+    slow_but(["uniform"], ["uniform", "unigram", "lsh", "kernel_tree", "softmax"]),
 )
 def test_each_replica_draws_classes_of_its_own(sampler):
     def drawn():
@@ -187,6 +182,8 @@ def history_and_weights(make_optimizer, loss, strategy):
             ]
         )
         model.compile(make_optimizer(), loss)
+        model.build((None, 5))
+        model.optimizer.build(model.trainable_variables)  # else each step is traced twice
     history = model.fit(data(0, STEPS), shuffle=False, verbose=0).history["loss"]
     return history, [v.numpy() for v in (*model.weights, *model.optimizer.variables)]
 
@@ -205,7 +202,8 @@ def test_two_replicas_train_as_one_does_with_the_joint_batch(loss):
     assert_two_train_as_one(lambda: tflo.optimizers.LazySGD(0.5), LOSSES[loss]())
 
 
-@pytest.mark.parametrize("member", slow_but(["adam"], CLASSES))
+@pytest.mark.slow
+@pytest.mark.parametrize("member", CLASSES)
 def test_slots_are_those_of_the_joint_batch(member):
     assert_two_train_as_one(OPTIMIZERS[member].make, tflo.losses.SampledSoftmaxLoss())
 
@@ -248,6 +246,7 @@ def test_a_step_with_an_overflow_on_one_replica_changes_nothing():
                 [keras.Input([3]), encoder, tflo.layers.LargeOutput(NUM_CLASSES, "uniform")]
             )
             model.compile(tflo.optimizers.LazySGD(0.5), tflo.losses.SampledSoftmaxLoss())
+            model.optimizer.build(model.trainable_variables)
         before = model.get_weights()
         x = np.full([BATCH, 3], 0.1, "float32")
         x[-1] = 3e4  # in the part of the second replica, whose gradient has no float16 number

@@ -164,7 +164,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, before):
 @pytest.mark.parametrize(
     "before, after, kind",
     slow_but(
-        [(3, 2, "file"), (3, 3, "checkpoint")],
+        [(3, 2, "file")],
         [
             (1, 3, "file"),
             (3, 2, "file"),

@@ -125,9 +125,8 @@ def test_draws_of_a_row_are_independent():
     assert_counts_are_expected(pairs, expected)
 
 
-@pytest.mark.parametrize(
-    "form", slow_but(["projected pool"], ["projected pool", "own", "head"])
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["projected pool", "own", "head"])
 def test_trees_follow_the_training_step_by_step(form):
     model = model_of(form, 3)
     first, last = fit(model, 60), fit(model, 60)

@@ -104,8 +104,8 @@ WORKFLOWS = [export, clone_model, early_stopping, model_checkpoint, backup_and_r
 CASES = list(
     itertools.product(WORKFLOWS, ["unigram", "inverted_file", "uniform", "lsh", "kernel_tree"])
 )
-# The others are slow: copies, exports and resumed runs have tests of their own.
-SHORT = [(early_stopping, "lsh"), (model_checkpoint, "kernel_tree")]
+# The others are slow: files, copies, exports and resumed runs have tests of their own.
+SHORT = [(early_stopping, "lsh")]
 
 
 @pytest.mark.parametrize(
