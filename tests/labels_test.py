@@ -1,9 +1,12 @@
 """Labels of every accepted form, and what the others are answered."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.slow import slow_but
 from tf_largeout.labels import as_label_matrix, first_occurrences
 
 ROWS = [[3, 1], [2, -1], [0, 4]]
@@ -34,16 +37,40 @@ def matrix_of(unknown, labels, features):
     return in_graph(features_shape, labels_shape(labels))(labels, features)
 
 
-@pytest.mark.parametrize("unknown", UNKNOWN)
-@pytest.mark.parametrize("shape", [(4, 3), (4, 3, 1), (4, 3, 5), (4, 3, 0)])
+@pytest.mark.parametrize(
+    "shape, unknown",
+    slow_but(
+        [
+            ((4, 3), "rank"),
+            ((4, 3), "batch"),
+            ((4, 3, 1), "dimensions"),
+            ((4, 3, 5), "rank"),
+            ((4, 3, 5), "batch"),
+            ((4, 3, 0), "dimensions"),
+        ],
+        itertools.product([(4, 3), (4, 3, 1), (4, 3, 5), (4, 3, 0)], UNKNOWN),
+    ),
+)
 def test_labels_of_shapes_that_only_the_step_knows_become_rows(unknown, shape):
     labels = np.arange(np.prod(shape)).reshape(shape) % NUM_CLASSES
     matrix = matrix_of(unknown, labels, np.zeros((4, 3, 2)))
     np.testing.assert_array_equal(matrix, labels.reshape(12, *(shape[2:] or (1,))))
 
 
-@pytest.mark.parametrize("unknown", UNKNOWN)
-@pytest.mark.parametrize("shape", [(3, 4), (6, 2), (12, 1), (4, 1), (3, 4, 1), (4, 6, 1)])
+@pytest.mark.parametrize(
+    "shape, unknown",
+    slow_but(
+        [
+            ((3, 4), "rank"),
+            ((6, 2), "dimensions"),
+            ((12, 1), "batch"),
+            ((4, 1), "rank"),
+            ((3, 4, 1), "dimensions"),
+            ((4, 6, 1), "rank"),
+        ],
+        itertools.product([(3, 4), (6, 2), (12, 1), (4, 1), (3, 4, 1), (4, 6, 1)], UNKNOWN),
+    ),
+)
 def test_shapes_that_do_not_fit_are_refused_in_the_step(unknown, shape):
     labels = np.zeros(shape, np.int64)
     with pytest.raises((tf.errors.InvalidArgumentError, ValueError)) as caught:

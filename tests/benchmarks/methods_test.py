@@ -26,7 +26,8 @@ def test_every_method_makes_a_model_that_returns_logits(name):
     assert np.shape(model(task.test[0][:3])) == (3, 50)
 
 
-@pytest.mark.parametrize("name", slow_but(["recommended"], METHODS))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
 def test_methods_learn(name):
     task, model = _task_and_model(name)
     fitted = model.fit(task.train, steps_per_epoch=10, epochs=4, verbose=0, shuffle=False)

@@ -79,6 +79,7 @@ def test_a_packet_does_not_wait_for_the_one_before_it_to_arrive(ends):
     assert time.monotonic() - start < 50 * DELAY_S
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", [0.4], indirect=True)
 def test_a_rate_holds_for_each_way_and_before_the_delay(ends):
     packet, number = bytes(1_000), 40

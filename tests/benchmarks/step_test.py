@@ -10,6 +10,7 @@ from tf_largeout.benchmarks.step_case import StepCase
 SMALL = ["--base", "dim=16", "--base", "num_sampled=64", "--steps", "5"]
 
 
+@pytest.mark.slow
 def test_a_case_gives_times_and_memory():
     case = StepCase("ours", "lazy_adam", 1000, 16, 32, 64, max_steps=6)
     figures = case.figures()

@@ -130,6 +130,7 @@ def test_logs_that_cannot_be_compared_are_refused(folder, capsys):
     assert "none cannot be read as JSON" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_command_line_writes_figures_table_and_picture(folder, capsys):
     names = [name for name in METHODS if name not in ("softmax", "uniform", "inverted_file")]
     for i, name in enumerate(names):

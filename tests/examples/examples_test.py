@@ -7,7 +7,6 @@ import keras
 import pytest
 
 from tests.examples.tiny_dataset import TinyDataset, encode
-from tests.slow import slow_but
 from tf_largeout import datasets
 from tf_largeout.benchmarks import tasks
 from tf_largeout.benchmarks.methods import METHODS
@@ -24,7 +23,8 @@ def _example(name):
     return example
 
 
-@pytest.mark.parametrize("name", slow_but(["linux_callees"], ["place_names", "linux_callees"]))
+@pytest.mark.slow
+@EACH_EXAMPLE
 def test_example_trains_saves_and_answers(name, tmp_path, monkeypatch, capsys):
     example, path = _example(name), tmp_path / "trained.keras"
     data = TinyDataset(several_labels=name == "linux_callees")

@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from tests.fuzz.table import cases, expected_names
-from tests.slow import slow_but
 from tests.source_tree import ROOT
 
 # A case a kind of failure, in processes that are watched.
@@ -39,7 +38,8 @@ def test_every_op_has_random_calls():
     assert not missing, f"Write a function of its name in tests/fuzz/cases for {missing}."
 
 
-@pytest.mark.parametrize("calls", slow_but(["2"], ["2", "10"]))
+@pytest.mark.slow  # former_failures_test.py makes some calls in the short suite
+@pytest.mark.parametrize("calls", ["2", "10"])
 def test_a_short_run_finds_nothing(calls):
     done = _run("-m", "tests.fuzz", "--calls", calls, "--seed", "14")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -53,6 +53,7 @@ def watched():
     return counts, {failure["call"]: failure for failure in failures}
 
 
+@pytest.mark.slow
 def test_what_kills_hangs_and_is_wrong_is_noticed(watched):
     _, failures = watched
     assert sorted(failures) == [2, 3, 5, 9]
@@ -62,11 +63,13 @@ def test_what_kills_hangs_and_is_wrong_is_noticed(watched):
     assert "KeyError" in failures[9]["what"]
 
 
+@pytest.mark.slow
 def test_a_failure_says_its_arguments(watched):
     _, failures = watched
     assert failures[3]["arguments"] == "function(3)"
 
 
+@pytest.mark.slow
 def test_the_calls_after_a_failure_are_made(watched):
     (answered, refused, wrong), _ = watched
     assert (answered, refused, wrong) == (7, 1, 2)

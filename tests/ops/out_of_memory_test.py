@@ -10,9 +10,13 @@ import pytest
 from tests.ops.out_of_memory import CASES
 from tf_largeout.ops import library
 
-pytestmark = pytest.mark.skipif(
-    "asan" in str(library.LOADED), reason="sanitizers need an address space without a limit"
-)
+pytestmark = [
+    pytest.mark.slow,  # some calls with little memory are in tests/fuzz/former_failures_test.py
+    pytest.mark.skipif(
+        "asan" in str(library.LOADED),
+        reason="sanitizers need an address space without a limit",
+    ),
+]
 
 
 @pytest.fixture(scope="module")

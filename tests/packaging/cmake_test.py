@@ -31,6 +31,7 @@ def make_script(path, *lines):
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_second_build_compiles_nothing(capfd):
     cmake.build("op_library")
     capfd.readouterr()

@@ -34,6 +34,9 @@ def run(*command):
     return subprocess.run([str(part) for part in command], capture_output=True, text=True)
 
 
+pytestmark = pytest.mark.slow  # a compiler runs
+
+
 def test_a_name_that_no_cpp_test_has_is_a_failure(program):
     done = run(program, "NoTestIsCalledThis")
     assert done.returncode == 1

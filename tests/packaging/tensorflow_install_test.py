@@ -8,6 +8,7 @@ import tensorflow as tf
 from build_tools import backend, tensorflow_install
 from build_tools.errors import BuildError
 from build_tools.tensorflow_install import GPU_REQUIREMENT, REQUIREMENT, WINDOW
+from tests.slow import slow_but
 
 
 def fake_install(folder, version, name="tensorflow_cpu"):
@@ -46,9 +47,16 @@ def test_an_isolated_build_takes_the_tensorflow_outside_of_its_isolation(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("gpu", "requirement"), [("", REQUIREMENT), ("0", REQUIREMENT), ("1", GPU_REQUIREMENT)]
+    ("hook", "gpu", "requirement"),
+    slow_but(
+        [("wheel", "", REQUIREMENT), ("editable", "1", GPU_REQUIREMENT)],
+        [
+            (hook, gpu, GPU_REQUIREMENT if gpu == "1" else REQUIREMENT)
+            for hook in ("wheel", "editable")
+            for gpu in ("", "0", "1")
+        ],
+    ),
 )
-@pytest.mark.parametrize("hook", ["wheel", "editable"])
 def test_tensorflow_is_a_build_requirement_only_if_none_is_installed(
     tmp_path, monkeypatch, hook, gpu, requirement
 ):

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.portable
 N, X, K = models.N, models.X, models.K
 EXCLUDE = harness.pad([[1, 2, 3, 3], [5], [], [7, 8], [0]])
 # One of each structure of inputs and outputs; the layers are those of the tests of `top_k`.
-SHORT = ["large", "several_inputs", "sequences", "subclassed"]
+SHORT = ["large", "several_inputs", "sequences"]
 each_model = pytest.mark.parametrize("name", slow_but(SHORT, models.MODELS))
 
 

@@ -41,19 +41,19 @@ class Lists:
         return []
 
     def searched(self, k):
-        """How many lists an export searches: for a fixed `k`, and for one with the query."""
+        """How many lists an export searches first."""
         sizes, surely = np.sort((self.members >= 0).sum(axis=1)), 1
         while sizes[:surely].sum() < k:
             surely += 1
         most = min(self.num_probes, LISTS)
         if surely > most and surely * self.members.shape[1] > models.N / 4:
-            return LISTS, most
-        return max(surely, most), max(surely, most)
+            return LISTS
+        return max(surely, most)
 
     def reached(self, features, num_lists=None):
         """Which classes are in the lists that numpy chooses, bool `[B, num_classes]`."""
         scores = features @ self.means.T + self.mean_bias
-        best = np.argsort(-scores)[:, : num_lists or self.searched(models.K)[0]]
+        best = np.argsort(-scores)[:, : num_lists or self.searched(models.K)]
         found = np.zeros((len(features), models.N), bool)
         for row, lists in zip(found, best, strict=True):
             ids = self.members[lists]
@@ -77,12 +77,18 @@ def test_the_best_classes_of_the_best_lists_are_found(name, num_probes, tmp_path
     inputs = {"features": tf.constant(models.X)}
     expected = models.best(np.where(index.reached(features), logits, -np.inf))
     models.assert_same(signatures["serving_default"](**inputs), expected)
-    reached = index.reached(features, index.searched(models.K)[1])
+    excluded = (models.EXCLUDE >= 0).sum(axis=1)
     for k in (0, 1, 4, 150, models.N + 2):
         inputs |= {"k": tf.constant(k), "exclude": tf.constant(models.EXCLUDE)}
-        enough = min(min(k, models.N) + models.EXCLUDE.shape[1], models.N)
-        is_short = (reached.sum(axis=1) < enough).any()
-        expected = models.best(np.where(reached | is_short, logits, -np.inf), k, models.EXCLUDE)
+        most = min(k, models.N)
+        num_lists = index.searched(most)
+        reached = index.reached(features, num_lists)
+        found = models.best(np.where(reached, logits, -np.inf), most, models.EXCLUDE)["ids"]
+        # A row searches more lists if it has too few classes, or excludes as many as there are.
+        is_short = (found < 0).any(axis=1)
+        is_short |= (excluded > 0) & (excluded + most > num_lists * models.N / LISTS)
+        reached |= is_short[:, np.newaxis]
+        expected = models.best(np.where(reached, logits, -np.inf), k, models.EXCLUDE)
         models.assert_same(signatures["top_k"](**inputs), expected)
 
 
@@ -151,16 +157,16 @@ def test_an_inverted_file_finds_what_it_finds_in_python(name, ops, tmp_path):
     assert sizes["weights"] > 0
 
 
-def test_an_index_that_searches_all_lists_exports_the_exact_best(tmp_path):
+@pytest.mark.parametrize("ops", slow_but(["core"], ["core", "custom"]))
+def test_an_index_that_searches_all_lists_exports_the_exact_best(ops, tmp_path):
     model = models.new_model("large")
     embeddings, bias = model.layers[-1].class_matrix.as_products()
     index = InvertedFileIndex(num_probes=10**6).build(embeddings, bias)
-    for ops in ("core", "custom"):
-        serving.export(model, tmp_path / ops, k=models.K, index=index, ops=ops)
-        signatures = tf.saved_model.load(str(tmp_path / ops)).signatures
-        inputs = {"features": tf.constant(models.X)}
-        expected = models.best(models.logits_of(model, "large"))
-        models.assert_same(signatures["serving_default"](**inputs), expected)
+    serving.export(model, tmp_path / "1", k=models.K, index=index, ops=ops)
+    signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
+    inputs = {"features": tf.constant(models.X)}
+    expected = models.best(models.logits_of(model, "large"))
+    models.assert_same(signatures["serving_default"](**inputs), expected)
 
 
 def test_an_index_of_other_weights_is_refused(tmp_path):

@@ -39,7 +39,7 @@ def exported(model, folder):
 
 
 @pytest.mark.parametrize(
-    "name", slow_but(["unigram", "lsh", "inverted_file", "kernel_tree", "factored"], HEADS)
+    "name", slow_but(["lsh", "inverted_file", "kernel_tree", "factored"], HEADS)
 )
 def test_the_file_has_the_class_weights_once_and_no_training_state(name, tmp_path):
     model = built(HEADS[name]())
