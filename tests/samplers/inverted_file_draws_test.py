@@ -71,6 +71,7 @@ def test_counts_of_labels_and_of_draws_agree_and_are_those_of_the_draws(trained)
     assert chi_square < freedom + 5 * np.sqrt(np.sum(2 + 1 / expected))
 
 
+@pytest.mark.slow  # It follows from the test above.
 def test_the_estimate_of_the_partition_function_is_unbiased(trained):
     head = trained.layers[-1]
     logits = head(FEATURES, training=False).numpy()

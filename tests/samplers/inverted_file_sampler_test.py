@@ -66,6 +66,7 @@ def test_there_is_no_head_before_its_step_and_then_the_hardest_classes():
     assert sampler.list_health(layer)["started_at"] == 3
 
 
+@pytest.mark.slow  # In the short suite the heads of inverted_file_draws_test.py learn.
 def test_training_with_the_head_learns():
     model = make_model(start_step=10)
     first = fit(model, 10)

@@ -67,12 +67,11 @@ def sums_are_fresh(layer):
     return np.array_equal(before, layer.sampler_sums.numpy())
 
 
-@pytest.mark.parametrize(
-    "form", slow_but(["projected", "shared"], ["own", "projected", "shared"])
-)
+@pytest.mark.parametrize("form", slow_but(["shared"], ["own", "projected", "shared"]))
 def test_expected_counts_are_those_of_the_kernel_of_the_weights_of_now(form):
     model = make_model(form)
-    fit(model, 20)
+    model.run_eagerly = True
+    fit(model, 7)
     layer, features = model.layers[-1], examples(1)[0]
     labels = np.random.default_rng(0).integers(-1, NUM_CLASSES, [BATCH, 3])
     ids, true_counts, counts = drawn(layer, features, labels)
@@ -130,25 +129,15 @@ def test_draws_follow_the_kernel_through_500_steps_of_fit():
     assert sums_are_fresh(layer)
 
 
-@pytest.mark.slow
-def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
+@pytest.mark.slow  # In the short suite fit_test.py has a shared tree.
+@pytest.mark.parametrize("form", ["projected", "shared"])
+def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
     harness.assert_resumed_equals_uninterrupted(
-        lambda: make_model("projected"),
+        lambda: make_model(form),
         lambda model: fit(model, 7, seed=1),
         lambda model: fit(model, 9, seed=2),
         tmp_path,
     )
-
-
-def test_a_saved_run_goes_on_to_the_same_bits(tmp_path):
-    model = make_model("shared")
-    fit(model, 7, seed=1)
-    model.save(tmp_path / "model.keras")
-    resumed = keras.models.load_model(tmp_path / "model.keras")
-    for one in (model, resumed):
-        fit(one, 9, seed=2)
-    for weight, same in zip(model.get_weights(), resumed.get_weights(), strict=True):
-        np.testing.assert_array_equal(weight, same)
 
 
 def test_the_tree_comes_to_follow_weights_set_by_hand():

@@ -44,7 +44,7 @@ def test_a_class_away_from_every_row_is_expected_as_often_as_uniform_draws_meet_
 @EVERY_LOSS
 @pytest.mark.parametrize(
     "num_classes, dim, batch_size",
-    slow_but([(50, 2, 1)], [(50, 1, 1), (50, 2, 1), (500, 3, 4)]),
+    slow_but([], [(50, 1, 1), (50, 2, 1), (500, 3, 4)]),
 )
 def test_narrow_heads_train_to_finite_weights(loss, num_classes, dim, batch_size):
     head = layers.LargeOutput(num_classes, samplers.LSHSampler(20, seed=1))

@@ -23,6 +23,7 @@ from tests.samplers.lsh_forms import (
     head_of,
     make,
     model_of,
+    own_forms,
     sample,
 )
 from tests.slow import slow_but
@@ -175,9 +176,13 @@ def test_rows_with_every_class_positive_have_no_negatives(form):
     labels = np.tile(np.arange(15), (BATCH, 1))
     head = head_of(make(form), EMBEDDINGS[:15])
     np.testing.assert_array_equal(sample(head, labels=labels).sampled_candidates, -1)
-    model = model_of(form, num_classes=15)
+
+
+@pytest.mark.parametrize("name", slow_but(["embedding"], own_forms))
+def test_models_train_where_rows_have_every_class_positive(name):
+    model = model_of(own_forms[name], num_classes=15)
     model.run_eagerly = True
-    fit(model, 2, FEATURES, labels)
+    fit(model, 2, FEATURES, np.tile(np.arange(15), (BATCH, 1)))
 
 
 def test_health_tells_of_buckets_and_fill():

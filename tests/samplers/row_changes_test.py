@@ -63,7 +63,6 @@ def _trained(model, head):
     "optimizer, tied, eager",
     slow_but(
         [
-            ("adam", False, True),
             ("adam, clipped", True, True),
             ("rowwise adagrad", False, True),
             ("sgd", True, True),

@@ -190,7 +190,7 @@ def test_the_default_step_grows_with_the_classes_between_two_bounds(num_classes,
     assert search_start.default_step(num_classes) == step
 
 
-@pytest.mark.parametrize("name", slow_but(["top k"], SEARCHES))
+@pytest.mark.parametrize("name", slow_but([], SEARCHES))
 def test_all_searches_with_a_tail_begin_by_the_default_rule(name):
     sampler = SEARCHES[name](20, num_hard=4, start_step=None)
     assert sampler.get_config()["start_step"] is None
