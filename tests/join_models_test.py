@@ -55,6 +55,7 @@ def test_it_ranks_by_the_product_of_probabilities_and_finds_them_exactly():
     np.testing.assert_array_equal(best, np.argsort(-product, axis=1)[:, :3])
 
 
+@pytest.mark.slow
 def test_it_survives_a_file_and_can_be_evaluated(tmp_path):
     joined = tflo.join_models([_bag(0), _bag(1)])
     ids = np.random.default_rng(1).integers(0, 30, (9, 5))

@@ -65,6 +65,7 @@ def test_joined_models_are_trained_from_their_own_seeds_and_tested_as_one(
     assert run["loss"] == alone["loss"]
 
 
+@pytest.mark.slow
 def test_all_rates_fall_in_a_line():
     head = FactoredOutput(20, 2.0)
     model = keras.Sequential([keras.Input([4]), keras.layers.Dense(4), head])

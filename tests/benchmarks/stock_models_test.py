@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tf_largeout.benchmarks import stock_models
@@ -32,6 +33,7 @@ def test_loss_spreads_the_target_over_all_labels_of_a_row():
     np.testing.assert_allclose(loss, np.mean(rows), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_one_label_is_drawn_evenly_from_those_there_are():
     labels = tf.constant(LABELS)
     draws = np.stack([stock_models.one_label_each(labels).numpy()[:, 0] for _ in range(300)])

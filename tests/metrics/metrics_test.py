@@ -69,8 +69,8 @@ METRICS = {
 
 
 # Ranks by absolute values are those of one base class.
-SHORT = ["PrecisionAtK-1", "RecallAtK-5", "PropensityScoredPrecisionAtK-3"]
-SHORT += ["Perplexity", "PrecisionAtK-5-absolute", "Perplexity-absolute"]
+SHORT = ["RecallAtK-5", "PropensityScoredPrecisionAtK-3", "Perplexity"]
+SHORT += ["PrecisionAtK-5-absolute", "Perplexity-absolute"]
 
 
 @pytest.fixture(params=slow_but(SHORT, METRICS))

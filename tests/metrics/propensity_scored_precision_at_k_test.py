@@ -41,6 +41,7 @@ def test_without_a_number_of_examples_several_labels_are_refused(compiled):
         update(problem.labels)
 
 
+@pytest.mark.slow
 def test_a_saved_model_has_the_counts_again(tmp_path):
     problem = Problem()
     model = keras.Sequential([keras.Input((8,)), problem.layer])

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tests.reference import kernel_tree as reference
 from tests.search.rows import BIAS, DIM, NUM_ROWS, QUERIES, ROWS, add_weight, kept_weights
+from tests.slow import slow_but
 from tf_largeout.search import KernelTree
 
 pytestmark = pytest.mark.portable
@@ -54,9 +55,10 @@ class Tree:
         return np.array_equal(before, self.weights["sums"].numpy())
 
 
+FORMS = [{}, {"has_bias": False, "leaf_size": 9}, {"projection_dim": 5, "alpha": 3.0}]
 each_form = pytest.mark.parametrize(
     "form",
-    [{}, {"has_bias": False, "leaf_size": 9}, {"projection_dim": 5, "alpha": 3.0}],
+    slow_but([FORMS[0], FORMS[2]], FORMS),
     ids=str,
 )
 

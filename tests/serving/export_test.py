@@ -39,7 +39,7 @@ def ops_of(folder, signature):
     return {node.op for node in nodes}
 
 
-@pytest.mark.parametrize("ops", ["core", "custom"])
+@pytest.mark.parametrize("ops", slow_but(["custom"], ["core", "custom"]))
 def test_the_custom_export_alone_runs_our_op(ops, tmp_path):
     serving.export(models.new_model("large"), tmp_path / "1", ops=ops)
     for signature in ("serving_default", "top_k"):
@@ -75,7 +75,7 @@ def test_the_file_says_what_k_and_exclude_are_where_a_request_has_none(tmp_path)
 @pytest.mark.parametrize(
     "sampler, ops",
     slow_but(
-        [("kernel_tree", "core"), ("lsh", "custom")],
+        [("lsh", "custom")],
         itertools.product(["kernel_tree", "lsh", None], ["core", "custom"]),
     ),
 )
@@ -202,6 +202,7 @@ def test_an_export_that_fails_leaves_nothing(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_an_export_that_is_cut_does_not_load(tmp_path):
     serving.export(models.new_model("large"), tmp_path / "1")
     for name in ("saved_model.pb", "variables.index", "variables.data*"):

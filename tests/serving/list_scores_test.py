@@ -130,7 +130,7 @@ def test_an_index_of_other_rows_is_refused(index, message, tmp_path):
 @pytest.mark.parametrize(
     "name, ops",
     slow_but(
-        [("large", "custom"), ("factored", "core")],
+        [("large", "custom")],
         itertools.product(["large", "no_bias", "factored"], ["core", "custom"]),
     ),
 )
@@ -157,7 +157,8 @@ def test_an_inverted_file_finds_what_it_finds_in_python(name, ops, tmp_path):
     assert sizes["weights"] > 0
 
 
-@pytest.mark.parametrize("ops", slow_but(["core"], ["core", "custom"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("ops", ["core", "custom"])
 def test_an_index_that_searches_all_lists_exports_the_exact_best(ops, tmp_path):
     model = models.new_model("large")
     embeddings, bias = model.layers[-1].class_matrix.as_products()

@@ -18,7 +18,7 @@ HOSTED = ["large", "hash_tables", "tied", "factored", "hierarchical", "several_i
 CUSTOM = ["large", "tied", "factored", "hierarchical"]
 # The others differ from "large" by weights that no signature reads, or by their class, or are
 # exported by other tests.
-SHORT = ["large", "hierarchical", "strings", "several_inputs", "sequences"]
+SHORT = ["large", "hierarchical", "several_inputs", "sequences"]
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +91,7 @@ def test_a_session_without_python_gives_the_classes_of_the_model(name, exported,
     assert_right(answer, of_top_k, exported[1][name])
 
 
+@pytest.mark.slow
 def test_a_session_without_python_looks_strings_up(exported, program):
     folder, logits = exported[0] / "strings" / "1", exported[1]["strings"]
     inputs = {"title": models.WORDS[:4]}  # it reads words, so it cannot be sent an empty one
@@ -98,6 +99,7 @@ def test_a_session_without_python_looks_strings_up(exported, program):
     models.assert_same(answer, models.best(logits[:4]))
 
 
+@pytest.mark.slow
 def test_a_session_without_python_searches_an_index(tmp_path, program):
     model, index = models.new_model("large"), Lists(3, shortest=5)
     serving.export(model, tmp_path / "1", k=models.K, index=index)

@@ -78,6 +78,7 @@ def test_the_model_keeps_its_training_state(tmp_path):
             np.testing.assert_array_equal(one, value)
 
 
+@pytest.mark.slow
 def test_a_session_without_python_computes_the_logits(tmp_path):
     model = models.new_model("inverted_file")
     model.export(tmp_path / "model", verbose=False)
