@@ -68,7 +68,7 @@ def buckets(model):
 
 @pytest.mark.parametrize(
     "form, num_shards",
-    slow_but([("pool", 3), ("union", 7)], [("pool", 2), ("pool", 3), ("union", 7)]),
+    slow_but([("union", 7)], [("pool", 2), ("pool", 3), ("union", 7)]),
 )
 def test_tables_of_shards_are_those_of_all_classes(form, num_shards):
     one, sharded = rebuilt(form, 1), rebuilt(form, num_shards)
