@@ -132,6 +132,7 @@ def test_a_factored_head_trains_without_negatives(name):
     assert f"{run['test_p1']:.1f} on test" in language_model._line(run)
 
 
+@pytest.mark.slow
 def test_tied_models_have_one_table():
     setting = Setting(num_sampled=4, width=8, tied=True, vocabulary=12)
     model = language_model_case.build_model(language_model_case.load(setting), setting)

@@ -91,6 +91,7 @@ def test_settings_of_the_task_go_before_those_of_the_method_and_the_caller_s_bef
     assert method.settings_for("no such task", num_sampled=7).num_sampled == 7
 
 
+@pytest.mark.slow
 def test_class_vectors_are_near_where_examples_share_features():
     """Classes 2k and 2k + 1 have the same features, others have others."""
     rng = np.random.default_rng(0)

@@ -71,6 +71,7 @@ def test_importing_the_builders_registers_them_and_no_base_class(name):
     assert len(builders.__all__) == len(SOURCES) + 1
 
 
+@some("brown", "linux_callees", "place_names", "xmc")
 def test_examples_and_class_texts_are_those_of_load(load, prepared, source):
     _, loaded = prepared
     corpus = loaded.corpus

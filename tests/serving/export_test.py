@@ -172,10 +172,11 @@ def test_inputs_that_no_signature_can_have_are_refused(tmp_path):
         serving.export(keras.Sequential([models.head()]), tmp_path / "1")
 
 
-def test_weights_that_training_has_lost_are_refused(tmp_path):
+@pytest.mark.parametrize("lost", [np.nan, np.inf])
+def test_weights_that_training_has_lost_are_refused(lost, tmp_path):
     model = models.new_model("large")
     bias = np.zeros(models.N)
-    bias[-1] = np.nan
+    bias[-1] = lost
     model.layers[-1].bias.assign(bias)
     with pytest.raises(ValueError, match="'bias' with NaN"):
         serving.export(model, tmp_path / "1")
