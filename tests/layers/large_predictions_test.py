@@ -64,13 +64,13 @@ def test_it_is_said_once_when_the_limit_is_passed(call, how, told):
     "head", [lambda: layers.FactoredOutput(N, 0.1), lambda: layers.HierarchicalOutput(N)]
 )
 def test_all_output_layers_say_it(head, told):
-    model = new_model(head())
+    model = new_model(head(), run_eagerly=True)
     model.predict(np.concatenate([X, X]), verbose=0)
     assert len(told()) == 1
 
 
 def test_half_as_many_bytes_are_counted_of_half_floats(told):
-    model = new_model(layers.LargeOutput(N, dtype="mixed_bfloat16"))
+    model = new_model(layers.LargeOutput(N, dtype="mixed_bfloat16"), run_eagerly=True)
     model.predict(np.concatenate([X, X]), verbose=0)
     assert told() == []
 

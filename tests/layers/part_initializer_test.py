@@ -28,7 +28,10 @@ INITIALIZERS = {
 @pytest.mark.parametrize(
     "kind, shape",
     slow_but(
-        [*((kind, (7, 3)) for kind in INITIALIZERS), *(("truncated", one) for one in SHAPES)],
+        [
+            *((kind, (7, 3)) for kind in INITIALIZERS if kind != "glorot"),
+            *(("truncated", shape) for shape in [(6, 17), (9,)]),
+        ],
         itertools.product(INITIALIZERS, SHAPES),
     ),
     ids=str,
