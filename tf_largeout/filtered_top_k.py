@@ -85,6 +85,22 @@ def best_left(
     return tf.gather(scores, places, batch_dims=1), tf.gather(ids, places, batch_dims=1)
 
 
+def ids_left(ids: tf.Tensor, exclude: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
+    """The first `count` ids that are not excluded.
+
+    Args:
+        ids: int64 `[B, m]`, padded with -1.
+        exclude: int64 `[B, n]`, where negative ids exclude nothing.
+        count: At most m.
+
+    Returns:
+        int64 `[B, count]`, in the order they came in, padded with -1.
+    """
+    ids = tf.where(_are_among(ids, exclude), tf.constant(-1, tf.int64), ids)
+    order = tf.argsort(tf.cast(ids < 0, tf.int32), axis=1, stable=True)
+    return tf.gather(ids, order[:, :count], batch_dims=1)
+
+
 def exclusions(exclude: TensorLike, queries: tf.Tensor, num_classes: int) -> tf.Tensor:
     """The argument `exclude`, checked, as int64 `[B, n]`, B being the product of leading axes.
 

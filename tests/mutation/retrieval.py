@@ -36,9 +36,9 @@ FAULTS = [
     ),
     Fault(
         "as many lists are searched with exclusions as without",
-        _RETRIEVAL + "listed_rows.py",
-        "members = _MEMBERS_FOR_EACH * k + num_excluded",
-        "members = _MEMBERS_FOR_EACH * k + 0 * num_excluded",
+        _RETRIEVAL + "more_lists.py",
+        "        is_short |= (excluded > 0) & too_few\n",
+        "",
         ("tests/retrieval/inverted_file_index_test.py", *_ALL),
     ),
     Fault(

@@ -62,6 +62,30 @@ def test_with_nothing_said_most_is_found_of_queries_it_has_not_seen():
     assert 1 <= index.num_probes < index.num_lists / 2
 
 
+def _clusters(count, seed):
+    """Rows around centres that are as frequent as words: many lists have few rows."""
+    random = np.random.default_rng(seed)
+    shares = 1 / np.arange(1, 81)
+    centres = np.random.default_rng(9).standard_normal((80, DIM))
+    drawn = centres[random.choice(80, count, p=shares / shares.sum())]
+    return (drawn + 0.3 * random.standard_normal((count, DIM))).astype("float32")
+
+
+@pytest.mark.parametrize("exclude", [False, True])
+def test_an_answer_depends_on_its_query_alone(exclude):
+    rows, queries = _clusters(N, seed=1), _clusters(712, seed=2)
+    index = InvertedFileIndex().build(rows, queries=queries[:512])
+    queries, exact = queries[512:], np.argsort(-(queries[512:] @ rows.T), axis=1)[:, :K]
+    excluded = exact[:, : 3 if exclude else 0]
+    scores, ids = index.top_k(queries, K, excluded)
+    for i in range(40):
+        alone = index.top_k(queries[i : i + 1], K, excluded[i : i + 1])
+        np.testing.assert_array_equal(alone[0][0], scores[i])
+        np.testing.assert_array_equal(alone[1][0], ids[i])
+    if not exclude:
+        assert _recall(ids, exact) > 0.95 - 0.02
+
+
 @pytest.mark.parametrize("settings", [{"recall_target": 1}, {"num_probes": 10**6}], ids=str)
 def test_all_lists_are_the_exact_answer(settings):
     index = InvertedFileIndex(**settings).build(ROWS, BIAS, queries=QUERIES)
@@ -118,7 +142,7 @@ def test_a_function_finds_all_k_classes_whatever_the_width_of_its_exclusions():
         _, ids = search(QUERIES, order[:, :width])
         assert (ids.numpy() >= 0).all()
         assert not (ids.numpy()[:, :, np.newaxis] == order[:, np.newaxis, :width]).any()
-    np.testing.assert_array_equal(ids, order[:, 2_000 : 2_000 + K])
+    assert _recall(ids, order[:, 2_000 : 2_000 + K]) > 0.95
 
 
 def test_changes_are_found():

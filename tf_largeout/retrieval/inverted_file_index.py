@@ -9,7 +9,7 @@ import tensorflow as tf
 from tf_largeout.arguments import real_number, whole_number
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.retrieval.index import Index
-from tf_largeout.retrieval.listed_rows import ListedRows, best_of_lists, unless_short
+from tf_largeout.retrieval.listed_rows import ListedRows
 from tf_largeout.retrieval.rows import Rows, rows_of
 from tf_largeout.types import TensorLike
 
@@ -41,9 +41,10 @@ class InvertedFileIndex(Index[ListedRows]):
     anew in float32. How many lists are searched trades time for recall.
 
     `build` chooses that number for `recall_target`: the least that finds this share of the best
-    10 of sample queries. For a large `k` and for exclusions more lists are searched, and where
-    that is all of them, or the lists of a query have fewer than `k` classes, the answer is
-    exact. So it is with `allowed`, of which each class is scored.
+    10 of sample queries. For a large `k` more lists are searched; if that is all of them, the
+    answer is exact. So it is with `allowed`, of which each class is scored. A query searches
+    more lists if these have too few classes, or if it excludes many. Its answer does not depend
+    on the other queries of the batch.
 
     Beside the rows it takes about `dim + 12` bytes a class. Changed and added classes go to the
     lists that are nearest, whose means stay as they are: build anew when most have changed.
@@ -161,27 +162,26 @@ class InvertedFileIndex(Index[ListedRows]):
             )
 
     def best_of(
-        self, matrix: ClassMatrix, queries: tf.Tensor, k: int | tf.Tensor
+        self,
+        matrix: ClassMatrix,
+        queries: tf.Tensor,
+        k: int | tf.Tensor,
+        exclude: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The best classes of the best lists, scored by `matrix`, by our ops.
-
-        Of all lists where those of a query have fewer than `k` classes.
 
         Args:
             matrix: One of these rows.
             queries: float32 `[B, dim]`, finite.
             k: At least 0.
+            exclude: int64 `[B, n]`, where ids that are no class exclude nothing; or None.
 
         Returns:
             `(scores, ids)`: float32 and int64 `[B, k]`, best first, padded with -inf and -1.
         """
         search = self._built()
         probes = search.probes(k) if isinstance(k, int) else search.num_probes
-
-        def best(num_probes: int) -> tuple[tf.Tensor, tf.Tensor]:
-            return best_of_lists(matrix, search.file, queries, k, num_probes)
-
-        return unless_short(best(probes), lambda: best(search.num_lists))
+        return search.best_of_lists(matrix, queries, k, probes, exclude)
 
     def _search_after(self, search: ListedRows, rows: Rows, ids: np.ndarray) -> ListedRows:
         return search.with_rows(rows, ids)

@@ -1,13 +1,13 @@
 """Rows in lists, of which a query searches the best: the search of `InvertedFileIndex`."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
 from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.filtered_top_k import best_left, exclusions
+from tf_largeout.filtered_top_k import exclusions, ids_left
+from tf_largeout.retrieval.more_lists import numbers_of_lists, search_until_full
 from tf_largeout.retrieval.rows import Rows, best_of, weight_maker
 from tf_largeout.search import InvertedFile
 from tf_largeout.types import TensorLike
@@ -84,60 +84,57 @@ class ListedRows:
         exclude: TensorLike | None = None,
         allowed: TensorLike | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `Index.top_k`.
-
-        All rows are scored where that is not more work than the lists, and where the lists of
-        a query have fewer than `k` classes.
-        """
+        """As `Index.top_k`; all rows are scored where the lists would be as much work."""
         if exclude is not None:
             exclude = exclusions(exclude, queries, self.rows.matrix.num_classes)
-        probes = self.probes(k, 0 if exclude is None else exclude.shape[1] or 0)
+        probes = self.probes(k)
         if allowed is not None or probes >= self.num_lists:
             return self.rows.top_k(queries, k, exclude, allowed)
         queries = tf.debugging.check_numerics(queries, "The queries must be finite")
-        count = k if exclude is None else k + tf.shape(exclude)[1]
-        found = best_of_lists(self.rows.matrix, self.file, queries, count, probes)
-        found = best_left(*found, exclude, k)
-        return unless_short(found, lambda: self.rows.top_k(queries, k, exclude))
+        return self.best_of_lists(self.rows.matrix, queries, k, probes, exclude)
 
-    def probes(self, k: int, num_excluded: int = 0) -> int:
-        """How many lists to search for `k` classes beside those that are excluded."""
-        members = _MEMBERS_FOR_EACH * k + num_excluded
+    def probes(self, k: int) -> int:
+        """How many lists to search for `k` classes."""
         mean_size = self.rows.matrix.num_classes / self.num_lists
-        return max(self.num_probes, math.ceil(members / mean_size))
+        return max(self.num_probes, math.ceil(_MEMBERS_FOR_EACH * k / mean_size))
 
+    def best_of_lists(
+        self,
+        matrix: ClassMatrix,
+        queries: tf.Tensor,
+        k: int | tf.Tensor,
+        num_probes: int,
+        exclude: tf.Tensor | None = None,
+    ) -> Answer:
+        """The best classes of the best lists: found at 8 bits, then scored in float32.
 
-def best_of_lists(
-    matrix: ClassMatrix,
-    file: InvertedFile,
-    queries: tf.Tensor,
-    k: int | tf.Tensor,
-    num_probes: int,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """The best classes of the best lists: found at 8 bits, then scored in float32.
+        Each answer depends on its query and its exclusions alone. A query searches more lists
+        if these have too few classes left, or have no more members than it excludes.
 
-    Args:
-        matrix: Scores the classes.
-        file: Lists of them.
-        queries: float32 `[B, dim]`, finite.
-        k: At least 0.
-        num_probes: How many lists are searched.
+        Args:
+            matrix: Scores the classes.
+            queries: float32 `[B, dim]`, finite.
+            k: At least 0.
+            num_probes: How many lists are searched.
+            exclude: int64 `[B, n]`, padded with negative ids; or None.
 
-    Returns:
-        `(scores, ids)`: float32 and int64 `[B, k]`, best first, padded with -inf and -1.
-    """
-    ids = file.search(queries, _TIMES_K * k + _MORE, num_probes)[1]
-    return best_of(matrix, queries, ids, k)
+        Returns:
+            `(scores, ids)`: float32 and int64 `[B, k]`, best first, padded with -inf and -1.
+        """
+        count = tf.maximum(tf.minimum(_TIMES_K * k + _MORE, matrix.num_classes), k)
 
+        def candidates(
+            queries: tf.Tensor, exclude: tf.Tensor | None, num_probes: int
+        ) -> tuple[tf.Tensor]:
+            if exclude is None:
+                return (self.file.search(queries, count, num_probes)[1],)
+            ids = self.file.search(queries, count + tf.shape(exclude)[1], num_probes)[1]
+            return (ids_left(ids, exclude, count),)
 
-def unless_short(found: Answer, other: Callable[[], Answer]) -> Answer:
-    """`found`, or the result of `other` where a row of it has no class in the last place.
-
-    Args:
-        found: Scores and ids `[B, k]`, best first, padded with -inf and -1.
-        other: Gives the same of more classes.
-    """
-    return tf.cond(tf.reduce_any(found[1][:, -1:] < 0), other, lambda: found)
+        numbers = numbers_of_lists(num_probes, self.num_lists)
+        mean_size = matrix.num_classes / self.num_lists
+        (ids,) = search_until_full(candidates, queries, exclude, numbers, mean_size)
+        return best_of(matrix, queries, ids, k)
 
 
 def _new_file(rows: Rows, num_lists: int | None, values: dict[str, np.ndarray]) -> InvertedFile:

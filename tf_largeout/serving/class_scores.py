@@ -1,6 +1,6 @@
 """What finds the best classes in an export: here all are scored, by TensorFlow's own ops."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import tensorflow as tf
 
@@ -9,22 +9,51 @@ import tensorflow as tf
 _LEAST_BLOCK, _MOST_BLOCKS = 2**16, 64
 # Slices that begin at such rows are aligned for any width, and TensorFlow copies no rows.
 _ALIGNED_ROWS = 16
+NOTHING = -float("inf")  # the score of no class
 
 
 class ClassScores(Protocol):
-    """What an export asks for the best classes: a matrix of classes, or an index of them."""
+    """What an export asks for the best classes."""
 
-    def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The `k` classes with the highest scores.
+    def top_k(
+        self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The `k` classes with the highest scores, of those that are not excluded.
 
         Args:
             features: float32 `[B, dim]`, finite.
             k: From 0 to the number of classes.
+            exclude: int64 `[B, n]`, where ids that are no class exclude nothing; or None.
 
         Returns:
             `(scores, ids)`: float32 and int64 `[B, k]`, best first; -inf and -1 where there
             are fewer classes.
         """
+
+
+class AllClasses:
+    """All classes of a matrix, scored by its `top_k`.
+
+    Args:
+        matrix: A `ClassMatrix`, or another that has `top_k` and `num_classes`.
+
+    Attributes:
+        num_classes: How many classes there are.
+    """
+
+    def __init__(self, matrix: Any) -> None:
+        self._matrix, self.num_classes = matrix, int(matrix.num_classes)
+
+    def top_k(
+        self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `ClassScores.top_k`."""
+        if exclude is None:
+            return self._matrix.top_k(features, k)
+        # Of so many at most `n` are excluded.
+        enough = tf.minimum(k + tf.shape(exclude)[1], self.num_classes)
+        scores, ids = self._matrix.top_k(features, enough)
+        return best_but(scores, ids, exclude, k)
 
 
 class BlockedProducts:
@@ -45,11 +74,11 @@ class BlockedProducts:
         self, embeddings: tf.Variable, bias: tf.Variable | None, block: int | None = None
     ) -> None:
         self._embeddings, self._bias = embeddings, bias
-        self._num_classes = int(embeddings.shape[0])
-        self._block = block or default_block(self._num_classes)
+        self.num_classes = int(embeddings.shape[0])
+        self._block = block or default_block(self.num_classes)
 
     def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `ClassScores.top_k`; of equal scores the lower id comes first."""
+        """As `ClassScores.top_k` without exclusions; of equal scores, lower ids first."""
         found = self._best_of_blocks(features, k)
         if len(found) == 1:
             return found[0]
@@ -64,8 +93,8 @@ class BlockedProducts:
         embeddings = self._embeddings.read_value()
         bias = None if self._bias is None else self._bias.read_value()
         found: list[tuple[tf.Tensor, tf.Tensor]] = []
-        for first in range(0, self._num_classes, self._block):
-            end = min(first + self._block, self._num_classes)
+        for first in range(0, self.num_classes, self._block):
+            end = min(first + self._block, self.num_classes)
             with tf.control_dependencies([scores for scores, _ in found[-1:]]):
                 queries = tf.identity(features)
             logits = tf.matmul(queries, embeddings[first:end], transpose_b=True)
@@ -76,6 +105,22 @@ class BlockedProducts:
             scores, places = tf.math.top_k(logits, of_block)
             found.append((scores, tf.cast(places, tf.int64) + first))
         return found
+
+
+def best_but(
+    scores: tf.Tensor, ids: tf.Tensor, exclude: tf.Tensor, k: int | tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The best `k` of answers `[B, m]` that are not excluded, -inf in the place of others.
+
+    Args:
+        scores: float32 `[B, m]`.
+        ids: int64 `[B, m]`.
+        exclude: int64 `[B, n]` or `[1, n]`.
+        k: At most m.
+    """
+    excluded = tf.reduce_any(ids[:, :, tf.newaxis] == exclude[:, tf.newaxis], axis=2)
+    scores, places = tf.math.top_k(tf.where(excluded, NOTHING, scores), k)
+    return scores, tf.gather(ids, places, batch_dims=1)
 
 
 def default_block(num_classes: int) -> int:

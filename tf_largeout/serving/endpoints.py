@@ -7,10 +7,9 @@ import tensorflow as tf
 
 from tf_largeout.layers import ClassOutput
 from tf_largeout.model_output import output_tag
-from tf_largeout.serving.class_scores import ClassScores
+from tf_largeout.serving.class_scores import NOTHING, ClassScores
 
 Answer = dict[str, tf.Tensor]
-_NOTHING = -float("inf")
 
 
 class Endpoints:
@@ -55,18 +54,14 @@ class Endpoints:
             As `best`, padded with -inf and -1 where there are not so many classes.
         """
         rows, finite, shape = self._rows(inputs)
+        batch = tf.shape(rows)[0] if shape is None else shape[0]
+        exclude = tf.broadcast_to(exclude, [batch, tf.shape(exclude)[1]])
         if shape is not None:  # all positions of a sequence have its exclusions
-            exclude = tf.broadcast_to(exclude, [shape[0], tf.shape(exclude)[1]])
             exclude = tf.repeat(exclude, tf.reduce_prod(shape[1:]), axis=0)
         most = tf.minimum(k, self._num_classes)
-        # Of so many at most `n` are excluded.
-        enough = tf.minimum(most + tf.shape(exclude)[1], self._num_classes)
-        scores, ids = self._classes.top_k(rows, enough)
-        excluded = tf.reduce_any(ids[:, :, tf.newaxis] == exclude[:, tf.newaxis], axis=2)
-        scores, places = tf.math.top_k(tf.where(excluded, _NOTHING, scores), most)
-        ids = tf.gather(ids, places, batch_dims=1)
+        scores, ids = self._classes.top_k(rows, most, exclude)
         padding = [[0, 0], [0, k - most]]
-        scores = tf.pad(scores, padding, constant_values=_NOTHING)
+        scores = tf.pad(scores, padding, constant_values=NOTHING)
         return _answer(scores, tf.pad(ids, padding, constant_values=-1), finite, shape)
 
     def _rows(self, inputs: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
@@ -107,8 +102,8 @@ def output_layer_of(model: keras.Model, specs: Any) -> ClassOutput:
 def _answer(
     scores: tf.Tensor, ids: tf.Tensor, finite: tf.Tensor, shape: tf.Tensor | None
 ) -> Answer:
-    scores = tf.where(finite, scores, _NOTHING)
-    ids = tf.where(scores > _NOTHING, ids, -1)
+    scores = tf.where(finite, scores, NOTHING)
+    ids = tf.where(scores > NOTHING, ids, -1)
     if shape is not None:
         shape = tf.concat([shape, tf.shape(scores)[1:]], axis=0)
         scores, ids = tf.reshape(scores, shape), tf.reshape(ids, shape)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tf_largeout.arguments import one_of, whole_number
 from tf_largeout.layers import ClassOutput
 from tf_largeout.serving import file_sizes
-from tf_largeout.serving.class_scores import BlockedProducts, ClassScores
+from tf_largeout.serving.class_scores import AllClasses, BlockedProducts, ClassScores
 from tf_largeout.serving.endpoints import Answer, Endpoints, output_layer_of
 from tf_largeout.serving.list_scores import IndexedClasses, ListedProducts, ListIndex
 from tf_largeout.serving.model_inputs import input_specs
@@ -92,7 +92,7 @@ def export(
             f"{layer.num_classes}. Received: k={k}."
         )
     _require_finite(layer)
-    endpoints = Endpoints(model, _class_scores(layer, index, ops, k), layer.num_classes)
+    endpoints = Endpoints(model, _class_scores(layer, index, ops), layer.num_classes)
     signatures = _signatures(endpoints, specs, k)
     readme = None if ops == "core" else _custom_readme()
     _write(_everything(model, layer, index, signatures), signatures, path, readme)
@@ -129,13 +129,15 @@ def _require_finite(layer: ClassOutput) -> None:
                 )
 
 
-def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str, k: int) -> ClassScores:
+def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str) -> ClassScores:
     """What finds the best classes, made of the kind of `ops` that was asked for."""
     matrix = layer.class_matrix
     products = matrix.as_products()
     if index is None:
         # Scores that are no products are folded in blocks, by TensorFlow's own operations.
-        return matrix if ops == "custom" or products is None else BlockedProducts(*products)
+        if ops == "custom" or products is None:
+            return AllClasses(matrix)
+        return AllClasses(BlockedProducts(*products))
     if products is None:
         raise ValueError(
             f"`index` must be None for layer '{layer.name}', whose scores are no inner "
@@ -149,7 +151,7 @@ def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str, k: int)
     index.require_rows(matrix)
     if ops == "custom":
         return IndexedClasses(matrix, index)
-    return ListedProducts(*products, index.lists(), k)
+    return ListedProducts(*products, index.lists())
 
 
 def _signatures(
