@@ -134,6 +134,7 @@ def test_what_is_left_of_answers_keeps_its_order():
     ("filters", "message"),
     [
         ({"exclude": [[3, N]] * BATCH}, rf"(?s)in .0, {N}., or -1 as padding.*{N}"),
+        ({"exclude": np.full([BATCH, 1], 2**63, np.uint64)}, f"must be class ids in .0, {N}."),
         ({"allowed": [N]}, f"`allowed` must be class ids in .0, {N}."),
         ({"allowed": [3, -1]}, "`allowed` must be class ids"),
         ({"exclude": [[1]] * (BATCH - 1)}, "`exclude` must have shape .6, n.*5, 1"),

@@ -186,7 +186,10 @@ def class_ids(name: str, value: TensorLike) -> tf.Tensor:
             f"of shape {ids.shape}. For a mask over all classes pass the places where it is "
             "true: numpy.flatnonzero(mask)."
         )
-    return tf.cast(ids, tf.int64)
+    if ids.dtype != tf.uint64:
+        return tf.cast(ids, tf.int64)
+    ids = tf.bitcast(ids, tf.int64)  # negative from 2**63 on, which is no class and no padding
+    return tf.where(ids < 0, tf.int64.max, ids)
 
 
 def _all_below(ids: tf.Tensor, num_classes: int) -> tf.Tensor:

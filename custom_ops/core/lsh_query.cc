@@ -95,7 +95,7 @@ class RowQuery {
     for (int64_t l = 0; l < queries_.num_labels; ++l) {
       if (labels[l] >= 0) met_.Block(static_cast<int32_t>(labels[l]));
     }
-    return {draw_.seed, row};
+    return {draw_.seed, draw_.RowOfDraws(row)};
   }
 
   bool Check(int32_t id) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "custom_ops/core/host_device.h"
 #include "custom_ops/core/lsh_tables.h"
 #include "custom_ops/core/met_ids.h"
 #include "custom_ops/core/parallel.h"
@@ -32,6 +33,10 @@ struct LshDraw {
   int64_t max_lookups;  // entries of the tables that a row looks at, at most
   bool fill;            // with uniform draws where too few classes are found; else with -1
   PhiloxSeed seed;
+
+  // The row of a batch by which its numbers are drawn. Without a fill, as an index asks, it is
+  // the same for all, so that an answer does not depend on the other queries of the batch.
+  LARGEOUT_HOST_DEVICE int64_t RowOfDraws(int64_t row) const { return fill ? row : 0; }
 };
 
 // Both write ids [batch, num_sampled], the distinct classes of each row, none of

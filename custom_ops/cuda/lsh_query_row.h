@@ -50,7 +50,7 @@ class RowOfBlock {
         queries_(queries),
         draw_(draw),
         codes_(queries.codes + row * queries.num_codes),
-        draws_{seed, row},
+        draws_{seed, draw.RowOfDraws(row)},
         met_(met),
         shared_(shared) {
     met_.Clear(block_);

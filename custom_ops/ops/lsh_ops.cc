@@ -101,7 +101,8 @@ codes: [batch, n * num_tables], bucket of table i % num_tables; negative: none.
 labels: [batch, num_labels], padded with -1.
 seed: [2]; all 128 bits count.
 max_lookups: The entries of the tables that a row looks at, at most.
-fill: Whether a row that finds too few gets uniform draws; else it ends in -1.
+fill: Whether a row that finds too few gets uniform draws; else it ends in -1, and all
+  rows draw the same numbers.
 sampled: [batch, num_sampled]; ends in -1 also where too few classes are no labels.
 num_filled: [batch], the number of uniform draws.
 )doc");

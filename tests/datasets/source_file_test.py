@@ -30,6 +30,12 @@ def test_a_missing_file_is_fetched_once(tmp_path):
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_no_other_user_can_write_where_the_program_runs(tmp_path):
+    see = "import os; print('mode', oct(os.stat('.').st_mode & 0o777)); raise SystemExit(1)"
+    with pytest.raises(SourceFileError, match="mode 0o700"):
+        source(see).ensure(tmp_path)
+
+
 @pytest.mark.parametrize(
     "program, message",
     [

@@ -61,6 +61,7 @@ def test_a_run_goes_on_to_the_bit_in_any_number_of_shards(tmp_path, before, afte
     assert_equal(again, whole)
 
 
+@pytest.mark.slow
 def test_backups_are_as_rare_as_asked_and_the_last_alone_is_kept(tmp_path):
     train(new_model(2, eagerly=True), tmp_path, 3, save_freq=2)
     assert train(new_model(2, eagerly=True), tmp_path, 3, save_freq=2) == 2

@@ -23,6 +23,7 @@ def outcomes():
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_that_once_failed_does_not(outcomes, name):
     _, errors = CALLS[name]

@@ -81,6 +81,7 @@ def test_a_gradient_that_overflows_under_loss_scaling_only_lowers_the_scale(name
         np.testing.assert_array_equal(now, was)
 
 
+@pytest.mark.slow
 def test_an_empty_batch_changes_no_weights():
     model = _model(tflo.optimizers.LazySGD(0.1))
     x, y = _data()

@@ -108,6 +108,7 @@ def test_a_checkpoint_of_replicas_continues_to_the_same_bits(sampler, tmp_path):
     assert_equal_states(state(trained(sampler, optimizer)), state(resumed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sampler", slow_but(["inverted_file"], ["uniform", "lsh", "inverted_file"])
 )

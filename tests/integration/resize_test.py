@@ -48,6 +48,7 @@ def _fit(model, *data):
     return model.fit(*data, batch_size=8, shuffle=False, verbose=0).history["loss"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_shards", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", slow_but(["kernel_tree"], SAMPLERS))
 def test_training_goes_on(name, num_shards):

@@ -121,6 +121,7 @@ def test_a_run_saved_in_the_middle_of_an_epoch_continues_to_the_same_bits(
     _assert_equal_states(uninterrupted(sampler, optimizer), _state(model))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler, optimizer", slow_but(IN_CHECKPOINTS, PAIRS), ids=SAMPLERS)
 def test_a_checkpoint_continues_to_the_same_bits(sampler, optimizer, tmp_path):
     path = _checkpoint_of(half(sampler, optimizer)).write(tmp_path / "checkpoint")

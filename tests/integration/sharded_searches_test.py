@@ -68,6 +68,7 @@ def test_recall_and_precision_are_those_of_one_shard(form, num_shards):
     assert abs(other_precision - one_precision) < 0.05 and one_precision > 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "num_shards, is_fitted", slow_but([(2, True)], [(2, True), (3, True), (3, False)])
 )
@@ -161,6 +162,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, before):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "before, after, kind",
     slow_but(

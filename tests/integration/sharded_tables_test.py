@@ -87,6 +87,7 @@ def entries_of_each_class(model):
     return (asked[:, np.newaxis] == rows).sum(axis=(0, 2))
 
 
+@pytest.mark.slow
 @EACH_COUNT
 def test_pools_are_drawn_from_the_entries_of_all_shards(num_shards):
     model, steps = rebuilt("pool", num_shards, rebuild_every=10_000), 400
@@ -161,6 +162,7 @@ def test_rows_have_distinct_classes_of_their_own_and_no_labels(form, num_shards)
     np.testing.assert_array_equal(values[2], 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", slow_but(["union"], ["walk", "frequent", "union"]))
 def test_what_is_found_is_as_close_as_in_one_shard(form):
     closeness = []
@@ -233,6 +235,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "before, after, kind",
     slow_but(
@@ -263,6 +266,7 @@ def test_another_number_of_shards_goes_on_with_new_tables(
         assert head.sampler.table_health(head)["fresh_share"] > 0.8
 
 
+@pytest.mark.slow
 def test_a_shard_whose_rows_are_replaced_is_rebuilt_alone():
     model = model_of("pool", 3, rebuild_every=5, rebuild_growth=1e6)
     fit(model, 10)

@@ -92,6 +92,7 @@ def test_reported_counts_are_those_of_the_draws(form, num_shards):
         assert abs(reference.chi_square_deviation(row, q)) < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "form, num_shards, num_sampled",
     slow_but(
@@ -113,6 +114,7 @@ def test_reported_counts_are_those_of_pools(form, num_shards, num_sampled):
     assert reference.chi_square_deviation(drawn, q) < 5
 
 
+@pytest.mark.slow
 def test_draws_of_a_row_are_independent():
     """Pairs of draws, in cells of the shards that they come from."""
     model, steps = rebuilt("own", 3, num_sampled=20), 200
@@ -215,6 +217,7 @@ def test_numbers_that_are_not_finite_are_an_error_of_the_step(where):
 SIZES = [("pool", 0), ("own", 1), ("projected pool", 30), ("projected own", 0), ("head", 30)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form, batch", slow_but(SIZES, itertools.product(FORMS, [0, 1, 30])))
 def test_few_classes_and_batches_of_any_size(form, batch):
     sampler = tflo.samplers.KernelTreeSampler(9, **FORMS[form])

@@ -85,6 +85,7 @@ def assert_goes_on(model, optimizer):
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow
 @EACH_PAIR
 @pytest.mark.parametrize("file", slow_but(["model.keras"], ["model.keras", "model.weights.h5"]))
 def test_a_file_goes_on_in_any_number_of_shards(optimizer, before, after, file, tmp_path):
@@ -96,6 +97,7 @@ def test_a_file_goes_on_in_any_number_of_shards(optimizer, before, after, file, 
     assert_goes_on(resumed, optimizer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", slow_but(["adam"], ["adam", "two"]))
 def test_a_loaded_model_has_the_shards_that_were_saved(optimizer, tmp_path):
     half(3, optimizer).save(tmp_path / "model.keras")
@@ -155,6 +157,7 @@ def test_a_checkpoint_that_is_read_before_there_are_slots_goes_on(
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_a_loss_scale_is_refused_in_other_shards(tmp_path):
     model, other = (new_model(number, "scaled", eagerly=True) for number in (3, 2))
     train(model, 0)

@@ -108,6 +108,7 @@ CASES = list(
 SHORT = [(early_stopping, "lsh")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "workflow, sampler", slow_but(SHORT, CASES), ids=lambda one: getattr(one, "__name__", one)
 )

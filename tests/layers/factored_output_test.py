@@ -141,6 +141,7 @@ def test_resumed_equals_uninterrupted(tmp_path):
     harness.assert_resumed_equals_uninterrupted(adam_model, fit, fit, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", slow_but(["checkpoint"], ["checkpoint", "weights"]))
 def test_weights_resume_bit_by_bit(form, tmp_path):
     whole, resumed = adam_model(), adam_model()

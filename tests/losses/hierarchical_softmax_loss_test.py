@@ -163,6 +163,7 @@ def test_training_learns(optimizer, eager):
     assert history.history["loss"][-1] < (4.5 if eager else 2.5)
 
 
+@pytest.mark.slow
 def test_replicas_train_as_one():
     with replicas.two_replicas().scope():
         head = layers.HierarchicalOutput(N, clusters=UNEVEN)

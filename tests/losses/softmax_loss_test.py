@@ -43,6 +43,7 @@ def rounded():
     return trained(epochs=2, **ROUNDED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", slow_but(["mixed_bfloat16"], ["float32", "mixed_bfloat16"]))
 def test_a_model_learns_as_with_exact_steps(policy):
     _, exact = trained(policy=policy)

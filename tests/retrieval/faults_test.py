@@ -1,6 +1,8 @@
 """What goes wrong with an index: odd queries, broken files, many readers, changes beside."""
 
 import concurrent.futures
+import fcntl
+import os
 import subprocess
 import sys
 
@@ -84,6 +86,34 @@ def test_files_that_are_cut_or_damaged_are_refused(index, share, tmp_path):
     path.write_bytes(whole[: int(share * len(whole))])
     with pytest.raises(ValueError, match="index"):
         type(index).load(path)
+
+
+def test_two_threads_save_to_one_path(tmp_path):
+    indexes = [BruteForceIndex().build(ROWS[:count]) for count in (N, N // 2)]
+    path = tmp_path / "index"
+
+    def save_and_load(index):
+        counts = set()
+        for _ in range(30):
+            index.save(path)
+            counts.add(BruteForceIndex.load(path).num_classes)
+        return counts
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        for counts in pool.map(save_and_load, indexes):
+            assert counts <= {N, N // 2}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_save_removes_what_a_killed_one_left(tmp_path):
+    left, of_a_living_one = (tmp_path / f".index.{name}.unfinished" for name in "ab")
+    for file in (left, of_a_living_one):
+        file.touch()
+        os.utime(file, (0, 0))
+    with of_a_living_one.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        BruteForceIndex().build(ROWS).save(tmp_path / "index")
+    assert not left.exists() and of_a_living_one.exists()
 
 
 @pytest.mark.slow

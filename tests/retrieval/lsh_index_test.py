@@ -41,6 +41,15 @@ def test_of_near_rows_the_nearest_is_found_with_nothing_said(hash):
     assert (ids[:, 0] == np.arange(40)).mean() > 0.9
 
 
+@HASHES
+def test_an_answer_depends_on_its_query_alone(hash):
+    # Buckets hold some thousand rows, of which 8 * 20 are looked at.
+    index = LSHIndex(20, hash=hash, num_tables=4, num_hashes=1).build(ROWS)
+    together = index.top_k(QUERIES, K)[1].numpy()
+    alone = [index.top_k(QUERIES[i : i + 1], K)[1].numpy()[0] for i in range(len(QUERIES))]
+    np.testing.assert_array_equal(together, alone)
+
+
 def test_filters_and_padding():
     index = LSHIndex(100).build(ROWS)
     best = index.top_k(QUERIES, 4)[1].numpy()

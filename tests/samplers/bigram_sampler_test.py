@@ -111,6 +111,7 @@ def language_model():
     return model
 
 
+@pytest.mark.slow
 def test_a_model_trains_and_goes_on_from_a_file_to_the_same_bits(tmp_path):
     x, y = SEQUENCES[:, :-1] + 1, SEQUENCES[:, 1:]
     model = language_model()

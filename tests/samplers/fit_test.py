@@ -19,6 +19,7 @@ def unigram():
     return sampler
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(["kernel_tree"], ["unigram", "kernel_tree"]))
 def test_a_model_built_by_its_first_step_goes_on_from_a_file_to_the_same_bits(tmp_path, name):
     sampler = SAMPLERS[name](NUM_CLASSES, num_sampled=8, seed=1)

@@ -171,6 +171,7 @@ def test_wrong_arguments_are_named(wrong):
         make_sampler(**wrong)
 
 
+@pytest.mark.slow
 def test_replicas_keep_the_same_lists():
     strategy, sampler = replicas.two_replicas(), make_sampler(num_lists=5)
     rows = np.random.default_rng(0).normal(size=[54, NUM_CLASSES, DIM]).astype("f4")

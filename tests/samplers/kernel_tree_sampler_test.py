@@ -214,6 +214,7 @@ def test_mixed_precision_trains(form):
         keras.mixed_precision.set_global_policy("float32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", slow_but(["shared"], ["projected", "shared"]))
 def test_replicas_keep_the_same_tree(form):
     with replicas.two_replicas().scope():

@@ -53,6 +53,7 @@ def fit(model, steps, seed=0):
     model.fit(features, labels, batch_size=2, shuffle=False, verbose=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "loss, num_sampled",
     slow_but([(LOSSES[0], 64)], zip(LOSSES, [64, 1024, 8192], strict=True)),
@@ -127,6 +128,7 @@ def test_batches_without_labels_are_no_first_ones():
     assert started_at(lambda step: nothing if step < 200 else [[7], [8]]) == 216
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_equal_and_says_nothing_again(tmp_path, capfd):
     sampler = samplers.InvertedFileSampler(40, start_step=20, seed=1)
     whole = flat_model(losses.NCELoss(), sampler, 400)
@@ -141,6 +143,7 @@ def test_a_resumed_run_is_equal_and_says_nothing_again(tmp_path, capfd):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_saved_before_the_start_begins_in_the_same_step(tmp_path, capfd):
     model = flat_model(
         losses.NCELoss(), samplers.InvertedFileSampler(40, start_step=20, seed=1), 400

@@ -185,7 +185,12 @@ def test_weights_that_training_has_lost_are_refused(lost, tmp_path):
 def test_nothing_that_is_there_is_overwritten(tmp_path):
     model, path = models.new_model("large"), tmp_path / "1"
     path.mkdir()
+    of_a_killed_export, of_another = (tmp_path / f"1.{one}.unfinished" for one in "ab")
+    of_another.mkdir()
+    of_a_killed_export.mkdir()
+    os.utime(of_a_killed_export, (0, 0))
     serving.export(model, path)  # an empty folder is fine
+    assert {*tmp_path.iterdir()} == {path, of_another}
     before = {one: one.read_bytes() for one in path.rglob("*") if one.is_file()}
     with pytest.raises(FileExistsError, match="Take the next number"):
         serving.export(model, path)

@@ -1,5 +1,6 @@
 """Pinned source files: found, fetched and checked."""
 
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -75,11 +76,14 @@ class SourceFile:
             )
 
     def _fetch(self, folder: pathlib.Path) -> None:
+        """Runs the command in a new folder that no other user can write to."""
         folder.mkdir(parents=True, exist_ok=True)
         temporary = tempfile.mkdtemp(dir=folder, prefix=f".{self.name}.", suffix=".part")
         part = pathlib.Path(temporary)
         try:
-            part.chmod(0o777)  # apt-get fetches as a user of its own where it can.
+            if self.command[0] == "apt-get" and os.geteuid() == 0:
+                with contextlib.suppress(LookupError):  # there is no such user
+                    shutil.chown(part, "_apt")  # as whom root's apt-get fetches
             self._run(part, folder / self.name)
             self.check(part / self.name)
             os.replace(part / self.name, folder / self.name)

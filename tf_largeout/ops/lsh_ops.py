@@ -87,7 +87,8 @@ def lsh_query(
             (Vijayanarasimhan et al. 2015).
         num_sampled: Number of classes per row.
         max_lookups: Entries of the tables that a row looks at, at most.
-        fill: Whether a row that finds too few classes gets uniform draws; else it ends in -1.
+        fill: Whether a row that finds too few classes gets uniform draws; else it ends in -1,
+            and all rows draw the same numbers.
 
     Returns:
         `(sampled, num_filled)`: int64 `[batch, num_sampled]`, ending in -1 also where too few

@@ -5,17 +5,24 @@ the header as JSON, and the arrays, each at the next multiple of 64 bytes.
 """
 
 import contextlib
+import fcntl
+import glob
 import json
 import math
 import os
 import struct
+import time
+import uuid
 import zlib
-from typing import Any
+from collections.abc import Iterator
+from typing import IO, Any
 
 import numpy as np
 
 MAGIC, VERSION = b"TFLOIDX\n", 1
 _PREFIX = struct.Struct("<8sIII")
+_SUFFIX = ".unfinished"
+_SECONDS_UNTIL_LOCKED = 60.0  # more than from the creation of a file to its lock
 _ALIGNMENT = 64  # bytes: TensorFlow reads such memory in place
 
 
@@ -27,8 +34,12 @@ def write(
 ) -> None:
     """Writes a file, renamed to `path` when it is complete: a killed save loses nothing.
 
+    Several threads, processes and machines may save to one path: the last one to finish wins.
+    The unfinished files of killed saves to this path are removed.
+
     Args:
-        path: Where to. A file that is there is replaced; who reads it goes on reading the old.
+        path: Where to. A file that is there is replaced; a process that has loaded the old one
+            keeps it.
         kind: Name of the class that the file is of.
         settings: What JSON can hold.
         arrays: Any of them may be empty.
@@ -47,21 +58,44 @@ def write(
         for name, array in arrays.items()
     ]
     header = json.dumps({"kind": kind, "settings": settings, "arrays": described}).encode()
-    unfinished = f"{os.fspath(path)}.{os.getpid()}.unfinished"
-    try:
-        with open(unfinished, "wb") as file:
-            file.write(_PREFIX.pack(MAGIC, VERSION, len(header), zlib.crc32(header)))
-            file.write(header)
-            for content in raw.values():
-                file.write(bytes(-file.tell() % _ALIGNMENT))
-                file.write(content)
+    with _unfinished_file(os.path.abspath(path)) as file:
+        file.write(_PREFIX.pack(MAGIC, VERSION, len(header), zlib.crc32(header)))
+        file.write(header)
+        for content in raw.values():
+            file.write(bytes(-file.tell() % _ALIGNMENT))
+            file.write(content)
+
+
+@contextlib.contextmanager
+def _unfinished_file(path: str) -> Iterator[IO[bytes]]:
+    """A file of a name of its own that becomes `path` in the end; removed after an error.
+
+    It is locked as long as it is written, so that others can tell that its writer is alive.
+    """
+    folder, name = os.path.split(path)
+    for left in glob.glob(
+        os.path.join(glob.escape(folder), f".{glob.escape(name)}.*{_SUFFIX}")
+    ):
+        _remove_unless_locked(left)
+    unfinished = os.path.join(folder, f".{name}.{uuid.uuid4().hex}{_SUFFIX}")
+    with open(unfinished, "xb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(unfinished, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(unfinished)
-        raise
+            os.replace(unfinished, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(unfinished)
+            raise
+
+
+def _remove_unless_locked(path: str) -> None:
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error if its writer is alive
+        if time.time() - os.fstat(file.fileno()).st_mtime > _SECONDS_UNTIL_LOCKED:
+            os.remove(path)
 
 
 def read(

@@ -1,6 +1,8 @@
 """`export`: a model as a SavedModel whose signatures give the best classes."""
 
 import os
+import time
+import uuid
 from typing import Any, Literal
 
 import keras
@@ -17,6 +19,7 @@ from tf_largeout.version import __version__
 
 OPS = ("core", "custom")
 _ROWS_AT_A_TIME = 2**18
+_LONGEST_EXPORT = 24 * 3600.0  # seconds
 _CUSTOM_README = """\
 This SavedModel runs ops of tf_largeout {version}, compiled for TensorFlow {tensorflow}. Where
 they are missing it does not load: NOT_FOUND: Op type not registered 'Largeout...'.
@@ -205,7 +208,8 @@ def _write(
     everything: tf.Module, signatures: dict[str, Any], path: str, readme: str | None
 ) -> None:
     """Writes it beside `path` first: a server that watches the folder sees a whole one."""
-    unfinished = path.rstrip("/") + ".unfinished"
+    _remove_killed(path)
+    unfinished = f"{path.rstrip('/')}.{uuid.uuid4().hex}.unfinished"
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     try:
         tf.saved_model.save(everything, unfinished, signatures, options)
@@ -221,3 +225,11 @@ def _write(
         if tf.io.gfile.exists(unfinished):
             tf.io.gfile.rmtree(unfinished)
         raise
+
+
+def _remove_killed(path: str) -> None:
+    """Removes what exports to `path` left that were killed: no export takes so long."""
+    for left in tf.io.gfile.glob(f"{path.rstrip('/')}.*.unfinished"):
+        seconds = time.time() - tf.io.gfile.stat(left).mtime_nsec / 1e9
+        if seconds > _LONGEST_EXPORT:
+            tf.io.gfile.rmtree(left)

@@ -11,7 +11,7 @@ WHEEL = SourceFile(
     num_bytes=35_000_667,
     sha256="b830e8942f2d58c7e68782dcf4dff2ffe8c4104a35ee881ed1ad4023cefcdba4",
     command=(
-        *(sys.executable, "-m", "pip", "--disable-pip-version-check", "download"),
+        *(sys.executable, "-I", "-m", "pip", "--disable-pip-version-check", "download"),
         *("--progress-bar", "off", "--no-cache-dir", "--no-deps"),
         *("--only-binary", ":all:", "--dest", ".", _REQUIREMENT),
     ),
