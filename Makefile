@@ -27,7 +27,7 @@ EMULATED_GPU := $(RELEASE)/emulated_gpu
 BAZEL_LIBRARY := build/bazel/links-bin/external/tf_largeout/$(LIBRARY)
 
 .PHONY: help install ops demo demo-sharded docs test lint test-cc test-py test-slow test-wheel test-asan bench
-.PHONY: clean test-arm wheel test-tensorflow test-portable
+.PHONY: clean test-arm wheel test-tensorflow test-portable test-avx2
 .PHONY: test-launchers test-emulated-gpu fuzz fuzz-asan
 .PHONY: cuda-compile cuda-check cuda-sanitize
 .PHONY: bazel
@@ -38,7 +38,7 @@ BAZEL_LIBRARY := build/bazel/links-bin/external/tf_largeout/$(LIBRARY)
 help:
 	@echo "make demo           train on 202,458 places with four methods, and compare"
 	@echo "make demo-sharded   train on the same with the classes on two servers of this machine"
-	@echo "make test           lint, C++ tests, CUDA launchers on an emulated GPU, Python tests"
+	@echo "make test           lint, C++ tests, CUDA launchers on an emulated GPU, Python tests, some as on AVX2"
 	@echo "make lint           ruff, clang-format, mypy"
 	@echo "make test-cc        C++ tests of core and of the emulated GPU (TEST=part of a name); needs no venv"
 	@echo "make test-py        Python tests (ARGS='tests/ops -k adam')"
@@ -88,7 +88,7 @@ demo: ops
 demo-sharded: ops
 	$(BIN)/python examples/sharded.py $(ARGS)
 
-test: lint test-cc test-launchers test-py
+test: lint test-cc test-launchers test-py test-avx2
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -114,10 +114,17 @@ test-py: ops
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 # The tests marked `portable` as on processors with older instruction sets, and with one thread.
-# CI runs the first setting.
+# `make test` runs some of them as with AVX2.
+AVX2 := ONEDNN_MAX_CPU_ISA=AVX2 LARGEOUT_SIMD_LEVEL=avx2
+SOME_PORTABLE := tests/sharded_matrix_test.py tests/class_folds_test.py tests/filtered_top_k_test.py \
+  tests/retrieval/brute_force_index_test.py tests/serving/class_scores_test.py \
+  tests/integration/sharded_tables_test.py::test_counts_of_a_pool_are_those_of_one_shard
+test-avx2: ops
+	$(AVX2) $(BIN)/python -m pytest -q -m portable $(PARALLEL) $(SOME_PORTABLE)
+
 PORTABLE := $(BIN)/python -m pytest -m portable $(PARALLEL) --durations=0 -q $(ARGS)
 test-portable: ops
-	ONEDNN_MAX_CPU_ISA=AVX2 LARGEOUT_SIMD_LEVEL=avx2 $(PORTABLE)
+	$(AVX2) $(PORTABLE)
 	ONEDNN_MAX_CPU_ISA=SSE41 LARGEOUT_SIMD_LEVEL=generic $(PORTABLE)
 	TF_ENABLE_ONEDNN_OPTS=0 $(PORTABLE)
 	taskset -c 0 $(PORTABLE)
