@@ -62,7 +62,7 @@ CASES = [
     *((change, 3, ADAM) for change in CHANGES if change != "others"),
     *(("others", 3, optimizer) for optimizer in OTHERS),
 ]
-SHORT = [("others", 2, ADAM), ("fewer", 3, "averages")]
+SHORT = [("fewer", 3, "averages")]
 
 
 @pytest.mark.parametrize("change, num_shards, optimizer", slow_but(SHORT, CASES))

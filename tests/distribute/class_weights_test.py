@@ -37,6 +37,7 @@ def trained(*data, **arguments):
     return history, model.get_weights()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("class_weight", slow_but([SOME], [SOME, {}]))
 def test_training_is_that_of_fit(class_weight):
     history, weights = trained(weighted(class_weight, X, Y))

@@ -66,6 +66,7 @@ def buckets(model):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "form, num_shards",
     slow_but([("union", 7)], [("pool", 2), ("pool", 3), ("union", 7)]),

@@ -36,6 +36,7 @@ def _factored(bias=True, loss="taylor_softmax", **kwargs):
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(["z_loss"], factored_models.LOSSES))
 def test_a_permuted_factored_output_trains_to_the_same_bits(name):
     model = _factored(loss=name)
@@ -195,9 +196,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", slow_but(["tied bag", "head in a model inside", "subclassed"], MODELS)
-)
+@pytest.mark.parametrize("name", slow_but(["tied bag", "subclassed"], MODELS))
 def test_only_what_belongs_to_the_classes_follows(name):
     model = MODELS[name]()
     loss = tflo.losses.SampledSoftmaxLoss()

@@ -106,6 +106,7 @@ def test_training_is_that_of_one_shard_to_the_bit(name, num_shards):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case, num_shards",
     slow_but(

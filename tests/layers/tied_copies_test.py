@@ -8,6 +8,7 @@ import pytest
 
 import tf_largeout as tflo
 from tests.layers.tied_embeddings_test import DIM, STEPS, TABLES, WORDS, X, Y, tied
+from tests.slow import slow_but
 
 
 def _in_a_sub_model(kind):
@@ -39,7 +40,7 @@ COPIES = {
 }
 
 
-@pytest.fixture(scope="module", params=["flat", "sequential", "functional"])
+@pytest.fixture(scope="module", params=slow_but(["flat"], ["flat", "sequential", "functional"]))
 def trained(request):
     model = tied() if request.param == "flat" else _in_a_sub_model(request.param)
     model.fit(X, Y, verbose=0)

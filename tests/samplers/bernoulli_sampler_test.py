@@ -66,6 +66,7 @@ def test_classes_are_drawn_with_their_probabilities_and_independently(num_sample
     assert np.all(off[~np.eye(N, dtype=bool)] <= 5)
 
 
+@pytest.mark.slow
 def test_frequencies_of_many_classes():
     num_classes, num_sampled, steps = 100_000, 200, 300
     counts = 1e6 / (1 + np.arange(num_classes))

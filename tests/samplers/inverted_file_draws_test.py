@@ -84,6 +84,7 @@ def test_the_estimate_of_the_partition_function_is_unbiased(trained):
     assert np.all(np.abs(np.mean(estimates, axis=0) - partition) < 5 * error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_hard", slow_but([8], [None, 8]))
 def test_training_learns(num_hard):
     model = make_model(num_hard, start_step=10 if num_hard else None)

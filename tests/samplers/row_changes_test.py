@@ -81,6 +81,7 @@ def test_it_hears_of_several_steps_in_one_execution():
     np.testing.assert_allclose(followed, actual, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_each_replica_hears_of_its_own_rows():
     with replicas.two_replicas().scope():
         model, head = _model("adam")

@@ -116,6 +116,7 @@ def test_a_model_of_mixed_precision_answers_as_its_layer(tmp_path):
     models.assert_same(found, {"scores": scores, "ids": ids})
 
 
+@pytest.mark.slow
 def test_a_model_that_mirrored_replicas_trained_is_exported(tmp_path):
     with replicas.two_replicas().scope():
         model = models.dense(models.head(samplers.UniformSampler(32)))
