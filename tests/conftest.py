@@ -96,7 +96,7 @@ def no_product_that_aborts(monkeypatch):
     """Skips tests of mixed precision where TensorFlow's products of 16 bits end the process.
 
     TensorFlow asks the processor whether it can, and oneDNN for the product, which has none for
-    the older processors that ONEDNN_MAX_CPU_ISA sets. On such processors themselves all is well.
+    the older processors that ONEDNN_MAX_CPU_ISA sets. On such processors themselves it has one.
     """
     if not os.environ.get("ONEDNN_MAX_CPU_ISA") or not _has_products_of_16_bits():
         return
