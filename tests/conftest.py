@@ -102,10 +102,10 @@ def no_product_that_aborts(monkeypatch):
         return
     make = keras.DTypePolicy.__init__
 
-    def make_or_skip(self, name, *arguments, **options):
-        if "float16" in name:
+    def make_or_skip(self, name=None):
+        if "float16" in (name or ""):
             pytest.skip("TensorFlow's products of 16 bits abort under ONEDNN_MAX_CPU_ISA")
-        make(self, name, *arguments, **options)
+        make(self, name)
 
     monkeypatch.setattr(keras.DTypePolicy, "__init__", make_or_skip)
 

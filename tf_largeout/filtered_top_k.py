@@ -60,7 +60,7 @@ def exact_top_k(
 
 
 def best_left(
-    scores: tf.Tensor, ids: tf.Tensor, exclude: tf.Tensor | None, k: int
+    scores: tf.Tensor, ids: tf.Tensor, exclude: tf.Tensor | None, k: int | tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """The first `k` of what is left of answers, without those that are excluded.
 
@@ -83,22 +83,6 @@ def best_left(
     order = tf.where(_are_among(ids, exclude), width, tf.range(width))
     places = -tf.math.top_k(-order, k).values  # never `width`: the padding is not struck out
     return tf.gather(scores, places, batch_dims=1), tf.gather(ids, places, batch_dims=1)
-
-
-def ids_left(ids: tf.Tensor, exclude: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
-    """The first `count` ids that are not excluded.
-
-    Args:
-        ids: int64 `[B, m]`, padded with -1.
-        exclude: int64 `[B, n]`, where negative ids exclude nothing.
-        count: At most m.
-
-    Returns:
-        int64 `[B, count]`, in the order they came in, padded with -1.
-    """
-    ids = tf.where(_are_among(ids, exclude), tf.constant(-1, tf.int64), ids)
-    order = tf.argsort(tf.cast(ids < 0, tf.int32), axis=1, stable=True)
-    return tf.gather(ids, order[:, :count], batch_dims=1)
 
 
 def exclusions(exclude: TensorLike, queries: tf.Tensor, num_classes: int) -> tf.Tensor:
@@ -188,7 +172,7 @@ def class_ids(name: str, value: TensorLike) -> tf.Tensor:
         )
     if ids.dtype != tf.uint64:
         return tf.cast(ids, tf.int64)
-    ids = tf.bitcast(ids, tf.int64)  # negative from 2**63 on, which is no class and no padding
+    ids = tf.bitcast(ids, tf.int64)  # ids from 2**63 on become negative, as padding is
     return tf.where(ids < 0, tf.int64.max, ids)
 
 

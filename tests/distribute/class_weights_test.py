@@ -7,7 +7,6 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from tests.distribute import trainer_process
-from tests.slow import slow_but
 from tf_largeout.distribute import class_weights
 from tf_largeout.distribute.local_servers import local_servers
 
@@ -38,7 +37,7 @@ def trained(*data, **arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("class_weight", slow_but([SOME], [SOME, {}]))
+@pytest.mark.parametrize("class_weight", [SOME, {}])
 def test_training_is_that_of_fit(class_weight):
     history, weights = trained(weighted(class_weight, X, Y))
     expected = trained(X, Y, batch_size=BATCH, class_weight=class_weight)

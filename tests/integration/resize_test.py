@@ -49,8 +49,8 @@ def _fit(model, *data):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_shards", [1, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", slow_but(["kernel_tree"], SAMPLERS))
+@pytest.mark.parametrize("num_shards", [1, 3])
+@pytest.mark.parametrize("name", SAMPLERS)
 def test_training_goes_on(name, num_shards):
     model = _model(SAMPLERS[name](), num_shards)
     _fit(model, *_data())

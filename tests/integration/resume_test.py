@@ -28,9 +28,8 @@ OPTIMIZERS = {
 }
 # Each sampler, and each optimizer with one of them.
 PAIRS = list(zip(SAMPLERS, itertools.cycle(OPTIMIZERS), strict=False))
-# Lists and hash tables, each in one of both ways. The others are slow.
+# The others are slow.
 IN_FILES = [pair for pair in PAIRS if pair[0] == "inverted_file"]
-IN_CHECKPOINTS = [pair for pair in PAIRS if pair[0] == "lsh"]
 EVERY_PAIR = pytest.mark.parametrize("sampler, optimizer", PAIRS, ids=SAMPLERS)
 
 
@@ -122,7 +121,7 @@ def test_a_run_saved_in_the_middle_of_an_epoch_continues_to_the_same_bits(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler, optimizer", slow_but(IN_CHECKPOINTS, PAIRS), ids=SAMPLERS)
+@EVERY_PAIR
 def test_a_checkpoint_continues_to_the_same_bits(sampler, optimizer, tmp_path):
     path = _checkpoint_of(half(sampler, optimizer)).write(tmp_path / "checkpoint")
     resumed = new_model(sampler, optimizer)

@@ -12,6 +12,15 @@ N, DIM, BATCH, M = 600, 8, 16, 40
 RNG = np.random.default_rng(0)
 CLASSES = RNG.normal(size=(N, DIM)).astype("float32")
 FEATURES = CLASSES[:BATCH] + 0.3 * RNG.normal(size=(BATCH, DIM)).astype("float32")
+# Numbers of shards before and after, and what carries the weights.
+OTHER_SHARDS = [
+    (1, 3, "file"),
+    (3, 2, "file"),
+    (3, 1, "file"),
+    (3, 3, "file"),
+    (3, 2, "checkpoint"),
+    (3, 3, "checkpoint"),
+]
 EACH_COUNT = pytest.mark.parametrize("num_shards", slow_but([7], [2, 3, 7]))
 
 

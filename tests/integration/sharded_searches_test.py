@@ -12,6 +12,7 @@ from tests.integration.sharded_models import (
     DIM,
     EACH_COUNT,
     FEATURES,
+    OTHER_SHARDS,
     M,
     N,
     assert_counts_are_expected,
@@ -21,7 +22,6 @@ from tests.integration.sharded_models import (
     recall,
     samples,
 )
-from tests.slow import slow_but
 
 pytestmark = pytest.mark.portable
 
@@ -69,9 +69,7 @@ def test_recall_and_precision_are_those_of_one_shard(form, num_shards):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "num_shards, is_fitted", slow_but([(2, True)], [(2, True), (3, True), (3, False)])
-)
+@pytest.mark.parametrize("num_shards, is_fitted", [(2, True), (3, True), (3, False)])
 def test_reported_counts_are_those_of_the_draws(num_shards, is_fitted):
     model = model_of("draws", num_shards)
     if is_fitted:
@@ -163,19 +161,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, before):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "before, after, kind",
-    slow_but(
-        [(3, 2, "file")],
-        [
-            (1, 3, "file"),
-            (3, 2, "file"),
-            (3, 1, "file"),
-            (3, 2, "checkpoint"),
-            (3, 3, "checkpoint"),
-        ],
-    ),
-)
+@pytest.mark.parametrize("before, after, kind", OTHER_SHARDS)
 def test_another_number_of_shards_goes_on_with_new_lists(tmp_path, before, after, kind, caplog):
     model, other = model_of("head", before), model_of("head", after)
     fit(model, 10)

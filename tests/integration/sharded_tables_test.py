@@ -12,6 +12,7 @@ from tests.integration.sharded_models import (
     DIM,
     EACH_COUNT,
     FEATURES,
+    OTHER_SHARDS,
     M,
     N,
     assert_counts_are_expected,
@@ -69,7 +70,7 @@ def buckets(model):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "form, num_shards",
-    slow_but([("union", 7)], [("pool", 2), ("pool", 3), ("union", 7)]),
+    [("pool", 2), ("pool", 3), ("union", 7)],
 )
 def test_tables_of_shards_are_those_of_all_classes(form, num_shards):
     one, sharded = rebuilt(form, 1), rebuilt(form, num_shards)
@@ -164,7 +165,7 @@ def test_rows_have_distinct_classes_of_their_own_and_no_labels(form, num_shards)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", slow_but(["union"], ["walk", "frequent", "union"]))
+@pytest.mark.parametrize("form", ["walk", "frequent", "union"])
 def test_what_is_found_is_as_close_as_in_one_shard(form):
     closeness = []
     for count in (1, 3):
@@ -237,19 +238,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "before, after, kind",
-    slow_but(
-        [(3, 2, "checkpoint")],
-        [
-            (1, 3, "file"),
-            (3, 2, "checkpoint"),
-            (3, 3, "file"),
-            (3, 1, "file"),
-            (3, 3, "checkpoint"),
-        ],
-    ),
-)
+@pytest.mark.parametrize("before, after, kind", OTHER_SHARDS)
 def test_another_number_of_shards_goes_on_with_new_tables(
     tmp_path, before, after, kind, caplog
 ):

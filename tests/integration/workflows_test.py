@@ -9,7 +9,6 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from tests.integration.samplers import NUM_CLASSES, SAMPLERS
-from tests.slow import slow_but
 
 EXAMPLES, BATCH, EPOCHS = 64, 8, 4
 RNG = np.random.default_rng(2)
@@ -104,13 +103,11 @@ WORKFLOWS = [export, clone_model, early_stopping, model_checkpoint, backup_and_r
 CASES = list(
     itertools.product(WORKFLOWS, ["unigram", "inverted_file", "uniform", "lsh", "kernel_tree"])
 )
-# The others are slow: files, copies, exports and resumed runs have tests of their own.
-SHORT = [(early_stopping, "lsh")]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "workflow, sampler", slow_but(SHORT, CASES), ids=lambda one: getattr(one, "__name__", one)
+    "workflow, sampler", CASES, ids=lambda one: getattr(one, "__name__", one)
 )
 def test_a_model_goes_through(workflow, sampler, tmp_path):
     workflow(sampler, tmp_path)

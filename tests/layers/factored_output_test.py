@@ -142,7 +142,7 @@ def test_resumed_equals_uninterrupted(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", slow_but(["checkpoint"], ["checkpoint", "weights"]))
+@pytest.mark.parametrize("form", ["checkpoint", "weights"])
 def test_weights_resume_bit_by_bit(form, tmp_path):
     whole, resumed = adam_model(), adam_model()
     fit(whole)

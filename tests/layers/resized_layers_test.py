@@ -37,7 +37,7 @@ def _factored(bias=True, loss="taylor_softmax", **kwargs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but(["z_loss"], factored_models.LOSSES))
+@pytest.mark.parametrize("name", factored_models.LOSSES)
 def test_a_permuted_factored_output_trains_to_the_same_bits(name):
     model = _factored(loss=name)
     permuted = tflo.resize_classes(model, N, PERMUTATION)

@@ -85,7 +85,7 @@ def test_the_estimate_of_the_partition_function_is_unbiased(trained):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_hard", slow_but([8], [None, 8]))
+@pytest.mark.parametrize("num_hard", [None, 8])
 def test_training_learns(num_hard):
     model = make_model(num_hard, start_step=10 if num_hard else None)
     first = fit(model, 10)

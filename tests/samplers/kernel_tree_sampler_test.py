@@ -215,7 +215,7 @@ def test_mixed_precision_trains(form):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", slow_but(["shared"], ["projected", "shared"]))
+@pytest.mark.parametrize("form", ["projected", "shared"])
 def test_replicas_keep_the_same_tree(form):
     with replicas.two_replicas().scope():
         model = make_model(form)

@@ -82,8 +82,9 @@ class SourceFile:
         part = pathlib.Path(temporary)
         try:
             if self.command[0] == "apt-get" and os.geteuid() == 0:
-                with contextlib.suppress(LookupError):  # there is no such user
-                    shutil.chown(part, "_apt")  # as whom root's apt-get fetches
+                # For root, apt-get fetches as the user _apt, if the system has it.
+                with contextlib.suppress(LookupError):
+                    shutil.chown(part, "_apt")
             self._run(part, folder / self.name)
             self.check(part / self.name)
             os.replace(part / self.name, folder / self.name)

@@ -174,7 +174,7 @@ class InvertedFileIndex(Index[ListedRows]):
             matrix: One of these rows.
             queries: float32 `[B, dim]`, finite.
             k: At least 0.
-            exclude: int64 `[B, n]`, where ids that are no class exclude nothing; or None.
+            exclude: int64 `[B, n]`, padded with negative ids; or None.
 
         Returns:
             `(scores, ids)`: float32 and int64 `[B, k]`, best first, padded with -inf and -1.

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.filtered_top_k import exclusions, ids_left
+from tf_largeout.filtered_top_k import best_left, exclusions
 from tf_largeout.retrieval.more_lists import numbers_of_lists, search_until_full
 from tf_largeout.retrieval.rows import Rows, best_of, weight_maker
 from tf_largeout.search import InvertedFile
@@ -128,8 +128,8 @@ class ListedRows:
         ) -> tuple[tf.Tensor]:
             if exclude is None:
                 return (self.file.search(queries, count, num_probes)[1],)
-            ids = self.file.search(queries, count + tf.shape(exclude)[1], num_probes)[1]
-            return (ids_left(ids, exclude, count),)
+            found = self.file.search(queries, count + tf.shape(exclude)[1], num_probes)
+            return (best_left(*found, exclude, count)[1],)
 
         numbers = numbers_of_lists(num_probes, self.num_lists)
         mean_size = matrix.num_classes / self.num_lists

@@ -23,7 +23,7 @@ class ClassScores(Protocol):
         Args:
             features: float32 `[B, dim]`, finite.
             k: From 0 to the number of classes.
-            exclude: int64 `[B, n]`, where ids that are no class exclude nothing; or None.
+            exclude: int64 `[B, n]`, padded with negative ids; or None.
 
         Returns:
             `(scores, ids)`: float32 and int64 `[B, k]`, best first; -inf and -1 where there

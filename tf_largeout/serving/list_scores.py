@@ -53,11 +53,11 @@ class IndexedClasses:
 class ListedProducts:
     """The classes of the best lists, scored exactly by their own rows.
 
-    Without exclusions and for a `k` that is fixed there is no loop, no branch and no ragged
-    tensor: all lists are padded to one length, and so many are searched that any choice of them
-    has `k` classes; or all classes are scored, where those would be the padded lists of a
-    quarter of them. A query takes the memory of `num_probes * longest` rows. Otherwise queries
-    search more lists if theirs have too few classes.
+    With a fixed `k` and no exclusions the graph has no loop, no branch and no ragged tensor:
+    all lists are padded to one length, and so many are searched that any choice of them has `k`
+    classes; or all classes are scored, where those would be the padded lists of a quarter of
+    them. A query takes the memory of `num_probes * longest` rows. Otherwise a query searches
+    more lists if its lists have too few classes.
 
     Args:
         embeddings: float32 variable `[num_classes, dim]`.
