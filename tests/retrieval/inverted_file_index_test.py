@@ -165,6 +165,14 @@ def test_changes_are_found():
     assert index.num_classes == N + 50
 
 
+def test_a_new_row_goes_to_the_list_of_its_direction_however_long_others_are():
+    noise = 0.01 * np.random.default_rng(5).standard_normal((2, 40, 2))
+    rows = np.concatenate([[1, 0] + noise[0], [20, 20] + noise[1]])
+    index = InvertedFileIndex(num_probes=1, num_lists=2).build(rows)
+    (new,) = index.add([[2, 0]])
+    assert index.top_k([[1, -1.2]], 1)[1] == new
+
+
 def test_a_file_gives_the_same_bits(tmp_path):
     index = InvertedFileIndex().build(ROWS, BIAS)
     index.remove([5])

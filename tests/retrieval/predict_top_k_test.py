@@ -15,7 +15,7 @@ from tf_largeout.retrieval import predict_top_k
 pytestmark = pytest.mark.portable
 
 N, X, K = models.N, models.X, models.K
-EXCLUDE = harness.pad([[1, 2, 3, 3], [5], [], [7, 8], [0]])
+EXCLUDE = harness.pad([[1, 2, 3, 3], [5], [], [7, 8], [0]])  # of any classes
 # One of each structure of inputs and outputs; the layers are those of the tests of `top_k`.
 SHORT = ["large", "several_inputs", "sequences"]
 each_model = pytest.mark.parametrize("name", slow_but(SHORT, models.MODELS))
@@ -43,17 +43,22 @@ def assert_found(found, logits, exclude=None, allowed=None, k=K):
     assert [one.dtype for one in found] == ["float32", "int64"]
 
 
+def for_each_position(exclude, logits):
+    """Ids `[B, n]`, or `[B, T, n]` if the logits are those of sequences."""
+    return exclude if logits.ndim == 2 else np.repeat(exclude[:, np.newaxis], 3, axis=1)
+
+
 @each_model
 def test_the_best_of_each_model_are_those_of_its_logits(name):
     one = models.new_model(name)
     x, logits = inputs_of(name), models.logits_of(one, name)
-    exclude = EXCLUDE if logits.ndim == 2 else np.repeat(EXCLUDE[:, np.newaxis], 3, axis=1)
-    allowed = np.arange(0, N, 3)
+    excluded, allowed = models.excluded(logits, -1), np.arange(0, N, 3)
+    exclude = for_each_position(excluded, logits)
     assert_found(predict_top_k(one, x, K, batch_size=2, verbose=0), logits)
     found = predict_top_k(one, x, K, exclude, batch_size=2, verbose=0)
-    assert_found(found, logits, EXCLUDE)
+    assert_found(found, logits, excluded)
     found = predict_top_k(one, x, K, exclude, allowed, batch_size=2, verbose=0)
-    assert_found(found, logits, EXCLUDE, allowed)
+    assert_found(found, logits, excluded, allowed)
 
 
 class Batches(keras.utils.PyDataset):
@@ -84,8 +89,9 @@ def test_more_than_the_filters_leave_is_padded(model):
     logits = models.logits_of(model, "large")
     found = predict_top_k(model, X, 9, allowed=[3, 5, 3], verbose=0)
     assert_found(found, logits, None, [3, 5], k=9)
-    found = predict_top_k(model, X, N, exclude=EXCLUDE, verbose=0)
-    assert_found(found, logits, EXCLUDE, k=N)
+    exclude = models.excluded(logits, -1)
+    found = predict_top_k(model, X, N, exclude=exclude, verbose=0)
+    assert_found(found, logits, exclude, k=N)
 
 
 NO_COLUMNS = {
@@ -122,8 +128,9 @@ def test_replicas_share_a_batch_and_the_last_is_not_full():
     with tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"]).scope():
         one = models.new_model("large")
     logits = models.logits_of(one, "large")
-    found = predict_top_k(one, X, K, EXCLUDE, batch_size=4, verbose=0)
-    assert_found(found, logits, EXCLUDE)
+    exclude = models.excluded(logits, -1)
+    found = predict_top_k(one, X, K, exclude, batch_size=4, verbose=0)
+    assert_found(found, logits, exclude)
 
 
 class Index:
@@ -143,10 +150,11 @@ class Index:
 def test_an_index_is_asked_with_the_features(name):
     one = models.new_model(name)
     logits = models.logits_of(one, name)
-    exclude = EXCLUDE if logits.ndim == 2 else np.repeat(EXCLUDE[:, np.newaxis], 3, axis=1)
+    excluded = models.excluded(logits, -1)
+    exclude = for_each_position(excluded, logits)
     index = Index(one.layers[-1], num_classes=N, dim=models.DIM)
     found = predict_top_k(one, inputs_of(name), K, exclude, None, index, verbose=0)
-    assert_found((found[0] - np.float32(100), found[1]), logits, EXCLUDE)
+    assert_found((found[0] - np.float32(100), found[1]), logits, excluded)
 
 
 @pytest.mark.parametrize(("name", "value"), [("num_classes", N + 1), ("dim", 3)])

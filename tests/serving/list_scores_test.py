@@ -77,18 +77,19 @@ def test_the_best_classes_of_the_best_lists_are_found(name, num_probes, tmp_path
     inputs = {"features": tf.constant(models.X)}
     expected = models.best(np.where(index.reached(features), logits, -np.inf))
     models.assert_same(signatures["serving_default"](**inputs), expected)
-    excluded = (models.EXCLUDE >= 0).sum(axis=1)
+    exclude = models.excluded(logits)
+    excluded = (exclude >= 0).sum(axis=1)
     for k in (0, 1, 4, 150, models.N + 2):
-        inputs |= {"k": tf.constant(k), "exclude": tf.constant(models.EXCLUDE)}
+        inputs |= {"k": tf.constant(k), "exclude": tf.constant(exclude)}
         most = min(k, models.N)
         num_lists = index.searched(most)
         reached = index.reached(features, num_lists)
-        found = models.best(np.where(reached, logits, -np.inf), most, models.EXCLUDE)["ids"]
+        found = models.best(np.where(reached, logits, -np.inf), most, exclude)["ids"]
         # A row searches more lists if it has too few classes, or excludes as many as there are.
         is_short = (found < 0).any(axis=1)
         is_short |= (excluded > 0) & (excluded + most > num_lists * models.N / LISTS)
         reached |= is_short[:, np.newaxis]
-        expected = models.best(np.where(reached, logits, -np.inf), k, models.EXCLUDE)
+        expected = models.best(np.where(reached, logits, -np.inf), k, exclude)
         models.assert_same(signatures["top_k"](**inputs), expected)
 
 

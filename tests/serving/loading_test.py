@@ -40,14 +40,15 @@ def exported(tmp_path_factory, request):
     return folder, logits
 
 
-def filtered(name):
+def filtered(name, logits):
     """Inputs of the signature `top_k`."""
-    return {**models.MODELS[name][1], "k": np.int32(4), "exclude": models.EXCLUDE}
+    exclude = models.excluded(logits)
+    return {**models.MODELS[name][1], "k": np.int32(4), "exclude": exclude}
 
 
 def assert_right(answer, answer_of_top_k, logits):
     models.assert_same(answer, models.best(logits))
-    models.assert_same(answer_of_top_k, models.best(logits, 4, models.EXCLUDE))
+    models.assert_same(answer_of_top_k, models.best(logits, 4, models.excluded(logits)))
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def answers_of_python(exported, request):
     for name in logits:
         inputs = models.MODELS[name][1]
         calls[name, "default"] = f"{name}/1", "serving_default", inputs
-        calls[name, "top_k"] = f"{name}/1", "top_k", filtered(name)
+        calls[name, "top_k"] = f"{name}/1", "top_k", filtered(name, logits[name])
     (folder / "calls").write_bytes(pickle.dumps(calls))
     if not request.config.getoption("run_slow"):
         return probe.answers(folder)
@@ -87,7 +88,7 @@ def test_tensorflow_alone_gives_the_classes_of_the_model(name, exported, answers
 def test_a_session_without_python_gives_the_classes_of_the_model(name, exported, program):
     folder, inputs = exported[0] / name / "1", models.MODELS[name][1]
     answer = host.run(program, folder, "serving_default", inputs)
-    of_top_k = host.run(program, folder, "top_k", filtered(name))
+    of_top_k = host.run(program, folder, "top_k", filtered(name, exported[1][name]))
     assert_right(answer, of_top_k, exported[1][name])
 
 
@@ -106,7 +107,7 @@ def test_a_session_without_python_searches_an_index(tmp_path, program):
     reached = index.reached(model.layers[0](models.X).numpy())
     logits = np.where(reached, models.logits_of(model, "large"), -np.inf)
     answer = host.run(program, tmp_path / "1", "serving_default", {"features": models.X})
-    of_top_k = host.run(program, tmp_path / "1", "top_k", filtered("large"))
+    of_top_k = host.run(program, tmp_path / "1", "top_k", filtered("large", logits))
     assert_right(answer, of_top_k, logits)
 
 
@@ -115,7 +116,7 @@ def test_a_session_with_our_library_runs_our_ops(name, exported, program):
     folder, inputs = exported[0] / f"{name}_custom", models.MODELS[name][1]
     ours = [library.LOADED]
     answer = host.run(program, folder, "serving_default", inputs, ours)
-    of_top_k = host.run(program, folder, "top_k", filtered(name), ours)
+    of_top_k = host.run(program, folder, "top_k", filtered(name, exported[1][name]), ours)
     assert_right(answer, of_top_k, exported[1][name])
 
 

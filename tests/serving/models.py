@@ -11,8 +11,6 @@ RNG = np.random.default_rng(8)
 X = RNG.normal(size=(BATCH, DIM)).astype("float32")
 WORDS = np.array([["river"], ["of"], ["gold"], ["unheard"], [""]])
 IDS = RNG.integers(0, N, (BATCH, 3)).astype("int32")
-# Padded; some twice, one that is no class, a row of none.
-EXCLUDE = harness.pad([[1, 2, 3, 3], [5], [], [7, 8, N + 9], [0]])
 
 
 def head(sampler=None, **kwargs):
@@ -119,6 +117,13 @@ def logits_of(model, name):
     # Strings of numpy are none of TensorFlow.
     inputs = inputs.astype(object) if name == "strings" else inputs
     return np.asarray(model(inputs), np.float64)
+
+
+def excluded(logits, unknown=N + 9):
+    """Some of the best classes of each row of `logits`: one twice, an unknown one, none."""
+    (a, b, c, *_), (d, *_), _, (e, f, *_), (g, *_) = np.argsort(-logits.reshape(BATCH, -1))
+    rows = [[a, b, c, b], [d], [], [f, e, unknown], [g]]
+    return harness.pad([[one if one == unknown else one % N for one in row] for row in rows])
 
 
 def best(logits, k=K, exclude=None):
