@@ -42,7 +42,9 @@ class Tree:
         if not self._root.exists():
             subprocess.run(["git", "worktree", "add", "--detach", self._root], check=True)
         self._restore()
-        self._is_built = (self._root / _OPS).exists()
+        commit = subprocess.check_output(["git", "rev-parse", "HEAD"], text=True).strip()
+        self._git("checkout", "-q", "--detach", commit)
+        self._is_built = False
 
     def _build(self) -> None:
         """Brings the op library up to date; raises RuntimeError if it does not compile."""
@@ -103,4 +105,7 @@ class Tree:
         )
 
     def _restore(self) -> None:
-        subprocess.run(["git", "checkout", "-q", "--", "."], cwd=self._root, check=True)
+        self._git("checkout", "-q", "--", ".")
+
+    def _git(self, *arguments: str) -> None:
+        subprocess.run(["git", *arguments], cwd=self._root, check=True)
