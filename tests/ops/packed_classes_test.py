@@ -38,15 +38,16 @@ def test_rows_of_any_size_give_the_same_bits(for_all_simd_levels, batch):
 
 
 def test_a_number_of_a_query_that_is_rounded_to_0_counts(for_all_simd_levels):
-    queries, rows = np.zeros([3, 40], "float32"), np.zeros([5000, 40], "float32")
+    queries, rows = np.zeros([3, 40], "float32"), np.zeros([50_000, 40], "float32")
     queries[:, :2] = 1, 0.3 / 127
-    rows[:, 0] = np.linspace(0.5, 1, len(rows))  # no row is rounded
+    # No row is rounded. Few pass the filter, which is left out of blocks where most do.
+    rows[:, 0] = np.linspace(1, 0.5, len(rows))
     rows[-1] = 0
     rows[-1, 1] = 1000
     embeddings = tf.Variable(rows)
     packed = ops.pack_classes(embeddings, None)
     _, ids = ops.class_top_k(queries, embeddings, None, 2, packed)
-    np.testing.assert_array_equal(ids, [[4999, 4998]] * 3)
+    np.testing.assert_array_equal(ids, [[49_999, 0]] * 3)
 
 
 def test_classes_without_a_logit_come_last_as_without_packing():
