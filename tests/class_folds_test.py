@@ -134,7 +134,7 @@ def test_features_that_are_not_finite_have_no_best_classes(matrix):
         matrix.top_k(tf.constant([[np.nan] * DIM]), 3, absolute=True)
 
 
-def test_a_layer_ranks_by_absolute_logits_only_if_told_so():
+def test_a_layer_without_a_loss_ranks_by_logit_unless_told_otherwise():
     head = harness.built_head(ROWS, BIAS)
     features = FEATURES[:6].reshape(2, 3, DIM)
     scores, ids = head.top_k(features, 4, absolute=True)
@@ -151,7 +151,11 @@ def test_evaluate_gives_the_exact_absolute_loss_and_metrics():
     precision = metrics.PrecisionAtK(1, absolute=True)
     model.compile(
         loss=losses.AbsoluteSoftmaxLoss(),
-        metrics=[precision, metrics.Perplexity(absolute=True), metrics.PrecisionAtK(1)],
+        metrics=[
+            precision,
+            metrics.Perplexity(absolute=True),
+            metrics.PrecisionAtK(1, absolute=False),
+        ],
     )
     labels = reference.top_k(LOGITS, 1)[1][:, 0]
     labels[0] = 3

@@ -102,16 +102,27 @@ def seed_or_none(name: str, value: Any) -> int | None:
     )
 
 
-def boolean(name: str, value: Any) -> bool:
+@overload
+def boolean(name: str, value: Any) -> bool: ...
+
+
+@overload
+def boolean(name: str, value: Any, *, or_none: Literal[True]) -> bool | None: ...
+
+
+def boolean(name: str, value: Any, *, or_none: bool = False) -> bool | None:
     """The argument `name`, where what stands in its place by mistake must not count as True.
 
     Raises:
-        ValueError: If it is neither True nor False.
+        ValueError: If it is neither True nor False; nor None, if `or_none`.
     """
     if isinstance(value, bool | np.bool_):
         return bool(value)
+    if or_none and value is None:
+        return None
+    expected = "True, False or None" if or_none else "True or False"
     raise ValueError(
-        f"`{name}` must be True or False. Received: {name}={value!r} (of type "
+        f"`{name}` must be {expected}. Received: {name}={value!r} (of type "
         f"{type(value).__name__}). Pass other arguments by name."
     )
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tf_largeout.class_matrix import ClassStatistics
 from tf_largeout.factored_update import LearningBatch, Spheres
-from tf_largeout.output_tag import OutputTag
+from tf_largeout.output_tag import OutputTag, mean_over
 from tf_largeout.types import TensorLike
 
 _WHAT_TRAINS = (
@@ -54,6 +54,30 @@ class FactoredLogits(OutputTag):
         if id(labels) not in self._spheres:
             self._spheres[id(labels)] = self._spheres_of(labels)
         return self._spheres[id(labels)]
+
+    def known_cross_entropies(
+        self, y_true: TensorLike, absolute: bool | None = None
+    ) -> tf.Tensor | None:
+        """As in `OutputTag`; without `absolute`, p is that of the loss, if that defines one.
+
+        Raises:
+            ValueError: If there is no loss, and the layer was trained with one whose p is no
+                softmax.
+        """
+        if absolute is not None or not getattr(self.loss, "is_cross_entropy", False):
+            if absolute is None and self.loss is None and self.layer.ranking != "logit":
+                raise ValueError(
+                    f"Layer '{self.layer.name}' was trained with a loss that defines its own "
+                    "probabilities, so its perplexity needs that loss. Compile the model with "
+                    "the loss and call `evaluate`; or pass `absolute=False` for the softmax of "
+                    "the logits."
+                )
+            return super().known_cross_entropies(y_true, bool(absolute))
+        labels = self.label_matrix(y_true)
+        if self.training and id(labels) not in self._spheres:
+            return None  # asking for them would be a step of its own
+        losses = self.loss.label_losses(*self.spheres(labels).as_columns(), self.num_classes)
+        return tf.cast(mean_over(self.distinct_labels(labels), losses), tf.float32)
 
     def targets(self, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """What the logits of the labels are to be, and which rows count.

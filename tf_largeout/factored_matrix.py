@@ -1,5 +1,6 @@
 """`FactoredMatrix`: classes whose rows are products that are never formed."""
 
+import copy
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -29,10 +30,16 @@ class FactoredMatrix(ClassMatrix):
 
     def __init__(self, weights: FactoredState, has_bias: bool, owner: str) -> None:
         super().__init__(weights.vectors, None, owner)
-        self.has_bias = has_bias
+        self.has_bias, self._raise = has_bias, 0.0
         self.dim -= int(has_bias)
         self._weights = weights
         self._vectors = _CurrentRows(weights, owner)
+
+    def raised_by_one(self) -> "FactoredMatrix":
+        """The same rows, with logits that are higher by 1: `|1 + logit|` ranks as Taylor's."""
+        raised = copy.copy(self)
+        raised._raise = 1.0
+        return raised
 
     @property
     def state(self) -> FactoredState:
@@ -134,7 +141,7 @@ class FactoredMatrix(ClassMatrix):
         return self._vectors.fold_logits(hidden, shifted, state, width, classes)
 
     def hidden(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """What scores the rows of V: `U h`, `[..., D]`, and `<omega, h>`, `[...]`.
+        """What scores the rows of V: `U h`, `[..., D]`, and what is added, `<omega, h>`.
 
         Computed in float64 and given in the type of V.
 
@@ -144,7 +151,7 @@ class FactoredMatrix(ClassMatrix):
         features = self._with_one(tf.cast(features, tf.float64))
         mixing, offset = self._weights.mixing.value, self._weights.offset.value
         hidden = tf.tensordot(features, mixing, axes=[[-1], [1]])
-        shift = tf.reduce_sum(features * offset, axis=-1)
+        shift = tf.reduce_sum(features * offset, axis=-1) + self._raise
         return tuple(tf.cast(one, self._weights.vectors.dtype) for one in (hidden, shift))
 
     def _with_one(self, features: tf.Tensor) -> tf.Tensor:

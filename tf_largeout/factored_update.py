@@ -30,6 +30,10 @@ class Spheres(NamedTuple):
     sums: tf.Tensor
     true_logits: tf.Tensor
 
+    def as_columns(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """`squares` and `sums` as `[B, 1]`, and `true_logits`."""
+        return self.squares[:, tf.newaxis], self.sums[:, tf.newaxis], self.true_logits
+
 
 def gram_of(vectors: keras.Variable) -> Callable[..., tf.Tensor]:
     """An initializer of `V'V`, `[D, D]`, computed in float64."""

@@ -41,13 +41,15 @@ def join_models(models: Sequence[keras.Model]) -> keras.Model:
         models, not copies; its class rows and biases are copies.
 
     Raises:
-        ValueError: If there are fewer than two models, one ends in something else, or they
-            differ in inputs or in the number of classes.
+        ValueError: If there are fewer than two models, one ends in something else or ranks by
+            something else than the logit, or they differ in inputs or in the number of classes.
     """
     models = list(models)
     if len(models) < 2:
         raise ValueError(f"`models` must be two or more. Received: {len(models)}.")
     heads = [_head(model) for model in models]
+    for model, head in zip(models, heads, strict=True):
+        _require_logit_ranking(model, head)
     _check_alike(models, heads)
     inputs = keras.tree.map_structure(_input_like, _inputs(models[0]))
     features = [
@@ -80,6 +82,16 @@ def _head(model: keras.Model) -> LargeOutput:
         "Each model must be a Sequential or functional model that is built and ends in a "
         f"`LargeOutput`. Received: {model!r}."
     )
+
+
+def _require_logit_ranking(model: keras.Model, head: LargeOutput) -> None:
+    head.follow(getattr(model, "loss", None), replace=False)
+    if head.ranking != "logit":
+        raise ValueError(
+            f"`join_models` takes the mean of logits, but model '{model.name}' ranks classes "
+            f"by {head.ranking!r}, as its loss does: logits of opposite signs would cancel. "
+            "Join models that were trained with another loss, or average the scores of `top_k`."
+        )
 
 
 def _check_alike(models: Sequence[keras.Model], heads: Sequence[LargeOutput]) -> None:

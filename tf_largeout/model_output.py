@@ -32,4 +32,6 @@ def output_tag(model: keras.Model, inputs: Any, asked_by: str) -> OutputTag:
         ) from error
     if tag is None:
         raise ValueError(f"Model '{model.name}' was traced for its shapes alone.")
+    # After `load_weights` no step of this layer has told it the ranking of the loss.
+    tag.layer.follow(getattr(model, "loss", None), replace=False)
     return tag

@@ -37,6 +37,7 @@ class OutputTag:
     Attributes:
         given_by: The layers that give such tags, for messages.
         losses_to_take: What a loss that needs another tag says to take instead of it.
+        loss: The loss of this library that was called on the output; None before that.
     """
 
     given_by = "`LargeOutput`, `FactoredOutput` or `HierarchicalOutput`"
@@ -46,12 +47,14 @@ class OutputTag:
         self.layer = layer
         self.features = features
         self.training = None if training is None else bool(training)
+        self.loss: Any = None
         self._label_matrices: dict[int, tuple[Any, tf.Tensor]] = {}
         self._distinct: dict[int, tf.Tensor] = {}
         self._statistics: dict[int, ClassStatistics] = {}
         self._rounded: dict[int, ClassStatistics] = {}  # by bfloat16 products
         self._absolute: dict[int, AbsoluteStatistics] = {}
         self._absolute_ranks: dict[int, tf.Tensor] = {}
+        self._taylor_ranks: dict[int, tf.Tensor] = {}
 
     @property
     def class_matrix(self) -> ClassMatrix:
@@ -62,6 +65,11 @@ class OutputTag:
     def num_classes(self) -> int:
         """The number of the layer's classes."""
         return self.class_matrix.num_classes
+
+    def take_loss(self, loss: Any) -> None:
+        """Keeps the loss. The layer takes the ranking of a loss that trains it."""
+        self.loss = loss
+        self.layer.follow(loss, replace=bool(self.training))
 
     def attach_to(self, logits: tf.Tensor) -> tf.Tensor:
         """Attaches this tag to `logits` and returns them."""
@@ -144,7 +152,26 @@ class OutputTag:
             return self._absolute.get(id(labels))
         return self._statistics.get(id(labels), self._rounded.get(id(labels)))
 
-    def label_ranks(self, y_true: TensorLike, absolute: bool = False) -> tf.Tensor | None:
+    def known_cross_entropies(
+        self, y_true: TensorLike, absolute: bool | None = None
+    ) -> tf.Tensor | None:
+        """The mean of `-log p(label)` over the labels of a row, float32 `[B]`, or None.
+
+        A label that a row has twice counts once. It is None in a step that does not know it.
+
+        Args:
+            y_true: The labels.
+            absolute: Whether p is the softmax of `|logit|`, not of the logits; None for the
+                one that the layer's `ranking` names.
+        """
+        labels = self.label_matrix(y_true)
+        absolute = self.layer.ranking == "absolute" if absolute is None else absolute
+        known = self.known_statistics(labels, absolute)
+        if known is None:
+            return None
+        return known.log_partition - mean_over(self.distinct_labels(labels), known.true_logits)
+
+    def label_ranks(self, y_true: TensorLike, absolute: bool | None = None) -> tf.Tensor | None:
         """Ranks of the labels, int64 `[B, L]`, without O(num_classes) work in training.
 
         Exact outside of training, and where the loss made the exact pass already. Else what
@@ -152,9 +179,13 @@ class OutputTag:
 
         Args:
             y_true: The labels.
-            absolute: Whether classes are ranked by `|logit|`.
+            absolute: Whether classes are ranked by `|logit|`, or by the logit; None for the
+                layer's `ranking`.
         """
         labels = self.label_matrix(y_true)
+        matrix, absolute = self.layer.ranked_by(absolute)
+        if matrix is not self.class_matrix:
+            return None if self.training else self._ranks_in(matrix, labels)
         known = self.known_statistics(labels, absolute)
         if known is None:
             return self.estimated_ranks(labels, absolute)
@@ -166,9 +197,24 @@ class OutputTag:
             )
         return self._absolute_ranks[id(labels)]
 
+    def _ranks_in(self, matrix: ClassMatrix, labels: tf.Tensor) -> tf.Tensor:
+        """Exact ranks by the absolute logits of another matrix, by one pass that all share."""
+        if id(labels) not in self._taylor_ranks:
+            scores = matrix.absolute_statistics(self.flat_features, labels).true_logits
+            ranks = matrix.absolute_ranks(self.flat_features, labels, scores)
+            self._taylor_ranks[id(labels)] = ranks
+        return self._taylor_ranks[id(labels)]
+
     def estimated_ranks(self, labels: tf.Tensor, absolute: bool = False) -> tf.Tensor | None:
         """Ranks as far as this training step can tell, int64 `[B, L]`; None: it cannot."""
         return None
+
+
+def mean_over(counts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """The mean of each row of `values` over the places where `counts`; 0 if there are none."""
+    total = tf.reduce_sum(tf.where(counts, values, 0), axis=-1)
+    number = tf.reduce_sum(tf.cast(counts, values.dtype), axis=-1)
+    return tf.math.divide_no_nan(total, number)
 
 
 def tag_of(y_pred: tf.Tensor, asked_by: str, kind: type[Tag]) -> Tag | None:

@@ -8,16 +8,16 @@ import tensorflow as tf
 from tf_largeout import call_stack
 from tf_largeout.arguments import is_whole
 from tf_largeout.class_changes import ClassChange
-from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.filtered_top_k import exact_top_k
 from tf_largeout.layers import initial_values, several_workers, step_context
 from tf_largeout.layers.large_predictions import LargePredictions
+from tf_largeout.layers.ranked_classes import RankedClasses
 from tf_largeout.ops import devices
 from tf_largeout.output_tag import OutputTag, are_logits_left_out
 from tf_largeout.types import InitializerLike, Shape, TensorLike
 
 
-class ClassOutput(keras.layers.Layer):
+class ClassOutput(RankedClasses):
     """Base of the layers that score many classes, one logit per class.
 
     A subclass makes `class_matrix` in `build`, with `width_of` and `add_class_weight`; and it
@@ -32,7 +32,7 @@ class ClassOutput(keras.layers.Layer):
         `[batch, ..., num_classes]`, of the layer's compute dtype.
 
     Args:
-        **kwargs: Of `keras.layers.Layer`.
+        **kwargs: Of `RankedClasses` and `keras.layers.Layer`.
 
     Raises:
         ValueError: If there is an `activity_regularizer`, which would need all logits in each
@@ -44,7 +44,6 @@ class ClassOutput(keras.layers.Layer):
     """
 
     num_classes: int
-    class_matrix: ClassMatrix
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -142,9 +141,9 @@ class ClassOutput(keras.layers.Layer):
         k: int,
         exclude: TensorLike | None = None,
         allowed: TensorLike | None = None,
-        absolute: bool = False,
+        absolute: bool | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The `k` classes with the highest logits, exactly, in O(num_classes) time.
+        """The `k` best classes by the layer's `ranking`, exactly, in O(num_classes) time.
 
         Args:
             features: Float `[..., dim]`.
@@ -155,8 +154,9 @@ class ClassOutput(keras.layers.Layer):
             allowed: Ids `[m]` of the classes that may be in the answers of all rows; None, the
                 default, for all. No row of another class is read, but by a
                 `HierarchicalOutput`.
-            absolute: Whether classes are ranked by `|logit|`, as a model that was trained with
-                `AbsoluteSoftmaxLoss` predicts; the scores are `|logit|` then.
+            absolute: True to rank by `|logit|`, False to rank by the logit. None, the default,
+                for the layer's `ranking`, which is that of the loss that trained it. The
+                scores are what ranks the classes: the logit, `|logit|` or `|1 + logit|`.
 
         Returns:
             `(scores, ids)`: float32 and int64 `[..., k]`, best first; of equal scores the
@@ -186,7 +186,8 @@ class ClassOutput(keras.layers.Layer):
                 f"features of shape {features.shape}. Pass what the layer before it returns, "
                 "not logits."
             )
-        return exact_top_k(self.class_matrix, features, k, exclude, allowed, absolute)
+        matrix, absolute = self.ranked_by(absolute)
+        return exact_top_k(matrix, features, k, exclude, allowed, absolute)
 
     def class_embeddings(self) -> tf.Tensor:
         """The matrix of class embeddings, `[num_classes, dim]`, without the bias.

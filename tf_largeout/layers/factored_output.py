@@ -93,6 +93,7 @@ class FactoredOutput(ClassOutput):
             changed.
     """
 
+    rankings = ("logit", "absolute", "taylor")
     class_matrix: FactoredMatrix
 
     def __init__(

@@ -70,7 +70,9 @@ class LargeOutput(ClassOutput):
             kept, at most `num_classes`. After `tf_largeout.distribute.connect` shard i is on
             server i, modulo their number, with its optimizer slots; else all are in this
             process. Losses, metrics, best classes and files are those of one shard.
-        **kwargs: Of `keras.layers.Layer`.
+        **kwargs: Of `keras.layers.Layer`; and `ranking`, "logit" or "absolute", by which
+            `top_k`, metrics and exports rank the classes. By default it is that of the loss
+            that trains the layer.
 
     Call arguments:
         features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
@@ -94,6 +96,8 @@ class LargeOutput(ClassOutput):
             dimension or fewer than two, or something does not go with shards; the message says
             what does.
     """
+
+    rankings = ("logit", "absolute")
 
     def __init__(
         self,

@@ -46,8 +46,8 @@ class AbsoluteSoftmaxLoss(SampledLoss):
     Of several labels each has the target mass `1 / #labels`. A sampler that draws classes of
     high `o_c^2` draws those of very negative logits too: here these are high as well.
 
-    In `evaluate` it reports its own exact loss, by one pass over all classes in blocks. `top_k`
-    and the metrics rank by `o_c` unless they are told `absolute=True`.
+    In `evaluate` it reports its own exact loss, by one pass over all classes in blocks. A layer
+    that it trains has the `ranking` "absolute": `top_k`, metrics and exports rank by `|o_c|`.
 
     Args:
         remove_accidental_hits: Whether a drawn class that is a label of the row has no
@@ -57,6 +57,8 @@ class AbsoluteSoftmaxLoss(SampledLoss):
         dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
         compute_dtype: Of the products of shared classes, see `SampledLoss`.
     """
+
+    ranking = "absolute"
 
     def __init__(
         self,

@@ -17,6 +17,10 @@ class SphericalLoss(TaggedLoss):
 
     In `evaluate` it reports its own exact value, at the same cost.
 
+    Attributes:
+        is_cross_entropy: Whether a label's loss is `-log p` of probabilities that sum to 1;
+            `Perplexity` is then that of these.
+
     Args:
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
@@ -24,6 +28,7 @@ class SphericalLoss(TaggedLoss):
     """
 
     tag_class = FactoredLogits
+    is_cross_entropy = False
 
     def label_losses(
         self, squares: tf.Tensor, sums: tf.Tensor, true_logits: tf.Tensor, num_classes: int
@@ -43,11 +48,6 @@ class SphericalLoss(TaggedLoss):
 
     def row_losses(self, tag: FactoredLogits, labels: tf.Tensor) -> tf.Tensor:
         found, has_label = tag.spheres(labels), labels >= 0
-        losses = self.label_losses(
-            found.squares[:, tf.newaxis],
-            found.sums[:, tf.newaxis],
-            found.true_logits,
-            tag.num_classes,
-        )
+        losses = self.label_losses(*found.as_columns(), tag.num_classes)
         weights = target_weights(has_label, losses.dtype)
         return tf.reduce_sum(tf.where(has_label, weights * losses, 0), axis=-1)

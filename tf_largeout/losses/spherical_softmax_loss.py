@@ -15,8 +15,8 @@ class SphericalSoftmaxLoss(SphericalLoss):
     The model predicts class c with probability `(o_c^2 + epsilon) / sum_d (o_d^2 + epsilon)`
     (Vincent et al. 2015; de Brebisson and Vincent 2016, "An exploration of softmax alternatives
     belonging to the spherical loss family"), which a logit far below 0 makes as likely as one
-    far above: rank by `|o_c|`, with `absolute=True` in `top_k` and the metrics. With rows of 0
-    it stands still: leave the layer's `embeddings_initializer`.
+    far above: a layer that it trains ranks by `|o_c|`. With rows of 0 it stands still: leave
+    the layer's `embeddings_initializer`.
 
     Args:
         epsilon: Above 0: what a logit of 0 is worth, so what keeps the loss finite.
@@ -27,6 +27,8 @@ class SphericalSoftmaxLoss(SphericalLoss):
     Raises:
         ValueError: If `epsilon` is no such number.
     """
+
+    is_cross_entropy, ranking = True, "absolute"
 
     def __init__(
         self,

@@ -30,6 +30,8 @@ class TaggedLoss(keras.losses.Loss):
 
     Attributes:
         tag_class: The class of tags that the loss works from: which layers it can train.
+        ranking: By what a model that it trains ranks the classes: "logit", "absolute"
+            (`|logit|`) or "taylor" (`|1 + logit|`).
 
     Call arguments:
         y_true: Integer class ids: `[batch]` or, padded with -1 or ragged, `[batch,
@@ -48,6 +50,7 @@ class TaggedLoss(keras.losses.Loss):
     """
 
     tag_class: type[OutputTag] = OutputTag
+    ranking = "logit"
 
     def __init__(
         self,
@@ -89,6 +92,7 @@ class TaggedLoss(keras.losses.Loss):
         if tag is None:
             losses = tf.reduce_sum(y_pred, axis=-1)
         else:
+            tag.take_loss(self)
             labels = tag.label_matrix(y_true)
             compute = self.row_losses if tag.training else self.evaluation_losses
             losses = tf.reshape(compute(tag, labels), tf.shape(tag.features)[:-1])

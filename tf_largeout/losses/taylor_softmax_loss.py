@@ -14,13 +14,16 @@ class TaylorSoftmaxLoss(SphericalLoss):
     The model predicts class c in proportion to `1 + o_c + o_c^2 / 2`, the first terms of
     `exp(o_c)`, which are above 0 for any logit (Vincent et al. 2015; de Brebisson and Vincent
     2016, "An exploration of softmax alternatives belonging to the spherical loss family"). Near
-    0 it is the softmax; its least likely logit is -1, and one below -2 is more likely than 0.
+    0 it is the softmax; its least likely logit is -1, and one below -2 is more likely than 0. A
+    layer that it trains ranks by `|1 + o_c|`.
 
     Args:
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
     """
+
+    is_cross_entropy, ranking = True, "taylor"
 
     def __init__(
         self,

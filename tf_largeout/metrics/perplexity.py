@@ -19,8 +19,9 @@ class Perplexity(RowMetric):
     shares. In training with a sampled loss it is not known: NaN.
 
     Args:
-        absolute: Whether it is that of the distribution `exp(|o_c|)`, which
-            `AbsoluteSoftmaxLoss` trains: with `|o_c|` for `o_c` above.
+        absolute: True for the softmax of `|o_c|`, False for that of `o_c`. None, the default,
+            for the probabilities of the model's loss: the softmax of `|o_c|` for
+            `AbsoluteSoftmaxLoss`, and those of `TaylorSoftmaxLoss` or `SphericalSoftmaxLoss`.
         name: Name of the metric, "perplexity" or "absolute_perplexity" by default.
         dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
 
@@ -39,25 +40,20 @@ class Perplexity(RowMetric):
     _direction = "down"
 
     def __init__(
-        self, absolute: bool = False, name: str | None = None, dtype: DTypeLike | None = None
+        self,
+        absolute: bool | None = None,
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         default = "absolute_perplexity" if absolute else "perplexity"
         super().__init__(name=name or default, dtype=dtype)
-        self.absolute = boolean("absolute", absolute)
+        self.absolute = boolean("absolute", absolute, or_none=True)
 
     def row_terms(
         self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor] | None:
-        statistics = tag.known_statistics(labels, self.absolute)
-        if statistics is None:
-            return None
-        present = tf.cast(valid, tf.float32)
-        target = tf.math.divide_no_nan(
-            tf.reduce_sum(tf.where(valid, statistics.true_logits, 0), axis=-1),
-            tf.reduce_sum(present, axis=-1),
-        )
-        losses = statistics.log_partition - target
-        return losses, tf.ones_like(losses)
+        losses = tag.known_cross_entropies(labels, self.absolute)
+        return None if losses is None else (losses, tf.ones_like(losses))
 
     def result(self) -> tf.Tensor:
         return tf.cast(tf.exp(self._ratio()), self.dtype)

@@ -20,8 +20,8 @@ class PrecisionAtK(RankMetric):
 
     Args:
         k: How many of the best classes count, from 1 to the number of classes.
-        absolute: Whether the best are those of the highest `|logit|`, by which a model that was
-            trained with `AbsoluteSoftmaxLoss` predicts.
+        absolute: True for the best by `|logit|`, False for the best by logit. None, the
+            default, for the `ranking` of the layer, which is that of its loss.
         name: Name of the metric, "precision_at_{k}" or "absolute_precision_at_{k}" by default.
         dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
 

@@ -38,8 +38,8 @@ class PropensityScoredPrecisionAtK(RankMetric):
         a: Exponent of the propensity model, at least 0. The paper has 0.55 for most data sets,
             0.5 for Wikipedia and 0.6 for Amazon.
         b: Offset of the counts in it, above 0. The paper has 1.5, 0.4 and 2.6.
-        absolute: Whether the best are those of the highest `|logit|`, by which a model that was
-            trained with `AbsoluteSoftmaxLoss` predicts.
+        absolute: True for the best by `|logit|`, False for the best by logit. None, the
+            default, for the `ranking` of the layer, which is that of its loss.
         name: Name of the metric, "psp_at_{k}" or "absolute_psp_at_{k}" by default.
         dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
 
@@ -67,7 +67,7 @@ class PropensityScoredPrecisionAtK(RankMetric):
         num_examples: int | None = None,
         a: float = 0.55,
         b: float = 1.5,
-        absolute: bool = False,
+        absolute: bool | None = None,
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> None:

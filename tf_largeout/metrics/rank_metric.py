@@ -17,7 +17,8 @@ class RankMetric(RowMetric):
 
     Args:
         k: How many of the best classes count, from 1 to the number of classes.
-        absolute: Whether the best are those of the highest `|logit|`.
+        absolute: True for the best by `|logit|`, False for the best by logit. None, the
+            default, for the `ranking` of the layer, which is that of its loss.
         name: Name of the metric, `kind` and k by default, after "absolute_" where it is that.
         dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
 
@@ -30,13 +31,16 @@ class RankMetric(RowMetric):
     def __init__(
         self,
         k: int,
-        absolute: bool = False,
+        absolute: bool | None = None,
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> None:
         default = f"{'absolute_' if absolute else ''}{self.kind}_at_{k}"
         super().__init__(name=name or default, dtype=dtype)
-        self.k, self.absolute = whole_number("k", k), boolean("absolute", absolute)
+        self.k, self.absolute = (
+            whole_number("k", k),
+            boolean("absolute", absolute, or_none=True),
+        )
 
     def hit_terms(
         self, hits: tf.Tensor, labels: tf.Tensor, valid: tf.Tensor

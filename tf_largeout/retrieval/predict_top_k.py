@@ -166,3 +166,10 @@ def _require_same_classes(index: TopKIndex, layer: Any) -> None:
                 f"{name}={expected}. Received: a {type(index).__name__} with {name}={own}. "
                 "Build it from the layer's class_embeddings()."
             )
+    ranking = getattr(index, "ranking", "logit")
+    if ranking != layer.ranking:
+        raise ValueError(
+            f"Layer '{layer.name}' ranks classes by {layer.ranking!r}, as its loss does, but "
+            f"the {type(index).__name__} ranks by {ranking!r}. Leave `index` out: the exact "
+            "search ranks as the layer does."
+        )
