@@ -196,6 +196,37 @@ def test_other_embeddings_are_refused(arguments, message):
         tflo.layers.LargeOutput(WORDS, **arguments)
 
 
+class OfKerasHub(keras.layers.ReversibleEmbedding):
+    """keras-hub's `ReversibleEmbedding` is such a subclass, without code of its own."""
+
+
+class WithOwnCall(keras.layers.ReversibleEmbedding):
+    def call(self, inputs, reverse=False):
+        return super().call(inputs, reverse) * (2.0 if reverse else 1.0)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (OfKerasHub(WORDS, DIM), None),
+        (OfKerasHub(WORDS, DIM, reverse_dtype="float32"), None),
+        (OfKerasHub(WORDS, DIM, logit_soft_cap=30.0), "has logit_soft_cap=30.0"),
+        (OfKerasHub(WORDS, DIM, tie_weights=False), "has tie_weights=False"),
+        (OfKerasHub(WORDS, DIM, tie_weights=False, logit_soft_cap=5.0), "tie_weights=False"),
+        (WithOwnCall(WORDS, DIM), "WithOwnCall .* `call.reverse=True.` of its own"),
+    ],
+)
+def test_logits_are_those_of_the_reversed_layer_or_it_is_refused(table, message):
+    table.build()
+    if message is not None:
+        with pytest.raises(ValueError, match=message):
+            tflo.layers.LargeOutput(WORDS, embeddings=table)
+        return
+    features = RNG.standard_normal((5, DIM)).astype("float32")
+    head = tflo.layers.LargeOutput(WORDS, embeddings=table, use_bias=False)
+    np.testing.assert_allclose(head(features), table(features, reverse=True), rtol=1e-6)
+
+
 def test_features_of_another_width_are_refused():
     table = TABLES["embedding"]()
     table.build()

@@ -62,8 +62,9 @@ class LargeOutput(ClassOutput):
         embeddings: A layer whose table of embeddings is to be that of the classes too, so that
             input and output share it: a `keras.layers.Embedding`, `ReversibleEmbedding` or
             `tf_largeout.layers.EmbeddingBag` with `input_dim=num_classes`, which the model
-            calls before. Or the table, a `keras.Variable`; then the model cannot be saved as a
-            `.keras` file, as a config cannot say whose it is. None, the default, for a table
+            calls before. A `ReversibleEmbedding` must have tied weights and no soft cap. Or the
+            table, a `keras.Variable`; then the model cannot be saved as a `.keras` file, as a
+            config cannot say whose it is. None, the default, for a table
             of the layer's own. A layer that is shared is a part of this one: to freeze the one
             (`trainable = False`) freezes the other.
         num_shards: In how many ranges of classes, a weight each, the embeddings and biases are

@@ -1,5 +1,6 @@
 """The table of another layer as the class embeddings of a `LargeOutput`."""
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,8 @@ class TiedEmbeddings:
         layer: The layer, or None where the table itself was given.
 
     Raises:
-        ValueError: If it is something else, or the table has another number of rows.
+        ValueError: If it is something else, the table has another number of rows, or the layer
+            computes logits from something else than the table (`call(reverse=True)`).
     """
 
     def __init__(
@@ -41,6 +43,8 @@ class TiedEmbeddings:
                 f"its table, a keras.Variable. Received: embeddings={identifier!r}. For "
                 "initial values take `embeddings_initializer`."
             )
+        if not is_table:
+            _require_transposed_table(identifier, owner)
         self.layer: keras.layers.Layer | None = None if is_table else identifier
         self._table: keras.Variable | None = identifier if is_table else None
         self._num_classes, self._owner = num_classes, owner
@@ -169,6 +173,34 @@ def refuse_initializer(initializer: InitializerLike | TensorLike | None) -> None
 def _has_table(layer: object) -> bool:
     # `dir`, because the attribute may be a property that fails before the layer is built.
     return isinstance(layer, keras.layers.Layer) and "embeddings" in dir(layer)
+
+
+def _require_transposed_table(layer: keras.layers.Layer, owner: str) -> None:
+    """Raises a ValueError if `layer(x, reverse=True)` is not `x @ embeddings.T`."""
+    call = getattr(type(layer), "call", None)
+    if call is None or "reverse" not in inspect.signature(call).parameters:
+        return
+    reversible = getattr(keras.layers, "ReversibleEmbedding", None)
+    message = f"Layer '{owner}' computes its logits as `x @ embeddings.T`, but "
+    if call is not getattr(reversible, "call", None):
+        raise ValueError(
+            f"{message}{type(layer).__name__} '{layer.name}' has a `call(reverse=True)` of its "
+            "own. If that is the same product, pass the table itself once the layer is built: "
+            "`embeddings=layer.embeddings`."
+        )
+    if not layer.tie_weights:
+        raise ValueError(
+            f"{message}ReversibleEmbedding '{layer.name}' has tie_weights=False: its logits "
+            "come from `reverse_embeddings`. Give the LargeOutput a table of its own: leave "
+            "`embeddings` out. To begin with the same rows, pass "
+            "`embeddings_initializer=layer.reverse_embeddings.numpy().T`."
+        )
+    if layer.logit_soft_cap is not None:
+        raise ValueError(
+            f"{message}ReversibleEmbedding '{layer.name}' has logit_soft_cap="
+            f"{layer.logit_soft_cap}, which LargeOutput does not apply. Make the layer without "
+            "a soft cap, or give the LargeOutput a table of its own."
+        )
 
 
 def _layers_before(features: TensorLike) -> Iterator[keras.layers.Layer]:
