@@ -28,23 +28,34 @@ def several_fn(seed):
     return dataset_fn(seed).map(lambda x, y: (x, tf.stack([y, y], axis=1)))
 
 
-def losses_here(class_weight):
+def unlabelled_fn(seed):
+    return dataset_fn(seed).map(
+        lambda x, y: (x, tf.where(y % 3 > 0, tf.constant(-1, y.dtype), y))
+    )
+
+
+def losses_here(function, class_weight=None):
     """Those of plain `fit` with shards of this process."""
     options = {"steps_per_epoch": STEPS, "epochs": 2, "verbose": 0}
-    history = new_model().fit(dataset_fn(0), class_weight=class_weight, **options).history
+    history = new_model().fit(function(0), class_weight=class_weight, **options).history
     return history["loss"]
 
 
 def main(server, trainer):
-    found = {"expected": losses_here(CLASS_WEIGHT), "unweighted": losses_here(None)}
+    found = {
+        "expected": losses_here(dataset_fn, CLASS_WEIGHT),
+        "unweighted": losses_here(dataset_fn),
+        "expected without labels": losses_here(unlabelled_fn),
+    }
     tflo.distribute.connect([server], trainers=[trainer])
 
-    def fit(function):
+    def fit(function, class_weight=CLASS_WEIGHT):
         return tflo.distribute.fit(
-            new_model(), function, STEPS, epochs=2, verbose=0, class_weight=CLASS_WEIGHT
+            new_model(), function, STEPS, epochs=2, verbose=0, class_weight=class_weight
         )
 
     found["losses"] = fit(dataset_fn).history["loss"]
+    found["losses without labels"] = fit(unlabelled_fn, None).history["loss"]
     found["several"] = error_of(lambda: fit(several_fn))
     print(json.dumps(found), flush=True)
     os._exit(0)

@@ -12,12 +12,17 @@ NUM_CLASSES = 50
 
 BAD_INPUT = {
     "id above the classes": (
-        lambda x, y: (x, np.where(y == y[3], NUM_CLASSES, y)),
+        lambda x, y, w: (x, np.where(y == y[3], NUM_CLASSES, y), w),
         "class ids",
     ),
-    "id below -1": (lambda x, y: (x, np.where(y == y[3], -2, y)), "class ids"),
-    "NaN features": (lambda x, y: (x * np.nan, y), "must be finite"),
-    "infinite features": (lambda x, y: (x * np.inf, y), "must be finite"),
+    "id below -1": (lambda x, y, w: (x, np.where(y == y[3], -2, y), w), "class ids"),
+    "NaN features": (lambda x, y, w: (x * np.nan, y, w), "features.*must be finite"),
+    "infinite features": (lambda x, y, w: (x * np.inf, y, w), "features.*must be finite"),
+    "NaN weights": (lambda x, y, w: (x, y, w * np.nan), "`sample_weight`.*must be finite"),
+    "one infinite weight": (
+        lambda x, y, w: (x, y, np.where(np.arange(8) == 3, np.inf, w)),
+        "`sample_weight`.*must be finite",
+    ),
 }
 
 
@@ -41,17 +46,17 @@ def _state(model):
 @pytest.mark.parametrize("eager", [False, True], ids=["graph", "eager"])
 def test_bad_input_raises_and_leaves_weights_and_optimizer_as_they_were(eager):
     model = _model(run_eagerly=eager)
-    x, y = _data()
+    x, y, weight = *_data(), np.ones(8, "float32")
     model.build(x.shape)
     model.optimizer.build(model.trainable_variables)  # else each step is traced twice
-    model.fit(x, y, batch_size=8, epochs=2, verbose=0)
+    model.train_on_batch(x, y, weight)
     before = _state(model)
     for name, (spoil, message) in BAD_INPUT.items():
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-            model.fit(*spoil(x, y), batch_size=8, verbose=0)
+            model.train_on_batch(*spoil(x, y, weight))
         for was, now in zip(before, _state(model), strict=True):
             np.testing.assert_array_equal(now, was, err_msg=name)
-    model.fit(x, y, batch_size=8, verbose=0)
+    model.train_on_batch(x, y, weight)
 
 
 @pytest.mark.parametrize(

@@ -50,11 +50,13 @@ class DenseLoss(keras.losses.Loss):
         if labels.shape.rank < o.shape.rank:
             labels = labels[..., tf.newaxis]
         counts = tf.reduce_sum(tf.one_hot(labels, N, dtype=o.dtype), axis=-2)
-        has_label = tf.cast(tf.reduce_any(labels >= 0, axis=-1), o.dtype)
         weights = tf.math.divide_no_nan(counts, tf.reduce_sum(counts, -1, keepdims=True))
         if self.name == "squared_error":
-            return has_label * tf.reduce_sum((o - tf.minimum(counts, 1)) ** 2, axis=-1)
-        return tf.reduce_sum(weights * self._of_classes(o), axis=-1)
+            rows = tf.reduce_sum((o - tf.minimum(counts, 1)) ** 2, axis=-1)
+        else:
+            rows = tf.reduce_sum(weights * self._of_classes(o), axis=-1)
+        rows._keras_mask = tf.reduce_any(labels >= 0, axis=-1)
+        return rows
 
     def _of_classes(self, o):
         if self.name == "z_loss":

@@ -37,11 +37,12 @@ def singular_rate(one):
         ("rate", "learning rate"),
         ("features", "must be finite"),
         ("labels", r"\[0, 23\)"),
+        ("weights", "`sample_weight` of SquaredErrorLoss must be finite"),
         ("no deviation", "by_q must be finite.*is nan"),
     ],
 )
 def test_a_step_that_is_refused_changes_no_bit(change, message):
-    one, x, y = model("squared_error"), X[:1], Y[:1]
+    one, x, y, weights = model("squared_error"), X[:1], Y[:1], np.ones(1)
     layer = one.layers[-1]
     if change == "rate":
         layer.learning_rate = singular_rate(one)
@@ -49,6 +50,8 @@ def test_a_step_that_is_refused_changes_no_bit(change, message):
         x = x * np.nan
     elif change == "labels":
         y = y + N
+    elif change == "weights":
+        weights = weights * np.nan
     else:  # equal rows: no deviation to divide by
         one = keras.Sequential(
             [*hidden_layer(), layers.FactoredOutput(N, RATE, embeddings_initializer="zeros")]
@@ -56,7 +59,7 @@ def test_a_step_that_is_refused_changes_no_bit(change, message):
         one.compile("sgd", losses.ZLoss())
     before = bits(one)
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        one.train_on_batch(x, y)
+        one.train_on_batch(x, y, weights)
     assert bits(one) == before
 
 

@@ -118,18 +118,18 @@ class AgainstNumpy:
         return loss, tape.gradient(loss, features)
 
     def batch(self, size):
-        """Distinct labels, for which all losses agree on what several mean, or one."""
-        first = self.problem.random.integers(0, 40, [size, 1])
-        labels = first if self.layer.use_bias else np.concatenate([first, first * 0 - 1], 1)
+        """A batch, its labels and weights: one label a row, -1 in a fifth of the rows."""
+        first = self.problem.random.integers(-10, 40, [size, 1]).clip(-1)
+        labels = np.pad(first, [(0, 0), (0, 1 - self.layer.use_bias)], constant_values=-1)
         features = self.problem.features(size).astype(self.layer.variable_dtype)
         weights = self.problem.random.random(size) * (self.problem.random.random(size) < 0.8)
-        return with_labels(features, labels, weights), labels
+        return with_labels(features, labels, weights), labels, weights
 
     def train(self, steps, size):
         for _ in range(steps):
-            batch, labels = self.batch(size)
+            batch, labels, weights = self.batch(size)
             features = tf.constant(batch.features, self.layer.variable_dtype)
-            found = self.step(features, tf.constant(labels), tf.constant(batch.weights))
+            found = self.step(features, tf.constant(labels), tf.constant(weights))
             for one, other in zip(found, self.dense.step(batch, self.rate), strict=True):
                 factored_problem.assert_equal(one.numpy(), other, self.tolerance)
         self.check_weights()

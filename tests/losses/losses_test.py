@@ -139,22 +139,6 @@ def test_accidental_hits_count_where_they_are_kept():
     np.testing.assert_array_equal(kept.numpy() > removed.numpy(), is_hit)
 
 
-@ONE_OF_EACH_CLASS
-def test_a_row_without_labels_has_weight_zero(case):
-    problem = Problem()
-    as_is = harness.loss_and_gradients(
-        case.loss(), problem.head(), problem.features, problem.labels
-    )
-    weights = np.array([1.0, 1, 1, 0, 1, 1], "float32")
-    filled = problem.labels.copy()
-    filled[3, 0] = 9  # which other rows have: some losses sum over the labels of the batch
-    weighted = harness.loss_and_gradients(
-        case.loss(), problem.head(), problem.features, filled, sample_weight=weights
-    )
-    for ours, theirs in zip([as_is[0], *as_is[1]], [weighted[0], *weighted[1]], strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
-
-
 # All losses take their logits, or those of a scan, from the same code.
 @each_loss(["softmax", "sampled softmax", "nce", "importance, batch", "black out"])
 @pytest.mark.parametrize("dtype", slow_but(["bfloat16"], ["bfloat16", "float16"]))

@@ -2,13 +2,15 @@
 
 import itertools
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import harness
 from tests.losses.table import BATCH, CLASSES, DIM, LOSSES, N, Problem
+from tests.reference.losses import full_softmax, reduced
 from tests.slow import slow_but
+from tf_largeout import losses
 
 REDUCTIONS = ["sum", "sum_over_batch_size", "mean_with_sample_weight"]
 
@@ -26,17 +28,53 @@ REDUCTIONS = ["sum", "sum_over_batch_size", "mean_with_sample_weight"]
 )
 def test_reduction_and_sample_weight_are_those_of_keras(name, reduction):
     case, problem = LOSSES[name], Problem()
-    logits = problem.head()(problem.features, training=True)
-    rows = case.loss(reduction=None)(problem.labels, logits)
+    has_label = np.any(problem.labels >= 0, axis=1)
+    assert not has_label.all()
     weight = np.arange(BATCH, dtype="float32")
-    actual = case.loss(reduction=reduction)(problem.labels, logits, sample_weight=weight)
+    for mask in (None, np.arange(BATCH) != 1, ~has_label):
+        for weights in (None, weight, np.zeros(BATCH)):
+            logits = problem.head()(problem.features, training=True)
+            counts = has_label
+            if mask is not None:
+                logits._keras_mask, counts = tf.constant(mask), has_label & mask
+            found = case.loss(reduction=reduction)(problem.labels, logits, weights)
+            rows = problem.expected(case.oracle)
+            expected = reduced(rows, counts, reduction, weights)
+            assert float(found) == pytest.approx(expected, rel=1e-5)
 
-    class PassOn(keras.losses.Loss):
-        def call(self, y_true, y_pred):
-            return y_pred
 
-    expected = PassOn(reduction=reduction)(rows, rows, weight)
-    np.testing.assert_allclose(actual, expected, rtol=1e-6)
+@pytest.mark.parametrize("name", slow_but(CLASSES, LOSSES))
+def test_the_gradient_of_a_mean_is_that_of_the_sum_over_the_rows_that_count(name):
+    case, problem = LOSSES[name], Problem()
+    weight = np.arange(BATCH, dtype="float32")
+    has_label = np.any(problem.labels >= 0, axis=1)
+    divisors = {
+        "sum_over_batch_size": has_label.sum(),
+        "mean_with_sample_weight": weight[has_label].sum(),
+    }
+
+    def gradients(reduction):
+        loss = case.loss(reduction=reduction)
+        arguments = problem.head(), problem.features, problem.labels
+        return harness.loss_and_gradients(loss, *arguments, sample_weight=weight)[1]
+
+    of_sum = gradients("sum")
+    for reduction, divisor in divisors.items():
+        for found, expected in zip(gradients(reduction), of_sum, strict=True):
+            np.testing.assert_allclose(found, expected / divisor, rtol=1e-5, atol=1e-6)
+
+
+def test_masks_of_sequences_hold_for_the_dimensions_behind():
+    """As weights do; of `[batch, 2, time, dim]` Keras would broadcast a mask `[batch, 2]`."""
+    problem = Problem()
+    features = problem.features.reshape(3, 2, 1, DIM)
+    logits = problem.head()(features, training=False)
+    logits._keras_mask = tf.constant([[True, True], [True, False], [False, True]])
+    labels = np.array([[[3], [-1]], [[5], [6]], [[7], [8]]])
+    counts = np.array([True, False, True, False, False, True])
+    args = problem.features, problem.embeddings, problem.bias, labels.reshape(6, 1)
+    expected = reduced(full_softmax(*args), counts, "sum_over_batch_size")
+    assert float(losses.SoftmaxLoss()(labels, logits)) == pytest.approx(expected, rel=1e-5)
 
 
 WEIGHTS = list(itertools.product([(3,), (3, 1), (3, 1, 1)], [True, False]))

@@ -52,13 +52,15 @@ def with_values(features, ids, values, weights=None):
 def with_labels(features, labels, weights=None):
     """A batch of int labels `[B, L]`, padded with -1: each has the target 1 / #labels.
 
-    A label that is given twice counts twice; a row without labels has no loss.
+    A label that is given twice counts twice. A row without labels does not count: the loss of
+    the batch is `sum_j weights_j loss_j` over the others, divided by their number.
     """
     labels = np.array(labels, np.int64)
     count = (labels >= 0).sum(-1)
     values = np.repeat(1 / np.maximum(count, 1)[:, None], labels.shape[1], axis=1)
     weights = np.ones(len(labels)) if weights is None else np.array(weights, np.float64)
-    return with_values(features, labels, values, np.where(count > 0, weights, 0.0))
+    share = len(labels) / max((count > 0).sum(), 1)  # the loss is divided by all rows
+    return with_values(features, labels, values, np.where(count > 0, share * weights, 0.0))
 
 
 class DenseLayer:

@@ -61,7 +61,7 @@ def test_targets_of_one_class_in_a_row_are_added():
     labels = with_labels(np.ones([2, 2]), [[3, 3, 1, -1], [-1, -1, -1, -1]])
     expected = [[0, 1 / 3, 0, 2 / 3, 0], [0, 0, 0, 0, 0]]
     np.testing.assert_allclose(labels.dense_targets(5), expected)
-    np.testing.assert_array_equal(labels.weights, [1, 0])
+    np.testing.assert_array_equal(labels.weights, [2, 0])
 
 
 @pytest.mark.parametrize(

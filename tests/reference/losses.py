@@ -3,6 +3,25 @@
 import numpy as np
 
 
+def reduced(rows, counts, reduction, weights=None):
+    """What a loss of the batch is, of the losses of its rows, as Keras reduces with a mask.
+
+    Args:
+        rows: Their losses `[B]`.
+        counts: Whether each counts, bool `[B]`.
+        reduction: "sum", "sum_over_batch_size" or "mean_with_sample_weight".
+        weights: `[B]`; None for ones.
+    """
+    total, number, weight_of_counted = 0.0, 0, 0.0
+    weights = np.ones(len(rows)) if weights is None else weights
+    for row, count, weight in zip(rows, counts, weights, strict=True):
+        if count:
+            total, number = total + weight * row, number + 1
+            weight_of_counted += weight
+    divisors = {"sum": 1, "sum_over_batch_size": number}
+    return total / (divisors.get(reduction, weight_of_counted) or 1)
+
+
 def _logit(feature, embeddings, bias, class_id):
     return float(np.dot(feature, embeddings[class_id]) + bias[class_id])
 

@@ -43,6 +43,10 @@ class SquaredErrorLoss(SphericalLoss):
             y_true = tag.sparse_targets(y_true)
         return super().__call__(y_true, y_pred, sample_weight)
 
+    def counted_rows(self, tag: FactoredLogits, labels: tf.Tensor) -> tf.Tensor:
+        """Those that have a label; of sparse targets all, also where every target is 0."""
+        return tag.targets(labels)[1]
+
     def row_losses(self, tag: FactoredLogits, labels: tf.Tensor) -> tf.Tensor:
         found, (targets, counts) = tag.spheres(labels), tag.targets(labels)
         by_target = targets * (targets - 2 * found.true_logits)

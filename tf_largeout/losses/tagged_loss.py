@@ -20,8 +20,11 @@ class TaggedLoss(keras.losses.Loss):
     `evaluation_losses`, if outside of training (`evaluate`, `validation_data`) something else
     is to be reported.
 
-    A row whose labels are all -1 has weight 0, as with `sample_weight`: it counts in the size
-    of the batch that "sum_over_batch_size" divides by.
+    A row whose labels are all -1 does not count, as with a Keras mask and as with
+    `ignore_class=-1` of Keras's losses. "sum_over_batch_size" divides by the number of rows
+    that count, whatever their weights, and "mean_with_sample_weight" by the sum of their
+    weights. If no row of a batch counts, the loss and its gradient are 0. Each replica of a
+    strategy divides by the number of rows that count in its own part of the batch.
 
     Args:
         reduction: As in `keras.losses.Loss`.
@@ -39,14 +42,14 @@ class TaggedLoss(keras.losses.Loss):
             that is given twice counts twice, as in `tf.nn`. Not multi-hot: a matrix of 0 and 1
             alone with one column per class is refused.
         y_pred: The direct output of an output layer of ours.
-        sample_weight: Optional weights that broadcast to the leading dimensions, aligned in
-            front: those of sequences `[batch, time, dim]` are `[batch]` or `[batch, time]`.
+        sample_weight: Optional finite weights that broadcast to the leading dimensions, aligned
+            in front: those of sequences `[batch, time, dim]` are `[batch]` or `[batch, time]`.
 
     Raises:
         ValueError: If `y_pred` is no direct output of such a layer, the labels are not
             integers, or they or the weights do not fit the features in shape.
         tf.errors.InvalidArgumentError: If a label is out of range, the labels are multi-hot, or
-            a feature is not finite.
+            a feature or a weight is not finite.
     """
 
     tag_class: type[OutputTag] = OutputTag
@@ -84,24 +87,56 @@ class TaggedLoss(keras.losses.Loss):
         """
         return self.row_losses(tag, labels)
 
+    def counted_rows(self, tag: Any, labels: tf.Tensor) -> tf.Tensor:
+        """Tells which rows count in the mean: by default those that have a label.
+
+        Args:
+            tag: The `tag_class` instance of `B` rows.
+            labels: int64 `[B, L]`, padded with -1.
+
+        Returns:
+            bool `[B]`.
+        """
+        return tf.reduce_any(labels >= 0, axis=-1)
+
     def __call__(
         self, y_true: TensorLike, y_pred: tf.Tensor, sample_weight: TensorLike | None = None
     ) -> tf.Tensor:
         # Overridden because Keras would cast the labels to float32, wrong above 2^24.
         tag = tag_of(y_pred, type(self).__name__, self.tag_class)
+        mask = getattr(y_pred, "_keras_mask", None)
+        checks = []
+        if sample_weight is not None:
+            sample_weight = self._checked_weights(sample_weight, y_pred)
+            checks = [sample_weight]
         if tag is None:
             losses = tf.reduce_sum(y_pred, axis=-1)
         else:
             tag.take_loss(self)
-            labels = tag.label_matrix(y_true)
-            compute = self.row_losses if tag.training else self.evaluation_losses
-            losses = tf.reshape(compute(tag, labels), tf.shape(tag.features)[:-1])
-            losses = tf.ensure_shape(losses, tag.features.shape[:-1])
-        if getattr(y_pred, "_keras_mask", None) is not None:
-            losses._keras_mask = y_pred._keras_mask
-        if sample_weight is not None:
-            sample_weight = per_row(sample_weight, y_pred, losses.dtype)
+            with tf.control_dependencies(checks):  # before a sampler changes its state
+                losses, counted = self._losses_and_counted(tag, y_true)
+            mask = counted if mask is None else counted & per_row(mask, y_pred, "bool")
+        if mask is not None:
+            losses._keras_mask = mask  # Keras divides by the rows that it leaves
         return super().__call__(losses, losses, sample_weight)
+
+    def _losses_and_counted(self, tag: Any, y_true: TensorLike) -> list[tf.Tensor]:
+        """The loss of each row, and whether it counts, in the shape of the rows."""
+        labels = tag.label_matrix(y_true)
+        compute = self.row_losses if tag.training else self.evaluation_losses
+        rows, shape = tag.features.shape[:-1], tf.shape(tag.features)[:-1]
+        return [
+            tf.ensure_shape(tf.reshape(each, shape), rows)
+            for each in (compute(tag, labels), self.counted_rows(tag, labels))
+        ]
+
+    def _checked_weights(self, sample_weight: TensorLike, y_pred: tf.Tensor) -> tf.Tensor:
+        message = (
+            f"The `sample_weight` of {type(self).__name__} must be finite (Keras makes it from "
+            "`class_weight` where that is given). Give rows that must not count the label -1"
+        )
+        weights = per_row(sample_weight, y_pred, self.dtype)
+        return tf.debugging.check_numerics(weights, message)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Passes the losses of the rows on to Keras, which weights and reduces them.
