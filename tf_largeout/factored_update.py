@@ -14,6 +14,7 @@ from tf_largeout.ops.factored_output_ops import (
     factored_output_scores,
     factored_output_step,
 )
+from tf_largeout.trained_calls import TrainedCall, TrainedCalls
 from tf_largeout.types import Shape
 
 
@@ -67,6 +68,7 @@ class FactoredUpdate:
         anchor: A trainable scalar, 0, whose gradient is 0: with it among what is trained, the
             backward pass comes by even where nothing before the layer is.
         learning_rate: Function of nothing that gives the rate of a step, float64.
+        owner: Name of the layer, for errors.
     """
 
     def __init__(
@@ -74,8 +76,10 @@ class FactoredUpdate:
         weights: FactoredState,
         anchor: keras.Variable,
         learning_rate: Callable[[], tf.Tensor],
+        owner: str,
     ) -> None:
         self._weights, self._anchor, self._learning_rate = weights, anchor, learning_rate
+        self._calls = TrainedCalls(owner)
 
     def state(self) -> FactoredState:
         """The weights as `tf.Variable`s."""
@@ -102,8 +106,13 @@ class FactoredUpdate:
                 taken: the step is that of the loss itself.
             update: Whether the weights take a step; else the features get their gradient alone.
         """
+        call = self._calls.new_call()
 
-        def step(labels: tf.Tensor, slopes: Spheres, found: FactoredScores) -> tf.Tensor:
+        def step(
+            labels: tf.Tensor, slopes: Spheres, found: FactoredScores, losses: list[Any]
+        ) -> tf.Tensor:
+            if update:
+                call.make_step(losses)
             by_features = factored_output_step(
                 features,
                 labels,
@@ -117,7 +126,7 @@ class FactoredUpdate:
             )
             return tf.cast(loss_scale * by_features, features.dtype)
 
-        return LearningBatch(features, self._anchor, self.state(), step)
+        return LearningBatch(features, self._anchor, self.state(), step, call)
 
     def drift(self, num_probes: int) -> dict[str, tf.Tensor]:
         """See `FactoredOutput.drift`."""
@@ -155,8 +164,10 @@ class LearningBatch:
         features: Float `[B, dim]`.
         anchor: As in `FactoredUpdate`.
         state: The weights.
-        step: Function of labels `[B, L]`, the derivatives by their `Spheres`, and their
-            `FactoredScores`, that takes the step and gives the derivative by the features.
+        step: Function of labels `[B, L]`, the derivatives by their `Spheres`, their
+            `FactoredScores`, and what `call` gave for each loss, that takes the step and gives
+            the derivative by the features.
+        call: The call of the layer.
     """
 
     def __init__(
@@ -164,10 +175,11 @@ class LearningBatch:
         features: tf.Tensor,
         anchor: keras.Variable,
         state: FactoredState,
-        step: Callable[[tf.Tensor, Spheres, FactoredScores], tf.Tensor],
+        step: Callable[[tf.Tensor, Spheres, FactoredScores, list[Any]], tf.Tensor],
+        call: TrainedCall,
     ) -> None:
-        self._state, self._step = state, step
-        self._learnt: list[tuple[tf.Tensor, tuple[tf.Tensor, ...], FactoredScores]] = []
+        self._state, self._step, self._call = state, step, call
+        self._learnt: list[tuple[tf.Tensor, tuple[tf.Tensor, ...], FactoredScores, Any]] = []
         self._features = self._stepping(features, tf.convert_to_tensor(anchor))
 
     def spheres(self, labels: tf.Tensor) -> Spheres:
@@ -176,9 +188,10 @@ class LearningBatch:
         @tf.custom_gradient
         def of(features: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], Callable[..., tf.Tensor]]:
             found = factored_output_scores(features, labels, self._state)
+            loss = self._call.new_loss()
 
             def gradient(*slopes: tf.Tensor) -> tf.Tensor:
-                self._learnt.append((labels, slopes, found))
+                self._learnt.append((labels, slopes, found, loss))
                 return tf.zeros_like(features)
 
             return (found.q, found.s, found.a), gradient
@@ -191,13 +204,13 @@ class LearningBatch:
         @tf.custom_gradient
         def of(features: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
             def gradient(_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                labels, slopes, found = zip(*self._learnt, strict=True)
+                labels, slopes, found, losses = zip(*self._learnt, strict=True)
                 self._learnt.clear()
                 by_squares, by_sums, by_logits = zip(*slopes, strict=True)
                 sums = Spheres(
                     tf.add_n(by_squares), tf.add_n(by_sums), tf.concat(by_logits, axis=1)
                 )
-                by_features = self._step(tf.concat(labels, axis=1), sums, found[0])
+                by_features = self._step(tf.concat(labels, axis=1), sums, found[0], [*losses])
                 return by_features, tf.zeros_like(anchor)
 
             return tf.identity(features), gradient

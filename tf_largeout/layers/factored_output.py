@@ -86,11 +86,13 @@ class FactoredOutput(ClassOutput):
 
     Raises:
         ValueError: If an argument is out of range; in training with gradient accumulation,
-            `jit_compile=True` or several replicas, none of which can follow the rule; or if a
-            loss of another family is to train it.
+            `jit_compile=True` or several replicas, none of which can follow the rule; if a
+            loss of another family is to train it; or if two calls of the layer are to train
+            it in one step. No weight has changed.
         tf.errors.InvalidArgumentError: If a step would make `U` singular or a weight not
-            finite, or a second call of the layer in one step is to train it. No weight has
-            changed.
+            finite. No weight has changed. Also where two calls that are to train the layer
+            are in `tf.function`s of their own, which an eager loop joins: there nothing knows
+            of the second call before the first one has made its step.
     """
 
     rankings = ("logit", "absolute", "taylor")
@@ -139,7 +141,7 @@ class FactoredOutput(ClassOutput):
         for name, weight in state._asdict().items():  # where `tf.train.Checkpoint` finds them
             setattr(self, f"_{name}", weight)
         self.class_matrix = FactoredMatrix(state, self.use_bias, self.name)
-        self._update = FactoredUpdate(state, self.anchor, self._current_rate)
+        self._update = FactoredUpdate(state, self.anchor, self._current_rate, self.name)
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: dim})
         self.built = True
 
