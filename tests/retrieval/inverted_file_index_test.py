@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tests.slow import slow_but
+from tf_largeout.benchmarks import row_kinds
 from tf_largeout.retrieval import BruteForceIndex, InvertedFileIndex
 
 pytestmark = pytest.mark.portable
@@ -54,6 +55,29 @@ def test_as_many_lists_are_searched_as_the_recall_takes(has_bias, target):
     np.testing.assert_allclose(
         scores, np.take_along_axis(logits, ids.numpy(), axis=1), rtol=1e-5, atol=1e-5
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", row_kinds.ROW_KINDS)
+@pytest.mark.parametrize("target", [0.9, 0.95, 0.99])
+@pytest.mark.filterwarnings("ignore:To find .* must search")
+def test_other_queries_find_what_was_asked_for_with_each_k(kind, target):
+    rows, bias, queries = row_kinds.ROW_KINDS[kind](np.random.default_rng(1), 30_000, 32)
+    index = InvertedFileIndex(target).build(rows, bias, queries=queries[:2048])
+    exact = BruteForceIndex().build(rows, bias)
+    asked = queries[2048:]
+    for k in (1, 10, 100):
+        lowest = exact.top_k(asked, k)[0][:, -1:].numpy()
+        found = index.top_k(asked, k)[0].numpy()
+        assert (found >= lowest - 1e-5 * np.abs(lowest)).mean() >= target - 0.02
+        for one in range(3):
+            np.testing.assert_array_equal(index.top_k(asked[one : one + 1], k)[0], found[[one]])
+
+
+def test_rows_whose_best_classes_are_in_most_lists_give_a_warning():
+    rows, bias, queries = row_kinds.uniform(np.random.default_rng(1), 4_000, 64)
+    with pytest.warns(UserWarning, match="of 253 lists. Use a BruteForceIndex"):
+        InvertedFileIndex(0.99).build(rows, bias, queries=queries[:100])
 
 
 def test_with_nothing_said_most_is_found_of_queries_it_has_not_seen():

@@ -1,5 +1,6 @@
 """`InvertedFileIndex`: most of the best classes of a query, in O(sqrt(num_classes)) time."""
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -9,11 +10,12 @@ import tensorflow as tf
 from tf_largeout.arguments import real_number, whole_number
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.retrieval.index import Index
+from tf_largeout.retrieval.list_numbers import measure, warn_if_many
 from tf_largeout.retrieval.listed_rows import ListedRows
 from tf_largeout.retrieval.rows import Rows, rows_of
 from tf_largeout.types import TensorLike
 
-_MEASURED_K, _MEASURED_QUERIES = 10, 512
+_MEASURED_QUERIES = 2048
 
 
 class ClassLists(NamedTuple):
@@ -25,12 +27,15 @@ class ClassLists(NamedTuple):
         mean_bias: float32 `[num_lists]`.
         members: int32 `[num_lists, longest]`, ids of classes, padded with -1.
         num_probes: How many lists a query searches.
+        probes_of_k: How many lists a query for `k` classes searches, for some `k`; `num_probes`
+            for a `k` above all of these. None for `num_probes` for each `k`.
     """
 
     means: np.ndarray
     mean_bias: np.ndarray
     members: np.ndarray
     num_probes: int
+    probes_of_k: dict[int, int] | None = None
 
 
 class InvertedFileIndex(Index[ListedRows]):
@@ -41,10 +46,14 @@ class InvertedFileIndex(Index[ListedRows]):
     anew in float32. How many lists are searched trades time for recall.
 
     `build` chooses that number for `recall_target`: the least that finds this share of the best
-    10 of sample queries. For a large `k` more lists are searched; if that is all of them, the
-    answer is exact. So it is with `allowed`, of which each class is scored. A query searches
-    more lists if these have too few classes, or if it excludes many. Its answer does not depend
-    on the other queries of the batch.
+    1, 10 and 100 classes of sample queries. A query for `k` classes searches as many lists as
+    for the next of these that is not less, and more in proportion for a larger `k`. If that is
+    all lists, the answer is exact. So it is with `allowed`, of which each class is scored. A
+    query searches more lists if these have too few classes, or if it excludes many. Its answer
+    does not depend on the other queries of the batch.
+
+    On some rows, such as random ones, the best classes of a query are in very many lists.
+    `build` then warns, and a `BruteForceIndex` is as fast.
 
     Beside the rows it takes about `dim + 12` bytes a class. Changed and added classes go to the
     lists that are nearest, whose means stay as they are: build anew when most have changed.
@@ -94,8 +103,9 @@ class InvertedFileIndex(Index[ListedRows]):
             bias: Float `[num_classes]`, or None.
             queries: Float `[n, dim]`, some hundred queries like those to come, such as what
                 enters the output layer for validation examples: `recall_target` is measured on
-                them. None, the default, for rows with noise of half their length, which are
-                about as far from their best classes; pass your own where recall matters.
+                the first 2,048. None, the default, for rows with noise of half their length,
+                which are about as far from their best classes; pass your own where recall
+                matters.
 
         Returns:
             The index itself.
@@ -105,18 +115,24 @@ class InvertedFileIndex(Index[ListedRows]):
         """
         rows = Rows.of(class_embeddings, bias)
         sample = None if queries is None else rows_of("queries", queries, rows.matrix.dim)
-        search = ListedRows.fitted(rows, self._num_lists, self._num_probes or 1)
+        search = ListedRows.fitted(rows, self._num_lists, {1: self._num_probes or 1})
         if self._num_probes is None:
-            sample = _noisy_rows(rows) if sample is None else sample[:_MEASURED_QUERIES]
-            search.num_probes = _least_probes(search, sample, self.recall_target)
+            measured = _noisy_rows(rows) if sample is None else sample[:_MEASURED_QUERIES]
+            if len(measured):
+                numbers = measure(search, measured, self.recall_target)
+                if sample is None:  # the best class is mostly the row itself: too easy to find
+                    numbers[1] = max(numbers.values())
+                search.probes_of_k = numbers
+                warn_if_many(search.probes_of_k, search.num_lists, self.recall_target)
         with self._changes:
             self._take(search)
         return self
 
     @property
     def num_probes(self) -> int:
-        """How many lists a query searches."""
-        return self._built().num_probes
+        """How many lists a query searches: for 10 classes, if `build` chose the number."""
+        probes_of_k = self._built().probes_of_k
+        return probes_of_k.get(10, max(probes_of_k.values()))
 
     @property
     def num_lists(self) -> int:
@@ -141,9 +157,14 @@ class InvertedFileIndex(Index[ListedRows]):
         members = np.full([len(cut), length], -1, np.int32)
         for row, part in zip(members, cut, strict=True):
             row[: len(part)] = part
-        num_probes = math.ceil(search.num_probes * len(cut) / search.num_lists)
+        pieces_of_list = len(cut) / search.num_lists
+        numbers = {k: math.ceil(n * pieces_of_list) for k, n in search.probes_of_k.items()}
         return ClassLists(
-            means.numpy()[list_of_piece], mean_bias.numpy()[list_of_piece], members, num_probes
+            means.numpy()[list_of_piece],
+            mean_bias.numpy()[list_of_piece],
+            members,
+            max(numbers.values()),
+            numbers,
         )
 
     def variables(self) -> list[tf.Variable]:
@@ -180,18 +201,35 @@ class InvertedFileIndex(Index[ListedRows]):
             `(scores, ids)`: float32 and int64 `[B, k]`, best first, padded with -inf and -1.
         """
         search = self._built()
-        probes = search.probes(k) if isinstance(k, int) else search.num_probes
-        return search.best_of_lists(matrix, queries, k, probes, exclude)
+
+        def best_of(num_probes: int) -> tuple[tf.Tensor, tf.Tensor]:
+            return search.best_of_lists(matrix, queries, k, num_probes, exclude)
+
+        if isinstance(k, int):
+            return best_of(search.probes(k))
+        found, *larger = [
+            (most, functools.partial(best_of, search.probes(most)))
+            for most in sorted(search.probes_of_k, reverse=True)
+        ]
+        answer = found[1]
+        for most, best in larger:
+            answer = functools.partial(tf.cond, k <= most, best, answer)
+        return answer()
 
     def _search_after(self, search: ListedRows, rows: Rows, ids: np.ndarray) -> ListedRows:
         return search.with_rows(rows, ids)
 
     def _settings(self) -> dict[str, Any]:
-        return {"num_probes": self.num_probes, "recall_target": self.recall_target}
+        return {
+            "probes_of_k": sorted(self._built().probes_of_k.items()),
+            "recall_target": self.recall_target,
+        }
 
     def _restore(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> ListedRows:
         self.recall_target = settings["recall_target"]
-        return ListedRows.of_arrays(arrays, settings["num_probes"])
+        # Files of earlier versions have one number for each k.
+        probes_of_k = settings.get("probes_of_k", [(1, settings.get("num_probes"))])
+        return ListedRows.of_arrays(arrays, dict(probes_of_k))
 
 
 def _noisy_rows(rows: Rows) -> tf.Tensor:
@@ -203,22 +241,3 @@ def _noisy_rows(rows: Rows) -> tf.Tensor:
     noise = draws.standard_normal(found.shape, np.float32) / np.sqrt(found.shape[1])
     length = np.linalg.norm(found, axis=1, keepdims=True)
     return tf.constant(found + 0.5 * length * noise, tf.float32)
-
-
-def _least_probes(search: ListedRows, queries: tf.Tensor, target: float) -> int:
-    """The least number of lists with which `search` finds a share `target` of the best."""
-    k = min(_MEASURED_K, search.rows.matrix.num_classes)
-    exact = search.rows.top_k(queries, k)[1].numpy()
-
-    def finds_enough(num_probes: int) -> bool:
-        ids = ListedRows(search.rows, search.file, num_probes).top_k(queries, k)[1].numpy()
-        found = (ids[:, :, np.newaxis] == exact[:, np.newaxis]).any(axis=1)
-        return len(exact) == 0 or bool(found.mean() >= target)
-
-    low, high = 0, 1  # `low` finds too few, `high` enough
-    while high < search.num_lists and not finds_enough(high):
-        low, high = high, min(2 * high, search.num_lists)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if finds_enough(middle) else (middle, high)
-    return high

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.filtered_top_k import best_left, exclusions
+from tf_largeout.retrieval.list_numbers import Lists
 from tf_largeout.retrieval.more_lists import numbers_of_lists, search_until_full
 from tf_largeout.retrieval.rows import Rows, best_of, weight_maker
 from tf_largeout.search import InvertedFile
@@ -27,39 +28,43 @@ class ListedRows:
     Args:
         rows: The rows.
         file: Lists of them.
-        num_probes: How many lists a query searches.
+        probes_of_k: How many lists a query for `k` classes searches: a number for some `k`.
 
     Attributes:
-        rows, file, num_probes: As above.
+        rows, file, probes_of_k: As above.
         num_lists: How many lists there are.
     """
 
-    def __init__(self, rows: Rows, file: InvertedFile, num_probes: int) -> None:
-        self.rows, self.file, self.num_probes = rows, file, num_probes
+    def __init__(self, rows: Rows, file: InvertedFile, probes_of_k: dict[int, int]) -> None:
+        self.rows, self.file, self.probes_of_k = rows, file, probes_of_k
         self.num_lists: int = file.health()["num_lists"]
 
     @classmethod
-    def fitted(cls, rows: Rows, num_lists: int | None, num_probes: int = 1) -> "ListedRows":
+    def fitted(
+        cls, rows: Rows, num_lists: int | None, probes_of_k: dict[int, int]
+    ) -> "ListedRows":
         """Rows in the lists of k-means.
 
         Args:
             rows: The rows.
             num_lists: How many; None for about `4 sqrt(num_classes)`.
-            num_probes: How many lists a query searches.
+            probes_of_k: As above.
         """
         file = _new_file(rows, num_lists, {})
         file.fit(*rows.matrix.variables())
-        return cls(rows, file, num_probes)
+        return cls(rows, file, probes_of_k)
 
     @classmethod
-    def of_arrays(cls, arrays: dict[str, np.ndarray], num_probes: int) -> "ListedRows":
+    def of_arrays(
+        cls, arrays: dict[str, np.ndarray], probes_of_k: dict[int, int]
+    ) -> "ListedRows":
         """Rows and lists from what `arrays` gave, where it is in memory."""
         state = {name: array for name, array in arrays.items() if name in InvertedFile.PARTS}
         rows = Rows.of_arrays(arrays)
-        return cls(rows, _new_file(rows, len(state["means"]), state), num_probes)
+        return cls(rows, _new_file(rows, len(state["means"]), state), probes_of_k)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that it is but `num_probes`, by name."""
+        """All that it is but `probes_of_k`, by name."""
         return {**self.rows.arrays(), **self.file.arrays()}
 
     def with_rows(self, rows: Rows, changed: np.ndarray) -> "ListedRows":
@@ -75,7 +80,7 @@ class ListedRows:
             list_of_row[some] = tf.argmax(cosines, axis=1).numpy()
         file = _new_file(rows, len(means), {})
         file.deal(*rows.matrix.variables(), means, mean_bias, list_of_row)
-        return ListedRows(rows, file, self.num_probes)
+        return ListedRows(rows, file, self.probes_of_k)
 
     def top_k(
         self,
@@ -95,8 +100,27 @@ class ListedRows:
 
     def probes(self, k: int) -> int:
         """How many lists to search for `k` classes."""
+        measured = [other for other in self.probes_of_k if other >= k]
+        if measured:
+            return self.probes_of_k[min(measured)]
         mean_size = self.rows.matrix.num_classes / self.num_lists
-        return max(self.num_probes, math.ceil(_MEMBERS_FOR_EACH * k / mean_size))
+        enough = math.ceil(_MEMBERS_FOR_EACH * k / mean_size)
+        return max(enough, *self.probes_of_k.values())
+
+    def exact(self, queries: tf.Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and ids `[B, k]` of the best classes."""
+        scores, ids = self.rows.top_k(queries, k)
+        return scores.numpy(), ids.numpy()
+
+    def found(self, queries: tf.Tensor, k: int, num_probes: int) -> np.ndarray:
+        """The scores `[B, k]` of the classes that so many lists give."""
+        return self.best_of_lists(self.rows.matrix, queries, k, num_probes)[0].numpy()
+
+    def lists(self) -> Lists:
+        """The lists; removed classes count as members."""
+        means, mean_bias, list_of_class = self.file.lists()
+        sizes = np.bincount(list_of_class, minlength=self.num_lists)
+        return Lists(means.numpy(), mean_bias.numpy(), list_of_class, sizes)
 
     def best_of_lists(
         self,

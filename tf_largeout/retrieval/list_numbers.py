@@ -1,0 +1,141 @@
+"""How many lists of an inverted file find a given share of the best classes of a query."""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+MEASURED_K = (1, 10, 100)
+_QUERIES_AT_A_TIME = 64
+_MANY_LISTS = 100
+
+
+class SearchedLists(Protocol):
+    """An inverted file whose search can be measured."""
+
+    num_lists: int
+
+    def exact(self, queries: tf.Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and ids `[B, k]` of the best classes."""
+
+    def found(self, queries: tf.Tensor, k: int, num_probes: int) -> np.ndarray:
+        """The scores `[B, k]` of the classes that so many lists give."""
+
+    def lists(self) -> "Lists":
+        """The lists."""
+
+
+class Lists(NamedTuple):
+    """Lists of classes.
+
+    Attributes:
+        means: float32 `[num_lists, dim]`: a query searches those of highest
+            `<mean, query> + mean_bias`.
+        mean_bias: float32 `[num_lists]`.
+        list_of_class: int `[num_classes]`.
+        sizes: int `[num_lists]`, the members of each list.
+    """
+
+    means: np.ndarray
+    mean_bias: np.ndarray
+    list_of_class: np.ndarray
+    sizes: np.ndarray
+
+
+def measure(searched: SearchedLists, queries: tf.Tensor, target: float) -> dict[int, int]:
+    """The least numbers of lists with which a share `target` of the best `k` classes is found.
+
+    The first guess is where the lists of the exact answers are in the order in which a query
+    searches lists. The search itself corrects it: it orders lists by means at 8 bits, and may
+    miss a few classes in lists that it searches. A class whose score is that of the last of the
+    best `k` counts as one of them.
+
+    Args:
+        searched: The inverted file.
+        queries: float32 `[n, dim]`, n at least 1.
+        target: In (0, 1].
+
+    Returns:
+        A number of lists for each of `MEASURED_K`; for the number of classes in place of those
+        above it.
+    """
+    lists = searched.lists()
+    num_classes = len(lists.list_of_class)
+    measured = sorted({min(k, num_classes) for k in MEASURED_K})
+    scores, ids = searched.exact(queries, measured[-1])
+    needed = _needed(lists, queries.numpy(), ids)
+    return {
+        k: _least_of(searched, queries, scores[:, :k], needed[:, :k], target) for k in measured
+    }
+
+
+def _least_of(
+    searched: SearchedLists,
+    queries: tf.Tensor,
+    scores: np.ndarray,
+    needed: np.ndarray,
+    target: float,
+) -> int:
+    """The number of lists for one `k`: `scores` and `needed` are those of the best `k`."""
+    k, last = scores.shape[1], math.ceil(target * scores.size - 1e-6) - 1
+    lowest = _with_rounding(scores[:, -1:])
+
+    def is_enough(number: int) -> bool:
+        found = searched.found(queries, k, number)
+        return bool((found >= lowest).mean() >= target)
+
+    guess = int(np.partition(needed.ravel(), last)[last])
+    return _least(guess, searched.num_lists, is_enough)
+
+
+def _least(guess: int, most: int, is_enough: Callable[[int], bool]) -> int:
+    """About the least number that is enough, which is near `guess`; `most` always is."""
+    number = min(guess, most)
+    if number == most or is_enough(number):
+        while number > 1 and is_enough(number - 1):
+            number -= 1
+        return number
+    while number < most and not is_enough(number):
+        number += 1 + number // 50
+    return min(number, most)
+
+
+def warn_if_many(numbers: dict[int, int], num_lists: int, target: float) -> None:
+    """Warns if a query for few of many classes must search most of the lists."""
+    k = min(max(numbers), 10)
+    if target < 1 and num_lists >= _MANY_LISTS and 2 * numbers[k] > num_lists:
+        warnings.warn(
+            f"To find {target:.0%} of the best {k} classes, an InvertedFileIndex of these rows "
+            f"must search {numbers[k]} of {num_lists} lists. Use a BruteForceIndex: it is "
+            "exact and takes about as long.",
+            stacklevel=3,
+        )
+
+
+def _needed(lists: Lists, queries: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """With how many lists a query finds each of its classes `ids`, `[n, k]`.
+
+    A search of P lists ends before list r of its order if r is P, or if the lists before it
+    have as many members as P lists of mean size.
+    """
+    mean_size = math.ceil(lists.sizes.mean())
+    needed = np.empty(ids.shape, np.int64)
+    for first in range(0, len(queries), _QUERIES_AT_A_TIME):
+        part = slice(first, first + _QUERIES_AT_A_TIME)
+        scores = queries[part] @ lists.means.T + lists.mean_bias
+        order = np.argsort(-scores, axis=1, kind="stable")
+        place = np.empty_like(order)
+        np.put_along_axis(place, order, np.arange(len(lists.sizes))[np.newaxis], axis=1)
+        before = np.cumsum(lists.sizes[order], axis=1) - lists.sizes[order]
+        places = np.take_along_axis(place, lists.list_of_class[ids[part]], axis=1)
+        members = np.take_along_axis(before, places, axis=1)
+        needed[part] = 1 + np.maximum(places, members // mean_size)
+    return needed
+
+
+def _with_rounding(scores: np.ndarray) -> np.ndarray:
+    """Slightly lower scores: those that another order of additions may give."""
+    return scores - 1e-5 * np.maximum(np.abs(scores), 1e-30)
