@@ -64,6 +64,21 @@ def test_inputs_of_another_shape_are_refused():
         layer({"ids": ids, "w": np.ones([2, 3], "float32")})
 
 
+@pytest.mark.parametrize("name", ["EmbeddingBag", "HashedBigrams"])
+def test_sparse_tensors_are_refused(name):
+    layer = getattr(layers, name)(ROWS, 4, name="words")
+    values = tf.sparse.from_dense([[1, 2, 0], [3, 0, 0]])
+    for sparse in (keras.Input([3], sparse=True, dtype="int64"), values):
+        with pytest.raises(ValueError, match=r"'words'.*sparse.*3\).*tf.sparse.to_dense"):
+            layer(sparse)
+
+
+def test_sparse_weights_are_refused():
+    ids, weights = keras.Input([3], dtype="int64"), keras.Input([3], sparse=True)
+    with pytest.raises(ValueError, match="no sparse tensors"):
+        _layer()(ids, weights)
+
+
 def test_weights_whose_shape_differs_in_the_step_are_refused():
     layer = _layer()
     unknown = [tf.TensorSpec([None, None], dtype) for dtype in (tf.int64, tf.float32)]

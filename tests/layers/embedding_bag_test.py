@@ -99,6 +99,15 @@ def test_more_dimensions_of_bags_stay_as_they_are(training):
     assert layer(keras.Input([3, None], dtype="int32")).shape == (None, 3, DIM)
 
 
+@pytest.mark.parametrize("training", [None, False, True])
+def test_a_symbolic_call_takes_training(training):
+    inputs, layer = keras.Input([4], dtype="int32"), _layer()
+    assert layer.compute_output_spec(inputs, training=training).shape == (None, DIM)
+    model = keras.Model(inputs, layer(inputs, training=training))
+    ids = np.array([[3, 1, 3, 0]])
+    np.testing.assert_array_equal(model(ids), layer(ids, training=training))
+
+
 @TRAINING
 @pytest.mark.parametrize("shape", [(0, 4), (4, 0), (0, 0), (2, 0, 3)])
 def test_empty_batches_and_empty_bags_give_zeros(training, shape):

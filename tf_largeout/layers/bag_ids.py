@@ -20,6 +20,21 @@ def checked_padding_id(value: Any) -> int | None:
     )
 
 
+def refuse_sparse(ids: Any, layer: str) -> None:
+    """Raises a ValueError if `ids`, or the weights of ids, are a sparse tensor.
+
+    Such a tensor may hold ids, or counts of the ids that its columns stand for.
+    """
+    if isinstance(ids, tf.SparseTensor) or getattr(ids, "sparse", False):
+        raise ValueError(
+            f"Layer '{layer}' takes padded or ragged ids, no sparse tensors. Received: a "
+            f"sparse tensor of shape {tuple(ids.shape)}. If its values are ids, pass "
+            "`tf.sparse.to_dense(ids, padding_id)`. If it has a column for each id, pass to "
+            "an `EmbeddingBag` the ids of the columns that are not 0, and the values as "
+            "`weights`, both padded."
+        )
+
+
 def in_range(
     ids: tf.Tensor, input_dim: int, padding_id: int | None, layer: str
 ) -> tf.Operation | None:

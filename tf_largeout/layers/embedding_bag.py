@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import one_of, whole_number
-from tf_largeout.layers.bag_ids import checked_padding_id, in_range, not_values
+from tf_largeout.layers import bag_ids
 from tf_largeout.layers.bag_sums import can_sum, combined_rows
 from tf_largeout.ops import devices
 from tf_largeout.replicas import local_variable
@@ -92,8 +92,8 @@ class EmbeddingBag(keras.layers.Layer):
             ids as integers. Sums are of the table's dtype.
 
     Raises:
-        ValueError: If an argument is none of the above, `ids` are not integers or have fewer
-            than two dimensions, or `weights` have another shape than `ids`.
+        ValueError: If an argument is none of the above, `ids` are sparse, not integers or of
+            fewer than two dimensions, or `weights` have another shape than `ids`.
         tf.errors.InvalidArgumentError: If an id is neither the padding nor a row of the table,
         or `ids` are `input_dim` columns of 0 and 1: a multi-hot matrix.
     """
@@ -112,7 +112,7 @@ class EmbeddingBag(keras.layers.Layer):
         self.input_dim = whole_number("input_dim", input_dim)
         self.output_dim = whole_number("output_dim", output_dim)
         self.combiner = one_of("combiner", combiner, _COMBINERS)
-        self.padding_id = checked_padding_id(padding_id)
+        self.padding_id = bag_ids.checked_padding_id(padding_id)
         self.embeddings_initializer = keras.initializers.get(
             embeddings_initializer or keras.initializers.RandomNormal(stddev=0.05)
         )
@@ -146,7 +146,7 @@ class EmbeddingBag(keras.layers.Layer):
         self, ids: _Ids, weights: _Rows | None = None, training: bool | None = None
     ) -> tf.Tensor:
         ids, weights = self._checked(ids, weights)
-        checks = [] if _is_ragged(ids) else not_values(ids, self.input_dim, self.name)
+        checks = [] if _is_ragged(ids) else bag_ids.not_values(ids, self.input_dim, self.name)
         checks += [] if weights is None else [self._same_shape(ids, weights)]
         table = local_variable(self.embeddings)
         with tf.control_dependencies(checks):
@@ -164,7 +164,9 @@ class EmbeddingBag(keras.layers.Layer):
         shape = input_shape["ids"] if isinstance(input_shape, dict) else input_shape
         return (*shape[:-1], self.output_dim)
 
-    def compute_output_spec(self, ids: _Ids, weights: _Rows | None = None) -> keras.KerasTensor:
+    def compute_output_spec(
+        self, ids: _Ids, weights: _Rows | None = None, training: bool | None = None
+    ) -> keras.KerasTensor:
         ids, _ = self._checked(ids, weights)
         shape = self.compute_output_shape(tuple(ids.shape))
         return keras.KerasTensor(shape, self.dtype_policy.compute_dtype)
@@ -188,6 +190,8 @@ class EmbeddingBag(keras.layers.Layer):
                     f"'weights'. Received: {sorted(ids)}."
                 )
             ids, weights = ids["ids"], ids["weights"]
+        bag_ids.refuse_sparse(ids, self.name)
+        bag_ids.refuse_sparse(weights, self.name)
         dtype = keras.backend.standardize_dtype(ids.dtype)
         if "int" not in dtype:
             raise ValueError(
@@ -230,7 +234,7 @@ class EmbeddingBag(keras.layers.Layer):
         return tf.debugging.assert_equal(*shapes, message=message)
 
     def _in_range(self, ids: tf.Tensor) -> tf.Operation | None:
-        return in_range(ids, self.input_dim, self.padding_id, self.name)
+        return bag_ids.in_range(ids, self.input_dim, self.padding_id, self.name)
 
     def _combined_by_one_op(
         self, table: tf.Variable, ids: tf.Tensor, weights: tf.Tensor | None

@@ -51,8 +51,8 @@ class HashedBigrams(keras.layers.Layer):
         `[batch, ..., 2 n - 1]`, int64: the ids, then their pairs.
 
     Raises:
-        ValueError: If an argument is none of the above, or `ids` are not integers, ragged, or
-            of fewer than two dimensions.
+        ValueError: If an argument is none of the above, or `ids` are sparse, ragged, not
+            integers or of fewer than two dimensions.
         tf.errors.InvalidArgumentError: If an id is neither the padding nor below `input_dim`.
     """
 
@@ -109,6 +109,7 @@ class HashedBigrams(keras.layers.Layer):
             return tf.identity(ids)
 
     def _check(self, ids: tf.Tensor | keras.KerasTensor) -> None:
+        bag_ids.refuse_sparse(ids, self.name)
         dtype = keras.backend.standardize_dtype(ids.dtype)
         ragged = isinstance(ids, tf.RaggedTensor) or getattr(ids, "ragged", False)
         if "int" not in dtype or len(ids.shape) < 2 or ragged:
