@@ -9,10 +9,17 @@ import tensorflow as tf
 
 from tf_largeout import layers, losses
 from tf_largeout.benchmarks import machine, own_process
+from tf_largeout.layers import initial_values
 
 N, DIM = 23, 6
 ROWS = np.random.default_rng(3).normal(size=(N, DIM))
 BIASES = np.arange(N)
+
+
+@pytest.fixture
+def few_are_many(monkeypatch):
+    """Small tables are drawn as large ones are: in a function."""
+    monkeypatch.setattr(initial_values, "_MANY", 1)
 
 
 def test_biases_start_at_zero_or_as_their_initializer_says():
@@ -27,6 +34,7 @@ def test_biases_start_at_zero_or_as_their_initializer_says():
         np.testing.assert_allclose(head.bias, np.full(N, expected), rtol=1e-6)
 
 
+@pytest.mark.usefixtures("few_are_many")
 def test_many_layers_make_tensorflow_warn_of_nothing(caplog):
     log = tf.get_logger()
     log.addHandler(caplog.handler)
@@ -85,6 +93,7 @@ def test_nce_starts_with_probabilities_that_sum_to_one():
     assert np.isfinite(model.fit(ROWS, BIASES, verbose=0).history["loss"]).all()
 
 
+@pytest.mark.usefixtures("few_are_many")
 @pytest.mark.parametrize("in_function", [False, True])
 def test_random_rows_are_those_of_the_initializer(in_function):
     initializer = keras.initializers.RandomNormal(stddev=0.5, seed=3)
@@ -109,8 +118,9 @@ def test_random_rows_take_their_memory_once():
     assert table < own_process.call(_mb_of_a_table, 1_000_000, 64) < 1.4 * table
 
 
-def test_random_rows_are_drawn_in_a_function():
+def test_many_random_rows_are_drawn_in_a_function(monkeypatch):
     """Where TensorFlow needs no copies of them; the test before measures that."""
+    monkeypatch.setattr(initial_values, "_MANY", N * DIM)
     eager = []
 
     class Watched(keras.initializers.RandomNormal):
@@ -119,10 +129,12 @@ def test_random_rows_are_drawn_in_a_function():
             return super().__call__(shape, dtype)
 
     for make in (layers.LargeOutput, lambda *a, **kw: layers.FactoredOutput(*a, 1.0, **kw)):
-        make(N, embeddings_initializer=Watched()).build((None, DIM))
-    assert eager == [False, False]
+        for num_classes in (N, N - 1):
+            make(num_classes, embeddings_initializer=Watched()).build((None, DIM))
+    assert eager == [False, True, False, True]
 
 
+@pytest.mark.usefixtures("few_are_many")
 def test_rows_of_a_seed_generator_are_its_next_ones():
     rows = []
     for _ in range(2):

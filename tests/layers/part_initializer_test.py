@@ -36,12 +36,13 @@ INITIALIZERS = {
     ),
     ids=str,
 )
-def test_parts_are_rows_of_the_whole_to_the_bit(kind, shape):
+def test_parts_are_rows_of_the_whole_to_the_bit(kind, shape, monkeypatch):
     initializer = INITIALIZERS[kind]()
     whole = np.asarray(initializer(shape, "float32"))
     for first, end in ((0, 2), (2, 3), (3, shape[0])):
         part = PartInitializer(initializer, shape, first, "embeddings_initializer")
-        for call in (part, tf.function(part, autograph=False)):
+        for many, call in ((2**20, part), (1, part), (1, tf.function(part, autograph=False))):
+            monkeypatch.setattr(initial_values, "_MANY", many)
             rows = call((end - first, *shape[1:]), "float32")
             np.testing.assert_array_equal(rows, whole[first:end])
 

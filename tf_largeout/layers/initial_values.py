@@ -15,6 +15,7 @@ _RANDOM = (
     keras.initializers.TruncatedNormal,
     keras.initializers.VarianceScaling,
 )
+_MANY = 2**20  # numbers; of fewer, copies take little memory
 
 
 class InitialValues:
@@ -67,8 +68,17 @@ def get(
     return InitialValues(name, values)
 
 
+def are_many(shape: Shape) -> bool:
+    """Whether values of `shape` are drawn in a `tf.function`, in order to take less memory.
+
+    Few are drawn eagerly: in a forked process a function never ends if its parent has used
+    TensorFlow, whose threads a fork does not copy. Eager ops on small tensors need no threads.
+    """
+    return bool(np.prod(np.asarray(shape, np.int64)) >= _MANY)
+
+
 def in_one_piece(initializer: Initializer) -> Initializer:
-    """The same, of which a random one takes the memory of its values once.
+    """The same initializer, but a random one takes the memory of many values only once.
 
     Keras draws, scales and shifts them, each into a tensor of its own: three times a weight of
     millions of rows. In a function TensorFlow does all of it in place, if the seed comes from
@@ -78,7 +88,7 @@ def in_one_piece(initializer: Initializer) -> Initializer:
         return initializer
 
     def values(shape: Shape, dtype: str | None = None) -> tf.Tensor:
-        if not tf.executing_eagerly():
+        if not (tf.executing_eagerly() and are_many(shape)):
             return initializer(shape, dtype)
         drawing, seed = copy.copy(initializer), initializer.seed
 

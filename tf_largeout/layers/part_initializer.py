@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.initializers import constant_initializer
-from tf_largeout.layers.initial_values import InitialValues
+from tf_largeout.layers.initial_values import InitialValues, are_many
 from tf_largeout.types import Initializer
 
 # Of TensorFlow's stateless draws: the key that scrambles seeds, how many numbers come of one
@@ -111,6 +111,8 @@ def _drawn(
         numbers = getattr(generator, kind)([skipped + size], *parameters)
         return tf.reshape(numbers[skipped:] if skipped else numbers, shape)
 
+    if not are_many(shape):
+        return values()
     return tf.function(values, autograph=False).get_concrete_function()()
 
 
