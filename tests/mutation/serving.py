@@ -43,7 +43,7 @@ FAULTS = [
     ),
     Fault(
         "a model whose weights hold infinity is exported",
-        _SERVING + "saved_model.py",
+        _SERVING + "weight_ranges.py",
         "if not bool(tf.reduce_all(tf.math.is_finite(part))):",
         "if bool(tf.reduce_any(tf.math.is_nan(part))):",
         ("tests/serving/export_test.py", *_ALL),

@@ -34,9 +34,10 @@ def exported(tmp_path_factory, request):
     for name in models.MODELS if run_slow else SHORT:
         model = models.new_model(name)
         logits[name] = models.logits_of(model, name)
-        serving.export(model, folder / name / "1", k=models.K)
+        settings = {"k": models.K, "class_names": [f"class {one}" for one in range(models.N)]}
+        serving.export(model, folder / name / "1", **settings)
         if name in (CUSTOM if run_slow else ["large"]):
-            serving.export(model, folder / f"{name}_custom", k=models.K, ops="custom")
+            serving.export(model, folder / f"{name}_custom", ops="custom", **settings)
     return folder, logits
 
 
@@ -150,13 +151,15 @@ def test_what_is_not_finite_fails_no_other_row(exported, program):
     models.assert_same(answer, expected)
 
 
-def test_no_rows_and_more_than_all_classes(exported, program):
+def test_no_rows_and_all_classes(exported, program):
     folder, logits = exported[0] / "large" / "1", exported[1]["large"]
     answer = host.run(program, folder, "serving_default", {"features": models.X[:0]})
     assert answer["ids"].shape == answer["scores"].shape == (0, models.K)
     everything = np.arange(models.N - 2)[np.newaxis]
-    inputs = {"features": models.X, "k": np.int32(models.N + 3), "exclude": everything}
+    inputs = {"features": models.X, "k": np.int32(models.N), "exclude": everything}
     answer = host.run(program, folder, "top_k", inputs)
     excluded = np.repeat(everything, models.BATCH, axis=0)
-    models.assert_same(answer, models.best(logits, models.N + 3, excluded))
+    models.assert_same(answer, models.best(logits, models.N, excluded))
     assert (answer["ids"][:, 2:] == -1).all()
+    done = host.start(program, folder, "top_k", {**inputs, "k": np.int32(models.N + 1)})
+    assert done.returncode == 1 and "from 0 to the number of classes, 211" in done.stderr

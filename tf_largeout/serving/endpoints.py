@@ -15,17 +15,25 @@ Answer = dict[str, tf.Tensor]
 class Endpoints:
     """The two signatures of an export.
 
-    A row with features that are not finite gets -inf and -1: in a batch that a server made of
-    several requests an error would fail those of all others.
+    A row whose features are not finite, or so large that scores may overflow, gets -inf and
+    -1. An error would fail the whole batch, which a server may have made of several requests.
 
     Args:
         model: The model; its output is that of a `ClassOutput` layer.
         classes: What finds the best classes.
         num_classes: How many there are.
+        largest_features: The sum of `|h_i|` of a row above which scores may overflow.
     """
 
-    def __init__(self, model: keras.Model, classes: ClassScores, num_classes: int) -> None:
+    def __init__(
+        self,
+        model: keras.Model,
+        classes: ClassScores,
+        num_classes: int,
+        largest_features: float,
+    ) -> None:
         self._model, self._classes, self._num_classes = model, classes, num_classes
+        self._largest_features = largest_features
 
     def best(self, inputs: Any, k: int) -> Answer:
         """The `k` best classes.
@@ -46,28 +54,35 @@ class Endpoints:
 
         Args:
             inputs: Those of the model.
-            k: int32, at least 0.
+            k: int32, from 0 to the number of classes.
             exclude: int64 `[batch, n]`, or `[1, n]` for the same ids in all rows; ids that are
                 no class, such as the padding -1, exclude nothing.
 
         Returns:
-            As `best`, padded with -inf and -1 where there are not so many classes.
+            As `best`, padded with -inf and -1 where fewer classes are left.
+
+        Raises:
+            tf.errors.InvalidArgumentError: When the signature runs, if `k` is out of range.
         """
+        valid = tf.debugging.Assert(
+            (k >= 0) & (k <= self._num_classes),
+            [f"`k` must be from 0 to the number of classes, {self._num_classes}. Received:", k],
+        )
+        with tf.control_dependencies([valid]):
+            k = tf.identity(k)
         rows, finite, shape = self._rows(inputs)
         batch = tf.shape(rows)[0] if shape is None else shape[0]
         exclude = tf.broadcast_to(exclude, [batch, tf.shape(exclude)[1]])
         if shape is not None:  # all positions of a sequence have its exclusions
             exclude = tf.repeat(exclude, tf.reduce_prod(shape[1:]), axis=0)
-        most = tf.minimum(k, self._num_classes)
-        scores, ids = self._classes.top_k(rows, most, exclude)
-        padding = [[0, 0], [0, k - most]]
-        scores = tf.pad(scores, padding, constant_values=NOTHING)
-        return _answer(scores, tf.pad(ids, padding, constant_values=-1), finite, shape)
+        # The ops of the custom export take a `k` of at least 1.
+        scores, ids = self._classes.top_k(rows, tf.maximum(k, 1), exclude)
+        return _answer(scores[:, :k], ids[:, :k], finite, shape)
 
     def _rows(self, inputs: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
-        """Features as float32 `[B, dim]`, which rows are finite, and the shape of several axes.
+        """Features as float32 `[B, dim]`, which are finite, and the shape of several axes.
 
-        Rows that are not finite are zeros.
+        Rows whose features or scores may not be finite are zeros.
         """
         features = output_tag(self._model, inputs, "`export`").features
         shape = None
@@ -75,7 +90,8 @@ class Endpoints:
             shape = tf.shape(features)[:-1]
             features = tf.reshape(features, [-1, features.shape[-1]])
         rows = tf.cast(features, tf.float32)
-        finite = tf.reduce_all(tf.abs(rows) <= tf.float32.max, axis=1, keepdims=True)
+        size = tf.reduce_sum(tf.abs(rows), axis=1, keepdims=True)
+        finite = size <= self._largest_features  # NaN is not
         return tf.where(finite, rows, 0.0), finite, shape
 
 

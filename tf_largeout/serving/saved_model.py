@@ -1,6 +1,7 @@
 """`export`: a model as a SavedModel whose signatures give the best classes."""
 
 import os
+import tempfile
 import time
 import uuid
 from typing import Any, Literal
@@ -10,7 +11,9 @@ import tensorflow as tf
 
 from tf_largeout.arguments import one_of, whole_number
 from tf_largeout.layers import ClassOutput
-from tf_largeout.serving import file_sizes
+from tf_largeout.serving import class_names as class_names_file
+from tf_largeout.serving import file_sizes, weight_ranges
+from tf_largeout.serving.class_names import ClassNames
 from tf_largeout.serving.class_scores import AllClasses, BlockedProducts, ClassScores
 from tf_largeout.serving.endpoints import Answer, Endpoints, output_layer_of
 from tf_largeout.serving.list_scores import IndexedClasses, ListedProducts, ListIndex
@@ -18,7 +21,6 @@ from tf_largeout.serving.model_inputs import input_specs
 from tf_largeout.version import __version__
 
 OPS = ("core", "custom")
-_ROWS_AT_A_TIME = 2**18
 _LONGEST_EXPORT = 24 * 3600.0  # seconds
 _CUSTOM_README = """\
 This SavedModel runs ops of tf_largeout {version}, compiled for TensorFlow {tensorflow}. Where
@@ -36,6 +38,7 @@ def export(
     k: int = 10,
     index: ListIndex | None = None,
     ops: Literal["core", "custom"] = "core",
+    class_names: ClassNames | None = None,
 ) -> dict[str, int]:
     """Writes `model` as a SavedModel that answers with the best classes, and prints its sizes.
 
@@ -43,12 +46,14 @@ def export(
     one without):
 
     * `serving_default`: the inputs; gives the `k` best classes. Servers may make batches.
-    * `top_k`: the inputs, `k` (int32, a scalar) and `exclude` (int64 `[batch, n]` or `[1, n]`,
-      padded with -1), classes that must not be in the answer; both have defaults.
+    * `top_k`: the inputs, `k` (int32, a scalar from 0 to the number of classes, else the
+      request fails) and `exclude` (int64 `[batch, n]` or `[1, n]`, padded with -1), classes
+      that must not be in the answer; both have defaults.
 
     Both give `scores` float32 and `ids` int64 `[batch, ..., k]`, best first, padded with -inf
-    and -1 where there are not so many classes; a row whose features are not finite has only
-    those. Scores are logits, for a `HierarchicalOutput` log-probabilities.
+    and -1 where fewer than `k` classes are left. A row whose features are not finite, or so
+    large that scores may overflow float32, has only those. Scores are logits, for a
+    `HierarchicalOutput` log-probabilities.
 
     What the signatures read is in the file, once: no tables or seeds of samplers and no state
     of optimizers. Of a `FactoredOutput` the class embeddings are computed for the file.
@@ -74,13 +79,18 @@ def export(
             of TensorFlow 2 and converts to other runtimes. "custom": the ops of tf_largeout,
             which are faster; they must be linked into the server, and `tf_largeout` imported
             where Python loads it.
+        class_names: A list of strings, the names of the classes in the order of their ids; or
+            the path of a UTF-8 text file with one line per class. The export keeps them in
+            `assets/class_names.txt`, for the program that shows the answers; the signatures
+            give ids. None, the default, writes no such file.
 
     Returns:
         Sizes in bytes: "weights", "graph", "assets" and "total".
 
     Raises:
         ValueError: If the model is none such, its class weights are not finite, `k` is above
-            the number of classes, `index` is one of other rows, or `ops` is another word.
+            the number of classes, `index` is one of other rows, `ops` is another word, or
+            `class_names` are not one string of one line for each class.
         FileExistsError: If `path` is there already and no empty folder.
     """
     path = os.fspath(path)
@@ -94,11 +104,19 @@ def export(
             f"`k` must be at most the number of classes of layer '{layer.name}', "
             f"{layer.num_classes}. Received: k={k}."
         )
-    _require_finite(layer)
-    endpoints = Endpoints(model, _class_scores(layer, index, ops), layer.num_classes)
-    signatures = _signatures(endpoints, specs, k)
-    readme = None if ops == "core" else _custom_readme()
-    _write(_everything(model, layer, index, signatures), signatures, path, readme)
+    weight_ranges.require_finite(layer)
+    with tempfile.TemporaryDirectory() as folder:
+        names = None
+        if class_names is not None:
+            names = class_names_file.write(class_names, layer.num_classes, folder)
+        scores = _class_scores(layer, index, ops)
+        largest = weight_ranges.largest_features(layer)
+        endpoints = Endpoints(model, scores, layer.num_classes, largest)
+        signatures = _signatures(endpoints, specs, k)
+        everything = _everything(model, layer, index, signatures)
+        if names is not None:
+            everything.class_names = names
+        _write(everything, signatures, path, None if ops == "core" else _custom_readme())
     sizes = file_sizes.of_saved_model(path)
     print(f"Exported model '{model.name}' to {path}: {file_sizes.as_text(sizes)}.")
     return sizes
@@ -113,23 +131,6 @@ def _require_free(path: str) -> None:
             "server may be reading it. Take the next number, which TensorFlow Serving changes "
             "to by itself, or remove it first."
         )
-
-
-def _require_finite(layer: ClassOutput) -> None:
-    """Raises a ValueError where the class weights hold NaN or infinity."""
-    for weight in layer.weights:
-        # What a sampler packs is NaN where it has no class.
-        if weight.name.startswith("sampler_") or not weight.dtype.startswith("float"):
-            continue
-        value = tf.reshape(weight.value, [-1]) if weight.shape == () else weight.value
-        for first in range(0, value.shape[0], _ROWS_AT_A_TIME):
-            part = value[first : first + _ROWS_AT_A_TIME]
-            if not bool(tf.reduce_all(tf.math.is_finite(part))):
-                raise ValueError(
-                    f"The weights of layer '{layer.name}' must be finite. Received: "
-                    f"'{weight.name}' with NaN or infinity in it. Training has lost them: go "
-                    "back to a checkpoint, and lower the learning rate."
-                )
 
 
 def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str) -> ClassScores:

@@ -1,0 +1,69 @@
+"""The names of the classes, as a text file of an export."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+FILE = "class_names.txt"
+
+ClassNames = Sequence[str] | str | os.PathLike[str]
+
+
+def write(class_names: ClassNames, num_classes: int, folder: str) -> tf.saved_model.Asset:
+    """Writes `FILE` into `folder`, and returns it as an asset of a SavedModel.
+
+    The file is UTF-8. It has one line per class, and each ends with a newline.
+
+    Args:
+        class_names: A list, tuple or array of strings, one per class in the order of the ids;
+            or the path of a text file with one line per class.
+        num_classes: How many classes there are.
+        folder: Where the file is kept until the SavedModel has been written.
+
+    Raises:
+        ValueError: If it is something else, the number of names is another, or a name is no
+            string of one line.
+    """
+    path, count = os.path.join(folder, FILE), 0
+    try:
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            for name in _lines(class_names):
+                file.write(f"{name}\n")
+                count += 1
+    except UnicodeError as error:
+        raise ValueError(
+            f"`class_names` must be text that UTF-8 can encode. Received: {error}, after "
+            f"{count} names."
+        ) from error
+    if count != num_classes:
+        raise ValueError(
+            f"`class_names` must have a name for each of the {num_classes} classes, in the "
+            f"order of their ids. Received: {count} names. Give '' to classes without a name."
+        )
+    return tf.saved_model.Asset(path)
+
+
+def _lines(class_names: Any) -> Iterator[str]:
+    if isinstance(class_names, str | os.PathLike):
+        with open(class_names, encoding="utf-8") as file:
+            yield from (line.removesuffix("\n") for line in file)
+    elif isinstance(class_names, list | tuple | np.ndarray):
+        yield from _checked(class_names)
+    else:
+        raise ValueError(
+            "`class_names` must be a list of strings, or the path of a text file with one name "
+            f"per line. Received: an object of type {type(class_names).__name__}."
+        )
+
+
+def _checked(names: Iterable[Any]) -> Iterator[str]:
+    for place, name in enumerate(names):
+        if not isinstance(name, str) or "\n" in name or "\r" in name:
+            raise ValueError(
+                "`class_names` must be strings without line breaks. Received: "
+                f"class_names[{place}]={name!r}."
+            )
+        yield name
