@@ -180,10 +180,10 @@ def test_an_exported_model_gives_the_logits(tmp_path):
 def test_evaluation_is_exact(name):
     one = trained(name, trunk=nothing)
     asked = {
-        "precision_at_5": (metrics.PrecisionAtK(5), reference.precision_at_k, False),
-        "recall_at_5": (metrics.RecallAtK(5), reference.recall_at_k, False),
+        "precision_at_5": (metrics.PrecisionAtK(5, False), reference.precision_at_k, False),
+        "recall_at_5": (metrics.RecallAtK(5, False), reference.recall_at_k, False),
         "p": (metrics.PrecisionAtK(5, True, name="p"), reference.precision_at_k, True),
-        "perplexity": (metrics.Perplexity(), reference.perplexity, False),
+        "perplexity": (metrics.Perplexity(False), reference.perplexity, False),
         "absolute": (metrics.Perplexity(True, name="absolute"), reference.perplexity, True),
     }
     kinds = [metric for metric, *_ in asked.values()]
