@@ -1,8 +1,11 @@
 """Models whose loss does not rank by the logit: every answer ranks as the loss does."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import tf_largeout as tflo
 from tests.slow import slow_but
@@ -44,7 +47,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 
 def new_model(kind):
     head, loss, _, _ = KINDS[kind]
-    model = keras.Sequential([keras.Input([DIM]), head()])
+    model = keras.Sequential([keras.Input([DIM], name="features"), head()])
     asked = [metrics.PrecisionAtK(1), metrics.RecallAtK(K), metrics.Perplexity()]
     model.compile(keras.optimizers.SGD(1e-6), loss(), metrics=asked, run_eagerly=True)
     return model
@@ -116,6 +119,23 @@ def test_an_argument_overrules_the_loss(kind):
         np.testing.assert_allclose(perplexity.result(), np.exp(-log_p.mean()), rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("kind", "ops"),
+    slow_but([("taylor", "core")], itertools.product(KINDS, ["core", "custom"])),
+)
+def test_exports_rank_as_the_loss_does(kind, ops, tmp_path):
+    model = trained(kind)
+    tflo.serving.export(model, tmp_path / "1", k=K, ops=ops)
+    signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
+    features = tf.constant(X)
+    found = signatures["serving_default"](features=features)
+    assert_best((found["scores"], found["ids"]), kind, model)
+    excluded = found["ids"][:, :2]
+    found = signatures["top_k"](features=features, k=tf.constant(K - 2), exclude=excluded)
+    ids = best(kind, model)[1][:, 2:]
+    np.testing.assert_array_equal(found["ids"], ids)
+
+
 @pytest.mark.parametrize("kind", slow_but(["taylor"], KINDS))
 def test_copies_and_files_keep_the_ranking(kind, tmp_path):
     model = trained(kind)
@@ -142,11 +162,14 @@ def test_the_last_loss_that_trains_decides():
 
 
 @pytest.mark.parametrize("kind", ["absolute", "taylor"])
-def test_what_ranks_by_logit_alone_is_refused(kind):
+def test_what_ranks_by_logit_alone_is_refused(kind, tmp_path):
     model = trained(kind)
     index = tflo.retrieval.BruteForceIndex().build(ROWS, BIAS)
     with pytest.raises(ValueError, match=f"'head' ranks classes by '{kind}'.*ranks by 'logit'"):
         tflo.retrieval.predict_top_k(model, X, K, index=index, verbose=0)
+    with pytest.raises(ValueError, match="Leave `index` out"):
+        index = tflo.retrieval.InvertedFileIndex().build(ROWS, BIAS)
+        tflo.serving.export(model, tmp_path / "1", index=index)
 
 
 def test_the_argument_of_the_layer_comes_before_the_loss():

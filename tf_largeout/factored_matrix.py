@@ -54,8 +54,11 @@ class FactoredMatrix(ClassMatrix):
         )
 
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
-        """W and its biases, computed by this call: new variables, of the size of V."""
+        """W and what its products are added to, computed by this call: new variables."""
         biases = self.biases()
+        if self._raise:
+            zeros = tf.zeros([self.num_classes]) if biases is None else biases
+            biases = tf.cast(zeros, tf.float32) + self._raise
         return _float32_variable(self.values(), "embeddings"), (
             None if biases is None else _float32_variable(biases, "bias")
         )

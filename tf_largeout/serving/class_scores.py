@@ -1,5 +1,6 @@
 """What finds the best classes in an export: here all are scored, by TensorFlow's own ops."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -36,23 +37,25 @@ class AllClasses:
 
     Args:
         matrix: A `ClassMatrix`, or another that has `top_k` and `num_classes`.
+        **options: Of its `top_k`.
 
     Attributes:
         num_classes: How many classes there are.
     """
 
-    def __init__(self, matrix: Any) -> None:
+    def __init__(self, matrix: Any, **options: Any) -> None:
         self._matrix, self.num_classes = matrix, int(matrix.num_classes)
+        self._options = options
 
     def top_k(
         self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """As `ClassScores.top_k`."""
         if exclude is None:
-            return self._matrix.top_k(features, k)
+            return self._matrix.top_k(features, k, **self._options)
         # Of so many at most `n` are excluded.
         enough = tf.minimum(k + tf.shape(exclude)[1], self.num_classes)
-        scores, ids = self._matrix.top_k(features, enough)
+        scores, ids = self._matrix.top_k(features, enough, **self._options)
         return best_but(scores, ids, exclude, k)
 
 
@@ -77,9 +80,14 @@ class BlockedProducts:
         self.num_classes = int(embeddings.shape[0])
         self._block = block or default_block(self.num_classes)
 
-    def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `ClassScores.top_k` without exclusions; of equal scores, lower ids first."""
-        found = self._best_of_blocks(features, k)
+    def top_k(
+        self, features: tf.Tensor, k: int | tf.Tensor, absolute: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `ClassScores.top_k` without exclusions; of equal scores, lower ids first.
+
+        With `absolute` the scores are the absolute values of the products.
+        """
+        found = self._best_of_blocks(features, k, tf.abs if absolute else tf.identity)
         if len(found) == 1:
             return found[0]
         scores, ids = (tf.concat(parts, axis=1) for parts in zip(*found, strict=True))
@@ -88,7 +96,10 @@ class BlockedProducts:
         return scores, tf.gather(ids, places, batch_dims=1)
 
     def _best_of_blocks(
-        self, features: tf.Tensor, k: int | tf.Tensor
+        self,
+        features: tf.Tensor,
+        k: int | tf.Tensor,
+        score: Callable[[tf.Tensor], tf.Tensor],
     ) -> list[tuple[tf.Tensor, tf.Tensor]]:
         embeddings = self._embeddings.read_value()
         bias = None if self._bias is None else self._bias.read_value()
@@ -102,7 +113,7 @@ class BlockedProducts:
                 logits += bias[first:end]
             most = end - first
             of_block = min(k, most) if isinstance(k, int) else tf.minimum(k, most)
-            scores, places = tf.math.top_k(logits, of_block)
+            scores, places = tf.math.top_k(score(logits), of_block)
             found.append((scores, tf.cast(places, tf.int64) + first))
         return found
 

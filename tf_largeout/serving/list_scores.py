@@ -79,7 +79,11 @@ class ListedProducts:
         self._means = tf.Variable(lists.means, trainable=False, dtype=tf.float32)
         self._mean_bias = tf.Variable(lists.mean_bias, trainable=False, dtype=tf.float32)
         self._members = tf.Variable(lists.members, trainable=False, dtype=tf.int32)
-        self._num_probes = min(lists.num_probes, len(lists.means))
+        numbers = dict(sorted((lists.probes_of_k or {}).items()))
+        self._measured_k, most = [*numbers], len(lists.means)
+        # The last is for more classes than any of the others.
+        self._numbers = [min(one, most) for one in (*numbers.values(), lists.num_probes)]
+        self._num_probes = max(self._numbers)
         self._sizes = np.sort((lists.members >= 0).sum(axis=1))
         self._all = AllClasses(BlockedProducts(embeddings, self._bias))
 
@@ -111,7 +115,8 @@ class ListedProducts:
         """How many lists to search: any so many have `k` classes, if there are `k`."""
         in_shortest = tf.constant(np.cumsum(self._sizes), tf.int32)
         surely = 1 + tf.searchsorted(in_shortest, [tf.minimum(k, in_shortest[-1])])[0]
-        return tf.maximum(surely, self._num_probes)
+        place = tf.searchsorted(tf.constant(self._measured_k, tf.int32), [k])[0]
+        return tf.maximum(surely, tf.gather(self._numbers, place))
 
     def _are_many(self, num_probes: tf.Tensor) -> tf.Tensor:
         """Whether to score all classes is less work than so many padded lists."""

@@ -87,6 +87,8 @@ def export(
     Returns:
         Sizes in bytes: "weights", "graph", "assets" and "total".
 
+    The classes are ranked by the `ranking` of the layer, which is that of its loss.
+
     Raises:
         ValueError: If the model is none such, its class weights are not finite, `k` is above
             the number of classes, `index` is one of other rows, `ops` is another word, or
@@ -135,13 +137,19 @@ def _require_free(path: str) -> None:
 
 def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str) -> ClassScores:
     """What finds the best classes, made of the kind of `ops` that was asked for."""
-    matrix = layer.class_matrix
+    matrix, absolute = layer.ranked_by(None)
     products = matrix.as_products()
     if index is None:
         # Scores that are no products are folded in blocks, by TensorFlow's own operations.
         if ops == "custom" or products is None:
-            return AllClasses(matrix)
-        return AllClasses(BlockedProducts(*products))
+            return AllClasses(matrix, absolute=absolute)
+        return AllClasses(BlockedProducts(*products), absolute=absolute)
+    if absolute:
+        raise ValueError(
+            f"`index` must be None for layer '{layer.name}', which ranks classes by "
+            f"{layer.ranking!r}, as its loss does: an index ranks by the logit. Received: "
+            f"index={index!r}. Leave `index` out."
+        )
     if products is None:
         raise ValueError(
             f"`index` must be None for layer '{layer.name}', whose scores are no inner "
