@@ -18,15 +18,18 @@ from build_tools.errors import BuildError
 from build_tools.site.requirements import REQUIREMENTS as DOCS
 from build_tools.tensorflow_install import VERSION, WINDOW
 
-# pandas and jinja2 are for tfds.as_dataframe, which tensorflow-datasets does not require.
+# pandas and jinja2 are for tfds.as_dataframe, which tensorflow-datasets does not require;
+# fastapi and uvicorn are for examples/serving.
 EXAMPLES = [
     "dill",
+    "fastapi",
     "importlib_resources",
     "jinja2",
     "matplotlib",
     "pandas",
     "tensorflow-datasets",
     "tqdm",
+    "uvicorn",
 ]
 EXTRAS = {
     "cpu": [f"tensorflow-cpu{WINDOW}"],

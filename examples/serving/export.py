@@ -1,4 +1,4 @@
-"""Writes a model of place names for servers: a name in, the ids of the best places out.
+"""Writes a model of place names for servers: a name in, the best places out.
 
     python -m examples.serving.export                                  # trains, two minutes
     python -m examples.serving.export --model place_names.keras
@@ -33,14 +33,6 @@ def next_version(folder):
     return folder / str(max(there, default=0) + 1)
 
 
-def write_class_texts(data, path):
-    """A line for each class, in the folder of a SavedModel that servers leave alone."""
-    lines = [data.class_text(place).replace("\n", " ") for place in range(data.num_classes)]
-    extra = path / "assets.extra"
-    extra.mkdir(exist_ok=True)
-    (extra / "classes.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-
-
 def main(arguments=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -57,9 +49,9 @@ def main(arguments=None):
         model = place_names.train(data, options.epochs)
         print("Exact, on 5,120 names of the test split:")
         model.evaluate(data.test.take(10))
+    texts = [data.class_text(place).replace("\n", " ") for place in range(data.num_classes)]
     path = next_version(options.out)
-    tflo.serving.export(of_names(model), path, k=options.k)
-    write_class_texts(data, path)
+    tflo.serving.export(of_names(model), path, k=options.k, class_names=texts)
 
 
 if __name__ == "__main__":

@@ -1,196 +1,128 @@
-"""Serves an exported model to a web page, and to all who speak TensorFlow Serving's REST.
+"""Serves an exported model to a web page and to clients of TensorFlow Serving's REST.
 
-    python examples/serving/serve.py export/places
+    python -m examples.serving.serve export/places
     curl -d '{"instances": ["Kyoto"]}' localhost:8501/v1/models/places:predict
 
-It needs TensorFlow and nothing else: what `tf_largeout` exported runs without `tf_largeout`.
-Of TensorFlow Serving's REST it has `POST /v1/models/NAME:predict` in both forms, without
-`{"b64": ...}`, and `GET /v1/models/NAME`. The page at `/` asks that, and `GET /classes?ids=4,7`
-for the texts of the answer. It is an example: put a real server before strangers.
+`POST /v1/models/NAME:predict` takes both forms of TensorFlow Serving, without `{"b64": ...}`;
+`GET /v1/models/NAME` gives the version. If the export has class names, an answer has `names`
+besides `ids` and `scores`. `/` is a page for people, `/docs` describes the API.
+
+It needs TensorFlow, FastAPI and uvicorn, and not `tf_largeout`: so it serves exports with
+`ops="core"`. It has no authentication and no TLS.
 """
 
 import argparse
-import json
+import asyncio
+import contextlib
+import functools
+import os
 import pathlib
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, urlsplit
+import socket
 
-import tensorflow as tf
+import anyio.to_thread
+import uvicorn
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from starlette.exceptions import HTTPException as AnyHTTPException
+from starlette.requests import ClientDisconnect
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from examples.serving.served_model import RefusedError, ServedModel
 
 PAGE = pathlib.Path(__file__).with_name("index.html")
-LARGEST_REQUEST = 1 << 20
+LARGEST_BODY = 2**20  # bytes
+MOST_CONNECTIONS = 200  # more get the status 503
 
 
-class RefusedError(Exception):
-    """A request that gets an error: its HTTP status and a text."""
+class TimedConnection(H11Protocol):
+    """A connection that ends if an exchange takes too long.
 
-    def __init__(self, status, text):
-        super().__init__(text)
-        self.status = status
-
-
-class ServedModel:
-    """The newest version in a folder of exports.
-
-    Args:
-        folder: Has a folder for each version, named by its number. Its own name is the model's.
+    An exchange lasts from the end of the one before until the client has read the answer.
+    Without this limit a client that sends or reads slowly keeps its connection for ever.
     """
 
-    def __init__(self, folder):
-        folder = pathlib.Path(folder).resolve()
-        versions = [int(one.name) for one in folder.iterdir() if one.name.isdecimal()]
-        if not versions:
-            raise SystemExit(f"{folder} has no folder of a version, such as {folder}/1.")
-        self.name, self.version = folder.name, max(versions)
-        path = folder / str(self.version)
-        self.signatures = tf.saved_model.load(str(path)).signatures
-        texts = path / "assets.extra" / "classes.txt"
-        self.texts = texts.read_text("utf-8").split("\n")[:-1] if texts.exists() else []
+    def __init__(self, seconds, **kwargs):
+        super().__init__(**kwargs)
+        self._seconds = seconds
 
-    def predict(self, request):
-        """The answer to a request, both as TensorFlow Serving's REST has them."""
-        if not isinstance(request, dict) or ("instances" in request) == ("inputs" in request):
-            raise RefusedError(400, 'the request must have one of "instances" and "inputs"')
-        name = request.get("signature_name", "serving_default")
-        if name not in self.signatures:
-            has = ", ".join(self.signatures)
-            raise RefusedError(400, f"no signature {name!r}; the model has: {has}")
-        signature = self.signatures[name]
-        specs = signature.structured_input_signature[1]
-        in_rows = "instances" in request
-        values = _columns(request["instances"], specs) if in_rows else request["inputs"]
-        if not isinstance(values, dict):
-            values = {_single(specs): values}
+    def connection_made(self, transport):
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(self._seconds, transport.abort)
+
+    def on_response_complete(self):
+        self._timer.cancel()
+        self._timer = self.loop.call_later(self._seconds, self.transport.abort)
+        super().on_response_complete()
+
+    def connection_lost(self, error):
+        self._timer.cancel()
+        super().connection_lost(error)
+
+
+async def read_body(request, seconds):
+    """The body, within the limits of size and time."""
+    body = bytearray()
+
+    async def read():
+        async for part in request.stream():
+            body.extend(part)
+            if len(body) > LARGEST_BODY:
+                raise HTTPException(413, f"a request has at most {LARGEST_BODY} bytes")
+
+    try:
+        await asyncio.wait_for(read(), seconds)
+    except asyncio.TimeoutError:
+        text, headers = f"no whole request in {seconds} seconds", {"Connection": "close"}
+        raise HTTPException(408, text, headers) from None
+    except ClientDisconnect:
+        raise HTTPException(400, "the client has gone") from None
+    return bytes(body)
+
+
+def new_app(model, seconds):
+    """The application that serves `model`; a body must arrive in so many seconds."""
+    app = FastAPI(title=f"Model {model.name}", version=str(model.version), redoc_url=None)
+    # TensorFlow has threads of its own.
+    limiter = anyio.CapacityLimiter(os.cpu_count())
+    content = {"application/json": {"schema": model.schema()}}
+
+    def require(name):
+        if name != model.name:
+            raise HTTPException(404, f"no model of this name; there is /v1/models/{model.name}")
+
+    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
+    def page():
+        return PAGE.read_text("utf-8")
+
+    @app.get("/model")
+    def description():
+        return model.description()
+
+    @app.get("/v1/models/{name}")
+    def status(name: str):
+        require(name)
+        return {"model_version_status": [{"version": str(model.version), "state": "AVAILABLE"}]}
+
+    @app.post(
+        "/v1/models/{name}:predict",
+        openapi_extra={"requestBody": {"required": True, "content": content}},
+    )
+    async def predict(name: str, request: Request):
+        # Parsed here, because curl and others send JSON under another Content-Type.
+        body = await read_body(request, seconds)
+        require(name)
+        run = functools.partial(model.predict, body)
         try:
-            found = signature(**_tensors(values, specs))
-        except tf.errors.OpError as error:
-            raise RefusedError(400, error.message) from None
-        outputs = {key: value.numpy().tolist() for key, value in sorted(found.items())}
-        if not in_rows:
-            return {"outputs": outputs}
-        rows = zip(*outputs.values(), strict=True)
-        return {"predictions": [dict(zip(outputs, row, strict=True)) for row in rows]}
-
-    def texts_of(self, ids):
-        """The texts of classes, by their ids as a comma-separated text."""
-        places = [one for one in ids.split(",") if one]
-        if not all(one.isdecimal() for one in places):
-            raise RefusedError(400, f"ids must be numbers with commas; received: {ids!r}")
-        return {one: self.texts[int(one)] for one in places if int(one) < len(self.texts)}
-
-
-def _single(specs):
-    if len(specs) > 1:
-        raise RefusedError(400, f"inputs must be an object with values for {sorted(specs)}")
-    return next(iter(specs))
-
-
-def _columns(rows, specs):
-    """The values of each input, from rows that have one or all of them."""
-    if not isinstance(rows, list):
-        raise RefusedError(400, '"instances" must be a list of rows')
-    if not rows or not isinstance(rows[0], dict):
-        return rows
-    if any(not isinstance(row, dict) or row.keys() != rows[0].keys() for row in rows):
-        raise RefusedError(400, f"each row must have the same inputs, of {sorted(specs)}")
-    return {key: [row[key] for row in rows] for key in rows[0]}
-
-
-def _tensors(values, specs):
-    if values.keys() != specs.keys():
-        raise RefusedError(400, f"inputs must be {sorted(specs)}; received: {sorted(values)}")
-    tensors = {}
-    for name, spec in specs.items():
-        try:
-            tensors[name] = tf.constant(values[name], spec.dtype)
-            fits = spec.shape.is_compatible_with(tensors[name].shape)
-        except (TypeError, ValueError, OverflowError):
-            fits = False
-        if not fits:
-            needed = f"{spec.dtype.name} of shape {spec.shape}"
-            received = json.dumps(values[name])[:80]
-            raise RefusedError(400, f"input {name!r} must be {needed}; received: {received}")
-    return tensors
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Answers one connection. The server has the `model`."""
-
-    protocol_version = "HTTP/1.1"  # connections are kept
-    disable_nagle_algorithm = True  # else an answer waits 40 ms for a packet of the asker
-
-    def do_GET(self):
-        url, model = urlsplit(self.path), self.server.model
-        if url.path == "/":
-            self._send(200, PAGE.read_bytes(), "text/html; charset=utf-8")
-        elif url.path == "/classes":
-            ids = parse_qs(url.query).get("ids", [""])[0]
-            self._answer(lambda: model.texts_of(ids))
-        elif url.path == f"/v1/models/{model.name}":
-            status = {"version": str(model.version), "state": "AVAILABLE"}
-            self._answer(lambda: {"model_version_status": [status]})
-        else:
-            self._answer(self._not_found)
-
-    def do_POST(self):
-        try:
-            size = int(self.headers["Content-Length"])
-        except (TypeError, ValueError):
-            size = -1
-        if not 0 <= size <= LARGEST_REQUEST:
-            self.close_connection = True  # what follows would be read as the next request
-            text = f"a request needs a Content-Length of at most {LARGEST_REQUEST}"
-            self._send_json(413 if size > 0 else 411, {"error": text})
-            return
-        body = self.rfile.read(size)
-        right = self.path == f"/v1/models/{self.server.model.name}:predict"
-        self._answer((lambda: self._predict(body)) if right else self._not_found)
-
-    def _predict(self, body):
-        try:
-            request = json.loads(body)
-        except (ValueError, RecursionError) as error:
-            raise RefusedError(400, f"the request is no JSON: {error}") from None
-        return self.server.model.predict(request)
-
-    def _not_found(self):
-        name = self.server.model.name
-        text = f"nothing at {self.path}; the model is at /v1/models/{name}:predict"
-        raise RefusedError(404, text)
-
-    def _answer(self, find):
-        try:
-            self._send_json(200, find())
+            text = await anyio.to_thread.run_sync(run, limiter=limiter)
         except RefusedError as error:
-            self._send_json(error.status, {"error": str(error)})
+            raise HTTPException(400, str(error)) from None
+        return Response(text, media_type="application/json")
 
-    def _send_json(self, status, answer):
-        body = json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
-        self._send(status, body, "application/json; charset=utf-8")
+    @app.exception_handler(AnyHTTPException)
+    def refuse(request, error):
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
-    def _send(self, status, body, content_type):
-        try:
-            self.send_response(status)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-        except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True  # the page has asked something newer
-
-    def log_message(self, *arguments):
-        """Silent: a page asks at every letter."""
-
-
-class Server(ThreadingHTTPServer):
-    """An HTTP server with one model."""
-
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, address, model):
-        super().__init__(address, Handler)
-        self.model = model
+    return app
 
 
 def main(arguments=None):
@@ -200,15 +132,27 @@ def main(arguments=None):
     parser.add_argument("folder", help="folder of the versions, as export.py made it")
     parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 for other machines too")
     parser.add_argument("--port", type=int, default=8501, help="0 takes one that is free")
+    parser.add_argument("--max-batch", type=int, default=128, help="most rows of a request")
+    parser.add_argument("--max-k", type=int, default=1000, help="largest k of a request")
+    parser.add_argument(
+        "--timeout", type=float, default=20, help="seconds to send a request; 3 times for all"
+    )
     options = parser.parse_args(arguments)
-    model = ServedModel(options.folder)
-    server = Server((options.host, options.port), model)
-    port = server.server_address[1]
-    print(f"{model.name}, version {model.version}: http://{options.host}:{port}/", flush=True)
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        server.server_close()
+    model = ServedModel(options.folder, options.max_batch, options.max_k)
+    config = uvicorn.Config(
+        new_app(model, options.timeout),
+        http=functools.partial(TimedConnection, 3 * options.timeout),
+        ws="none",
+        log_level="warning",
+        limit_concurrency=MOST_CONNECTIONS,
+    )
+    with socket.create_server((options.host, options.port), backlog=128) as listener:
+        port = listener.getsockname()[1]
+        print(
+            f"{model.name}, version {model.version}: http://{options.host}:{port}/", flush=True
+        )
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run([listener])
 
 
 if __name__ == "__main__":
