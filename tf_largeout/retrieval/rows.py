@@ -281,7 +281,8 @@ def _require_finite(name: str, value: tf.Tensor) -> None:
 
 def variable_of(value: tf.Tensor) -> Any:
     """A variable that shares the memory of `value`."""
-    return keras.Variable(value, trainable=False, dtype="float32", autocast=False)
+    # TensorFlow keeps 34 KB for each name of a variable; Keras would make a new one each time.
+    return keras.Variable(value, name="rows", trainable=False, dtype="float32", autocast=False)
 
 
 def in_place(array: np.ndarray) -> tf.Tensor:
