@@ -90,6 +90,36 @@ def test_files_that_are_cut_or_damaged_are_refused(index, share, tmp_path):
         type(index).load(path)
 
 
+def test_a_loaded_index_stays_as_it_is_when_its_file_is_replaced_or_removed(index, tmp_path):
+    path = tmp_path / "index"
+    index.save(path)
+    loaded = type(index).load(path)
+    type(index)().build(-ROWS).save(path)
+    np.testing.assert_array_equal(loaded.reconstruct(np.arange(N)), ROWS)
+    path.unlink()
+    np.testing.assert_array_equal(loaded.reconstruct([3]), ROWS[3:4])
+
+
+def test_an_index_has_a_length_and_gives_its_rows(index):
+    assert len(type(index)()) == 0
+    index.add(2 * ROWS[:2])
+    index.update([4], 3 * ROWS[:1])
+    index.remove([5, N])
+    assert len(index) == N and index.num_classes == N + 2
+    rows = index.reconstruct([4, N + 1, 4])
+    np.testing.assert_array_equal(rows, [3 * ROWS[0], 2 * ROWS[1], 3 * ROWS[0]])
+    assert rows.dtype == "float32" and index.reconstruct([]).shape == (0, DIM)
+    for wrong, message in (
+        ([5], "not removed"),
+        ([N + 2], "`ids` must be in"),
+        (3, "integers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            index.reconstruct(wrong)
+    with pytest.raises(ValueError, match="Call `build"):
+        type(index)().reconstruct([0])
+
+
 def test_two_threads_save_to_one_path(tmp_path):
     indexes = [BruteForceIndex().build(ROWS[:count]) for count in (N, N // 2)]
     path = tmp_path / "index"
@@ -164,11 +194,10 @@ def _kb_of_an_index(kind, count):
 
     def use():
         index = KINDS[kind]().build(ROWS[:50])
-        index.top_k(QUERIES, 3)
         index.remove([1])
         index.top_k(QUERIES, 3)
 
-    for _ in range(400):  # until TensorFlow has what it keeps for any
+    for _ in range(300):  # until TensorFlow has what it keeps for any
         use()
     gc.collect()
     before = machine.resident_mb()
@@ -181,4 +210,4 @@ def _kb_of_an_index(kind, count):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_index_that_is_dropped_leaves_no_memory_behind(kind):
-    assert own_process.call(_kb_of_an_index, kind, 200) < 10
+    assert own_process.call(_kb_of_an_index, kind, 150) < 10

@@ -65,6 +65,10 @@ class Index(abc.ABC, Generic[SearchT]):
     def _restore(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> SearchT:
         """Takes what `_settings` and `arrays` of a search gave."""
 
+    def __len__(self) -> int:
+        """The number of classes, without removed ones; 0 before `build`."""
+        return 0 if self._compiled is None else int(self._built().rows.alive.sum())
+
     @property
     def num_classes(self) -> int:
         """How many ids there are, those of removed classes among them."""
@@ -109,6 +113,21 @@ class Index(abc.ABC, Generic[SearchT]):
             raise ValueError(f"`k` must be an integer of at least 1. Received: k={k!r}.")
         queries = rows_of("queries", queries, compiled.search.rows.matrix.dim)
         return compiled.top_k(queries, int(k), exclude, allowed)
+
+    def reconstruct(self, ids: TensorLike) -> np.ndarray:
+        """The rows of classes, as `build`, `add` or `update` got them, without biases.
+
+        Args:
+            ids: Integer `[n]`.
+
+        Returns:
+            float32 `[n, dim]`.
+
+        Raises:
+            ValueError: If the index is not built, or a class is not there or has been removed.
+        """
+        rows = self._built().rows
+        return rows.matrix.rows(rows.ids(ids)).numpy()
 
     def add(self, class_embeddings: TensorLike, bias: TensorLike | None = None) -> np.ndarray:
         """Adds classes.
@@ -177,7 +196,11 @@ class Index(abc.ABC, Generic[SearchT]):
     def load(cls: type[IndexT], path: str | os.PathLike[str]) -> IndexT:
         """The index of a file that `save` wrote.
 
-        The rows are read where they lie in the file: processes that load one share its memory.
+        The rows are not copied: the file is mapped into memory, and processes that load the
+        same file share this memory. While the index is in use, the file may be replaced by
+        another one with a rename, as `save` does, or removed: the index keeps the old content.
+        The file must not be written in place. The index would answer from the new bytes,
+        without a check; if the file gets shorter, the process ends with the signal SIGBUS.
 
         Raises:
             FileNotFoundError: If there is no file.
