@@ -43,9 +43,9 @@ FAULTS = [
     ),
     Fault(
         "one list too few is searched for the recall that was asked for",
-        _RETRIEVAL + "inverted_file_index.py",
-        "    return high\n",
-        "    return max(low, 1)\n",
+        _RETRIEVAL + "list_numbers.py",
+        "        return number\n    while",
+        "        return max(number - 1, 1)\n    while",
         ("tests/retrieval/inverted_file_index_test.py", *_ALL),
     ),
     Fault(

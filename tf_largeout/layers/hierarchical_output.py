@@ -81,6 +81,8 @@ class HierarchicalOutput(ClassOutput):
         "Hierarchical probabilistic neural network language model".
     """
 
+    scores_are_products = False
+
     def __init__(
         self,
         num_classes: int,

@@ -22,10 +22,12 @@ class RankedClasses(keras.layers.Layer):
 
     Attributes:
         rankings: The values of `ranking` that the layer supports.
+        scores_are_products: Whether class rows and biases alone rank the classes.
         class_matrix: The `ClassMatrix`, of a built layer.
     """
 
     rankings: tuple[str, ...] = ("logit",)
+    scores_are_products = True
     class_matrix: ClassMatrix
 
     def __init__(self, ranking: str | None = None, **kwargs: Any) -> None:

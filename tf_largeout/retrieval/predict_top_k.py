@@ -166,6 +166,12 @@ def _require_same_classes(index: TopKIndex, layer: Any) -> None:
                 f"{name}={expected}. Received: a {type(index).__name__} with {name}={own}. "
                 "Build it from the layer's class_embeddings()."
             )
+    if not layer.scores_are_products:
+        raise ValueError(
+            f"`index` must be None for layer '{layer.name}': its scores are log-probabilities, "
+            "not inner products, so an index ranks them wrongly. Received: a "
+            f"{type(index).__name__}. Leave `index` out."
+        )
     ranking = getattr(index, "ranking", "logit")
     if ranking != layer.ranking:
         raise ValueError(

@@ -1,0 +1,36 @@
+"""Each feature of a model with each use: the answer is that of the reference, or an error."""
+
+import os
+import random
+
+import pytest
+
+from tests.pairs.features import FEATURES
+from tests.pairs.uses import USES
+
+_CELLS = [(feature, use) for feature in FEATURES for use in USES]
+# `make test` runs a tenth of the cells. LARGEOUT_PAIRS_SEED chooses another tenth.
+_SHORT = set(
+    random.Random(os.environ.get("LARGEOUT_PAIRS_SEED", "0")).sample(_CELLS, len(_CELLS) // 10)
+)
+
+
+@pytest.mark.parametrize(
+    ("feature", "use"),
+    [
+        pytest.param(*cell, marks=[] if cell in _SHORT else [pytest.mark.slow])
+        for cell in _CELLS
+    ],
+)
+def test_the_answer_is_right_or_refused(feature, use, tmp_path):
+    try:
+        USES[use](feature, tmp_path)
+    except (ValueError, NotImplementedError) as refusal:
+        assert_names_what_came(str(refusal))
+        pytest.skip(f"refused: {refusal}")  # so that the report counts such cells
+
+
+def assert_names_what_came(message):
+    """An error of this library says what came or what to do."""
+    advice = ("Received", "Leave", "Join", "Take", "Give", "Make", "Build", "Use")
+    assert any(word in message for word in advice), message
