@@ -52,11 +52,12 @@ class FactoredOutput(ClassOutput):
         num_classes: Number of classes `N`, from 1 to 2^31 - 2.
         learning_rate: Above 0, of the gradient of the batch's mean loss; or a Keras schedule,
             of the layer's own count of steps. What a label's row gets of a mean over the batch
-            is small, so the rates of plain gradient descent are large: begin with a tenth of
-            the batch size for `ZLoss`, with the batch size for the two cross entropies, and
-            with 0.1 for `SquaredErrorLoss`; then try thrice as much and a third. A number can
-            be set anew between steps: `layer.learning_rate = 0.1`. One so large that a step
-            would lose the weights is refused by that step, with the weights as they were.
+            is small, so the rates of plain gradient descent are large. Begin with twice the
+            batch size for `TaylorSoftmaxLoss`, a fifth of it for `SphericalSoftmaxLoss`, a
+            tenth of it for `ZLoss`, and 0.1 for `SquaredErrorLoss`. Then try three times as
+            much and a third. A number can be changed between steps: `layer.learning_rate =
+            0.1`. A step whose rate is too large raises an error and leaves the weights as
+            they were.
         use_bias: Whether each class has a bias, which learns at the same rate.
         embeddings_initializer: Initializer of the class embeddings, or an array
             `[num_classes, dim]` of them; by default, as in `LargeOutput`, uniform, rows of
