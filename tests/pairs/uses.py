@@ -188,11 +188,15 @@ USES = {
     "evaluate": evaluate,
     "predict_top_k": predict_top_k,
     "BruteForceIndex": _with_index(_retrieval.BruteForceIndex),
-    "InvertedFileIndex": _with_index(lambda: _retrieval.InvertedFileIndex(1.0)),
+    "InvertedFileIndex": _with_index(
+        lambda: _retrieval.InvertedFileIndex(num_probes=NUM_CLASSES)
+    ),
     "LSHIndex": _with_index(lambda: _retrieval.LSHIndex(NUM_CLASSES)),
     "core export": _export("core"),
     "custom export": _export("custom"),
-    "export of an index": _export("core", lambda: _retrieval.InvertedFileIndex(1.0)),
+    "export of an index": _export(
+        "core", lambda: _retrieval.InvertedFileIndex(num_probes=NUM_CLASSES)
+    ),
     "join_models": join_models,
     "resize_classes": resize_classes,
     "replicas": replicas_evaluate,
