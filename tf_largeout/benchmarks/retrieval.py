@@ -58,7 +58,7 @@ def measure(method, weights, k, batches, queries, seconds):
     Args:
         method: key of `METHODS`.
         weights: path of an `.npz` with `W [num_classes, dim]`, `b [num_classes]` and queries
-            `H [n, dim]`, of which the second half is asked and the first may be learned from;
+            `H [n, dim]`, of which a random half is asked and the other may be learned from;
             and perhaps their labels `y`, `[n]` or `[n, m]` padded with -1.
         k: how many classes to find, as a list.
         batches: batch sizes, as a list.
@@ -69,10 +69,11 @@ def measure(method, weights, k, batches, queries, seconds):
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     with np.load(weights) as file:
-        half = len(file["H"]) // 2
-        problem = Problem(file["W"], file["b"], file["H"][:half], max(k))
-        asked = np.ascontiguousarray(file["H"][half:])
-        labels = file["y"][half:][:queries] if "y" in file else None
+        # At random, because test examples may come in an order.
+        order, half = np.random.default_rng(0).permutation(len(file["H"])), len(file["H"]) // 2
+        problem = Problem(file["W"], file["b"], file["H"][order[:half]], max(k))
+        asked = file["H"][order[half:]]
+        labels = file["y"][order[half:]][:queries] if "y" in file else None
     exact = {one: _exact(problem, asked[:queries], one) for one in k}
     before, start, rows = machine.resident_mb(), time.perf_counter(), []
     for setting, search in METHODS[method](problem):

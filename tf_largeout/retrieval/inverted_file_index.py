@@ -103,9 +103,9 @@ class InvertedFileIndex(Index[ListedRows]):
             bias: Float `[num_classes]`, or None.
             queries: Float `[n, dim]`, some hundred queries like those to come, such as what
                 enters the output layer for validation examples: `recall_target` is measured on
-                the first 2,048. None, the default, for rows with noise of half their length,
-                which are about as far from their best classes; pass your own where recall
-                matters.
+                2,048 of them, drawn at random. None, the default, for rows with noise of half
+                their length, which are about as far from their best classes; pass your own
+                where recall matters.
 
         Returns:
             The index itself.
@@ -117,7 +117,7 @@ class InvertedFileIndex(Index[ListedRows]):
         sample = None if queries is None else rows_of("queries", queries, rows.matrix.dim)
         search = ListedRows.fitted(rows, self._num_lists, {1: self._num_probes or 1})
         if self._num_probes is None:
-            measured = _noisy_rows(rows) if sample is None else sample[:_MEASURED_QUERIES]
+            measured = _noisy_rows(rows) if sample is None else _some_of(sample)
             if len(measured):
                 numbers = measure(search, measured, self.recall_target)
                 if sample is None:  # the best class is mostly the row itself: too easy to find
@@ -230,6 +230,12 @@ class InvertedFileIndex(Index[ListedRows]):
         # Files of earlier versions have one number for each k.
         probes_of_k = settings.get("probes_of_k", [(1, settings.get("num_probes"))])
         return ListedRows.of_arrays(arrays, dict(probes_of_k))
+
+
+def _some_of(queries: tf.Tensor) -> tf.Tensor:
+    """So many of the queries as are measured; not the first, as they may come in an order."""
+    places = np.random.default_rng(0).permutation(len(queries))[:_MEASURED_QUERIES]
+    return tf.gather(queries, np.sort(places))
 
 
 def _noisy_rows(rows: Rows) -> tf.Tensor:
