@@ -12,6 +12,7 @@ from tests.slow import slow_but
 from tf_largeout import class_folds, layers
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.filtered_top_k import best_left, exact_top_k
+from tf_largeout.retrieval import BruteForceIndex
 
 pytestmark = pytest.mark.portable
 
@@ -117,10 +118,54 @@ def test_leading_axes(matrix):
     np.testing.assert_array_equal(ids, expected[1].reshape(2, 3, 5))
 
 
-def test_ragged_exclusions(matrix):
-    exclude = tf.ragged.constant([BEST[b, :b].tolist() for b in range(BATCH)])
+class Sparse:
+    """What a sparse matrix of SciPy has, with these columns and a zero that it stores."""
+
+    def __init__(self, columns):
+        columns = [[0, *columns[0]], *columns[1:]]
+        self.shape = (len(columns), N)
+        self.indptr = np.cumsum([0, *map(len, columns)], dtype="int32")
+        self.indices = np.concatenate(columns).astype("int32")
+        self.data = np.where(np.arange(len(self.indices)) == 0, 0.0, 0.5)
+
+    def tocsr(self):
+        return self
+
+
+UNEVEN = [BEST[b, :b] for b in range(BATCH)]
+UNEVEN_FORMS = {
+    "ragged": lambda: tf.ragged.constant([row.tolist() for row in UNEVEN]),
+    "ragged, unsigned": lambda: tf.ragged.constant([row.tolist() for row in UNEVEN], "uint64"),
+    "lists": lambda: [row.tolist() for row in UNEVEN],
+    "tuple of tuples": lambda: tuple(tuple(row.tolist()) for row in UNEVEN),
+    "sets": lambda: [set(row.tolist()) for row in UNEVEN],
+    "arrays": lambda: list(UNEVEN),
+    "array of lists": lambda: np.array([row.tolist() for row in UNEVEN], object),
+    "sparse matrix": lambda: Sparse(UNEVEN),
+}
+
+
+@pytest.mark.parametrize("form", UNEVEN_FORMS)
+def test_exclusions_of_different_lengths(matrix, form):
+    exclude = UNEVEN_FORMS[form]()
     found = exact_top_k(matrix, tf.constant(QUERIES), 5, exclude)
-    assert_equal(found, reference.top_k(SCORES, 5, [BEST[b, :b] for b in range(BATCH)]))
+    assert_equal(found, reference.top_k(SCORES, 5, UNEVEN))
+    index = BruteForceIndex().build(ROWS, BIAS)
+    np.testing.assert_array_equal(index.top_k(QUERIES, 5, exclude)[1], found[1])
+
+
+@pytest.mark.parametrize("exclude", [[{3}, {5}] * 3, [set()] * 6, np.array([[3], [5]] * 3)])
+def test_exclusions_of_equal_lengths(matrix, exclude):
+    found = exact_top_k(matrix, tf.constant(QUERIES), 5, exclude)
+    expected = [sorted(row) for row in exclude]
+    assert_equal(found, reference.top_k(SCORES, 5, np.array(expected, int).reshape(6, -1)))
+
+
+def test_a_set_of_allowed_classes(matrix):
+    for allowed in ({9, 2, 140}, frozenset([7]), set()):
+        found = exact_top_k(matrix, tf.constant(QUERIES), 5, allowed=allowed)
+        expected = np.array(sorted(allowed), np.int64)
+        assert_equal(found, reference.top_k(SCORES, 5, allowed=expected))
 
 
 def test_what_is_left_of_answers_keeps_its_order():
@@ -141,7 +186,11 @@ def test_what_is_left_of_answers_keeps_its_order():
         ({"exclude": [1] * BATCH}, "`exclude` must have shape"),
         ({"allowed": [[1]]}, "`allowed` must be a vector"),
         ({"exclude": [[0.5]] * BATCH}, "`exclude` must be integer class ids.*float32"),
-        ({"exclude": [[1], [2, 3]] * 3}, "padded with -1.*tf.ragged.constant.*type list"),
+        ({"exclude": [[1], [2.5, 3]] * 3}, "padded with -1.*tf.RaggedTensor.*type list"),
+        ({"exclude": [[[1], [2, 3]], [[1]]] * 3}, "padded with -1.*list of lists or sets"),
+        ({"exclude": [{1}, {2, N}] * 3}, f"must be class ids in .0, {N}."),
+        ({"exclude": {1, 2}}, "`exclude` must have shape .6, n.*2"),
+        ({"exclude": Sparse([[1]] * 5)}, "`exclude` must have shape .6, n.*5, "),
         ({"allowed": np.ones(N, bool)}, "`allowed` must be integer.*bool.*flatnonzero"),
     ],
 )

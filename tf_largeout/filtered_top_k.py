@@ -4,10 +4,16 @@ Two filters: `exclude`, classes of each row's own that must not be in its answer
 the classes that may be in any.
 """
 
+import itertools
+from typing import Any
+
+import numpy as np
 import tensorflow as tf
 
 from tf_largeout.class_matrix import ClassMatrix
 from tf_largeout.types import TensorLike
+
+_ROWS = (list, tuple, set, frozenset, np.ndarray)
 
 
 def exact_top_k(
@@ -90,7 +96,7 @@ def exclusions(exclude: TensorLike, queries: tf.Tensor, num_classes: int) -> tf.
 
     Args:
         exclude: Integer ids `[..., n]` of classes, for queries `[..., dim]`: negative ones are
-            padding, and an id may be there twice. Or ragged in the last axis.
+            padding, and an id may be there twice. Or another form of `class_rows`.
         queries: Those that they belong to.
         num_classes: Ids are below it.
 
@@ -125,7 +131,7 @@ def allowances(allowed: TensorLike, num_classes: int) -> tf.Tensor:
     """The argument `allowed`, checked, as int64 `[m]`: rising ids, each once.
 
     Args:
-        allowed: Integer ids `[m]` of classes; one may be there twice.
+        allowed: Integer ids `[m]` of classes, or a set; one may be there twice.
         num_classes: Ids are in `[0, num_classes)`.
 
     Raises:
@@ -145,24 +151,41 @@ def allowances(allowed: TensorLike, num_classes: int) -> tf.Tensor:
 
 
 def class_ids(name: str, value: TensorLike) -> tf.Tensor:
-    """A filter as int64, a ragged one padded with -1.
+    """A filter as an int64 tensor; rows of different lengths are padded with -1.
 
     Args:
         name: "exclude" or "allowed", for the message.
-        value: Integers, in any form; or nothing at all, which has no type.
+        value: As `class_rows` takes it.
 
     Raises:
-        ValueError: If they are no integers, or lists of different lengths.
+        ValueError: If the ids are not integers, or not in such a form.
     """
+    ids = class_rows(name, value)
+    return ids.to_tensor(-1) if isinstance(ids, tf.RaggedTensor) else ids
+
+
+def class_rows(name: str, value: TensorLike) -> tf.Tensor | tf.RaggedTensor:
+    """A filter as int64, ragged if its rows can have different lengths.
+
+    Args:
+        name: "exclude" or "allowed", for the message.
+        value: Integers: a tensor, also a ragged one, an array, a list or a set; a list of
+            lists or sets; a sparse matrix of SciPy, whose rows have the ids of the columns
+            that are not 0. What is empty may have any type.
+
+    Raises:
+        ValueError: If the ids are not integers, or not in such a form.
+    """
+    value = _without_sets(value)
     if isinstance(value, tf.RaggedTensor):
-        value = value.to_tensor(-1)
+        return value.with_flat_values(class_rows(name, value.flat_values))
     try:
         ids = tf.convert_to_tensor(value)
     except ValueError as error:
         raise ValueError(
-            f"`{name}` must be an array of integer class ids, its rows padded with -1 to one "
-            f"length, or `tf.ragged.constant(rows, dtype=tf.int64)`. Received {name} of type "
-            f"{type(value).__name__}, which is no array: {error}"
+            f"`{name}` must be integer class ids: a tensor or array, its rows padded with -1 "
+            "to one length, a list of lists or sets, a tf.RaggedTensor or a sparse matrix of "
+            f"SciPy. Received {name} of type {type(value).__name__}: {error}"
         ) from error
     if not ids.dtype.is_integer and ids.shape.num_elements() != 0:
         raise ValueError(
@@ -174,6 +197,30 @@ def class_ids(name: str, value: TensorLike) -> tf.Tensor:
         return tf.cast(ids, tf.int64)
     ids = tf.bitcast(ids, tf.int64)  # ids from 2**63 on become negative, as padding is
     return tf.where(ids < 0, tf.int64.max, ids)
+
+
+def _without_sets(value: Any) -> Any:
+    """`value`, or what TensorFlow takes in place of sets, uneven lists and sparse matrices."""
+    if isinstance(value, set | frozenset):
+        return list(value)
+    if hasattr(value, "tocsr"):
+        matrix = value.tocsr()
+        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        is_there = matrix.data != 0
+        ids = matrix.indices[is_there].astype(np.int64)
+        return tf.RaggedTensor.from_value_rowids(ids, rows[is_there], matrix.shape[0])
+    if str(getattr(value, "dtype", "")) == "object":  # lists in a column of pandas
+        value = list(value)
+    if not isinstance(value, list | tuple) or not all(isinstance(row, _ROWS) for row in value):
+        return value
+    lengths = [len(row) for row in value]
+    if len(set(lengths)) < 2 and not any(isinstance(row, set | frozenset) for row in value):
+        return value
+    ids = list(itertools.chain.from_iterable(value))
+    if any(isinstance(one, _ROWS) for one in ids):
+        return value
+    ids = np.array(ids, None if ids else int)
+    return tf.RaggedTensor.from_row_lengths(ids, lengths) if ids.dtype.kind in "iu" else value
 
 
 def _all_below(ids: tf.Tensor, num_classes: int) -> tf.Tensor:

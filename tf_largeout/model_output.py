@@ -3,12 +3,23 @@
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from tf_largeout.output_tag import OutputTag, logits_left_out, tag_of
 
 
 def output_tag(model: keras.Model, inputs: Any, asked_by: str) -> OutputTag:
-    """The tag of the output of `model`: its layer, and the features that enter it.
+    """The tag of the output of `model`, as `tag_and_mask` gives it."""
+    return tag_and_mask(model, inputs, asked_by)[0]
+
+
+def tag_and_mask(
+    model: keras.Model, inputs: Any, asked_by: str
+) -> tuple[OutputTag, tf.Tensor | None]:
+    """The tag of the output of `model`, and the mask of its positions.
+
+    The tag has the layer and the features that enter it. The mask, None if there is none, is
+    that which an earlier layer, such as `Embedding(mask_zero=True)`, has given the output.
 
     Args:
         model: A model with one output.
@@ -34,4 +45,4 @@ def output_tag(model: keras.Model, inputs: Any, asked_by: str) -> OutputTag:
         raise ValueError(f"Model '{model.name}' was traced for its shapes alone.")
     # After `load_weights` no step of this layer has told it the ranking of the loss.
     tag.layer.follow(getattr(model, "loss", None), replace=False)
-    return tag
+    return tag, getattr(outputs, "_keras_mask", None)

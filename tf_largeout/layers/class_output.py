@@ -149,10 +149,12 @@ class ClassOutput(RankedClasses):
             features: Float `[..., dim]`.
             k: Between 1 and `num_classes`.
             exclude: Ids `[..., n]` of classes that must not be in the answer of the row,
-                padded with -1, or ragged; None, the default, for none. The best `k + n` are
-                found, and those struck out.
-            allowed: Ids `[m]` of the classes that may be in the answers of all rows; None, the
-                default, for all. No row of another class is read, but by a
+                padded with -1. Or with rows of different lengths: a list of lists or sets, a
+                `tf.RaggedTensor`, or a sparse matrix of SciPy, which excludes the columns that
+                are not 0. None, the default, for none. The best `k + n` are found, and those
+                struck out.
+            allowed: Ids `[m]`, or a set, of the classes that may be in the answers of all rows;
+                None, the default, for all. No row of another class is read, but by a
                 `HierarchicalOutput`.
             absolute: True to rank by `|logit|`, False to rank by the logit. None, the default,
                 for the layer's `ranking`, which is that of the loss that trained it. The

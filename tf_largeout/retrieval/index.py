@@ -95,8 +95,10 @@ class Index(abc.ABC, Generic[SearchT]):
             queries: Float `[B, dim]`.
             k: At least 1; it may be more than there are classes.
             exclude: Integer ids `[B, n]`, padded with -1: classes that a query must not find.
-            allowed: Integer ids `[m]`: the classes that any query may find, of which the best
-                are found exactly. Default: all.
+                Or a list of lists or sets, a `tf.RaggedTensor`, or a sparse matrix of SciPy,
+                which excludes the columns that are not 0.
+            allowed: Integer ids `[m]`, or a set: the classes that any query may find, of which
+                the best are found exactly. Default: all.
 
         Returns:
             `(scores, ids)`: float32 and int64 `[B, k]`, best first; padded with -inf and -1

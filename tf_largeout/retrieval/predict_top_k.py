@@ -1,14 +1,15 @@
 """`predict_top_k`: `predict` for models whose logits of all classes would not fit."""
 
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.arguments import whole_number
-from tf_largeout.filtered_top_k import class_ids, exclusions
-from tf_largeout.model_output import output_tag
+from tf_largeout.arguments import one_of, whole_number
+from tf_largeout.filtered_top_k import class_ids, class_rows, exclusions
+from tf_largeout.model_output import tag_and_mask
+from tf_largeout.retrieval.last_positions import last_positions
 from tf_largeout.types import TensorLike
 
 
@@ -47,6 +48,7 @@ def predict_top_k(
     index: TopKIndex | None = None,
     batch_size: int | None = None,
     verbose: str | int = "auto",
+    positions: Literal["last"] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The `k` best classes of each example, where `predict` gives the logits of all classes.
 
@@ -67,35 +69,48 @@ def predict_top_k(
             labels and weights, if there are any, are not used.
         k: How many, at least 1 and without an index at most the number of classes.
         exclude: Ids `[examples, n]` of classes that must not be in the answer of the example,
-            such as those it is known to have; padded with -1, or ragged. For positions of
-            sequences `[examples, ..., n]`. Only with arrays as `x`, whose rows have an order.
-        allowed: Ids `[m]` of the only classes that may be in any answer; None for all.
+            such as those it is known to have, padded with -1. Or with rows of different
+            lengths: a list of lists or sets, a `tf.RaggedTensor`, or a sparse matrix of SciPy,
+            which excludes the columns that are not 0. If the answer has all positions of
+            sequences, `[examples, time, n]`. Only with arrays as `x`, whose rows have an order.
+        allowed: Ids `[m]`, or a set, of the only classes that may be in any answer; None, the
+            default, for all.
         index: What finds the classes, of which it may miss some; its `top_k` is called with the
             features that enter the output layer. None, the default, for the exact `top_k` of
             the layer, in O(num_classes) a row.
         batch_size: Of arrays; 32 by default, as in Keras.
         verbose: As in `predict`.
+        positions: None, the default, for an answer for each position of a sequence; "last" for
+            one for each sequence: that of the last position which the mask of the model (such
+            as that of `keras.layers.Embedding(mask_zero=True)`) leaves, whether the padding is
+            on the left or on the right. Without a mask it is the last of all positions, so
+            sequences that are padded on the right need a mask. A sequence of padding alone has
+            no answer: -inf and -1.
 
     Returns:
-        `(scores, ids)`: numpy float32 and int64 `[examples, ..., k]`, best first; -inf and -1
+        `(scores, ids)`: numpy float32 and int64 `[examples, k]`, of all positions of sequences
+        `[examples, time, k]`; best first, with -inf and -1
         where the filters leave fewer than `k` classes.
 
     Raises:
         ValueError: If the model has another output, `k` is out of range, `index` is one of
-            other classes, a filter holds no integers or does not fit `x`, or `exclude` comes
-            with an `x` that is no arrays.
+            other classes, a filter holds no integers or does not fit `x`, `exclude` comes
+            with an `x` that is no arrays, or `positions` is "last" but the model has no
+            sequences.
         tf.errors.InvalidArgumentError: If a filter names a class that there is not, or features
             of an example are not finite.
     """
     k = whole_number("k", k)
+    if positions is not None:
+        one_of("positions", positions, ["last"])
     if allowed is not None:
         allowed = class_ids("allowed", allowed)
     if exclude is not None:
-        exclude = class_ids("exclude", exclude).numpy()
+        exclude = class_rows("exclude", exclude)
         _require_rows(x, exclude)
         x = {"x": x, "exclude": exclude}
     with model.distribute_strategy.scope():
-        finder = _Finder(model, k, exclude is not None, allowed, index)
+        finder = _Finder(model, k, exclude is not None, allowed, index, positions)
     if _is_empty(x):  # of which Keras's loop makes no result at all
         scores, ids = finder.predict_on_batch(x)
     else:
@@ -108,7 +123,7 @@ def _is_empty(x: Any) -> bool:
     return all(tuple(getattr(one, "shape", ()))[:1] == (0,) for one in keras.tree.flatten(x))
 
 
-def _require_rows(x: Any, exclude: np.ndarray) -> None:
+def _require_rows(x: Any, exclude: tf.Tensor | tf.RaggedTensor) -> None:
     arrays = keras.tree.flatten(x)
     if not all(hasattr(one, "shape") for one in arrays):
         raise ValueError(
@@ -133,10 +148,11 @@ class _Finder(keras.Model):
         has_exclude: bool,
         allowed: tf.Tensor | None,
         index: TopKIndex | None,
+        positions: str | None,
     ) -> None:
         super().__init__()
         self._model, self._k, self._has_exclude = model, k, has_exclude
-        self._allowed, self._index = allowed, index
+        self._allowed, self._index, self._positions = allowed, index, positions
         self.run_eagerly = model.run_eagerly
 
     @tf.autograph.experimental.do_not_convert
@@ -145,16 +161,42 @@ class _Finder(keras.Model):
         exclude = None
         if self._has_exclude:
             x, exclude = x["x"], x["exclude"]
-        tag = output_tag(self._model, x, "`predict_top_k`")
+        tag, mask = tag_and_mask(self._model, x, "`predict_top_k`")
+        if self._positions is None:
+            _refuse_one_row_for_positions(exclude, tag.features)
+            return self._best(tag.layer, tag.features, exclude)
+        features, has_position = last_positions(tag.features, mask)
+        scores, ids = self._best(tag.layer, features, exclude)
+        if has_position is None:
+            return scores, ids
+        has_position = has_position[:, tf.newaxis]
+        return tf.where(has_position, scores, -float("inf")), tf.where(has_position, ids, -1)
+
+    def _best(
+        self, layer: Any, features: tf.Tensor, exclude: tf.Tensor | tf.RaggedTensor | None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         if self._index is None:
-            return tag.layer.top_k(tag.features, self._k, exclude, self._allowed)
-        _require_same_classes(self._index, tag.layer)
+            return layer.top_k(features, self._k, exclude, self._allowed)
+        _require_same_classes(self._index, layer)
         if exclude is not None:
-            exclude = exclusions(exclude, tag.features, tag.num_classes)
-        queries = tf.cast(tag.flat_features, tf.float32)
+            exclude = exclusions(exclude, features, layer.num_classes)
+        queries = layer.make_tag(features, training=False).flat_features
+        queries = tf.cast(queries, tf.float32)
         found = self._index.top_k(queries, self._k, exclude=exclude, allowed=self._allowed)
-        shape = tf.concat([tf.shape(tag.features)[:-1], [self._k]], axis=0)
+        shape = tf.concat([tf.shape(features)[:-1], [self._k]], axis=0)
         return tf.reshape(found[0], shape), tf.reshape(found[1], shape)
+
+
+def _refuse_one_row_for_positions(
+    exclude: tf.Tensor | tf.RaggedTensor | None, features: tf.Tensor
+) -> None:
+    if exclude is not None and exclude.shape.rank == 2 and features.shape.rank == 3:
+        raise ValueError(
+            "`exclude` must have a row for each position, [examples, time, n]. Received: "
+            "`exclude` of shape [examples, n], for a model of sequences. Pass positions='last' "
+            "to ask for the last position alone, or repeat the rows: "
+            "np.repeat(exclude[:, np.newaxis], time, axis=1)."
+        )
 
 
 def _require_same_classes(index: TopKIndex, layer: Any) -> None:

@@ -1,0 +1,35 @@
+"""The last position of each sequence, which `predict_top_k` is asked for."""
+
+import tensorflow as tf
+
+
+def last_positions(
+    features: tf.Tensor, mask: tf.Tensor | None
+) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """The features of the last position of each sequence that is not masked.
+
+    Args:
+        features: `[B, T, dim]`.
+        mask: bool `[B, T]`, false at padding, which may be on the left or on the right; or
+            None: the last position is that of index `T - 1`.
+
+    Returns:
+        `(features, has_position)`: `[B, dim]`, and bool `[B]`, false where all is masked; None
+        without a mask.
+
+    Raises:
+        ValueError: If the features are not those of sequences.
+    """
+    if features.shape.rank != 3:
+        raise ValueError(
+            "`positions='last'` needs a model of sequences, with features [batch, time, dim] "
+            f"before its output layer. Received: features of shape {features.shape}. Leave "
+            "`positions` out."
+        )
+    if mask is None:
+        return features[:, -1], None
+    steps = tf.range(tf.shape(features)[1])
+    last = tf.reduce_max(tf.where(tf.cast(mask, tf.bool), steps, 0), axis=1)
+    return tf.gather(features, last, batch_dims=1), tf.reduce_any(
+        tf.cast(mask, tf.bool), axis=1
+    )
