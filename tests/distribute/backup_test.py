@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import tf_largeout as tflo
+from tests.harness import multi_optimizer
 from tests.slow import slow_but
 
 N, DIM, BATCH, EPOCHS = 50, 6, 8, 4
@@ -13,14 +14,14 @@ X = RNG.normal(size=(4 * BATCH, DIM)).astype("float32")
 Y = RNG.integers(0, N, len(X))
 
 
-def new_model(num_shards, dim=DIM, seed=1, eagerly=False):
+def new_model(num_shards, dim=DIM, seed=1, eagerly=False, optimizer=None):
     keras.utils.set_random_seed(seed)
     sampler = tflo.samplers.UniformSampler(9, seed=3)
     head = tflo.layers.LargeOutput(N, sampler, num_shards=num_shards)
     layers = [keras.Input([DIM]), keras.layers.Dense(dim), keras.layers.Dropout(0.3, seed=4)]
     model = keras.Sequential([*layers, head])
     model.compile(
-        tflo.optimizers.LazyAdam(0.05),
+        optimizer or tflo.optimizers.LazyAdam(0.05),
         tflo.losses.SampledSoftmaxLoss(),
         run_eagerly=eagerly,  # for what is not about the steps
     )
@@ -58,6 +59,22 @@ def test_a_run_goes_on_to_the_bit_in_any_number_of_shards(tmp_path, before, afte
     assert train(new_model(before), tmp_path / "cut", 2) == 0
     again = new_model(after, seed=7)  # other numbers, which the backup replaces
     assert train(again, tmp_path / "cut", EPOCHS) == 2
+    assert_equal(again, whole)
+
+
+@pytest.mark.parametrize("scaled", slow_but([False], [False, True]))
+def test_a_run_with_several_optimizers_goes_on_to_the_bit(tmp_path, scaled):
+    def make(seed=1):
+        rows = {".*large_output.*": tflo.optimizers.LazySGD(1.0, momentum=0.9)}
+        optimizer = multi_optimizer(tflo.optimizers.LazyAdam(0.05), rows)
+        if scaled:
+            optimizer = keras.optimizers.LossScaleOptimizer(optimizer, 2.0**9)
+        return new_model(2, seed=seed, optimizer=optimizer, eagerly=True)
+
+    whole, again = make(), make(seed=7)
+    train(whole, tmp_path / "whole", 3)
+    train(make(), tmp_path / "cut", 1)
+    assert train(again, tmp_path / "cut", 3) == 1
     assert_equal(again, whole)
 
 

@@ -55,7 +55,11 @@ class Backup(keras.callbacks.Callback):
         self.folder = os.fspath(folder)
         self._epoch = tf.Variable(0, dtype=tf.int64, trainable=False)
         checkpoint = tf.train.Checkpoint(
-            model=model, optimizer=model.optimizer, epoch=self._epoch, random=_random(model)
+            model=model,
+            optimizer=model.optimizer,
+            epoch=self._epoch,
+            random=_random(model),
+            **_inner_optimizers(model.optimizer),
         )
         self._manager = tf.train.CheckpointManager(checkpoint, self.folder, max_to_keep=1)
 
@@ -86,6 +90,13 @@ class Backup(keras.callbacks.Callback):
         if (epoch + 1) % self._save_freq == 0:
             self._epoch.assign(epoch + 1)
             self._manager.save()
+
+
+def _inner_optimizers(optimizer: Any) -> dict[str, Any]:
+    """Those of a MultiOptimizer, which a checkpoint of it leaves out."""
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
+    inner = getattr(optimizer, "optimizers", [])
+    return {"inner_optimizers": list(inner)} if inner else {}
 
 
 def _random(model: keras.Model) -> list[tf.Variable]:
