@@ -53,10 +53,12 @@ if(LARGEOUT_GPU)
   target_link_libraries(op_library PRIVATE CUDA::cudart_static)
 endif()
 
-# A program that runs SavedModels as TensorFlow Serving does, for tests/serving. Not optimized:
-# it compiles in half the time.
-add_executable(serving_host EXCLUDE_FROM_ALL tests/serving/host.cc)
-target_link_libraries(serving_host PRIVATE tensorflow -l:libtensorflow_cc.so.2)
-target_compile_options(serving_host PRIVATE -O0)
-# Without --no-as-needed the linker drops the library that registers sessions.
-target_link_options(serving_host PRIVATE -Wl,--no-as-needed -Wl,-rpath,${LARGEOUT_TENSORFLOW})
+# A program that runs SavedModels as TensorFlow Serving does, for tests/serving, which are not in
+# the sdist. Not optimized: it compiles in half the time.
+if(EXISTS ${CMAKE_SOURCE_DIR}/tests/serving/host.cc)
+  add_executable(serving_host EXCLUDE_FROM_ALL tests/serving/host.cc)
+  target_link_libraries(serving_host PRIVATE tensorflow -l:libtensorflow_cc.so.2)
+  target_compile_options(serving_host PRIVATE -O0)
+  # Without --no-as-needed the linker drops the library that registers sessions.
+  target_link_options(serving_host PRIVATE -Wl,--no-as-needed -Wl,-rpath,${LARGEOUT_TENSORFLOW})
+endif()

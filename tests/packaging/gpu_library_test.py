@@ -99,7 +99,7 @@ def test_a_library_with_gpu_kernels_loads_and_works_without_a_gpu(tmp_path):
         pytest.skip("no nvcc")
     library = tmp_path / "_largeout_ops.so"
     cmake.build_op_library(library, "gpu")
-    assert b"RowUpdateGpuOp" in library.read_bytes()
+    assert b"RowUpdateOp<GpuRow" in library.read_bytes()
     architectures = re.search(gpu_cards.RECORD, library.read_bytes())[1].decode().split(",")
     assert architectures[-2:] == ["90-real", "90-virtual"]
     assert "80-real" in architectures
