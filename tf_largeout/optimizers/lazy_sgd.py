@@ -29,8 +29,8 @@ class LazySGD(RowSparse, keras.optimizers.SGD):
 
     For class rows take a fifth of the batch size as the rate, and another optimizer for the
     layers before, which no such rate suits: a mean over the batch leaves each row the share of
-    one example or two. `MultiOptimizer` needs Keras 3.15. A `tf.train.Checkpoint` saves the state
-    of its optimizers only if they are named: `optimizers=list(optimizer.optimizers)`.
+    one example or two. `MultiOptimizer` needs Keras 3.15. A `tf.train.Checkpoint` saves the
+    state of its optimizers only if it is given them: `optimizers=list(optimizer.optimizers)`.
 
     ```python
     rows = tflo.optimizers.LazySGD(batch_size / 5)
