@@ -71,7 +71,7 @@ def latin_1(folder):
         (short_file, "Received: 2 names"),
         (latin_1, "UTF-8 can encode"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_other_names_are_refused(names, message, tmp_path):
     names = names(tmp_path) if callable(names) else names
