@@ -42,7 +42,7 @@ KINDS = {
         lambda o: 1 + o + o**2 / 2,
     ),
 }
-each_kind = pytest.mark.parametrize("kind", KINDS)
+each_kind = pytest.mark.parametrize("kind", slow_but(["absolute", "taylor"], KINDS))
 
 
 def new_model(kind):

@@ -119,15 +119,16 @@ def test_a_checkpoint_goes_on_in_any_number_of_shards(optimizer, before, after, 
     assert_goes_on(resumed, optimizer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "optimizer, before, after",
     [
         ("adam", 3, 2),
-        pytest.param("adam", 1, 3, marks=pytest.mark.slow),
-        pytest.param("adam", 3, 1, marks=pytest.mark.slow),
-        pytest.param("adam", 1, 1, marks=pytest.mark.slow),
-        pytest.param("rowwise adagrad", 2, 7, marks=pytest.mark.slow),
-        pytest.param("momentum", 3, 3, marks=pytest.mark.slow),
+        ("adam", 1, 3),
+        ("adam", 3, 1),
+        ("adam", 1, 1),
+        ("rowwise adagrad", 2, 7),
+        ("momentum", 3, 3),
     ],
 )
 def test_a_checkpoint_that_is_read_before_there_are_slots_goes_on(

@@ -159,6 +159,7 @@ def test_bags_share_their_table_too():
     assert len(model.trainable_variables) == 2
 
 
+@pytest.mark.slow
 def test_two_replicas_train_one_table_each():
     with replicas.two_replicas().scope():
         model = tied(run_eagerly=False)

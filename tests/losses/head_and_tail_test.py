@@ -134,6 +134,7 @@ def partition_estimates(head, problem, steps):
     return estimates().numpy().astype("float64")
 
 
+@pytest.mark.slow
 def test_the_partition_function_is_estimated_without_bias_and_the_head_helps():
     problem = Problem(SEVERAL[:, :1])
     problem.labels = np.array([[3], [9], [0], [36], [7], [12]])

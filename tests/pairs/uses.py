@@ -9,7 +9,16 @@ import tensorflow as tf
 import tf_largeout as tflo
 from tests import replicas
 from tests.pairs import reference
-from tests.pairs.features import BATCH, FEATURES, IDS, LABELS, NUM_CLASSES, new_model, train
+from tests.pairs.features import (
+    BATCH,
+    FEATURES,
+    IDS,
+    LABELS,
+    NUM_CLASSES,
+    STEPS,
+    new_model,
+    train,
+)
 
 K = 5
 
@@ -173,16 +182,15 @@ def replicas_evaluate(name, tmp_path):
 
 def resume(name, tmp_path):
     whole = trained(name)
-    part = train(new_model(name), name, STEPS_BEFORE)
+    part = train(new_model(name), name, 1)
     part.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
     again.run_eagerly = True
-    train(again, name, 4 - STEPS_BEFORE)
+    train(again, name, STEPS - 1)
     for one, other in zip(whole.get_weights(), again.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-STEPS_BEFORE = 2
 _retrieval = tflo.retrieval
 USES = {
     "evaluate": evaluate,

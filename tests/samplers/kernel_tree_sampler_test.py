@@ -151,6 +151,7 @@ def test_the_tree_comes_to_follow_weights_set_by_hand():
     assert sums_are_fresh(layer)
 
 
+@pytest.mark.slow
 def test_an_optimizer_of_keras_has_the_tree_built_every_50_steps():
     model = make_model(optimizer="of Keras")
     fit(model, 120)

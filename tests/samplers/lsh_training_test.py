@@ -97,6 +97,7 @@ def test_models_with_fewer_classes_than_samples_train_if_rows_have_their_own(for
     fit(model, 2, FEATURES, LABELS % 15)
 
 
+@pytest.mark.slow
 def test_replicas_build_the_same_tables():
     strategy = replicas.two_replicas()
     with strategy.scope():
