@@ -61,17 +61,17 @@ class FactoredLogits(OutputTag):
         """As in `OutputTag`; without `absolute`, p is that of the loss, if that defines one.
 
         Raises:
-            ValueError: If there is no loss, and the layer was trained with one whose p is no
-                softmax.
+            ValueError: If no loss was called on the output, and the layer was trained with a
+                loss whose probabilities are not a softmax.
         """
+        if absolute is None and self.loss is None and self.layer.ranking != "logit":
+            raise ValueError(
+                f"Layer '{self.layer.name}' was trained with a loss that defines its own "
+                "probabilities, so its perplexity needs that loss. Compile the model with the "
+                "loss and call `evaluate`; or pass `absolute=False` for the softmax of the "
+                "logits."
+            )
         if absolute is not None or not getattr(self.loss, "is_cross_entropy", False):
-            if absolute is None and self.loss is None and self.layer.ranking != "logit":
-                raise ValueError(
-                    f"Layer '{self.layer.name}' was trained with a loss that defines its own "
-                    "probabilities, so its perplexity needs that loss. Compile the model with "
-                    "the loss and call `evaluate`; or pass `absolute=False` for the softmax of "
-                    "the logits."
-                )
             return super().known_cross_entropies(y_true, bool(absolute))
         labels = self.label_matrix(y_true)
         if self.training and id(labels) not in self._spheres:

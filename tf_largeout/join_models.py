@@ -48,8 +48,6 @@ def join_models(models: Sequence[keras.Model]) -> keras.Model:
     if len(models) < 2:
         raise ValueError(f"`models` must be two or more. Received: {len(models)}.")
     heads = [_head(model) for model in models]
-    for model, head in zip(models, heads, strict=True):
-        _require_logit_ranking(model, head)
     _check_alike(models, heads)
     inputs = keras.tree.map_structure(_input_like, _inputs(models[0]))
     features = [
@@ -77,6 +75,7 @@ def _head(model: keras.Model) -> LargeOutput:
     """The `LargeOutput` that a model ends in."""
     layers = getattr(model, "layers", None)
     if layers and getattr(model, "built", False) and isinstance(layers[-1], LargeOutput):
+        _require_logit_ranking(model, layers[-1])
         return layers[-1]
     raise ValueError(
         "Each model must be a Sequential or functional model that is built and ends in a "

@@ -55,7 +55,7 @@ class ServedModel:
         self.class_names = None
         if names.exists():
             lines = names.read_text("utf-8").split("\n")
-            # What follows the last newline is "": the name of id -1, which is no class.
+            # The file ends with a newline, so the last entry is "": the name for id -1.
             self.class_names = np.array(lines, object)
 
     def description(self):

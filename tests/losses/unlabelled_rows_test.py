@@ -31,7 +31,7 @@ def new_model(head, loss, masked, **options):
 
 
 def pair(reduction="sum_over_batch_size", masked=True, **options):
-    """A model of ours, and the same by layers and losses of Keras."""
+    """A model with `LargeOutput`, and the same model with Keras's layers and losses."""
     ours = new_model(
         layers.LargeOutput(N), losses.SoftmaxLoss(reduction=reduction), masked, **options
     )

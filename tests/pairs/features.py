@@ -58,8 +58,8 @@ def _reversible(**kwargs):
     return functools.partial(keras.layers.ReversibleEmbedding, VOCABULARY, DIM, **kwargs)
 
 
-def _labels(kind):
-    """Labels of a kind, for inputs of the shape that goes with it."""
+def _labels():
+    """Labels of each kind."""
     draws = np.random.default_rng(5)
     one = draws.integers(0, NUM_CLASSES, BATCH)
     several = np.stack([(one + 7 * place) % NUM_CLASSES for place in range(3)], axis=1)
@@ -68,10 +68,10 @@ def _labels(kind):
     unlabelled[1::4] = -1
     in_time = draws.integers(0, NUM_CLASSES, (BATCH, LENGTH))
     in_time[::2, 0] = -1
-    return {"one": one, "several": several, "unlabelled": unlabelled, "in time": in_time}[kind]
+    return {"one": one, "several": several, "unlabelled": unlabelled, "in time": in_time}
 
 
-LABELS = {kind: _labels(kind) for kind in ("one", "several", "unlabelled", "in time")}
+LABELS = _labels()
 IDS = np.random.default_rng(6).integers(1, VOCABULARY, (BATCH, LENGTH))
 
 _losses = tflo.losses

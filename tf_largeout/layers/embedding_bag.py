@@ -49,8 +49,8 @@ class EmbeddingBag(keras.layers.Layer):
     ids, or one whose divisor is 0, gives zeros. The embeddings of single ids are never held as
     `[batch, max_ids, output_dim]`, and the gradient of the table is a `tf.IndexedSlices` of
     the ids that occurred: an optimizer of `tf_largeout.optimizers` pays for those rows only.
-    So there is no `embeddings_regularizer`, which would need all rows: use the optimizer's
-    `weight_decay`.
+    An `embeddings_regularizer` would need all rows, so there is none. Use the optimizer's
+    `weight_decay` instead.
 
     Example:
 

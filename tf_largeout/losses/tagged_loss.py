@@ -20,8 +20,8 @@ class TaggedLoss(keras.losses.Loss):
     `evaluation_losses`, if outside of training (`evaluate`, `validation_data`) something else
     is to be reported.
 
-    A row whose labels are all -1 does not count, as with a Keras mask and as with
-    `ignore_class=-1` of Keras's losses. "sum_over_batch_size" divides by the number of rows
+    A row whose labels are all -1 does not count, as with a Keras mask, and as in Keras's losses
+    with `ignore_class=-1`. "sum_over_batch_size" divides by the number of rows
     that count, whatever their weights, and "mean_with_sample_weight" by the sum of their
     weights. If no row of a batch counts, the loss and its gradient are 0. Each replica of a
     strategy divides by the number of rows that count in its own part of the batch.

@@ -37,10 +37,8 @@ class RankMetric(RowMetric):
     ) -> None:
         default = f"{'absolute_' if absolute else ''}{self.kind}_at_{k}"
         super().__init__(name=name or default, dtype=dtype)
-        self.k, self.absolute = (
-            whole_number("k", k),
-            boolean("absolute", absolute, or_none=True),
-        )
+        self.k = whole_number("k", k)
+        self.absolute = boolean("absolute", absolute, or_none=True)
 
     def hit_terms(
         self, hits: tf.Tensor, labels: tf.Tensor, valid: tf.Tensor

@@ -207,12 +207,10 @@ class InvertedFileIndex(Index[ListedRows]):
 
         if isinstance(k, int):
             return best_of(search.probes(k))
-        found, *larger = [
-            (most, functools.partial(best_of, search.probes(most)))
-            for most in sorted(search.probes_of_k, reverse=True)
-        ]
-        answer = found[1]
-        for most, best in larger:
+        largest, *smaller = sorted(search.probes_of_k, reverse=True)
+        answer = functools.partial(best_of, search.probes(largest))
+        for most in smaller:
+            best = functools.partial(best_of, search.probes(most))
             answer = functools.partial(tf.cond, k <= most, best, answer)
         return answer()
 

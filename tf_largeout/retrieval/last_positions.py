@@ -28,8 +28,6 @@ def last_positions(
         )
     if mask is None:
         return features[:, -1], None
-    steps = tf.range(tf.shape(features)[1])
-    last = tf.reduce_max(tf.where(tf.cast(mask, tf.bool), steps, 0), axis=1)
-    return tf.gather(features, last, batch_dims=1), tf.reduce_any(
-        tf.cast(mask, tf.bool), axis=1
-    )
+    mask, steps = tf.cast(mask, tf.bool), tf.range(tf.shape(features)[1])
+    last = tf.reduce_max(tf.where(mask, steps, 0), axis=1)
+    return tf.gather(features, last, batch_dims=1), tf.reduce_any(mask, axis=1)

@@ -94,9 +94,8 @@ def predict_top_k(
 
     Raises:
         ValueError: If the model has another output, `k` is out of range, `index` is one of
-            other classes, a filter holds no integers or does not fit `x`, `exclude` comes
-            with an `x` that is no arrays, or `positions` is "last" but the model has no
-            sequences.
+            other classes, a filter is not integers or does not fit `x`, `exclude` is given
+            but `x` is not arrays, or `positions` is "last" but the model has no sequences.
         tf.errors.InvalidArgumentError: If a filter names a class that there is not, or features
             of an example are not finite.
     """

@@ -24,8 +24,8 @@ def write(class_names: ClassNames, num_classes: int, folder: str) -> tf.saved_mo
         folder: Where the file is kept until the SavedModel has been written.
 
     Raises:
-        ValueError: If it is something else, the number of names is another, or a name is no
-            string of one line.
+        ValueError: If `class_names` has another type, there are not `num_classes` names, or a
+            name is not a string or has a line break.
     """
     path, count = os.path.join(folder, FILE), 0
     try:

@@ -52,8 +52,9 @@ def export(
 
     Both give `scores` float32 and `ids` int64 `[batch, ..., k]`, best first, padded with -inf
     and -1 where fewer than `k` classes are left. A row whose features are not finite, or so
-    large that scores may overflow float32, has only those. Scores are logits, for a
-    `HierarchicalOutput` log-probabilities.
+    large that scores may overflow float32, has only those. The classes are ranked by the
+    `ranking` of the layer, which is that of its loss. Scores are what ranks them: logits,
+    `|logit|` or `|1 + logit|`, for a `HierarchicalOutput` log-probabilities.
 
     What the signatures read is in the file, once: no tables or seeds of samplers and no state
     of optimizers. Of a `FactoredOutput` the class embeddings are computed for the file.
@@ -86,8 +87,6 @@ def export(
 
     Returns:
         Sizes in bytes: "weights", "graph", "assets" and "total".
-
-    The classes are ranked by the `ranking` of the layer, which is that of its loss.
 
     Raises:
         ValueError: If the model is none such, its class weights are not finite, `k` is above
