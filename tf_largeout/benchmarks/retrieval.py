@@ -117,9 +117,8 @@ def _exact(problem, queries, k):
 def _found(search, queries, k):
     """What a search finds, `[n, k]`."""
     firsts = range(0, len(queries), _RECALL_BATCH)
-    return np.concatenate(
-        [search(queries[first : first + _RECALL_BATCH], k) for first in firsts]
-    )
+    found = [search(queries[first : first + _RECALL_BATCH], k) for first in firsts]
+    return np.concatenate(found).astype(np.int64)  # some libraries return uint64
 
 
 def _share_found(problem, queries, exact, found):
