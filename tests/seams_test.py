@@ -6,10 +6,10 @@ import tensorflow as tf
 
 from tests import harness
 from tf_largeout import layers, losses, metrics, optimizers, samplers
-from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.initializers import constant_initializer
-from tf_largeout.output_tag import OutputTag
+from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.search.inverted_file import InvertedFile
+from tf_largeout.tags.output_tag import OutputTag
+from tf_largeout.variables.initializers import constant_initializer
 
 N, DIM, BATCH = 60, 8, 12
 RNG = np.random.default_rng(0)

@@ -14,7 +14,7 @@ from tf_largeout import samplers as samplers
 from tf_largeout import serving as serving
 from tf_largeout.join_models import join_models as join_models
 from tf_largeout.keras_names import register as _register_keras_names
-from tf_largeout.resize_classes import resize_classes as resize_classes
+from tf_largeout.resizing.resize_classes import resize_classes as resize_classes
 from tf_largeout.version import __version__ as __version__
 
 _register_keras_names()

@@ -13,7 +13,7 @@ from tests.resize_problem import state
 from tests.samplers.stub_layer import built_layer
 from tests.slow import slow_but
 from tf_largeout import samplers
-from tf_largeout.class_changes import ClassChange
+from tf_largeout.classes.class_changes import ClassChange
 
 KEPT = np.random.default_rng(3).permutation(NUM_CLASSES)[:250]
 COUNTS = np.array([5.0, 0, 3, 1, 0, 40, 2, 2])

@@ -20,7 +20,8 @@ from tests.layers.hierarchical_problem import (
     Problem,
 )
 from tests.slow import slow_but
-from tf_largeout import class_folds, layers, losses, metrics, optimizers
+from tf_largeout import layers, losses, metrics, optimizers
+from tf_largeout.classes import blockwise
 
 SOME_PARTITIONS = pytest.mark.parametrize(
     "name", slow_but(["given"], ["given", "without bias"])
@@ -29,8 +30,8 @@ SOME_PARTITIONS = pytest.mark.parametrize(
 
 @pytest.fixture(params=[2**22, 1], ids=["one block", "many blocks"], name="blocks")
 def _blocks(request, monkeypatch):
-    monkeypatch.setattr(class_folds, "_NUMBERS_OF_A_BLOCK", request.param)
-    monkeypatch.setattr(class_folds, "_LEAST_IN_BLOCK", 8)
+    monkeypatch.setattr(blockwise, "_NUMBERS_OF_A_BLOCK", request.param)
+    monkeypatch.setattr(blockwise, "_LEAST_IN_BLOCK", 8)
 
 
 @pytest.mark.parametrize(

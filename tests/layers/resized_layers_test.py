@@ -20,7 +20,7 @@ from tests.resize_problem import (
     state,
 )
 from tests.slow import slow_but
-from tf_largeout.class_changes import ClassChange
+from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.layers import FactoredOutput, HierarchicalOutput, LargeOutput
 
 WORDS = np.random.default_rng(1).integers(0, N, [24, 4])

@@ -3,7 +3,7 @@
 from tests.mutation.fault import Fault
 
 _LOSSES = "tf_largeout/losses/"
-_ALL = ("tests/losses", "tests/candidates_test.py")
+_ALL = ("tests/losses", "tests/tags/candidates_test.py")
 
 FAULTS = [
     Fault(
@@ -50,7 +50,7 @@ FAULTS = [
     ),
     Fault(
         "a class of the head counts again where the tail has drawn it",
-        "tf_largeout/candidates.py",
+        "tf_largeout/tags/candidates.py",
         "no_effect = tf.concat([no_effect, ids], axis=1)",
         "no_effect = tf.concat([no_effect, ids[:, :0]], axis=1)",
         ("tests/losses/head_and_tail_test.py", *_ALL),

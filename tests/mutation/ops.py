@@ -41,14 +41,14 @@ FAULTS = [
         _CORE + "candidates.cc",
         "above += logits[i] > score;",
         "above += logits[i] >= score;",
-        ("tests/ops/candidate_ops_test.py", "tests/candidates_test.py", *_SCANS),
+        ("tests/ops/candidate_ops_test.py", "tests/tags/candidates_test.py", *_SCANS),
     ),
     Fault(
         "of a label that was drawn twice only one draw is masked",
         _CORE + "accidental_hits.cc",
         "    next_[i] = first;\n",
         "    next_[i] = kNone;\n",
-        ("tests/ops/candidate_ops_test.py", "tests/candidates_test.py", *_LOSSES),
+        ("tests/ops/candidate_ops_test.py", "tests/tags/candidates_test.py", *_LOSSES),
     ),
     Fault(
         "the bounds of packed classes ignore the rounding of the queries",

@@ -3,22 +3,22 @@
 from tests.mutation.fault import Fault
 
 _RETRIEVAL = "tf_largeout/retrieval/"
-_ALL = ("tests/retrieval", "tests/filtered_top_k_test.py")
+_ALL = ("tests/retrieval", "tests/classes/filtered_top_k_test.py")
 
 FAULTS = [
     Fault(
         "as many classes are found as are asked for, and then some are excluded",
-        "tf_largeout/filtered_top_k.py",
+        "tf_largeout/classes/filtered_top_k.py",
         "count += tf.shape(exclude)[1]",
         "count += 0 * tf.shape(exclude)[1]",
-        ("tests/filtered_top_k_test.py", *_ALL),
+        ("tests/classes/filtered_top_k_test.py", *_ALL),
     ),
     Fault(
         "excluded ids must come in rising order",
-        "tf_largeout/filtered_top_k.py",
+        "tf_largeout/classes/filtered_top_k.py",
         "ordered = tf.sort(lowest, axis=1)",
         "ordered = tf.identity(lowest)",
-        ("tests/filtered_top_k_test.py", *_ALL),
+        ("tests/classes/filtered_top_k_test.py", *_ALL),
     ),
     Fault(
         "new rows without biases set those of their classes to 0",

@@ -27,7 +27,8 @@ from tests.samplers.lsh_forms import (
     sample,
 )
 from tests.slow import slow_but
-from tf_largeout import replicas, samplers
+from tf_largeout import samplers
+from tf_largeout.variables import replicas
 
 BAD_NUMBERS = [0.0, np.nan, np.inf, 1e38]
 

@@ -23,9 +23,9 @@ from tf_largeout.benchmarks.methods import METHODS
 from tf_largeout.benchmarks.plots import draw_hardness
 from tf_largeout.benchmarks.samplers import SAMPLERS
 from tf_largeout.benchmarks.training_clock import ENDLESS, TrainingClock
-from tf_largeout.candidates import score_candidates
 from tf_largeout.layers import LargeOutput
 from tf_largeout.losses import SampledSoftmaxLoss, SoftmaxLoss
+from tf_largeout.tags.candidates import score_candidates
 
 OF_IDS = ("mean logit", "softmax mass", "median rank")
 OF_LOSS = ("partition error", "effective sample", "gradient bias", "gradient error")

@@ -13,10 +13,11 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from tf_largeout import layers, row_changes, samplers
+from tf_largeout import layers, samplers
 from tf_largeout.benchmarks import machine
 from tf_largeout.benchmarks.files import write_json
 from tf_largeout.benchmarks.samplers import SAMPLERS
+from tf_largeout.variables import row_observers
 
 _WARM_UP = 2
 _POOL = 1024
@@ -64,7 +65,7 @@ def measure(num_classes, dim, projection_dim, num_sampled, options):
     drawn = sample().sampled_candidates
 
     def update(ids):
-        with row_changes.telling_observers(
+        with row_observers.notify_observers(
             layer.embeddings, layer.embeddings.value, tf.reshape(ids, [-1])
         ):
             pass  # as an optimizer would change these rows

@@ -5,15 +5,15 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout import call_stack
+from tf_largeout import keras_internals
 from tf_largeout.arguments import is_whole
-from tf_largeout.class_changes import ClassChange
-from tf_largeout.filtered_top_k import exact_top_k
+from tf_largeout.classes.class_changes import ClassChange
+from tf_largeout.classes.filtered_top_k import exact_top_k
 from tf_largeout.layers import initial_values, several_workers, step_context
 from tf_largeout.layers.large_predictions import LargePredictions
 from tf_largeout.layers.ranked_classes import RankedClasses
 from tf_largeout.ops import devices
-from tf_largeout.output_tag import OutputTag, are_logits_left_out
+from tf_largeout.tags.output_tag import OutputTag, are_logits_left_out
 from tf_largeout.types import InitializerLike, Shape, TensorLike
 
 
@@ -66,7 +66,7 @@ class ClassOutput(RankedClasses):
         An export has what its function reads by itself. What a model lists it would store
         besides: those variables again, and all state that only training needs.
         """
-        return super().variables if call_stack.caller(keras.Model.export) is None else []
+        return super().variables if keras_internals.caller(keras.Model.export) is None else []
 
     def width_of(self, input_shape: Shape) -> int:
         """The last dimension of the input.

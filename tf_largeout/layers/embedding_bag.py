@@ -9,8 +9,8 @@ from tf_largeout.arguments import one_of, whole_number
 from tf_largeout.layers import bag_ids
 from tf_largeout.layers.bag_sums import can_sum, combined_rows
 from tf_largeout.ops import devices
-from tf_largeout.replicas import local_variable
 from tf_largeout.types import Config, InitializerLike, Shape
+from tf_largeout.variables.replicas import local_variable
 
 _COMBINERS = ("sum", "mean", "sqrtn")
 

@@ -6,21 +6,21 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout import call_stack, factored_classes
+from tf_largeout import keras_internals
 from tf_largeout.arguments import MOST_CLASSES, boolean, real_number, whole_number
-from tf_largeout.class_changes import ClassChange
-from tf_largeout.factored_logits import FactoredLogits
-from tf_largeout.factored_matrix import FactoredMatrix
-from tf_largeout.factored_update import (
+from tf_largeout.classes.class_changes import ClassChange
+from tf_largeout.classes.factored_matrix import FactoredMatrix
+from tf_largeout.classes.factored_update import (
     FactoredUpdate,
     LearningBatch,
     Spheres,
 )
-from tf_largeout.initializers import constant_initializer
-from tf_largeout.layers import factored_weights, initial_values, step_context
+from tf_largeout.layers import factored_classes, factored_weights, initial_values, step_context
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.ops.factored_output_ops import FactoredState
+from tf_largeout.tags.factored_logits import FactoredLogits
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
+from tf_largeout.variables.initializers import constant_initializer
 
 LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedule
 
@@ -261,7 +261,7 @@ class FactoredOutput(ClassOutput):
 
     def _logits(self, features: tf.Tensor) -> tf.Tensor:
         matrix, vectors = self.class_matrix, self.class_matrix.state.vectors.value
-        if call_stack.caller(keras.Model.export) is not None:
+        if keras_internals.caller(keras.Model.export) is not None:
             with tf.init_scope():  # now, so that what is exported need not
                 matrix.take_folds()
             return matrix.logits_by(features, vectors)

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tf_largeout.factored_update import gram_of, total_of
+from tf_largeout.classes.factored_update import gram_of, total_of
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.types import InitializerLike, Shape
 

@@ -8,15 +8,15 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import MOST_CLASSES, boolean, whole_number
-from tf_largeout.class_changes import ClassChange
-from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.clustered_matrix import ClusteredMatrix
-from tf_largeout.initializers import constant_initializer
+from tf_largeout.classes.class_changes import ClassChange
+from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.clustered_matrix import ClusteredMatrix
 from tf_largeout.layers import initial_values
 from tf_largeout.layers.class_output import ClassOutput
-from tf_largeout.log_probabilities import LogProbabilities
 from tf_largeout.search import k_means_clusters
+from tf_largeout.tags.log_probabilities import LogProbabilities
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
+from tf_largeout.variables.initializers import constant_initializer
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.initializers import constant_initializer
 from tf_largeout.types import Config, Initializer, InitializerLike, Shape, TensorLike
+from tf_largeout.variables.initializers import constant_initializer
 
 _RANDOM = (
     keras.initializers.RandomNormal,

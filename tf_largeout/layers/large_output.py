@@ -7,17 +7,18 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout import replicas, row_shards, samplers, sharded_checkpoint
+from tf_largeout import samplers
 from tf_largeout.arguments import MOST_CLASSES, boolean, whole_number
-from tf_largeout.class_changes import ClassChange
-from tf_largeout.class_matrix import ClassMatrix
+from tf_largeout.classes.class_changes import ClassChange
+from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.layers import initial_values, saved_weights, shard_weights
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.layers.tied_embeddings import TiedEmbeddings, refuse_initializer
-from tf_largeout.lazy_logits import LazyLogits
 from tf_largeout.ops import devices
-from tf_largeout.row_shards import ShardedTable
+from tf_largeout.tags.lazy_logits import LazyLogits
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
+from tf_largeout.variables import replicas, sharded_checkpoint, sharded_table
+from tf_largeout.variables.sharded_table import ShardedTable
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -236,7 +237,7 @@ class LargeOutput(ClassOutput):
         self, before: Any, change: ClassChange, new_rows: tf.Tensor | None
     ) -> list[tuple[keras.Variable, ClassChange]]:
         moved = [] if self.bias is None else [self.bias]
-        olds, news = row_shards.whole(before.variables), row_shards.whole(self.variables)
+        olds, news = sharded_table.whole(before.variables), sharded_table.whole(self.variables)
         for old, new in zip(olds, news, strict=True):
             if isinstance(new, ShardedTable):
                 others = new_rows if new.name == "embeddings" else None

@@ -6,8 +6,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout import call_stack
-from tf_largeout.output_tag import are_logits_left_out
+from tf_largeout import keras_internals
+from tf_largeout.tags.output_tag import are_logits_left_out
 
 LIMIT = 4 * 2**30  # bytes
 
@@ -29,7 +29,7 @@ class LargePredictions:
 
     def count(self, features: tf.Tensor) -> None:
         """Counts the logits of `features`, `[..., dim]`, if `predict` calls the layer."""
-        if are_logits_left_out() or call_stack.caller(keras.Model.predict) is None:
+        if are_logits_left_out() or keras_internals.caller(keras.Model.predict) is None:
             return
         num_rows = tf.size(features, tf.int64) // tf.shape(features, tf.int64)[-1]
         row = self._layer.num_classes * features.dtype.size

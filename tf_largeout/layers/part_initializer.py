@@ -7,9 +7,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.initializers import constant_initializer
 from tf_largeout.layers.initial_values import InitialValues, are_many
 from tf_largeout.types import Initializer
+from tf_largeout.variables.initializers import constant_initializer
 
 # Of TensorFlow's stateless draws: the key that scrambles seeds, how many numbers come of one
 # count of Philox, and how many counts those of a truncated normal have for what they reject.

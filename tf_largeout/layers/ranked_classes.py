@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from tf_largeout.class_matrix import ClassMatrix
+from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.types import Config
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import keras
 
-from tf_largeout import row_shards
-from tf_largeout.row_shards import ShardedTable
 from tf_largeout.types import Shape
+from tf_largeout.variables import sharded_table
+from tf_largeout.variables.sharded_table import ShardedTable
 
 _OF_SHARD = re.compile(r"_\d+_of_\d+$")  # as `ClassShard.name_of` has it
 
@@ -62,7 +62,7 @@ def _own(layer: Any) -> dict[str, keras.Variable | ShardedTable]:
     Shards are one table, so that a file does not depend on their number.
     """
     tied = set() if layer.tied_layer is None else set(map(id, layer.tied_layer.weights))
-    own = row_shards.whole(weight for weight in layer.weights if id(weight) not in tied)
+    own = sharded_table.whole(weight for weight in layer.weights if id(weight) not in tied)
     # A table that was given as such may have any name.
     return {"embeddings" if w is layer.embeddings else w.name: w for w in own}
 

@@ -7,13 +7,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout import row_shards
 from tf_largeout.arguments import whole_number
+from tf_largeout.classes.sharded_matrix import ShardedMatrix
 from tf_largeout.distribute import cluster
 from tf_largeout.layers.part_initializer import PartInitializer
 from tf_largeout.samplers import Sampler
-from tf_largeout.sharded_matrix import ShardedMatrix
 from tf_largeout.types import Initializer
+from tf_largeout.variables import sharded_table
 
 _log = logging.getLogger("tf_largeout")
 
@@ -92,7 +92,7 @@ def _add_table(
 ) -> list[keras.Variable]:
     shards = []
     argument = "embeddings_initializer" if name == "embeddings" else "bias_initializer"
-    for number, (first, end) in enumerate(row_shards.bounds(shape[0], layer.num_shards)):
+    for number, (first, end) in enumerate(sharded_table.bounds(shape[0], layer.num_shards)):
         part = PartInitializer(initializer, shape, first, argument)
         _log.info(
             "Layer '%s', %s: making rows %d to %d of %d on %s.",
@@ -107,7 +107,7 @@ def _add_table(
             weight = layer.add_class_weight(f"{name}_{number}", (end - first, *shape[1:]), part)
         setattr(layer, f"{name}_{number}", weight)  # what attributes hold, checkpoints have
         shards.append(weight)
-    row_shards.table(name, shards)
+    sharded_table.table(name, shards)
     return shards
 
 

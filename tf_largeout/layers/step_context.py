@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import keras
 
-from tf_largeout import call_stack
+from tf_largeout import keras_internals
 
 _TRAINING_OF_STEP = {"train_step": True, "test_step": False, "predict_step": False}
 
@@ -28,7 +28,7 @@ def training_model() -> keras.Model | None:
 
 def _steps_on_the_stack() -> Iterator[tuple[str, keras.Model]]:
     """The steps of models that this is called from, inner ones first: name and model."""
-    for frame in call_stack.frames():
+    for frame in keras_internals.frames():
         name = frame.f_code.co_name.removeprefix("tf__")  # AutoGraph's
         model = frame.f_locals.get("self")
         if name in _TRAINING_OF_STEP and isinstance(model, keras.Model):

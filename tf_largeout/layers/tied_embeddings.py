@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from tf_largeout.class_changes import ClassChange
+from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.types import Config, InitializerLike, TensorLike
 
 

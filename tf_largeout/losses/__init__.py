@@ -1,6 +1,5 @@
 """Keras losses for output layers with very many classes."""
 
-from tf_largeout.candidates import Candidates
 from tf_largeout.losses.absolute_softmax_loss import AbsoluteSoftmaxLoss, absolute_softmax_loss
 from tf_largeout.losses.bernoulli_normalization_loss import BernoulliNormalizationLoss
 from tf_largeout.losses.black_out_loss import BlackOutLoss, black_out_loss
@@ -27,6 +26,7 @@ from tf_largeout.losses.squared_error_loss import SquaredErrorLoss
 from tf_largeout.losses.tagged_loss import TaggedLoss
 from tf_largeout.losses.taylor_softmax_loss import TaylorSoftmaxLoss
 from tf_largeout.losses.z_loss import ZLoss
+from tf_largeout.tags.candidates import Candidates
 
 __all__ = [
     "AbsoluteSoftmaxLoss",

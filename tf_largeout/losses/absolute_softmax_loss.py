@@ -3,11 +3,11 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.candidates import Candidates, absolute_or_lowest
-from tf_largeout.lazy_logits import LazyLogits
 from tf_largeout.losses.cross_entropy import softmax_cross_entropy
 from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.losses.sampled_softmax_loss import sampled_softmax_loss
+from tf_largeout.tags.candidates import Candidates, absolute_or_lowest
+from tf_largeout.tags.lazy_logits import LazyLogits
 from tf_largeout.types import DTypeLike
 
 

@@ -3,10 +3,10 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.candidates import Candidates
 from tf_largeout.losses.cross_entropy import softmax_cross_entropy
 from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.sampled_values import DRAWS, PROBABILITIES
+from tf_largeout.tags.candidates import Candidates
 from tf_largeout.types import DTypeLike
 
 

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tf_largeout.output_tag import OutputTag
+from tf_largeout.tags.output_tag import OutputTag
 
 
 def softmax_cross_entropy(

@@ -4,8 +4,8 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import is_real
-from tf_largeout.candidates import Candidates
 from tf_largeout.losses.sampled_loss import SampledLoss
+from tf_largeout.tags.candidates import Candidates
 from tf_largeout.types import Config, DTypeLike
 
 

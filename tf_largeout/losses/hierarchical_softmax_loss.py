@@ -3,9 +3,9 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.log_probabilities import LogProbabilities
 from tf_largeout.losses.cross_entropy import softmax_cross_entropy
 from tf_largeout.losses.tagged_loss import TaggedLoss
+from tf_largeout.tags.log_probabilities import LogProbabilities
 from tf_largeout.types import DTypeLike
 
 

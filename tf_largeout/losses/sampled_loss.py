@@ -6,11 +6,11 @@ from typing import Any
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean, one_of
-from tf_largeout.candidates import Candidates
-from tf_largeout.lazy_logits import LazyLogits
 from tf_largeout.losses.cross_entropy import exact_cross_entropy
 from tf_largeout.losses.tagged_loss import COMPUTE_DTYPES, TaggedLoss
 from tf_largeout.sampled_values import COUNTS, DRAWS, NONE
+from tf_largeout.tags.candidates import Candidates
+from tf_largeout.tags.lazy_logits import LazyLogits
 from tf_largeout.types import Config, DTypeLike
 
 _WHAT_COUNTS_ARE = {
@@ -77,7 +77,7 @@ class SampledLoss(TaggedLoss):
 
         Args:
             candidates: Labels and drawn classes of `B` rows, scored: an instance of
-                `tf_largeout.candidates.Candidates`.
+                `tf_largeout.tags.candidates.Candidates`.
 
         Returns:
             float32 `[B]`; what it is for a row without labels has no effect.

@@ -6,7 +6,7 @@ import tensorflow as tf
 from tf_largeout.arguments import one_of
 from tf_largeout.losses.cross_entropy import exact_cross_entropy
 from tf_largeout.losses.tagged_loss import COMPUTE_DTYPES, TaggedLoss
-from tf_largeout.output_tag import OutputTag
+from tf_largeout.tags.output_tag import OutputTag
 from tf_largeout.types import Config, DTypeLike
 
 

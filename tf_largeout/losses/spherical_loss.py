@@ -2,9 +2,9 @@
 
 import tensorflow as tf
 
-from tf_largeout.factored_logits import FactoredLogits
 from tf_largeout.losses.cross_entropy import target_weights
 from tf_largeout.losses.tagged_loss import TaggedLoss
+from tf_largeout.tags.factored_logits import FactoredLogits
 
 
 class SphericalLoss(TaggedLoss):

@@ -3,9 +3,9 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.factored_logits import FactoredLogits
 from tf_largeout.losses.spherical_loss import SphericalLoss
-from tf_largeout.output_tag import tag_of
+from tf_largeout.tags.factored_logits import FactoredLogits
+from tf_largeout.tags.output_tag import tag_of
 from tf_largeout.types import DTypeLike, TensorLike
 
 

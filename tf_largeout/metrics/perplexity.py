@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tf_largeout.arguments import boolean
 from tf_largeout.metrics.row_metric import RowMetric
-from tf_largeout.output_tag import OutputTag
+from tf_largeout.tags.output_tag import OutputTag
 from tf_largeout.types import Config, DTypeLike
 
 

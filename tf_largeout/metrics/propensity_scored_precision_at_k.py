@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tf_largeout.arguments import real_number, whole_number
 from tf_largeout.metrics.rank_metric import RankMetric
-from tf_largeout.output_tag import OutputTag
+from tf_largeout.tags.output_tag import OutputTag
 from tf_largeout.types import Config, DTypeLike
 
 

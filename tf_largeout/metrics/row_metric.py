@@ -3,8 +3,8 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.output_tag import OutputTag, tag_of
-from tf_largeout.row_weights import per_row
+from tf_largeout.tags.example_weights import per_row
+from tf_largeout.tags.output_tag import OutputTag, tag_of
 from tf_largeout.types import DTypeLike, TensorLike
 
 

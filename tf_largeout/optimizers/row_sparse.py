@@ -6,10 +6,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout import call_stack, row_changes, row_shards, sharded_checkpoint
+from tf_largeout import keras_internals
 from tf_largeout.ops import devices, row_ops
 from tf_largeout.optimizers import row_gradients, step_barrier
 from tf_largeout.types import Gradient, Variable
+from tf_largeout.variables import row_observers, sharded_checkpoint, sharded_table
 
 _OF_FILES = (
     keras.optimizers.Optimizer.save_own_variables,
@@ -66,7 +67,7 @@ class RowSparse(keras.optimizers.Optimizer):
         """Makes a slot, on the device of its variable."""
         with devices.device_scope_of(reference_variable):
             slot = super().add_variable_from_reference(reference_variable, name, initializer)
-        row_shards.mark_slot(slot, reference_variable)
+        sharded_table.mark_slot(slot, reference_variable)
         return slot
 
     def build(self, variables: Sequence[Variable]) -> None:
@@ -93,19 +94,19 @@ class RowSparse(keras.optimizers.Optimizer):
                 dtype=dtype,
                 name=f"{getattr(variable, 'path', variable.name).replace('/', '_')}_{name}",
             )
-        row_shards.mark_slot(slot, variable)
+        sharded_table.mark_slot(slot, variable)
         return slot
 
     @property
-    def variables(self) -> list[keras.Variable | row_shards.ShardedTable]:
+    def variables(self) -> list[keras.Variable | sharded_table.ShardedTable]:
         """Its variables; in a file of Keras, tables in place of their shards.
 
         So a file does not depend on the number of shards, whichever optimizer of Keras holds
         this one and asks.
         """
         found: list[keras.Variable] = super().variables
-        in_file = any(call_stack.caller(method) for method in _OF_FILES)
-        return row_shards.whole(found) if in_file else found
+        in_file = any(keras_internals.caller(method) for method in _OF_FILES)
+        return sharded_table.whole(found) if in_file else found
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         children = super()._trackable_children(save_type, **kwargs)
@@ -202,7 +203,7 @@ class RowSparse(keras.optimizers.Optimizer):
         decay = tf.cast(self.weight_decay if decays else 0.0, variable.dtype)
         observed = self._trainable_variables[self._get_variable_index(variable)]
         if isinstance(gradient, tf.IndexedSlices):
-            with row_changes.telling_observers(observed, variable, gradient.indices):
+            with row_observers.notify_observers(observed, variable, gradient.indices):
                 self.update_rows(
                     tf.cast(gradient.values, variable.dtype),
                     gradient.indices,
@@ -211,7 +212,7 @@ class RowSparse(keras.optimizers.Optimizer):
                     decay * learning_rate,
                 )
             return
-        with row_changes.telling_observers(observed, variable):
+        with row_observers.notify_observers(observed, variable):
             if decays:
                 gradient, decay = tf.identity_n([gradient, decay])
                 variable.assign_sub(variable * decay * learning_rate)

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_largeout.filtered_top_k import class_ids
+from tf_largeout.classes.filtered_top_k import class_ids
 
 Answer = tuple[tf.Tensor, tf.Tensor]
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import real_number, whole_number
-from tf_largeout.class_matrix import ClassMatrix
+from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.retrieval.index import Index
 from tf_largeout.retrieval.list_numbers import measure, warn_if_many
 from tf_largeout.retrieval.listed_rows import ListedRows

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.filtered_top_k import best_left, exclusions
+from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.filtered_top_k import best_left, exclusions
 from tf_largeout.retrieval.list_numbers import Lists
 from tf_largeout.retrieval.more_lists import numbers_of_lists, search_until_full
 from tf_largeout.retrieval.rows import Rows, best_of, weight_maker

@@ -5,7 +5,7 @@ import functools
 import keras
 import tensorflow as tf
 
-from tf_largeout.class_matrix import ClassMatrix
+from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.ops import class_scan_ops
 
 # Narrower rows have too few products for 8 bits to save much.

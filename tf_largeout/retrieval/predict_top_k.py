@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import one_of, whole_number
-from tf_largeout.filtered_top_k import class_ids, class_rows, exclusions
-from tf_largeout.model_output import tag_and_mask
+from tf_largeout.classes.filtered_top_k import class_ids, class_rows, exclusions
 from tf_largeout.retrieval.last_positions import last_positions
+from tf_largeout.tags.model_output import tag_and_mask
 from tf_largeout.types import TensorLike
 
 

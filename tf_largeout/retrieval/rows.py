@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import MOST_CLASSES
-from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.filtered_top_k import exact_top_k
+from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.filtered_top_k import exact_top_k
 from tf_largeout.retrieval.packed_matrix import PackedMatrix
 from tf_largeout.search import AddWeight
 from tf_largeout.types import TensorLike

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
-from tf_largeout.class_changes import ClassChange
+from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.sampled_values import SampledValues
 from tf_largeout.samplers.count_tables import CountTables
 from tf_largeout.samplers.label_pairs import LabelPairs, count_pairs

@@ -7,8 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
-from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.class_shard import ClassShard
+from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.samplers.shard_distribution import ShardDistribution
 from tf_largeout.search import InvertedFile, RowDistribution

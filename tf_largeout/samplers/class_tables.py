@@ -8,10 +8,9 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import one_of, whole_number
-from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.class_shard import ClassShard
+from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.ops import devices
-from tf_largeout.replicas import local_variable, summed
 from tf_largeout.samplers.rebuild_schedule import RebuildSchedule
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.samplers.table_queries import TableQueries
@@ -21,6 +20,7 @@ from tf_largeout.search.hash_tables import (
     default_num_hashes,
     health_of,
 )
+from tf_largeout.variables.replicas import local_variable, summed
 
 _NUM_TABLES = 50
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.class_shard import ClassShard, ask_owners
+from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_shard import ClassShard, ask_owners
 from tf_largeout.ops import devices
-from tf_largeout.replicas import local_variable
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.samplers.tree_draws import TreeDraws, kernel_masses
 from tf_largeout.search import KernelTree
+from tf_largeout.variables.replicas import local_variable
 
 
 class ClassTrees:

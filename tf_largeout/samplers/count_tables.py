@@ -6,10 +6,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.initializers import constant_initializer, zeros_initializer
-from tf_largeout.replicas import local_variable
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.types import Initializer, TensorLike
+from tf_largeout.variables.initializers import constant_initializer, zeros_initializer
+from tf_largeout.variables.replicas import local_variable
 
 Spec = tuple[str, tuple[int, ...], str]  # name, shape and dtype
 

@@ -6,14 +6,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.class_changes import ClassChange
-from tf_largeout.initializers import constant_initializer
-from tf_largeout.replicas import local_variable
+from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.samplers.count_tables import CountTables, Spec
 from tf_largeout.samplers.label_counts import check_counts, count_labels
 from tf_largeout.samplers.sampler import ClassLayer
 from tf_largeout.samplers.static_sampler import StaticSampler
 from tf_largeout.types import TensorLike
+from tf_largeout.variables.initializers import constant_initializer
+from tf_largeout.variables.replicas import local_variable
 
 _NO_COUNTS = np.zeros(0)
 

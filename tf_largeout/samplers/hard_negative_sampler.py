@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import is_whole
-from tf_largeout.class_changes import ClassChange
+from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.ops.candidate_ops import mask_accidental_hits
 from tf_largeout.sampled_values import NONE, HeadAndTail, SampledValues
 from tf_largeout.samplers.registry import make_tail

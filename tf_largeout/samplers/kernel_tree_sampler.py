@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean
-from tf_largeout.class_changes import ClassChange
+from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.sampled_values import LEAST_COUNT, HeadAndTail, SampledValues
 from tf_largeout.samplers.class_trees import ClassTrees
 from tf_largeout.samplers.kernel_tree_head import KernelTreeHead

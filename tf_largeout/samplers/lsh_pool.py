@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_largeout.class_changes import ClassChange
+from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.ops.lsh_ops import union_of_lists
 from tf_largeout.ops.sampling_ops import uniform_sample
 from tf_largeout.sampled_values import DRAWS, NONE, SampledValues

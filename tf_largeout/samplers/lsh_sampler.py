@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean, one_of
-from tf_largeout.class_changes import ClassChange
+from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.sampled_values import HeadAndTail, SampledValues
 from tf_largeout.samplers.class_tables import ClassTables
 from tf_largeout.samplers.lsh_pool import LSHPool

@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_largeout.class_changes import ClassChange
+from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.samplers.class_tables import ClassTables
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 from tf_largeout.samplers.sampler import ClassLayer, Sampler

@@ -7,11 +7,11 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import real_number, whole_number
-from tf_largeout.class_shard import ClassShard
+from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.ops import devices
-from tf_largeout.replicas import local_variable
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.types import Config
+from tf_largeout.variables.replicas import local_variable
 
 _NEVER = 2.0**62  # steps
 

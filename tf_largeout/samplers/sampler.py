@@ -8,9 +8,9 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import seed_or_none, whole_number
-from tf_largeout.class_changes import ClassChange
-from tf_largeout.class_matrix import ClassMatrix
-from tf_largeout.class_shard import ClassShard
+from tf_largeout.classes.class_changes import ClassChange
+from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.ops import devices
 from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
 from tf_largeout.types import Config, InitializerLike, TensorLike

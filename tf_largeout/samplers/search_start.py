@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
 from tf_largeout.ops import devices
-from tf_largeout.replicas import gathered, is_first_replica, local_variable
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
+from tf_largeout.variables.replicas import gathered, is_first_replica, local_variable
 
 _CLASSES_PER_STEP = 200
 _EARLIEST, _LATEST = 100, 1_000

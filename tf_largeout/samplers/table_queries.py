@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_largeout.class_shard import ClassShard, ask_owners
+from tf_largeout.classes.class_shard import ClassShard, ask_owners
 from tf_largeout.samplers.shard_draws import merge_found, seed_of, spread_shards
 from tf_largeout.search.hash_tables import HashTables
 

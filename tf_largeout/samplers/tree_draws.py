@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tf_largeout.class_shard import ClassShard
+from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.samplers.shard_draws import draw_shards, seed_of
 from tf_largeout.search import KernelTree
 

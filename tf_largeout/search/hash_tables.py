@@ -9,12 +9,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.initializers import constant_initializer, zeros_initializer
 from tf_largeout.ops import devices
 from tf_largeout.ops.hash_ops import hash_functions, lsh_hash
 from tf_largeout.ops.lsh_ops import lsh_build, lsh_fresh_share, lsh_pool, lsh_query
-from tf_largeout.replicas import local_variable
 from tf_largeout.search.add_weight import AddWeight
+from tf_largeout.variables.initializers import constant_initializer, zeros_initializer
+from tf_largeout.variables.replicas import local_variable
 
 BITS_PER_VALUE = {"simhash": 1, "dwta": 3, "wta": 3}
 _BIN_SIZE = 8

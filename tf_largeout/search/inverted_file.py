@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
-from tf_largeout.initializers import zeros_initializer
 from tf_largeout.ops import devices
 from tf_largeout.ops.inverted_file_ops import (
     inverted_file_fit,
@@ -19,10 +18,11 @@ from tf_largeout.ops.inverted_file_ops import (
     inverted_file_upkeep,
     packed_shapes,
 )
-from tf_largeout.replicas import local_variable
 from tf_largeout.search.add_weight import AddWeight
 from tf_largeout.search.row_distribution import RowDistribution
 from tf_largeout.types import Shape
+from tf_largeout.variables.initializers import zeros_initializer
+from tf_largeout.variables.replicas import local_variable
 
 _REASSIGNED_PER_STEP = 256  # as many rows as a usual batch has queries, at their cost
 # Each reassignment packs all rows anew. The interval bounds what that costs per step.

@@ -8,7 +8,6 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import real_number, whole_number
-from tf_largeout.initializers import zeros_initializer
 from tf_largeout.ops.kernel_tree_ops import (
     Projection,
     kernel_tree_build,
@@ -16,9 +15,10 @@ from tf_largeout.ops.kernel_tree_ops import (
     kernel_tree_shape,
     kernel_tree_update,
 )
-from tf_largeout.replicas import local_variable
 from tf_largeout.search.add_weight import AddWeight
 from tf_largeout.search.tree_upkeep import TreeUpkeep
+from tf_largeout.variables.initializers import zeros_initializer
+from tf_largeout.variables.replicas import local_variable
 
 _MOST_ALPHA = 1e30  # a float32, as are its products with usual squares
 

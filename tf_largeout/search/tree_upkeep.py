@@ -5,11 +5,11 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
-from tf_largeout.initializers import zeros_initializer
 from tf_largeout.ops import devices
-from tf_largeout.replicas import local_variable
 from tf_largeout.search.add_weight import AddWeight
 from tf_largeout.types import Shape
+from tf_largeout.variables.initializers import zeros_initializer
+from tf_largeout.variables.replicas import local_variable
 
 _CHECKED_PER_STEP = 4  # leaves
 # A build sums all rows: where they change at all times without a word, it must not be part of

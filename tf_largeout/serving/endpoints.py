@@ -6,8 +6,8 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.layers import ClassOutput
-from tf_largeout.model_output import output_tag
 from tf_largeout.serving.class_scores import NOTHING, ClassScores
+from tf_largeout.tags.model_output import output_tag
 
 Answer = dict[str, tf.Tensor]
 

@@ -1,0 +1,191 @@
+"""`FactoredMatrix`: classes whose rows are products that are never formed."""
+
+import copy
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import tensorflow as tf
+
+from tf_largeout.classes.class_matrix import ClassMatrix, ClassStatistics
+from tf_largeout.ops.factored_output_ops import (
+    FactoredState,
+    current_blocks,
+    factored_output_take_folds,
+    factored_output_vectors,
+)
+
+
+class FactoredMatrix(ClassMatrix):
+    """Rows `W = V U + 1 omega'`, scored as `<v_c, U h> + <omega, h>` (Vincent et al. 2015).
+
+    All that is asked of the classes is asked of the rows of V, for the features `U h`; what
+    `omega` adds is the same for all classes. With a bias h has a 1 appended, and the last
+    column of W are the biases.
+
+    Args:
+        weights: The Keras variables of a `FactoredState`.
+        has_bias: Whether the last column are biases.
+        owner: Name of the layer, for messages.
+    """
+
+    def __init__(self, weights: FactoredState, has_bias: bool, owner: str) -> None:
+        super().__init__(weights.vectors, None, owner)
+        self.has_bias, self._raise = has_bias, 0.0
+        self.dim -= int(has_bias)
+        self._weights = weights
+        self._vectors = _CurrentRows(weights, owner)
+
+    def raised_by_one(self) -> "FactoredMatrix":
+        """The same rows, with logits that are higher by 1: `|1 + logit|` ranks as Taylor's."""
+        raised = copy.copy(self)
+        raised._raise = 1.0
+        return raised
+
+    @property
+    def state(self) -> FactoredState:
+        """The Keras variables of V, U, omega and what is kept of W."""
+        return self._weights
+
+    def variables(self) -> NoReturn:
+        """There are none: a ValueError."""
+        raise ValueError(
+            f"The class embeddings of layer '{self._owner}' are no variable, but products. "
+            "Take a `LargeOutput` for what reads or writes them in place."
+        )
+
+    def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
+        """W and what its products are added to, computed by this call: new variables."""
+        biases = self.biases()
+        if self._raise:
+            zeros = tf.zeros([self.num_classes]) if biases is None else biases
+            biases = tf.cast(zeros, tf.float32) + self._raise
+        return _float32_variable(self.values(), "embeddings"), (
+            None if biases is None else _float32_variable(biases, "bias")
+        )
+
+    def rows(self, ids: tf.Tensor) -> tf.Tensor:
+        vectors = tf.gather(self._vectors.current(), ids)
+        return self._mixed(vectors)[..., : self.dim]
+
+    def values(self) -> tf.Tensor:
+        return self._mixed(self._vectors.current())[:, : self.dim]
+
+    def biases(self) -> tf.Tensor | None:
+        """The biases of all classes, `[num_classes]`, if they have any; nothing is written."""
+        if not self.has_bias:
+            return None
+        column = slice(self.dim, None)
+        blocks = [self._mixed(rows, column)[:, 0] for rows in current_blocks(self._weights)]
+        return tf.concat(blocks, axis=0)
+
+    def logits(self, features: tf.Tensor) -> tf.Tensor:
+        return self.logits_by(features, factored_output_vectors(self._weights))
+
+    def logits_by(self, features: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
+        """`logits` by operations of TensorFlow alone.
+
+        Args:
+            features: Float `[..., dim]`.
+            vectors: The rows of V, up to date.
+        """
+        hidden, shift = self.hidden(features)
+        logits = tf.tensordot(hidden, vectors, axes=[[-1], [1]])
+        return tf.cast(logits + shift[..., tf.newaxis], features.dtype)
+
+    def take_folds(self) -> None:
+        """Brings all rows of V up to date, which steps leave behind."""
+        self._vectors.current()
+
+    def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        hidden, shift = self.hidden(features)
+        dots = self._vectors.dots(hidden, ids)
+        return tf.where(ids >= 0, dots + shift[:, tf.newaxis], dots)
+
+    def dots_and_rows(
+        self, features: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
+    ) -> NoReturn:
+        """What a sampled loss needs: a ValueError."""
+        self.variables()
+
+    def statistics(
+        self,
+        features: tf.Tensor,
+        labels: tf.Tensor,
+        compute_dtype: str = "float32",
+        training: bool = False,
+    ) -> ClassStatistics:
+        hidden, shift = self.hidden(features)
+        found = self._vectors.statistics(hidden, labels, compute_dtype)
+        true_logits = tf.where(labels >= 0, found.true_logits + shift[:, tf.newaxis], 0)
+        return ClassStatistics(found.log_partition + shift, true_logits, found.ranks)
+
+    def top_k(
+        self, features: tf.Tensor, k: int, absolute: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        if absolute:
+            return super().top_k(features, k, absolute)
+        hidden, shift = self.hidden(features)
+        scores, ids = self._vectors.top_k(hidden, k)
+        return scores + shift[:, tf.newaxis], ids
+
+    def fold_logits(
+        self,
+        features: tf.Tensor,
+        function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
+        state: Any,
+        width: int | tf.Tensor = 1,
+        classes: tf.Tensor | None = None,
+    ) -> Any:
+        hidden, shift = self.hidden(features)
+
+        def shifted(state: Any, logits: tf.Tensor, ids: tf.Tensor) -> Any:
+            return function(state, logits + shift[:, tf.newaxis], ids)
+
+        return self._vectors.fold_logits(hidden, shifted, state, width, classes)
+
+    def hidden(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """What scores the rows of V: `U h`, `[..., D]`, and what is added, `<omega, h>`.
+
+        Computed in float64 and given in the type of V.
+
+        Args:
+            features: Float `[..., dim]`.
+        """
+        features = self._with_one(tf.cast(features, tf.float64))
+        mixing, offset = self._weights.mixing.value, self._weights.offset.value
+        hidden = tf.tensordot(features, mixing, axes=[[-1], [1]])
+        shift = tf.reduce_sum(features * offset, axis=-1) + self._raise
+        return tuple(tf.cast(one, self._weights.vectors.dtype) for one in (hidden, shift))
+
+    def _with_one(self, features: tf.Tensor) -> tf.Tensor:
+        if not self.has_bias:
+            return features
+        return tf.concat([features, tf.ones_like(features[..., :1])], axis=-1)
+
+    def _mixed(self, vectors: tf.Tensor, columns: slice = slice(None)) -> tf.Tensor:
+        """Rows of W, or some of their columns, from rows of V."""
+        mixing = tf.cast(self._weights.mixing.value[:, columns], vectors.dtype)
+        offset = tf.cast(self._weights.offset.value[columns], vectors.dtype)
+        return tf.tensordot(vectors, mixing, axes=1) + offset
+
+
+class _CurrentRows(ClassMatrix):
+    """The rows of V, brought up to date before each read."""
+
+    def __init__(self, weights: FactoredState, owner: str) -> None:
+        super().__init__(weights.vectors, None, owner)
+        self._weights = weights
+
+    def variables(self) -> tuple[tf.Variable, tf.Variable | None]:
+        found = super().variables()
+        self.current()
+        return found
+
+    def current(self) -> tf.Variable:
+        """V, of any type."""
+        factored_output_take_folds(self._weights)
+        return self._weights.vectors.value
+
+
+def _float32_variable(values: tf.Tensor, name: str) -> tf.Variable:
+    return tf.Variable(tf.cast(values, tf.float32), trainable=False, name=name)

@@ -1,0 +1,51 @@
+"""The factors of a `FactoredOutput` from those of one with other classes."""
+
+import tensorflow as tf
+
+from tf_largeout.classes.class_changes import ClassChange
+from tf_largeout.classes.factored_update import gram_of, total_of
+from tf_largeout.ops.factored_output_ops import FactoredState, factored_output_take_folds
+
+
+def move_classes(
+    before: FactoredState, after: FactoredState, change: ClassChange, new_rows: tf.Tensor | None
+) -> None:
+    """Moves the rows of `W = V U + 1 omega'`, and sets `Q = W'W` and `w_bar = W'1` to theirs.
+
+    U and omega stay, so that what is kept stays as it is, bit by bit: rows of V move, and a new
+    row w of W is the row `(w - omega) U^-1` of V.
+
+    Args:
+        before: Keras variables.
+        after: Those of a layer that was just built: there V is W.
+        change: The `ClassChange`.
+        new_rows: Float `[num_new, dim]`, the embeddings of new classes, or None for those that
+            `after` has. Biases are always its own.
+    """
+    factored_output_take_folds(before)
+    rows = tf.cast(after.vectors.value, tf.float64)[len(change.kept) :]
+    if new_rows is not None:
+        dim = new_rows.shape[1]
+        rows = tf.concat([tf.cast(new_rows, tf.float64), rows[:, dim:]], axis=1)
+    for name in ("mixing", "inverse", "offset", "steps"):
+        change.copy(getattr(before, name), getattr(after, name))
+    new_vectors = tf.matmul(rows - after.offset.value, after.inverse.value)
+    change.move_rows(before.vectors, after.vectors, new_vectors)
+    if change.is_permutation:  # sums over the classes, in whatever order
+        change.copy(before.gram, after.gram)
+        change.copy(before.total, after.total)
+        return
+    _sum_anew(after)
+
+
+def _sum_anew(state: FactoredState) -> None:
+    mixing, offset = state.mixing.value, state.offset.value[:, tf.newaxis]
+    gram = gram_of(state.vectors)(state.gram.shape, "float64")
+    total = total_of(state.vectors)(state.total.shape, "float64")[:, tf.newaxis]
+    count = tf.cast(state.vectors.shape[0], tf.float64)
+    mixed = tf.matmul(mixing, total, transpose_a=True)
+    cross = tf.matmul(mixed, offset, transpose_b=True)
+    gram = tf.matmul(mixing, tf.matmul(gram, mixing), transpose_a=True)
+    squares = count * tf.matmul(offset, offset, transpose_b=True)
+    state.gram.assign(gram + cross + tf.transpose(cross) + squares)
+    state.total.assign((mixed + count * offset)[:, 0])

@@ -1,0 +1,1 @@
+"""What an output layer passes to losses, metrics and retrieval along with its logits."""

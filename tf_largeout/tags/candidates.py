@@ -1,0 +1,220 @@
+"""The classes that a sampled loss scores: the labels of each row and the sampled ones."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.ops import candidate_ops, product_ops
+from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
+
+
+class ScoredSample(NamedTuple):
+    """One sample, scored for `B` rows.
+
+    In parts, because a loss that needs only the logsumexp of the logits never forms the sum of
+    product and offsets, nor the matrix of probabilities.
+
+    Attributes:
+        products: float32 `[B, n]`, features times class embeddings; the lowest float at id -1,
+            which is no class.
+        biases: float32, of the shape of `sampled_candidates`; 0 where the products hold them.
+        expected_count: float32, of the shape of `sampled_candidates`.
+        sampled_candidates: int64 `[n]`, or `[B, n]` for classes of each row's own.
+    """
+
+    products: tf.Tensor
+    biases: tf.Tensor
+    expected_count: tf.Tensor
+    sampled_candidates: tf.Tensor
+
+
+class Candidates(NamedTuple):
+    """Everything that a sampled loss needs to know of `B` rows.
+
+    Raw logits and the log of the expected counts stand apart: what a loss makes of them is its
+    own affair. The sampled classes of a row are those of all samples side by side, the row's
+    own before those of a tail. A class that an earlier sample has as well has no effect.
+
+    Attributes:
+        labels: int64 `[B, L]`, padded with -1.
+        true_logits: float32 `[B, L]`, logits of the labels; 0 at padding.
+        true_expected_count: float32 `[B, L]`, how often a label is expected in the sample.
+        samples: The `ScoredSample`s: one, or a head and a tail; before them the classes that a
+            loss scores for every row, if it does, with expected counts of 1.
+        remove_accidental_hits: Whether a sampled class that is a label of the row has no
+            effect on that row. A class of the tail that is in the row's head never has.
+        num_classes: How many classes there are to draw from.
+        counts_are: What the expected counts are: "draws", "probabilities" or "none", see
+            `Sampler.counts_are`.
+    """
+
+    labels: tf.Tensor
+    true_logits: tf.Tensor
+    true_expected_count: tf.Tensor
+    samples: tuple[ScoredSample, ...]
+    remove_accidental_hits: bool
+    num_classes: int
+    counts_are: str = DRAWS
+
+    @property
+    def has_label(self) -> tf.Tensor:
+        """Bool `[B, L]`, False at padding."""
+        return self.labels >= 0
+
+    def true_log_counts(self) -> tf.Tensor:
+        """float32 `[B, L]`, log of the expected counts of the labels."""
+        return tf.math.log(self.true_expected_count)
+
+    def logits(self) -> tf.Tensor:
+        """float32 `[B, n]`, raw; the lowest float where a class has no effect on the row."""
+        return self._masked_logits([sample.biases for sample in self.samples])
+
+    def log_counts(self) -> tf.Tensor:
+        """float32 `[B, n]`, log of the expected counts of the sampled classes."""
+        counts = [
+            tf.broadcast_to(tf.math.log(sample.expected_count), tf.shape(sample.products))
+            for sample in self.samples
+        ]
+        return _joined(counts)
+
+    def corrected_logits(self) -> tf.Tensor:
+        """`logits() - log_counts()` `[B, n]`, in one pass."""
+        return self._masked_logits(self._corrected_offsets())
+
+    def log_partition(self) -> tf.Tensor:
+        """float32 `[B]`, logsumexp of `corrected_logits()`, which are not formed."""
+        parts = [
+            candidate_ops.candidate_log_partition(sample.products, offsets, no_effect, ids)
+            for sample, offsets, no_effect, ids in self._parts(self._corrected_offsets())
+        ]
+        return parts[0] if len(parts) == 1 else tf.reduce_logsumexp(tf.stack(parts), axis=0)
+
+    def ranks(self, absolute: bool = False) -> tf.Tensor:
+        """int64 `[B, L]`, the rank of each label among the candidates of its row.
+
+        The rank at padding is not less than the number of candidates. A sampled class that is
+        a label counts as the label, not as another class.
+
+        Args:
+            absolute: Whether they are ranked by `|logit|`.
+        """
+        others, labels = self._replace(remove_accidental_hits=True).logits(), self.true_logits
+        if absolute:
+            others, labels = absolute_or_lowest(others), tf.abs(labels)
+        return candidate_ops.candidate_ranks(others, labels, self.labels)
+
+    def _corrected_offsets(self) -> list[tf.Tensor]:
+        return [sample.biases - tf.math.log(sample.expected_count) for sample in self.samples]
+
+    def _masked_logits(self, offsets: Sequence[tf.Tensor]) -> tf.Tensor:
+        return _joined(
+            candidate_ops.shifted_candidate_logits(sample.products, offset, no_effect, ids)
+            for sample, offset, no_effect, ids in self._parts(offsets)
+        )
+
+    def _parts(
+        self, offsets: Sequence[tf.Tensor]
+    ) -> Iterator[tuple[ScoredSample, tf.Tensor, tf.Tensor, tf.Tensor]]:
+        """Each sample, its offsets, the classes `[B, m]` without effect, and its ids."""
+        no_effect = self.labels if self.remove_accidental_hits else self.labels[:, :0]
+        for sample, offset in zip(self.samples, offsets, strict=True):
+            ids = sample.sampled_candidates
+            yield sample, offset, no_effect, ids
+            if sample is not self.samples[-1]:
+                ids = tf.broadcast_to(ids, tf.shape(sample.products))
+                no_effect = tf.concat([no_effect, ids], axis=1)
+
+
+def score_candidates(
+    class_matrix: ClassMatrix,
+    features: tf.Tensor,
+    labels: tf.Tensor,
+    sample: SampledValues | HeadAndTail,
+    remove_accidental_hits: bool = True,
+    explicit: tf.Tensor | None = None,
+    counts_are: str = DRAWS,
+    compute_dtype: str = "float32",
+) -> Candidates:
+    """Scores the labels and the sampled classes of each row.
+
+    All rows of the class embeddings are read by one op, whose gradient is one sparse gradient
+    with a row per distinct class. Padding reads nothing, so no row is touched for its sake.
+
+    Args:
+        class_matrix: The classes.
+        features: `[B, dim]`.
+        labels: int64 `[B, L]`, padded with -1.
+        sample: What a sampler drew.
+        remove_accidental_hits: See `Candidates`.
+        explicit: int64 `[n]`, distinct classes that are scored for every row whatever is drawn;
+            or None.
+        counts_are: See `Candidates`.
+        compute_dtype: "float32", or "bfloat16": the products of features and classes that the
+            batch shares are `ops.rounded_product`.
+    """
+    parts = [*sample] if isinstance(sample, HeadAndTail) else [sample]
+    if explicit is not None:
+        ones = tf.ones(tf.shape(explicit))
+        parts.insert(0, SampledValues(explicit, sample.true_expected_count, ones))
+    own = [one.sampled_candidates for one in parts if one.sampled_candidates.shape.rank == 2]
+    shared = [one.sampled_candidates for one in parts if one.sampled_candidates.shape.rank == 1]
+    own_logits, rows, biases = class_matrix.dots_and_rows(
+        features,
+        tf.concat([labels, *own], axis=1),
+        tf.concat([*shared, tf.zeros([0], tf.int64)], axis=0),
+    )
+    products = _products(features, rows, compute_dtype)
+    true_logits, *of_own = _split(own_logits, [labels, *own])
+    of_shared = iter(zip(_split(products, shared), _split(biases, shared), strict=True))
+    scored = [
+        _scored(one, of_own.pop(0))
+        if one.sampled_candidates.shape.rank == 2
+        else _scored(one, *next(of_shared))
+        for one in parts
+    ]
+    return Candidates(
+        labels,
+        tf.where(labels >= 0, true_logits, 0),
+        sample.true_expected_count,
+        tuple(scored),
+        remove_accidental_hits,
+        class_matrix.num_classes,
+        counts_are,
+    )
+
+
+def _products(features: tf.Tensor, rows: tf.Tensor, compute_dtype: str) -> tf.Tensor:
+    """float32 `[B, m]`, features times the rows of classes that the batch shares."""
+    if compute_dtype == "bfloat16":
+        return product_ops.rounded_product(
+            tf.cast(features, tf.float32), rows, transpose_b=True
+        )
+    rows = tf.cast(rows, features.dtype)
+    return tf.cast(tf.matmul(features, rows, transpose_b=True), tf.float32)
+
+
+def absolute_or_lowest(logits: tf.Tensor) -> tf.Tensor:
+    """`|logits|` of `Candidates.logits`; what has no effect stays the lowest float."""
+    return tf.where(logits > logits.dtype.min, tf.abs(logits), logits.dtype.min)
+
+
+def _split(values: tf.Tensor, ids: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """`values` cut in the last dimension into as many as each of `ids` has."""
+    if len(ids) < 2:
+        return [values] * len(ids)
+    return tf.split(values, [tf.shape(one)[-1] for one in ids], axis=-1)
+
+
+def _scored(
+    values: SampledValues, products: tf.Tensor, biases: tf.Tensor | None = None
+) -> ScoredSample:
+    ids, _, expected_count = values
+    biases = tf.zeros(tf.shape(ids)) if biases is None else biases
+    return ScoredSample(products, biases, expected_count, ids)
+
+
+def _joined(parts: Iterable[tf.Tensor]) -> tf.Tensor:
+    parts = list(parts)
+    return parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)

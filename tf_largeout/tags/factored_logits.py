@@ -1,0 +1,174 @@
+"""The tag of `FactoredOutput`: logits whose squares and sums are known without them."""
+
+import functools
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.classes.class_matrix import ClassStatistics
+from tf_largeout.classes.factored_update import LearningBatch, Spheres
+from tf_largeout.tags.output_tag import OutputTag, mean_over
+from tf_largeout.types import TensorLike
+
+_WHAT_TRAINS = (
+    "`TaylorSoftmaxLoss`, `ZLoss`, `SphericalSoftmaxLoss` or `SquaredErrorLoss`, the losses "
+    "that its rule is exact for"
+)
+
+
+class FactoredLogits(OutputTag):
+    """Logits of which a loss of the spherical family needs three numbers, in O(dim^2) a row.
+
+    Args:
+        layer: The `FactoredOutput` that made them.
+        features: Its input, `[..., dim]`.
+        training: Whether the step trains.
+    """
+
+    given_by = "`FactoredOutput`"
+    losses_to_take = _WHAT_TRAINS
+
+    def __init__(self, layer: Any, features: tf.Tensor, training: bool | None) -> None:
+        super().__init__(layer, features, training)
+        self._spheres: dict[int, Spheres] = {}
+        self._targets: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
+
+    def attach_to(self, logits: tf.Tensor) -> tf.Tensor:
+        if self._learns:
+            logits = _without_gradient(logits, self.layer.anchor, self.layer.name)
+        return super().attach_to(logits)
+
+    @functools.cached_property
+    def flat_features(self) -> tf.Tensor:
+        """The features as `[B, dim]`; the ops check that they are finite."""
+        return tf.reshape(self.features, [-1, self.features.shape[-1]])
+
+    def spheres(self, y_true: TensorLike) -> Spheres:
+        """The `Spheres` of the batch; all losses of a step share them.
+
+        In training the layer's weights take their step in the backward pass, one for all
+        losses, also of other labels.
+        """
+        labels = self.label_matrix(y_true)
+        if id(labels) not in self._spheres:
+            self._spheres[id(labels)] = self._spheres_of(labels)
+        return self._spheres[id(labels)]
+
+    def known_cross_entropies(
+        self, y_true: TensorLike, absolute: bool | None = None
+    ) -> tf.Tensor | None:
+        """As in `OutputTag`; without `absolute`, p is that of the loss, if that defines one.
+
+        Raises:
+            ValueError: If no loss was called on the output, and the layer was trained with a
+                loss whose probabilities are not a softmax.
+        """
+        if absolute is None and self.loss is None and self.layer.ranking != "logit":
+            raise ValueError(
+                f"Layer '{self.layer.name}' was trained with a loss that defines its own "
+                "probabilities, so its perplexity needs that loss. Compile the model with the "
+                "loss and call `evaluate`; or pass `absolute=False` for the softmax of the "
+                "logits."
+            )
+        if absolute is not None or not getattr(self.loss, "is_cross_entropy", False):
+            return super().known_cross_entropies(y_true, bool(absolute))
+        labels = self.label_matrix(y_true)
+        if self.training and id(labels) not in self._spheres:
+            return None  # asking for them would be a step of its own
+        losses = self.loss.label_losses(*self.spheres(labels).as_columns(), self.num_classes)
+        return tf.cast(mean_over(self.distinct_labels(labels), losses), tf.float32)
+
+    def targets(self, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """What the logits of the labels are to be, and which rows count.
+
+        Args:
+            labels: int64 `[B, L]`, of `label_matrix` or `sparse_targets`.
+
+        Returns:
+            float64 `[B, L]`: 1 for each label, 0 in padded places and for repeats, or what
+            `sparse_targets` was given; and bool `[B]`.
+        """
+        if id(labels) in self._targets:
+            return self._targets[id(labels)]
+        ones = tf.cast(self.distinct_labels(labels), tf.float64)
+        return ones, tf.reduce_any(labels >= 0, axis=-1)
+
+    def sparse_targets(self, y_true: tf.SparseTensor) -> tf.Tensor:
+        """The classes of a matrix of targets that are not 0, as a label matrix.
+
+        Args:
+            y_true: Floats `[batch, num_classes]`; those of equal indices are added.
+
+        Raises:
+            ValueError: If it has another number of dimensions or classes.
+        """
+        if not y_true.shape.is_compatible_with([None, self.num_classes]):
+            raise ValueError(
+                f"Sparse targets must be [batch, {self.num_classes}], a column per class. "
+                f"Received: shape {y_true.shape}."
+            )
+        ids, values = _padded_rows(y_true)
+        labels = self.label_matrix(ids)
+        every_row = tf.ones(tf.shape(labels)[:1], tf.bool)
+        self._targets[id(labels)] = tf.cast(values, tf.float64), every_row
+        return labels
+
+    def class_statistics(
+        self, y_true: TensorLike, compute_dtype: str = "float32"
+    ) -> ClassStatistics:
+        """The exact `ClassStatistics`, outside of training.
+
+        Raises:
+            ValueError: In training: a loss that asks for them would leave the classes as
+                they are.
+        """
+        if self._learns:
+            raise ValueError(_message(self.layer.name))
+        return super().class_statistics(y_true, compute_dtype)
+
+    def _spheres_of(self, labels: tf.Tensor) -> Spheres:
+        if not self.training:
+            return self.layer.spheres(self.flat_features, labels)
+        return self._learning_batch.spheres(labels)
+
+    @functools.cached_property
+    def _learning_batch(self) -> LearningBatch:
+        return self.layer.learning_batch(self.flat_features)
+
+    @property
+    def _learns(self) -> bool:
+        return bool(self.training and self.layer.trainable)
+
+
+def _padded_rows(matrix: tf.SparseTensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Column ids `[rows, n]`, padded with -1, and the numbers there, 0 at padding."""
+    num_rows, width = tf.unstack(matrix.dense_shape)
+    places, which = tf.unique(matrix.indices[:, 0] * width + matrix.indices[:, 1])
+    order = tf.argsort(places)
+    values = tf.math.unsorted_segment_sum(matrix.values, which, tf.size(places))
+    rows = tf.gather(places, order) // width
+    columns = tf.gather(places, order) % width
+    ids = tf.RaggedTensor.from_value_rowids(columns, rows, num_rows)
+    return ids.to_tensor(-1), ids.with_values(tf.gather(values, order)).to_tensor(0)
+
+
+def _without_gradient(logits: tf.Tensor, anchor: keras.Variable, owner: str) -> tf.Tensor:
+    """The same logits, which refuse to be trained by, also where the layer stands alone."""
+
+    @tf.custom_gradient
+    def refusing(logits: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        def gradient(_: tf.Tensor) -> tf.Tensor:
+            raise ValueError(_message(owner))
+
+        return tf.identity(logits), gradient
+
+    return refusing(logits, tf.convert_to_tensor(anchor))
+
+
+def _message(owner: str) -> str:
+    return (
+        f"The logits of layer '{owner}' were to train it by a loss that needs all of them, "
+        f"which its rule cannot follow. Take {_WHAT_TRAINS}; or a `LargeOutput`, which any "
+        "loss trains."
+    )

@@ -1,0 +1,1 @@
+"""Keras variables: shards of one table, replicas, observers of updates, initial values."""
