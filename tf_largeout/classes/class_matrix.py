@@ -294,8 +294,5 @@ class ClassMatrix:
         on_all_replicas()
 
     def on_rows_changed(self, function: Callable[[tf.Tensor, tf.Tensor], None]) -> None:
-        """Has `function(ids, old_rows)` called in each step of a row-sparse optimizer.
-
-        See `row_observers`: it is a method, whose object this does not keep alive.
-        """
+        """Calls the method `function(ids, old_rows)` in each step, see `row_observers`."""
         row_observers.observe(self._embeddings, function)
