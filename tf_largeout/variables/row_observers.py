@@ -20,7 +20,7 @@ _ATTRIBUTE = "_largeout_observers"
 def observe(variable: keras.Variable, method: Callable[[tf.Tensor, tf.Tensor], None]) -> None:
     """Calls `method(ids, old_rows)` right after each update of rows of `variable`.
 
-    The method runs on the replica that owns the rows. `ids` are integers `[n]`. They may repeat,
+    It runs on the replica that owns the rows. `ids` are integers `[n]`. They may repeat,
     and on a GPU be -1. `old_rows`, `[n, ...]`, are the rows before the update. Only a
     weak reference to the method's object is kept.
     """
