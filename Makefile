@@ -142,8 +142,8 @@ test-wheel: ops
 OTHER := build/tensorflow-$(VERSION)
 OTHER_PYTHON := $(OTHER)/bin/python
 OTHER_LIBRARIES := $(CURDIR)/$(OTHER)/libraries
-CORE_TESTS := tests/ops tests/metrics tests/retrieval tests/losses tests/optimizers \
-  tests/integration/workflows_test.py tests/serving/export_test.py
+CORE_TESTS := tests/keras_internals_test.py tests/ops tests/metrics tests/retrieval tests/losses \
+  tests/optimizers tests/integration/workflows_test.py tests/serving/export_test.py
 test-tensorflow:
 	@test -n "$(VERSION)" || { echo "Which TensorFlow? make test-tensorflow VERSION=2.18"; exit 1; }
 	test -x $(OTHER_PYTHON) || $(PYTHON) -m venv $(OTHER)

@@ -1,25 +1,263 @@
-"""From which method of Keras this code is being called."""
+"""All uses of Keras and TensorFlow internals.
+
+No public interface gives what these functions return. They read the call stack, private
+attributes, and the names of internal objects, all of which may change with any release. Each
+docstring states what its function relies on, and tests/keras_internals_test.py has a test for
+each that fails if Keras changes. It also compares the private methods of Keras that our classes
+override with the list in tests/source_tree.py.
+
+Tested with Keras 3.12, 3.13, 3.14 and 3.15 on TensorFlow 2.21.
+"""
 
 import inspect
 import types
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+_TRAINING_OF_STEP = {"train_step": True, "test_step": False, "predict_step": False}
+_VARIABLE_LISTS = ("_variables", "_trainable_variables")
+_COLUMN_SLOTS = "_c"  # of Adafactor: one value per column of a matrix
+_AVERAGES = "_model_variables_moving_average"
 
 
-def caller(method: Any) -> Any:
-    """The object whose `method` is on the call stack, or None.
+def is_running(method: Callable[..., Any]) -> bool:
+    """Whether a Keras method, such as `keras.Model.export`, is on the call stack.
+
+    Relies on: frames of the call stack, and Keras's decorators setting `__wrapped__`.
 
     Args:
-        method: One that Keras defines, such as `keras.Model.export`: of another one that has
-            its name nothing is known.
+        method: A method that Keras defines. An override of it does not count, unless it calls
+            the method of Keras.
     """
     code = inspect.unwrap(method).__code__
-    return next((one.f_locals["self"] for one in frames() if one.f_code is code), None)
+    return any(frame.f_code is code for frame in _frames())
 
 
-def frames() -> Iterator[types.FrameType]:
-    """The frames that this is called from, inner ones first."""
+def training_of_step() -> bool | None:
+    """Whether the innermost model step on the call stack trains; None if there is no step.
+
+    Keras passes `training=True` to the layers of a subclassed model only if the `call` of the
+    model has an argument `training`. Without this function a sampled loss would silently become
+    exact in such a model, and each step would cost O(num_classes).
+
+    Relies on: frames of the call stack, and the method names `train_step`, `test_step` and
+    `predict_step`, to which AutoGraph adds the prefix `tf__`.
+    """
+    for name, _ in _steps_on_the_stack():
+        return _TRAINING_OF_STEP[name]
+    return None
+
+
+def training_model() -> keras.Model | None:
+    """The model whose `train_step` is on the call stack, or None.
+
+    Relies on: the same as `training_of_step`.
+    """
+    return next((model for name, model in _steps_on_the_stack() if name == "train_step"), None)
+
+
+def call_stack() -> list[int]:
+    """The identities of the frames of the call stack, outermost first.
+
+    Relies on: frames of the call stack.
+    """
+    return [id(frame) for frame in _frames()][::-1]
+
+
+def compile_names(get: Callable[..., Any]) -> dict[str, type]:
+    """The classes that `compile` accepts by name; entries added to it are accepted too.
+
+    Relies on: the table `ALL_OBJECTS_DICT` in the module of `get`. Where there is none, the
+    result is an empty dictionary, and `compile` does not find what is added to it.
+
+    Args:
+        get: `keras.losses.get` or `keras.metrics.get`. (`keras.optimizers.get` finds custom
+            objects, which are public.)
+    """
+    table: dict[str, type] = get.__globals__.get("ALL_OBJECTS_DICT", {})
+    return table
+
+
+def wrap_check_finite(wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replaces the gradient check of `keras.optimizers.LossScaleOptimizer`, once.
+
+    `Model.compile` puts a `LossScaleOptimizer` around any optimizer under the policy
+    mixed_float16, and the inner optimizer has no part in its check.
+
+    Relies on: the method `check_finite(grads)`, which `LossScaleOptimizer.stateful_step` calls.
+
+    Args:
+        wrapper: Returns the new method for the old one; `functools.wraps` marks it.
+    """
+    cls = keras.optimizers.LossScaleOptimizer
+    if not hasattr(cls.check_finite, "__wrapped__"):
+        cls.check_finite = wrapper(cls.check_finite)
+
+
+def mask_of(tensor: tf.Tensor) -> tf.Tensor | None:
+    """The mask that a layer, such as `Embedding(mask_zero=True)`, gave a tensor, or None.
+
+    Relies on: the attribute `_keras_mask` of tensors.
+    """
+    return getattr(tensor, "_keras_mask", None)
+
+
+def set_mask(losses: tf.Tensor, mask: tf.Tensor) -> None:
+    """Gives a tensor of losses a mask, by which `keras.losses.Loss` computes their mean.
+
+    Relies on: the attribute `_keras_mask` of tensors.
+    """
+    losses._keras_mask = mask
+
+
+def is_symbolic(tensor: Any) -> bool:
+    """Whether Keras is inferring shapes, and `tensor` is a placeholder.
+
+    Relies on: the name of the graph in which Keras does so, which begins with "scratch_graph".
+    """
+    if isinstance(tensor, keras.KerasTensor):
+        return True
+    graph = None if tf.executing_eagerly() else getattr(tensor, "graph", None)
+    return getattr(graph, "name", "").startswith("scratch_graph")
+
+
+def layer_before(tensor: Any) -> keras.layers.Layer | None:
+    """The layer that returned a symbolic tensor, or None.
+
+    Relies on: the attribute `_keras_history` of a `keras.KerasTensor`, and its `operation`.
+    """
+    operation = getattr(getattr(tensor, "_keras_history", None), "operation", None)
+    return operation if isinstance(operation, keras.layers.Layer) else None
+
+
+def all_layers(model: keras.Model) -> list[keras.layers.Layer]:
+    """A model and all layers in it, at any depth.
+
+    Relies on: the method `_flatten_layers`. (`Model.layers` has only the outermost layers.)
+    """
+    layers: list[keras.layers.Layer] = model._flatten_layers()
+    return layers
+
+
+def trainable_variables(optimizer: keras.optimizers.Optimizer) -> list[Any]:
+    """The variables that an optimizer was built on, in order; empty before.
+
+    Relies on: the attribute `_trainable_variables`.
+    """
+    variables: list[Any] = optimizer._trainable_variables
+    return variables
+
+
+def observed_variable(optimizer: keras.optimizers.Optimizer, variable: Any) -> Any:
+    """The variable of the model for the one that `update_step` was given.
+
+    Under a strategy the latter is a variable of one replica.
+
+    Relies on: `_trainable_variables` and `_get_variable_index`.
+    """
+    return optimizer._trainable_variables[index_of(optimizer, variable)]
+
+
+def own_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
+    """The variables of an optimizer without those of the optimizers in it.
+
+    Relies on: the attribute `_variables`. (`variables` of a `LossScaleOptimizer` and of a
+    `MultiOptimizer` has those of the inner optimizers too.)
+    """
+    variables: list[keras.Variable] = optimizer._variables
+    return variables
+
+
+def index_of(optimizer: keras.optimizers.Optimizer, variable: Any) -> int:
+    """The position of a variable, or of its part on one replica, among the trainable ones.
+
+    Relies on: the method `_get_variable_index`.
+    """
+    index: int = optimizer._get_variable_index(variable)
+    return index
+
+
+def slot_of(optimizer: keras.optimizers.Optimizer, name: str, variable: Any) -> Any:
+    """The slot of an optimizer that belongs to `variable`; None if it has none.
+
+    Relies on: the lists `_momentums` and `_velocities` of Adam, and `_accumulators` of Adagrad,
+    in the order of the trainable variables.
+
+    Args:
+        optimizer: A built optimizer.
+        name: "momentums", "velocities" or "accumulators".
+        variable: A trainable variable, or its part on one replica.
+    """
+    return getattr(optimizer, f"_{name}")[index_of(optimizer, variable)]
+
+
+def step_counter(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
+    """The variable that counts the calls of `apply`.
+
+    Relies on: the attribute `_iterations`. (`iterations` is a quotient, not a variable, where
+    gradients are accumulated.)
+    """
+    return optimizer._iterations
+
+
+def decays_weight(optimizer: keras.optimizers.Optimizer, variable: Any) -> bool:
+    """Whether the weight decay of an optimizer applies to a variable.
+
+    Relies on: the method `_use_weight_decay`, which applies `exclude_from_weight_decay`.
+    """
+    return optimizer.weight_decay is not None and optimizer._use_weight_decay(variable)
+
+
+class SlotList(NamedTuple):
+    """Slots of an optimizer.
+
+    Attributes:
+        slots: One slot, or None, per trainable variable.
+        are_averages: Whether they are moving averages of the variables.
+    """
+
+    slots: list[Any]
+    are_averages: bool
+
+
+def slot_lists(optimizer: keras.optimizers.Optimizer) -> Iterator[SlotList]:
+    """All slots of a built optimizer whose first axis may be that of their variables.
+
+    Relies on: lists in the attributes of the optimizer, in the order of `_trainable_variables`;
+    the name `_c` of the slots of Adafactor that have one value per column; and the name
+    `_model_variables_moving_average`.
+    """
+    for name, value in vars(optimizer).items():
+        if name in _VARIABLE_LISTS or name == _COLUMN_SLOTS or not isinstance(value, list):
+            continue
+        if len(value) == len(optimizer._trainable_variables):
+            yield SlotList(value, name == _AVERAGES)
+
+
+def sharded_variable(variables: Sequence[tf.Variable], name: str) -> Any:
+    """One object for several variables, which `tf.train.Checkpoint` saves as slices of a table.
+
+    Relies on: `tf.__internal__.distribute.ShardedVariable`, the class of the variables of
+    `tf.distribute.ParameterServerStrategy`.
+    """
+    return tf.__internal__.distribute.ShardedVariable(variables, name)
+
+
+def _frames() -> Iterator[types.FrameType]:
+    """The frames of the call stack, innermost first."""
     frame = inspect.currentframe()
     while frame is not None:
         yield frame
         frame = frame.f_back
+
+
+def _steps_on_the_stack() -> Iterator[tuple[str, keras.Model]]:
+    """The steps of models on the call stack, innermost first: method name and model."""
+    for frame in _frames():
+        name = frame.f_code.co_name.removeprefix("tf__")
+        model = frame.f_locals.get("self")
+        if name in _TRAINING_OF_STEP and isinstance(model, keras.Model):
+            yield name, model

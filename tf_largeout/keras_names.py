@@ -7,6 +7,7 @@ from types import ModuleType
 import keras
 
 from tf_largeout import losses, metrics, optimizers
+from tf_largeout.keras_internals import compile_names
 
 
 def register() -> None:
@@ -14,16 +15,10 @@ def register() -> None:
 
     Only classes that need no arguments. Names that Keras has itself stay Keras's.
     """
-    # Keras asks its registry of custom objects for optimizers only; `losses.get` and
-    # `metrics.get` look into a table of their own module. Should another Keras have none, the
-    # strings are unknown there, and all else works.
-    tables = [keras.losses.get.__globals__, keras.metrics.get.__globals__]
-    loss_table, metric_table = (table.get("ALL_OBJECTS_DICT", {}) for table in tables)
-    optimizer_table = keras.saving.get_custom_objects()
     for module, table in (
-        (losses, loss_table),
-        (metrics, metric_table),
-        (optimizers, optimizer_table),
+        (losses, compile_names(keras.losses.get)),
+        (metrics, compile_names(keras.metrics.get)),
+        (optimizers, keras.saving.get_custom_objects()),
     ):
         for name, member in _classes_by_name(module).items():
             table.setdefault(name, member)

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 
 import tensorflow as tf
 
-from tf_largeout import keras_internals
+from tf_largeout.keras_internals import call_stack
 
 
 class TrainedCalls:
@@ -92,7 +92,7 @@ class TrainedCall:
         """
         if loss is None:
             return False
-        depth = _num_shared(loss.frames, _frames())
+        depth = _num_shared(loss.frames, call_stack())
         return any(
             not other.call._has_stepped and _num_shared(loss.frames, other.frames) >= depth
             for other in self._calls.eager_losses
@@ -108,12 +108,7 @@ class EagerLoss:
     """
 
     def __init__(self, call: TrainedCall) -> None:
-        self.call, self.frames = call, _frames()
-
-
-def _frames() -> list[int]:
-    """The identities of the frames of the call stack, outer ones first."""
-    return [id(frame) for frame in keras_internals.frames()][::-1]
+        self.call, self.frames = call, call_stack()
 
 
 def _num_shared(one: list[int], other: list[int]) -> int:

@@ -9,7 +9,7 @@ from tf_largeout import keras_internals
 from tf_largeout.arguments import is_whole
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.filtered_top_k import exact_top_k
-from tf_largeout.layers import initial_values, several_workers, step_context
+from tf_largeout.layers import initial_values, several_workers
 from tf_largeout.layers.large_predictions import LargePredictions
 from tf_largeout.layers.ranked_classes import RankedClasses
 from tf_largeout.ops import devices
@@ -66,7 +66,7 @@ class ClassOutput(RankedClasses):
         An export has what its function reads by itself. What a model lists it would store
         besides: those variables again, and all state that only training needs.
         """
-        return super().variables if keras_internals.caller(keras.Model.export) is None else []
+        return [] if keras_internals.is_running(keras.Model.export) else super().variables
 
     def width_of(self, input_shape: Shape) -> int:
         """The last dimension of the input.
@@ -120,7 +120,7 @@ class ClassOutput(RankedClasses):
         in_graph, logits = tf.inside_function(), self._logits
         dense = tf.function(logits, autograph=False) if in_graph else logits
         if training is None:
-            training = step_context.training_of_step()
+            training = keras_internals.training_of_step()
         if not features.dtype.is_floating:
             features = tf.cast(features, self.compute_dtype)
         self._large_predictions.count(features)

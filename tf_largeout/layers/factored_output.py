@@ -15,7 +15,7 @@ from tf_largeout.classes.factored_update import (
     LearningBatch,
     Spheres,
 )
-from tf_largeout.layers import factored_classes, factored_weights, initial_values, step_context
+from tf_largeout.layers import factored_classes, factored_weights, initial_values
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.ops.factored_output_ops import FactoredState
 from tf_largeout.tags.factored_logits import FactoredLogits
@@ -192,7 +192,7 @@ class FactoredOutput(ClassOutput):
             ValueError: In a step that the rule cannot follow.
         """
         self._refuse_replicas()
-        model = step_context.training_model()
+        model = keras_internals.training_model()
         loss_scale = tf.constant(1.0, tf.float64)
         if model is not None:
             self._refuse_step_of(model)
@@ -261,11 +261,11 @@ class FactoredOutput(ClassOutput):
 
     def _logits(self, features: tf.Tensor) -> tf.Tensor:
         matrix, vectors = self.class_matrix, self.class_matrix.state.vectors.value
-        if keras_internals.caller(keras.Model.export) is not None:
+        if keras_internals.is_running(keras.Model.export):
             with tf.init_scope():  # now, so that what is exported need not
                 matrix.take_folds()
             return matrix.logits_by(features, vectors)
-        if step_context.training_of_step() is False:  # many batches, of which one has to
+        if keras_internals.training_of_step() is False:  # many batches, of which one has to
             matrix.take_folds()
         return super()._logits(features)
 

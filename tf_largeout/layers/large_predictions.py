@@ -29,7 +29,7 @@ class LargePredictions:
 
     def count(self, features: tf.Tensor) -> None:
         """Counts the logits of `features`, `[..., dim]`, if `predict` calls the layer."""
-        if are_logits_left_out() or keras_internals.caller(keras.Model.predict) is None:
+        if are_logits_left_out() or not keras_internals.is_running(keras.Model.predict):
             return
         num_rows = tf.size(features, tf.int64) // tf.shape(features, tf.int64)[-1]
         row = self._layer.num_classes * features.dtype.size

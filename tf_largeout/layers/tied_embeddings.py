@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from tf_largeout.classes.class_changes import ClassChange
+from tf_largeout.keras_internals import layer_before
 from tf_largeout.types import Config, InitializerLike, TensorLike
 
 
@@ -207,12 +208,12 @@ def _layers_before(features: TensorLike) -> Iterator[keras.layers.Layer]:
     """The layers that made a symbolic tensor, those of models among them included."""
     pending, seen = keras.tree.flatten(features), set()
     while pending:
-        operation = getattr(getattr(pending.pop(), "_keras_history", None), "operation", None)
-        if not isinstance(operation, keras.layers.Layer) or id(operation) in seen:
+        layer = layer_before(pending.pop())
+        if layer is None or id(layer) in seen:
             continue
-        seen.add(id(operation))
-        yield from _with_parts(operation)
-        pending += keras.tree.flatten(operation.input)
+        seen.add(id(layer))
+        yield from _with_parts(layer)
+        pending += keras.tree.flatten(layer.input)
 
 
 def _with_parts(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:

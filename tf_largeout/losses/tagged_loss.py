@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_largeout.keras_internals import mask_of, set_mask
 from tf_largeout.tags.example_weights import per_row
 from tf_largeout.tags.output_tag import OutputTag, tag_of
 from tf_largeout.types import DTypeLike, TensorLike
@@ -104,7 +105,7 @@ class TaggedLoss(keras.losses.Loss):
     ) -> tf.Tensor:
         # Overridden because Keras would cast the labels to float32, wrong above 2^24.
         tag = tag_of(y_pred, type(self).__name__, self.tag_class)
-        mask = getattr(y_pred, "_keras_mask", None)
+        mask = mask_of(y_pred)
         checks = []
         if sample_weight is not None:
             sample_weight = self._checked_weights(sample_weight, y_pred)
@@ -117,7 +118,7 @@ class TaggedLoss(keras.losses.Loss):
                 losses, counted = self._losses_and_counted(tag, y_true)
             mask = counted if mask is None else counted & per_row(mask, y_pred, "bool")
         if mask is not None:
-            losses._keras_mask = mask  # Keras divides by the rows that it leaves
+            set_mask(losses, mask)
         return super().__call__(losses, losses, sample_weight)
 
     def _losses_and_counted(self, tag: Any, y_true: TensorLike) -> list[tf.Tensor]:

@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from tf_largeout.keras_internals import mask_of
 from tf_largeout.tags.example_weights import per_row
 from tf_largeout.tags.output_tag import OutputTag, tag_of
 from tf_largeout.types import DTypeLike, TensorLike
@@ -72,7 +73,7 @@ class RowMetric(keras.metrics.Metric):
         terms = self.row_terms(tag, labels, valid)
         if terms is None:
             return
-        weights = _row_weights(tag, valid, sample_weight, getattr(y_pred, "_keras_mask", None))
+        weights = _row_weights(tag, valid, sample_weight, mask_of(y_pred))
         for total, term in zip((self.numerator, self.denominator), terms, strict=True):
             weighted = tf.where(weights != 0, weights * tf.cast(term, tf.float64), 0)
             total.assign_add(tf.reduce_sum(weighted))

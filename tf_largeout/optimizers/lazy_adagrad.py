@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_largeout.keras_internals import slot_of
 from tf_largeout.ops import row_ops
 from tf_largeout.optimizers.row_sparse import RowSparse
 from tf_largeout.types import LearningRate
@@ -77,7 +78,7 @@ class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
     ) -> None:
         row_ops.row_adagrad(
             variable,
-            self._accumulators[self._get_variable_index(variable)],
+            slot_of(self, "accumulators", variable),
             values,
             ids,
             learning_rate,

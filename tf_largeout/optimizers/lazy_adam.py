@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean, whole_number
+from tf_largeout.keras_internals import index_of, slot_of
 from tf_largeout.ops import dense_adam_ops, devices, row_ops
 from tf_largeout.optimizers.row_sparse import RowSparse
 from tf_largeout.types import Config, LearningRate, Variable
@@ -143,12 +144,11 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         learning_rate: tf.Tensor,
         weight_decay: tf.Tensor,
     ) -> None:
-        index = self._get_variable_index(variable)
         step = self.step_number(variable)
         row_ops.row_adam(
             variable,
-            self._momentums[index] if self.row_beta_1 else None,
-            self._velocities[index],
+            slot_of(self, "momentums", variable) if self.row_beta_1 else None,
+            slot_of(self, "velocities", variable),
             values,
             ids,
             self._step_size(learning_rate, step, self.row_beta_1, self.row_step_offset),
@@ -156,7 +156,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             beta_2=self.beta_2,
             epsilon=self.epsilon,
             weight_decay=weight_decay,
-            last_step=self._last_steps[index] if self.decay_skipped else None,
+            last_step=self._last_step_of(variable) if self.decay_skipped else None,
             step=step,
         )
 
@@ -165,14 +165,13 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     ) -> None:
         if self.decay_skipped:
             self._decay_skipped_rows(variable)
-        index = self._get_variable_index(variable)
-        if self._momentums[index] is not None:
+        if slot_of(self, "momentums", variable) is not None:
             if self._takes_one_pass(gradient, variable):
                 self._update_in_one_pass(gradient, variable, learning_rate)
             else:
                 super().update_all(gradient, variable, learning_rate)
             return
-        velocity = self._velocities[index]
+        velocity = slot_of(self, "velocities", variable)
         gradient = tf.cast(gradient, variable.dtype)
         learning_rate = tf.cast(learning_rate, tf.float32)
         step_size = self._step_size(learning_rate, self.step_number(variable), self.beta_1)
@@ -187,11 +186,10 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     def _update_in_one_pass(
         self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor
     ) -> None:
-        index = self._get_variable_index(variable)
         dense_adam_ops.dense_adam(
             variable,
-            self._momentums[index],
-            self._velocities[index],
+            slot_of(self, "momentums", variable),
+            slot_of(self, "velocities", variable),
             gradient,
             self._step_size(learning_rate, self.step_number(variable), self.beta_1),
             self.beta_1,
@@ -201,7 +199,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
 
     def _decay_skipped_rows(self, variable: tf.Variable) -> None:
         """Catches up with the sparse steps of `variable` that left rows out, if any did."""
-        last_step = self._last_steps[self._get_variable_index(variable)]
+        last_step = self._last_step_of(variable)
         step = self.step_number(variable)
         skipped = step - last_step.value - 1
         tf.cond(
@@ -212,11 +210,14 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         self.assign(last_step, tf.fill(last_step.shape, step))
 
     def _decay_moments(self, variable: tf.Variable, skipped: tf.Tensor) -> None:
-        index = self._get_variable_index(variable)
         skipped = tf.reshape(skipped, variable.shape[:1] + [1] * (len(variable.shape) - 1))
-        for slots, beta in ((self._momentums, self.beta_1), (self._velocities, self.beta_2)):
-            if slots[index] is not None:
-                self.assign(slots[index], slots[index].value * tf.pow(beta, skipped))
+        for name, beta in (("momentums", self.beta_1), ("velocities", self.beta_2)):
+            slot = slot_of(self, name, variable)
+            if slot is not None:
+                self.assign(slot, slot.value * tf.pow(beta, skipped))
+
+    def _last_step_of(self, variable: tf.Variable) -> keras.Variable:
+        return self._last_steps[index_of(self, variable)]
 
     def _step_size(
         self, learning_rate: tf.Tensor, step: tf.Tensor, beta_1: float, step_offset: int = 0

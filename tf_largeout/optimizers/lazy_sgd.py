@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_largeout.keras_internals import index_of
 from tf_largeout.ops import row_ops
 from tf_largeout.optimizers.row_sparse import RowSparse
 from tf_largeout.types import LearningRate
@@ -86,7 +87,7 @@ class LazySGD(RowSparse, keras.optimizers.SGD):
         has_slot = self.momentum != 0
         row_ops.row_momentum(
             variable,
-            self.momentums[self._get_variable_index(variable)] if has_slot else None,
+            self.momentums[index_of(self, variable)] if has_slot else None,
             values,
             ids,
             learning_rate,

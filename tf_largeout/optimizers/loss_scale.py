@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import keras
 import tensorflow as tf
 
+from tf_largeout.keras_internals import wrap_check_finite
 from tf_largeout.optimizers.row_sparse import RowSparse
 from tf_largeout.types import Gradient
 
@@ -21,9 +22,7 @@ def keep_finite_check_sparse() -> None:
 
     Of several replicas it asks all: Keras does as the first one says.
     """
-    cls = keras.optimizers.LossScaleOptimizer
-    if not hasattr(cls.check_finite, "__wrapped__"):
-        cls.check_finite = _on_rows(cls.check_finite)
+    wrap_check_finite(_on_rows)
 
 
 def _on_rows(check_finite: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:

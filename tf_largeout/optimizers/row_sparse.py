@@ -105,7 +105,7 @@ class RowSparse(keras.optimizers.Optimizer):
         this one and asks.
         """
         found: list[keras.Variable] = super().variables
-        in_file = any(keras_internals.caller(method) for method in _OF_FILES)
+        in_file = any(map(keras_internals.is_running, _OF_FILES))
         return sharded_table.whole(found) if in_file else found
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
@@ -126,7 +126,7 @@ class RowSparse(keras.optimizers.Optimizer):
         """Applies one step; see `keras.optimizers.Optimizer.apply`."""
         self._require_scope()
         grads = list(grads)
-        variables = self._trainable_variables
+        variables = keras_internals.trainable_variables(self)
         if trainable_variables is not None:
             variables = trainable_variables = list(trainable_variables)
         if len(variables) != len(grads) and (self.built or variables):
@@ -148,7 +148,8 @@ class RowSparse(keras.optimizers.Optimizer):
 
     def _require_scope(self) -> None:
         count = tf.distribute.get_strategy().num_replicas_in_sync
-        distributed = isinstance(self._iterations.value, tf.distribute.DistributedValues)
+        counter = keras_internals.step_counter(self)
+        distributed = isinstance(counter.value, tf.distribute.DistributedValues)
         if count > 1 and not distributed:
             raise ValueError(
                 f"{type(self).__name__} was made outside of `strategy.scope()`: each of "
@@ -159,13 +160,14 @@ class RowSparse(keras.optimizers.Optimizer):
         self, grads: Sequence[Gradient | None], variables: Sequence[Variable]
     ) -> list[Gradient | None]:
         """The gradients, which change nothing, `iterations` included, before all are there."""
+        counter = keras_internals.step_counter(self)
         present = [place for place, gradient in enumerate(grads) if gradient is not None]
         there, step = step_barrier.all_or_none(
             [grads[place] for place in present],
             [variables[place] for place in present],
-            self._iterations.value,
+            counter.value,
         )
-        self._iterations.assign(step)
+        counter.assign(step)
         found: list[Gradient | None] = [None] * len(grads)
         for place, gradient in zip(present, there, strict=True):
             found[place] = gradient
@@ -199,9 +201,9 @@ class RowSparse(keras.optimizers.Optimizer):
         self, gradient: Gradient, variable: tf.Variable, learning_rate: tf.Tensor
     ) -> None:
         learning_rate = tf.cast(learning_rate, variable.dtype)
-        decays = self.weight_decay is not None and self._use_weight_decay(variable)
+        decays = keras_internals.decays_weight(self, variable)
         decay = tf.cast(self.weight_decay if decays else 0.0, variable.dtype)
-        observed = self._trainable_variables[self._get_variable_index(variable)]
+        observed = keras_internals.observed_variable(self, variable)
         if isinstance(gradient, tf.IndexedSlices):
             with row_observers.notify_observers(observed, variable, gradient.indices):
                 self.update_rows(

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_largeout.keras_internals import slot_of
 from tf_largeout.ops import row_ops
 from tf_largeout.optimizers.lazy_adagrad import LazyAdagrad
 from tf_largeout.types import LearningRate, Variable
@@ -83,7 +84,7 @@ class RowwiseAdagrad(LazyAdagrad):
     ) -> None:
         row_ops.row_rowwise_adagrad(
             variable,
-            self._accumulators[self._get_variable_index(variable)],
+            slot_of(self, "accumulators", variable),
             values,
             ids,
             learning_rate,
@@ -98,7 +99,7 @@ class RowwiseAdagrad(LazyAdagrad):
         if rank < 2:
             super().update_all(gradient, variable, learning_rate)
             return
-        accumulator = self._accumulators[self._get_variable_index(variable)]
+        accumulator = slot_of(self, "accumulators", variable)
         gradient = tf.cast(gradient, tf.float32)
         self.assign_add(accumulator, tf.reduce_mean(gradient**2, axis=list(range(1, rank))))
         scale = tf.cast(learning_rate, tf.float32) / tf.sqrt(accumulator.value + self.epsilon)

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from tf_largeout.classes.class_changes import ClassChange
+from tf_largeout.keras_internals import all_layers
 from tf_largeout.layers import ClassOutput
 from tf_largeout.metrics import PropensityScoredPrecisionAtK
 from tf_largeout.types import Config
@@ -40,7 +41,7 @@ def class_output(model: keras.Model) -> ClassOutput:
             f"`model` must be a keras.Model. Received: {model!r} (of type "
             f"{type(model).__name__})."
         )
-    heads = [one for one in model._flatten_layers() if isinstance(one, ClassOutput)]
+    heads = [one for one in all_layers(model) if isinstance(one, ClassOutput)]
     if len(heads) == 1:
         return heads[0]
     names = ", ".join(f"'{head.name}'" for head in heads) or "none"
@@ -126,7 +127,7 @@ def _leave_building_to_models(config: Config) -> None:
 
 def _own_classes(model: keras.Model) -> set[type]:
     """Classes of layers that Keras does not know by their names."""
-    classes = {type(layer) for layer in model._flatten_layers()}
+    classes = {type(layer) for layer in all_layers(model)}
     return {one for one in classes if not one.__module__.startswith("keras.")}
 
 

@@ -5,15 +5,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import keras
 
+from tf_largeout import keras_internals
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.variables import sharded_table
 from tf_largeout.variables.sharded_table import ShardedTable
 
 Changes: TypeAlias = Mapping[int, ClassChange]  # by `id` of the variable
-
-_NO_SLOTS = ("_variables", "_trainable_variables")
-_OVER_ROWS = "_c"  # of Adafactor: means over the rows of a matrix
-_AVERAGES = "_model_variables_moving_average"
 
 
 def copy_state(
@@ -39,7 +36,7 @@ def copy_state(
         ValueError: If a slot has another shape and belongs to none of these.
     """
     for one, other in zip(_parts(before), _parts(after), strict=True):
-        old, new = one._variables, other._variables
+        old, new = map(keras_internals.own_variables, (one, other))
         if one.built and len(old) != len(new):
             raise ValueError(
                 f"Optimizer '{before.name}' has {len(old)} variables, and one made from its "
@@ -84,14 +81,12 @@ def _slots_of_classes(
     optimizer: keras.optimizers.Optimizer, changed: Changes
 ) -> Iterator[_Slots]:
     """All slots with a row per class."""
-    variables = optimizer._trainable_variables
-    for name, slots in vars(optimizer).items():
-        if name in _NO_SLOTS or not isinstance(slots, list) or len(slots) != len(variables):
-            continue
+    variables = keras_internals.trainable_variables(optimizer)
+    for slots, are_averages in keras_internals.slot_lists(optimizer):
         by_variable = {
             id(variable): slot
             for variable, slot in zip(variables, slots, strict=True)
-            if id(variable) in changed and _has_its_rows(name, slot, variable)
+            if id(variable) in changed and _has_its_rows(slot, variable)
         }
         for variable in variables:
             if id(variable) not in by_variable:
@@ -106,11 +101,11 @@ def _slots_of_classes(
                 )
             if variable is mates[0]:
                 own = [by_variable[id(mate)] for mate in mates]
-                yield _Slots(mates, own, name == _AVERAGES)
+                yield _Slots(mates, own, are_averages)
 
 
-def _has_its_rows(name: str, slot: Any, variable: keras.Variable) -> bool:
-    if name == _OVER_ROWS or not isinstance(slot, keras.Variable):
+def _has_its_rows(slot: Any, variable: keras.Variable) -> bool:
+    if not isinstance(slot, keras.Variable):
         return False
     return tuple(slot.shape[:1]) == tuple(variable.shape[:1])
 

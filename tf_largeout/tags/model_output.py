@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_largeout.keras_internals import mask_of
 from tf_largeout.tags.output_tag import OutputTag, logits_left_out, tag_of
 
 
@@ -45,4 +46,4 @@ def tag_and_mask(
         raise ValueError(f"Model '{model.name}' was traced for its shapes alone.")
     # After `load_weights` no step of this layer has told it the ranking of the loss.
     tag.layer.follow(getattr(model, "loss", None), replace=False)
-    return tag, getattr(outputs, "_keras_mask", None)
+    return tag, mask_of(outputs)

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-import keras
 import tensorflow as tf
 
 from tf_largeout.classes.class_matrix import AbsoluteStatistics, ClassMatrix, ClassStatistics
+from tf_largeout.keras_internals import is_symbolic
 from tf_largeout.tags.labels import as_label_matrix, first_occurrences
 from tf_largeout.types import TensorLike
 
@@ -237,7 +237,7 @@ def tag_of(y_pred: tf.Tensor, asked_by: str, kind: type[Tag]) -> Tag | None:
             f"'{found.layer.name}': it works with a {kind.given_by}. Take "
             f"{found.losses_to_take}."
         )
-    if _in_symbolic_build(y_pred):
+    if is_symbolic(y_pred):
         return None
     raise ValueError(
         f"{asked_by} must be given the direct output of a {kind.given_by} layer. Received "
@@ -265,11 +265,3 @@ def logits_left_out() -> Iterator[None]:
 def are_logits_left_out() -> bool:
     """Whether this thread is inside of `logits_left_out`."""
     return getattr(_scopes, "logits_left_out", False)
-
-
-def _in_symbolic_build(y_pred: tf.Tensor) -> bool:
-    """Whether Keras is inferring shapes, where placeholders stand for the predictions."""
-    if isinstance(y_pred, keras.KerasTensor):
-        return True
-    graph = None if tf.executing_eagerly() else getattr(y_pred, "graph", None)
-    return getattr(graph, "name", "").startswith("scratch_graph")

@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_largeout.keras_internals import sharded_variable
 from tf_largeout.variables import sharded_table
 from tf_largeout.variables.sharded_table import ShardedTable
 
@@ -88,7 +89,7 @@ def _slices(table: ShardedTable) -> Any:
     """A table as what TensorFlow saves in slices; the same object at each call."""
     if not hasattr(table, _SLICES):
         values = [shard.value for shard in table.shards]
-        setattr(table, _SLICES, tf.__internal__.distribute.ShardedVariable(values, table.name))
+        setattr(table, _SLICES, sharded_variable(values, table.name))
     return getattr(table, _SLICES)
 
 

@@ -1,0 +1,328 @@
+"""Each use of Keras and TensorFlow internals: what `keras_internals` says that it relies on."""
+
+import inspect
+import re
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.source_tree import KERAS_OVERRIDES, name, python_files
+from tf_largeout import keras_internals
+
+X = np.ones([4, 3], np.float32)
+
+
+class Recorder(keras.layers.Layer):
+    """Returns its input; records what a function returns at each call."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.found = function, []
+
+    def call(self, x):
+        self.found.append(self.function(x))
+        return x
+
+
+def recording_model(function, **compile_arguments):
+    recorder = Recorder(function)
+    model = keras.Sequential([keras.Input([3]), recorder, keras.layers.Dense(1)])
+    model.compile("sgd", "mse", **compile_arguments)
+    recorder.found.clear()
+    return model, recorder.found
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_predict_is_running_in_predict_alone(eager):
+    model, found = recording_model(
+        lambda x: keras_internals.is_running(keras.Model.predict), run_eagerly=eager
+    )
+    model.predict(X, verbose=0)
+    assert set(found) == {True}
+    found.clear()
+    model.fit(X, X[:, :1], verbose=0)
+    model(X)
+    assert set(found) == {False}
+
+
+def test_export_is_running_in_export(tmp_path):
+    model, found = recording_model(lambda x: keras_internals.is_running(keras.Model.export))
+    model(X)
+    assert set(found) == {False}
+    found.clear()
+    model.export(tmp_path, verbose=False)
+    assert True in found
+
+
+@pytest.mark.parametrize("method", ["save_own_variables", "load_own_variables"])
+def test_the_methods_of_optimizers_that_write_files_are_running(method):
+    method_of_keras = getattr(keras.optimizers.Optimizer, method)
+    found = []
+
+    class SGD(keras.optimizers.SGD):
+        @property
+        def variables(self):
+            found.append(keras_internals.is_running(method_of_keras))
+            return super().variables
+
+    optimizer, store = SGD(), {}
+    optimizer.build([keras.Variable(X)])
+    keras.optimizers.SGD.save_own_variables(optimizer, store)
+    found.clear()
+    getattr(optimizer, method)(store)
+    assert True in found
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_a_layer_finds_the_step_that_calls_it(eager):
+    model, found = recording_model(
+        lambda x: (
+            keras_internals.training_of_step(),
+            getattr(keras_internals.training_model(), "name", None),
+        ),
+        run_eagerly=eager,
+    )
+    model.fit(X, X[:, :1], verbose=0)
+    assert set(found) == {(True, model.name)}
+    found.clear()
+    model.evaluate(X, X[:, :1], verbose=0)
+    model.predict(X, verbose=0)
+    assert set(found) == {(False, None)}
+    found.clear()
+    model(X)
+    assert set(found) == {(None, None)}
+
+
+def test_a_step_that_autograph_has_converted_is_found():
+    model, found = recording_model(lambda x: keras_internals.training_of_step())
+
+    class Model(keras.Model):
+        def train_step(self, data):
+            return model(data)
+
+    tf.function(Model().train_step)(X)
+    assert found == [True]
+
+
+def test_two_calls_have_the_frames_of_their_caller_in_common():
+    def inner():
+        return keras_internals.call_stack()
+
+    first, second = keras_internals.call_stack(), inner()
+    depth = first.index(id(inspect.currentframe())) + 1
+    assert first[:depth] == second[:depth] and len(second) == len(first) + 1
+
+
+@pytest.mark.parametrize("module", [keras.losses, keras.metrics], ids=["losses", "metrics"])
+def test_compile_finds_what_is_added_to_its_names(module, monkeypatch):
+    class Other(keras.losses.Loss if module is keras.losses else keras.metrics.Metric):
+        pass
+
+    names = keras_internals.compile_names(module.get)
+    assert "mean_squared_error" in names
+    monkeypatch.setitem(names, "other_name", Other)
+    assert type(module.get("other_name")) is Other
+
+
+def test_a_loss_scale_optimizer_calls_the_check_that_replaced_its_own(monkeypatch):
+    calls, cls = [], keras.optimizers.LossScaleOptimizer
+
+    def check(self, grads):
+        calls.append(grads)
+        return tf.constant(True)
+
+    monkeypatch.setattr(cls, "check_finite", check)
+    keras_internals.wrap_check_finite(_wrapping)
+    keras_internals.wrap_check_finite(lambda old: pytest.fail("wrapped twice"))
+    optimizer, variable = cls(keras.optimizers.SGD()), keras.Variable(X)
+    optimizer.apply([tf.ones_like(X)], [variable])
+    assert len(calls) == 1
+
+
+def _wrapping(old):
+    def check(self, grads):
+        return old(self, grads)
+
+    check.__wrapped__ = old
+    return check
+
+
+@pytest.mark.parametrize("in_function", [False, True])
+def test_a_layer_gives_a_mask(in_function):
+    embedding = keras.layers.Embedding(3, 2, mask_zero=True)
+
+    def mask(ids):
+        return keras_internals.mask_of(embedding(ids))
+
+    found = (tf.function(mask) if in_function else mask)(tf.constant([[0, 1, 2]]))
+    np.testing.assert_array_equal(found, [[False, True, True]])
+    assert keras_internals.mask_of(tf.constant(X)) is None
+
+
+@pytest.mark.parametrize("in_function", [False, True])
+def test_a_loss_divides_by_what_the_mask_leaves(in_function):
+    class First(keras.losses.Loss):
+        def call(self, y_true, y_pred):
+            return y_pred
+
+    def mean():
+        losses = tf.identity([1.0, 2.0, 6.0])
+        keras_internals.set_mask(losses, tf.constant([True, True, False]))
+        return First()(losses, losses)
+
+    assert float((tf.function(mean) if in_function else mean)()) == 1.5
+
+
+def test_a_tensor_is_symbolic_where_keras_infers_shapes_alone():
+    recorder = Recorder(keras_internals.is_symbolic)
+    inputs = keras.Input([3])
+    recorder(inputs)
+    assert recorder.found == [True] and keras_internals.is_symbolic(inputs)
+    recorder.found.clear()
+    recorder(X)
+    tf.function(recorder)(X)
+    assert recorder.found == [False, False]
+
+
+def test_under_a_strategy_a_loss_sees_symbolic_predictions_before_the_first_step():
+    found = []
+
+    def loss(y_true, y_pred):
+        found.append(keras_internals.is_symbolic(y_pred))
+        return tf.reduce_sum(y_pred)
+
+    with tf.distribute.OneDeviceStrategy("CPU:0").scope():
+        model = keras.Sequential([keras.layers.Dense(1)])
+        model.compile("sgd", loss)
+    model.fit(X, X[:, :1], verbose=0)
+    assert found[0] and not found[-1]
+
+
+def test_the_layer_before_a_symbolic_tensor():
+    dense, inputs = keras.layers.Dense(1), keras.Input([3])
+    assert keras_internals.layer_before(dense(inputs)) is dense
+    assert keras_internals.layer_before(tf.constant(X)) is None
+
+
+def test_all_layers_are_found_at_any_depth():
+    class Holder(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.parts = [keras.layers.Dense(1)]
+
+        def call(self, x):
+            return self.parts[0](x)
+
+    holder = Holder()
+    inner = keras.Sequential([keras.Input([3]), holder])
+    model = keras.Sequential([inner])
+    found = keras_internals.all_layers(model)
+    assert {model, inner, holder, *holder.parts} <= set(found)
+    assert len(found) == len(set(found))
+
+
+def built(optimizer):
+    variables = [keras.Variable(np.ones([5, 2], np.float32), name=one) for one in "ab"]
+    optimizer.build(variables)
+    return optimizer, variables
+
+
+@pytest.mark.parametrize(
+    "optimizer, names",
+    [
+        (lambda: keras.optimizers.Adam(), ["momentums", "velocities"]),
+        (lambda: keras.optimizers.Adagrad(), ["accumulators"]),
+    ],
+    ids=["Adam", "Adagrad"],
+)
+def test_each_slot_belongs_to_one_variable(optimizer, names):
+    optimizer, variables = built(optimizer())
+    assert keras_internals.trainable_variables(optimizer) == variables
+    slots = [keras_internals.slot_of(optimizer, one, variables[1]) for one in names]
+    assert all("b_" in slot.path for slot in slots)
+    assert [id(one.slots[1]) for one in keras_internals.slot_lists(optimizer)] == [
+        id(slot) for slot in slots
+    ]
+    assert keras_internals.index_of(optimizer, variables[1].value) == 1
+    assert keras_internals.observed_variable(optimizer, variables[1].value) is variables[1]
+
+
+def test_the_momentums_of_sgd_are_in_the_order_of_the_variables():
+    optimizer, variables = built(keras.optimizers.SGD(momentum=0.9))
+    assert "b_" in optimizer.momentums[keras_internals.index_of(optimizer, variables[1])].path
+
+
+def test_the_averages_of_variables_are_known_among_the_slots():
+    optimizer, _ = built(keras.optimizers.SGD(use_ema=True))
+    (averages,) = [one for one in keras_internals.slot_lists(optimizer) if one.are_averages]
+    assert [tuple(slot.shape) for slot in averages.slots] == [(5, 2)] * 2
+
+
+def test_slots_with_a_value_per_column_are_left_out():
+    optimizer, _ = built(keras.optimizers.Adafactor())
+    shapes = [tuple(one.slots[0].shape) for one in keras_internals.slot_lists(optimizer)]
+    assert (5,) in shapes and (2,) not in shapes
+
+
+def test_the_step_counter_counts_accumulated_gradients_too():
+    optimizer, variables = built(keras.optimizers.SGD(gradient_accumulation_steps=2))
+    optimizer.apply([tf.ones([5, 2])] * 2, variables)
+    assert int(keras_internals.step_counter(optimizer)) == 1 and int(optimizer.iterations) == 0
+
+
+def test_an_outer_optimizer_has_variables_of_its_own():
+    inner = keras.optimizers.Adam()
+    outer, _ = built(keras.optimizers.LossScaleOptimizer(inner))
+    own = set(map(id, keras_internals.own_variables(outer)))
+    assert own and not own & set(map(id, keras_internals.own_variables(inner)))
+    assert set(map(id, outer.variables)) > own
+
+
+def test_variables_are_excluded_from_weight_decay():
+    optimizer = keras.optimizers.AdamW(weight_decay=0.1)
+    optimizer.exclude_from_weight_decay(var_names=["b"])
+    optimizer, variables = built(optimizer)
+    assert [keras_internals.decays_weight(optimizer, one) for one in variables] == [True, False]
+    optimizer, variables = built(keras.optimizers.SGD())
+    assert not keras_internals.decays_weight(optimizer, variables[0])
+
+
+def test_a_checkpoint_has_several_variables_as_one_table(tmp_path):
+    parts = [tf.Variable(X), tf.Variable(2 * X[:2])]
+    holder = tf.Module()
+    holder.table = keras_internals.sharded_variable(parts, "table")
+    path = tf.train.Checkpoint(holder=holder).save(tmp_path / "checkpoint")
+    saved = tf.train.load_checkpoint(path)
+    (key,) = [one for one in saved.get_variable_to_shape_map() if "table" in one]
+    np.testing.assert_array_equal(saved.get_tensor(key), np.concatenate([X, 2 * X[:2]]))
+
+
+def test_the_list_of_overridden_methods_is_complete():
+    found = {}
+    for path in python_files():
+        module = sys.modules.get(name(path).removesuffix(".py").replace("/", "."))
+        for cls in vars(module).values() if module else ():
+            if inspect.isclass(cls) and cls.__module__ == module.__name__:
+                found.setdefault(name(path), set()).update(_overridden(cls))
+    assert {path: names for path, names in found.items() if names} == KERAS_OVERRIDES
+
+
+def _overridden(cls):
+    """The private functions of a class that Keras or TensorFlow define in a base of it."""
+    foreign = [
+        one for one in cls.__mro__ if one.__module__.startswith(("keras.", "tensorflow."))
+    ]
+    for private, value in vars(cls).items():
+        if not re.match("_[a-z]", private) or not inspect.isroutine(value):
+            continue
+        original = next((vars(one)[private] for one in foreign if private in vars(one)), None)
+        if original is not None:
+            assert _parameters(value) == _parameters(original), f"{cls.__name__}.{private}"
+            yield private
+
+
+def _parameters(function):
+    return list(inspect.signature(function).parameters)
