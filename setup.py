@@ -45,7 +45,7 @@ EXTRAS = {
         "tensorflow-serving-api==2.21.0",
         "tf2onnx==1.17.0",
     ],
-    # What `benchmarks retrieval` has beside our own indexes, and `practice` beside our models.
+    # Libraries that `tf_largeout.benchmarks retrieval` and `lab.label_trees.compare` measure.
     # fastText 0.9.3 trains to NaN where 0.9.2 does not, and has no wheel for Python 3.13.
     "rivals": [
         "faiss-cpu==1.15.1",

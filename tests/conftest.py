@@ -30,6 +30,7 @@ def pytest_addoption(parser):
 _LONG = (
     "tests/integration/",
     "tests/benchmarks/",
+    "tests/lab/",
     "tests/readme_test.py",
     "tests/docs_test.py",
 )

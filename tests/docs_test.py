@@ -11,7 +11,15 @@ from tests.code_blocks import has_blocks, run_blocks
 from tests.slow import slow_but
 from tests.source_tree import ROOT, each_of, name
 
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *(ROOT / "lab").rglob("*.md")])
+RESULTS = [
+    path for path in sorted((ROOT / "lab").rglob("*")) if path.suffix in (".json", ".png")
+]
+PROGRAMS = [
+    path
+    for path in sorted((ROOT / "lab").rglob("*.py"))
+    if "ArgumentParser(" in path.read_text()
+]
 # A page that trains little. README.md is tested by readme_test.py, which is slow.
 SHORT = [ROOT / "docs/guides/optimizers.md"]
 TEXTS = sorted(ROOT.glob("*.md")) + PAGES
@@ -29,3 +37,17 @@ def test_links_lead_to_files(text):
     links = [found["path"] for found in _LINK.finditer(text.read_text())]
     missing = [link for link in links if not (text.parent / link).exists()]
     assert not missing, f"{name(text)} links to {missing}."
+
+
+@each_of(RESULTS)
+def test_each_result_file_is_named_in_the_note_of_its_folder(path):
+    note = (path.parent / "README.md").read_text()
+    assert path.name in note, f"No text of {name(path.parent)}/README.md names {path.name}."
+
+
+@each_of(PROGRAMS)
+def test_each_program_is_in_the_list_of_the_lab(path):
+    module = name(path.with_suffix("")).replace("/", ".")
+    assert f"`{module}`" in (ROOT / "lab/README.md").read_text(), (
+        f"List {module} in lab/README.md."
+    )

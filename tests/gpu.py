@@ -13,7 +13,7 @@ def missing():
     """Why nothing can run on the GPU; None if it can."""
     if not tf.config.get_visible_devices("GPU"):
         return "no GPU, or not run as `pytest -m gpu`"
-    from tf_largeout.benchmarks import machine  # not before the library is wanted
+    from tf_largeout.benchmarks.harness import machine  # not before the library is wanted
 
     return machine.why_not_on_gpu()
 

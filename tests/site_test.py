@@ -2,6 +2,7 @@
 
 import pytest
 
+from build_tools.site.lab_pages import site_links
 from build_tools.site.link_check import broken_links
 
 DOCSTRING = """Finds rows.
@@ -65,6 +66,21 @@ def test_links_to_missing_files_and_places_are_found(tmp_path):
         "index.html: 'gone.html' is no file of the site",
         "index.html: 'gone.png' is no file of the site",
     ]
+
+
+@pytest.mark.parametrize(
+    ("page", "link", "expected"),
+    [
+        ("guides/gpu.md", "../../lab/speed/README.md#a", "../lab/speed/README.md#a"),
+        ("index.md", "../lab/speed/tied.json", "lab/speed/tied.json"),
+        ("lab/README.md", "../docs/gpu.md", "../gpu.md"),
+        ("lab/speed/README.md", "../../docs/guides/gpu.md", "../../guides/gpu.md"),
+        ("lab/speed/README.md", "tied.json", "tied.json"),
+        ("guides/gpu.md", "https://example.org/lab", "https://example.org/lab"),
+    ],
+)
+def test_links_between_docs_and_lab_are_those_of_the_site(page, link, expected):
+    assert site_links(f"[x]({link})", page) == f"[x]({expected})"
 
 
 def test_sections_of_keras_docstrings_become_markdown():

@@ -12,6 +12,7 @@ from tests.source_tree import (
     each_of,
     imported_sub_packages,
     imports,
+    lab_files,
     name,
     parsed,
     python_files,
@@ -95,6 +96,7 @@ NOT_ANNOTATED = (
 )
 
 each_module = each_of(python_files())
+each_module_and_program = each_of([*python_files(), *lab_files()])
 
 
 @each_module
@@ -120,6 +122,12 @@ def test_no_sub_packages_import_each_other_in_a_circle():
         leaves = {group for group, needs in graph.items() if not needs & set(graph)}
         assert leaves, f"{sorted(graph)} import each other in a circle."
         graph = {group: needs for group, needs in graph.items() if group not in leaves}
+
+
+@each_module
+def test_the_package_does_not_import_what_is_not_installed(path):
+    wrong = {one for one in imports(path) if one.partition(".")[0] in ("lab", "tests")}
+    assert not wrong, f"{name(path)} imports {sorted(wrong)}, which are not in the wheel."
 
 
 @each_module
@@ -178,7 +186,7 @@ def test_the_search_for_internals_finds_them(tmp_path):
     assert not internals_used(path, own_private_names())
 
 
-@each_module
+@each_module_and_program
 def test_public_classes_and_functions_have_docstrings(path):
     public = (ast.ClassDef, ast.FunctionDef)
     nodes = [node for node in parsed(path).body if isinstance(node, public)]
@@ -209,7 +217,7 @@ def test_public_functions_and_methods_have_complete_annotations(path):
     )
 
 
-@each_module
+@each_module_and_program
 def test_files_and_functions_are_short_enough_to_read(path):
     lines = code_lines(path)
     assert lines <= LONGEST_FILE, (

@@ -46,6 +46,11 @@ def python_files():
     return sorted(PACKAGE.rglob("*.py"))
 
 
+def lab_files():
+    """The programs of lab/, which import the package and are not part of it."""
+    return sorted((ROOT / "lab").rglob("*.py"))
+
+
 def cpp_files(*floors):
     """The C++ and CUDA files of the floors (folders of custom_ops), or of all."""
     folders = [CUSTOM_OPS / floor for floor in floors] or [CUSTOM_OPS]

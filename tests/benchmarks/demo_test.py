@@ -8,8 +8,9 @@ import pytest
 
 from tests.examples.tiny_dataset import TinyDataset, encode
 from tf_largeout import datasets
-from tf_largeout.benchmarks import demo, demo_estimate, own_process, tasks
-from tf_largeout.benchmarks.training_run import TrainingRun
+from tf_largeout.benchmarks import demo
+from tf_largeout.benchmarks.harness import demo_estimate, own_process, tasks
+from tf_largeout.benchmarks.harness.training_run import TrainingRun
 from tf_largeout.datasets import place_names
 
 _SETTINGS = demo.METHODS[demo.OURS].settings_for(demo.TASK)
@@ -73,16 +74,6 @@ def test_four_methods_are_compared_and_the_saved_model_answers(data, speed, tmp_
     assert all("Village" in line for line in said[-5:])
 
 
-def test_the_plan_says_what_will_be_done_and_how_long_it_takes(data, speed, capsys):
-    assert demo._print_plan(data, 112, _SETTINGS) is speed
-    said = capsys.readouterr().out
-    assert "1,280 names of 5,000 places" in said
-    assert "1. tf_largeout, recommended defaults: 57,344 examples" in said
-    assert "2. tf.nn.sampled_softmax_loss + Keras Adam: as many seconds as 1 took" in said
-    assert "4. stock ops, row-sparse Adam by hand" in said
-    assert "train for about 56 s." in said and "about 4.4 minutes." in said  # 4 x (10 + 56) s
-
-
 @pytest.mark.slow
 def test_speed_is_measured_with_the_start_of_a_process_and_all_tests(data):
     begin = time.perf_counter()
@@ -99,11 +90,6 @@ def test_half_of_the_steps_are_taken_to_search():
     plain, index, searching = each * [2.0], [90.0], each * [3.0]  # seconds per execution
     times.ends = list(np.cumsum([0.0, *plain, *index, *searching]))
     assert times.per_execution() == pytest.approx(2.5)
-
-
-def test_durations_are_seconds_or_minutes():
-    assert demo_estimate.duration(61.4) == "61 s"
-    assert demo_estimate.duration(330) == "5.5 minutes"
 
 
 @pytest.mark.parametrize(("examples", "steps"), [(1, 32), (16_384, 32), (16_385, 48)])

@@ -4,8 +4,8 @@ import pytest
 
 import tf_largeout as tflo
 from tests.reference.metrics import propensity_scored_precision_at_k
-from tf_largeout.benchmarks import tasks
-from tf_largeout.benchmarks.evaluation import evaluate, rank_figures
+from tf_largeout.benchmarks.harness import tasks
+from tf_largeout.benchmarks.harness.evaluation import evaluate, rank_figures
 
 
 class Table(keras.Model):

@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 
 from tests.slow import slow_but
-from tf_largeout.benchmarks import tasks
-from tf_largeout.benchmarks.class_vectors import class_vectors
-from tf_largeout.benchmarks.methods import METHODS
-from tf_largeout.benchmarks.samplers import SAMPLERS
+from tf_largeout.benchmarks.harness import tasks
+from tf_largeout.benchmarks.methods.class_vectors import class_vectors
+from tf_largeout.benchmarks.methods.method_table import METHODS
+from tf_largeout.benchmarks.methods.samplers import SAMPLERS
 from tf_largeout.layers import LargeOutput
 
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from tf_largeout.benchmarks import race
-from tf_largeout.benchmarks.training_run import TrainingRun
+from tf_largeout.benchmarks.harness.training_run import TrainingRun
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_a_failed_process_is_reported_with_what_it_said(run):
 
 
 @pytest.mark.slow
-def test_command_line_races_and_writes_figures_and_picture(run, tmp_path, capsys):
+def test_command_line_races_and_writes_figures_and_picture(run, tmp_path):
     """One method in a process of its own; the other one is there, and is not trained again."""
     arguments = "--task synthetic --methods ours tf_nn_nce --seconds 0.6 --sample 50 "
     settings = [f"--set={name}={value}" for name, value in run.overrides.items()]
@@ -88,7 +88,6 @@ def test_command_line_races_and_writes_figures_and_picture(run, tmp_path, capsys
     assert methods["ours"]["points"] == run.read_log()["points"]
     assert methods["tf_nn_nce"]["points"][-1]["seconds"] == 0.6
     assert (tmp_path / "race.png").stat().st_size > 10_000
-    assert "tf.nn.nce_loss + Keras Adam" in capsys.readouterr().out
 
 
 @pytest.mark.slow

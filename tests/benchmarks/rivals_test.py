@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from tf_largeout.benchmarks import tasks
-from tf_largeout.benchmarks.rival_run import RivalRun
+from tf_largeout.benchmarks.harness import tasks
 from tf_largeout.benchmarks.rivals import RIVALS
 from tf_largeout.benchmarks.rivals.examples import Examples
+from tf_largeout.benchmarks.rivals.rival_run import RivalRun
 from tf_largeout.benchmarks.rivals.svmlight import write_svmlight
 from tf_largeout.benchmarks.rivals.tf_idf import TfIdf
 from tf_largeout.datasets.ragged import Ragged

@@ -4,8 +4,9 @@ import pytest
 import tensorflow as tf
 
 from tests import gpu
-from tf_largeout.benchmarks import own_process, step
-from tf_largeout.benchmarks.step_case import StepCase
+from tf_largeout.benchmarks import step
+from tf_largeout.benchmarks.harness import own_process
+from tf_largeout.benchmarks.harness.step_case import StepCase
 
 SMALL = ["--base", "dim=16", "--base", "num_sampled=64", "--steps", "5"]
 

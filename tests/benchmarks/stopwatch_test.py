@@ -1,6 +1,6 @@
 import time
 
-from tf_largeout.benchmarks.stopwatch import Stopwatch
+from tf_largeout.benchmarks.harness.stopwatch import Stopwatch
 
 
 def _compute(seconds):

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from lab.distribution import kills
 from tests.source_tree import ROOT
-from tf_largeout.benchmarks import kills
 from tf_largeout.distribute.local_servers import local_servers
 
 pytestmark = pytest.mark.slow

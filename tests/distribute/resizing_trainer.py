@@ -15,7 +15,7 @@ import numpy as np
 
 import tf_largeout as tflo
 from tests.resize_problem import GROWN, KEPT, examples, fit, sampled_model
-from tf_largeout.benchmarks import machine
+from tf_largeout.benchmarks.harness import machine
 
 LARGE, DIM = 1_000_000, 64
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tf_largeout import layers, losses
-from tf_largeout.benchmarks import machine, own_process
+from tf_largeout.benchmarks.harness import machine, own_process
 from tf_largeout.layers import initial_values
 
 N, DIM = 23, 6

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tests.source_tree import ROOT
 from tf_largeout import layers
-from tf_largeout.benchmarks import machine, own_process
+from tf_largeout.benchmarks.harness import machine, own_process
 from tf_largeout.retrieval import BruteForceIndex, InvertedFileIndex, LSHIndex
 
 N, DIM = 500, 8

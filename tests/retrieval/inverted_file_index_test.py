@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tests.slow import slow_but
-from tf_largeout.benchmarks import row_kinds
+from tf_largeout.benchmarks.harness import row_kinds
 from tf_largeout.retrieval import BruteForceIndex, InvertedFileIndex
 
 pytestmark = pytest.mark.portable

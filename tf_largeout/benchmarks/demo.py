@@ -19,12 +19,12 @@ import keras
 import numpy as np
 
 import tf_largeout as tflo
-from tf_largeout.benchmarks import demo_estimate, machine, tasks
-from tf_largeout.benchmarks.files import write_json
-from tf_largeout.benchmarks.methods import METHODS
-from tf_largeout.benchmarks.plots import draw_race
+from tf_largeout.benchmarks.harness import demo_estimate, machine, tasks
+from tf_largeout.benchmarks.harness.files import write_json
+from tf_largeout.benchmarks.harness.plots import draw_race
+from tf_largeout.benchmarks.harness.training_run import TrainingRun
+from tf_largeout.benchmarks.methods.method_table import METHODS
 from tf_largeout.benchmarks.race import YARDSTICKS, table
-from tf_largeout.benchmarks.training_run import TrainingRun
 from tf_largeout.benchmarks.tune import positive
 from tf_largeout.datasets import place_names
 

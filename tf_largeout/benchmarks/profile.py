@@ -13,14 +13,14 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.benchmarks import machine, own_process, tasks
-from tf_largeout.benchmarks.files import write_json
-from tf_largeout.benchmarks.methods import METHODS
-from tf_largeout.benchmarks.optimizers import ROW_PASSES
-from tf_largeout.benchmarks.plots import draw_profile
+from tf_largeout.benchmarks.harness import machine, own_process, tasks
+from tf_largeout.benchmarks.harness.files import write_json
+from tf_largeout.benchmarks.harness.plots import draw_profile
+from tf_largeout.benchmarks.harness.tasks import TASKS
+from tf_largeout.benchmarks.methods.method_table import METHODS
+from tf_largeout.benchmarks.methods.optimizers import ROW_PASSES
+from tf_largeout.benchmarks.methods.stock_models import CandidateModel
 from tf_largeout.benchmarks.race import setting_argument
-from tf_largeout.benchmarks.stock_models import CandidateModel
-from tf_largeout.benchmarks.tasks import TASKS
 
 _BATCHES = 64
 PARTS = ("encoder", "output and loss", "gradients", "optimizer", "Keras's loop and input")

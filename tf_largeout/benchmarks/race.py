@@ -14,14 +14,14 @@ import ast
 import dataclasses
 import pathlib
 
-from tf_largeout.benchmarks import machine
-from tf_largeout.benchmarks.files import write_json
-from tf_largeout.benchmarks.methods import METHODS, Settings
-from tf_largeout.benchmarks.plots import draw_race
-from tf_largeout.benchmarks.rival_run import RivalRun
+from tf_largeout.benchmarks.harness import machine
+from tf_largeout.benchmarks.harness.files import write_json
+from tf_largeout.benchmarks.harness.plots import draw_race
+from tf_largeout.benchmarks.harness.tasks import TASKS
+from tf_largeout.benchmarks.harness.training_run import TrainingRun
+from tf_largeout.benchmarks.methods.method_table import METHODS, Settings
 from tf_largeout.benchmarks.rivals import RIVALS
-from tf_largeout.benchmarks.tasks import TASKS
-from tf_largeout.benchmarks.training_run import TrainingRun
+from tf_largeout.benchmarks.rivals.rival_run import RivalRun
 
 # P@1 of the nearest neighbour in the training split, by TF-IDF of the features.
 YARDSTICKS = {"place_names": {"kNN": 33.2}, "linux_callees": {"kNN": 33.6, "popularity": 6.1}}

@@ -19,11 +19,11 @@ import time
 import numpy as np
 from tqdm import tqdm
 
-from tf_largeout.benchmarks import machine, own_process, row_kinds
-from tf_largeout.benchmarks.files import write_json
-from tf_largeout.benchmarks.plots import draw_search
-from tf_largeout.benchmarks.retrieval_methods import METHODS, Problem
-from tf_largeout.benchmarks.training_run import TrainingRun
+from tf_largeout.benchmarks.harness import machine, own_process, row_kinds
+from tf_largeout.benchmarks.harness.files import write_json
+from tf_largeout.benchmarks.harness.plots import draw_search
+from tf_largeout.benchmarks.harness.training_run import TrainingRun
+from tf_largeout.benchmarks.methods.retrieval_methods import METHODS, Problem
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _RECALL_BATCH = 64
@@ -189,7 +189,7 @@ def _write_weights(model_path, task_name, path):
     """Class weights of a saved model, and what enters its output layer for test examples."""
     import keras
 
-    from tf_largeout.benchmarks import tasks
+    from tf_largeout.benchmarks.harness import tasks
 
     model = keras.models.load_model(model_path, compile=False)
     layer = model.layers[-1]

@@ -15,9 +15,9 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from tf_largeout import layers, samplers
-from tf_largeout.benchmarks import machine
-from tf_largeout.benchmarks.files import write_json
-from tf_largeout.benchmarks.plots import draw_search
+from tf_largeout.benchmarks.harness import machine
+from tf_largeout.benchmarks.harness.files import write_json
+from tf_largeout.benchmarks.harness.plots import draw_search
 
 _WARM_UP = 3
 

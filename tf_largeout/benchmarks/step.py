@@ -13,11 +13,11 @@ import argparse
 
 from tqdm import tqdm
 
-from tf_largeout.benchmarks import machine
-from tf_largeout.benchmarks.files import write_json
-from tf_largeout.benchmarks.optimizers import ROW_PASSES
-from tf_largeout.benchmarks.plots import draw_step
-from tf_largeout.benchmarks.step_case import StepCase
+from tf_largeout.benchmarks.harness import machine
+from tf_largeout.benchmarks.harness.files import write_json
+from tf_largeout.benchmarks.harness.plots import draw_step
+from tf_largeout.benchmarks.harness.step_case import StepCase
+from tf_largeout.benchmarks.methods.optimizers import ROW_PASSES
 
 VARIANTS = {
     "ours": ("ours", "lazy_adam"),

@@ -10,8 +10,8 @@ import argparse
 import json
 import pathlib
 
-from tf_largeout.benchmarks.files import write_json
-from tf_largeout.benchmarks.plots import draw_comparison
+from tf_largeout.benchmarks.harness.files import write_json
+from tf_largeout.benchmarks.harness.plots import draw_comparison
 from tf_largeout.benchmarks.race import seconds_to
 
 _PRECISIONS = {f"{n}{k}": f"{n.upper()}@{k}" for n in ("p", "psp") for k in (1, 3, 5)}

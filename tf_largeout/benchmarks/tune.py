@@ -10,12 +10,12 @@ anew.
 import argparse
 import pathlib
 
-from tf_largeout.benchmarks import machine
-from tf_largeout.benchmarks.files import write_json
-from tf_largeout.benchmarks.methods import METHODS
+from tf_largeout.benchmarks.harness import machine
+from tf_largeout.benchmarks.harness.files import write_json
+from tf_largeout.benchmarks.harness.tasks import TASKS
+from tf_largeout.benchmarks.harness.training_run import TrainingRun
+from tf_largeout.benchmarks.methods.method_table import METHODS
 from tf_largeout.benchmarks.race import setting_argument
-from tf_largeout.benchmarks.tasks import TASKS
-from tf_largeout.benchmarks.training_run import TrainingRun
 
 _FIGURES = ("p1", "p3", "p5", "psp1", "psp3", "psp5", "loss", "steps", "seconds")
 

@@ -21,7 +21,7 @@ class LSHIndex(Index[HashedRows]):
     in float32, and the best of them are the answer: with `hash="wta"` the inference of
     Vijayanarasimhan et al. 2015, section 3. Hashes compare directions: neither the length of a
     row nor its bias has a part in who is a candidate. On trained weights an `InvertedFileIndex`
-    finds more in less time; take this one for hashes' own sake, see docs/lab/retrieval.md.
+    finds more in less time; take this one for hashes' own sake, see lab/retrieval/README.md.
 
     Beside the rows it takes at most `4.4 num_tables` bytes a class. Changes hash all rows anew,
     by the same functions.

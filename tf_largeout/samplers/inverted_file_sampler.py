@@ -65,7 +65,7 @@ class InvertedFileSampler(HardNegativeSampler):
         start_step: Number of the training step that fits the lists and is the first to search,
             from 0. None for `num_classes / 200`, at least 100 and at most 1,000, or up to three
             times that while labels are new, whatever the loss and `num_sampled` (without a
-            tail for 0), see docs/lab/negatives.md.
+            tail for 0), see lab/negatives/README.md.
         select: "highest", the default, for the classes of highest logit among those that are
             searched, or "draw".
         seed: Optional int that the layer's draws start from; random if None.

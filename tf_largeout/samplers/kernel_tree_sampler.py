@@ -56,11 +56,11 @@ class KernelTreeSampler(Sampler):
             of order 1 nearly all draws follow the kernel, with smaller ones more are uniform.
         projection_dim: p, at most the width of the embeddings, or None for no projection, as in
             the paper. Try 32 for a pool: its draws are worse, but a step takes so much less
-            that it learns more in equal time (docs/lab/kernels.md).
+            that it learns more in equal time (lab/kernel_trees/README.md).
         leaf_size: Classes that a draw scores one by one, at the end of its way; None for
             a good number.
         shared: Whether the batch shares one pool; None for yes, unless there is a `num_hard`:
-            of the forms it learns most in equal time (docs/lab/kernels.md).
+            of the forms it learns most in equal time (lab/kernel_trees/README.md).
         num_hard: How many classes of a row the tree draws, or None for all, without a tail.
         tail: With `num_hard`, what draws the others: a name such as "uniform", or a static
             `Sampler`.

@@ -30,7 +30,7 @@ class SearchStart:
     back fewer than 15 times: random negatives then still teach as much, for less time a step.
     So a search begins on any data, under any loss and with any number of negatives; soon
     where a few classes are most of the labels, later where all are about as frequent. What an
-    earlier and a later start led to is in docs/lab/negatives.md.
+    earlier and a later start led to is in lab/negatives/README.md.
 
     In that step one line goes to stderr, which names the layer, the sampler and the step, and
     a scalar of its number, `LAYER/search_start`, to the default summary writer if there is one:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tf_largeout.benchmarks.files import silent
+from tf_largeout.benchmarks.harness.files import silent
 from tf_largeout.benchmarks.rivals.label_tree_model import LabelTreeModel
 
 

@@ -1,0 +1,49 @@
+"""Hook of mkdocs: the site also contains the notes of lab/, with their pictures and results.
+
+On a Git host, a page in docs/guides links to `../../lab/speed/README.md`, and a note links to
+`../../docs/guides/gpu.md`. The site has no folder `docs`: its pages are `guides/...` and
+`lab/...`. So this hook removes one step up from the former, and `docs/` from the latter.
+"""
+
+import pathlib
+import posixpath
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+_SUFFIXES = (".json", ".md", ".png")
+_TARGET = re.compile(r"(?<=\]\()(?!\w+:)(?P<path>[^)#\s]+)")
+
+
+def on_files(files, config):
+    """Adds the notes and what they link to."""
+    from mkdocs.structure.files import File  # here: the tests run without mkdocs
+
+    for path in sorted((ROOT / "lab").rglob("*")):
+        if path.suffix in _SUFFIXES:
+            name = path.relative_to(ROOT).as_posix()
+            files.append(File.generated(config, name, abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Rewrites the links of a page between docs/ and lab/."""
+    return site_links(markdown, page.file.src_uri)
+
+
+def site_links(text: str, page: str) -> str:
+    """The text of a page with the links that it has on the site.
+
+    Args:
+        text: Markdown, with links between files of the repository.
+        page: Its path on the site, such as "guides/gpu.md" or "lab/speed/README.md".
+    """
+    in_lab = page.startswith("lab/")
+    folder = posixpath.dirname(page if in_lab else f"docs/{page}")
+
+    def rewritten(link):
+        target = posixpath.normpath(posixpath.join(folder, link["path"]))
+        if not target.startswith("docs/" if in_lab else "lab/"):
+            return link["path"]
+        return posixpath.relpath(target.removeprefix("docs/"), posixpath.dirname(page) or ".")
+
+    return _TARGET.sub(rewritten, text)

@@ -1,0 +1,138 @@
+"""`python -m lab.distribution.kills`: what is lost when a machine or a program ends.
+
+Two servers and a trainer with a `Backup` after each epoch, all on this machine. In each epoch
+but the last something is done to them: a server or the trainer is killed (SIGKILL) in a step,
+while a backup is written, or at the start, or a server can write no more to its disk. Then
+what ended is started again, until all epochs are done. The run is right if the last weights,
+slots and random states are those, to the bit, of a run to which nothing happened.
+
+Seconds: `error`, from the fault to the end of the trainer; `again`, from there (servers and
+trainer are started at once) to the first step, the start of TensorFlow in two to three
+processes on these cores included. `lost`: steps that had to be done twice, which are those
+since the last backup.
+"""
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+
+from lab.distribution.kill_processes import Processes
+from tf_largeout.benchmarks.harness import machine
+from tf_largeout.benchmarks.harness.files import write_json
+
+FAULTS = {
+    "nothing": None,
+    "server, in a step": ("server", "step"),
+    "server, in a backup": ("server", "saving"),
+    "server, at the start": ("server", "connected"),
+    "trainer, in a step": ("trainer", "step"),
+    "trainer, in a backup": ("trainer", "saving"),
+    "disk full, in a backup": ("disk", "saving"),
+}
+
+
+def main(arguments=None):
+    """Does to them what the command line says and returns the report."""
+    options = _parser().parse_args(arguments)
+    random.seed(1)
+    digest, rows = None, []
+    for title in ["nothing", *[one for one in FAULTS if any(w in one for w in options.only)]]:
+        with tempfile.TemporaryDirectory() as folder:
+            found = _run(FAULTS[title], folder, options)
+        digest = digest or found["digest"]
+        rows.append({"title": title, **found, "equal": found["digest"] == digest})
+        print(line(rows[-1]), flush=True)
+        if options.json:
+            write_json(
+                options.json,
+                {"machine": machine.describe(), "shape": vars(options), "rows": rows},
+            )
+    return rows
+
+
+def _run(fault, folder, options):
+    """One training from its first to its last epoch, with a fault in each but the last."""
+    processes = Processes(folder, options.num_classes, options.times + 1)
+    faults, end = [], time.monotonic() + options.seconds
+    with processes:
+        while True:
+            is_enough = len(faults) == options.times or time.monotonic() > end
+            digest = _train(processes, None if is_enough else fault, faults)
+            if digest is not None:
+                break
+            processes.restore()
+    return {"digest": digest, "faults": faults}
+
+
+def _train(processes, fault, faults):
+    """Lets a trainer run to the end, which gives the digest, or to the next fault: None."""
+    seen, steps, began = [], 0, processes.start_trainer()
+    strike = None if fault is None else fault[1]
+    for words, at in processes.lines():
+        seen.append(words[0])
+        if words[0] == "digest":
+            return words[1]
+        if words[0] == "step":
+            steps += 1
+            if steps == 1 and faults:
+                faults[-1]["again"] = at - began
+        if words[0] == strike and (strike != "step" or steps > random.randrange(3, 25)):
+            strike = None
+            moment, steps_of_epoch = processes.strike(fault), words
+            seen.append("fault")
+    if "fault" not in seen:
+        raise RuntimeError(f"The trainer ended by itself:\n{processes.said()}")
+    after = seen[seen.index("fault") :]
+    faults.append(
+        {
+            "error": processes.ended - moment,
+            "lost": 0 if "saved" in after else _steps_since_backup(seen),
+            "at": " ".join(steps_of_epoch),
+            "finished": "saved" in after,
+            "named": processes.is_named(),
+        }
+    )
+    return None
+
+
+def _steps_since_backup(seen):
+    last = max((place for place, word in enumerate(seen) if word == "saved"), default=0)
+    return seen[last:].count("step")
+
+
+def line(row):
+    """A row as text."""
+    faults = row["faults"]
+    equal = "equal to the bit" if row["equal"] else "NOT EQUAL"
+    if not faults:
+        return f"{row['title']:24} {equal}"
+
+    def of(name):
+        values = [one[name] for one in faults if name in one]
+        middle = statistics.median(values)
+        return f"{name} {middle:5.1f} ({min(values):.1f} to {max(values):.1f})"
+
+    named = sum(one["named"] for one in faults)
+    return (
+        f"{row['title']:24} {len(faults)} times, {equal}, {of('error')}, {of('again')}, "
+        f"{of('lost')}, named {named}"
+    )
+
+
+def _parser():
+    parser = argparse.ArgumentParser("python -m lab.distribution.kills")
+    parser.description = __doc__
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add = parser.add_argument
+    add("--times", type=int, default=10, help="how often each")
+    add("--seconds", type=float, default=600.0, help="and for how long each at most")
+    add("--num-classes", type=int, default=200_000, help="of width 64")
+    add("--only", nargs="*", default=["in a", "at the"], help="parts of the faults' names")
+    add("--json", help="file for the figures")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

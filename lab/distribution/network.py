@@ -1,0 +1,84 @@
+"""The network between a trainer and servers that are processes of one machine."""
+
+import contextlib
+import dataclasses
+import pathlib
+import socket
+import statistics
+import subprocess
+import time
+
+from lab.distribution import relay
+
+_CLOSED_PORT = 1  # in a network of our own nobody listens there
+_ROUND_TRIPS = 21
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """How a trainer, in the network of this process, reaches its servers.
+
+    Attributes:
+        device: Network device by which it does.
+        host: Address of the servers.
+        at_servers: Command that runs what follows it in the network of the servers; empty
+            where that is the trainer's.
+    """
+
+    device: str = "lo"
+    host: str = "127.0.0.1"
+    at_servers: tuple = ()
+
+    def num_bytes(self):
+        """All bytes that went either way so far, with the headers of IP."""
+        for text in pathlib.Path("/proc/net/dev").read_text().splitlines():
+            name, _, numbers = text.partition(":")
+            if name.strip() == self.device:
+                received, sent = (int(numbers.split()[column]) for column in (0, 8))
+                return sent + received if self.at_servers else received
+        raise RuntimeError(f"/proc/net/dev has no {self.device!r}.")
+
+    def round_trip_ms(self):
+        """Median milliseconds from a packet to its answer, of an idle network.
+
+        A connection that is refused is a packet there, and one back.
+        """
+        return statistics.median(self._refused_ms() for _ in range(_ROUND_TRIPS))
+
+    def _refused_ms(self):
+        with socket.socket() as caller:
+            start = time.perf_counter()
+            try:
+                caller.connect((self.host, _CLOSED_PORT))
+            except ConnectionRefusedError:
+                return 1e3 * (time.perf_counter() - start)
+        raise RuntimeError(f"Somebody listens on port {_CLOSED_PORT} of {self.host}.")
+
+
+@contextlib.contextmanager
+def opened(delay_ms, megabits=0):
+    """A `Network`: the loopback device, or one whose packets take so long each way.
+
+    Args:
+        delay_ms: Milliseconds, or None for the loopback device.
+        megabits: Limit of the rate in Mbit/s, for each way; 0 is none. On the loopback device,
+            where whatever is sent is received, it is one for the sum of both ways.
+
+    Raises:
+        OSError: If there are no TUN devices for us.
+    """
+    if delay_ms is None:
+        _limit_loopback(megabits)
+        yield Network()
+        return
+    with relay.started(delay_ms / 1e3, megabits) as at_servers:
+        yield Network(relay.DEVICE, relay.SERVERS, tuple(at_servers))
+
+
+def _limit_loopback(megabits):
+    at_root = ["dev", "lo", "root"]
+    remove = ["tc", "qdisc", "del", *at_root]
+    subprocess.run(remove, check=False, stderr=subprocess.DEVNULL)  # if there is a limit
+    if megabits:
+        rate = ["rate", f"{megabits}mbit", "burst", "256kb", "latency", "200ms"]
+        subprocess.run(["tc", "qdisc", "add", *at_root, "tbf", *rate], check=True)

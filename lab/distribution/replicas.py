@@ -1,0 +1,94 @@
+"""`python -m lab.distribution.replicas`: what a step costs on replicas of this machine.
+
+The same batch on one device and on replicas of a `tf.distribute.MirroredStrategy`, each on a
+logical CPU: milliseconds a step inside plain `fit`, medians over steps after a warm-up, in
+turns; the memory that the process holds after them, and what a step takes besides. The logical
+CPUs share the cores of the machine, so this is what the replicas cost, not what more devices
+would gain. A step that copied the matrix would show in its memory, and grow with the classes.
+"""
+
+import argparse
+
+import tensorflow as tf
+
+from lab.distribution import step_turns
+from tf_largeout.benchmarks.harness import machine, own_process
+from tf_largeout.benchmarks.harness.files import write_json
+from tf_largeout.benchmarks.harness.step_case import StepTimes, dense_task
+
+
+def main(arguments=None):
+    """Measures as the command line says and returns the report."""
+    options = _parser().parse_args(arguments)
+    cases = [(n, count) for n in options.num_classes for count in (1, options.replicas)]
+    runs = {case: [] for case in cases}
+    for _ in range(options.rounds):
+        for case in cases:
+            runs[case].append(own_process.call(train, options, *case))
+            print(_line(case, runs[case][-1]), flush=True)
+    rows = [
+        {"num_classes": case[0], "replicas": case[1], **step_turns.middle(runs[case])}
+        for case in cases
+    ]
+    report = {"machine": machine.describe(), "shape": vars(options), "rows": rows}
+    if options.json:
+        write_json(options.json, report)
+    print("Medians of the rounds:")
+    for row in rows:
+        print(_line((row["num_classes"], row["replicas"]), row))
+    return report
+
+
+def train(options, num_classes, num_replicas):
+    """Trains in this process and returns a step's time and memory."""
+    machine.use("cpu")
+    model = _model(options, num_classes, _strategy(num_replicas))
+    task = dense_task(num_classes, options.dim, options.batch_size)
+    times = StepTimes(options.steps, options.seconds)
+    epoch = {"steps_per_epoch": options.steps + 5, "verbose": 0, "shuffle": False}
+    model.fit(task.train, callbacks=[times], **epoch)
+    held = machine.resident_mb()
+    return {
+        "ms": sorted(times.milliseconds)[len(times.milliseconds) // 2],
+        "steps": len(times.milliseconds),
+        "held_mb": held,
+        "step_mb": times.peak_mb - held,
+    }
+
+
+def _strategy(num_replicas):
+    """The default strategy for one; else one of as many logical CPUs."""
+    if num_replicas == 1:
+        return tf.distribute.get_strategy()
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    parts = [tf.config.LogicalDeviceConfiguration()] * num_replicas
+    tf.config.set_logical_device_configuration(cpu, parts)
+    return tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(num_replicas)])
+
+
+def _model(options, num_classes, strategy):
+    with strategy.scope():
+        model = step_turns.compiled_model(options, num_classes)
+        model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def _line(case, run):
+    return (
+        f"{case[0]:>12,} classes, {case[1]} replicas: {run['ms']:7.2f} ms a step, "
+        f"{run['held_mb']:,.0f} MiB held, a step's own {run['step_mb']:,.0f} MiB"
+    )
+
+
+def _parser():
+    parser = argparse.ArgumentParser("python -m lab.distribution.replicas")
+    parser.description = __doc__
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--num-classes", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--replicas", type=int, default=2, help="that share a batch")
+    step_turns.add_arguments(parser)
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""`python -m lab.distribution.shards`: what it costs to cut the classes into shards.
+
+The same training step with one shard, with shards in one process, and with as many on servers,
+each a process of this machine: milliseconds a step inside plain `fit`, medians over steps after
+a warm-up, in turns, and the ratio to one shard; and the memory of the trainer and of each
+server. All of them share the cores of one machine, so the servers show what the split costs,
+not what machines of their own would gain. Labels are uniform: most distinct rows.
+"""
+
+import argparse
+import pathlib
+
+import numpy as np
+
+import tf_largeout as tflo
+from lab.distribution import step_turns
+from tf_largeout.benchmarks.harness import machine, own_process
+from tf_largeout.benchmarks.harness.files import write_json
+from tf_largeout.benchmarks.harness.step_case import StepTimes, dense_task
+from tf_largeout.distribute.local_servers import local_servers
+
+
+def main(arguments=None):
+    """Measures as the command line says and returns the report."""
+    options = _parser().parse_args(arguments)
+    variants = {
+        "one shard": (1, 0),
+        f"{options.shards} shards, one process": (options.shards, 0),
+        f"{options.shards} shards on servers": (options.shards, options.shards),
+    }
+    runs = {title: [] for title in variants}
+    for _ in range(options.rounds):
+        for title, (num_shards, num_servers) in variants.items():
+            runs[title].append(_run(options, num_shards, num_servers))
+            print(f"{title}: {runs[title][-1]['ms']:.2f} ms", flush=True)
+    rows = [{"title": title, **step_turns.middle(of_title)} for title, of_title in runs.items()]
+    report = {"machine": machine.describe(), "shape": vars(options), "rows": rows}
+    if options.json:
+        write_json(options.json, report)
+    print(table(rows))
+    return report
+
+
+def _run(options, num_shards, num_servers):
+    """The figures of a fresh trainer, with fresh servers."""
+    with local_servers(num_servers) as servers:
+        addresses = [server.address for server in servers]
+        figures = own_process.call(train, options, num_shards, addresses)
+        figures["server_mb"] = [_held_mb(server.pid) for server in servers]
+    return figures
+
+
+def train(options, num_shards, addresses):
+    """Trains in this process and returns the step's time and the memory of the process."""
+    machine.use("cpu")
+    if addresses:
+        tflo.distribute.connect(addresses)
+    task = dense_task(options.num_classes, options.dim, options.batch_size)
+    model = step_turns.compiled_model(options, options.num_classes, num_shards)
+    times = StepTimes(options.steps, options.seconds)
+    epoch = {"steps_per_epoch": options.steps + 5, "verbose": 0, "shuffle": False}
+    model.fit(task.train, callbacks=[times], **epoch)
+    return {
+        "ms": float(np.median(times.milliseconds)),
+        "steps": len(times.milliseconds),
+        "trainer_mb": machine.peak_mb(),
+    }
+
+
+def _held_mb(pid):
+    """The most memory that a process has held, in MiB."""
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"/proc/{pid}/status says nothing of memory.")
+
+
+def table(rows):
+    """The rows as lines of text."""
+    width = max(len(row["title"]) for row in rows)
+    lines = [f"{'':{width}}  ms a step  to one shard  trainer MiB  servers MiB"]
+    for row in rows:
+        servers = " ".join(f"{one:,.0f}" for one in row["server_mb"])
+        lines.append(
+            f"{row['title']:{width}}  {row['ms']:9.2f}  {row['ms'] / rows[0]['ms']:12.2f}"
+            f"  {row['trainer_mb']:11,.0f}  {servers:>11}"
+        )
+    return "\n".join(lines)
+
+
+def _parser():
+    parser = argparse.ArgumentParser("python -m lab.distribution.shards")
+    parser.description = __doc__
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--num-classes", type=int, default=2_000_000)
+    parser.add_argument("--shards", type=int, default=2)
+    step_turns.add_arguments(parser)
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""`python -m lab.distribution.traffic`: what a step sends to its servers, and waits for.
+
+Counts, in a network of its own (`unshare`, `ip` and `tc` of Linux), what goes over the wire in
+a step of plain `fit` with one label a row and shared negatives, headers included, beside what
+the formula says:
+
+    a step = 8 dim (K batch + m) + 8 (3 K batch + 2 m) bytes
+
+with K servers, one shard each, and m negatives: to each server the features, and back the
+gradient of them; of each negative the row, and back the gradient of it; the rest is ids, logits
+and biases. The number of classes is not in it.
+
+`--megabits` limits the rate of that network; 0 is no limit. `--delay-ms` is how long a packet
+takes, each way; servers are then in a network of their own, behind a relay (`relay.py`), and a
+limit holds for each way. `none` is the loopback device, where a limit holds for the sum of
+both ways. From two delays or more above 0 follows what a step waits for: how many milliseconds
+longer it is for each millisecond that a packet and its answer take longer.
+"""
+
+import argparse
+import contextlib
+import functools
+import itertools
+import shlex
+import subprocess
+import sys
+
+import numpy as np
+
+from lab.distribution import network, traffic_run
+from tf_largeout.benchmarks.harness import machine, own_process
+from tf_largeout.benchmarks.harness.files import write_json
+from tf_largeout.distribute.local_servers import local_servers
+
+_UP = "ip link set lo up && exec"
+_LONGEST_DELAY_MS = 1_000
+_CASE = ("megabits", "servers", "batch_size", "num_sampled", "steps_per_execution")
+
+
+def main(arguments=None):
+    """Measures as the command line says, in a network of its own, and prints what it found."""
+    options = _parser().parse_args(arguments)
+    if not options.inside:
+        _run_in_own_network(sys.argv[1:] if arguments is None else arguments)
+        return
+    try:
+        rows = list(_measured(options))
+    except OSError as error:  # of the network
+        raise SystemExit(f"error: {error}") from error
+    waits = waits_of(rows)
+    for case in waits:
+        print(waits_line(case))
+    if options.json:
+        report = {"machine": machine.describe(), "shape": vars(options)}
+        write_json(options.json, {**report, "rows": rows, "waits": waits})
+
+
+def _run_in_own_network(arguments):
+    module = [sys.executable, "-m", "lab.distribution.traffic", "--inside"]
+    command = f"{_UP} {shlex.join([*module, *arguments])}"
+    status = subprocess.run(["unshare", "-rn", "sh", "-c", command], check=False).returncode
+    if status:
+        raise SystemExit(status)  # it has said why
+
+
+def formula(dim, num_servers, batch_size, num_sampled):
+    """Bytes of a step, both ways and all servers together."""
+    features = num_servers * batch_size
+    return 8 * dim * (features + num_sampled) + 8 * (3 * features + 2 * num_sampled)
+
+
+def waits_of(rows):
+    """How many round trips a step waits for: the slope of `ms` over `round_trip_ms`.
+
+    Rows without a delay are left out: such a step takes as long as the work of all processes,
+    and a delay hides some of it.
+
+    Returns:
+        A dict for each case that was measured with two delays or more: the case as in its
+        rows, and `round_trips`.
+    """
+    cases = {}
+    for row in rows:
+        if row["delay_ms"]:
+            cases.setdefault(tuple(row[name] for name in _CASE), []).append(row)
+    return [
+        {**dict(zip(_CASE, case, strict=True)), "round_trips": _slope(measured)}
+        for case, measured in cases.items()
+        if len({row["delay_ms"] for row in measured}) > 1
+    ]
+
+
+def _slope(rows):
+    trips, steps = ([row[name] for row in rows] for name in ("round_trip_ms", "ms"))
+    slope, _ = np.polyfit(trips, steps, 1)
+    return float(slope)
+
+
+def _measured(options):
+    """Yields a row for each case, and prints it."""
+    for delay, *case in itertools.product(
+        options.delay_ms,
+        options.megabits,
+        options.servers,
+        options.batch_sizes,
+        options.sampled,
+        options.steps_per_execution,
+    ):
+        row = {"delay_ms": delay, **dict(zip(_CASE, case, strict=True))}
+        row |= _run(options, row)
+        print(line(row), flush=True)
+        yield row
+
+
+def _run(options, case):
+    with (
+        network.opened(case["delay_ms"], case["megabits"]) as wire,
+        local_servers(case["servers"], wire.host, wire.at_servers) as servers,
+    ):
+        addresses = [server.address for server in servers]
+        round_trip_ms = wire.round_trip_ms()
+        found = own_process.call(traffic_run.train, options, case, wire, addresses)
+    sizes = [case[name] for name in ("servers", "batch_size", "num_sampled")]
+    expected = formula(options.dim, *sizes)
+    return {**found, "round_trip_ms": round_trip_ms, "formula": expected}
+
+
+def line(row):
+    """A row as text."""
+    delay = row["delay_ms"]
+    way = "loopback" if delay is None else f"{delay:g} ms each way"
+    return (
+        f"{_title(row)}, {way} (round trip {row['round_trip_ms']:.3f} ms): "
+        f"{row['bytes'] / 1e6:.3f} MB a step, formula {row['formula'] / 1e6:.3f} "
+        f"(ratio {row['bytes'] / row['formula']:.2f}), {row['ms']:.1f} ms"
+    )
+
+
+def waits_line(case):
+    """A result of `waits_of` as text."""
+    return f"{_title(case)}: a step waits for {case['round_trips']:.2f} round trips"
+
+
+def _title(case):
+    rate = f"{case['megabits']} Mbit/s" if case["megabits"] else "no limit"
+    at_once = case["steps_per_execution"]
+    calls = f", {at_once} steps a call" if at_once > 1 else ""
+    return (
+        f"{case['servers']} servers, batch {case['batch_size']}, m {case['num_sampled']}, "
+        f"{rate}{calls}"
+    )
+
+
+def _parser():
+    parser = argparse.ArgumentParser("python -m lab.distribution.traffic")
+    parser.description = __doc__
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add, count = parser.add_argument, functools.partial(_whole_number, 1)
+    add("--num-classes", type=count, default=200_000)
+    add("--dim", type=count, default=128)
+    add("--servers", type=count, nargs="+", default=[2, 4])
+    add("--batch-sizes", type=count, nargs="+", default=[256])
+    add("--sampled", type=count, nargs="+", default=[1024])
+    add("--steps-per-execution", type=count, nargs="+", default=[1], help="of `compile`")
+    rate = functools.partial(_whole_number, 0)
+    add("--megabits", type=rate, nargs="+", default=[0], help="a second; 0 is no limit")
+    add("--delay-ms", type=_delay, nargs="+", default=[None], help="each way, or none")
+    add("--steps", type=count, default=40, help="that are counted, at least")
+    add("--inside", action="store_true", help=argparse.SUPPRESS)
+    add("--json", help="file for the figures")
+    return parser
+
+
+def _whole_number(least, text):
+    if text.isdecimal() and int(text) >= least:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected a whole number from {least} on; got {text!r}")
+
+
+def _delay(text):
+    """Milliseconds, or None for "none"."""
+    if text == "none":
+        return None
+    with contextlib.suppress(ValueError):
+        if 0 <= float(text) <= _LONGEST_DELAY_MS:
+            return float(text)
+    raise argparse.ArgumentTypeError(
+        f"expected `none` or milliseconds from 0 to {_LONGEST_DELAY_MS}; got {text!r}"
+    )
+
+
+if __name__ == "__main__":
+    main()

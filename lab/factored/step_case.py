@@ -1,0 +1,214 @@
+"""Steps of an output layer alone, for the benchmark `factored`: each in its own process."""
+
+import dataclasses
+import itertools
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout import layers, losses, optimizers, samplers
+from tf_largeout.benchmarks.harness import machine, own_process
+
+_RATE = 1e-3
+_BATCHES = 8  # distinct ones, so that a step meets rows that the last one did not load
+_WARM_UP = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """Sizes of an output layer and its batch.
+
+    Attributes:
+        num_classes, dim, batch_size: as everywhere.
+        num_sampled: negatives of the methods that sample.
+    """
+
+    num_classes: int
+    dim: int = 300
+    batch_size: int = 128
+    num_sampled: int = 1024
+
+
+def factored(loss):
+    """A function of a `Shape` that makes a step of a `FactoredOutput`."""
+
+    def make(shape):
+        layer = layers.FactoredOutput(shape.num_classes, learning_rate=_RATE)
+        return _step_of_layer(layer, loss(), shape)
+
+    return make
+
+
+def ours(make_layer, loss):
+    """The same of another of our layers, with row-sparse gradient descent."""
+
+    def make(shape):
+        return _step_of_layer(make_layer(shape), loss(), shape, optimizers.LazySGD(_RATE))
+
+    return make
+
+
+def stock(loss):
+    """The same of TensorFlow's own operations, with gradient descent by hand.
+
+    Args:
+        loss: function of (features, kernel, bias, labels, shape) that gives the loss of each
+            row. Where it reads some rows alone, only those take a step.
+    """
+
+    def make(shape):
+        kernel = tf.Variable(_random_rows(shape))
+        bias = tf.Variable(tf.zeros([shape.num_classes]))
+
+        @tf.function
+        def step(features, labels):
+            with tf.GradientTape() as tape:
+                tape.watch(features)
+                value = tf.reduce_mean(loss(features, kernel, bias, labels, shape))
+            by_features, *gradients = tape.gradient(value, [features, kernel, bias])
+            for weight, gradient in zip((kernel, bias), gradients, strict=True):
+                _descend(weight, gradient)
+            return by_features
+
+        return step
+
+    return make
+
+
+def dense(loss):
+    """The same of all logits: a gradient of all rows, and a step of all of them.
+
+    Args:
+        loss: function of logits `[batch, num_classes]` and labels `[batch]`.
+    """
+
+    def of_logits(features, kernel, bias, labels, _):
+        return loss(tf.matmul(features, kernel, transpose_b=True) + bias, labels)
+
+    return stock(of_logits)
+
+
+def sampled_softmax(features, kernel, bias, labels, shape):
+    """That of TensorFlow, of each row."""
+    return tf.nn.sampled_softmax_loss(
+        kernel, bias, labels[:, tf.newaxis], features, shape.num_sampled, shape.num_classes
+    )
+
+
+def squared_error(logits, labels):
+    """That of a one-hot target, of each row."""
+    true = tf.gather(logits, labels, batch_dims=1)
+    return tf.reduce_sum(logits**2, axis=1) - 2 * true + 1
+
+
+def taylor_softmax(logits, labels):
+    """Cross entropy of each row."""
+    true = tf.gather(logits, labels, batch_dims=1)
+    partition = tf.reduce_sum(1 + logits + logits**2 / 2, axis=1)
+    return tf.math.log(partition) - tf.math.log(1 + true + true**2 / 2)
+
+
+def softmax(logits, labels):
+    """Cross entropy of each row."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+
+
+METHODS = {
+    "factored, squared error": factored(losses.SquaredErrorLoss),
+    "factored, spherical softmax": factored(losses.SphericalSoftmaxLoss),
+    "factored, Taylor softmax": factored(losses.TaylorSoftmaxLoss),
+    "factored, Z-loss": factored(losses.ZLoss),
+    "dense, squared error": dense(squared_error),
+    "dense, Taylor softmax": dense(taylor_softmax),
+    "dense, softmax": dense(softmax),
+    "tf.nn.sampled_softmax_loss": stock(sampled_softmax),
+    "tf_largeout, sampled softmax": ours(
+        lambda shape: layers.LargeOutput(
+            shape.num_classes, samplers.UniformSampler(shape.num_sampled)
+        ),
+        losses.SampledSoftmaxLoss,
+    ),
+    "tf_largeout, hierarchical softmax": ours(
+        lambda shape: layers.HierarchicalOutput(shape.num_classes),
+        losses.HierarchicalSoftmaxLoss,
+    ),
+}
+
+
+def measure(function, *args):
+    """What `milliseconds` or another function of `args` finds in a process of its own, a dict.
+
+    Where TensorFlow ends it, or the system for want of memory, the dict says what went wrong.
+    """
+    try:
+        return own_process.call(function, *args)
+    except (tf.errors.OpError, RuntimeError) as error:
+        return {"error": str(error).splitlines()[0]}
+
+
+def milliseconds(method, shape, steps, seconds):
+    """Median, 10th and 90th percentile of a step, in this process.
+
+    `cpu_ms` is its median in processor time, which other programs on the cores lengthen less.
+    """
+    step = METHODS[method](shape)
+    random = np.random.default_rng(0)
+    batches = [
+        (
+            tf.constant(random.normal(size=[shape.batch_size, shape.dim]), tf.float32),
+            tf.constant(random.integers(shape.num_classes, size=shape.batch_size)),
+        )
+        for _ in range(_BATCHES)
+    ]
+    each_batch = itertools.cycle(batches)
+    first, _ = _seconds_of_calls(lambda: step(*next(each_batch)), _WARM_UP)
+    times = max(3, min(steps, int(seconds / first[-1])))
+    found, cpu = _seconds_of_calls(lambda: step(*next(each_batch)), times)
+    low, median, high = 1e3 * np.percentile(found, [10, 50, 90])
+    cpu_ms = 1e3 * np.median(cpu)
+    return {"ms": median, "ms_10": low, "ms_90": high, "cpu_ms": cpu_ms, "steps": times}
+
+
+def _seconds_of_calls(function, times):
+    """Seconds of each of so many calls, and of the processor in each."""
+    cpu = []
+
+    def call():
+        start = time.process_time()
+        function()
+        machine.finish()
+        cpu.append(time.process_time() - start)
+
+    return machine.seconds_of_calls(call, times), cpu
+
+
+@tf.function
+def _random_rows(shape):  # a function scales them in place: no second copy
+    return tf.random.normal([shape.num_classes, shape.dim], stddev=0.03)
+
+
+def _descend(weight, gradient):
+    if isinstance(gradient, tf.IndexedSlices):
+        weight.scatter_sub(tf.IndexedSlices(_RATE * gradient.values, gradient.indices))
+    else:
+        weight.assign_sub(_RATE * gradient)
+
+
+def _step_of_layer(layer, loss, shape, optimizer=None):
+    layer.build((None, shape.dim))
+    if optimizer is not None:
+        optimizer.build(layer.trainable_variables)
+
+    @tf.function
+    def step(features, labels):
+        with tf.GradientTape() as tape:
+            tape.watch(features)
+            value = loss(labels, layer(features, training=True))
+        weights = layer.trainable_variables
+        by_features, *gradients = tape.gradient(value, [features, *weights])
+        if optimizer is not None:
+            optimizer.apply_gradients(zip(gradients, weights, strict=True))
+        return by_features
+
+    return step

@@ -1,0 +1,97 @@
+"""What it costs to keep the factors of a `FactoredOutput` sound while it learns.
+
+After each step U is looked at; where a direction has left its range there is a fold, which the
+rows that a step meets then take; every 256 steps U is inverted anew; and where there is no room
+for another fold, a pass over all classes takes them all. The share of a training is what its
+steps take on average above the median of those before the first fold, with the part of a pass
+that comes to each, also where the training is too short for one.
+"""
+
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.benchmarks.methods.factored_heads import FACTORED_HEADS
+from tf_largeout.ops import factored_output_take_folds
+
+_PLACES = 8192  # around which the features of a class lie
+_NOISE = 0.3
+_WARM_UP = 5
+_LEAST_ROOM = 5  # of the log's rows: with less, a step takes all folds
+_BATCH_OF_RATES = 1024  # for which FACTORED_HEADS has its learning rates
+
+
+def upkeep(name, shape, steps):
+    """Processor time of steps at the learning rate of a head of `FACTORED_HEADS`, as a dict.
+
+    Args:
+        name: of the head, whose rate is divided as the batch is smaller than its 1,024.
+        shape: `factored_case.Shape`.
+        steps: how many.
+    """
+    head = FACTORED_HEADS[name]
+    rate = head.class_rate * shape.batch_size / _BATCH_OF_RATES
+    layers = head.layers(shape.num_classes, rate)
+    model = keras.Sequential([keras.Input([shape.dim]), *layers])
+    step, state = _step(model, head.loss()), model.layers[-1].class_matrix.state
+    seconds, folds = [], []
+    for features, labels in _batches(shape, _WARM_UP + steps):
+        start = time.process_time()
+        step(features, labels)
+        seconds.append(time.process_time() - start)
+        folds.append(int(state.folds.value[0, 0]))
+    report = {"rate": rate, "steps": steps}
+    report |= _shares(np.array(seconds), np.array(folds), state)
+    return report
+
+
+def _shares(seconds, folds, state):
+    """What the steps of a training say, and a pass over the classes after it.
+
+    Args:
+        seconds: Of the processor, each step's.
+        folds: How many there were after each step.
+        state: `FactoredState`.
+    """
+    changes = np.diff(folds, prepend=0)
+    made = np.where(changes < 0, folds, changes).sum()
+    passes = (changes < 0).sum()
+    first = np.argmax(folds > 0) if made else len(folds)
+    median = np.median(seconds[_WARM_UP:first])
+    mean = np.mean(seconds[_WARM_UP:])
+    start = time.process_time()
+    factored_output_take_folds(state)
+    of_pass = time.process_time() - start
+    if not passes:
+        mean += of_pass * made / len(folds) / (state.folds.shape[0] - _LEAST_ROOM)
+    return {
+        "cpu_ms": 1e3 * median,
+        "cpu_ms_after": 1e3 * np.median(seconds[first:]) if made else None,
+        "folds": int(made),
+        "places": state.folds.shape[0] - 1,
+        "passes": int(passes),
+        "pass_cpu_ms": 1e3 * of_pass,
+        "upkeep": 1 - median / mean,
+    }
+
+
+def _step(model, loss):
+    @tf.function
+    def step(features, labels):
+        with tf.GradientTape() as tape:
+            value = loss(labels, model(features, training=True))
+        return tape.gradient(value, model.trainable_variables)
+
+    return step
+
+
+def _batches(shape, count):
+    """Features around a place for each class, and the classes."""
+    random = np.random.default_rng(0)
+    places = random.standard_normal([_PLACES, shape.dim], np.float32)
+    for _ in range(count):
+        labels = random.integers(shape.num_classes, size=shape.batch_size)
+        noise = random.standard_normal([shape.batch_size, shape.dim], np.float32)
+        yield tf.constant(places[labels % _PLACES] + _NOISE * noise), tf.constant(labels)

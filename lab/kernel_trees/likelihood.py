@@ -1,0 +1,203 @@
+"""`python -m lab.kernel_trees.likelihood`: how near sampled losses come to the exact one.
+
+The experiments of Barber and Botev 2016, figures 1 and 2. All methods start from the same
+weights and take the same batches; exact maximum likelihood is one of them. After each epoch:
+
+* `log_likelihood`: of the labels, under the softmax over all classes, mean over the examples;
+* `from_exact`: mean absolute difference between the class probabilities of the model and
+  those that exact maximum likelihood has reached in as many steps;
+* `from_true`: the same to the model that the labels were drawn from, where there is one.
+
+Methods that estimate the likelihood take the learning rate of the exact one, as in the paper;
+the others the best of a grid by log likelihood, on another draw of the problem than those
+reported.
+"""
+
+import argparse
+import dataclasses
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from lab.kernel_trees.likelihood_problems import PROBLEMS
+from lab.shared.plots import draw_likelihood
+from tf_largeout import losses, samplers
+from tf_largeout.benchmarks.harness import machine
+from tf_largeout.benchmarks.harness.files import write_json
+
+FIGURES = ("log_likelihood", "from_exact", "from_true")
+_GRID = (1 / 30, 1 / 10, 1 / 3, 1.0, 3.0, 10.0)  # times the problem's own rate
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimator:
+    """A loss and where its negatives come from.
+
+    Attributes:
+        title: what a reader sees.
+        loss: function of nothing that makes the loss.
+        sampler: function of (number, counts) that makes the sampler, or None.
+        is_likelihood: whether the loss estimates the exact one.
+    """
+
+    title: str
+    loss: object
+    sampler: object = None
+    is_likelihood: bool = False
+
+
+def _by_frequency(number, counts):
+    return samplers.UnigramSampler(number, counts=counts, unique=False)
+
+
+def _bernoulli(number, counts):
+    return samplers.BernoulliSampler(number, counts=counts)
+
+
+def _uniform(number, _counts):
+    return samplers.UniformSampler(number, unique=False)
+
+
+ESTIMATORS = {
+    "exact": Estimator("exact maximum likelihood", losses.SoftmaxLoss, is_likelihood=True),
+    "importance": Estimator(
+        "importance normalisation", losses.ImportanceNormalizationLoss, _by_frequency, True
+    ),
+    "importance_batch": Estimator(
+        "importance normalisation, all labels of the batch",
+        lambda: losses.ImportanceNormalizationLoss(complement="batch"),
+        _by_frequency,
+        True,
+    ),
+    "bernoulli": Estimator(
+        "Bernoulli normalisation", losses.BernoulliNormalizationLoss, _bernoulli, True
+    ),
+    "bernoulli_batch": Estimator(
+        "Bernoulli normalisation, all labels of the batch",
+        lambda: losses.BernoulliNormalizationLoss(complement="batch"),
+        _bernoulli,
+        True,
+    ),
+    "blackout": Estimator("BlackOut", losses.BlackOutLoss, _by_frequency),
+    "nce": Estimator("NCE", losses.NCELoss, _by_frequency),
+    "negative_sampling": Estimator(
+        "negative sampling",
+        lambda: losses.NegativeSamplingLoss(negative_reduction="mean"),
+        _uniform,
+    ),
+    "ranking": Estimator("ranking, margin log(N - 1)", losses.RankingLoss, _uniform),
+    "ranking_1": Estimator("ranking, margin 1", lambda: losses.RankingLoss(1.0), _uniform),
+    "ranking_0": Estimator("ranking, margin 0", lambda: losses.RankingLoss(0.0), _uniform),
+}
+
+
+def main(arguments=None):
+    """Trains as the command line says and returns the report."""
+    options = _parser().parse_args(arguments)
+    make = PROBLEMS[options.problem]
+    tuning = make(options.seeds[0] - 1, options.epochs)
+    names = ["exact", *(name for name in options.estimators if name != "exact")]
+    rates = {}
+    for name in tqdm(names, desc="learning rates", unit="method"):
+        rates[name] = best_rate(tuning, ESTIMATORS[name], options.num_sampled)
+    runs = []
+    for seed in tqdm(options.seeds, desc=options.problem, unit="seed"):
+        problem, exact = make(seed, options.epochs), None
+        for name in names:
+            found = train(problem, ESTIMATORS[name], options.num_sampled, rates[name])
+            exact = exact or found
+            points = [figures(problem, *pair) for pair in zip(found, exact, strict=True)]
+            runs.append({"estimator": name, "seed": seed, "points": points})
+    report = {"machine": machine.describe(), **vars(options), "rates": rates, "runs": runs}
+    if options.json:
+        write_json(options.json, report)
+    titles = {name: estimator.title for name, estimator in ESTIMATORS.items()}
+    draw_likelihood(runs, titles, options.png, options.problem)
+    print(table(runs, rates), f"\nThe picture is {options.png}.", sep="\n")
+    return report
+
+
+def best_rate(problem, estimator, num_sampled):
+    """The rate of the grid with the highest log likelihood after the last epoch.
+
+    That of the problem where the loss estimates the likelihood.
+    """
+    if estimator.is_likelihood:
+        return problem.learning_rate
+
+    def reached(rate):
+        value = _log_likelihood(problem, train(problem, estimator, num_sampled, rate)[-1])
+        return value if np.isfinite(value) else -np.inf
+
+    return max((problem.learning_rate * factor for factor in _GRID), key=reached)
+
+
+def train(problem, estimator, num_sampled, rate):
+    """The log probabilities of `problem.looked_at` after each epoch, `[examples, classes]`."""
+    keras.utils.set_random_seed(problem.seed)
+    sampler = estimator.sampler and estimator.sampler(num_sampled, problem.label_counts)
+    model = problem.model(sampler)
+    model.compile(problem.optimizer(rate), estimator.loss())
+    found = []
+    for epoch in range(problem.epochs):
+        order = np.random.default_rng([problem.seed, epoch]).permutation(len(problem.labels))
+        x, y = problem.inputs[order], problem.labels[order]
+        model.fit(x, y, batch_size=problem.batch_size, shuffle=False, verbose=0)
+        logits = model.predict(problem.looked_at, verbose=0)
+        found.append(tf.nn.log_softmax(logits).numpy())
+    return found
+
+
+def figures(problem, log_probabilities, exact):
+    """The `FIGURES` of one point."""
+    probabilities = np.exp(log_probabilities)
+    values = [_log_likelihood(problem, log_probabilities), _distance(probabilities, exact)]
+    if problem.true_log_probabilities is not None:
+        values.append(_distance(probabilities, problem.true_log_probabilities))
+    return dict(zip(FIGURES, values, strict=False))
+
+
+def _log_likelihood(problem, log_probabilities):
+    labels = problem.labels_looked_at
+    return float(np.mean(log_probabilities[np.arange(len(labels)), labels]))
+
+
+def _distance(probabilities, log_probabilities):
+    return float(np.mean(np.abs(probabilities - np.exp(log_probabilities))))
+
+
+def table(runs, rates):
+    """The last points as lines of text, mean and spread over the seeds."""
+    found = [figure for figure in FIGURES if figure in runs[0]["points"][-1]]
+    lines = [f"{'':52}{'rate':>8}" + "".join(f"{figure:>24}" for figure in found)]
+    for name in dict.fromkeys(run["estimator"] for run in runs):
+        mine = [run for run in runs if run["estimator"] == name]
+        cells = []
+        for figure in found:
+            values = [run["points"][-1][figure] for run in mine]
+            cells.append(f"{np.mean(values):15.4g} ±{np.ptp(values) / 2:7.2g}")
+        lines.append(f"{ESTIMATORS[name].title:52}{rates[name]:8.3g}" + "".join(cells))
+    return "\n".join(lines)
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        "python -m lab.kernel_trees.likelihood",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--problem", choices=PROBLEMS, default="toy")
+    add("--estimators", nargs="+", choices=ESTIMATORS, default=list(ESTIMATORS))
+    add("--num-sampled", type=int, default=20, help="negatives of a batch")
+    add("--epochs", type=int, default=20)
+    add("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    add("--json", help="file for the figures")
+    add("--png", default="benchmark-results/likelihood.png", help="file for the picture")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

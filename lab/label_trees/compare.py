@@ -1,0 +1,118 @@
+"""`python -m lab.label_trees.compare`: ours beside what one would pick instead.
+
+Label trees (Omikuji, napkinXC) and fastText on the same splits and feature ids as ours, one
+table a task: precision, what training took, and what a model and its answers cost. The trees
+get TF-IDF of the ids, fastText the ids as words. They train to their end; ours train for
+`--seconds` of computation, each of those that are joined. All settings were chosen on a
+validation split and stand in `RIVALS` and `METHODS`. `pip install 'tf_largeout[rivals]'` gets
+the other libraries.
+
+CPU seconds and milliseconds are of all cores together, and do not depend on what else the
+machine does. `memory` is what the process grew by in training, data included.
+"""
+
+import argparse
+import ast
+import pathlib
+
+from lab.label_trees.joined_run import JoinedRun
+from tf_largeout.benchmarks.harness import machine
+from tf_largeout.benchmarks.harness.files import write_json
+from tf_largeout.benchmarks.harness.tasks import TASKS
+from tf_largeout.benchmarks.harness.training_run import TrainingRun
+from tf_largeout.benchmarks.methods.method_table import METHODS
+from tf_largeout.benchmarks.race import race
+from tf_largeout.benchmarks.rivals import RIVALS
+from tf_largeout.benchmarks.rivals.rival_run import RivalRun
+from tf_largeout.benchmarks.table import COSTS, comparison, text_lines, write_markdown
+
+_JOINED = ["several_labels x3", "several_labels_bigrams x3"]
+_OURS = ["inverted_file", "recommended", "nce"]
+_SEVERAL_LABELS = [*_OURS, "several_labels", "several_labels_bigrams", *_JOINED]
+
+
+def main(arguments=None):
+    """Measures what the command line asks for and returns the report."""
+    options = _parser().parse_args(arguments)
+    out = pathlib.Path(
+        options.out or f"benchmark-results/practice-{options.task.replace('/', '-')}"
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    ours = _SEVERAL_LABELS if options.task.startswith("linux_callees") else _OURS
+    methods = options.methods or [*RIVALS, *ours]
+    logs = race([_run(method, options, str(out)) for method in methods])
+    rows = comparison(list(logs.values()))
+    write_json(
+        options.json or out / "practice.json",
+        {"machine": machine.describe(), "task": options.task, "rows": rows},
+    )
+    write_markdown(options.markdown or out / "practice.md", rows, COSTS)
+    print("\n".join(text_lines(rows, COSTS)))
+    return rows
+
+
+def _run(method, options, out):
+    shared = {"task": options.task, "method": method, "directory": out}
+    if method in RIVALS:
+        return RivalRun(
+            **shared,
+            sample=options.sample,
+            overrides=dict(options.set),
+            on_validation=options.validation,
+        )
+    shared |= {"seconds": options.seconds, "on_validation": options.validation}
+    if method in _JOINED:
+        return JoinedRun(**shared, sample=options.sample)
+    return TrainingRun(
+        **shared,
+        every=options.seconds,
+        final_sample=options.sample,
+        resumable=False,
+        by_cpu=True,
+    )
+
+
+def rival_setting(text):
+    """`NAME=VALUE` of a rival, by its library's names, as (name, value)."""
+    name, _, value = text.partition("=")
+    if not name or not value:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE; got {text!r}")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        "python -m lab.label_trees.compare",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--task", choices=TASKS, default="linux_callees")
+    add(
+        "--methods",
+        nargs="+",
+        choices=[*METHODS, *_JOINED, *RIVALS],
+        help="default: the rivals and ours, on several labels a row with models joined",
+    )
+    add("--seconds", type=float, default=160.0, help="CPU seconds of training, of each model")
+    add("--sample", type=int, default=10_000, help="test examples")
+    add("--validation", action="store_true", help="test on a part of the training split")
+    add(
+        "--set",
+        type=rival_setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of all rivals of the command, by their library's names; with an --out of its own",
+    )
+    add("--out", help="directory of the logs; what is finished there is not run again")
+    add("--json", help="file for the figures (default: OUT/practice.json)")
+    add("--markdown", help="file for the table (default: OUT/practice.md)")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""`JoinedRun`."""
+
+import dataclasses
+import gc
+
+import keras
+
+from tf_largeout.benchmarks.harness import machine, tasks
+from tf_largeout.benchmarks.harness.answers import answer_mb, keras_top_k, query_milliseconds
+from tf_largeout.benchmarks.harness.evaluation import evaluate
+from tf_largeout.benchmarks.harness.files import write_json
+from tf_largeout.benchmarks.harness.process_run import ProcessRun
+from tf_largeout.benchmarks.harness.stopwatch import Stopwatch
+from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
+from tf_largeout.benchmarks.methods.method_table import METHODS
+from tf_largeout.join_models import join_models
+
+
+@dataclasses.dataclass(frozen=True)
+class JoinedRun(ProcessRun):
+    """Models trained one after the other and joined; the log has one point.
+
+    `method` is a key of `METHODS` and how many, as `several_labels x3`.
+
+    Attributes:
+        seconds: of computation that each is trained for; its rate falls to zero over them.
+        sample: test examples to evaluate on; None for all.
+        on_validation: test on a part of the training split, for the choice of settings.
+    """
+
+    seconds: float
+    sample: int | None = 5000
+    on_validation: bool = False
+
+    @property
+    def of(self):
+        """The key of `METHODS`, and how many are joined."""
+        name, number = self.method.split(" x")
+        return name, int(number)
+
+    @property
+    def title(self):
+        name, number = self.of
+        return f"{METHODS[name].title}, {number} models joined"
+
+    @property
+    def settings(self):
+        """The `Settings` of each model on the task."""
+        return METHODS[self.of[0]].settings_for(self.task)
+
+    def identity(self):
+        settings = dataclasses.asdict(self.settings)
+        return {
+            "settings": settings,
+            "on_validation": self.on_validation,
+            "seconds_each": self.seconds,
+        }
+
+    def is_finished(self, log):
+        return bool(log["points"])
+
+    def train(self):
+        """Trains in this process and writes the log."""
+        gc.collect()
+        machine.reset_peak()
+        resident_mb = machine.resident_mb()
+        models, wall, cpu = zip(*map(self._trained, range(self.of[1])), strict=True)
+        peak_mb = machine.peak_mb()
+        task, joined = self._load(0), join_models(models)
+        known = *task.test_sample(self.sample), task.label_counts, task.num_examples
+        times = {"seconds": sum(cpu), "wall_seconds": sum(wall), "cpu_seconds": sum(cpu)}
+        costs = {
+            "peak_mb": peak_mb,
+            "grown_mb": peak_mb - resident_mb,
+            "model_mb": answer_mb(joined),
+            "query_ms": query_milliseconds(keras_top_k(joined), task.test_sample(1000)[0]),
+            "num_examples": task.num_examples,
+        }
+        points = [{**times, **evaluate(joined, *known)}]
+        write_json(self.log_path, {**self.read_log(), **costs, "points": points})
+
+    def _trained(self, seed):
+        """A model, and the seconds and the CPU seconds that it took."""
+        keras.utils.set_random_seed(seed)
+        task, spent = self._load(seed), Stopwatch()
+        model = METHODS[self.of[0]].model(task, self.settings)
+        clock = TrainingClock(
+            self.seconds,
+            self.seconds,
+            lambda *_: {},
+            stopwatch=spent,
+            by_cpu=True,
+            anneal=self.settings.anneal,
+        )
+        model.fit(
+            task.train, steps_per_epoch=ENDLESS, verbose=0, shuffle=False, callbacks=[clock]
+        )
+        return model, spent.wall, spent.cpu
+
+    def _load(self, seed):
+        return tasks.load(self.task, self.settings.batch_size, seed, self.on_validation)

@@ -1,0 +1,69 @@
+"""Faults of losses and of the candidates that they score."""
+
+from lab.mutation.fault import Fault
+
+_LOSSES = "tf_largeout/losses/"
+_ALL = ("tests/losses", "tests/tags/candidates_test.py")
+
+FAULTS = [
+    Fault(
+        "the expected count of a label is added to its logit",
+        _LOSSES + "sampled_softmax_loss.py",
+        "true_logits -= candidates.true_log_counts()",
+        "true_logits += candidates.true_log_counts()",
+        ("tests/losses/losses_test.py", *_ALL),
+    ),
+    Fault(
+        "each of several labels has the target 1 in NCE",
+        _LOSSES + "nce_loss.py",
+        "tf.math.softplus(true_logits) - weights * true_logits",
+        "tf.math.softplus(true_logits) - true_logits + 0 * weights",
+        ("tests/losses/losses_test.py", *_ALL),
+    ),
+    Fault(
+        "the mean over negatives counts accidental hits",
+        _LOSSES + "negative_sampling_loss.py",
+        "tf.cast(sampled_logits > sampled_logits.dtype.min, sampled_logits.dtype)",
+        "tf.ones_like(sampled_logits)",
+        ("tests/losses/losses_test.py", *_ALL),
+    ),
+    Fault(
+        "the margin of the ranking loss counts the label among the negatives",
+        _LOSSES + "ranking_loss.py",
+        "math.log(max(candidates.num_classes - 1, 1))",
+        "math.log(max(candidates.num_classes, 1))",
+        ("tests/losses/losses_test.py", *_ALL),
+    ),
+    Fault(
+        "class 0 is not among the classes that a batch shares",
+        _LOSSES + "normalization_loss.py",
+        "tf.boolean_mask(ids, ids >= 0)",
+        "tf.boolean_mask(ids, ids > 0)",
+        ("tests/losses/losses_test.py", *_ALL),
+    ),
+    Fault(
+        "BlackOut loses the term of the likeliest class",
+        _LOSSES + "black_out_loss.py",
+        "tf.where(is_top, (others - log_partition)[:, tf.newaxis], tf.math.log1p(-p))",
+        "tf.math.log1p(-p)",
+        ("tests/losses/losses_test.py", *_ALL),
+    ),
+    Fault(
+        "a class of the head counts again where the tail has drawn it",
+        "tf_largeout/tags/candidates.py",
+        "no_effect = tf.concat([no_effect, ids], axis=1)",
+        "no_effect = tf.concat([no_effect, ids[:, :0]], axis=1)",
+        ("tests/losses/head_and_tail_test.py", *_ALL),
+    ),
+    Fault(
+        "the Z-loss takes the mean square for the variance",
+        _LOSSES + "z_loss.py",
+        "tf.sqrt(squares / num_classes - mean**2)",
+        "tf.sqrt(squares / num_classes)",
+        (
+            "tests/losses/spherical_losses_test.py",
+            *_ALL,
+            "tests/layers/factored_training_test.py",
+        ),
+    ),
+]

@@ -1,0 +1,99 @@
+"""Faults of the op library, in C++."""
+
+from lab.mutation.fault import Fault
+
+_CORE = "custom_ops/core/"
+_SAMPLING = ("tests/ops", "tests/samplers", "tests/search")
+_LOSSES = ("tests/ops", "tests/losses")
+_SCANS = ("tests/ops", "tests/metrics", "tests/retrieval")
+
+FAULTS = [
+    Fault(
+        "gradients of a repeated id are not summed",
+        _CORE + "row_merge.cc",
+        "return i == 0 || entries[i].id != entries[i - 1].id;",
+        "return i == 0 || entries[i].id >= entries[i - 1].id;",
+        ("tests/ops/row_ops_test.py", "tests/ops", "tests/optimizers"),
+    ),
+    Fault(
+        "ids of a gradient are sorted by their lowest 11 bits only",
+        _CORE + "row_merge.cc",
+        "shift < 63 && (max_id >> shift) > 0",
+        "shift < kDigitBits && (max_id >> shift) > 0",
+        ("tests/ops/row_ops_test.py", "tests/ops", "tests/optimizers"),
+    ),
+    Fault(
+        "the gradient of a bias loses all full runs of its terms",
+        _CORE + "row_dots.cc",
+        "d_biases[s] = sum + run;",
+        "d_biases[s] = run;",
+        ("tests/ops/row_dot_ops_test.py", *_LOSSES),
+    ),
+    Fault(
+        "the sum of exponentials is not rescaled when the largest logit rises",
+        _CORE + "class_scan_statistics.h",
+        "shard_.total[row + lane] *= factor[lane];",
+        "shard_.total[row + lane] *= 1.0f;",
+        ("tests/ops/class_scan_ops_test.py", *_SCANS),
+    ),
+    Fault(
+        "a sampled class of equal logit ranks above the label",
+        _CORE + "candidates.cc",
+        "above += logits[i] > score;",
+        "above += logits[i] >= score;",
+        ("tests/ops/candidate_ops_test.py", "tests/tags/candidates_test.py", *_SCANS),
+    ),
+    Fault(
+        "of a label that was drawn twice only one draw is masked",
+        _CORE + "accidental_hits.cc",
+        "    next_[i] = first;\n",
+        "    next_[i] = kNone;\n",
+        ("tests/ops/candidate_ops_test.py", "tests/tags/candidates_test.py", *_LOSSES),
+    ),
+    Fault(
+        "the bounds of packed classes ignore the rounding of the queries",
+        _CORE + "class_scan_filter.h",
+        "norm * queries_.errors[query + q];",
+        "0.0f * norm * queries_.errors[query + q];",
+        ("tests/ops/packed_classes_test.py", *_SCANS),
+    ),
+    Fault(
+        "a target that a row names twice counts with its last slope only",
+        _CORE + "factored_output_targets.cc",
+        "slopes_.back().value += slope.value;",
+        "slopes_.back().value = slope.value;",
+        (
+            "tests/ops/factored_output_ops_test.py",
+            "tests/ops",
+            "tests/layers/factored_training_test.py",
+        ),
+    ),
+    Fault(
+        "the class across the end of a stratum is drawn too rarely",
+        _CORE + "sampling.h",
+        "ScaleBits(stratum.fight, distribution_.stratum() - stratum.after) < stratum.before",
+        "ScaleBits(stratum.fight, distribution_.stratum()) < stratum.before",
+        ("tests/samplers/static_samplers_test.py", *_SAMPLING),
+    ),
+    Fault(
+        "an alias slot gives away what the heavy class had left",
+        _CORE + "alias_table.cc",
+        "left += scaled(next) - kAliasTotal;",
+        "left = scaled(next);",
+        ("tests/ops/table_sampling_ops_test.py", *_SAMPLING),
+    ),
+    Fault(
+        "draws within a leaf of the kernel tree ignore the biases",
+        _CORE + "kernel_tree_walk.cc",
+        "LogitMass(alpha, double{logits[c]} + bias[c])",
+        "LogitMass(alpha, double{logits[c]} + 0 * bias[c])",
+        ("tests/ops/kernel_tree_ops_test.py", *_SAMPLING),
+    ),
+    Fault(
+        "a pool takes the first class of a bucket, whichever entry was drawn",
+        _CORE + "lsh_pool.cc",
+        "bucket.ids[bucket.size - (ends[at] - entry)]",
+        "bucket.ids[0 * (ends[at] - entry)]",
+        ("tests/ops/lsh_ops_test.py", *_SAMPLING),
+    ),
+]

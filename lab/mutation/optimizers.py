@@ -1,0 +1,69 @@
+"""Faults of optimizers."""
+
+from lab.mutation.fault import Fault
+
+_OPTIMIZERS = "tf_largeout/optimizers/"
+_ALL = (
+    "tests/optimizers",
+    "tests/ops/row_ops_test.py",
+    "tests/integration/replicas_test.py",
+)
+
+FAULTS = [
+    Fault(
+        "Adam's correction of rows starts at step 0, without its offset",
+        _OPTIMIZERS + "lazy_adam.py",
+        "tf.cast(self.beta_2, tf.float32), step + step_offset)",
+        "tf.cast(self.beta_2, tf.float32), step + 0 * step_offset)",
+        ("tests/optimizers/optimizers_test.py", *_ALL),
+    ),
+    Fault(
+        "before a dense gradient moments decay for one skipped step too many",
+        _OPTIMIZERS + "lazy_adam.py",
+        "skipped = step - last_step.value - 1",
+        "skipped = step - last_step.value",
+        ("tests/optimizers/optimizers_test.py", *_ALL),
+    ),
+    Fault(
+        "between sparse gradients moments decay for one skipped step too many",
+        "custom_ops/core/row_update_simd.cc",
+        "const int64_t gap = args.step - args.last_step[row] - 1;",
+        "const int64_t gap = args.step - args.last_step[row];",
+        ("tests/optimizers/optimizers_test.py", *_ALL),
+    ),
+    Fault(
+        "Nesterov's step leaves out the decay of the momentum",
+        "custom_ops/core/row_update_formulas.h",
+        "args.nesterov ? *m * args.decay + change : *m",
+        "args.nesterov ? *m + change : *m",
+        ("tests/optimizers/optimizers_test.py", *_ALL),
+    ),
+    Fault(
+        "a row's accumulator takes the sum of squares of a dense gradient, not the mean",
+        _OPTIMIZERS + "rowwise_adagrad.py",
+        "tf.reduce_mean(gradient**2, axis=list(range(1, rank)))",
+        "tf.reduce_sum(gradient**2, axis=list(range(1, rank)))",
+        ("tests/optimizers/optimizers_test.py", *_ALL),
+    ),
+    Fault(
+        "weight decay of rows ignores the learning rate",
+        _OPTIMIZERS + "row_sparse.py",
+        "                    decay * learning_rate,\n",
+        "                    decay,\n",
+        ("tests/optimizers/options_test.py", *_ALL),
+    ),
+    Fault(
+        "gradients of repeated rows are clipped by value before they are summed",
+        _OPTIMIZERS + "row_sparse.py",
+        "return bool(self.clipnorm or self.clipvalue or self.global_clipnorm)",
+        "return bool(self.clipnorm or self.global_clipnorm)",
+        ("tests/optimizers/options_test.py", *_ALL),
+    ),
+    Fault(
+        "a replica skips a step with an infinity that the others take",
+        _OPTIMIZERS + "loss_scale.py",
+        "return _on_all_replicas(check_finite(self, grads))",
+        "return check_finite(self, grads)",
+        ("tests/integration/replicas_test.py", *_ALL),
+    ),
+]

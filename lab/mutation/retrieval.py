@@ -1,0 +1,65 @@
+"""Faults of indexes and filters."""
+
+from lab.mutation.fault import Fault
+
+_RETRIEVAL = "tf_largeout/retrieval/"
+_ALL = ("tests/retrieval", "tests/classes/filtered_top_k_test.py")
+
+FAULTS = [
+    Fault(
+        "as many classes are found as are asked for, and then some are excluded",
+        "tf_largeout/classes/filtered_top_k.py",
+        "count += tf.shape(exclude)[1]",
+        "count += 0 * tf.shape(exclude)[1]",
+        ("tests/classes/filtered_top_k_test.py", *_ALL),
+    ),
+    Fault(
+        "excluded ids must come in rising order",
+        "tf_largeout/classes/filtered_top_k.py",
+        "ordered = tf.sort(lowest, axis=1)",
+        "ordered = tf.identity(lowest)",
+        ("tests/classes/filtered_top_k_test.py", *_ALL),
+    ),
+    Fault(
+        "new rows without biases set those of their classes to 0",
+        _RETRIEVAL + "rows.py",
+        "bias = tf.gather(biases, ids)",
+        "bias = 0 * tf.gather(biases, ids)",
+        ("tests/retrieval/brute_force_index_test.py", *_ALL),
+    ),
+    Fault(
+        "a changed row goes to the list with the longest mean",
+        _RETRIEVAL + "listed_rows.py",
+        "directions = tf.math.l2_normalize(means, axis=1)",
+        "directions = tf.identity(means)",
+        ("tests/retrieval/inverted_file_index_test.py", *_ALL),
+    ),
+    Fault(
+        "as many lists are searched with exclusions as without",
+        _RETRIEVAL + "more_lists.py",
+        "        is_short |= (excluded > 0) & too_few\n",
+        "",
+        ("tests/retrieval/inverted_file_index_test.py", *_ALL),
+    ),
+    Fault(
+        "one list too few is searched for the recall that was asked for",
+        _RETRIEVAL + "list_numbers.py",
+        "        return number\n    while",
+        "        return max(number - 1, 1)\n    while",
+        ("tests/retrieval/inverted_file_index_test.py", *_ALL),
+    ),
+    Fault(
+        "predict_top_k does not pass exclusions on to an index",
+        _RETRIEVAL + "predict_top_k.py",
+        "found = self._index.top_k(queries, self._k, exclude=exclude, allowed=self._allowed)",
+        "found = self._index.top_k(queries, self._k, exclude=None, allowed=self._allowed)",
+        ("tests/retrieval/predict_top_k_test.py", *_ALL),
+    ),
+    Fault(
+        "the search of lists chooses them without their biases",
+        "custom_ops/core/inverted_file_search.cc",
+        "{file_.means, file_.mean_bias, file_.num_lists, dim_}",
+        "{file_.means, nullptr, file_.num_lists, dim_}",
+        ("tests/ops/inverted_file_ops_test.py", "tests/search", *_ALL),
+    ),
+]

@@ -1,0 +1,88 @@
+"""`python -m lab.mutation.sample`: does the short suite find what the long one finds?
+
+Plants the faults of the tables one at a time in a copy of the last commit, compiles it where
+the fault is in C++, and runs the fault's tests: first those that `make test` runs, and where
+these pass all of them, as `make test-slow` does. Faults of C++ are to be found from Python:
+the C++ tests do not run. It takes about an hour on two cores.
+"""
+
+import argparse
+import json
+import pathlib
+
+from lab.mutation.table import FAULTS
+from lab.mutation.tree import Tree
+
+
+def main() -> None:
+    """Tests the faults, or prints the results of earlier runs."""
+    options = _options()
+    if options.table:
+        print(table([row for path in options.table for row in json.loads(path.read_text())]))
+        return
+    tree, rows = Tree(options.tree, options.timeout), []
+    if options.json.exists():
+        rows = json.loads(options.json.read_text())
+    done = {row["fault"] for row in rows}
+    for part in options.parts:
+        for fault in FAULTS[part]:
+            if fault.title in done:
+                continue
+            short, long = tree.test(fault)
+            rows.append(
+                {
+                    "part": part,
+                    "fault": fault.title,
+                    "file": fault.file,
+                    "short": short.found,
+                    "long": long.found,
+                    "by": long.by,
+                    "seconds": round(short.seconds + (0 if short.found else long.seconds)),
+                }
+            )
+            print(json.dumps(rows[-1]), flush=True)
+            options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    print(table(rows))
+
+
+def table(rows: list[dict]) -> str:
+    """The results as a table in Markdown, with a line of sums."""
+    lines = ["| part | fault | short | long | found by | s |", "|---|---|---|---|---|---|"]
+    word = {True: "yes", False: "**no**"}
+    for row in rows:
+        by = f"`{row['by'].removeprefix('tests/')}`" if row["by"] else ""
+        lines.append(
+            f"| {row['part']} | {row['fault']} | {word[row['short']]} | {word[row['long']]} "
+            f"| {by} | {row['seconds']} |"
+        )
+    short, long = (sum(row[suite] for row in rows) for suite in ("short", "long"))
+    return "\n".join([*lines, f"\nOf {len(rows)} faults short finds {short}, long {long}."])
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m lab.mutation.sample",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--parts", nargs="+", choices=FAULTS, default=list(FAULTS), help="parts to test"
+    )
+    parser.add_argument(
+        "--tree", type=pathlib.Path, default=pathlib.Path("build/mutation"), help="the copy"
+    )
+    parser.add_argument(
+        "--json",
+        type=pathlib.Path,
+        default=pathlib.Path("build/mutation.json"),
+        help="results; faults in it are not tested again",
+    )
+    parser.add_argument("--timeout", type=float, default=1200, help="seconds of a pytest run")
+    parser.add_argument(
+        "--table", type=pathlib.Path, nargs="+", help="only print these results as a table"
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

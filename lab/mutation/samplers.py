@@ -1,0 +1,65 @@
+"""Faults of samplers."""
+
+from lab.mutation.fault import Fault
+
+_SAMPLERS = "tf_largeout/samplers/"
+_ALL = ("tests/samplers", "tests/search")
+
+FAULTS = [
+    Fault(
+        "a class without a count weighs as much as the rarest one that has one",
+        _SAMPLERS + "label_counts.py",
+        "floor = min(1.0, counts[counts > 0].min())",
+        "floor = counts[counts > 0].min()",
+        ("tests/samplers/unigram_sampler_test.py", *_ALL),
+    ),
+    Fault(
+        "the labels of the last batch replace the counts of earlier ones",
+        _SAMPLERS + "label_counts.py",
+        "counts[ids] += occurrences",
+        "counts[ids] = occurrences",
+        ("tests/samplers/unigram_sampler_test.py", *_ALL),
+    ),
+    Fault(
+        "hits are as frequent as the probabilities, so that repeats make draws too few",
+        _SAMPLERS + "bernoulli_sampler.py",
+        "hits = np.minimum(-np.log(-np.expm1(log_b)), _MOST_HITS)",
+        "hits = np.minimum(np.exp(log_b), _MOST_HITS)",
+        ("tests/samplers/bernoulli_sampler_test.py", *_ALL),
+    ),
+    Fault(
+        "the back-off of a bigram forgets how many followers a class has",
+        _SAMPLERS + "bigram_sampler.py",
+        "tf.where(total > 0, distinct * scale, 1)",
+        "tf.where(total > 0, scale, 1)",
+        ("tests/samplers/bigram_sampler_test.py", *_ALL),
+    ),
+    Fault(
+        "a rebuild comes one step late",
+        _SAMPLERS + "rebuild_schedule.py",
+        "due = step >= next_rebuild",
+        "due = step > next_rebuild",
+        ("tests/samplers/rebuild_schedule_test.py", *_ALL),
+    ),
+    Fault(
+        "a search waits until more than half of the watched labels are known",
+        _SAMPLERS + "search_start.py",
+        "2 * tf.math.count_nonzero(often) >= _WATCHED",
+        "2 * tf.math.count_nonzero(often) > _WATCHED",
+        ("tests/samplers/search_start_test.py", *_ALL),
+    ),
+    Fault(
+        "expected counts of an LSH pool are those of one table",
+        _SAMPLERS + "lsh_pool.py",
+        "weight = num_from_tables * num_tables / tf.maximum(num_entries, 1)",
+        "weight = num_from_tables / tf.maximum(num_entries, 1)",
+        ("tests/samplers/lsh_sampler_test.py", *_ALL),
+    ),
+    Fault(
+        "log q of a draw from one of several trees leaves out the tree's share",
+        _SAMPLERS + "tree_draws.py",
+        "log_q.append(found[1] + tf.gather(log_share, own_rows))",
+        "log_q.append(found[1] + 0 * tf.gather(log_share, own_rows))",
+        ("tests/integration/sharded_trees_test.py", *_ALL),
+    ),
+]

@@ -1,0 +1,161 @@
+"""`python -m lab.negatives.starts`: when a search for hard negatives should begin.
+
+Trains the `recommended` model of a task, or a language model of a text, for some seconds of
+computation with a rate that falls to zero over them: once without a search (`never`), once with
+one that begins by itself (`rule`), and once for each step that is named. P@1 of the end, mean
+and standard deviation of the seeds: a start is too early or too late where a row of the table
+stays below `never`. Each run has a process of its own, and its figures are kept in `--out`: a
+table that was cut off goes on from there.
+"""
+
+import argparse
+import json
+import pathlib
+
+import keras
+
+from lab.shared import language_model_case
+from tf_largeout.benchmarks.harness import machine, own_process, tasks
+from tf_largeout.benchmarks.harness.evaluation import evaluate
+from tf_largeout.benchmarks.harness.files import mean_and_deviation, write_json
+from tf_largeout.benchmarks.harness.tasks import TASKS
+from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
+from tf_largeout.benchmarks.methods.method_table import METHODS
+
+_NEGATIVES = 1024  # of a text; a task has its own number
+_TEXTS = ("brown", "gcide")
+_RULE, _NEVER = "rule", "never"
+
+
+def main(arguments=None):
+    """Runs what the command line says and returns the report."""
+    options = _parser().parse_args(arguments)
+    out = pathlib.Path(options.out or f"benchmark-results/starts-{options.problem}")
+    report = {"machine": machine.describe(), "problem": options.problem, "runs": []}
+    for seed in options.seeds:
+        for seconds in options.seconds:
+            for start in options.starts:
+                report["runs"].append(_kept(options, start, seconds, seed, out))
+                write_json(options.json or out / "starts.json", report)
+    print(table(report["runs"]), flush=True)
+    return report
+
+
+def train(problem, start, seconds, seed, sample, on_validation):
+    """Trains one model and returns `p1` in per cent, and the steps it took.
+
+    Args:
+        problem: key of `TASKS`, or a text that `language_model_case` knows.
+        start: number of the step, `rule` or `never`.
+        seconds: of computation, on all cores.
+        seed: of weights, draws and order.
+        sample: examples, or windows of a text, to test on.
+        on_validation: test on examples cut from the training split.
+    """
+    keras.utils.set_random_seed(seed)
+    of = _text if problem in _TEXTS else _task
+    model, batches, p1 = of(problem, start, seed, sample, on_validation)
+    clock = TrainingClock(seconds, seconds, lambda *_: {}, by_cpu=True, anneal=1.0)
+    model.fit(batches, steps_per_epoch=ENDLESS, callbacks=[clock], shuffle=False, verbose=0)
+    begun = -1 if start == _NEVER else model.layers[-1].sampler.start.started_at()
+    return {"p1": p1(), "steps": int(model.optimizer.iterations), "started_at": begun}
+
+
+def table(runs):
+    """P@1 as Markdown, a line per start and a column per time."""
+    times = sorted({run["seconds"] for run in runs})
+    lines = [
+        "| search from | " + " | ".join(f"{time:g} s" for time in times) + " |",
+        "|---" * (len(times) + 1) + "|",
+    ]
+    for start in dict.fromkeys(run["start"] for run in runs):
+        cells = (
+            mean_and_deviation(
+                [r["p1"] for r in runs if (r["start"], r["seconds"]) == (start, time)]
+            )
+            for time in times
+        )
+        lines.append(f"| {start} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _task(name, start, seed, sample, on_validation):
+    """A compiled model of a task, its training batches, and a function that tests it."""
+    search = {"search": None}
+    if start != _NEVER:
+        search = {"search_options": {"start_step": _step(start)}}
+    settings = METHODS["recommended"].settings_for(name, **search)
+    task = tasks.load(name, settings.batch_size, seed, on_validation)
+    model = METHODS["recommended"].model(task, settings)
+    known = *task.test_sample(sample), task.label_counts, task.num_examples
+    return model, task.train, lambda: evaluate(model, *known)["p1"]
+
+
+def _text(name, start, seed, sample, on_validation):
+    """The same of a language model."""
+    search = {"sampler": "frequency"}
+    if start != _NEVER:
+        search = {
+            "sampler": "inverted_file",
+            "tail": "frequency",
+            "start_step": _step(start),
+        }
+    setting = language_model_case.Setting(
+        name, num_sampled=_NEGATIVES, seed=seed, seconds=1.0, **search
+    )  # any `seconds`, so that the rate is left to the clock
+    data = language_model_case.load(setting)
+    model = language_model_case.build_model(data, setting)
+    split = data.validation if on_validation else data.test
+    windows = split.take(-(-sample // setting.batch_size))
+
+    def p1():
+        return 100 * model.evaluate(windows, verbose=0, return_dict=True)["p1"]
+
+    return model, data.train.repeat(), p1
+
+
+def _step(start):
+    return None if start == _RULE else int(start)
+
+
+def _start(text):
+    if text in (_RULE, _NEVER) or text.isdecimal():
+        return text
+    raise argparse.ArgumentTypeError(
+        f"expected the number of a step, {_RULE} or {_NEVER}; got {text!r}"
+    )
+
+
+def _kept(options, start, seconds, seed, out):
+    words = [start, f"{seconds:g}", seed, *["validation"] * options.validation]
+    path = out / f"{'-'.join(str(word) for word in words)}.json"
+    if path.exists():
+        return json.loads(path.read_text())
+    asked = options.problem, start, seconds, seed
+    run = own_process.call(train, *asked, options.sample, options.validation)
+    run |= {"start": start, "seconds": seconds, "seed": seed}
+    write_json(path, run)
+    print(f"{path.stem}: P@1 {run['p1']:.1f}, {run['steps']:,} steps", flush=True)
+    return run
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        "python -m lab.negatives.starts",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--problem", choices=[*TASKS, *_TEXTS], default="place_names")
+    add("--starts", nargs="+", type=_start, default=[_NEVER, _RULE])
+    add("--seconds", nargs="+", type=float, default=[10.0, 20.0, 40.0])
+    add("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    add("--sample", type=int, default=5000, help="examples, or windows, to test on")
+    add("--validation", action="store_true", help="test on a part of the training split")
+    add("--out", help="directory of the figures")
+    add("--json", help="file for the figures of the table")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""`python -m lab.shared.epochs`: precision after as many epochs, method by method.
+
+Trains each method on one task once for each seed, for the same number of epochs, and tests it
+at the end, exactly: what `race` compares at equal time. All learning rates fall to zero in a
+line. Each run has a process of its own, and its figures are kept in `--out`: a table that was
+cut off goes on from there. With `--joined 3` a run trains three models one after the other and
+tests `join_models` of them.
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import time
+
+import keras
+
+from tf_largeout.benchmarks.harness import machine, own_process, tasks
+from tf_largeout.benchmarks.harness.evaluation import evaluate
+from tf_largeout.benchmarks.harness.files import mean_and_deviation, write_json
+from tf_largeout.benchmarks.harness.learning_rates import FallingRates
+from tf_largeout.benchmarks.harness.tasks import TASKS
+from tf_largeout.benchmarks.methods.method_table import METHODS
+from tf_largeout.benchmarks.race import setting_argument
+from tf_largeout.join_models import join_models
+
+_FIGURES = ("p1", "p3", "p5", "psp1", "psp3", "psp5", "loss")
+
+
+def main(arguments=None):
+    """Runs what the command line says and returns the report."""
+    options = _parser().parse_args(arguments)
+    out = pathlib.Path(options.out or f"benchmark-results/epochs-{options.task}")
+    report = {"machine": machine.describe(), "task": options.task, "runs": []}
+    for seed in options.seeds:
+        for method in options.methods:
+            report["runs"].append(_kept(method, seed, options, out))
+            write_json(options.json or out / "epochs.json", report)
+    print(table(report["runs"]), flush=True)
+    return report
+
+
+def train(task_name, method, epochs, seed, overrides, sample, on_validation, num_models=1):
+    """Trains models of one method and returns their figures as one.
+
+    Args:
+        task_name: key of `TASKS`.
+        method: key of `METHODS`.
+        epochs: of training of each; a part of one is a number of steps.
+        seed: of weights, draws and order; the models have seeds of their own, from it.
+        overrides: settings other than the method's own.
+        sample: examples to test on; None for all.
+        on_validation: test on examples cut from the training split.
+        num_models: how many are trained and joined.
+    """
+    settings = METHODS[method].settings_for(task_name, **overrides)
+    models, found = [], {"steps": 0, "seconds": 0.0, "cpu_seconds": 0.0}
+    for own_seed in range(seed * num_models, (seed + 1) * num_models):
+        keras.utils.set_random_seed(own_seed)
+        task = tasks.load(task_name, settings.batch_size, own_seed, on_validation)
+        model, costs = _trained(task, method, settings, epochs)
+        models.append(model)
+        found = {name: found[name] + costs[name] for name in found}
+    figures = evaluate(
+        models[0] if num_models == 1 else join_models(models),
+        *task.test_sample(sample),
+        task.label_counts,
+        task.num_examples,
+        score=METHODS[method].score,
+    )
+    found |= {name: figures[name] for name in _FIGURES}
+    return {"method": method, "title": METHODS[method].title, "seed": seed, **found}
+
+
+def _trained(task, method, settings, epochs):
+    """A model, and its `steps`, `seconds` and `cpu_seconds`, those of all threads."""
+    steps = max(1, round(epochs * task.num_examples / settings.batch_size))
+    calls = min(settings.steps_per_execution, steps)
+    settings = dataclasses.replace(settings, steps_per_execution=calls)
+    model = METHODS[method].model(task, settings)
+    started, cpu_started = time.perf_counter(), time.process_time()
+    model.fit(
+        task.train,
+        steps_per_epoch=steps,
+        callbacks=[FallingRates(steps)],
+        shuffle=False,
+        verbose=0,
+    )
+    return model, {
+        "steps": steps,
+        "seconds": time.perf_counter() - started,
+        "cpu_seconds": time.process_time() - cpu_started,
+    }
+
+
+def table(runs):
+    """The runs as Markdown, a line per method: mean ± standard deviation of the seeds."""
+    lines = [
+        "| method | steps | seconds | CPU seconds | P@1 | P@3 | P@5 | PSP@1 | PSP@3 | PSP@5 |"
+        " exact loss |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for title in dict.fromkeys(run["title"] for run in runs):
+        own = [run for run in runs if run["title"] == title]
+        cells = [f"{own[0]['steps']:,}"]
+        cells += [_over_runs(own, name, 0) for name in ("seconds", "cpu_seconds")]
+        cells += [_over_runs(own, name, 1) for name in _FIGURES[:-1]]
+        cells += [_over_runs(own, "loss", 2)]
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _over_runs(runs, name, digits):
+    return mean_and_deviation([run[name] for run in runs if name in run], digits)
+
+
+def _kept(method, seed, options, out):
+    overrides = dict(options.set)
+    said = [f"{name}={value}" for name, value in overrides.items()]
+    words = [method, options.epochs, seed, *said, *["validation"] * options.validation]
+    words += [f"joined={options.joined}"] * (options.joined > 1)
+    path = out / f"{'-'.join(str(word) for word in words).replace('/', '_')}.json"
+    if path.exists():
+        return json.loads(path.read_text())
+    arguments = (options.task, method, options.epochs, seed, overrides, options.sample)
+    run = own_process.call(train, *arguments, options.validation, options.joined)
+    run |= {"epochs": options.epochs, "settings": overrides, "validation": options.validation}
+    write_json(path, run)
+    print(f"{path.stem}: P@1 {run['p1']:.1f}, {run['seconds']:.0f} s", flush=True)
+    return run
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        "python -m lab.shared.epochs",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--task", choices=TASKS, default="linux_callees")
+    add("--methods", nargs="+", choices=METHODS, required=True)
+    add("--epochs", type=float, default=1.0, help="2, or .1 for a tenth of one")
+    add("--seeds", nargs="+", type=int, default=[0])
+    add("--joined", type=int, default=1, help="models of a run, which are tested as one")
+    add("--sample", type=int, default=5000, help="examples to test on")
+    add("--set", type=setting_argument, action="append", default=[], metavar="NAME=VALUE")
+    add("--validation", action="store_true", help="test on a part of the training split")
+    add("--out", help="directory of the figures")
+    add("--json", help="file for the figures of the table")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""`python -m lab.shared.language_model`: exact perplexity against negatives a step.
+
+The experiment of Blanc & Rendle 2018, "Adaptive sampled softmax with kernel based sampling",
+figure 2: an LSTM learns the next word of a text by sampled softmax, once for each sampler,
+number of negatives and seed, and is judged by its perplexity and its precision over all words.
+Without negatives are `full`, the exact softmax, and the losses of a `FactoredOutput`, two of
+which have no perplexity. Each run has a process of its own, and its figures are kept in
+`--out`: a series that was cut off goes on from there.
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+
+from lab.shared.language_model_case import WITHOUT_NEGATIVES, Setting, train
+from lab.shared.plots import draw_perplexity
+from tf_largeout.benchmarks.harness import machine, own_process
+from tf_largeout.benchmarks.harness.files import mean_and_deviation, write_json
+from tf_largeout.benchmarks.methods.optimizers import OPTIMIZERS
+from tf_largeout.benchmarks.methods.samplers import SAMPLERS
+
+
+def main(arguments=None):
+    """Runs what the command line says and returns the report."""
+    options = _parser().parse_args(arguments)
+    out = pathlib.Path(options.out)
+    report = {"machine": machine.describe(), "runs": []}
+    for setting in settings(options):
+        report["runs"].append(_kept(setting, out))
+        write_json(options.json or out / "language_model.json", report)
+        draw_perplexity(report["runs"], options.png or out / "language_model.png")
+    for figure in ("test_perplexity", "test_p1", "test_top10"):
+        print(figure, table(report["runs"], figure), "", sep="\n", flush=True)
+    return report
+
+
+def settings(options):
+    """The `Setting` of each run that the parsed command line asks for."""
+    names = {field.name for field in dataclasses.fields(Setting)}
+    common = {name: value for name, value in vars(options).items() if name in names}
+    for seed in options.seeds:
+        for sampler in options.samplers:
+            for count in [None] if sampler in WITHOUT_NEGATIVES else options.num_sampled:
+                own = {"sampler": sampler, "num_sampled": count, "seed": seed}
+                yield Setting(**{**common, **own})
+
+
+def table(runs, figure="test_perplexity"):
+    """A figure of the runs as Markdown: a line per sampler, a column per number of negatives.
+
+    Several seeds give mean ± standard deviation. Precisions are in per cent.
+    """
+    runs = [run for run in runs if figure in run]
+    counts = sorted({run["num_sampled"] for run in runs if run["num_sampled"]})
+    lines = [
+        "| sampler | " + " | ".join(f"{count:,}" for count in counts) + " |",
+        "|---" * (len(counts) + 1) + "|",
+    ]
+    for title in dict.fromkeys(run["title"] for run in runs):
+        own = [run for run in runs if run["title"] == title]
+        cells = (
+            mean_and_deviation(
+                [run[figure] for run in own if run["num_sampled"] in (count, None)]
+            )
+            for count in counts or [None]
+        )
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _kept(setting, out):
+    values = dataclasses.asdict(setting).values()
+    name = "-".join(str(value) for value in values).replace("/", "_")
+    path = out / f"{name}.json"
+    if path.exists():
+        return json.loads(path.read_text())
+    run = own_process.call(train, setting)
+    write_json(path, run)
+    print(_line(run), flush=True)
+    return run
+
+
+def _line(run):
+    parts = [f"{run['title']} {run['num_sampled'] or ''} seed {run['seed']}:"]
+    for split in ("validation", "test"):
+        perplexity = run.get(f"{split}_perplexity")
+        parts += [f"perplexity {perplexity:.1f}," if perplexity else "no perplexity,"]
+        parts += [f"P@1 {run[f'{split}_p1']:.1f} on {split},"]
+    return " ".join([*parts, f"{run['training_seconds']:.0f} s"])
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        "python -m lab.shared.language_model",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add, usual = parser.add_argument, Setting()
+    add("--dataset", default=usual.dataset)
+    add("--vocabulary", type=int, help="classes (default: the data set's own number)")
+    samplers = [*WITHOUT_NEGATIVES, *SAMPLERS]
+    add("--samplers", nargs="+", choices=samplers, default=["uniform", "frequency"])
+    add("--num-sampled", nargs="+", type=int, default=[8, 32, 128, 512, 1024, 4096])
+    add("--seeds", nargs="+", type=int, default=[0])
+    add("--epochs", type=float, default=usual.epochs, help="2, or .1 for a tenth of one")
+    add("--seconds", type=float, help="of training, in place of epochs")
+    add("--learning-rate", type=float, default=usual.learning_rate)
+    add("--class-rate", type=float, help="of a FactoredOutput (default: each loss's own)")
+    add("--optimizer", choices=OPTIMIZERS, default=usual.optimizer)
+    add("--width", type=int, default=usual.width, help="of the embeddings and the LSTM")
+    add("--dropout", type=float, default=usual.dropout)
+    add("--batch-size", type=int, default=usual.batch_size, help="windows of a step")
+    add("--length", type=int, default=usual.length, help="words of a window")
+    add("--tied", action="store_true", help="one table for input and output")
+    add("--absolute", action="store_true", help="the softmax of |logit|")
+    add("--sample", type=int, help="windows that a perplexity is of (default: all)")
+    dtypes = ["float32", "bfloat16"]
+    add("--compute-dtype", choices=dtypes, default=dtypes[0], help="of `full` in training")
+    add("--out", default="benchmark-results/language_model", help="directory of the figures")
+    add("--json", help="file for the figures of all runs")
+    add("--png", help="file for the picture")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""One language model that is trained and judged, for the benchmark `language_model`."""
+
+import dataclasses
+import math
+import time
+
+import keras
+import numpy as np
+
+from tf_largeout import datasets, layers, losses, metrics
+from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
+from tf_largeout.benchmarks.methods.factored_heads import FACTORED_HEADS
+from tf_largeout.benchmarks.methods.optimizers import OPTIMIZERS
+from tf_largeout.benchmarks.methods.samplers import SAMPLERS
+
+FULL = "full"
+WITHOUT_NEGATIVES = (FULL, *FACTORED_HEADS)
+_VALIDATION_FRACTION = 0.05
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What a run trains; all of it names the file of the run.
+
+    Attributes:
+        dataset: a text of `datasets.load`.
+        vocabulary: its classes; None for the data set's own number.
+        sampler: key of `SAMPLERS`, or one of `WITHOUT_NEGATIVES`: `FULL` for the exact
+            softmax, or key of `FACTORED_HEADS`.
+        num_sampled: negatives; None without.
+        tail: key of `SAMPLERS` for the shared negatives of a sampler that searches; None for
+            its own.
+        start_step: of its search; None for its own rule. Only with `tail`.
+        seed: of weights, draws and order.
+        epochs: of training, if `seconds` is None; a part of one is a number of steps.
+        seconds: of training.
+        learning_rate: at the start; it falls to zero in a line.
+        class_rate: the same of a `FactoredOutput`, which steps at a rate of its own.
+        optimizer: key of `OPTIMIZERS`.
+        width: of the embeddings and the LSTM.
+        dropout: share of the LSTM's outputs that a step leaves out.
+        batch_size: windows of a step.
+        length: words of a window.
+        tied: whether input and output share a table.
+        absolute: whether the words' probabilities are the softmax of `|logit|`, the quadratic
+            kernel's partner.
+        sample: windows of a split that its figures are of; None for all.
+        compute_dtype: of the exact softmax's products in training.
+    """
+
+    dataset: str = "brown"
+    vocabulary: int | None = None
+    sampler: str = "uniform"
+    num_sampled: int | None = None
+    tail: str | None = None
+    start_step: int | None = None
+    seed: int = 0
+    epochs: float = 3
+    seconds: float | None = None
+    learning_rate: float = 4e-3
+    class_rate: float | None = None
+    optimizer: str = "lazy_adam"
+    width: int = 200
+    dropout: float = 0.2
+    batch_size: int = 32
+    length: int = 64
+    tied: bool = False
+    absolute: bool = False
+    sample: int | None = None
+    compute_dtype: str = "float32"
+
+    @property
+    def title(self):
+        parts = [self.sampler]
+        if self.absolute:
+            parts.append("absolute softmax")
+        if self.compute_dtype != "float32":
+            parts.append(self.compute_dtype)
+        return ", ".join(parts)
+
+
+def load(setting):
+    """The text of a setting, with a validation split."""
+    return datasets.load(
+        setting.dataset,
+        batch_size=setting.batch_size,
+        shuffle_seed=setting.seed,
+        validation_fraction=_VALIDATION_FRACTION,
+        vocabulary_size=setting.vocabulary,
+        sequence_length=setting.length,
+    )
+
+
+def build_model(data, setting):
+    """The compiled model of a setting: ids `[batch, time]` to logits over all words."""
+    words = keras.layers.Embedding(data.num_classes, setting.width)
+    head = FACTORED_HEADS.get(setting.sampler)
+    if head is None:
+        output, loss = _output(data, setting, words)
+    else:
+        rate = _falling(setting.class_rate or head.class_rate, data, setting)
+        output, loss = head.layers(data.num_classes, rate), head.loss()
+    model = keras.Sequential(
+        [
+            keras.Input([None], dtype="int32"),
+            words,
+            keras.layers.LSTM(setting.width, return_sequences=True),
+            keras.layers.Dropout(setting.dropout),
+            *output,
+        ]
+    )
+    optimizer = OPTIMIZERS[setting.optimizer](_falling(setting.learning_rate, data, setting))
+    optimizer.global_clipnorm = 1.0
+    model.compile(optimizer=optimizer, loss=loss, metrics=_metrics(setting, head))
+    return model
+
+
+def train(setting):
+    """Trains one model and returns its exact figures and what training cost.
+
+    Beside other programs the seconds of all threads, `training_cpu_seconds`, compare better.
+    """
+    keras.utils.set_random_seed(setting.seed)
+    data = load(setting)
+    model = build_model(data, setting)
+    steps, callbacks = _num_steps(data, setting), []
+    if setting.seconds is not None:
+        clock = TrainingClock(setting.seconds, setting.seconds, _no_figures, anneal=1.0)
+        steps, callbacks = ENDLESS, [clock]
+    endless = data.train.repeat()
+    started, cpu_started = time.perf_counter(), time.process_time()
+    model.fit(endless, steps_per_epoch=steps, callbacks=callbacks, shuffle=False, verbose=0)
+    seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
+    return {
+        **dataclasses.asdict(setting),
+        "title": setting.title,
+        "num_classes": data.num_classes,
+        "steps": int(model.optimizer.iterations),
+        "training_seconds": seconds,
+        "training_cpu_seconds": cpu_seconds,
+        **_figures(model, data.validation, setting, "validation"),
+        **_figures(model, data.test, setting, "test"),
+        "unigram_test_perplexity": unigram_perplexity(data),
+    }
+
+
+def unigram_perplexity(data):
+    """Test perplexity of the words' frequencies in training, one added to each count."""
+    counts = data.label_counts + 1.0
+    log_probabilities = np.log(counts / counts.sum())
+    return math.exp(-log_probabilities[data.test_tokens[1:]].mean())
+
+
+def _output(data, setting, words):
+    sampler = None if setting.sampler == FULL else _sampler(data, setting)
+    tied = words if setting.tied else None
+    output = layers.LargeOutput(data.num_classes, sampler=sampler, embeddings=tied)
+    if setting.absolute:
+        return [output], losses.AbsoluteSoftmaxLoss()
+    if sampler:
+        return [output], losses.SampledSoftmaxLoss()
+    return [output], losses.SoftmaxLoss(compute_dtype=setting.compute_dtype)
+
+
+def _sampler(data, setting):
+    options = {}
+    if setting.tail:
+        tail = SAMPLERS[setting.tail](data, setting.num_sampled)
+        options = {"tail": tail, "start_step": setting.start_step}
+    return SAMPLERS[setting.sampler](data, setting.num_sampled, **options)
+
+
+def _metrics(setting, head):
+    """Precision, and perplexity: of the losses that make no softmax only by their own value."""
+    absolute = setting.absolute if head is None else head.absolute
+    ranks = [
+        metrics.PrecisionAtK(1, absolute, name="p1"),
+        metrics.RecallAtK(10, absolute, name="top10"),
+    ]
+    if head is not None:
+        return ranks
+    return [metrics.Perplexity(setting.absolute, name="perplexity"), *ranks]
+
+
+def _falling(rate, data, setting):
+    if setting.seconds is not None:
+        return rate  # the clock lowers it
+    return keras.optimizers.schedules.PolynomialDecay(
+        rate, _num_steps(data, setting), end_learning_rate=0.0
+    )
+
+
+def _num_steps(data, setting):
+    return max(1, round(setting.epochs * len(data.train)))
+
+
+def _no_figures(model, seconds, steps):
+    return {}
+
+
+def _figures(model, batches, setting, split):
+    """`p1` and `top10` in per cent, and `perplexity` where there is one, after the split."""
+    if setting.sample:
+        batches = batches.take(math.ceil(setting.sample / setting.batch_size))
+    found = model.evaluate(batches, verbose=0, return_dict=True)
+    head = FACTORED_HEADS.get(setting.sampler)
+    if head is not None and head.has_probabilities:
+        found["perplexity"] = math.exp(found["loss"])
+    figures = {f"{split}_{name}": 100 * found[name] for name in ("p1", "top10")}
+    if "perplexity" in found:
+        figures[f"{split}_perplexity"] = found["perplexity"]
+    return figures

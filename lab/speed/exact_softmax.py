@@ -1,0 +1,104 @@
+"""`python -m lab.speed.exact_softmax`: time of exact softmax steps.
+
+Milliseconds a step (forward, backward and update) of `SoftmaxLoss` in float32 and by bfloat16
+products, beside Keras's `Dense` and Adam, with the classes and features of a model that was
+trained for `--seconds`. All models take turns step by step, on one core and on two; figures are
+medians.
+
+`limit` is what the machine allows: four products of [batch, dim] with all classes at its
+measured rate for that type, then the bytes that have to move at its measured bandwidth. A step
+reads the classes twice and writes their gradient; the update reads four arrays of that size and
+writes three.
+
+The second table says what could be left out of a gradient: the share of tiles of 96 consecutive
+classes and 64 rows whose probabilities add up to so little for each row, all together, with the
+rows as they come and with the surest beside each other.
+"""
+
+import argparse
+import pathlib
+import tempfile
+
+from lab.speed.exact_softmax_case import Problem, figures, save_problem
+from tf_largeout.benchmarks.harness import machine, own_process
+from tf_largeout.benchmarks.harness.files import write_json
+from tf_largeout.benchmarks.harness.tasks import TASKS
+
+_PASSES = 2 + 1 + 7
+
+
+def main(arguments=None):
+    """Measures what the command line says and returns the report."""
+    options = _parser().parse_args(arguments)
+    report = {"machine": machine.describe(), "runs": []}
+    with tempfile.TemporaryDirectory() as folder:
+        problem = Problem(
+            str(pathlib.Path(folder) / "problem.npz"),
+            options.task,
+            options.batch_size,
+            options.seconds,
+        )
+        report["problem"] = own_process.call(save_problem, problem)
+        for cores in options.cores:
+            run = own_process.call(figures, problem, cores, options.rounds)
+            run["limit_ms"] = limits_ms(report["problem"], options.batch_size, run["limits"])
+            report["runs"].append(run)
+    print(times_table(report["runs"]), left_out_table(report["problem"]), sep="\n\n")
+    if options.json:
+        write_json(options.json, report)
+    return report
+
+
+def limits_ms(problem, batch_size, limits):
+    """Least time of a step for each type of products, see the head of this file."""
+    numbers = problem["num_classes"] * problem["dim"]
+    memory = _PASSES * 4 * numbers / (limits["gb_per_s"] * 1e9)
+    return {
+        dtype: 1e3 * (8 * batch_size * numbers / (limits[dtype] * 1e9) + memory)
+        for dtype in ("float32", "bfloat16")
+    }
+
+
+def times_table(runs):
+    """Milliseconds a step as Markdown, with a column for each number of cores."""
+    columns = [
+        {
+            **{row["variant"]: row["ms"] for row in run["rows"]},
+            **{f"limit, {dtype}": limit for dtype, limit in run["limit_ms"].items()},
+        }
+        for run in runs
+    ]
+    lines = ["| ms a step, cores | " + " | ".join(str(run["cores"]) for run in runs) + " |"]
+    lines.append("|---" + "|---:" * len(runs) + "|")
+    for name in columns[0]:
+        cells = " | ".join(f"{column[name]:.0f}" for column in columns)
+        lines.append(f"| {name} | {cells} |")
+    return "\n".join(lines)
+
+
+def left_out_table(problem):
+    """The shares of tiles in per cent as Markdown."""
+    lines = ["| probability left out of a row at most | as they come | the surest together |"]
+    lines.append("|---:|---:|---:|")
+    for mass, shares in problem["left_out"].items():
+        lines.append(f"| {mass} | " + " | ".join(f"{100 * x:.1f}" for x in shares) + " |")
+    return "\n".join(lines)
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        "python -m lab.speed.exact_softmax",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--task", choices=TASKS, default="place_names")
+    parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--seconds", type=float, default=120.0, help="of training before")
+    parser.add_argument("--cores", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=7, help="steps of each model")
+    parser.add_argument("--json", help="file for the figures")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,14 @@
+from lab.distribution import asynchronous
+
+
+def test_a_stream_has_no_end_and_an_order_of_its_own_for_each_seed():
+    options = asynchronous._parser().parse_args(["--num-classes", "50", "--batch-size", "40"])
+    rows = asynchronous._rows(options)
+    orders = []
+    for seed in (1, 2):
+        stream = asynchronous._stream(rows, options, seed).take(3)
+        batches = [ids.numpy().tolist() for _, ids in stream]
+        assert [len(one) for one in batches] == [40, 40, 40]
+        orders.append(sum(batches, []))
+        assert sorted(orders[-1][:50]) == list(range(50))
+    assert orders[0] != orders[1]

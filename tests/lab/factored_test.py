@@ -1,0 +1,53 @@
+import json
+
+import pytest
+
+from lab.factored import steps
+from lab.factored.step_case import METHODS, Shape
+from tf_largeout.benchmarks.methods.factored_heads import FACTORED_HEADS
+
+
+@pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch):
+    monkeypatch.setattr(steps, "measure", lambda function, *args: function(*args))
+
+
+@pytest.mark.slow
+def test_every_method_steps_and_the_picture_is_drawn(tmp_path):
+    json_path, png_path = tmp_path / "f.json", tmp_path / "f.png"
+    arguments = "--num-classes 60 --dim 6 --batch-size 5 --num-sampled 7 --steps 3 --seconds 1 "
+    steps.main(f"{arguments} --json {json_path} --png {png_path}".split())
+    rows = json.loads(json_path.read_text())["rows"]
+    assert [row["method"] for row in rows] == list(METHODS)
+    assert all(row["ms_10"] <= row["ms"] <= row["ms_90"] for row in rows)
+    assert all(row["cpu_ms"] > 0 for row in rows)
+    assert png_path.stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_upkeep_is_a_share_of_each_loss(tmp_path):
+    arguments = f"--num-classes 60 --dim 6 --batch-size 5 --upkeep 3 --png {tmp_path}/f.png"
+    methods = ["--methods", "factored, Z-loss", "--steps", "1"]
+    report = steps.main([*arguments.split(), *methods])
+    rows = report["upkeep_rows"]
+    assert [row["method"] for row in rows] == [f"upkeep, {name}" for name in FACTORED_HEADS]
+    assert all(row["upkeep"] < 1 and row["steps"] == 3 for row in rows)
+
+
+@pytest.mark.slow
+def test_dense_layers_are_left_out_where_they_are_too_large(tmp_path):
+    arguments = f"--num-classes 60 --most-dense 50 --steps 1 --png {tmp_path}/f.png --dim 4"
+    methods = ["dense, softmax", "tf.nn.sampled_softmax_loss"]
+    report = steps.main([*arguments.split(), "--num-sampled", "7", "--methods", *methods])
+    assert [row["method"] for row in report["rows"]] == methods[1:]
+
+
+def test_operations_are_those_of_the_formulas():
+    """At the paper's sizes, where the seven large products are most of them."""
+    found = steps.flops(Shape(793_471, dim=300, batch_size=128))
+    assert 7 * 2 * 128 * 301**2 < found < 1.4 * 7 * 2 * 128 * 301**2
+
+
+def test_a_batch_above_the_width_costs_what_the_form_of_large_batches_does():
+    found = steps.flops(Shape(793_471, dim=300, batch_size=1024))
+    assert found == 2 * (6 * 1024 * 301**2 + 13 / 3 * 301**3)

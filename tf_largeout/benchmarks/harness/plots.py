@@ -1,0 +1,196 @@
+"""Pictures of the benchmarks' figures."""
+
+import itertools
+import pathlib
+
+_COLOURS = [
+    "#d1495b",
+    "#edae49",
+    "#00798c",
+    "#30638e",
+    "#7d5ba6",
+    "#5c9e4a",
+    "#8d6a4f",
+    "#555555",
+]
+_LINES = [("-", "o"), ("--", "s"), (":", "^"), ("-.", "D")]  # with a marker each
+_AXES = {
+    "num_classes": "number of classes",
+    "dim": "width of the embeddings",
+    "batch_size": "batch size",
+    "num_sampled": "negatives a step",
+}
+
+
+def draw_race(logs, path, title, yardsticks=None):
+    """P@1 against seconds of training, one line a method.
+
+    Args:
+        logs: dict name -> log of a `TrainingRun`.
+        path: of the PNG.
+        title: above the picture.
+        yardsticks: dict text -> P@1, drawn as dashed lines.
+    """
+    figure, axes = new_figure([8.0, 4.8])
+    styles = line_styles(len(logs))
+    for style, log in zip(styles, logs.values(), strict=True):
+        # no line from 0 to a single point, which is all that other libraries have
+        start = [(0.0, 0.0)] if len(log["points"]) > 1 else []
+        points = start + [(point["seconds"], point["p1"]) for point in log["points"]]
+        axes.plot(*zip(*points, strict=True), **style, label=log["title"])
+    _label_ends(axes, list(logs.values()), styles)
+    for text, value in (yardsticks or {}).items():
+        axes.axhline(value, color="#888888", linestyle="--", linewidth=1)
+        axes.annotate(f"{text} {value:.1f}", (0, value), color="#666666", va="bottom")
+    axes.set(xlabel="seconds of training", ylabel="P@1 on test, %", title=title)
+    axes.set_ylim(bottom=0)
+    axes.margins(x=0.08)
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.14), frameon=False)
+    save(figure, path)
+
+
+def draw_comparison(logs, rows, path, title):
+    """P@1 against seconds of training on a log axis, and beside it the last P@1 as bars.
+
+    Args:
+        logs: list of logs of `TrainingRun`s.
+        rows: of `table.comparison`, in the order of bars and legend.
+        path: of the PNG.
+        title: above the picture.
+    """
+    figure, (lines, bars) = new_figure([12.0, 2.6 + 0.26 * len(rows)], 2)
+    by_title = {log["title"]: log["points"] for log in logs}
+    styles = line_styles(len(rows))
+    for place, (style, row) in enumerate(zip(styles, rows, strict=True)):
+        points = by_title[row["title"]]
+        seconds, precision = [p["seconds"] for p in points], [p["p1"] for p in points]
+        lines.plot(seconds, precision, **style, label=row["title"])
+        bars.barh(place, row["p1"], color=style["color"], height=0.7)
+        bars.annotate(f" {row['p1']:.1f}", (row["p1"], place), va="center")
+    lines.set(xscale="log", xlabel="seconds of training", ylabel="P@1 on test, %")
+    lines.set_ylim(bottom=0)
+    bars.set_yticks(range(len(rows)), [row["title"] for row in rows])
+    bars.invert_yaxis()
+    bars.margins(x=0.1)
+    bars.set(xlabel="P@1 at the end, %")
+    figure.suptitle(title)
+    figure.legend(
+        *lines.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+        handlelength=4,
+    )
+    save(figure, path)
+
+
+def draw_step(report, path):
+    """Milliseconds a step, one panel a swept quantity, one line a variant."""
+    rows = [row for row in report["rows"] if "error" not in row]
+    swept = [name for name in _AXES if len({row[name] for row in rows}) > 1] or ["num_classes"]
+    figure, panels = new_figure([4.2 * len(swept), 4.6], len(swept))
+    base = {name: _most_common(row[name] for row in rows) for name in _AXES}
+    variants = list(dict.fromkeys(row["variant"] for row in rows))
+    for axes, name in zip(panels if len(swept) > 1 else [panels], swept, strict=True):
+        others = [other for other in _AXES if other != name]
+        on_sweep = [row for row in rows if all(row[o] == base[o] for o in others)]
+        for style, variant in zip(line_styles(len(variants)), variants, strict=True):
+            points = sorted((r[name], r["ms"]) for r in on_sweep if r["variant"] == variant)
+            axes.plot(*zip(*points, strict=True), **style, label=variant)
+        axes.set(xlabel=_AXES[name], xscale="log", yscale="log")
+    first = panels[0] if len(swept) > 1 else panels
+    first.set_ylabel("milliseconds a step")
+    handles, labels = first.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    save(figure, path)
+
+
+def draw_profile(report, parts, path):
+    """One horizontal bar a method, one colour a part of the step."""
+    rows = list(report["methods"].values())
+    figure, axes = new_figure([8.0, 1.6 + 0.6 * len(rows)])
+    for place, row in enumerate(rows):
+        left = 0.0
+        for colour, part in zip(_COLOURS, parts, strict=False):
+            width = max(row["parts_ms"][part], 0.0)
+            label = part if place == 0 else None
+            axes.barh(place, width, left=left, color=colour, label=label, height=0.6)
+            left += width
+    axes.set_yticks(range(len(rows)), [row["title"] for row in rows])
+    axes.invert_yaxis()
+    axes.set(xlabel="milliseconds a step", title=report["task"])
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    save(figure, path)
+
+
+def draw_search(report, path, of_queries=False):
+    """Recall against milliseconds a batch, or queries per second; one line a search."""
+    figure, axes = new_figure([8.0, 4.8])
+    searches = dict.fromkeys(row["search"] for row in report["rows"])
+    for style, search in zip(line_styles(len(searches)), searches, strict=True):
+        rows = [row for row in report["rows"] if row["search"] == search]
+        points = [(row["qps" if of_queries else "ms"], row["recall"]) for row in rows]
+        x, y = zip(*sorted(points), strict=True)
+        axes.plot(x, y, **style, label=search)
+    axes.set(
+        xscale="log",
+        xlabel=("queries per second in batches" if of_queries else "milliseconds a batch")
+        + f" of {report['batch_size']}",
+        ylabel=f"recall of the exact top {report['k']}",
+        title=f"{report['num_classes']:,} classes of width {report['dim']}",
+    )
+    axes.set_ylim(0, 1.02)
+    columns = 1 + (len(searches) > 6)
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.14), frameon=False, ncols=columns)
+    save(figure, path)
+
+
+def line_styles(count):
+    """Keywords of `plot` for `count` lines, a colour and a kind of line each."""
+    kinds = itertools.product(_LINES, _COLOURS)
+    return [
+        {"color": colour, "linestyle": line, "marker": marker, "markersize": 4}
+        for (line, marker), colour in itertools.islice(itertools.cycle(kinds), count)
+    ]
+
+
+def _label_ends(axes, logs, styles):
+    """Writes each line's last value beside its end, labels at least a line's height apart."""
+    ends = [
+        (log["points"][-1], style["color"]) for log, style in zip(logs, styles, strict=True)
+    ]
+    apart = 0.045 * max(1.0, axes.get_ylim()[1])
+    height = -apart
+    for point, colour in sorted(ends, key=lambda end: end[0]["p1"]):
+        height = max(point["p1"], height + apart)
+        place = (point["seconds"], height)
+        axes.annotate(f"  {point['p1']:.1f}", place, color=colour, va="center")
+
+
+def new_figure(size, columns=1):
+    """A figure of `size` inches with its axes: a list of them if `columns` is above 1."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, columns, figsize=size, layout="constrained")
+    for panel in axes if columns > 1 else [axes]:
+        panel.grid(alpha=0.3)
+        panel.set_axisbelow(True)
+        panel.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def save(figure, path):
+    """Writes the figure to `path` and closes it."""
+    from matplotlib import pyplot
+
+    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130, bbox_inches="tight")
+    pyplot.close(figure)
+
+
+def _most_common(values):
+    values = list(values)
+    return max(set(values), key=values.count)

@@ -1,0 +1,92 @@
+"""`ProcessRun`."""
+
+import abc
+import dataclasses
+import json
+import multiprocessing
+import pathlib
+
+from tf_largeout.benchmarks.harness.files import stderr_to
+
+
+@dataclasses.dataclass(frozen=True)
+class ProcessRun(abc.ABC):
+    """A method that is trained on a task in a process of its own, with a log.
+
+    Attributes:
+        task: key of `tasks.TASKS`.
+        method: its name in logs.
+        directory: where `METHOD.json`, the log, and other files of the run lie.
+    """
+
+    task: str
+    method: str
+    directory: str
+
+    @property
+    @abc.abstractmethod
+    def title(self):
+        """What a reader sees."""
+
+    @abc.abstractmethod
+    def identity(self):
+        """What makes the log that of this run and no other, as a dict."""
+
+    @abc.abstractmethod
+    def is_finished(self, log):
+        """Whether nothing is left to train."""
+
+    @abc.abstractmethod
+    def train(self):
+        """Trains in this process and writes the log."""
+
+    @property
+    def resumable(self):
+        """Whether a log without its end is gone on from; if not, it is thrown away."""
+        return False
+
+    @property
+    def log_path(self):
+        """The file of the log."""
+        return pathlib.Path(self.directory) / f"{self.method}.json"
+
+    def in_own_process(self):
+        """Trains in a fresh process, as far as is left to train, and returns the log.
+
+        Raises:
+            RuntimeError: the process failed; the message has the end of what it said.
+        """
+        log = self.read_log()
+        if self.is_finished(log):
+            return log
+        if not self.resumable:
+            self.log_path.unlink(missing_ok=True)
+        child = multiprocessing.get_context("spawn").Process(target=self.train)
+        said = self.log_path.with_suffix(".stderr")
+        with stderr_to(said):
+            child.start()
+        child.join()
+        if child.exitcode != 0:
+            end = said.read_text(errors="replace")[-2000:]
+            raise RuntimeError(
+                f"{self.method} on {self.task} ended with code {child.exitcode}:\n{end}"
+            )
+        return self.read_log()
+
+    def read_log(self):
+        """The log so far, a new one if there is none.
+
+        Raises:
+            ValueError: the log there is belongs to a run with other settings.
+        """
+        wanted = {"task": self.task, "method": self.method, **self.identity()}
+        if not self.log_path.exists():
+            return {**wanted, "title": self.title, "points": [], "peak_mb": 0.0}
+        log = json.loads(self.log_path.read_text())
+        differing = [key for key in wanted if log.get(key) != wanted[key]]
+        if differing:
+            raise ValueError(
+                f"{self.log_path} is the log of another run: {', '.join(differing)} differ. "
+                "Move it away or give another directory."
+            )
+        return log

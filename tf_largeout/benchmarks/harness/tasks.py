@@ -1,0 +1,190 @@
+"""The problems that methods are compared on; a new one is one line in `TASKS`."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout import datasets
+from tf_largeout.benchmarks.harness.directions import directions
+from tf_largeout.datasets import pipeline
+from tf_largeout.layers import EmbeddingBag
+
+_VALIDATION_FRACTION = 0.02
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A large classification problem.
+
+    Attributes:
+        num_classes: size of the output.
+        num_features: rows of the encoder's table; 0 says that an example is a dense vector.
+        train: endless shuffled batches (features, labels). Features are int32
+            [batch, max_features] padded with 0, or float32 [batch, width]; labels int64
+            [batch] or [batch, max_labels] padded with -1.
+        test: pair of arrays like a batch, all examples to test on.
+        label_counts: training examples of each class.
+        num_examples: training examples in all.
+    """
+
+    num_classes: int
+    num_features: int
+    train: tf.data.Dataset
+    test: tuple
+    label_counts: np.ndarray
+    num_examples: int
+
+    def input(self):
+        """Keras input of one example's features."""
+        features, _ = self.train.element_spec
+        return keras.Input(shape=features.shape[1:], dtype=features.dtype.name)
+
+    def encoder(self, dim):
+        """The encoder that every method trains on this task."""
+        if self.num_features:
+            return EmbeddingBag(self.num_features, dim)
+        return keras.layers.Dense(dim)
+
+    def one_epoch(self):
+        """Training batches in numpy until there have been as many examples as there are."""
+        seen = 0
+        for features, labels in self.train.as_numpy_iterator():
+            yield features, labels
+            seen += len(labels)
+            if seen >= self.num_examples:
+                return
+
+    def test_sample(self, size=None):
+        """A fixed sample of the test examples: (features, labels)."""
+        features, labels = self.test
+        if size is None or size >= len(labels):
+            return features, labels
+        rows = np.sort(np.random.default_rng(0).permutation(len(labels))[:size])
+        return features[rows], labels[rows]
+
+
+def load(name, batch_size, seed=0, on_validation=False):
+    """The task `name`.
+
+    Args:
+        name: key of `TASKS`.
+        batch_size: of the training batches.
+        seed: of their order.
+        on_validation: test on examples cut from the training split instead of the test split,
+            for the choice of settings.
+
+    Raises:
+        ValueError: if there is no such task; it lists those there are.
+    """
+    if name not in TASKS:
+        raise ValueError(f"Unknown task {name!r}. There are: {', '.join(sorted(TASKS))}.")
+    return TASKS[name](name, batch_size, seed, on_validation)
+
+
+def from_dataset(name, batch_size, seed, on_validation):
+    """A dataset of this package as a task."""
+    data = datasets.load(
+        name,
+        batch_size=batch_size,
+        shuffle_seed=seed,
+        validation_fraction=_VALIDATION_FRACTION if on_validation else 0.0,
+    )
+    return Task(
+        num_classes=data.num_classes,
+        num_features=data.vocabulary_size,
+        train=data.train.repeat(),
+        test=collect(data.validation if on_validation else data.test),
+        label_counts=data.label_counts,
+        num_examples=data.num_train,
+    )
+
+
+def synthetic(num_classes=2000, examples=20_000, max_labels=1):
+    """A task of its own kind for tests: each class has four features, seen through noise."""
+
+    def task(name, batch_size, seed, on_validation):
+        rng = np.random.default_rng(0)
+        num_features = 4 * num_classes
+        of_class = rng.integers(1, num_features, size=[num_classes, 4])
+        labels = np.floor(num_classes * rng.random([examples, max_labels]) ** 2)
+        labels = labels.astype(np.int64)
+        features = of_class[labels].reshape(examples, -1)
+        noise = rng.integers(1, num_features, size=features.shape)
+        features = np.where(rng.random(features.shape) < 0.2, noise, features)
+        num_labels = rng.integers(1, max_labels + 1, size=[examples, 1])
+        labels[np.arange(max_labels) >= num_labels] = -1
+        labels = labels[:, 0] if max_labels == 1 else labels
+        return from_arrays(
+            features.astype(np.int32), labels, num_features, num_classes, batch_size
+        )
+
+    return task
+
+
+def from_arrays(features, labels, num_features, num_classes, batch_size):
+    """A task of examples in memory; the last tenth is the test split."""
+    split = len(labels) * 9 // 10
+    known = labels[:split][labels[:split] >= 0]
+    return Task(
+        num_classes=num_classes,
+        num_features=num_features,
+        train=_endless_batches(features[:split], labels[:split], batch_size),
+        test=(features[split:], labels[split:]),
+        label_counts=np.bincount(known, minlength=num_classes),
+        num_examples=split,
+    )
+
+
+def _endless_batches(features, labels, batch_size):
+    """Shuffled batches, each gathered from memory at once.
+
+    The last batch of an epoch is filled up with examples that are in the epoch already.
+    """
+    in_epoch = -(-len(labels) // batch_size) * batch_size
+    features, labels = tf.constant(features), tf.constant(labels)
+
+    def gather(rows):
+        rows = tf.ensure_shape(rows, [batch_size])
+        return tf.gather(features, rows), tf.gather(labels, rows)
+
+    examples = np.resize(np.arange(len(labels)), in_epoch)
+    return pipeline.batches(examples, batch_size, 0, gather).repeat()
+
+
+def from_directions(name, batch_size, seed, on_validation):
+    """The made problem of `directions`, which is tested on training examples."""
+    (features, labels), test = directions()
+    train = tf.data.Dataset.from_tensor_slices((features, labels))
+    return Task(
+        num_classes=20_000,
+        num_features=0,
+        train=train.shuffle(len(labels), seed=seed).repeat().batch(batch_size),
+        test=test,
+        label_counts=np.bincount(labels, minlength=20_000),
+        num_examples=len(labels),
+    )
+
+
+def collect(batches):
+    """All of a finite dataset as (features, labels), labels padded with -1 to one width."""
+    features, labels = zip(*batches.as_numpy_iterator(), strict=True)
+    if labels[0].ndim == 2:
+        width = max(part.shape[1] for part in labels)
+        labels = [
+            np.pad(part, [(0, 0), (0, width - part.shape[1])], constant_values=-1)
+            for part in labels
+        ]
+    return np.concatenate(features), np.concatenate(labels)
+
+
+TASKS = {
+    "place_names": from_dataset,
+    "linux_callees": from_dataset,
+    "linux_callees/constants": from_dataset,
+    "linux_callees/fields": from_dataset,
+    "directions": from_directions,
+    "synthetic": synthetic(),
+    "synthetic_multilabel": synthetic(max_labels=3),
+}

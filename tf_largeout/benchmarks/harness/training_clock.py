@@ -1,0 +1,107 @@
+"""Trains for a given time or number of steps inside `fit`, with evaluations on the way."""
+
+import sys
+
+import keras
+from tqdm import tqdm
+
+from tf_largeout.benchmarks.harness.learning_rates import LearningRates
+from tf_largeout.benchmarks.harness.stopwatch import Stopwatch
+
+ENDLESS = 1_000_000_000  # steps an epoch, where the clock ends it
+
+
+class TrainingClock(keras.callbacks.Callback):
+    """Stops `fit` after some seconds, or steps, of training and evaluates at fixed points.
+
+    Time starts after the first execution, which traces the graph, and stands still during an
+    evaluation. Everything else that `fit` does is counted: input, callbacks, Keras itself.
+
+    Args:
+        seconds: training time in all; ignored if there are `steps`.
+        every: seconds, or steps, from one point to the next; the end is a point too.
+        on_point: called with (model, seconds, steps) at each point; returns figures, `p1`
+            among them.
+        stopwatch: a `Stopwatch` with the time that lies behind a resumed model, by default
+            a new one.
+        by_cpu: count seconds of computation, which other work on the machine does not change.
+        anneal: share of the training, at its end, over which the learning rate falls to zero.
+        title: of the progress bar; None shows none.
+        steps: training steps in all, whatever time they take; None to stop after `seconds`.
+            The last execution is never cut short.
+    """
+
+    def __init__(
+        self,
+        seconds,
+        every,
+        on_point,
+        stopwatch=None,
+        by_cpu=False,
+        anneal=0.0,
+        title=None,
+        steps=None,
+    ):
+        super().__init__()
+        self.total, self.by_steps = steps or seconds, steps is not None
+        self.every, self.on_point = every, on_point
+        self.stopwatch, self.by_cpu = stopwatch or Stopwatch(), by_cpu
+        self.anneal, self.title = anneal, title
+        self.is_running, self.bar = False, None
+
+    def on_train_begin(self, logs=None):
+        self.next_point = self._point_after(self._spent())
+        if self.anneal:  # a resumed optimizer comes with a rate that fell already
+            self.rates = LearningRates(self.model, self._share_of_rate(self._spent()))
+        if self.title:
+            unit = "steps, {remaining} left" if self.by_steps else "s"
+            self.bar = tqdm(
+                total=self.total,
+                desc=self.title,
+                bar_format=f"{{desc}} |{{bar}}| {{n:.0f}}/{{total:.0f}} {unit}{{postfix}}",
+                initial=self._spent(),
+                file=sys.stdout,
+            )
+
+    def on_train_batch_end(self, batch, logs=None):
+        if not self.is_running:
+            self.is_running = True
+            self.stopwatch.start()
+            return
+        now = self._spent()
+        if self.anneal and now < self.total:
+            self.rates.set_share(self._share_of_rate(now))
+        if now >= self.next_point:
+            self._look(now)
+        if self.bar and (now - self.bar.n >= 0.5 or now >= self.total):
+            self.bar.update(now - self.bar.n)
+        if now >= self.total:
+            self.model.stop_training = True
+
+    def on_train_end(self, logs=None):
+        if self.bar:
+            self.bar.close()
+
+    def _look(self, now):
+        with self.stopwatch.paused():
+            seconds = self._seconds() if self.by_steps else now
+            figures = self.on_point(self.model, seconds, self._steps())
+            if self.bar:
+                self.bar.set_postfix_str(f"P@1 {figures['p1']:.1f}", refresh=False)
+        self.next_point = self._point_after(now)
+
+    def _spent(self):
+        """What is done of the total: steps or seconds."""
+        return min(self._steps() if self.by_steps else self._seconds(), self.total)
+
+    def _steps(self):
+        return int(self.model.optimizer.iterations)
+
+    def _seconds(self):
+        return self.stopwatch.cpu if self.by_cpu else self.stopwatch.wall
+
+    def _point_after(self, now):
+        return min((now // self.every + 1) * self.every, self.total)
+
+    def _share_of_rate(self, now):
+        return min(1.0, (1 - now / self.total) / self.anneal) if self.anneal else 1.0

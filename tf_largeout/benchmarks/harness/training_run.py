@@ -1,0 +1,71 @@
+"""`TrainingRun`."""
+
+import dataclasses
+
+from tf_largeout.benchmarks.harness.process_run import ProcessRun
+from tf_largeout.benchmarks.methods.method_table import METHODS
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingRun(ProcessRun):
+    """A model of `METHODS` trained on a task for a given time, or number of steps.
+
+    Attributes:
+        method: key of `METHODS`.
+        directory: where the log and the checkpoints lie.
+        seconds: training time, evaluations apart; None if there are `steps`.
+        every: seconds of training, or steps, from one evaluation to the next.
+        sample: test examples of an evaluation on the way; the last one takes `final_sample`.
+        overrides: settings other than the table's.
+        on_validation: test on a part of the training split, for the choice of settings.
+        resumable: whether a checkpoint is written at each evaluation. Without, a run that was
+            cut off starts anew.
+        save: path to save the trained model to, or None.
+        by_cpu: seconds are those of computation, on all cores, not those that pass.
+        steps: training steps, whatever time they take; None to train for `seconds`.
+    """
+
+    seconds: float | None
+    every: float
+    sample: int = 2000
+    final_sample: int | None = 5000
+    overrides: dict = dataclasses.field(default_factory=dict)
+    on_validation: bool = False
+    resumable: bool = True
+    save: str | None = None
+    by_cpu: bool = False
+    steps: int | None = None
+
+    @property
+    def title(self):
+        return METHODS[self.method].title
+
+    @property
+    def settings(self):
+        """The `Settings` of the method on the task."""
+        return METHODS[self.method].settings_for(self.task, **self.overrides)
+
+    def identity(self):
+        return {
+            "settings": dataclasses.asdict(self.settings),
+            "on_validation": self.on_validation,
+            "annealed_seconds": self.seconds if self.settings.anneal else None,
+            "by_cpu": self.by_cpu or None,
+            "annealed_steps": self.steps if self.settings.anneal else None,
+        }
+
+    def is_finished(self, log):
+        points = log["points"]
+        return bool(points) and self.is_over(points[-1]["seconds"], points[-1]["steps"])
+
+    def is_over(self, seconds, steps):
+        """Whether that much training is all of it."""
+        return steps >= self.steps if self.steps else seconds >= self.seconds
+
+    def train(self):
+        """Trains in this process, from the last checkpoint if there is one."""
+        from tf_largeout.benchmarks.harness.training_session import TrainingSession
+
+        model = TrainingSession(self).fit()
+        if self.save:
+            model.save(self.save)

@@ -1,0 +1,1 @@
+"""Models, samplers, optimizers and searches that the benchmarks compare."""

@@ -1,0 +1,300 @@
+"""The methods that are compared; a new one is one line in `METHODS`."""
+
+import collections.abc
+import dataclasses
+import functools
+
+import keras
+import tensorflow as tf
+
+from tf_largeout import losses
+from tf_largeout.benchmarks.methods.builders import (
+    dense,
+    factored,
+    hierarchical,
+    hierarchical_k_means,
+    normalized_at_start,
+    ours,
+    residual,
+    stock,
+)
+from tf_largeout.benchmarks.methods.factored_heads import FACTORED_HEADS
+from tf_largeout.benchmarks.methods.optimizers import OPTIMIZERS
+from tf_largeout.benchmarks.methods.stock_models import AllPositivesModel
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a method is trained with; fields that a method has no use for are left alone.
+
+    Attributes:
+        batch_size, num_sampled, dim, learning_rate: as everywhere.
+        class_rate: learning rate of a `FactoredOutput`, which steps by itself.
+        optimizer: key of `OPTIMIZERS`.
+        sampler: "uniform", "log_uniform" or, with our methods, "frequency": the static
+            distribution of negatives.
+        search: key of `SAMPLERS` of what finds hard negatives, or None.
+        search_options: of that sampler, beside `num_sampled` and `tail`.
+        anneal: share of the training time, at its end, over which the rate falls to zero.
+        steps_per_execution: steps inside one call of the compiled train function.
+        num_shards: of the classes of a `LargeOutput`.
+    """
+
+    batch_size: int = 256
+    num_sampled: int = 1024
+    dim: int = 128
+    learning_rate: float = 1e-3
+    class_rate: float = 100.0
+    optimizer: str = "adam"
+    sampler: str = "log_uniform"
+    search: str | None = None
+    search_options: dict = dataclasses.field(default_factory=dict)
+    anneal: float = 0.0
+    steps_per_execution: int = 1
+    num_shards: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """One row of the table.
+
+    Attributes:
+        title: what a reader sees in tables and figures.
+        build: (task, settings) -> model, without compile.
+        compile: arguments of `model.compile` beside the optimizer.
+        score: function of logits, by which the classes are ranked in evaluations.
+        settings: what the method takes other than the defaults, on every task.
+        tuned: the same by task, found on a validation split cut from the training examples.
+    """
+
+    title: str
+    build: collections.abc.Callable
+    compile: collections.abc.Callable = dict
+    score: collections.abc.Callable = tf.identity
+    settings: dict = dataclasses.field(default_factory=dict)
+    tuned: dict = dataclasses.field(default_factory=dict)
+
+    def searching_at_once(self):
+        """Settings by which a search, if there is one, begins in the first step."""
+        if not self.settings.get("search"):
+            return {}
+        return {"search_options": {**self.settings["search_options"], "start_step": 0}}
+
+    def settings_for(self, task_name, **overrides):
+        """Settings on a task: defaults, then the method's, the task's, and the caller's own."""
+        chosen = {**self.settings, **self.tuned.get(task_name, {}), **overrides}
+        return Settings(**chosen)
+
+    def model(self, task, settings):
+        """A compiled model of this method, ready for `fit`."""
+        model = self.build(task, settings)
+        model.compile(
+            optimizer=OPTIMIZERS[settings.optimizer](settings.learning_rate),
+            steps_per_execution=settings.steps_per_execution,
+            jit_compile=False,
+            **self.compile(),
+        )
+        return model
+
+
+def ours_compile(loss=losses.SampledSoftmaxLoss):
+    """A function that gives the arguments of `compile` for models with a `LargeOutput`."""
+    return lambda: {"loss": loss()}
+
+
+def dense_compile():
+    """Arguments of `compile` for models that end in a `Dense` layer."""
+    return {"loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
+
+
+# Found on a validation split; the stock methods with Keras's Adam take too few steps in the
+# time of a race for their settings to matter.
+_FAST = {"steps_per_execution": 16}
+_PLACE_NAMES = {"batch_size": 512, "learning_rate": 7e-3, "sampler": "uniform", "anneal": 1.0}
+_LINUX = {"batch_size": 512, "learning_rate": 3e-3, "num_sampled": 2048, "anneal": 1.0}
+_STOCK_BEST = {**_FAST, "num_sampled": 8192, "optimizer": "row_sparse_adam"}
+
+
+_RECOMMENDED = {
+    **_FAST,
+    "batch_size": 512,
+    "learning_rate": 1e-2,
+    "optimizer": "lazy_adam",
+    "sampler": "frequency",
+    "search": "inverted_file",
+    "anneal": 1.0,
+}
+
+
+def _tf_largeout(
+    title,
+    search=None,
+    sampler=None,
+    loss=losses.SampledSoftmaxLoss,
+    build=ours,
+    score=tf.identity,
+    **options,
+):
+    """A method of this package; all share the settings of the static one.
+
+    `search` with its `options` finds hard negatives; `sampler` is the same on every task, by
+    default the tuned one; `build` and `score` as in `Method`.
+    """
+    static = {"sampler": sampler} if sampler else {}
+    return Method(
+        title,
+        build,
+        ours_compile(loss),
+        score,
+        settings={
+            **_FAST,
+            "optimizer": "lazy_adam",
+            "search": search,
+            "search_options": options,
+            **static,
+        },
+        tuned={
+            "place_names": {**_PLACE_NAMES, **static},
+            "linux_callees": {**_LINUX, **static},
+        },
+    )
+
+
+def _several_labels(title, **options):
+    """What `lab/multi_label/README.md` comes to; `options` of the encoder, see `residual`."""
+    return Method(
+        f"tf_largeout, {title}",
+        functools.partial(residual, **options),
+        ours_compile(losses.DecoupledSoftmaxLoss),
+        settings={**_RECOMMENDED, "learning_rate": 3e-3, "dim": 256},
+    )
+
+
+def _factored(head):
+    """A `FactoredHead`, with the settings of the others."""
+    score = tf.abs if head.absolute else tf.identity
+    method = _tf_largeout(
+        f"tf_largeout, {head.title}", loss=head.loss, build=factored(head), score=score
+    )
+    settings = {**method.settings, "class_rate": head.class_rate}
+    return dataclasses.replace(method, settings=settings)
+
+
+METHODS = {
+    "recommended": Method(
+        "tf_largeout, recommended defaults",
+        ours,
+        ours_compile(),
+        settings=_RECOMMENDED,
+        tuned={"linux_callees": {"learning_rate": 3e-3}},
+    ),
+    "several_labels": _several_labels("several labels a row"),
+    "several_labels_bigrams": _several_labels("several labels a row, bigrams", pairs_per_id=6),
+    "ours": _tf_largeout("tf_largeout"),
+    "ours_bfloat16": _tf_largeout(
+        "tf_largeout, bfloat16 products",
+        loss=functools.partial(losses.SampledSoftmaxLoss, compute_dtype="bfloat16"),
+    ),
+    "uniform": _tf_largeout("tf_largeout, uniform negatives", sampler="uniform"),
+    "log_uniform": _tf_largeout("tf_largeout, log-uniform negatives", sampler="log_uniform"),
+    "frequency": _tf_largeout("tf_largeout, negatives by frequency", sampler="frequency"),
+    "nce": _tf_largeout("tf_largeout, NCE", loss=losses.NCELoss, build=normalized_at_start),
+    "inverted_file": _tf_largeout(
+        "tf_largeout, own hard negatives, inverted file", "inverted_file"
+    ),
+    "inverted_file_nce": _tf_largeout(
+        "tf_largeout, NCE, own hard negatives, inverted file",
+        "inverted_file",
+        loss=losses.NCELoss,
+        build=normalized_at_start,
+    ),
+    "lsh_head": _tf_largeout(
+        "tf_largeout, own hard negatives, LSH", "lsh_embedding", num_hard=16, start_step=None
+    ),
+    "top_k_head": _tf_largeout(
+        "tf_largeout, own hard negatives, exact", "top_k", num_hard=16, start_step=None
+    ),
+    "lsh_embedding": _tf_largeout("tf_largeout, LSH embedding", "lsh_embedding"),
+    "lsh_label": _tf_largeout("tf_largeout, LSH label", "lsh_label"),
+    "lsh_pool": _tf_largeout("tf_largeout, LSH, one pool a batch", "lsh_pool"),
+    "wta": _tf_largeout("tf_largeout, WTA softmax", "wta"),
+    "top_k": _tf_largeout("tf_largeout, TopK softmax", "top_k"),
+    "kernel_tree": _tf_largeout("tf_largeout, kernel tree", "kernel_tree"),
+    "kernel_tree_32": _tf_largeout("tf_largeout, kernel tree of width 32", "kernel_tree_32"),
+    "kernel_tree_pool": _tf_largeout(
+        "tf_largeout, kernel tree, one pool a batch", "kernel_tree_pool"
+    ),
+    "kernel_tree_pool_32": _tf_largeout(
+        "tf_largeout, kernel tree of width 32, one pool a batch", "kernel_tree_pool_32"
+    ),
+    "kernel_tree_head": _tf_largeout(
+        "tf_largeout, 16 of the kernel tree, corrected tail", "kernel_tree_head", num_hard=16
+    ),
+    "inverted_file_draws": _tf_largeout(
+        "tf_largeout, draws from the inverted file", "inverted_file_draws"
+    ),
+    "softmax_draws": _tf_largeout("tf_largeout, exact draws of the softmax", "softmax"),
+    "importance": _tf_largeout(
+        "tf_largeout, importance normalisation, all labels of the batch",
+        sampler="frequency",
+        loss=functools.partial(losses.ImportanceNormalizationLoss, complement="batch"),
+    ),
+    "bernoulli": _tf_largeout(
+        "tf_largeout, Bernoulli normalisation, all labels of the batch",
+        sampler="bernoulli",
+        loss=functools.partial(losses.BernoulliNormalizationLoss, complement="batch"),
+    ),
+    "blackout": _tf_largeout(
+        "tf_largeout, BlackOut", sampler="frequency", loss=losses.BlackOutLoss
+    ),
+    "ranking": _tf_largeout(
+        "tf_largeout, ranking", sampler="frequency", loss=losses.RankingLoss
+    ),
+    "hierarchical": _tf_largeout(
+        "tf_largeout, hierarchical softmax",
+        loss=losses.HierarchicalSoftmaxLoss,
+        build=hierarchical,
+    ),
+    "hierarchical_k_means": _tf_largeout(
+        "tf_largeout, hierarchical softmax, clusters by k-means",
+        loss=losses.HierarchicalSoftmaxLoss,
+        build=hierarchical_k_means,
+    ),
+    **{name: _factored(head) for name, head in FACTORED_HEADS.items()},
+    "softmax": Method(
+        "tf_largeout, exact SoftmaxLoss",
+        ours,
+        ours_compile(losses.SoftmaxLoss),
+        settings={"optimizer": "lazy_adam"},
+        tuned={
+            "place_names": {**_PLACE_NAMES, "batch_size": 1024},
+            "linux_callees": {**_LINUX, "batch_size": 1024},
+        },
+    ),
+    "tf_nn_sampled_softmax": Method(
+        "tf.nn.sampled_softmax_loss + Keras Adam",
+        stock(tf.nn.sampled_softmax_loss),
+        tuned={"place_names": _PLACE_NAMES, "linux_callees": _LINUX},
+    ),
+    "tf_nn_nce": Method(
+        "tf.nn.nce_loss + Keras Adam",
+        stock(tf.nn.nce_loss),
+        tuned={"place_names": _PLACE_NAMES, "linux_callees": _LINUX},
+    ),
+    "stock_best": Method(
+        "stock ops, all positives, row-sparse Adam by hand",
+        stock(None, AllPositivesModel),
+        settings=_STOCK_BEST,
+        tuned={
+            "place_names": {"num_sampled": 1024, **_PLACE_NAMES, "batch_size": 256},
+            "linux_callees": {"learning_rate": 2e-3},
+        },
+    ),
+    "stock_tuned": Method(
+        "stock ops, row-sparse Adam by hand, batch and negatives as ours",
+        stock(None, AllPositivesModel),
+        settings=_STOCK_BEST,
+        tuned={"place_names": {"num_sampled": 1024, **_PLACE_NAMES}, "linux_callees": _LINUX},
+    ),
+    "dense": Method("Keras Dense + Adam", dense, dense_compile),
+}

@@ -1,0 +1,51 @@
+"""The optimizers of the benchmarks by name; a new one is in `OPTIMIZERS` and `ROW_PASSES`."""
+
+import functools
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.benchmarks.methods.row_sparse_adam import RowSparseAdam
+from tf_largeout.optimizers import LazyAdagrad, LazyAdam, LazySGD, RowwiseAdagrad
+
+
+class NoOptimizer(keras.optimizers.Optimizer):
+    """Waits for the gradients and changes nothing: forward and backward alone are left."""
+
+    def apply(self, grads, trainable_variables=None):
+        parts = [g.values if isinstance(g, tf.IndexedSlices) else g for g in grads]
+        with tf.control_dependencies(parts):
+            self.iterations.value.assign_add(1)
+
+    def update_step(self, gradient, variable, learning_rate):
+        raise NotImplementedError("NoOptimizer overrides `apply` and takes no steps.")
+
+
+# How often a step reads or writes a touched row of the weights and of the slots.
+ROW_PASSES = {
+    "adam": 6,
+    "adagrad": 4,
+    "sgd": 2,
+    "lazy_adam": 4,
+    "lazy_adam_row_momentum": 6,
+    "lazy_adagrad": 4,
+    "rowwise_adagrad": 2,
+    "lazy_sgd": 2,
+    "row_sparse_adam": 6,
+    "none": 0,
+}
+
+OPTIMIZERS = {
+    "adam": keras.optimizers.Adam,
+    "adagrad": keras.optimizers.Adagrad,
+    "sgd": keras.optimizers.SGD,
+    "lazy_adam": LazyAdam,
+    "lazy_adam_row_momentum": functools.partial(
+        LazyAdam, row_beta_1=0.9, decay_skipped=False, row_step_offset=0
+    ),
+    "lazy_adagrad": LazyAdagrad,
+    "rowwise_adagrad": RowwiseAdagrad,
+    "lazy_sgd": LazySGD,
+    "row_sparse_adam": RowSparseAdam,
+    "none": NoOptimizer,
+}

@@ -1,0 +1,94 @@
+"""`RivalRun`."""
+
+import dataclasses
+import gc
+import tempfile
+
+import numpy as np
+
+from tf_largeout.benchmarks.harness import machine, tasks
+from tf_largeout.benchmarks.harness.answers import query_milliseconds
+from tf_largeout.benchmarks.harness.evaluation import rank_figures
+from tf_largeout.benchmarks.harness.files import size_mb, write_json
+from tf_largeout.benchmarks.harness.process_run import ProcessRun
+from tf_largeout.benchmarks.harness.stopwatch import Stopwatch
+from tf_largeout.benchmarks.rivals import RIVALS
+from tf_largeout.benchmarks.rivals.examples import Examples
+from tf_largeout.benchmarks.rivals.rival_model import load_package
+
+_CUTOFF = 5
+_ASKED_AT_ONCE = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class RivalRun(ProcessRun):
+    """A model of another library trained on a task: to its end, so the log has one point.
+
+    Attributes:
+        method: key of `RIVALS`.
+        sample: test examples to evaluate on; None for all.
+        overrides: settings other than the table's, by the library's names.
+        on_validation: test on a part of the training split, for the choice of settings.
+
+    Raises:
+        ImportError: the library is not installed.
+    """
+
+    sample: int | None = 5000
+    overrides: dict = dataclasses.field(default_factory=dict)
+    on_validation: bool = False
+
+    def __post_init__(self):
+        load_package(RIVALS[self.method].model.package)
+
+    @property
+    def title(self):
+        return RIVALS[self.method].title
+
+    @property
+    def settings(self):
+        """The settings of the method on the task."""
+        return RIVALS[self.method].settings_for(self.task, **self.overrides)
+
+    def identity(self):
+        return {"settings": self.settings, "on_validation": self.on_validation}
+
+    def is_finished(self, log):
+        return bool(log["points"])
+
+    def train(self):
+        """Trains in this process and writes the log."""
+        task = tasks.load(self.task, 512, on_validation=self.on_validation)
+        with tempfile.TemporaryDirectory(dir=self.directory) as folder:
+            model = RIVALS[self.method].model(self.settings, folder)
+            model.prepare(Examples.of_task(task))
+            log = {**self.read_log(), **_trained(model), "num_examples": task.num_examples}
+            log["model_mb"] = size_mb(model.save())
+            log["query_ms"] = query_milliseconds(model.top_k, task.test_sample(1000)[0])
+            log["points"][-1] |= _figures(model, task, self.sample)
+        write_json(self.log_path, log)
+
+
+def _trained(model):
+    """Trains a `RivalModel`; returns the times and the memory of it."""
+    gc.collect()
+    machine.reset_peak()
+    resident_mb, stopwatch = machine.resident_mb(), Stopwatch()
+    stopwatch.start()
+    model.train()
+    times = {"wall_seconds": stopwatch.wall, "cpu_seconds": stopwatch.cpu}
+    peak_mb = machine.peak_mb()
+    return {
+        "points": [{"seconds": times["wall_seconds"], **times}],
+        "peak_mb": peak_mb,
+        "grown_mb": peak_mb - resident_mb,
+    }
+
+
+def _figures(model, task, sample):
+    """Precision on test examples, in per cent."""
+    features, labels = task.test_sample(sample)
+    firsts = range(0, len(features), _ASKED_AT_ONCE)
+    best = [model.top_k(features[at : at + _ASKED_AT_ONCE], _CUTOFF) for at in firsts]
+    labels = labels.reshape(len(labels), -1)
+    return rank_figures(np.concatenate(best), labels, task.label_counts, task.num_examples)
