@@ -30,7 +30,7 @@ ARROWS = {
     "keras_internals": set(),
     "sampled_values": set(),
     "ops": {"types", "version"},
-    "variables": {"keras_internals", "types"},
+    "variables": {"distribute", "keras_internals", "types"},
     "classes": {"arguments", "keras_internals", "ops", "types", "variables"},
     "tags": {"classes", "keras_internals", "ops", "sampled_values", "types"},
     "search": {"arguments", "ops", "types", "variables"},
@@ -50,7 +50,6 @@ ARROWS = {
     "layers": {
         "arguments",
         "classes",
-        "distribute",
         "keras_internals",
         "ops",
         "samplers",

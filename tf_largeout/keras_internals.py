@@ -6,7 +6,8 @@ docstring states what its function relies on, and tests/keras_internals_test.py 
 each that fails if Keras changes. It also compares the private methods of Keras that our classes
 override with the list in tests/source_tree.py.
 
-Tested with Keras 3.12, 3.13, 3.14 and 3.15 on TensorFlow 2.21.
+Tested with Keras 3.12, 3.13, 3.14 and 3.15 on TensorFlow 2.21, and with Keras 3.15 on
+TensorFlow 2.18, 2.19 and 2.20.
 """
 
 import inspect

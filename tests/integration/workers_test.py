@@ -62,5 +62,5 @@ def test_the_guide_trains_two_workers_as_one(tmp_path):
 
 @pytest.mark.slow
 def test_plain_fit_of_keras_still_fails():
-    # If it does not: several_workers.py, and what the guide says of it, can go.
+    # If it does not: `replicas.warn_if_fit_will_fail`, and what the guide says of it, can go.
     assert two_workers.run(PLAIN_FIT) == ["failed", "failed"]

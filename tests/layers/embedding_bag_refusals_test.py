@@ -75,7 +75,7 @@ def test_sparse_tensors_are_refused(name):
 
 def test_sparse_weights_are_refused():
     ids, weights = keras.Input([3], dtype="int64"), keras.Input([3], sparse=True)
-    with pytest.raises(ValueError, match="no sparse tensors"):
+    with pytest.raises(ValueError, match="not sparse tensors"):
         _layer()(ids, weights)
 
 

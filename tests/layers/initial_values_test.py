@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tf_largeout import layers, losses
 from tf_largeout.benchmarks.harness import machine, own_process
-from tf_largeout.layers import initial_values
+from tf_largeout.variables import initializers
 
 N, DIM = 23, 6
 ROWS = np.random.default_rng(3).normal(size=(N, DIM))
@@ -19,7 +19,7 @@ BIASES = np.arange(N)
 @pytest.fixture
 def few_are_many(monkeypatch):
     """Small tables are drawn as large ones are: in a function."""
-    monkeypatch.setattr(initial_values, "_MANY", 1)
+    monkeypatch.setattr(initializers, "_LARGE", 1)
 
 
 def test_biases_start_at_zero_or_as_their_initializer_says():
@@ -120,7 +120,7 @@ def test_random_rows_take_their_memory_once():
 
 def test_many_random_rows_are_drawn_in_a_function(monkeypatch):
     """Where TensorFlow needs no copies of them; the test before measures that."""
-    monkeypatch.setattr(initial_values, "_MANY", N * DIM)
+    monkeypatch.setattr(initializers, "_LARGE", N * DIM)
     eager = []
 
     class Watched(keras.initializers.RandomNormal):

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tests.slow import slow_but
 from tf_largeout import layers, retrieval
-from tf_largeout.layers import large_predictions
+from tf_largeout.layers import class_output
 
 N, DIM, ROWS = 100, 4, 40
 X = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype("float32")
@@ -20,7 +20,7 @@ ALL = 4 * N * ROWS  # bytes of the logits of X
 @pytest.fixture
 def told(caplog, monkeypatch):
     """A function that gives the warnings so far, one more logit being too many."""
-    monkeypatch.setattr(large_predictions, "LIMIT", ALL)
+    monkeypatch.setattr(class_output, "MANY_LOGITS", ALL)
     caplog.set_level(logging.WARNING, "tf_largeout")
     return lambda: [one.getMessage() for one in caplog.records if one.name == "tf_largeout"]
 
@@ -57,7 +57,7 @@ def test_it_is_said_once_when_the_limit_is_passed(call, how, told):
     predict(model, X)
     (message,) = told()
     assert "predict_top_k(model, x, k)" in message
-    assert "of logits of layer 'places'" in message and "100 a row" in message
+    assert "of logits of layer 'places'" in message and "100 per example" in message
 
 
 @pytest.mark.parametrize(

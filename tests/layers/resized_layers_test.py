@@ -247,7 +247,7 @@ class Scaled(keras.layers.Embedding):
 
 def test_tables_that_cannot_follow_are_named():
     model = _tied(Scaled(N, DIM))
-    with pytest.raises(ValueError, match="another weight besides its table"):
+    with pytest.raises(ValueError, match="of its other weights"):
         tflo.resize_classes(model, GROWN)
     table = keras.layers.Embedding(N, DIM)
     table.build()

@@ -63,7 +63,7 @@ def test_the_sampler_can_be_another_one(saved, sampler, caplog):
             model.layers[-1].weights, other.layers[-1].weights, strict=True
         ):
             np.testing.assert_array_equal(weight, same, err_msg=weight.path)
-    assert ("starts anew" in caplog.text) == (sampler not in (name, "none"))
+    assert ("starts with a new state" in caplog.text) == (sampler not in (name, "none"))
     _train(other)
 
 

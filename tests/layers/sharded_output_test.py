@@ -206,7 +206,7 @@ def test_more_shards_than_classes_are_named():
 
 
 def test_a_tied_table_has_one_shard():
-    with pytest.raises(ValueError, match="one table of another layer.*num_shards=2"):
+    with pytest.raises(ValueError, match="table of another layer.*num_shards=2"):
         tflo.layers.LargeOutput(N, embeddings=keras.layers.Embedding(N, 4), num_shards=2)
 
 

@@ -214,7 +214,7 @@ class WithOwnCall(keras.layers.ReversibleEmbedding):
         (OfKerasHub(WORDS, DIM, logit_soft_cap=30.0), "has logit_soft_cap=30.0"),
         (OfKerasHub(WORDS, DIM, tie_weights=False), "has tie_weights=False"),
         (OfKerasHub(WORDS, DIM, tie_weights=False, logit_soft_cap=5.0), "tie_weights=False"),
-        (WithOwnCall(WORDS, DIM), "WithOwnCall .* `call.reverse=True.` of its own"),
+        (WithOwnCall(WORDS, DIM), "WithOwnCall .* defines `call.reverse=True.` itself"),
     ],
 )
 def test_logits_are_those_of_the_reversed_layer_or_it_is_refused(table, message):

@@ -18,7 +18,7 @@ def test_shards_follow_each_other_and_differ_by_one_row_at_most(num_rows, num_sh
 
 def sharded(name, sizes, width=2):
     shards = [keras.Variable(np.zeros([size, width], "float32")) for size in sizes]
-    return sharded_table.table(name, shards), shards
+    return sharded_table.create_table(name, shards), shards
 
 
 def test_a_table_is_read_and_set_as_a_whole():
@@ -67,15 +67,17 @@ def test_slots_of_shards_stand_where_those_of_one_table_would():
         sharded_table.mark_slot(slot, shard)
     m_0, m_1, v_0, v_1 = slots
     # The order of Adam: m and v of one variable, then those of the next.
-    first, momentum, velocity, last = sharded_table.whole([step, m_0, v_0, m_1, v_1, other])
+    first, momentum, velocity, last = sharded_table.join_shards(
+        [step, m_0, v_0, m_1, v_1, other]
+    )
     assert first is step and last is other
     assert momentum.shards == (m_0, m_1) and velocity.shards == (v_0, v_1)
-    assert sharded_table.whole([*shards, other]) == [table, other]
-    assert sharded_table.whole([step, m_0, m_1])[1].shards == (m_0, m_1)
+    assert sharded_table.join_shards([*shards, other]) == [table, other]
+    assert sharded_table.join_shards([step, m_0, m_1])[1].shards == (m_0, m_1)
 
 
 def test_variables_that_stand_alone_stay_as_they_are():
     variables = [keras.Variable(0.0), keras.Variable([1.0, 2.0])]
-    assert sharded_table.whole(variables) == variables
+    assert sharded_table.join_shards(variables) == variables
     sharded_table.mark_slot(variables[1], variables[0])
-    assert not any(map(sharded_table.is_part, variables))
+    assert not any(map(sharded_table.is_shard, variables))

@@ -1,5 +1,6 @@
-"""The base class of output layers: the logits, and what is asked of all of them."""
+"""`ClassOutput`: the base class of the output layers."""
 
+import logging
 from typing import Any
 
 import keras
@@ -8,21 +9,23 @@ import tensorflow as tf
 from tf_largeout import keras_internals
 from tf_largeout.arguments import is_whole
 from tf_largeout.classes.class_changes import ClassChange
+from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.filtered_top_k import exact_top_k
-from tf_largeout.layers import initial_values, several_workers
-from tf_largeout.layers.large_predictions import LargePredictions
-from tf_largeout.layers.ranked_classes import RankedClasses
 from tf_largeout.ops import devices
 from tf_largeout.tags.output_tag import OutputTag, are_logits_left_out
-from tf_largeout.types import InitializerLike, Shape, TensorLike
+from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
+from tf_largeout.variables import initializers, replicas
+
+MANY_LOGITS = 4 * 2**30  # bytes after which `predict` warns
 
 
-class ClassOutput(RankedClasses):
+class ClassOutput(keras.layers.Layer):
     """Base of the layers that score many classes, one logit per class.
 
-    A subclass makes `class_matrix` in `build`, with `width_of` and `add_class_weight`; and it
-    writes `make_tag`, if its losses ask for more than an `OutputTag` offers. A subclass of
-    `ClassMatrix` may score classes in another way than by an inner product.
+    A subclass creates `class_matrix` in `build`, with the help of `width_of` and
+    `add_class_weight`. It overrides `make_tag` if its losses need more than an `OutputTag`
+    offers. To score classes by something other than an inner product, it uses a subclass of
+    `ClassMatrix`.
 
     Call arguments:
         features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
@@ -32,47 +35,94 @@ class ClassOutput(RankedClasses):
         `[batch, ..., num_classes]`, of the layer's compute dtype.
 
     Args:
-        **kwargs: Of `RankedClasses` and `keras.layers.Layer`.
+        ranking: How classes are ranked: "logit"; "absolute", by `|logit|`; or "taylor", by
+            `|1 + logit|`. None, the default, uses the ranking of the loss that trained the
+            layer last, which the config stores too.
+        **kwargs: Arguments of `keras.layers.Layer`.
 
     Raises:
-        ValueError: If there is an `activity_regularizer`, which would need all logits in each
-            step, or the features are sparse or ragged.
+        ValueError: If the layer does not support the `ranking`, if there is an
+            `activity_regularizer`, which would need all logits in each step, or if the
+            features are sparse or ragged.
 
     Attributes:
         num_classes: Number of classes.
-        class_matrix: The `ClassMatrix`, of a built layer.
+        class_matrix: The `ClassMatrix`, once the layer is built.
+        rankings: The values of `ranking` that the layer supports.
+        scores_are_products: Whether inner products with the class rows, plus biases, rank the
+            classes.
     """
 
     num_classes: int
+    class_matrix: ClassMatrix
+    rankings: tuple[str, ...] = ("logit",)
+    scores_are_products = True
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, ranking: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        if ranking is not None and ranking not in self.rankings:
+            raise ValueError(
+                f"`ranking` of a {type(self).__name__} must be None or one of {self.rankings}. "
+                f"Received: ranking={ranking!r}."
+            )
+        self._ranking, self._loss_ranking = ranking, None
         if self.activity_regularizer is not None:
             raise ValueError(
                 f"`activity_regularizer` of layer '{self.name}' would need the logits of all "
                 f"classes in each step. Received: {self.activity_regularizer}. Regularize the "
                 "layer before it, or use the optimizer's `weight_decay`."
             )
-        # XLA compiles neither custom ops nor gathers from a variable's handle.
+        # XLA cannot compile custom ops, nor gathers from the handle of a variable.
         self.supports_jit = False
-        self._large_predictions = LargePredictions(self)
+        self._num_predicted_bytes, self._has_warned = 0, False
         self.supports_masking = True
         self.input_spec = keras.layers.InputSpec(min_ndim=2)
 
     @property
     def variables(self) -> list[keras.Variable]:
-        """All variables of the layer; none while Keras's `Model.export` asks for them.
+        """All variables of the layer; none during `keras.Model.export`.
 
-        An export has what its function reads by itself. What a model lists it would store
-        besides: those variables again, and all state that only training needs.
+        `export` saves the variables that the exported function reads. It would also save all
+        variables that this property returns: the same ones again, and the state that only
+        training needs.
         """
         return [] if keras_internals.is_running(keras.Model.export) else super().variables
 
+    @property
+    def ranking(self) -> str:
+        """How classes are ranked: "logit", "absolute" or "taylor"."""
+        return self._ranking or self._loss_ranking or "logit"
+
+    def follow(self, loss: Any, *, replace: bool = True) -> None:
+        """Ranks classes by the `ranking` of a loss.
+
+        The argument `ranking` of the constructor takes precedence.
+
+        Args:
+            loss: A loss. A loss of another library leaves the ranking unchanged.
+            replace: Whether to replace the ranking of another loss.
+        """
+        ranking = getattr(loss, "ranking", None)
+        if ranking is not None and (replace or self._loss_ranking is None):
+            self._loss_ranking = ranking
+
+    def ranked_by(self, absolute: bool | None) -> tuple[ClassMatrix, bool]:
+        """Returns a matrix, and whether the absolute values of its logits rank the classes.
+
+        Args:
+            absolute: Whether to rank by `|logit|`; None for the layer's `ranking`.
+        """
+        if absolute is not None:
+            return self.class_matrix, absolute
+        if self.ranking == "taylor":
+            return self.class_matrix.raised_by_one(), True  # type: ignore[attr-defined]
+        return self.class_matrix, self.ranking == "absolute"
+
     def width_of(self, input_shape: Shape) -> int:
-        """The last dimension of the input.
+        """Returns the last dimension of the input.
 
         Raises:
-            ValueError: If it is not known.
+            ValueError: If the dimension is not known.
         """
         dim = input_shape[-1]
         if dim is None:
@@ -86,44 +136,45 @@ class ClassOutput(RankedClasses):
     def add_class_weight(
         self, name: str, shape: Shape, initializer: InitializerLike, **kwargs: Any
     ) -> keras.Variable:
-        """Makes a weight of which steps read some rows, on a device that our ops support.
+        """Adds a weight of which steps read some rows, on a device that our ops support.
 
         Args:
-            name: Its name.
-            shape: Its shape.
-            initializer: What gives it its first values.
-            **kwargs: Of `keras.layers.Layer.add_weight`.
+            name: Name of the weight.
+            shape: Shape of the weight.
+            initializer: Initializer of the weight.
+            **kwargs: Arguments of `keras.layers.Layer.add_weight`.
         """
-        several_workers.warn_of_keras()
+        replicas.warn_if_fit_will_fail()
         if callable(initializer):
-            initializer = initial_values.in_one_piece(initializer)
-        # Without autocast: a cast copy under mixed precision would be O(num_classes).
+            initializer = initializers.without_copies(initializer)
+        # Without autocast: mixed precision would cast all rows, in O(num_classes) per step.
         with devices.supported_device_scope():
             return self.add_weight(
                 name=name, shape=shape, initializer=initializer, autocast=False, **kwargs
             )
 
     def make_tag(self, features: tf.Tensor, training: bool | None) -> OutputTag:
-        """What the layer tells its losses and metrics in one step.
+        """Returns the tag from which losses and metrics compute in one step.
 
         Args:
             features: Float `[..., dim]`, the input of the layer.
-            training: Whether the step trains; None where nobody said.
+            training: Whether the step trains; None if it is not known.
         """
         return OutputTag(self, features, training)
 
     def call(self, features: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         self._require_dense(features)
-        # The dense reads go into a function of their own: TensorFlow orders each read before
-        # the later updates of its variable, so in the outer function they would run even
-        # where nobody needs the logits.
+        # The dense reads are in a function of their own. TensorFlow orders each read of a
+        # variable before later updates of it, so in the outer function the reads would run
+        # even if no operation uses the logits.
         in_graph, logits = tf.inside_function(), self._logits
         dense = tf.function(logits, autograph=False) if in_graph else logits
         if training is None:
             training = keras_internals.training_of_step()
         if not features.dtype.is_floating:
             features = tf.cast(features, self.compute_dtype)
-        self._large_predictions.count(features)
+        if keras_internals.is_running(keras.Model.predict) and not are_logits_left_out():
+            self._count_predictions(features)
         return self.make_tag(features, training).attach_to(dense(features))
 
     def _logits(self, features: tf.Tensor) -> tf.Tensor:
@@ -143,36 +194,38 @@ class ClassOutput(RankedClasses):
         allowed: TensorLike | None = None,
         absolute: bool | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The `k` best classes by the layer's `ranking`, exactly, in O(num_classes) time.
+        """Returns the `k` best classes by the layer's `ranking`, exactly.
+
+        The time is O(num_classes) per example.
 
         Args:
             features: Float `[..., dim]`.
             k: Between 1 and `num_classes`.
-            exclude: Ids `[..., n]` of classes that must not be in the answer of the row,
-                padded with -1. Or with rows of different lengths: a list of lists or sets, a
-                `tf.RaggedTensor`, or a sparse matrix of SciPy, which excludes the columns that
-                are not 0. None, the default, for none. The best `k + n` are found, and those
-                struck out.
-            allowed: Ids `[m]`, or a set, of the classes that may be in the answers of all rows;
-                None, the default, for all. No row of another class is read, but by a
-                `HierarchicalOutput`.
+            exclude: Ids `[..., n]` of classes that must not be in the result of the example,
+                padded with -1. Or a different number of ids per example: a list of lists or
+                sets, a `tf.RaggedTensor`, or a sparse matrix of SciPy, which excludes the
+                columns that are not 0. None, the default, excludes nothing. The best `k + n`
+                classes are computed, then the excluded ones are removed.
+            allowed: Ids `[m]`, or a set, of the only classes that may be in the results of all
+                examples. None, the default, allows all. Rows of other classes are not read,
+                except by a `HierarchicalOutput`.
             absolute: True to rank by `|logit|`, False to rank by the logit. None, the default,
-                for the layer's `ranking`, which is that of the loss that trained it. The
+                uses the layer's `ranking`, which is that of the loss that trained it. The
                 scores are what ranks the classes: the logit, `|logit|` or `|1 + logit|`.
 
         Returns:
             `(scores, ids)`: float32 and int64 `[..., k]`, best first; of equal scores the
-            lower id comes first. Where the filters leave fewer than `k` classes, -inf and -1
-            follow.
+            lower id comes first. If the filters leave fewer than `k` classes, the rest is
+            filled with -inf and -1.
 
         Raises:
-            ValueError: If the layer is not built, `k` is out of range, the features have
-                another width than the layer's inputs, a filter holds no integers or does not
-                fit the features, or `absolute` is true for a `HierarchicalOutput`, whose
-                log-probabilities have no such order.
-            tf.errors.InvalidArgumentError: If a filter names a class that there is not, or the
-                features are not finite; on a GPU such rows have NaN and -1 instead, but with
-                `allowed`. And on a GPU if `k + n` is above 2,048, but with `allowed`.
+            ValueError: If the layer is not built, `k` is out of range, the features do not
+                have the width of the layer's inputs, a filter does not hold integers or does
+                not match the shape of the features, or `absolute` is true for a
+                `HierarchicalOutput`, whose log-probabilities are all negative.
+            tf.errors.InvalidArgumentError: If a filter has an id that is out of range, or the
+                features are not finite. On a GPU, without `allowed`: examples that are not
+                finite get NaN and -1 instead of the error, and `k + n` above 2,048 raises it.
         """
         self._require_built("top_k")
         if not (is_whole(k) and 1 <= k <= self.num_classes):
@@ -184,15 +237,15 @@ class ClassOutput(RankedClasses):
         dim = self.class_matrix.dim
         if not features.shape[-1:].is_compatible_with([dim]):
             raise ValueError(
-                f"`features` must be inputs of layer '{self.name}', [..., {dim}]. Received "
-                f"features of shape {features.shape}. Pass what the layer before it returns, "
+                f"`features` must be inputs of layer '{self.name}', [..., {dim}]. Received: "
+                f"features of shape {features.shape}. Pass the output of the layer before it, "
                 "not logits."
             )
         matrix, absolute = self.ranked_by(absolute)
         return exact_top_k(matrix, features, k, exclude, allowed, absolute)
 
     def class_embeddings(self) -> tf.Tensor:
-        """The matrix of class embeddings, `[num_classes, dim]`, without the bias.
+        """Returns the class embeddings, `[num_classes, dim]`, without the bias.
 
         Raises:
             ValueError: If the layer is not built.
@@ -203,41 +256,86 @@ class ClassOutput(RankedClasses):
     def changed_attributes(
         self, change: ClassChange
     ) -> list[tuple[keras.layers.Layer, str, int]]:
-        """What its config must say for other classes: a layer, name and value of an attribute.
+        """Returns the attributes that must change in the configs for other classes.
 
-        For `resize_classes`; the layer is built.
+        `resize_classes` calls it on a built layer.
 
         Args:
-            change: Which classes it keeps.
+            change: Which classes are kept.
+
+        Returns:
+            Triples of a layer, the name of its attribute, and the new value.
         """
         return [(self, "num_classes", change.num_classes)]
 
     def take_classes(
         self, before: Any, change: ClassChange, new_rows: tf.Tensor | None
     ) -> list[tuple[keras.Variable, ClassChange]]:
-        """Sets all variables of the layer to those of another one with other classes.
+        """Sets all variables of the layer from a layer with other classes.
 
-        For `resize_classes`. A subclass that adds variables extends it.
+        `resize_classes` calls it. A subclass that adds variables extends it.
 
         Args:
-            before: A layer of which this one is a copy, by `changed_attributes`.
-            change: Which of its classes are kept.
-            new_rows: float32 `[num_new, dim]`, the embeddings of the others; None for those
-                that the layer has.
+            before: The layer from whose config, with `changed_attributes`, this one was made.
+            change: Which classes of `before` are kept.
+            new_rows: float32 `[num_new, dim]`, the embeddings of the new classes; None leaves
+                the initial embeddings.
 
         Returns:
-            Its trainable variables whose rows have moved, each with what moved them.
+            The trainable variables whose rows have moved, each with its `ClassChange`.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} must write `take_classes` for `resize_classes`."
+            f"`resize_classes` does not support {type(self).__name__}. To support it, override "
+            "`take_classes`."
         )
+
+    def _count_predictions(self, features: tf.Tensor) -> None:
+        """Counts the logits that Keras's `predict` computes, and warns once if they are many.
+
+        A layer cannot tell when a `predict` begins, so all calls of it count together. The host
+        counts while they run. The count is only in the graph of `predict`, never in an export.
+        On several replicas, which trace in threads of their own, nothing is counted.
+        """
+        num_examples = tf.size(features, tf.int64) // tf.shape(features, tf.int64)[-1]
+        num_bytes = num_examples * (self.num_classes * features.dtype.size)
+        if tf.inside_function():
+            tf.numpy_function(self._add_predicted, [num_bytes], [], stateful=True)
+        else:
+            self._add_predicted(num_bytes)
+
+    def _add_predicted(self, num_bytes: int) -> None:
+        self._num_predicted_bytes += int(num_bytes)
+        if self._has_warned or self._num_predicted_bytes <= MANY_LOGITS:
+            return
+        self._has_warned = True
+        logging.getLogger("tf_largeout").warning(
+            "`predict` has computed %.1f GiB of logits of layer '%s', %d per example. If you "
+            "need only the best classes, use tf_largeout.retrieval.predict_top_k(model, x, k), "
+            "which does not compute all logits.",
+            self._num_predicted_bytes / 2**30,
+            self.name,
+            self.num_classes,
+        )
+
+    def get_config(self) -> Config:
+        rankings = {"ranking": self._ranking, "loss_ranking": self._loss_ranking}
+        given = {name: value for name, value in rankings.items() if value is not None}
+        return {**super().get_config(), **given}
+
+    @classmethod
+    def from_config(cls, config: Config) -> "ClassOutput":
+        config = dict(config)
+        ranking = config.pop("loss_ranking", None)
+        layer = super().from_config(config)
+        layer._loss_ranking = ranking
+        return layer
 
     def _require_dense(self, features: Any) -> None:
         if isinstance(features, tf.SparseTensor | tf.RaggedTensor):
             raise ValueError(
                 f"`features` of layer '{self.name}' must be a dense tensor [batch, ..., dim]. "
                 f"Received: a {type(features).__name__} of shape {features.shape}. Put a "
-                "keras.layers.Dense before it, or for bags of ids an EmbeddingBag; "
+                "keras.layers.Dense before the layer, or an EmbeddingBag for bags of ids. "
                 "`to_tensor()` pads ragged sequences."
             )
 
@@ -245,5 +343,5 @@ class ClassOutput(RankedClasses):
         if not self.built:
             raise ValueError(
                 f"`{method}` needs the weights of layer '{self.name}', which is not built yet. "
-                "Call the model on data, or build it with its input shape, first."
+                "First call the model on data, or build it with its input shape."
             )

@@ -1,4 +1,4 @@
-"""Layer for examples that are bags of ids: words, n-grams, items of a history."""
+"""`EmbeddingBag`: sums of the embeddings of bags of ids."""
 
 from typing import Any, NamedTuple, TypeAlias
 
@@ -6,9 +6,8 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import one_of, whole_number
-from tf_largeout.layers import bag_ids
-from tf_largeout.layers.bag_sums import can_sum, combined_rows
-from tf_largeout.ops import devices
+from tf_largeout.layers.id_layer import IdLayer
+from tf_largeout.ops import bag_ops, devices
 from tf_largeout.types import Config, InitializerLike, Shape
 from tf_largeout.variables.replicas import local_variable
 
@@ -24,9 +23,9 @@ class _FlatBags(NamedTuple):
 
     Attributes:
         ids: int64 `[n]`.
-        bag: int64 `[n]`, rising: which bag each id belongs to.
+        bag: int64 `[n]`, ascending: the number of the bag of each id.
         weights: float `[n]`, or None.
-        shape: int64, the shape of `ids` before, without its last dimension.
+        shape: int64, the shape of the input without its last dimension.
     """
 
     ids: tf.Tensor
@@ -36,21 +35,22 @@ class _FlatBags(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class EmbeddingBag(keras.layers.Layer):
+class EmbeddingBag(IdLayer):
     """Sums the embeddings of the ids in each bag: an encoder for sparse features.
 
-    With weights `w_i` of the ids `i` in bag `b` (1 where none are given), it returns
+    A bag may hold words, n-grams, or the items of a history. With weights `w_i` of the ids `i`
+    in bag `b` (1 by default), it returns
 
         sum:    sum_i w_i e_i
         mean:   sum_i w_i e_i / sum_i w_i
         sqrtn:  sum_i w_i e_i / sqrt(sum_i w_i^2)
 
-    as `tf.nn.embedding_lookup_sparse` does. Ids that are padding are left out; a bag without
-    ids, or one whose divisor is 0, gives zeros. The embeddings of single ids are never held as
-    `[batch, max_ids, output_dim]`, and the gradient of the table is a `tf.IndexedSlices` of
-    the ids that occurred: an optimizer of `tf_largeout.optimizers` pays for those rows only.
-    An `embeddings_regularizer` would need all rows, so there is none. Use the optimizer's
-    `weight_decay` instead.
+    as `tf.nn.embedding_lookup_sparse` does. Padding is ignored. The result is 0 for a bag
+    without ids, or with a divisor of 0. No tensor `[batch, max_ids, output_dim]` is created.
+    The gradient of the table is a `tf.IndexedSlices` of the ids in the batch, so that an
+    optimizer of `tf_largeout.optimizers` updates only those rows. There is no
+    `embeddings_regularizer`, which would read all rows. Use the optimizer's `weight_decay`
+    instead.
 
     Example:
 
@@ -72,13 +72,13 @@ class EmbeddingBag(keras.layers.Layer):
     Args:
         input_dim: Number of rows of the table; ids are `0 ... input_dim - 1`.
         output_dim: Width of an embedding.
-        combiner: `"sum"`, `"mean"` or `"sqrtn"`. With the last, the default, bags of many ids
-            have about the same scale as bags of few.
+        combiner: `"sum"`, `"mean"` or `"sqrtn"`. With `"sqrtn"`, the default, large and small
+            bags give vectors of about the same length.
         padding_id: The id that stands for no id, which may be negative; None if there is none.
             Row 0 of the table is not used with the default, 0.
         embeddings_initializer: Initializer of the table. By default normal with standard
             deviation 0.05.
-        **kwargs: Of `keras.layers.Layer`.
+        **kwargs: Arguments of `keras.layers.Layer`.
 
     Call arguments:
         ids: Integers `[batch, ..., max_ids]`, or a `tf.RaggedTensor` `[batch, (ids)]`. Or a
@@ -90,14 +90,14 @@ class EmbeddingBag(keras.layers.Layer):
 
     Attributes:
         embeddings: Keras variable `[input_dim, output_dim]`.
-        compute_dtype: `"int64"`, which tells a `Sequential` without `keras.Input` to hand on
-            ids as integers. Sums are of the table's dtype.
+        compute_dtype: `"int64"`, so that a `Sequential` without `keras.Input` passes ids as
+            integers. The sums have the dtype of the table.
 
     Raises:
-        ValueError: If an argument is none of the above, `ids` are sparse, not integers or of
-            fewer than two dimensions, or `weights` have another shape than `ids`.
-        tf.errors.InvalidArgumentError: If an id is neither the padding nor a row of the table,
-        or `ids` are `input_dim` columns of 0 and 1: a multi-hot matrix.
+        ValueError: If an argument is not valid, `ids` are sparse, not integers or have fewer
+            than two dimensions, or `weights` do not have the shape of `ids`.
+        tf.errors.InvalidArgumentError: If an id is neither the padding nor in range, or `ids`
+            are a multi-hot matrix: `input_dim` columns of 0 and 1.
     """
 
     def __init__(
@@ -109,29 +109,15 @@ class EmbeddingBag(keras.layers.Layer):
         embeddings_initializer: InitializerLike | None = None,
         **kwargs: Any,
     ) -> None:
-        # Autocast would turn weights into what `compute_dtype` says.
-        super().__init__(autocast=False, **kwargs)
-        self.input_dim = whole_number("input_dim", input_dim)
+        super().__init__(whole_number("input_dim", input_dim), padding_id, **kwargs)
         self.output_dim = whole_number("output_dim", output_dim)
         self.combiner = one_of("combiner", combiner, _COMBINERS)
-        self.padding_id = bag_ids.checked_padding_id(padding_id)
         self.embeddings_initializer = keras.initializers.get(
             embeddings_initializer or keras.initializers.RandomNormal(stddev=0.05)
         )
         self.embeddings: keras.Variable = None
         # XLA does not compile a number of ids that is known only in the step.
         self.supports_jit = False
-
-    # Keras makes the input of a `Sequential` of the `compute_dtype` of its first layer: as
-    # floats, ids above 2^24 (in bfloat16 above 2^8) would be those of other rows. Both are
-    # overridden, as in `keras.layers.StringLookup`, or else Keras would autocast.
-    @property
-    def compute_dtype(self) -> str:
-        return "int64"
-
-    @property
-    def variable_dtype(self) -> str:
-        return "int64"
 
     def build(self, input_shape: Shape | dict[str, Shape] | None = None) -> None:
         with devices.supported_device_scope():
@@ -148,11 +134,11 @@ class EmbeddingBag(keras.layers.Layer):
         self, ids: _Ids, weights: _Rows | None = None, training: bool | None = None
     ) -> tf.Tensor:
         ids, weights = self._checked(ids, weights)
-        checks = [] if _is_ragged(ids) else bag_ids.not_values(ids, self.input_dim, self.name)
+        checks = [] if _is_ragged(ids) else self._check_not_values(ids)
         checks += [] if weights is None else [self._same_shape(ids, weights)]
         table = local_variable(self.embeddings)
         with tf.control_dependencies(checks):
-            if training and not _is_ragged(ids) and can_sum(table):
+            if training and not _is_ragged(ids) and _can_sum(table):
                 shape, combined = self._combined_by_one_op(table, ids, weights)
             else:
                 shape, combined = self._combined_by_core_ops(table, ids, weights)
@@ -184,7 +170,7 @@ class EmbeddingBag(keras.layers.Layer):
         }
 
     def _checked(self, ids: _Ids, weights: _Rows | None) -> tuple[_Rows, _Rows | None]:
-        """`ids` and `weights`, of a dict too, checked as far as is known of them here."""
+        """Unpacks a dict of inputs, and checks what is known about their types and shapes."""
         if isinstance(ids, dict):
             if set(ids) != {"ids", "weights"}:
                 raise ValueError(
@@ -192,8 +178,8 @@ class EmbeddingBag(keras.layers.Layer):
                     f"'weights'. Received: {sorted(ids)}."
                 )
             ids, weights = ids["ids"], ids["weights"]
-        bag_ids.refuse_sparse(ids, self.name)
-        bag_ids.refuse_sparse(weights, self.name)
+        self.require_dense_or_ragged(ids)
+        self.require_dense_or_ragged(weights)
         dtype = keras.backend.standardize_dtype(ids.dtype)
         if "int" not in dtype:
             raise ValueError(
@@ -230,18 +216,33 @@ class EmbeddingBag(keras.layers.Layer):
         return _FlatBags(ids, bag, weights, shape)
 
     def _same_shape(self, ids: _Rows, weights: _Rows) -> tf.Operation | None:
-        """An op that fails where two tensors or ragged tensors differ in shape."""
+        """An op that fails if two tensors, or ragged tensors, differ in shape."""
         shapes = [x.row_splits if _is_ragged(x) else tf.shape(x) for x in (ids, weights)]
         message = f"`weights` of layer '{self.name}' must have the shape of `ids`"
         return tf.debugging.assert_equal(*shapes, message=message)
 
-    def _in_range(self, ids: tf.Tensor) -> tf.Operation | None:
-        return bag_ids.in_range(ids, self.input_dim, self.padding_id, self.name)
+    def _check_not_values(self, ids: tf.Tensor) -> list[tf.Operation | None]:
+        """Ops that fail if `ids` have one value per id, as multi-hot or TF-IDF vectors do.
+
+        If a `Sequential` without `keras.Input` is called with floats, Keras rounds them down.
+        Values below 1 would become 0, the padding, and nothing would be learned.
+        """
+        if self.input_dim <= 2 or ids.shape[-1] != self.input_dim:
+            return []
+        low, high = tf.reduce_min(ids), tf.reduce_max(ids)
+        message = (
+            f"Layer '{self.name}' takes ids. Received a matrix of input_dim={self.input_dim} "
+            "columns that holds only 0 and 1 after rounding down: one value for each id. Pass "
+            "the ids of the columns that are not 0, and the values as `weights`, both padded. "
+            "Received ids of shape"
+        )
+        is_values = (low >= 0) & (low <= high) & (high <= 1)
+        return [tf.debugging.Assert(~is_values, [message, tf.shape(ids)])]
 
     def _combined_by_one_op(
         self, table: tf.Variable, ids: tf.Tensor, weights: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `_combined_by_core_ops`, which exports need, in a fraction of the time."""
+        """As `_combined_by_core_ops`, which exports need, but much faster."""
         shape = tf.shape(ids, tf.int64)[:-1]
         flat = [tf.reduce_prod(shape), tf.shape(ids, tf.int64)[-1]]
         ids = tf.reshape(tf.cast(ids, tf.int64), flat)
@@ -249,21 +250,48 @@ class EmbeddingBag(keras.layers.Layer):
         present = (
             tf.ones_like(ids, tf.bool) if self.padding_id is None else ids != self.padding_id
         )
-        with tf.control_dependencies([self._in_range(tf.where(present, ids, 0))]):
+        with tf.control_dependencies([self.check_range(tf.where(present, ids, 0))]):
             ids = tf.where(present, ids, -1)
-        return shape, combined_rows(table, ids, weights, self.combiner)
+        return shape, self._combined_rows(table, ids, weights)
+
+    def _combined_rows(
+        self, table: tf.Variable, ids: tf.Tensor, weights: tf.Tensor | None
+    ) -> tf.Tensor:
+        """The embeddings of bags by one op, whose gradient has each row at most once.
+
+        Args:
+            table: float32 `[input_dim, output_dim]`.
+            ids: int64 `[B, n]`; -1 is padding.
+            weights: Float `[B, n]`, or None for 1 each.
+
+        Returns:
+            float32 `[B, output_dim]`; 0 where the divisor is 0.
+        """
+        present = tf.cast(ids >= 0, tf.float32)
+        has_weights = weights is not None
+        if has_weights:
+            weights = tf.where(ids >= 0, tf.cast(weights, tf.float32), 0)
+        else:
+            weights = present
+        if self.combiner == "mean":
+            divisor = tf.reduce_sum(weights, axis=1, keepdims=True)
+            weights = tf.math.divide_no_nan(weights, divisor)
+        elif self.combiner == "sqrtn":
+            divisor = tf.sqrt(tf.reduce_sum(weights * weights, axis=1, keepdims=True))
+            weights = tf.math.divide_no_nan(weights, divisor)
+        return bag_ops.bag_sums(table, ids, weights, has_weights)
 
     def _combined_by_core_ops(
         self, table: tf.Variable, ids: _Rows, weights: _Rows | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The shape of the bags, and what is made of each, `[number of bags, output_dim]`."""
+        """The shape of the bags, and their embeddings, `[number of bags, output_dim]`."""
         bags = self._flat(ids, weights)
-        with tf.control_dependencies([self._in_range(bags.ids)]):
+        with tf.control_dependencies([self.check_range(bags.ids)]):
             embeddings = tf.gather(table, bags.ids)
         return bags.shape, self._combined(embeddings, bags)
 
     def _combined(self, embeddings: tf.Tensor, bags: _FlatBags) -> tf.Tensor:
-        """The sums of each bag over its divisor, `[number of bags, output_dim]`."""
+        """The sum of each bag divided by its divisor, `[number of bags, output_dim]`."""
         weights = bags.weights
         if weights is not None:
             weights = tf.cast(weights, embeddings.dtype)
@@ -280,9 +308,14 @@ class EmbeddingBag(keras.layers.Layer):
         return tf.math.divide_no_nan(sums, divisor[:, None])
 
 
+def _can_sum(table: tf.Variable) -> bool:
+    """Whether the op `bag_sums` supports `table`: float32, on a device with kernels."""
+    return table.dtype == tf.float32 and devices.has_kernels_for(table)
+
+
 def _segment_sum(values: tf.Tensor, bags: _FlatBags) -> tf.Tensor:
-    """The sum of each bag; zeros for those without ids."""
-    sums = tf.math.segment_sum(values, bags.bag)  # ends at the last bag that has an id
+    """The sum of each bag; zeros for bags without ids."""
+    sums = tf.math.segment_sum(values, bags.bag)  # up to the last bag with an id
     missing = tf.reduce_prod(bags.shape) - tf.shape(sums, tf.int64)[0]
     return tf.pad(sums, [[0, missing]] + [[0, 0]] * (values.shape.rank - 1))
 
@@ -292,6 +325,6 @@ def _is_ragged(tensor: _Rows) -> bool:
 
 
 def _may_be_equal(ids: _Rows, weights: _Rows) -> bool:
-    """Whether two shapes agree as far as they are known, and both are ragged or neither is."""
+    """Whether two shapes may be equal, and both are ragged or neither is."""
     known = tf.TensorShape(tuple(ids.shape)).is_compatible_with(tuple(weights.shape))
     return known and _is_ragged(ids) == _is_ragged(weights)

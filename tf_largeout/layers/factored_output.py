@@ -1,4 +1,4 @@
-"""`FactoredOutput`: an output layer whose exact gradient step costs the same for any `N`."""
+"""`FactoredOutput`: exact gradient steps whose cost does not depend on `num_classes`."""
 
 from typing import Any, TypeAlias
 
@@ -8,38 +8,44 @@ import tensorflow as tf
 
 from tf_largeout import keras_internals
 from tf_largeout.arguments import MOST_CLASSES, boolean, real_number, whole_number
+from tf_largeout.classes import factored_classes
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.factored_matrix import FactoredMatrix
 from tf_largeout.classes.factored_update import (
     FactoredUpdate,
     LearningBatch,
     Spheres,
+    gram_of,
+    total_of,
 )
-from tf_largeout.layers import factored_classes, factored_weights, initial_values
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.ops.factored_output_ops import FactoredState
 from tf_largeout.tags.factored_logits import FactoredLogits
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
-from tf_largeout.variables.initializers import constant_initializer
+from tf_largeout.variables import initializers
+
+# Few folds: they take less than a percent of the memory of V and little time to search.
+_CLASSES_PER_FOLD, _LEAST_FOLDS, _MOST_FOLDS = 2048, 16, 1024
+_NUM_FOLD_WEIGHTS = 2  # folds and seen
 
 LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedule
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class FactoredOutput(ClassOutput):
-    """Logits of `num_classes` classes that learn from all of them in O(dim^2) a row.
+    """Logits of `num_classes` classes, trained exactly in O(dim^2) per example.
 
-    To a model it is a `Dense` layer without activation. With a loss of the spherical family
-    (`TaylorSoftmaxLoss`, `ZLoss`, `SphericalSoftmaxLoss`, `SquaredErrorLoss`), and no other,
-    its weights take in each training step the exact step of gradient descent on the mean loss
-    of the batch, and what comes before it gets the exact gradient. No class is sampled, and the
-    cost, O(batch dim^2), does not depend on `num_classes` (Vincent, de Brebisson and
-    Bouthillier 2015, "Exact gradient updates in time independent of output size for the
-    spherical loss family").
+    It is used like a `Dense` layer without activation. It is trained with a loss of the
+    spherical family: `TaylorSoftmaxLoss`, `ZLoss`, `SphericalSoftmaxLoss` or
+    `SquaredErrorLoss`. Each training step updates its weights by exact gradient descent on the
+    mean loss of the batch, and the layers before it get the exact gradient. No class is
+    sampled, and the cost, O(batch dim^2), does not depend on `num_classes` (Vincent, de
+    Brebisson and Bouthillier 2015, "Exact gradient updates in time independent of output size
+    for the spherical loss family").
 
-    The weights are a product `W = V U + 1 omega'`, with which gradient descent alone can be
-    done, so the layer takes a learning rate of its own and the model's optimizer never sees
-    them; it trains what comes before, at its own rate.
+    The weights are a product `W = V U + 1 omega'`, which supports only gradient descent. The
+    layer therefore has its own learning rate and updates its weights itself. The optimizer of
+    the model trains the other layers.
 
     ```python
     head = tflo.layers.FactoredOutput(200_000, learning_rate=50.0)
@@ -50,22 +56,22 @@ class FactoredOutput(ClassOutput):
 
     Args:
         num_classes: Number of classes `N`, from 1 to 2^31 - 2.
-        learning_rate: Above 0, of the gradient of the batch's mean loss; or a Keras schedule,
-            of the layer's own count of steps. What a label's row gets of a mean over the batch
-            is small, so the rates of plain gradient descent are large. Begin with twice the
+        learning_rate: Learning rate for the gradient of the mean loss of the batch, above 0;
+            or a Keras schedule of the layer's own count of steps. The gradient row of a label
+            is small in a mean over the batch, so good rates are large. Begin with twice the
             batch size for `TaylorSoftmaxLoss`, a fifth of it for `SphericalSoftmaxLoss`, a
             tenth of it for `ZLoss`, and 0.1 for `SquaredErrorLoss`. Then try three times as
-            much and a third. A number can be changed between steps: `layer.learning_rate =
-            0.1`. A step whose rate is too large raises an error and leaves the weights as
-            they were.
-        use_bias: Whether each class has a bias, which learns at the same rate.
+            much and a third. The rate can be changed between steps, unless it is a schedule:
+            `layer.learning_rate = 0.1`. If the rate is too large, a step raises an error and
+            leaves the weights unchanged.
+        use_bias: Whether each class has a bias, which is trained at the same rate.
         embeddings_initializer: Initializer of the class embeddings, or an array
-            `[num_classes, dim]` of them; by default, as in `LargeOutput`, uniform, rows of
-            length 1/2. The config leaves an array out.
+            `[num_classes, dim]`. By default uniform with rows of length 1/2, as in
+            `LargeOutput`. The config does not store an array.
         bias_initializer: Initializer of the biases, or an array `[num_classes]`.
-        **kwargs: Of `keras.layers.Layer`. With the dtype policy "float64" V is float64,
-            which `top_k` and metrics do not read, and so are the products of a step; all else
-            that is kept of W always is.
+        **kwargs: Arguments of `keras.layers.Layer`. With the dtype policy "float64" V is
+            float64, which `top_k` and metrics do not support, and so are the products in a
+            step. The other weights are always float64.
 
     Call arguments:
         features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
@@ -74,26 +80,26 @@ class FactoredOutput(ClassOutput):
     Output shape:
         `[batch, ..., num_classes]`, of the layer's compute dtype.
 
-    The weights step in the backward pass, once: of one call of the layer in a training step,
-    whatever the losses on it, whose sum counts, with `loss_weights`, `sample_weight` and masks.
-    Loss scaling is taken out again, in `fit`; in a loop of your own do not scale the loss.
-    A layer that is not `trainable` stays as it is. Per class it takes the memory of one row and
-    of a number.
+    The weights are updated once per training step, in the backward pass of one call of the
+    layer. If there are several losses on the output, their sum counts, with `loss_weights`,
+    `sample_weight` and masks. `fit` supports loss scaling; do not scale the loss in a training
+    loop of your own. A layer that is not `trainable` is not updated. The memory per class is
+    one row and one number.
 
-    A step changes the rows of its labels alone, in any number of steps. What else follows from
-    them for the other rows, these take when they are met; `evaluate`, `predict` and what else
-    reads all rows brings them up to date first, by one pass. No weight shows it, but for
-    rounding.
+    A step writes only the rows of its labels. It records changes of the other rows, which are
+    applied when a later step reads such a row. `evaluate`, `predict` and everything else that
+    reads all rows first apply them in one pass over all rows. The results are the same, except
+    for rounding.
 
     Raises:
         ValueError: If an argument is out of range; in training with gradient accumulation,
-            `jit_compile=True` or several replicas, none of which can follow the rule; if a
-            loss of another family is to train it; or if two calls of the layer are to train
-            it in one step. No weight has changed.
+            `jit_compile=True` or several replicas, which the exact update does not support; in
+            training with a loss of another family; or if two calls of the layer are trained in
+            one step. No weight has changed.
         tf.errors.InvalidArgumentError: If a step would make `U` singular or a weight not
-            finite. No weight has changed. Also where two calls that are to train the layer
-            are in `tf.function`s of their own, which an eager loop joins: there nothing knows
-            of the second call before the first one has made its step.
+            finite. No weight has changed. Also if an eager loop calls two `tf.function`s, and
+            each of them trains the layer in one step: the second call is not known before the
+            first one has updated the weights.
     """
 
     rankings = ("logit", "absolute", "taylor")
@@ -118,8 +124,8 @@ class FactoredOutput(ClassOutput):
         else:
             self._rate = real_number("learning_rate", learning_rate, 0.0, allow_least=False)
         self.use_bias = boolean("use_bias", use_bias)
-        self.embeddings_initializer = initial_values.of_embeddings(embeddings_initializer)
-        self.bias_initializer = initial_values.of_biases(bias_initializer)
+        self.embeddings_initializer = initializers.get_for_embeddings(embeddings_initializer)
+        self.bias_initializer = initializers.get_for_biases(bias_initializer)
 
     def build(self, input_shape: Shape) -> None:
         dim = self.width_of(input_shape)
@@ -131,15 +137,15 @@ class FactoredOutput(ClassOutput):
                 "'mixed_float16'."
             )
         width = dim + int(self.use_bias)
-        factors = factored_weights.add_factors(self, width, self._initial_rows)
+        factors = self._add_factors(width)
         self.anchor = self.add_weight(
             name="anchor", shape=(), initializer="zeros", autocast=False
         )
         if self._schedule is None:
-            rate = constant_initializer(np.float64(self._rate))
-            self._rate_weight = factored_weights.add_float64(self, "learning_rate", (), rate)
-        state = FactoredState(**factors, **factored_weights.add_folds(self, width))
-        for name, weight in state._asdict().items():  # where `tf.train.Checkpoint` finds them
+            rate = initializers.constant_initializer(np.float64(self._rate))
+            self._rate_weight = self._add_float64("learning_rate", (), rate)
+        state = FactoredState(**factors, **self._add_folds(width))
+        for name, weight in state._asdict().items():  # checkpoints save attributes
             setattr(self, f"_{name}", weight)
         self.class_matrix = FactoredMatrix(state, self.use_bias, self.name)
         self._update = FactoredUpdate(state, self.anchor, self._current_rate, self.name)
@@ -151,7 +157,7 @@ class FactoredOutput(ClassOutput):
 
     @property
     def learning_rate(self) -> LearningRate:
-        """The rate of the layer's own steps: a float, or the schedule."""
+        """The learning rate of the layer's updates: a float, or the schedule."""
         if self._schedule is not None:
             return self._schedule
         return float(self._rate_weight) if self.built else self._rate
@@ -160,8 +166,8 @@ class FactoredOutput(ClassOutput):
     def learning_rate(self, value: float) -> None:
         if self._schedule is not None:
             raise ValueError(
-                f"The learning rate of layer '{self.name}' goes by a schedule. Received: "
-                f"learning_rate={value!r}. Give a number to the constructor instead."
+                f"The learning rate of layer '{self.name}' is a schedule and cannot be set. "
+                f"Received: learning_rate={value!r}. Pass a number to the constructor instead."
             )
         self._rate = real_number("learning_rate", value, 0.0, allow_least=False)
         if self.built:
@@ -174,7 +180,7 @@ class FactoredOutput(ClassOutput):
         return self.class_matrix.biases()
 
     def spheres(self, features: tf.Tensor, labels: tf.Tensor) -> Spheres:
-        """What losses of the spherical family take of a batch.
+        """Returns what the losses of the spherical family are computed from.
 
         Args:
             features: Float `[B, dim]`.
@@ -183,13 +189,13 @@ class FactoredOutput(ClassOutput):
         return self._update.spheres(self._as_weights(features), labels)
 
     def learning_batch(self, features: tf.Tensor) -> LearningBatch:
-        """The same in training: in the backward pass the weights take their step.
+        """Returns the same in training: the backward pass updates the weights.
 
         Args:
             features: As in `spheres`.
 
         Raises:
-            ValueError: In a step that the rule cannot follow.
+            ValueError: In a step that the exact update does not support.
         """
         self._refuse_replicas()
         model = keras_internals.training_model()
@@ -202,14 +208,15 @@ class FactoredOutput(ClassOutput):
         )
 
     def drift(self, num_probes: int = 16) -> dict[str, float]:
-        """How far what is kept of W has drifted from V, U and omega, in one pass over V.
+        """Returns the rounding errors of the statistics of W, in one pass over V.
 
-        Along random directions x: `gram` is the largest error of `x'Qx`, which stands for
-        `|W x|^2`, relative to it; `total` that of `<w_bar, x>`, which stands for the sum of
-        `W x`, relative to its largest possible value; `inverse` the largest error of `U U^-1`.
+        They are measured along random directions x. `gram` is the largest relative error of
+        `x'Qx`, which should be `|W x|^2`. `total` is the largest error of `<w_bar, x>`, which
+        should be the sum of `W x`, relative to the largest possible value of that sum.
+        `inverse` is the largest error of `U U^-1`.
 
         Args:
-            num_probes: How many directions.
+            num_probes: Number of directions.
 
         Raises:
             ValueError: If the layer is not built, or `num_probes` is out of range.
@@ -219,15 +226,21 @@ class FactoredOutput(ClassOutput):
         return {name: float(value) for name, value in found.items()}
 
     def load_own_variables(self, store: Any) -> None:
-        super().load_own_variables(factored_weights.with_folds(store, self.weights))
+        num_before_folds = len(self.weights) - _NUM_FOLD_WEIGHTS
+        if len(store.keys()) == num_before_folds:  # a file from before there were folds
+            folds = self.weights[num_before_folds:]
+            zeros = [np.zeros(one.shape, one.dtype) for one in folds]
+            missing = {str(num_before_folds + i): value for i, value in enumerate(zeros)}
+            store = {key: store[key] for key in store.keys()} | missing
+        super().load_own_variables(store)
 
     def take_classes(
         self, before: Any, change: ClassChange, new_rows: tf.Tensor | None
     ) -> list[tuple[keras.Variable, ClassChange]]:
         state = self.class_matrix.state
-        of_state = set(map(id, state))
+        factors = set(map(id, state))
         for old, new in zip(before.variables, self.variables, strict=True):
-            if id(new) not in of_state:
+            if id(new) not in factors:
                 change.copy(old, new)
         factored_classes.move_classes(before.class_matrix.state, state, change, new_rows)
         return []
@@ -241,13 +254,46 @@ class FactoredOutput(ClassOutput):
             "num_classes": self.num_classes,
             "learning_rate": rate,
             "use_bias": self.use_bias,
-            "embeddings_initializer": initial_values.serialize(self.embeddings_initializer),
-            "bias_initializer": initial_values.serialize(self.bias_initializer),
+            "embeddings_initializer": initializers.serialize(self.embeddings_initializer),
+            "bias_initializer": initializers.serialize(self.bias_initializer),
         }
+
+    def _add_factors(self, width: int) -> dict[str, keras.Variable]:
+        """Adds the weights that each step writes; `width` is that of a row of V."""
+        vectors = self.add_class_weight(
+            "vectors", (self.num_classes, width), self._initial_rows, trainable=False
+        )
+        return {
+            "vectors": vectors,
+            "mixing": self._add_float64("mixing", (width, width), "identity"),
+            "inverse": self._add_float64("inverse", (width, width), "identity"),
+            "offset": self._add_float64("offset", (width,), "zeros"),
+            "total": self._add_float64("total", (width,), total_of(vectors)),
+            "gram": self._add_float64("gram", (width, width), gram_of(vectors)),
+            "steps": self.add_class_weight(
+                "steps", (), "zeros", dtype="int64", trainable=False
+            ),
+        }
+
+    def _add_folds(self, width: int) -> dict[str, keras.Variable]:
+        """Adds the pending changes of the rows that a step does not read: the last weights."""
+        count = self.num_classes // _CLASSES_PER_FOLD
+        count = min(max(count, _LEAST_FOLDS), _MOST_FOLDS)
+        seen = self.add_class_weight(
+            "seen", (self.num_classes,), "zeros", dtype="uint32", trainable=False
+        )
+        folds = self._add_float64("folds", (count + 1, width + 1), "zeros")
+        return {"folds": folds, "seen": seen}
+
+    def _add_float64(
+        self, name: str, shape: Shape, initializer: InitializerLike
+    ) -> keras.Variable:
+        """Adds a weight that is not trained by gradients."""
+        return self.add_class_weight(name, shape, initializer, dtype="float64", trainable=False)
 
     def _initial_rows(self, shape: tuple[int, int], dtype: str | None = None) -> tf.Tensor:
         """Embeddings and, in the last column, biases."""
-        first_values = initial_values.in_one_piece(self.embeddings_initializer)
+        first_values = initializers.without_copies(self.embeddings_initializer)
         rows = first_values((shape[0], shape[1] - int(self.use_bias)), dtype)
         if not self.use_bias:
             return rows
@@ -262,10 +308,10 @@ class FactoredOutput(ClassOutput):
     def _logits(self, features: tf.Tensor) -> tf.Tensor:
         matrix, vectors = self.class_matrix, self.class_matrix.state.vectors.value
         if keras_internals.is_running(keras.Model.export):
-            with tf.init_scope():  # now, so that what is exported need not
+            with tf.init_scope():  # now, so that the exported function need not do it
                 matrix.take_folds()
             return matrix.logits_by(features, vectors)
-        if keras_internals.training_of_step() is False:  # many batches, of which one has to
+        if keras_internals.training_of_step() is False:  # once for all batches of `evaluate`
             matrix.take_folds()
         return super()._logits(features)
 
@@ -276,21 +322,22 @@ class FactoredOutput(ClassOutput):
         count = tf.distribute.get_strategy().num_replicas_in_sync
         if count > 1:
             raise ValueError(
-                f"Layer '{self.name}' cannot train on several replicas: each would step by its "
-                f"own part of the batch. Received: a strategy of {count} replicas. Train it on "
-                "one device, or take a `LargeOutput`."
+                f"Layer '{self.name}' cannot train on several replicas, because each would "
+                f"update its weights from its own part of the batch. Received: a strategy of "
+                f"{count} replicas. Train it on one device, or use a `LargeOutput`."
             )
 
     def _refuse_step_of(self, model: keras.Model) -> None:
         optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
         if getattr(optimizer, "gradient_accumulation_steps", None):
             raise ValueError(
-                f"Layer '{self.name}' steps with each batch, so it cannot wait for "
-                f"gradient_accumulation_steps={optimizer.gradient_accumulation_steps} of them. "
-                "Leave that out, and make the batches larger: they cost little here."
+                f"Layer '{self.name}' updates its weights with each batch, so it does not "
+                "support gradient accumulation. Received: gradient_accumulation_steps="
+                f"{optimizer.gradient_accumulation_steps}. Leave that out, and use larger "
+                "batches, which cost little here."
             )
         if model.jit_compile:
             raise ValueError(
-                f"XLA cannot compile the step of layer '{self.name}'. Received: a model that "
-                "was compiled with jit_compile=True. Leave it out."
+                f"XLA cannot compile the update of layer '{self.name}'. Received: a model that "
+                "was compiled with jit_compile=True. Leave that out."
             )

@@ -1,4 +1,4 @@
-"""Layer that adds pairs of neighbouring ids to bags of ids."""
+"""`HashedBigrams`: adds pairs of adjacent ids to bags of ids."""
 
 from typing import Any
 
@@ -6,20 +6,20 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
-from tf_largeout.layers import bag_ids
+from tf_largeout.layers.id_layer import IdLayer
 from tf_largeout.types import Config, Shape
 
 _MULTIPLIER = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: Fibonacci hashing
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class HashedBigrams(keras.layers.Layer):
-    """Appends to each bag the pairs of ids that stand side by side in it, hashed to new ids.
+class HashedBigrams(IdLayer):
+    """Appends the pairs of adjacent ids to each bag, hashed to new ids.
 
-    The sum of embeddings that `EmbeddingBag` makes knows neither order nor company: what a pair
-    means that its two words do not mean alone is lost, and few dimensions blur what is left.
-    A pair `(a, b)` gets the id `input_dim + hash(a, b) % num_buckets`, so one table of
-    `input_dim + num_buckets` rows has the ids and the pairs, and no list of pairs is kept:
+    The sum of embeddings that `EmbeddingBag` computes does not depend on the order of the ids,
+    so a pair has no meaning of its own. With this layer a pair `(a, b)` gets the id
+    `input_dim + hash(a, b) % num_buckets`. One table of `input_dim + num_buckets` rows then has
+    the ids and the pairs, and no list of pairs is needed:
 
     ```python
     model = keras.Sequential(
@@ -38,11 +38,11 @@ class HashedBigrams(keras.layers.Layer):
 
     Args:
         input_dim: Ids are `0 ... input_dim - 1`.
-        num_buckets: Number of new ids. Pairs that share one share a row of the table; about as
-            many as there are distinct pairs in the training examples is enough.
-        padding_id: The id that stands for no id; None if there is none. A pair with it is
-            `padding_id` itself.
-        **kwargs: Of `keras.layers.Layer`.
+        num_buckets: Number of new ids. Pairs with the same hash share a row of the table. The
+            number of distinct pairs in the training examples is enough.
+        padding_id: The id that stands for no id; None if there is none. Pairs that contain it
+            become `padding_id`.
+        **kwargs: Arguments of `keras.layers.Layer`.
 
     Call arguments:
         ids: Integers `[batch, ..., n]`.
@@ -51,8 +51,8 @@ class HashedBigrams(keras.layers.Layer):
         `[batch, ..., 2 n - 1]`, int64: the ids, then their pairs.
 
     Raises:
-        ValueError: If an argument is none of the above, or `ids` are sparse, ragged, not
-            integers or of fewer than two dimensions.
+        ValueError: If an argument is not valid, or `ids` are sparse, ragged, not integers or
+            have fewer than two dimensions.
         tf.errors.InvalidArgumentError: If an id is neither the padding nor below `input_dim`.
     """
 
@@ -63,19 +63,8 @@ class HashedBigrams(keras.layers.Layer):
         padding_id: int | None = 0,
         **kwargs: Any,
     ) -> None:
-        super().__init__(autocast=False, **kwargs)
-        self.input_dim = whole_number("input_dim", input_dim, most=2**31)
+        super().__init__(whole_number("input_dim", input_dim, most=2**31), padding_id, **kwargs)
         self.num_buckets = whole_number("num_buckets", num_buckets, most=2**31)
-        self.padding_id = bag_ids.checked_padding_id(padding_id)
-
-    # As in `EmbeddingBag`: the input of a `Sequential` is of its first layer's dtype.
-    @property
-    def compute_dtype(self) -> str:
-        return "int64"
-
-    @property
-    def variable_dtype(self) -> str:
-        return "int64"
 
     def call(self, ids: tf.Tensor) -> tf.Tensor:
         self._check(ids)
@@ -100,16 +89,16 @@ class HashedBigrams(keras.layers.Layer):
         return keras.KerasTensor(self.compute_output_shape(tuple(ids.shape)), "int64")
 
     def _in_range(self, ids: tf.Tensor) -> tf.Tensor:
-        """The ids, checked: one too high would be that of a pair."""
+        """Checks the ids: an id that is too large would become the id of a pair."""
         known = ids
         if self.padding_id is not None:
             known = tf.where(ids != self.padding_id, ids, 0)
-        check = bag_ids.in_range(known, self.input_dim, self.padding_id, self.name)
+        check = self.check_range(known)
         with tf.control_dependencies([] if check is None else [check]):
             return tf.identity(ids)
 
     def _check(self, ids: tf.Tensor | keras.KerasTensor) -> None:
-        bag_ids.refuse_sparse(ids, self.name)
+        self.require_dense_or_ragged(ids)
         dtype = keras.backend.standardize_dtype(ids.dtype)
         ragged = isinstance(ids, tf.RaggedTensor) or getattr(ids, "ragged", False)
         if "int" not in dtype or len(ids.shape) < 2 or ragged:

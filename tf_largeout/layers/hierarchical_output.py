@@ -1,4 +1,4 @@
-"""`HierarchicalOutput`: a softmax in two levels, clusters and classes."""
+"""`HierarchicalOutput`: a two-level softmax over clusters and classes."""
 
 import heapq
 from typing import Any
@@ -11,29 +11,30 @@ from tf_largeout.arguments import MOST_CLASSES, boolean, whole_number
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.clustered_matrix import ClusteredMatrix
-from tf_largeout.layers import initial_values
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.search import k_means_clusters
 from tf_largeout.tags.log_probabilities import LogProbabilities
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
-from tf_largeout.variables.initializers import constant_initializer
+from tf_largeout.variables import initializers
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class HierarchicalOutput(ClassOutput):
-    """Log-probabilities of `num_classes` classes by a softmax over clusters and one in each.
+    """Log-probabilities of `num_classes` classes by a two-level softmax.
 
-        P(c | h) = P(k | h) P(c | k, h),    k the cluster of c,
+        P(c | h) = P(k | h) P(c | k, h)
 
-    each factor a softmax of inner products with h plus biases. The probabilities sum to 1
-    exactly. With `HierarchicalSoftmaxLoss` a training step scores the clusters and the classes
-    of the labels' clusters, O(batch sqrt(num_classes) dim): no negatives are drawn, nothing is
-    estimated. The price is the model: a class that shares no cluster with its rivals is told
-    from them by the rows of the clusters alone, so it matters which classes share one.
+    where h are the features and k is the cluster of class c. Each factor is a softmax of inner
+    products with h plus biases: the first over the clusters, the second over the classes of the
+    cluster. The probabilities sum to 1 exactly. With `HierarchicalSoftmaxLoss` a training step
+    scores the clusters and the classes of the labels' clusters, O(batch sqrt(num_classes) dim).
+    No classes are sampled, and the loss is exact. The disadvantage is that two classes of
+    different clusters are separated by the rows of the clusters alone, so similar classes
+    should share a cluster.
 
-    What comes out are log-probabilities: `predict` gives them, Keras's losses and metrics take
-    them for logits, and `top_k`, `evaluate` and our metrics rank all classes by them, exactly.
-    Beside its row each class takes 16 bytes, which say where its cluster is.
+    The output of the layer are log-probabilities. `predict` returns them, Keras's losses and
+    metrics use them as logits, and `top_k`, `evaluate` and our metrics rank all classes by
+    them, exactly. In addition to its row, each class takes 16 bytes for its cluster.
 
     ```python
     vectors = np.random.default_rng(0).normal(size=(10_000, 64))
@@ -46,17 +47,18 @@ class HierarchicalOutput(ClassOutput):
 
     Args:
         num_classes: Number of classes `N`, from 1 to 2^31 - 2.
-        num_clusters: Number of clusters, at most `num_classes`; by default that of `clusters`,
-            or about `sqrt(num_classes)`, where a step is cheapest.
-        clusters: Integers `[num_classes]`, the cluster of each class, from 0; each cluster has
-            a class. A step costs what the labels' clusters hold, so none should be much
-            larger than others. None, the default, for consecutive ids in equal parts: classes
-            of about equal frequency share a cluster where ids go by falling frequency. The
-            config leaves an array out; the clusters are saved with the weights.
+        num_clusters: Number of clusters, at most `num_classes`. The default is the number in
+            `clusters`, or about `sqrt(num_classes)`, for which a step is cheapest.
+        clusters: Integers `[num_classes]`, the cluster of each class, from 0. No cluster may be
+            empty. A step scores all classes of the labels' clusters, so no cluster should be
+            much larger than the others. None, the default, divides the ids into consecutive
+            ranges of equal size. If ids are sorted by frequency, classes of about the same
+            frequency then share a cluster. The config does not store an array; the clusters
+            are saved with the weights.
         use_bias: Whether each class and each cluster has a bias.
-        embeddings_initializer: Initializer of the rows of classes and clusters; by default, as
-            in `LargeOutput`, uniform, rows of length 1/2.
-        **kwargs: Of `keras.layers.Layer`.
+        embeddings_initializer: Initializer of the rows of classes and clusters. By default
+            uniform with rows of length 1/2, as in `LargeOutput`.
+        **kwargs: Arguments of `keras.layers.Layer`.
 
     Call arguments:
         features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
@@ -73,8 +75,8 @@ class HierarchicalOutput(ClassOutput):
         cluster_of_class: int64 Keras variable `[num_classes]`.
 
     Raises:
-        ValueError: If an argument is none of these, there is an `activity_regularizer`, or the
-            input has no last dimension or fewer than two.
+        ValueError: If an argument is not valid, there is an `activity_regularizer`, or the
+            input has fewer than two dimensions or an unknown last one.
 
     References:
         Goodman 2001, "Classes for fast maximum entropy training"; Morin and Bengio 2005,
@@ -102,7 +104,7 @@ class HierarchicalOutput(ClassOutput):
             num_clusters = int(self._clusters.max()) + 1
         self.num_clusters = num_clusters or _default_num_clusters(most)
         self.use_bias = boolean("use_bias", use_bias)
-        self.embeddings_initializer = initial_values.of_embeddings(embeddings_initializer)
+        self.embeddings_initializer = initializers.get_for_embeddings(embeddings_initializer)
         self.embeddings = self.cluster_embeddings = None
         self.cluster_of_class: keras.Variable = None
         self.bias: keras.Variable | None = None
@@ -110,27 +112,28 @@ class HierarchicalOutput(ClassOutput):
 
     @staticmethod
     def clusters_of(vectors: TensorLike, num_clusters: int | None = None) -> np.ndarray:
-        """Clusters of classes whose vectors point the same way, by spherical k-means.
+        """Computes clusters of classes with similar vectors, by spherical k-means.
 
-        For vectors that are known before training: of a model trained before, of texts that
-        describe the classes. No cluster is much larger than others, so that a step costs about
-        as much as with equal ones: those of more than twice the mean are clustered again.
+        The vectors must be known before training, such as embeddings of texts that describe the
+        classes, or the class embeddings of another model. Clusters of more than twice the mean
+        size are clustered again, so that a step costs about as much as with equal clusters.
 
         Args:
             vectors: Float `[num_classes, dim]`, finite, one per class.
-            num_clusters: About how many clusters; by default `sqrt(num_classes)`.
+            num_clusters: Approximate number of clusters; by default `sqrt(num_classes)`.
 
         Returns:
             int64 `[num_classes]`, for the argument `clusters`.
 
         Raises:
-            ValueError: If the vectors are none such, or `num_clusters` is out of range.
+            ValueError: If the vectors are not a finite matrix, or `num_clusters` is out of
+                range.
         """
         vectors = np.asarray(vectors)
         if vectors.ndim != 2 or vectors.size == 0 or not np.all(np.isfinite(vectors)):
             raise ValueError(
-                "`vectors` must be finite numbers, one row per class. Received: an array of "
-                f"shape {vectors.shape} and dtype {vectors.dtype}."
+                "`vectors` must be a matrix of finite numbers, one row per class. Received: an "
+                f"array of shape {vectors.shape} and dtype {vectors.dtype}."
             )
         num_clusters = whole_number(
             "num_clusters", num_clusters, or_none=True, most=len(vectors)
@@ -197,18 +200,18 @@ class HierarchicalOutput(ClassOutput):
             "num_clusters": self.num_clusters,
             "clusters": None,
             "use_bias": self.use_bias,
-            "embeddings_initializer": initial_values.serialize(self.embeddings_initializer),
+            "embeddings_initializer": initializers.serialize(self.embeddings_initializer),
         }
 
     def _clusters_after(self, change: ClassChange) -> tuple[np.ndarray, np.ndarray]:
-        """Clusters of other classes: each new one joins the smallest, empty ones go.
+        """Assigns new classes to the smallest clusters, and removes empty clusters.
 
-        A cluster that lost its classes has a row that leads to them, so no new one joins it,
-        unless all did.
+        The row of a cluster that has lost its classes leads to those classes, so no new class
+        is assigned to it, unless all clusters have lost theirs.
 
         Returns:
-            `(clusters, left)`: int64 `[num_classes]`; and int64 `[m]`, which clusters of now
-            they are, in order.
+            `(clusters, left)`: int64 `[num_classes]`, the new number of the cluster of each
+            class; and int64 `[m]`, the old numbers of the remaining clusters.
         """
         of_kept = self.cluster_of_class.numpy()[change.kept]
         sizes = np.bincount(of_kept, minlength=self.num_clusters)
@@ -216,9 +219,9 @@ class HierarchicalOutput(ClassOutput):
         smallest = [(int(sizes[cluster]), int(cluster)) for cluster in open_clusters]
         heapq.heapify(smallest)
         of_new = np.empty(change.num_new, np.int64)
-        for place in range(change.num_new):
-            size, of_new[place] = smallest[0]
-            heapq.heapreplace(smallest, (size + 1, int(of_new[place])))
+        for i in range(change.num_new):
+            size, of_new[i] = smallest[0]
+            heapq.heapreplace(smallest, (size + 1, int(of_new[i])))
         left, clusters = np.unique(np.concatenate([of_kept, of_new]), return_inverse=True)
         return clusters, left
 
@@ -234,15 +237,19 @@ class HierarchicalOutput(ClassOutput):
         return embeddings, self.add_class_weight(f"{prefix}bias", (count,), "zeros")
 
     def _constant(self, name: str, values: np.ndarray) -> keras.Variable:
-        """An int64 weight that is saved, not trained."""
+        """Adds an int64 weight that is saved but not trained."""
         values = values.astype(np.int64)
         return self.add_class_weight(
-            name, values.shape, constant_initializer(values), dtype="int64", trainable=False
+            name,
+            values.shape,
+            initializers.constant_initializer(values),
+            dtype="int64",
+            trainable=False,
         )
 
 
 def _by_cluster(clusters: np.ndarray, num_clusters: int) -> tuple[np.ndarray, np.ndarray]:
-    """The classes by cluster, ids rising in each, and where each cluster begins and ends."""
+    """The ids sorted by cluster, then by id, and the first position of each cluster."""
     members = np.argsort(clusters, kind="stable")
     return members, np.searchsorted(clusters[members], np.arange(num_clusters + 1))
 
@@ -254,7 +261,7 @@ def _default_num_clusters(num_classes: int) -> int:
 def _checked_clusters(
     clusters: TensorLike, num_classes: int, num_clusters: int | None
 ) -> np.ndarray:
-    """`clusters` as int64, or a ValueError that names what is wrong."""
+    """Returns `clusters` as int64, or raises a ValueError."""
     clusters = np.asarray(clusters)
     if clusters.shape != (num_classes,) or not np.issubdtype(clusters.dtype, np.integer):
         raise ValueError(
@@ -268,13 +275,13 @@ def _checked_clusters(
         raise ValueError(
             f"`clusters` must be numbers from 0 to num_clusters - 1 = "
             f"{min(count, num_classes) - 1}. Received: numbers from {lowest} to {highest}. "
-            "np.unique(clusters, return_inverse=True)[1] numbers them so."
+            "Use np.unique(clusters, return_inverse=True)[1]."
         )
     sizes = np.bincount(clusters, minlength=count)
     if not sizes.all():
         raise ValueError(
             f"Each of the {count} clusters must have a class. Received: `clusters` without "
-            f"cluster {int(np.argmin(sizes))}. np.unique(clusters, return_inverse=True)[1] "
-            "numbers those that have one; leave `num_clusters` out."
+            f"cluster {int(np.argmin(sizes))}. Leave `num_clusters` out and use "
+            "np.unique(clusters, return_inverse=True)[1], which has no empty clusters."
         )
     return clusters

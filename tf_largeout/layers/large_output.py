@@ -11,13 +11,20 @@ from tf_largeout import samplers
 from tf_largeout.arguments import MOST_CLASSES, boolean, whole_number
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.layers import initial_values, saved_weights, shard_weights
+from tf_largeout.classes.sharded_matrix import ShardedMatrix
+from tf_largeout.classes.tied_embeddings import TiedEmbeddings, refuse_initializer
 from tf_largeout.layers.class_output import ClassOutput
-from tf_largeout.layers.tied_embeddings import TiedEmbeddings, refuse_initializer
 from tf_largeout.ops import devices
 from tf_largeout.tags.lazy_logits import LazyLogits
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
-from tf_largeout.variables import replicas, sharded_checkpoint, sharded_table
+from tf_largeout.variables import (
+    initializers,
+    replicas,
+    saved_weights,
+    shard_weights,
+    sharded_checkpoint,
+    sharded_table,
+)
 from tf_largeout.variables.sharded_table import ShardedTable
 
 
@@ -25,15 +32,15 @@ from tf_largeout.variables.sharded_table import ShardedTable
 class LargeOutput(ClassOutput):
     """Scores `num_classes` classes as `features @ class_embeddings.T + bias`.
 
-    To a model it is a `Dense` layer without activation: it returns logits, `predict` gives
-    them, and any Keras loss or metric works on them. With the losses and metrics of
-    `tf_largeout`, which recognise its output, those logits are never computed: a training
-    step scores the labels and the classes that `sampler` draws, so its cost does not depend
-    on `num_classes`, and an evaluation step makes one exact pass over the classes that never
-    holds `[batch, num_classes]`.
+    It is used like a `Dense` layer without activation: it returns logits, which `predict`
+    returns too, and any Keras loss or metric works on them. The losses and metrics of
+    `tf_largeout` recognize its output, and then the logits are never computed. A training step
+    scores only the labels and the classes that `sampler` draws, so its cost does not depend on
+    `num_classes`. An evaluation step makes one exact pass over the classes and never holds a
+    tensor `[batch, num_classes]`.
 
     With `run_eagerly=True`, or in a loop outside of `tf.function`, TensorFlow cannot prune the
-    logits and each step costs O(num_classes); use it for debugging only.
+    logits, and each step costs O(num_classes). Use this for debugging only.
 
     ```python
     model = keras.Sequential(
@@ -46,57 +53,59 @@ class LargeOutput(ClassOutput):
 
     Args:
         num_classes: Number of classes `N`, from 1 to 2^31 - 2.
-        sampler: Which classes a sampled loss scores besides the labels: a
-            `tf_largeout.samplers.Sampler`, or the name of one, which then draws 1,024 classes,
-            or half of them where there are fewer than 2,048; or None. Without one only
+        sampler: Draws the classes that a sampled loss scores in addition to the labels. A
+            `tf_largeout.samplers.Sampler`, or its name, or None. A sampler created by name
+            draws 1,024 classes, but at most half of all classes. Without a sampler only
             `SoftmaxLoss` and Keras losses can train the layer.
         use_bias: Whether each class has a bias.
         embeddings_initializer: Initializer of the class embeddings. By default uniform with
-            variance `1 / (4 dim)`, rows of length 1/2: long enough to give the encoder a
-            gradient from the first step on (zeros do not), short enough for the first updates
-            to turn them, whatever the number of classes (Glorot's rule lets them vanish). An
-            array `[num_classes, dim]` gives the rows themselves; the config leaves it out, as
-            the rows are saved with the weights.
+            variance `1 / (4 dim)`, so that rows have length 1/2. Such rows are long enough to
+            give the encoder a gradient from the first step (zeros are not), and short enough
+            for the first updates to turn them. The length does not depend on the number of
+            classes; with Glorot's rule it would approach 0. An array `[num_classes, dim]` sets
+            the rows. The config does not store an array, as the rows are saved with the
+            weights.
         bias_initializer: Initializer of the biases, or an array `[num_classes]` as above.
-            `NCELoss` takes logits for log probabilities, which sum to 1 at the start with
-            `keras.initializers.Constant(-math.log(num_classes))`.
-        embeddings: A layer whose table of embeddings is to be that of the classes too, so that
-            input and output share it: a `keras.layers.Embedding`, `ReversibleEmbedding` or
-            `tf_largeout.layers.EmbeddingBag` with `input_dim=num_classes`, which the model
-            calls before. A `ReversibleEmbedding` must have tied weights and no soft cap. Or the
-            table, a `keras.Variable`; then the model cannot be saved as a `.keras` file, as a
-            config cannot say whose it is. None, the default, for a table
-            of the layer's own. A layer that is shared is a part of this one: to freeze the one
-            (`trainable = False`) freezes the other.
-        num_shards: In how many ranges of classes, a weight each, the embeddings and biases are
-            kept, at most `num_classes`. After `tf_largeout.distribute.connect` shard i is on
-            server i, modulo their number, with its optimizer slots; else all are in this
-            process. Losses, metrics, best classes and files are those of one shard.
-        **kwargs: Of `keras.layers.Layer`; and `ranking`, "logit" or "absolute", by which
-            `top_k`, metrics and exports rank the classes. By default it is that of the loss
-            that trains the layer.
+            `NCELoss` interprets logits as log probabilities. With
+            `keras.initializers.Constant(-math.log(num_classes))` these sum to 1 at the start.
+        embeddings: A layer whose table of embeddings the classes share (tied embeddings): a
+            `keras.layers.Embedding`, `ReversibleEmbedding` or `tf_largeout.layers.EmbeddingBag`
+            with `input_dim=num_classes`, which the model calls first. A `ReversibleEmbedding`
+            must have tied weights and no soft cap. Or the table, a `keras.Variable`; then the
+            model cannot be saved as a `.keras` file, because a config cannot say to which layer
+            the table belongs. None, the default, creates a table. A shared layer is a part of
+            this layer: freezing one of them (`trainable = False`) freezes the other.
+        num_shards: Number of ranges of classes into which the embeddings and biases are
+            divided, one weight per range; at most `num_classes`. After
+            `tf_largeout.distribute.connect`, shard i and its optimizer slots are on server i
+            modulo the number of servers. Otherwise all shards are in this process. Losses,
+            metrics, best classes and files are the same as with one shard.
+        **kwargs: Arguments of `keras.layers.Layer`; and `ranking`, "logit" or "absolute", by
+            which `top_k`, metrics and exports rank the classes. The default is the ranking of
+            the loss that trains the layer.
 
     Call arguments:
         features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
-        training: Whether the step trains. Sampled losses are exact, and cost O(num_classes),
-            where it does not: pass `training=True` in a training loop of your own.
+        training: Whether the step trains. If it does not, sampled losses are exact and cost
+            O(num_classes). Pass `training=True` in a training loop of your own.
 
     Output shape:
         `[batch, ..., num_classes]`, of the layer's compute dtype.
 
-    Files of Keras keep the weights by name, so `load_weights` takes them into a layer with
-    another sampler, or none: its state then starts anew.
+    Keras files have the weights by name, so `load_weights` works for a layer with another
+    sampler, or without one. The state of the sampler is then not loaded.
 
     Attributes:
-        embeddings: Keras variable `[num_classes, dim]`, one row per class; None in shards.
-        bias: Keras variable `[num_classes]`, or None.
+        embeddings: Keras variable `[num_classes, dim]`, one row per class; None if the layer
+            has shards.
+        bias: Keras variable `[num_classes]`; None without biases, or if the layer has shards.
 
     Raises:
-        ValueError: If `num_classes` or `num_shards` is no integer in range, `use_bias` is no
-            bool, there is an `activity_regularizer` (it would need all logits in each step), an
-            array of initial values has another shape than its weight, the input has no last
-            dimension or fewer than two, or something does not go with shards; the message says
-            what does.
+        ValueError: If `num_classes` or `num_shards` is not an integer in range, `use_bias` is
+            not a bool, there is an `activity_regularizer` (it would need all logits in each
+            step), an array of initial values does not have the shape of its weight, the input
+            has fewer than two dimensions or an unknown last one, or shards do not support
+            another argument; the message says what they support.
     """
 
     rankings = ("logit", "absolute")
@@ -114,18 +123,18 @@ class LargeOutput(ClassOutput):
     ) -> None:
         super().__init__(**kwargs)
         self.num_classes = whole_number("num_classes", num_classes, most=MOST_CLASSES)
-        self.num_shards = shard_weights.checked_count(
+        self.num_shards = _checked_num_shards(
             num_shards, self.num_classes, embeddings is not None
         )
         self.sampler = samplers.get(sampler, self.num_classes)
         self.use_bias = boolean("use_bias", use_bias)
-        self.embeddings_initializer = initial_values.of_embeddings(embeddings_initializer)
-        self.bias_initializer = initial_values.of_biases(bias_initializer)
+        self.embeddings_initializer = initializers.get_for_embeddings(embeddings_initializer)
+        self.bias_initializer = initializers.get_for_biases(bias_initializer)
         self.embeddings: keras.Variable = None
         self._tied = self.tied_layer = None
         if embeddings is not None:
             self._tied = TiedEmbeddings(embeddings, self.num_classes, self.name)
-            self.tied_layer = self._tied.layer  # Keras then trains and saves it with this layer
+            self.tied_layer = self._tied.layer  # Keras trains and saves it with this layer
             refuse_initializer(embeddings_initializer)
         self.bias: keras.Variable = None
         self.class_matrix: ClassMatrix = None  # type: ignore[assignment]  # until built
@@ -135,38 +144,38 @@ class LargeOutput(ClassOutput):
         dim = self.width_of(input_shape)
         if self.sampler is not None:
             self.sampler.require_free()
-        others = set(map(id, self.weights))  # those of a tied layer
+        tied = set(map(id, self.weights))
         try:
             self._add_weights(dim)
         except BaseException:
-            self._remove_weights_but(others)
+            self._remove_weights_except(tied)
             raise
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: dim})
         self.built = True
 
     def build_from_config(self, config: Config) -> None:
-        # The layer to share with may be built later; the first call then builds this one.
+        # If the tied layer is not built yet, the first call builds this layer.
         if self.tied_layer is None or self.tied_layer.built:
             super().build_from_config(config)
 
     def __call__(self, features: TensorLike, *args: Any, **kwargs: Any) -> tf.Tensor:
         if self._tied is not None and self.class_matrix is None:
-            self.built = False  # also where Keras says so of a layer made from a config
+            self.built = False  # Keras sets it for a layer that is made from a config
             if self._tied.look_for_layer(features):
-                del self.tied_layer  # Keras then forgets the copy
+                del self.tied_layer  # removes the copy from the layers that Keras tracks
                 self.tied_layer = self._tied.layer
         return super().__call__(features, *args, **kwargs)
 
     def _add_weights(self, dim: int) -> None:
         if self.num_shards > 1:
-            self.class_matrix = shard_weights.add_matrix(self, dim)
+            self._add_shards(dim)
         else:
             self._add_tables(dim)
         if self.sampler is not None:
             self.seed_state = self._add_seed_state(self.sampler.seed)
             self.sampler.build(self)
             if type(self.sampler).rows_changed is not samplers.Sampler.rows_changed:
-                self.class_matrix.on_rows_changed(self._tell_sampler)
+                self.class_matrix.on_rows_changed(self._notify_sampler)
 
     def _add_tables(self, dim: int) -> None:
         if self._tied is None:
@@ -176,7 +185,7 @@ class LargeOutput(ClassOutput):
         elif self.tied_layer is None:
             self.embeddings = self._tied.table(dim)
         else:
-            # Not by an assignment, which would make it a weight of this layer, saved twice.
+            # An assignment would make it a weight of this layer, which Keras saves again.
             self.__dict__["embeddings"] = self._tied.table(dim)
         if self.use_bias:
             self.bias = self.add_class_weight(
@@ -184,23 +193,45 @@ class LargeOutput(ClassOutput):
             )
         self.class_matrix = ClassMatrix(self.embeddings, self.bias, self.name)
 
-    def _tell_sampler(self, ids: tf.Tensor, old_rows: tf.Tensor) -> None:
+    def _add_shards(self, dim: int) -> None:
+        shard_weights.require_placement(self.name, self.num_shards)
+        if self.sampler is not None and self.sampler.needs_one_table:
+            raise ValueError(
+                f"{self.sampler.name_in_messages} of layer '{self.name}' reads all rows in one "
+                "variable (`needs_one_table`), so it does not support num_shards above 1. Use "
+                "a sampler of `tf_largeout`, all of which support shards, or num_shards=1."
+            )
+        embeddings = shard_weights.add_shards(
+            self,
+            "embeddings",
+            (self.num_classes, dim),
+            self.embeddings_initializer,
+            "embeddings_initializer",
+        )
+        biases = None
+        if self.use_bias:
+            biases = shard_weights.add_shards(
+                self, "bias", (self.num_classes,), self.bias_initializer, "bias_initializer"
+            )
+        self.class_matrix = ShardedMatrix(embeddings, biases, self.name)
+
+    def _notify_sampler(self, ids: tf.Tensor, old_rows: tf.Tensor) -> None:
         if self.sampler is not None:
             self.sampler.rows_changed(tf.cast(ids, tf.int64), old_rows, self)
 
-    def _remove_weights_but(self, others: set[int]) -> None:
-        """As before a build that failed: layer and sampler can be built with what is right."""
+    def _remove_weights_except(self, kept: set[int]) -> None:
+        """Undoes a build that failed, so that layer and sampler can be built again."""
         for name, value in list(vars(self).items()):
-            if isinstance(value, keras.Variable) and id(value) not in others:
-                delattr(self, name)  # Keras then forgets the weight
+            if isinstance(value, keras.Variable) and id(value) not in kept:
+                delattr(self, name)  # removes it from the weights that Keras tracks
         self.embeddings = self.bias = self.seed_state = None
         self.class_matrix = None  # type: ignore[assignment]
         if self.sampler is not None:
             self.sampler.release()
 
     def _add_seed_state(self, seed: int | None) -> keras.Variable:
-        # A weight, because `.keras` files leave the state of a `SeedGenerator` out, and a
-        # resumed run must draw what the uninterrupted one draws.
+        # A weight, because `.keras` files do not have the state of a `SeedGenerator`. A
+        # resumed run must draw the same classes as a run that was not interrupted.
         seed = random.randrange(2**31) if seed is None else seed
         with devices.supported_device_scope():
             return self.add_weight(
@@ -219,7 +250,7 @@ class LargeOutput(ClassOutput):
         return LazyLogits(self, features, training)
 
     def next_seed(self) -> tf.Tensor:
-        """Two int64 numbers, new at each call and other ones on each replica."""
+        """Returns two int64 numbers that differ at each call and on each replica."""
         seed = tf.identity(self.seed_state.value)
         self.seed_state.assign(seed + [0, 1])
         return seed + [replicas.replica_id() << 32, 0]
@@ -227,7 +258,7 @@ class LargeOutput(ClassOutput):
     def changed_attributes(
         self, change: ClassChange
     ) -> list[tuple[keras.layers.Layer, str, int]]:
-        shard_weights.checked_count(self.num_shards, change.num_classes, is_tied=False)
+        _checked_num_shards(self.num_shards, change.num_classes, is_tied=False)
         changed = super().changed_attributes(change)
         if self._tied is not None:
             changed.append(self._tied.changed_attribute(change))
@@ -237,7 +268,7 @@ class LargeOutput(ClassOutput):
         self, before: Any, change: ClassChange, new_rows: tf.Tensor | None
     ) -> list[tuple[keras.Variable, ClassChange]]:
         moved = [] if self.bias is None else [self.bias]
-        olds, news = sharded_table.whole(before.variables), sharded_table.whole(self.variables)
+        olds, news = map(sharded_table.join_shards, (before.variables, self.variables))
         for old, new in zip(olds, news, strict=True):
             if isinstance(new, ShardedTable):
                 others = new_rows if new.name == "embeddings" else None
@@ -256,12 +287,22 @@ class LargeOutput(ClassOutput):
         return [(variable, change) for variable in moved]
 
     def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
-        saved_weights.save(self, store)
+        saved_weights.save(self._named_weights(), store)
 
     def load_own_variables(self, store: Mapping[str, Any]) -> None:
         if not self.built:
-            super().load_own_variables(store)  # which says so
-        saved_weights.load(self, store)
+            super().load_own_variables(store)  # raises an error that says so
+        sampler = None if self.sampler is None else type(self.sampler).__name__
+        saved_weights.load(self._named_weights(), store, self.name, sampler)
+
+    def _named_weights(self) -> dict[str, keras.Variable | ShardedTable]:
+        """The weights by name, without those that a tied layer saves; shards as one table."""
+        tied = set() if self.tied_layer is None else set(map(id, self.tied_layer.weights))
+        own = sharded_table.join_shards(
+            weight for weight in self.weights if id(weight) not in tied
+        )
+        # A table that was given as a variable may have any name.
+        return {"embeddings" if one is self.embeddings else one.name: one for one in own}
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         children = super()._trackable_children(save_type, **kwargs)
@@ -274,9 +315,30 @@ class LargeOutput(ClassOutput):
             "sampler": keras.saving.serialize_keras_object(self.sampler),
             "use_bias": self.use_bias,
             "embeddings_initializer": (
-                None if self._tied else initial_values.serialize(self.embeddings_initializer)
+                None if self._tied else initializers.serialize(self.embeddings_initializer)
             ),
-            "bias_initializer": initial_values.serialize(self.bias_initializer),
+            "bias_initializer": initializers.serialize(self.bias_initializer),
             "embeddings": None if self._tied is None else self._tied.serialize(),
             "num_shards": self.num_shards,
         }
+
+
+def _checked_num_shards(num_shards: int, num_classes: int, is_tied: bool) -> int:
+    """`num_shards` as an int.
+
+    Raises:
+        ValueError: If it is not an integer from 1 to `num_classes`, or above 1 for tied
+            embeddings.
+    """
+    count = whole_number("num_shards", num_shards)
+    if count > num_classes:
+        raise ValueError(
+            "`num_shards` must be at most the number of classes, so that each shard has one. "
+            f"Received: num_shards={count}, num_classes={num_classes}."
+        )
+    if is_tied and count > 1:
+        raise ValueError(
+            "`embeddings` is the table of another layer, which has no shards. Received: "
+            f"num_shards={count}. Leave `embeddings` out, or use num_shards=1."
+        )
+    return count

@@ -1,8 +1,8 @@
 """Keras optimizers that update only the rows of a variable that have a gradient.
 
-They serve every variable whose gradient is sparse: the class embeddings of a sampled
-loss, and any `keras.layers.Embedding`. Dense gradients give what Keras's optimizer of that
-name gives (`RowwiseAdagrad`, which Keras lacks, its own rule).
+They update any variable with a sparse gradient in this way: class embeddings with a sampled
+loss, and any `keras.layers.Embedding`. For dense gradients they give the results of the Keras
+optimizer of that name. (Keras has no `RowwiseAdagrad`.)
 """
 
 from tf_largeout.optimizers.lazy_adagrad import LazyAdagrad

@@ -15,8 +15,8 @@ from tf_largeout.types import LearningRate
 class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
     """Adagrad that updates only the rows with a gradient.
 
-    For sparse gradients (`tf.IndexedSlices`: sampled losses over `LargeOutput`, and any
-    `keras.layers.Embedding`, so the embedding tables of your own encoder profit too) a step
+    A gradient is sparse (`tf.IndexedSlices`) with sampled losses on a `LargeOutput`, and with
+    any `keras.layers.Embedding`, such as the embedding tables of your encoder. A step then
     costs O(rows in the batch) instead of O(all rows):
 
     ```
@@ -24,27 +24,30 @@ class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
     a += g^2,  w -= learning_rate g / sqrt(a + epsilon)
     ```
 
-    This is Adagrad exactly: rows with a zero gradient do not move in it. Keras's Adagrad
-    squares the gradients of a repeated row before it sums them. Dense gradients give the
-    same result as `keras.optimizers.Adagrad`, bit by bit.
+    This is exactly Adagrad, in which rows with a zero gradient do not move. (Keras's Adagrad
+    squares the gradients of a repeated row before it sums them.) For dense gradients the result
+    is bit-identical to that of `keras.optimizers.Adagrad`.
 
-    For class rows take `LazyAdagrad(30 * rate, initial_accumulator_value=0.0)`, where `rate` is
-    what suits `LazyAdam`. Keras's start of 0.1 is far above the squared gradients of a mean
-    over a batch, in which each row has a share of one example or two: with it rows hardly move.
+    For class rows use `LazyAdagrad(30 * rate, initial_accumulator_value=0.0)`, where `rate` is
+    a good rate for `LazyAdam`. In the mean over a batch, the gradient row of a class comes from
+    one or two examples, so its square is far below Keras's initial value of 0.1. With that
+    value rows hardly move.
 
     Reference:
         [Duchi et al., 2011](http://www.jmlr.org/papers/volume12/duchi11a/duchi11a.pdf).
 
     Args:
-        learning_rate: float, schedule or callable. Defaults to 1e-3 as in Keras; 0.01 to 1
-            are usual.
-        initial_accumulator_value: start of a. Defaults to 0.1 as in Keras; 0 for class rows.
+        learning_rate: float, schedule or callable. Defaults to 1e-3 as in Keras; usual values
+            are 0.01 to 1.
+        initial_accumulator_value: initial value of a. Defaults to 0.1 as in Keras; use 0 for
+            class rows.
         epsilon: added to a under the root. Defaults to 1e-7.
-        weight_decay: None, or decoupled weight decay: a row with a gradient first loses
-            `learning_rate * weight_decay` of its weights.
+        weight_decay: None, or decoupled weight decay: a row with a gradient is first multiplied
+            by `1 - learning_rate * weight_decay`.
         name: name of the optimizer.
-        **kwargs: `clipnorm`, `clipvalue`, `global_clipnorm`, `loss_scale_factor`, ... of
-            `keras.optimizers.Optimizer`. Norms are those of the merged gradients.
+        **kwargs: Arguments of `keras.optimizers.Optimizer`: `clipnorm`, `clipvalue`,
+            `global_clipnorm`, `loss_scale_factor` and others. Norms are computed after the
+            gradients of repeated rows are summed.
 
     Raises:
         ValueError: see `LazyAdam`.

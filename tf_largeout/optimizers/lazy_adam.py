@@ -17,65 +17,68 @@ from tf_largeout.types import Config, LearningRate, Variable
 class LazyAdam(RowSparse, keras.optimizers.Adam):
     """Adam that updates only the rows with a gradient.
 
-    For sparse gradients (`tf.IndexedSlices`: sampled losses over `LargeOutput`, and any
-    `keras.layers.Embedding`, so the embedding tables of your own encoder profit too) a step
+    A gradient is sparse (`tf.IndexedSlices`) with sampled losses on a `LargeOutput`, and with
+    any `keras.layers.Embedding`, such as the embedding tables of your encoder. A step then
     costs O(rows in the batch) instead of O(all rows):
 
     ```
-    v *= beta_2^(steps since the row's last gradient, less 1)
+    v *= beta_2^(steps since the row's last gradient - 1)
     g = sum of the gradients of the row
     v += (g^2 - v) (1 - beta_2)
     w -= learning_rate sqrt(1 - beta_2^(t + row_step_offset)) g / (sqrt(v) + epsilon)
     ```
 
-    where t is the global step. Rows without a gradient keep w and v; Keras's Adam moves all of
-    them at each step. Dense gradients give the same result as `keras.optimizers.Adam`, bit by
-    bit (with `beta_1=0`, to rounding); on a CPU in one pass over memory.
+    where t is the global step. Rows without a gradient keep w and v; Keras's Adam updates all
+    rows in each step. For dense gradients the result is bit-identical to that of
+    `keras.optimizers.Adam` (with `beta_1=0`, up to rounding). On a CPU it is computed in one
+    pass over memory.
 
-    Rows have no momentum by default. Dense Adam spends the momentum of a gradient over the next
-    steps, in which a rare row has no other; a row that is updated only when a gradient comes
-    would get a tenth of that, and the rest of an old one. Without momentum one update moves
-    the row as far as dense Adam's would over the next steps. And v decays as in dense Adam, so
-    that it is small again when a rare row's next gradient comes.
+    By default rows have no momentum. In dense Adam, a gradient of a rare row moves the row over
+    the next steps, by momentum. A lazy optimizer updates the row only when it has a gradient:
+    with momentum the row would move by a tenth of that gradient, and by the rest of an old one.
+    Without momentum, one update moves the row as far as dense Adam would over the next steps.
+    v decays as in dense Adam, so that it is small when the next gradient of a rare row comes.
 
-    The square root is Adam's correction of v for its start at 0, and made for gradients that
-    come in each step. A row's first gradient moves it by `learning_rate` in step 1 and by 31
-    times as much after thousands of steps. From an offset of 300 on it is 16 times as much in
-    step 1, so that rare rows learn from the first epoch on; without any correction, frequent
-    ones would be thrown far by the gradients of an encoder that has learned nothing yet.
+    The square root is Adam's correction for v starting at 0, which assumes a gradient in each
+    step. With it alone, the first gradient of a row would move the row by `learning_rate` in
+    step 1, and by 31 times as much after thousands of steps. With an offset of 300, it moves
+    the row by 16 times `learning_rate` in step 1, so that rare rows learn from the first epoch
+    on. Without any correction, the gradients of an untrained encoder would move frequent rows
+    too far.
 
     Reference:
         [Kingma & Ba, 2014](https://arxiv.org/abs/1412.6980), the form before section 2.1.
 
     Args:
-        learning_rate: float, schedule or callable. Defaults to 3e-3, thrice that of Keras's
-            Adam: a row has few updates, those of its own labels and draws. 1e-2 with a schedule
-            that falls to 0 is often better (docs/guides/optimizers.md).
-        beta_1: decay of the first moment under dense gradients. Defaults to 0.9. With 0 no
-            first moment is kept: half the memory, of use for the largest class matrices.
+        learning_rate: float, schedule or callable. Defaults to 3e-3, three times that of
+            Keras's Adam, because a row is updated only when its class is a label or is drawn.
+            1e-2 with a schedule that ends at 0 is often better (docs/guides/optimizers.md).
+        beta_1: decay of the first moment for dense gradients. Defaults to 0.9. With 0 there is
+            no first moment, which halves the memory for the slots of large class matrices.
         beta_2: decay of the second moment. Defaults to 0.999.
         epsilon: added to the root of v. Defaults to 1e-7.
-        weight_decay: None, or decoupled weight decay (Loshchilov & Hutter 2017): a row with
-            a gradient first loses `learning_rate * weight_decay` of its weights.
-        decay_skipped: whether the moments of a row are decayed for the steps that skipped
-            it, `v *= beta_2^skipped` and `m *= row_beta_1^skipped`, when its next gradient
-            comes: then they equal those of dense Adam. Costs 8 bytes per row. Defaults to True.
-        row_beta_1: decay of the first moment under sparse gradients. Defaults to 0. Another
-            number gives rows a moment of their own, `m += (g - m) (1 - row_beta_1)`, whose
-            bias-corrected value takes the place of g.
-        row_step_offset: how many steps are taken to have gone before the first when v is
-            corrected for sparse gradients. Defaults to 300.
-            `row_beta_1=0.9, decay_skipped=False, row_step_offset=0` is what other libraries
-            call LazyAdam.
+        weight_decay: None, or decoupled weight decay (Loshchilov & Hutter 2017): a row with a
+            gradient is first multiplied by `1 - learning_rate * weight_decay`.
+        decay_skipped: whether the moments of a row also decay for the steps in which it had no
+            gradient, `v *= beta_2^skipped` and `m *= row_beta_1^skipped`, as in dense Adam.
+            This is done at the next gradient of the row, and takes 8 bytes per row. Defaults to
+            True.
+        row_beta_1: decay of the first moment for sparse gradients. Defaults to 0. With another
+            value, rows have a first moment `m += (g - m) (1 - row_beta_1)`, and its
+            bias-corrected value replaces g in the update of w.
+        row_step_offset: number of steps added to t when v is corrected for sparse gradients.
+            Defaults to 300. Other libraries' LazyAdam is
+            `row_beta_1=0.9, decay_skipped=False, row_step_offset=0`.
         name: name of the optimizer.
-        **kwargs: `clipnorm`, `clipvalue`, `global_clipnorm`, `loss_scale_factor`, ... of
-            `keras.optimizers.Optimizer`. Norms are those of the merged gradients.
+        **kwargs: Arguments of `keras.optimizers.Optimizer`: `clipnorm`, `clipvalue`,
+            `global_clipnorm`, `loss_scale_factor` and others. Norms are computed after the
+            gradients of repeated rows are summed.
 
     Raises:
-        ValueError: for `amsgrad`, a `decay_skipped` that is no bool, a `row_beta_1` that is not
-            in [0, 1) and a `row_step_offset` that is no integer of at least 0; and, when a
-            sparse gradient comes, for `use_ema`, `gradient_accumulation_steps` and constraints
-            of its variable, which need every row at each step, and for variables that are not
+        ValueError: for `amsgrad`, a `decay_skipped` that is not a bool, a `row_beta_1` that is
+            not in [0, 1) and a `row_step_offset` that is not an integer of at least 0. At a
+            sparse gradient: for `use_ema`, `gradient_accumulation_steps` and a constraint of
+            its variable, which need every row in each step, and for a variable that is not
             float32.
 
     Example:
@@ -100,7 +103,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         if kwargs.get("amsgrad"):
             raise ValueError(
                 "LazyAdam has no amsgrad variant. Received: amsgrad=True. Leave it out, or use "
-                "keras.optimizers.Adam, which updates every row at each step."
+                "keras.optimizers.Adam, which updates every row in each step."
             )
         super().__init__(
             learning_rate=learning_rate,
@@ -123,13 +126,13 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     def add_variable_from_reference(
         self, reference_variable: Variable, name: str | None = None, initializer: str = "zeros"
     ) -> keras.Variable | None:
-        """Makes a slot; None for m where neither gradient has a first moment."""
+        """Creates a slot; None for the first moment if it is not used."""
         if name == "momentum" and not (self.beta_1 or self.row_beta_1):
             return None
         return super().add_variable_from_reference(reference_variable, name, initializer)
 
     def add_slots(self, variables: Sequence[Variable]) -> None:
-        """Makes with `decay_skipped` the last step of each row."""
+        """Creates the slot with the last step of each row, if `decay_skipped` is set."""
         if self.decay_skipped:
             self._last_steps = [
                 self.add_row_slot(variable, "last_step", dtype="int64")
@@ -198,7 +201,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         )
 
     def _decay_skipped_rows(self, variable: tf.Variable) -> None:
-        """Catches up with the sparse steps of `variable` that left rows out, if any did."""
+        """Decays the moments of rows for the sparse steps in which they had no gradient."""
         last_step = self._last_step_of(variable)
         step = self.step_number(variable)
         skipped = step - last_step.value - 1
@@ -222,7 +225,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     def _step_size(
         self, learning_rate: tf.Tensor, step: tf.Tensor, beta_1: float, step_offset: int = 0
     ) -> tf.Tensor:
-        # In Keras's arithmetic of float32 variables, so that sparse and dense gradients agree.
+        # The float32 arithmetic of Keras, so that sparse and dense gradients agree.
         step = tf.cast(step, tf.float32)
         beta_1_power = tf.pow(tf.cast(beta_1, tf.float32), step)
         beta_2_power = tf.pow(tf.cast(self.beta_2, tf.float32), step + step_offset)

@@ -15,8 +15,8 @@ from tf_largeout.types import LearningRate
 class LazySGD(RowSparse, keras.optimizers.SGD):
     """Gradient descent with momentum that updates only the rows with a gradient.
 
-    For sparse gradients (`tf.IndexedSlices`: sampled losses over `LargeOutput`, and any
-    `keras.layers.Embedding`, so the embedding tables of your own encoder profit too) a step
+    A gradient is sparse (`tf.IndexedSlices`) with sampled losses on a `LargeOutput`, and with
+    any `keras.layers.Embedding`, such as the embedding tables of your encoder. A step then
     costs O(rows in the batch) instead of O(all rows):
 
     ```
@@ -25,13 +25,14 @@ class LazySGD(RowSparse, keras.optimizers.SGD):
     w += m,  or with nesterov  w += momentum m - learning_rate g
     ```
 
-    Rows without a gradient keep w and m; Keras's SGD with momentum moves all of them at
-    each step. Dense gradients give the same result as `keras.optimizers.SGD`, bit by bit.
+    Rows without a gradient keep w and m; Keras's SGD with momentum updates all rows in each
+    step. For dense gradients the result is bit-identical to that of `keras.optimizers.SGD`.
 
-    For class rows take a fifth of the batch size as the rate, and another optimizer for the
-    layers before, which no such rate suits: a mean over the batch leaves each row the share of
-    one example or two. `MultiOptimizer` needs Keras 3.15. A `tf.train.Checkpoint` saves the
-    state of its optimizers only if it is given them: `optimizers=list(optimizer.optimizers)`.
+    For class rows use a learning rate of a fifth of the batch size: in the mean over a batch,
+    the gradient row of a class comes from one or two examples. That rate is far too large for
+    the other layers, so use another optimizer for them, as below. `MultiOptimizer` needs Keras
+    3.15. For a `tf.train.Checkpoint` of it, also pass its optimizers, or their state is not
+    saved: `optimizers=list(optimizer.optimizers)`.
 
     ```python
     rows = tflo.optimizers.LazySGD(batch_size / 5)
@@ -47,12 +48,13 @@ class LazySGD(RowSparse, keras.optimizers.SGD):
     Args:
         learning_rate: float, schedule or callable. Defaults to 0.01.
         momentum: float in [0, 1]. Defaults to 0: no slot, plain gradient descent.
-        nesterov: whether w moves by the momentum of the next step. Defaults to False.
-        weight_decay: None, or decoupled weight decay: a row with a gradient first loses
-            `learning_rate * weight_decay` of its weights.
+        nesterov: whether to use Nesterov momentum. Defaults to False.
+        weight_decay: None, or decoupled weight decay: a row with a gradient is first multiplied
+            by `1 - learning_rate * weight_decay`.
         name: name of the optimizer.
-        **kwargs: `clipnorm`, `clipvalue`, `global_clipnorm`, `loss_scale_factor`, ... of
-            `keras.optimizers.Optimizer`. Norms are those of the merged gradients.
+        **kwargs: Arguments of `keras.optimizers.Optimizer`: `clipnorm`, `clipvalue`,
+            `global_clipnorm`, `loss_scale_factor` and others. Norms are computed after the
+            gradients of repeated rows are summed.
 
     Raises:
         ValueError: see `LazyAdam`.

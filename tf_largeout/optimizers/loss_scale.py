@@ -1,4 +1,4 @@
-"""Keras's dynamic loss scaling over a row-sparse optimizer, without a dense tensor."""
+"""Makes dynamic loss scaling of Keras check sparse gradients by their rows."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -12,15 +12,16 @@ from tf_largeout.types import Gradient
 
 
 def keep_finite_check_sparse() -> None:
-    """Lets `keras.optimizers.LossScaleOptimizer` check sparse gradients by their rows.
+    """Makes `keras.optimizers.LossScaleOptimizer` check only the values of sparse gradients.
 
-    Its `check_finite` makes a boolean tensor of the variable's shape out of an
-    `IndexedSlices`. `Model.compile` wraps any optimizer in it
-    under the policy mixed_float16, and it gives the wrapped optimizer no say in the check,
-    so the method itself is replaced; where no optimizer of ours is wrapped, the new one
-    calls the old one with the same gradients.
+    Its `check_finite` converts `IndexedSlices` to a boolean tensor of the variable's shape.
+    Under the policy mixed_float16, `Model.compile` wraps any optimizer in a
+    `LossScaleOptimizer`, and the wrapped optimizer takes no part in the check. Therefore the
+    method is replaced. If the wrapped optimizer is not one of ours, the new method calls the
+    old one with the same gradients.
 
-    Of several replicas it asks all: Keras does as the first one says.
+    With several replicas the result is true if the gradients of all replicas are finite. (Keras
+    checks the first replica only.)
     """
     wrap_check_finite(_on_rows)
 
@@ -39,7 +40,7 @@ def _on_rows(check_finite: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]
 
 
 def _on_all_replicas(finite: tf.Tensor) -> tf.Tensor:
-    """Whether it is true on each replica: a scalar bool."""
+    """Whether `finite` is true on all replicas: a scalar bool."""
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return finite

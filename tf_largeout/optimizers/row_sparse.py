@@ -1,4 +1,4 @@
-"""What all row-sparse optimizers share."""
+"""`RowSparse`: the base class of the row-sparse optimizers."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -19,18 +19,18 @@ _OF_FILES = (
 
 
 class RowSparse(keras.optimizers.Optimizer):
-    """Makes a Keras optimizer row-sparse where the gradient is.
+    """Makes a Keras optimizer row-sparse for sparse gradients.
 
-    To be inherited from before the Keras optimizer. A variable whose gradient is a
-    `tf.IndexedSlices` (an embedding table, the class embeddings of a sampled loss) goes to
-    `update_rows`, which reads and writes the rows with a gradient and no others, at a cost
-    that does not depend on the number of rows. Other gradients take Keras's own path.
+    A subclass inherits from this class first, then from the Keras optimizer. If the gradient of
+    a variable is a `tf.IndexedSlices` (an embedding table, or class embeddings with a sampled
+    loss), `update_rows` reads and writes only the rows with a gradient, at a cost that does not
+    depend on the number of rows. Other gradients are handled by Keras.
 
-    A subclass writes `update_rows`, and `add_slots` if it has more slots than Keras's. The
-    rest is done here: gradients of repeated ids, and of the replicas of a strategy, are summed
-    before they are clipped; weight decay is decoupled and falls on the touched rows; a step
-    whose gradients cannot be computed, or whose ids are out of range, changes neither weights
-    nor slots nor `iterations`.
+    A subclass implements `update_rows`, and `add_slots` if it has more slots than the Keras
+    optimizer. This class does the rest. Gradients of repeated ids, and of the replicas of a
+    strategy, are summed before they are clipped. Weight decay is decoupled and applied to the
+    updated rows only. If gradients cannot be computed, or an id is out of range, the step
+    changes neither weights nor slots nor `iterations`.
     """
 
     _rate_of_step: tf.Tensor | None = None  # in a step without replicas
@@ -47,44 +47,44 @@ class RowSparse(keras.optimizers.Optimizer):
         """Updates the rows `ids` of `variable` and of its slots in place.
 
         Args:
-            values: float32 `[n, ...]`, gradient rows.
-            ids: `[n]`, the row of each; may repeat, lies in range.
+            values: float32 `[n, ...]`, the gradient rows.
+            ids: `[n]`, the row of the variable for each; in range, may repeat.
             variable: `tf.Variable`, float32.
             learning_rate: float32 scalar.
-            weight_decay: float32 scalar, the share of the weights that a row loses first.
+            weight_decay: float32 scalar; a row is first multiplied by 1 minus this number.
         """
         raise NotImplementedError
 
     def update_all(
         self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor
     ) -> None:
-        """Updates all of `variable` for a dense gradient: the step of the Keras optimizer."""
+        """Updates all rows for a dense gradient, as the Keras optimizer does."""
         super().update_step(gradient, variable, learning_rate)
 
     def add_variable_from_reference(
         self, reference_variable: Variable, name: str | None = None, initializer: str = "zeros"
     ) -> keras.Variable | None:
-        """Makes a slot, on the device of its variable."""
+        """Creates a slot on the device of its variable."""
         with devices.device_scope_of(reference_variable):
             slot = super().add_variable_from_reference(reference_variable, name, initializer)
         sharded_table.mark_slot(slot, reference_variable)
         return slot
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Makes the slots, with what a checkpoint that was restored before has for them."""
+        """Creates the slots, with the values of a checkpoint that was restored before."""
         if self.built:
             return
         super().build(variables)
         self.add_slots(variables)
-        sharded_checkpoint.give(self)
+        sharded_checkpoint.restore_slots(self)
 
     def add_slots(self, variables: Sequence[Variable]) -> None:
-        """Makes those slots that the Keras optimizer does not have; for a subclass to write."""
+        """Creates the slots that the Keras optimizer does not have. Subclasses override it."""
 
     def add_row_slot(
         self, variable: Variable, name: str, dtype: str = "float32", initializer: str = "zeros"
     ) -> keras.Variable:
-        """Makes a slot of one value per row, beside `variable`; its shape is `[num_rows]`."""
+        """Creates a slot `[num_rows]`, one value per row, on the device of `variable`."""
         place = variable.value if isinstance(variable, keras.Variable) else variable
         strategy = tf.distribute.get_strategy().extended
         with strategy.colocate_vars_with(place), devices.device_scope_of(variable):
@@ -99,14 +99,14 @@ class RowSparse(keras.optimizers.Optimizer):
 
     @property
     def variables(self) -> list[keras.Variable | sharded_table.ShardedTable]:
-        """Its variables; in a file of Keras, tables in place of their shards.
+        """The variables; while Keras reads or writes a file, shards are joined to tables.
 
-        So a file does not depend on the number of shards, whichever optimizer of Keras holds
-        this one and asks.
+        Thus a file does not depend on the number of shards, even if another Keras optimizer
+        wraps this one.
         """
         found: list[keras.Variable] = super().variables
         in_file = any(map(keras_internals.is_running, _OF_FILES))
-        return sharded_table.whole(found) if in_file else found
+        return sharded_table.join_shards(found) if in_file else found
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         children = super()._trackable_children(save_type, **kwargs)
@@ -114,9 +114,9 @@ class RowSparse(keras.optimizers.Optimizer):
 
     def _lookup_dependency(self, name: str, cached_dependencies: Any = None) -> Any:
         found = super()._lookup_dependency(name, cached_dependencies)
-        if self.built or cached_dependencies is None:  # which only a restoration gives
+        if self.built or cached_dependencies is None:  # None: no checkpoint is restored
             return found
-        return sharded_checkpoint.awaited(self, name, found)
+        return sharded_checkpoint.placeholder(self, name, found)
 
     def apply(
         self,
@@ -152,31 +152,31 @@ class RowSparse(keras.optimizers.Optimizer):
         distributed = isinstance(counter.value, tf.distribute.DistributedValues)
         if count > 1 and not distributed:
             raise ValueError(
-                f"{type(self).__name__} was made outside of `strategy.scope()`: each of "
-                f"{count} replicas would count its steps. Make it inside."
+                f"{type(self).__name__} was created outside of `strategy.scope()`, so each of "
+                f"{count} replicas would count the steps. Create it in `strategy.scope()`."
             )
 
     def _all_or_none(
         self, grads: Sequence[Gradient | None], variables: Sequence[Variable]
     ) -> list[Gradient | None]:
-        """The gradients, which change nothing, `iterations` included, before all are there."""
+        """Delays the use of gradients and of `iterations` until all are computed."""
         counter = keras_internals.step_counter(self)
-        present = [place for place, gradient in enumerate(grads) if gradient is not None]
-        there, step = step_barrier.all_or_none(
-            [grads[place] for place in present],
-            [variables[place] for place in present],
+        present = [i for i, gradient in enumerate(grads) if gradient is not None]
+        computed, step = step_barrier.all_or_none(
+            [grads[i] for i in present],
+            [variables[i] for i in present],
             counter.value,
         )
         counter.assign(step)
         found: list[Gradient | None] = [None] * len(grads)
-        for place, gradient in zip(present, there, strict=True):
-            found[place] = gradient
+        for i, gradient in zip(present, computed, strict=True):
+            found[i] = gradient
         return found
 
     def update_step(
         self, gradient: Gradient, variable: tf.Variable, learning_rate: tf.Tensor
     ) -> None:
-        """Updates one variable, by rows if the gradient is an `IndexedSlices`, where it is."""
+        """Updates one variable, on its device; by rows if the gradient is sparse."""
         if not tf.distribute.has_strategy():
             if self._rate_of_step is None:
                 self._rate_of_step = tf.convert_to_tensor(learning_rate)
@@ -187,9 +187,9 @@ class RowSparse(keras.optimizers.Optimizer):
     def step_number(self, variable: tf.Variable) -> tf.Tensor:
         """int64 scalar, the number of this step from 1, for the update of `variable`.
 
-        For all variables it is one read, as is the learning rate, but under a strategy, whose
-        replicas read their own: what is made of both is then computed once, and sent to servers
-        once.
+        Without a strategy, the step and the learning rate are read once for all variables, so
+        that values that depend on them are computed once and sent to servers once. Under a
+        strategy each replica reads its own variables.
         """
         if tf.distribute.has_strategy():
             return self.iterations + 1
@@ -221,10 +221,10 @@ class RowSparse(keras.optimizers.Optimizer):
             self.update_all(gradient, variable, learning_rate)
 
     def _apply_weight_decay(self, variables: Sequence[Variable]) -> None:
-        """Does nothing: `update_step` knows which rows to decay."""
+        """Does nothing, because `update_step` decays the rows that it updates."""
 
     def _clip_gradients(self, grads: Sequence[Gradient | None]) -> list[Gradient | None]:
-        # The norm of a gradient is that of its merged rows, of all replicas together.
+        # The norm is that of the merged rows of all replicas.
         if self._clips():
             pairs = self._summed([(gradient, None) for gradient in grads])
             grads = [row_gradients.merged(gradient) for gradient, _ in pairs]
@@ -237,8 +237,8 @@ class RowSparse(keras.optimizers.Optimizer):
         return grads_and_vars if self._clips() else self._summed(grads_and_vars)
 
     def _summed(self, grads_and_vars: Any) -> Any:
-        # On one replica there is nothing to sum, but Keras would have TensorFlow fetch dense
-        # gradients from the servers that have the variables.
+        # With one replica there is nothing to sum, but Keras would make TensorFlow copy dense
+        # gradients from the servers of the variables.
         if tf.distribute.get_strategy().num_replicas_in_sync == 1:
             return grads_and_vars
         return super()._all_reduce_sum_gradients(grads_and_vars)
@@ -284,7 +284,7 @@ class RowSparse(keras.optimizers.Optimizer):
             if used:
                 raise ValueError(
                     f"{option} reads and writes every row of variable '{name}' of shape "
-                    f"{tuple(variable.shape)} at each step, but its gradient is sparse and "
+                    f"{tuple(variable.shape)} in each step, but its gradient is sparse and "
                     f"{type(self).__name__} updates only the rows in it. {instead}, or use "
                     f"keras.optimizers.{self._keras_class()}."
                 )

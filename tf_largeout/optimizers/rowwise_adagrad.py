@@ -13,36 +13,38 @@ from tf_largeout.types import LearningRate, Variable
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class RowwiseAdagrad(LazyAdagrad):
-    """Adagrad with one accumulator per row: the smallest state that still adapts.
+    """Adagrad with one accumulator per row: the smallest state with adaptive rates.
 
-    A variable of rank 2 or more has one float32 per row instead of one per weight, so a matrix
-    of 10M x 64 needs 40 MB of state where `LazyAdam` needs 5.1 GB:
+    A variable of rank 2 or more has one float32 per row instead of one per weight. For a matrix
+    of 10M x 64 that is 40 MB, and 5.1 GB with `LazyAdam`:
 
     ```
     g = sum of the gradients of the row
     a += mean(g^2),  w -= learning_rate g / sqrt(a + epsilon)
     ```
 
-    Only rows with a gradient are read and written (see `LazyAdam` on sparse gradients);
-    dense gradients give the same result. Variables of rank 0 and 1 get Adagrad.
+    Only rows with a gradient are read and written (see `LazyAdam` on sparse gradients). Dense
+    gradients give the same result. Variables of rank 0 and 1 are updated by Adagrad.
 
-    For class rows take 30 times the rate that suits `LazyAdam`. The accumulator starts at 0, as
-    in PyTorch's Adagrad: beside Keras's 0.1 the squared gradients of a mean over a batch, in
-    which each row has a share of one example or two, are nothing, and rows hardly move.
+    For class rows use 30 times the learning rate that you would use with `LazyAdam`. The
+    accumulator starts at 0, as in PyTorch's Adagrad. In the mean over a batch, the gradient row
+    of a class comes from one or two examples, so its square is far below Keras's initial value
+    of 0.1. With that value rows hardly move.
 
     Reference:
         [Mudigere et al., 2021](https://arxiv.org/abs/2104.05158), "row-wise AdaGrad".
 
     Args:
-        learning_rate: float, schedule or callable. Defaults to 0.1, thirty times that of
-            `LazyAdam`; 0.01 to 1 are usual.
-        initial_accumulator_value: start of a. Defaults to 0.
+        learning_rate: float, schedule or callable. Defaults to 0.1, about 30 times that of
+            `LazyAdam`; usual values are 0.01 to 1.
+        initial_accumulator_value: initial value of a. Defaults to 0.
         epsilon: added to a under the root. Defaults to 1e-7.
-        weight_decay: None, or decoupled weight decay: a row with a gradient first loses
-            `learning_rate * weight_decay` of its weights.
+        weight_decay: None, or decoupled weight decay: a row with a gradient is first multiplied
+            by `1 - learning_rate * weight_decay`.
         name: name of the optimizer.
-        **kwargs: `clipnorm`, `clipvalue`, `global_clipnorm`, `loss_scale_factor`, ... of
-            `keras.optimizers.Optimizer`. Norms are those of the merged gradients.
+        **kwargs: Arguments of `keras.optimizers.Optimizer`: `clipnorm`, `clipvalue`,
+            `global_clipnorm`, `loss_scale_factor` and others. Norms are computed after the
+            gradients of repeated rows are summed.
 
     Raises:
         ValueError: see `LazyAdam`.
@@ -69,7 +71,7 @@ class RowwiseAdagrad(LazyAdagrad):
     def add_variable_from_reference(
         self, reference_variable: Variable, name: str | None = None, initializer: str = "zeros"
     ) -> keras.Variable | None:
-        """Makes a slot; the accumulator of a matrix has one value per row."""
+        """Creates a slot; the accumulator of a matrix has one value per row."""
         if name == "accumulator" and len(reference_variable.shape) > 1:
             return self.add_row_slot(reference_variable, name, initializer=initializer)
         return super().add_variable_from_reference(reference_variable, name, initializer)

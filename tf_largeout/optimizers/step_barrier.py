@@ -1,4 +1,4 @@
-"""Gradients that can be read only when all of them are there."""
+"""`all_or_none`: gradients that can be read only after all are computed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,16 +12,16 @@ from tf_largeout.types import Gradient, Variable
 def all_or_none(
     grads: Sequence[Gradient], variables: Sequence[Variable], step: tf.Tensor
 ) -> tuple[list[Gradient], tf.Tensor]:
-    """The gradients, and `step`, none of which can be read before all are there.
+    """Returns the gradients and `step`, none of which can be read before all are computed.
 
-    By data, not by control dependencies: with those on the gradients of a `while_loop`, as
-    RNN layers have, the first steps of a `tf.function` fail at random in TensorFlow 2.21.
-    Gradients of variables on other machines, which are those of shards, stay there and wait
-    for a word of this one, which waits for a word of each of them.
+    The dependencies are data dependencies. With control dependencies on the gradients of a
+    `while_loop`, which RNN layers have, the first steps of a `tf.function` fail at random in
+    TensorFlow 2.21. Gradients of variables on other machines (of shards) stay there: this
+    machine waits for a signal from each server, then sends a signal to each.
 
     Args:
-        grads: One for each variable.
-        variables: What they belong to.
+        grads: One gradient per variable.
+        variables: The variables.
         step: A number.
     """
     servers = [devices.server_of(variable) for variable in variables]
@@ -42,7 +42,7 @@ def all_or_none(
 
 
 def _arrived(server: str | None, parts: Sequence[tf.Tensor]) -> tf.Tensor:
-    """A number that is there, on a server, when all of `parts` are."""
+    """A number on a server that can be read after all of `parts` are computed."""
     with tf.device(server), tf.control_dependencies(parts):
         return tf.identity(tf.size(parts[0]))
 
@@ -50,7 +50,7 @@ def _arrived(server: str | None, parts: Sequence[tf.Tensor]) -> tf.Tensor:
 def _packed(
     grads: Sequence[Gradient], servers: Sequence[str | None], kept: dict[str | None, Any]
 ) -> list[Gradient]:
-    """The parts of each device as the gradients that they were."""
+    """Packs the tensors of each device into gradients again."""
     rest = {server: iter(parts) for server, parts in kept.items()}
     found = []
     for gradient, server in zip(grads, servers, strict=True):

@@ -5,10 +5,11 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.classes.class_changes import ClassChange
-from tf_largeout.layers import ClassOutput, initial_values
+from tf_largeout.layers import ClassOutput
 from tf_largeout.resizing.model_copy import class_output, copy_of
 from tf_largeout.resizing.optimizer_slots import copy_state
 from tf_largeout.types import InitializerLike, TensorLike
+from tf_largeout.variables import initializers
 
 
 def resize_classes(
@@ -84,8 +85,8 @@ def _new_rows(
     """The rows that `initializer` gives, float32 `[num_new, dim]`; None where it is None."""
     if initializer is None:
         return None
-    chosen = initial_values.get("initializer", initializer, keras.initializers.Zeros())
-    if isinstance(chosen, initial_values.InitialValues):
+    chosen = initializers.get("initializer", initializer, keras.initializers.Zeros())
+    if isinstance(chosen, initializers.ArrayInitializer):
         if chosen.values.shape != (num_new, dim) or not np.all(np.isfinite(chosen.values)):
             raise ValueError(
                 "An array in `initializer` must be finite numbers, one row for each of the "

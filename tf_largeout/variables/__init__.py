@@ -1,1 +1,1 @@
-"""Keras variables: shards of one table, replicas, observers of updates, initial values."""
+"""Keras variables: initializers, shards, replicas, observers of updates, weights in files."""

@@ -1,20 +1,55 @@
-"""Initializers of weights that are no trainable parameters."""
+"""Initializers of weights: constants, arrays, and Keras initializers without copies."""
 
+import copy
 from collections.abc import Callable
 
+import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.types import Shape
+from tf_largeout.types import Config, Initializer, InitializerLike, Shape, TensorLike
+
+_RANDOM = (
+    keras.initializers.RandomNormal,
+    keras.initializers.RandomUniform,
+    keras.initializers.TruncatedNormal,
+    keras.initializers.VarianceScaling,
+)
+_LARGE = 2**20  # values; below, copies take little memory
+
+
+class ArrayInitializer:
+    """An initializer that returns an array.
+
+    Args:
+        name: Name of the argument that was given the array, for the message.
+        values: Array of numbers.
+    """
+
+    def __init__(self, name: str, values: TensorLike) -> None:
+        self.name, self.values = name, np.asarray(values)
+
+    def __call__(self, shape: Shape, dtype: str | None = None) -> tf.Tensor:
+        self.require_shape(shape)
+        return constant_initializer(self.values.astype(dtype))(shape)
+
+    def require_shape(self, shape: Shape) -> None:
+        """Raises a ValueError if the array has another shape."""
+        if tuple(shape) != self.values.shape:
+            raise ValueError(
+                f"An array in `{self.name}` must have the shape of the weight, {tuple(shape)}. "
+                f"Received: an array of shape {self.values.shape}."
+            )
 
 
 def constant_initializer(value: np.ndarray) -> Callable[..., tf.Tensor]:
-    """An initializer that gives the numpy array `value`.
+    """Returns an initializer that returns the numpy array `value`.
 
-    TensorFlow takes the initializers out of the function in whose first trace a variable is
-    made. It cannot where one has captured a tensor, and then initializes all variables in the
-    first call, in no order with what asks for their shapes: gradients of RNN layers, made in
-    the same trace, fail at random ("AddN must have the same size and shape").
+    If a variable is created in the first trace of a function, TensorFlow runs its initializer
+    before the function. It cannot do so if an initializer has captured a tensor. It then runs
+    the initializers of all variables in the first call, in no fixed order with operations that
+    read their shapes: the gradients of RNN layers in the same trace fail at random ("AddN must
+    have the same size and shape").
     """
 
     def initializer(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tensor:
@@ -24,12 +59,110 @@ def constant_initializer(value: np.ndarray) -> Callable[..., tf.Tensor]:
 
 
 def zeros_initializer(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tensor:
-    """Zeros of any type, made on the device of the variable.
+    """Zeros of any type, created on the device of the variable.
 
-    A GPU fills no uint32, and a numpy array would be copied, into the graph even where a
-    variable is made in a function.
+    `tf.zeros` has no GPU kernel for uint32. A numpy array would be copied to the device, and
+    into the graph if the variable is created in a function.
     """
     dtype = tf.as_dtype(dtype)
     if dtype == tf.uint32:
         return tf.bitcast(tf.zeros(shape), dtype)
     return tf.zeros(shape, dtype)
+
+
+def get(
+    name: str, identifier: InitializerLike | TensorLike | None, default: Initializer
+) -> Initializer:
+    """Returns an initializer as `keras.initializers.get` does, also for an array.
+
+    Args:
+        name: Name of the argument.
+        identifier: An initializer, its name or config, an array of numbers, or None.
+        default: The initializer for None.
+
+    Raises:
+        ValueError: If `identifier` is not an initializer, or an array of something other than
+            numbers.
+    """
+    if identifier is None:
+        return default
+    if not (tf.is_tensor(identifier) or isinstance(identifier, (np.ndarray, list, tuple))):
+        return keras.initializers.get(identifier)
+    values = np.asarray(identifier)
+    if not np.issubdtype(values.dtype, np.number):
+        raise ValueError(
+            f"`{name}` must be an initializer or an array of numbers. Received an array of "
+            f"{values.dtype}."
+        )
+    return ArrayInitializer(name, values)
+
+
+def get_for_embeddings(identifier: InitializerLike | TensorLike | None) -> Initializer:
+    """The initializer of class embeddings `[n, dim]`, see `get`.
+
+    The default is uniform with variance `1 / (4 dim)`.
+    """
+    default = keras.initializers.VarianceScaling(0.25, mode="fan_out", distribution="uniform")
+    return get("embeddings_initializer", identifier, default)
+
+
+def get_for_biases(identifier: InitializerLike | TensorLike | None) -> Initializer:
+    """The initializer of biases `[n]`, see `get`. The default is zeros."""
+    return get("bias_initializer", identifier, keras.initializers.Zeros())
+
+
+def serialize(initializer: Initializer) -> Config | None:
+    """The config of an initializer; None for an array, which is saved with the weights."""
+    if isinstance(initializer, ArrayInitializer):
+        return None
+    return keras.saving.serialize_keras_object(initializer)
+
+
+def is_large(shape: Shape) -> bool:
+    """Whether values of `shape` are drawn in a `tf.function`, which takes less memory.
+
+    Small tensors are drawn eagerly. In a forked process a function never returns if the parent
+    process has used TensorFlow, because a fork does not copy its threads. Eager ops on small
+    tensors need no threads.
+    """
+    return bool(np.prod(np.asarray(shape, np.int64)) >= _LARGE)
+
+
+def without_copies(initializer: Initializer) -> Initializer:
+    """The same initializer, but a random one does not copy a large tensor.
+
+    A random Keras initializer draws, scales and shifts into three tensors, so it takes
+    three times the memory of the weight. In a function TensorFlow scales and shifts in place.
+    The seed must be an argument of that function: TensorFlow evaluates what depends on
+    constants alone while it optimizes the function.
+    """
+    if not isinstance(initializer, _RANDOM):
+        return initializer
+
+    def values(shape: Shape, dtype: str | None = None) -> tf.Tensor:
+        if not (tf.executing_eagerly() and is_large(shape)):
+            return initializer(shape, dtype)
+        drawing, seed = copy.copy(initializer), initializer.seed
+
+        def draw(seed: tf.Tensor) -> tf.Tensor:
+            drawing.seed = _FixedSeed(seed)
+            return drawing(shape, dtype)
+
+        if isinstance(seed, keras.random.SeedGenerator):
+            seed = seed.next()
+        else:
+            seed = tf.constant([seed, 0], tf.int64)  # as Keras converts an integer
+        # As a concrete function: TensorFlow warns about repeated tracing of calls.
+        return tf.function(draw, autograph=False).get_concrete_function(seed)(seed)
+
+    return values
+
+
+class _FixedSeed(keras.random.SeedGenerator):
+    """A seed that is given as the tensor `[seed, count]`."""
+
+    def __init__(self, value: tf.Tensor) -> None:  # the base class would create a variable
+        self._value = value
+
+    def next(self, ordered: bool = True) -> tf.Tensor:
+        return self._value

@@ -1,6 +1,8 @@
-"""Which replica of a `tf.distribute` strategy runs this code, and its own variables."""
+"""The current replica of a `tf.distribute` strategy, and its variables."""
 
 import contextlib
+import functools
+import logging
 import threading
 from collections.abc import Iterator
 
@@ -11,7 +13,7 @@ _updating = threading.local()
 
 
 def replica_id() -> int:
-    """The number of this replica under a strategy; 0 without one."""
+    """Returns the number of this replica under a strategy; 0 without a strategy."""
     context = tf.distribute.get_replica_context()
     if context is None:
         return getattr(_updating, "replica_id", 0)
@@ -19,15 +21,16 @@ def replica_id() -> int:
 
 
 def is_first_replica() -> bool:
-    """Whether this is the replica that speaks for all."""
+    """Whether this is replica 0, which writes logs and warnings for all."""
     return replica_id() == 0
 
 
 @contextlib.contextmanager
 def replica_of(variable: keras.Variable, local: tf.Variable) -> Iterator[None]:
-    """Inside, this is the replica, of this worker, whose part of `variable` is `local`.
+    """Context in which `replica_id` is the replica whose part of `variable` is `local`.
 
-    For optimizers: a strategy updates the replicas' variables one by one, outside of replicas.
+    For optimizers: a strategy updates the variables of the replicas of a worker one by one,
+    outside of a replica context.
     """
     before = getattr(_updating, "replica_id", 0)
     components = _components(variable)
@@ -39,18 +42,18 @@ def replica_of(variable: keras.Variable, local: tf.Variable) -> Iterator[None]:
 
 
 def local_variable(variable: keras.Variable) -> tf.Variable:
-    """The `tf.Variable` behind `variable` that lives with this replica.
+    """Returns the `tf.Variable` of this replica behind `variable`.
 
-    A gather from the mirrored variable as a whole would read all of it.
+    A gather from the mirrored variable would read all rows.
     """
     components = _components(variable)
     return components[replica_id() % len(components)]
 
 
 def gathered(values: tf.Tensor) -> tf.Tensor:
-    """What all replicas have, `[n]` each, one after the other: the same on all of them.
+    """Returns the concatenated values of all replicas, `[n]` each, on each replica.
 
-    To be called by all replicas alike, not in a branch of `tf.cond`.
+    All replicas must call it, so not in a branch of `tf.cond`.
     """
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
@@ -59,7 +62,7 @@ def gathered(values: tf.Tensor) -> tf.Tensor:
 
 
 def summed(value: tf.Tensor) -> tf.Tensor:
-    """The sum of the numbers that the replicas have; to be called as `gathered`."""
+    """Returns the sum of the values of all replicas; see `gathered` for calling it."""
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return value
@@ -67,7 +70,30 @@ def summed(value: tf.Tensor) -> tf.Tensor:
 
 
 def _components(variable: keras.Variable) -> tuple[tf.Variable, ...]:
-    """The variables of this worker's replicas, which are numbered one after the other."""
+    """The variables of the replicas of this worker, in the order of the replicas."""
     value = variable.value
     strategy = getattr(value, "distribute_strategy", None) or tf.distribute.get_strategy()
     return strategy.experimental_local_results(value)
+
+
+def warn_if_fit_will_fail() -> None:
+    """Warns once that Keras's `fit` fails under `MultiWorkerMirroredStrategy`.
+
+    Keras fails before it calls a layer, so layers call this when they create variables. A
+    training loop of your own works.
+    """
+    strategy = tf.distribute.get_strategy()
+    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        cluster = strategy.cluster_resolver.cluster_spec()
+        if sum(cluster.num_tasks(job) for job in cluster.jobs) > 1:
+            _warn_about_fit()
+
+
+@functools.cache
+def _warn_about_fit() -> None:
+    logging.getLogger("tf_largeout").warning(
+        "Keras 3's `fit`, `evaluate` and `predict` fail under MultiWorkerMirroredStrategy "
+        "(https://github.com/keras-team/keras/issues/20585). docs/guides/distribution.md, "
+        "section Replicas, has a model class and a training loop that work. Or use "
+        "`LargeOutput(num_shards=...)`, or `tf_largeout.distribute.fit`."
+    )

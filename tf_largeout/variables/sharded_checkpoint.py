@@ -1,7 +1,7 @@
-"""What `tf.train.Checkpoint` sees of tables that are kept in several variables: one each.
+"""Makes `tf.train.Checkpoint` save the shards of a table as one variable.
 
-TensorFlow writes such a table in slices, each by the machine that has it, and reads any rows of
-it, so that a checkpoint does not depend on the number of shards.
+TensorFlow saves such a variable in slices. Each slice is written by the machine of its shard,
+and any range of rows can be read. Thus a checkpoint does not depend on the number of shards.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ _SLICES, _LISTS, _AWAITED = "_largeout_slices", "_largeout_lists", "_largeout_aw
 
 
 def children(owner: Any, found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What an object holds, with tables in place of their shards.
+    """Returns the children of an object with tables in place of their shards.
 
     Args:
-        owner: The object, a layer or an optimizer.
-        found: Its children by name, as `_trackable_children` gives them.
+        owner: A layer or an optimizer.
+        found: Its children by name, the result of `_trackable_children`.
 
     Returns:
-        `found`, where none is a shard or a list with one in it.
+        Children by name, none of which is a shard or a list that contains one.
     """
     changed: dict[str, Any] = {}
     for name, child in found.items():
@@ -41,17 +41,17 @@ def children(owner: Any, found: Mapping[str, Any]) -> Mapping[str, Any]:
     return changed
 
 
-def awaited(owner: Any, name: str, child: Any) -> Any:
-    """What takes that of a checkpoint which is for a list of an optimizer that is not built.
+def placeholder(owner: Any, name: str, child: Any) -> Any:
+    """Returns a placeholder for a list of slots of an optimizer that is not built.
 
-    Only with its slots an optimizer knows which of them are shards of a table, which the
-    checkpoint has as a whole. What `give` adds to this list then gets its values, by
-    TensorFlow's deferred restoration.
+    Until an optimizer has its slots, it is not known which of them are shards of one table in
+    the checkpoint. The placeholder receives the values of the checkpoint. `restore_slots` adds
+    the slots to it, and TensorFlow's deferred restoration sets them.
 
     Args:
         owner: The optimizer.
         name: Name of its child in the checkpoint.
-        child: The child; None where `owner` has none of that name so far.
+        child: The child; None if `owner` has no child of that name yet.
     """
     if not (child is None or isinstance(child, (list, tuple))):
         return child
@@ -60,18 +60,18 @@ def awaited(owner: Any, name: str, child: Any) -> Any:
     return _awaited(owner)[name].list
 
 
-def give(owner: Any) -> None:
-    """Has TensorFlow restore the slots of an optimizer that was just built.
+def restore_slots(owner: Any) -> None:
+    """Restores the slots of an optimizer that was just built from the checkpoint read before.
 
     Raises:
-        ValueError: If what the checkpoint has by the name of a list is no such.
+        ValueError: If the checkpoint has a list of slots where the optimizer has none.
     """
     for name, holder in _awaited(owner).items():
         child = getattr(owner, name, [])
         if not isinstance(child, (list, tuple)):
             raise ValueError(
                 f"'{name}' of optimizer '{owner.name}' cannot be restored after the checkpoint "
-                "was read. Call `optimizer.build(model.trainable_variables)` before."
+                "was read. Call `optimizer.build(model.trainable_variables)` first."
             )
         for one in _as_saved(child)[len(holder.list) :]:
             holder.list.append(one)
@@ -82,11 +82,11 @@ def _awaited(owner: Any) -> dict[str, tf.Module]:
 
 
 def _has_shards(child: Any) -> bool:
-    return isinstance(child, (list, tuple)) and any(map(sharded_table.is_part, child))
+    return isinstance(child, (list, tuple)) and any(map(sharded_table.is_shard, child))
 
 
 def _slices(table: ShardedTable) -> Any:
-    """A table as what TensorFlow saves in slices; the same object at each call."""
+    """An object that TensorFlow saves in slices; the same object at each call."""
     if not hasattr(table, _SLICES):
         values = [shard.value for shard in table.shards]
         setattr(table, _SLICES, sharded_variable(values, table.name))
@@ -94,7 +94,7 @@ def _slices(table: ShardedTable) -> Any:
 
 
 def _whole_list(owner: Any, name: str, variables: list[keras.Variable]) -> Any:
-    """A list of variables as it would be without shards; the same object at each call."""
+    """A list of variables with shards joined to tables; the same object at each call."""
     known = owner.__dict__.setdefault(_LISTS, {})
     key = name, *map(id, variables)
     if key not in known:
@@ -105,7 +105,7 @@ def _whole_list(owner: Any, name: str, variables: list[keras.Variable]) -> Any:
 def _as_saved(variables: Sequence[keras.Variable]) -> list[Any]:
     return [
         _slices(one) if isinstance(one, ShardedTable) else one
-        for one in sharded_table.whole(variables)
+        for one in sharded_table.join_shards(variables)
     ]
 
 

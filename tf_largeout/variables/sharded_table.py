@@ -1,4 +1,4 @@
-"""`ShardedTable`: a table of rows that is kept in several variables."""
+"""`ShardedTable`: a table whose rows are divided among several variables."""
 
 import itertools
 import math
@@ -9,23 +9,23 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-_BYTES_OF_A_PIECE = 2**26  # of the rows that `take_rows` moves at a time
+_PIECE_BYTES = 2**26  # that `take_rows` copies at a time
 _TABLE, _SLOT_OF, _SLOTS = "_largeout_table", "_largeout_slot_of", "_largeout_slots"
 
 
 class ShardedTable:
-    """A table whose rows are those of several variables, one after the other.
+    """A table whose rows are the rows of several variables, in order.
 
-    Whoever has one of the variables finds the table by `table_of`; so an optimizer, which
-    knows variables alone, saves and restores its slots as those of the whole table.
+    `table_of` returns the table of a variable. With it an optimizer, which only knows the
+    variables, saves and restores its slots as those of one table.
 
     Args:
         name: Name of the table in files.
-        shards: Keras variables `[n_i, ...]`, which differ in `n_i` alone.
+        shards: Keras variables `[n_i, ...]` that differ only in `n_i`.
 
     Attributes:
-        name: As given.
-        shards: As given.
+        name: The argument.
+        shards: The argument, as a tuple.
     """
 
     def __init__(self, name: str, shards: Sequence[keras.Variable]) -> None:
@@ -34,58 +34,58 @@ class ShardedTable:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of the table, `[n, ...]`."""
+        """The shape of the table, `[n, ...]`."""
         return (self._ends[-1], *self.shards[0].shape[1:])
 
     def spans(self) -> Iterator[tuple[keras.Variable, slice]]:
-        """Each variable, and which rows of the table it has."""
+        """Yields each variable and its range of rows in the table."""
         for shard, begin, end in zip(self.shards, [0, *self._ends], self._ends, strict=False):
             yield shard, slice(begin, end)
 
     def assign(self, values: Any) -> None:
-        """Sets all rows, a variable at a time.
+        """Sets all rows, one variable at a time.
 
         Args:
-            values: Array `[n, ...]`, which may be one in a file.
+            values: Array `[n, ...]`, which may be in a file.
         """
         for shard, rows in self.spans():
             shard.assign(values[rows])
 
     def numpy(self) -> np.ndarray:
-        """All rows, in the memory of this process."""
+        """Returns all rows, in the memory of this process."""
         values = np.empty(self.shape, self.shards[0].dtype)
         for shard, rows in self.spans():
             values[rows] = shard.numpy()
         return values
 
     def rows(self, ids: np.ndarray) -> tf.Tensor:
-        """Some rows, `[n, ...]`, gathered where they are.
+        """Returns some rows, `[n, ...]`, gathered on the devices of the shards.
 
         Args:
-            ids: int64 `[n]`, at least one, from 0 to the number of rows.
+            ids: int64 `[n]`, at least one, below the number of rows.
         """
-        owners = np.searchsorted(self._ends, ids, side="right")
-        places, parts = [], []
+        shard_numbers = np.searchsorted(self._ends, ids, side="right")
+        positions, parts = [], []
         for number, (shard, span) in enumerate(self.spans()):
-            own = np.flatnonzero(owners == number)
-            if own.size:
-                places.append(own.astype(np.int32))
+            in_shard = np.flatnonzero(shard_numbers == number)
+            if in_shard.size:
+                positions.append(in_shard.astype(np.int32))
                 with tf.device(shard.value.device):
-                    parts.append(tf.gather(shard.value, ids[own] - span.start))
-        return parts[0] if len(parts) == 1 else tf.dynamic_stitch(places, parts)
+                    parts.append(tf.gather(shard.value, ids[in_shard] - span.start))
+        return parts[0] if len(parts) == 1 else tf.dynamic_stitch(positions, parts)
 
     def take_rows(
         self, before: "ShardedTable", ids: np.ndarray, others: tf.Tensor | None = None
     ) -> None:
-        """Sets rows to those of another table, which go from device to device.
+        """Sets rows to rows of another table, copied from device to device.
 
-        They go in pieces of 64 MiB. So no device needs memory for more than the rows that it
-        has, and this process, where none of them are, for none.
+        They are copied in pieces of 64 MiB. Thus a device needs memory only for its own rows
+        and a piece, and this process needs none if the shards are on other machines.
 
         Args:
-            before: A table of rows of the same shape.
-            ids: int64 `[n]`: which of its rows the first n rows become.
-            others: The rows after these, `[m, ...]`; None leaves them as they are.
+            before: A table whose rows have the same shape.
+            ids: int64 `[n]`, the rows of `before` that are copied to the first n rows.
+            others: The rows after these, `[m, ...]`; None leaves them unchanged.
         """
         for shard, span in self.spans():
             with tf.device(shard.value.device):
@@ -100,16 +100,16 @@ class ShardedTable:
 
 
 def _pieces(span: slice, border: int, shard: keras.Variable) -> Iterator[tuple[int, int]]:
-    """First row and end of each piece of a shard's rows; none has rows on both sides."""
-    bytes_of_a_row = max(1, math.prod(shard.shape[1:])) * tf.as_dtype(shard.dtype).size
-    size = max(1, _BYTES_OF_A_PIECE // bytes_of_a_row)
+    """First row and end of the pieces of a shard's rows; no piece crosses `border`."""
+    bytes_per_row = max(1, math.prod(shard.shape[1:])) * tf.as_dtype(shard.dtype).size
+    size = max(1, _PIECE_BYTES // bytes_per_row)
     before = range(span.start, min(border, span.stop), size)
     after = range(max(border, span.start), span.stop, size)
     return itertools.pairwise([*before, *after, span.stop])
 
 
-def table(name: str, shards: Sequence[keras.Variable]) -> ShardedTable:
-    """A `ShardedTable` that `table_of` gives for each of its variables from now on."""
+def create_table(name: str, shards: Sequence[keras.Variable]) -> ShardedTable:
+    """Creates a `ShardedTable`, which `table_of` then returns for each of its variables."""
     found = ShardedTable(name, shards)
     for shard in shards:
         setattr(shard, _TABLE, found)
@@ -117,36 +117,36 @@ def table(name: str, shards: Sequence[keras.Variable]) -> ShardedTable:
 
 
 def bounds(num_rows: int, num_shards: int) -> list[tuple[int, int]]:
-    """First row and end of each of `num_shards` ranges of rows, of sizes that differ by 1."""
+    """First row and end of `num_shards` ranges of rows, whose sizes differ by at most 1."""
     ends = [num_rows * number // num_shards for number in range(num_shards + 1)]
     return list(itertools.pairwise(ends))
 
 
 def table_of(variable: Any) -> ShardedTable | None:
-    """The table that a variable is a part of; None for one that stands alone."""
+    """The table of which a variable is a shard, or None."""
     return getattr(variable, _TABLE, None)
 
 
-def is_part(variable: Any) -> bool:
-    """Whether it is a part of a table, or a slot of such a part."""
+def is_shard(variable: Any) -> bool:
+    """Whether `variable` is a shard of a table, or a slot of a shard."""
     return table_of(getattr(variable, _SLOT_OF, variable)) is not None
 
 
 def mark_slot(slot: keras.Variable, variable: Any) -> None:
-    """Says that `slot` is one of an optimizer's, with a row for each of `variable`."""
+    """Marks a slot of an optimizer, so that it is joined to a table like its `variable`."""
     if table_of(variable) is not None:
         setattr(slot, _SLOT_OF, variable)
 
 
-def whole(variables: Iterable[keras.Variable]) -> list[keras.Variable | ShardedTable]:
-    """Weights, or variables of an optimizer, as they would be if no table were sharded.
+def join_shards(variables: Iterable[keras.Variable]) -> list[keras.Variable | ShardedTable]:
+    """Joins the shards among variables of a layer or an optimizer to tables.
 
     Args:
-        variables: All of them, in their order.
+        variables: All variables, in order.
 
     Returns:
-        The variables, but for those that are parts of tables, or slots of such; in place of the
-        first of each table, or of the slots that correspond, a `ShardedTable` of them.
+        The same list, in which a `ShardedTable` replaces the shards of each table, and another
+        one replaces their slots of each kind; it is at the position of the first shard.
     """
     variables = list(variables)
     slots: dict[int, list[keras.Variable]] = {}
@@ -156,21 +156,21 @@ def whole(variables: Iterable[keras.Variable]) -> list[keras.Variable | ShardedT
     found: list[keras.Variable | ShardedTable] = []
     for one in variables:
         reference = getattr(one, _SLOT_OF, one)
-        of = table_of(reference)
-        if of is None:
+        table = table_of(reference)
+        if table is None:
             found.append(one)
-        elif reference is of.shards[0]:
-            found.append(of if reference is one else _slots_like(one, of, slots))
+        elif reference is table.shards[0]:
+            found.append(table if reference is one else _slot_table(one, table, slots))
     return found
 
 
-def _slots_like(
+def _slot_table(
     slot: keras.Variable, table: ShardedTable, slots: dict[int, list[keras.Variable]]
 ) -> ShardedTable:
-    """Of all variables of a table the slot that is to them what `slot` is to the first."""
+    """The slots of all shards of a table that correspond to `slot` of the first shard."""
     if not hasattr(slot, _SLOTS):
-        of_first = slots[id(table.shards[0])]
-        place = next(place for place, one in enumerate(of_first) if one is slot)
-        mates = [slots[id(one)][place] for one in table.shards]
-        setattr(slot, _SLOTS, ShardedTable(table.name, mates))
+        slots_of_first = slots[id(table.shards[0])]
+        position = next(i for i, one in enumerate(slots_of_first) if one is slot)
+        corresponding = [slots[id(shard)][position] for shard in table.shards]
+        setattr(slot, _SLOTS, ShardedTable(table.name, corresponding))
     return getattr(slot, _SLOTS)

@@ -6,15 +6,15 @@ import pytest
 import tensorflow as tf
 
 from tests.slow import slow_but
-from tf_largeout.layers import initial_values
-from tf_largeout.layers.part_initializer import PartInitializer
+from tf_largeout.variables import initializers
+from tf_largeout.variables.part_initializer import PartInitializer
 
 SHAPES = [(10, 4), (7, 3), (5, 1), (6, 17), (9,)]
 INITIALIZERS = {
     "uniform": lambda: keras.initializers.RandomUniform(-0.3, 0.7, seed=3),
     "normal": lambda: keras.initializers.RandomNormal(0.5, 2.0, seed=2**31 - 5),
     "truncated": lambda: keras.initializers.TruncatedNormal(0.5, 2.0, seed=4),
-    "default": lambda: initial_values.of_embeddings(None),
+    "default": lambda: initializers.get_for_embeddings(None),
     "glorot": lambda: keras.initializers.GlorotUniform(seed=-7),
     "he": lambda: keras.initializers.HeNormal(seed=2**33 + 1),
     "lecun": lambda: keras.initializers.VarianceScaling(
@@ -42,14 +42,14 @@ def test_parts_are_rows_of_the_whole_to_the_bit(kind, shape, monkeypatch):
     for first, end in ((0, 2), (2, 3), (3, shape[0])):
         part = PartInitializer(initializer, shape, first, "embeddings_initializer")
         for many, call in ((2**20, part), (1, part), (1, tf.function(part, autograph=False))):
-            monkeypatch.setattr(initial_values, "_MANY", many)
+            monkeypatch.setattr(initializers, "_LARGE", many)
             rows = call((end - first, *shape[1:]), "float32")
             np.testing.assert_array_equal(rows, whole[first:end])
 
 
 def test_an_array_gives_its_rows():
     values = np.arange(12.0).reshape(6, 2)
-    array = initial_values.of_embeddings(values)
+    array = initializers.get_for_embeddings(values)
     part = PartInitializer(array, (6, 2), 3, "embeddings_initializer")
     for call in (part, tf.function(part, autograph=False)):
         np.testing.assert_array_equal(call((2, 2), "float32"), values[3:5])

@@ -1,4 +1,4 @@
-"""The factors of a `FactoredOutput` from those of one with other classes."""
+"""`move_classes`: the factors of a `FactoredOutput` for other classes."""
 
 import tensorflow as tf
 
@@ -10,17 +10,17 @@ from tf_largeout.ops.factored_output_ops import FactoredState, factored_output_t
 def move_classes(
     before: FactoredState, after: FactoredState, change: ClassChange, new_rows: tf.Tensor | None
 ) -> None:
-    """Moves the rows of `W = V U + 1 omega'`, and sets `Q = W'W` and `w_bar = W'1` to theirs.
+    """Moves the rows of `W = V U + 1 omega'`, and computes `Q = W'W` and `w_bar = W'1`.
 
-    U and omega stay, so that what is kept stays as it is, bit by bit: rows of V move, and a new
-    row w of W is the row `(w - omega) U^-1` of V.
+    U and omega do not change, so that rows of kept classes are bit-identical: their rows of V
+    move. A new row w of W is the row `(w - omega) U^-1` of V.
 
     Args:
-        before: Keras variables.
-        after: Those of a layer that was just built: there V is W.
-        change: The `ClassChange`.
-        new_rows: Float `[num_new, dim]`, the embeddings of new classes, or None for those that
-            `after` has. Biases are always its own.
+        before: The Keras variables of the layer with the old classes.
+        after: Those of a layer with the new classes that was just built, so that V is W.
+        change: Which classes are kept.
+        new_rows: Float `[num_new, dim]`, the embeddings of the new classes; None for the
+            initial ones of `after`. The biases are always those of `after`.
     """
     factored_output_take_folds(before)
     rows = tf.cast(after.vectors.value, tf.float64)[len(change.kept) :]
@@ -31,14 +31,14 @@ def move_classes(
         change.copy(getattr(before, name), getattr(after, name))
     new_vectors = tf.matmul(rows - after.offset.value, after.inverse.value)
     change.move_rows(before.vectors, after.vectors, new_vectors)
-    if change.is_permutation:  # sums over the classes, in whatever order
+    if change.is_permutation:  # sums over the same classes
         change.copy(before.gram, after.gram)
         change.copy(before.total, after.total)
         return
-    _sum_anew(after)
+    _compute_sums(after)
 
 
-def _sum_anew(state: FactoredState) -> None:
+def _compute_sums(state: FactoredState) -> None:
     mixing, offset = state.mixing.value, state.offset.value[:, tf.newaxis]
     gram = gram_of(state.vectors)(state.gram.shape, "float64")
     total = total_of(state.vectors)(state.total.shape, "float64")[:, tf.newaxis]

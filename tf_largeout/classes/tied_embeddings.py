@@ -1,4 +1,4 @@
-"""The table of another layer as the class embeddings of a `LargeOutput`."""
+"""`TiedEmbeddings`: the table of another layer as class embeddings."""
 
 import inspect
 from collections.abc import Iterator
@@ -12,21 +12,21 @@ from tf_largeout.types import Config, InitializerLike, TensorLike
 
 
 class TiedEmbeddings:
-    """What `embeddings` of `LargeOutput` means: a layer with a table, or the table itself.
+    """The argument `embeddings` of `LargeOutput`: a layer with a table, or a table.
 
     Args:
-        identifier: A layer whose `embeddings` are a table, as `keras.layers.Embedding`,
-            `ReversibleEmbedding` and `tf_largeout.layers.EmbeddingBag` have them; its
-            serialized form; or the table itself, a `keras.Variable`.
+        identifier: A layer with a table `embeddings`, such as `keras.layers.Embedding`,
+            `ReversibleEmbedding` or `tf_largeout.layers.EmbeddingBag`; its serialized form; or
+            the table, a `keras.Variable`.
         num_classes: Number of rows that the table must have.
         owner: Name of the `LargeOutput`, for messages.
 
     Attributes:
-        layer: The layer, or None where the table itself was given.
+        layer: The layer; None if the table was given.
 
     Raises:
-        ValueError: If it is something else, the table has another number of rows, or the layer
-            computes logits from something else than the table (`call(reverse=True)`).
+        ValueError: If `identifier` is something else, the table has another number of rows, or
+            the logits of the layer (`call(reverse=True)`) are not products with the table.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class TiedEmbeddings:
             raise ValueError(
                 "`embeddings` must be a layer with a table, such as keras.layers.Embedding, or "
                 f"its table, a keras.Variable. Received: embeddings={identifier!r}. For "
-                "initial values take `embeddings_initializer`."
+                "initial values use `embeddings_initializer`."
             )
         if not is_table:
             _require_transposed_table(identifier, owner)
@@ -56,18 +56,19 @@ class TiedEmbeddings:
         )
 
     def table(self, dim: int) -> keras.Variable:
-        """The table, which rows of width `dim` are to be scored against.
+        """Returns the table, for features of width `dim`.
 
         Raises:
-            ValueError: If its layer has not been built, or it is no table of such rows that an
-                optimizer could update by rows.
+            ValueError: If the layer of the table is not built, the table is not one variable
+                of floats, or it has another shape.
         """
         if self.layer is not None and not self.layer.built:
             raise ValueError(
                 f"Layer '{self._owner}' shares the table of layer '{self.layer.name}', which "
-                "is not built yet: call that layer in the model before, or its `build()`. (A "
-                "model of your own class, made from a config, cannot know which layers belong "
-                "together: make it by your code, and `load_weights` or `set_weights`.)"
+                "is not built yet. Call that layer first in the model, or call its `build()`. "
+                "(A subclassed model that is made from its config does not know which layers "
+                "share a table. Build it in your code, then use `load_weights` or "
+                "`set_weights`.)"
             )
         table: keras.Variable = self._table if self.layer is None else self.layer.embeddings
         if not isinstance(table, keras.Variable) or "float" not in str(table.dtype):
@@ -82,13 +83,17 @@ class TiedEmbeddings:
         return table
 
     def look_for_layer(self, features: TensorLike) -> bool:
-        """Whether a layer of the name before `features` takes the place of one not built.
+        """Replaces a layer that is not built by the layer of its name before `features`.
 
-        A copy of a model, as `keras.models.clone_model` and files of models inside of models
-        make it, has a copy of the layer in the config of the output layer, besides its own.
+        The config of the output layer has a copy of the shared layer. So a model that
+        `keras.models.clone_model` makes, or that is loaded as a part of another model, has the
+        layer twice: once in the model and once in the output layer.
 
         Args:
-            features: The input of the output layer; symbolic, or else nothing is found.
+            features: The input of the output layer. If it is not symbolic, no layer is found.
+
+        Returns:
+            Whether the layer was replaced.
         """
         if self.layer is None or self.layer.built:
             return False
@@ -99,75 +104,76 @@ class TiedEmbeddings:
         return False
 
     def check_shared(self, embeddings: keras.Variable) -> None:
-        """Raises a ValueError where the layer has another table now, as quantized ones have."""
+        """Raises a ValueError if the layer has another table by now, e.g. a quantized one."""
         if self.layer is not None and self.layer.embeddings is not embeddings:
             raise ValueError(self._not_one_variable(self.layer.embeddings))
 
     def serialize(self) -> Config:
-        """The config of the layer, which Keras knows for that of the model's own layer.
+        """Returns the config of the layer, marked as shared with the model.
 
         Raises:
-            ValueError: If the table itself was given: no config can say whose it is.
+            ValueError: If the table was given: a config cannot say to which layer it belongs.
         """
         if self.layer is None:
             raise ValueError(
-                f"Layer '{self._owner}' was given a table, of which a config cannot say whose "
-                "it is. Pass the layer that has it: embeddings=layer, not layer.embeddings."
+                f"Layer '{self._owner}' was given a table, and a config cannot say to which "
+                "layer it belongs. Pass the layer: embeddings=layer, not layer.embeddings."
             )
-        # Twice, because from the second mention on Keras marks a layer as one that is shared.
+        # Twice, because Keras marks a layer as shared when it is serialized again.
         for _ in range(2):
             config = keras.saving.serialize_keras_object(self.layer)
-        # Where Keras does not find the model's own layer it makes another: not built, so that
-        # `look_for_layer` and `table` notice.
+        # If Keras does not find the layer of the model, it makes another one. That one is not
+        # built, so that `look_for_layer` and `table` detect it.
         config.pop("build_config", None)
         return config
 
     def changed_attribute(self, change: ClassChange) -> tuple[keras.layers.Layer, str, int]:
-        """What the config of the layer must say for other classes, as `ClassOutput` has it.
+        """Returns the attribute that must change, see `ClassOutput.changed_attributes`.
 
         Raises:
-            ValueError: If that cannot be told.
+            ValueError: If the layer cannot be made from its config with another number of rows.
         """
         layer: Any = self.layer
         if layer is None:
-            self.serialize()  # which says why not
+            self.serialize()  # raises the error
         if getattr(layer, "input_dim", None) != change.num_before:
             raise ValueError(
-                f"The number of rows of layer '{layer.name}', which layer "
-                f"'{self._owner}' shares, is not its `input_dim`, so that nobody else can give "
-                "it another number. Make the new model by your own code."
+                f"Cannot resize layer '{layer.name}': the table that it shares with layer "
+                f"'{self._owner}' does not have `input_dim` rows, so it cannot be made from "
+                "its config. Build the resized model in your code, and copy the weights."
             )
         others = [one for one in layer.weights if one is not layer.embeddings]
         if any(change.num_before in one.shape for one in others):
             raise ValueError(
-                f"Layer '{layer.name}', which layer '{self._owner}' shares, has another "
-                f"weight besides its table with {change.num_before} numbers on an axis: "
-                f"{[one.path for one in others]}. Nobody else knows whether they belong to the "
-                "classes. Take a layer with one table, such as keras.layers.Embedding."
+                f"Cannot resize layer '{layer.name}', whose table layer '{self._owner}' "
+                f"shares: of its other weights, {[one.path for one in others]}, one has an "
+                f"axis of {change.num_before} too, and it is not known whether that axis "
+                "belongs to the classes. Use a layer with one table, such as "
+                "keras.layers.Embedding."
             )
         return layer, "input_dim", change.num_classes
 
     def _not_one_variable(self, table: TensorLike) -> str:
         return (
-            f"Layer '{self._owner}' cannot share a table that is a {type(table).__name__} of "
-            f"dtype {table.dtype}, not one variable of floats. Share the table of a layer "
-            "without quantization and LoRA."
+            f"The table that layer '{self._owner}' shares must be one variable of floats. "
+            f"Received: a {type(table).__name__} of dtype {table.dtype}. Share the table of a "
+            "layer without quantization and LoRA."
         )
 
     def _check_rows(self, num_rows: int) -> None:
         if num_rows != self._num_classes:
             raise ValueError(
-                f"A table that is shared must have one row per class. Received: a table of "
-                f"{num_rows} rows and num_classes={self._num_classes}."
+                f"A shared table must have one row per class. Received: a table of {num_rows} "
+                f"rows and num_classes={self._num_classes}."
             )
 
 
 def refuse_initializer(initializer: InitializerLike | TensorLike | None) -> None:
-    """Raises a ValueError where `embeddings_initializer` is given besides a shared table."""
+    """Raises a ValueError if `embeddings_initializer` is given with a shared table."""
     if initializer is not None:
         raise ValueError(
-            "A table that is shared has its values from its own layer. Received: both "
-            f"`embeddings` and embeddings_initializer={initializer!r}. Leave one of them out."
+            "A shared table is initialized by its own layer. Received: both `embeddings` and "
+            f"embeddings_initializer={initializer!r}. Leave one of them out."
         )
 
 
@@ -185,27 +191,27 @@ def _require_transposed_table(layer: keras.layers.Layer, owner: str) -> None:
     message = f"Layer '{owner}' computes its logits as `x @ embeddings.T`, but "
     if call is not getattr(reversible, "call", None):
         raise ValueError(
-            f"{message}{type(layer).__name__} '{layer.name}' has a `call(reverse=True)` of its "
-            "own. If that is the same product, pass the table itself once the layer is built: "
+            f"{message}{type(layer).__name__} '{layer.name}' defines `call(reverse=True)` "
+            "itself. If that is the same product, build the layer and pass its table: "
             "`embeddings=layer.embeddings`."
         )
     if not layer.tie_weights:
         raise ValueError(
             f"{message}ReversibleEmbedding '{layer.name}' has tie_weights=False: its logits "
-            "come from `reverse_embeddings`. Give the LargeOutput a table of its own: leave "
-            "`embeddings` out. To begin with the same rows, pass "
+            "come from `reverse_embeddings`. Leave `embeddings` out, so that the LargeOutput "
+            "has its own table. To start from the same rows, pass "
             "`embeddings_initializer=layer.reverse_embeddings.numpy().T`."
         )
     if layer.logit_soft_cap is not None:
         raise ValueError(
             f"{message}ReversibleEmbedding '{layer.name}' has logit_soft_cap="
             f"{layer.logit_soft_cap}, which LargeOutput does not apply. Make the layer without "
-            "a soft cap, or give the LargeOutput a table of its own."
+            "a soft cap, or leave `embeddings` out."
         )
 
 
 def _layers_before(features: TensorLike) -> Iterator[keras.layers.Layer]:
-    """The layers that made a symbolic tensor, those of models among them included."""
+    """All layers before a symbolic tensor, and the layers in those that are models."""
     pending, seen = keras.tree.flatten(features), set()
     while pending:
         layer = layer_before(pending.pop())
