@@ -1,4 +1,4 @@
-"""Checks of arguments that many classes take."""
+"""Checks of arguments that many classes have."""
 
 import math
 import numbers
@@ -11,12 +11,12 @@ MOST_CLASSES = 2**31 - 2  # ids and counts of classes are 32 bits wide in the op
 
 
 def is_whole(value: Any) -> bool:
-    """Whether `value` is an integer of Python's or numpy's; a bool is none."""
+    """Returns whether `value` is a Python or NumPy integer. Bools do not count."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def is_real(value: Any) -> bool:
-    """Whether `value` is a real number of Python's or numpy's; a bool is none."""
+    """Returns whether `value` is a Python or NumPy real number. Bools do not count."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
@@ -39,17 +39,17 @@ def whole_number(
 def whole_number(
     name: str, value: Any, least: int = 1, or_none: bool = False, most: int = 2**63 - 1
 ) -> int | None:
-    """The argument `name` as an int.
+    """Returns an argument as an int.
 
     Args:
         name: Name of the argument, for the message.
-        value: What was passed.
-        least: The smallest number that is accepted.
-        or_none: Whether None is accepted too, and returned.
-        most: The largest number that is accepted; by default that of 64 bits.
+        value: Value of the argument.
+        least: The smallest valid number.
+        or_none: Whether None is valid too; it is then returned.
+        most: The largest valid number; by default the largest one of 64 bits.
 
     Raises:
-        ValueError: If `value` is something else, too small or too large.
+        ValueError: If `value` is not an integer, too small or too large.
     """
     if or_none and value is None:
         return None
@@ -65,16 +65,16 @@ def whole_number(
 
 
 def real_number(name: str, value: Any, least: float, allow_least: bool = True) -> float:
-    """The argument `name` as a float.
+    """Returns an argument as a float.
 
     Args:
         name: Name of the argument, for the message.
-        value: What was passed.
-        least: The smallest number that is accepted, or else the bound; `-math.inf` for none.
-        allow_least: Whether `least` itself is accepted.
+        value: Value of the argument.
+        least: The lower bound; `-math.inf` for no bound.
+        allow_least: Whether `least` itself is valid.
 
     Raises:
-        ValueError: If `value` is no number, not finite, or too small.
+        ValueError: If `value` is not a number, not finite, or too small.
     """
     if is_real(value):
         if math.isfinite(value) and (value > least or (allow_least and value == least)):
@@ -87,10 +87,10 @@ def real_number(name: str, value: Any, least: float, allow_least: bool = True) -
 
 
 def seed_or_none(name: str, value: Any) -> int | None:
-    """The argument `name` as an int of 64 bits, or None.
+    """Returns an argument as an int of 64 bits, or None.
 
     Raises:
-        ValueError: If it is something else.
+        ValueError: If `value` is neither.
     """
     if value is None:
         return None
@@ -111,10 +111,12 @@ def boolean(name: str, value: Any, *, or_none: Literal[True]) -> bool | None: ..
 
 
 def boolean(name: str, value: Any, *, or_none: bool = False) -> bool | None:
-    """The argument `name`, where what stands in its place by mistake must not count as True.
+    """Returns an argument as a bool. Other values are errors, not true or false.
+
+    They often are positional arguments at a wrong place.
 
     Raises:
-        ValueError: If it is neither True nor False; nor None, if `or_none`.
+        ValueError: If `value` is not True or False, or None with `or_none`.
     """
     if isinstance(value, bool | np.bool_):
         return bool(value)
@@ -128,10 +130,10 @@ def boolean(name: str, value: Any, *, or_none: bool = False) -> bool | None:
 
 
 def one_of(name: str, value: str, choices: Sequence[str]) -> str:
-    """The argument `name`.
+    """Returns an argument that must be one of `choices`.
 
     Raises:
-        ValueError: If it is none of `choices`.
+        ValueError: If it is not.
     """
     if value in choices:
         return value

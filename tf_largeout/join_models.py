@@ -1,4 +1,4 @@
-"""Several trained models as one, whose logits are the mean of theirs."""
+"""`join_models`: one model whose logits are the mean of the logits of several models."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,14 +10,14 @@ from tf_largeout.layers import LargeOutput
 
 
 def join_models(models: Sequence[keras.Model]) -> keras.Model:
-    """One model that scores each class by the mean of the logits that the models give it.
+    """Returns one model whose logits are the mean of the logits of several models.
 
-    Models that were trained from other seeds err in other places, so their mean ranks better
-    than each of them. A mean of inner products is an inner product: the features side by side,
-    and the rows side by side, divided by the number of models. So the result ends in one
-    `LargeOutput` as wide as theirs together, and `evaluate`, `top_k`, the indexes of
-    `retrieval` and `serving.export` take it like any other. A row's best classes are those of
-    the geometric mean of the models' probabilities.
+    Models that are trained from different seeds make different errors, so their mean ranks
+    better than each of them. A mean of inner products is an inner product of the concatenated
+    features with the concatenated rows, divided by the number of models. The result therefore
+    ends in one `LargeOutput` whose width is the sum of the widths. `evaluate`, `top_k`, the
+    indexes of `retrieval` and `serving.export` work as with any model. The best classes of an
+    example are those with the largest geometric mean of the models' probabilities.
 
     ```python
     def trained(seed):
@@ -37,12 +37,13 @@ def join_models(models: Sequence[keras.Model]) -> keras.Model:
             with a `LargeOutput` of the same classes as its last layer and output.
 
     Returns:
-        A functional model, not compiled, without a sampler. Its encoders are those of the
-        models, not copies; its class rows and biases are copies.
+        A functional model, not compiled, without a sampler. It shares the encoders of the
+        models; its class rows and biases are copies.
 
     Raises:
-        ValueError: If there are fewer than two models, one ends in something else or ranks by
-            something else than the logit, or they differ in inputs or in the number of classes.
+        ValueError: If there are fewer than two models, a model does not end in a `LargeOutput`
+            or does not rank by the logit, or the models differ in inputs or in the number of
+            classes.
     """
     models = list(models)
     if len(models) < 2:
@@ -59,7 +60,7 @@ def join_models(models: Sequence[keras.Model]) -> keras.Model:
 
 
 def _mean_of(heads: Sequence[LargeOutput]) -> LargeOutput:
-    """A layer that gives the mean of the heads' logits, for their features side by side."""
+    """The output layer for the concatenated features, with the mean of the heads' logits."""
     products = [head.class_matrix.as_products() for head in heads]
     rows = [one[0].numpy() for one in products if one is not None]
     biases = [one[1].numpy() for one in products if one is not None and one[1] is not None]
@@ -87,9 +88,10 @@ def _require_logit_ranking(model: keras.Model, head: LargeOutput) -> None:
     head.follow(getattr(model, "loss", None), replace=False)
     if head.ranking != "logit":
         raise ValueError(
-            f"`join_models` takes the mean of logits, but model '{model.name}' ranks classes "
-            f"by {head.ranking!r}, as its loss does: logits of opposite signs would cancel. "
-            "Join models that were trained with another loss, or average the scores of `top_k`."
+            f"`join_models` computes the mean of logits, but model '{model.name}' ranks "
+            f"classes by {head.ranking!r}, as its loss does. Logits of opposite signs would "
+            "cancel. Join models that were trained with another loss, or average the scores of "
+            "`top_k`."
         )
 
 
@@ -108,7 +110,7 @@ def _check_alike(models: Sequence[keras.Model], heads: Sequence[LargeOutput]) ->
 
 
 def _inputs(model: keras.Model) -> Any:
-    """The symbolic inputs, in their structure; a `Sequential` has one."""
+    """The symbolic inputs, in their structure; one tensor for a `Sequential`."""
     return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
 
 

@@ -1,4 +1,4 @@
-"""Strings for `compile`: "sampled_softmax_loss", "perplexity", "lazy_adam" and the like."""
+"""Names for `compile`, such as "sampled_softmax_loss", "perplexity" and "lazy_adam"."""
 
 import inspect
 import re
@@ -11,9 +11,9 @@ from tf_largeout.keras_internals import compile_names
 
 
 def register() -> None:
-    """Makes losses, metrics and optimizers known to Keras by their names in snake case.
+    """Registers losses, metrics and optimizers with Keras by their names in snake case.
 
-    Only classes that need no arguments. Names that Keras has itself stay Keras's.
+    Classes with required arguments are left out. Names that Keras defines are not changed.
     """
     for module, table in (
         (losses, compile_names(keras.losses.get)),
@@ -25,7 +25,7 @@ def register() -> None:
 
 
 def _classes_by_name(module: ModuleType) -> dict[str, type]:
-    """The serializable classes that `module` exports and that can be made without arguments."""
+    """The serializable classes that `module` exports and that have no required arguments."""
     return {
         _snake_case(name): member
         for name, member in inspect.getmembers(module, inspect.isclass)

@@ -1,7 +1,7 @@
 """Types that many signatures share.
 
-TensorFlow and Keras carry no complete types, so what is said here is for people, for editors
-and for the reference; a type checker without stubs takes most of it for `Any`.
+TensorFlow and Keras have no complete type annotations. These types are for readers, editors and
+the reference; a type checker without stubs treats most of them as `Any`.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
-# What `tf.convert_to_tensor` takes: a tensor, an array, a list, a number.
+# What `tf.convert_to_tensor` accepts: a tensor, an array, a list, a number.
 TensorLike: TypeAlias = Any
 
 # A number, or a tensor of rank 0.
@@ -22,10 +22,10 @@ DTypeLike: TypeAlias = str | keras.DTypePolicy
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 Variable: TypeAlias = tf.Variable | keras.Variable
 
-# What ops that read and write a variable in place take.
+# Arguments of ops that read and write a variable in place.
 VariableOrHandle: TypeAlias = tf.Variable | keras.Variable | tf.Tensor
 
-# What gives a weight its first values, and what `keras.initializers.get` makes one of.
+# An initializer of a weight, and what `keras.initializers.get` accepts.
 Initializer: TypeAlias = Callable[..., Any]
 InitializerLike: TypeAlias = str | Config | Initializer
 

@@ -106,9 +106,7 @@ def test_its_losses_are_refused_by_other_layers():
 
 def test_accumulated_gradients_are_refused():
     optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
-    with pytest.raises(
-        ValueError, match="gradient_accumulation_steps=2.*use larger batches"
-    ):
+    with pytest.raises(ValueError, match="gradient_accumulation_steps=2.*use larger batches"):
         model(optimizer=optimizer).fit(X, Y, verbose=0)
     scaled = keras.optimizers.LossScaleOptimizer(optimizer)
     with pytest.raises(ValueError, match="gradient_accumulation_steps=2"):

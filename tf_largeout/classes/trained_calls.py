@@ -1,5 +1,6 @@
-"""Which calls of a layer train it, where its weights can follow only one in a step."""
+"""`TrainedCalls`: refuses a second call of a layer whose weights follow one call per step."""
 
+import os
 import weakref
 from collections.abc import Hashable
 
@@ -9,15 +10,15 @@ from tf_largeout.keras_internals import call_stack
 
 
 class TrainedCalls:
-    """The calls of one layer whose weights take their step in the backward pass.
+    """The calls of a layer whose weights are updated in the backward pass.
 
-    The losses of all calls are computed from the weights before the step. So once one call has
-    made its step, another one of the same training step cannot make its own. `TrainedCall`
-    raises before the first of them changes a weight:
+    The losses of all calls are computed from the weights before the update. After the update
+    for one call, the update for another call of the same training step would be wrong. A
+    `TrainedCall` therefore raises an error before a weight changes:
 
-    While TensorFlow traces a function, nothing runs, so it is enough that the second step to be
-    traced raises. In eager execution the first step looks for losses on other calls whose
-    gradient a tape can still be asked for.
+    While TensorFlow traces a function, nothing is executed, so the second update that is traced
+    raises the error. In eager execution the first update looks for losses on other calls whose
+    tape is still alive.
 
     Args:
         owner: Name of the layer, for the error.
@@ -26,17 +27,17 @@ class TrainedCalls:
     def __init__(self, owner: str) -> None:
         self.owner = owner
         self.num_steps = 0
-        # Of each graph, the number of the last step that was traced there.
+        # The number of the last update that was traced, per graph.
         self.last_step: weakref.WeakKeyDictionary[Hashable, int] = weakref.WeakKeyDictionary()
         self.eager_losses: weakref.WeakSet[EagerLoss] = weakref.WeakSet()
 
     def new_call(self) -> "TrainedCall":
-        """A call of the layer in training."""
+        """Returns a call of the layer in training."""
         return TrainedCall(self)
 
 
 class TrainedCall:
-    """One call of the layer, which may make one step.
+    """One call of the layer, which may update the weights once.
 
     Args:
         calls: All calls of the layer.
@@ -48,9 +49,9 @@ class TrainedCall:
         self._has_stepped = False
 
     def new_loss(self) -> "EagerLoss | None":
-        """What the gradient function of a loss must hold, so that it is alive while a tape is.
+        """Returns an object that the gradient function of a loss must hold.
 
-        None in a graph, which holds such functions for ever.
+        It is alive as long as the tape. None in a graph, which never deletes such functions.
         """
         if not tf.executing_eagerly():
             return None
@@ -59,13 +60,13 @@ class TrainedCall:
         return loss
 
     def make_step(self, losses: "list[EagerLoss | None]") -> None:
-        """Allows the call to make its step.
+        """Records that the call updates the weights.
 
         Args:
-            losses: What `new_loss` gave for the losses of the step.
+            losses: The results of `new_loss` for the losses of the update.
 
         Raises:
-            ValueError: If another call is to train the layer in the same step.
+            ValueError: If another call trains the layer in the same step.
         """
         calls = self._calls
         if tf.executing_eagerly():
@@ -76,32 +77,33 @@ class TrainedCall:
             calls.last_step[graph] = calls.num_steps + 1
         if is_second:
             raise ValueError(
-                f"Layer '{calls.owner}' was called twice in one training step, and a loss on "
-                "each call is to train it. Its weights take one step per batch, in the "
-                "backward pass of one call. Concatenate the inputs and call the layer once."
+                f"Layer '{calls.owner}' was called twice in one training step, with a loss on "
+                "each call. Its weights are updated once per batch, in the backward pass of "
+                "one call. Concatenate the inputs and call the layer once."
             )
         calls.num_steps += 1
         self._has_stepped = True
 
     def _other_in_step(self, loss: "EagerLoss | None") -> bool:
-        """Whether a loss on another call belongs to the step that is being made.
+        """Whether there is a loss on another call in the same training step.
 
-        Its tape may also have been left over by a step that failed or was interrupted, whose
-        frames a traceback holds. Both losses of one step are computed inside of the function
-        that asks for the gradients, so they have that frame, and all outside of it, in common.
+        Another loss may also come from an earlier step that failed or was interrupted, and
+        whose tape a traceback keeps alive. The losses of one step are computed in the function
+        that computes the gradients, so they share the frame of that function and all outer
+        frames.
         """
         if loss is None:
             return False
-        depth = _num_shared(loss.frames, call_stack())
+        depth = len(os.path.commonprefix([loss.frames, call_stack()]))
         return any(
-            not other.call._has_stepped and _num_shared(loss.frames, other.frames) >= depth
+            not other.call._has_stepped and other.frames[:depth] == loss.frames[:depth]
             for other in self._calls.eager_losses
             if other.call is not self
         )
 
 
 class EagerLoss:
-    """A loss on a call, computed in eager execution, and from where.
+    """A loss on a call in eager execution, and the call stack of its computation.
 
     Args:
         call: The call.
@@ -109,9 +111,3 @@ class EagerLoss:
 
     def __init__(self, call: TrainedCall) -> None:
         self.call, self.frames = call, call_stack()
-
-
-def _num_shared(one: list[int], other: list[int]) -> int:
-    """How many frames, from the outermost on, two call stacks have in common."""
-    pairs = zip(one, other, strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

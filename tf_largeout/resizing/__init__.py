@@ -1,1 +1,1 @@
-"""`tf_largeout.resize_classes`: a trained model with another number of classes."""
+"""`tf_largeout.resize_classes`: changes the number of classes of a trained model."""

@@ -1,4 +1,4 @@
-"""A model made anew from the config of another one, whose output layer has other classes."""
+"""Makes a model with other classes from the config of a model."""
 
 import base64
 import contextlib
@@ -17,12 +17,13 @@ from tf_largeout.types import Config
 
 
 class ModelCopy(NamedTuple):
-    """A model made from a config, its weights new.
+    """A model made from a config, with initial weights.
 
     Attributes:
         model: The model, not compiled.
         head: Its class output layer.
-        compile_config: What it is to be compiled from; empty if the other one was not compiled.
+        compile_config: Argument for `compile_from_config`; empty if the original model is not
+            compiled.
     """
 
     model: keras.Model
@@ -31,10 +32,10 @@ class ModelCopy(NamedTuple):
 
 
 def class_output(model: keras.Model) -> ClassOutput:
-    """The one layer of a model, or of models and layers inside of it, that has the classes.
+    """Returns the class output layer of a model, at any depth.
 
     Raises:
-        ValueError: If there is none, or several.
+        ValueError: If there is none, or there are several.
     """
     if not isinstance(model, keras.Model):
         raise ValueError(
@@ -48,21 +49,21 @@ def class_output(model: keras.Model) -> ClassOutput:
     raise ValueError(
         "`resize_classes` takes a model with one class output layer: a `LargeOutput`, "
         f"`FactoredOutput` or `HierarchicalOutput`. Received: model '{model.name}', which has "
-        f"{len(heads)} ({names}). Resize the models before they are joined."
+        f"{len(heads)} ({names}). Resize the models before you join them."
     )
 
 
 def copy_of(model: keras.Model, head: ClassOutput, change: ClassChange) -> ModelCopy:
-    """The model from its config, in which `head` and what it is tied to have other classes.
+    """Makes a model from a config in which `head`, and layers tied to it, have other classes.
 
     Args:
-        model: A model that is built; it stays as it is.
+        model: A built model. It is not changed.
         head: Its class output layer.
-        change: The `ClassChange`.
+        change: Which classes are kept.
 
     Raises:
-        ValueError: If the config does not give such a model, or its sampler cannot draw from
-            so many classes.
+        ValueError: If the model cannot be made from its config, or its sampler does not support
+            that number of classes.
     """
     with _attributes(head.changed_attributes(change)):
         config = keras.saving.serialize_keras_object(model)
@@ -76,33 +77,34 @@ def copy_of(model: keras.Model, head: ClassOutput, change: ClassChange) -> Model
     if new_head.num_classes != change.num_classes:
         raise ValueError(
             f"Model '{model.name}' of class {type(model).__name__}, made from its config, has "
-            f"{new_head.num_classes} classes, not {change.num_classes}. Let its `get_config` "
-            f"say their number by the `num_classes` of layer '{head.name}', not by a number of "
-            "the model's own, or hold the layer itself (keras.saving.serialize_keras_object)."
+            f"{new_head.num_classes} classes, not {change.num_classes}. In its `get_config`, "
+            f"take the number of classes from the `num_classes` of layer '{head.name}', not "
+            "from an attribute of the model, or store the config of the layer "
+            "(keras.saving.serialize_keras_object)."
         )
     if not new_head.built:
         raise ValueError(
-            f"Model '{model.name}' of class {type(model).__name__} is not built when made from "
-            "its config. Write `build_from_config`, as for `.keras` files."
+            f"Model '{model.name}' of class {type(model).__name__} is not built after it is "
+            "made from its config. Define `build_from_config`, as for `.keras` files."
         )
     return ModelCopy(copy, new_head, compile_config)
 
 
 def _made(config: Config, model: keras.Model, change: ClassChange) -> keras.Model:
-    custom = {keras.saving.get_registered_name(one): one for one in _own_classes(model)}
+    custom = {keras.saving.get_registered_name(one): one for one in _custom_classes(model)}
     try:
         return keras.saving.deserialize_keras_object(config, custom, safe_mode=False)
     except ValueError as error:
         raise ValueError(
             f"Model '{model.name}' cannot be made from its config with {change.num_classes} "
-            f"classes: {error} Where its sampler is what cannot be, load the weights into a "
-            "model with another one first (`load_weights`), and resize that."
+            f"classes: {error} If this is due to its sampler, load the weights into a model "
+            "with another sampler (`load_weights`), and resize that model."
         ) from error
 
 
 @contextlib.contextmanager
 def _attributes(values: list[tuple[Any, str, int]]) -> Iterator[None]:
-    """Objects have other attributes inside: configs are made of them, wherever they stand."""
+    """Context in which objects have other attributes, for the configs that are made of them."""
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in values]
     try:
         for owner, name, value in values:
@@ -114,9 +116,10 @@ def _attributes(values: list[tuple[Any, str, int]]) -> Iterator[None]:
 
 
 def _leave_building_to_models(config: Config) -> None:
-    """Has layers built where the model calls them, with the paths that their variables had.
+    """Removes build configs, so that layers are built when the model calls them.
 
-    An optimizer may go by the paths; layers that are built before have shorter ones.
+    The paths of their variables are then those of the original model, which an optimizer may
+    depend on. If layers are built before, the paths are shorter.
     """
     if config.get("class_name") not in ("Sequential", "Functional"):
         return
@@ -125,8 +128,8 @@ def _leave_building_to_models(config: Config) -> None:
         _leave_building_to_models(layer)
 
 
-def _own_classes(model: keras.Model) -> set[type]:
-    """Classes of layers that Keras does not know by their names."""
+def _custom_classes(model: keras.Model) -> set[type]:
+    """The classes of the layers of a model that are not Keras's."""
     classes = {type(layer) for layer in all_layers(model)}
     return {one for one in classes if not one.__module__.startswith("keras.")}
 
@@ -138,14 +141,14 @@ def _require_compile_config(model: keras.Model) -> None:
         and cls.compile_from_config is keras.Model.compile_from_config
     ):
         raise ValueError(
-            f"{cls.__name__} has a `compile` of its own, so nobody else can compile a copy of "
-            f"model '{model.name}'. Write `get_compile_config` and `compile_from_config` too, "
-            "as for `.keras` files."
+            f"{cls.__name__} overrides `compile`, so a copy of model '{model.name}' cannot be "
+            "compiled. Override `get_compile_config` and `compile_from_config` too, as for "
+            "`.keras` files."
         )
 
 
 def _change_counts(config: Any, change: ClassChange) -> None:
-    """Moves the counts of classes in the configs of metrics; new classes have none."""
+    """Moves the class counts in the configs of metrics; new classes get 0."""
     if isinstance(config, list | tuple):
         for part in config:
             _change_counts(part, change)

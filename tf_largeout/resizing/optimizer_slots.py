@@ -1,4 +1,4 @@
-"""The state of an optimizer in that of another one, whose model has other classes."""
+"""`copy_state`: copies the state of an optimizer for a model with other classes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -19,31 +19,31 @@ def copy_state(
     change: ClassChange,
     changed: Changes,
 ) -> None:
-    """Sets iterations, learning rate and slots of an optimizer to those of another.
+    """Copies iterations, learning rate and slots of an optimizer to another one.
 
-    Keras's optimizers, and those of `tf_largeout`, keep slots in lists that go by the trainable
-    variables: slot i belongs to variable i. By that, and not by shapes, it is known which slots
-    have rows of classes. New rows start as those of a new optimizer; averages of the weights
-    start at the weights.
+    Keras's optimizers, and those of `tf_largeout`, have lists of slots in which slot i belongs
+    to trainable variable i. This, and not the shape, decides which slots have rows of classes.
+    New rows of slots have the initial values of a new optimizer. New rows of moving averages
+    are those of the weights.
 
     Args:
-        before: The optimizer of the model before; not built if that was never trained.
-        after: One made from its config, built on variables that have their values already.
-        change: The `ClassChange`.
-        changed: That of each trainable variable of `after` whose rows have moved.
+        before: The optimizer of the original model; not built if that was never trained.
+        after: An optimizer made from its config, built on variables that have their values.
+        change: Which classes are kept.
+        changed: The `ClassChange` of each trainable variable of `after` whose rows have moved.
 
     Raises:
-        ValueError: If a slot has another shape and belongs to none of these.
+        ValueError: If a slot has another shape and does not belong to one of these variables.
     """
     for one, other in zip(_parts(before), _parts(after), strict=True):
         old, new = map(keras_internals.own_variables, (one, other))
         if one.built and len(old) != len(new):
             raise ValueError(
-                f"Optimizer '{before.name}' has {len(old)} variables, and one made from its "
-                f"config {len(new)}: layers were frozen, or freed, after it had begun. Compile "
-                "the model again before `resize_classes`."
+                f"Optimizer '{before.name}' has {len(old)} variables, and an optimizer made "
+                f"from its config has {len(new)}. `trainable` of a layer was changed after the "
+                "first step. Compile the model again before `resize_classes`."
             )
-        # The first ones of an optimizer are there before it is built.
+        # An optimizer that is not built has only the first of its variables.
         olds = {id(slot): old_slot for old_slot, slot in zip(old, new, strict=False)}
         moved: set[int] = set()
         for slots in _slots_of_classes(other, changed):
@@ -64,12 +64,12 @@ def _parts(optimizer: keras.optimizers.Optimizer) -> Iterator[keras.optimizers.O
 
 
 class _Slots(NamedTuple):
-    """What an optimizer has of each class.
+    """The slots of one kind that have a row per class.
 
     Attributes:
-        variables: The variables with the classes, one or, in shards, several.
+        variables: The variable with the class rows, or its shards.
         shards: The slot of each.
-        are_averages: Whether they are averages of the variables.
+        are_averages: Whether the slots are moving averages of the variables.
     """
 
     variables: Sequence[keras.Variable]
@@ -92,16 +92,17 @@ def _slots_of_classes(
             if id(variable) not in by_variable:
                 continue
             table = sharded_table.table_of(variable)
-            mates = [variable] if table is None else table.shards
-            if not by_variable.keys() >= set(map(id, mates)):
+            shards = [variable] if table is None else table.shards
+            if not by_variable.keys() >= set(map(id, shards)):
                 raise ValueError(
-                    f"Optimizer '{optimizer.name}' trains some shards of the classes, and not "
-                    f"all of {[mate.path for mate in mates]}. Compile the model with one "
-                    "optimizer for all of them before `resize_classes`."
+                    f"Optimizer '{optimizer.name}' must train all shards of the classes. "
+                    f"Received: an optimizer that trains some of "
+                    f"{[shard.path for shard in shards]}. Compile the model with one optimizer "
+                    "for all of them before `resize_classes`."
                 )
-            if variable is mates[0]:
-                own = [by_variable[id(mate)] for mate in mates]
-                yield _Slots(mates, own, are_averages)
+            if variable is shards[0]:
+                slots_of_shards = [by_variable[id(shard)] for shard in shards]
+                yield _Slots(shards, slots_of_shards, are_averages)
 
 
 def _has_its_rows(slot: Any, variable: keras.Variable) -> bool:
@@ -111,7 +112,7 @@ def _has_its_rows(slot: Any, variable: keras.Variable) -> bool:
 
 
 def _move(before: Sequence[keras.Variable], slots: _Slots, changed: Changes) -> None:
-    """Sets slots to those of before; new rows are those of a new optimizer."""
+    """Copies the rows of slots; new rows keep the values of a new optimizer."""
     change = changed[id(slots.variables[0])]
     if len(slots.shards) == 1:
         new_rows = slots.variables[0] if slots.are_averages else None

@@ -1,4 +1,4 @@
-"""A trained model with more, fewer or other classes."""
+"""`resize_classes`: a trained model with more, fewer or other classes."""
 
 import keras
 import numpy as np
@@ -18,21 +18,21 @@ def resize_classes(
     kept: TensorLike | None = None,
     initializer: InitializerLike | TensorLike | None = None,
 ) -> keras.Model:
-    """A copy of a model, trained so far, whose classes are other ones.
+    """Returns a copy of a trained model with other classes.
 
-    New class i below `len(kept)` is the class that was `kept[i]`, with its row, its bias, its
-    optimizer slots and its label counts, and training goes on as if it had always had that
-    number; the others are new. Compile arguments, iterations, learning rate and random states
-    are those of `model`, which stays as it is. With the classes that it has, the copy trains
-    to the bits that `model` would.
+    New class i below `len(kept)` is the old class `kept[i]`. It keeps its row, bias, optimizer
+    slots and label counts, and training continues as if it had always had the id i. All other
+    classes are new. The copy has the compile arguments, iterations, learning rate and random
+    states of `model`, which is not changed. If the classes are the same, training the copy is
+    bit-identical to training `model`.
 
-    New classes have rows from `initializer`, biases from that of the layer, and the slots of a
-    new optimizer. In samplers by frequency they count as never seen: call `adapt` for other
-    counts. What samplers search in is built anew by the next step, of the rows of then, unless
-    the classes are the same. In a `HierarchicalOutput` they join the smallest clusters, and
-    clusters without a class go. A table that is tied (`embeddings=`) has other rows too, so
-    the ids at the input are the new ones as well. A layer in shards has as many again, of other
-    bounds, whose rows and slots come from where they were without passing through this process.
+    New classes get rows from `initializer`, biases from the initializer of the layer, and the
+    slots of a new optimizer. Samplers by frequency count them as never seen; call `adapt` to
+    set other counts. The next step rebuilds the search structures of samplers, unless the
+    classes are the same. In a `HierarchicalOutput` new classes are assigned to the smallest clusters,
+    and empty clusters are removed. A tied table (`embeddings=`) is resized too, so the ids at
+    the input change as well. A sharded layer keeps its number of shards. Their rows and slots
+    are copied from server to server, without passing through this process.
 
     ```python
     model = keras.Sequential([keras.Input([16]), tflo.layers.LargeOutput(1_000)])
@@ -43,28 +43,30 @@ def resize_classes(
     ```
 
     Args:
-        model: A `Sequential`, functional or subclassed model, built, with one `LargeOutput`,
-            `FactoredOutput` or `HierarchicalOutput`, also inside of models in it. It is made
-            anew from its config, so that must say all, as for `.keras` files.
+        model: A built `Sequential`, functional or subclassed model with one `LargeOutput`,
+            `FactoredOutput` or `HierarchicalOutput`, at any depth. The copy is made from its
+            config, which must be complete, as for `.keras` files.
         num_classes: Number of classes of the copy, from 1 to 2^31 - 2.
-        kept: Old ids in their new order, each at most once. By default all that are below
-            `num_classes`, each where it was.
-        initializer: Rows of the new classes: an initializer of Keras, or an array
+        kept: Old ids in their new order, each at most once. By default all ids below
+            `num_classes`, unchanged.
+        initializer: Rows of the new classes: a Keras initializer, or an array
             `[num_classes - len(kept), dim]`, such as embeddings of their texts. By default the
-            layer's own initializer; where that was an array, the default one.
+            initializer of the layer, or the layer's default if that is an array.
 
     Returns:
         The new model, compiled if `model` is.
 
     Raises:
-        ValueError: If an argument is none such, the model is not built, has no class output
-            layer or several, or cannot be made from its config with so many classes.
+        ValueError: If `num_classes` is out of range, `kept` is not a vector of distinct old
+            ids, `initializer` is not an initializer or such an array, the model is not built,
+            has no class output layer or several, or cannot be made from its config with that
+            number of classes.
     """
     head = class_output(model)
     if not head.built:
         raise ValueError(
-            f"Layer '{head.name}' of model '{model.name}' is not built: it has no classes to "
-            "keep. Call the model on data first, or make a new one."
+            f"Layer '{head.name}' of model '{model.name}' is not built, so it has no classes "
+            "to keep. Call the model on data first, or make a new model."
         )
     change = ClassChange(head.num_classes, num_classes, kept)
     with model.distribute_strategy.scope():
@@ -82,16 +84,16 @@ def resize_classes(
 def _new_rows(
     initializer: InitializerLike | TensorLike | None, num_new: int, dim: int
 ) -> tf.Tensor | None:
-    """The rows that `initializer` gives, float32 `[num_new, dim]`; None where it is None."""
+    """The rows of the new classes, float32 `[num_new, dim]`; None without `initializer`."""
     if initializer is None:
         return None
     chosen = initializers.get("initializer", initializer, keras.initializers.Zeros())
     if isinstance(chosen, initializers.ArrayInitializer):
         if chosen.values.shape != (num_new, dim) or not np.all(np.isfinite(chosen.values)):
             raise ValueError(
-                "An array in `initializer` must be finite numbers, one row for each of the "
-                f"{num_new} new classes: of shape {(num_new, dim)}. Received: an array of "
-                f"shape {chosen.values.shape} and dtype {chosen.values.dtype}"
+                "An array in `initializer` must have finite numbers, one row for each of the "
+                f"{num_new} new classes, so its shape must be {(num_new, dim)}. Received: an "
+                f"array of shape {chosen.values.shape} and dtype {chosen.values.dtype}"
                 f"{'' if np.all(np.isfinite(chosen.values)) else ', not all finite'}."
             )
     return tf.cast(chosen((num_new, dim), dtype="float32"), tf.float32)
@@ -100,16 +102,16 @@ def _new_rows(
 def _copy_others(
     model: keras.Model, copy: keras.Model, head: ClassOutput, change: ClassChange
 ) -> None:
-    """Copies all variables but those of the class output layer and what is tied to it."""
-    own = set(map(id, head.variables))
+    """Copies all variables except those of the class output layer and of layers tied to it."""
+    of_head = set(map(id, head.variables))
     old, new = model.variables, copy.variables
     names = [[one.name for one in variables] for variables in (old, new)]
     if names[0] != names[1]:
         raise ValueError(
-            f"Model '{model.name}' has other variables than one made from its config: "
-            f"{names[0]} against {names[1]}. What the config of a layer does not say must be "
-            "made by your own code."
+            f"Model '{model.name}' has the variables {names[0]}, but a model made from its "
+            f"config has {names[1]}. Make the configs of its layers complete, or build the "
+            "resized model in your code."
         )
     for before, after in zip(old, new, strict=True):
-        if id(after) not in own:
+        if id(after) not in of_head:
             change.copy(before, after)
