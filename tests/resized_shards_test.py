@@ -93,7 +93,5 @@ def test_shards_of_several_optimizers_are_refused():
     optimizer = multi_optimizer(tflo.optimizers.LazySGD(0.2, momentum=0.9), first)
     model.compile(optimizer, tflo.losses.SampledSoftmaxLoss())
     optimizer.build(model.trainable_variables)
-    with pytest.raises(
-        ValueError, match="must train all shards of the classes.*trains some of"
-    ):
+    with pytest.raises(ValueError, match="must train all shards .*trains some of"):
         tflo.resize_classes(model, GROWN)

@@ -97,7 +97,7 @@ def test_what_a_backup_that_was_not_finished_left_is_deleted(tmp_path):
 
 def test_a_backup_of_another_model_is_an_error(tmp_path):
     train(new_model(2, eagerly=True), tmp_path, 1)
-    with pytest.raises(ValueError, match="is a backup of another model"):
+    with pytest.raises(ValueError, match="Received: a backup of another model"):
         tflo.distribute.Backup(new_model(2, dim=DIM + 1), tmp_path).restore()
 
 

@@ -49,7 +49,7 @@ def test_a_server_has_one_trainer_and_gives_its_memory_back_when_that_is_killed(
             with trainer(server.address) as second:
                 said = second.communicate(timeout=60)[1]
             assert second.returncode == 1
-            assert f"Server {server.address} has a trainer at 127.0.0.1:" in said
+            assert f"Server {server.address} is used by the trainer at 127.0.0.1:" in said
             first.kill()
         end = time.monotonic() + 60
         while held_mb(server.pid) > full - 200 and time.monotonic() < end:

@@ -88,7 +88,7 @@ def test_two_trainers_do_all_steps(tmp_path, killed):
     assert found["counted"] == STEPS * BATCH
     assert found["restored"] == [3, 3 * STEPS, True]
     assert found["places"] == ["/job:ps/replica:0/task:0/device:CPU:0"]
-    assert "has ended. Let `dataset_fn` return one without an end" in found["ended"]
+    assert "must be endless. Received: a `dataset_fn` whose dataset has ended" in found["ended"]
     if killed:
         assert f"Trainer {addresses[killed]} is gone" in run.stderr
 

@@ -57,7 +57,7 @@ def test_servers_that_the_program_ends_itself_are_left_before(caplog):
     ):
         left, missed = (f"127.0.0.1:{each.getsockname()[1]}" for each in (one, other))
         server_watch.watch([left, missed])
-        server_watch.leave([left])
+        server_watch.unwatch([left])
     end = time.monotonic() + 20
     while missed not in caplog.text and time.monotonic() < end:
         time.sleep(0.1)

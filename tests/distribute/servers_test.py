@@ -77,7 +77,7 @@ def test_a_port_that_is_taken_is_named(capsys):
     with socket.create_server(("", 0)) as one:
         port = one.getsockname()[1]
         assert server.main(["--port", str(port)]) == 1
-    assert f"Port {port} is taken" in capsys.readouterr().err
+    assert f"Port {port} is used" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_other_classes_move_from_server_to_server():
             OTHER_VERSION,
             "has tf_largeout 9.9 with TensorFlow 9.8, and this process tf_largeout",
         ),
-        (NO_LIBRARY, "Not all of .* are servers of tf_largeout"),
+        (NO_LIBRARY, "All of .* must be servers of tf_largeout"),
     ],
     ids=["other version", "no library"],
 )

@@ -40,7 +40,7 @@ def test_a_table_is_read_and_set_as_a_whole():
 def test_a_table_takes_rows_of_another_one_in_pieces(
     monkeypatch, sizes, others, num_ids, dtype
 ):
-    monkeypatch.setattr(sharded_table, "_BYTES_OF_A_PIECE", 3 * 2 * np.dtype(dtype).itemsize)
+    monkeypatch.setattr(sharded_table, "_PIECE_BYTES", 3 * 2 * np.dtype(dtype).itemsize)
     random = np.random.default_rng(num_ids)
     before, after = (
         sharded_table.ShardedTable("rows", [keras.Variable(one, dtype=dtype) for one in shards])

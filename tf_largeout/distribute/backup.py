@@ -1,4 +1,4 @@
-"""`Backup`: a callback from whose files a run goes on when a machine or a program has ended."""
+"""`Backup`: a callback that saves a run, so that it can resume after a failure."""
 
 import os
 import pathlib
@@ -12,17 +12,16 @@ import tensorflow as tf
 from tf_largeout.arguments import whole_number
 from tf_largeout.distribute.compiled_model import require_compiled
 
-_PARTS = "*_temp"  # what TensorFlow leaves of a checkpoint that was not finished
+_PARTS = "*_temp"  # files of a checkpoint that TensorFlow did not complete
 
 
 class Backup(keras.callbacks.Callback):
-    """Saves model and optimizer after epochs, and goes on from there.
+    """Saves model and optimizer after epochs, and resumes from the last backup.
 
-    Each server writes the rows and slots that it has, into `folder`, by TensorFlow's
-    checkpoints; nothing of them passes through the trainer, and any number of shards reads
-    them. The last backup is deleted when the next is whole. So whatever ends, a server, the
-    trainer, or the room on the disk, costs the epochs since the last backup: start the servers
-    that ended, then the trainer, and it goes on.
+    Each server writes its rows and slots to `folder` as a TensorFlow checkpoint. They do not
+    pass through the trainer, and any number of shards can read them. A backup is deleted when
+    the next one is complete. If a server or the trainer ends, or the disk is full, only the
+    epochs since the last backup are lost: restart the servers that ended, then the trainer.
 
     ```
     tflo.distribute.connect(addresses)
@@ -31,18 +30,20 @@ class Backup(keras.callbacks.Callback):
     model.fit(data, epochs=30, initial_epoch=backup.restore(), callbacks=[backup])
     ```
 
-    The run is that which nothing interrupted, to the bit, where the data are the same in each
-    epoch, or those of the epoch: of a stream, leave out the batches of the epochs that are
-    done. What other callbacks count for themselves is not saved. (`keras.callbacks.
-    BackupAndRestore` works too, and writes one file, through the memory of the trainer.)
+    The resumed run is bit-identical to an uninterrupted run if each epoch has the same data, or
+    if the data depend only on the number of the epoch. With a stream of data, skip the batches
+    of completed epochs. The state of other callbacks is not saved.
+    (`keras.callbacks.BackupAndRestore` works too. It writes one file, through the memory of the
+    trainer.)
 
     Args:
-        model: What is trained; compiled, and built.
-        folder: A path that all machines reach, or a URL that TensorFlow can write to.
-        save_freq: After how many epochs to save.
+        model: The model to save; built and compiled.
+        folder: A path that all machines can access, or a URL that TensorFlow can write to.
+        save_freq: Number of epochs between backups.
 
     Raises:
-        ValueError: If the model is not built or not compiled, or `save_freq` is no such number.
+        ValueError: If the model is not built or not compiled, or `save_freq` is not a positive
+            integer.
     """
 
     def __init__(
@@ -64,16 +65,16 @@ class Backup(keras.callbacks.Callback):
         self._manager = tf.train.CheckpointManager(checkpoint, self.folder, max_to_keep=1)
 
     def restore(self) -> int:
-        """Takes the last backup, if there is one.
+        """Restores the last backup, if there is one.
 
         Returns:
-            How many epochs it has seen, for `initial_epoch` of `fit`; 0 without one.
+            The number of completed epochs, for `initial_epoch` of `fit`; 0 without a backup.
 
         Raises:
-            ValueError: If it is one of another model.
+            ValueError: If it is a backup of another model.
         """
-        for rest in _left_behind(self.folder):
-            shutil.rmtree(rest, ignore_errors=True)
+        for part in _incomplete(self.folder):
+            shutil.rmtree(part, ignore_errors=True)
         path = self._manager.latest_checkpoint
         if path is None:
             return 0
@@ -81,8 +82,8 @@ class Backup(keras.callbacks.Callback):
             self._manager.checkpoint.restore(path).assert_existing_objects_matched()
         except (AssertionError, ValueError, tf.errors.InvalidArgumentError) as error:
             raise ValueError(
-                f"{path} is a backup of another model than '{self.folder}' is to be for. Give "
-                f"each run a folder of its own. {error}"
+                f"{path} must be a backup of this model. Received: a backup of another model. "
+                f"Use a new folder for each run. {error}"
             ) from error
         return int(self._epoch)
 
@@ -93,17 +94,17 @@ class Backup(keras.callbacks.Callback):
 
 
 def _inner_optimizers(optimizer: Any) -> dict[str, Any]:
-    """Those of a MultiOptimizer, which a checkpoint of it leaves out."""
+    """The optimizers in a MultiOptimizer, which its checkpoint does not include."""
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
     inner = getattr(optimizer, "optimizers", [])
     return {"inner_optimizers": list(inner)} if inner else {}
 
 
 def _random(model: keras.Model) -> list[tf.Variable]:
-    """States of random numbers, as of dropout, which checkpoints of Keras models leave out."""
+    """Random states, e.g. of dropout, which checkpoints of Keras models do not include."""
     known = {id(one) for one in [*model.weights, *model.metrics_variables]}
     return [one.value for one in model.variables if id(one) not in known]
 
 
-def _left_behind(folder: str) -> Iterator[pathlib.Path]:
+def _incomplete(folder: str) -> Iterator[pathlib.Path]:
     return pathlib.Path(folder).glob(_PARTS) if os.path.isdir(folder) else iter(())

@@ -1,4 +1,4 @@
-"""Weights of examples by their classes, as the `fit` of Keras has them."""
+"""Example weights by class, as `class_weight` of Keras's `fit`."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -10,24 +10,25 @@ import tensorflow as tf
 
 from tf_largeout.arguments import real_number, whole_number
 
-_INSTEAD = "Leave `class_weight` out, and let `dataset_fn` give `(x, y, sample_weight)`."
+_INSTEAD = "Leave `class_weight` out, and return `(x, y, sample_weight)` from `dataset_fn`."
 
 
 def weighted(
     dataset_fn: Callable[[tf.Tensor], tf.data.Dataset], class_weight: Mapping[int, float] | None
 ) -> Callable[[tf.Tensor], tf.data.Dataset]:
-    """A function that makes the data sets of `dataset_fn` with a weight for each example.
+    """Returns a function that adds a weight per example to the datasets of `dataset_fn`.
 
-    A label takes O(log k) steps of a search among the k classes that have a weight, whatever
-    the number of classes.
+    The weight of a label is found by binary search in O(log k), where k is the number of
+    entries of `class_weight`. It does not depend on the number of classes.
 
     Args:
-        dataset_fn: Makes a data set of batches `(x, y)`; `y` is `[batch]` or `[batch, 1]`.
-        class_weight: Weights by class; the others have 1. None leaves the data sets alone.
+        dataset_fn: Returns a dataset of batches `(x, y)`; `y` is `[batch]` or `[batch, 1]`.
+        class_weight: Weights by class; other classes have weight 1. With None the datasets are
+            not changed.
 
     Raises:
-        ValueError: If `class_weight` is no such dictionary; when a data set is made, if its
-            batches are others.
+        ValueError: If `class_weight` is not such a dictionary; and when a dataset is created,
+            if its batches are not of that form.
     """
     if class_weight is None:
         return dataset_fn
@@ -37,11 +38,11 @@ def weighted(
 
     def with_weights(*batch: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
         x, y = _x_and_y(batch)
-        classes, weights = map(tf.constant, entries)  # of each trainer
+        classes, weights = map(tf.constant, entries)  # in the graph of each trainer
         ids = tf.cast(tf.round(tf.reshape(y, [-1])), tf.int64)
-        places = tf.minimum(tf.searchsorted(classes, ids), tf.size(classes) - 1)
-        has_weight = tf.gather(classes, places) == ids
-        return x, y, tf.where(has_weight, tf.gather(weights, places), 1)
+        positions = tf.minimum(tf.searchsorted(classes, ids), tf.size(classes) - 1)
+        has_weight = tf.gather(classes, positions) == ids
+        return x, y, tf.where(has_weight, tf.gather(weights, positions), 1)
 
     return lambda seed: dataset_fn(seed).map(with_weights)
 
@@ -65,12 +66,12 @@ def _checked(class_weight: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _x_and_y(batch: Any) -> tuple[Any, tf.Tensor]:
-    """What a batch holds, or a ValueError where its labels do not say one class a row."""
+    """Unpacks a batch; raises a ValueError unless it has one label per example."""
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
     if sample_weight is not None:
         raise ValueError(
-            "`class_weight` gives examples a weight, and those of `dataset_fn` have one "
-            f"already. {_INSTEAD}"
+            "`class_weight` cannot be combined with sample weights. Received: a `dataset_fn` "
+            f"whose batches have sample weights, and `class_weight`. {_INSTEAD}"
         )
     if not tf.is_tensor(y) or isinstance(y, tf.RaggedTensor | tf.SparseTensor):
         raise ValueError(f"`class_weight` needs a tensor of labels. Received: {y}. {_INSTEAD}")

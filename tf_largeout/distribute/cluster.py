@@ -1,10 +1,10 @@
-"""The servers that this process is connected to, and which of them has a shard."""
+"""The servers to which this process is connected, and the server of each shard."""
 
 from collections.abc import Sequence
 
 import tensorflow as tf
 
-# Names that `ParameterServerStrategy` asks for.
+# Names that `ParameterServerStrategy` requires.
 JOB, TRAINER_JOB = "ps", "worker"
 _addresses: list[str] = []
 _trainers: list[str] = []
@@ -12,37 +12,37 @@ _coordinators: list[tf.distribute.coordinator.ClusterCoordinator] = []
 
 
 def addresses() -> tuple[str, ...]:
-    """Addresses of the servers that this process is connected to; none without `connect`."""
+    """Addresses of the servers to which this process is connected; empty before `connect`."""
     return tuple(_addresses)
 
 
 def trainers() -> tuple[str, ...]:
-    """Addresses of the asynchronous trainers that this process is connected to."""
+    """Addresses of the asynchronous trainers to which this process is connected."""
     return tuple(_trainers)
 
 
 def set_addresses(addresses: Sequence[str], trainers: Sequence[str] = ()) -> None:
-    """Says to which servers, and which trainers, this process is connected."""
+    """Sets the servers and the trainers to which this process is connected."""
     _addresses[:], _trainers[:] = addresses, trainers
 
 
 def coordinator() -> tf.distribute.coordinator.ClusterCoordinator | None:
-    """What gives work to asynchronous trainers; None where `connect` was given none."""
+    """The coordinator of asynchronous trainers; None without trainers."""
     return _coordinators[0] if _coordinators else None
 
 
 def set_coordinator(coordinator: tf.distribute.coordinator.ClusterCoordinator) -> None:
-    """Says what gives work to trainers."""
+    """Sets the coordinator of asynchronous trainers."""
     _coordinators[:] = [coordinator]
 
 
 def device(number: int, job: str = JOB) -> str:
-    """The device of a server, or of a trainer, by its number."""
+    """The device of a server, or of a trainer, by number."""
     return f"/job:{job}/replica:0/task:{number}/device:CPU:0"
 
 
 def device_of(shard: int) -> str | None:
-    """The device of a shard: on server `shard` modulo their number; None for this process."""
+    """The device of a shard, on server `shard` modulo the count; None for this process."""
     return device(shard % len(_addresses)) if _addresses else None
 
 

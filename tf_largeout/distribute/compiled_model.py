@@ -1,4 +1,4 @@
-"""What is asked of a model before its training is looked after."""
+"""`require_compiled`: checks that a model is built and compiled."""
 
 import keras
 
@@ -8,10 +8,10 @@ def require_compiled(model: keras.Model, before: str) -> None:
 
     Args:
         model: The model.
-        before: What it must be that for, as the message calls it.
+        before: What the model is needed for, as text for the message.
     """
     if not model.built or getattr(model, "optimizer", None) is None:
         raise ValueError(
-            f"Build and compile a model before {before}: give it a `keras.Input`, or call it "
-            f"on a batch. Received: model '{model.name}'."
+            f"A model must be built and compiled before {before}. Received: model "
+            f"'{model.name}'. Give it a `keras.Input`, or call it on a batch, and compile it."
         )

@@ -1,4 +1,4 @@
-"""`connect`: makes the servers of several machines the place of class matrices."""
+"""`connect`: connects this process to the servers that store shards."""
 
 import socket
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ def connect(
     timeout_s: float = 15.0,
     trainers: Sequence[str] = (),
 ) -> None:
-    """Connects this process to servers, on which layers built from now on keep their shards.
+    """Connects this process to servers, which then store the shards of layers.
 
-    A `LargeOutput(num_shards=K)` then makes shard i on server i modulo their number, and its
-    optimizer slots beside it; `fit`, `evaluate`, `top_k`, `predict`, callbacks and files work
-    as with one machine. Call it once, before models are made. From then on a server that ends
-    is an error in the log, by its address.
+    A `LargeOutput(num_shards=K)` that is built later creates shard i, and its optimizer slots,
+    on server i modulo the number of servers. `fit`, `evaluate`, `top_k`, `predict`, callbacks
+    and files work as on one machine. Call it once, before models are created. If a server ends
+    later, an error with its address is logged.
 
     ```
     tflo.distribute.connect(["10.0.0.1:4711", "10.0.0.2:4711"])
@@ -34,20 +34,21 @@ def connect(
 
     Args:
         addresses: `"host:port"` of each server, as `python -m tf_largeout.distribute.server`
-            prints it after `ready`. In the same order where a checkpoint is gone on from, which
-            is of use, but not needed.
-        host: Name or address by which the servers reach this process, on a port that is free:
-            they fetch what it sends them. None for the address from which it reaches the first.
-        timeout_s: How long to wait for an answer of each of them, in seconds; those that are
-            about to start need some.
-        trainers: Addresses of further such servers, which keep no shards and train for
+            prints it after `ready`. When you resume from a checkpoint, the same order is
+            faster, but not required.
+        host: Name or address at which the servers reach this process, on a free port; they
+            fetch tensors from it. None, the default, uses the address from which this process
+            reaches the first server.
+        timeout_s: How long to wait for each server, in seconds. Servers may still be starting.
+        trainers: Addresses of more servers, which store no shards but train for
             `tf_largeout.distribute.fit`.
 
     Raises:
-        ValueError: If an address is none such, or there twice, a server has another version of
-            tf_largeout or of TensorFlow, or is none of tf_largeout.
+        ValueError: If an address is not valid or given twice, or a server has another version
+            of tf_largeout or of TensorFlow, or is not a server of tf_largeout.
         ConnectionError: If a server cannot be reached.
-        RuntimeError: If this process is connected to others, or another trainer has a server.
+        RuntimeError: If this process is connected to other servers, or another trainer uses a
+            server.
     """
     addresses = _checked(addresses)
     trainers = _checked(trainers) if trainers else []
@@ -58,7 +59,8 @@ def connect(
         raise RuntimeError(
             "This process is connected to "
             f"{', '.join([*cluster.addresses(), *cluster.trainers()])}. Received: "
-            f"addresses={addresses}, trainers={trainers}. Start another process for others."
+            f"addresses={addresses}, trainers={trainers}. Start another process to connect to "
+            "these."
         )
     own_host = _require_reachable(everyone, timeout_s)
     own_address = f"{host or own_host}:{_free_port()}"
@@ -88,14 +90,14 @@ def _checked(addresses: Sequence[str]) -> list[str]:
             raise ValueError(f'Each of `addresses` must be "host:port". Received: {address!r}.')
     if len(set(addresses)) < len(addresses):
         raise ValueError(
-            f"`addresses` must name each server once. Received: addresses={addresses}. More "
-            "shards than servers take turns by themselves."
+            f"`addresses` must name each server once. Received: addresses={addresses}. If "
+            "there are more shards than servers, a server stores several shards."
         )
     return list(addresses)
 
 
 def _require_reachable(addresses: Sequence[str], timeout_s: float) -> str:
-    """The address of this machine towards the first server.
+    """Returns the address from which this machine reaches the first server.
 
     Raises:
         ConnectionError: If servers do not answer in time; it names all of them.
@@ -110,8 +112,8 @@ def _require_reachable(addresses: Sequence[str], timeout_s: float) -> str:
     if faults:
         raise ConnectionError(
             f"No server of tf_largeout at {'; '.join(faults)}. Start one on that machine by "
-            "python -m tf_largeout.distribute.server --host HOST --port PORT, and see that no "
-            "firewall stands between."
+            "python -m tf_largeout.distribute.server --host HOST --port PORT, and check that "
+            "no firewall blocks it."
         )
     return calls[0].result()
 
@@ -123,20 +125,19 @@ def _free_port() -> int:
 
 
 def _claim_path(device: str, address: str, addresses: Sequence[str]) -> str:
-    """Where a server's claim goes to; a ValueError where it has other versions than we have."""
-    own, way_out = process_ops.own_versions(), "Install the same versions on all machines."
+    """The path for the claim of a server; raises a ValueError if its versions differ."""
+    own, fix = process_ops.own_versions(), "Install the same versions on all machines."
     try:
         with tf.device(device):
             said = process_ops.server_versions().numpy().decode()
     except tf.errors.OpError as error:
         raise ValueError(
-            f"Not all of {', '.join(addresses)} are servers of {own}, as this process has it: "
-            f"{error.message.splitlines()[0]}. {way_out}"
+            f"All of {', '.join(addresses)} must be servers of {own}, the version of this "
+            f"process. Received: {error.message.splitlines()[0]}. {fix}"
         ) from error
     found, _, path = said.partition("\n")
     if found != own:
         raise ValueError(
-            f"Server {address} has {found or 'no tf_largeout'}, and this process "
-            f"{own}. {way_out}"
+            f"Server {address} has {found or 'no tf_largeout'}, and this process {own}. {fix}"
         )
     return path

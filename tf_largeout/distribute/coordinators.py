@@ -1,4 +1,4 @@
-"""What gives steps to asynchronous trainers: TensorFlow's `ClusterCoordinator`."""
+"""Starts TensorFlow's `ClusterCoordinator`, which schedules steps on asynchronous trainers."""
 
 import os
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def start(servers: Sequence[str], trainers: Sequence[str], own_address: str) -> 
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         spec, task_type=_OWN_JOB, task_id=0, rpc_layer="grpc"
     )
-    # TensorFlow would try again with a server that has lost its rows.
+    # Otherwise TensorFlow would retry a step on a server that has lost its rows.
     os.environ.setdefault("TF_COORDINATOR_IGNORE_TRANSIENT_PS_FAILURES", "0")
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     cluster.set_coordinator(tf.distribute.coordinator.ClusterCoordinator(strategy))

@@ -1,4 +1,4 @@
-"""`fit`: trains a model by several processes, none of which waits for the others."""
+"""`fit`: trains a model asynchronously on several machines."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,13 +25,13 @@ def fit(
     validation_steps: int | None = None,
     class_weight: Mapping[int, float] | None = None,
 ) -> keras.callbacks.History:
-    """Trains like `model.fit`, by the trainers that `connect` was given.
+    """Trains like `model.fit`, asynchronously on the trainers that `connect` was given.
 
-    Each takes batches from a data set of its own, reads the weights where they are and sends
-    its gradients there; the next step of another may come in between. So a step's gradient is
-    of weights that up to as many steps as there are trainers have changed since, and no run is
-    like another. A trainer that ends costs nothing but its speed: others take its steps. Those
-    that ended take part again when all of them were started again, at their addresses.
+    Each trainer takes batches from its own dataset, reads weights from the servers and sends
+    gradients to them. It does not wait for the other trainers. Up to as many steps as there are
+    trainers may update the weights between the reading and the update, so runs are not
+    reproducible. If a trainer ends, the others do its steps. Trainers that ended take part
+    again once all of them have been restarted at the same addresses.
 
     ```
     tflo.distribute.connect(servers, trainers=["10.0.0.4:4711", "10.0.0.5:4711"])
@@ -43,45 +43,46 @@ def fit(
     tflo.distribute.fit(model, dataset_fn, steps_per_epoch=10_000, epochs=3)
     ```
 
-    An epoch is `steps_per_epoch` steps of all trainers together; `optimizer.iterations` is
-    exact at its end, and may be some steps behind within it. (A step is done a second time if
-    its trainer ended in it.) A trainer gets as many steps at a time as the
-    `steps_per_execution` of `compile` says: more save the way to it and back.
+    An epoch has `steps_per_epoch` steps of all trainers together. `optimizer.iterations` is
+    exact at its end, and may be some steps behind within it. (If a trainer ends in a step, the
+    step is repeated.) A trainer gets `steps_per_execution` steps at a time, an argument of
+    `compile`. A larger number reduces the communication.
 
-    `loss` is the mean over all steps of the epoch, and the metrics of `compile` are those of
-    all their examples, if they are made of sums over examples, as those of Keras and of
-    tf_largeout are. Those of `validation_data`, as `val_...`, come from `model.evaluate` in
-    this process. Of callbacks `on_train_...` and `on_epoch_...` are called, with `Backup`,
-    `ModelCheckpoint` or `EarlyStopping` among them, `on_train_batch_...` are not.
+    `loss` is the mean over all steps of the epoch. The metrics of `compile` are those of all
+    examples of these steps, if they are computed from sums over examples, as the metrics of
+    Keras and tf_largeout are. The metrics of `validation_data`, `val_...`, are computed by
+    `model.evaluate` in this process. The methods `on_train_begin`, `on_train_end` and
+    `on_epoch_...` of callbacks are called, so that `Backup`, `ModelCheckpoint` and
+    `EarlyStopping` work; `on_train_batch_...` are not.
 
     Args:
-        model: Compiled, and built after `connect`.
-        dataset_fn: Makes the endless, batched data set of a trainer, `(x, y)` or `(x, y,
-            sample_weight)`, on its machine, of an int64 scalar that is another one in each:
-            for the order of its examples. What it reads must be there.
-        steps_per_epoch: Number of steps of an epoch.
+        model: A compiled model that was built after `connect`.
+        dataset_fn: Function that returns the endless, batched dataset of a trainer, with `(x,
+            y)` or `(x, y, sample_weight)`. It runs on the machine of the trainer, where its
+            files must be. Its argument is an int64 scalar, a seed that differs for each
+            trainer.
+        steps_per_epoch: Number of steps per epoch.
         epochs: Number of the last epoch.
         verbose: As in `model.fit`.
         callbacks: As in `model.fit`.
-        validation_data: What `model.evaluate` takes: a data set, or `(x, y)` or `(x, y,
+        validation_data: Data for `model.evaluate`: a dataset, or `(x, y)` or `(x, y,
             sample_weight)`.
-        initial_epoch: How many epochs are done.
+        initial_epoch: Number of completed epochs.
         validation_steps: As in `model.fit`.
-        class_weight: Weights by class, of examples whose only label they are, such as
-            `{0: 0.5, 7: 2.0}`; all other classes have 1. Trainers look labels up among the
-            entries, in a time that grows with the logarithm of their number and not with that
-            of the classes; each holds 12 bytes for an entry. With several labels a row let
-            `dataset_fn` give sample weights.
+        class_weight: Weights of examples by class, such as `{0: 0.5, 7: 2.0}`; other classes
+            have weight 1. Labels are found by binary search among the entries, so the time does
+            not depend on the number of classes. Each trainer needs 12 bytes per entry. Examples
+            must have one label; if they have several, return sample weights from `dataset_fn`.
 
     Returns:
         The `keras.callbacks.History`.
 
     Raises:
         RuntimeError: If `connect` was given no trainers.
-        ValueError: If the model is not built or not compiled, an argument is not as above, a
-            data set ends, or `class_weight` is given for several labels a row or besides
+        ValueError: If the model is not built or not compiled, an argument is not valid, a
+            dataset ends, or `class_weight` is given for examples with several labels or with
             sample weights.
-        tf.errors.OpError: If a server ends, or a step has an error.
+        tf.errors.OpError: If a server ends, or a step fails.
     """
     coordinator = _coordinator()
     _check(model, dataset_fn)
@@ -117,7 +118,7 @@ def _each_epoch(
     model: keras.Model,
     calls: keras.callbacks.CallbackList,
 ) -> None:
-    """Calls `function`, which returns logs, for each epoch, until a callback says to stop."""
+    """Calls `function`, which returns logs, for each epoch, until a callback stops it."""
     model.stop_training, logs = False, {}
     calls.on_train_begin()
     for epoch in epochs:
@@ -134,7 +135,7 @@ def _coordinator() -> Any:
     if found is None:
         raise RuntimeError(
             "There are no trainers. Call `tf_largeout.distribute.connect(addresses, "
-            "trainers=[...])` before the model is made; with one trainer, take `model.fit`."
+            "trainers=[...])` before you create the model; with one trainer, use `model.fit`."
         )
     return found
 
@@ -143,7 +144,7 @@ def _check(model: keras.Model, dataset_fn: DatasetFunction) -> None:
     require_compiled(model, "`tf_largeout.distribute.fit`")
     if not callable(dataset_fn):
         raise ValueError(
-            "`dataset_fn` must be a function of a seed that makes the data set of a trainer. "
+            "`dataset_fn` must be a function of a seed that returns the dataset of a trainer. "
             f"Received: dataset_fn={dataset_fn!r}."
         )
 
@@ -151,7 +152,7 @@ def _check(model: keras.Model, dataset_fn: DatasetFunction) -> None:
 def _train(
     model: keras.Model, coordinator: Any, steps: Any, batches: Any, count: int
 ) -> dict[str, float]:
-    """Does `count` steps on whatever trainers there are; their mean loss, and metrics."""
+    """Does `count` steps on the trainers; returns their mean loss, and metrics."""
     optimizer, at_once = model.optimizer, model.steps_per_execution
     first = int(optimizer.iterations)
     shares = [min(at_once, count - done) for done in range(0, count, at_once)]
@@ -163,10 +164,10 @@ def _train(
         loss, *added = map(sum, zip(*coordinator.fetch(parts), strict=True))
     except tf.errors.OutOfRangeError as error:
         raise ValueError(
-            "The data set of a trainer has ended. Let `dataset_fn` return one without an end: "
-            "`.repeat()` makes it so."
+            "The dataset of a trainer must be endless. Received: a `dataset_fn` whose dataset "
+            "has ended. Use `.repeat()`."
         ) from error
-    # Trainers that count at the same time overwrite what the others counted.
+    # Not by the trainers: concurrent updates of the counter would overwrite each other.
     optimizer.iterations.assign(first + count)
     for variable, value in zip(model.metrics_variables, added, strict=True):
         variable.assign(value)

@@ -1,4 +1,4 @@
-"""`local_servers`: servers as processes of this machine, to try and to test with."""
+"""`local_servers`: servers as processes of this machine, for trials and tests."""
 
 import contextlib
 import subprocess
@@ -16,8 +16,8 @@ class LocalServer(NamedTuple):
     """A server on this machine.
 
     Attributes:
-        address: What `connect` takes.
-        pid: Number of its process.
+        address: Address for `connect`.
+        pid: Id of its process.
     """
 
     address: str
@@ -28,27 +28,27 @@ class LocalServer(NamedTuple):
 def local_servers(
     count: int, host: str = "127.0.0.1", prefix: Sequence[str] = ()
 ) -> Iterator[list[LocalServer]]:
-    """Starts servers on free ports of this machine, which end with the `with`.
+    """Context with servers on free ports of this machine; they end with the context.
 
     Args:
-        count: How many.
-        host: Address by which the trainer reaches them.
-        prefix: Command that becomes what follows it, as `nsenter --net=FILE` does: it starts
-            each server.
+        count: Number of servers.
+        host: Address at which the trainer reaches them.
+        prefix: Start of the command of each server, which must replace itself by the rest of
+            the command, as `nsenter --net=FILE` does.
 
     Yields:
         The `LocalServer`s.
 
     Raises:
-        RuntimeError: If one does not start; with what it said.
+        RuntimeError: If a server does not start; with its output.
     """
     with contextlib.ExitStack() as stack:
-        said = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(count)]
-        servers = [stack.enter_context(_process(host, prefix, log)) for log in said]
+        logs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(count)]
+        servers = [stack.enter_context(_process(host, prefix, log)) for log in logs]
         for server in servers:
-            stack.callback(server.terminate)  # before they are waited for
-        ready = [_when_ready(*one) for one in zip(servers, said, strict=True)]
-        stack.callback(server_watch.leave, [one.address for one in ready])
+            stack.callback(server.terminate)  # runs before the wait for their ends
+        ready = [_when_ready(*one) for one in zip(servers, logs, strict=True)]
+        stack.callback(server_watch.unwatch, [one.address for one in ready])
         yield ready
 
 

@@ -1,20 +1,23 @@
-"""Whether another process of TensorFlow is there, without asking TensorFlow."""
+"""Checks whether another TensorFlow process is alive, without TensorFlow."""
 
 import socket
 import time
 
-# The client's first words in HTTP/2 and an empty frame of settings; a server answers with its
-# own, a frame of type 4.
+# The preface of an HTTP/2 client and an empty settings frame. A server answers with its
+# settings, a frame of type 4.
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _SETTINGS, _TYPE_AT = 4, 3
 _RETRY_S = 0.2
 
 
 def await_server(address: str, timeout_s: float) -> str:
-    """Waits for a server, which may be about to start; gives our own address towards it.
+    """Waits for a server, which may still be starting.
+
+    Returns:
+        The address from which this machine reaches it.
 
     Raises:
-        OSError: If it does not answer in time, or not as TensorFlow's servers do.
+        OSError: If it does not answer in time, or is not a TensorFlow server.
     """
     end = time.monotonic() + timeout_s
     while True:
@@ -38,12 +41,12 @@ def _greet(address: str, timeout_s: float) -> str:
 
 
 def reason(error: BaseException | None) -> str:
-    """What an error of a connection says, in few words."""
+    """A short text for an error of a connection."""
     return getattr(error, "strerror", None) or str(error)
 
 
 def fault(address: str, timeout_s: float) -> OSError | None:
-    """Why nobody listens at an address; None if somebody does."""
+    """The error when connecting to an address; None if a process listens there."""
     try:
         socket.create_connection(_pair(address), timeout_s).close()
     except OSError as error:
@@ -52,14 +55,15 @@ def fault(address: str, timeout_s: float) -> OSError | None:
 
 
 class Watch:
-    """Says when a peer that was there is gone.
+    """Detects that a peer has ended.
 
-    A refused connection means that its process ended: who lives, busy or stopped, is answered
-    for by its kernel. No answer at all may be the network's, and is given time.
+    A refused connection means that its process has ended: for a process that is busy or
+    stopped, the kernel accepts the connection. If there is no answer, the network may be down,
+    so the peer counts as ended only after some time.
 
     Args:
         address: `"host:port"` of the peer.
-        patience_s: For how long nothing may answer, in seconds.
+        patience_s: Time without an answer after which the peer counts as ended, in seconds.
     """
 
     def __init__(self, address: str, patience_s: float = 60.0) -> None:
@@ -67,7 +71,7 @@ class Watch:
         self._patience_s, self._last_seen = patience_s, time.monotonic()
 
     def fault(self, timeout_s: float = 2.0) -> OSError | None:
-        """Why the peer is taken for gone; None while it is not."""
+        """The error because of which the peer counts as ended; None while it is alive."""
         found = fault(self.address, timeout_s)
         if found is None:
             self._last_seen = time.monotonic()

@@ -1,7 +1,8 @@
-"""`python -m tf_largeout.distribute.server`: keeps shards of class matrices, one a machine.
+"""`python -m tf_largeout.distribute.server`: stores shards of class matrices, one per machine.
 
-It has one trainer at a time. When that has ended it starts anew, within seconds, which gives
-back all memory: TensorFlow would keep what a trainer left behind for as long as it runs.
+A server has one trainer at a time. When the trainer has ended, the server restarts within
+seconds. This frees all memory: TensorFlow keeps the variables of a trainer until the process
+ends.
 """
 
 import argparse
@@ -20,27 +21,27 @@ import tensorflow as tf
 from tf_largeout.distribute import claims, cluster, peers
 
 _NOTICE = """\
-This server takes any program from whoever reaches its port: TensorFlow knows no passwords. It
-listens on all networks of this machine, whatever --host says. Let a firewall, or a network of
-its own, admit the trainer alone."""
+This server runs any program that it receives at its port: TensorFlow has no passwords. It
+listens on all networks of this machine, whatever --host is. Use a firewall or a separate network,
+so that only the trainer can reach it."""
 _POLL_S = 0.5
-# Steps of several trainers wait on a server for one another: too few threads, and all would.
+# Steps of several trainers wait on a server for one another. With few threads all would wait.
 _LEAST_THREADS = 64
 
 
 def serve(host: str, port: int, claim: pathlib.Path) -> tf.distribute.Server:
-    """Starts a server, which runs in threads of this process until that ends.
+    """Starts a server, which runs in threads of this process until the process ends.
 
     Args:
-        host: By which name or address the trainer reaches this machine.
-        port: A port that is free; 0 takes one.
-        claim: Where the trainer writes its own address.
+        host: Name or address at which the trainer reaches this machine.
+        port: A free port; 0 selects one.
+        claim: Path to which the trainer writes its address.
 
     Raises:
-        OSError: If the port is taken.
+        OSError: If the port is used.
     """
     _require_free(port)
-    claims.say(claim)
+    claims.announce(claim)
     spec = tf.train.ClusterSpec({cluster.JOB: [f"{host}:{port}"]})
     os.environ.setdefault(
         "TF_NUM_INTEROP_THREADS", str(max(_LEAST_THREADS, os.cpu_count() or 1))
@@ -52,26 +53,26 @@ def serve(host: str, port: int, claim: pathlib.Path) -> tf.distribute.Server:
 
 
 def _require_free(port: int) -> None:
-    """Raises an OSError where another process listens on the port.
+    """Raises an OSError if another process listens on the port.
 
-    TensorFlow would share it, or say no more than that it cannot.
+    TensorFlow would share the port, or fail without a reason.
     """
     with socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             one.bind(("", port))
         except OSError as error:
-            raise OSError(f"Port {port} is taken ({error.strerror}). Pass another.") from error
+            raise OSError(f"Port {port} is used ({error.strerror}). Pass another.") from error
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs a server until SIGTERM or SIGINT; gives the exit code."""
+    """Runs a server until SIGTERM or SIGINT; returns the exit code."""
     parser = argparse.ArgumentParser(prog="tf_largeout.distribute.server", description=__doc__)
-    parser.add_argument("--port", type=int, required=True, help="0 takes one that is free")
+    parser.add_argument("--port", type=int, required=True, help="0 selects a free port")
     parser.add_argument(
         "--host",
         default="127.0.0.1",
-        help="address by which the trainer reaches this machine (default: this machine alone)",
+        help="address at which the trainer reaches this machine (default: only from here)",
     )
     options = parser.parse_args(arguments)
     claim = claims.new_claim()
@@ -86,17 +87,17 @@ def main(arguments: list[str] | None = None) -> int:
     print(_NOTICE, file=sys.stderr)
     address = server.target.removeprefix("grpc://")
     print(f"ready {address}", flush=True)
-    is_gone = _wait(stopped, claim)
+    trainer_ended = _wait(stopped, claim)
     shutil.rmtree(claim.parent, ignore_errors=True)
-    if is_gone:
-        _start_anew(options.host, address.rpartition(":")[2])
+    if trainer_ended:
+        _restart(options.host, address.rpartition(":")[2])
     print("stopped", flush=True)
-    # TensorFlow's servers cannot be joined or shut down: the process ends with what it holds.
+    # A TensorFlow server cannot be joined or shut down, so the process ends with it.
     os._exit(0)
 
 
 def _wait(stopped: threading.Event, claim: pathlib.Path) -> bool:
-    """Waits for a signal, or for the end of the trainer that has this server; which it was."""
+    """Waits for a signal or the end of the trainer; returns whether it was the trainer."""
     trainer = None
     while not stopped.wait(_POLL_S):
         if trainer is None:
@@ -109,11 +110,11 @@ def _wait(stopped: threading.Event, claim: pathlib.Path) -> bool:
     return False
 
 
-def _start_anew(host: str, port: str) -> NoReturn:
-    """Becomes a server that holds nothing, at the same address."""
+def _restart(host: str, port: str) -> NoReturn:
+    """Replaces this process by a new server at the same address."""
     for number in map(int, os.listdir("/proc/self/fd")):
         if number > sys.stderr.fileno():
-            with contextlib.suppress(OSError):  # the one of this list
+            with contextlib.suppress(OSError):  # the descriptor of this list
                 os.set_inheritable(number, False)
     module = [sys.executable, "-m", "tf_largeout.distribute.server"]
     os.execv(sys.executable, [*module, "--host", host, "--port", port])

@@ -1,4 +1,4 @@
-"""Says by its address which server has ended: TensorFlow's errors know but its number."""
+"""Logs the address of a server that has ended; TensorFlow's errors have only its number."""
 
 import atexit
 import logging
@@ -11,64 +11,64 @@ from tf_largeout.distribute import peers
 
 _POLL_S, _LAST_S, _AGAIN_S = 1.0, 3.0, 0.1
 
-_watched: dict[peers.Watch, int | None] = {}  # the number of a server; None for a trainer
+_watched: dict[peers.Watch, int | None] = {}  # number of the server; None for a trainer
 _lock = threading.Lock()
-_one_is_gone = threading.Event()
+_has_ended = threading.Event()
 
 
 def watch(addresses: Sequence[str], trainers: Sequence[str] = ()) -> None:
-    """Looks after servers until this process ends, in a thread, and once more at its end.
+    """Watches servers in a thread until this process ends, and once more at its end.
 
-    A server that is gone is an error in the log `tf_largeout`, once.
+    If a server ends, an error is logged once to the logger `tf_largeout`.
     """
     _watched.update((peers.Watch(one), number) for number, one in enumerate(addresses))
     _watched.update((peers.Watch(one), None) for one in trainers)
-    threading.Thread(target=_keep_looking, name="largeout_servers", daemon=True).start()
-    atexit.register(_look_at_the_end)
+    threading.Thread(target=_poll, name="largeout_servers", daemon=True).start()
+    atexit.register(_check_at_exit)
 
 
-def leave(addresses: Sequence[str]) -> None:
-    """Looks after some of them no more: this program ends them itself."""
+def unwatch(addresses: Sequence[str]) -> None:
+    """Stops watching servers, because this program ends them."""
     with _lock:
         for one in [one for one in _watched if one.address in addresses]:
             del _watched[one]
 
 
-def _keep_looking() -> None:
+def _poll() -> None:
     while _watched:
         time.sleep(_POLL_S)
-        _look()
+        _check()
 
 
-def _look() -> None:
+def _check() -> None:
     with _lock:
         for one, number in list(_watched.items()):
             fault = one.fault()
             if fault is None:
                 continue
             del _watched[one]
-            _one_is_gone.set()
+            _has_ended.set()
             if number is None:
-                _say_of_trainer(one.address, peers.reason(fault))
+                _log_trainer(one.address, peers.reason(fault))
             else:
-                _say(number, one.address, peers.reason(fault))
+                _log_server(number, one.address, peers.reason(fault))
 
 
-def _look_at_the_end() -> None:
+def _check_at_exit() -> None:
     end = time.monotonic() + _LAST_S
-    _look()
-    # After an error a server may be ending still.
-    while hasattr(sys, "last_value") and _watched and not _one_is_gone.is_set():
+    _check()
+    # After an error a server may still be ending.
+    while hasattr(sys, "last_value") and _watched and not _has_ended.is_set():
         if time.monotonic() > end:
             break
         time.sleep(_AGAIN_S)
-        _look()
+        _check()
 
 
-def _say(number: int, address: str, reason: str) -> None:
+def _log_server(number: int, address: str, reason: str) -> None:
     logging.getLogger("tf_largeout").error(
-        "Server %s is gone (%s); TensorFlow calls it /job:ps/replica:0/task:%d. Start it "
-        "again at the same address, and then this program, which can go on from its last "
+        "Server %s is gone (%s). TensorFlow calls it /job:ps/replica:0/task:%d. Restart it at "
+        "the same address, then this program, which can resume from its last "
         "`tf_largeout.distribute.Backup`.",
         address,
         reason,
@@ -76,10 +76,10 @@ def _say(number: int, address: str, reason: str) -> None:
     )
 
 
-def _say_of_trainer(address: str, reason: str) -> None:
+def _log_trainer(address: str, reason: str) -> None:
     logging.getLogger("tf_largeout").error(
-        "Trainer %s is gone (%s); others take its steps. Started again at the same address, it "
-        "takes part, once all that have ended are back.",
+        "Trainer %s is gone (%s). The other trainers do its steps. After all trainers that "
+        "have ended are restarted at the same addresses, they take part again.",
         address,
         reason,
     )

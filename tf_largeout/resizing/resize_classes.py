@@ -29,10 +29,10 @@ def resize_classes(
     New classes get rows from `initializer`, biases from the initializer of the layer, and the
     slots of a new optimizer. Samplers by frequency count them as never seen; call `adapt` to
     set other counts. The next step rebuilds the search structures of samplers, unless the
-    classes are the same. In a `HierarchicalOutput` new classes are assigned to the smallest clusters,
-    and empty clusters are removed. A tied table (`embeddings=`) is resized too, so the ids at
-    the input change as well. A sharded layer keeps its number of shards. Their rows and slots
-    are copied from server to server, without passing through this process.
+    classes are the same. In a `HierarchicalOutput` new classes are assigned to the smallest
+    clusters, and empty clusters are removed. A tied table (`embeddings=`) is resized too, so
+    the ids at the input change as well. A sharded layer keeps its number of shards. Their rows
+    and slots are copied from server to server, without passing through this process.
 
     ```python
     model = keras.Sequential([keras.Input([16]), tflo.layers.LargeOutput(1_000)])
