@@ -22,8 +22,8 @@ from tf_largeout.distribute import claims, cluster, peers
 
 _NOTICE = """\
 This server runs any program that it receives at its port: TensorFlow has no passwords. It
-listens on all networks of this machine, whatever --host is. Use a firewall or a separate network,
-so that only the trainer can reach it."""
+listens on all networks of this machine, whatever --host is. Use a firewall or a separate
+network, so that only the trainer can reach it."""
 _POLL_S = 0.5
 # Steps of several trainers wait on a server for one another. With few threads all would wait.
 _LEAST_THREADS = 64
