@@ -109,5 +109,5 @@ def test_what_is_no_number_of_epochs_is_named(tmp_path, save_freq):
 
 def test_a_model_must_be_built_and_compiled(tmp_path):
     unbuilt = keras.Sequential([tflo.layers.LargeOutput(N)])
-    with pytest.raises(ValueError, match="Build and compile"):
+    with pytest.raises(ValueError, match="must be built and compiled before `Backup`"):
         tflo.distribute.Backup(unbuilt, tmp_path)

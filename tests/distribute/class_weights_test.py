@@ -71,14 +71,14 @@ def test_labels_of_each_form_have_their_weights(y):
         ((X, RAGGED), "needs a tensor of labels. Received: .*Ragged"),
         ((X, {"a": Y}), "needs a tensor of labels. Received: {'a'"),
         ((X,), "needs a tensor of labels. Received: None"),
-        ((X, Y, np.ones(len(Y))), "those of `dataset_fn` have one already"),
+        ((X, Y, np.ones(len(Y))), "cannot be combined with sample weights"),
     ],
     ids=["several labels", "ragged", "several outputs", "no labels", "sample weights"],
 )
 def test_what_has_no_one_label_a_row_is_told_of_sample_weights(arrays, match):
     with pytest.raises(ValueError, match=match) as error:
         weighted(SOME, *arrays)
-    assert "let `dataset_fn` give `(x, y, sample_weight)`" in str(error.value)
+    assert "return `(x, y, sample_weight)` from `dataset_fn`" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -105,4 +105,4 @@ def test_one_trainer_on_servers_has_the_losses_of_fit():
         losses, expected = found["losses" + which], found["expected" + which]
         np.testing.assert_allclose(losses, expected, rtol=1e-6)
     assert abs(found["unweighted"][0] / found["expected"][0] - 1) > 0.1
-    assert "let `dataset_fn` give `(x, y, sample_weight)`" in found["several"]
+    assert "return `(x, y, sample_weight)` from `dataset_fn`" in found["several"]

@@ -177,7 +177,7 @@ def test_the_model_stays_as_it_is_also_where_it_cannot_be_resized():
         ((0,), "num_classes=0"),
         ((GROWN, [N]), f"from 0 to {N - 1}. Received: {N}"),
         ((10, np.arange(11)), "names 11 classes, more than num_classes=10"),
-        ((GROWN, None, np.zeros([3, DIM])), r"shape \(7, 5\). Received.*\(3, 5\)"),
+        ((GROWN, None, np.zeros([3, DIM])), r"shape must be \(7, 5\). Received.*\(3, 5\)"),
         ((GROWN, None, np.full([7, DIM], np.nan)), "not all finite"),
         ((GROWN, None, "no such"), "no such"),
     ],

@@ -50,7 +50,7 @@ class Backup(keras.callbacks.Callback):
         self, model: keras.Model, folder: str | os.PathLike[str], save_freq: int = 1
     ) -> None:
         super().__init__()
-        require_compiled(model, "its Backup")
+        require_compiled(model, "`Backup`")
         self._save_freq = whole_number("save_freq", save_freq)
         model.optimizer.build(model.trainable_variables)
         self.folder = os.fspath(folder)
