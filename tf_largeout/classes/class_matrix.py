@@ -83,7 +83,7 @@ class ClassMatrix:
 
     def shards(self) -> list[ClassShard]:
         """The ranges of classes that search structures are built over, a variable each."""
-        return [ClassShard(self, 0, 0, 1, None)]
+        return [ClassShard(matrix=self, first=0, num_rows=self.num_classes)]
 
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None] | None:
         """Variables that score the classes by inner products alone; None if none can.

@@ -8,8 +8,9 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.classes.class_matrix import ClassMatrix, ClassStatistics
-from tf_largeout.classes.class_shard import ClassShard, ask_owners, split
+from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.ops import class_scan_ops
+from tf_largeout.variables.row_shard import map_by_shard, split
 
 _NOTHING = -float("inf")
 
@@ -49,9 +50,15 @@ class ShardedMatrix(ClassMatrix):
         for number, rows in enumerate(embeddings):
             bias = None if biases is None else biases[number]
             matrix = ClassMatrix(rows, bias, owner)
-            self._shards.append(
-                ClassShard(matrix, self.num_classes, number, len(embeddings), rows)
+            shard = ClassShard(
+                matrix=matrix,
+                first=self.num_classes,
+                num_rows=matrix.num_classes,
+                number=number,
+                num_shards=len(embeddings),
+                device_anchor=rows,
             )
+            self._shards.append(shard)
             self.num_classes += matrix.num_classes
 
     def shards(self) -> list[ClassShard]:
@@ -77,7 +84,7 @@ class ShardedMatrix(ClassMatrix):
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
         flat = tf.reshape(self._checked(ids), [-1])
-        rows = ask_owners(self._shards, flat, lambda shard, own: shard.matrix.rows(own))
+        rows = map_by_shard(self._shards, flat, lambda shard, own: shard.matrix.rows(own))
         return tf.reshape(rows, tf.concat([tf.shape(ids), [self.dim]], axis=0))
 
     def logits(self, features: tf.Tensor) -> tf.Tensor:
@@ -93,10 +100,12 @@ class ShardedMatrix(ClassMatrix):
         places, parts = split(self._shards, self._checked(shared_ids))
         logits, rows, biases = None, [], []
         for shard, part in zip(self._shards, parts, strict=True):
-            own_ids = shard.own(ids)
+            own_ids = shard.to_local(ids)
             with shard.place():
                 found = shard.matrix.dots_and_rows(features, own_ids, part)
-            logits = found[0] if logits is None else tf.where(shard.has(ids), found[0], logits)
+            logits = (
+                found[0] if logits is None else tf.where(shard.contains(ids), found[0], logits)
+            )
             rows.append(found[1])
             biases.append(found[2])
         all_rows = tf.dynamic_stitch(places, rows)
@@ -122,11 +131,11 @@ class ShardedMatrix(ClassMatrix):
         features, labels = tf.cast(features, tf.float32), self._checked(labels)
 
         def of_own(shard: ClassShard) -> ClassStatistics:
-            return shard.matrix.statistics(features, shard.own(labels), compute_dtype)
+            return shard.matrix.statistics(features, shard.to_local(labels), compute_dtype)
 
         def own_logits(shard: ClassShard) -> tf.Tensor:
             embeddings, bias = shard.matrix.variables()
-            own = shard.own(labels)
+            own = shard.to_local(labels)
             return class_scan_ops.label_logits(features, embeddings, bias, own, compute_dtype)
 
         if not training:
@@ -190,7 +199,7 @@ class ShardedMatrix(ClassMatrix):
         for shard in self._shards:
             own = None
             if classes is not None:
-                own = tf.boolean_mask(classes, shard.has(classes)) - shard.first
+                own = tf.boolean_mask(classes, shard.contains(classes)) - shard.first
             shifted = functools.partial(_shifted, function, shard.first)
             with shard.place():
                 state = shard.matrix.fold_logits(features, shifted, state, width, own)

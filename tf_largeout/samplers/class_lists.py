@@ -70,7 +70,7 @@ class ClassLists:
         for shard, file in self._of(matrix):
             with shard.place():
                 scores, ids = file.search(queries, k, probes)
-                found.append((scores, shard.whole(ids)))
+                found.append((scores, shard.to_global(ids)))
         if len(found) == 1:
             return found[0][1]
         scores, ids = (tf.concat(parts, axis=1) for parts in zip(*found, strict=True))

@@ -171,7 +171,7 @@ class ClassTables:
 
 def _is_here(shard: ClassShard) -> bool:
     """Whether this process has its rows."""
-    return shard.beside is None or devices.server_of(shard.beside) is None
+    return shard.device_anchor is None or devices.server_of(shard.device_anchor) is None
 
 
 def _rebuild_of(
@@ -183,8 +183,8 @@ def _rebuild_of(
     """
     embeddings, _ = shard.matrix.variables()
     beside, seed_before = layer.seed_state, None
-    if shard.beside is not None:
-        beside, seed_before = shard.beside, _first_seed(layer)
+    if shard.device_anchor is not None:
+        beside, seed_before = shard.device_anchor, _first_seed(layer)
 
     def rebuild(step: tf.Tensor) -> None:
         first_seed = _first_seed(layer) if seed_before is None else seed_before

@@ -7,12 +7,13 @@ from typing import Any
 import tensorflow as tf
 
 from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.classes.class_shard import ClassShard, ask_owners
+from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.ops import devices
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.samplers.tree_draws import TreeDraws, kernel_masses
 from tf_largeout.search import KernelTree
 from tf_largeout.variables.replicas import local_variable
+from tf_largeout.variables.row_shard import map_by_shard
 
 
 class ClassTrees:
@@ -108,7 +109,7 @@ class ClassTrees:
             tree, variables = self._trees[shard.number], shard.matrix.variables()
             return tf.reduce_mean(tree.kernels(features, own, *variables) / total, axis=0)
 
-        return ask_owners(matrix.shards(), ids, of)
+        return map_by_shard(matrix.shards(), ids, of)
 
     def health(self) -> dict[str, Any]:
         """As `KernelTree.health`, of all trees; `built_at` is that of the earliest build."""

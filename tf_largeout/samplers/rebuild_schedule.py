@@ -53,8 +53,8 @@ class RebuildSchedule:
             layer, "rebuild_state", (2,), "int64", "zeros", on_host=True, shard=shard
         )
         self._beside = layer.seed_state
-        if shard is not None and shard.beside is not None:
-            self._beside = shard.beside
+        if shard is not None and shard.device_anchor is not None:
+            self._beside = shard.device_anchor
 
     def advance(
         self,

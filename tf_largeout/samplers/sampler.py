@@ -157,9 +157,11 @@ class Sampler:
             ValueError: If the `tf.distribute` strategy makes no variables of that type.
         """
         name = f"sampler_{name if shard is None else shard.name_of(name)}"
-        beside = layer.seed_state if shard is None or shard.beside is None else shard.beside
+        anchor = layer.seed_state
+        if shard is not None and shard.device_anchor is not None:
+            anchor = shard.device_anchor
         scope = devices.host_scope if on_host else devices.device_scope_of
-        with scope(beside), self._error_of_strategy(dtype):
+        with scope(anchor), self._error_of_strategy(dtype):
             weight = layer.add_weight(
                 name=name,
                 shape=shape,

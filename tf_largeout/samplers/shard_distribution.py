@@ -71,7 +71,7 @@ class ShardDistribution:
         for (shard, distribution), of_shard in zip(
             self._parts, tf.unstack(self._of_shard, axis=1), strict=True
         ):
-            own = shard.own(ids)
+            own = shard.to_local(ids)
             with shard.place():
                 within = distribution.probabilities(tf.maximum(own, 0))
             total += tf.where(own >= 0, within * of_shard[:, tf.newaxis], 0)

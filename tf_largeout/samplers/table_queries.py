@@ -6,9 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_largeout.classes.class_shard import ClassShard, ask_owners
+from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.samplers.shard_draws import merge_found, seed_of, spread_shards
 from tf_largeout.search.hash_tables import HashTables
+from tf_largeout.variables.row_shard import map_by_shard
 
 
 class TableQueries:
@@ -44,7 +45,7 @@ class TableQueries:
 
         def of(shard: ClassShard, tables: HashTables, codes: tf.Tensor) -> tuple[Any, Any]:
             ids, size = tables.draw(codes, seed_of(seed, shard.number), num_drawn)
-            return shard.whole(ids), size
+            return shard.to_global(ids), size
 
         ids, sizes = zip(*self._each(of), strict=True)
         sizes = tf.stack(sizes)
@@ -72,9 +73,9 @@ class TableQueries:
 
         def of(shard: ClassShard, tables: HashTables, codes: tf.Tensor) -> tuple[Any, ...]:
             own_seed = None if seed is None else seed_of(seed, shard.number)
-            arguments = shard.own(excluded), select, num_found, max_lookups, own_seed
+            arguments = shard.to_local(excluded), select, num_found, max_lookups, own_seed
             ids, num_filled = tables.query(codes, *arguments)
-            return shard.whole(ids), num_filled, tables.num_entries(codes)
+            return shard.to_global(ids), num_filled, tables.num_entries(codes)
 
         found, num_filled, num_entries = zip(*self._each(of), strict=True)
         num_classes = [shard.matrix.num_classes for shard, _ in self._parts]
@@ -109,11 +110,11 @@ class TableQueries:
             # Without a seed: on several replicas none can be drawn in the branch of a late
             # start.
             lookups = lookups_per_candidate * num
-            found, _ = tables.query(codes, shard.own(excluded), "frequent", num, lookups)
+            found, _ = tables.query(codes, shard.to_local(excluded), "frequent", num, lookups)
             logits, best = tf.math.top_k(
                 shard.matrix.dots(features, found), num_best, sorted=False
             )
-            return logits, shard.whole(tf.gather(found, best, batch_dims=1))
+            return logits, shard.to_global(tf.gather(found, best, batch_dims=1))
 
         scored = self._each(of)
         if len(scored) == 1:
@@ -137,12 +138,12 @@ class TableQueries:
             if self._classes is not None:
                 # A class has angle 0 to its own row. Rounding would make it about 4e-4: the
                 # angle of a cosine of 1 - x is sqrt(2 x).
-                is_own = self._classes[:, tf.newaxis] == shard.whole(own)
+                is_own = self._classes[:, tf.newaxis] == shard.to_global(own)
                 cosines = tf.where(is_own, 1.0, cosines)
             met = self._parts[shard.number][1].collision_probability(cosines)
             return tf.reduce_sum(met, axis=0)
 
-        return ask_owners([shard for shard, _ in self._parts], ids, of)
+        return map_by_shard([shard for shard, _ in self._parts], ids, of)
 
     def _each(self, function: Callable[[ClassShard, HashTables, Any], Any]) -> list[Any]:
         """`function(shard, tables, codes)` of each shard, there."""

@@ -77,7 +77,7 @@ class TreeDraws:
         log_shares = tf.cast(tf.math.log(self._shares), tf.float32)
         for shard, tree in self._parts:
             at = tf.where(owners == shard.number)[:, 0]
-            own, own_rows = shard.own(labels), tf.gather(rows, at)
+            own, own_rows = shard.to_local(labels), tf.gather(rows, at)
             with shard.place():
                 found = _draw(
                     shard,
@@ -89,7 +89,7 @@ class TreeDraws:
                 )
             log_share = log_shares[:, shard.number]
             places.append(tf.cast(at, tf.int32))
-            ids.append(shard.whole(found[0]))
+            ids.append(shard.to_global(found[0]))
             log_q.append(found[1] + tf.gather(log_share, own_rows))
             of_own = found[2] + log_share[:, tf.newaxis]
             label_log_q = tf.where(own >= 0, of_own, label_log_q)

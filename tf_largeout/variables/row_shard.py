@@ -1,0 +1,106 @@
+"""`RowShard`: a range of the rows of a table, and the device that holds them."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import TypeVar
+
+import keras
+import tensorflow as tf
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RowShard:
+    """A range of the rows of a table, which are stored in a variable of their own.
+
+    Attributes:
+        first: The first row.
+        num_rows: Number of rows.
+        number: Which of the shards it is, from 0.
+        num_shards: Number of shards.
+        device_anchor: A variable on the device that holds the rows. None for a table in one
+            variable, which is on the same device as the other weights of its layer.
+    """
+
+    first: int
+    num_rows: int
+    number: int = 0
+    num_shards: int = 1
+    device_anchor: keras.Variable | None = None
+
+    def place(self) -> AbstractContextManager[None]:
+        """The scope of the device that holds the rows."""
+        anchor = self.device_anchor
+        device = None if anchor is None else getattr(anchor.value, "device", None)
+        return tf.device(device) if device else contextlib.nullcontext()
+
+    def name_of(self, name: str) -> str:
+        """The name of a weight that belongs to this shard only."""
+        return name if self.num_shards == 1 else f"{name}_{self.number}_of_{self.num_shards}"
+
+    def contains(self, ids: tf.Tensor) -> tf.Tensor:
+        """Which of `ids` are rows of this shard, as bools.
+
+        Ids that are out of range count as rows of the first or the last shard, whose ops
+        reject them.
+        """
+        low, high = ids >= self.first, ids < self.first + self.num_rows
+        is_last = self.number == self.num_shards - 1
+        return high if self.number == 0 else low if is_last else low & high
+
+    def to_local(self, ids: tf.Tensor) -> tf.Tensor:
+        """Converts rows of the table to rows of this shard; those of other shards become -1."""
+        is_own = self.contains(ids)
+        return tf.where(is_own, ids if self.number == 0 else ids - self.first, -1)
+
+    def to_global(self, ids: tf.Tensor) -> tf.Tensor:
+        """Converts rows of this shard, padded with -1, to rows of the table."""
+        return ids if self.first == 0 else tf.where(ids < 0, ids, ids + self.first)
+
+
+_Shard = TypeVar("_Shard", bound=RowShard)
+
+
+def map_by_shard(
+    shards: Sequence[_Shard],
+    ids: tf.Tensor,
+    function: Callable[[_Shard, tf.Tensor], tf.Tensor],
+) -> tf.Tensor:
+    """Applies `function` on each id's shard and returns the results in the order of `ids`.
+
+    Args:
+        shards: All shards of the table.
+        ids: int64 `[n]`, rows of the table.
+        function: Maps a shard and int64 `[m]`, rows of the shard, to a tensor `[m, ...]`. It
+            runs on the device of the shard.
+
+    Returns:
+        `[n, ...]`.
+    """
+    if len(shards) == 1:
+        with shards[0].place():
+            return function(shards[0], ids)
+    places, parts = split(shards, ids)
+    found = []
+    for shard, part in zip(shards, parts, strict=True):
+        with shard.place():
+            found.append(function(shard, part))
+    return tf.dynamic_stitch(places, found)
+
+
+def split(
+    shards: Sequence[RowShard], ids: tf.Tensor
+) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+    """Splits `ids` by shard.
+
+    Returns:
+        For each shard the positions in `ids` of its rows, int64 `[m]`, and these rows, as rows
+        of the shard.
+    """
+    firsts = [shard.first for shard in shards]
+    ends = tf.constant(firsts[1:], tf.int64)
+    owner = tf.searchsorted(ends, ids, side="right")
+    places = tf.dynamic_partition(tf.range(tf.size(ids)), owner, len(firsts))
+    parts = [tf.gather(ids, at) - first for at, first in zip(places, firsts, strict=True)]
+    return places, parts
