@@ -27,6 +27,7 @@ ARROWS = {
     "version": set(),
     "types": set(),
     "arguments": set(),
+    "atomic_file": set(),
     "keras_internals": set(),
     "sampled_values": set(),
     "ops": {"types", "version"},
@@ -60,9 +61,9 @@ ARROWS = {
     },
     "join_models": {"layers"},
     "resizing": {"classes", "keras_internals", "layers", "metrics", "types", "variables"},
-    "retrieval": {"arguments", "classes", "ops", "search", "tags", "types"},
+    "retrieval": {"arguments", "atomic_file", "classes", "ops", "search", "tags", "types"},
     "serving": {"arguments", "layers", "retrieval", "tags", "version"},
-    "datasets": {"arguments"},
+    "datasets": {"arguments", "atomic_file"},
     "distribute": {"arguments", "ops"},
     "benchmarks": None,  # anything
 }

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from tf_largeout.atomic_file import atomic_file
 from tf_largeout.datasets.array_file import DamagedFileError, read_arrays
 
 _Kind = TypeVar("_Kind", bound="Storable")
@@ -88,12 +89,5 @@ def _check_writable(path: pathlib.Path) -> None:
 
 def _write(path: pathlib.Path, arrays: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, **arrays)
-        os.chmod(part, 0o644)
-        os.replace(part, path)
-    except BaseException:
-        os.unlink(part)
-        raise
+    with atomic_file(path) as file:
+        np.savez(file, **arrays)

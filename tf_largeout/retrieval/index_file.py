@@ -4,25 +4,19 @@
 the header as JSON, and the arrays, each at the next multiple of 64 bytes.
 """
 
-import contextlib
-import fcntl
-import glob
 import json
 import math
 import os
 import struct
-import time
-import uuid
 import zlib
-from collections.abc import Iterator
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
+from tf_largeout.atomic_file import atomic_file
+
 MAGIC, VERSION = b"TFLOIDX\n", 1
 _PREFIX = struct.Struct("<8sIII")
-_SUFFIX = ".unfinished"
-_SECONDS_UNTIL_LOCKED = 60.0  # more than from the creation of a file to its lock
 _ALIGNMENT = 64  # bytes: TensorFlow reads such memory in place
 
 
@@ -58,44 +52,12 @@ def write(
         for name, array in arrays.items()
     ]
     header = json.dumps({"kind": kind, "settings": settings, "arrays": described}).encode()
-    with _unfinished_file(os.path.abspath(path)) as file:
+    with atomic_file(path) as file:
         file.write(_PREFIX.pack(MAGIC, VERSION, len(header), zlib.crc32(header)))
         file.write(header)
         for content in raw.values():
             file.write(bytes(-file.tell() % _ALIGNMENT))
             file.write(content)
-
-
-@contextlib.contextmanager
-def _unfinished_file(path: str) -> Iterator[IO[bytes]]:
-    """A file of a name of its own that becomes `path` in the end; removed after an error.
-
-    It is locked as long as it is written, so that others can tell that its writer is alive.
-    """
-    folder, name = os.path.split(path)
-    for left in glob.glob(
-        os.path.join(glob.escape(folder), f".{glob.escape(name)}.*{_SUFFIX}")
-    ):
-        _remove_unless_locked(left)
-    unfinished = os.path.join(folder, f".{name}.{uuid.uuid4().hex}{_SUFFIX}")
-    with open(unfinished, "xb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(unfinished, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(unfinished)
-            raise
-
-
-def _remove_unless_locked(path: str) -> None:
-    with contextlib.suppress(OSError), open(path, "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error if its writer is alive
-        if time.time() - os.fstat(file.fileno()).st_mtime > _SECONDS_UNTIL_LOCKED:
-            os.remove(path)
 
 
 def read(

@@ -83,7 +83,7 @@ def test_a_damaged_file_is_refused_and_nothing_is_cached(tmp_path, folder, train
     write_xmc(folder, train)
     with pytest.raises(SourceFileError, match=message):
         load(tmp_path)
-    assert not list(tmp_path.rglob("*.npz")) and not list(tmp_path.rglob("*.part"))
+    assert not list(tmp_path.rglob("*.npz")) and not list(tmp_path.rglob("*.unfinished"))
 
 
 def test_line_ends_of_windows_and_blank_lines_at_the_end_say_nothing(tmp_path, folder):

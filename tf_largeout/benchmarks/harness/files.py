@@ -6,6 +6,8 @@ import os
 import pathlib
 import statistics
 
+from tf_largeout.atomic_file import atomic_file
+
 
 def mean_and_deviation(values, digits=1):
     """Mean ± standard deviation as text; of one value itself, of none nothing."""
@@ -17,9 +19,8 @@ def write_json(path, content):
     """Writes JSON so that a reader sees the old file or the new one, never a half."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(path.suffix + ".tmp")
-    temporary.write_text(json.dumps(content, indent=1))
-    os.replace(temporary, path)
+    with atomic_file(path) as file:
+        file.write(json.dumps(content, indent=1).encode())
 
 
 def size_mb(path):
