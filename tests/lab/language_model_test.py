@@ -46,6 +46,7 @@ def test_runs_are_written_drawn_and_kept(tmp_path, capsys):
     for run in report["runs"]:
         assert run["num_classes"] == 12 and run["steps"] == num_batches
         assert 1 < run["test_perplexity"] < 20 and 1 < run["validation_perplexity"] < 20
+    capsys.readouterr()
     again = language_model.main(arguments)
     assert again["runs"] == report["runs"] and "seed" not in capsys.readouterr().out
 
