@@ -1,4 +1,4 @@
-"""Checks of arguments: what passes, what is refused, and what the message says."""
+"""Checks of arguments: valid and invalid values, and messages."""
 
 import re
 

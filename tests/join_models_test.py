@@ -1,4 +1,4 @@
-"""`join_models`: one model whose logits are the mean of those of several."""
+"""`join_models`: one model whose logits are the mean of the logits of several models."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Models whose classes are to become other ones, and what their variables must be then."""
+"""Models to resize, and the expected variables afterwards."""
 
 import keras
 import numpy as np
@@ -15,7 +15,7 @@ GROWN = 50
 
 @keras.saving.register_keras_serializable("resize_problem")
 class FollowedSampler(tflo.samplers.Sampler):
-    """Draws the same classes at all times, whatever their ids have become."""
+    """Draws the same classes before and after their ids change."""
 
     def build(self, layer):
         super().build(layer)
@@ -41,7 +41,7 @@ def examples(steps=3, seed=1, num_classes=N):
 
 
 def fit(model, x, y, **kwargs):
-    """The losses of the epochs."""
+    """The loss of each epoch."""
     options = {"batch_size": BATCH, "shuffle": False, "verbose": 0, **kwargs}
     return model.fit(x, y, **options).history["loss"]
 
@@ -67,7 +67,7 @@ def state(model):
 
 
 def assert_moved(before, after, kept):
-    """That variables of classes are those of before by the new ids, and others as they were."""
+    """Checks that class variables have moved to the new ids, and others are unchanged."""
     assert [name for name, _ in before] == [name for name, _ in after]
     for (name, values), (_, found) in zip(before, after, strict=True):
         if values.shape[:1] == (N,):

@@ -1,4 +1,4 @@
-"""`resize_classes` of shards: all that one shard would have become."""
+"""`resize_classes` of a sharded model: equal to that of a model with one shard."""
 
 import re
 
@@ -34,7 +34,7 @@ OPTIMIZERS = {
 
 
 def resized(change, num_shards, optimizer):
-    """All of a model that has got other classes, before and after training on; its losses."""
+    """The variables of a resized model, before and after more training; and its losses."""
     keras.utils.set_random_seed(3)
     sampler = tflo.samplers.UnigramSampler(12, counts=np.arange(N), seed=1)
     model = sampled_model(OPTIMIZERS[optimizer](), sampler, num_shards=num_shards)
@@ -46,7 +46,7 @@ def resized(change, num_shards, optimizer):
 
 
 def state(model):
-    """All variables by their names, those of one name or of shards one after the other."""
+    """All variables by name; those of one name, or of shards, are concatenated."""
     found = {}
     for one in [*model.variables, *model.optimizer.variables]:
         name = re.sub(r"(embeddings|bias)_\d+", r"\1", one.name)
@@ -67,7 +67,7 @@ SHORT = [("fewer", 3, "averages")]
 
 @pytest.mark.parametrize("change, num_shards, optimizer", slow_but(SHORT, CASES))
 def test_all_variables_are_those_of_one_shard(change, num_shards, optimizer):
-    """Right after the change, and when training has gone on; and so are the losses."""
+    """After the change and after more training, and the losses."""
     *found, losses = resized(change, num_shards, optimizer)
     *expected, expected_losses = resized(change, 1, optimizer)
     assert losses == expected_losses

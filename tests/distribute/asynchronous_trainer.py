@@ -1,4 +1,4 @@
-"""Trains by two trainers on the servers of the command line; prints what came of it.
+"""Trains with two trainers on the servers of the command line; prints the results.
 
 python -m tests.distribute.asynchronous_trainer FOLDER PID SERVER TRAINER TRAINER
 
@@ -47,7 +47,7 @@ def ending_fn(seed):
 
 
 class Fault(keras.callbacks.Callback):
-    """Kills a process in the midst of the second epoch."""
+    """Kills a process during the second epoch."""
 
     def __init__(self, pid):
         super().__init__()
@@ -67,7 +67,7 @@ def error_of(function):
 
 
 def examples_of_an_epoch(model):
-    """What its metrics have counted in one."""
+    """The count of the metrics in one epoch."""
     tflo.distribute.fit(model, dataset_fn, STEPS, verbose=0)
     return float(max(variable.numpy() for variable in model.metrics_variables))
 

@@ -1,4 +1,4 @@
-"""`Backup` in one process: a run that is cut in two is the run that was not."""
+"""`Backup` in one process: an interrupted run equals an uninterrupted one."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Weights of examples by their classes: those of Keras's `fit`, and what is refused."""
+"""Example weights by class: the weights of Keras's `fit`, and errors."""
 
 import keras
 import numpy as np
@@ -75,7 +75,7 @@ def test_labels_of_each_form_have_their_weights(y):
     ],
     ids=["several labels", "ragged", "several outputs", "no labels", "sample weights"],
 )
-def test_what_has_no_one_label_a_row_is_told_of_sample_weights(arrays, match):
+def test_batches_without_one_label_per_example_are_refused(arrays, match):
     with pytest.raises(ValueError, match=match) as error:
         weighted(SOME, *arrays)
     assert "return `(x, y, sample_weight)` from `dataset_fn`" in str(error.value)

@@ -1,4 +1,4 @@
-"""Servers and trainers that end: what is lost, and what is said. With real processes."""
+"""Servers and trainers that end: what is lost, and messages. With real processes."""
 
 import pathlib
 import subprocess

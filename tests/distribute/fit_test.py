@@ -1,4 +1,4 @@
-"""Several trainers that do not wait for one another, and one that is lost."""
+"""Asynchronous training, also if a trainer ends."""
 
 import keras
 import pytest
@@ -14,7 +14,7 @@ STEPS, BATCH = 60, 32
 
 @pytest.fixture
 def coordinator(monkeypatch):
-    """As if `connect` had been given trainers."""
+    """Simulates `connect` with trainers."""
     monkeypatch.setattr(cluster, "coordinator", lambda: object())
 
 
@@ -62,7 +62,7 @@ def test_a_trainer_that_is_a_server_too_is_named():
 
 
 def run_trainers(folder, killed=None):
-    """Two trainers and a server, by name, of which one is killed; addresses and the run."""
+    """Runs two trainers and a server, one of which is killed; returns addresses and the run."""
     names = ["server", "trainer", "other trainer"]
     with local_servers(3) as servers:
         addresses = dict(zip(names, [one.address for one in servers], strict=True))
@@ -75,7 +75,7 @@ def run_trainers(folder, killed=None):
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [None, "trainer"])
 def test_two_trainers_do_all_steps(tmp_path, killed):
-    """Exact counts, the loss and metrics of each epoch, backups; also where one is killed."""
+    """Exact counts, loss and metrics of each epoch, and backups; also if one is killed."""
     addresses, run = run_trainers(tmp_path, killed)
     found = trainer_process.found(run)
     history = found["history"]

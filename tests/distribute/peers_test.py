@@ -1,4 +1,4 @@
-"""Whether a peer is there, and what is told of one that is not."""
+"""Detection of peers that are alive or have ended, and messages."""
 
 import socket
 import threading
@@ -29,14 +29,14 @@ def test_a_server_that_is_about_to_start_is_waited_for():
     assert peers.await_server(f"127.0.0.1:{port}", 10) == "127.0.0.1"
 
 
-def test_nobody_is_waited_for_no_longer_than_asked():
+def test_the_timeout_limits_the_wait_for_a_missing_server():
     start = time.monotonic()
     with pytest.raises(ConnectionRefusedError):
         peers.await_server(f"127.0.0.1:{free_port()}", 0.5)
     assert 0.2 < time.monotonic() - start < 5
 
 
-def test_a_peer_is_gone_when_its_process_has_ended():
+def test_a_peer_counts_as_ended_when_its_process_has_ended():
     with socket.create_server(("127.0.0.1", 0)) as one:
         watch = peers.Watch(f"127.0.0.1:{one.getsockname()[1]}")
         assert watch.fault() is None

@@ -1,4 +1,4 @@
-"""Gives a model other classes, on the servers of the command line and here; prints what is so.
+"""Resizes a model on the servers of the command line and here; prints the results.
 
 python -m tests.distribute.resizing_trainer ADDRESS ...
 """
@@ -21,7 +21,7 @@ LARGE, DIM = 1_000_000, 64
 
 
 def resized(num_shards):
-    """A model before and after; rows and losses of training with the other classes."""
+    """A model before and after; rows and losses of training with the new classes."""
     keras.utils.set_random_seed(3)
     model = sampled_model(
         sampler=tflo.samplers.UniformSampler(12, seed=1), num_shards=num_shards
@@ -33,13 +33,13 @@ def resized(num_shards):
 
 
 def devices_of(model):
-    """Where the weights of classes and their slots are, by name."""
+    """The devices of the class weights and their slots, by name."""
     variables = [*model.trainable_variables, *model.optimizer.variables]
     return [(one.name, one.value.device) for one in variables if "head" in one.path]
 
 
 def grown_mb():
-    """How much this process grows while a large table gets other ids; if the table is right."""
+    """The growth of this process while a large table is resized; whether the result is right."""
     head = tflo.layers.LargeOutput(LARGE, "uniform", num_shards=2)
     model = keras.Sequential([keras.Input([DIM]), head])
     model.compile(tflo.optimizers.LazySGD(0.1, momentum=0.9), tflo.losses.SampledSoftmaxLoss())

@@ -1,4 +1,4 @@
-"""Samplers that search, on servers: the search is where the rows are."""
+"""Samplers that search: each server searches its own rows."""
 
 import pytest
 
@@ -21,7 +21,7 @@ SAMPLERS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_search_on_servers_is_that_of_one_process(sampler):
-    """To the bit, with its state beside the rows; and the trainer never holds the matrix."""
+    """Bit-identical, with the state on the servers; the trainer never holds the matrix."""
     with local_servers(2) as servers:
         addresses = [one.address for one in servers]
         ended = trainer_process.run("searching_trainer", sampler, *addresses)

@@ -1,4 +1,4 @@
-"""Trains a sampler that searches, on the servers of the command line; prints what is so.
+"""Trains with a sampler that searches, on the servers of the command line; prints results.
 
 python -m tests.distribute.searching_trainer SAMPLER ADDRESS ...
 """

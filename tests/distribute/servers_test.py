@@ -1,4 +1,4 @@
-"""Servers of shards, and what `connect` says of those it cannot take."""
+"""Servers of shards, and the errors of `connect`."""
 
 import contextlib
 import signal
@@ -33,7 +33,7 @@ time.sleep(100)
 
 @contextlib.contextmanager
 def listener(answer):
-    """The address of something that accepts a call and says `answer`."""
+    """The address of a process that accepts a connection and sends `answer`."""
     with socket.create_server(("127.0.0.1", 0)) as one:
 
         def accept():
@@ -82,7 +82,7 @@ def test_a_port_that_is_taken_is_named(capsys):
 
 @pytest.mark.slow
 def test_two_servers_train_as_one_machine(tmp_path):
-    """Plain `fit`, `evaluate`, `predict`, `top_k`, callbacks and files, to the bit."""
+    """`fit`, `evaluate`, `predict`, `top_k`, callbacks and files are bit-identical."""
     with local_servers(2) as servers:
         addresses = [one.address for one in servers]
         found = trainer_process.found(trainer_process.run("trainer", str(tmp_path), *addresses))
@@ -99,7 +99,7 @@ def test_two_servers_train_as_one_machine(tmp_path):
 
 @pytest.mark.slow
 def test_other_classes_move_from_server_to_server():
-    """To the bits of one shard, and the trainer never holds the matrix, nor its slots."""
+    """Bit-identical to one shard; the trainer never holds the matrix or its slots."""
     with local_servers(2) as servers:
         ended = trainer_process.run("resizing_trainer", *(one.address for one in servers))
     found = trainer_process.found(ended)

@@ -1,4 +1,4 @@
-"""Trains on the servers of the command line and in this process alone; prints what is equal.
+"""Trains on the servers of the command line and in this process; prints what is equal.
 
 python -m tests.distribute.trainer FOLDER ADDRESS ...
 """
@@ -67,7 +67,7 @@ def are_equal(one, other):
 
 
 def failing_step(model):
-    """Whether a step with a class that there is not is an error that changes nothing."""
+    """Whether a step with an id out of range is an error that changes nothing."""
     before = [variable.numpy() for variable in model.optimizer.variables]
     try:
         model.train_on_batch(X[:2], np.array([1, N]))

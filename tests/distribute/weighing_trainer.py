@@ -1,4 +1,4 @@
-"""Trains by one trainer with weights of classes, and by plain `fit`; prints the losses.
+"""Trains with one trainer and class weights, and with `fit`; prints the losses.
 
 python -m tests.distribute.weighing_trainer SERVER TRAINER
 """
@@ -35,7 +35,7 @@ def unlabelled_fn(seed):
 
 
 def losses_here(function, class_weight=None):
-    """Those of plain `fit` with shards of this process."""
+    """The losses of `fit` with shards in this process."""
     options = {"steps_per_epoch": STEPS, "epochs": 2, "verbose": 0}
     history = new_model().fit(function(0), class_weight=class_weight, **options).history
     return history["loss"]

@@ -1,4 +1,4 @@
-"""What `EmbeddingBag` refuses, and how it says so."""
+"""Errors of `EmbeddingBag`."""
 
 import keras
 import numpy as np
@@ -19,7 +19,7 @@ def _layer(**kwargs):
 @pytest.mark.parametrize("wrong", [ROWS, -1, -(2**40), 2**40])
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("run_eagerly", [False, True])
-def test_an_id_that_is_no_row_is_refused(wrong, training, run_eagerly):
+def test_an_id_out_of_range_is_refused(wrong, training, run_eagerly):
     layer = _layer(name="names")
     call = layer if run_eagerly else tf.function(layer)
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
@@ -29,7 +29,7 @@ def test_an_id_that_is_no_row_is_refused(wrong, training, run_eagerly):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bool"])
-def test_ids_that_are_no_integers_are_refused(dtype):
+def test_ids_that_are_not_integers_are_refused(dtype):
     for ids in (np.ones([2, 3], dtype), keras.Input([3], dtype=dtype)):
         with pytest.raises(ValueError, match=rf"must be integers.*{dtype}.*dtype='int64'"):
             _layer()(ids)

@@ -126,7 +126,7 @@ def test_weights_that_cancel_each_other_give_no_nan(combiner, training):
 
 
 class _Problem:
-    """What `finite_differences` moves: the table and the flat weights."""
+    """The variables for `finite_differences`: the table and the flat weights."""
 
     def __init__(self, combiner):
         self.table, self.combiner = _table(), combiner

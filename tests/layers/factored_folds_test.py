@@ -1,4 +1,4 @@
-"""A `FactoredOutput` in the middle of a training in which rows of V are behind U.
+"""A `FactoredOutput` during training, when rows of V have pending changes.
 
 Features that have much in common shrink one direction of U with each step of the squared error.
 """
@@ -40,7 +40,7 @@ def fit(model, first, last):
 
 
 def trained(batches=33, **kwargs):
-    """A model of which some rows lack some folds."""
+    """A model in which some rows have pending folds."""
     model = fit(new_model(**kwargs), 0, batches)
     folds, seen = num_folds(model), model.layers[-1].class_matrix.state.seen.numpy()
     assert folds > 0 and np.any(seen < folds) and np.any(seen > 0)
@@ -165,7 +165,7 @@ def trained_weights():
 
 
 @pytest.mark.parametrize("what", slow_but(set(CHECKS) - {"saved_model"}, CHECKS))
-def test_whoever_reads_rows_gets_them_up_to_date(what, tmp_path):
+def test_all_readers_of_rows_get_them_up_to_date(what, tmp_path):
     model = new_model()
     model.set_weights(trained_weights())
     CHECKS[what](model, tmp_path)
@@ -237,7 +237,7 @@ def test_a_file_from_before_there_were_folds_is_read():
 
 
 def test_training_does_not_make_the_logits_for_folds():
-    """The rows that are up to date are for logits, which no loss of the family takes."""
+    """Only logits read all rows, and no loss of the family uses logits."""
     model = new_model()
     model.set_weights(trained_weights())
     before = model.layers[-1].class_matrix.state.vectors.numpy()

@@ -1,4 +1,4 @@
-"""Models that end in a `FactoredOutput`, beside the same ones with a dense layer."""
+"""Models that end in a `FactoredOutput`, and equal models with a dense layer."""
 
 import contextlib
 
@@ -40,7 +40,7 @@ in_float64 = _float64()  # a decorator: Keras casts what `fit` is given to this 
 
 
 class DenseLoss(keras.losses.Loss):
-    """A loss of the family by its formula, of all logits, for TensorFlow to differentiate."""
+    """The formula of a loss of the family, on all logits, differentiated by TensorFlow."""
 
     def __init__(self, name, **kwargs):
         super().__init__(name=name, **kwargs)
@@ -75,7 +75,7 @@ def data(rows=STEPS * BATCH - 3, seed=1, width=None):
 
 
 def several_labels(rows=STEPS * BATCH - 3):
-    """Up to three labels a row, in some none, some of them twice."""
+    """Up to three labels per example; some examples have none, some labels are repeated."""
     labels = np.random.default_rng(5).integers(-1, N, [rows, 3])
     labels[::7] = -1
     labels[1::5, 1] = labels[1::5, 0]
@@ -87,7 +87,7 @@ def assert_close(found, expected, tolerance=1e-9):
 
 
 def steps_of(layer):
-    """How many steps the weights of a head have taken."""
+    """The number of updates of the weights of a head."""
     return int(layer.class_matrix._weights.steps.numpy())
 
 
@@ -101,7 +101,7 @@ def hidden_layer():
 
 
 def words():
-    """Sequences of words, 0 being padding, which Keras masks."""
+    """Sequences of words, with 0 as padding, which Keras masks."""
     embedding = keras.layers.Embedding(9, DIM, mask_zero=True)
     return [keras.Input([4], dtype="int32"), embedding, keras.layers.Dense(DIM, "tanh")]
 
@@ -123,7 +123,7 @@ def head(bias=True, rate=RATE, num_classes=N, dim=DIM, seed=2, **kwargs):
 
 
 def model(name="taylor_softmax", trunk=hidden_layer, reduction="sum_over_batch_size", **kwargs):
-    """A compiled model; what `head` does not take goes to `compile`."""
+    """A compiled model; arguments that are not those of `head` go to `compile`."""
     of_head = {k: kwargs.pop(k) for k in ("bias", "rate", "trainable", "dtype") if k in kwargs}
     result = keras.Sequential([*trunk(), head(**of_head)])
     options = {"optimizer": keras.optimizers.SGD(RATE), **kwargs}
@@ -133,7 +133,7 @@ def model(name="taylor_softmax", trunk=hidden_layer, reduction="sum_over_batch_s
 
 
 class Pair:
-    """A model and the same with a dense layer, trained by SGD of the same rate."""
+    """A model, and an equal one with a dense layer that is trained by SGD at the same rate."""
 
     def __init__(self, name, trunk=hidden_layer, bias=True, **kwargs):
         self.factored = model(name, trunk, bias=bias, **kwargs)

@@ -32,7 +32,7 @@ X = X.astype("float32")
 
 
 def trained(name="squared_error", **kwargs):
-    """A model whose U and omega are no longer what they were."""
+    """A model whose U and omega are not the initial ones."""
     one = model(name, run_eagerly=True, **kwargs)
     one.fit(X, Y, batch_size=BATCH, verbose=0)
     return one

@@ -1,4 +1,4 @@
-"""What `FactoredOutput` refuses: steps that would lose it, ways of training, arguments."""
+"""Errors of `FactoredOutput`: steps that would make U singular, training modes, arguments."""
 
 import keras
 import numpy as np
@@ -26,7 +26,7 @@ X = X.astype("float32")
 
 
 def singular_rate(one):
-    """The rate at which U loses the direction of the first row of `X`."""
+    """The rate at which U becomes singular in the direction of the first row of `X`."""
     features = one.layers[0](X[:1]).numpy()
     return 1 / (2 * (1 + np.sum(features.astype("float64") ** 2)))
 
@@ -155,7 +155,7 @@ def test_a_learning_rate_that_is_none_is_refused(bad):
     assert layer.learning_rate == RATE
 
 
-def test_a_schedule_cannot_be_overruled():
+def test_a_schedule_cannot_be_replaced_by_a_number():
     layer = head(rate=keras.optimizers.schedules.ExponentialDecay(1.0, 10, 0.5))
     with pytest.raises(ValueError, match="is a schedule.*Received: learning_rate=0.1"):
         layer.learning_rate = 0.1

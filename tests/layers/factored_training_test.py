@@ -89,7 +89,7 @@ def test_masked_steps_of_time(weighted):
 
 
 class AgainstNumpy:
-    """A layer and its loss, step by step beside `DenseLayer`."""
+    """A layer and its loss, compared with `DenseLayer` step by step."""
 
     def __init__(self, name, bias, dtype):
         self.tolerance = {"float32": 1e-4, "float64": 1e-9}[dtype]
@@ -118,7 +118,7 @@ class AgainstNumpy:
         return loss, tape.gradient(loss, features)
 
     def batch(self, size):
-        """A batch, its labels and weights: one label a row, -1 in a fifth of the rows."""
+        """A batch, its labels and weights: one label per example, -1 in a fifth of them."""
         first = self.problem.random.integers(-10, 40, [size, 1]).clip(-1)
         labels = np.pad(first, [(0, 0), (0, 1 - self.layer.use_bias)], constant_values=-1)
         features = self.problem.features(size).astype(self.layer.variable_dtype)
@@ -187,7 +187,7 @@ def test_losses_on_one_output_with_labels_of_their_own_make_one_step():
 
 
 def sparse_targets(rows):
-    """Numbers, some of one class twice and some rows without any; and what they come to."""
+    """Labels, some repeated and some examples without any; and the expected values."""
     random = np.random.default_rng(4)
     of_row = np.sort(random.integers(0, rows, 3 * rows))
     ids, values = random.integers(0, N, 3 * rows), random.normal(size=3 * rows)

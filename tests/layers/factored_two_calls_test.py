@@ -41,7 +41,7 @@ def test_two_calls_in_a_step_of_fit_change_no_bit(eager):
 
 
 @pytest.mark.parametrize("in_graph", [False, True])
-def test_two_calls_in_a_loop_of_ones_own_change_no_bit(in_graph):
+def test_two_calls_in_a_custom_loop_change_no_weight(in_graph):
     layer, variable = built_head(), tf.Variable(X)
 
     def value_of(features):

@@ -1,4 +1,4 @@
-"""A layer and a sampler whose build failed can be built with what is right."""
+"""A layer and a sampler can be built after a failed build."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_a_sampler_goes_on_to_a_layer_with_enough_classes(name):
 
 
 class _BreaksOff(samplers.HardNegativeSampler):
-    """Fails at the end of its first build, when all state is there."""
+    """Fails at the end of its first build, when all state is created."""
 
     fails = True
 

@@ -1,4 +1,4 @@
-"""Models are loaded in a process that was forked from one which has used TensorFlow."""
+"""Loading models in a process forked from one that has used TensorFlow."""
 
 import functools
 import multiprocessing

@@ -1,4 +1,4 @@
-"""`HashedBigrams` against a loop over pairs, as a Keras layer, and what it refuses."""
+"""`HashedBigrams` against a loop over pairs, as a Keras layer, and its errors."""
 
 import itertools
 
@@ -14,7 +14,7 @@ ROWS, BUCKETS = 50, 1_000
 
 
 def _bigrams(ids, input_dim, num_buckets, padding_id):
-    """The ids of a bag, then those of its pairs, by Python's integers."""
+    """The ids of a bag, then those of its pairs, computed with Python integers."""
     result = [int(one) for one in ids]
     for first, second in zip(result[:-1], result[1:], strict=True):
         key = (first * input_dim + second) * 0x9E3779B97F4A7C15 % 2**64

@@ -1,4 +1,4 @@
-"""The clusters of a `HierarchicalOutput`: how many, which of vectors, and what is refused."""
+"""The clusters of a `HierarchicalOutput`: their number, k-means, and errors."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_equal_vectors_still_make_clusters_of_bounded_size():
 
 
 @pytest.mark.parametrize("bad", [np.ones(5), np.full([3, 2], np.nan), np.zeros([0, 2])])
-def test_vectors_that_are_none_are_refused(bad):
+def test_invalid_vectors_are_refused(bad):
     with pytest.raises(ValueError, match="`vectors` must be a matrix.*Received: an array"):
         layers.HierarchicalOutput.clusters_of(bad)
 

@@ -1,4 +1,4 @@
-"""A `HierarchicalOutput` with known weights, and what the reference says of it."""
+"""A `HierarchicalOutput` with known weights, and the results of the reference."""
 
 import numpy as np
 
@@ -25,7 +25,7 @@ PARTITIONS = {
 
 
 class Problem:
-    """Random weights; attributes `features`, `embeddings`, `bias`, ... as the oracle takes."""
+    """Random weights; attributes `features`, `embeddings`, `bias`, ... for the oracle."""
 
     def __init__(self, dtype="float32", seed=3, **kwargs):
         rng = np.random.default_rng(seed)

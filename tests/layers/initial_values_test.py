@@ -1,4 +1,4 @@
-"""What the weights of a `LargeOutput` start from."""
+"""The initial values of the weights of a `LargeOutput`."""
 
 import math
 
@@ -17,8 +17,8 @@ BIASES = np.arange(N)
 
 
 @pytest.fixture
-def few_are_many(monkeypatch):
-    """Small tables are drawn as large ones are: in a function."""
+def small_is_large(monkeypatch):
+    """Small tables are drawn in a function, as large ones are."""
     monkeypatch.setattr(initializers, "_LARGE", 1)
 
 
@@ -34,7 +34,7 @@ def test_biases_start_at_zero_or_as_their_initializer_says():
         np.testing.assert_allclose(head.bias, np.full(N, expected), rtol=1e-6)
 
 
-@pytest.mark.usefixtures("few_are_many")
+@pytest.mark.usefixtures("small_is_large")
 def test_many_layers_make_tensorflow_warn_of_nothing(caplog):
     log = tf.get_logger()
     log.addHandler(caplog.handler)
@@ -93,7 +93,7 @@ def test_nce_starts_with_probabilities_that_sum_to_one():
     assert np.isfinite(model.fit(ROWS, BIASES, verbose=0).history["loss"]).all()
 
 
-@pytest.mark.usefixtures("few_are_many")
+@pytest.mark.usefixtures("small_is_large")
 @pytest.mark.parametrize("in_function", [False, True])
 def test_random_rows_are_those_of_the_initializer(in_function):
     initializer = keras.initializers.RandomNormal(stddev=0.5, seed=3)
@@ -119,7 +119,7 @@ def test_random_rows_take_their_memory_once():
 
 
 def test_many_random_rows_are_drawn_in_a_function(monkeypatch):
-    """Where TensorFlow needs no copies of them; the test before measures that."""
+    """In a function TensorFlow needs no copies; the test above measures the memory."""
     monkeypatch.setattr(initializers, "_LARGE", N * DIM)
     eager = []
 
@@ -134,7 +134,7 @@ def test_many_random_rows_are_drawn_in_a_function(monkeypatch):
     assert eager == [False, True, False, True]
 
 
-@pytest.mark.usefixtures("few_are_many")
+@pytest.mark.usefixtures("small_is_large")
 def test_rows_of_a_seed_generator_are_its_next_ones():
     rows = []
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""`predict` says once that there is another way, where it computes very many logits."""
+"""`predict` warns once if it computes very many logits."""
 
 import itertools
 import logging
@@ -19,7 +19,7 @@ ALL = 4 * N * ROWS  # bytes of the logits of X
 
 @pytest.fixture
 def told(caplog, monkeypatch):
-    """A function that gives the warnings so far, one more logit being too many."""
+    """A function that returns the warnings so far; the limit is the logits of `X`."""
     monkeypatch.setattr(class_output, "MANY_LOGITS", ALL)
     caplog.set_level(logging.WARNING, "tf_largeout")
     return lambda: [one.getMessage() for one in caplog.records if one.name == "tf_largeout"]
@@ -49,7 +49,7 @@ WAYS = {"graph": {}, "eager": {"run_eagerly": True}, "two steps": {"steps_per_ex
         itertools.product(CALLS, WAYS),
     ),
 )
-def test_it_is_said_once_when_the_limit_is_passed(call, how, told):
+def test_one_warning_when_the_limit_is_passed(call, how, told):
     model, predict = new_model(**WAYS[how]), CALLS[call]
     predict(model, X)
     assert told() == []

@@ -1,4 +1,4 @@
-"""Classes that come and go in each output layer, and in models of every kind."""
+"""Adding and removing classes in each output layer, and in all kinds of models."""
 
 import functools
 
@@ -167,7 +167,7 @@ def _head_inside():
 
 @keras.saving.register_keras_serializable("resized_layers_test")
 class Subclassed(keras.Model):
-    """Its config says the number of classes alone."""
+    """A model whose config has only the number of classes."""
 
     def __init__(self, num_classes, **kwargs):
         super().__init__(**kwargs)
@@ -222,7 +222,7 @@ def test_only_what_belongs_to_the_classes_follows(name):
 
 @keras.saving.register_keras_serializable("resized_layers_test")
 class Stubborn(Subclassed):
-    """Makes the layer by a number of its own."""
+    """A model that stores the number of classes itself."""
 
     def get_config(self):
         return {"num_classes": N}
@@ -238,14 +238,14 @@ def test_a_config_that_fixes_the_number_is_named():
 
 
 class Scaled(keras.layers.Embedding):
-    """An embedding with another weight of which each word has a number."""
+    """An embedding with another weight that has a number per word."""
 
     def build(self, input_shape=None):
         super().build(input_shape)
         self.scales = self.add_weight(shape=[self.input_dim], initializer="ones")
 
 
-def test_tables_that_cannot_follow_are_named():
+def test_tables_that_cannot_be_resized_are_named():
     model = _tied(Scaled(N, DIM))
     with pytest.raises(ValueError, match="of its other weights"):
         tflo.resize_classes(model, GROWN)

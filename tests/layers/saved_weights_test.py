@@ -1,4 +1,4 @@
-"""Weights of one `LargeOutput` in another, whose sampler may be another one."""
+"""Loading the weights of a `LargeOutput` into one with another sampler."""
 
 import itertools
 

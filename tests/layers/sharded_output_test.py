@@ -1,4 +1,4 @@
-"""`LargeOutput(num_shards=K)` in `fit`, `evaluate`, `top_k` and `predict`, beside one shard."""
+"""`LargeOutput(num_shards=K)` in `fit`, `evaluate`, `top_k`, `predict`, against one shard."""
 
 import functools
 import itertools
@@ -64,7 +64,7 @@ def new_model(num_shards, loss, sampler, optimizer, dtype=None, **kwargs):
 
 
 def trained(*arguments, labels=Y, steps=STEPS, **kwargs):
-    """A model after so many steps, and its history, in two epochs."""
+    """A model after a number of steps, and its history, in two epochs."""
     model, times = new_model(*arguments, **kwargs), steps // 8
     x, y = np.tile(X, (times, 1)), np.concatenate([labels] * times)
     history = model.fit(x, y, BATCH, epochs=2, shuffle=False, verbose=0).history
@@ -211,7 +211,7 @@ def test_a_tied_table_has_one_shard():
 
 
 class OfOneTable(tflo.samplers.UniformSampler):
-    """A sampler that asks for all rows in one variable."""
+    """A sampler that needs all rows in one variable."""
 
     needs_one_table = True
 

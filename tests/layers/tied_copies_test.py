@@ -1,4 +1,4 @@
-"""Copies of tied models, by files, clones and configs: they have one table too."""
+"""Copies of tied models by files, clones and configs: they share a table too."""
 
 import copy
 
@@ -58,7 +58,7 @@ def test_a_copy_of_a_model_is_tied_too(how, trained, tmp_path):
 
 @keras.saving.register_keras_serializable("tied_embeddings_test")
 class Subclassed(keras.Model):
-    """Configs name the parts in the order of `parts`."""
+    """The config has the parts in the order of `parts`."""
 
     def __init__(self, parts=None, order=("table", "head"), **kwargs):
         super().__init__(**kwargs)

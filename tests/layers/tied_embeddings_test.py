@@ -1,4 +1,4 @@
-"""Classes whose rows are the table of an embedding layer."""
+"""Tied embeddings: class rows that are the table of an embedding layer."""
 
 import zipfile
 
@@ -44,7 +44,7 @@ def tied(make_table=TABLES["embedding"], sampler="uniform", run_eagerly=True):
 
 
 class SharedTable(keras.layers.Layer):
-    """The same in plain Keras: the product with an embedding layer's variable."""
+    """The same in Keras: the product with the variable of an embedding layer."""
 
     def __init__(self, table):
         super().__init__()
@@ -198,7 +198,7 @@ def test_other_embeddings_are_refused(arguments, message):
 
 
 class OfKerasHub(keras.layers.ReversibleEmbedding):
-    """keras-hub's `ReversibleEmbedding` is such a subclass, without code of its own."""
+    """keras-hub's `ReversibleEmbedding` is such a subclass, without its own code."""
 
 
 class WithOwnCall(keras.layers.ReversibleEmbedding):

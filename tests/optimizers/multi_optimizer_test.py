@@ -1,4 +1,4 @@
-"""Files of models with Keras's `MultiOptimizer`: what the guides say of them."""
+"""Files of models with Keras's `MultiOptimizer`, as the guides describe them."""
 
 import keras
 import numpy as np

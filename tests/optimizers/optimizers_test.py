@@ -1,4 +1,4 @@
-"""What holds for every row-sparse optimizer: the rule, on the rows with a gradient only."""
+"""Every row-sparse optimizer: its update, on the rows with a gradient only."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""The options of Keras optimizers: right on sparse gradients and row-sparse, or refused."""
+"""Options of Keras optimizers with sparse gradients: right and row-sparse, or refused."""
 
 import keras
 import numpy as np

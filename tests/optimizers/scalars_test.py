@@ -1,4 +1,4 @@
-"""How often a step reads the scalars of its optimizer, and sends them to servers."""
+"""The number of reads of the optimizer's scalars per step, and of transfers to servers."""
 
 import keras
 import pytest
@@ -9,7 +9,7 @@ from tf_largeout.ops import devices
 
 
 def scalar_reads(optimizer, num_variables):
-    """How often the step reads the optimizer's learning rate and its count of steps."""
+    """The number of reads of the learning rate and the step counter in a step."""
     variables = [keras.Variable(tf.ones([4, 2])) for _ in range(num_variables)]
     optimizer.build(variables)
     rows = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1]), tf.constant([4, 2]))

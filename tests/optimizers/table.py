@@ -16,7 +16,7 @@ NUM_ROWS = 40
 
 @dataclasses.dataclass
 class Member:
-    """`keras_class` is None where Keras has no optimizer with that rule."""
+    """`keras_class` is None if Keras has no such optimizer."""
 
     ours: type
     keras_class: type | None
@@ -93,7 +93,7 @@ def random_weights(rng, dims=(5,)):
 
 
 def dense(slices):
-    """The dense gradient that a sparse one stands for."""
+    """The dense gradient that is equal to a sparse one."""
     result = np.zeros(slices.dense_shape, "float32")
     np.add.at(result, slices.indices.numpy(), slices.values.numpy())
     return tf.constant(result)

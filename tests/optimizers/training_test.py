@@ -153,7 +153,7 @@ def test_tensors_of_all_rows_would_be_seen():
 
 
 def nodes_over_all_rows(optimizer):
-    """The ops of a sparse step, branches included, one of whose outputs has all rows."""
+    """The ops of a sparse step, also in branches, that have an output with all rows."""
     variable = keras.Variable(tf.zeros([NUM_TOKENS, 4]))
     optimizer.build([variable])
 

@@ -1,4 +1,4 @@
-"""`resize_classes`: what is kept, what is new, and how training goes on."""
+"""`resize_classes`: kept classes, new classes, and further training."""
 
 import keras
 import numpy as np
@@ -67,7 +67,7 @@ def test_a_permuted_model_trains_as_if_its_classes_always_had_these_ids(optimize
 @pytest.mark.parametrize(
     "optimizer", slow_but(["adafactor", "averages", "several"], OPTIMIZERS)
 )
-def test_kept_classes_keep_their_slots_and_new_ones_start_anew(optimizer):
+def test_kept_classes_keep_their_slots_and_new_ones_get_initial_slots(optimizer):
     model = sampled_model(OPTIMIZERS[optimizer](), "uniform")
     fit(model, *examples())
     grown = tflo.resize_classes(model, GROWN, KEPT)
@@ -105,8 +105,8 @@ def test_all_classes_may_be_new():
         fit(copy, *examples(num_classes=num_classes))
     model = sampled_model(sampler="uniform")
     fit(model, *examples())
-    anew = tflo.resize_classes(model, N, [], "zeros")
-    assert not anew.layers[-1].embeddings.numpy().any()
+    all_new = tflo.resize_classes(model, N, [], "zeros")
+    assert not all_new.layers[-1].embeddings.numpy().any()
 
 
 def test_labels_of_classes_that_are_gone_are_refused_in_training():

@@ -58,7 +58,7 @@ def test_an_array_gives_its_rows():
 
 
 def test_no_more_rows_are_drawn_than_asked_for():
-    """A matrix that nobody could hold, of which a shard is as cheap as any."""
+    """A matrix that is too large for any memory; its parts are cheap."""
     initializer = keras.initializers.RandomUniform(seed=1)
     part = PartInitializer(initializer, (2**31 - 2, 2**12), 2**31 - 4, "embeddings_initializer")
     rows = part((2, 2**12), "float32")
