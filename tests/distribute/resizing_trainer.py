@@ -39,7 +39,7 @@ def devices_of(model):
 
 
 def grown_mb():
-    """The growth of this process while a large table is resized; whether the result is right."""
+    """The growth of this process during a large resize, and whether the result is right."""
     head = tflo.layers.LargeOutput(LARGE, "uniform", num_shards=2)
     model = keras.Sequential([keras.Input([DIM]), head])
     model.compile(tflo.optimizers.LazySGD(0.1, momentum=0.9), tflo.losses.SampledSoftmaxLoss())
