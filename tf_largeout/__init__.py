@@ -1,6 +1,6 @@
 """Output layers with 100,000 to 100,000,000 classes for TensorFlow and Keras."""
 
-# Before Keras: it says which TensorFlow is needed where there is none, or another one.
+# Imported before Keras: its errors name the supported TensorFlow versions.
 import tf_largeout.ops.library  # noqa: F401
 from tf_largeout import datasets as datasets
 from tf_largeout import distribute as distribute

@@ -1,4 +1,4 @@
-"""The test that tensorflow-datasets has for builders, on tiny source files."""
+"""Runs the builder tests of tensorflow-datasets on tiny source files."""
 
 import contextlib
 import pathlib
@@ -9,7 +9,7 @@ import tensorflow_datasets as tfds
 
 from tests.datasets.fake_sources import SOURCES
 
-_SHORT = ("xmc",)  # builders_test.py prepares each data set
+_SHORT = ("xmc",)  # builders_test.py prepares all datasets.
 
 
 class _BuilderCase(tfds.testing.DatasetBuilderTestCase):

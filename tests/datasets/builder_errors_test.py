@@ -1,4 +1,4 @@
-"""Errors of the builders."""
+"""Tests of the errors of builders."""
 
 from unittest import mock
 

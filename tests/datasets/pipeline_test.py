@@ -7,10 +7,10 @@ from tf_largeout.datasets.ragged import Ragged
 from tf_largeout.datasets.text_table import TextTable
 
 
-def corpus(num_examples=50, labels_an_example=1):
+def corpus(num_examples=50, labels_per_example=1):
     """Example i has features 1 ... i % 3 + 1 and labels i, i + 1, ..."""
     numbers = range(num_examples)
-    label_lengths = [1 if labels_an_example == 1 else i % labels_an_example for i in numbers]
+    label_lengths = [1 if labels_per_example == 1 else i % labels_per_example for i in numbers]
     texts = TextTable.from_strings([str(i) for i in range(num_examples + 10)])
     return Corpus(
         features=ragged([range(1, i % 3 + 2) for i in numbers]),
@@ -32,13 +32,13 @@ def labels_of(dataset):
     return np.concatenate([labels.numpy() for _, labels in dataset]).tolist()
 
 
-def test_without_seed_batches_come_in_order():
+def test_without_seed_batches_are_in_order():
     dataset = Pipeline(corpus(), single_label=True).dataset(np.arange(5, 50), 20)
     assert labels_of(dataset) == list(range(5, 50))
     assert [len(labels) for _, labels in dataset] == [20, 20, 5] and len(dataset) == 3
 
 
-def test_each_epoch_is_another_permutation_and_each_run_repeats_it():
+def test_each_epoch_has_its_own_permutation_that_each_run_repeats():
     def epochs():
         dataset = Pipeline(corpus(), True).dataset(np.arange(50), 20, shuffle_seed=7)
         return labels_of(dataset), labels_of(dataset), len(dataset)
@@ -49,7 +49,7 @@ def test_each_epoch_is_another_permutation_and_each_run_repeats_it():
     assert epochs() == (first, second, 3)
 
 
-def test_another_seed_is_another_order():
+def test_different_seeds_give_different_orders():
     pipeline = Pipeline(corpus(), True)
     orders = [labels_of(pipeline.dataset(np.arange(50), 20, seed)) for seed in (0, 1)]
     assert orders[0] != orders[1]
@@ -62,19 +62,19 @@ def test_features_are_padded_with_zero_to_one_width():
 
 
 def test_labels_are_padded_with_minus_one_to_the_longest_row_of_the_batch():
-    pipeline = Pipeline(corpus(labels_an_example=4), single_label=False)
+    pipeline = Pipeline(corpus(labels_per_example=4), single_label=False)
     batches = [labels.numpy().tolist() for _, labels in pipeline.dataset(np.arange(5), 3)]
     assert batches == [[[-1, -1], [1, -1], [2, 3]], [[3, 4, 5], [-1, -1, -1]]]
 
 
-def test_of_many_labels_the_first_are_used():
-    pipeline = Pipeline(corpus(labels_an_example=4), single_label=False)
+def test_max_labels_keeps_the_first_labels():
+    pipeline = Pipeline(corpus(labels_per_example=4), single_label=False)
     ((_, labels),) = pipeline.dataset(np.arange(4), 4, max_labels=2)
     np.testing.assert_array_equal(labels, [[-1, -1], [1, -1], [2, 3], [3, 4]])
 
 
 @pytest.mark.parametrize("seed", [None, 0])
-def test_without_batch_size_examples_come_one_by_one(seed):
+def test_without_batch_size_examples_are_single(seed):
     dataset = Pipeline(corpus(), True).dataset(np.arange(50), None, seed)
     assert len(dataset) == 50 and sorted(int(label) for _, label in dataset) == list(range(50))
     assert dataset.element_spec[0].shape == (3,)

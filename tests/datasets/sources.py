@@ -1,11 +1,11 @@
-"""Pins for tiny files."""
+"""Replaces checksums of source files, for tiny test files."""
 
 import dataclasses
 import hashlib
 
 
 def pinned(source, path):
-    """`source` with the name, size and checksum of the file at `path`."""
+    """Returns `source` with the name, size and checksum of the file at `path`."""
     content = path.read_bytes()
     return dataclasses.replace(
         source,

@@ -26,7 +26,7 @@ def class_texts(corpus):
     return [corpus.class_texts[class_id] for class_id in range(corpus.num_classes)]
 
 
-def test_the_vocabulary_is_that_of_the_training_split_by_falling_count():
+def test_the_vocabulary_is_that_of_the_training_split_by_descending_count():
     full = corpus()
     assert class_texts(full) == ["b", "a", "d", "c", UNKNOWN] and full.unknown_id == 4
     assert full.token_counts(0, full.num_train).tolist() == [3, 2, 2, 1, 0]
@@ -37,7 +37,7 @@ def test_the_vocabulary_is_that_of_the_training_split_by_falling_count():
     }
 
 
-def test_documents_stand_in_the_order_of_their_hashes_within_a_split():
+def test_documents_of_a_split_are_in_the_order_of_their_hashes():
     full = corpus()
     names = [full.example_texts[row] for row in range(3)]
     assert full.num_train == 2 and names[2] == "test"
@@ -45,7 +45,7 @@ def test_documents_stand_in_the_order_of_their_hashes_within_a_split():
     assert full.group_hashes[0] < full.group_hashes[1]
 
 
-def test_a_smaller_vocabulary_counts_all_others_as_one_class_at_its_place():
+def test_a_smaller_vocabulary_ranks_all_other_tokens_as_one_class():
     small = corpus().limited(3)
     assert class_texts(small) == ["b", UNKNOWN, "a"] and small.unknown_id == 1
     assert small.token_counts(0, small.num_train).tolist() == [3, 3, 2]
@@ -56,17 +56,17 @@ def test_a_smaller_vocabulary_counts_all_others_as_one_class_at_its_place():
     np.testing.assert_array_equal(small.limited(2).documents.values, smaller.documents.values)
 
 
-def test_a_vocabulary_by_count():
-    assert class_texts(corpus().with_counts_of(2)) == ["b", "a", "d", UNKNOWN]
-    assert corpus().with_counts_of(1).num_classes == 5
+def test_a_vocabulary_with_a_minimum_count():
+    assert class_texts(corpus().with_min_count(2)) == ["b", "a", "d", UNKNOWN]
+    assert corpus().with_min_count(1).num_classes == 5
 
 
 @pytest.mark.parametrize("num_classes", [5, 2**60])
-def test_more_classes_than_there_are_mean_all(num_classes):
+def test_a_limit_above_the_number_of_classes_keeps_all(num_classes):
     assert class_texts(corpus().limited(num_classes)) == class_texts(corpus())
 
 
-def test_arrays_bring_the_corpus_back():
+def test_a_corpus_is_restored_from_its_arrays():
     small = corpus().limited(3)
     again = TokenCorpus.from_arrays(small.to_arrays())
     assert words(again) == words(small) and again.documents.values.dtype == np.int32

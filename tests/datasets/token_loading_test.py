@@ -1,4 +1,4 @@
-"""`load` of a text, of a tiny Brown corpus."""
+"""Tests of `load` with a tiny Brown corpus."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def labels_of(split):
     return labels[labels >= 0]
 
 
-def test_a_text_comes_as_windows_of_one_vocabulary(data_dir):
+def test_a_text_is_cut_into_windows(data_dir):
     data = datasets.load("brown", batch_size=4, sequence_length=7, shuffle_seed=None)
     train = (40 - NUM_TEST) * WORDS
     assert (len(data.train_tokens), len(data.test_tokens)) == (train, NUM_TEST * WORDS)
@@ -44,7 +44,7 @@ def test_a_text_comes_as_windows_of_one_vocabulary(data_dir):
     assert data.test_text(1) == "it saw <unknown> . <end> the jury"
 
 
-def test_a_vocabulary_is_as_large_as_asked_for(data_dir):
+def test_a_vocabulary_has_the_requested_size(data_dir):
     data = datasets.load("brown", vocabulary_size=5)
     assert data.num_classes == 5 and data.max_features == 64
     texts = [data.class_text(class_id) for class_id in range(5)]
@@ -67,13 +67,13 @@ def test_validation_is_whole_documents_of_the_training_split(data_dir):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"name": "brown/all"}, "brown has no variants; `vocabulary_size` says"),
+        ({"name": "brown/all"}, "brown has no variants. Set its number of classes"),
         ({"vocabulary_size": 1}, "`vocabulary_size` must be an integer of at least 2 or None"),
         ({"vocabulary_size": "10"}, "`vocabulary_size` must be an integer of at least 2"),
         ({"sequence_length": 0}, "`sequence_length` must be a positive integer or None"),
-        ({"validation_fraction": 1e-15}, "38 to train on and 0 to validate on"),
-        ({"name": "place_names", "vocabulary_size": 10}, "are for texts .brown"),
-        ({"name": "place_names", "sequence_length": 10}, "are for texts .brown"),
+        ({"validation_fraction": 1e-15}, "38 for training and 0 for validation"),
+        ({"name": "place_names", "vocabulary_size": 10}, "are only for text datasets .brown"),
+        ({"name": "place_names", "sequence_length": 10}, "are only for text datasets .brown"),
     ],
 )
 def test_bad_arguments_are_refused(data_dir, arguments, message):

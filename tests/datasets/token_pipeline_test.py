@@ -23,17 +23,17 @@ def test_each_token_but_the_first_is_predicted_once_from_the_one_before(start, e
 
 
 @pytest.mark.parametrize("end", [20, 21])
-def test_a_stretch_without_two_tokens_has_no_windows(end):
+def test_a_range_with_fewer_than_two_tokens_has_no_windows(end):
     assert not len(TokenPipeline(TOKENS, 10).windows(20, end))
 
 
-def test_another_order_of_the_windows_in_each_epoch():
+def test_windows_are_shuffled_differently_in_each_epoch():
     dataset = TokenPipeline(TOKENS, 5).dataset(0, 50, 4, shuffle_seed=1)
     first, second = arrays(dataset)[0][:, 0], arrays(dataset)[0][:, 0]
     assert sorted(first) == sorted(second) == list(TOKENS[::5]) and len(dataset) == 3
     assert first.tolist() != second.tolist()
 
 
-def test_without_batch_size_windows_come_one_by_one():
+def test_without_batch_size_windows_are_single():
     dataset = TokenPipeline(TOKENS, 5).dataset(0, 50, None)
     assert len(dataset) == 10 and dataset.element_spec[0].shape == (5,)

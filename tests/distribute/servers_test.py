@@ -18,7 +18,7 @@ from tf_largeout.distribute.local_servers import local_servers
 OTHER_VERSION = """
 import sys
 from tf_largeout.ops import process_ops
-process_ops.own_versions = lambda: "tf_largeout 9.9 with TensorFlow 9.8"
+process_ops.local_versions = lambda: "tf_largeout 9.9 with TensorFlow 9.8"
 from tf_largeout.distribute import server
 sys.exit(server.main(["--port", "0"]))
 """

@@ -255,5 +255,5 @@ def test_sparse_tensors_of_unknown_width_are_refused():
     def hashed(sparse):
         return hash_ops.dwta_hash(sparse, functions, 4, 5)
 
-    with pytest.raises(ValueError, match="known width"):
+    with pytest.raises(ValueError, match="known static width"):
         hashed(tf.sparse.from_dense(normal(2, 16)))

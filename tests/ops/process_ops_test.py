@@ -10,8 +10,8 @@ def test_a_process_that_says_nothing_has_no_versions(monkeypatch):
 
 def test_a_server_says_its_versions(monkeypatch):
     monkeypatch.setenv("LARGEOUT_SERVER_VERSIONS", "to be put back")
-    process_ops.say_versions()
+    process_ops.publish_versions()
     said = tf.function(server_versions)().numpy().decode()
-    assert said == process_ops.own_versions()
+    assert said == process_ops.local_versions()
     assert tf.__version__ in said and said.startswith("tf_largeout ")
     assert server_versions().shape == []

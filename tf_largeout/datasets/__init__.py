@@ -1,4 +1,4 @@
-"""Real data with 10^5 to 10^6 classes: `load`, and a tfds builder for each dataset."""
+"""Datasets with 10^5 to 10^6 classes: the function `load`, and a tfds builder for each."""
 
 from tf_largeout.datasets import place_names as place_names
 from tf_largeout.datasets.dataset import Dataset as Dataset

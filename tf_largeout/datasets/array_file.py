@@ -1,4 +1,4 @@
-"""Arrays in a `.npz` file that may be damaged."""
+"""Reads arrays from a `.npz` file that may be damaged."""
 
 import io
 import os
@@ -11,18 +11,20 @@ _SUFFIX = ".npy"
 
 
 class DamagedFileError(Exception):
-    """A file is not what `np.savez` wrote."""
+    """A file differs from what `np.savez` wrote."""
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """Name -> array of what `np.savez` wrote to `path`.
+    """Reads the arrays that `np.savez` wrote to `path`.
+
+    Returns:
+        Dict from names to arrays.
 
     Raises:
-        DamagedFileError: some bytes are missing or are others. The libraries that read a zip
-            archive raise one error for each field that has a value they cannot take; all of
-            them mean this.
-        OSError: the file cannot be read at all.
-        MemoryError: the arrays do not fit.
+        DamagedFileError: If bytes are missing or wrong. It replaces the many different errors
+            of the libraries that read a zip archive.
+        OSError: If the file cannot be read.
+        MemoryError: If the arrays do not fit in memory.
     """
     with open(path, "rb") as file:
         try:
@@ -42,7 +44,7 @@ def _arrays(file: BinaryIO) -> dict[str, np.ndarray]:
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    """An array whose bytes have passed their checksum before anything looks at them."""
+    """Reads one array. `archive.read` verifies the checksum before the bytes are parsed."""
     if member.compress_type != zipfile.ZIP_STORED or member.compress_size != member.file_size:
         raise zipfile.BadZipFile(f"{member.filename} is compressed.")
     content = io.BytesIO(archive.read(member))

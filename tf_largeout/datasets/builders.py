@@ -1,4 +1,4 @@
-"""Registers the builders of all data sets with tensorflow-datasets.
+"""Registers the builders of all datasets with tensorflow-datasets.
 
 ```python
 import tensorflow_datasets as tfds

@@ -1,4 +1,4 @@
-"""Parsed sources on disk: one file each, complete or absent."""
+"""Cache of parsed sources on disk, one file for each."""
 
 import logging
 import os
@@ -17,62 +17,62 @@ _log = logging.getLogger(__name__)
 
 
 class Storable(Protocol):
-    """What can be kept as named arrays."""
+    """An object that can be stored as named arrays."""
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Name -> array."""
+        """Returns a dict from names to arrays."""
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Any:
-        """The object of the arrays; a KeyError where one is missing."""
+        """Creates the object from its arrays. Raises a KeyError if one is missing."""
 
 
 def cached(
     path: str | os.PathLike[str], kind: type[_Kind], parse: Callable[[], _Kind]
 ) -> _Kind:
-    """The object stored at `path`; made by `parse()` and stored there if it is not.
+    """Returns the object stored at `path`, or calls `parse()` and stores its result there.
 
-    The file is written beside `path` and renamed when it is complete, so that a run that is
-    killed leaves nothing that a later one could take for a cache. Each array carries a
-    checksum; a damaged file is parsed anew. Where nothing can be written, a warning before
-    `parse()` says so, and what is parsed is returned all the same.
+    The file is written under a temporary name and renamed when it is complete, so that a killed
+    run never leaves an incomplete cache. Each array has a checksum; if the file is damaged, the
+    source is parsed again. If the file cannot be written, a warning says so before `parse()` is
+    called, and the result is returned without being stored.
 
     Args:
-        path: where the object is, or will be; parent directories are made.
-        kind: its class, a `Storable`.
-        parse: function without arguments that returns it.
+        path: Path of the stored object. Missing parent folders are created.
+        kind: Class of the object, a `Storable`.
+        parse: Function without arguments that returns the object.
     """
     path = pathlib.Path(path)
     stored = _stored(path, kind)
     if stored is not None:
         return stored
-    writable = _try("will not be kept", path, lambda: _check_writable(path))
+    writable = _try("will not be stored", path, lambda: _check_writable(path))
     parsed = parse()
     if writable:
-        _try("was not kept", path, lambda: _write(path, parsed.to_arrays()))
+        _try("was not stored", path, lambda: _write(path, parsed.to_arrays()))
     return parsed
 
 
 def _stored(path: pathlib.Path, kind: type[_Kind]) -> _Kind | None:
-    """The object in the file at `path`; None where there is no such file, or a damaged one."""
+    """Reads the object at `path`. Returns None if the file is missing or damaged."""
     try:
         return kind.from_arrays(read_arrays(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (DamagedFileError, KeyError, OSError) as error:
-        _log.warning("The cache %s is damaged (%s) and is made anew.", path, error)
+        _log.warning("The cache %s is damaged (%s). The source is parsed again.", path, error)
         return None
 
 
 def _try(outcome: str, path: pathlib.Path, write: Callable[[], Any]) -> bool:
-    """Whether `write()` succeeds. Where it does not, a warning says the way out."""
+    """Calls `write()`, and warns if it fails. Returns whether it succeeded."""
     try:
         write()
     except OSError as error:
         _log.warning(
-            "What is parsed %s and the next run parses it again, because %s cannot be "
-            "written: %s. Point `data_dir`, or the environment variable TFDS_DATA_DIR, at a "
-            "folder that can be written and has room.",
+            "The parsed dataset %s because %s cannot be written: %s. The next run will parse "
+            "it again. Set `data_dir`, or the environment variable TFDS_DATA_DIR, to a "
+            "writable folder with enough space.",
             outcome,
             path,
             error,

@@ -1,4 +1,4 @@
-"""The parsed form that all datasets share."""
+"""The parsed form of the datasets with examples and labels."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,20 +16,20 @@ _TEXTS = ("example_texts", "class_texts")
 class Corpus:
     """All examples of a dataset as flat arrays: the training split first, then the test split.
 
-    Class ids are ordered by falling training count, so that class 0 is the most frequent one
-    (what a log-uniform sampler expects) and classes that no training example has come last.
+    Class ids are in descending order of training counts. Class 0 is the most frequent one, as a
+    log-uniform sampler expects. Classes without training examples come last.
 
     Attributes:
-        features: one row of int32 ids per example; ids are `1 ... vocabulary_size - 1`, for 0
-            is padding.
-        labels: one row of class ids per example.
-        feature_weights: float32, one per feature id in `features`, or None where all weigh 1.
-        example_texts: one line per example, for people.
-        class_texts: one line per class, for people.
-        group_hashes: uint64 `[num_examples]`, a hash of what must not be divided between two
-            splits (the name itself, the source file).
-        num_train: examples of the training split.
-        vocabulary_size: rows of the feature table, padding included.
+        features: One row of int32 ids per example. Ids are `1 ... vocabulary_size - 1`; 0 is
+            reserved for padding.
+        labels: One row of class ids per example.
+        feature_weights: float32, one per id in `features`, or None if all weights are 1.
+        example_texts: One readable line per example.
+        class_texts: One readable line per class.
+        group_hashes: uint64 `[num_examples]`, a hash of the group that must stay in one split
+            (the name itself, or the source file).
+        num_train: Number of examples in the training split.
+        vocabulary_size: Number of rows of the feature table, including padding.
     """
 
     features: Ragged
@@ -51,17 +51,17 @@ class Corpus:
 
     @property
     def ragged_weights(self) -> Ragged | None:
-        """`feature_weights` in rows like those of `features`; None where all weigh 1."""
+        """`feature_weights` with the row lengths of `features`; None if all weights are 1."""
         if self.feature_weights is None:
             return None
         return Ragged(self.feature_weights, self.features.offsets)
 
     def label_counts(self, examples: np.ndarray) -> np.ndarray:
-        """int64 `[num_classes]`: how often each class labels one of the given examples."""
+        """Returns int64 `[num_classes]`, how often each class labels the given examples."""
         return np.bincount(self.labels.take(examples).values, minlength=self.num_classes)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Name -> array; `from_arrays` is the inverse."""
+        """Returns a dict from names to arrays. `from_arrays` is the inverse."""
         arrays = {"group_hashes": self.group_hashes}
         for name in _RAGGED:
             arrays |= _ragged_arrays(name, getattr(self, name))

@@ -11,10 +11,10 @@ from tf_largeout.datasets.token_corpus import TokenCorpus
 
 
 class CorpusBuilder(tfds.core.GeneratorBasedBuilder):
-    """Writes the corpus that `tf_largeout.datasets.load` reads as a tfds data set.
+    """Writes the corpus that `tf_largeout.datasets.load` reads as a tfds dataset.
 
-    A subclass implements `_info` and `_corpus`. Source files are in tfds's `manual_dir`.
-    Those that a program can fetch are fetched into it.
+    A subclass implements `_info` and `_corpus`. Source files are in tfds's `manual_dir`. They
+    are downloaded into it if a program can do this.
     """
 
     VERSION = tfds.core.Version("1.0.0")
@@ -46,7 +46,7 @@ class CorpusBuilder(tfds.core.GeneratorBasedBuilder):
     def _split_generators(
         self, dl_manager: tfds.download.DownloadManager
     ) -> dict[str, Iterator[tuple[int, dict[str, Any]]]]:
-        # Once for both splits: reading the source takes minutes.
+        # Read once for both splits, because it takes minutes.
         corpus = self._corpus(Folders.of_download_manager(dl_manager))
         self._save_class_texts([corpus.class_texts[i] for i in range(corpus.num_classes)])
         return {

@@ -1,4 +1,4 @@
-"""What `load` returns."""
+"""The result of `load`."""
 
 import dataclasses
 import operator
@@ -15,27 +15,31 @@ from tf_largeout.datasets.token_corpus import TokenCorpus
 class Dataset:
     """A dataset that is ready for `fit` and `evaluate`.
 
-    The pipelines give `(features, labels)`. Features are int32 `[batch_size, max_features]`,
-    ids of rows of an embedding table, padded with 0 (where features have weights: a dict of
-    `ids` and float32 `weights` of that shape). Labels are int64 `[batch_size]`, or where an
-    example may have several `[batch_size, most labels of the batch]` padded with -1.
+    The pipelines yield `(features, labels)`:
+
+    * Features are int32 `[batch_size, max_features]`, row ids of an embedding table, padded
+      with 0. If features have weights, they are a dict of `ids` and float32 `weights`, both of
+      this shape.
+    * Labels are int64 `[batch_size]`. If examples may have several labels, they are
+      `[batch_size, max_labels]`, padded with -1, where `max_labels` is the largest number of
+      labels of an example in the batch.
 
     Attributes:
-        name: as given to `load`.
-        train: shuffled anew in each epoch, in the same way in each run.
-        test: in fixed order.
-        validation: part of the training split, not in `train`; None where none was asked for.
-        num_train: examples in `train`.
-        num_test: examples in `test`.
-        num_validation: examples in `validation`.
-        num_classes: classes are `0 ... num_classes - 1`, by falling count in the training
+        name: As passed to `load`.
+        train: Shuffled differently in each epoch, in the same way in each run.
+        test: In fixed order.
+        validation: Part of the training split that is not in `train`; None if not requested.
+        num_train: Number of examples in `train`.
+        num_test: Number of examples in `test`.
+        num_validation: Number of examples in `validation`.
+        num_classes: Number of classes. Ids are in descending order of counts in the training
             split.
-        num_train_classes: the classes below this id occur in the training split, the others
-            only in the test split, where they count as misses of every model.
+        num_train_classes: Number of classes in the training split, which have the lowest ids.
+            The others occur in the test split only, so every model misses them.
         label_counts: int64 `[num_classes]`, how often each class labels an example of `train`.
-        vocabulary_size: rows of the feature table, padding included.
-        max_features: width of the features.
-        corpus: the parsed data behind it all: `corpus.example_texts[i]` and so on.
+        vocabulary_size: Number of rows of the feature table, including padding.
+        max_features: Width of the features.
+        corpus: The parsed data, with `corpus.example_texts[i]` and others.
     """
 
     name: str
@@ -53,50 +57,63 @@ class Dataset:
     corpus: Corpus | TokenCorpus = dataclasses.field(repr=False)
 
     def class_text(self, class_id: SupportsIndex) -> str:
-        """One line that shows a class to people.
+        """Returns one readable line that describes a class.
 
         Args:
-            class_id: integer in `[0, num_classes)`.
+            class_id: Integer in `[0, num_classes)`.
 
         Raises:
-            IndexError: there is no such class.
-            TypeError: `class_id` is no integer.
+            IndexError: If `class_id` is out of range.
+            TypeError: If `class_id` is not an integer.
         """
-        return self.corpus.class_texts[checked_place("class_id", class_id, self.num_classes)]
+        return self.corpus.class_texts[checked_index("class_id", class_id, self.num_classes)]
 
     def test_text(self, index: SupportsIndex) -> str:
-        """One line that shows an example of `test` to people.
+        """Returns one readable line that describes an example of `test`.
 
         Args:
-            index: place of the example in `test`, an integer in `[0, num_test)`.
+            index: Position of the example in `test`, an integer in `[0, num_test)`.
 
         Raises:
-            IndexError: `test` has no such example.
-            TypeError: `index` is no integer.
+            IndexError: If `index` is out of range.
+            TypeError: If `index` is not an integer.
         """
-        row = checked_place("index", index, self.num_test)
-        return self.corpus.example_texts[self.corpus.num_train + row]
+        position = checked_index("index", index, self.num_test)
+        return self.corpus.example_texts[self.corpus.num_train + position]
 
 
 def check_division(num_train: int, num_validation: int, fraction: float, what: str) -> None:
-    """Raises a `ValueError` if `validation_fraction` leaves a side without any of `what`."""
+    """Raises a `ValueError` if `validation_fraction` leaves `train` or `validation` empty.
+
+    Args:
+        num_train: Number of items in `train`.
+        num_validation: Number of items in `validation`.
+        fraction: `validation_fraction`.
+        what: Name of the items, for the message.
+    """
     if fraction and not (num_train and num_validation):
         raise ValueError(
-            f"Of {num_train + num_validation:,} training {what} `validation_fraction` leaves "
-            f"{num_train:,} to train on and {num_validation:,} to validate on; neither may "
-            f"be 0. Received: validation_fraction={fraction}."
+            "`validation_fraction` must leave data for training and for validation. It divides "
+            f"{num_train + num_validation:,} training {what} into {num_train:,} for training "
+            f"and {num_validation:,} for validation. Received: validation_fraction={fraction}."
         )
 
 
-def checked_place(name: str, value: SupportsIndex, below: int) -> int:
-    """The argument `name`, an integer of Python's, numpy's or TensorFlow's, as an int."""
+def checked_index(name: str, value: SupportsIndex, below: int) -> int:
+    """Returns an argument as an int in `[0, below)`, or raises a TypeError or an IndexError.
+
+    Args:
+        name: Name of the argument, for the messages.
+        value: A Python, NumPy or TensorFlow integer.
+        below: Upper limit, not included.
+    """
     try:
-        place = operator.index(value)
+        index = operator.index(value)
     except TypeError:
         raise TypeError(
             f"`{name}` must be an integer. Received: {name}={value!r} (of type "
             f"{type(value).__name__})."
         ) from None
-    if not 0 <= place < below:
+    if not 0 <= index < below:
         raise IndexError(f"Expected 0 <= {name} < {below}. Received: {name}={value!r}.")
-    return place
+    return index

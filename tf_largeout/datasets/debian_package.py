@@ -1,6 +1,6 @@
-"""Reads a Debian package without dpkg, and without unpacking anything to disk.
+"""Reads a Debian package without dpkg, and without unpacking it to disk.
 
-A .deb is an `ar` archive, one member of which is a tar archive of the files to install.
+A .deb file is an `ar` archive. One of its members is a tar archive of the files to install.
 """
 
 import contextlib
@@ -24,15 +24,15 @@ _HEADER_BYTES = 60
 def installed_files(
     path: str | os.PathLike[str], title: str, what: str
 ) -> Iterator[tarfile.TarFile]:
-    """The tar archive of the files that a package installs, to be read from front to back.
+    """Opens the tar archive of the files that a package installs, for sequential reading.
 
     Args:
-        path: of the package.
-        title: of the progress bar.
-        what: the package, for the error message.
+        path: Path of the package.
+        title: Title of the progress bar.
+        what: Name of the content, for the error message.
 
     Raises:
-        SourceFileError: inside the `with`, where the package is damaged or truncated.
+        SourceFileError: Inside the `with` block, if the package is damaged or truncated.
     """
     try:
         with open(path, "rb") as package, _ReadProgress(package, title) as reader:
@@ -50,14 +50,14 @@ def installed_files(
         if isinstance(error, SourceFileError):
             raise
         raise SourceFileError(
-            f"Expected {path} to be a whole Debian package of {what}; reading it failed with: "
-            f"{error!r}. Delete the file and it is fetched again."
+            f"Expected {path} to be a complete Debian package of {what}. Reading it failed "
+            f"with: {error!r}. Delete the file; the next run will download it again."
         ) from error
 
 
 @contextlib.contextmanager
 def tar_stream(file: object) -> Iterator[tarfile.TarFile]:
-    """A `.tar.xz` in a file that can only be read from front to back."""
+    """Opens a `.tar.xz` in a file that can only be read sequentially."""
     with lzma.open(cast(BinaryIO, file)) as content:
         with tarfile.open(fileobj=cast(IO[bytes], content), mode="r|") as archive:
             yield archive
@@ -66,19 +66,21 @@ def tar_stream(file: object) -> Iterator[tarfile.TarFile]:
 def _seek_data_member(package: BinaryIO, path: str | os.PathLike[str]) -> None:
     """Moves to the content of the member `data.tar.xz` of an `ar` archive."""
     if package.read(len(_MAGIC)) != _MAGIC:
-        raise SourceFileError(f"Expected {path} to begin as an `ar` archive; it does not.")
+        raise SourceFileError(
+            f"Expected {path} to be an `ar` archive, but its first bytes are different."
+        )
     while header := package.read(_HEADER_BYTES):
         if len(header) < _HEADER_BYTES:
-            raise EOFError("The `ar` archive is cut off.")
+            raise EOFError("The `ar` archive is truncated.")
         name, num_bytes = header[:16].decode("ascii").strip().rstrip("/"), int(header[48:58])
         if name == "data.tar.xz":
             return
         package.seek(num_bytes + num_bytes % 2, io.SEEK_CUR)
-    raise SourceFileError(f"Expected a member data.tar.xz in {path}; there is none.")
+    raise SourceFileError(f"Expected a member data.tar.xz in {path}, but there is none.")
 
 
 class _ReadProgress:
-    """A file whose reading moves a progress bar."""
+    """A file that shows a progress bar while it is read."""
 
     def __init__(self, file: BinaryIO, title: str) -> None:
         self._file = file

@@ -2,4 +2,4 @@
 
 
 class SourceFileError(ValueError):
-    """A source file is missing, damaged, or not the one that is pinned."""
+    """A source file is missing, damaged, or not of the expected version."""

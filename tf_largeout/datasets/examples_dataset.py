@@ -16,9 +16,9 @@ def examples_dataset(
     shuffle_seed: int | None,
     validation_fraction: float,
 ) -> Dataset:
-    """The dataset of a corpus; arguments as those of `load`."""
+    """Creates the dataset of a corpus. The arguments are those of `load`."""
     single_label = bool((corpus.labels.lengths == 1).all())
-    train, validation = _divided(corpus, validation_fraction, single_label)
+    train, validation = _split(corpus, validation_fraction, single_label)
     test = np.arange(corpus.num_train, corpus.num_examples)
     pipeline = Pipeline(corpus, single_label)
     all_counts = corpus.label_counts(np.arange(corpus.num_train))
@@ -39,10 +39,10 @@ def examples_dataset(
     )
 
 
-def _divided(
+def _split(
     corpus: Corpus, fraction: float, single_label: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """int64 numbers of the examples of `train` and of `validation`."""
+    """Returns the int64 indices of the examples of `train` and of `validation`."""
     is_validation = _held_out(corpus, fraction, single_label)
     train, validation = np.flatnonzero(~is_validation), np.flatnonzero(is_validation)
     check_division(len(train), len(validation), fraction, "examples")
@@ -50,11 +50,14 @@ def _divided(
 
 
 def _held_out(corpus: Corpus, fraction: float, single_label: bool) -> np.ndarray:
-    """Bool `[num_train]`: which training examples become validation examples."""
+    """Returns bool `[num_train]`: which examples of the training split are for validation.
+
+    With single labels, a class keeps at least one training example.
+    """
     hashes = corpus.group_hashes[: corpus.num_train]
     result = hashes < np.uint64(int(fraction * 2**64))
     if single_label:
         labels = corpus.labels.values[: corpus.num_train]
-        left = np.bincount(labels[~result], minlength=corpus.num_classes)
-        result &= left[labels] > 0
+        remaining = np.bincount(labels[~result], minlength=corpus.num_classes)
+        result &= remaining[labels] > 0
     return result

@@ -1,4 +1,4 @@
-"""`load`: a dataset by its name."""
+"""The function `load`."""
 
 import importlib
 import os
@@ -26,47 +26,45 @@ def load(
     vocabulary_size: int | None = None,
     sequence_length: int | None = None,
 ) -> Dataset:
-    """Fetches and parses a dataset, once, and returns it ready for training.
+    """Loads a dataset that is ready for training, and downloads it if necessary.
 
-    The first call fetches the source into `data_dir/downloads/manual` and keeps what it
-    parses in `data_dir/downloads/parsed`; later ones need only the latter.
+    The first call downloads the source to `data_dir/downloads/manual` and stores the parsed
+    dataset in `data_dir/downloads/parsed`. Later calls read only the parsed dataset.
 
     Args:
         name: `"place_names"`, `"linux_callees"` (or `"linux_callees/constants"`,
             `"linux_callees/fields"` for the larger label vocabularies), `"xmc/FOLDER"`, or a
-            text: `"brown"`, `"gcide"` or `"linux_tokens"`.
-        data_dir: local folder where datasets live, which is made if it is not there. Where it
-            cannot be written, what is parsed is not kept, and a warning says so. Default, as
-            in tfds: the environment variable `TFDS_DATA_DIR`, or else
+            text dataset: `"brown"`, `"gcide"` or `"linux_tokens"`.
+        data_dir: Local folder of the datasets, created if missing. If it cannot be written, a
+            warning is logged and the parsed dataset is not stored. The default is that of tfds:
+            the value of the environment variable `TFDS_DATA_DIR`, or else
             `~/tensorflow_datasets`.
-        batch_size: int; None gives single examples.
-        shuffle_seed: int of 64 bits for the order of `train`, which is another one in each
-            epoch; None leaves it unshuffled.
-        validation_fraction: about this part of the training split becomes `validation`. What
-            belongs there is decided by hashes of the content: the same examples in each run,
-            whole source files where the split is by file, and no name that is the only one of
-            its place.
-        max_train_labels: of training examples with more labels the first are used. Batches
-            are as wide as their longest row, so that a limit saves time. None for all.
-        vocabulary_size: classes of a text: its most frequent tokens and one class for all
-            others. Default: 10,000 for `"brown"`, and the tokens with a training count of two
-            or more for `"gcide"`, of three or more for `"linux_tokens"`.
-        sequence_length: tokens of a window of a text. Default: 64.
+        batch_size: Examples per batch. Defaults to None: the pipelines yield single examples.
+        shuffle_seed: 64-bit integer that determines the order of `train`, which differs between
+            epochs. None leaves `train` unshuffled. Defaults to 0.
+        validation_fraction: Approximate fraction of the training split that becomes
+            `validation`, chosen by hashes of the content. So the examples are the same in each
+            run; a source file is never divided if the split is by file; and each place keeps a
+            name in `train`. Defaults to 0.
+        max_train_labels: Maximum number of labels per training example; further labels are
+            dropped. Batches are as wide as the largest number of labels of an example, so a
+            limit saves time. Defaults to None: no limit.
+        vocabulary_size: Number of classes of a text dataset: the most frequent tokens, and one
+            class for all others. Defaults to 10,000 for `"brown"`, to the tokens with a
+            training count of at least 2 for `"gcide"`, and of at least 3 for `"linux_tokens"`.
+        sequence_length: Tokens per window of a text dataset. Defaults to 64.
 
     Returns:
-        A `Dataset`; of a text a `TokenDataset`.
+        A `Dataset`, or a `TokenDataset` for a text dataset.
 
     Raises:
-        ImportError: a package of the extra `examples` is not installed.
-        SourceFileError: the source is missing and cannot be fetched, or is damaged; the
-            message says how to get it. It is a `ValueError` too.
-        ValueError: there is no dataset or variant of that name, `"xmc"` stands without its
-            folder or with more than a folder's name, `data_dir` is no local path,
-            `batch_size` or `max_train_labels` is neither a positive integer nor None,
-            `shuffle_seed` no integer of 64 bits nor None, `validation_fraction` is not in
-            [0, 1), or leaves `train` or `validation` without examples, or
-            `vocabulary_size` is below 2, `sequence_length` below 1, or either is given for
-            what is no text.
+        ImportError: If a package of the extra `examples` is not installed.
+        SourceFileError: If the source is damaged, or is missing and cannot be downloaded. The
+            message says how to get it. This is a subclass of `ValueError`.
+        ValueError: If an argument is invalid: an unknown `name` or variant, `"xmc"` without the
+            name of one folder, a `data_dir` that is not a local path, a number out of range,
+            `vocabulary_size` or `sequence_length` for a dataset that is not a text, or a
+            `validation_fraction` that leaves `train` or `validation` empty.
     """
     if not isinstance(name, str) or name.partition("/")[0] not in _NAMES:
         raise ValueError(f"`name` must be one of {', '.join(_NAMES)}. Received: name={name!r}.")
@@ -104,7 +102,7 @@ def _check_no_variant(name: str) -> None:
     base, _, variant = name.partition("/")
     if variant:
         raise ValueError(
-            f"{base} has no variants; `vocabulary_size` says how many classes it has. "
+            f"{base} has no variants. Set its number of classes with `vocabulary_size`. "
             f"Received: name={name!r}."
         )
 
@@ -112,7 +110,7 @@ def _check_no_variant(name: str) -> None:
 def _check_no_text_options(name: str, vocabulary_size: Any, sequence_length: Any) -> None:
     if vocabulary_size is not None or sequence_length is not None:
         raise ValueError(
-            "`vocabulary_size` and `sequence_length` are for texts "
+            "`vocabulary_size` and `sequence_length` are only for text datasets "
             f"({', '.join(_TEXTS)}). Received: name={name!r}, "
             f"vocabulary_size={vocabulary_size}, sequence_length={sequence_length}."
         )

@@ -1,4 +1,4 @@
-"""Parses files in processes of their own."""
+"""Parses files in worker processes."""
 
 import collections
 import concurrent.futures
@@ -18,14 +18,15 @@ _Process: TypeAlias = "subprocess.Popen[bytes]"
 class ParserWorkers:
     """Worker processes that run a module as a program.
 
-    They are started afresh, not forked: TensorFlow's threads do not survive a fork, and a
-    `multiprocessing` child would import the user's main program and TensorFlow again.
+    They are new processes, not forks, because TensorFlow's threads do not survive a fork.
+    `multiprocessing` is not used, because its child processes would import the user's main
+    program and TensorFlow again.
 
     Args:
-        program: path of a module that needs the standard library only. As a program it reads
-            pickled lists of `(path, bytes)` from its standard input and answers each with a
-            pickled object.
-        num_workers: how many. Default: one a core, since they wait for what is unpacked here.
+        program: Path of a module that needs the standard library only. As a program it reads
+            pickled lists of `(path, bytes)` from its standard input, and writes one pickled
+            result for each to its standard output.
+        num_workers: Number of processes. Defaults to the number of cores.
     """
 
     def __init__(self, program: str, num_workers: int | None = None) -> None:
@@ -33,12 +34,16 @@ class ParserWorkers:
         self._num_workers = num_workers or os.cpu_count() or 1
 
     def parse(
-        self, files: Iterable[_File], files_a_batch: int = 256
+        self, files: Iterable[_File], files_per_batch: int = 256
     ) -> Iterator[tuple[list[str], Any]]:
-        """Parses an iterable of `(path, bytes)`.
+        """Parses files in batches.
+
+        Args:
+            files: Iterable of `(path, bytes)`. It is read only a few batches ahead.
+            files_per_batch: Number of files that a worker parses at a time.
 
         Yields:
-            `(paths, answer)` in the order of the files; few batches wait at a time.
+            `(paths, result)` per batch, in the order of the files.
         """
         idle: queue.SimpleQueue[_Process] = queue.SimpleQueue()
         processes = [self._start() for _ in range(self._num_workers)]
@@ -49,13 +54,13 @@ class ParserWorkers:
         waiting = collections.deque()
         files = iter(files)
         try:
-            while batch := list(itertools.islice(files, files_a_batch)):
-                waiting.append(([path for path, _ in batch], pool.submit(_ask, idle, batch)))
+            while batch := list(itertools.islice(files, files_per_batch)):
+                waiting.append(([path for path, _ in batch], pool.submit(_parse, idle, batch)))
                 if len(waiting) > 2 * self._num_workers:
-                    paths, answer = waiting.popleft()
-                    yield paths, answer.result()
-            for paths, answer in waiting:
-                yield paths, answer.result()
+                    paths, result = waiting.popleft()
+                    yield paths, result.result()
+            for paths, result in waiting:
+                yield paths, result.result()
         finally:
             for process in processes:
                 process.kill()
@@ -70,16 +75,17 @@ class ParserWorkers:
         )
 
 
-def _ask(idle: "queue.SimpleQueue[_Process]", batch: list[_File]) -> Any:
+def _parse(idle: "queue.SimpleQueue[_Process]", batch: list[_File]) -> Any:
     process = idle.get()
-    questions, answers = cast(IO[bytes], process.stdin), cast(IO[bytes], process.stdout)
+    requests, results = cast(IO[bytes], process.stdin), cast(IO[bytes], process.stdout)
     try:
-        pickle.dump(batch, questions, pickle.HIGHEST_PROTOCOL)
-        questions.flush()
-        return pickle.load(answers)
+        pickle.dump(batch, requests, pickle.HIGHEST_PROTOCOL)
+        requests.flush()
+        return pickle.load(results)
     except (EOFError, BrokenPipeError) as error:
         raise RuntimeError(
-            f"A process that parses files ended with status {process.wait()}; is memory short?"
+            f"A process that parses files ended with status {process.wait()}. Check whether "
+            "the machine has run out of memory."
         ) from error
     finally:
         idle.put(process)

@@ -1,7 +1,7 @@
-"""Corpora as `tf.data` pipelines that cost next to nothing.
+"""Fast `tf.data` pipelines of corpora.
 
-Whole batches are gathered from arrays in memory: no element passes through Python or through
-a shuffle buffer, and each epoch draws one permutation.
+Whole batches are gathered from arrays in memory. Each epoch draws one permutation, so elements
+pass neither through Python nor through a shuffle buffer.
 """
 
 from collections.abc import Callable
@@ -15,15 +15,15 @@ from tf_largeout.datasets.ragged import Ragged
 from tf_largeout.datasets.ragged_tensor import PaddedTensor, RaggedTensor
 
 _UNBATCHED_CHUNK = 1024
-_MAX_PADDING = 4  # Times the memory of the rows without padding.
+_MAX_PADDING = 4  # Maximum size of padded rows, relative to the rows without padding.
 
 
 class Pipeline:
-    """Makes `tf.data` datasets of parts of a corpus.
+    """Makes `tf.data` datasets from subsets of a corpus.
 
     Args:
-        corpus: a `Corpus`.
-        single_label: whether labels are `[batch_size]` rather than padded rows.
+        corpus: A `Corpus`.
+        single_label: Whether labels are `[batch_size]` instead of padded rows.
     """
 
     def __init__(self, corpus: Corpus, single_label: bool) -> None:
@@ -45,19 +45,21 @@ class Pipeline:
         shuffle_seed: int | None = None,
         max_labels: int | None = None,
     ) -> tf.data.Dataset:
-        """`(features, labels)` batches of the given examples.
+        """Returns batches `(features, labels)` of the given examples.
 
-        Features are int32 `[batch_size, max_features]`, padded with 0 (no wider than the
-        batch's longest row where lengths differ much), or where features have weights a dict
-        of `ids` and float32 `weights` of that shape. Labels are int64
-        `[batch_size]`, or `[batch_size, most labels of the batch]` padded with -1.
+        Features are int32 `[batch_size, max_features]`, padded with 0. If the numbers of
+        features differ much, a batch is only as wide as its longest row. If features have
+        weights, they are a dict of `ids` and float32 `weights`. Labels are int64
+        `[batch_size]`, or `[batch_size, largest number of labels in the batch]` padded with -1.
 
         Args:
-            examples: int64 numbers of examples, in the order to use.
-            batch_size: int, or None for single examples. The last batch may be smaller.
-            shuffle_seed: int for a new permutation in each epoch, the same ones in each run;
+            examples: int64 indices of examples, in the order to use.
+            batch_size: Examples per batch, or None for single examples. The last batch may be
+                smaller.
+            shuffle_seed: Integer for a new permutation in each epoch, the same in each run;
                 None for the order of `examples`.
-            max_labels: of rows with more labels the first are used; None for all.
+            max_labels: Maximum number of labels per example; further labels are dropped. None
+                for no limit.
         """
         return batches(
             examples, batch_size, shuffle_seed, lambda rows: self._batch(rows, max_labels)
@@ -78,14 +80,15 @@ def batches(
     shuffle_seed: int | None,
     gather: Callable[[tf.Tensor], Any],
 ) -> tf.data.Dataset:
-    """Batches of the given examples, each gathered from memory at once.
+    """Returns batches of the given examples. Each batch is gathered from memory in one call.
 
     Args:
-        examples: int64 numbers of examples, in the order to use.
-        batch_size: int, or None for single examples. The last batch may be smaller.
-        shuffle_seed: int for a new permutation in each epoch, the same ones in each run;
-            None for the order of `examples`.
-        gather: from some of `examples` to the batch of them.
+        examples: int64 indices of examples, in the order to use.
+        batch_size: Examples per batch, or None for single examples. The last batch may be
+            smaller.
+        shuffle_seed: Integer for a new permutation in each epoch, the same in each run; None
+            for the order of `examples`.
+        gather: Function that maps indices from `examples` to a batch.
     """
     chunk = min(batch_size or _UNBATCHED_CHUNK, max(len(examples), 1))
     num_batches = -(-len(examples) // chunk)
@@ -94,7 +97,7 @@ def batches(
 
     def epoch(order: tf.Tensor) -> tf.data.Dataset:
         starts = tf.data.Dataset.range(0, num_batches * chunk, chunk)
-        return starts.map(lambda at: gather(order[at : at + chunk]))
+        return starts.map(lambda start: gather(order[start : start + chunk]))
 
     if shuffle_seed is None:
         result = epoch(examples)
@@ -114,7 +117,7 @@ def batches(
 
 
 def _rows(ragged: Ragged, width: int, dtype: tf.DType) -> PaddedTensor | RaggedTensor:
-    """Padded rows in memory, which are the faster ones, where they are not too many."""
+    """Stores padded rows, which are faster to gather, unless they need too much memory."""
     if len(ragged) * width <= _MAX_PADDING * len(ragged.values):
         return PaddedTensor(ragged, width, dtype)
     return RaggedTensor(ragged, dtype, 0)
@@ -125,7 +128,7 @@ def _with_cardinality(dataset: tf.data.Dataset, cardinality: int) -> tf.data.Dat
 
 
 def _options() -> tf.data.Options:
-    """One thread: a batch costs some microseconds, and the cores are the model's."""
+    """Returns options for one thread. A batch takes microseconds; the model needs the cores."""
     options = tf.data.Options()
     options.threading.private_threadpool_size = 1
     options.autotune.enabled = False

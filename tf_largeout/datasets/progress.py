@@ -1,4 +1,4 @@
-"""Progress bars: tqdm's."""
+"""Progress bars of tqdm."""
 
 from tf_largeout.datasets.extras import needed_by_datasets
 

@@ -1,4 +1,4 @@
-"""Rows of different lengths in two flat arrays."""
+"""Rows of different lengths, stored in two flat arrays."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ class Ragged:
     """Row `i` is `values[offsets[i]:offsets[i + 1]]`.
 
     Attributes:
-        values: integer array, all rows one after the other.
-        offsets: int64 `[num_rows + 1]`, from 0 to `len(values)`, never falling.
+        values: Array of all rows, concatenated.
+        offsets: int64 `[num_rows + 1]`, non-decreasing, from 0 to `len(values)`.
     """
 
     values: np.ndarray
@@ -27,13 +27,13 @@ class Ragged:
 
     @classmethod
     def from_padded(cls, matrix: np.ndarray, padding: int) -> "Ragged":
-        """Rows of a padded matrix `[num_rows, width]` without their padding."""
+        """Returns the rows of a padded matrix `[num_rows, width]` without the padding."""
         kept = matrix != padding
         return cls.from_lengths(matrix[kept], kept.sum(axis=1))
 
     @classmethod
     def joined(cls, parts: "Sequence[Ragged]") -> "Ragged":
-        """The rows of all parts, one after the other."""
+        """Concatenates the rows of all parts."""
         return cls.from_lengths(
             np.concatenate([part.values for part in parts]),
             np.concatenate([part.lengths for part in parts]),
@@ -44,15 +44,15 @@ class Ragged:
 
     @property
     def lengths(self) -> np.ndarray:
-        """int64 `[num_rows]`."""
+        """int64 `[num_rows]`, the length of each row."""
         return np.diff(self.offsets)
 
     def row(self, index: int) -> np.ndarray:
-        """The values of one row."""
+        """Returns the values of one row."""
         return self.values[self.offsets[index] : self.offsets[index + 1]]
 
     def take(self, rows: np.ndarray) -> "Ragged":
-        """The rows with the given numbers, in that order."""
+        """Returns the rows with the given indices, in that order."""
         lengths = self.lengths[rows]
         result = Ragged.from_lengths(self.values[:0], lengths)
         within = np.arange(result.offsets[-1]) - np.repeat(result.offsets[:-1], lengths)
@@ -60,13 +60,13 @@ class Ragged:
         return Ragged(values, result.offsets)
 
     def head(self, limit: int) -> "Ragged":
-        """The rows with at most their first `limit` values."""
+        """Returns the rows, truncated to at most `limit` values each."""
         within = np.arange(len(self.values)) - np.repeat(self.offsets[:-1], self.lengths)
         values = self.values[within < limit]
         return Ragged.from_lengths(values, np.minimum(self.lengths, limit))
 
     def padded(self, width: int, padding: int) -> np.ndarray:
-        """A matrix `[num_rows, width]`; `width` is at least the longest row's length."""
+        """Returns a matrix `[num_rows, width]`. `width` must be at least the longest row."""
         matrix = np.full((len(self), width), padding, self.values.dtype)
         matrix[np.arange(width) < self.lengths[:, None]] = self.values
         return matrix

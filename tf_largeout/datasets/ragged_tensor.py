@@ -1,4 +1,4 @@
-"""Rows of different lengths as tensors, in CPU memory and gathered a batch at a time."""
+"""Rows of different lengths as tensors in CPU memory, gathered one batch at a time."""
 
 import numpy as np
 import tensorflow as tf
@@ -10,13 +10,13 @@ class RaggedTensor:
     """`Ragged` rows that are padded when they are gathered.
 
     Args:
-        ragged: a `Ragged`.
-        dtype: of the values.
-        padding: what short rows are filled with.
+        ragged: A `Ragged`.
+        dtype: Dtype of the values.
+        padding: Value that fills short rows.
     """
 
     def __init__(self, ragged: Ragged, dtype: tf.DType, padding: int) -> None:
-        # One value too many: `padded` reads it where no row has any.
+        # The extra value makes `padded` work if all rows are empty.
         values = np.append(ragged.values.astype(dtype.as_numpy_dtype, copy=False), padding)
         with tf.device("CPU:0"):
             self._values = tf.constant(values, dtype)
@@ -25,15 +25,16 @@ class RaggedTensor:
         self._padding = padding
 
     def first(self, rows: tf.Tensor) -> tf.Tensor:
-        """The first value of each row, none of which may be empty."""
+        """Returns the first value of each row. No row may be empty."""
         return tf.gather(self._values, tf.gather(self._starts, rows))
 
     def padded(self, rows: tf.Tensor, limit: int | None = None) -> tf.Tensor:
-        """The rows as a matrix as wide as the longest of them, at least 1.
+        """Returns rows as a padded matrix, as wide as the longest of them and at least 1.
 
         Args:
-            rows: int64 row numbers.
-            limit: of longer rows only the first `limit` values are taken; None for all.
+            rows: int64 row indices.
+            limit: Maximum number of values per row; further values are dropped. None for no
+                limit.
         """
         lengths = tf.gather(self._lengths, rows)
         if limit is not None:
@@ -46,12 +47,12 @@ class RaggedTensor:
 
 
 class PaddedTensor:
-    """`Ragged` rows that were padded before, which are faster to gather.
+    """`Ragged` rows that are padded with 0 in advance, which makes gathering faster.
 
     Args:
-        ragged: a `Ragged`.
-        width: of all rows, at least the longest row's length.
-        dtype: of the values; rows are padded with 0.
+        ragged: A `Ragged`.
+        width: Width of all rows, at least the length of the longest row.
+        dtype: Dtype of the values.
     """
 
     def __init__(self, ragged: Ragged, width: int, dtype: tf.DType) -> None:
@@ -59,5 +60,5 @@ class PaddedTensor:
             self._rows = tf.constant(ragged.padded(width, 0).astype(dtype.as_numpy_dtype))
 
     def padded(self, rows: tf.Tensor) -> tf.Tensor:
-        """The rows as a matrix `[num_rows, width]`."""
+        """Returns rows as a matrix `[num_rows, width]`."""
         return tf.gather(self._rows, rows)

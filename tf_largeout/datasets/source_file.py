@@ -1,4 +1,4 @@
-"""Pinned source files: found, fetched and checked."""
+"""Downloads and checks the source files of datasets, which have fixed checksums."""
 
 import contextlib
 import dataclasses
@@ -18,15 +18,15 @@ _CHUNK = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class SourceFile:
-    """One file that a dataset is made from.
+    """A source file of a dataset.
 
     Attributes:
-        name: file name, as its publisher gives it.
-        num_bytes: its size.
-        sha256: its checksum, hexadecimal.
-        command: program and arguments that bring the file into the working directory; the
-            program's first word may be missing on a machine, which is reported.
-        by_hand: a sentence for the error messages: how a person gets the file.
+        name: File name, as published.
+        num_bytes: Size of the file.
+        sha256: Checksum of the file, hexadecimal.
+        command: Program and arguments that download the file to the working directory. The
+            program may be missing; then `ensure` raises an error that says so.
+        by_hand: How to get the file by hand; a sentence for the error messages.
     """
 
     name: str
@@ -36,11 +36,11 @@ class SourceFile:
     by_hand: str
 
     def ensure(self, folder: str | os.PathLike[str]) -> pathlib.Path:
-        """Path of the checked file in `folder`, where it is fetched to if it is not there.
+        """Downloads the file to `folder` if it is missing, checks it, and returns its path.
 
         Raises:
-            SourceFileError: a file is there and is another one or cannot be read, or it could
-                not be fetched, or the folder cannot be written.
+            SourceFileError: If the file is a different one, cannot be read, or cannot be
+                downloaded, or if the folder cannot be written.
         """
         folder = pathlib.Path(folder)
         path = folder / self.name
@@ -50,39 +50,39 @@ class SourceFile:
             self.check(path)
         except OSError as error:
             raise SourceFileError(
-                f"{path} cannot be read, or fetched to there: {error}. Point `data_dir`, or "
-                "the environment variable TFDS_DATA_DIR, at a folder that can be written and "
-                f"has {self.num_bytes:,} bytes of room. {self._way_out(path)}"
+                f"{path} cannot be read or downloaded: {error}. Set `data_dir`, or the "
+                "environment variable TFDS_DATA_DIR, to a writable folder with "
+                f"{self.num_bytes:,} bytes of free space. {self._remedy(path)}"
             ) from error
         return path
 
     def check(self, path: str | os.PathLike[str]) -> None:
-        """Raises SourceFileError unless the file at `path` has the pinned size and sha256."""
+        """Raises a SourceFileError unless the file has the expected size and sha256."""
         path = pathlib.Path(path)
         if not path.is_file():
-            raise SourceFileError(f"{path} is missing. {self._way_out(path)}")
+            raise SourceFileError(f"{path} is missing. {self._remedy(path)}")
         num_bytes = path.stat().st_size
         if num_bytes != self.num_bytes:
-            what = "truncated" if num_bytes < self.num_bytes else "another file"
+            what = "truncated" if num_bytes < self.num_bytes else "a different file"
             raise SourceFileError(
                 f"{path} is {what}: expected {self.num_bytes:,} bytes, found {num_bytes:,}. "
-                f"{self._way_out(path)}"
+                f"{self._remedy(path)}"
             )
         found = _sha256(path)
         if found != self.sha256:
             raise SourceFileError(
                 f"{path} is damaged: expected sha256 {self.sha256}, found {found}. "
-                f"{self._way_out(path)}"
+                f"{self._remedy(path)}"
             )
 
     def _fetch(self, folder: pathlib.Path) -> None:
-        """Runs the command in a new folder that no other user can write to."""
+        """Runs the download command in a new folder that no other user can write to."""
         folder.mkdir(parents=True, exist_ok=True)
         temporary = tempfile.mkdtemp(dir=folder, prefix=f".{self.name}.", suffix=".part")
         part = pathlib.Path(temporary)
         try:
             if self.command[0] == "apt-get" and os.geteuid() == 0:
-                # For root, apt-get fetches as the user _apt, if the system has it.
+                # When run by root, apt-get downloads as the user _apt, if it exists.
                 with contextlib.suppress(LookupError):
                     shutil.chown(part, "_apt")
             self._run(part, folder / self.name)
@@ -94,8 +94,8 @@ class SourceFile:
     def _run(self, part: pathlib.Path, target: pathlib.Path) -> None:
         if shutil.which(self.command[0]) is None:
             raise SourceFileError(
-                f"{self.name} cannot be fetched: there is no {self.command[0]!r} on this "
-                f"machine. {self._way_out(target)}"
+                f"{self.name} cannot be downloaded, because {self.command[0]!r} is not "
+                f"installed. {self._remedy(target)}"
             )
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
@@ -112,18 +112,18 @@ class SourceFile:
                 process.kill()
                 process.wait()
             output.seek(0)
-            said = output.read().decode("utf-8", "replace").strip()
+            log = output.read().decode("utf-8", "replace").strip()
         if process.returncode != 0 or not (part / self.name).is_file():
             raise SourceFileError(
-                f"{self.name} could not be fetched: `{' '.join(self.command)}` ended with "
-                f"status {process.returncode} and said:\n{said[-2000:]}\n"
-                f"{self._way_out(target)}"
+                f"{self.name} could not be downloaded: `{' '.join(self.command)}` ended with "
+                f"status {process.returncode} and the output:\n{log[-2000:]}\n"
+                f"{self._remedy(target)}"
             )
 
-    def _way_out(self, path: pathlib.Path) -> str:
+    def _remedy(self, path: pathlib.Path) -> str:
         return (
-            f"{self.by_hand} Put the file at {path} (sha256 {self.sha256}); if a wrong file is "
-            f"there, delete it and it is fetched again."
+            f"{self.by_hand} Copy the file to {path} (sha256 {self.sha256}). If a wrong file "
+            "is there, delete it; the next run will download it again."
         )
 
 
@@ -138,8 +138,8 @@ def _sha256(path: pathlib.Path) -> str:
 def _show_growth(
     process: subprocess.Popen[bytes], folder: pathlib.Path, title: str, total: int
 ) -> None:
-    """Progress of a process that writes `total` bytes somewhere under `folder`."""
-    with tqdm(total=total, desc=f"Fetching {title}", unit="B", unit_scale=True) as bar:
+    """Shows the progress of a process that writes `total` bytes to files in `folder`."""
+    with tqdm(total=total, desc=f"Downloading {title}", unit="B", unit_scale=True) as bar:
         while process.poll() is None:
             time.sleep(0.1)
             bar.update(min(_bytes_under(folder), total) - bar.n)
@@ -153,5 +153,5 @@ def _bytes_under(folder: pathlib.Path) -> int:
             try:
                 num_bytes += os.stat(os.path.join(root, name)).st_size
             except OSError:
-                pass  # A temporary file that has just been renamed or removed.
+                pass  # A temporary file may have been renamed or removed meanwhile.
     return num_bytes

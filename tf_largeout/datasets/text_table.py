@@ -1,4 +1,4 @@
-"""A long list of strings as one block of bytes."""
+"""A long list of strings, stored as one block of bytes."""
 
 import array
 import dataclasses
@@ -11,13 +11,13 @@ from tf_largeout.datasets.ragged import Ragged
 
 @dataclasses.dataclass(frozen=True)
 class TextTable:
-    """Read-only list of strings that is stored, and loaded, as two arrays."""
+    """Read-only list of strings that is stored as two arrays."""
 
     utf8: Ragged
 
     @classmethod
     def from_strings(cls, strings: Iterable[str]) -> "TextTable":
-        """The table of an iterable of strings, of which one is held at a time."""
+        """Creates a table from an iterable, without keeping all strings in memory."""
         values, lengths = bytearray(), array.array("q")
         for string in strings:
             encoded = string.encode("utf-8", "surrogateescape")

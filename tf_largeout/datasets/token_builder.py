@@ -1,4 +1,4 @@
-"""Base class of the builders of texts."""
+"""Base class of the tensorflow-datasets builders of text datasets."""
 
 import dataclasses
 from typing import Any
@@ -14,14 +14,14 @@ class VocabularyConfig(tfds.core.BuilderConfig):
     """The size of the vocabulary.
 
     Attributes:
-        num_classes: number of classes, with the one class of all unknown tokens.
+        num_classes: Number of classes, including the class of all unknown tokens.
     """
 
     num_classes: int = 0
 
 
 class TokenCorpusBuilder(CorpusBuilder):
-    """Writes texts. An example is a document: `text` (its name) and `tokens` (class ids).
+    """Writes text datasets. An example is a document: `text` (name) and `tokens` (class ids).
 
     A subclass defines `BUILDER_CONFIGS` (a list of `VocabularyConfig`), `_HOMEPAGE` and
     `_corpus`. `info.metadata["vocabulary"]` is the list of all tokens by class id.

@@ -1,4 +1,4 @@
-"""The parsed form of texts: documents of tokens, for language models."""
+"""The parsed form of text datasets: documents of tokens, for language models."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,27 +11,27 @@ from tf_largeout.datasets.ragged import Ragged
 from tf_largeout.datasets.text_table import TextTable
 
 UNKNOWN = "<unknown>"  # The class of all tokens that are not in the vocabulary.
-END = "<end>"  # The token that ends a sentence, an article or a file.
+END = "<end>"  # The token at the end of a sentence, an article or a file.
 
-_COUNTED_AT_ONCE = 1 << 22  # Tokens; `np.bincount` makes int64 of what it counts.
+_COUNT_CHUNK = 1 << 22  # Tokens counted at a time, because `np.bincount` copies them to int64.
 
 
 @dataclasses.dataclass(frozen=True)
 class TokenCorpus:
     """All documents of a text as class ids: the training split first, then the test split.
 
-    Class ids are ordered by falling count in the training split, the class of unknown tokens
-    among them: class 0 is the most frequent one, what a log-uniform sampler expects.
+    Class ids, including that of unknown tokens, are in descending order of counts in the
+    training split. Class 0 is the most frequent one, as a log-uniform sampler expects.
 
     Attributes:
         documents: int32, one row of class ids per document.
-        class_texts: one token per class.
-        example_texts: one line per document, for people.
-        group_hashes: uint64 `[num_documents]`, of what decides a document's split. They rise
-            within a split, so that a part that is chosen by its hashes is one stretch of
-            tokens.
-        num_train: documents of the training split.
-        unknown_id: the class of all tokens that are not in the vocabulary.
+        class_texts: One token per class.
+        example_texts: One readable line per document.
+        group_hashes: uint64 `[num_documents]`, hash of the text that determines a document's
+            split. They ascend within a split, so documents selected by a threshold on the hash
+            are consecutive.
+        num_train: Number of documents in the training split.
+        unknown_id: The class of all tokens that are not in the vocabulary.
     """
 
     documents: Ragged
@@ -50,14 +50,14 @@ class TokenCorpus:
         groups: Sequence[str],
         is_test: np.ndarray,
     ) -> "TokenCorpus":
-        """The corpus whose vocabulary is every token of the training split.
+        """Creates a corpus whose vocabulary is every token of the training split.
 
         Args:
-            tokens: for each document the int32 numbers of its tokens.
-            types: the tokens by number.
-            texts: one line per document.
-            groups: for each document what decides its split; see `group_hashes`.
-            is_test: bool `[num_documents]`.
+            tokens: For each document, the int32 numbers of its tokens.
+            types: The tokens, in the order of their numbers.
+            texts: One readable line per document.
+            groups: For each document, the text that determines its split; see `group_hashes`.
+            is_test: bool `[num_documents]`, whether each document is in the test split.
         """
         table = TextTable.from_strings(types)
         hashes = md5_uint64(groups)
@@ -90,15 +90,16 @@ class TokenCorpus:
         return len(self.class_texts)
 
     def token_counts(self, first: int, end: int) -> np.ndarray:
-        """int64 `[num_classes]`: how often each occurs in the documents `first ... end - 1`."""
+        """Returns the int64 count of each class in the documents `first ... end - 1`."""
         start, stop = self.documents.offsets[[first, end]]
         return _counts(self.documents.values[start:stop], self.num_classes)
 
     def limited(self, num_classes: int) -> "TokenCorpus":
-        """The corpus with the `num_classes - 1` most frequent tokens and the unknown ones.
+        """Returns the corpus with a vocabulary of the most frequent tokens.
 
         Args:
-            num_classes: at least 2; more than there are means all of them.
+            num_classes: Size of the vocabulary including the unknown token, at least 2. If it
+                is larger than the present vocabulary, the corpus is returned unchanged.
         """
         if num_classes >= self.num_classes:
             return self
@@ -117,13 +118,13 @@ class TokenCorpus:
             unknown_id=int(rank[-1]),
         )
 
-    def with_counts_of(self, least: int) -> "TokenCorpus":
-        """The corpus with the tokens that the training split has `least` times or more."""
+    def with_min_count(self, min_count: int) -> "TokenCorpus":
+        """Returns the corpus with the tokens with a training count of at least `min_count`."""
         counts = self.token_counts(0, self.num_train)
-        return self.limited(1 + int(np.count_nonzero(counts >= least)))
+        return self.limited(1 + int(np.count_nonzero(counts >= min_count)))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Name -> array; `from_arrays` is the inverse."""
+        """Returns a dict from names to arrays. `from_arrays` is the inverse."""
         arrays = {"group_hashes": self.group_hashes}
         for name, ragged in (
             ("documents", self.documents),
@@ -136,7 +137,7 @@ class TokenCorpus:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "TokenCorpus":
-        """The corpus with these arrays."""
+        """Creates the corpus from its arrays."""
         documents, classes, texts = (
             Ragged(arrays[f"{name}.values"], arrays[f"{name}.offsets"])
             for name in ("documents", "class_texts", "example_texts")
@@ -154,13 +155,13 @@ class TokenCorpus:
 
 def _counts(tokens: np.ndarray, num_classes: int) -> np.ndarray:
     counts = np.zeros(num_classes, np.int64)
-    for start in range(0, len(tokens), _COUNTED_AT_ONCE):
-        counts += np.bincount(tokens[start : start + _COUNTED_AT_ONCE], minlength=num_classes)
+    for start in range(0, len(tokens), _COUNT_CHUNK):
+        counts += np.bincount(tokens[start : start + _COUNT_CHUNK], minlength=num_classes)
     return counts
 
 
 def _with_unknown(table: TextTable, rows: np.ndarray, unknown_id: int) -> TextTable:
-    """The given rows of the table, with `UNKNOWN` put in at `unknown_id`."""
+    """Returns the given rows of the table, with `UNKNOWN` inserted at `unknown_id`."""
     kept = table.utf8.take(rows)
     unknown = np.frombuffer(UNKNOWN.encode(), np.uint8)
     place = kept.offsets[unknown_id]

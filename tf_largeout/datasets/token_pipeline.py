@@ -1,4 +1,4 @@
-"""Texts as `tf.data` pipelines of windows: some tokens, and for each of them the next one."""
+"""Texts as `tf.data` pipelines of windows: tokens, and for each token the next one."""
 
 import numpy as np
 import tensorflow as tf
@@ -7,15 +7,15 @@ from tf_largeout.datasets.pipeline import batches
 
 
 class TokenPipeline:
-    """Makes `tf.data` datasets of stretches of a text.
+    """Makes `tf.data` datasets from ranges of a text.
 
-    A stretch is cut into windows of `length` tokens, each with the token that follows it, so
-    that every token but the first is predicted once. The last window is filled up: with token
-    0 and labels -1, which losses and metrics leave out.
+    A range is cut into windows of `length` tokens. The labels of a window are its tokens
+    shifted by one, so every token of the range except the first is predicted once. The last
+    window is padded with token 0 and label -1, which losses and metrics ignore.
 
     Args:
         tokens: int32 `[num_tokens]`.
-        length: tokens of a window.
+        length: Number of tokens per window.
     """
 
     def __init__(self, tokens: np.ndarray, length: int) -> None:
@@ -24,20 +24,23 @@ class TokenPipeline:
             self._tokens = tf.constant(tokens, tf.int32)
 
     def windows(self, start: int, end: int) -> np.ndarray:
-        """int64: where the windows of the tokens `start ... end - 1` begin."""
+        """Returns the start positions (int64) of the windows of tokens `start ... end - 1`."""
         return np.arange(start, max(end - 1, start), self.length)
 
     def dataset(
         self, start: int, end: int, batch_size: int | None, shuffle_seed: int | None = None
     ) -> tf.data.Dataset:
-        """Batches `(tokens, next tokens)` of a stretch, int32 and int64 `[batch_size, length]`.
+        """Returns the batches of a range, `(tokens, next_tokens)`.
+
+        Both are `[batch_size, length]`, int32 and int64.
 
         Args:
-            start: the stretch's first token.
-            end: the token after its last.
-            batch_size: windows of a batch; None for single ones. The last may be smaller.
-            shuffle_seed: int for a new order of the windows in each epoch, the same ones in
-                each run; None for that of the text.
+            start: First token of the range.
+            end: End of the range, not included.
+            batch_size: Windows per batch, or None for single windows. The last batch may be
+                smaller.
+            shuffle_seed: Integer to shuffle the windows in each epoch, in the same way in each
+                run; None for the order of the text.
         """
         return batches(
             self.windows(start, end), batch_size, shuffle_seed, lambda at: self._batch(at, end)

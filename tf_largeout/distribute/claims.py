@@ -15,7 +15,7 @@ def new_claim() -> pathlib.Path:
 
 def announce(path: pathlib.Path) -> None:
     """Sets the path that trainers receive when they ask this process for its versions."""
-    process_ops.say_versions(str(path))
+    process_ops.publish_versions(str(path))
 
 
 def claim(path: str, device: str, address: str, own_address: str) -> None:

@@ -126,7 +126,7 @@ def _free_port() -> int:
 
 def _claim_path(device: str, address: str, addresses: Sequence[str]) -> str:
     """The path for the claim of a server; raises a ValueError if its versions differ."""
-    own, fix = process_ops.own_versions(), "Install the same versions on all machines."
+    own, fix = process_ops.local_versions(), "Install the same versions on all machines."
     try:
         with tf.device(device):
             said = process_ops.server_versions().numpy().decode()

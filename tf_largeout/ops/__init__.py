@@ -1,6 +1,6 @@
 """One Python function for each C++ op; nothing else touches the op library."""
 
-# Before TensorFlow: it says which one is needed where there is none.
+# Imported first: if TensorFlow is missing, its error says which version to install.
 import tf_largeout.ops.library  # noqa: F401
 from tf_largeout.ops.bag_ops import bag_sums as bag_sums
 from tf_largeout.ops.candidate_ops import candidate_log_partition as candidate_log_partition

@@ -1,9 +1,9 @@
-"""Weighted sums of rows of a table, without the rows of single ids in memory.
+"""Weighted sums of rows of a table, computed without gathering the rows.
 
-The table (float32 `[N, dim]`) is given as a resource variable or its handle and is read in
-place. Its gradient is one `IndexedSlices` as in `row_dot_ops`: a row for each distinct id, ids
-rising. A tape notices a variable that is given as such, not by its handle alone. Results are
-the same to the bit on any number of threads.
+The table (float32 `[N, dim]`) is a resource variable or its handle, and is read in place. Its
+gradient is one `IndexedSlices`, as in `row_dot_ops`: one gradient row per distinct id, in
+ascending order of ids. A `GradientTape` records the table only if the variable itself is
+passed, not its handle. Results are bit-identical for any number of threads.
 """
 
 import tensorflow as tf
@@ -19,21 +19,20 @@ def bag_sums(
     weights: tf.Tensor,
     differentiate_weights: bool = True,
 ) -> tf.Tensor:
-    """The sums over i of `weights[b, i] * embeddings[ids[b, i]]`.
+    """Sums table rows with weights: the sum over i of `weights[b, i] * embeddings[ids[b, i]]`.
 
     Args:
         embeddings: float32 variable `[N, dim]` or its handle.
-        ids: int64 `[batch, num_ids]` in `[-1, N)`; -1 stands for no row.
-        weights: float32 `[batch, num_ids]`; what stands beside -1 has no effect.
-        differentiate_weights: Whether the weights have a gradient, which takes another pass
-            over the rows.
+        ids: int64 `[batch, num_ids]` in `[-1, N)`; -1 is padding.
+        weights: float32 `[batch, num_ids]`; the weights of padding are ignored.
+        differentiate_weights: Whether to compute the gradient of the weights, which takes
+            another pass over the rows. Defaults to True.
 
     Returns:
-        float32 `[batch, dim]`; 0 where a bag has no ids.
+        float32 `[batch, dim]`; 0 for a bag without ids.
 
     Raises:
-        tf.errors.InvalidArgumentError: If the shapes do not fit, or an id is neither -1 nor a
-            row.
+        tf.errors.InvalidArgumentError: If the shapes do not match, or an id is out of range.
     """
     return gen_ops.largeout_bag_sums(
         handle_of(embeddings, watch=True),

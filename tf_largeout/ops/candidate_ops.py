@@ -1,9 +1,9 @@
-"""What a sampled loss does with the logits of its candidates.
+"""Operations of sampled losses on the logits of their candidates.
 
-Everywhere: `labels` int64 `[batch, num_labels]` padded with -1; `candidates`
-int64 `[num_candidates]`, or `[batch, num_candidates]` for candidates of each row's
-own; ids may repeat. An accidental hit is a candidate that is one of its row's
-labels. Only float32 logits; cast others before.
+`labels` is int64 `[batch, num_labels]`, padded with -1. `candidates` is int64
+`[num_candidates]` if the batch shares them, or `[batch, num_candidates]` if each example has
+its own; ids may repeat. An accidental hit is a candidate that is one of the example's labels.
+Logits must be float32; cast other types first.
 """
 
 import tensorflow as tf
@@ -14,10 +14,10 @@ from tf_largeout.ops.library import gen_ops
 def mask_accidental_hits(
     logits: tf.Tensor, labels: tf.Tensor, candidates: tf.Tensor
 ) -> tf.Tensor:
-    """Returns `logits` with the accidental hits set to the lowest float.
+    """Sets the logits of accidental hits to the lowest float32.
 
-    Their exp is then exactly 0, as is the gradient that flows to them. The time
-    is O(batch · num_labels + num_candidates) beyond a copy of the logits.
+    The exponential of such a logit is exactly 0, and so is its gradient. The time is
+    O(batch · num_labels + num_candidates) in addition to a copy of the logits.
 
     Args:
         logits: float32 `[batch, num_candidates]`.
@@ -35,12 +35,12 @@ def mask_accidental_hits(
 def shifted_candidate_logits(
     logits: tf.Tensor, offsets: tf.Tensor, labels: tf.Tensor, candidates: tf.Tensor
 ) -> tf.Tensor:
-    """Returns `logits + offsets` with accidental hits at the lowest float.
+    """Adds offsets to logits and sets accidental hits to the lowest float32.
 
     Args:
         logits: float32 `[batch, num_candidates]`.
-        offsets: float32 `[num_candidates]` or `[batch, num_candidates]`: the bias of a
-            candidate less the log of its expected count.
+        offsets: float32 `[num_candidates]` or `[batch, num_candidates]`: the bias of each
+            candidate minus the log of its expected count.
         labels: int64 `[batch, num_labels]`, padded with -1.
         candidates: int64 `[num_candidates]` or `[batch, num_candidates]`.
 
@@ -53,9 +53,10 @@ def shifted_candidate_logits(
 def candidate_log_partition(
     logits: tf.Tensor, offsets: tf.Tensor, labels: tf.Tensor, candidates: tf.Tensor
 ) -> tf.Tensor:
-    """The logsumexp of each row of `shifted_candidate_logits`, without forming them.
+    """Computes the logsumexp of `shifted_candidate_logits` per example, without storing these.
 
-    One pass over the logits; the backward pass makes one more and writes only the gradient.
+    It makes one pass over the logits. The backward pass makes one more, and writes only the
+    gradient.
 
     Args:
         logits: float32 `[batch, num_candidates]`.
@@ -64,27 +65,27 @@ def candidate_log_partition(
         candidates: int64 `[num_candidates]` or `[batch, num_candidates]`.
 
     Returns:
-        float32 `[batch]`; about -3.4e38 where every candidate is an accidental hit or -inf.
+        float32 `[batch]`; about -3.4e38 if every candidate is an accidental hit or -inf.
     """
     return gen_ops.largeout_candidate_log_partition(logits, offsets, labels, candidates)
 
 
 def candidate_ranks(logits: tf.Tensor, true_logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Ranks each label among the candidates and the other labels of its row.
+    """Ranks each label among the candidates and the other labels of its example.
 
-    A rank is the number of candidates and of other labels that score higher, so
-    at most k labels of a row have a rank below k. Mask accidental hits first.
-    A candidate that was drawn twice counts twice. Not differentiable.
+    A rank is the number of candidates and other labels that score higher, so at most k labels
+    of an example have a rank below k. Mask accidental hits first. A candidate that was drawn
+    twice counts twice. Not differentiable.
 
     Args:
         logits: float32 `[batch, num_candidates]`.
         true_logits: float32 `[batch, num_labels]`.
-        labels: int64 `[batch, num_labels]`, padded with -1; only the sign and
-            repeats within a row matter.
+        labels: int64 `[batch, num_labels]`, padded with -1. Only the sign, and repeats within
+            an example, matter.
 
     Returns:
-        int64 `[batch, num_labels]`; `num_candidates + num_labels` where the label
-        is padding or its logit is NaN.
+        int64 `[batch, num_labels]`; `num_candidates + num_labels` if the label is padding or
+        its logit is NaN.
     """
     return gen_ops.largeout_candidate_ranks(logits, true_logits, labels)
 

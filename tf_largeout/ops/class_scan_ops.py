@@ -1,10 +1,9 @@
-"""Exact passes over all classes that never hold `[batch, num_classes]`.
+"""Exact passes over all classes that never store `[batch, num_classes]` logits.
 
-With `N` classes, the logits are `o_c = <w_c, h> + b_c`; they are made a small
-tile at a time and used up in registers. The embeddings (float32 `[N, dim]`) and
-the bias (float32 `[N]`) are given as resource variables or their handles and are read
-in place, also where a dense read would copy them. Results are the same to the bit
-on any number of threads. Features of other types than float32: cast them before.
+The logits of N classes are `o_c = <w_c, h> + b_c`. They are computed in small tiles and
+consumed in registers. The embeddings (float32 `[N, dim]`) and the bias (float32 `[N]`) are
+resource variables or their handles, and are read in place without a copy. Results are
+bit-identical for any number of threads. Features must be float32; cast other types first.
 """
 
 from typing import NamedTuple
@@ -25,47 +24,49 @@ def class_statistics(
     first_class: int | tf.Tensor = 0,
     compute_dtype: str = "float32",
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Log partition function and exact ranks of the labels, in one pass.
+    """Computes the log partition function and the exact ranks of the labels in one pass.
 
-    With `true_logits`, the embeddings may be a row shard of a larger matrix, whose row
-    `first_class` is their first, and the labels any classes of that: the ranks of all
-    shards add up to the rank in the whole, and the logsumexp of their `log_partition` is
-    that of the whole.
+    The embeddings may be one row shard of a larger matrix; then pass `true_logits`, and the
+    row number of the shard's first class as `first_class`. The labels may be any classes of
+    the larger matrix. The sum of the ranks over all shards is the rank in the larger matrix,
+    and the logsumexp of the shards' `log_partition` is its log partition function.
 
-    `log_partition` and `true_logits` are differentiable, once, with respect to
-    the features and the variables: one `class_softmax_gradient`, whose gradients
-    of the variables are dense. The gradient of given `true_logits` goes to these alone.
-    A tape notices variables that are given as such, not by their handles alone.
+    `log_partition` and `true_logits` have first-order gradients with respect to the features
+    and the variables. Both come from one `class_softmax_gradient`, and those of the variables
+    are dense. If `true_logits` are passed, their gradient flows to them only. A
+    `GradientTape` records the variables only if they are passed themselves, not as handles.
 
     Args:
         features: float32 `[batch, dim]`.
-        embeddings_handle: handle of a float32 variable `[N, dim]`.
-        bias_handle: handle of a float32 variable `[N]`, or None.
-        labels: int64 `[batch, num_labels]` in `[-1, N)`; -1 is padding. With
-            `true_logits`, any ids of at least 0, or -1.
-        true_logits: float32 `[batch, num_labels]`, the logits of the labels; or None, to
-            compute them.
-        first_class: integer of at least 0, the id of the first row of the embeddings;
-            0 without `true_logits`.
-        compute_dtype: "float32", or "bfloat16": features and embeddings, and in the gradient
-            probabilities, are rounded to the nearest bfloat16 before they are multiplied.
-            Sums, biases and results are float32. On a CPU with AMX that is several times as
-            fast; others round alike and take longer than in float32. Not on a GPU.
+        embeddings_handle: float32 variable `[N, dim]` or its handle.
+        bias_handle: float32 variable `[N]`, its handle, or None.
+        labels: int64 `[batch, num_labels]` in `[-1, N)`; -1 is padding. With `true_logits`,
+            ids may also be N or above.
+        true_logits: float32 `[batch, num_labels]`, the logits of the labels. Defaults to None:
+            they are computed.
+        first_class: Integer of at least 0, the id of the first class row. Must be 0 without
+            `true_logits`. Defaults to 0.
+        compute_dtype: "float32" or "bfloat16". With "bfloat16", features, embeddings and (in
+            the gradient) probabilities are rounded to bfloat16 before they are multiplied;
+            sums, biases and results are float32. This is several times as fast on a CPU with
+            AMX. Other CPUs give the same rounding, and are slower than with float32. Not
+            available on a GPU. Defaults to "float32".
 
     Returns:
         `(log_partition, true_logits, ranks)`:
 
         * `log_partition`: float32 `[batch]`, `log(sum_c exp(o_c))` over the classes of the
           embeddings.
-        * `true_logits`: float32 `[batch, num_labels]`, 0 at padding; or those given.
-        * `ranks`: int64 `[batch, num_labels]`, the number of classes of the embeddings,
-          other than the label, that score higher, ties going to the lower id; N at padding
-          and where the logit is NaN or -inf.
+        * `true_logits`: float32 `[batch, num_labels]`, the argument or the computed logits; 0
+          for padding if computed.
+        * `ranks`: int64 `[batch, num_labels]`, the number of classes of the embeddings other
+          than the label that score higher. In a tie the lower id ranks first. N for padding,
+          and if the logit is NaN or -inf.
 
     Raises:
-        tf.errors.InvalidArgumentError: If a shape or a label is none of these, or
+        tf.errors.InvalidArgumentError: If a shape does not match, a label is out of range,
             `first_class` is not 0 without `true_logits`, or `compute_dtype` is "bfloat16" on a
-            GPU. There a label out of range has the logit NaN instead.
+            GPU. On a GPU, a label out of range gets the logit NaN instead of an error.
     """
     return gen_ops.largeout_class_statistics(
         features,
@@ -85,22 +86,24 @@ def label_logits(
     labels: tf.Tensor,
     compute_dtype: str = "float32",
 ) -> tf.Tensor:
-    """The `true_logits` of `class_statistics`, to the bit, without a pass over the classes.
+    """Computes the logits of the labels only, without a pass over the classes.
 
-    Differentiable, once, as those are.
+    The result and its first-order gradients are bit-identical to the `true_logits` of
+    `class_statistics`.
 
     Args:
         features: float32 `[batch, dim]`.
-        embeddings_handle: handle of a float32 variable `[N, dim]`.
-        bias_handle: handle of a float32 variable `[N]`, or None.
+        embeddings_handle: float32 variable `[N, dim]` or its handle.
+        bias_handle: float32 variable `[N]`, its handle, or None.
         labels: int64 `[batch, num_labels]` in `[-1, N)`; -1 is padding.
-        compute_dtype: As in `class_statistics`.
+        compute_dtype: "float32" (default) or "bfloat16", see `class_statistics`.
 
     Returns:
-        float32 `[batch, num_labels]`, 0 at padding.
+        float32 `[batch, num_labels]`, 0 for padding.
 
     Raises:
-        tf.errors.InvalidArgumentError: As `class_statistics`.
+        tf.errors.InvalidArgumentError: If a shape does not match, a label is out of range, or
+            `compute_dtype` is "bfloat16" on a GPU.
     """
     return gen_ops.largeout_label_logits(
         features,
@@ -112,12 +115,12 @@ def label_logits(
 
 
 class PackedClasses(NamedTuple):
-    """Classes at 8 bits a number, as `pack_classes` makes them and `class_top_k` takes them.
+    """Class rows quantized to 8 bits per number, from `pack_classes` for `class_top_k`.
 
     Attributes:
-        codes: uint8 `[m]`, a byte for each number of the embeddings.
-        scales: float32 `[n]`, five for each class: what the bytes stand for, and how far the
-            logits can be from theirs.
+        codes: uint8 `[m]`, one byte per number of the embeddings.
+        scales: float32 `[n]`, five per class: the parameters of the quantization and a bound of
+            its error in the logits.
     """
 
     codes: tf.Tensor
@@ -127,11 +130,16 @@ class PackedClasses(NamedTuple):
 def pack_classes(
     embeddings_handle: VariableOrHandle, bias_handle: VariableOrHandle | None
 ) -> PackedClasses:
-    """Packs classes for `class_top_k`. On the CPU; about the time of two scans for one row.
+    """Quantizes class rows to 8 bits per number, for `class_top_k`. Runs on the CPU.
+
+    Takes about the time of two calls of `class_top_k` with one example.
 
     Args:
-        embeddings_handle: handle of a float32 variable `[N, dim]`.
-        bias_handle: handle of a float32 variable `[N]`, or None.
+        embeddings_handle: float32 variable `[N, dim]` or its handle.
+        bias_handle: float32 variable `[N]`, its handle, or None.
+
+    Returns:
+        `PackedClasses`.
     """
     return PackedClasses(
         *gen_ops.largeout_pack_classes(
@@ -147,30 +155,30 @@ def class_top_k(
     k: int | tf.Tensor,
     packed: PackedClasses | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The k classes with the highest logits, exactly. Not differentiable.
+    """Finds the k classes with the highest logits, exactly. Not differentiable.
 
     Args:
         features: float32 `[batch, dim]`, finite.
-        embeddings_handle: handle of a float32 variable `[N, dim]`.
-        bias_handle: handle of a float32 variable `[N]`, or None.
-        k: integer in `[1, N]`.
-        packed: `pack_classes` of the variables as they are now, or None. With it a scan on a
-            CPU reads a quarter of the bytes: bounds of the logits tell the few classes that
-            must be scored in float32. The result is the same to the bit, if nothing was changed
-            since; otherwise classes may be missed. Without, batches of 128 rows and more are
-            packed on the way.
+        embeddings_handle: float32 variable `[N, dim]` or its handle.
+        bias_handle: float32 variable `[N]`, its handle, or None.
+        k: Integer in `[1, N]`.
+        packed: `pack_classes` of the current values of the variables, or None (default). With
+            it, a scan on a CPU reads a quarter of the bytes: bounds of the logits rule out
+            most classes, and only the others are scored in float32. The result is
+            bit-identical. If the variables have changed since, classes may be missed. Without
+            it, the op packs the classes itself for batches of 128 examples or more. Must be
+            None on a GPU.
 
     Returns:
         `(scores, ids)`:
 
-        * `scores`: float32 `[batch, k]`, falling.
-        * `ids`: int64 `[batch, k]`; of equal scores the lower id first, and logits
-          that are NaN or -inf, by their class's row or bias, last.
+        * `scores`: float32 `[batch, k]`, descending.
+        * `ids`: int64 `[batch, k]`. In a tie the lower id comes first. Classes whose logit is
+          NaN or -inf because of their row or bias come last.
 
     Raises:
-        tf.errors.InvalidArgumentError: If features are not finite, or a logit found
-            overflows. On a GPU its score is NaN and its id -1 instead, and `packed` must
-            be None.
+        tf.errors.InvalidArgumentError: If features are not finite, or the logit of one of the
+            k classes overflows. On a GPU such a class has the score NaN and the id -1 instead.
     """
     return gen_ops.largeout_class_top_k(
         features,
@@ -191,24 +199,25 @@ def class_softmax_gradient(
     labels: tf.Tensor | None = None,
     label_weights: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
-    """Gradient of `sum_b weights_b · log_partition_b`, by recomputed probabilities.
+    """Computes the gradient of `sum_b weights_b · log_partition_b` in one pass.
 
-    With labels, of `sum_b weights_b · log_partition_b + sum_bl label_weights_bl ·
-    o_{y_bl}`: a softmax loss in one pass. The probabilities are held for a block
-    of classes only. Rows whose weights are all 0 take no part, even if NaN.
+    With labels, it is the gradient of `sum_b weights_b · log_partition_b + sum_bl
+    label_weights_bl · o_{y_bl}`, such as a softmax loss. Probabilities are recomputed, and
+    stored for one block of classes at a time. Examples whose weights are all 0 are skipped,
+    even if their features are NaN.
 
     Args:
         features: float32 `[batch, dim]`.
-        embeddings_handle: handle of a float32 variable `[N, dim]`.
-        bias_handle: handle of a float32 variable `[N]`, or None.
+        embeddings_handle: float32 variable `[N, dim]` or its handle.
+        bias_handle: float32 variable `[N]`, its handle, or None.
         log_partition: float32 `[batch]`, from `class_statistics`.
         weights: float32 `[batch]`.
-        labels: int64 `[batch, num_labels]` in `[-1, N)`, -1 being padding; or None.
-        label_weights: float32 `[batch, num_labels]`; or None.
+        labels: int64 `[batch, num_labels]` in `[-1, N)`, -1 for padding; or None (default).
+        label_weights: float32 `[batch, num_labels]`, required with `labels`.
 
     Returns:
-        `(d_features, d_embeddings, d_bias)`: float32 `[batch, dim]`, `[N, dim]` and
-        `[N]`, or None without a bias.
+        `(d_features, d_embeddings, d_bias)`: float32 `[batch, dim]`, `[N, dim]` and `[N]`;
+        `d_bias` is None without a bias.
     """
     if labels is None:
         labels = tf.zeros([tf.shape(features)[0], 0], tf.int64)
@@ -252,13 +261,13 @@ def _label_logits_gradient(
     op: tf.Operation, d_true_logits: tf.Tensor
 ) -> list[tf.Tensor | None]:
     features, embeddings, *bias = op.inputs[: 2 + op.get_attr("num_biases")]
-    none = tf.zeros(tf.shape(features)[:1])  # no part of a log partition
+    zeros = tf.zeros(tf.shape(features)[:1])  # The log partition function has no part in it.
     d_features, d_embeddings, d_bias = gen_ops.largeout_class_softmax_gradient(
         features,
         embeddings,
         bias,
-        none,
-        none,
+        zeros,
+        zeros,
         op.inputs[2 + len(bias)],
         d_true_logits,
         compute_type=op.get_attr("compute_type"),

@@ -1,4 +1,4 @@
-"""An optimizer step on all of a variable, in one pass over memory."""
+"""Adam updates of a whole variable in one pass over memory."""
 
 import tensorflow as tf
 
@@ -17,26 +17,26 @@ def dense_adam(
     beta_2: float = 0.999,
     epsilon: float = 1e-7,
 ) -> None:
-    """Adam on all of a variable, in place.
+    """Applies Adam to a whole variable, in place, on the CPU.
 
     `m += (g - m)(1 - beta_1)`, `v += (g^2 - v)(1 - beta_2)`,
-    `w -= step_size m / (sqrt(v) + epsilon)`: to the bit what single operations of TensorFlow
-    give, which read and write memory about four times as much. On the CPU.
+    `w -= step_size m / (sqrt(v) + epsilon)`. The result is bit-identical to that of separate
+    TensorFlow operations, which move about four times as many bytes.
 
     Args:
-        variable: float32 variable w of any shape, or its handle.
+        variable: w, float32 variable of any shape, or its handle.
         momentum: m, like `variable`.
         velocity: v, like `variable`.
-        gradient: g, float32, of the shape of `variable`.
-        step_size: learning rate with the bias corrections,
+        gradient: g, float32, with the shape of `variable`.
+        step_size: Learning rate with the bias corrections,
             `learning_rate sqrt(1 - beta_2^step) / (1 - beta_1^step)`.
-        beta_1: decay of m.
-        beta_2: decay of v.
-        epsilon: added to the root of v.
+        beta_1: Decay of m. Defaults to 0.9.
+        beta_2: Decay of v. Defaults to 0.999.
+        epsilon: Added to the square root of v. Defaults to 1e-7.
 
     Raises:
-        tf.errors.InvalidArgumentError: If a shape or a type is none of these, or one variable
-            is given twice.
+        tf.errors.InvalidArgumentError: If a shape or a type does not match, or two arguments
+            are the same variable.
     """
     gen_ops.largeout_dense_adam(
         handle_of(variable),

@@ -1,4 +1,4 @@
-"""Where the variables of our ops can be: on a GPU only if our GPU kernels run there."""
+"""Device placement: our variables may be on a GPU only if our GPU kernels run there."""
 
 import contextlib
 import functools
@@ -11,7 +11,7 @@ import tensorflow as tf
 from tf_largeout.ops import library
 from tf_largeout.types import Variable
 
-_OWN_JOBS = (None, "localhost", "chief")  # names of a process that is no server
+_LOCAL_JOBS = (None, "localhost", "chief")  # Job names of this process.
 _NOT_BUILT = (
     "The op library of tf_largeout was built without kernels for GPUs. To build them, install "
     "tf_largeout again with LARGEOUT_GPU=1 in the environment and CUDA's nvcc on the PATH; see "
@@ -20,10 +20,10 @@ _NOT_BUILT = (
 
 
 def supported_device_scope() -> AbstractContextManager[None]:
-    """The scope in which to make variables that our ops take by their handles.
+    """Returns the device scope in which to create variables that our ops access by handle.
 
-    The CPU, with a warning, if TensorFlow has a GPU that our kernels do not run on; else it
-    changes nothing.
+    It is the CPU, with a warning, if TensorFlow has a GPU on which our kernels do not run.
+    Otherwise the scope changes nothing.
     """
     if library.HAS_GPU_KERNELS or not tf.config.list_logical_devices("GPU"):
         return contextlib.nullcontext()
@@ -32,35 +32,35 @@ def supported_device_scope() -> AbstractContextManager[None]:
 
 
 def device_scope_of(variable: Variable) -> AbstractContextManager[None]:
-    """The scope of the device that `variable` is on, for what ops take together with it.
+    """Returns the scope of the device of `variable`, for tensors and ops that use it.
 
-    On a machine with a GPU TensorFlow would put the rest there, wherever `variable` is; and
-    where that is another machine, on this one, if it is asked inside of a function. A strategy
-    places what it distributes by itself.
+    Without it TensorFlow places them on the GPU even if `variable` is not there, and inside a
+    function on this machine even if `variable` is on a server. Under a strategy that
+    distributes `variable` the scope changes nothing.
     """
     return _scope(_value_of(variable).device, variable)
 
 
 def server_of(variable: Variable) -> str | None:
-    """The device of `variable`, if that is one of another process; else None."""
+    """Returns the device of `variable` if it belongs to another process, else None."""
     value = _value_of(variable)
     if isinstance(value, tf.distribute.DistributedValues) or not value.device:
         return None
     job = tf.DeviceSpec.from_string(value.device).job
-    return None if job in _OWN_JOBS else value.device
+    return None if job in _LOCAL_JOBS else value.device
 
 
 def server_scope_of(variable: Variable) -> AbstractContextManager[None]:
-    """The scope of the device of `variable` if that is one of another process; else none."""
+    """Returns the device scope of a `variable` on a server, else a scope without effect."""
     server = server_of(variable)
     return contextlib.nullcontext() if server is None else tf.device(server)
 
 
 def host_scope(variable: Variable) -> AbstractContextManager[None]:
-    """The scope of the CPU, for the counters that decide what a step on `variable` does.
+    """Returns the scope of the CPU of the machine that holds `variable`.
 
-    If they were on a GPU, the CPU would wait in each step for all that is queued there. It is
-    the CPU of the machine that has the variable.
+    Use it for counters that decide what a training step does. If they were on a GPU, each step
+    would wait until the GPU's queue is empty.
     """
     server = server_of(variable)
     if server is None:
@@ -70,23 +70,23 @@ def host_scope(variable: Variable) -> AbstractContextManager[None]:
 
 
 def has_kernels_for(variable: Variable) -> bool:
-    """Whether our ops can take `variable`, as far as its device goes."""
+    """Whether our ops have kernels for the device of `variable`."""
     return library.HAS_GPU_KERNELS or not is_on_gpu(variable)
 
 
 def is_on_gpu(variable: Variable) -> bool:
-    """Whether `variable` is on a GPU, as far as is known."""
+    """Whether `variable` is known to be on a GPU."""
     return "GPU" in (_value_of(variable).device or "")
 
 
 def check_device(variable: Variable) -> None:
-    """Checks that our ops can take `variable`.
+    """Checks that our ops have kernels for the device of `variable`.
 
     Args:
         variable: `tf.Variable` or `keras.Variable`.
 
     Raises:
-        ValueError: If it is on a GPU and our GPU kernels do not run there.
+        ValueError: If it is on a GPU on which our GPU kernels do not run.
     """
     if has_kernels_for(variable):
         return
@@ -99,7 +99,7 @@ def check_device(variable: Variable) -> None:
 
 
 def _scope(device: str, variable: Variable) -> AbstractContextManager[None]:
-    """The scope of a device; no scope under a strategy, and on this machine without a GPU."""
+    """Returns the scope of `device`, or one without effect under a strategy or without GPUs."""
     distributed = isinstance(_value_of(variable), tf.distribute.DistributedValues)
     if distributed or not device:
         return contextlib.nullcontext()
@@ -114,7 +114,7 @@ def _value_of(variable: Variable) -> tf.Variable:
 
 @functools.cache
 def _warn() -> None:
-    """Warns that layers are on the CPU. The import has warned if `GPUS_UNUSABLE` is set."""
+    """Warns once that layers are on the CPU, unless the import has already warned."""
     if not library.GPUS_UNUSABLE:
         logging.getLogger("tf_largeout").warning(
             "The layers of tf_largeout and their slots are on the CPU. %s.", _NOT_BUILT

@@ -1,9 +1,10 @@
-"""An output layer whose exact gradient step does not depend on the number of classes.
+"""Exact gradient steps of an output layer in time independent of the number of classes.
 
 Vincent, de Brebisson and Bouthillier, "Exact gradient updates in time independent of output
-size for the spherical loss family", 2015. The weights `W` `[num_classes, width]` are
-`V U + 1 omega^T` and never formed. `width` is the layer's `dim`; or with a bias, which is the
-last column of W, one more: then the ops append a 1 to the features.
+size for the spherical loss family", 2015. The weights W `[num_classes, width]` equal
+`V U + 1 omega^T` and are never computed. Without a bias, `width` is the layer's `dim`. With a
+bias, which is the last column of W, `width` is `dim + 1`, and the ops append a 1 to the
+features.
 """
 
 from collections.abc import Iterator
@@ -15,24 +16,26 @@ from tf_largeout.ops.handles import handle_of
 from tf_largeout.ops.library import gen_ops
 from tf_largeout.types import Scalar, VariableOrHandle
 
-_ROWS_OF_A_BLOCK = 2**14
+_BLOCK_SIZE = 2**14
 
 
 class FactoredState(NamedTuple):
     """The variables of a factored output layer, or their handles.
 
     Attributes:
-        vectors: V `[num_classes, width]`, float32 or float64. A step writes rows of targets.
-        mixing: U `[width, width]`, float64, like those that follow.
-        inverse: Inverse of U, `[width, width]`.
-        offset: omega `[width]`.
-        total: The sum of the rows of W, `[width]` (w-bar in the paper).
-        gram: `W^T W` `[width, width]` (Q in the paper).
-        steps: int64 scalar, how many steps made the state.
-        folds: Changes of the basis of V, in a log of at least 8 places that begins with their
-            number: float64 `[places + 1, width + 1]`, zeros where there are none. A step makes
-            one where U would become ill-conditioned.
-        seen: uint32 `[num_classes]`, how many of them each row of V has been through.
+        vectors: V `[num_classes, width]`, float32 or float64. A step writes the rows of its
+            targets.
+        mixing: U, float64 `[width, width]`.
+        inverse: Inverse of U, float64 `[width, width]`.
+        offset: omega, float64 `[width]`.
+        total: The sum of the rows of W, float64 `[width]` (w-bar in the paper).
+        gram: `W^T W`, float64 `[width, width]` (Q in the paper).
+        steps: int64 scalar, the number of steps applied to the state.
+        folds: Log of the changes of basis of V, float64 `[places + 1, width + 1]` with at least
+            8 places. It starts with the number of changes; unused places are 0. A step adds a
+            change of basis if U would otherwise become ill-conditioned.
+        seen: uint32 `[num_classes]`, the number of changes of basis that have been applied to
+            each row of V.
     """
 
     vectors: VariableOrHandle
@@ -47,15 +50,15 @@ class FactoredState(NamedTuple):
 
 
 class FactoredScores(NamedTuple):
-    """What a loss is computed from, and what a step needs again.
+    """The statistics of the logits that a loss is computed from, and intermediate results.
 
     Attributes:
-        q: float64 `[batch]`, the sum of the squares of all logits of each row.
-        s: float64 `[batch]`, their sum.
-        a: float64 `[batch, num_targets]`, the logits of the targets; 0 at padding.
-        gram_features: float64 `[batch, width]`.
-        mixed_features: float64 `[batch, width]`.
-        version: int64 scalar, the number of steps at that time.
+        q: float64 `[batch]`, the sum of the squares of all logits of each example.
+        s: float64 `[batch]`, the sum of all logits of each example.
+        a: float64 `[batch, num_targets]`, the logits of the targets; 0 for padding.
+        gram_features: float64 `[batch, width]`, for `factored_output_step`.
+        mixed_features: float64 `[batch, width]`, for `factored_output_step`.
+        version: int64 scalar, the value of `steps` when the scores were computed.
     """
 
     q: tf.Tensor
@@ -69,19 +72,19 @@ class FactoredScores(NamedTuple):
 def factored_output_scores(
     features: tf.Tensor, ids: tf.Tensor, state: FactoredState
 ) -> FactoredScores:
-    """What losses of the spherical family need of the logits, in O(batch width^2).
+    """Computes what losses of the spherical family need of the logits, in O(batch width^2).
 
     Args:
-        features: float32 or float64 `[batch, dim]`, with a bias `dim = width - 1`; finite.
+        features: float32 or float64 `[batch, dim]`, finite; `dim = width - 1` with a bias.
         ids: Classes of the targets, int64 `[batch, num_targets]`, padded with -1.
-        state: The layer.
+        state: Variables of the layer.
 
     Returns:
         `FactoredScores`; equations 14, 15 and 30 of the paper.
 
     Raises:
         tf.errors.InvalidArgumentError: If features are not finite, an id is out of range, or a
-            shape does not fit.
+            shape does not match.
     """
     return FactoredScores(
         *gen_ops.largeout_factored_output_scores(features, ids, *map(handle_of, state))
@@ -100,39 +103,42 @@ def factored_output_step(
     update: bool = True,
     min_pivot: float = 1e-4,
 ) -> tf.Tensor:
-    """A step of plain gradient descent on all of W, exactly, whatever the number of classes.
+    """Applies one exact step of gradient descent to all of W.
 
-    O(batch width^2 + batch^2 width); section 4.8 of the paper. The state changes as a whole or,
-    where the step is refused, not at all; `steps` counts it. An empty batch changes nothing.
+    The time is O(batch width^2 + batch^2 width), independent of the number of classes (section
+    4.8 of the paper). The step either changes the whole state and increments `steps`, or fails
+    and changes nothing. An empty batch changes nothing.
 
-    Singular values of U that come to be far from 1, at most by a factor of `30 sqrt(width)`,
-    are set to 1 (section 5.2). The rows of V follow when a step reads or writes them, all at
-    once where `folds` has no room.
+    Singular values of U that have moved far from 1 are set to 1 (section 5.2); the limit is at
+    most a factor of `30 sqrt(width)`. Rows of V are adjusted when a step reads or writes them,
+    or all at once when the log `folds` is full.
 
     Args:
-        features: As `factored_output_scores`.
-        ids: As there.
-        by_q: The derivative of the loss by `scores.q`, float64 `[batch]`.
-        by_s: By `scores.s`, float64 `[batch]`.
-        by_a: By `scores.a`, float64 `[batch, num_targets]`, 0 at padding. A class that a row
-            has several times counts with the sum of its derivatives.
-        scores: What `factored_output_scores` returned for these features, ids and state.
+        features: float32 or float64 `[batch, dim]`, finite; `dim = width - 1` with a bias.
+        ids: Classes of the targets, int64 `[batch, num_targets]`, padded with -1.
+        by_q: Derivative of the loss with respect to `scores.q`, float64 `[batch]`.
+        by_s: Derivative with respect to `scores.s`, float64 `[batch]`.
+        by_a: Derivative with respect to `scores.a`, float64 `[batch, num_targets]`, 0 for
+            padding. If an example has a class several times, their derivatives are added.
+        scores: Result of `factored_output_scores` for these features, ids and state.
         learning_rate: Finite, at least 0.
-        state: The layer, which is written.
-        update: Whether to change the state; if not, the gradient is all.
-        min_pivot: The smallest pivot of `I - 2 learning_rate H^T H diag(by_q)` (H has the
-            features as columns) of a step that is made, above 0: the inverse of U loses about
-            as many digits as this has zeros. In a batch of more rows than `width` the matrix
-            is `I - 2 learning_rate H diag(by_q) H^T`, which has the same determinant.
+        state: Variables of the layer, updated in place.
+        update: Whether to change the state. With False only the gradient is computed. Defaults
+            to True.
+        min_pivot: A step fails if a pivot of `I - 2 learning_rate H^T H diag(by_q)` is below
+            this positive number; the columns of H are the features. A pivot of `10^-n` costs
+            the inverse of U about n digits. If the batch has more than `width` examples, the
+            matrix is `I - 2 learning_rate H diag(by_q) H^T`, which has the same determinant.
+            Defaults to 1e-4.
 
     Returns:
-        The derivative of the loss by the features, float64 `[batch, dim]`, of the state before
-        the step (equation 33).
+        The gradient of the loss with respect to the features, float64 `[batch, dim]`, for the
+        state before the step (equation 33).
 
     Raises:
         tf.errors.InvalidArgumentError: If the step would make U singular or a number infinite;
-            a derivative or the learning rate is not finite, or that is negative; the state has
-            changed since the scores; or an argument does not fit as above.
+            a derivative or the learning rate is not finite; the learning rate is negative; the
+            state has changed since the scores were computed; or a shape does not match.
     """
     return gen_ops.largeout_factored_output_step(
         features,
@@ -151,25 +157,31 @@ def factored_output_step(
 
 
 def factored_output_take_folds(state: FactoredState) -> tf.Operation | None:
-    """Brings all rows of V up to date, so that they are `V` of `V U + 1 omega^T`.
+    """Applies all logged changes of basis to V, so that all rows satisfy `W = V U + 1 omega^T`.
 
-    For what reads V itself. It is one pass over V, or nothing where `folds` is empty, as it is
-    afterwards; the weights stay as they are, but for rounding.
+    Call it before code reads V directly. It makes one pass over V and empties `folds`; it does
+    nothing if `folds` is empty. W does not change, except for rounding.
 
     Args:
-        state: The layer, which is written.
+        state: Variables of the layer, updated in place.
+
+    Returns:
+        The operation (None when executing eagerly).
     """
     return gen_ops.largeout_factored_output_take_folds(*map(handle_of, state))
 
 
 def factored_output_vectors(state: FactoredState, classes: slice = slice(None)) -> tf.Tensor:
-    """The rows of V up to date, `[n, width]`; the layer is only read.
+    """Returns rows of V with all logged changes of basis applied. Changes no variable.
 
-    A copy of these rows, but where `folds` is empty and they are all. It has no gradient.
+    The rows are copied, unless `folds` is empty and all rows are requested. Not differentiable.
 
     Args:
-        state: The layer.
-        classes: Which rows.
+        state: Variables of the layer.
+        classes: Slice of the rows to return. Defaults to all.
+
+    Returns:
+        `[n, width]`, in the dtype of V.
     """
     vectors, seen = map(tf.convert_to_tensor, (state.vectors, state.seen))
     if classes != slice(None):
@@ -179,12 +191,12 @@ def factored_output_vectors(state: FactoredState, classes: slice = slice(None)) 
 
 
 def current_blocks(state: FactoredState) -> Iterator[tf.Tensor]:
-    """The rows of V, up to date, in blocks: nothing copies all of them, nothing is written."""
+    """Yields the rows of `factored_output_vectors` in blocks, without a copy of all of them."""
     for classes in blocks_of(state.vectors.shape[0]):
         yield factored_output_vectors(state, classes)
 
 
 def blocks_of(num_classes: int) -> Iterator[slice]:
-    """Classes in blocks."""
-    for first in range(0, num_classes, _ROWS_OF_A_BLOCK):
-        yield slice(first, first + _ROWS_OF_A_BLOCK)
+    """Yields consecutive slices that cover all classes."""
+    for first in range(0, num_classes, _BLOCK_SIZE):
+        yield slice(first, first + _BLOCK_SIZE)

@@ -36,10 +36,10 @@ class Machine:
 
 
 def find_machine() -> Machine | None:
-    """Returns the driver and the GPUs of this machine, None if CUDA finds no GPU.
+    """Returns the driver and the GPUs of this machine, or None if CUDA finds no GPU.
 
-    Another process asks CUDA. If this one did, later changes of CUDA_VISIBLE_DEVICES would have
-    no effect, and processes that it forks could not use GPUs.
+    A subprocess queries CUDA. If this process did, later changes of CUDA_VISIBLE_DEVICES would
+    have no effect, and processes forked from it could not use GPUs.
     """
     if not _has_driver() or not _can_start_python():
         return None
@@ -55,10 +55,10 @@ def find_machine() -> Machine | None:
 
 
 def why_unusable(record: bytes, machine: Machine | None) -> str | None:
-    """Returns why GPU kernels cannot run on a machine and what to do; None if they can.
+    """Returns why GPU kernels cannot run on a machine, and what to do; None if they can.
 
-    A GPU runs code for its own compute capability, and code for a lower minor number of the
-    same major one. PTX runs on all newer GPUs, if the driver is as new as the toolkit.
+    A GPU runs code compiled for its own compute capability, or for a lower minor number with
+    the same major number. PTX runs on all newer GPUs if the driver is as new as the toolkit.
 
     Args:
         record: what matches `RECORD` in the library.
@@ -85,7 +85,7 @@ def why_unusable(record: bytes, machine: Machine | None) -> str | None:
 
 
 def _capabilities(architectures: str, kind: str) -> list[Version]:
-    """The compute capabilities of one kind in a list of CMake's, such as "75-real,80"."""
+    """Returns the compute capabilities of one kind in a CMake list such as "75-real,80"."""
     found = re.findall(rf"\b(\d+)(\d)(?:-{kind})?(?=,|$)", architectures)
     return [_version(numbers) for numbers in found]
 
@@ -125,7 +125,7 @@ def _has_driver() -> bool:
 
 
 def _can_start_python() -> bool:
-    """Whether `sys.executable` is Python. Frozen programs and servers put their own there."""
+    """Whether `sys.executable` is Python. In frozen programs it is the program itself."""
     return pathlib.Path(sys.executable or "").name.startswith("python")
 
 

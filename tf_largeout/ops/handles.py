@@ -1,4 +1,4 @@
-"""Resource handles of variables that ops read and write in place."""
+"""Resource handles of variables, for ops that read and write them in place."""
 
 import keras
 import tensorflow as tf
@@ -7,11 +7,11 @@ from tf_largeout.types import VariableOrHandle
 
 
 def handle_of(variable_or_handle: VariableOrHandle, watch: bool = False) -> tf.Tensor:
-    """The handle of a `tf.Variable` or `keras.Variable`; a handle as it is.
+    """Returns the handle of a `tf.Variable` or `keras.Variable`; returns a handle unchanged.
 
     Args:
-        variable_or_handle: What an op was given.
-        watch: Whether to tell a `GradientTape` of the variable: for differentiable ops.
+        variable_or_handle: Argument of an op.
+        watch: Whether a `GradientTape` should watch the variable, as differentiable ops need.
     """
     variable = variable_or_handle
     if isinstance(variable, keras.Variable):
@@ -19,7 +19,7 @@ def handle_of(variable_or_handle: VariableOrHandle, watch: bool = False) -> tf.T
     if not hasattr(variable, "handle"):
         return variable
     if watch:
-        # Reading no rows makes a `GradientTape` watch it, which its handle does not.
+        # A `GradientTape` watches a variable that is read, but not its handle: read 0 rows.
         tf.gather(variable, tf.zeros([0], tf.int32))
     return variable.handle
 
@@ -27,5 +27,5 @@ def handle_of(variable_or_handle: VariableOrHandle, watch: bool = False) -> tf.T
 def optional_handle(
     variable_or_handle: VariableOrHandle | None, watch: bool = False
 ) -> list[tf.Tensor]:
-    """A list of no handle for None, else of one."""
+    """Returns a list with the handle, or an empty list for None."""
     return [] if variable_or_handle is None else [handle_of(variable_or_handle, watch)]

@@ -1,20 +1,20 @@
-"""Locality-sensitive hashes: close vectors have equal values more often.
+"""Locality-sensitive hashes: similar vectors have equal hash values more often.
 
-Kinds, and with which probability a single value of two vectors agrees:
+The kinds, and the probability p that two vectors have the same hash value:
 
-* `"simhash"`: the sign of a random projection (Charikar 2002). `1 - theta / pi`, where
+* `"simhash"`: the sign of a random projection (Charikar 2002). `p = 1 - theta / pi`, where
   theta is the angle between the vectors.
-* `"wta"`: which one of `bin_size = k` random coordinates is the highest (Yagnik et al. 2011,
-  "The power of comparative reasoning"). `sum_c choose(R_c, k - 1) / choose(dim, k)`, where
+* `"wta"`: the index of the highest of `bin_size = k` random coordinates (Yagnik et al. 2011,
+  "The power of comparative reasoning"). `p = sum_c choose(R_c, k - 1) / choose(dim, k)`, where
   `R_c` is the number of coordinates below coordinate c in both vectors.
-* `"dwta"`: the same for sparse vectors: zeros take no part, and a value that finds no
-  coordinate borrows another one (Chen and Shrivastava 2018, "Densified winner take all (WTA)
-  hashing for sparse datasets").
+* `"dwta"`: WTA for sparse vectors. Zeros are ignored, and a hash value that sees zeros only
+  borrows another value (Chen and Shrivastava 2018, "Densified winner take all (WTA) hashing
+  for sparse datasets").
 
-A table joins `num_hashes = K` values; there are `num_tables = L`. With probability p for one
-value, two vectors share a bucket in some table with probability `1 - (1 - p^K)^L`. Hashes are
-the same on any processor and number of threads. `vectors` are `[n, dim]` of any float type;
-they are hashed as float32. The zero vector has values 0; rows with NaN have values too.
+Each of `num_tables = L` tables combines `num_hashes = K` values into a bucket. Two vectors
+share a bucket in at least one table with probability `1 - (1 - p^K)^L`. Hashes do not depend
+on the processor or the number of threads. `vectors` are `[n, dim]` of any float type and are
+cast to float32. All values of the zero vector are 0; vectors with NaN get valid values too.
 """
 
 import tensorflow as tf
@@ -25,18 +25,19 @@ from tf_largeout.ops.library import gen_ops
 def hash_functions(
     kind: str, dim: int, num_hashes: int, num_tables: int, seed: tf.Tensor, bin_size: int = 8
 ) -> tf.Tensor:
-    """Draws the functions of a family of hashes, which the other functions here take.
+    """Draws random hash functions, for `lsh_hash`, `simhash`, `wta_hash` and `dwta_hash`.
 
     Args:
         kind: `"simhash"`, `"wta"` or `"dwta"`.
         dim: Width of the vectors.
-        num_hashes: Values per table.
+        num_hashes: Hash values per table.
         num_tables: Number of tables.
         seed: int64 `[2]`; the same seed gives the same functions.
-        bin_size: For WTA and DWTA, a power of two from 2 to 256.
+        bin_size: For WTA and DWTA, the number of coordinates that a hash value compares: a
+            power of two from 2 to 256. Defaults to 8.
 
     Returns:
-        int32 vector, to be kept as a weight. Its length depends on the arguments only.
+        int32 vector, whose length depends on the other arguments only. Store it as a weight.
     """
     return gen_ops.largeout_hash_functions(
         seed,
@@ -57,20 +58,19 @@ def lsh_hash(
     bits: int,
     bin_size: int = 8,
 ) -> tf.Tensor:
-    """The bucket of each vector in each table.
+    """Computes the bucket of each vector in each table.
 
-    The K values are written one after the other; where they take more than `bits` bits they
-    are mixed, such that as many lists of values go to each bucket.
+    The `num_hashes` values are concatenated. If they take more than `bits` bits, they are mixed
+    such that all buckets represent the same number of combinations.
 
     Args:
         vectors: float `[n, dim]`.
         functions: int32, from `hash_functions`.
-        kind: `"simhash"`, `"wta"` or `"dwta"`, as given to `hash_functions`.
-        num_hashes: Values per table.
+        kind: `"simhash"`, `"wta"` or `"dwta"`, as passed to `hash_functions`.
+        num_hashes: Hash values per table.
         num_tables: Number of tables.
-        bits: Bits of a bucket's number, at most 30.
-        bin_size: For WTA and DWTA, coordinates that a value compares, as given to
-            `hash_functions`.
+        bits: Number of bits of a bucket number, at most 30.
+        bin_size: For WTA and DWTA, as passed to `hash_functions`. Defaults to 8.
 
     Returns:
         int32 `[n, num_tables]` in `[0, 2^bits)`.
@@ -89,19 +89,19 @@ def lsh_hash(
 def simhash(
     vectors: tf.Tensor | tf.SparseTensor, functions: tf.Tensor, num_hashes: int, num_tables: int
 ) -> tf.Tensor:
-    """Single values of SimHash, in O(dim log dim) per vector, for sparse ones too.
+    """Computes SimHash values in O(dim log dim) per vector, dense or sparse.
 
     Args:
         vectors: float `[n, dim]`, or a `tf.SparseTensor` of that shape with a known width.
         functions: int32, from `hash_functions`.
-        num_hashes: Values per table.
+        num_hashes: Hash values per table.
         num_tables: Number of tables.
 
     Returns:
         int32 `[n, num_tables, num_hashes]`: 1 where the projection is positive, else 0.
 
     Raises:
-        ValueError: If a sparse tensor has no known width.
+        ValueError: If the static width of a sparse tensor is unknown.
         tf.errors.InvalidArgumentError: If the rows of a sparse tensor are not in order.
     """
     return _hash_values(vectors, functions, "simhash", num_hashes, num_tables, 8)
@@ -114,20 +114,21 @@ def wta_hash(
     num_tables: int,
     bin_size: int = 8,
 ) -> tf.Tensor:
-    """Single values of WTA: which of `bin_size` random coordinates is the highest.
+    """Computes WTA values: the index of the highest of `bin_size` random coordinates.
 
     Args:
         vectors: float `[n, dim]`, or a `tf.SparseTensor` of that shape with a known width.
         functions: int32, from `hash_functions`.
-        num_hashes: Values per table.
+        num_hashes: Hash values per table.
         num_tables: Number of tables.
-        bin_size: Coordinates that a value compares, as given to `hash_functions`.
+        bin_size: As passed to `hash_functions`. Defaults to 8.
 
     Returns:
-        int32 `[n, num_tables, num_hashes]` in `[0, bin_size)`; of equal coordinates the first.
+        int32 `[n, num_tables, num_hashes]` in `[0, bin_size)`. In a tie the first coordinate
+        wins.
 
     Raises:
-        ValueError: If a sparse tensor has no known width.
+        ValueError: If the static width of a sparse tensor is unknown.
         tf.errors.InvalidArgumentError: If the rows of a sparse tensor are not in order.
     """
     return _hash_values(vectors, functions, "wta", num_hashes, num_tables, bin_size)
@@ -140,20 +141,21 @@ def dwta_hash(
     num_tables: int,
     bin_size: int = 8,
 ) -> tf.Tensor:
-    """Single values of DWTA: WTA of the coordinates that are not 0.
+    """Computes DWTA values: WTA of the coordinates that are not 0.
 
     Args:
         vectors: float `[n, dim]`, or a `tf.SparseTensor` of that shape with a known width.
         functions: int32, from `hash_functions`.
-        num_hashes: Values per table.
+        num_hashes: Hash values per table.
         num_tables: Number of tables.
-        bin_size: Coordinates that a value compares, as given to `hash_functions`.
+        bin_size: As passed to `hash_functions`. Defaults to 8.
 
     Returns:
-        int32 `[n, num_tables, num_hashes]` in `[0, bin_size)`; of equal coordinates the first.
+        int32 `[n, num_tables, num_hashes]` in `[0, bin_size)`. In a tie the first coordinate
+        wins.
 
     Raises:
-        ValueError: If a sparse tensor has no known width.
+        ValueError: If the static width of a sparse tensor is unknown.
         tf.errors.InvalidArgumentError: If the rows of a sparse tensor are not in order.
     """
     return _hash_values(vectors, functions, "dwta", num_hashes, num_tables, bin_size)
@@ -179,8 +181,8 @@ def _hash_values(
     dim = vectors.shape[1]
     if dim is None:
         raise ValueError(
-            "A sparse tensor of vectors must have a known width, received "
-            f"shape={vectors.shape}. Set its dense_shape to a constant."
+            "A sparse tensor of vectors must have a known static width. Received: "
+            f"shape={vectors.shape}. Set its `dense_shape` to a constant."
         )
     values = tf.cast(vectors.values, tf.float32)
     return gen_ops.largeout_sparse_hash_values(
@@ -189,12 +191,12 @@ def _hash_values(
 
 
 def _row_splits(vectors: tf.SparseTensor) -> tf.Tensor:
-    # Not by tf.RaggedTensor.from_value_rowids: its bincount ends the process where it finds no
-    # memory for a count of each row.
+    # tf.RaggedTensor.from_value_rowids would abort the process if its bincount cannot allocate
+    # one count per row.
     rows = vectors.indices[:, 0]
     in_order = tf.debugging.Assert(
         tf.reduce_all(rows[1:] >= rows[:-1]),
-        ["The rows of a sparse tensor of vectors must be in order; use tf.sparse.reorder."],
+        ["The rows of a sparse tensor of vectors must be in order. Call tf.sparse.reorder."],
     )
     with tf.control_dependencies([in_order] if in_order is not None else []):
         starts = tf.range(vectors.dense_shape[0] + 1)

@@ -1,12 +1,18 @@
-"""Inverted files: lists of classes that point the same way, and the search in them.
+"""Inverted files: lists of classes with similar directions, and searches in these lists.
 
-State is a tuple of variables or their handles, which the ops read and write in place:
-means float32 `[num_lists, dim]`, mean_bias float32 `[num_lists]`, offsets uint32
-`[num_lists + 1]`, ids uint32 `[num_classes]`, codes uint8 and scales float32 of
-`packed_shapes`; and the schedule int64 `[2]`, at first `[0, -1]`. All others are zero at
-first: no lists, nothing is found. The members of list l are `ids[offsets[l]:offsets[l + 1]]`;
-codes and scales are their rows at 8 bits per number, in the order of `ids`, 16 of them
-interleaved as a processor multiplies them. See `InvertedFileSampler` for the method.
+The state is a tuple of variables or their handles, which the ops read and write in place:
+
+* means: float32 `[num_lists, dim]`.
+* mean_bias: float32 `[num_lists]`.
+* offsets: uint32 `[num_lists + 1]`. The members of list l are
+  `ids[offsets[l]:offsets[l + 1]]`.
+* ids: uint32 `[num_classes]`.
+* codes (uint8) and scales (float32): the members' class rows quantized to 8 bits per number, in
+  the order of `ids`, in interleaved groups of 16. `packed_shapes` returns their shapes.
+* schedule: int64 `[2]`, the number of the next step, and of the step that fitted the lists.
+
+Initialize the schedule to `[0, -1]` and the others to zeros: there are no lists yet, and a
+search finds nothing. See `InvertedFileSampler` for the method.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +28,7 @@ _GROUP_ROWS, _CODES_TOGETHER, _PACKED_MULTIPLE = 16, 4, 16
 
 
 def packed_shapes(num_classes: int, dim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shapes of the codes and the scales of `num_classes` rows of `dim` numbers."""
+    """Returns the shapes of codes and scales for `num_classes` class rows of width `dim`."""
     groups = -(-num_classes // _GROUP_ROWS)
     width = -(-dim // _PACKED_MULTIPLE) * _PACKED_MULTIPLE
     codes = (groups, width // _CODES_TOGETHER, _GROUP_ROWS, _CODES_TOGETHER)
@@ -32,22 +38,24 @@ def packed_shapes(num_classes: int, dim: int) -> tuple[tuple[int, ...], tuple[in
 def inverted_file_search(
     features: tf.Tensor, state: Sequence[VariableOrHandle], num_probes: int, k: int | tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Most of the `k` classes of highest logit among `num_probes` lists per query.
+    """Finds most of the `k` classes with the highest logits, by searching the best lists.
 
     Args:
-        features: float32 `[batch, dim]`.
-        state: means, mean_bias, offsets, ids, codes, scales (a schedule is passed over).
-        num_probes: Number of lists a query looks at; fewer, where these have as many members
-            as so many lists of mean size.
+        features: float32 `[batch, dim]`, one query per example.
+        state: means, mean_bias, offsets, ids, codes, scales. A schedule is ignored.
+        num_probes: Maximum number of lists to search per query. The search stops earlier if
+            the lists have as many members as `num_probes` lists of average size.
         k: Number of classes to find, an integer of at least 1.
 
     Returns:
         `(scores, ids)`:
 
-        * `scores`: float32 `[batch, k]`, falling; logits from rows at 8 bits per number, as
-          they were when they were last packed; -inf where there is no class.
-        * `ids`: int64 `[batch, k]`, -1 where fewer than `k` are found. Classes with rows or
-          biases that are not finite are never found, nor is anything by such queries.
+        * `scores`: float32 `[batch, k]`, descending; logits computed from the quantized rows,
+          which have the values of the last fit or reassignment. -inf if fewer than `k` classes
+          are found.
+        * `ids`: int64 `[batch, k]`, -1 if fewer than `k` classes are found. Classes with a row
+          or a bias that is not finite are never found. A query that is not finite finds no
+          class.
     """
     return gen_ops.largeout_inverted_file_search(
         features, *_handles(state[:6]), tf.cast(k, tf.int64), num_probes=num_probes
@@ -59,20 +67,20 @@ def inverted_file_fit(
     bias: VariableOrHandle | None,
     state: Sequence[VariableOrHandle],
 ) -> tf.Operation | None:
-    """Fits the lists anew, in place: k-means on a part of the rows, one pass over all.
+    """Fits new lists in place: k-means on a sample of the classes, then one pass over all.
 
     Args:
-        embeddings: variable float32 `[num_classes, dim]`.
-        bias: variable float32 `[num_classes]`, or None.
-        state: means, mean_bias, offsets, ids, codes, scales, schedule. The draws of k-means
-            depend on the step in the schedule alone: they are the same on all replicas.
+        embeddings: float32 variable `[num_classes, dim]`.
+        bias: float32 variable `[num_classes]`, or None.
+        state: means, mean_bias, offsets, ids, codes, scales, schedule. The random numbers of
+            k-means depend only on the step in the schedule, so all replicas get the same lists.
 
     Returns:
         The operation (None when executing eagerly).
 
     Raises:
-        tf.errors.InvalidArgumentError: If a variable has another shape than these, or the
-            schedule no such numbers.
+        tf.errors.InvalidArgumentError: If the shape of a variable does not match, or the
+            schedule is invalid.
     """
     return gen_ops.largeout_inverted_file_fit(
         handle_of(embeddings), optional_handle(bias), *_handles(state)
@@ -86,24 +94,25 @@ def inverted_file_upkeep(
     interval: int,
     rows_a_step: int,
 ) -> tf.Operation | None:
-    """What the file needs in one training step, in place.
+    """Maintains the lists during one training step, in place.
 
-    A fit where there are no lists; from then on, every `interval` steps, the reassignment of
-    the next `interval * rows_a_step` classes. Where nine in ten of them find another list, and
-    one such turn lies behind, the lists are fitted anew.
+    Fits the lists if there are none. After that, every `interval` steps, it reassigns the next
+    `interval * rows_a_step` classes to their nearest lists. After one pass over all classes it
+    also fits new lists whenever nine in ten of the reassigned classes change their list.
 
     Args:
-        embeddings: variable float32 `[num_classes, dim]`.
-        bias: variable float32 `[num_classes]`, or None.
+        embeddings: float32 variable `[num_classes, dim]`.
+        bias: float32 variable `[num_classes]`, or None.
         state: The seven variables of `inverted_file_fit`.
-        interval: Number of steps from one reassignment to the next.
-        rows_a_step: Classes reassigned per step, in the mean.
+        interval: Number of steps between reassignments.
+        rows_a_step: Average number of classes to reassign per step.
 
     Returns:
         The operation (None when executing eagerly).
 
     Raises:
-        tf.errors.InvalidArgumentError: As `inverted_file_fit`.
+        tf.errors.InvalidArgumentError: If the shape of a variable does not match, or the
+            schedule is invalid.
     """
     return gen_ops.largeout_inverted_file_upkeep(
         handle_of(embeddings),
@@ -117,12 +126,14 @@ def inverted_file_upkeep(
 def inverted_file_fitted(
     embeddings: tf.Tensor, bias: tf.Tensor | None, state: Sequence[tf.Tensor]
 ) -> tuple[tf.Tensor, ...]:
-    """`inverted_file_fit` of tensors, for variables on a GPU: it runs on the CPU.
+    """Runs `inverted_file_fit` on tensors instead of variables, on the CPU.
+
+    Use it if the variables are on a GPU.
 
     Args:
-        embeddings: tensor float32 `[num_classes, dim]`.
-        bias: tensor float32 `[num_classes]`, or None.
-        state: Seven tensors.
+        embeddings: float32 tensor `[num_classes, dim]`.
+        bias: float32 tensor `[num_classes]`, or None.
+        state: Seven tensors, the values of the variables of `inverted_file_fit`.
 
     Returns:
         The seven tensors of the new state.
@@ -137,14 +148,16 @@ def inverted_file_kept_up(
     interval: int,
     rows_a_step: int,
 ) -> tuple[tf.Tensor, ...]:
-    """`inverted_file_upkeep` of tensors, for variables on a GPU: it runs on the CPU.
+    """Runs `inverted_file_upkeep` on tensors instead of variables, on the CPU.
+
+    Use it if the variables are on a GPU.
 
     Args:
-        embeddings: As `inverted_file_fitted`, like the next two.
-        bias: Tensor or None.
-        state: Seven tensors.
-        interval: As `inverted_file_upkeep`, like the next.
-        rows_a_step: Classes reassigned per step, in the mean.
+        embeddings: float32 tensor `[num_classes, dim]`.
+        bias: float32 tensor `[num_classes]`, or None.
+        state: Seven tensors, the values of the variables of `inverted_file_fit`.
+        interval: Number of steps between reassignments.
+        rows_a_step: Average number of classes to reassign per step.
 
     Returns:
         The seven tensors of the new state.

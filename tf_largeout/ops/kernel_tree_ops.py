@@ -1,7 +1,7 @@
-"""Kernel trees: sums of classes from which classes are drawn by the quadratic kernel.
+"""Kernel trees: trees of sums over class rows, to sample classes by the quadratic kernel.
 
-State is variables, given as such or as their handles, which the ops read and write in place:
-the sums, float32 of `kernel_tree_shape`, and with a projection the projected rows, float32
+The state consists of variables or their handles, which the ops read and write in place: the
+sums, float32 of `kernel_tree_shape`, and with a projection the projected rows, float32
 `[num_classes, projected_dim]`. See `KernelTreeSampler` for the method.
 """
 
@@ -18,11 +18,13 @@ _CHILDREN, _WIDTH_MULTIPLE = 4, 16
 
 
 class Projection(NamedTuple):
-    """What a tree sums instead of the rows of the classes: these, times a matrix.
+    """Projection of the class rows to fewer dimensions before the tree sums them.
 
     Attributes:
-        matrix: float32 variable `[projected_dim, dim]`, with a bias `[projected_dim, dim + 1]`.
-        rows: float32 variable `[num_classes, projected_dim]`, which the ops write.
+        matrix: float32 variable `[projected_dim, dim]`, or with a bias
+            `[projected_dim, dim + 1]`.
+        rows: float32 variable `[num_classes, projected_dim]`, the projected class rows. The
+            ops write it.
     """
 
     matrix: VariableOrHandle
@@ -30,12 +32,12 @@ class Projection(NamedTuple):
 
 
 def kernel_tree_shape(num_classes: int, dim: int, leaf_size: int) -> tuple[int, int]:
-    """The shape of the sums of a tree.
+    """Returns the shape of the sums of a tree.
 
     Args:
         num_classes: Number of classes.
-        dim: Numbers of a row that is summed, with its bias if there is one.
-        leaf_size: Classes of a leaf.
+        dim: Width of the rows that are summed. A bias counts as one more number.
+        leaf_size: Number of classes per leaf.
 
     Returns:
         `(num_nodes, width)`.
@@ -54,22 +56,23 @@ def kernel_tree_build(
     leaf_size: int,
     projection: Projection | None = None,
 ) -> tf.Operation | None:
-    """Sums the rows of all classes, in place, in O(num_classes dim^2).
+    """Builds a tree over all classes, in place, in O(num_classes dim^2).
 
     Args:
         embeddings: float32 variable `[num_classes, dim]`.
-        bias: float32 variable `[num_classes]`, which is one more number of the rows, or None.
+        bias: float32 variable `[num_classes]`, or None. A bias is appended to each class row.
         sums: float32 variable of `kernel_tree_shape`.
-        leaf_size: Classes of a leaf.
-        projection: If the tree is over projected rows.
+        leaf_size: Number of classes per leaf.
+        projection: Projection of the class rows. Defaults to None: the rows themselves are
+            summed.
 
     Returns:
         The operation (None when executing eagerly).
 
     Raises:
-        tf.errors.InvalidArgumentError: If a variable has another shape; or a row, a bias or the
-            projection is not finite, or so large that sums of squares overflow. Then nothing is
-            written.
+        tf.errors.InvalidArgumentError: If the shape of a variable does not match; or if a class
+            row, a bias or the projection is not finite, or so large that sums of squares
+            overflow. In these cases nothing is written.
     """
     return gen_ops.largeout_kernel_tree_build(
         handle_of(embeddings),
@@ -88,27 +91,27 @@ def kernel_tree_update(
     leaf_size: int,
     projection: Projection | None = None,
 ) -> tf.Tensor:
-    """Brings the sums up to date with the rows of some classes, in place.
+    """Updates the tree after some class rows have changed, in place.
 
-    They are projected, if there is a projection, and their leaves are summed anew, and the
-    nodes above: no sum drifts. If no other rows have changed, all is bit for bit what
-    `kernel_tree_build` makes.
+    The leaves of these classes and the nodes above them are summed from scratch, so rounding
+    errors do not accumulate. If no other class rows have changed, the result is bit-identical
+    to that of `kernel_tree_build`.
 
     Args:
-        ids: int64 `[num_ids]` in `[-1, num_classes)`; may repeat, -1 is none.
-        embeddings: As `kernel_tree_build`, like those that follow.
-        bias: Variable or None.
-        sums: Variable.
-        leaf_size: Classes of a leaf.
-        projection: If the tree is over projected rows.
+        ids: int64 `[num_ids]` in `[-1, num_classes)`, the classes; may repeat, -1 is ignored.
+        embeddings: float32 variable `[num_classes, dim]`.
+        bias: float32 variable `[num_classes]`, or None.
+        sums: float32 variable of `kernel_tree_shape`.
+        leaf_size: Number of classes per leaf, as passed to `kernel_tree_build`.
+        projection: As passed to `kernel_tree_build`.
 
     Returns:
-        int64 scalar: how many of the leaves have other sums than before.
+        int64 scalar: the number of leaves whose sums have changed.
 
     Raises:
-        tf.errors.InvalidArgumentError: As `kernel_tree_build`, for the rows that are read:
-            those of the ids, or without a projection all of their leaves; or if an id is
-            out of range.
+        tf.errors.InvalidArgumentError: If an id is out of range, or for the reasons of
+            `kernel_tree_build`. Only the class rows that are read are checked: with a
+            projection those of `ids`, otherwise all rows of their leaves.
     """
     return gen_ops.largeout_kernel_tree_update(
         ids,
@@ -135,29 +138,29 @@ def kernel_tree_sample(
     """Draws classes with replacement in proportion to `alpha <h, w_c>^2 + 1`.
 
     Args:
-        features: float32 `[batch, dim]`, of the rows that are summed.
+        features: float32 `[batch, dim]`, projected if the tree is over projected rows.
         labels: int64 `[batch, num_labels]` in `[-1, num_classes)`, padded with -1.
-        seed: int64 `[2]`; all 128 bits count.
+        seed: int64 `[2]`; all 128 bits are used.
         rows: float32 variable `[num_classes, dim]`: embeddings or projected rows.
-        bias: float32 variable `[num_classes]`, or None; None for projected rows.
-        sums: As `kernel_tree_build` left it.
-        leaf_size: The one that it was built with.
-        num_sampled: Draws of each row; with `shared` of all rows together, of each about
-            `num_sampled / batch`, and exactly that in the mean.
+        bias: float32 variable `[num_classes]`, or None. Must be None for projected rows.
+        sums: float32 variable, written by `kernel_tree_build`.
+        leaf_size: Number of classes per leaf, as passed to `kernel_tree_build`.
+        num_sampled: Number of draws per example. With `shared`, the number of draws for the
+            batch: each example makes `num_sampled / batch` of them, randomly rounded.
         alpha: Weight of the square, above 0.
-        shared: Whether the rows draw one pool together.
+        shared: Whether the batch shares the drawn classes. Defaults to False.
 
     Returns:
         `(ids, log_q, label_log_q)`:
 
-        * `ids`: int64 `[batch, num_sampled]`, with `shared` `[num_sampled]`.
-        * `log_q`: float32 like `ids`, log of the probability that one draw of its row gives the
-          class: the one with which it was drawn, also where the sums are out of date.
-        * `label_log_q`: float32 `[batch, num_labels]`, that of the labels; 0 for padding.
+        * `ids`: int64 `[batch, num_sampled]`, or with `shared` `[num_sampled]`.
+        * `log_q`: float32, in the shape of `ids`: log of the probability that one draw of its
+          example gives the class. It is exact for the draws made, even if `sums` is stale.
+        * `label_log_q`: float32 `[batch, num_labels]`, the same for the labels; 0 for padding.
 
     Raises:
         tf.errors.InvalidArgumentError: If features are not finite or their products with the
-            rows overflow, a label is out of range, or a shape does not fit.
+            class rows overflow, a label is out of range, or a shape does not match.
     """
     return gen_ops.largeout_kernel_tree_sample(
         features,

@@ -1,4 +1,4 @@
-"""Loads the C++ op library; nothing else in the package touches it."""
+"""Loads the C++ op library. Only `tf_largeout.ops` accesses it."""
 
 import contextlib
 import logging
@@ -22,8 +22,8 @@ try:
     import tensorflow as tf
 except ImportError as error:
     raise ImportError(
-        f"tf_largeout {__version__} needs TensorFlow {TENSORFLOW_WINDOW}, and none can be "
-        f"imported ({error}). Install one: "
+        f"tf_largeout {__version__} needs TensorFlow {TENSORFLOW_WINDOW}, which cannot be "
+        f"imported ({error}). Install it: "
         f'pip install "tensorflow-cpu{TENSORFLOW_WINDOW}", or for GPUs '
         f'"tensorflow[and-cuda]{TENSORFLOW_WINDOW}"'
     ) from error
@@ -35,33 +35,32 @@ def check_keras() -> None:
     """Checks that Keras can be imported and computes with TensorFlow.
 
     Raises:
-        ImportError: if not. Says with what it computes, and how to change it.
+        ImportError: If not. The message names the backend and says how to change it.
     """
-    way_out = (
-        "Set KERAS_BACKEND=tensorflow in the environment before Keras is imported, and see "
-        "that `keras.json` in the folder ~/.keras names no other one."
+    remedy = (
+        "Set KERAS_BACKEND=tensorflow in the environment before Keras is imported, or change "
+        "the backend in ~/.keras/keras.json."
     )
     needed = f"tf_largeout {__version__} needs Keras 3 with its TensorFlow backend"
     try:
         import keras
     except ImportError as error:
-        raise ImportError(f"{needed}. Keras cannot be imported: {error}. {way_out}") from error
+        raise ImportError(f"{needed}. Keras cannot be imported: {error}. {remedy}") from error
     if keras.config.backend() != "tensorflow":
         found = keras.config.backend()
-        raise ImportError(f"{needed}. Its backend is '{found}'. {way_out}")
+        raise ImportError(f"{needed}. Its backend is '{found}'. {remedy}")
 
 
 def check_tensorflow(version: str) -> None:
-    """Checks that TensorFlow `version` is one that tf_largeout supports.
+    """Checks that tf_largeout supports TensorFlow `version`.
 
     Raises:
-        ImportError: if not. Says what is installed, what is supported, and the
-            ways out.
+        ImportError: If not. The message names the supported versions and the remedies.
     """
     if not accepts_tensorflow(version):
         raise ImportError(
             f"Installed: TensorFlow {version}. Supported by tf_largeout {__version__}: "
-            f"TensorFlow {TENSORFLOW_WINDOW}. {_ways_out()}"
+            f"TensorFlow {TENSORFLOW_WINDOW}. {_remedies()}"
         )
 
 
@@ -79,42 +78,41 @@ def check_library(path: pathlib.Path, version: str) -> None:
     """Checks that the op library exists and was compiled for TensorFlow `version`.
 
     Raises:
-        ImportError: if not. Says what is installed, what is supported, and the
-            ways out.
+        ImportError: If not. The message names the versions and the remedies.
     """
     if not path.exists():
         others = sorted(one.name for one in path.parent.glob("_largeout_ops*.so"))
         raise ImportError(
             f"tf_largeout {__version__} has no op library for the installed TensorFlow "
             f"{version}: {path} is missing. Op libraries in that folder: "
-            f"{', '.join(others) or 'none'}. {_ways_out()}"
+            f"{', '.join(others) or 'none'}. {_remedies()}"
         )
     built_for = compiled_for(path)
     if minor_of(built_for) != minor_of(version):
         raise ImportError(
             f"The op library {path} was compiled for TensorFlow {built_for}. Installed: "
             f"TensorFlow {version}. A library works with the minor version that it was "
-            f"compiled for. {_ways_out()}"
+            f"compiled for. {_remedies()}"
         )
 
 
 def compiled_for(path: pathlib.Path) -> str:
-    """Returns the TensorFlow version an op library was compiled for, or "unknown"."""
+    """Returns the TensorFlow version that an op library was compiled for, or "unknown"."""
     found = _text_in(path, rb"largeout built for tensorflow [\w.+-]+")
     return found.decode().split()[-1] if found else "unknown"
 
 
 def has_gpu_kernels(path: pathlib.Path) -> bool:
-    """Whether an op library was compiled with its CUDA part."""
+    """Whether an op library was compiled with GPU kernels."""
     return _text_in(path, gpu_cards.RECORD) is not None
 
 
 def check_gpus(path: pathlib.Path) -> str | None:
-    """Returns why the GPU kernels of an op library cannot be used here.
+    """Returns why the GPU kernels of an op library cannot be used on this machine.
 
-    The reason is None if they can be used, and if there are no kernels or no GPUs. The
-    environment variable LARGEOUT_GPU=0 turns the kernels off. If this machine's GPUs or its
-    driver cannot run them, that is logged as a warning.
+    Returns None if they can be used, or if there are no kernels or no GPUs. The environment
+    variable LARGEOUT_GPU=0 turns the kernels off. If the GPUs or the driver of this machine
+    cannot run them, a warning is logged.
     """
     record = _text_in(path, gpu_cards.RECORD) if path.exists() else None
     if record is None:
@@ -134,7 +132,7 @@ def check_gpus(path: pathlib.Path) -> str | None:
 
 
 def _text_in(path: pathlib.Path, pattern: bytes) -> bytes | None:
-    """What matches `pattern` first in a file, or None."""
+    """Returns the first match of `pattern` in a file, or None."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
             return None
@@ -147,11 +145,12 @@ def load(path: pathlib.Path, use_gpus: bool = True) -> types.ModuleType:
     """Returns the module of op functions of the library at `path`.
 
     Args:
-        path: a file.
-        use_gpus: False leaves its GPU kernels out: TensorFlow runs all ops on the CPU.
+        path: The library file.
+        use_gpus: Whether to register the GPU kernels. With False, TensorFlow runs all ops on
+            the CPU. Defaults to True.
 
     Raises:
-        ImportError: if it does not fit the installed TensorFlow, or does not load.
+        ImportError: If the library was compiled for another TensorFlow, or does not load.
     """
     check_tensorflow(tf.__version__)
     check_library(path, tf.__version__)
@@ -161,13 +160,13 @@ def load(path: pathlib.Path, use_gpus: bool = True) -> types.ModuleType:
     except tf.errors.OpError as error:
         raise ImportError(
             f"The op library {path} does not load: {error.message}. Installed: TensorFlow "
-            f"{tf.__version__}. {_ways_out()}"
+            f"{tf.__version__}. {_remedies()}"
         ) from error
 
 
 @contextlib.contextmanager
 def _gpu_kernels_off() -> Iterator[None]:
-    """Tells a library that is loaded here not to register its GPU kernels."""
+    """Within this context, an op library that is loaded does not register its GPU kernels."""
     before = os.environ.get("LARGEOUT_GPU")
     os.environ["LARGEOUT_GPU"] = "0"
     try:
@@ -178,21 +177,20 @@ def _gpu_kernels_off() -> Iterator[None]:
             os.environ["LARGEOUT_GPU"] = before
 
 
-def _ways_out() -> str:
+def _remedies() -> str:
     return (
-        "Three ways out: (1) install a supported TensorFlow, "
+        "Do one of the following: (1) install a supported TensorFlow, "
         f'pip install "tensorflow-cpu{TENSORFLOW_WINDOW}" or '
-        f'"tensorflow[and-cuda]{TENSORFLOW_WINDOW}"; (2) compile the ops against the one '
-        "installed, from the sources of tf_largeout: pip install --force-reinstall --no-deps . "
-        "(with -e if it is an editable install); (3) install the release of tf_largeout made "
-        "for your TensorFlow."
+        f'"tensorflow[and-cuda]{TENSORFLOW_WINDOW}"; (2) compile the ops for the installed '
+        "TensorFlow, in the source folder of tf_largeout: pip install --force-reinstall "
+        "--no-deps . (with -e if it is an editable install); (3) install the release of "
+        "tf_largeout for your TensorFlow."
     )
 
 
-# LARGEOUT_OPS_LIBRARY names another build of the library, such as one with
-# sanitizers.
+# LARGEOUT_OPS_LIBRARY selects another build of the library, such as one with sanitizers.
 LOADED = pathlib.Path(os.environ.get("LARGEOUT_OPS_LIBRARY") or library_for(tf.__version__))
-GPUS_UNUSABLE = check_gpus(LOADED)  # why, or None
+GPUS_UNUSABLE = check_gpus(LOADED)  # The reason, or None.
 gen_ops = load(LOADED, use_gpus=not GPUS_UNUSABLE)
 check_keras()
 HAS_GPU_KERNELS = has_gpu_kernels(LOADED) and not GPUS_UNUSABLE

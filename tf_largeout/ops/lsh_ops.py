@@ -1,12 +1,16 @@
-"""Hash tables over the class embeddings: built, queried and looked over in place.
+"""Hash tables over the class embeddings.
 
-The tables are two uint32 variables, `offsets` `[num_tables, 2^bits + 1]` and `ids`
-`[num_tables, num_classes]`: bucket c of table t holds `ids[t]` from `offsets[t, c]` to
-`offsets[t, c + 1]`, rising. They are given as variables or handles and never copied. `codes`
-int32 `[batch, n * num_tables]` are the buckets that a row asks for, from `lsh_hash`: the i-th
-belongs to table `i % num_tables`, so a row may ask with n vectors; a negative one is none.
-All are functions of their arguments, on any number of threads; `seed` is int64 `[2]`. On a GPU
-codes, labels and ids that are out of range are no errors: they are passed over.
+The tables are two uint32 variables: `offsets` `[num_tables, 2^bits + 1]` and `ids`
+`[num_tables, num_classes]`. Bucket c of table t holds the classes
+`ids[t, offsets[t, c]:offsets[t, c + 1]]`, in ascending order. The ops take variables or
+handles, and read and write them in place.
+
+`codes` int32 `[batch, n * num_tables]` are the buckets that each example looks up, from
+`lsh_hash`. The i-th code belongs to table `i % num_tables`, so an example may look up the
+buckets of n vectors. Negative codes are ignored.
+
+Results depend only on the arguments, not on the number of threads. `seed` is int64 `[2]`. On a
+GPU, codes, labels and ids that are out of range are ignored instead of raising an error.
 """
 
 import tensorflow as tf
@@ -27,21 +31,22 @@ def lsh_build(
     bits: int,
     bin_size: int = 8,
 ) -> tf.Operation | None:
-    """Hashes all rows of the embeddings and sorts them into the tables, in place.
+    """Hashes all class rows and writes the tables, in place.
 
-    O(num_classes · num_tables) time; memory of one and a half tables beyond the variables.
-    Whoever reads the tables sees the old ones or the new ones, whole.
+    The time is O(num_classes · num_tables). It needs the memory of one and a half tables in
+    addition to the variables. Concurrent readers see either the old or the new tables.
 
     Args:
         embeddings: float32 variable `[num_classes, dim]`.
         functions: int32, from `hash_functions`.
-        offsets: uint32 variable `[num_tables, 2^bits + 1]`; all of it is written.
-        ids: uint32 variable `[num_tables, num_classes]`; all of it is written.
+        offsets: uint32 variable `[num_tables, 2^bits + 1]`, overwritten.
+        ids: uint32 variable `[num_tables, num_classes]`, overwritten.
         kind: "simhash", "wta" or "dwta".
-        num_hashes: hash values per table.
-        num_tables: number of tables.
-        bits: of a bucket's number.
-        bin_size: for WTA and DWTA, numbers that a value compares.
+        num_hashes: Hash values per table.
+        num_tables: Number of tables.
+        bits: Number of bits of a bucket number.
+        bin_size: For WTA and DWTA, the number of coordinates that a hash value compares.
+            Defaults to 8.
 
     Returns:
         The operation (None when executing eagerly).
@@ -70,10 +75,10 @@ def lsh_query(
     max_lookups: int,
     fill: bool = True,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Classes that share buckets with each row: distinct, and no labels of it.
+    """Finds distinct classes that share buckets with each example, except its labels.
 
-    Time and memory are O(num_sampled + max_lookups + number of codes) per row, whatever the
-    number of classes, also where all of them are in one bucket.
+    Time and memory are O(num_sampled + max_lookups + number of codes) per example. They do not
+    depend on the number of classes, even if all classes are in one bucket.
 
     Args:
         offsets: uint32 variable `[num_tables, 2^bits + 1]`.
@@ -81,18 +86,19 @@ def lsh_query(
         codes: int32 `[batch, n * num_tables]`.
         labels: int64 `[batch, num_labels]`, padded with -1.
         seed: int64 `[2]`.
-        select: "walk" takes what it meets first, going through the row's buckets from a random
-            one and a random place on (Daghaghi et al. 2021); "frequent" takes what stands in
-            most of them, by falling count, of equals at the end the lower ids
-            (Vijayanarasimhan et al. 2015).
-        num_sampled: Number of classes per row.
-        max_lookups: Entries of the tables that a row looks at, at most.
-        fill: Whether a row that finds too few classes gets uniform draws; else it ends in -1,
-            and all rows draw the same numbers.
+        select: "walk" goes through the example's buckets, from a random bucket and position,
+            and takes the first classes (Daghaghi et al. 2021). "frequent" takes the classes
+            that occur in most of the buckets, in descending order of their count; in a tie for
+            the last places, lower ids win (Vijayanarasimhan et al. 2015).
+        num_sampled: Number of classes per example.
+        max_lookups: Maximum number of table entries to read per example.
+        fill: Whether to fill up with uniform draws if an example finds too few classes. With
+            False, such an example ends in -1, and all examples use the same random numbers.
+            Defaults to True.
 
     Returns:
-        `(sampled, num_filled)`: int64 `[batch, num_sampled]`, ending in -1 also where too few
-        classes are no labels; int32 `[batch]`, the number of uniform draws.
+        `(sampled, num_filled)`: int64 `[batch, num_sampled]`, padded with -1 if there are too
+        few classes that are not labels; int32 `[batch]`, the number of uniform draws.
     """
     return gen_ops.largeout_lsh_query(
         handle_of(offsets),
@@ -114,7 +120,7 @@ def lsh_pool(
     seed: tf.Tensor,
     num_sampled: int,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Draws from all entries in the buckets of a batch, each with the same probability.
+    """Draws uniformly, with replacement, from all entries in the buckets of a batch.
 
     Args:
         offsets: uint32 variable `[num_tables, 2^bits + 1]`.
@@ -124,9 +130,9 @@ def lsh_pool(
         num_sampled: Number of draws.
 
     Returns:
-        `(sampled, num_entries)`: int64 `[num_sampled]`, classes may repeat, -1 where there are
-        no entries; int64 scalar E. A class with M of the E entries comes `num_sampled · M / E`
-        times in the mean.
+        `(sampled, num_entries)`: int64 `[num_sampled]`, where classes may repeat, all -1 if
+        there are no entries; int64 scalar E, the number of entries. The expected count of a
+        class with M of the E entries is `num_sampled · M / E`.
     """
     return gen_ops.largeout_lsh_pool(
         handle_of(offsets), handle_of(ids), codes, seed, num_sampled=num_sampled
@@ -136,17 +142,17 @@ def lsh_pool(
 def union_of_lists(
     lists: tf.Tensor, seed: tf.Tensor, num_classes: int, num_sampled: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The first class of each list, then the second of each, until there are enough.
+    """Merges lists: takes the first class of each list, then the second of each, and so on.
 
     Args:
         lists: int64 `[batch, width]`, best first, padded with -1.
-        seed: int64 `[2]`.
-        num_classes: Number of classes there are.
-        num_sampled: Number of distinct classes wanted.
+        seed: int64 `[2]`, for the uniform draws.
+        num_classes: Number of classes.
+        num_sampled: Number of distinct classes to return.
 
     Returns:
-        `(sampled, num_filled)`: int64 `[num_sampled]`, filled up by uniform draws and, where
-        there are fewer classes, by -1; int64 scalar, the number of uniform draws.
+        `(sampled, num_filled)`: int64 `[num_sampled]`, filled up with uniform draws, or with -1
+        if `num_sampled` exceeds `num_classes`; int64 scalar, the number of uniform draws.
     """
     return gen_ops.largeout_union_of_lists(
         lists, seed, num_classes=num_classes, num_sampled=num_sampled
@@ -156,16 +162,16 @@ def union_of_lists(
 def lsh_fresh_share(
     offsets: VariableOrHandle, ids: VariableOrHandle, codes: tf.Tensor, row_ids: tf.Tensor
 ) -> tf.Tensor:
-    """The share of entries that stand in the bucket that their row has now.
+    """Computes the share of table entries that match the current codes of their classes.
 
     Args:
         offsets: uint32 variable `[num_tables, 2^bits + 1]`.
         ids: uint32 variable `[num_tables, num_classes]`.
-        codes: int32 `[num_rows, num_tables]`, of some rows as they are now.
-        row_ids: int64 `[num_rows]`, their classes.
+        codes: int32 `[num_rows, num_tables]`, the current codes of some classes.
+        row_ids: int64 `[num_rows]`, these classes.
 
     Returns:
-        float32 scalar in `[0, 1]`.
+        float32 scalar in `[0, 1]`; 1 without classes.
     """
     return gen_ops.largeout_lsh_fresh_share(handle_of(offsets), handle_of(ids), codes, row_ids)
 

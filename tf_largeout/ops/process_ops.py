@@ -1,4 +1,4 @@
-"""What a process says of itself to others that run ops on it."""
+"""Exchange of software versions between a process and the servers that it runs ops on."""
 
 import os
 
@@ -10,25 +10,27 @@ from tf_largeout.version import __version__
 _NAME = "LARGEOUT_SERVER_VERSIONS"
 
 
-def own_versions() -> str:
-    """The versions of this process, as `server_versions` gives those of a server."""
+def local_versions() -> str:
+    """Returns the versions of this process, in the format of `server_versions`."""
     return f"tf_largeout {__version__} with TensorFlow {tf.__version__}"
 
 
-def say_versions(note: str = "") -> None:
-    """Has `server_versions` give, from now on, those of this process on its devices.
+def publish_versions(note: str = "") -> None:
+    """Makes `server_versions` on the devices of this process return its versions.
 
     Args:
-        note: A second line for whoever asks; none if empty.
+        note: Second line of the result. Defaults to none.
     """
-    os.environ[_NAME] = f"{own_versions()}\n{note}" if note else own_versions()
+    os.environ[_NAME] = f"{local_versions()}\n{note}" if note else local_versions()
 
 
 def server_versions() -> tf.Tensor:
-    """What the process that runs this op says of its versions.
+    """Returns the versions of tf_largeout and TensorFlow in the process that runs this op.
+
+    Place it on a server with `tf.device`.
 
     Returns:
-        Scalar string, and the note of `say_versions`, if any, after a line break; empty if it
-        is no server of tf_largeout.
+        Scalar string, such as "tf_largeout 0.1.0 with TensorFlow 2.21.0". If the server has set
+        a note, it follows after a line break. Empty if the process is not a tf_largeout server.
     """
     return gen_ops.largeout_server_versions()

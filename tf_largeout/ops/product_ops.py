@@ -1,4 +1,4 @@
-"""Products of matrices by bfloat16 numbers."""
+"""Matrix products with bfloat16 operands."""
 
 import tensorflow as tf
 
@@ -8,23 +8,24 @@ from tf_largeout.ops.library import gen_ops
 def rounded_product(
     a: tf.Tensor, b: tf.Tensor, transpose_a: bool = False, transpose_b: bool = False
 ) -> tf.Tensor:
-    """`tf.matmul` of matrices whose numbers are rounded to the nearest bfloat16 before.
+    """Multiplies two float32 matrices after rounding their elements to bfloat16.
 
-    Sums are float32, and the gradients are such products again. On a CPU with AMX several times
-    as fast as products of float32; others round alike and take longer. Not on a GPU. Results
-    are the same to the bit on any number of threads.
+    Sums are float32. The gradients are computed by the same kind of product. On a CPU with AMX
+    it is several times as fast as a float32 product. Other CPUs give the same rounding, and are
+    slower than with float32. Not available on a GPU. Results are bit-identical for any number
+    of threads.
 
     Args:
-        a: float32 `[rows, depth]`, or `[depth, rows]` if it is to be transposed.
-        b: float32 `[depth, columns]`, or `[columns, depth]`.
-        transpose_a: Whether `a` is.
-        transpose_b: Whether `b` is.
+        a: float32 `[rows, depth]`, or `[depth, rows]` with `transpose_a`.
+        b: float32 `[depth, columns]`, or `[columns, depth]` with `transpose_b`.
+        transpose_a: Whether to transpose `a` before the product. Defaults to False.
+        transpose_b: Whether to transpose `b` before the product. Defaults to False.
 
     Returns:
         float32 `[rows, columns]`.
 
     Raises:
-        tf.errors.InvalidArgumentError: If the shapes do not fit.
+        tf.errors.InvalidArgumentError: If the shapes do not match.
     """
     return gen_ops.largeout_rounded_product(a, b, transpose_a, transpose_b)
 
@@ -34,13 +35,13 @@ def _rounded_product_gradient(
     op: tf.Operation, d_product: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     a, b = op.inputs
-    of_a, of_b = op.get_attr("transpose_a"), op.get_attr("transpose_b")
-    if of_a:
-        d_a = rounded_product(b, d_product, of_b, True)
+    transpose_a, transpose_b = op.get_attr("transpose_a"), op.get_attr("transpose_b")
+    if transpose_a:
+        d_a = rounded_product(b, d_product, transpose_b, True)
     else:
-        d_a = rounded_product(d_product, b, False, not of_b)
-    if of_b:
-        d_b = rounded_product(d_product, a, True, of_a)
+        d_a = rounded_product(d_product, b, False, not transpose_b)
+    if transpose_b:
+        d_b = rounded_product(d_product, a, True, transpose_a)
     else:
-        d_b = rounded_product(a, d_product, not of_a, False)
+        d_b = rounded_product(a, d_product, not transpose_a, False)
     return d_a, d_b

@@ -1,11 +1,11 @@
-"""Logits of classes of each row's own, without the rows of the classes in memory.
+"""Logits of different classes for each example, computed without gathering the class rows.
 
-The embeddings (float32 [N, dim]) and the bias (float32 [N]) are given as resource variables
-or their handles and are read in place. Gradients of the variables are `IndexedSlices` with one
-row for each distinct class, ids rising; on a GPU, which the host does not wait for, rows of 0
-with id -1 follow, up to the number of ids or of classes. Row-sparse optimizers pass over
-them. A tape notices variables that are given as such, not
-by their handles alone. Results are the same to the bit on any number of threads.
+The embeddings (float32 `[N, dim]`) and the bias (float32 `[N]`) are resource variables or their
+handles, and are read in place. Their gradients are `IndexedSlices` with one gradient row per
+distinct class, in ascending order of ids. On a GPU, gradient rows of zeros with id -1 follow,
+up to the number of ids or of classes, because the host does not wait for the number of distinct
+classes. Row-sparse optimizers ignore them. A `GradientTape` records the variables only if they
+are passed themselves, not as handles. Results are bit-identical for any number of threads.
 """
 
 import tensorflow as tf
@@ -21,17 +21,16 @@ def row_dots(
     ids: tf.Tensor,
     bias: VariableOrHandle | None = None,
 ) -> tf.Tensor:
-    """Logits of classes of each row's own, `<w_id, h_b> + b_id`.
+    """Computes the logits `<w_id, h_b> + b_id` of the classes that each example lists.
 
     Args:
         features: `[batch, dim]` of any float type; the sums are float32.
         embeddings: float32 variable `[N, dim]` or its handle.
-        ids: int64 `[batch, num_ids]` in `[-1, N)`; -1 stands for no class.
-        bias: float32 variable `[N]` or its handle, or None.
+        ids: int64 `[batch, num_ids]` in `[-1, N)`; -1 is padding.
+        bias: float32 variable `[N]`, its handle, or None (default).
 
     Returns:
-        float32 `[batch, num_ids]`; the lowest float, without a gradient, where there is no
-        class.
+        float32 `[batch, num_ids]`; the lowest float32, with a gradient of 0, for padding.
     """
     return row_dots_and_rows(features, embeddings, bias, ids, tf.zeros([0], tf.int64))[0]
 
@@ -43,22 +42,22 @@ def row_dots_and_rows(
     ids: tf.Tensor,
     shared_ids: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
-    """`row_dots`, and the rows of classes that the batch shares.
+    """Computes `row_dots`, and gathers the rows of classes that the batch shares.
 
-    As one op, because a tape would concatenate the gradients of two: the gradient of each
-    variable is one `IndexedSlices` for own and shared classes.
+    As this is one op, each variable gets one `IndexedSlices` gradient. The gradients of two ops
+    would be concatenated.
 
     Args:
         features: `[batch, dim]` of any float type; the sums are float32.
         embeddings: float32 variable `[N, dim]` or its handle.
-        bias: float32 variable `[N]` or its handle, or None.
-        ids: int64 `[batch, num_ids]` in `[-1, N)`; -1 stands for no class.
+        bias: float32 variable `[N]`, its handle, or None.
+        ids: int64 `[batch, num_ids]` in `[-1, N)`; -1 is padding.
         shared_ids: int64 `[num_shared]` in `[0, N)`.
 
     Returns:
         `(logits, shared_rows, shared_biases)`:
 
-        * `logits`: float32 `[batch, num_ids]`, as `row_dots` gives them.
+        * `logits`: float32 `[batch, num_ids]`, as returned by `row_dots`.
         * `shared_rows`: float32 `[num_shared, dim]`.
         * `shared_biases`: float32 `[num_shared]`, or None without a bias.
     """

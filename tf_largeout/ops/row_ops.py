@@ -1,12 +1,13 @@
-"""Optimizer steps that touch only the rows with a gradient, and merging of repeated rows.
+"""Optimizer updates of only the rows that have a gradient, and merging of gradient rows.
 
-In all functions `values` float32 `[n, ...]` are gradient rows and `ids` int32 or int64
-`[n]` the rows they belong to. Ids may repeat: gradients of the same row are summed
-first, 64 at a time in input order and then these sums, so that the result does not
-depend on threads or on the device. The variables are updated in place, whatever their
-number of rows; an id out of range is an `InvalidArgumentError` and leaves every variable as
-it was. On a GPU, whose ids can only be looked at by waiting for it, the row of such an id is
-skipped instead.
+`values` float32 `[n, ...]` are gradient rows, and `ids` int32 or int64 `[n]` are the rows of
+the variable that they belong to. Ids may repeat: gradient rows with the same id are summed
+first, in input order in groups of 64, and then the sums of the groups. So the result does not
+depend on the number of threads or the device.
+
+Variables are updated in place, in time independent of their number of rows. An id out of range
+raises an `InvalidArgumentError` and changes no variable. On a GPU, where a check would have to
+wait for the device, its gradient row is skipped instead.
 """
 
 import tensorflow as tf
@@ -30,7 +31,7 @@ def row_adam(
     last_step: VariableOrHandle | None = None,
     step: int | tf.Tensor = 0,
 ) -> tf.Operation | None:
-    """Adam (Kingma & Ba 2014, the form before section 2.1) on the rows in `ids`.
+    """Applies Adam to the rows in `ids` (Kingma & Ba 2014, the form before section 2.1).
 
     With g the summed gradient of a row:
     `w -= weight_decay w; m += (g - m)(1 - beta_1); v += (g^2 - v)(1 - beta_2);
@@ -38,20 +39,21 @@ def row_adam(
 
     Args:
         variable: w, float32 `[num_rows, ...]`, a `tf.Variable` or `keras.Variable`.
-        momentum: m, like `variable`; or None: g stands in its place, as with `beta_1=0`.
+        momentum: m, like `variable`; or None to use g instead of m, as with `beta_1=0`.
         velocity: v, like `variable`.
-        values: gradient rows.
-        ids: row of each gradient row.
-        step_size: learning rate times the bias correction
+        values: Gradient rows, float32 `[n, ...]`.
+        ids: Row of each gradient row, int32 or int64 `[n]`.
+        step_size: Learning rate times the bias correction
             `sqrt(1 - beta_2^step) / (1 - beta_1^step)`.
-        beta_1: decay of the first moment.
-        beta_2: decay of the second moment.
-        epsilon: added to the root of v.
-        weight_decay: share of w that a touched row loses (decoupled).
-        last_step: None, or int64 `[num_rows]` variable with the last step of each row (0:
-            none). m and v are then first multiplied by beta^gap, where gap is the
-            number of steps since then that skipped the row.
-        step: number of this step, from 1; used with `last_step` only.
+        beta_1: Decay of the first moment. Defaults to 0.9.
+        beta_2: Decay of the second moment. Defaults to 0.999.
+        epsilon: Added to the square root of v. Defaults to 1e-7.
+        weight_decay: Fraction of w that is subtracted from each updated row (decoupled).
+            Defaults to 0.
+        last_step: int64 variable `[num_rows]` with the number of the last step that updated
+            each row (0 if none), or None (default). If passed, m and v of a row are first
+            multiplied by beta^gap, where gap is the number of steps that have skipped the row.
+        step: Number of this step, from 1. Only used with `last_step`.
 
     Returns:
         The operation (None when executing eagerly).
@@ -81,7 +83,7 @@ def row_adagrad(
     epsilon: float = 1e-7,
     weight_decay: Scalar = 0.0,
 ) -> tf.Operation | None:
-    """Adagrad (Duchi et al. 2011) on the rows in `ids`.
+    """Applies Adagrad (Duchi et al. 2011) to the rows in `ids`.
 
     With g the summed gradient of a row: `w -= weight_decay w; a += g^2;
     w -= learning_rate g / sqrt(a + epsilon)`.
@@ -89,11 +91,12 @@ def row_adagrad(
     Args:
         variable: w, float32 `[num_rows, ...]`.
         accumulator: a, like `variable`.
-        values: gradient rows.
-        ids: row of each gradient row.
-        learning_rate: step length.
-        epsilon: added to a under the root.
-        weight_decay: share of w that a touched row loses (decoupled).
+        values: Gradient rows, float32 `[n, ...]`.
+        ids: Row of each gradient row, int32 or int64 `[n]`.
+        learning_rate: Learning rate.
+        epsilon: Added to a under the square root. Defaults to 1e-7.
+        weight_decay: Fraction of w that is subtracted from each updated row (decoupled).
+            Defaults to 0.
 
     Returns:
         The operation (None when executing eagerly).
@@ -118,7 +121,7 @@ def row_rowwise_adagrad(
     epsilon: float = 1e-7,
     weight_decay: Scalar = 0.0,
 ) -> tf.Operation | None:
-    """Adagrad with one accumulator per row (Mudigere et al. 2021), on the rows in `ids`.
+    """Applies Adagrad with one accumulator per row (Mudigere et al. 2021) to the rows in `ids`.
 
     With g the summed gradient of a row: `w -= weight_decay w; a += mean(g^2);
     w -= learning_rate g / sqrt(a + epsilon)`.
@@ -126,11 +129,12 @@ def row_rowwise_adagrad(
     Args:
         variable: w, float32 `[num_rows, ...]`.
         accumulator: a, float32 `[num_rows]`.
-        values: gradient rows.
-        ids: row of each gradient row.
-        learning_rate: step length.
-        epsilon: added to a under the root.
-        weight_decay: share of w that a touched row loses (decoupled).
+        values: Gradient rows, float32 `[n, ...]`.
+        ids: Row of each gradient row, int32 or int64 `[n]`.
+        learning_rate: Learning rate.
+        epsilon: Added to a under the square root. Defaults to 1e-7.
+        weight_decay: Fraction of w that is subtracted from each updated row (decoupled).
+            Defaults to 0.
 
     Returns:
         The operation (None when executing eagerly).
@@ -156,20 +160,21 @@ def row_momentum(
     nesterov: bool = False,
     weight_decay: Scalar = 0.0,
 ) -> tf.Operation | None:
-    """Gradient descent with momentum (Sutskever et al. 2013) on the rows in `ids`.
+    """Applies gradient descent with momentum (Sutskever et al. 2013) to the rows in `ids`.
 
     With g the summed gradient of a row: `w -= weight_decay w; m = decay m -
     learning_rate g; w += m`, or with `nesterov` `w += decay m - learning_rate g`.
 
     Args:
         variable: w, float32 `[num_rows, ...]`.
-        momentum: m, like `variable`, or None: `w -= learning_rate g`.
-        values: gradient rows.
-        ids: row of each gradient row.
-        learning_rate: step length.
-        decay: factor of the momentum from step to step.
-        nesterov: whether w moves by the momentum of the next step.
-        weight_decay: share of w that a touched row loses (decoupled).
+        momentum: m, like `variable`; or None for `w -= learning_rate g`.
+        values: Gradient rows, float32 `[n, ...]`.
+        ids: Row of each gradient row, int32 or int64 `[n]`.
+        learning_rate: Learning rate.
+        decay: Decay of m per step. Defaults to 0.9.
+        nesterov: Whether to use Nesterov momentum. Defaults to False.
+        weight_decay: Fraction of w that is subtracted from each updated row (decoupled).
+            Defaults to 0.
 
     Returns:
         The operation (None when executing eagerly).
@@ -187,28 +192,28 @@ def row_momentum(
 
 
 def merge_rows(values: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Sums the rows that have the same id.
+    """Sums the gradient rows that have the same id.
 
     Args:
         values: float32 `[n, ...]`.
         ids: int32 or int64 `[n]`, not negative.
 
     Returns:
-        `(merged_values, unique_ids)`: `[u, ...]` and `[u]`, ids ascending; row i is the
-        sum of the rows with id `unique_ids[i]`. On a GPU both have n rows: those, then
-        zeros with id -1, which the optimizer steps skip.
+        `(merged_values, unique_ids)`: `[u, ...]` and `[u]`, in ascending order of ids. Row i is
+        the sum of the rows with id `unique_ids[i]`. On a GPU both are padded to n rows, with
+        zeros and the id -1, which the optimizer updates skip.
     """
     return gen_ops.largeout_merge_rows(values, ids)
 
 
 def check_row_ids(ids: tf.Tensor, num_rows: int | tf.Tensor) -> tf.Tensor:
-    """Returns `ids`, checked.
+    """Checks that row ids are in range, and returns them.
 
-    On a GPU the ids go on unchecked; the optimizer steps skip what is no row.
+    On a GPU nothing is checked; the optimizer updates skip ids that are out of range.
 
     Args:
         ids: int32 or int64 `[n]`.
-        num_rows: Number of rows of the variable they belong to.
+        num_rows: Number of rows of the variable.
 
     Returns:
         `ids`.

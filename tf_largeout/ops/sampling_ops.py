@@ -1,10 +1,8 @@
-"""Draws from fixed distributions: one function per op.
+"""Draws of classes from the uniform and the log-uniform distribution.
 
-All return `(sampled_candidates int64 [num_sampled], true_expected_count,
-sampled_expected_count [num_sampled])`, the triple of `tf.nn`'s candidate samplers;
-`true_expected_count` has the shape of `true_classes` and is 1 where that is -1. They are
-functions of their arguments: the same `seed` (int64 `[2]`) gives the same draw on any number
-of threads. A label outside `[0, num_classes)` other than -1 is an `InvalidArgumentError`.
+The functions return `(sampled_candidates, true_expected_count, sampled_expected_count)`, the
+triple of `tf.nn`'s candidate samplers. The same `seed` gives the same draw on any number of
+threads.
 """
 
 import tensorflow as tf
@@ -15,21 +13,25 @@ from tf_largeout.ops.library import gen_ops
 def uniform_sample(
     true_classes: tf.Tensor, seed: tf.Tensor, num_classes: int, num_sampled: int, unique: bool
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Draws classes with equal probabilities: expected count `num_sampled / num_classes`.
+    """Draws classes with equal probabilities.
+
+    The expected count of each class is `num_sampled / num_classes`.
 
     Args:
-        true_classes: int64, any shape: ids in `[0, num_classes)`, or -1 for padding.
+        true_classes: int64, any shape: labels in `[0, num_classes)`, or -1 for padding.
         seed: int64 `[2]`.
         num_classes: Number of classes.
         num_sampled: Number of draws; with `unique`, at most `num_classes`.
-        unique: Whether the classes are distinct; else the draws are independent.
+        unique: Whether the drawn classes are distinct. Otherwise the draws are independent.
 
     Returns:
-        `(sampled_candidates, true_expected_count, sampled_expected_count)`, see above.
+        `(sampled_candidates, true_expected_count, sampled_expected_count)`: int64
+        `[num_sampled]`; float32 of the shape of `true_classes`, 1 for padding; float32
+        `[num_sampled]`.
 
     Raises:
-        tf.errors.InvalidArgumentError: If a label is out of range, or `unique` draws are to be
-            more than there are classes.
+        tf.errors.InvalidArgumentError: If a label is out of range, or `unique` is set and
+            `num_sampled` exceeds `num_classes`.
     """
     return gen_ops.largeout_uniform_sample(
         true_classes, seed, num_classes=num_classes, num_sampled=num_sampled, unique=unique
@@ -41,22 +43,24 @@ def log_uniform_sample(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Draws classes from `q_c = log((c + 2) / (c + 1)) / log(num_classes + 1)`.
 
-    Expected counts: `num_sampled q_c`, or with `unique` `min(1, tau q_c)`, where tau makes
-    them sum to `num_sampled`.
+    The expected count of class c is `num_sampled q_c`, or with `unique` `min(1, tau q_c)`,
+    where tau is such that the expected counts sum to `num_sampled`.
 
     Args:
-        true_classes: int64, any shape: ids in `[0, num_classes)`, or -1 for padding.
+        true_classes: int64, any shape: labels in `[0, num_classes)`, or -1 for padding.
         seed: int64 `[2]`.
         num_classes: Number of classes.
         num_sampled: Number of draws; with `unique`, at most `num_classes`.
-        unique: Whether the classes are distinct; else the draws are independent.
+        unique: Whether the drawn classes are distinct. Otherwise the draws are independent.
 
     Returns:
-        `(sampled_candidates, true_expected_count, sampled_expected_count)`, see above.
+        `(sampled_candidates, true_expected_count, sampled_expected_count)`: int64
+        `[num_sampled]`; float32 of the shape of `true_classes`, 1 for padding; float32
+        `[num_sampled]`.
 
     Raises:
-        tf.errors.InvalidArgumentError: If a label is out of range, or `unique` draws are to be
-            more than there are classes.
+        tf.errors.InvalidArgumentError: If a label is out of range, or `unique` is set and
+            `num_sampled` exceeds `num_classes`.
     """
     return gen_ops.largeout_log_uniform_sample(
         true_classes, seed, num_classes=num_classes, num_sampled=num_sampled, unique=unique

@@ -1,6 +1,6 @@
-"""Draws from any distribution by tables: one function per op.
+"""Draws of classes from any distribution, by precomputed tables.
 
-The tables are made once, in O(num_classes); a draw is O(1) in the mean.
+The tables are computed once, in O(num_classes). A draw takes O(1) time on average.
 """
 
 import tensorflow as tf
@@ -9,17 +9,19 @@ from tf_largeout.ops.library import gen_ops
 
 
 def alias_table(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Makes the tables for `alias_sample` (Walker 1977).
+    """Computes the tables for `alias_sample` (Walker 1977).
 
     Args:
         weights: float64 `[num_classes]`, positive and finite; need not sum to 1.
 
     Returns:
         `(slots, probability)`: int64 `[num_classes, 2]`, where slot c gives class c with
-        probability `slots[c, 0] / 2^60` and else class `slots[c, 1]`; float32 `[num_classes]`.
+        probability `slots[c, 0] / 2^60` and otherwise class `slots[c, 1]`; float32
+        `[num_classes]`, the normalized weights.
 
     Raises:
-        tf.errors.InvalidArgumentError: If a weight is not positive, or their sum not finite.
+        tf.errors.InvalidArgumentError: If a weight is not positive, or the sum of the weights
+            is not finite.
     """
     return gen_ops.largeout_alias_table(weights)
 
@@ -31,7 +33,7 @@ def alias_sample(
     probability: tf.Tensor,
     num_sampled: int,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Draws with replacement; expected counts are `num_sampled * probability`.
+    """Draws classes with replacement; the expected counts are `num_sampled * probability`.
 
     Args:
         true_classes: int64, any shape: ids in `[0, num_classes)`, or -1 for padding.
@@ -42,7 +44,8 @@ def alias_sample(
 
     Returns:
         `(sampled_candidates, true_expected_count, sampled_expected_count)`: int64
-        `[num_sampled]`, float32 of the shape of `true_classes`, float32 `[num_sampled]`.
+        `[num_sampled]`; float32 of the shape of `true_classes`, 1 for padding; float32
+        `[num_sampled]`.
 
     Raises:
         tf.errors.InvalidArgumentError: If a label is out of range, or the tables are empty.
@@ -55,21 +58,21 @@ def alias_sample(
 def pivotal_table(
     weights: tf.Tensor, num_sampled: int, num_buckets: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Makes the tables for `pivotal_sample`.
+    """Computes the tables for `pivotal_sample`.
 
     Args:
         weights: float64 `[num_classes]`, positive and finite; need not sum to 1.
-        num_sampled: Number of classes to be drawn, at most `num_classes`.
+        num_sampled: Number of classes per draw, at most `num_classes`.
         num_buckets: More buckets make a draw faster; `num_classes / 4` is enough.
 
     Returns:
         `(cumulative, index)`: int64 `[num_classes + 1]`, sums of the inclusion probabilities
-        in units that make them integers; int64 `[num_buckets + 1]`, where the search in them
-        begins.
+        in units that make them integers; int64 `[num_buckets + 1]`, the start positions of the
+        search in them.
 
     Raises:
-        tf.errors.InvalidArgumentError: If a weight is not positive, their sum not finite, or
-            `num_sampled` above the number of classes.
+        tf.errors.InvalidArgumentError: If a weight is not positive, the sum of the weights is
+            not finite, or `num_sampled` exceeds the number of classes.
     """
     return gen_ops.largeout_pivotal_table(
         weights, num_sampled=num_sampled, num_buckets=num_buckets
@@ -83,21 +86,23 @@ def pivotal_sample(
     index: tf.Tensor,
     num_sampled: int,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Draws without replacement; class c is drawn with probability `min(1, tau weights[c])`.
+    """Draws classes without replacement, class c with probability `min(1, tau weights[c])`.
 
-    That is its expected count, and tau makes these sum to `num_sampled`. Ordered pivotal
-    sampling (Deville & Tille 1998; Chauvet 2012) from a random start.
+    This is the expected count of class c. tau is such that the expected counts sum to
+    `num_sampled`. The method is ordered pivotal sampling (Deville & Tille 1998; Chauvet 2012)
+    from a random start.
 
     Args:
         true_classes: int64, any shape: ids in `[0, num_classes)`, or -1 for padding.
         seed: int64 `[2]`.
         cumulative: int64 `[num_classes + 1]`, from `pivotal_table`.
         index: int64 `[num_buckets + 1]`, from `pivotal_table`.
-        num_sampled: Number of draws, that of the tables.
+        num_sampled: Number of draws, as passed to `pivotal_table`.
 
     Returns:
         `(sampled_candidates, true_expected_count, sampled_expected_count)`: int64
-        `[num_sampled]`, float32 of the shape of `true_classes`, float32 `[num_sampled]`.
+        `[num_sampled]`; float32 of the shape of `true_classes`, 1 for padding; float32
+        `[num_sampled]`.
 
     Raises:
         tf.errors.InvalidArgumentError: If a label is out of range, or the tables are empty or

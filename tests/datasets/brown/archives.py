@@ -5,7 +5,7 @@ import tarfile
 
 
 def write_archive(path, documents):
-    """Writes `{name: text}`, and what else is in the package."""
+    """Writes the documents `{name: text}` and the other files of the package."""
     files = {f"package/{name}": text for name, text in documents.items()}
     files |= {"package/README": "BROWN", "package/cats.txt": "ca01 news\n"}
     with tarfile.open(path, "w:gz") as archive:
@@ -17,7 +17,7 @@ def write_archive(path, documents):
 
 
 def documents(num_documents=40):
-    """Document i says what all say, and a word of its own, in two sentences."""
+    """Returns documents of two sentences. They differ only in one word, `word{i}`."""
     text = (
         "\n\n\tThe/at jury/nn said/vbd ,/, and\\/or/cc ./.\n\n\tIt/pps saw/vbd word{i}/nn ./.\n"
     )

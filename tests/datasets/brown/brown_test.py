@@ -39,8 +39,8 @@ def test_the_split_is_by_document(archive):
     for row, name in enumerate(names):
         hashed = int(hashlib.md5(name.encode()).hexdigest()[:16], 16) % 10 == 0
         assert hashed == (row >= corpus.num_train)
-        own = "<unknown>" if hashed else f"word{int(name[2:])}"
-        assert words(corpus, row) == (f"the jury said , and\\/or . <end> it saw {own} . <end>")
+        word = "<unknown>" if hashed else f"word{int(name[2:])}"
+        assert words(corpus, row) == (f"the jury said , and\\/or . <end> it saw {word} . <end>")
     counts = corpus.token_counts(0, corpus.num_train)
     assert (np.diff(counts) <= 0).all() and corpus.num_classes == 9 + corpus.num_train + 1
 
@@ -53,6 +53,6 @@ def test_a_truncated_archive_is_refused(tmp_path, archive, kept):
         parser.parse_archive(cut)
 
 
-def test_another_archive_is_refused(tmp_path):
+def test_a_different_archive_is_refused(tmp_path):
     with pytest.raises(SourceFileError, match="ca01"):
         parser.parse_archive(write_archive(tmp_path / "other.tgz", {"index.js": "x"}))

@@ -1,4 +1,4 @@
-"""A tiny dictionary in the layout of Debian's package."""
+"""A tiny dictionary in the layout of the Debian package."""
 
 import gzip
 
@@ -14,7 +14,7 @@ def write_dictionary(path, articles, file=FILE):
 
 
 def articles(num_articles=40):
-    """Two articles each of the headwords Word0, Word1, ..."""
+    """Returns two articles for each of the headwords Word0, Word1, ..."""
     return [
         f'Word{i // 2} \\Wo"rd\\, n. [L. verbum]\n   1. An own{i} word.\n'
         "   [1913 Webster]\n\n   Syn: See {Other}."

@@ -26,7 +26,7 @@ def words(corpus, row):
         ("laryngeal\n   adj. of the larynx", "laryngeal"),
     ],
 )
-def test_a_headword_stands_before_the_pronunciation(article, headword):
+def test_a_headword_ends_before_the_pronunciation(article, headword):
     assert parser.headword(article) == headword
 
 
@@ -51,7 +51,9 @@ def test_the_articles_of_a_headword_are_in_one_split(package):
         assert (int(digest[:16], 16) % 10 == 0) == (row >= corpus.num_train)
 
 
-def test_by_default_the_vocabulary_is_what_occurs_twice(package, tmp_path, monkeypatch):
+def test_by_default_the_vocabulary_is_the_tokens_that_occur_twice(
+    package, tmp_path, monkeypatch
+):
     monkeypatch.setattr(gcide_corpus.source.PACKAGE.__class__, "ensure", lambda *_: package)
     corpus = gcide_corpus.corpus(Folders.of_data_dir(tmp_path))
     texts = {corpus.class_texts[class_id] for class_id in range(corpus.num_classes)}
@@ -67,7 +69,7 @@ def test_a_truncated_package_is_refused(tmp_path, package, kept):
         parser.parse_package(cut)
 
 
-def test_another_package_is_refused(tmp_path):
+def test_a_different_package_is_refused(tmp_path):
     other = write_dictionary(tmp_path / "other.deb", articles(2), file="./usr/share/other")
     with pytest.raises(SourceFileError, match="gcide.dict.dz"):
         parser.parse_package(other)

@@ -47,7 +47,7 @@ def test_a_function_is_a_header_and_braces_at_column_0():
         "\n/* int commented(void)\n{\n\tg();\n}\n*/\n",
     ],
 )
-def test_what_is_no_function_in_kernel_style_is_left_out(text):
+def test_code_that_is_not_a_function_in_kernel_style_is_ignored(text):
     assert not found(text)
 
 
@@ -69,14 +69,14 @@ def test_a_body_ends_at_the_first_closing_brace_at_column_0():
     assert functions["f"].body.rstrip().endswith("c();") and "g" in functions
 
 
-def test_callees_leave_out_keywords_and_the_function_itself():
+def test_callees_exclude_keywords_and_the_function_itself():
     assert used("if (a) while (b()) return (c (d)); f(); sizeof(e);") == {
         "b": CALLED,
         "c": CALLED,
     }
 
 
-def test_an_identifier_keeps_all_it_is():
+def test_an_identifier_has_all_its_kinds():
     assert used("p->ops(MAX_LEN); s.size = LOCK(NULL); x.LOCK;") == {
         "ops": CALLED | FIELD,
         "LOCK": CALLED | CONSTANT | FIELD,
@@ -85,7 +85,7 @@ def test_an_identifier_keeps_all_it_is():
     }
 
 
-def test_a_function_that_calls_nothing_is_no_example():
+def test_a_function_without_calls_is_not_an_example():
     batch = c_functions.parse_files([("a/b.c", "int f(void)\n{\n\treturn MAX_LEN;\n}\n")])
     assert not batch.names and not batch.words
 
@@ -105,7 +105,7 @@ def test_a_batch_numbers_its_words():
     assert list(batch.kinds) == [CALLED, CONSTANT]
 
 
-def test_features_say_where_a_word_stands():
+def test_features_have_the_position_of_a_word():
     function = c_functions.Function(
         "get_X2", "static u8 *get_X2(struct box *box,\n\tconst unsigned, size_t max_len)", ""
     )

@@ -31,7 +31,7 @@ def rows(corpus):
         yield corpus.example_texts[i], [corpus.class_texts[k] for k in corpus.labels.row(i)]
 
 
-def test_c_files_are_read_and_links_left_out(package):
+def test_c_files_are_read_and_links_skipped(package):
     assert {path: text.decode() for path, text in source_files(package)} == {
         path: text for path, text in sources().items() if path.endswith(".c")
     }
@@ -72,7 +72,7 @@ def test_vocabularies_come_from_the_training_split(table):
     corpus = select(table, "functions")
     counts = corpus.label_counts(np.arange(corpus.num_train))
     assert (np.diff(counts) <= 0).all() and corpus.class_texts[0] == "lock"
-    # Classes that only the test split has stand at the end, and their features are left out.
+    # Classes of the test split alone come last. Features of the test split alone are dropped.
     num_test_files = (corpus.num_examples - corpus.num_train) // 2
     assert np.count_nonzero(counts == 0) == num_test_files
     trained = corpus.features.values[: corpus.features.offsets[corpus.num_train]]

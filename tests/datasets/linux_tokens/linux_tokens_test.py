@@ -16,7 +16,7 @@ def package(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def corpus(package):
-    return parse_package(package, num_workers=2, files_a_batch=3)
+    return parse_package(package, num_workers=2, files_per_batch=3)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_batch_numbers_its_words_and_ends_each_file():
     assert list(batch["lengths"]) == [5, 3]
 
 
-def test_files_and_headers_are_documents_and_links_are_left_out(corpus):
+def test_files_and_headers_are_documents_and_links_are_skipped(corpus):
     paths = [corpus.example_texts[row] for row in range(corpus.num_examples)]
     assert sorted(paths) == sorted(sources())
     for row, path in enumerate(paths):
@@ -59,7 +59,7 @@ def test_files_and_headers_are_documents_and_links_are_left_out(corpus):
 
 
 def test_the_number_of_workers_changes_nothing(package, corpus):
-    alone = parse_package(package, num_workers=1, files_a_batch=5)
+    alone = parse_package(package, num_workers=1, files_per_batch=5)
     for name, array in corpus.to_arrays().items():
         np.testing.assert_array_equal(array, alone.to_arrays()[name])
 

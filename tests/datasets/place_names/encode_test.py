@@ -18,7 +18,7 @@ def test_ids_are_rows_of_the_table():
     assert rows.min() == 0 and rows.max() < place_names.VOCABULARY_SIZE
 
 
-def test_a_name_is_encoded_alike_alone_and_among_others():
+def test_the_features_of_a_name_do_not_depend_on_other_names():
     names = ["Kyōto", "京都", "Q", "San José de las Lajas del Norte"]
     together = place_names.encode(names)
     for name, row in zip(names, together, strict=True):
@@ -42,7 +42,7 @@ def test_a_long_name_keeps_its_short_ngrams():
     assert np.count_nonzero(full) == 27 + 26 + 25
 
 
-def test_no_names_give_no_rows():
+def test_an_empty_list_gives_an_empty_array():
     assert place_names.encode([]).shape == (0, place_names.MAX_FEATURES)
 
 

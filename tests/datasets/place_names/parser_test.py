@@ -11,14 +11,14 @@ def corpus(tmp_path):
     return parser.parse_wheel(write_wheel(tmp_path / "wheel.whl", many_places()))
 
 
-def test_a_name_of_two_places_is_left_out():
+def test_a_name_of_two_places_is_dropped():
     names, owners = parser.unambiguous_names(
         [place(1, "Berlin", ["Berlino", "Newton"]), place(2, "Newton", ["Newton", " Neu "])]
     )
     assert dict(zip(names, owners, strict=True)) == {"Berlin": 1, "Berlino": 1, "Neu": 2}
 
 
-def test_a_tenth_of_the_places_with_two_names_give_one_to_the_test(corpus):
+def test_one_name_of_a_tenth_of_the_places_is_for_testing(corpus):
     assert corpus.num_examples == 40 // 4 * (1 + 2 + 3 + 4)
     assert corpus.num_examples - corpus.num_train == 3  # 30 places have two names or more.
     tested = corpus.labels.values[corpus.num_train :]
@@ -40,12 +40,12 @@ def test_the_split_does_not_depend_on_the_order_of_the_source(tmp_path, corpus):
     assert tested(backwards) == tested(corpus)
 
 
-def test_class_ids_fall_in_training_count(corpus):
+def test_class_ids_are_in_descending_order_of_training_counts(corpus):
     counts = corpus.label_counts(np.arange(corpus.num_train))
     assert (np.diff(counts) <= 0).all()
 
 
-def test_examples_carry_the_features_and_the_class_of_their_name(corpus):
+def test_examples_have_the_features_and_the_class_of_their_name(corpus):
     for i in range(corpus.num_examples):
         name = corpus.example_texts[i]
         (row,) = place_names.encode([name])
@@ -63,7 +63,7 @@ def test_a_class_is_shown_with_country_and_population():
     assert parser.place_text(unknown, countries) == "Nowhere, XX (GeoNames 8)"
 
 
-def test_a_file_that_is_no_gazetteer_is_refused(tmp_path):
+def test_a_file_that_is_not_a_gazetteer_is_refused(tmp_path):
     path = tmp_path / "wheel.whl"
     path.write_bytes(b"PK no zip at all")
     with pytest.raises(SourceFileError, match="Expected .* to be a wheel"):

@@ -26,7 +26,7 @@ def write_wheel(path, places, countries=None):
 
 
 def many_places(num_places=40):
-    """Place i has i % 4 + 1 names of its own, and one that all share."""
+    """Returns places. Place i has i % 4 + 1 unique names, and one that all places share."""
     return [
         place(100 + i, f"Town{i}", [f"Town{i} form {j}" for j in range(i % 4)] + ["Newtown"])
         for i in range(num_places)

@@ -19,7 +19,7 @@ def load(tmp_path, **arguments):
     return datasets.load("xmc/Tiny", data_dir=tmp_path, **arguments)
 
 
-def test_a_file_is_read_as_it_stands(tmp_path, folder):
+def test_examples_keep_the_order_and_the_values_of_the_file(tmp_path, folder):
     write_xmc(folder)
     data = load(tmp_path, batch_size=4, shuffle_seed=None)
     features, labels = next(iter(data.train))
@@ -32,7 +32,7 @@ def test_a_file_is_read_as_it_stands(tmp_path, folder):
     assert data.vocabulary_size == 11 and data.max_features == 3
 
 
-def test_all_labels_of_the_header_are_classes_in_falling_training_count(tmp_path, folder):
+def test_all_labels_of_the_header_are_classes_in_descending_training_count(tmp_path, folder):
     write_xmc(folder)
     data = load(tmp_path)
     assert [data.class_text(k) for k in range(3)] == ["label 3", "label 1", "label 5"]
@@ -48,12 +48,15 @@ def test_all_labels_of_the_header_are_classes_in_falling_training_count(tmp_path
         (TRAIN[:-22], "Expected 4 examples .* it has 3"),
         ("9" * 5000 + " 10 6\n", "Expected the first line"),
         ("\x00" * 5000, "Expected the first line"),
-        (TRAIN.replace("4 10", "400 10"), "at most 55 examples. It says 400"),
+        (TRAIN.replace("4 10", "400 10"), "at most 55 examples .* it states 400"),
         (TRAIN.replace("10 6", "2147483648 6"), "at most 2,147,483,647 features"),
         (TRAIN.replace("10 6", "10 4294967296"), "at most 100,000,000 labels"),
         ("0 10 6\n", "has no examples"),
         (TRAIN + "1 1:1\n", "Expected 4 examples .* it has 5"),
-        (TRAIN.replace("9:1", "10:1"), "line 2 .* feature numbers .* from 0 to 9; one is '10'"),
+        (
+            TRAIN.replace("9:1", "10:1"),
+            "line 2 .* feature numbers .* from 0 to 9, but one is '10'",
+        ),
         (TRAIN.replace("9:1", "-9:1"), "line 2 .* feature numbers .* one is '-9'"),
         (
             TRAIN.replace("9:1", f"{2**31}:1"),
@@ -62,21 +65,30 @@ def test_all_labels_of_the_header_are_classes_in_falling_training_count(tmp_path
         (TRAIN.replace("9:1", "9" * 40 + ":1"), "line 2 .* feature numbers .* one is '999"),
         (TRAIN.replace("9:1", ":1"), "line 2 .* feature numbers .* one is ''"),
         (TRAIN.replace("9:1", "1_0:1"), "line 2 .* feature numbers .* one is '1_0'"),
-        (TRAIN.replace("9:1", "9:nan"), "line 2 .* must be finite in float32; one is 'nan'"),
-        (TRAIN.replace("9:1", "9:-inf"), "line 2 .* must be finite in float32; one is '-inf'"),
+        (
+            TRAIN.replace("9:1", "9:nan"),
+            "line 2 .* must be finite in float32, but one is 'nan'",
+        ),
+        (
+            TRAIN.replace("9:1", "9:-inf"),
+            "line 2 .* must be finite in float32, but one is '-inf'",
+        ),
         (
             TRAIN.replace("9:1", "9:1e400"),
-            "line 2 .* must be finite in float32; one is '1e400'",
+            "line 2 .* must be finite in float32, but one is '1e400'",
         ),
-        (TRAIN.replace("9:1", "9:1e39"), "line 2 .* must be finite in float32; one is '1e39'"),
+        (
+            TRAIN.replace("9:1", "9:1e39"),
+            "line 2 .* must be finite in float32, but one is '1e39'",
+        ),
         (TRAIN.replace("9:1", "9:1:1"), "line 2 .* values must be numbers .* one is '1:1'"),
         (TRAIN.replace("9:1", "9:1_0"), "line 2 .* values must be numbers .* one is '1_0'"),
         (TRAIN.replace("9:1", "9:\u0661"), "line 2 .* values must be numbers"),
-        (TRAIN.replace("5,3", "6,3"), "line 5 .* label numbers .* from 0 to 5; one is '6'"),
+        (TRAIN.replace("5,3", "6,3"), "line 5 .* label numbers .* from 0 to 5, but one is '6'"),
         (TRAIN.replace("5,3", "5,,3"), "line 5 .* label numbers .* one is ''"),
         (TRAIN.replace("2:1e-1", "2"), "Expected line 3"),
         (TRAIN.replace("4:2", "4:x"), "Expected line 4"),
-        (TRAIN.replace("4 10 6", "4 11 6"), "different data sets"),
+        (TRAIN.replace("4 10 6", "4 11 6"), "different datasets"),
     ],
 )
 def test_a_damaged_file_is_refused_and_nothing_is_cached(tmp_path, folder, train, message):
@@ -86,7 +98,7 @@ def test_a_damaged_file_is_refused_and_nothing_is_cached(tmp_path, folder, train
     assert not list(tmp_path.rglob("*.npz")) and not list(tmp_path.rglob("*.unfinished"))
 
 
-def test_line_ends_of_windows_and_blank_lines_at_the_end_say_nothing(tmp_path, folder):
+def test_windows_line_endings_and_final_blank_lines_are_accepted(tmp_path, folder):
     write_xmc(folder)
     expected = load(tmp_path).corpus.to_arrays()
     for split, text in (("train", TRAIN), ("test", TEST)):
@@ -97,19 +109,19 @@ def test_line_ends_of_windows_and_blank_lines_at_the_end_say_nothing(tmp_path, f
         np.testing.assert_array_equal(found[name], expected[name])
 
 
-def test_a_label_that_a_line_names_twice_counts_once(tmp_path, folder):
+def test_a_label_that_a_line_repeats_counts_once(tmp_path, folder):
     write_xmc(folder, TRAIN.replace("5,3,1", "3,5,3"))
     np.testing.assert_array_equal(load(tmp_path).label_counts, [3, 1, 1, 0, 0, 0])
 
 
-def test_examples_may_all_be_without_features_or_labels(tmp_path, folder):
+def test_all_examples_may_lack_features_and_labels(tmp_path, folder):
     write_xmc(folder, "2 10 6\n \n\n", "1 10 6\n\n")
     ((features, labels),) = load(tmp_path, batch_size=2).train
     np.testing.assert_array_equal(features["weights"], [[0], [0]])
     np.testing.assert_array_equal(labels, [[-1], [-1]])
 
 
-def test_the_text_of_a_class_is_no_python_object(tmp_path, folder):
+def test_class_texts_are_not_stored_as_python_objects(tmp_path, folder):
     write_xmc(folder, TRAIN.replace("10 6", "10 60000"), TEST.replace("10 6", "10 60000"))
     tracemalloc.start()
     corpus.parse(folder / "train.txt", folder / "test.txt")
@@ -119,13 +131,13 @@ def test_the_text_of_a_class_is_no_python_object(tmp_path, folder):
 
 
 @pytest.mark.parametrize("name", ["/a", "..", ".", "Tiny/", "../xmc/Tiny", "a\0b", "a\\b"])
-def test_a_folder_is_no_path(tmp_path, folder, name):
+def test_a_folder_name_must_not_be_a_path(tmp_path, folder, name):
     write_xmc(folder)
     with pytest.raises(ValueError, match="must be the name of one folder"):
         datasets.load(f"xmc/{name}", data_dir=tmp_path)
 
 
-def test_a_file_that_cannot_be_read_is_an_error_that_names_it(tmp_path, folder, monkeypatch):
+def test_an_unreadable_file_is_reported(tmp_path, folder, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -135,7 +147,7 @@ def test_a_file_that_cannot_be_read_is_an_error_that_names_it(tmp_path, folder, 
         load(tmp_path)
 
 
-def test_a_folder_name_that_no_file_system_takes_is_refused(tmp_path):
+def test_a_folder_name_that_is_too_long_is_refused(tmp_path):
     with pytest.raises(SourceFileError, match="train.txt (is missing|cannot be read)"):
         datasets.load(f"xmc/{'a' * 400}", data_dir=tmp_path)
 

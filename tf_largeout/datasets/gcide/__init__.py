@@ -1,1 +1,1 @@
-"""The next word of a dictionary's articles."""
+"""Next-word prediction on the articles of a dictionary."""

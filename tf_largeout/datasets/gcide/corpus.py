@@ -1,4 +1,4 @@
-"""The corpus of gcide: fetched, parsed, cached."""
+"""Downloads, parses and caches the corpus of gcide."""
 
 from tf_largeout.datasets.cache import cached
 from tf_largeout.datasets.folders import Folders
@@ -6,19 +6,20 @@ from tf_largeout.datasets.gcide import source
 from tf_largeout.datasets.gcide.parser import parse_package
 from tf_largeout.datasets.token_corpus import TokenCorpus
 
-LEAST_COUNT = 2  # In the training split; half of the tokens occur once.
-_PARSER_VERSION = 1  # To be raised with every change of what is parsed.
+MIN_COUNT = 2  # In the training split. Half of the tokens occur only once.
+_PARSER_VERSION = 1  # Increase it when the parsed form changes.
 
 
 def corpus(folders: Folders, num_classes: int | None = None) -> TokenCorpus:
-    """The corpus of the most frequent tokens.
+    """Returns the corpus with a vocabulary of the most frequent tokens.
 
     Args:
-        folders: the package is fetched into the manual one if it is not there.
-        num_classes: tokens, the unknown one included. Default: all that the training split
-            has `LEAST_COUNT` times or more.
+        folders: Folders of the dataset. If the package is missing, it is downloaded to
+            `folders.manual`.
+        num_classes: Size of the vocabulary, including the unknown token. Defaults to all tokens
+            that occur at least `MIN_COUNT` times in the training split.
     """
     package = source.PACKAGE
     path = folders.parsed / f"gcide-v{_PARSER_VERSION}-{package.sha256[:12]}.npz"
     full = cached(path, TokenCorpus, lambda: parse_package(package.ensure(folders.manual)))
-    return full.limited(num_classes) if num_classes else full.with_counts_of(LEAST_COUNT)
+    return full.limited(num_classes) if num_classes else full.with_min_count(MIN_COUNT)

@@ -1,4 +1,4 @@
-"""tfds builder of gcide."""
+"""The tfds builder of gcide."""
 
 from tf_largeout.datasets.folders import Folders
 from tf_largeout.datasets.gcide import source
@@ -14,7 +14,7 @@ class Builder(TokenCorpusBuilder):
     BUILDER_CONFIGS = [
         VocabularyConfig(
             name="repeated",
-            description="Tokens with two or more in training, and one class for all others.",
+            description="Tokens that occur twice or more in training, and one other class.",
             num_classes=102_059,
         ),
         VocabularyConfig(

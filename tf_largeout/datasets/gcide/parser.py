@@ -1,4 +1,4 @@
-"""Reads the articles of the dictionary in Debian's package."""
+"""Reads the articles of the dictionary from its Debian package."""
 
 import gzip
 import os
@@ -12,19 +12,19 @@ from tf_largeout.datasets.hashing import is_tenth
 from tf_largeout.datasets.progress import tqdm
 from tf_largeout.datasets.token_corpus import END, TokenCorpus
 
-_FILE = "gcide.dict.dz"  # Compressed by dictzip, which gzip reads.
-_NEXT_ARTICLE = re.compile(r"\n\n+(?=\S)")  # All lines but an article's first are indented.
+_FILE = "gcide.dict.dz"  # Compressed by dictzip, whose format gzip can read.
+_NEXT_ARTICLE = re.compile(r"\n\n+(?=\S)")  # Only the first line of an article is not indented.
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 def parse_package(path: str | os.PathLike[str]) -> TokenCorpus:
-    """The `TokenCorpus` of the package, with every token of the training split.
+    """Parses the package. The vocabulary of the result is every token of the training split.
 
-    An article is in the test split where the md5 of its headword, as a number, is a multiple
-    of 10: all articles of one headword are in one split.
+    An article is in the test split if the first 8 bytes of the md5 of its headword are a
+    multiple of 10. So all articles of one headword are in the same split.
 
     Raises:
-        SourceFileError: the file is no such package, or is damaged.
+        SourceFileError: If the file is damaged, or is a different package.
     """
     numbers: dict[str, int] = {}
     tokens, headwords = [], []
@@ -40,10 +40,10 @@ def parse_package(path: str | os.PathLike[str]) -> TokenCorpus:
 
 
 def headword(article: str) -> str:
-    r"""What stands before the pronunciation, or in the first line, in lower case.
+    r"""Returns the first line of an article up to the pronunciation, if any, in lower case.
 
     Args:
-        article: such as `Lari \Lari\ prop. n.` and indented lines.
+        article: Text such as `Lari \Lari\ prop. n.`, followed by indented lines.
     """
     return article.partition("\n")[0].partition(" \\")[0].strip().lower()
 
@@ -54,4 +54,4 @@ def _read(path: str | os.PathLike[str]) -> str:
             content = files.extractfile(member)
             if content and os.path.basename(member.name) == _FILE:
                 return gzip.decompress(content.read()).decode("utf-8", "replace")
-    raise SourceFileError(f"Expected a file {_FILE} in {path}; there is none.")
+    raise SourceFileError(f"Expected a file {_FILE} in {path}, but there is none.")

@@ -1,4 +1,4 @@
-"""Where gcide comes from."""
+"""The source file of gcide."""
 
 from tf_largeout.datasets.source_file import SourceFile
 
@@ -10,8 +10,8 @@ PACKAGE = SourceFile(
     sha256="7b0af5cfde3cbdef5e9d6e78f92ec335ced7c2790f37a40f49bebc6f7347ac0f",
     command=("apt-get", "download", _PACKAGE),
     by_hand=(
-        f"It is a package of Debian 12: get it there with `apt-get update && apt-get download "
-        f"{_PACKAGE}`, or anywhere by a download of that file from Debian's archive or its "
-        f"archive of snapshots."
+        f"It is a package of Debian 12. Download it with `apt-get update && apt-get download "
+        f"{_PACKAGE}` on Debian 12, or download that file from Debian's archive or its "
+        f"snapshot archive."
     ),
 )

@@ -1,1 +1,1 @@
-"""C function signature and path -> the functions it calls."""
+"""Prediction of the functions that a C function calls, from its signature and path."""

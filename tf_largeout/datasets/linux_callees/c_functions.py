@@ -1,8 +1,8 @@
-"""Finds the functions of C files, and what they call, without a C compiler.
+"""Finds the functions in C files and the identifiers that they use, without a C compiler.
 
-Run as a program this module is a worker: it reads pickled lists of `(path, text)` from its
-standard input and answers each with a pickled `Batch`. It needs the standard library only, so
-that a worker starts in milliseconds.
+Run as a program, this module is a worker of `ParserWorkers`: it reads pickled lists of
+`(path, content)` from its standard input and writes a pickled `Batch` for each. It needs only
+the standard library, so a worker starts in milliseconds.
 """
 
 import array
@@ -11,9 +11,9 @@ import re
 import sys
 from typing import NamedTuple
 
-CALLED, CONSTANT, FIELD = 1, 2, 4  # What an identifier is in a function's body.
+CALLED, CONSTANT, FIELD = 1, 2, 4  # Kinds of an identifier in a function's body.
 
-# The words of the language, and of its kernel dialect, that can stand before a parenthesis.
+# Keywords of C, and of its dialect in the kernel, that may precede a parenthesis.
 _KEYWORDS = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if "
     "inline int long register restrict return short signed sizeof static struct switch typedef "
@@ -25,7 +25,7 @@ _COMMENT_OR_STRING = re.compile(
 )
 _BRACE_AT_COLUMN_0 = re.compile(r"\n\{")
 _PREPROCESSOR_LINE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.)*", re.DOTALL | re.MULTILINE)
-# Column 0 of the line that has the name: the type, or its end, then name and parenthesis.
+# The line of the name: from column 0 the type or its last part, then the name and `(`.
 _FIRST_LINE = re.compile(r"^[A-Za-z_][\w \t*]*[ \t*](\w+)\(", re.MULTILINE)
 _AT_COLUMN_0 = re.compile(r"^[A-Za-z_]", re.MULTILINE)
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
@@ -36,12 +36,12 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 
 class Function(NamedTuple):
-    """A function definition, without comments and without what strings contain.
+    """A function definition, without comments and with empty strings.
 
     Attributes:
-        name: the function's name.
-        header: from its type to the closing parenthesis.
-        body: what stands between the braces.
+        name: Name of the function.
+        header: Text from the return type to the closing parenthesis.
+        body: Text between the braces.
     """
 
     name: str
@@ -50,15 +50,15 @@ class Function(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The functions of some files that call something; ids are positions in `words`.
+    """The functions in a list of files that call other functions. Ids are positions in `words`.
 
     Attributes:
-        words: features and identifiers.
-        names: for each function its name's id.
-        files: for each function the position of its file in the list that was read.
-        features, feature_lengths: ids of each function's features, and how many.
-        labels, kinds, label_lengths: ids of the identifiers in each function's body, what they
-            are there (sums of `CALLED`, `CONSTANT`, `FIELD`), and how many.
+        words: Features and identifiers.
+        names: Id of each function's name.
+        files: Position of each function's file in the list of files.
+        features, feature_lengths: Ids of each function's features, and their number.
+        labels, kinds, label_lengths: Ids of the identifiers in each function's body, their
+            kinds (sums of `CALLED`, `CONSTANT`, `FIELD`), and their number.
     """
 
     words: list[str]
@@ -72,19 +72,19 @@ class Batch(NamedTuple):
 
 
 def without_comments_and_strings(text):
-    """`text` with a space for each comment and `""` for each string or character."""
+    """Replaces comments by a space, and string and character literals by `""`."""
     return _COMMENT_OR_STRING.sub(lambda m: " " if m[0][0] == "/" else '""', text)
 
 
 def functions(text):
-    """The function definitions of a C file.
+    """Finds the function definitions of a C file.
 
-    A definition is a header that begins at column 0 with type, name and parenthesis in one
-    line, goes on in indented lines, and ends with `)` before a line that begins with `{`; its
-    body ends at the next line that begins with `}`.
+    A definition starts with a header: type, name and `(` are in one line from column 0, further
+    lines are indented, and it ends with `)` before a line that begins with `{`. The body ends
+    at the next line that begins with `}`.
 
     Args:
-        text: as `without_comments_and_strings` gives it.
+        text: Result of `without_comments_and_strings`.
 
     Yields:
         `Function`.
@@ -106,7 +106,7 @@ def functions(text):
 
 
 def _header(text):
-    """`(name, header)` of the header that ends `text`, or None."""
+    """Returns `(name, header)` if `text` ends with a header, else None."""
     starts = [match.start() for match in _AT_COLUMN_0.finditer(text)]
     if not text.endswith(")") or not starts:
         return None
@@ -116,11 +116,12 @@ def _header(text):
 
 
 def identifiers(function):
-    """What the body of a function uses, in order of appearance within each kind.
+    """Finds the identifiers that the body of a function uses.
 
     Returns:
-        dict from identifier to the sum of `CALLED` (a parenthesis follows it), `CONSTANT` (it
-        is written in capitals, and not NULL) and `FIELD` (it follows `->` or `.`).
+        Dict from identifiers to the sum of their kinds: `CALLED` (a parenthesis follows),
+        `CONSTANT` (in capitals, except NULL) and `FIELD` (follows `->` or `.`). Within each
+        kind, identifiers are in order of appearance.
     """
     found = {}
     for word in _CALL.findall(function.body):
@@ -133,12 +134,12 @@ def identifiers(function):
 
 
 def features(function, path):
-    """What a function is described by, each once, in this order.
+    """Returns the distinct features of a function.
 
     Returns:
-        list of `name:w`, `path:w`, `type:w` and `argument:w`, where `w` is a word of the
-        function's name, of its file's path, of its own and its arguments' types, and of the
-        arguments' names: letters and digits, cut at all other signs, in lower case.
+        List of `name:w`, `path:w`, `type:w` and `argument:w`, in this order. `w` is a word of
+        the function's name, its file's path, the types of the function and its arguments, or
+        the names of the arguments. Words are letters and digits, in lower case.
     """
     before, _, arguments = function.header.partition(function.name + "(")
     types, names = [before], []
@@ -157,7 +158,7 @@ def features(function, path):
 
 
 def parse_files(files):
-    """`Batch` of a list of `(path, text)`."""
+    """Returns the `Batch` of a list of `(path, text)`."""
     ids = {}
     batch = Batch([], *(array.array("i") for _ in Batch._fields[1:]))
 
@@ -182,14 +183,14 @@ def parse_files(files):
 
 
 def main():
-    """Answers batches until there are no more."""
+    """Parses batches from the standard input until its end."""
     while True:
         try:
             files = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
-        answer = parse_files([(path, text.decode("latin-1")) for path, text in files])
-        pickle.dump(answer._asdict(), sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
+        batch = parse_files([(path, text.decode("latin-1")) for path, text in files])
+        pickle.dump(batch._asdict(), sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
         sys.stdout.buffer.flush()
 
 

@@ -1,4 +1,4 @@
-"""The corpus of linux_callees: fetched, parsed, cached."""
+"""Downloads, parses and caches the corpus of linux_callees."""
 
 from tf_largeout.datasets.cache import cached
 from tf_largeout.datasets.linux_callees import c_functions, source
@@ -7,20 +7,21 @@ from tf_largeout.datasets.linux_callees.source_tree import source_files
 from tf_largeout.datasets.linux_callees.vocabularies import VOCABULARIES, select
 from tf_largeout.datasets.parser_workers import ParserWorkers
 
-_PARSER_VERSION = 1  # To be raised with every change of what is parsed.
+_PARSER_VERSION = 1  # Increase it when the parsed form changes.
 
 
 def corpus(folders, vocabulary="functions"):
-    """The `Corpus` with one of the three label vocabularies.
+    """Returns the `Corpus` with one of the three label vocabularies.
 
     Args:
-        folders: `Folders`; the package is fetched into the manual one if it is not there.
+        folders: `Folders` of the dataset. If the package is missing, it is downloaded to
+            `folders.manual`.
         vocabulary: `"functions"`; `"constants"`, which adds identifiers in capitals; or
-            `"fields"`, which adds the struct fields that are used, too.
+            `"fields"`, which also adds struct fields. Defaults to `"functions"`.
     """
     if vocabulary not in VOCABULARIES:
         raise ValueError(
-            f"linux_callees has the label vocabularies {', '.join(VOCABULARIES)}. "
+            f"The label vocabulary of linux_callees must be one of {', '.join(VOCABULARIES)}. "
             f"Received: {vocabulary!r}."
         )
     package = source.PACKAGE

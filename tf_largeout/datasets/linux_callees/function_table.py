@@ -1,4 +1,4 @@
-"""All functions of the kernel source that call something, and what they use."""
+"""All functions of the kernel source that call other functions, and their identifiers."""
 
 import dataclasses
 
@@ -16,16 +16,16 @@ _TEXTS = ("words", "texts", "files")
 
 @dataclasses.dataclass(frozen=True)
 class FunctionTable:
-    """What is parsed once and serves all label vocabularies.
+    """The parsed kernel source, for all label vocabularies.
 
     Attributes:
-        features: for each function the ids of its features.
-        labels: for each function the ids of the identifiers in its body.
-        kinds: uint8, for each of `labels.values` what it is there (`c_functions.CALLED` ...).
-        words: features and identifiers by id.
-        texts: for each function `path: name`.
-        files: paths.
-        file_of: int32, for each function its file.
+        features: Ids of each function's features.
+        labels: Ids of the identifiers in each function's body.
+        kinds: uint8, kinds of each of `labels.values` (sums of `c_functions.CALLED` etc.).
+        words: Features and identifiers, in the order of their ids.
+        texts: `path: name` of each function.
+        files: Paths of the files.
+        file_of: int32, index of each function's file.
     """
 
     features: Ragged
@@ -37,15 +37,15 @@ class FunctionTable:
     file_of: np.ndarray
 
     def is_test(self):
-        """bool, for each function: split by file, `md5(path) % 10 == 0` is test."""
+        """Returns bool per function: in the test split if `md5(path) % 10 == 0`."""
         return np.array([is_test(path) for path in self.files], bool)[self.file_of]
 
     def group_hashes(self):
-        """uint64, for each function a hash of its path."""
+        """Returns uint64, a hash of the path of each function's file."""
         return md5_uint64(self.files)[self.file_of]
 
     def to_arrays(self):
-        """Name -> array; `from_arrays` is the inverse."""
+        """Returns a dict from names to arrays. `from_arrays` is the inverse."""
         ragged = {name: getattr(self, name) for name in _RAGGED}
         ragged |= {name: getattr(self, name).utf8 for name in _TEXTS}
         arrays = {"kinds": self.kinds, "file_of": self.file_of}
@@ -55,7 +55,7 @@ class FunctionTable:
 
     @classmethod
     def from_arrays(cls, arrays):
-        """The table with these arrays."""
+        """Creates the table from its arrays."""
         ragged = {
             name: Ragged(arrays[f"{name}.values"], arrays[f"{name}.offsets"])
             for name in (*_RAGGED, *_TEXTS)
@@ -65,7 +65,7 @@ class FunctionTable:
 
     @classmethod
     def from_batches(cls, batches):
-        """Joins what `ParserWorkers.parse` yields: paths, and the fields of their `Batch`."""
+        """Merges the results of `ParserWorkers.parse`: paths, and the fields of a `Batch`."""
         ids, files, texts = {}, [], []
         columns = {name: [] for name in _COLUMNS}
         for paths, fields in batches:

@@ -1,4 +1,4 @@
-"""tfds builder of linux_callees."""
+"""The tfds builder of linux_callees."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ class LinuxCalleesConfig(tfds.core.BuilderConfig):
     """A label vocabulary.
 
     Attributes:
-        num_classes: its size.
+        num_classes: Size of the vocabulary.
     """
 
     num_classes: int = 0

@@ -1,4 +1,4 @@
-"""Where linux_callees comes from."""
+"""The source file of linux_callees."""
 
 from tf_largeout.datasets.source_file import SourceFile
 
@@ -10,8 +10,8 @@ PACKAGE = SourceFile(
     sha256="9305d1a151b8e83dcb88aa11361e7b9513f0c252bdf7f5647e4542762d99c094",
     command=("apt-get", "download", _PACKAGE),
     by_hand=(
-        f"It is a package of Debian 12: get it there with `apt-get update && apt-get download "
-        f"{_PACKAGE}`, or anywhere by a download of that file from Debian's archive or its "
-        f"archive of snapshots."
+        f"It is a package of Debian 12. Download it with `apt-get update && apt-get download "
+        f"{_PACKAGE}` on Debian 12, or download that file from Debian's archive or its "
+        f"snapshot archive."
     ),
 )

@@ -1,6 +1,6 @@
-"""Streams the files of the kernel's source tree out of Debian's package of it.
+"""Streams the files of the kernel's source tree from its Debian package.
 
-One of the files that the package installs is a tar archive of the tree.
+The package installs a tar archive of the tree.
 """
 
 import hashlib
@@ -15,19 +15,19 @@ from tf_largeout.datasets.errors import SourceFileError
 def source_files(
     path: str | os.PathLike[str], suffixes: tuple[str, ...] = (".c",)
 ) -> Iterator[tuple[str, bytes]]:
-    """The files with some suffixes of the source tree in a `linux-source-*.deb`.
+    """Yields the files of the source tree in a `linux-source-*.deb` that have given suffixes.
 
-    Symbolic links are left out: their files come under their own paths.
+    Symbolic links are skipped, because their targets are in the tree too.
 
     Args:
-        path: of the package.
-        suffixes: of the names of the files.
+        path: Path of the package.
+        suffixes: Suffixes of the file names.
 
     Yields:
-        `(path below the top of the source tree, content as bytes)`.
+        `(path, content)`: the path relative to the root of the source tree, and bytes.
 
     Raises:
-        SourceFileError: the file is damaged or truncated, or no such package.
+        SourceFileError: If the file is damaged or truncated, or is a different package.
     """
     num_files = 0
     with installed_files(path, "Parsing C files", "the kernel source") as outer:

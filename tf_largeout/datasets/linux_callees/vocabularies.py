@@ -1,4 +1,4 @@
-"""From the table of functions to a corpus with one of the three label vocabularies."""
+"""Creates a corpus with one of the three label vocabularies from the table of functions."""
 
 import numpy as np
 
@@ -17,14 +17,14 @@ VOCABULARIES = {
 
 
 def select(table, vocabulary):
-    """The `Corpus` whose classes are the identifiers of some kinds.
+    """Returns the `Corpus` whose classes are the identifiers of one vocabulary.
 
-    Features are those of the training split, by falling count; others are left out. Of a
-    function with more than `MAX_FEATURES` the first are used.
+    Feature ids are in descending order of training counts. Features that do not occur in the
+    training split are dropped, and a function keeps at most its first `MAX_FEATURES` features.
 
     Args:
         table: `FunctionTable`.
-        vocabulary: a key of `VOCABULARIES`.
+        vocabulary: A key of `VOCABULARIES`.
     """
     is_test = table.is_test()
     rows = np.argsort(is_test, kind="stable")  # Training split first.
@@ -52,11 +52,11 @@ def _filtered(ragged, kept):
 
 
 def _by_frequency(ragged, num_train, num_words):
-    """Numbers the words that occur by falling count in the first `num_train` rows.
+    """Renumbers words in descending order of their counts in the first `num_train` rows.
 
     Returns:
-        The rows in new numbers; int64, for each new number the old one; how many of them occur
-        in the first `num_train` rows.
+        `(rows, old, num_seen)`: the rows with new ids; int64, the old id of each new id; and
+        the number of words that occur in the first `num_train` rows.
     """
     present = np.flatnonzero(np.bincount(ragged.values, minlength=num_words))
     train_values = ragged.values[: ragged.offsets[num_train]]

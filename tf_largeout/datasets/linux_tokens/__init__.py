@@ -1,1 +1,1 @@
-"""The next token of C code."""
+"""Next-token prediction on C code."""

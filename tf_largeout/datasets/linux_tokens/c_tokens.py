@@ -1,7 +1,7 @@
-"""Cuts C files into tokens, without a C compiler.
+"""Splits C files into tokens, without a C compiler.
 
-Run as a program this module is a worker of `ParserWorkers`. It needs the standard library only,
-so that a worker starts in milliseconds.
+Run as a program, this module is a worker of `ParserWorkers`. It needs only the standard
+library, so a worker starts in milliseconds.
 """
 
 import array
@@ -15,32 +15,34 @@ _COMMENT_OR_STRING = re.compile(
 _TOKEN = re.compile(
     r"[A-Za-z_]\w*"  # identifiers and keywords
     r"|\.?\d(?:[eEpP][+-]|[\w.])*"  # numbers
-    r"|<<=|>>=|\.\.\.|->|\+\+|--|<<|>>|[-+*/%&|^<>=!]=|&&|\|\||##"  # signs of several
+    r"|<<=|>>=|\.\.\.|->|\+\+|--|<<|>>|[-+*/%&|^<>=!]=|&&|\|\||##"  # longer operators
     r"|\"\"|[^\w\s]",
     re.ASCII,
 )
 
 
 def tokens(text: str) -> list[str]:
-    """The tokens of a C file: comments left out, strings and characters as `""`.
+    """Returns the tokens of a C file, without comments.
+
+    String and character literals are replaced by `""`.
 
     Args:
-        text: what the file has.
+        text: Content of the file.
     """
     text = _COMMENT_OR_STRING.sub(lambda found: " " if found[0][0] == "/" else ' "" ', text)
     return _TOKEN.findall(text)
 
 
 def parse_files(files: list[tuple[str, bytes]], end: str = "<end>") -> dict[str, object]:
-    """All tokens of some files, with `end` after each file.
+    """Returns the tokens of files, with `end` after each file.
 
     Args:
         files: `(path, content)`.
-        end: the token at the end of a file.
+        end: The token at the end of each file.
 
     Returns:
-        Dict of `words`, the different tokens; `ids`, an array of their places there; and
-        `lengths`, an array of the numbers of tokens of the files.
+        Dict of `words`, the distinct tokens; `ids`, an array of all tokens as positions in
+        `words`; and `lengths`, an array of the number of tokens of each file.
     """
     numbers = _Numbers()
     ids, lengths = array.array("i"), array.array("i")
@@ -61,7 +63,7 @@ class _Numbers(dict[str, int]):
 
 
 def main() -> None:
-    """Answers batches until there are no more."""
+    """Parses batches from the standard input until its end."""
     while True:
         try:
             files = pickle.load(sys.stdin.buffer)

@@ -1,4 +1,4 @@
-"""The corpus of linux_tokens: fetched, parsed, cached."""
+"""Downloads, parses and caches the corpus of linux_tokens."""
 
 import os
 from collections.abc import Iterable
@@ -14,46 +14,47 @@ from tf_largeout.datasets.linux_tokens import c_tokens
 from tf_largeout.datasets.parser_workers import ParserWorkers
 from tf_largeout.datasets.token_corpus import TokenCorpus
 
-LEAST_COUNT = 3  # In the training split.
+MIN_COUNT = 3  # In the training split.
 _SUFFIXES = (".c", ".h")
-_PARSER_VERSION = 1  # To be raised with every change of what is parsed.
+_PARSER_VERSION = 1  # Increase it when the parsed form changes.
 
 
 def corpus(folders: Folders, num_classes: int | None = None) -> TokenCorpus:
-    """The corpus of the most frequent tokens.
+    """Returns the corpus with a vocabulary of the most frequent tokens.
 
     Args:
-        folders: the package is fetched into the manual one if it is not there.
-        num_classes: tokens, the unknown one included. Default: all that the training split
-            has `LEAST_COUNT` times or more.
+        folders: Folders of the dataset. If the package is missing, it is downloaded to
+            `folders.manual`.
+        num_classes: Size of the vocabulary, including the unknown token. Defaults to all tokens
+            that occur at least `MIN_COUNT` times in the training split.
     """
     package = source.PACKAGE
     path = folders.parsed / f"linux_tokens-v{_PARSER_VERSION}-{package.sha256[:12]}.npz"
     full = cached(path, TokenCorpus, lambda: parse_package(package.ensure(folders.manual)))
-    return full.limited(num_classes) if num_classes else full.with_counts_of(LEAST_COUNT)
+    return full.limited(num_classes) if num_classes else full.with_min_count(MIN_COUNT)
 
 
 def parse_package(
-    path: str | os.PathLike[str], num_workers: int | None = None, files_a_batch: int = 256
+    path: str | os.PathLike[str], num_workers: int | None = None, files_per_batch: int = 256
 ) -> TokenCorpus:
-    """The `TokenCorpus` of the package, with every token of the training split.
+    """Parses the package. The vocabulary of the result is every token of the training split.
 
-    The split is by file and that of linux_callees.
+    The split is by file, as for linux_callees.
 
     Args:
-        path: of the package.
-        num_workers: as in `ParserWorkers`.
-        files_a_batch: as in `ParserWorkers.parse`.
+        path: Path of the package.
+        num_workers: See `ParserWorkers`.
+        files_per_batch: See `ParserWorkers.parse`.
 
     Raises:
-        SourceFileError: the file is no such package, or is damaged.
+        SourceFileError: If the file is damaged, or is a different package.
     """
     workers = ParserWorkers(c_tokens.__file__, num_workers)
-    return from_batches(workers.parse(source_files(path, _SUFFIXES), files_a_batch))
+    return from_batches(workers.parse(source_files(path, _SUFFIXES), files_per_batch))
 
 
 def from_batches(batches: Iterable[tuple[list[str], Any]]) -> TokenCorpus:
-    """Joins what `ParserWorkers.parse` yields: paths and what `c_tokens` finds in them."""
+    """Merges the results of `ParserWorkers.parse`: paths and results of `c_tokens`."""
     numbers: dict[str, int] = {}
     tokens: list[np.ndarray] = []
     paths: list[str] = []

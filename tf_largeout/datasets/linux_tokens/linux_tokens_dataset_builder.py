@@ -1,4 +1,4 @@
-"""tfds builder of linux_tokens."""
+"""The tfds builder of linux_tokens."""
 
 from tf_largeout.datasets.folders import Folders
 from tf_largeout.datasets.linux_callees import source
@@ -14,7 +14,7 @@ class Builder(TokenCorpusBuilder):
     BUILDER_CONFIGS = [
         VocabularyConfig(
             name="repeated",
-            description="Tokens with three or more in training, and one class for all others.",
+            description="Tokens that occur 3 times or more in training, and one other class.",
             num_classes=1_619_159,
         ),
         VocabularyConfig(

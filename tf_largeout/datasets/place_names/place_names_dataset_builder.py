@@ -1,4 +1,4 @@
-"""tfds builder of place_names."""
+"""The tfds builder of place_names."""
 
 import numpy as np
 

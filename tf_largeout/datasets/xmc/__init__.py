@@ -1,1 +1,1 @@
-"""The text format of the Extreme Classification Repository."""
+"""Datasets in the text format of the Extreme Classification Repository."""

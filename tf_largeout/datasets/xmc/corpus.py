@@ -1,4 +1,4 @@
-"""The corpus of a folder with files of the Extreme Classification Repository."""
+"""Parses and caches a dataset of the Extreme Classification Repository."""
 
 import hashlib
 
@@ -13,19 +13,20 @@ from tf_largeout.datasets.text_table import TextTable
 from tf_largeout.datasets.xmc import text_format
 
 BY_HAND = (
-    "Download a data set in the format `N D L`, `l1,l2 f:v ...` from the Extreme "
-    "Classification Repository and put its training and test file, as `xmc/NAME/train.txt` "
-    "and `xmc/NAME/test.txt`, into the folder for manual downloads."
+    "Download a dataset in the format `N D L`, `l1,l2 f:v ...` from the Extreme "
+    "Classification Repository. Copy its training and test files to `xmc/NAME/train.txt` and "
+    "`xmc/NAME/test.txt` in the folder for manual downloads."
 )
-_PARSER_VERSION = 2  # To be raised with every change of what is parsed.
+_PARSER_VERSION = 2  # Increase it when the parsed form changes.
 
 
 def corpus(folders, name=None):
-    """The `Corpus`.
+    """Returns the `Corpus`.
 
     Args:
-        folders: `Folders`; the files are `xmc/NAME/train.txt` and `test.txt` in the manual one.
-        name: folder of the data set, just below `xmc`.
+        folders: `Folders` of the dataset. `folders.manual` contains `xmc/NAME/train.txt` and
+            `xmc/NAME/test.txt`.
+        name: Name of the dataset's folder in `xmc`.
     """
     if not name:
         raise ValueError(f'`load("xmc/NAME")` needs the name of a folder. {BY_HAND}')
@@ -52,19 +53,19 @@ def _stat(path):
 
 
 def parse(train_path, test_path):
-    """The `Corpus` of a training file and a test file.
+    """Returns the `Corpus` of a training file and a test file.
 
-    All labels of the header are classes, as in the papers, whether they occur or not.
+    The number of classes is that in the header, as in the papers, even if some do not occur.
     """
     train, test = text_format.read(train_path), text_format.read(test_path)
     if not len(train.labels):
-        raise SourceFileError(f"{train_path} has no examples. Get the file again.")
+        raise SourceFileError(f"{train_path} has no examples. Download the file again.")
     for what in ("num_features", "num_labels"):
         expected, found = getattr(train, what), getattr(test, what)
         if found != expected:
             raise SourceFileError(
-                f"Expected {what} of {test_path} to be {expected}, as in {train_path}; it is "
-                f"{found}. The two files belong to different data sets."
+                f"Expected {what} of {test_path} to be {expected}, as in {train_path}, but it "
+                f"is {found}. The two files belong to different datasets."
             )
     counts = np.bincount(train.labels.values, minlength=train.num_labels)
     order, rank = frequency_order(counts)

@@ -1,9 +1,9 @@
 """Reads the text format of the Extreme Classification Repository.
 
-The first line is `num_examples num_features num_labels`; each further one is an example,
+The first line is `num_examples num_features num_labels`. Each further line is an example,
 `label,label feature:value feature:value ...`, with numbers from 0 and finite values. A line
-that begins with a space is an example without labels. Lines may end as on Windows, and blank
-lines may follow the last example.
+that begins with a space is an example without labels. Windows line endings, and blank lines
+after the last example, are accepted.
 """
 
 import dataclasses
@@ -16,21 +16,21 @@ from tf_largeout.datasets.hashing import md5_uint64
 from tf_largeout.datasets.progress import tqdm
 from tf_largeout.datasets.ragged import Ragged
 
-_MOST_NUMBERS = 2**31 - 1  # Ids are int32.
-_MOST_LABELS = 10**8  # Or as many as the file has bytes; all of them become classes.
-_LONGEST_HEADER = 200  # Characters, so that a file without lines is not read as one.
+_MAX_NUMBER = 2**31 - 1  # Ids are int32.
+_MAX_LABELS = 10**8  # Or the size of the file in bytes. All of them become classes.
+_MAX_HEADER = 200  # Characters, in case the file has no line breaks.
 
 
 @dataclasses.dataclass(frozen=True)
 class XmcFile:
-    """What a file says; numbers are those of the file.
+    """The content of a file. Feature and label numbers are those of the file.
 
     Attributes:
-        num_features, num_labels: as in the header.
-        features: int32 feature numbers, a row an example.
+        num_features, num_labels: As in the header.
+        features: int32 feature numbers, one row per example.
         weights: float32, the value of each of `features.values`.
-        labels: int32 label numbers, a row an example; each number once a row.
-        hashes: uint64, of each example's features.
+        labels: int32 label numbers, one row per example, without repeats.
+        hashes: uint64, a hash of each example's features.
     """
 
     num_features: int
@@ -42,15 +42,15 @@ class XmcFile:
 
 
 def read(path):
-    """The `XmcFile` at `path`.
+    """Reads a file and returns an `XmcFile`.
 
     Raises:
-        SourceFileError: the file is damaged, cut off or cannot be read; the message names the
-            line, what stands there and what was expected.
+        SourceFileError: If the file cannot be read, is damaged or is truncated. The message
+            shows the line and what was expected.
     """
     try:
         with open(path, encoding="ascii", errors="surrogateescape") as file:
-            sizes = _header(file.readline(_LONGEST_HEADER), path)
+            sizes = _header(file.readline(_MAX_HEADER), path)
             rows = _rows(file, path, *sizes)
     except OSError as error:
         raise SourceFileError(f"{path} cannot be read: {error}.") from error
@@ -67,30 +67,31 @@ def read(path):
 
 
 def _header(line, path):
-    """The three numbers of the first line, once they are found possible."""
+    """Checks and returns the three numbers of the first line."""
     words = line.split()
     if len(words) != 3 or not _are_numbers(words):
         raise SourceFileError(
             f"Expected the first line of {path} to be `num_examples num_features num_labels`. "
-            f"It begins {line[:60]!r}."
+            f"It begins with {line[:60]!r}."
         )
     num_bytes = os.path.getsize(path)
     limits = {
-        "examples": num_bytes,  # Each has a line.
-        "features": _MOST_NUMBERS,
-        "labels": min(max(_MOST_LABELS, num_bytes), _MOST_NUMBERS),
+        "examples": num_bytes,  # Each example takes at least one byte.
+        "features": _MAX_NUMBER,
+        "labels": min(max(_MAX_LABELS, num_bytes), _MAX_NUMBER),
     }
     for (what, limit), word in zip(limits.items(), words, strict=True):
         if int(word) > limit:
             raise SourceFileError(
-                f"Expected the first line of {path}, a file of {num_bytes:,} bytes, to say at "
-                f"most {limit:,} {what}. It says {word}. Is the file cut off or damaged?"
+                f"Expected at most {limit:,} {what} in the first line of {path}, a file of "
+                f"{num_bytes:,} bytes, but it states {word}. The file may be truncated or "
+                "damaged. Download it again."
             )
     return tuple(map(int, words))
 
 
 def _rows(file, path, num_examples, num_features, num_labels):
-    """Four lists with an item an example: labels, features, weights, and the latter as text."""
+    """Returns labels, features, weights, and the features as text: four lists, by example."""
     rows = []
     bar = tqdm(file, total=num_examples, desc=f"Reading {path.name}", unit=" examples")
     for number, line in enumerate(bar, start=2):
@@ -101,12 +102,12 @@ def _rows(file, path, num_examples, num_features, num_labels):
         except ValueError as error:
             raise SourceFileError(
                 f"Expected line {number} of {path} to be `label,label feature:value "
-                f"feature:value ...`. It begins {line[:60]!r}: {error}"
+                f"feature:value ...`. It begins with {line[:60]!r}: {error}"
             ) from error
     if len(rows) != num_examples:
         raise SourceFileError(
-            f"Expected {num_examples:,} examples in {path}, as its first line says; it has "
-            f"{len(rows):,}. Get the file again."
+            f"Expected {num_examples:,} examples in {path}, as its first line states, but it "
+            f"has {len(rows):,}. Download the file again."
         )
     return tuple(zip(*rows, strict=True)) or ((), (), (), ())
 
@@ -130,29 +131,29 @@ def _numbers(words, below, what):
             return np.array(numbers, np.int32)
     wrong = next(word for word in words if not _are_numbers([word]) or int(word) >= below)
     raise ValueError(
-        f"{what} numbers must be integers from 0 to {below - 1}; one is {wrong[:60]!r}."
+        f"{what} numbers must be integers from 0 to {below - 1}, but one is {wrong[:60]!r}."
     )
 
 
 def _weights(words):
-    """float32, one a word; a value that is not finite in float32 is a ValueError."""
+    """Converts words to float32. Raises a ValueError if one is not finite in float32."""
     with np.errstate(over="ignore"):
         weights = np.array(_values(words)).astype(np.float32)
     is_finite = np.isfinite(weights)
     if not is_finite.all():
         wrong = words[int(np.argmin(is_finite))]
-        raise ValueError(f"values must be finite in float32; one is {wrong[:60]!r}.")
+        raise ValueError(f"values must be finite in float32, but one is {wrong[:60]!r}.")
     return weights
 
 
 def _values(words):
     try:
-        if "_" not in "".join(words):  # Which Python takes.
+        if "_" not in "".join(words):  # Python accepts underscores in numbers; the format not.
             return list(map(float, words))
     except ValueError:
         pass
     wrong = next(word for word in words if "_" in word or not _is_float(word))
-    raise ValueError(f"values must be numbers such as 0.25; one is {wrong[:60]!r}.")
+    raise ValueError(f"values must be numbers such as 0.25, but one is {wrong[:60]!r}.")
 
 
 def _is_float(word):

@@ -1,4 +1,4 @@
-"""tfds builder of data sets of the Extreme Classification Repository."""
+"""The tfds builder of datasets of the Extreme Classification Repository."""
 
 import dataclasses
 
@@ -11,10 +11,10 @@ from tf_largeout.datasets.xmc.corpus import BY_HAND, corpus
 
 @dataclasses.dataclass(eq=False)
 class XmcConfig(tfds.core.BuilderConfig):
-    """A data set of the repository. Its name is the name of the folder with its two files.
+    """A dataset of the repository. Its name is that of the folder with its two files.
 
     Attributes:
-        num_labels: number of classes, the third number in the first line of both files.
+        num_labels: Number of classes, the third number in the first line of both files.
     """
 
     num_labels: int = 0
@@ -23,7 +23,7 @@ class XmcConfig(tfds.core.BuilderConfig):
 class Builder(CorpusBuilder):
     """`text`, `features` (ids, from 1), `weights` and `labels`, not padded.
 
-    For other data sets, use `tfds.builder("xmc", config=XmcConfig(name=..., num_labels=...))`.
+    For other datasets, use `tfds.builder("xmc", config=XmcConfig(name=..., num_labels=...))`.
     """
 
     MANUAL_DOWNLOAD_INSTRUCTIONS = BY_HAND
