@@ -1,10 +1,10 @@
-"""`python -m lab.defaults.optimizers`: what each optimizer learns with nothing said.
+"""`python -m lab.defaults.optimizers`: P@1 of each optimizer with its defaults.
 
-Trains one model per optimizer, learning rate and task for the same number of steps, everything
-else at its default: Keras's Adam, Adagrad and SGD, our row-sparse ones, and some of these once
-more by the rules that their docstrings give for class rows. Prints P@1 as a table. Each run has
-a process of its own, and its figures are kept in `--out`: a table that was cut off goes on from
-there.
+Trains one model per optimizer, learning rate and task for the same number of steps, with
+everything else at its default: Keras's Adam, Adagrad and SGD, the row-sparse optimizers, and
+some of these again with the rules for class rows from their docstrings. Prints P@1 as a table.
+Each run has its own process. Its figures are kept in `--out`, so an interrupted table can be
+continued.
 """
 
 import argparse
@@ -69,9 +69,9 @@ def main(arguments=None):
 
 
 def table(runs, task):
-    """P@1 of the runs on a task as Markdown: a line per optimizer, a column per rate.
+    """P@1 of the runs on a task as Markdown: one line per optimizer, one column per rate.
 
-    Several seeds give mean ± standard deviation.
+    With several seeds, mean ± standard deviation.
     """
     runs = [run for run in runs if run["task"] == task]
     rates = sorted({run["rate"] for run in runs})

@@ -1,11 +1,12 @@
-"""`python -m lab.distribution.asynchronous`: several trainers beside one.
+"""`python -m lab.distribution.asynchronous`: training with several asynchronous trainers.
 
-Two servers, and no trainer (plain `fit`), one, two, ... that `distribute.fit` gives steps to,
-each a process of this machine, in turns, on the same stream of examples: a class's row of
-numbers with noise. Examples a second are medians over epochs without the first, which traces;
-precision at 1 is that of other examples after each epoch, at equal examples for all. Processes
-share the cores of one machine. With fewer cores than processes it shows what
-it costs to give steps away, not what machines of their own would gain.
+Runs two servers with plain `fit`, and with one, two, ... trainers to which `distribute.fit`
+dispatches steps. All are processes of this machine, in turns, on the same stream of examples:
+the row of a class plus noise. Examples per second are medians over epochs, without the first
+epoch, which traces the graph. Precision at 1 is measured on other examples after each epoch,
+after the same number of examples for all. The processes share the cores of one machine. With
+fewer cores than processes, this measures the cost of dispatching steps, not the gain of
+several machines.
 """
 
 import argparse
@@ -26,7 +27,7 @@ _NOISE, _SERVERS, _TESTS = 1.0, 2, 1_000
 
 
 def main(arguments=None):
-    """Measures as the command line says and returns the report."""
+    """Measures what the command line asks for and returns the report."""
     options = _parser().parse_args(arguments)
     rows = []
     for _ in range(options.rounds):
@@ -43,7 +44,7 @@ def main(arguments=None):
 
 
 def train(options, addresses):
-    """Trains with the trainers that there are; examples a second and precisions of epochs."""
+    """Trains with the connected trainers; returns examples per second and precisions."""
     machine.use("cpu")
     servers, trainers = addresses[:_SERVERS], addresses[_SERVERS:]
     tflo.distribute.connect(servers, timeout_s=60, trainers=trainers)
@@ -70,7 +71,7 @@ def train(options, addresses):
 
 
 class _Epochs(keras.callbacks.Callback):
-    """Seconds of each epoch, and the precision after it, which its seconds do not count."""
+    """Records the seconds of each epoch, and the precision after it (not in the seconds)."""
 
     def __init__(self, x, y):
         super().__init__()
@@ -104,7 +105,7 @@ def _rows(options):
 
 
 def _stream(rows, options, seed):
-    """Batches without an end; in its own order for each `seed`."""
+    """Endless batches, in a different order for each `seed`."""
 
     def example(ids):
         features = tf.gather(rows, ids)
@@ -116,7 +117,7 @@ def _stream(rows, options, seed):
 
 
 def line(row):
-    """A row as text."""
+    """Formats a row as text."""
     who = f"{row['trainers']} trainers" if row["trainers"] else "plain fit"
     precisions = " ".join(f"{one:.3f}" for one in row["precision"])
     return f"{who:12} {row['examples_s']:9,.0f} examples/s, P@1 {precisions}"
@@ -134,7 +135,7 @@ def _parser():
     add("--num-sampled", type=int, default=512)
     add("--epochs", type=int, default=4)
     add("--steps", type=int, default=160, help="steps of an epoch, of all trainers together")
-    add("--steps-per-execution", type=int, default=1, help="steps given away at a time")
+    add("--steps-per-execution", type=int, default=1, help="steps dispatched at a time")
     add("--rounds", type=int, default=1, help="turns of all")
     add("--json", help="file for the figures")
     return parser

@@ -1,4 +1,4 @@
-"""The servers and the trainer of `kills`, and what is done to them."""
+"""The servers and the trainer of `kills`, and the faults that are injected."""
 
 import random
 import re
@@ -14,12 +14,12 @@ _IN_A_BACKUP_S = 0.15  # in which the fault comes after the backup began
 
 
 class Processes:
-    """Two servers and a trainer of this machine.
+    """Two servers and a trainer on this machine.
 
     Args:
-        folder: Of the backups.
-        num_classes: Of the model.
-        epochs: Of the training.
+        folder: Folder of the backups.
+        num_classes: Number of classes of the model.
+        epochs: Epochs of the training.
     """
 
     def __init__(self, folder, num_classes, epochs):
@@ -39,7 +39,7 @@ class Processes:
         self._end_trainer()
 
     def start_trainer(self):
-        """Starts the trainer, after the last one; gives the time."""
+        """Starts a new trainer and returns the time."""
         self._end_trainer()
         began = time.monotonic()
         self._log = tempfile.TemporaryFile("w+")
@@ -53,14 +53,14 @@ class Processes:
         return began
 
     def lines(self):
-        """What the trainer says, until it ends, each as words and its time."""
+        """Yields each line that the trainer prints, as words, with its time."""
         for line in self._trainer.stdout:
             yield line.split(), time.monotonic()
         self._trainer.wait()
         self.ended = time.monotonic()
 
     def strike(self, fault):
-        """Does what `fault` says; gives the time."""
+        """Injects `fault` and returns the time."""
         victim, moment = fault
         if moment == "saving":
             time.sleep(random.uniform(0, _IN_A_BACKUP_S) if victim != "disk" else 0)
@@ -72,7 +72,7 @@ class Processes:
         return time.monotonic()
 
     def restore(self):
-        """Starts the servers that ended, at their addresses, and gives all of them room."""
+        """Restarts servers that ended, at the same address, and removes file limits."""
         self._limit(resource.RLIM_INFINITY)
         for number, server in enumerate(self._servers):
             if server.poll() is not None:
@@ -81,12 +81,12 @@ class Processes:
                 self._servers[number] = _server(port)
 
     def said(self):
-        """What the trainer wrote to its standard error."""
+        """Returns what the trainer wrote to standard error."""
         self._log.seek(0)
         return self._log.read()
 
     def is_named(self):
-        """Whether the trainer's last words have the address of a server that ended."""
+        """Returns whether the trainer's last message names a server that ended."""
         gone = [
             address
             for address, server in zip(self._addresses, self._servers, strict=True)

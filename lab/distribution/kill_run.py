@@ -1,4 +1,4 @@
-"""The trainer that `kills` kills. It goes on from the last backup, and says what it does.
+"""The trainer that `kills` kills. It continues from the last backup and reports its progress.
 
 python -m lab.distribution.kill_run FOLDER CLASSES EPOCHS ADDRESS ...
 """
@@ -16,22 +16,22 @@ DIM, BATCH, STEPS = 64, 64, 30
 
 
 def say(*words):
-    """A line for whoever reads along."""
+    """Prints a line for the process that started this one."""
     print(*words, flush=True)
 
 
 class Backup(tflo.distribute.Backup):
-    """One that says when it begins and ends."""
+    """A `Backup` that reports its begin and end."""
 
     def on_epoch_end(self, epoch, logs=None):
-        """Saves."""
+        """Saves a backup."""
         say("saving", epoch)
         super().on_epoch_end(epoch, logs)
         say("saved", epoch)
 
 
 def new_model(num_classes, num_shards):
-    """A model of some layers that have a state: dropout, a sampler, an optimizer."""
+    """A model whose layers have state: dropout, a sampler, an optimizer."""
     keras.utils.set_random_seed(1)
     sampler = tflo.samplers.UniformSampler(256, seed=2)
     head = tflo.layers.LargeOutput(num_classes, sampler, num_shards=num_shards)
@@ -42,7 +42,7 @@ def new_model(num_classes, num_shards):
 
 
 def train(folder, num_classes, epochs, *addresses):
-    """Trains, and says the digest of all that was trained."""
+    """Trains and prints the digest of all trained state."""
     machine.use("cpu")
     rng = np.random.default_rng(0)
     x = rng.normal(size=(STEPS * BATCH, DIM)).astype("float32")

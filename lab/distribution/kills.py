@@ -1,15 +1,14 @@
-"""`python -m lab.distribution.kills`: what is lost when a machine or a program ends.
+"""`python -m lab.distribution.kills`: what is lost when a server or the trainer ends.
 
-Two servers and a trainer with a `Backup` after each epoch, all on this machine. In each epoch
-but the last something is done to them: a server or the trainer is killed (SIGKILL) in a step,
-while a backup is written, or at the start, or a server can write no more to its disk. Then
-what ended is started again, until all epochs are done. The run is right if the last weights,
-slots and random states are those, to the bit, of a run to which nothing happened.
+Runs two servers and a trainer with a `Backup` after each epoch, all on this machine. In each
+epoch but the last it injects a fault: it kills a server or the trainer (SIGKILL) in a step,
+while a backup is written or at the start, or it stops a server from writing to its disk. Then
+it restarts what ended, until all epochs are done. The run is right if the final weights, slots
+and random states equal those of an undisturbed run to the bit.
 
-Seconds: `error`, from the fault to the end of the trainer; `again`, from there (servers and
-trainer are started at once) to the first step, the start of TensorFlow in two to three
-processes on these cores included. `lost`: steps that had to be done twice, which are those
-since the last backup.
+Seconds: `error`, from the fault to the end of the trainer; `again`, from there to the first
+step (servers and trainer start at the same time, so this includes the start of TensorFlow in
+two or three processes on these cores). `lost`: repeated steps, those since the last backup.
 """
 
 import argparse
@@ -34,7 +33,7 @@ FAULTS = {
 
 
 def main(arguments=None):
-    """Does to them what the command line says and returns the report."""
+    """Injects the faults of the command line and returns the report."""
     options = _parser().parse_args(arguments)
     random.seed(1)
     digest, rows = None, []
@@ -53,7 +52,7 @@ def main(arguments=None):
 
 
 def _run(fault, folder, options):
-    """One training from its first to its last epoch, with a fault in each but the last."""
+    """Runs one training from its first to its last epoch, with a fault in each but the last."""
     processes = Processes(folder, options.num_classes, options.times + 1)
     faults, end = [], time.monotonic() + options.seconds
     with processes:
@@ -67,7 +66,7 @@ def _run(fault, folder, options):
 
 
 def _train(processes, fault, faults):
-    """Lets a trainer run to the end, which gives the digest, or to the next fault: None."""
+    """Runs a trainer to the end, which returns the digest, or to a fault: None."""
     seen, steps, began = [], 0, processes.start_trainer()
     strike = None if fault is None else fault[1]
     for words, at in processes.lines():
@@ -83,7 +82,7 @@ def _train(processes, fault, faults):
             moment, steps_of_epoch = processes.strike(fault), words
             seen.append("fault")
     if "fault" not in seen:
-        raise RuntimeError(f"The trainer ended by itself:\n{processes.said()}")
+        raise RuntimeError(f"The trainer ended without a fault:\n{processes.said()}")
     after = seen[seen.index("fault") :]
     faults.append(
         {
@@ -103,7 +102,7 @@ def _steps_since_backup(seen):
 
 
 def line(row):
-    """A row as text."""
+    """Formats a row as text."""
     faults = row["faults"]
     equal = "equal to the bit" if row["equal"] else "NOT EQUAL"
     if not faults:

@@ -19,10 +19,10 @@ class Network:
     """How a trainer, in the network of this process, reaches its servers.
 
     Attributes:
-        device: Network device by which it does.
+        device: Network device to the servers.
         host: Address of the servers.
-        at_servers: Command that runs what follows it in the network of the servers; empty
-            where that is the trainer's.
+        at_servers: Command prefix that runs a command in the network of the servers; empty if
+            this is the trainer's network.
     """
 
     device: str = "lo"
@@ -30,7 +30,7 @@ class Network:
     at_servers: tuple = ()
 
     def num_bytes(self):
-        """All bytes that went either way so far, with the headers of IP."""
+        """Bytes sent either way so far, with IP headers."""
         for text in pathlib.Path("/proc/net/dev").read_text().splitlines():
             name, _, numbers = text.partition(":")
             if name.strip() == self.device:
@@ -39,9 +39,9 @@ class Network:
         raise RuntimeError(f"/proc/net/dev has no {self.device!r}.")
 
     def round_trip_ms(self):
-        """Median milliseconds from a packet to its answer, of an idle network.
+        """Median milliseconds from a packet to its answer on an idle network.
 
-        A connection that is refused is a packet there, and one back.
+        A refused connection is one packet each way.
         """
         return statistics.median(self._refused_ms() for _ in range(_ROUND_TRIPS))
 
@@ -57,15 +57,15 @@ class Network:
 
 @contextlib.contextmanager
 def opened(delay_ms, megabits=0):
-    """A `Network`: the loopback device, or one whose packets take so long each way.
+    """Opens a `Network`: the loopback device, or a device that delays packets.
 
     Args:
-        delay_ms: Milliseconds, or None for the loopback device.
-        megabits: Limit of the rate in Mbit/s, for each way; 0 is none. On the loopback device,
-            where whatever is sent is received, it is one for the sum of both ways.
+        delay_ms: Milliseconds each way, or None for the loopback device.
+        megabits: Limit of the rate in Mbit/s, for each way; 0 is no limit. On the loopback
+            device, which receives what it sends, the limit holds for the sum of both ways.
 
     Raises:
-        OSError: If there are no TUN devices for us.
+        OSError: If this process may not use TUN devices.
     """
     if delay_ms is None:
         _limit_loopback(megabits)

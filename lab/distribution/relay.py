@@ -1,19 +1,20 @@
-"""Two networks of this machine with a delay between them, for kernels that have no `netem`.
+"""Two networks of this machine with a delay between them, for kernels without `netem`.
 
-The trainer's network is the one that `started` is called in; the relay is a process in a second
-network, the servers', which `unshare` makes for it. Each has a TUN device as its only way out:
+The trainer's network is the one in which `started` is called. The relay is a process in a
+second network, that of the servers, which `unshare` creates. Each network has a TUN device as
+its only way out:
 
     trainer 192.0.2.1 -> device -> file -> [relay: wait] -> file -> device -> 192.0.2.2 servers
 
-What a program sends to such a device can be read from the device's file, and what is written
-to the file comes out of the device as if it had been received. A file stays with the network
-in which it was opened, whoever holds it: the trainer's is opened first, and the relay inherits
-it. Packets are as large as a device takes them, so that a relay in Python keeps up.
+What a program sends to such a device can be read from the device's file. What is written to the
+file comes out of the device as if it had been received. A file belongs to the network in which
+it was opened, whichever process holds it: the trainer's file is opened first, and the relay
+inherits it. Packets are as large as devices allow, so that a relay in Python keeps up.
 
-The relay can limit the rate too. The token bucket of `tc` is no substitute: it must hold the
-largest packet, and gives away as much after each pause, of which a step has several.
+The relay can also limit the rate. The token bucket of `tc` cannot replace this: it must hold
+the largest packet, and sends as much without delay after each pause. A step has several pauses.
 
-Run as a program, by path and with the standard library alone, this file is the relay.
+Run as a script, with the standard library alone, this file is the relay.
 """
 
 import collections
@@ -34,17 +35,17 @@ _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000  # linux/if_tun.h
 
 @contextlib.contextmanager
 def started(delay_s, megabits=0):
-    """Starts a relay, and the servers' network with it; both end with the `with`.
+    """Starts a relay, and with it the servers' network; both end with the `with` block.
 
     Args:
-        delay_s: How long a packet takes, each way, in seconds.
+        delay_s: Delay of a packet each way, in seconds.
         megabits: Rate of each way, in Mbit/s; 0 is no limit.
 
     Yields:
-        The command, as a list, that runs what follows it in the servers' network.
+        Command prefix, as a list, that runs a command in the servers' network.
 
     Raises:
-        OSError: If there are no TUN devices for us, or the relay does not start.
+        OSError: If this process may not use TUN devices, or the relay does not start.
     """
     with _opened_device(TRAINER, SERVERS) as end:
         program = [sys.executable, "-I", __file__]
@@ -60,13 +61,13 @@ def started(delay_s, megabits=0):
 
 
 def pass_on(ends, delay_s, megabits, stop):
-    """Passes packets between two ends until a third file has something to read, or is closed.
+    """Passes packets between two files until a third is readable or closed.
 
     Args:
-        ends: Two unbuffered files, a packet a `read` and a `write`.
-        delay_s: Seconds that each packet takes.
+        ends: Two unbuffered files; each `read` and `write` is one packet.
+        delay_s: Delay of each packet in seconds.
         megabits: Rate of each way, in Mbit/s; 0 is no limit.
-        stop: A file.
+        stop: The third file.
     """
     ways = {end: _Way(end, other, delay_s, megabits) for end, other in (ends, ends[::-1])}
     while True:
@@ -81,7 +82,7 @@ def pass_on(ends, delay_s, megabits, stop):
 
 
 class _Way:
-    """The packets on their way from one file to another."""
+    """The packets on their way from one file to the other."""
 
     def __init__(self, source, target, delay_s, megabits):
         self._source, self._target, self._delay_s = source, target, delay_s
@@ -94,21 +95,21 @@ class _Way:
         return max(0.0, self._packets[0][0] - time.monotonic()) if self._packets else 3600.0
 
     def take(self):
-        """Sends a packet, behind those before it."""
+        """Queues a packet after those before it."""
         packet = self._source.read(_LARGEST_PACKET)
         start = max(time.monotonic(), self._free_at)
         self._free_at = start + len(packet) * self._s_of_byte
         self._packets.append((self._free_at + self._delay_s, packet))
 
     def deliver(self):
-        """Writes what has arrived."""
+        """Writes the packets that have arrived."""
         while self._packets and self._packets[0][0] <= time.monotonic():
             self._target.write(self._packets.popleft()[1])
 
 
 @contextlib.contextmanager
 def _opened_device(own, peer):
-    """The file of a new device of this network, by which address `own` reaches `peer`."""
+    """Opens a new device in this network, with address `own`, that leads to `peer`."""
     try:
         file = _device_file()
     except OSError as error:
@@ -139,7 +140,7 @@ def _ip(*arguments):
 
 
 def _main(trainer_end, delay_s, megabits):
-    """Is the relay, until standard input ends."""
+    """Runs the relay until standard input ends."""
     _ip("link", "set", "lo", "up")
     with (
         open(trainer_end, "r+b", buffering=0) as near,

@@ -1,10 +1,10 @@
-"""`python -m lab.distribution.replicas`: what a step costs on replicas of this machine.
+"""`python -m lab.distribution.replicas`: time and memory of a step on several replicas.
 
-The same batch on one device and on replicas of a `tf.distribute.MirroredStrategy`, each on a
-logical CPU: milliseconds a step inside plain `fit`, medians over steps after a warm-up, in
-turns; the memory that the process holds after them, and what a step takes besides. The logical
-CPUs share the cores of the machine, so this is what the replicas cost, not what more devices
-would gain. A step that copied the matrix would show in its memory, and grow with the classes.
+Runs the same batch on one device and on replicas of a `tf.distribute.MirroredStrategy`, each on
+a logical CPU. Reports milliseconds per step in plain `fit` (medians over steps after a warm-up,
+in turns), the memory of the process afterwards, and the additional memory during a step. The
+logical CPUs share the cores of the machine. So this measures the cost of replicas, not the gain
+of more devices. A step that copied the matrix would need memory that grows with the classes.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from tf_largeout.benchmarks.harness.step_case import StepTimes, dense_task
 
 
 def main(arguments=None):
-    """Measures as the command line says and returns the report."""
+    """Measures what the command line asks for and returns the report."""
     options = _parser().parse_args(arguments)
     cases = [(n, count) for n in options.num_classes for count in (1, options.replicas)]
     runs = {case: [] for case in cases}
@@ -40,7 +40,7 @@ def main(arguments=None):
 
 
 def train(options, num_classes, num_replicas):
-    """Trains in this process and returns a step's time and memory."""
+    """Trains in this process and returns the time and memory of a step."""
     machine.use("cpu")
     model = _model(options, num_classes, _strategy(num_replicas))
     task = dense_task(num_classes, options.dim, options.batch_size)
@@ -57,7 +57,7 @@ def train(options, num_classes, num_replicas):
 
 
 def _strategy(num_replicas):
-    """The default strategy for one; else one of as many logical CPUs."""
+    """The default strategy for one replica, otherwise one with that many logical CPUs."""
     if num_replicas == 1:
         return tf.distribute.get_strategy()
     cpu = tf.config.list_physical_devices("CPU")[0]
@@ -75,8 +75,8 @@ def _model(options, num_classes, strategy):
 
 def _line(case, run):
     return (
-        f"{case[0]:>12,} classes, {case[1]} replicas: {run['ms']:7.2f} ms a step, "
-        f"{run['held_mb']:,.0f} MiB held, a step's own {run['step_mb']:,.0f} MiB"
+        f"{case[0]:>12,} classes, {case[1]} replicas: {run['ms']:7.2f} ms per step, "
+        f"{run['held_mb']:,.0f} MiB held, during a step {run['step_mb']:,.0f} MiB more"
     )
 
 

@@ -1,10 +1,11 @@
-"""`python -m lab.distribution.shards`: what it costs to cut the classes into shards.
+"""`python -m lab.distribution.shards`: time and memory of a step with sharded classes.
 
-The same training step with one shard, with shards in one process, and with as many on servers,
-each a process of this machine: milliseconds a step inside plain `fit`, medians over steps after
-a warm-up, in turns, and the ratio to one shard; and the memory of the trainer and of each
-server. All of them share the cores of one machine, so the servers show what the split costs,
-not what machines of their own would gain. Labels are uniform: most distinct rows.
+Runs the same training step with one shard, with shards in one process, and with the same number
+of shards on servers, which are processes of this machine. Reports milliseconds per step in
+plain `fit` (medians over steps after a warm-up, in turns), the ratio to one shard, and the
+memory of the trainer and of each server. All share the cores of one machine. So the servers
+show the cost of the split, not the gain of several machines. Labels are uniform, which gives
+the most distinct rows.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from tf_largeout.distribute.local_servers import local_servers
 
 
 def main(arguments=None):
-    """Measures as the command line says and returns the report."""
+    """Measures what the command line asks for and returns the report."""
     options = _parser().parse_args(arguments)
     variants = {
         "one shard": (1, 0),
@@ -42,7 +43,7 @@ def main(arguments=None):
 
 
 def _run(options, num_shards, num_servers):
-    """The figures of a fresh trainer, with fresh servers."""
+    """Measures a new trainer with new servers."""
     with local_servers(num_servers) as servers:
         addresses = [server.address for server in servers]
         figures = own_process.call(train, options, num_shards, addresses)
@@ -51,7 +52,7 @@ def _run(options, num_shards, num_servers):
 
 
 def train(options, num_shards, addresses):
-    """Trains in this process and returns the step's time and the memory of the process."""
+    """Trains in this process; returns the time of a step and the memory of the process."""
     machine.use("cpu")
     if addresses:
         tflo.distribute.connect(addresses)
@@ -68,7 +69,7 @@ def train(options, num_shards, addresses):
 
 
 def _held_mb(pid):
-    """The most memory that a process has held, in MiB."""
+    """Peak memory of a process, in MiB."""
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
@@ -76,9 +77,9 @@ def _held_mb(pid):
 
 
 def table(rows):
-    """The rows as lines of text."""
+    """Formats the rows as lines of text."""
     width = max(len(row["title"]) for row in rows)
-    lines = [f"{'':{width}}  ms a step  to one shard  trainer MiB  servers MiB"]
+    lines = [f"{'':{width}}  ms / step  to one shard  trainer MiB  servers MiB"]
     for row in rows:
         servers = " ".join(f"{one:,.0f}" for one in row["server_mb"])
         lines.append(

@@ -1,4 +1,4 @@
-"""What benchmarks share that time a small model in turns: the model, and its middle run."""
+"""A small model, and the median of several runs, for programs that measure in turns."""
 
 import keras
 
@@ -18,7 +18,7 @@ def small_model(num_classes, dim, sampler, num_shards=1):
 
 
 def compiled_model(options, num_classes, num_shards=1):
-    """A `small_model`, by the `options` of `add_arguments`."""
+    """A `small_model` compiled with the `options` of `add_arguments`."""
     sampler = _SAMPLERS[options.sampler](options.num_sampled)
     model = small_model(num_classes, options.dim, sampler, num_shards)
     optimizer = getattr(tflo.optimizers, options.optimizer)()
@@ -27,13 +27,13 @@ def compiled_model(options, num_classes, num_shards=1):
 
 
 def middle(runs):
-    """The run of median time, with the times of all."""
+    """The run with the median time, with the times of all runs."""
     ordered = sorted(runs, key=lambda run: run["ms"])
     return {**ordered[len(ordered) // 2], "all_ms": [run["ms"] for run in runs]}
 
 
 def add_arguments(parser):
-    """Adds what the model is like, and how long it is measured."""
+    """Adds the options of the model and of the measurement."""
     add = parser.add_argument
     add("--dim", type=int, default=128)
     add("--batch-size", type=int, default=256)

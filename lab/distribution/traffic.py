@@ -1,20 +1,20 @@
-"""`python -m lab.distribution.traffic`: what a step sends to its servers, and waits for.
+"""`python -m lab.distribution.traffic`: bytes and round trips of a step with servers.
 
-Counts, in a network of its own (`unshare`, `ip` and `tc` of Linux), what goes over the wire in
-a step of plain `fit` with one label a row and shared negatives, headers included, beside what
-the formula says:
+Counts the bytes that a step of plain `fit` sends, headers included, in a separate network
+namespace (`unshare`, `ip` and `tc` of Linux), with one label per example and shared negatives.
+Compares them with this formula:
 
-    a step = 8 dim (K batch + m) + 8 (3 K batch + 2 m) bytes
+    bytes per step = 8 dim (K batch + m) + 8 (3 K batch + 2 m)
 
-with K servers, one shard each, and m negatives: to each server the features, and back the
-gradient of them; of each negative the row, and back the gradient of it; the rest is ids, logits
-and biases. The number of classes is not in it.
+for K servers with one shard each and m negatives. Each server receives the features and returns
+their gradient. Each negative is sent as a row and returned as a gradient. The rest is ids,
+logits and biases. The number of classes does not occur.
 
-`--megabits` limits the rate of that network; 0 is no limit. `--delay-ms` is how long a packet
-takes, each way; servers are then in a network of their own, behind a relay (`relay.py`), and a
-limit holds for each way. `none` is the loopback device, where a limit holds for the sum of
-both ways. From two delays or more above 0 follows what a step waits for: how many milliseconds
-longer it is for each millisecond that a packet and its answer take longer.
+`--megabits` limits the rate of that network; 0 is no limit. `--delay-ms` is the delay of a
+packet each way. The servers are then in a separate network behind a relay (`relay.py`), and the
+limit holds for each way. `none` is the loopback device, where a limit holds for the sum of both
+ways. With two or more delays above 0, the program also reports how many round trips a step
+waits for: the additional milliseconds per step for each additional millisecond per round trip.
 """
 
 import argparse
@@ -38,7 +38,7 @@ _CASE = ("megabits", "servers", "batch_size", "num_sampled", "steps_per_executio
 
 
 def main(arguments=None):
-    """Measures as the command line says, in a network of its own, and prints what it found."""
+    """Measures what the command line asks for, in a separate network, and prints it."""
     options = _parser().parse_args(arguments)
     if not options.inside:
         _run_in_own_network(sys.argv[1:] if arguments is None else arguments)
@@ -64,7 +64,7 @@ def _run_in_own_network(arguments):
 
 
 def formula(dim, num_servers, batch_size, num_sampled):
-    """Bytes of a step, both ways and all servers together."""
+    """Bytes per step, both ways and all servers together."""
     features = num_servers * batch_size
     return 8 * dim * (features + num_sampled) + 8 * (3 * features + 2 * num_sampled)
 
@@ -72,12 +72,12 @@ def formula(dim, num_servers, batch_size, num_sampled):
 def waits_of(rows):
     """How many round trips a step waits for: the slope of `ms` over `round_trip_ms`.
 
-    Rows without a delay are left out: such a step takes as long as the work of all processes,
-    and a delay hides some of it.
+    Rows without a delay are left out. Such a step takes as long as the work of all processes,
+    and a delay hides part of it.
 
     Returns:
-        A dict for each case that was measured with two delays or more: the case as in its
-        rows, and `round_trips`.
+        A dict for each case that was measured with two or more delays: the case as in its rows,
+        and `round_trips`.
     """
     cases = {}
     for row in rows:
@@ -97,7 +97,7 @@ def _slope(rows):
 
 
 def _measured(options):
-    """Yields a row for each case, and prints it."""
+    """Measures each case, prints it, and yields its row."""
     for delay, *case in itertools.product(
         options.delay_ms,
         options.megabits,
@@ -126,18 +126,18 @@ def _run(options, case):
 
 
 def line(row):
-    """A row as text."""
+    """Formats a row as text."""
     delay = row["delay_ms"]
     way = "loopback" if delay is None else f"{delay:g} ms each way"
     return (
         f"{_title(row)}, {way} (round trip {row['round_trip_ms']:.3f} ms): "
-        f"{row['bytes'] / 1e6:.3f} MB a step, formula {row['formula'] / 1e6:.3f} "
+        f"{row['bytes'] / 1e6:.3f} MB per step, formula {row['formula'] / 1e6:.3f} "
         f"(ratio {row['bytes'] / row['formula']:.2f}), {row['ms']:.1f} ms"
     )
 
 
 def waits_line(case):
-    """A result of `waits_of` as text."""
+    """Formats a result of `waits_of` as text."""
     return f"{_title(case)}: a step waits for {case['round_trips']:.2f} round trips"
 
 
@@ -163,7 +163,7 @@ def _parser():
     add("--sampled", type=count, nargs="+", default=[1024])
     add("--steps-per-execution", type=count, nargs="+", default=[1], help="of `compile`")
     rate = functools.partial(_whole_number, 0)
-    add("--megabits", type=rate, nargs="+", default=[0], help="a second; 0 is no limit")
+    add("--megabits", type=rate, nargs="+", default=[0], help="Mbit/s; 0 is no limit")
     add("--delay-ms", type=_delay, nargs="+", default=[None], help="each way, or none")
     add("--steps", type=count, default=40, help="that are counted, at least")
     add("--inside", action="store_true", help=argparse.SUPPRESS)
@@ -178,7 +178,7 @@ def _whole_number(least, text):
 
 
 def _delay(text):
-    """Milliseconds, or None for "none"."""
+    """Parses milliseconds, or None for "none"."""
     if text == "none":
         return None
     with contextlib.suppress(ValueError):

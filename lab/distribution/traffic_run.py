@@ -1,4 +1,4 @@
-"""A training over servers whose bytes and milliseconds a step are counted."""
+"""A training with servers that counts bytes and milliseconds per step."""
 
 import math
 import time
@@ -18,13 +18,13 @@ _WARM_UP = 5  # calls, of `steps_per_execution` steps each
 
 
 def train(options, case, wire, addresses):
-    """Trains in this process, a shard a server; returns `bytes` of a step, and median `ms`.
+    """Trains in this process, one shard per server; returns `bytes` per step, median `ms`.
 
     Args:
-        options: `num_classes`, `dim`, and `steps`, the least number that is counted.
+        options: `num_classes`, `dim`, and `steps`, the minimum number of counted steps.
         case: Dict of `batch_size`, `num_sampled` and `steps_per_execution`.
         wire: The `Network` to the servers.
-        addresses: Of the servers.
+        addresses: Addresses of the servers.
     """
     machine.use("cpu")
     connect(addresses, timeout_s=60)

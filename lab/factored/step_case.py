@@ -1,4 +1,4 @@
-"""Steps of an output layer alone, for the benchmark `factored`: each in its own process."""
+"""Steps of an output layer alone, for `lab.factored.steps`, each in its own process."""
 
 import dataclasses
 import itertools
@@ -20,8 +20,8 @@ class Shape:
     """Sizes of an output layer and its batch.
 
     Attributes:
-        num_classes, dim, batch_size: as everywhere.
-        num_sampled: negatives of the methods that sample.
+        num_classes, dim, batch_size: As in the layers.
+        num_sampled: Number of negatives of the methods that sample.
     """
 
     num_classes: int
@@ -31,7 +31,7 @@ class Shape:
 
 
 def factored(loss):
-    """A function of a `Shape` that makes a step of a `FactoredOutput`."""
+    """Returns a function of a `Shape` that makes a step of a `FactoredOutput`."""
 
     def make(shape):
         layer = layers.FactoredOutput(shape.num_classes, learning_rate=_RATE)
@@ -41,7 +41,7 @@ def factored(loss):
 
 
 def ours(make_layer, loss):
-    """The same of another of our layers, with row-sparse gradient descent."""
+    """The same for another layer of this package, with row-sparse gradient descent."""
 
     def make(shape):
         return _step_of_layer(make_layer(shape), loss(), shape, optimizers.LazySGD(_RATE))
@@ -50,11 +50,11 @@ def ours(make_layer, loss):
 
 
 def stock(loss):
-    """The same of TensorFlow's own operations, with gradient descent by hand.
+    """The same for TensorFlow operations, with gradient descent by hand.
 
     Args:
-        loss: function of (features, kernel, bias, labels, shape) that gives the loss of each
-            row. Where it reads some rows alone, only those take a step.
+        loss: Function of (features, kernel, bias, labels, shape) that returns the loss of each
+            example. If it reads only some rows, only these are updated.
     """
 
     def make(shape):
@@ -77,10 +77,10 @@ def stock(loss):
 
 
 def dense(loss):
-    """The same of all logits: a gradient of all rows, and a step of all of them.
+    """The same for all logits: a gradient and an update of all rows.
 
     Args:
-        loss: function of logits `[batch, num_classes]` and labels `[batch]`.
+        loss: Function of logits `[batch, num_classes]` and labels `[batch]`.
     """
 
     def of_logits(features, kernel, bias, labels, _):
@@ -90,27 +90,27 @@ def dense(loss):
 
 
 def sampled_softmax(features, kernel, bias, labels, shape):
-    """That of TensorFlow, of each row."""
+    """TensorFlow's sampled softmax loss of each example."""
     return tf.nn.sampled_softmax_loss(
         kernel, bias, labels[:, tf.newaxis], features, shape.num_sampled, shape.num_classes
     )
 
 
 def squared_error(logits, labels):
-    """That of a one-hot target, of each row."""
+    """Squared error to a one-hot target, for each example."""
     true = tf.gather(logits, labels, batch_dims=1)
     return tf.reduce_sum(logits**2, axis=1) - 2 * true + 1
 
 
 def taylor_softmax(logits, labels):
-    """Cross entropy of each row."""
+    """Cross entropy of the Taylor softmax, for each example."""
     true = tf.gather(logits, labels, batch_dims=1)
     partition = tf.reduce_sum(1 + logits + logits**2 / 2, axis=1)
     return tf.math.log(partition) - tf.math.log(1 + true + true**2 / 2)
 
 
 def softmax(logits, labels):
-    """Cross entropy of each row."""
+    """Cross entropy of the softmax, for each example."""
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
 
 
@@ -137,9 +137,9 @@ METHODS = {
 
 
 def measure(function, *args):
-    """What `milliseconds` or another function of `args` finds in a process of its own, a dict.
+    """Calls `milliseconds`, or another function of `args`, in a new process; returns its dict.
 
-    Where TensorFlow ends it, or the system for want of memory, the dict says what went wrong.
+    If TensorFlow or the system ends the process (out of memory), the dict contains the reason.
     """
     try:
         return own_process.call(function, *args)
@@ -148,9 +148,9 @@ def measure(function, *args):
 
 
 def milliseconds(method, shape, steps, seconds):
-    """Median, 10th and 90th percentile of a step, in this process.
+    """Median, 10th and 90th percentile of the time of a step, in this process.
 
-    `cpu_ms` is its median in processor time, which other programs on the cores lengthen less.
+    `cpu_ms` is the median of processor time, which other programs on the cores affect less.
     """
     step = METHODS[method](shape)
     random = np.random.default_rng(0)
@@ -171,7 +171,7 @@ def milliseconds(method, shape, steps, seconds):
 
 
 def _seconds_of_calls(function, times):
-    """Seconds of each of so many calls, and of the processor in each."""
+    """Seconds, and processor seconds, of each of `times` calls."""
     cpu = []
 
     def call():

@@ -1,10 +1,10 @@
-"""`python -m lab.factored.steps`: a step of the output layer against its size.
+"""`python -m lab.factored.steps`: time of a step of the output layer, by number of classes.
 
-Forward pass, gradient into the features and gradient descent of the weights, of the output
-layer alone: the comparison of Vincent et al. 2015, figures 3 and 4. One line for each method
-and number of classes, and a picture on logarithmic axes. For the factored layer: how its
-products compare with the rate of TensorFlow's product of two float32 matrices; and, if
-`--upkeep` is given, what it costs to keep its factors sound at a real learning rate.
+Measures the output layer alone: forward pass, gradient of the features, and gradient descent on
+the weights. This is the comparison of Vincent et al. 2015, figures 3 and 4. Prints one line for
+each method and number of classes, and draws a picture with logarithmic axes. For the factored
+layer it also compares the rate of the products with that of TensorFlow's product of two float32
+matrices. With `--upkeep` it measures the cost of stabilisation at a real learning rate.
 """
 
 import argparse
@@ -99,8 +99,8 @@ def _parser():
     add("--dim", type=int, default=300)
     add("--batch-size", type=int, default=128)
     add("--num-sampled", type=int, default=1024)
-    add("--steps", type=int, default=200, help="most of a method")
-    add("--seconds", type=float, default=20.0, help="about the most of a method")
+    add("--steps", type=int, default=200, help="at most, per method")
+    add("--seconds", type=float, default=20.0, help="about this much per method")
     add("--most-dense", type=int, default=1_000_000, help="classes of a dense layer")
     add("--upkeep", type=int, default=0, help="steps at a real rate, by each loss")
     add("--json", help="file for the figures")

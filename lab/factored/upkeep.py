@@ -1,10 +1,10 @@
-"""What it costs to keep the factors of a `FactoredOutput` sound while it learns.
+"""The cost of stabilising the factors of a `FactoredOutput` during training.
 
-After each step U is looked at; where a direction has left its range there is a fold, which the
-rows that a step meets then take; every 256 steps U is inverted anew; and where there is no room
-for another fold, a pass over all classes takes them all. The share of a training is what its
-steps take on average above the median of those before the first fold, with the part of a pass
-that comes to each, also where the training is too short for one.
+After each step the layer checks U. If a direction has left its range, it makes a fold, which
+later steps apply to the rows that they read. Every 256 steps it inverts U again. If there is no
+room for another fold, one pass applies all folds to all classes. The cost is the mean time of
+the steps above the median of the steps before the first fold, plus each step's part of a pass,
+even if the training is too short for a pass.
 """
 
 import time
@@ -88,7 +88,7 @@ def _step(model, loss):
 
 
 def _batches(shape, count):
-    """Features around a place for each class, and the classes."""
+    """Features around a point for each class, and the classes."""
     random = np.random.default_rng(0)
     places = random.standard_normal([_PLACES, shape.dim], np.float32)
     for _ in range(count):

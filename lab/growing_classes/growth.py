@@ -1,11 +1,11 @@
-"""`python -m lab.growing_classes.growth`: classes that are added to a trained model.
+"""`python -m lab.growing_classes.growth`: P@1 of a model to which classes are added.
 
-One model trains on the examples of some classes, drawn at random; the others are added by
-`resize_classes`, and it trains on with the examples of all. Beside it stand a model that has
-had all classes from the start, in as many steps, and one that starts anew when the classes
-come. P@1 is exact, over all classes, on the test split: as a whole, and of the examples of the
-classes that were there and of those that came. The learning rate stays until the classes come
-and falls to zero over the steps after, in all three.
+One model trains on the examples of some classes, selected at random. `resize_classes` adds the
+others, and the model goes on with the examples of all. It is compared with a model that has all
+classes from the start, after the same number of steps, and with a new model that starts when
+the classes are added. P@1 is exact, over all classes, on the test split: for all examples, for
+those of the first classes and for those of the added classes. In all three models, the learning
+rate is constant until classes are added and then falls to zero.
 """
 
 import argparse
@@ -66,14 +66,14 @@ class Growth:
         self.first = first_classes(task, options.first_classes, settings.batch_size)
 
     def from_the_start(self):
-        """All classes from the start, in as many steps as the grown model has."""
+        """All classes from the start, in as many steps as the grown model."""
         model, points = self.method.model(self.task, self.settings), []
         self._train(model, self.task, points)
         self._train(model, self.task, points, added=True)
         return {"title": "all classes from the start", "points": points}
 
     def grown(self):
-        """Some classes at first, then all."""
+        """Some classes first, then all."""
         model, points = self.method.model(self.first, self.settings), []
         self._train(model, self.first, points)
         model = tflo.resize_classes(model, self.task.num_classes)
@@ -86,10 +86,10 @@ class Growth:
         return {"title": title, "points": points}
 
     def anew(self):
-        """A new model when the classes come."""
+        """A new model at the time when classes are added."""
         model, points = self.method.model(self.task, self.settings), []
         self._train(model, self.task, points, added=True)
-        return {"title": "all classes, anew when they come", "points": points}
+        return {"title": "new model when classes are added", "points": points}
 
     def _train(self, model, task, points, added=False):
         epochs = self.options.points
@@ -122,7 +122,7 @@ class Growth:
 
 
 class _Look(keras.callbacks.Callback):
-    """Evaluates after each epoch, and lets the learning rate fall to zero if it is to."""
+    """Evaluates after each epoch, and lowers the learning rate to zero if requested."""
 
     def __init__(self, growth, points, steps_before, steps, falls):
         super().__init__()
@@ -143,7 +143,7 @@ class _Look(keras.callbacks.Callback):
 
 
 def shuffled_classes(task, seed):
-    """The task with its classes in a random order, so that the last ones are like the others.
+    """The task with its classes in random order, so that the last ones are like the others.
 
     Raises:
         ValueError: If its examples have several labels.
@@ -162,10 +162,10 @@ def shuffled_classes(task, seed):
 
 
 def first_classes(task, num_classes, batch_size):
-    """The task of the first classes alone, by the examples that they have.
+    """The task of the first classes alone, with their examples.
 
     Raises:
-        ValueError: If it has no more classes.
+        ValueError: If `num_classes` is not below that of the task.
     """
     if not 0 < num_classes < task.num_classes:
         raise ValueError(
@@ -188,7 +188,7 @@ def first_classes(task, num_classes, batch_size):
 
 
 def table(runs):
-    """The last point of each run as lines of text."""
+    """Formats the last point of each run as lines of text."""
     width = max(len(run["title"]) for run in runs)
     lines = [f"{'':{width}}    steps    P@1  first classes  new classes"]
     for run in runs:

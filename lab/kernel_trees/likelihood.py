@@ -1,16 +1,17 @@
-"""`python -m lab.kernel_trees.likelihood`: how near sampled losses come to the exact one.
+"""`python -m lab.kernel_trees.likelihood`: distance of sampled losses to the exact likelihood.
 
-The experiments of Barber and Botev 2016, figures 1 and 2. All methods start from the same
-weights and take the same batches; exact maximum likelihood is one of them. After each epoch:
+The experiments of Barber and Botev 2016, figures 1 and 2. All methods, exact maximum likelihood
+included, start from the same weights and use the same batches. After each epoch it reports:
 
 * `log_likelihood`: of the labels, under the softmax over all classes, mean over the examples;
 * `from_exact`: mean absolute difference between the class probabilities of the model and
-  those that exact maximum likelihood has reached in as many steps;
-* `from_true`: the same to the model that the labels were drawn from, where there is one.
+  those of exact maximum likelihood after the same number of steps;
+* `from_true`: the same difference to the model from which the labels were drawn, if there is
+  one.
 
-Methods that estimate the likelihood take the learning rate of the exact one, as in the paper;
-the others the best of a grid by log likelihood, on another draw of the problem than those
-reported.
+Methods that estimate the likelihood use the learning rate of the exact method, as in the paper.
+The others use the best rate of a grid by log likelihood, found with another draw of the
+problem.
 """
 
 import argparse
@@ -122,7 +123,7 @@ def main(arguments=None):
 def best_rate(problem, estimator, num_sampled):
     """The rate of the grid with the highest log likelihood after the last epoch.
 
-    That of the problem where the loss estimates the likelihood.
+    If the loss estimates the likelihood, the rate of the problem.
     """
     if estimator.is_likelihood:
         return problem.learning_rate
@@ -169,7 +170,7 @@ def _distance(probabilities, log_probabilities):
 
 
 def table(runs, rates):
-    """The last points as lines of text, mean and spread over the seeds."""
+    """Formats the last points as lines of text, with mean and spread over the seeds."""
     found = [figure for figure in FIGURES if figure in runs[0]["points"][-1]]
     lines = [f"{'':52}{'rate':>8}" + "".join(f"{figure:>24}" for figure in found)]
     for name in dict.fromkeys(run["estimator"] for run in runs):
@@ -191,7 +192,7 @@ def _parser():
     add = parser.add_argument
     add("--problem", choices=PROBLEMS, default="toy")
     add("--estimators", nargs="+", choices=ESTIMATORS, default=list(ESTIMATORS))
-    add("--num-sampled", type=int, default=20, help="negatives of a batch")
+    add("--num-sampled", type=int, default=20, help="negatives per batch")
     add("--epochs", type=int, default=20)
     add("--seeds", type=int, nargs="+", default=[1, 2, 3])
     add("--json", help="file for the figures")

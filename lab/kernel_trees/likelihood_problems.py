@@ -1,4 +1,4 @@
-"""The problems of the benchmark `likelihood`."""
+"""The problems of `lab.kernel_trees.likelihood`."""
 
 import dataclasses
 from collections.abc import Callable
@@ -18,7 +18,7 @@ class Problem:
     Attributes:
         seed: of the data, the first weights and the order of the examples.
         epochs: how often to go through the examples.
-        batch_size: examples of a step.
+        batch_size: examples per step.
         inputs: `[n, ...]`, those to train on.
         labels: int64 `[n]`.
         looked_at: inputs whose class probabilities are compared.
@@ -121,7 +121,7 @@ def words(seed, epochs, dim=64, examples=200_000, looked_at=1000, window=2):
 
 
 def _pairs(tokens, number, window, rng):
-    """Random places of a text, and random others near them."""
+    """Random positions of a text, and random other positions near them."""
     places = rng.integers(window, len(tokens) - window, number)
     distances = rng.integers(1, window + 1, number) * rng.choice([-1, 1], number)
     return tokens[places], tokens[places + distances].astype(np.int64)

@@ -1,9 +1,9 @@
-"""`python -m lab.kernel_trees.tree_cost`: milliseconds of a kernel tree a step.
+"""`python -m lab.kernel_trees.tree_cost`: time to sample from a kernel tree and to update it.
 
-The time to sample for a batch, and the time to bring the tree up to date with rows that have
-changed: those that the batch drew, and as many as a shared pool of 1,024 and the labels have.
-One line for each number of classes, of samples and of dimensions of the kernel; beside them
-the time that other samplers take to sample. Embeddings and features are random.
+Measures the time to sample for a batch, and the time to update the tree for rows that have
+changed: the rows that the batch drew, and as many rows as a shared pool of 1,024 and the labels
+have. Prints one line for each number of classes, of samples and of dimensions of the kernel,
+and then the time that other samplers take. Embeddings and features are random.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def measure(num_classes, dim, projection_dim, num_sampled, options):
         num_classes: Number of classes.
         dim: Width of their embeddings.
         projection_dim: Of the kernel, or 0 for no projection.
-        num_sampled: Draws a row.
+        num_sampled: Draws per example.
         options: `batch_size` and `steps`.
     """
     sampler = samplers.KernelTreeSampler(
@@ -83,7 +83,7 @@ def measure(num_classes, dim, projection_dim, num_sampled, options):
 
 
 def measure_other(name, shape, options):
-    """Milliseconds in which a sampler of `SAMPLERS` samples, as a dict."""
+    """Milliseconds that a sampler of `SAMPLERS` takes to sample, as a dict."""
     sampler = SAMPLERS[name](None, shape["num_sampled"])
     layer, sample = _layer_and_sample(
         sampler, shape["num_classes"], shape["dim"], options.batch_size
@@ -106,7 +106,7 @@ def _layer_and_sample(sampler, num_classes, dim, batch_size):
 
 
 def _milliseconds(function, times):
-    """Of a call, in the median; the first are left out where there are many."""
+    """Median milliseconds of a call, without the first calls if there are many."""
     seconds = machine.seconds_of_calls(function, times)
     return 1e3 * float(np.median(seconds[_WARM_UP:] or seconds[-1:]))
 

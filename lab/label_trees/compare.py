@@ -1,14 +1,14 @@
-"""`python -m lab.label_trees.compare`: ours beside what one would pick instead.
+"""`python -m lab.label_trees.compare`: precision and cost compared with other libraries.
 
-Label trees (Omikuji, napkinXC) and fastText on the same splits and feature ids as ours, one
-table a task: precision, what training took, and what a model and its answers cost. The trees
-get TF-IDF of the ids, fastText the ids as words. They train to their end; ours train for
-`--seconds` of computation, each of those that are joined. All settings were chosen on a
-validation split and stand in `RIVALS` and `METHODS`. `pip install 'tf_largeout[rivals]'` gets
-the other libraries.
+Trains label trees (Omikuji, napkinXC) and fastText on the same splits and feature ids as models
+of `tf_largeout`. Prints one table per task: precision, the cost of training, and the cost of
+the model and its answers. The trees get TF-IDF weights of the ids, fastText the ids as words.
+They train to their end. Our models train for `--seconds` of computation each. All settings were
+chosen on a validation split and are in `RIVALS` and `METHODS`. `pip install
+'tf_largeout[rivals]'` installs the other libraries.
 
-CPU seconds and milliseconds are of all cores together, and do not depend on what else the
-machine does. `memory` is what the process grew by in training, data included.
+CPU seconds and milliseconds are the sum over all cores and do not depend on other programs.
+`memory` is the growth of the process in training, data included.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def _run(method, options, out):
 
 
 def rival_setting(text):
-    """`NAME=VALUE` of a rival, by its library's names, as (name, value)."""
+    """Parses `NAME=VALUE`, with the library's name of the setting, as (name, value)."""
     name, _, value = text.partition("=")
     if not name or not value:
         raise argparse.ArgumentTypeError(f"expected NAME=VALUE; got {text!r}")
@@ -95,7 +95,7 @@ def _parser():
         "--methods",
         nargs="+",
         choices=[*METHODS, *_JOINED, *RIVALS],
-        help="default: the rivals and ours, on several labels a row with models joined",
+        help="default: the rivals and our models, joined ones for multi-label tasks",
     )
     add("--seconds", type=float, default=160.0, help="CPU seconds of training, of each model")
     add("--sample", type=int, default=10_000, help="test examples")
@@ -106,7 +106,7 @@ def _parser():
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="of all rivals of the command, by their library's names; with an --out of its own",
+        help="for all rivals, with the library's names; use a separate --out",
     )
     add("--out", help="directory of the logs; what is finished there is not run again")
     add("--json", help="file for the figures (default: OUT/practice.json)")

@@ -18,14 +18,14 @@ from tf_largeout.join_models import join_models
 
 @dataclasses.dataclass(frozen=True)
 class JoinedRun(ProcessRun):
-    """Models trained one after the other and joined; the log has one point.
+    """Models that are trained in sequence and joined; the log has one point.
 
-    `method` is a key of `METHODS` and how many, as `several_labels x3`.
+    `method` is a key of `METHODS` and the number of models, such as `several_labels x3`.
 
     Attributes:
-        seconds: of computation that each is trained for; its rate falls to zero over them.
-        sample: test examples to evaluate on; None for all.
-        on_validation: test on a part of the training split, for the choice of settings.
+        seconds: Seconds of computation for each model; its rate falls to zero in this time.
+        sample: Number of test examples; None for all.
+        on_validation: Whether to test on a part of the training split, to choose settings.
     """
 
     seconds: float
@@ -34,7 +34,7 @@ class JoinedRun(ProcessRun):
 
     @property
     def of(self):
-        """The key of `METHODS`, and how many are joined."""
+        """The key of `METHODS` and the number of models."""
         name, number = self.method.split(" x")
         return name, int(number)
 
@@ -80,7 +80,7 @@ class JoinedRun(ProcessRun):
         write_json(self.log_path, {**self.read_log(), **costs, "points": points})
 
     def _trained(self, seed):
-        """A model, and the seconds and the CPU seconds that it took."""
+        """A trained model, its seconds and its CPU seconds."""
         keras.utils.set_random_seed(seed)
         task, spent = self._load(seed), Stopwatch()
         model = METHODS[self.of[0]].model(task, self.settings)

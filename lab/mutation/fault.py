@@ -1,4 +1,4 @@
-"""The form of an entry in the tables of planted faults."""
+"""An entry in the tables of planted faults."""
 
 import pathlib
 from typing import NamedTuple
@@ -32,6 +32,6 @@ class Fault(NamedTuple):
         return text
 
     def plant(self, root: pathlib.Path) -> None:
-        """Makes the mistake in the tree at `root`."""
+        """Plants the fault in the tree at `root`."""
         text = self.source(root)
         (root / self.file).write_text(text.replace(self.old, self.new))

@@ -1,9 +1,9 @@
-"""`python -m lab.mutation.sample`: does the short suite find what the long one finds?
+"""`python -m lab.mutation.sample`: which planted faults do the short and the long suite find?
 
-Plants the faults of the tables one at a time in a copy of the last commit, compiles it where
-the fault is in C++, and runs the fault's tests: first those that `make test` runs, and where
-these pass all of them, as `make test-slow` does. Faults of C++ are to be found from Python:
-the C++ tests do not run. It takes about an hour on two cores.
+Plants the faults of the tables, one at a time, in a copy of the last commit. Compiles the copy
+if the fault is in C++, and runs the tests of the fault: first those of `make test` and, if they
+pass, those of `make test-slow`. C++ tests do not run, so faults in C++ must be found from
+Python. Takes about an hour on two cores.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def table(rows: list[dict]) -> str:
-    """The results as a table in Markdown, with a line of sums."""
+    """The results as a Markdown table, with a line of totals."""
     lines = ["| part | fault | short | long | found by | s |", "|---|---|---|---|---|---|"]
     word = {True: "yes", False: "**no**"}
     for row in rows:

@@ -1,4 +1,4 @@
-"""All planted faults, by the part of the library that they are in."""
+"""All planted faults, by the part of the library that contains them."""
 
 from lab.mutation import losses, ops, optimizers, retrieval, samplers, serving
 

@@ -16,7 +16,7 @@ _FOUND, _PASSED, _NO_TESTS = 1, 0, 5  # exit codes of pytest
 
 
 class Result(NamedTuple):
-    """What one of the two suites did about a fault.
+    """The result of one of the two suites for a fault.
 
     Attributes:
         found: Whether a test failed.
@@ -30,10 +30,10 @@ class Result(NamedTuple):
 
 
 class Tree:
-    """A git worktree of the commit that is checked out, with an op library of its own.
+    """A git worktree of the current commit, with its own op library.
 
     Args:
-        root: Where it is, or is to be made.
+        root: Folder of the worktree; created if missing.
         timeout: Seconds after which a run of pytest is stopped and counts as failed.
     """
 
@@ -54,9 +54,9 @@ class Tree:
             raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}")
 
     def test(self, fault: Fault) -> tuple[Result, Result]:
-        """Plants a fault and takes it back; returns the results of short and long suite.
+        """Plants a fault, tests it and removes it; returns the results of short and long suite.
 
-        The long suite contains the short one, so it only runs where the short one passes.
+        The long suite contains the short one, so it only runs if the short one passes.
         """
         fault.plant(self._root)
         is_compiled = fault.file.startswith("custom_ops/")

@@ -1,13 +1,12 @@
-"""`python -m lab.negatives.hardness`: what the negatives of each sampler are like.
+"""`python -m lab.negatives.hardness`: how hard the negatives of each sampler are.
 
-Trains one model for some time and looks at it on the way. At each point every sampler draws
-negatives for the same test examples from the same weights, and a pass over all classes tells
-how hard they are: their mean logit; their share of the softmax mass that is not on the labels;
-and their median rank. What they make of the sampled softmax loss is in the other figures: how
-far the logarithm of the partition function is missed, in nats; how many of them share the
-estimate (the effective sample size `(sum w)^2 / sum w^2`); and what part of the features'
-gradient is missed, in the mean over draws (its bias) and by one draw. Static samplers draw
-from a distribution of their own, the others search structures that are built for the point.
+Trains one model and examines it at several points. At each point, every sampler draws negatives
+for the same test examples and weights. A pass over all classes shows how hard they are: their
+mean logit, their share of the softmax probability of all classes but the labels, and their
+median rank. The other figures describe the sampled softmax loss with these negatives: the error
+of the logarithm of the partition function, in nats; the effective sample size
+`(sum w)^2 / sum w^2`; and the relative error of the features' gradient, for the mean over draws
+(its bias) and for one draw. Samplers with search structures build them at each point.
 """
 
 import argparse
@@ -44,7 +43,7 @@ _DEFAULT_SAMPLERS = [
 
 
 def main(arguments=None):
-    """Trains and looks as the command line says; returns the report."""
+    """Trains and examines as the command line says; returns the report."""
     options = _parser().parse_args(arguments)
     settings = METHODS["ours"].settings_for(options.task)
     task = tasks.load(options.task, settings.batch_size)
@@ -102,13 +101,13 @@ def hardness(trained, sampler, features, labels):
 
 
 def figures_of_loss(layer, samples, features, labels):
-    """What samples make of the sampled softmax loss: the figures `OF_LOSS`.
+    """The figures `OF_LOSS` of the sampled softmax loss with given samples.
 
     Args:
-        layer: a built `LargeOutput`.
-        samples: drawn for the same rows.
-        features: float32 [batch, dim].
-        labels: int64 [batch, num_labels], padded with -1.
+        layer: A built `LargeOutput`.
+        samples: Drawn for the same examples.
+        features: float32 `[batch, dim]`.
+        labels: int64 `[batch, num_labels]`, padded with -1.
     """
     with tf.GradientTape() as tape:
         tape.watch(features)
@@ -136,14 +135,14 @@ def effective_sample_size(candidates):
 
 
 def gradient_errors(gradients, exact):
-    """How far draws are from the exact gradient: in the mean over all draws, and by one.
+    """Relative distance from the exact gradient: of the mean of all draws, and of one.
 
-    Both are root mean squares over the rows, relative to that of the exact gradient. What the
-    spread of the draws adds to the error of their mean is taken off the first.
+    Both are root mean squares over the examples, relative to that of the exact gradient. The
+    first is corrected for the spread of the draws.
 
     Args:
-        gradients: [draws, batch, dim].
-        exact: [batch, dim].
+        gradients: `[draws, batch, dim]`.
+        exact: `[batch, dim]`.
     """
     scale = np.mean(np.sum(exact**2, axis=1))
     spread = np.mean(np.sum(gradients.var(axis=0, ddof=1), axis=1))
@@ -167,7 +166,7 @@ def partition_error(candidates, logits):
 
 
 def own_ids(sample, batch):
-    """The distinct classes that each row is compared with, int64 [batch, any], -1 for none."""
+    """Distinct classes that each example is compared with: int64 `[batch, n]`, or -1."""
     parts = [sample.head, sample.tail] if hasattr(sample, "head") else [sample]
     ids = [np.asarray(part.sampled_candidates) for part in parts]
     rows = np.concatenate([np.broadcast_to(i, [batch, i.shape[-1]]) for i in ids], axis=1)
@@ -177,7 +176,7 @@ def own_ids(sample, batch):
 
 
 def figures_of(ids, logits, labels):
-    """Means over the rows of the figures `OF_IDS`, labels left out."""
+    """Means over the examples of the figures `OF_IDS`, without labels."""
     mean_logit, mass, rank = [], [], []
     for row_ids, row, row_labels in zip(ids, logits.astype(np.float64), labels, strict=True):
         row_labels = row_labels[row_labels >= 0]
@@ -194,7 +193,7 @@ def figures_of(ids, logits, labels):
 
 
 def table(point):
-    """One point as lines of text."""
+    """Formats one point as lines of text."""
     lines = [f"{'':16}" + "".join(f"{figure:>17}" for figure in FIGURES)]
     for name, row in point["samplers"].items():
         lines.append(f"{name:16}" + "".join(f"{row[figure]:17,.4g}" for figure in FIGURES))

@@ -1,11 +1,11 @@
-"""`python -m lab.negatives.starts`: when a search for hard negatives should begin.
+"""`python -m lab.negatives.starts`: P@1 by the step in which the search begins.
 
 Trains the `recommended` model of a task, or a language model of a text, for some seconds of
-computation with a rate that falls to zero over them: once without a search (`never`), once with
-one that begins by itself (`rule`), and once for each step that is named. P@1 of the end, mean
-and standard deviation of the seeds: a start is too early or too late where a row of the table
-stays below `never`. Each run has a process of its own, and its figures are kept in `--out`: a
-table that was cut off goes on from there.
+computation, with a rate that falls to zero in this time: without a search (`never`), with the
+default start (`rule`), and with each given step. Prints the final P@1, mean and standard
+deviation over the seeds. A start is too early or too late if its row is below that of `never`.
+Each run has its own process. Its figures are kept in `--out`, so an interrupted table can be
+continued.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def train(problem, start, seconds, seed, sample, on_validation):
 
 
 def table(runs):
-    """P@1 as Markdown, a line per start and a column per time."""
+    """P@1 as Markdown: one line per start, one column per time."""
     times = sorted({run["seconds"] for run in runs})
     lines = [
         "| search from | " + " | ".join(f"{time:g} s" for time in times) + " |",
@@ -92,7 +92,7 @@ def _task(name, start, seed, sample, on_validation):
 
 
 def _text(name, start, seed, sample, on_validation):
-    """The same of a language model."""
+    """The same for a language model."""
     search = {"sampler": "frequency"}
     if start != _NEVER:
         search = {

@@ -1,7 +1,7 @@
-"""`python -m lab.retrieval.hashing`: rows a second of each locality-sensitive hash.
+"""`python -m lab.retrieval.hashing`: rows per second of each locality-sensitive hash.
 
 Hashes random class embeddings into all tables, as a build of hash tables does, on all cores.
-The limit is memory: reading the rows and writing the codes once.
+The limit is memory bandwidth: reading the rows and writing the codes once.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def main(arguments=None):
 
 
 def measure(kind, parts, options):
-    """Milliseconds that hashing all `parts` takes, the fastest of some runs."""
+    """Milliseconds to hash all `parts`, in the fastest of some runs."""
     family = kind, options.dim, options.num_hashes, options.num_tables
     functions = hash_ops.hash_functions(*family, seed=[3, 4])
 

@@ -1,10 +1,10 @@
-"""`python -m lab.shared.epochs`: precision after as many epochs, method by method.
+"""`python -m lab.shared.epochs`: precision of each method after the same number of epochs.
 
-Trains each method on one task once for each seed, for the same number of epochs, and tests it
-at the end, exactly: what `race` compares at equal time. All learning rates fall to zero in a
-line. Each run has a process of its own, and its figures are kept in `--out`: a table that was
-cut off goes on from there. With `--joined 3` a run trains three models one after the other and
-tests `join_models` of them.
+Trains each method on one task, once per seed, for the same number of epochs, and tests it
+exactly at the end. `race` compares at equal time instead. All learning rates fall linearly to
+zero. Each run has its own process. Its figures are kept in `--out`, so an interrupted table can
+be continued. With `--joined 3`, a run trains three models in sequence and tests `join_models`
+of them.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def train(task_name, method, epochs, seed, overrides, sample, on_validation, num
 
 
 def _trained(task, method, settings, epochs):
-    """A model, and its `steps`, `seconds` and `cpu_seconds`, those of all threads."""
+    """A trained model, and its `steps`, `seconds` and `cpu_seconds` (of all threads)."""
     steps = max(1, round(epochs * task.num_examples / settings.batch_size))
     calls = min(settings.steps_per_execution, steps)
     settings = dataclasses.replace(settings, steps_per_execution=calls)
@@ -94,7 +94,7 @@ def _trained(task, method, settings, epochs):
 
 
 def table(runs):
-    """The runs as Markdown, a line per method: mean ± standard deviation of the seeds."""
+    """The runs as Markdown, one line per method: mean ± standard deviation over the seeds."""
     lines = [
         "| method | steps | seconds | CPU seconds | P@1 | P@3 | P@5 | PSP@1 | PSP@3 | PSP@5 |"
         " exact loss |",

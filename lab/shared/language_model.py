@@ -1,11 +1,11 @@
-"""`python -m lab.shared.language_model`: exact perplexity against negatives a step.
+"""`python -m lab.shared.language_model`: perplexity by sampler and number of negatives.
 
 The experiment of Blanc & Rendle 2018, "Adaptive sampled softmax with kernel based sampling",
-figure 2: an LSTM learns the next word of a text by sampled softmax, once for each sampler,
-number of negatives and seed, and is judged by its perplexity and its precision over all words.
-Without negatives are `full`, the exact softmax, and the losses of a `FactoredOutput`, two of
-which have no perplexity. Each run has a process of its own, and its figures are kept in
-`--out`: a series that was cut off goes on from there.
+figure 2. An LSTM learns the next word of a text with a sampled softmax, once for each sampler,
+number of negatives and seed. It is evaluated by perplexity and precision over all words. Two
+kinds of method have no negatives: `full`, the exact softmax, and the losses of a
+`FactoredOutput`, two of which have no perplexity. Each run has its own process. Its figures are
+kept in `--out`, so an interrupted series can be continued.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def main(arguments=None):
 
 
 def settings(options):
-    """The `Setting` of each run that the parsed command line asks for."""
+    """Yields the `Setting` of each run that the parsed command line asks for."""
     names = {field.name for field in dataclasses.fields(Setting)}
     common = {name: value for name, value in vars(options).items() if name in names}
     for seed in options.seeds:
@@ -49,7 +49,7 @@ def settings(options):
 def table(runs, figure="test_perplexity"):
     """A figure of the runs as Markdown: a line per sampler, a column per number of negatives.
 
-    Several seeds give mean ± standard deviation. Precisions are in per cent.
+    With several seeds, mean ± standard deviation. Precisions are in per cent.
     """
     runs = [run for run in runs if figure in run]
     counts = sorted({run["num_sampled"] for run in runs if run["num_sampled"]})
@@ -110,7 +110,7 @@ def _parser():
     add("--optimizer", choices=OPTIMIZERS, default=usual.optimizer)
     add("--width", type=int, default=usual.width, help="of the embeddings and the LSTM")
     add("--dropout", type=float, default=usual.dropout)
-    add("--batch-size", type=int, default=usual.batch_size, help="windows of a step")
+    add("--batch-size", type=int, default=usual.batch_size, help="windows per step")
     add("--length", type=int, default=usual.length, help="words of a window")
     add("--tied", action="store_true", help="one table for input and output")
     add("--absolute", action="store_true", help="the softmax of |logit|")

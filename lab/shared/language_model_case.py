@@ -1,4 +1,4 @@
-"""One language model that is trained and judged, for the benchmark `language_model`."""
+"""Trains and evaluates one language model, for `lab.shared.language_model`."""
 
 import dataclasses
 import math
@@ -38,8 +38,8 @@ class Setting:
         class_rate: the same of a `FactoredOutput`, which steps at a rate of its own.
         optimizer: key of `OPTIMIZERS`.
         width: of the embeddings and the LSTM.
-        dropout: share of the LSTM's outputs that a step leaves out.
-        batch_size: windows of a step.
+        dropout: dropout rate of the LSTM's outputs.
+        batch_size: windows per step.
         length: words of a window.
         tied: whether input and output share a table.
         absolute: whether the words' probabilities are the softmax of `|logit|`, the quadratic
@@ -116,9 +116,9 @@ def build_model(data, setting):
 
 
 def train(setting):
-    """Trains one model and returns its exact figures and what training cost.
+    """Trains one model and returns its exact figures and the cost of training.
 
-    Beside other programs the seconds of all threads, `training_cpu_seconds`, compare better.
+    If other programs run, compare `training_cpu_seconds`, the seconds of all threads.
     """
     keras.utils.set_random_seed(setting.seed)
     data = load(setting)
@@ -145,7 +145,7 @@ def train(setting):
 
 
 def unigram_perplexity(data):
-    """Test perplexity of the words' frequencies in training, one added to each count."""
+    """Test perplexity of the word frequencies in training, with one added to each count."""
     counts = data.label_counts + 1.0
     log_probabilities = np.log(counts / counts.sum())
     return math.exp(-log_probabilities[data.test_tokens[1:]].mean())
@@ -171,15 +171,15 @@ def _sampler(data, setting):
 
 
 def _metrics(setting, head):
-    """Precision, and perplexity: of the losses that make no softmax only by their own value."""
+    """Precision, and perplexity where the loss is that of probabilities."""
     absolute = setting.absolute if head is None else head.absolute
     ranks = [
         metrics.PrecisionAtK(1, absolute, name="p1"),
         metrics.RecallAtK(10, absolute, name="top10"),
     ]
-    if head is not None:
+    if head is not None and not head.has_probabilities:
         return ranks
-    return [metrics.Perplexity(setting.absolute, name="perplexity"), *ranks]
+    return [metrics.Perplexity(name="perplexity"), *ranks]
 
 
 def _falling(rate, data, setting):
@@ -199,13 +199,10 @@ def _no_figures(model, seconds, steps):
 
 
 def _figures(model, batches, setting, split):
-    """`p1` and `top10` in per cent, and `perplexity` where there is one, after the split."""
+    """`p1` and `top10` in per cent and, where defined, `perplexity`; named after the split."""
     if setting.sample:
         batches = batches.take(math.ceil(setting.sample / setting.batch_size))
     found = model.evaluate(batches, verbose=0, return_dict=True)
-    head = FACTORED_HEADS.get(setting.sampler)
-    if head is not None and head.has_probabilities:
-        found["perplexity"] = math.exp(found["loss"])
     figures = {f"{split}_{name}": 100 * found[name] for name in ("p1", "top10")}
     if "perplexity" in found:
         figures[f"{split}_perplexity"] = found["perplexity"]

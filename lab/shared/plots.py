@@ -6,7 +6,7 @@ from tf_largeout.benchmarks.harness.plots import line_styles, new_figure, save
 
 
 def draw_factored(report, path):
-    """Processor time of a step against the number of classes, one line a method."""
+    """Processor time of a step against the number of classes, one line per method."""
     rows = [row for row in report["rows"] if "error" not in row]
     figure, axes = new_figure([8.0, 5.2])
     methods = list(dict.fromkeys(row["method"] for row in rows))
@@ -15,14 +15,14 @@ def draw_factored(report, path):
         points = [(row["num_classes"], row["cpu_ms"]) for row in own]
         axes.plot(*zip(*sorted(points), strict=True), **style, label=method)
     axes.set(xscale="log", yscale="log")
-    axes.set(xlabel="classes", ylabel="processor milliseconds a step")
+    axes.set(xlabel="classes", ylabel="processor milliseconds per step")
     axes.set_title(f"output layer of width {report['dim']}, batches of {report['batch_size']}")
     axes.legend(loc="upper left", bbox_to_anchor=(0, -0.14), frameon=False)
     save(figure, path)
 
 
 def draw_hardness(report, figures, path):
-    """One panel a figure of the negatives, one line a sampler, against seconds of training."""
+    """One panel per figure, one line per sampler, against seconds of training."""
     points = report["points"]
     seconds = [point["seconds"] for point in points]
     canvas, panels = new_figure([4.2 * len(figures), 4.2], len(figures))
@@ -42,7 +42,7 @@ def draw_hardness(report, figures, path):
 
 
 def draw_likelihood(runs, titles, path, title):
-    """One panel a figure, one line a method, means over the seeds against epochs."""
+    """One panel per figure, one line per method, means over the seeds against epochs."""
     figures = list(runs[0]["points"][0])
     canvas, panels = new_figure([5.2 * len(figures), 4.6], len(figures))
     names = list(dict.fromkeys(run["estimator"] for run in runs))
@@ -64,12 +64,12 @@ def draw_likelihood(runs, titles, path, title):
 
 
 def draw_perplexity(runs, path):
-    """Test perplexity against negatives a step, one line a sampler, the mean of its seeds.
+    """Test perplexity against negatives per step, one line per sampler, mean of its seeds.
 
     Args:
-        runs: dicts with `title`, `num_sampled` (None is a dashed line) and, unless they are to
-            be left out, `test_perplexity`.
-        path: of the PNG.
+        runs: Dicts with `title`, `num_sampled` (None is drawn as a dashed line) and
+            `test_perplexity`. Runs without `test_perplexity` are left out.
+        path: Path of the PNG.
     """
     figure, axes = new_figure([8.0, 4.8])
     figures = collections.defaultdict(lambda: collections.defaultdict(list))
@@ -92,7 +92,7 @@ def draw_perplexity(runs, path):
 def draw_growth(report, path):
     """P@1 against steps, one line per run, for all examples and for those of new classes."""
     figure, panels = new_figure([11.0, 4.8], 2)
-    titles = {"p1": "all examples", "p1_new": "examples of the classes that came"}
+    titles = {"p1": "all examples", "p1_new": "examples of added classes"}
     for axes, (name, title) in zip(panels, titles.items(), strict=True):
         for style, run in zip(line_styles(len(report["runs"])), report["runs"], strict=True):
             steps = [point["steps"] for point in run["points"]]

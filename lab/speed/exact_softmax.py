@@ -1,18 +1,18 @@
-"""`python -m lab.speed.exact_softmax`: time of exact softmax steps.
+"""`python -m lab.speed.exact_softmax`: time of a step of the exact softmax.
 
-Milliseconds a step (forward, backward and update) of `SoftmaxLoss` in float32 and by bfloat16
-products, beside Keras's `Dense` and Adam, with the classes and features of a model that was
-trained for `--seconds`. All models take turns step by step, on one core and on two; figures are
-medians.
+Measures milliseconds per step (forward, backward and update) of `SoftmaxLoss` with float32 and
+bfloat16 products, and of Keras's `Dense` with Adam. Classes and features are those of a model
+that was trained for `--seconds`. All models take turns step by step, on one core and on two.
+Figures are medians.
 
-`limit` is what the machine allows: four products of [batch, dim] with all classes at its
-measured rate for that type, then the bytes that have to move at its measured bandwidth. A step
-reads the classes twice and writes their gradient; the update reads four arrays of that size and
+`limit` is what the machine allows: four products of `[batch, dim]` with all classes at the
+measured rate for that type, then the bytes that must be moved at the measured bandwidth. A step
+reads the classes twice and writes their gradient. The update reads four arrays of that size and
 writes three.
 
-The second table says what could be left out of a gradient: the share of tiles of 96 consecutive
-classes and 64 rows whose probabilities add up to so little for each row, all together, with the
-rows as they come and with the surest beside each other.
+The second table shows what a gradient could skip: the share of tiles of 96 consecutive classes
+and 64 examples whose probabilities, all together, are below a limit for each example. Examples
+are in their order, or grouped by how certain they are.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def main(arguments=None):
 
 
 def limits_ms(problem, batch_size, limits):
-    """Least time of a step for each type of products, see the head of this file."""
+    """Least time of a step for each type of products; see the module's docstring."""
     numbers = problem["num_classes"] * problem["dim"]
     memory = _PASSES * 4 * numbers / (limits["gb_per_s"] * 1e9)
     return {
@@ -60,7 +60,7 @@ def limits_ms(problem, batch_size, limits):
 
 
 def times_table(runs):
-    """Milliseconds a step as Markdown, with a column for each number of cores."""
+    """Milliseconds per step as Markdown, with a column for each number of cores."""
     columns = [
         {
             **{row["variant"]: row["ms"] for row in run["rows"]},
@@ -68,7 +68,7 @@ def times_table(runs):
         }
         for run in runs
     ]
-    lines = ["| ms a step, cores | " + " | ".join(str(run["cores"]) for run in runs) + " |"]
+    lines = ["| ms per step, cores | " + " | ".join(str(run["cores"]) for run in runs) + " |"]
     lines.append("|---" + "|---:" * len(runs) + "|")
     for name in columns[0]:
         cells = " | ".join(f"{column[name]:.0f}" for column in columns)
@@ -77,8 +77,8 @@ def times_table(runs):
 
 
 def left_out_table(problem):
-    """The shares of tiles in per cent as Markdown."""
-    lines = ["| probability left out of a row at most | as they come | the surest together |"]
+    """The shares of skipped tiles in per cent, as Markdown."""
+    lines = ["| skipped probability of an example, at most | in order | most certain grouped |"]
     lines.append("|---:|---:|---:|")
     for mass, shares in problem["left_out"].items():
         lines.append(f"| {mass} | " + " | ".join(f"{100 * x:.1f}" for x in shares) + " |")

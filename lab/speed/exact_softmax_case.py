@@ -1,4 +1,4 @@
-"""The problem of the benchmark `exact_softmax`, and its models, in processes of their own."""
+"""The problem and the models of `lab.speed.exact_softmax`, each in its own process."""
 
 import dataclasses
 import os
@@ -28,13 +28,13 @@ _TILE_CLASSES, _TILE_ROWS = 96, 64
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """Where the problem lies, and what makes it.
+    """Where the problem is stored, and how it is made.
 
     Attributes:
-        path: of the arrays, see `save_problem`.
-        task: key of `TASKS`, whose examples have one label.
-        batch_size: of the steps.
-        seconds: of training, by the method "recommended".
+        path: Path of the arrays, see `save_problem`.
+        task: Key of `TASKS`, whose examples have one label.
+        batch_size: Batch size of the steps.
+        seconds: Seconds of training, by the method "recommended".
     """
 
     path: str
@@ -44,7 +44,7 @@ class Problem:
 
 
 def save_problem(problem):
-    """Trains, and writes what enters the output layer, the labels and the classes."""
+    """Trains, and writes the inputs of the output layer, the labels and the classes."""
     keras.utils.set_random_seed(0)
     task = tasks.load(problem.task, 512)
     method = METHODS["recommended"]
@@ -96,7 +96,7 @@ def _share_left_out(of_tile, mass):
 
 
 def figures(problem, cores, rounds):
-    """Median milliseconds of a step of each of `VARIANTS`, and what the machine can do."""
+    """Median milliseconds per step of each of `VARIANTS`, and the limits of the machine."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-cores:])
     tf.config.threading.set_intra_op_parallelism_threads(cores)
     arrays = np.load(problem.path)

@@ -1,8 +1,8 @@
-"""`python -m lab.speed.tied`: a language model's step, tied and untied.
+"""`python -m lab.speed.tied`: a language model's step with tied and untied tables.
 
-Word ids through an embedding table and a recurrent layer into a `LargeOutput` over the same
-words, which has a table of its own (untied) or that of the embedding (tied); with Keras's
-`Embedding` or our `EmbeddingBag` of one id per position. All models take turns, step by step.
+Word ids go through an embedding table and a recurrent layer into a `LargeOutput` over the same
+words, with its own table (untied) or that of the embedding (tied), and with Keras's `Embedding`
+or an `EmbeddingBag` of one id per position. All models take turns, step by step.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def main(arguments=None):
 
 
 def measure(num_words, options):
-    """Median milliseconds of a step of each model at one size."""
+    """Median milliseconds per step of each model at one size."""
     rng = np.random.default_rng(0)
     shape = [_BATCHES, options.batch_size, options.length + 1]
     batches = rng.integers(num_words, size=shape)
@@ -80,7 +80,7 @@ def language_model(num_words, kind, tied, options):
 
 def _line(row):
     times = "  ".join(f"{name} {ms:.1f}" for name, ms in row.items() if name != "num_words")
-    return f"{row['num_words']:>10,} words, ms a step: {times}"
+    return f"{row['num_words']:>10,} words, ms per step: {times}"
 
 
 def _parser():

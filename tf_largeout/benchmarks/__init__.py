@@ -1,1 +1,1 @@
-"""Benchmarks: `python -m tf_largeout.benchmarks NAME`, with the methods in one table."""
+"""Benchmarks for users: `python -m tf_largeout.benchmarks NAME`. The notes are in lab/."""

@@ -1,14 +1,15 @@
-"""`python -m tf_largeout.benchmarks demo`: four ways to train one model on 202,458 classes.
+"""`python -m tf_largeout.benchmarks demo`: trains four models on 202,458 classes.
 
 The classes are places, the inputs their names in any script. `tf_largeout`, used as in
 `examples/place_names.py`, trains on a fixed number of examples, so that it learns the same on
-every machine. Each other method then trains the same encoder for as many seconds, with the same
-batch, learning rate and number of negatives: `tf.nn.sampled_softmax_loss` and `tf.nn.nce_loss`
-under Keras's Adam, and stock TensorFlow operations with a row-sparse Adam written by hand.
+every machine. Each other method then trains the same encoder for the same time, with the same
+batch size, learning rate and number of negatives: `tf.nn.sampled_softmax_loss` and
+`tf.nn.nce_loss` with Keras's Adam, and stock TensorFlow operations with a row-sparse Adam
+written by hand.
 
-The demo first says what it will do and how long that takes on this machine. It prints a table,
-draws P@1 against seconds (curves.png), saves our model (model.keras), loads it again and
-predicts the places of some names.
+The demo first prints what it will do and how long this takes on this machine. Then it prints a
+table, draws P@1 against seconds (curves.png), saves the model of `tf_largeout` (model.keras),
+loads it again, and predicts the places of some names.
 """
 
 import argparse
@@ -59,7 +60,7 @@ def main(arguments=None):
 
 
 def whole_executions(examples, settings):
-    """Training steps for at least so many examples: whole executions, two or more.
+    """Number of steps for at least `examples` examples: whole executions, two or more.
 
     The first execution traces the graph and is not timed.
     """
@@ -68,7 +69,7 @@ def whole_executions(examples, settings):
 
 
 def _print_plan(data, steps, settings):
-    """Prints what will be done, and how long it takes; returns the `demo_estimate.Speed`."""
+    """Prints what will be done and how long it takes; returns the `demo_estimate.Speed`."""
     first, *others = (METHODS[method].title for method in (OURS, *STOCK))
     print(
         f"{data.num_train:,} names of {data.num_classes:,} places to train on. Four methods "
@@ -91,7 +92,7 @@ def _print_plan(data, steps, settings):
 
 
 def _train_all(out, steps, settings, speed):
-    """Trains ours, then the others for as many seconds; returns the logs, ours last."""
+    """Trains our method, then the others for the same time; returns the logs, ours last."""
     ours = _train(1, _ours(out, steps))
     seconds = ours["points"][-1]["seconds"]
     left = demo_estimate.duration(len(STOCK) * speed.total(seconds))
@@ -106,20 +107,20 @@ def _train_all(out, steps, settings, speed):
 
 
 def _train(number, run):
-    """The log of a run, which always starts from the beginning."""
+    """Trains a run from the start and returns its log."""
     print(f"\nMethod {number} of {1 + len(STOCK)}", flush=True)
     run.log_path.unlink(missing_ok=True)
     return run.in_own_process()
 
 
 def _ours(out, steps):
-    """A `TrainingRun` of our method for so many steps."""
+    """A `TrainingRun` of our method with the given number of steps."""
     model = str(out / "model.keras")
     return _run(out, OURS, None, steps / _POINTS, steps=steps, save=model)
 
 
 def _stock(out, seconds, settings):
-    """A `TrainingRun` of each stock method, which shares what it can with ours."""
+    """A `TrainingRun` of each stock method, with the settings of ours where possible."""
     shared = {name: getattr(settings, name) for name in _SHARED}
     every = seconds / _POINTS
     return [_run(out, method, seconds, every, overrides=shared) for method in STOCK]
@@ -140,10 +141,10 @@ def _run(out, method, seconds, every, **options):
 
 
 def at_equal_examples(logs):
-    """Lines that compare each stock method with ours after as many examples.
+    """Lines that compare each stock method with ours after the same number of examples.
 
-    P@1 of ours is read from a straight line between two of its evaluations. Methods that saw
-    fewer examples than ours before its first evaluation are left out.
+    P@1 of ours is interpolated linearly between two evaluations. Methods that saw fewer
+    examples than ours before its first evaluation are left out.
     """
     ours = logs[OURS]
     seen, p1 = zip(*((each["examples"], each["p1"]) for each in ours["points"]), strict=True)
@@ -159,9 +160,9 @@ def at_equal_examples(logs):
 
 
 def answer(model, data, names):
-    """Prints the five best places for each name with their logits.
+    """Prints the five best places for each name, with their logits.
 
-    The right place of a name of the test split, which no method was trained on, is marked.
+    If a name is in the test split, on which no method was trained, its right place is marked.
     """
     *encoder, output = model.layers
     features = keras.Sequential(encoder)(place_names.encode(names))

@@ -1,10 +1,10 @@
-"""`python -m tf_largeout.benchmarks profile`: where the time of a training step goes.
+"""`python -m tf_largeout.benchmarks profile`: time of the parts of a training step.
 
-Times ever longer parts of the step on real batches: encoder; and output layer with loss; and
-gradients; and optimizer, which is the whole train step; and last a step inside `fit`. A part's
-time is the difference to the part before it. A search is there from the first step on. The
-last lines are what the machine allows for the matrix products and for the bytes of the rows
-that the step touches.
+Times growing parts of the step on real batches: the encoder; then also the output layer and the
+loss; then also the gradients; then also the optimizer, which is the whole train step; and
+finally a step inside `fit`. The time of a part is the difference to the previous one. Searches
+run from the first step on. The last lines are the limits of the machine for the matrix products
+and for the bytes of the rows that the step reads and writes.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main(arguments=None):
 
 
 def profile(task_name, method, overrides):
-    """Milliseconds of each of `PARTS` and what the machine allows, as a dict."""
+    """Milliseconds of each of `PARTS`, and the limits of the machine, as a dict."""
     overrides = {**METHODS[method].searching_at_once(), **overrides}
     settings = METHODS[method].settings_for(task_name, **overrides)
     task = tasks.load(task_name, settings.batch_size)
@@ -65,7 +65,7 @@ def profile(task_name, method, overrides):
 
 
 def _row_bytes(task, batches, settings):
-    """Rows of table and output read, gradients written and read, the optimizer's passes."""
+    """Bytes of rows read, of gradients written and read, and of the optimizer's passes."""
     distinct = settings.num_sampled
     for features, labels in batches:
         parts = [labels, features] if task.num_features else [labels]
@@ -117,7 +117,7 @@ def _milliseconds_in_fit(model, batches, steps_per_execution):
 
 
 def _lines(row):
-    lines = [f"{row['title']}: {row['step_ms']:.2f} ms a step"]
+    lines = [f"{row['title']}: {row['step_ms']:.2f} ms per step"]
     for part, ms in row["parts_ms"].items():
         lines.append(f"  {part:26} {ms:7.2f} ms {ms / row['step_ms']:5.0%}")
     lines.append(f"  limit: matrix products      {row['products_at_machine_rate_ms']:5.2f} ms")

@@ -1,12 +1,12 @@
 """`python -m tf_largeout.benchmarks race`: precision against seconds of training.
 
-Each method trains on the same task for the same wall-clock time, one after the other, each in
-a process of its own. Time starts after the first execution, which traces the graph, and stands
-still during evaluations. The figures are exact and on the test split. A race that was cut off,
-or that is to go on for longer, resumes where it ended: its logs and checkpoints lie in `--out`.
+Each method trains on the same task for the same wall-clock time, in sequence, each in its own
+process. Time starts after the first execution, which traces the graph, and stops during
+evaluations. The figures are exact and on the test split. An interrupted race, or one that is
+given more time, resumes where it ended: its logs and checkpoints are in `--out`.
 
-Methods of other libraries (`pip install 'tf_largeout[rivals]'`) train to their end in one go,
-in whatever time that takes, and are measured then.
+Methods of other libraries (`pip install 'tf_largeout[rivals]'`) train to their end, whatever
+time this takes, and are evaluated then.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def race(runs):
 
 
 def table(logs):
-    """The last point of each log as lines of text; '-' for what a method does not tell."""
+    """The last point of each log as lines of text; '-' where a method has no figure."""
     width = max(len(log["title"]) for log in logs.values())
     lines = [f"{'':{width}}    steps  examples/s    P@1    P@5  in top 5  exact loss  peak MiB"]
     for log in logs.values():
@@ -71,7 +71,7 @@ def table(logs):
 
 
 def seconds_to(log, p1):
-    """Training seconds at which P@1 first reaches `p1`, between points by a straight line."""
+    """Training seconds until P@1 first reaches `p1`, interpolated linearly."""
     if p1 <= 0:
         return 0.0
     before, reached = 0.0, 0.0
@@ -107,7 +107,7 @@ def _run(options, method, out):
 
 
 def setting_argument(text):
-    """`NAME=VALUE` of a field of `Settings`, as (name, value)."""
+    """Parses `NAME=VALUE` of a field of `Settings` as (name, value)."""
     name, _, value = text.partition("=")
     fields = [field.name for field in dataclasses.fields(Settings)]
     if name not in fields or not value:

@@ -1,14 +1,15 @@
 """`python -m tf_largeout.benchmarks retrieval`: recall of the best classes against time.
 
-The indexes of `tf_largeout.retrieval`, exports, a product of all with `tf.math.top_k`, and
-libraries of nearest-neighbour search, where they are installed (`pip install
-'tf_largeout[rivals]'`): one line a setting and batch size. Weights and queries are those of a
-model that is trained first, or of a file. All run on one thread, each kind in a process of its
-own. Rivals find the highest `<w, h> + b` by one more column, of the biases.
+Compares the indexes of `tf_largeout.retrieval`, exports, a product with all classes and
+`tf.math.top_k`, and installed libraries of nearest-neighbour search (`pip install
+'tf_largeout[rivals]'`): one line per setting and batch size. Weights and queries are those of a
+model that is trained first, or from a file. Everything runs on one thread, each kind of method
+in its own process. Rivals find the highest `<w, h> + b` with the biases as an additional
+column.
 
-Recall is the share of the exact best k, where classes of equal scores count alike; p1 in the
-figures is P@1 of what was found. Times are those of a whole call, from numpy to numpy.
-Memory is what the process grew by when the index was built, its own copy of the rows included.
+Recall is the share of the exact best k, where classes of equal scores count as equal. `p1` is
+P@1 of what was found. Times are those of a whole call, from NumPy to NumPy. Memory is the
+growth of the process when the index was built, including its own copy of the rows.
 """
 
 import argparse
@@ -94,7 +95,7 @@ def measure(method, weights, k, batches, queries, seconds):
 
 
 def _in_own_process(method, weights, options):
-    """As `measure`; a line and nothing else for a library that is not there."""
+    """Calls `measure`; if a library is missing, prints a line and returns nothing."""
     arguments = (method, weights, options.k, options.batches, options.queries, options.seconds)
     try:
         return own_process.call(measure, *arguments)
@@ -115,14 +116,14 @@ def _exact(problem, queries, k):
 
 
 def _found(search, queries, k):
-    """What a search finds, `[n, k]`."""
+    """The classes that a search finds, `[n, k]`."""
     firsts = range(0, len(queries), _RECALL_BATCH)
     found = [search(queries[first : first + _RECALL_BATCH], k) for first in firsts]
     return np.concatenate(found).astype(np.int64)  # some libraries return uint64
 
 
 def _share_found(problem, queries, exact, found):
-    """The share of `found` that score as high as the last of the exact best classes."""
+    """The share of `found` whose score is at least that of the last exact best class."""
     rows = zip(queries, exact, found, strict=True)
     shares = []
     for query, best, other in rows:
@@ -135,13 +136,13 @@ def _share_found(problem, queries, exact, found):
 
 
 def _precision(found, labels):
-    """P@1 in percent: how often the first class found is a label."""
+    """P@1 in per cent: how often the first class is a label."""
     labels = labels.reshape(len(labels), -1)
     return 100.0 * float((found[:, :1] == labels).any(axis=1).mean())
 
 
 def _times(search, queries, k, batch, seconds):
-    """The median and the 99th percentile of a call, in milliseconds, and queries a second."""
+    """Median and 99th percentile of a call in milliseconds, and queries per second."""
     milliseconds, first, end = [], 0, None
     while end is None or time.perf_counter() < end or len(milliseconds) < _WARM_UP + 10:
         if len(milliseconds) == _WARM_UP:
@@ -157,7 +158,7 @@ def _times(search, queries, k, batch, seconds):
 
 
 def _made(options):
-    """The path of rows that no model has made."""
+    """Path of synthetic rows."""
     path = pathlib.Path(options.out) / f"{options.rows}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     row_kinds.write(options.rows, options.classes, options.dim, path)
@@ -165,7 +166,7 @@ def _made(options):
 
 
 def _trained(options):
-    """The path of the weights and queries of a trained model, trained now if there is none."""
+    """Path of the weights and queries of a trained model, which is trained if needed."""
     directory = pathlib.Path(options.out)
     path = directory / f"{options.task.replace('/', '-')}.npz"
     if not path.exists():
@@ -186,7 +187,7 @@ def _trained(options):
 
 
 def _write_weights(model_path, task_name, path):
-    """Class weights of a saved model, and what enters its output layer for test examples."""
+    """Writes the class weights of a saved model and its test inputs to the output layer."""
     import keras
 
     from tf_largeout.benchmarks.harness import tasks

@@ -1,10 +1,10 @@
-"""`python -m tf_largeout.benchmarks search`: recall of the exact top k against milliseconds.
+"""`python -m tf_largeout.benchmarks search`: recall of the exact top k against time.
 
-How many of the k highest logits of a query the searches of the samplers find, and in what time
-a batch: one line a setting. Weights and queries are those of a trained model (an `.npz` file
-with `W [num_classes, dim]`, `b [num_classes]` and queries `H [num_queries, dim]`), or, to see
-how the time grows, clusters drawn at random, whose recall means nothing for real weights. The
-time is that of the search alone, without building what it searches in.
+Measures which share of the k highest logits of a query the samplers' searches find, and the
+time per batch: one line per setting. Weights and queries are those of a trained model (an
+`.npz` file with `W [num_classes, dim]`, `b [num_classes]` and queries `H [num_queries, dim]`).
+Without a file they are random clusters, which show how the time grows, but not the recall for
+real weights. The time is that of the search alone, without building its structure.
 """
 
 import argparse
@@ -106,7 +106,7 @@ def measure(sampler, weights, bias, batches, exact):
 
 
 def _share_found(ids, best):
-    """The share of the classes `best [batch, k]` that are in `ids`, row by row."""
+    """The share of the classes `best [batch, k]` that are in `ids`, per query."""
     return np.mean([np.isin(b, i).mean() for i, b in zip(ids, best, strict=True)])
 
 
@@ -125,7 +125,7 @@ def _exact_top_k(weights, bias, batches, k):
 
 
 def _batches(queries, batch_size, count):
-    """`count` batches, going round where there are too few queries."""
+    """`count` batches, repeated if there are too few queries."""
     rows = np.arange(count * batch_size) % len(queries)
     return [tf.constant(queries[part]) for part in np.split(rows, count)]
 

@@ -1,12 +1,11 @@
 """`python -m tf_largeout.benchmarks step`: time and memory of a training step.
 
-Milliseconds a step and peak memory against the number of classes, the width, the batch, the
-number of negatives and the optimizer. Each configuration runs in a process of its own, inside
-plain `fit`; the figures are medians over steps after a warm-up. Rows without an optimizer are
-the floor: forward and backward alone. `limit` is what the machine allows where a batch shares
-its negatives: the step's matrix products at its measured rate plus the bytes that have to move
-at its measured bandwidth.
-With `--device gpu` all of that is on the first GPU, and memory is that of its tensors.
+Measures milliseconds per step and peak memory by number of classes, width, batch size, number
+of negatives and optimizer. Each configuration runs in its own process, inside plain `fit`. The
+figures are medians over steps after a warm-up. Rows without an optimizer are the lower bound:
+forward and backward alone. `limit` is what the machine allows where a batch shares its
+negatives: the matrix products at the measured rate plus the bytes at the measured bandwidth.
+With `--device gpu`, everything runs on the first GPU, and memory is that of its tensors.
 """
 
 import argparse
@@ -82,9 +81,9 @@ def main(arguments=None):
 def limit_ms(case, limits):
     """Least time of a step: products at the machine's rate, then bytes through memory.
 
-    A touched row is read for the logits, its gradient written and read, and weight and slots
-    are read and written by the optimizer: with Adam 9 passes. A logit is written, and read and
-    written twice more by the softmax and its gradient: 5 passes.
+    A row is read for the logits, and its gradient is written and read. The optimizer reads and
+    writes weight and slots: with Adam, 9 passes in all. A logit is written, and the softmax and
+    its gradient read and write it twice more: 5 passes.
     """
     products = 3 * 2 * case.batch_size * case.num_sampled * case.dim
     passes = 3 + ROW_PASSES[case.optimizer]
@@ -115,7 +114,7 @@ def _line(row):
         return f"{row['variant']:32} {shape}: {row['error']}"
     limit = f" (limit {row['limit_ms']:.2f})" if row["limit_ms"] else ""
     times = f"{row['ms']:8.2f} ms{limit}"
-    memory = f"peak {row['peak_mb']:,.0f} MiB, a step's own {row['step_mb']:,.0f} MiB"
+    memory = f"peak {row['peak_mb']:,.0f} MiB, of which a step {row['step_mb']:,.0f} MiB"
     return f"{row['variant']:32} {shape}: {times}, {memory}"
 
 

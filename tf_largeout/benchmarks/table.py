@@ -1,9 +1,9 @@
-"""`python -m tf_largeout.benchmarks table`: finished runs of one task side by side.
+"""`python -m tf_largeout.benchmarks table`: compares finished runs of one task.
 
-Reads the logs that `race` leaves in `--out` and compares them: the figures at the last point,
-the best P@1 on the way, the time of an epoch, the training time to a half and to nine tenths
-of the last P@1 of a reference, and the peak of memory. Times are of training alone. `--columns
-costs` shows what training and answers cost instead, as `practice` does.
+Reads the logs that `race` leaves in `--out` and compares the figures at the last point, the
+best P@1, the time per epoch, the training time to a half and to nine tenths of the last P@1 of
+a reference, and peak memory. Times are of training alone. `--columns costs` shows the costs of
+training and answers instead.
 """
 
 import argparse
@@ -37,7 +37,7 @@ COSTS = (
     ("wall_seconds", "wall s", "{:,.0f}"),
     ("grown_mb", "memory MiB", "{:,.0f}"),
     ("model_mb", "model MiB", "{:,.0f}"),
-    ("query_ms_1", "ms a query", "{:.2f}"),
+    ("query_ms_1", "ms per query", "{:.2f}"),
     ("query_ms_64", "in batches of 64", "{:.2f}"),
 )
 _COLUMNS = {"learning": LEARNING, "costs": COSTS}
@@ -69,12 +69,12 @@ def main(arguments=None):
 
 
 def read_logs(paths):
-    """The logs with a point at `paths`: files, directories of them, reports of a race.
+    """The logs with at least one point at `paths`: files, folders of them, reports of a race.
 
-    Logs of one method, from several directories, get the directory's name into their title.
+    If several folders have a log of one method, the folder's name is added to the title.
 
     Raises:
-        ValueError: there is no log at a path, or the logs are of several tasks.
+        ValueError: If there is no log at a path, or the logs are of several tasks.
     """
     logs = []
     for path in map(pathlib.Path, paths):
@@ -95,10 +95,10 @@ def read_logs(paths):
 
 
 def comparison(logs, reference=None):
-    """One row a log, a dict by the names of the columns, by falling P@1; None where unknown.
+    """One dict per log, by the names of the columns, sorted by falling P@1; None if unknown.
 
     Raises:
-        ValueError: there is a `reference`, and not exactly one log has that method or title.
+        ValueError: If there is a `reference`, and not exactly one log has that method or title.
     """
     aims = _aims(logs, reference) if reference else dict.fromkeys(_SHARES)
     # logs of earlier versions do not tell; all are of one task
@@ -108,7 +108,7 @@ def comparison(logs, reference=None):
 
 
 def _aims(logs, reference):
-    """What P@1 each of `_SHARES` is of the last one of the reference."""
+    """P@1 that is each of `_SHARES` of the last P@1 of the reference."""
     references = [log for log in logs if reference in (log["method"], log["title"])]
     if len(references) != 1:
         raise ValueError(
@@ -169,7 +169,7 @@ def write_markdown(path, rows, columns=LEARNING):
 
 
 def _cells(rows, columns):
-    """Heading and rows as texts; '-' for what is unknown or was not reached."""
+    """Headings and rows as text; '-' for what is unknown or was not reached."""
     lines = [[heading for _, heading, _ in columns]]
     for row in rows:
         values = [(row.get(name), form) for name, _, form in columns]

@@ -1,10 +1,9 @@
-"""`python -m tf_largeout.benchmarks tune`: the learning rate of each method.
+"""`python -m tf_largeout.benchmarks tune`: the best learning rate of each method.
 
-Trains each method once with each rate, for the same wall-clock time, and tests on examples
-that are cut from the training split. The rates are factors of the method's own, of which a
-`FactoredOutput` has one more, `--rate class_rate`. Each run has a
-directory in `--out`; a run that finished there is not run again, one that was cut off starts
-anew.
+Trains each method once with each rate, for the same wall-clock time, and tests on examples that
+are cut from the training split. The rates are factors of the method's own rate; a
+`FactoredOutput` has a second one, `--rate class_rate`. Each run has a folder in `--out`. A
+finished run is not repeated; an interrupted one starts from the beginning.
 """
 
 import argparse
@@ -41,7 +40,7 @@ def main(arguments=None):
 
 
 def measured(run, factor, name):
-    """Trains a `TrainingRun` and returns its last figures and the rate that led there."""
+    """Trains a `TrainingRun`; returns its last figures and the rate."""
     log = run.in_own_process()
     last = {name: log["points"][-1][name] for name in _FIGURES}
     rate = getattr(run.settings, name)
@@ -49,7 +48,7 @@ def measured(run, factor, name):
 
 
 def line(method, row):
-    """One run as a line of text."""
+    """Formats a run as a line of text."""
     return (
         f"{method:22} rate {row['rate']:<9.3g} (x{row['factor']:g}) "
         f"P@1 {row['p1']:5.1f}  PSP@1 {row['psp1']:5.1f}  loss {row['loss']:7.3f} "
@@ -80,7 +79,7 @@ def _run(options, method, factor, out):
 
 
 def positive(text):
-    """A positive number of the command line."""
+    """Parses a positive number of the command line."""
     value = float(text)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"expected a positive number; got {text!r}")

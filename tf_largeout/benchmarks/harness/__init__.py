@@ -1,1 +1,1 @@
-"""What the benchmarks share: tasks, runs in processes of their own, evaluation, plots."""
+"""What the benchmarks share: tasks, runs in separate processes, evaluation, pictures."""

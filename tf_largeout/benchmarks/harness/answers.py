@@ -1,4 +1,4 @@
-"""What an answer costs: milliseconds a query, and the size of what answers."""
+"""The cost of answers: milliseconds per query, and the size of the model."""
 
 import time
 
@@ -27,7 +27,7 @@ def query_milliseconds(top_k, features, seconds=1.0):
 
 
 def keras_top_k(model):
-    """The best classes of a model by `top_k` of its last layer, or else by all its logits."""
+    """Best classes of a model, by `top_k` of its last layer or else by all its logits."""
     output = model.layers[-1]
     if hasattr(output, "top_k") and hasattr(model, "inputs"):
         encoder = keras.Model(model.inputs, output.input)
@@ -38,7 +38,7 @@ def keras_top_k(model):
 
 
 def answer_mb(model):
-    """MiB of the weights of a model that an answer needs: no state of samplers."""
+    """MiB of the weights that a model needs for answers, without state of samplers."""
     weights = [
         *model.trainable_variables,
         *(

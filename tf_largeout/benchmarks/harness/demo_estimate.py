@@ -1,4 +1,4 @@
-"""How long a method takes on this machine, from a measurement of some seconds."""
+"""Estimates how long a method takes on this machine, from a measurement of some seconds."""
 
 import dataclasses
 import statistics
@@ -20,29 +20,29 @@ class Speed:
     """Seconds that a method takes on this machine.
 
     Attributes:
-        overhead: all that is not training: start of a process, tracing, evaluations.
-        step: a training step; the mean of one without and one with a search.
+        overhead: Everything but training: start of a process, tracing, evaluations.
+        step: A training step; the mean of one without and one with a search.
     """
 
     overhead: float
     step: float
 
     def training(self, steps):
-        """Seconds of so many training steps."""
+        """Seconds of `steps` training steps."""
         return steps * self.step
 
     def total(self, training):
-        """Seconds of a method with so many seconds of training."""
+        """Seconds of a method that trains for `training` seconds, with its overhead."""
         return self.overhead + training
 
 
 def measure(task_name, method, tested):
-    """The `Speed` of a method, measured in a process of its own.
+    """The `Speed` of a method, measured in a separate process.
 
     Args:
-        task_name: key of `TASKS`.
-        method: key of `METHODS`.
-        tested: examples that all evaluations of a training run test together.
+        task_name: Key of `TASKS`.
+        method: Key of `METHODS`.
+        tested: Number of examples that all evaluations of a run test together.
     """
     begin = time.perf_counter()
     with silent():
@@ -51,7 +51,7 @@ def measure(task_name, method, tested):
 
 
 def duration(seconds):
-    """Seconds as text, in minutes from 100 s on."""
+    """Formats seconds as text, in minutes from 100 s on."""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} minutes"
 
 
@@ -93,7 +93,7 @@ class _ExecutionTimes(keras.callbacks.Callback):
         self.ends.append(time.perf_counter())
 
     def per_execution(self):
-        """Mean of the median seconds before the search starts and of those after."""
+        """Mean of the median seconds before the search begins and of those after."""
         seconds = [end - begin for begin, end in zip(self.ends, self.ends[1:], strict=False)]
         before, after = seconds[:_EXECUTIONS], seconds[1 + _EXECUTIONS :]
         return (statistics.median(before) + statistics.median(after)) / 2

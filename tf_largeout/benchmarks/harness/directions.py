@@ -1,4 +1,4 @@
-"""A made problem whose labels are near-uniform: noisy copies of random directions."""
+"""A synthetic problem with nearly uniform labels: noisy copies of random directions."""
 
 import numpy as np
 

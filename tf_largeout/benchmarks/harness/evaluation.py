@@ -1,7 +1,7 @@
 """Exact precision and loss from a model's full logits, in plain TensorFlow.
 
-It shares nothing with the losses and metrics of this package, so that a comparison of methods
-does not rest on the code it compares; and it asks of a model only that it returns its logits.
+It shares nothing with the losses and metrics of this package, so that a comparison does not
+depend on the code that it compares. It only requires that a model returns its logits.
 """
 
 import weakref
@@ -54,13 +54,13 @@ def evaluate(
 
 
 def rank_figures(best, labels, label_counts=None, num_examples=None):
-    """As `evaluate`, without the loss, of classes that were found.
+    """As `evaluate`, without the loss, for given classes.
 
     Args:
-        best: int64 [examples, at most 5], classes by falling score, padded with -1.
-        labels: int64 [examples, max_labels], padded with -1, none twice in a row.
-        label_counts: as in `evaluate`.
-        num_examples: as in `evaluate`.
+        best: int64 `[examples, k]` with k up to 5, classes by falling score, padded with -1.
+        labels: int64 `[examples, max_labels]`, padded with -1, without duplicates per example.
+        label_counts: As in `evaluate`.
+        num_examples: As in `evaluate`.
     """
     hits = np.any(best[:, :, None] == np.where(labels < 0, -2, labels)[:, None, :], axis=-1)
     figures = {f"p{k}": 100.0 * float(np.mean(hits[:, :k])) for k in CUTOFFS}

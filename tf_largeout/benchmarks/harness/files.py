@@ -1,4 +1,4 @@
-"""Reports as text and as files, and where child processes say what they say."""
+"""Reports as text and as files, and the output of child processes."""
 
 import contextlib
 import json
@@ -10,7 +10,7 @@ from tf_largeout.atomic_file import atomic_file
 
 
 def mean_and_deviation(values, digits=1):
-    """Mean ± standard deviation as text; of one value itself, of none nothing."""
+    """Mean ± standard deviation as text; a single value alone; "" without values."""
     spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):,.{digits}f}{spread}" if values else ""
 
@@ -24,7 +24,7 @@ def write_json(path, content):
 
 
 def size_mb(path):
-    """MiB of a file, or of all in a directory."""
+    """MiB of a file, or of all files in a folder."""
     path = pathlib.Path(path)
     files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
     return sum(one.stat().st_size for one in files) / 2**20
@@ -32,7 +32,7 @@ def size_mb(path):
 
 @contextlib.contextmanager
 def stderr_to(path):
-    """Processes started inside write what they say on stderr to a file."""
+    """Redirects stderr of processes that are started inside to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _writes_to(path, 2):
         yield
@@ -40,7 +40,7 @@ def stderr_to(path):
 
 @contextlib.contextmanager
 def silent():
-    """Nothing that is written inside is seen, by other languages neither."""
+    """Discards all output that is written inside, also that of C and other libraries."""
     with _writes_to(os.devnull, 1), _writes_to(os.devnull, 2):
         yield
 

@@ -1,4 +1,4 @@
-"""All learning rates of a model, lowered together."""
+"""Changes all learning rates of a model together."""
 
 import keras
 
@@ -6,11 +6,11 @@ from tf_largeout.layers import FactoredOutput
 
 
 class LearningRates:
-    """Those of a model's optimizer and of its layers that step by themselves.
+    """The rates of a model's optimizer and of its layers with their own update.
 
     Args:
-        model: a compiled model.
-        share: what of the full rates it has now.
+        model: A compiled model.
+        share: The present share of the full rates.
     """
 
     def __init__(self, model, share=1.0):
@@ -19,13 +19,13 @@ class LearningRates:
         self._full = [float(learner.learning_rate) / share for learner in self._learners]
 
     def set_share(self, share):
-        """Sets each to that share of its full rate, which is above 0."""
+        """Sets each rate to a share above 0 of its full rate."""
         for learner, full in zip(self._learners, self._full, strict=True):
             learner.learning_rate = full * share
 
 
 class FallingRates(keras.callbacks.Callback):
-    """Lets all learning rates fall to zero in a line, over a number of steps."""
+    """Lowers all learning rates linearly to zero over a number of steps."""
 
     def __init__(self, steps):
         super().__init__()

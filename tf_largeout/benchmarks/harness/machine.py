@@ -1,4 +1,4 @@
-"""What a benchmark says about the machine and the process it ran in."""
+"""What a benchmark reports about the machine and its process."""
 
 import os
 import pathlib
@@ -10,7 +10,7 @@ _CLEAR = pathlib.Path("/proc/self/clear_refs")
 
 
 def describe():
-    """Processor, number of cores, GPUs and versions, for the head of every report."""
+    """Processor, number of cores, GPUs and versions, for each report."""
     import keras
     import tensorflow as tf
 
@@ -29,10 +29,10 @@ def describe():
 
 
 def use(device):
-    """Makes "cpu" or the first "gpu" what TensorFlow runs on, before it has run anything.
+    """Selects "cpu" or the first "gpu" for TensorFlow, before it has run anything.
 
     Raises:
-        RuntimeError: if there is no GPU, or the ops do not run on it.
+        RuntimeError: If there is no GPU, or the ops do not run on it.
     """
     import tensorflow as tf
 
@@ -59,17 +59,17 @@ def why_not_on_gpu():
 
 
 def resident_mb(device="cpu"):
-    """Memory, in MiB, that the process holds now, or its tensors on the GPU."""
+    """Memory in MiB that the process, or its tensors on the GPU, hold now."""
     return _status_mb("VmRSS") if device == "cpu" else _gpu_mb("current")
 
 
 def peak_mb(device="cpu"):
-    """Most memory held since the start or the last `reset_peak`, as in `resident_mb`."""
+    """Peak memory since the start or the last `reset_peak`, as in `resident_mb`."""
     return _status_mb("VmHWM") if device == "cpu" else _gpu_mb("peak")
 
 
 def reset_peak(device="cpu"):
-    """Starts `peak_mb` anew; where the kernel does not allow it, the peak stays as it was."""
+    """Restarts `peak_mb`; if the kernel does not allow this, the peak stays."""
     if device == "gpu":
         import tensorflow as tf
 
@@ -96,19 +96,19 @@ def _status_mb(field):
 
 
 def finish():
-    """Waits for what is queued on the devices; ops on a GPU return before they are done."""
+    """Waits for all queued work: ops on a GPU return before they are done."""
     import tensorflow as tf
 
     tf.test.experimental.sync_devices()
 
 
 def limits():
-    """What all cores, or the GPU in use, can do: `gb_per_s` of memory, `gflops` of products."""
+    """Rates of all cores or the GPU in use: `gb_per_s` of memory, `gflops` of products."""
     return {"gb_per_s": memory_bandwidth(), "gflops": matrix_rate()}
 
 
 def memory_bandwidth(megabytes=512):
-    """GB a second that all cores together, or the GPU in use, read and write."""
+    """GB per second that all cores together, or the GPU in use, read and write."""
     import tensorflow as tf
 
     source = tf.Variable(tf.ones([megabytes << 18]), trainable=False)
@@ -118,7 +118,7 @@ def memory_bandwidth(megabytes=512):
 
 
 def matrix_rate(size=2048, dtype="float32"):
-    """GFLOP a second of a square matrix product."""
+    """GFLOP per second of a square matrix product."""
     import tensorflow as tf
 
     left, right = (tf.random.normal([size, size], dtype=dtype) for _ in range(2))
@@ -126,7 +126,7 @@ def matrix_rate(size=2048, dtype="float32"):
 
 
 def seconds_of_calls(function, times):
-    """Seconds of each of so many calls of a function without arguments, as a list."""
+    """Seconds of each of `times` calls of a function without arguments, as a list."""
     seconds = []
     finish()
     for _ in range(times):

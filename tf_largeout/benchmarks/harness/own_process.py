@@ -1,17 +1,17 @@
-"""Runs a function in a fresh process, so that what it leaves behind measures nothing else."""
+"""Runs a function in a new process, so that it cannot affect other measurements."""
 
 import concurrent.futures
 import multiprocessing
 
 
 def call(function, *arguments):
-    """`function(*arguments)`, called in a process of its own, which ends with it.
+    """Returns `function(*arguments)`, called in a new process that ends afterwards.
 
-    What goes in and comes out is pickled, and so is an error that `function` raises.
+    Arguments and result are pickled, and so is an error that `function` raises.
 
     Raises:
-        RuntimeError: if the process was killed, as for want of memory. (A pool of
-            `multiprocessing` would wait for it without end.)
+        RuntimeError: If the process was killed, for example out of memory. (A pool of
+            `multiprocessing` would wait forever.)
     """
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:

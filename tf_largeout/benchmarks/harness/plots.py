@@ -1,4 +1,4 @@
-"""Pictures of the benchmarks' figures."""
+"""Pictures of the benchmarks' results."""
 
 import itertools
 import pathlib
@@ -18,18 +18,18 @@ _AXES = {
     "num_classes": "number of classes",
     "dim": "width of the embeddings",
     "batch_size": "batch size",
-    "num_sampled": "negatives a step",
+    "num_sampled": "negatives per step",
 }
 
 
 def draw_race(logs, path, title, yardsticks=None):
-    """P@1 against seconds of training, one line a method.
+    """P@1 against seconds of training, one line per method.
 
     Args:
-        logs: dict name -> log of a `TrainingRun`.
-        path: of the PNG.
-        title: above the picture.
-        yardsticks: dict text -> P@1, drawn as dashed lines.
+        logs: Dict of names and logs of `TrainingRun`s.
+        path: Path of the PNG.
+        title: Title of the picture.
+        yardsticks: Dict of texts and P@1, drawn as dashed lines.
     """
     figure, axes = new_figure([8.0, 4.8])
     styles = line_styles(len(logs))
@@ -50,13 +50,13 @@ def draw_race(logs, path, title, yardsticks=None):
 
 
 def draw_comparison(logs, rows, path, title):
-    """P@1 against seconds of training on a log axis, and beside it the last P@1 as bars.
+    """P@1 against seconds of training on a logarithmic axis, and the last P@1 as bars.
 
     Args:
-        logs: list of logs of `TrainingRun`s.
-        rows: of `table.comparison`, in the order of bars and legend.
-        path: of the PNG.
-        title: above the picture.
+        logs: List of logs of `TrainingRun`s.
+        rows: Rows of `table.comparison`, in the order of bars and legend.
+        path: Path of the PNG.
+        title: Title of the picture.
     """
     figure, (lines, bars) = new_figure([12.0, 2.6 + 0.26 * len(rows)], 2)
     by_title = {log["title"]: log["points"] for log in logs}
@@ -85,7 +85,7 @@ def draw_comparison(logs, rows, path, title):
 
 
 def draw_step(report, path):
-    """Milliseconds a step, one panel a swept quantity, one line a variant."""
+    """Milliseconds per step, one panel per swept quantity, one line per variant."""
     rows = [row for row in report["rows"] if "error" not in row]
     swept = [name for name in _AXES if len({row[name] for row in rows}) > 1] or ["num_classes"]
     figure, panels = new_figure([4.2 * len(swept), 4.6], len(swept))
@@ -99,14 +99,14 @@ def draw_step(report, path):
             axes.plot(*zip(*points, strict=True), **style, label=variant)
         axes.set(xlabel=_AXES[name], xscale="log", yscale="log")
     first = panels[0] if len(swept) > 1 else panels
-    first.set_ylabel("milliseconds a step")
+    first.set_ylabel("milliseconds per step")
     handles, labels = first.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     save(figure, path)
 
 
 def draw_profile(report, parts, path):
-    """One horizontal bar a method, one colour a part of the step."""
+    """One horizontal bar per method, one colour per part of the step."""
     rows = list(report["methods"].values())
     figure, axes = new_figure([8.0, 1.6 + 0.6 * len(rows)])
     for place, row in enumerate(rows):
@@ -118,13 +118,13 @@ def draw_profile(report, parts, path):
             left += width
     axes.set_yticks(range(len(rows)), [row["title"] for row in rows])
     axes.invert_yaxis()
-    axes.set(xlabel="milliseconds a step", title=report["task"])
+    axes.set(xlabel="milliseconds per step", title=report["task"])
     figure.legend(loc="outside lower center", ncols=3, frameon=False)
     save(figure, path)
 
 
 def draw_search(report, path, of_queries=False):
-    """Recall against milliseconds a batch, or queries per second; one line a search."""
+    """Recall against ms per batch or queries per second, one line per search."""
     figure, axes = new_figure([8.0, 4.8])
     searches = dict.fromkeys(row["search"] for row in report["rows"])
     for style, search in zip(line_styles(len(searches)), searches, strict=True):
@@ -134,7 +134,7 @@ def draw_search(report, path, of_queries=False):
         axes.plot(x, y, **style, label=search)
     axes.set(
         xscale="log",
-        xlabel=("queries per second in batches" if of_queries else "milliseconds a batch")
+        xlabel=("queries per second in batches" if of_queries else "milliseconds per batch")
         + f" of {report['batch_size']}",
         ylabel=f"recall of the exact top {report['k']}",
         title=f"{report['num_classes']:,} classes of width {report['dim']}",
@@ -146,7 +146,7 @@ def draw_search(report, path, of_queries=False):
 
 
 def line_styles(count):
-    """Keywords of `plot` for `count` lines, a colour and a kind of line each."""
+    """Keywords of `plot` for `count` lines, each with its colour and style."""
     kinds = itertools.product(_LINES, _COLOURS)
     return [
         {"color": colour, "linestyle": line, "marker": marker, "markersize": 4}
@@ -155,7 +155,7 @@ def line_styles(count):
 
 
 def _label_ends(axes, logs, styles):
-    """Writes each line's last value beside its end, labels at least a line's height apart."""
+    """Writes the last value at the end of each line; labels do not overlap."""
     ends = [
         (log["points"][-1], style["color"]) for log, style in zip(logs, styles, strict=True)
     ]
@@ -168,7 +168,7 @@ def _label_ends(axes, logs, styles):
 
 
 def new_figure(size, columns=1):
-    """A figure of `size` inches with its axes: a list of them if `columns` is above 1."""
+    """A figure of `size` inches and its axes, a list if `columns` is above 1."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -11,12 +11,12 @@ from tf_largeout.benchmarks.harness.files import stderr_to
 
 @dataclasses.dataclass(frozen=True)
 class ProcessRun(abc.ABC):
-    """A method that is trained on a task in a process of its own, with a log.
+    """A method that is trained on a task in its own process, with a log.
 
     Attributes:
-        task: key of `tasks.TASKS`.
-        method: its name in logs.
-        directory: where `METHOD.json`, the log, and other files of the run lie.
+        task: Key of `tasks.TASKS`.
+        method: Name of the method in logs.
+        directory: Folder of `METHOD.json`, the log, and of other files of the run.
     """
 
     task: str
@@ -26,11 +26,11 @@ class ProcessRun(abc.ABC):
     @property
     @abc.abstractmethod
     def title(self):
-        """What a reader sees."""
+        """Name in tables and pictures."""
 
     @abc.abstractmethod
     def identity(self):
-        """What makes the log that of this run and no other, as a dict."""
+        """What identifies the log of this run, as a dict."""
 
     @abc.abstractmethod
     def is_finished(self, log):
@@ -42,19 +42,19 @@ class ProcessRun(abc.ABC):
 
     @property
     def resumable(self):
-        """Whether a log without its end is gone on from; if not, it is thrown away."""
+        """Whether an incomplete log is continued; otherwise it is discarded."""
         return False
 
     @property
     def log_path(self):
-        """The file of the log."""
+        """Path of the log."""
         return pathlib.Path(self.directory) / f"{self.method}.json"
 
     def in_own_process(self):
-        """Trains in a fresh process, as far as is left to train, and returns the log.
+        """Trains in a new process as far as needed and returns the log.
 
         Raises:
-            RuntimeError: the process failed; the message has the end of what it said.
+            RuntimeError: If the process failed; the message contains the end of its output.
         """
         log = self.read_log()
         if self.is_finished(log):
@@ -74,10 +74,10 @@ class ProcessRun(abc.ABC):
         return self.read_log()
 
     def read_log(self):
-        """The log so far, a new one if there is none.
+        """The log so far, or a new one.
 
         Raises:
-            ValueError: the log there is belongs to a run with other settings.
+            ValueError: If the log belongs to a run with other settings.
         """
         wanted = {"task": self.task, "method": self.method, **self.identity()}
         if not self.log_path.exists():

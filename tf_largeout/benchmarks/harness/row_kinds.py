@@ -1,4 +1,4 @@
-"""Rows and queries that no model has made, for `benchmarks retrieval --rows`."""
+"""Synthetic rows and queries, for `tf_largeout.benchmarks retrieval --rows`."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ def uniform(draws, num_classes, dim):
 
 
 def duplicates(draws, num_classes, dim):
-    """Each row five times, as classes with one name have it."""
+    """Each row five times, like classes with the same name."""
     rows = np.repeat(draws.standard_normal((-(-num_classes // 5), dim)), 5, axis=0)
     rows = draws.permutation(rows[:num_classes])
     return rows, None, _near(draws, rows)
@@ -29,7 +29,7 @@ ROW_KINDS = {"clusters": clusters, "uniform": uniform, "duplicates": duplicates}
 
 
 def write(kind, num_classes, dim, path):
-    """Writes rows, biases and queries as `benchmarks retrieval --weights` reads them."""
+    """Writes rows, biases and queries in the format of `retrieval --weights`."""
     rows, bias, queries = ROW_KINDS[kind](np.random.default_rng(0), num_classes, dim)
     bias = np.zeros(num_classes) if bias is None else bias
     arrays = {"W": rows, "b": bias, "H": queries}

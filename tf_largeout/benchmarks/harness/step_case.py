@@ -1,4 +1,4 @@
-"""One configuration of the `step` benchmark, measured in a process of its own."""
+"""One configuration of the `step` benchmark, measured in its own process."""
 
 import dataclasses
 import time
@@ -17,10 +17,10 @@ _WARM_UP = 5
 
 @dataclasses.dataclass(frozen=True)
 class StepCase:
-    """What a step is made of: a method of `METHODS` with an optimizer of `OPTIMIZERS`.
+    """A configuration: a method of `METHODS` with an optimizer of `OPTIMIZERS`.
 
-    Features come from a dense layer of width `dim`, so that the output layer has something to
-    pass its gradient on to; labels are uniform, the case with most distinct rows. `device` is
+    Features come from a dense layer of width `dim`, so that the output layer has an input to
+    pass its gradient to. Labels are uniform, which gives the most distinct rows. `device` is
     "cpu", with the memory of the process, or "gpu", with that of its tensors there.
     """
 
@@ -35,7 +35,7 @@ class StepCase:
     device: str = "cpu"
 
     def measure(self):
-        """Measures in a fresh process and returns the figures as a dict."""
+        """Measures in a new process and returns the figures as a dict."""
         try:
             figures = own_process.call(self._figures_or_error)
         except RuntimeError:
@@ -50,7 +50,7 @@ class StepCase:
             return {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
 
     def figures(self):
-        """Median, 10th and 90th percentile of a step's time, and memory; in this process."""
+        """Median, 10th and 90th percentile of step time, and memory; in this process."""
         task = dense_task(self.num_classes, self.dim, self.batch_size)
         settings = METHODS[self.method].settings_for(
             "step",
@@ -87,7 +87,7 @@ class StepCase:
 
 
 class StepTimes(keras.callbacks.Callback):
-    """Wall time of each step of `fit` after the warm-up, and the peak of memory meanwhile."""
+    """Wall time of each step of `fit` after the warm-up, and peak memory in that time."""
 
     def __init__(self, max_steps, max_seconds, device="cpu"):
         super().__init__()

@@ -5,34 +5,34 @@ import time
 
 
 class Stopwatch:
-    """Seconds that passed, and that this process computed on all cores, pauses apart.
+    """Wall seconds, and CPU seconds of this process on all cores, without pauses.
 
     Args:
-        wall, cpu: seconds of both that count already.
+        wall, cpu: Initial values of both.
     """
 
     def __init__(self, wall=0.0, cpu=0.0):
         self._spent, self._start = (wall, cpu), None
 
     def start(self):
-        """Lets it run, if it does not yet."""
+        """Starts it unless it is running."""
         self._start = self._start or _now()
 
     @contextlib.contextmanager
     def paused(self):
-        """Within it both stand still."""
+        """Stops both inside the `with` block."""
         self._spent, self._start = (self.wall, self.cpu), None
         yield
         self.start()
 
     @property
     def wall(self):
-        """Seconds that passed."""
+        """Wall seconds."""
         return self._total(0)
 
     @property
     def cpu(self):
-        """Seconds of computation: with two busy cores two a second."""
+        """CPU seconds: two busy cores add two per second."""
         return self._total(1)
 
     def _total(self, kind):

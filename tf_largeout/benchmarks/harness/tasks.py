@@ -1,4 +1,4 @@
-"""The problems that methods are compared on; a new one is one line in `TASKS`."""
+"""The problems on which methods are compared; a new one is one line in `TASKS`."""
 
 import dataclasses
 
@@ -48,7 +48,7 @@ class Task:
         return keras.layers.Dense(dim)
 
     def one_epoch(self):
-        """Training batches in numpy until there have been as many examples as there are."""
+        """Training batches in NumPy until there are as many examples as in an epoch."""
         seen = 0
         for features, labels in self.train.as_numpy_iterator():
             yield features, labels
@@ -102,7 +102,7 @@ def from_dataset(name, batch_size, seed, on_validation):
 
 
 def synthetic(num_classes=2000, examples=20_000, max_labels=1):
-    """A task of its own kind for tests: each class has four features, seen through noise."""
+    """A task for tests: each class has four features, of which noise hides some."""
 
     def task(name, batch_size, seed, on_validation):
         rng = np.random.default_rng(0)
@@ -138,9 +138,9 @@ def from_arrays(features, labels, num_features, num_classes, batch_size):
 
 
 def _endless_batches(features, labels, batch_size):
-    """Shuffled batches, each gathered from memory at once.
+    """Shuffled batches, each gathered from memory in one operation.
 
-    The last batch of an epoch is filled up with examples that are in the epoch already.
+    The last batch of an epoch is filled with other examples of the epoch.
     """
     in_epoch = -(-len(labels) // batch_size) * batch_size
     features, labels = tf.constant(features), tf.constant(labels)
@@ -154,7 +154,7 @@ def _endless_batches(features, labels, batch_size):
 
 
 def from_directions(name, batch_size, seed, on_validation):
-    """The made problem of `directions`, which is tested on training examples."""
+    """The synthetic problem of `directions`, tested on training examples."""
     (features, labels), test = directions()
     train = tf.data.Dataset.from_tensor_slices((features, labels))
     return Task(

@@ -1,4 +1,4 @@
-"""Trains for a given time or number of steps inside `fit`, with evaluations on the way."""
+"""Trains for a given time or number of steps inside `fit`, with evaluations at intervals."""
 
 import sys
 
@@ -91,7 +91,7 @@ class TrainingClock(keras.callbacks.Callback):
         self.next_point = self._point_after(now)
 
     def _spent(self):
-        """What is done of the total: steps or seconds."""
+        """Steps or seconds so far."""
         return min(self._steps() if self.by_steps else self._seconds(), self.total)
 
     def _steps(self):

@@ -19,7 +19,7 @@ class TrainingRun(ProcessRun):
         overrides: settings other than the table's.
         on_validation: test on a part of the training split, for the choice of settings.
         resumable: whether a checkpoint is written at each evaluation. Without, a run that was
-            cut off starts anew.
+            interrupted starts from the beginning.
         save: path to save the trained model to, or None.
         by_cpu: seconds are those of computation, on all cores, not those that pass.
         steps: training steps, whatever time they take; None to train for `seconds`.
@@ -59,7 +59,7 @@ class TrainingRun(ProcessRun):
         return bool(points) and self.is_over(points[-1]["seconds"], points[-1]["steps"])
 
     def is_over(self, seconds, steps):
-        """Whether that much training is all of it."""
+        """Whether the training is complete after this many seconds and steps."""
         return steps >= self.steps if self.steps else seconds >= self.seconds
 
     def train(self):

@@ -16,8 +16,8 @@ from tf_largeout.benchmarks.methods.method_table import METHODS
 class TrainingSession:
     """Trains the model of a `TrainingRun`, from its last checkpoint if there is one.
 
-    A resumed run goes on with a new permutation of the examples, weights and optimizer as
-    they were.
+    A resumed run continues with the same weights and optimizer state, and a new permutation of
+    the examples.
     """
 
     def __init__(self, run):

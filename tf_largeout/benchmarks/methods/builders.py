@@ -1,4 +1,4 @@
-"""Functions of (task, settings) that build a model, without `compile`, for the methods."""
+"""Functions of (task, settings) that build the models of the methods, not compiled."""
 
 import math
 
@@ -11,7 +11,7 @@ from tf_largeout.layers import EmbeddingBag, HashedBigrams, HierarchicalOutput, 
 
 
 def stock(loss, model_class=CandidateModel):
-    """A builder of models that train by a loss of `tf.nn`."""
+    """Returns a builder of models that train with a loss of `tf.nn`."""
 
     def build(task, settings):
         return model_class(
@@ -35,8 +35,8 @@ def ours(task, settings, **options):
 def residual(task, settings, pairs_per_id=0):
     """`ours` with a residual block behind the encoder: `x + relu(Dense(x))`.
 
-    With `pairs_per_id` the bags have pairs of neighbouring ids too, hashed to as many times
-    as there are ids.
+    With `pairs_per_id`, bags also contain bigrams of ids, hashed to this multiple of the number
+    of ids.
     """
     inputs = task.input()
     if pairs_per_id:
@@ -63,27 +63,28 @@ def _output(task, settings, **options):
 def normalized_at_start(task, settings):
     """`ours` with each bias at -log(num_classes).
 
-    NCE takes logits for log probabilities as they stand, so at its start they should sum to 1.
-    From biases of 0 it has to bring all of them down first, and hardly learns meanwhile.
+    NCE takes logits for log probabilities as they are, so their exponentials should sum to 1 at
+    the start. With biases of 0, training must first lower all logits and hardly learns anything
+    else.
     """
     start = keras.initializers.Constant(-math.log(task.num_classes))
     return ours(task, settings, bias_initializer=start)
 
 
 def hierarchical(task, settings, clusters=None):
-    """A softmax in two levels, its clusters of consecutive ids: classes of like frequency."""
+    """A two-level softmax with clusters of consecutive ids: classes of like frequency."""
     output = HierarchicalOutput(task.num_classes, clusters=clusters)
     return keras.Sequential([task.input(), task.encoder(settings.dim), output])
 
 
 def hierarchical_k_means(task, settings):
-    """The same, its clusters of classes whose examples have like features."""
+    """The same with clusters of classes whose examples have like features."""
     clusters = HierarchicalOutput.clusters_of(class_vectors(task))
     return hierarchical(task, settings, clusters)
 
 
 def factored(head):
-    """A builder of models that end in a `FactoredOutput`, which steps at a rate of its own."""
+    """Returns a builder of models that end in a `FactoredOutput`."""
 
     def build(task, settings):
         output = head.layers(task.num_classes, settings.class_rate)
@@ -93,6 +94,6 @@ def factored(head):
 
 
 def dense(task, settings):
-    """Keras's own output layer over all classes."""
+    """Keras's `Dense` over all classes."""
     layers = [task.input(), task.encoder(settings.dim), keras.layers.Dense(task.num_classes)]
     return keras.Sequential(layers)

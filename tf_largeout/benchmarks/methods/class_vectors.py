@@ -1,4 +1,4 @@
-"""Vectors of classes known before training: what the features of their examples say."""
+"""Vectors of classes from the features of their training examples."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ _SEED = 0
 
 
 def class_vectors(task, dim=64):
-    """`[num_classes, dim]`: the mean features of each class's examples, projected at random.
+    """`[num_classes, dim]`: mean features of each class's examples, projected at random.
 
-    What label trees cluster: the features of an example weigh by the logarithm of their
-    rareness, and each example has length 1 ("positive instance feature aggregation",
-    Prabhu et al. 2018, "Parabel").
+    Label trees cluster the same vectors: features are weighted by the logarithm of their
+    rareness, and each example has length 1 ("positive instance feature aggregation", Prabhu et
+    al. 2018, "Parabel").
     """
     counts = sum(
         np.bincount(ids.ravel(), minlength=task.num_features) for ids, _ in task.one_epoch()

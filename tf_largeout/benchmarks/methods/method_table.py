@@ -34,7 +34,7 @@ class Settings:
         sampler: "uniform", "log_uniform" or, with our methods, "frequency": the static
             distribution of negatives.
         search: key of `SAMPLERS` of what finds hard negatives, or None.
-        search_options: of that sampler, beside `num_sampled` and `tail`.
+        search_options: other arguments of that sampler than `num_sampled` and `tail`.
         anneal: share of the training time, at its end, over which the rate falls to zero.
         steps_per_execution: steps inside one call of the compiled train function.
         num_shards: of the classes of a `LargeOutput`.
@@ -61,7 +61,7 @@ class Method:
     Attributes:
         title: what a reader sees in tables and figures.
         build: (task, settings) -> model, without compile.
-        compile: arguments of `model.compile` beside the optimizer.
+        compile: arguments of `model.compile` other than the optimizer.
         score: function of logits, by which the classes are ranked in evaluations.
         settings: what the method takes other than the defaults, on every task.
         tuned: the same by task, found on a validation split cut from the training examples.
@@ -75,13 +75,13 @@ class Method:
     tuned: dict = dataclasses.field(default_factory=dict)
 
     def searching_at_once(self):
-        """Settings by which a search, if there is one, begins in the first step."""
+        """Settings with which a search, if there is one, begins in the first step."""
         if not self.settings.get("search"):
             return {}
         return {"search_options": {**self.settings["search_options"], "start_step": 0}}
 
     def settings_for(self, task_name, **overrides):
-        """Settings on a task: defaults, then the method's, the task's, and the caller's own."""
+        """Settings on a task: defaults, then those of the method, the task and the caller."""
         chosen = {**self.settings, **self.tuned.get(task_name, {}), **overrides}
         return Settings(**chosen)
 
@@ -98,7 +98,7 @@ class Method:
 
 
 def ours_compile(loss=losses.SampledSoftmaxLoss):
-    """A function that gives the arguments of `compile` for models with a `LargeOutput`."""
+    """Returns a function that gives the arguments of `compile` for a `LargeOutput`."""
     return lambda: {"loss": loss()}
 
 
@@ -161,7 +161,7 @@ def _tf_largeout(
 
 
 def _several_labels(title, **options):
-    """What `lab/multi_label/README.md` comes to; `options` of the encoder, see `residual`."""
+    """The model of `lab/multi_label/README.md`; `options` of the encoder, see `residual`."""
     return Method(
         f"tf_largeout, {title}",
         functools.partial(residual, **options),
@@ -171,7 +171,7 @@ def _several_labels(title, **options):
 
 
 def _factored(head):
-    """A `FactoredHead`, with the settings of the others."""
+    """A method with a `FactoredHead` and the settings of the others."""
     score = tf.abs if head.absolute else tf.identity
     method = _tf_largeout(
         f"tf_largeout, {head.title}", loss=head.loss, build=factored(head), score=score

@@ -1,4 +1,4 @@
-"""The optimizers of the benchmarks by name; a new one is in `OPTIMIZERS` and `ROW_PASSES`."""
+"""The optimizers of the benchmarks; a new one is a line in `OPTIMIZERS` and `ROW_PASSES`."""
 
 import functools
 
@@ -10,7 +10,7 @@ from tf_largeout.optimizers import LazyAdagrad, LazyAdam, LazySGD, RowwiseAdagra
 
 
 class NoOptimizer(keras.optimizers.Optimizer):
-    """Waits for the gradients and changes nothing: forward and backward alone are left."""
+    """Waits for the gradients and updates nothing: leaves forward and backward alone."""
 
     def apply(self, grads, trainable_variables=None):
         parts = [g.values if isinstance(g, tf.IndexedSlices) else g for g in grads]

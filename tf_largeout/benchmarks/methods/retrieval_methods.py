@@ -1,7 +1,7 @@
-"""What `benchmarks retrieval` compares; a new method is one function and a line in `METHODS`.
+"""What `retrieval` compares; a new method is one function and a line in `METHODS`.
 
 A method takes a `Problem` and yields `(setting, search)`, where `search(queries, k)` takes
-float32 `[n, dim]` and gives the ids `[n, k]`, both numpy.
+float32 `[n, dim]` and returns ids `[n, k]`, both NumPy.
 """
 
 import dataclasses
@@ -30,12 +30,12 @@ class Problem:
     most_k: int
 
     def with_bias_column(self):
-        """The rows with their biases as one more number, by which queries have a 1."""
+        """The rows with their biases as an additional number, for queries with a 1."""
         return np.concatenate([self.rows, self.bias[:, np.newaxis]], axis=1)
 
 
 def with_ones(queries):
-    """Queries for rows `with_bias_column`."""
+    """Queries that match rows `with_bias_column`."""
     return np.concatenate([queries, np.ones([len(queries), 1], np.float32)], axis=1)
 
 
@@ -53,7 +53,7 @@ def brute_force(problem):
 
 
 def _filtered(index, problem):
-    """Searches with each filter: what they find is other than the best of all."""
+    """Searches with each filter; they find other classes than the best of all."""
     draws = np.random.default_rng(0)
     num_classes = len(problem.rows)
     allowed = np.flatnonzero(draws.random(num_classes) < _SHARE_ALLOWED)
@@ -71,7 +71,7 @@ def _filtered(index, problem):
 
 
 def inverted_file(problem):
-    """`InvertedFileIndex`, by its defaults and for other recalls, also with a filter."""
+    """`InvertedFileIndex`, with defaults and other recalls, also with a filter."""
     from tf_largeout.retrieval import InvertedFileIndex
 
     yield "defaults", _of_index(InvertedFileIndex().build(problem.rows, problem.bias))
@@ -85,7 +85,7 @@ def inverted_file(problem):
 
 
 def lsh(problem, hash):
-    """`LSHIndex` of a hash."""
+    """`LSHIndex` with a hash."""
     from tf_largeout.retrieval import LSHIndex
 
     for num_candidates in (256, 1024, 4096, 16384, 65536):
@@ -94,7 +94,7 @@ def lsh(problem, hash):
 
 
 def matmul(problem):
-    """The scores of all classes, and their best, by TensorFlow."""
+    """The scores of all classes and the best of them, in TensorFlow."""
     import tensorflow as tf
 
     rows, bias = tf.Variable(problem.rows), tf.Variable(problem.bias)
@@ -109,7 +109,7 @@ def matmul(problem):
 
 
 def export(problem, ops, has_index):
-    """A SavedModel of `serving.export`, asked by its signature `serving_default`."""
+    """A SavedModel of `serving.export`, called by its signature `serving_default`."""
     import keras
     import tensorflow as tf
 
@@ -141,7 +141,7 @@ def _ask(loaded, queries, k):
 
 
 def faiss_flat(problem):
-    """Faiss's scan of all rows."""
+    """The scan of all rows in faiss."""
     faiss = _faiss()
     rows = problem.with_bias_column()
     index = faiss.IndexFlatIP(rows.shape[1])
@@ -150,7 +150,7 @@ def faiss_flat(problem):
 
 
 def faiss_ivf(problem, codes):
-    """Faiss's inverted file, as `codes`: "Flat", or "SQ8" for 8 bits a number."""
+    """The inverted file of faiss with `codes`: "Flat", or "SQ8" for 8 bits per number."""
     faiss = _faiss()
     rows = problem.with_bias_column()
     num_lists = round(4 * len(rows) ** 0.5)
@@ -165,7 +165,7 @@ def faiss_ivf(problem, codes):
 
 
 def hnswlib_graph(problem):
-    """Hnswlib's graph of near neighbours."""
+    """The graph of neighbours of hnswlib."""
     import hnswlib
 
     rows = problem.with_bias_column()
@@ -183,7 +183,7 @@ def hnswlib_graph(problem):
 
 
 def usearch_graph(problem):
-    """Usearch's graph of near neighbours."""
+    """The graph of neighbours of usearch."""
     from usearch.index import Index
 
     rows = problem.with_bias_column()
@@ -201,7 +201,7 @@ def usearch_graph(problem):
 
 
 def scann_tree(problem):
-    """ScaNN: a tree, products of quantised rows, and the best scored anew."""
+    """ScaNN: a tree, products of quantised rows, and exact scores of the best."""
     import tensorflow as tf
 
     try:

@@ -1,4 +1,4 @@
-"""Adam on the touched rows alone, in stock TensorFlow ops: the opponent of `LazyAdam`."""
+"""Adam on the rows with a gradient alone, in stock TensorFlow ops; see `LazyAdam`."""
 
 import keras
 import tensorflow as tf

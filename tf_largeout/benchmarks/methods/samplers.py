@@ -15,7 +15,7 @@ from tf_largeout.samplers import (
 
 
 def _of(sampler_class, **fixed):
-    """A sampler that needs nothing of the task."""
+    """A sampler that needs nothing from the task."""
     return lambda task, num_sampled, **options: sampler_class(num_sampled, **fixed, **options)
 
 
@@ -34,7 +34,7 @@ def _bigram(data, num_sampled, **options):
 
 
 def _draws(sampler_class, **fixed):
-    """A sampler without a tail, whatever static one is named to be it."""
+    """A sampler without a tail; ignores the tail of the settings."""
     return lambda task, num_sampled, tail=None, **options: sampler_class(
         num_sampled, **fixed, **options
     )

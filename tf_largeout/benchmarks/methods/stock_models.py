@@ -1,4 +1,4 @@
-"""Large output layers as a user writes them in stock Keras and TensorFlow."""
+"""Large output layers as users write them in stock Keras and TensorFlow."""
 
 import keras
 import tensorflow as tf
@@ -12,13 +12,13 @@ SAMPLERS = {
 class CandidateModel(keras.Model):
     """`tf.nn.sampled_softmax_loss` or `tf.nn.nce_loss` on an encoder, with its own train step.
 
-    A row with several labels trains on one of them, drawn anew each step, as those losses want
-    the same number of labels in every row.
+    An example with several labels trains on one of them, drawn in each step, because those
+    losses need the same number of labels in every row.
 
     Args:
         encoder: layer that ends in [batch, dim].
         num_classes: rows of the output matrix.
-        num_sampled: negatives a step, shared by the batch.
+        num_sampled: negatives per step, shared by the batch.
         loss: `tf.nn.sampled_softmax_loss` or `tf.nn.nce_loss`.
         sampler: "uniform" or "log_uniform" (class 0 the most frequent).
     """
@@ -38,7 +38,7 @@ class CandidateModel(keras.Model):
 
     @property
     def metrics(self):
-        """What Keras resets at the start of an epoch."""
+        """The metrics that Keras resets at the start of an epoch."""
         return [self.mean_loss]
 
     def call(self, inputs):
@@ -104,7 +104,7 @@ class AllPositivesModel(CandidateModel):
 
 
 def one_label_each(labels):
-    """One label a row [batch, 1], drawn uniformly from those that are not -1."""
+    """One label per example, `[batch, 1]`, drawn uniformly from those that are not -1."""
     if labels.shape.rank == 1:
         return labels[:, None]
     count = tf.reduce_sum(tf.cast(labels >= 0, tf.float32), axis=1)
@@ -113,7 +113,7 @@ def one_label_each(labels):
 
 
 def hide_accidental_hits(logits, ids, flat_labels, row):
-    """Sets the logit of a sampled id to -inf in each row that has it as a label."""
+    """Sets the logit of a sampled id to -inf for each example that has it as a label."""
     order = tf.argsort(ids)
     position = tf.searchsorted(tf.gather(ids, order), flat_labels)
     sampled = tf.gather(order, tf.minimum(position, tf.size(ids) - 1))

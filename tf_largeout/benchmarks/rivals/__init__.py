@@ -1,4 +1,4 @@
-"""Models of other libraries, which the benchmarks compare with; a new one is a line here."""
+"""Models of other libraries for comparison; a new one is a line here."""
 
 from tf_largeout.benchmarks.rivals.fasttext_model import FasttextModel
 from tf_largeout.benchmarks.rivals.napkinxc_model import NapkinxcModel

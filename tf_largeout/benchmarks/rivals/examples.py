@@ -7,13 +7,13 @@ from tf_largeout.datasets.ragged import Ragged
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """All training examples of a task as plain rows of ids, which rivals are given.
+    """All training examples of a task as rows of ids, for other libraries.
 
     Attributes:
-        features: rows of feature ids above 0, as they come: one may occur twice.
-        labels: rows of classes.
-        num_features: above every feature id.
-        num_classes: above every class.
+        features: Rows of feature ids above 0; an id may occur twice.
+        labels: Rows of classes.
+        num_features: Above every feature id.
+        num_classes: Above every class.
     """
 
     features: Ragged
@@ -23,10 +23,10 @@ class Examples:
 
     @classmethod
     def of_task(cls, task):
-        """Those of a `Task`.
+        """The examples of a `Task`.
 
         Raises:
-            ValueError: the examples of the task are dense vectors.
+            ValueError: If the examples of the task are dense vectors.
         """
         if not task.num_features:
             raise ValueError(

@@ -14,10 +14,10 @@ _AT_ONCE = 4096
 
 
 class LabelTreeModel(RivalModel):
-    """What label trees share: they are given the TF-IDF of feature ids.
+    """Base class of label trees, which get TF-IDF weights of feature ids.
 
-    With `pairs_per_id` among the settings also that of pairs of ids that stand side by side,
-    hashed to so many ids for each feature id, as ours get them from `HashedBigrams`.
+    With `pairs_per_id` in the settings, also those of bigrams of ids, hashed to this number of
+    ids per feature id, as `HashedBigrams` gives them to our models.
     """
 
     def prepare(self, examples):
@@ -33,12 +33,12 @@ class LabelTreeModel(RivalModel):
 
     @property
     def train_file(self):
-        """The path of the examples, as text."""
+        """Path of the examples, as text."""
         return str(self.folder / "train.txt")
 
     @property
     def library_settings(self):
-        """The settings that are those of the library."""
+        """The settings that the library knows."""
         return {key: value for key, value in self.settings.items() if key != "pairs_per_id"}
 
     def weighed(self, features):

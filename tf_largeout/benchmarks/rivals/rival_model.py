@@ -38,7 +38,7 @@ class RivalModel(abc.ABC):
 
     @abc.abstractmethod
     def save(self):
-        """Writes the model, as is needed to answer queries; returns the path."""
+        """Writes the model as needed to answer queries; returns the path."""
 
     @abc.abstractmethod
     def top_k(self, features, k):
@@ -49,7 +49,7 @@ class RivalModel(abc.ABC):
 
 
 def load_package(name):
-    """The package, or an ImportError that says which extra has it."""
+    """The package, or an ImportError that names the extra that has it."""
     if importlib.util.find_spec(name) is None:
         raise ImportError(
             f"The package {name} is not installed. Get it, and the other rivals of the "

@@ -70,7 +70,7 @@ class RivalRun(ProcessRun):
 
 
 def _trained(model):
-    """Trains a `RivalModel`; returns the times and the memory of it."""
+    """Trains a `RivalModel`; returns its times and memory."""
     gc.collect()
     machine.reset_peak()
     resident_mb, stopwatch = machine.resident_mb(), Stopwatch()

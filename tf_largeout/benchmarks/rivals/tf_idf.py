@@ -21,7 +21,7 @@ class TfIdf:
         self._rareness = np.where(rows_with, rareness, 0.0)
 
     def weigh(self, features):
-        """`Ragged` ids, rising and each once in a row, and the float64 weight of each."""
+        """`Ragged` ids, sorted and distinct per example, and the float64 weight of each."""
         keys, counts = self._counted(features)
         rows, ids = np.divmod(keys, self.num_features)
         weights = counts * self._rareness[ids]
@@ -30,6 +30,6 @@ class TfIdf:
         return Ragged.from_lengths(ids, np.bincount(rows, minlength=len(features))), weights
 
     def _counted(self, features):
-        """What `row * num_features + id` there are, and how often each."""
+        """The distinct `row * num_features + id`, and the count of each."""
         rows = np.repeat(np.arange(len(features), dtype=np.int64), features.lengths)
         return np.unique(rows * self.num_features + features.values, return_counts=True)
