@@ -25,6 +25,20 @@ FLOORS = {
     ),
     "ops": ("custom_ops/ops/", "custom_ops/core/", "tensorflow/core/framework/"),
 }
+# The folders of core, and which other folders each may include. Tests may include any.
+CORE_FOLDERS = {
+    "base": (),
+    "linear_algebra": ("base",),
+    "lsh": ("base",),
+    "sampling": ("base",),
+    "class_scan": ("base", "linear_algebra"),
+    "candidates": ("base", "class_scan"),
+    "inverted_file": ("base", "class_scan"),
+    "kernel_tree": ("base", "class_scan", "linear_algebra"),
+    "rows": ("base", "class_scan"),
+    "optimizers": ("base", "rows"),
+    "factored_output": ("base", "linear_algebra", "rows"),
+}
 # What else in <> may have a folder in its name.
 LIBRARIES = {"cuda": ("cub/",), "emulated_gpu": ("sys/",), "kernels": ("sys/",)}
 # Headers without templates or inline functions that a linker could keep one
@@ -54,7 +68,29 @@ def test_includes_follow_the_floors_of_the_design(path):
     )
 
 
-@each_of(sorted(CUSTOM_OPS.glob("core/*_simd.cc")))
+def test_folders_of_core_include_no_later_folder():
+    earlier = set()
+    for folder, included in CORE_FOLDERS.items():
+        assert set(included) <= earlier, f"core/{folder} includes a folder that comes later."
+        earlier.add(folder)
+
+
+@each_of(cpp_files("core"))
+def test_core_includes_follow_the_folders(path):
+    folder = path.relative_to(CUSTOM_OPS / "core").parts[0]
+    assert folder in CORE_FOLDERS, f"{name(path)} is in no folder of CORE_FOLDERS."
+    if path.stem.endswith("_test"):
+        return
+    allowed = {folder, *CORE_FOLDERS[folder]}
+    wrong = [
+        header
+        for header, in_quotes in includes(path)
+        if in_quotes and header.split("/")[2] not in allowed
+    ]
+    assert not wrong, f"{name(path)} includes {wrong}; core/{folder} may include {allowed}."
+
+
+@each_of(sorted(CUSTOM_OPS.glob("core/*/*_simd.cc")))
 def test_vectorised_files_include_no_std_templates(path):
     std = {header for header, in_quotes in includes(path) if not in_quotes}
     wrong = sorted(std - SIMD_HEADERS)

@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/candidates.h"
-#include "custom_ops/core/host_device.h"
-#include "custom_ops/core/rounding.h"
+#include "custom_ops/core/base/host_device.h"
+#include "custom_ops/core/base/rounding.h"
+#include "custom_ops/core/candidates/candidates.h"
 #include "custom_ops/cuda/block_tools.h"
 
 namespace largeout {

@@ -1,4 +1,4 @@
-#include "custom_ops/core/rounding.h"
+#include "custom_ops/core/base/rounding.h"
 #include "custom_ops/cuda/candidate_softmax_body.h"
 #include "custom_ops/cuda/candidates.h"
 #include "custom_ops/cuda/candidates_body.h"

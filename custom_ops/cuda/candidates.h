@@ -1,5 +1,5 @@
 // What a sampled loss does with the logits of its candidates, on the GPU: what
-// core/candidates.h and core/candidate_softmax.h do, for the same types.
+// core/candidates/candidates.h and core/candidates/candidate_softmax.h do, for the same types.
 //
 // All pointers are to device memory. Bound by bytes: the logits are read once, by ranks once
 // for every four labels of a row. Ids are compared, not followed, so none can be out of range.
@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/candidates.h"
+#include "custom_ops/core/candidates/candidates.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/candidates.h"
+#include "custom_ops/core/candidates/candidates.h"
 #include "custom_ops/cuda/block_tools.h"
 #include "custom_ops/cuda/candidate_pieces.h"
 

@@ -10,8 +10,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "custom_ops/core/class_scan_types.h"
-#include "custom_ops/core/rounding.h"
+#include "custom_ops/core/base/rounding.h"
+#include "custom_ops/core/class_scan/class_scan_types.h"
 #include "custom_ops/cuda/class_gradient_product.h"
 #include "custom_ops/cuda/class_logits.h"
 #include "custom_ops/cuda/class_scan.h"

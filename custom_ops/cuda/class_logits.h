@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/class_scan_types.h"
+#include "custom_ops/core/class_scan/class_scan_types.h"
 #include "custom_ops/cuda/class_tile.h"
 
 namespace largeout {

@@ -1,5 +1,5 @@
 // Exact passes over all classes on the GPU that never hold [batch, num_classes]: what
-// core/class_scan.h does, for the same types.
+// core/class_scan/class_scan.h does, for the same types.
 //
 // Logits are made a tile at a time in float32, in the registers of a block, and used up
 // there. Results do not depend on the order of the blocks. All pointers are to device memory.
@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/class_scan_types.h"
+#include "custom_ops/core/class_scan/class_scan_types.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {
@@ -38,10 +38,10 @@ inline constexpr int64_t kMostTopK = 2048;
 // Scratch of ClassTopK: O(batch * blocks * k).
 int64_t ClassTopKScratchBytes(int64_t batch, int64_t num_classes, int64_t k);
 
-// scores, ids [batch, k], as in core; NaN and -1 for lost logits (core/lost_logits.h), such as
-// all of a row of features that are not finite. REQUIRES: 1 <= k <= min(num_classes,
-// kMostTopK). The operations of ClassStatistics, and O(k) a row and block where the best
-// change.
+// scores, ids [batch, k], as in core; NaN and -1 for lost logits
+// (core/class_scan/lost_logits.h), such as all of a row of features that are not finite.
+// REQUIRES: 1 <= k <= min(num_classes, kMostTopK). The operations of ClassStatistics, and O(k)
+// a row and block where the best change.
 Status ClassTopK(const ClassMatrix& matrix, const Features& features, int64_t k, void* scratch,
                  float* scores, int64_t* ids, Stream stream);
 

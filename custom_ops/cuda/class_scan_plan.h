@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/class_scan_types.h"
-#include "custom_ops/core/host_device.h"
-#include "custom_ops/core/rounding.h"
+#include "custom_ops/core/base/host_device.h"
+#include "custom_ops/core/base/rounding.h"
+#include "custom_ops/core/class_scan/class_scan_types.h"
 #include "custom_ops/cuda/class_tile.h"
 
 namespace largeout {

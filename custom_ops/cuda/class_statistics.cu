@@ -1,4 +1,4 @@
-#include "custom_ops/core/rounding.h"
+#include "custom_ops/core/base/rounding.h"
 #include "custom_ops/cuda/class_scan.h"
 #include "custom_ops/cuda/class_statistics_body.h"
 #include "custom_ops/cuda/launch.cuh"

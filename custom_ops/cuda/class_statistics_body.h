@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "custom_ops/core/class_scan_types.h"
-#include "custom_ops/core/score_order.h"
+#include "custom_ops/core/class_scan/class_scan_types.h"
+#include "custom_ops/core/class_scan/score_order.h"
 #include "custom_ops/cuda/class_logits.h"
 #include "custom_ops/cuda/class_scan_plan.h"
 #include "custom_ops/cuda/class_statistics_parts.h"

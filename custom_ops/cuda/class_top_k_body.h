@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/class_scan_types.h"
-#include "custom_ops/core/lost_logits.h"
+#include "custom_ops/core/class_scan/class_scan_types.h"
+#include "custom_ops/core/class_scan/lost_logits.h"
 #include "custom_ops/cuda/best_lists.h"
 #include "custom_ops/cuda/class_logits.h"
 #include "custom_ops/cuda/class_scan_plan.h"

@@ -1,4 +1,4 @@
-// Rows at 8 bits a number on the GPU: the numbers of core/packed_rows.h.
+// Rows at 8 bits a number on the GPU: the numbers of core/class_scan/packed_rows.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CODE_ROWS_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CODE_ROWS_H_
@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "custom_ops/core/packed_rows_simd.h"
+#include "custom_ops/core/class_scan/packed_rows_simd.h"
 #include "custom_ops/cuda/block_tools.h"
 #include "custom_ops/cuda/float_bits.h"
 

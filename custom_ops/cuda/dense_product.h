@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/dense_product_simd.h"
+#include "custom_ops/core/linear_algebra/dense_product_simd.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {

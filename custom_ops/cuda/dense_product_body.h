@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/rounding.h"
+#include "custom_ops/core/base/rounding.h"
 #include "custom_ops/cuda/block_tools.h"
 #include "custom_ops/cuda/dense_product.h"
 

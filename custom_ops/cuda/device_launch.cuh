@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "custom_ops/core/rounding.h"
+#include "custom_ops/core/base/rounding.h"
 #include "custom_ops/cuda/block.h"
 #include "custom_ops/cuda/stream.h"
 

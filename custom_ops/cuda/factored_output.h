@@ -1,4 +1,5 @@
-// Factored output layers on the GPU, equal to those of core/factored_output.h up to rounding.
+// Factored output layers on the GPU, equal to those of core/factored_output/factored_output.h
+// up to rounding.
 //
 // What is wrong with a batch, or would be with the new state, stands in a report: whoever
 // launches this reads it before the new state is written. Ids out of range are passed over.
@@ -9,7 +10,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/factored_output.h"
+#include "custom_ops/core/factored_output/factored_output.h"
 #include "custom_ops/cuda/memory.h"
 #include "custom_ops/cuda/row_merge.h"
 #include "custom_ops/cuda/stream.h"

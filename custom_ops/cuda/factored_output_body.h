@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/factored_output.h"
-#include "custom_ops/core/finite.h"
+#include "custom_ops/core/base/finite.h"
+#include "custom_ops/core/factored_output/factored_output.h"
 #include "custom_ops/cuda/block_tools.h"
 #include "custom_ops/cuda/factored_output.h"
 

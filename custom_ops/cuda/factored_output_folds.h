@@ -1,12 +1,12 @@
 // Folds of factored output layers on the GPU: rows of V are brought up to date as those of
-// core/factored_output_folds.h, but for rounding.
+// core/factored_output/factored_output_folds.h, but for rounding.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_FACTORED_OUTPUT_FOLDS_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_FACTORED_OUTPUT_FOLDS_H_
 
 #include <cstdint>
 
-#include "custom_ops/core/factored_output.h"
+#include "custom_ops/core/factored_output/factored_output.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/factored_output.h"
+#include "custom_ops/core/factored_output/factored_output.h"
 #include "custom_ops/cuda/block_tools.h"
 #include "custom_ops/cuda/factored_output_body.h"
 

@@ -1,13 +1,13 @@
 // What the threads of factored_output_step.cu do besides products of matrices. Formulas are
-// those of core/factored_output_update.cc.
+// those of core/factored_output/factored_output_update.cc.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_FACTORED_OUTPUT_STEP_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_FACTORED_OUTPUT_STEP_BODY_H_
 
 #include <cstdint>
 
-#include "custom_ops/core/factored_output.h"
-#include "custom_ops/core/finite.h"
+#include "custom_ops/core/base/finite.h"
+#include "custom_ops/core/factored_output/factored_output.h"
 #include "custom_ops/cuda/block_tools.h"
 #include "custom_ops/cuda/factored_output_body.h"
 #include "custom_ops/cuda/row_merge.h"

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "custom_ops/core/packed_rows.h"
-#include "custom_ops/core/rounding.h"
+#include "custom_ops/core/base/rounding.h"
+#include "custom_ops/core/class_scan/packed_rows.h"
 #include "custom_ops/cuda/inverted_file.h"
 #include "custom_ops/cuda/inverted_file_body.h"
 #include "custom_ops/cuda/launch.cuh"

@@ -1,11 +1,11 @@
-// The search of inverted files on the GPU, equal to that of core/inverted_file.h.
+// The search of inverted files on the GPU, equal to that of core/inverted_file/inverted_file.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_INVERTED_FILE_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_INVERTED_FILE_H_
 
 #include <cstdint>
 
-#include "custom_ops/core/inverted_file.h"
+#include "custom_ops/core/inverted_file/inverted_file.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/inverted_file.h"
+#include "custom_ops/core/inverted_file/inverted_file.h"
 #include "custom_ops/cuda/best_lists.h"
 #include "custom_ops/cuda/code_rows.h"
 #include "custom_ops/cuda/inverted_file.h"

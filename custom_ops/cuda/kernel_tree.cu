@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "custom_ops/core/rounding.h"
+#include "custom_ops/core/base/rounding.h"
 #include "custom_ops/cuda/kernel_tree.h"
 #include "custom_ops/cuda/kernel_tree_sums_body.h"
 #include "custom_ops/cuda/kernel_tree_walk_body.h"

@@ -1,4 +1,4 @@
-// Kernel trees on the GPU, equal to those of core/kernel_tree.h up to rounding.
+// Kernel trees on the GPU, equal to those of core/kernel_tree/kernel_tree.h up to rounding.
 //
 // Nothing here is refused, as the host does not see it: of rows whose numbers are not finite or
 // too large the sums become NaN or infinite, up to the root, and are right again once their
@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/kernel_tree.h"
+#include "custom_ops/core/kernel_tree/kernel_tree.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {

@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/kernel_tree.h"
-#include "custom_ops/core/rounding.h"
+#include "custom_ops/core/base/rounding.h"
+#include "custom_ops/core/kernel_tree/kernel_tree.h"
 #include "custom_ops/cuda/block_sums.h"
 #include "custom_ops/cuda/class_tile.h"
 #include "custom_ops/cuda/float_bits.h"

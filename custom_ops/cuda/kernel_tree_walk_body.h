@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/kernel_tree.h"
+#include "custom_ops/core/kernel_tree/kernel_tree.h"
 #include "custom_ops/cuda/block_sums.h"
 #include "custom_ops/cuda/kernel_tree.h"
 #include "custom_ops/cuda/kernel_tree_masses.h"

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "custom_ops/core/rounding.h"
+#include "custom_ops/core/base/rounding.h"
 #include "custom_ops/cuda/launch.cuh"
 #include "custom_ops/cuda/lsh_hash.h"
 #include "custom_ops/cuda/lsh_hash_body.h"

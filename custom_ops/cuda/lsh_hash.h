@@ -1,4 +1,4 @@
-// Hashes of dense rows on the GPU: the codes and values of core/lsh_hash.h, all of them
+// Hashes of dense rows on the GPU: the codes and values of core/lsh/lsh_hash.h, all of them
 // equal to the CPU's.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LSH_HASH_H_
@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/lsh_hash.h"
+#include "custom_ops/core/lsh/lsh_hash.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {

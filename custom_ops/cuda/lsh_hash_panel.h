@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/lsh_hash_functions.h"
-#include "custom_ops/core/rounding.h"
+#include "custom_ops/core/base/rounding.h"
+#include "custom_ops/core/lsh/lsh_hash_functions.h"
 #include "custom_ops/cuda/block.h"
 #include "custom_ops/cuda/block_tools.h"
 

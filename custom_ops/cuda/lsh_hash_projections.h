@@ -167,7 +167,7 @@ LARGEOUT_DEVICE inline void TurnPairs(const int32_t* cosines, int64_t half, int 
   }
 }
 
-// values: as in HashPanel, from the functions of core/lsh_hash_functions.h.
+// values: as in HashPanel, from the functions of core/lsh/lsh_hash_functions.h.
 template <class Block>
 LARGEOUT_DEVICE void FindSigns(const Block& block, const HashPanel& panel,
                                const int32_t* functions, const PanelRows& rows, float* spread,

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "custom_ops/core/lsh_hash_functions.h"
-#include "custom_ops/core/lsh_hash_panel.h"
+#include "custom_ops/core/lsh/lsh_hash_functions.h"
+#include "custom_ops/core/lsh/lsh_hash_panel.h"
 #include "custom_ops/cuda/block.h"
 #include "custom_ops/cuda/block_tools.h"
 #include "custom_ops/cuda/lsh_hash_panel.h"

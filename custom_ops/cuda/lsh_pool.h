@@ -1,11 +1,11 @@
-// One set of classes for a whole batch on the GPU, equal to that of core/lsh_pool.h.
+// One set of classes for a whole batch on the GPU, equal to that of core/lsh/lsh_pool.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LSH_POOL_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_LSH_POOL_H_
 
 #include <cstdint>
 
-#include "custom_ops/core/lsh_query.h"
+#include "custom_ops/core/lsh/lsh_query.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/lsh_pool.h"
+#include "custom_ops/core/lsh/lsh_pool.h"
 #include "custom_ops/cuda/block.h"
 #include "custom_ops/cuda/seed.h"
 

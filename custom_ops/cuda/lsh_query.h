@@ -1,11 +1,11 @@
-// Queries of hash tables on the GPU, equal to those of core/lsh_query.h.
+// Queries of hash tables on the GPU, equal to those of core/lsh/lsh_query.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LSH_QUERY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_LSH_QUERY_H_
 
 #include <cstdint>
 
-#include "custom_ops/core/lsh_query.h"
+#include "custom_ops/core/lsh/lsh_query.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {

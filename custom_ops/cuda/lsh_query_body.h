@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "custom_ops/core/lsh_query.h"
+#include "custom_ops/core/lsh/lsh_query.h"
 #include "custom_ops/cuda/block.h"
 #include "custom_ops/cuda/lsh_query_row.h"
 #include "custom_ops/cuda/most_met_body.h"

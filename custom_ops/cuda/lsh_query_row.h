@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/lsh_query.h"
-#include "custom_ops/core/uniform_fill.h"
+#include "custom_ops/core/lsh/lsh_query.h"
+#include "custom_ops/core/lsh/uniform_fill.h"
 #include "custom_ops/cuda/block.h"
 #include "custom_ops/cuda/block_sums.h"
 #include "custom_ops/cuda/met_set.h"

@@ -1,12 +1,12 @@
-// Hash tables on the GPU, equal to those of core/lsh_tables.h.
+// Hash tables on the GPU, equal to those of core/lsh/lsh_tables.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LSH_TABLES_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_LSH_TABLES_H_
 
 #include <cstdint>
 
-#include "custom_ops/core/lsh_hash.h"
-#include "custom_ops/core/lsh_tables.h"
+#include "custom_ops/core/lsh/lsh_hash.h"
+#include "custom_ops/core/lsh/lsh_tables.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {

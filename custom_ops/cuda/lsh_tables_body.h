@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/lsh_tables.h"
+#include "custom_ops/core/lsh/lsh_tables.h"
 #include "custom_ops/cuda/block.h"
 #include "custom_ops/cuda/block_sums.h"
 

@@ -1,4 +1,5 @@
-// Systems of linear equations on the GPU, by the elimination of core/lu_factors.h.
+// Systems of linear equations on the GPU, by the elimination of
+// core/linear_algebra/lu_factors.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LU_FACTORS_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_LU_FACTORS_H_

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "custom_ops/core/rounding.h"
+#include "custom_ops/core/base/rounding.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {

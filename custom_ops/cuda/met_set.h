@@ -1,11 +1,11 @@
-// The ids that a block has met: core/met_ids.h for many threads at once.
+// The ids that a block has met: core/lsh/met_ids.h for many threads at once.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_MET_SET_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_MET_SET_H_
 
 #include <cstdint>
 
-#include "custom_ops/core/host_device.h"
+#include "custom_ops/core/base/host_device.h"
 #include "custom_ops/cuda/block.h"
 #include "custom_ops/cuda/block_sums.h"
 

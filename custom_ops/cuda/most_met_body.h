@@ -1,4 +1,4 @@
-// The classes that a block met most often, in the order of core/most_met.h.
+// The classes that a block met most often, in the order of core/lsh/most_met.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_MOST_MET_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_MOST_MET_BODY_H_

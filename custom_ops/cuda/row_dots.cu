@@ -1,4 +1,4 @@
-#include "custom_ops/core/rounding.h"
+#include "custom_ops/core/base/rounding.h"
 #include "custom_ops/cuda/launch.cuh"
 #include "custom_ops/cuda/row_dots.h"
 #include "custom_ops/cuda/row_dots_body.h"

@@ -1,5 +1,5 @@
 // Logits of classes of each row's own, rows of shared classes, and the gradient of the
-// features, on the GPU: what core/row_dots.h does, for the same types.
+// features, on the GPU: what core/rows/row_dots.h does, for the same types.
 //
 // The GPU looks at the ids itself. -1 stands for no class, as on the CPU. Any other id
 // outside [0, num_classes) gives NaN, and reads nothing outside the matrix.
@@ -9,7 +9,7 @@
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_ROW_DOTS_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_ROW_DOTS_H_
 
-#include "custom_ops/core/row_dots.h"
+#include "custom_ops/core/rows/row_dots.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/row_dots.h"
+#include "custom_ops/core/rows/row_dots.h"
 #include "custom_ops/cuda/block_tools.h"
 
 namespace largeout {

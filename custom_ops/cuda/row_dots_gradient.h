@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/row_dots.h"
+#include "custom_ops/core/rows/row_dots.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {

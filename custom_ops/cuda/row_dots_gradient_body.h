@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/row_dots.h"
+#include "custom_ops/core/rows/row_dots.h"
 #include "custom_ops/cuda/block.h"
 #include "custom_ops/cuda/row_dots_gradient.h"
 #include "custom_ops/cuda/row_sums.h"

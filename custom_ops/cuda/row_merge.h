@@ -1,4 +1,4 @@
-// Groups the positions of equal ids on the GPU: what core/row_merge.h does.
+// Groups the positions of equal ids on the GPU: what core/rows/row_merge.h does.
 //
 // The host does not wait for the number of groups: it stays on the device, arrays
 // have room for `num_ids` groups, and what goes over groups is launched for that many.
@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/host_device.h"
-#include "custom_ops/core/row_runs.h"
+#include "custom_ops/core/base/host_device.h"
+#include "custom_ops/core/rows/row_runs.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {

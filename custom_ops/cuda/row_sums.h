@@ -1,4 +1,4 @@
-// Sums of the gradients of each row, in the order of core/row_runs.h.
+// Sums of the gradients of each row, in the order of core/rows/row_runs.h.
 //
 // First all whole runs are summed, wherever they are: a row with many gradients keeps as many
 // threads busy as many rows with few. Then each row adds the sums of its runs, and what is
@@ -16,7 +16,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/row_runs.h"
+#include "custom_ops/core/rows/row_runs.h"
 #include "custom_ops/cuda/block_tools.h"
 #include "custom_ops/cuda/row_merge.h"
 

@@ -3,7 +3,7 @@
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_ROW_SUMS_LAUNCH_CUH_
 #define LARGEOUT_CUSTOM_OPS_CUDA_ROW_SUMS_LAUNCH_CUH_
 
-#include "custom_ops/core/rounding.h"
+#include "custom_ops/core/base/rounding.h"
 #include "custom_ops/cuda/launch.cuh"
 #include "custom_ops/cuda/row_sums.h"
 

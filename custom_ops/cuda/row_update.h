@@ -1,5 +1,5 @@
 // Optimizer steps that read and write only the rows which have a gradient, and the sums
-// of gradients of equal ids, on the GPU: what core/row_update.h does.
+// of gradients of equal ids, on the GPU: what core/optimizers/row_update.h does.
 //
 // All pointers are to device memory, those of the hyperparameters too: a learning rate
 // that the GPU computed never has to wait for the host.
@@ -15,7 +15,7 @@
 namespace largeout {
 namespace cuda {
 
-// The members are those of AdamArguments and so on in core/row_update_rules.h, which
+// The members are those of AdamArguments and so on in core/optimizers/row_update_rules.h, which
 // also has the formulas; a scalar is a pointer to one.
 struct AdamStep {
   float* variable;      // [num_rows, dim]

@@ -12,7 +12,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "custom_ops/core/row_update_formulas.h"
+#include "custom_ops/core/optimizers/row_update_formulas.h"
 #include "custom_ops/cuda/block.h"
 #include "custom_ops/cuda/row_update.h"
 

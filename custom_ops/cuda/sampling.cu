@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cub/device/device_scan.cuh>
 
-#include "custom_ops/core/log_uniform_distribution.h"
-#include "custom_ops/core/uniform_distribution.h"
+#include "custom_ops/core/sampling/log_uniform_distribution.h"
+#include "custom_ops/core/sampling/uniform_distribution.h"
 #include "custom_ops/cuda/launch.cuh"
 #include "custom_ops/cuda/memory.h"
 #include "custom_ops/cuda/sampling.h"

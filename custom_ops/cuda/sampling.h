@@ -1,5 +1,5 @@
-// Draws of classes on the GPU, bit for bit those of core/sampling.h and
-// core/alias_table.h, with their expected counts. seed:
+// Draws of classes on the GPU, bit for bit those of core/sampling/sampling.h and
+// core/sampling/alias_table.h, with their expected counts. seed:
 // int64 [2] in device memory.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_SAMPLING_H_
@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/alias_table.h"
+#include "custom_ops/core/sampling/alias_table.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {
@@ -27,9 +27,10 @@ struct SampledArrays {
 // Scratch of the samplers without replacement: O(num_sampled).
 int64_t UniqueSampleScratchBytes(int64_t num_sampled);
 
-// Closed forms (core/uniform_distribution.h, core/log_uniform_distribution.h).
-// scratch: for `unique` only, of UniqueSampleScratchBytes.
-// REQUIRES: num_classes <= 2^31, num_sampled >= 1, at most num_classes where unique.
+// Closed forms (core/sampling/uniform_distribution.h,
+// core/sampling/log_uniform_distribution.h). scratch: for `unique` only, of
+// UniqueSampleScratchBytes. REQUIRES: num_classes <= 2^31, num_sampled >= 1, at most
+// num_classes where unique.
 Status UniformSample(const SampledArrays& arrays, int64_t num_classes, bool unique,
                      const int64_t* seed, void* scratch, Stream stream);
 Status LogUniformSample(const SampledArrays& arrays, int64_t num_classes, bool unique,
@@ -42,8 +43,8 @@ Status AliasSample(const SampledArrays& arrays, const AliasSlot* slots,
                    Stream stream);
 
 // Without replacement from cumulative [num_classes + 1] and index [num_buckets + 1]
-// (core/cumulative_table.h), made for num_sampled. Counts are NaN, and ids any classes, where
-// the table was made for another number.
+// (core/sampling/cumulative_table.h), made for num_sampled. Counts are NaN, and ids any
+// classes, where the table was made for another number.
 Status PivotalSample(const SampledArrays& arrays, const int64_t* cumulative,
                      int64_t num_classes, const int64_t* index, int64_t num_buckets,
                      const int64_t* seed, void* scratch, Stream stream);

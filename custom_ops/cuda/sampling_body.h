@@ -9,10 +9,10 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/alias_table.h"
-#include "custom_ops/core/cumulative_table.h"
-#include "custom_ops/core/host_device.h"
-#include "custom_ops/core/sampling.h"
+#include "custom_ops/core/base/host_device.h"
+#include "custom_ops/core/sampling/alias_table.h"
+#include "custom_ops/core/sampling/cumulative_table.h"
+#include "custom_ops/core/sampling/sampling.h"
 #include "custom_ops/cuda/block.h"
 #include "custom_ops/cuda/seed.h"
 

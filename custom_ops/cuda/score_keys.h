@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/class_scan_types.h"
+#include "custom_ops/core/class_scan/class_scan_types.h"
 #include "custom_ops/cuda/block_tools.h"
 #include "custom_ops/cuda/float_bits.h"
 

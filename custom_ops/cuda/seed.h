@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/philox.h"
+#include "custom_ops/core/base/philox.h"
 #include "custom_ops/cuda/block.h"
 
 namespace largeout {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <iterator>
 
-#include "custom_ops/core/rounding.h"
+#include "custom_ops/core/base/rounding.h"
 
 namespace largeout {
 namespace emulated_gpu {

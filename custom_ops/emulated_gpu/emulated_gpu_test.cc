@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "custom_ops/core/testing.h"
+#include "custom_ops/core/base/testing.h"
 #include "custom_ops/emulated_gpu/cub/device/device_radix_sort.cuh"
 #include "custom_ops/emulated_gpu/cub/device/device_scan.cuh"
 #include "custom_ops/emulated_gpu/cuda_runtime.h"

@@ -1,16 +1,16 @@
 // The ops on sums of the rows of bags, for every device.
 //
-// A sum of rows is what the features of core/row_dots.h get as their gradient, and a row of the
-// table gets what the row of a class gets there. A Device has, as static functions that return
-// a status, CheckIds(in), Sums(ctx, in, sums) and RowGradient(ctx, in, d_sums), which allocates
-// its outputs by AllocateBagGradient.
+// A sum of rows is what the features of core/rows/row_dots.h get as their gradient, and a row
+// of the table gets what the row of a class gets there. A Device has, as static functions that
+// return a status, CheckIds(in), Sums(ctx, in, sums) and RowGradient(ctx, in, d_sums), which
+// allocates its outputs by AllocateBagGradient.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_BAG_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_BAG_OPS_H_
 
 #include <limits>
 
-#include "custom_ops/core/row_dots.h"
+#include "custom_ops/core/rows/row_dots.h"
 #include "custom_ops/kernels/class_matrix_input.h"
 #include "custom_ops/kernels/largeout_op.h"
 

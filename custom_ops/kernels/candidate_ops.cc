@@ -1,7 +1,7 @@
 #include "custom_ops/kernels/candidate_ops.h"
 
-#include "custom_ops/core/candidate_softmax.h"
-#include "custom_ops/core/candidates.h"
+#include "custom_ops/core/candidates/candidate_softmax.h"
+#include "custom_ops/core/candidates/candidates.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
 
 namespace largeout {

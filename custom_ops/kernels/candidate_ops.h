@@ -1,14 +1,15 @@
 // The ops on the logits of candidates, for every device.
 //
-// A Device has the functions of core/candidates.h and core/candidate_softmax.h as static
-// functions that take the context first and return a status, and Copy.
+// A Device has the functions of core/candidates/candidates.h and
+// core/candidates/candidate_softmax.h as static functions that take the context first and
+// return a status, and Copy.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_CANDIDATE_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_CANDIDATE_OPS_H_
 
 #include <limits>
 
-#include "custom_ops/core/candidates.h"
+#include "custom_ops/core/candidates/candidates.h"
 #include "custom_ops/kernels/checks.h"
 #include "custom_ops/kernels/largeout_op.h"
 

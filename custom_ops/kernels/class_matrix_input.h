@@ -7,7 +7,7 @@
 
 #include <limits>
 
-#include "custom_ops/core/class_scan_types.h"
+#include "custom_ops/core/class_scan/class_scan_types.h"
 #include "custom_ops/kernels/checks.h"
 #include "custom_ops/kernels/variable_locks.h"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "custom_ops/core/class_scan.h"
-#include "custom_ops/core/lost_logits.h"
+#include "custom_ops/core/class_scan/class_scan.h"
+#include "custom_ops/core/class_scan/lost_logits.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
 
 namespace largeout {

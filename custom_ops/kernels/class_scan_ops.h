@@ -1,8 +1,8 @@
 // The ops that pass over all classes, for every device.
 //
-// A Device has the functions of core/class_scan.h as static functions that take the context
-// first and return a status, beside CheckIds (of labels whose shape is checked), CheckTopK
-// and CheckNumbers for what it can look at, hold and multiply.
+// A Device has the functions of core/class_scan/class_scan.h as static functions that take the
+// context first and return a status, beside CheckIds (of labels whose shape is checked),
+// CheckTopK and CheckNumbers for what it can look at, hold and multiply.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_SCAN_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_SCAN_OPS_H_
@@ -10,8 +10,8 @@
 #include <limits>
 #include <optional>
 
-#include "custom_ops/core/class_scan_types.h"
-#include "custom_ops/core/packed_rows.h"
+#include "custom_ops/core/class_scan/class_scan_types.h"
+#include "custom_ops/core/class_scan/packed_rows.h"
 #include "custom_ops/kernels/checks.h"
 #include "custom_ops/kernels/class_matrix_input.h"
 #include "custom_ops/kernels/largeout_op.h"

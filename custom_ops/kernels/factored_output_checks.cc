@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "custom_ops/core/factored_output_stabiliser.h"
-#include "custom_ops/core/finite.h"
+#include "custom_ops/core/base/finite.h"
+#include "custom_ops/core/factored_output/factored_output_stabiliser.h"
 
 namespace largeout {
 namespace {

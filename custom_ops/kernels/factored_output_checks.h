@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/factored_output.h"
+#include "custom_ops/core/factored_output/factored_output.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace largeout {

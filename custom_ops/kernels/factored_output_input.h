@@ -6,7 +6,7 @@
 
 #include <limits>
 
-#include "custom_ops/core/factored_output.h"
+#include "custom_ops/core/factored_output/factored_output.h"
 #include "custom_ops/kernels/checks.h"
 #include "custom_ops/kernels/factored_output_checks.h"
 #include "custom_ops/kernels/largeout_op.h"

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "custom_ops/core/aligned_array.h"
-#include "custom_ops/core/factored_output_stabiliser.h"
+#include "custom_ops/core/base/aligned_array.h"
+#include "custom_ops/core/factored_output/factored_output_stabiliser.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
 
 namespace largeout {

@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "custom_ops/core/factored_output_stabiliser.h"
+#include "custom_ops/core/factored_output/factored_output_stabiliser.h"
 #include "custom_ops/cuda/factored_output.h"
 #include "custom_ops/cuda/factored_output_folds.h"
 #include "custom_ops/kernels/factored_output_ops.h"

@@ -8,7 +8,7 @@
 #include <limits>
 #include <string>
 
-#include "custom_ops/core/lsh_hash.h"
+#include "custom_ops/core/lsh/lsh_hash.h"
 #include "custom_ops/kernels/largeout_op.h"
 
 namespace largeout {

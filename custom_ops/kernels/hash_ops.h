@@ -2,7 +2,7 @@
 //
 // A Device has, as static functions that return a status: CheckFunctions(attributes, family),
 // which looks at the hash functions as far as it can; and HashRows and HashValues of
-// core/lsh_hash.h, which take the context first and write [n, num_tables] and
+// core/lsh/lsh_hash.h, which take the context first and write [n, num_tables] and
 // [n, num_tables, num_hashes].
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_HASH_OPS_H_

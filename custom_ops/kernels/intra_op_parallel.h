@@ -7,8 +7,8 @@
 #include <functional>
 #include <utility>
 
-#include "custom_ops/core/parallel.h"
-#include "custom_ops/core/shared_work.h"
+#include "custom_ops/core/base/parallel.h"
+#include "custom_ops/core/base/shared_work.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/util/work_sharder.h"
 

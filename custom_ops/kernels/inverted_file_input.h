@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "custom_ops/core/inverted_file.h"
+#include "custom_ops/core/inverted_file/inverted_file.h"
 #include "custom_ops/kernels/variable_locks.h"
 
 namespace largeout {

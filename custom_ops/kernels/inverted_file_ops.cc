@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "custom_ops/core/rounding.h"
+#include "custom_ops/core/base/rounding.h"
 #include "custom_ops/kernels/class_matrix_input.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
 

@@ -4,7 +4,7 @@
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_KERNEL_TREE_INPUT_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_KERNEL_TREE_INPUT_H_
 
-#include "custom_ops/core/kernel_tree.h"
+#include "custom_ops/core/kernel_tree/kernel_tree.h"
 #include "custom_ops/kernels/class_matrix_input.h"
 #include "custom_ops/kernels/largeout_op.h"
 #include "custom_ops/kernels/variable_locks.h"

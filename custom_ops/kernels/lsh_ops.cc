@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "custom_ops/core/lsh_pool.h"
+#include "custom_ops/core/lsh/lsh_pool.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
 #include "custom_ops/kernels/sampled_values.h"
 

@@ -39,7 +39,7 @@ class LshQueryOp : public LargeoutOp {
     tensorflow::Tensor *sampled, *num_filled;
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {batch, draw_.num_sampled}, &sampled));
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {batch}, &num_filled));
-    // `walks_`: by WalkBuckets of core/lsh_query.h, else by MostMetClasses.
+    // `walks_`: by WalkBuckets of core/lsh/lsh_query.h, else by MostMetClasses.
     OP_REQUIRES_OK(ctx, Device::Query(ctx, walks_, tables, QueriesOf(codes, &labels), draw_,
                                       seed, sampled->flat<int64_t>().data(),
                                       num_filled->flat<int32_t>().data()));

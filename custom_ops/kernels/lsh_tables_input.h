@@ -5,8 +5,8 @@
 
 #include <limits>
 
-#include "custom_ops/core/lsh_query.h"
-#include "custom_ops/core/lsh_tables.h"
+#include "custom_ops/core/lsh/lsh_query.h"
+#include "custom_ops/core/lsh/lsh_tables.h"
 #include "custom_ops/kernels/checks.h"
 #include "custom_ops/kernels/variable_locks.h"
 

@@ -1,4 +1,4 @@
-#include "custom_ops/core/rounded_product.h"
+#include "custom_ops/core/linear_algebra/rounded_product.h"
 #include "custom_ops/kernels/checks.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
 #include "custom_ops/kernels/largeout_op.h"

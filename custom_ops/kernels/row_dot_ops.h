@@ -1,15 +1,15 @@
 // The ops on the logits of a few classes for each row, for every device.
 //
-// A Device has the functions of core/row_dots.h as static functions that take the context first
-// and return a status: RowDots, GatherRows, FeatureGradient, and RowGradient, which allocates
-// its outputs by AllocateRowGradient. Beside them CheckIds, for what it can look at.
+// A Device has the functions of core/rows/row_dots.h as static functions that take the context
+// first and return a status: RowDots, GatherRows, FeatureGradient, and RowGradient, which
+// allocates its outputs by AllocateRowGradient. Beside them CheckIds, for what it can look at.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_ROW_DOT_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_ROW_DOT_OPS_H_
 
 #include <limits>
 
-#include "custom_ops/core/row_dots.h"
+#include "custom_ops/core/rows/row_dots.h"
 #include "custom_ops/kernels/class_matrix_input.h"
 #include "custom_ops/kernels/largeout_op.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "custom_ops/core/row_update.h"
+#include "custom_ops/core/optimizers/row_update.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
 
 namespace largeout {

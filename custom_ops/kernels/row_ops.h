@@ -2,7 +2,8 @@
 //
 // A Device has
 //   Adam, Adagrad, RowwiseAdagrad, Momentum: the arguments of an optimizer's step, those of
-//     core/row_update_rules.h or of cuda/row_update.h; the members have the same names;
+//     core/optimizers/row_update_rules.h or of cuda/row_update.h; the members have the same
+//     names;
 // and static functions that take the context first and return a status:
 //   Update(inputs, arguments): one step; without the context. An error comes before the first
 //     write;

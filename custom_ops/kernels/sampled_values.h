@@ -3,7 +3,7 @@
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_SAMPLED_VALUES_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_SAMPLED_VALUES_H_
 
-#include "custom_ops/core/philox.h"
+#include "custom_ops/core/base/philox.h"
 #include "custom_ops/kernels/checks.h"
 
 namespace largeout {

@@ -1,6 +1,6 @@
 #include "custom_ops/kernels/sampling_ops.h"
 
-#include "custom_ops/core/sampling.h"
+#include "custom_ops/core/sampling/sampling.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
 #include "custom_ops/kernels/sampled_values.h"
 

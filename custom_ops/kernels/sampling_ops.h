@@ -7,8 +7,8 @@
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_SAMPLING_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_SAMPLING_OPS_H_
 
-#include "custom_ops/core/log_uniform_distribution.h"
-#include "custom_ops/core/uniform_distribution.h"
+#include "custom_ops/core/sampling/log_uniform_distribution.h"
+#include "custom_ops/core/sampling/uniform_distribution.h"
 #include "custom_ops/kernels/checks.h"
 #include "custom_ops/kernels/largeout_op.h"
 

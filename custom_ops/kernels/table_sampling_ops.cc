@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "custom_ops/core/cumulative_table.h"
-#include "custom_ops/core/integer_masses.h"
-#include "custom_ops/core/sampling.h"
+#include "custom_ops/core/sampling/cumulative_table.h"
+#include "custom_ops/core/sampling/integer_masses.h"
+#include "custom_ops/core/sampling/sampling.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
 #include "custom_ops/kernels/sampled_values.h"
 

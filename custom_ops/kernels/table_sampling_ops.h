@@ -7,7 +7,7 @@
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_TABLE_SAMPLING_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_TABLE_SAMPLING_OPS_H_
 
-#include "custom_ops/core/alias_table.h"
+#include "custom_ops/core/sampling/alias_table.h"
 #include "custom_ops/kernels/sampling_ops.h"
 
 namespace largeout {

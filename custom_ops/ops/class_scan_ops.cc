@@ -1,4 +1,4 @@
-#include "custom_ops/core/packed_rows_simd.h"
+#include "custom_ops/core/class_scan/packed_rows_simd.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"

@@ -74,7 +74,7 @@ What losses of the spherical family are computed from: of the logits o = W h of 
 sum of squares, the sum, and those of its targets, in O(batch width^2).
 
 W [num_classes, width] is V U + 1 omega' and never formed; see
-custom_ops/core/factored_output.h. Where the layer has a bias, that is its last column, and
+custom_ops/core/factored_output/factored_output.h. Where the layer has a bias, that is its last column, and
 features have one number less: they get a 1.
 
 features: [batch, dim] with dim = width, or width - 1 where the layer has a bias; finite.
@@ -88,7 +88,7 @@ gram: Variable W'W [width, width], double.
 steps: Variable, int64 scalar: how many steps made the state.
 folds: Variable [capacity + 1, width + 1], double: changes of the basis of V that its rows take
   when they are met, in a log that begins with their number; see
-  custom_ops/core/factored_output_folds.h.
+  custom_ops/core/factored_output/factored_output_folds.h.
 seen: Variable [num_classes], uint32: how many of them each row has been through.
 q: [batch], the sum of the squares of all logits.
 s: [batch], their sum.

@@ -2,7 +2,7 @@
 #include <limits>
 #include <string>
 
-#include "custom_ops/core/lsh_hash.h"
+#include "custom_ops/core/lsh/lsh_hash.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"

@@ -53,7 +53,7 @@ Sums the rows of all classes into a kernel tree, in O(num_classes dim^2).
 Leaves of leaf_size consecutive classes are level 0; four consecutive nodes of a level
 have a parent in the next; the last level is the root alone. A node keeps the sum over its
 classes of w w', where w is the class's embedding, with its bias, if there is one, as one more
-number; or the projection of that. See custom_ops/core/kernel_tree_shape.h. Where an embedding,
+number; or the projection of that. See custom_ops/core/kernel_tree/kernel_tree_shape.h. Where an embedding,
 a bias or the projection is not finite, or squares are so large that sums of all classes might
 overflow, it is an error, and nothing is written.
 

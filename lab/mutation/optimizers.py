@@ -26,14 +26,14 @@ FAULTS = [
     ),
     Fault(
         "between sparse gradients moments decay for one skipped step too many",
-        "custom_ops/core/row_update_simd.cc",
+        "custom_ops/core/optimizers/row_update_simd.cc",
         "const int64_t gap = args.step - args.last_step[row] - 1;",
         "const int64_t gap = args.step - args.last_step[row];",
         ("tests/optimizers/optimizers_test.py", *_ALL),
     ),
     Fault(
         "Nesterov's step leaves out the decay of the momentum",
-        "custom_ops/core/row_update_formulas.h",
+        "custom_ops/core/optimizers/row_update_formulas.h",
         "args.nesterov ? *m * args.decay + change : *m",
         "args.nesterov ? *m + change : *m",
         ("tests/optimizers/optimizers_test.py", *_ALL),

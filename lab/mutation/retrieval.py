@@ -57,7 +57,7 @@ FAULTS = [
     ),
     Fault(
         "the search of lists chooses them without their biases",
-        "custom_ops/core/inverted_file_search.cc",
+        "custom_ops/core/inverted_file/inverted_file_search.cc",
         "{file_.means, file_.mean_bias, file_.num_lists, dim_}",
         "{file_.means, nullptr, file_.num_lists, dim_}",
         ("tests/ops/inverted_file_ops_test.py", "tests/search", *_ALL),

@@ -8,7 +8,7 @@ from tests.source_tree import ROOT
 
 WRONG = """
 #include <vector>
-#include "custom_ops/core/testing.h"
+#include "custom_ops/core/base/testing.h"
 TEST(Wrong) {
   EXPECT_EQ(std::vector<int>({1, 2}), std::vector<int>({1, 3}));
   EXPECT_NEAR(0.0 / 0.0, 1.0, 1e9);
@@ -24,7 +24,9 @@ def program(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wrong")
     source, output = folder / "wrong_test.cc", folder / "wrong"
     source.write_text(WRONG)
-    core = [ROOT / "custom_ops" / "core" / name for name in ("testing.cc", "simd_level.cc")]
+    core = [
+        ROOT / "custom_ops" / "core" / "base" / name for name in ("testing.cc", "simd_level.cc")
+    ]
     done = run("g++", "-std=c++17", f"-I{ROOT}", source, *core, "-o", output)
     assert done.returncode == 0, done.stderr
     return output

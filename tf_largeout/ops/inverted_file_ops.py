@@ -23,7 +23,7 @@ from tf_largeout.ops.handles import handle_of, optional_handle
 from tf_largeout.ops.library import gen_ops
 from tf_largeout.types import VariableOrHandle
 
-# As in custom_ops/core/packed_rows_simd.h.
+# As in custom_ops/core/class_scan/packed_rows_simd.h.
 _GROUP_ROWS, _CODES_TOGETHER, _PACKED_MULTIPLE = 16, 4, 16
 
 

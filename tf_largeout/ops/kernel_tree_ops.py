@@ -13,7 +13,7 @@ from tf_largeout.ops.handles import handle_of, optional_handle
 from tf_largeout.ops.library import gen_ops
 from tf_largeout.types import VariableOrHandle
 
-# As in custom_ops/core/kernel_tree_shape.h.
+# As in custom_ops/core/kernel_tree/kernel_tree_shape.h.
 _CHILDREN, _WIDTH_MULTIPLE = 4, 16
 
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "custom_ops/core/candidate_softmax.h"
-#include "custom_ops/core/candidates.h"
+#include "custom_ops/core/candidates/candidate_softmax.h"
+#include "custom_ops/core/candidates/candidates.h"
 #include "custom_ops/cuda/candidate_softmax_body.h"
 #include "custom_ops/cuda/candidates.h"
 #include "custom_ops/cuda/check/check.h"

@@ -3,7 +3,7 @@
 #include <random>
 #include <vector>
 
-#include "custom_ops/core/class_scan.h"
+#include "custom_ops/core/class_scan/class_scan.h"
 #include "custom_ops/cuda/check/class_problem.h"
 #include "custom_ops/cuda/class_scan.h"
 

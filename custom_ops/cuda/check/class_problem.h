@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "custom_ops/core/class_scan_types.h"
+#include "custom_ops/core/class_scan/class_scan_types.h"
 #include "custom_ops/cuda/check/check.h"
 #include "custom_ops/cuda/memory.h"
 

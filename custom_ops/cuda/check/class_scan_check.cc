@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "custom_ops/core/class_scan.h"
-#include "custom_ops/core/lost_logits.h"
+#include "custom_ops/core/class_scan/class_scan.h"
+#include "custom_ops/core/class_scan/lost_logits.h"
 #include "custom_ops/cuda/check/class_problem.h"
 #include "custom_ops/cuda/class_scan.h"
 #include "custom_ops/cuda/class_scan_plan.h"

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "custom_ops/core/factored_output_stabiliser.h"
+#include "custom_ops/core/factored_output/factored_output_stabiliser.h"
 #include "custom_ops/cuda/check/factored_problem.h"
 #include "custom_ops/cuda/factored_output_folds.h"
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "custom_ops/core/factored_output_testing.h"
+#include "custom_ops/core/factored_output/factored_output_testing.h"
 #include "custom_ops/cuda/check/check.h"
 #include "custom_ops/cuda/factored_output.h"
 

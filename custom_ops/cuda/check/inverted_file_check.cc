@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "custom_ops/core/inverted_file_testing.h"
-#include "custom_ops/core/packed_rows.h"
+#include "custom_ops/core/class_scan/packed_rows.h"
+#include "custom_ops/core/inverted_file/inverted_file_testing.h"
 #include "custom_ops/cuda/check/check.h"
 #include "custom_ops/cuda/inverted_file.h"
 

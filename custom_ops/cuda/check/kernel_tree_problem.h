@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "custom_ops/core/kernel_tree.h"
-#include "custom_ops/core/kernel_tree_testing.h"
+#include "custom_ops/core/kernel_tree/kernel_tree.h"
+#include "custom_ops/core/kernel_tree/kernel_tree_testing.h"
 #include "custom_ops/cuda/check/check.h"
 
 namespace largeout {

@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
-#include "custom_ops/core/lsh_hash_testing.h"
-#include "custom_ops/core/lsh_tables.h"
+#include "custom_ops/core/lsh/lsh_hash_testing.h"
+#include "custom_ops/core/lsh/lsh_tables.h"
 #include "custom_ops/cuda/check/check.h"
 #include "custom_ops/cuda/lsh_hash.h"
 #include "custom_ops/cuda/lsh_tables.h"

@@ -1,9 +1,9 @@
 #include <string>
 #include <vector>
 
-#include "custom_ops/core/lsh_pool.h"
-#include "custom_ops/core/lsh_tables.h"
-#include "custom_ops/core/lsh_tables_testing.h"
+#include "custom_ops/core/lsh/lsh_pool.h"
+#include "custom_ops/core/lsh/lsh_tables.h"
+#include "custom_ops/core/lsh/lsh_tables_testing.h"
 #include "custom_ops/cuda/check/check.h"
 #include "custom_ops/cuda/lsh_pool.h"
 #include "custom_ops/cuda/lsh_query.h"

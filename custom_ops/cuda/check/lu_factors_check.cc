@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "custom_ops/core/lu_factors.h"
+#include "custom_ops/core/linear_algebra/lu_factors.h"
 #include "custom_ops/cuda/check/check.h"
 #include "custom_ops/cuda/check/random_doubles.h"
 #include "custom_ops/cuda/lu_factors.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "custom_ops/core/testing.h"
+#include "custom_ops/core/base/testing.h"
 
 namespace largeout {
 namespace cuda {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "custom_ops/core/row_dots.h"
+#include "custom_ops/core/rows/row_dots.h"
 #include "custom_ops/cuda/check/check.h"
 #include "custom_ops/cuda/row_dots.h"
 #include "custom_ops/cuda/row_dots_body.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "custom_ops/core/row_merge.h"
+#include "custom_ops/core/rows/row_merge.h"
 #include "custom_ops/cuda/check/check.h"
 #include "custom_ops/cuda/row_merge.h"
 

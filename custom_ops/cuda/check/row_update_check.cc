@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "custom_ops/core/row_update.h"
+#include "custom_ops/core/optimizers/row_update.h"
 #include "custom_ops/cuda/check/row_problem.h"
 #include "custom_ops/cuda/row_update.h"
 

@@ -3,11 +3,11 @@
 #include <string>
 #include <vector>
 
-#include "custom_ops/core/cumulative_table.h"
-#include "custom_ops/core/integer_masses.h"
-#include "custom_ops/core/log_uniform_distribution.h"
-#include "custom_ops/core/sampling.h"
-#include "custom_ops/core/uniform_distribution.h"
+#include "custom_ops/core/sampling/cumulative_table.h"
+#include "custom_ops/core/sampling/integer_masses.h"
+#include "custom_ops/core/sampling/log_uniform_distribution.h"
+#include "custom_ops/core/sampling/sampling.h"
+#include "custom_ops/core/sampling/uniform_distribution.h"
 #include "custom_ops/cuda/check/check.h"
 #include "custom_ops/cuda/sampling.h"
 

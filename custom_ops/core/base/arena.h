@@ -1,0 +1,58 @@
+// Memory for the matrices of one computation.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_BASE_ARENA_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_BASE_ARENA_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "custom_ops/core/base/aligned_array.h"
+#include "custom_ops/core/base/rounding.h"
+
+namespace largeout {
+
+// Hands out parts of one allocation, which the allocator has at hand when the next computation
+// asks for the same. Many allocations are given back to the system and cleared by it, each
+// time.
+class Arena {
+ public:
+  // size: the doubles that will be taken; more takes further allocations.
+  explicit Arena(int64_t size) : size_(size) {}
+
+  // What `size` numbers take, in doubles.
+  template <class Number>
+  static constexpr int64_t Doubles(int64_t size) {
+    return CeilDiv(size * sizeof(Number), sizeof(double));
+  }
+
+  // `size` numbers at a cache line's start, not initialised, that live as long as this.
+  template <class Number = double>
+  Number* Take(int64_t size) {
+    return reinterpret_cast<Number*>(TakeDoubles(Doubles<Number>(size)));
+  }
+
+ private:
+  static constexpr int64_t kLineDoubles = 8;
+
+  double* TakeDoubles(int64_t size) {
+    size = RoundUp(size, kLineDoubles);
+    if (size > left_) {
+      left_ = std::max(size, size_);
+      blocks_.emplace_back(left_);
+      next_ = blocks_.back().get();
+    }
+    left_ -= size;
+    next_ += size;
+    return next_ - size;
+  }
+
+  const int64_t size_;
+  std::vector<AlignedArray<double>> blocks_;
+  double* next_ = nullptr;
+  int64_t left_ = 0;
+};
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_BASE_ARENA_H_

@@ -1,0 +1,81 @@
+#include "custom_ops/core/candidates/candidate_softmax.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "custom_ops/core/base/rounding.h"
+#include "custom_ops/core/candidates/accidental_hits.h"
+#include "custom_ops/core/candidates/candidate_softmax_simd.h"
+
+namespace largeout {
+namespace {
+
+// Rows of one block are summed in order, then the blocks: the same sums on any threads.
+constexpr int64_t kRowsPerBlock = 32;
+
+// The logits of one row, shifted, -inf at accidental hits, in a thread's own memory.
+class RowBuffer {
+ public:
+  RowBuffer(const Candidates& candidates, const AccidentalHits& hits)
+      : in_(candidates),
+        hits_(hits),
+        values_(candidates.num_candidates + kBufferPadding, kPaddingValue) {}
+
+  const float* Fill(int64_t row, const float* logits, const Offsets& offsets) {
+    const float* from = logits + row * in_.num_candidates;
+    const float* offset = offsets.Row(row, in_.num_candidates);
+    for (int64_t i = 0; i < in_.num_candidates; ++i) values_[i] = from[i] + offset[i];
+    hits_.Fill(row, -std::numeric_limits<float>::infinity(), &scratch_, values_.data());
+    return values_.data();
+  }
+
+ private:
+  const Candidates& in_;
+  const AccidentalHits& hits_;
+  PositionsOfIds scratch_;
+  std::vector<float> values_;
+};
+
+}  // namespace
+
+void CandidateLogPartition(const Candidates& in, const float* logits, const Offsets& offsets,
+                           const ParallelFor& parallel, float* log_partition) {
+  const AccidentalHits hits(in);
+  parallel(in.batch, 3 * in.num_candidates, [&](int64_t begin, int64_t end) {
+    RowBuffer buffer(in, hits);
+    for (int64_t row = begin; row < end; ++row) {
+      const float* values = buffer.Fill(row, logits, offsets);
+      float max, sum;
+      LARGEOUT_SIMD_DISPATCH(MaxAndSumExp, values, in.num_candidates, &max, &sum);
+      log_partition[row] = sum == 0 ? max : max + std::log(sum);
+    }
+  });
+}
+
+void CandidateLogPartitionGradient(const Candidates& in, const float* logits,
+                                   const Offsets& offsets, const float* log_partition,
+                                   const float* d_log_partition, const ParallelFor& parallel,
+                                   float* d_logits, float* column_sums) {
+  const AccidentalHits hits(in);
+  const int64_t size = in.num_candidates;
+  const int64_t blocks = CeilDiv(in.batch, kRowsPerBlock);
+  std::vector<float> sums(blocks * size, 0.0f);
+  parallel(blocks, 4 * kRowsPerBlock * size, [&](int64_t begin, int64_t end) {
+    RowBuffer buffer(in, hits);
+    for (int64_t row = begin * kRowsPerBlock; row < std::min(in.batch, end * kRowsPerBlock);
+         ++row) {
+      const float* values = buffer.Fill(row, logits, offsets);
+      LARGEOUT_SIMD_DISPATCH(ScaledExp, values, size, log_partition[row], d_log_partition[row],
+                             d_logits + row * size, sums.data() + row / kRowsPerBlock * size);
+    }
+  });
+  if (column_sums == nullptr) return;
+  std::fill(column_sums, column_sums + size, 0.0f);
+  for (int64_t block = 0; block < blocks; ++block) {
+    for (int64_t i = 0; i < size; ++i) column_sums[i] += sums[block * size + i];
+  }
+}
+
+}  // namespace largeout

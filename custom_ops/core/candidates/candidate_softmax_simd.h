@@ -1,0 +1,34 @@
+// The vectorised loops of candidate_softmax.cc, at each level of simd_level.h.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_CANDIDATES_CANDIDATE_SOFTMAX_SIMD_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_CANDIDATES_CANDIDATE_SOFTMAX_SIMD_H_
+
+#include <cstdint>
+
+#include "custom_ops/core/base/simd_level.h"
+
+namespace largeout {
+
+// Buffers hold this many floats more than they are asked for, and the lowest float there.
+inline constexpr int kBufferPadding = 16;
+inline constexpr float kPaddingValue = -3.40282347e38f;
+
+#define LARGEOUT_DECLARE_CANDIDATE_SOFTMAX(level)                                           \
+  namespace level {                                                                         \
+  /* max, at least the lowest float, and sum of exp(x - max), of a padded buffer. */        \
+  void MaxAndSumExp(const float* buffer, int64_t size, float* max, float* sum);             \
+  /* out[i] = scale * exp(buffer[i] - shift); sums[i] += out[i]. Only the buffer is padded. \
+   */                                                                                       \
+  void ScaledExp(const float* buffer, int64_t size, float shift, float scale, float* out,   \
+                 float* sums);                                                              \
+  }
+
+LARGEOUT_DECLARE_CANDIDATE_SOFTMAX(generic)
+LARGEOUT_DECLARE_CANDIDATE_SOFTMAX(avx2)
+LARGEOUT_DECLARE_CANDIDATE_SOFTMAX(avx512)
+
+#undef LARGEOUT_DECLARE_CANDIDATE_SOFTMAX
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_CANDIDATES_CANDIDATE_SOFTMAX_SIMD_H_

@@ -1,0 +1,97 @@
+#include "custom_ops/core/class_scan/class_scan_labels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "custom_ops/core/base/counting_sort.h"
+#include "custom_ops/core/base/rounding.h"
+#include "custom_ops/core/class_scan/score_order.h"
+
+namespace largeout {
+namespace {
+
+// The highest float below `score`; numbers that a processor may take for 0
+// count as 0.
+float PreviousScore(float score) {
+  constexpr float tiny = std::numeric_limits<float>::min();
+  return std::fabs(score) < tiny ? -tiny : std::nextafter(score, -HUGE_VALF);
+}
+
+// The labels of row `row` of the panels, row `b` of the batch, the best last.
+std::vector<RowLabel> SortedLabels(const LabelSlots::OneLogit& one_logit, int64_t row,
+                                   const Labels& labels, int64_t b) {
+  std::vector<RowLabel> sorted;
+  for (int64_t column = 0; column < labels.width; ++column) {
+    const int64_t i = b * labels.width + column;
+    if (labels.ids[i] < 0) continue;
+    const int32_t id = labels.Row(i);
+    const float score = labels.logits != nullptr ? labels.logits[i] : one_logit(row, id);
+    sorted.push_back({{score, id}, column});
+  }
+  const auto unranked = std::partition(sorted.begin(), sorted.end(),
+                                       [](const RowLabel& a) { return IsRanked(a.score); });
+  std::sort(sorted.begin(), unranked,
+            [](const RowLabel& a, const RowLabel& b) { return ComesBefore(b, a); });
+  return sorted;
+}
+
+}  // namespace
+
+std::vector<int64_t> RowsByLabelCount(const Labels& labels, int64_t batch) {
+  std::vector<int64_t> count(batch);
+  for (int64_t b = 0; b < batch; ++b) {
+    const int64_t* ids = labels.ids + b * labels.width;
+    count[b] = std::count_if(ids, ids + labels.width, [](int64_t id) { return id >= 0; });
+  }
+  std::vector<int64_t> order(batch);
+  const auto num_missing = [&](int64_t b) { return labels.width - count[b]; };
+  CountingSort most_first(Chunks(batch), labels.width + 1);
+  most_first.Count(num_missing);
+  most_first.Place(num_missing, [&](int64_t b, int32_t place) { order[place] = b; });
+  return order;
+}
+
+LabelSlots::LabelSlots(const OneLogit& one_logit, int64_t dim, const Labels& labels,
+                       const std::vector<int64_t>& order, const ParallelFor& parallel)
+    : rows_(order.size()) {
+  const int64_t cost = 4 * labels.width * dim;
+  parallel(order.size(), cost, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      rows_[row] = SortedLabels(one_logit, row, labels, order[row]);
+    }
+  });
+  LayOutSlots(CeilDiv(order.size(), kPanelRows));
+  FillSlots();
+}
+
+void LabelSlots::LayOutSlots(int64_t num_panels) {
+  const int64_t num_rows = static_cast<int64_t>(rows_.size());
+  panel_begin_.assign(1, 0);
+  for (int64_t panel = 0; panel < num_panels; ++panel) {
+    int64_t most = 0;
+    const int64_t end = std::min(num_rows, (panel + 1) * kPanelRows);
+    for (int64_t row = panel * kPanelRows; row < end; ++row) {
+      most = std::max(most, static_cast<int64_t>(rows_[row].size()));
+    }
+    panel_begin_.push_back(panel_begin_.back() + most);
+    most_in_panel_ = std::max(most_in_panel_, most);
+  }
+}
+
+void LabelSlots::FillSlots() {
+  scores_.assign(panel_begin_.back() * kPanelRows, std::numeric_limits<float>::quiet_NaN());
+  previous_ = scores_;
+  classes_.assign(scores_.size(), -1);
+  for (size_t row = 0; row < rows_.size(); ++row) {
+    for (size_t slot = 0; slot < rows_[row].size(); ++slot) {
+      const RowLabel& label = rows_[row][slot];
+      if (!IsRanked(label.score)) continue;
+      scores_[Place(row, slot)] = label.score;
+      previous_[Place(row, slot)] = PreviousScore(label.score);
+      classes_[Place(row, slot)] = label.id;
+    }
+  }
+}
+
+}  // namespace largeout

@@ -1,0 +1,61 @@
+// The labels of a batch, ready to be ranked by a pass over the classes.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_LABELS_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_LABELS_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "custom_ops/core/class_scan/class_scan.h"
+#include "custom_ops/core/class_scan/class_scan_simd.h"
+
+namespace largeout {
+
+// Rows with many labels first: the rows of a panel then need about the same
+// number of slots, and most panels few.
+std::vector<int64_t> RowsByLabelCount(const Labels& labels, int64_t batch);
+
+// A label of a row: its logit, its row of the matrix (Labels::Row), and its column.
+struct RowLabel : ScoredClass {
+  int64_t column;
+};
+
+class LabelSlots {
+ public:
+  // The logit of a class, to the bit as the scan has it, for a row of the panels.
+  using OneLogit = std::function<float(int64_t row, int64_t class_id)>;
+
+  // The panels have the rows of the batch in `order`. `one_logit` is called by several threads
+  // at once.
+  LabelSlots(const OneLogit& one_logit, int64_t dim, const Labels& labels,
+             const std::vector<int64_t>& order, const ParallelFor& parallel);
+
+  RankSlots slots() const {
+    return {panel_begin_.data(), scores_.data(), previous_.data(), classes_.data()};
+  }
+  // Number of places in all slots, and in those of the panel with most.
+  int64_t size() const { return static_cast<int64_t>(scores_.size()); }
+  int64_t most_in_panel() const { return most_in_panel_; }
+
+  // The labels of a row (in the order of the panels), one for each slot. Those whose score is
+  // not ranked come last.
+  const std::vector<RowLabel>& row(int64_t row) const { return rows_[row]; }
+  int64_t Place(int64_t row, int64_t slot) const {
+    return (panel_begin_[row / kPanelRows] + slot) * kPanelRows + row % kPanelRows;
+  }
+
+ private:
+  void LayOutSlots(int64_t num_panels);
+  void FillSlots();
+
+  std::vector<std::vector<RowLabel>> rows_;
+  std::vector<int64_t> panel_begin_;
+  std::vector<float> scores_, previous_;
+  std::vector<int32_t> classes_;
+  int64_t most_in_panel_ = 0;
+};
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_LABELS_H_

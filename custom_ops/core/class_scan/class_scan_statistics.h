@@ -1,0 +1,131 @@
+// What the pass over all classes finds out, from its logits. For X_simd.cc files only.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_STATISTICS_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_STATISTICS_H_
+
+#include <cstdint>
+
+#include "custom_ops/core/base/simd.h"
+#include "custom_ops/core/class_scan/class_scan_simd.h"
+#include "custom_ops/core/class_scan/class_scan_tile.h"
+
+namespace largeout {
+namespace LARGEOUT_SIMD {
+
+// Sums exponentials, and counts the classes that stand before each label.
+class StatisticsConsumer {
+ public:
+  StatisticsConsumer(const RankSlots& slots, const ShardStatistics& shard)
+      : slots_(slots), shard_(shard) {}
+
+  void BeginPanel(int64_t panel, int64_t first, int64_t last) {
+    begin_ = slots_.panel_begin[panel] * kPanelRows;
+    size_ = slots_.panel_begin[panel + 1] * kPanelRows - begin_;
+    for (int64_t i = 0; i < size_; i += kLanes) SetLimits(i, first, last);
+    std::memset(sum_, 0, sizeof(sum_));
+  }
+
+  void EndPanel(int64_t panel) {
+    double* total = shard_.total + panel * kPanelRows;
+    for (int i = 0; i < kPanelRows; ++i) total[i] += sum_[i];
+  }
+
+  template <int T>
+  inline __attribute__((always_inline)) void Logits(const float* logits, int64_t row,
+                                                    int64_t first) {
+    const Floats top = HighestOf<T>(logits);
+    AddExponentials<T>(logits, row, top);
+    for (int64_t i = row % kPanelRows; i < size_; i += kPanelRows) {
+      const Floats limit = Load(shard_.limits + i);
+      if (!AnyGreater(top, limit)) break;  // limits rise from slot to slot
+      if (__builtin_expect(shard_.label_in_block[i], false)) {
+        CountInBlock<T>(logits, i, first);
+      } else {
+        CountHigher<T>(logits, i, limit);
+      }
+    }
+  }
+
+ private:
+  // The shift may fall behind the highest logit by this much.
+  static constexpr float kSlack = 30.0f;
+
+  // A class stands before the label if its logit is above the limit: the
+  // label's score, or for classes of lower id the float below, as equal ones
+  // count then. In the label's own block both occur, so ids are compared too.
+  void SetLimits(int64_t i, int64_t first, int64_t last) {
+    Ints classes;
+    std::memcpy(&classes, slots_.classes + begin_ + i, sizeof(classes));
+    const Ints later = classes >= static_cast<int32_t>(first);
+    const Ints inside = later & (classes < static_cast<int32_t>(last));
+    const Floats limit =
+        later ? Load(slots_.previous_scores + begin_ + i) : Load(slots_.scores + begin_ + i);
+    Store(limit, shard_.limits + i);
+    shard_.label_in_block[i] = AnyGreater(inside ? Broadcast(1.0f) : Floats{}, Floats{});
+  }
+
+  template <int T>
+  inline __attribute__((always_inline)) void AddExponentials(const float* logits, int64_t row,
+                                                             Floats top) {
+    Floats shift = Load(shard_.shift + row);
+    if (__builtin_expect(AnyGreater(top, shift + kSlack), false)) shift = Raise(row, top);
+    Floats sum = Load(sum_ + row % kPanelRows);
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) sum += Exp(Load(logits + t * kPanelRows) - shift);
+    Store(sum, sum_ + row % kPanelRows);
+  }
+
+  // Moves the shift of the rows that need it up to the highest logit.
+  __attribute__((noinline)) Floats Raise(int64_t row, Floats top) {
+    const Floats old = Load(shard_.shift + row);
+    const Floats shift = top > old + kSlack ? top : old;
+    float factor[kLanes];
+    Store(Exp(old - shift), factor);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      sum_[row % kPanelRows + lane] *= factor[lane];
+      shard_.total[row + lane] *= factor[lane];
+    }
+    Store(shift, shard_.shift + row);
+    return shift;
+  }
+
+  template <int T>
+  inline __attribute__((always_inline)) void CountHigher(const float* logits, int64_t i,
+                                                         Floats limit) {
+    Ints higher{};
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) higher -= Load(logits + t * kPanelRows) > limit;
+    AddCounts(i, higher);
+  }
+
+  template <int T>
+  __attribute__((noinline)) void CountInBlock(const float* logits, int64_t i, int64_t first) {
+    const Floats score = Load(slots_.scores + begin_ + i);
+    Ints classes, higher{};
+    std::memcpy(&classes, slots_.classes + begin_ + i, sizeof(classes));
+    for (int t = 0; t < T; ++t) {
+      const Floats logit = Load(logits + t * kPanelRows);
+      const int32_t id = static_cast<int32_t>(first) + t;
+      higher -= (logit > score) & (classes != id);
+      higher -= (logit == score) & (classes > id);
+    }
+    AddCounts(i, higher);
+  }
+
+  void AddCounts(int64_t i, Ints higher) {
+    Ints counts;
+    std::memcpy(&counts, shard_.higher + begin_ + i, sizeof(counts));
+    counts += higher;
+    std::memcpy(shard_.higher + begin_ + i, &counts, sizeof(counts));
+  }
+
+  const RankSlots slots_;
+  const ShardStatistics shard_;
+  int64_t begin_ = 0, size_ = 0;  // of the panel's slots
+  alignas(64) float sum_[kPanelRows];
+};
+
+}  // namespace LARGEOUT_SIMD
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_STATISTICS_H_

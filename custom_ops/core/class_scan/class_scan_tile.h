@@ -1,0 +1,187 @@
+// The inner loops of every pass over the classes: the logits of a few classes for a few
+// vectors of rows, in registers. For X_simd.cc files only.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_TILE_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_TILE_H_
+
+#include <cstdint>
+
+#include "custom_ops/core/base/simd.h"
+#include "custom_ops/core/class_scan/class_scan_simd.h"
+#include "custom_ops/core/linear_algebra/dense_product_tile.h"
+
+namespace largeout {
+namespace LARGEOUT_SIMD {
+
+inline const float* PanelColumns(const ClassMatrix& matrix, const Panels& panels,
+                                 int64_t panel) {
+  return panels.data + panel * kPanelRows * matrix.dim;
+}
+
+// The logits of T classes from `first` for V vectors of rows, into
+// tile [T, kPanelRows].
+template <int T, int V>
+void LogitTile(const ClassMatrix& matrix, const float* columns, int64_t first, float* tile) {
+  Floats sum[T][V];
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) {
+    const Floats bias = Broadcast(matrix.bias != nullptr ? matrix.bias[first + t] : 0.0f);
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) sum[t][v] = bias;
+  }
+  ProductTile<T, V>({matrix.embeddings + first * matrix.dim, matrix.dim, 1}, columns,
+                    kPanelRows, matrix.dim, sum);
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) {
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) Store(sum[t][v], tile + t * kPanelRows + v * kLanes);
+  }
+}
+
+// The logits of a class of row `embedding` for B rows of features [B, dim].
+template <int B>
+inline void FewLogits(const float* embedding, const float* features, int64_t dim, float bias,
+                      float* logits) {
+  Floats even[B] = {}, odd[B] = {};
+  int64_t k = 0;
+  for (; k + 2 * kLanes <= dim; k += 2 * kLanes) {
+    const Floats first = Load(embedding + k), second = Load(embedding + k + kLanes);
+#pragma GCC unroll 4
+    for (int b = 0; b < B; ++b) {
+      even[b] += first * Load(features + b * dim + k);
+      odd[b] += second * Load(features + b * dim + k + kLanes);
+    }
+  }
+#pragma GCC unroll 4
+  for (int b = 0; b < B; ++b) {
+    float rest = bias;
+    for (int64_t i = k; i < dim; ++i) rest += embedding[i] * features[b * dim + i];
+    logits[b] = SumLanes(even[b] + odd[b]) + rest;
+  }
+}
+
+// As LogitTile, for the one vector of rows of a batch of few.
+template <int T>
+void FewRowsTile(const ClassMatrix& matrix, const Panels& panels, int64_t first, float* tile) {
+  const auto logits_of = [&](auto logits) {
+    for (int t = 0; t < T; ++t) {
+      const int64_t id = first + t;
+      const float bias = matrix.bias != nullptr ? matrix.bias[id] : 0.0f;
+      logits(matrix.embeddings + id * matrix.dim, panels.few_rows, matrix.dim, bias,
+             tile + t * kPanelRows);
+    }
+  };
+  static_assert(kFewRows == 4, "a case for each number of rows");
+  switch (panels.num_rows) {
+    case 1:
+      return logits_of(FewLogits<1>);
+    case 2:
+      return logits_of(FewLogits<2>);
+    case 3:
+      return logits_of(FewLogits<3>);
+    default:
+      return logits_of(FewLogits<4>);
+  }
+}
+
+// As ScanTiles, for a batch of few rows.
+template <class Consumer>
+void ScanFewRows(const ClassMatrix& matrix, const Panels& panels, int64_t begin, int64_t end,
+                 Consumer& use) {
+  alignas(64) float tile[kTileRows * kPanelRows] = {};
+  int64_t first = begin;
+  for (; first + kTileRows <= end; first += kTileRows) {
+    FewRowsTile<kTileRows>(matrix, panels, first, tile);
+    use.template Logits<kTileRows>(tile, 0, first);
+  }
+  for (; first < end; ++first) {
+    FewRowsTile<1>(matrix, panels, first, tile);
+    use.template Logits<1>(tile, 0, first);
+  }
+}
+
+// Has the rows of the tile that follows on their way while one is computed: all its rows are
+// read beside each other, which the processor does not foresee.
+inline void PrefetchTile(const ClassMatrix& matrix, int64_t first) {
+  constexpr int64_t kLine = 64 / sizeof(float);
+  const float* rows = matrix.embeddings + first * matrix.dim;
+  for (int64_t i = 0; i < kTileRows * matrix.dim; i += kLine) __builtin_prefetch(rows + i);
+}
+
+// Calls use.Logits<T>(logits, row, first) with the logits [T, kPanelRows] of T
+// classes from `first` for one vector of rows from `row`: V vectors of rows,
+// all classes of [begin, end).
+template <int V, class Consumer>
+void ScanTiles(const ClassMatrix& matrix, const float* columns, int64_t row, int64_t begin,
+               int64_t end, Consumer& use) {
+  alignas(64) float tile[kTileRows * kPanelRows];
+  int64_t first = begin;
+  for (; first + kTileRows <= end; first += kTileRows) {
+    PrefetchTile(matrix, first + kTileRows);
+    LogitTile<kTileRows, V>(matrix, columns, first, tile);
+    for (int v = 0; v < V; ++v) {
+      use.template Logits<kTileRows>(tile + v * kLanes, row + v * kLanes, first);
+    }
+  }
+  for (; first < end; ++first) {
+    LogitTile<1, V>(matrix, columns, first, tile);
+    for (int v = 0; v < V; ++v) {
+      use.template Logits<1>(tile + v * kLanes, row + v * kLanes, first);
+    }
+  }
+}
+
+// The same for `rows` rows, those of at most V vectors.
+template <int V, class Consumer>
+void ScanRest(const ClassMatrix& matrix, const float* columns, int64_t row, int64_t rows,
+              int64_t begin, int64_t end, Consumer& use) {
+  if (rows > (V - 1) * kLanes) {
+    ScanTiles<V>(matrix, columns, row, begin, end, use);
+  } else if constexpr (V > 1) {
+    ScanRest<V - 1>(matrix, columns, row, rows, begin, end, use);
+  }
+}
+
+// The same for all rows of a panel.
+template <class Consumer>
+void ScanPanel(const ClassMatrix& matrix, const Panels& panels, int64_t panel, int64_t begin,
+               int64_t end, Consumer& use) {
+  if (panels.few_rows != nullptr) return ScanFewRows(matrix, panels, begin, end, use);
+  const int64_t row = panel * kPanelRows;
+  const int64_t left = panels.num_rows - row;
+  const int64_t rows = left < kPanelRows ? left : kPanelRows;
+  const float* columns = PanelColumns(matrix, panels, panel);
+  int64_t r = 0;
+  for (; r + (kTileVectors - 1) * kLanes < rows; r += kTileVectors * kLanes) {
+    ScanTiles<kTileVectors>(matrix, columns + r, row + r, begin, end, use);
+  }
+  ScanRest<kTileVectors - 1>(matrix, columns + r, row + r, rows - r, begin, end, use);
+}
+
+// Passes all logits of classes [begin, end) to `use`: block by block, and in a
+// block panel by panel, the panel staying in the first-level cache.
+template <class Consumer>
+void Scan(const ClassMatrix& matrix, const Panels& panels, int64_t begin, int64_t end,
+          Consumer& use) {
+  for (int64_t first = begin; first < end; first += kBlockClasses) {
+    const int64_t last = first + kBlockClasses < end ? first + kBlockClasses : end;
+    for (int64_t panel = 0; panel < panels.num_panels; ++panel) {
+      use.BeginPanel(panel, first, last);
+      ScanPanel(matrix, panels, panel, first, last, use);
+      use.EndPanel(panel);
+    }
+  }
+}
+
+// The highest of T logits, NaN passed over.
+template <int T>
+inline Floats HighestOf(const float* logits) {
+  Floats top = Broadcast(-__builtin_inff());
+  for (int t = 0; t < T; ++t) top = Max(Load(logits + t * kPanelRows), top);
+  return top;
+}
+
+}  // namespace LARGEOUT_SIMD
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_TILE_H_

@@ -1,0 +1,151 @@
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "custom_ops/core/base/simd_level.h"
+#include "custom_ops/core/class_scan/best_scores.h"
+#include "custom_ops/core/class_scan/class_scan.h"
+#include "custom_ops/core/class_scan/class_scan_panels.h"
+#include "custom_ops/core/class_scan/packed_rows.h"
+
+namespace largeout {
+namespace {
+
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+constexpr ScoredClass kNone = {kLowest, std::numeric_limits<int32_t>::max()};
+constexpr int64_t kMostShards = 256;
+
+// The best of each row so far. Which thread brings them does not matter.
+class BestClasses {
+ public:
+  BestClasses(int64_t num_rows, int64_t k) : k_(k), rows_(num_rows) {}
+
+  // Adds the k classes of each row of `best` [rows, k].
+  void Merge(const std::vector<ScoredClass>& best) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (size_t row = 0; row < rows_.size(); ++row) {
+      std::vector<ScoredClass>& merged = rows_[row];
+      const ScoredClass* from = best.data() + row * k_;
+      std::copy_if(from, from + k_, std::back_inserter(merged),
+                   [](const ScoredClass& entry) { return entry.id != kNone.id; });
+      KeepBest(k_, &merged);
+    }
+  }
+
+  const std::vector<ScoredClass>& row(int64_t row) const { return rows_[row]; }
+
+ private:
+  const int64_t k_;
+  std::mutex mutex_;
+  std::vector<std::vector<ScoredClass>> rows_;
+};
+
+// Batches and rows of fewer are not worth packing the classes for one pass.
+constexpr int64_t kPackingBatch = 128, kPackingWidth = 64;
+
+// The rows of the batch for a filter, if one is worth it.
+class FilterQueries {
+ public:
+  FilterQueries(const Features& features, int64_t dim, const PackedRows* packed,
+                const ParallelFor& parallel)
+      : packed_(packed) {
+    const bool pays = features.batch >= kPackingBatch && dim >= kPackingWidth;
+    if (packed != nullptr || pays) codes_.emplace(features, dim, parallel);
+  }
+  bool exist() const { return codes_ && codes_->AreBounded(); }
+  const PackedQueries& view() const { return codes_->view(); }
+  const PackedRows* packed() const { return packed_; }
+
+ private:
+  const PackedRows* const packed_;
+  std::optional<QueryCodes> codes_;
+};
+
+// The filter of one thread.
+class Filter {
+ public:
+  Filter(const FilterQueries& queries, int64_t dim)
+      : num_packed_(queries.packed() == nullptr ? kBlockClasses : 0),
+        codes_(NumCodes(num_packed_, queries.view().width)),
+        scales_(NumScales(num_packed_)),
+        bounds_(NumBounds(num_packed_)),
+        embeddings_(kBlockClasses * dim),
+        view_{{codes_.get(), scales_.get(), num_packed_, queries.view().width, bounds_.get()},
+              queries.view(),
+              /*packs_blocks=*/true,
+              embeddings_.get(),
+              bias_,
+              ids_} {
+    if (queries.packed() == nullptr) return;
+    view_.rows = *queries.packed();
+    view_.packs_blocks = false;
+  }
+  const ClassFilter& view() const { return view_; }
+
+ private:
+  const int64_t num_packed_;
+  const AlignedArray<uint8_t> codes_;
+  const AlignedFloats scales_, bounds_, embeddings_;
+  float bias_[kBlockClasses];
+  int32_t ids_[kBlockClasses];
+  ClassFilter view_;
+};
+
+void ScanShards(const ClassMatrix& matrix, const PackedFeatures& packed,
+                const FilterQueries& queries, const ClassShards& shards, int64_t begin,
+                int64_t end, int64_t k, BestClasses* merged) {
+  std::vector<ScoredClass> best(packed.panels().num_rows * k, kNone);
+  std::vector<float> limits(packed.num_rows(), -kLowest);  // nothing passes that of no row
+  std::fill_n(limits.begin(), packed.panels().num_rows, kLowest);
+  const ShardTopK found = {k, best.data(), limits.data()};
+  const int64_t first = shards.begin(begin), last = shards.end(end - 1);
+  if (queries.exist()) {
+    const Filter filter(queries, matrix.dim);
+    LARGEOUT_SIMD_DISPATCH(ScanFilteredTopK, matrix, packed.panels(), filter.view(), first,
+                           last, found);
+  } else {
+    LARGEOUT_SIMD_DISPATCH(ScanTopK, matrix, packed.panels(), first, last, found);
+  }
+  merged->Merge(best);
+}
+
+// Rows with fewer than k numbers above -inf: the lowest other ids come after.
+std::vector<ScoredClass> FillUp(const ClassMatrix& matrix, const Panels& panels, int64_t row,
+                                std::vector<ScoredClass> best, int64_t k) {
+  std::vector<int32_t> ids;
+  for (const ScoredClass& entry : best) ids.push_back(entry.id);
+  std::sort(ids.begin(), ids.end());
+  for (int32_t id = 0; static_cast<int64_t>(best.size()) < k; ++id) {
+    if (std::binary_search(ids.begin(), ids.end(), id)) continue;
+    float score;
+    LARGEOUT_SIMD_DISPATCH(ScanOneLogit, matrix, panels, row, id, &score);
+    best.push_back({score, id});
+  }
+  return best;
+}
+
+}  // namespace
+
+void ClassTopK(const ClassMatrix& matrix, const Features& features, int64_t k,
+               const ParallelFor& parallel, float* scores, int64_t* ids,
+               const PackedRows* packed_rows) {
+  const PackedFeatures packed(features, matrix.dim, InOrder(features.batch), parallel);
+  const ClassShards shards(matrix.num_classes, kMostShards);
+  BestClasses best(features.batch, k);
+  const FilterQueries queries(features, matrix.dim, packed_rows, parallel);
+  const int64_t cost = shards.size() * packed.num_rows() * (matrix.dim / 16 + 1);
+  parallel(shards.count(), cost, [&](int64_t begin, int64_t end) {
+    ScanShards(matrix, packed, queries, shards, begin, end, k, &best);
+  });
+  for (int64_t row = 0; row < features.batch; ++row) {
+    const auto filled = FillUp(matrix, packed.panels(), row, best.row(row), k);
+    for (int64_t i = 0; i < k; ++i) {
+      scores[row * k + i] = filled[i].score;
+      ids[row * k + i] = filled[i].id;
+    }
+  }
+}
+
+}  // namespace largeout

@@ -1,0 +1,176 @@
+#include "custom_ops/core/base/simd.h"
+#include "custom_ops/core/class_scan/class_scan_filter.h"
+#include "custom_ops/core/class_scan/class_scan_simd.h"
+#include "custom_ops/core/class_scan/class_scan_tile.h"
+#include "custom_ops/core/class_scan/score_order.h"
+
+namespace largeout {
+namespace LARGEOUT_SIMD {
+namespace {
+
+// Keeps the k best of each row in a heap with the worst in front.
+class TopKConsumer {
+ public:
+  TopKConsumer(int64_t num_rows, const ShardTopK& shard) : num_rows_(num_rows), shard_(shard) {}
+
+  void BeginPanel(int64_t, int64_t, int64_t) {}
+  void EndPanel(int64_t) {}
+
+  // The classes that follow are not `first`, `first` + 1, ..., but ids[first], ...; null: they
+  // are again.
+  void SetIds(const int32_t* ids) { ids_ = ids; }
+
+  template <int T>
+  inline __attribute__((always_inline)) void Logits(const float* logits, int64_t row,
+                                                    int64_t first) {
+    const Floats top = HighestOf<T>(logits);
+    if (__builtin_expect(AnyGreater(top, Load(shard_.limits + row)), false)) {
+      Insert(logits, T, row, first);
+    }
+  }
+
+ private:
+  __attribute__((noinline)) void Insert(const float* logits, int count, int64_t row,
+                                        int64_t first) {
+    for (int lane = 0; lane < kLanes && row + lane < num_rows_; ++lane) {
+      for (int t = 0; t < count; ++t) {
+        const float score = logits[t * kPanelRows + lane];
+        if (!(score > shard_.limits[row + lane])) continue;
+        ScoredClass* heap = shard_.best + (row + lane) * shard_.k;
+        ReplaceWorst(heap, {score, IdOf(first + t)});
+        shard_.limits[row + lane] = heap[0].score;
+      }
+    }
+  }
+
+  void ReplaceWorst(ScoredClass* heap, ScoredClass entry) {
+    int64_t at = 0;
+    for (int64_t child = 1; child < shard_.k; child = 2 * at + 1) {
+      if (child + 1 < shard_.k && ComesBefore(heap[child], heap[child + 1])) ++child;
+      if (!ComesBefore(entry, heap[child])) break;
+      heap[at] = heap[child];
+      at = child;
+    }
+    heap[at] = entry;
+  }
+
+  int32_t IdOf(int64_t place) const {
+    return ids_ == nullptr ? static_cast<int32_t>(place) : ids_[place];
+  }
+
+  const int64_t num_rows_;
+  const ShardTopK shard_;
+  const int32_t* ids_ = nullptr;
+};
+
+// So many blocks are scanned without a filter after one of which most classes passed it.
+inline constexpr int kBlocksUnfiltered = 8;
+
+// A pass over classes that scores those alone whose bounds exceed the worst of a row's best.
+class FilteredScan {
+ public:
+  FilteredScan(const ClassMatrix& matrix, const Panels& panels, const ClassFilter& filter,
+               const ShardTopK& shard)
+      : matrix_(matrix),
+        panels_(panels),
+        filter_(filter),
+        limits_(shard.limits),
+        use_(panels.num_rows, shard) {}
+
+  void Run(int64_t begin, int64_t end) {
+    int64_t unfiltered = 0;
+    for (int64_t first = begin; first < end; first += kBlockClasses) {
+      const int64_t last = first + kBlockClasses < end ? first + kBlockClasses : end;
+      if (unfiltered > 0) {
+        --unfiltered;
+        Scan(matrix_, panels_, first, last, use_);
+      } else if (2 * ScanBlock(first, last) > kBlockClasses * NumVectors()) {
+        unfiltered = kBlocksUnfiltered;
+      }
+    }
+  }
+
+ private:
+  int64_t EndOfVector(int64_t row) const {
+    return row + kLanes < panels_.num_rows ? row + kLanes : panels_.num_rows;
+  }
+
+  int64_t NumVectors() const { return (panels_.num_rows + kLanes - 1) / kLanes; }
+
+  // Returns how many classes were scored, counted anew for each vector of rows.
+  int64_t ScanBlock(int64_t first, int64_t last) {
+    if (filter_.packs_blocks) Pack(first, last);
+    const int64_t group = filter_.packs_blocks ? 0 : first / kGroupRows;
+    const PassingClasses classes(filter_.rows, group, filter_.queries, limits_);
+    int64_t passed = 0;
+    for (int64_t row = 0; row < panels_.num_rows; row += kLanes) {
+      uint32_t passing[kBlockGroups] = {};
+      classes.Find(row, EndOfVector(row), passing);
+      const int64_t count = Take(passing, first);
+      if (count > 0) ScanTaken(row, count);
+      passed += count;
+    }
+    return passed;
+  }
+
+  void Pack(int64_t first, int64_t last) {
+    const ClassMatrix block = {matrix_.embeddings + first * matrix_.dim,
+                               matrix_.bias == nullptr ? nullptr : matrix_.bias + first,
+                               last - first, matrix_.dim};
+    PackedRows rows = filter_.rows;
+    rows.num_rows = last - first;
+    PackGroups(block, nullptr, 0, kBlockGroups, rows);
+  }
+
+  // Copies rows, biases and ids of the passing classes of a block; returns how many they are.
+  int64_t Take(const uint32_t* passing, int64_t first) {
+    int64_t count = 0;
+    for (int g = 0; g < kBlockGroups; ++g) {
+      for (uint32_t left = passing[g]; left != 0; left &= left - 1) {
+        const int64_t id = first + g * kGroupRows + __builtin_ctz(left);
+        if (id >= matrix_.num_classes) break;  // whatever the bounds of no row
+        CopyFloats(matrix_.embeddings + id * matrix_.dim, matrix_.dim,
+                   filter_.embeddings + count * matrix_.dim);
+        filter_.bias[count] = matrix_.bias == nullptr ? 0.0f : matrix_.bias[id];
+        filter_.ids[count++] = static_cast<int32_t>(id);
+      }
+    }
+    return count;
+  }
+
+  // Scores what was taken for a vector of rows from `row`.
+  void ScanTaken(int64_t row, int64_t count) {
+    const ClassMatrix taken = {filter_.embeddings, filter_.bias, count, matrix_.dim};
+    use_.SetIds(filter_.ids);
+    if (panels_.few_rows != nullptr) {
+      ScanFewRows(taken, panels_, 0, count, use_);
+    } else {
+      const float* columns = PanelColumns(matrix_, panels_, row / kPanelRows);
+      ScanTiles<1>(taken, columns + row % kPanelRows, row, 0, count, use_);
+    }
+    use_.SetIds(nullptr);
+  }
+
+  const ClassMatrix& matrix_;
+  const Panels& panels_;
+  const ClassFilter& filter_;
+  const float* limits_;
+  TopKConsumer use_;
+};
+
+}  // namespace
+
+void ScanTopK(const ClassMatrix& matrix, const Panels& panels, int64_t begin, int64_t end,
+              const ShardTopK& shard) {
+  TopKConsumer use(panels.num_rows, shard);
+  Scan(matrix, panels, begin, end, use);
+}
+
+void ScanFilteredTopK(const ClassMatrix& matrix, const Panels& panels,
+                      const ClassFilter& filter, int64_t begin, int64_t end,
+                      const ShardTopK& shard) {
+  FilteredScan(matrix, panels, filter, shard).Run(begin, end);
+}
+
+}  // namespace LARGEOUT_SIMD
+}  // namespace largeout

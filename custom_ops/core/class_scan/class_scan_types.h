@@ -1,0 +1,56 @@
+// Plain types of the passes over all classes, without std: X_simd.cc files
+// include this where others include class_scan.h.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_TYPES_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_TYPES_H_
+
+#include <cstdint>
+
+#include "custom_ops/core/base/host_device.h"
+
+namespace largeout {
+
+// REQUIRES: 1 <= num_classes < 2^31 - 1.
+struct ClassMatrix {
+  const float* embeddings;  // [num_classes, dim]
+  const float* bias;        // [num_classes], or null
+  int64_t num_classes;
+  int64_t dim;
+};
+
+struct Features {
+  const float* data;  // [batch, dim]
+  int64_t batch;
+};
+
+// A negative id stands for no label. Without `logits`, the others are in [0, num_classes). With
+// `logits`, the classes may be some of more: row r of the matrix is class first_class + r, and
+// a label is any of them.
+struct Labels {
+  const int64_t* ids;  // [batch, width]
+  int64_t width;
+  const float* logits = nullptr;  // of the labels, [batch, width], or null
+  int64_t first_class = 0;        // at least 0, and 0 without `logits`
+
+  // The row of label i in the matrix: -1 if it comes before all rows, as no label does, and at
+  // least num_classes if it comes behind them.
+  LARGEOUT_HOST_DEVICE int32_t Row(int64_t i) const {
+    constexpr int64_t kBehindAll = 2147483647;
+    if (ids[i] < first_class) return -1;
+    const int64_t row = ids[i] - first_class;
+    return static_cast<int32_t>(row < kBehindAll ? row : kBehindAll);
+  }
+};
+
+// The numbers that products are made of; their sums are float32. Bfloat16: those of features,
+// classes and probabilities are rounded to the nearest one first.
+enum class ProductNumbers { kFloat32, kBfloat16 };
+
+struct ScoredClass {
+  float score;
+  int32_t id;
+};
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_TYPES_H_

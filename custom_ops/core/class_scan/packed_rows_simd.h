@@ -1,0 +1,95 @@
+// What packed_rows.cc and the vectorised packed_rows_simd.cc say to each other.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_PACKED_ROWS_SIMD_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_PACKED_ROWS_SIMD_H_
+
+#include <cstdint>
+
+#include "custom_ops/core/base/rounding.h"
+#include "custom_ops/core/class_scan/class_scan_types.h"
+
+namespace largeout {
+
+inline constexpr int kGroupRows = 16;     // rows whose codes are interleaved
+inline constexpr int kCodesTogether = 4;  // of one row, before those of the next
+// Widths of packed rows and queries are multiples of this.
+inline constexpr int kPackedMultiple = 16;
+
+// A row's numbers are in [-kMostOfRow, kMostOfRow], and its codes are so much more.
+inline constexpr int kMostOfRow = 127;
+inline constexpr int kCodeOfZero = 128;
+// Those of queries are in [-kMostOfQuery, kMostOfQuery], and are their codes.
+inline constexpr int kMostOfQuery = 64;
+
+inline int64_t NumGroups(int64_t num_rows) { return CeilDiv(num_rows, kGroupRows); }
+inline int64_t NumCodes(int64_t num_rows, int64_t width) {
+  return NumGroups(num_rows) * kGroupRows * width;
+}
+inline int64_t NumScales(int64_t num_rows) { return NumGroups(num_rows) * kGroupRows * 2; }
+inline int64_t NumBounds(int64_t num_rows) { return NumGroups(num_rows) * kGroupRows * 3; }
+
+// The numbers of all classes' codes, and of their scales and, behind these, their bounds.
+struct PackedSizes {
+  int64_t codes, scales;
+};
+inline PackedSizes SizesOfPacked(int64_t num_rows, int64_t dim) {
+  return {NumCodes(num_rows, RoundUp(dim, kPackedMultiple)),
+          NumScales(num_rows) + NumBounds(num_rows)};
+}
+
+// Rows and queries of greater norms, and greater biases, have no bounds: no product or sum of
+// what is below overflows, and that of a row and a query is far from it.
+inline constexpr float kMostBounded = 1e18f;
+
+// Row i is row i % kGroupRows of group i / kGroupRows. Rows beyond the last one fill up its
+// group and have no logit.
+struct PackedRows {
+  // [num_groups, width / kCodesTogether, kGroupRows, kCodesTogether]
+  uint8_t* codes;
+  // [num_groups, 2, kGroupRows]: scales and biases. A logit is the sum of the products of a
+  // row's numbers and a query's, times both their scales, plus the bias; that is -inf for
+  // rows that have no logit: such with NaN or infinite numbers.
+  float* scales;
+  int64_t num_rows;
+  int64_t width;
+  // Null, or [num_groups, 3, kGroupRows]: errors, norms and high biases, which bound what a
+  // logit in float32 is, however it is summed: at most the sum of products times both scales,
+  // + error * norm of the query + norm * error of the query + high bias. That is -inf for rows
+  // with NaN or a bias of NaN or -inf, whose logits are NaN or -inf, and beyond the last row;
+  // it is inf for rows that are not bounded.
+  float* bounds = nullptr;
+
+  int64_t num_groups() const { return NumGroups(num_rows); }
+  uint8_t* group_codes(int64_t group) const { return codes + group * kGroupRows * width; }
+  float* group_scales(int64_t group) const { return scales + group * 2 * kGroupRows; }
+  float* group_biases(int64_t group) const { return group_scales(group) + kGroupRows; }
+  float* group_bounds(int64_t group) const { return bounds + group * 3 * kGroupRows; }
+};
+
+struct PackedQueries {
+  int8_t* codes;  // [num_queries, width]
+  float* scales;  // [num_queries]; NaN for queries with NaN or infinite numbers
+  int32_t* sums;  // [num_queries], of the codes
+  float* norms;   // [num_queries], at least; infinite or NaN if a number is not finite
+  float* errors;  // [num_queries], for bounds of PackedRows
+  int64_t width;
+  float most;  // codes are in [-most, most]
+};
+
+#define LARGEOUT_DECLARE_PACKED_ROWS(level)                                                  \
+  namespace level {                                                                          \
+  /* Packs groups [begin, end). Packed row i is row ids[i] of the matrix, or i if `ids` is   \
+     null. */                                                                                \
+  void PackGroups(const ClassMatrix& matrix, const int32_t* ids, int64_t begin, int64_t end, \
+                  const PackedRows& packed);                                                 \
+  void PackQueries(const float* features, int64_t dim, int64_t begin, int64_t end,           \
+                   const PackedQueries& packed);                                             \
+  }
+LARGEOUT_DECLARE_PACKED_ROWS(generic)
+LARGEOUT_DECLARE_PACKED_ROWS(avx2)
+LARGEOUT_DECLARE_PACKED_ROWS(avx512)
+#undef LARGEOUT_DECLARE_PACKED_ROWS
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_PACKED_ROWS_SIMD_H_

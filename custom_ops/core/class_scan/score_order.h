@@ -1,0 +1,29 @@
+// The one order of scored classes, for CPU and GPU: by falling score, equal ones by rising id.
+// Scores of NaN and -inf rank nothing: they come last, in whatever order the caller says.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_SCORE_ORDER_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_SCORE_ORDER_H_
+
+#include "custom_ops/core/base/host_device.h"
+#include "custom_ops/core/class_scan/class_scan_types.h"
+
+namespace largeout {
+
+// Whether the score is neither NaN nor -inf.
+LARGEOUT_HOST_DEVICE inline bool IsRanked(float score) { return score > -__builtin_inff(); }
+
+// Whether `a` comes before `b`. Of NaN it is false.
+LARGEOUT_HOST_DEVICE inline bool ComesBefore(const ScoredClass& a, const ScoredClass& b) {
+  return a.score > b.score || (a.score == b.score && a.id < b.id);
+}
+
+// The same for std::sort. REQUIRES: no score is NaN.
+struct BestFirst {
+  bool operator()(const ScoredClass& a, const ScoredClass& b) const {
+    return ComesBefore(a, b);
+  }
+};
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_SCORE_ORDER_H_

@@ -1,0 +1,51 @@
+// Bounds of products, so that what they are added to need not be looked at.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_LINEAR_ALGEBRA_MAGNITUDE_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_LINEAR_ALGEBRA_MAGNITUDE_H_
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "custom_ops/core/linear_algebra/padded_matrix.h"
+
+namespace largeout {
+
+// Of so many numbers; infinite or NaN where one of them is.
+template <class Number>
+double SumOfAbsolutes(const Number* numbers, int64_t size) {
+  constexpr int64_t kSums = 16;  // so that additions need not wait for each other
+  Number sums[kSums] = {};
+  int64_t i = 0;
+  for (; i + kSums <= size; i += kSums) {
+    for (int64_t k = 0; k < kSums; ++k) sums[k] += std::abs(numbers[i + k]);
+  }
+  for (int64_t k = 0; i + k < size; ++k) sums[k] += std::abs(numbers[i + k]);
+  double sum = 0;
+  for (Number one : sums) sum += one;
+  return sum;
+}
+
+template <class Number>
+double SumOfAbsolutes(const PaddedMatrixOf<Number>& matrix) {
+  double sum = 0;
+  for (int64_t i = 0; i < matrix.rows(); ++i) {
+    sum += SumOfAbsolutes(matrix.row(i), matrix.width());
+  }
+  return sum;
+}
+
+// Whether the product of two matrices with these sums of absolutes has no number that Numbers
+// cannot hold on the way, and none that takes a double from finite to infinite that it is added
+// to: half of the last place of the largest double is 1e292.
+template <class Number>
+bool ProductFits(double sum, double other) {
+  constexpr bool kIsFloat = std::is_same_v<Number, float>;
+  constexpr double kMost = kIsFloat ? std::numeric_limits<float>::max() / 4.0 : 1e290;
+  return sum * other < kMost && sum < kMost && other < kMost;
+}
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_LINEAR_ALGEBRA_MAGNITUDE_H_

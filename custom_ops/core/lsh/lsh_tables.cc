@@ -1,0 +1,52 @@
+#include "custom_ops/core/lsh/lsh_tables.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "custom_ops/core/base/counting_sort.h"
+
+namespace largeout {
+namespace {
+
+constexpr int64_t kMinChunk = 8192;
+constexpr int64_t kMaxChunks = 16;
+
+// A chunk counts num_buckets numbers: all chunks together no more than num_rows / 2.
+int64_t NumChunks(int64_t num_buckets, int64_t num_rows) {
+  return std::clamp(std::min(num_rows / (2 * num_buckets), num_rows / kMinChunk), int64_t{1},
+                    kMaxChunks);
+}
+
+}  // namespace
+
+void SortIntoBuckets(int64_t num_tables, int64_t num_buckets, int64_t num_rows,
+                     const ParallelFor& parallel, int32_t* offsets, int32_t* codes_to_ids) {
+  // One table at a time, all threads together: the scratch is that of one table.
+  CountingSort sort(Chunks(num_rows, NumChunks(num_buckets, num_rows), parallel), num_buckets);
+  std::vector<int32_t> codes(num_rows);
+  for (int64_t table = 0; table < num_tables; ++table) {
+    int32_t* ids = codes_to_ids + table * num_rows;
+    sort.Count([&](int64_t row) { return codes[row] = ids[row]; });
+    sort.WriteOffsets(offsets + table * (num_buckets + 1));
+    sort.Place([&](int64_t row) { return codes[row]; },
+               [&](int64_t row, int32_t place) { ids[place] = static_cast<int32_t>(row); });
+  }
+}
+
+void BuildLshTables(const HashFamily& family, const float* rows, int64_t num_rows,
+                    const ParallelFor& parallel, int32_t* offsets, int32_t* ids) {
+  HashRows(family, rows, num_rows, num_rows, parallel, ids);
+  SortIntoBuckets(family.num_tables, int64_t{1} << family.bits, num_rows, parallel, offsets,
+                  ids);
+}
+
+int64_t CountFreshEntries(const LshTables& tables, const int32_t* codes, const int64_t* row_ids,
+                          int64_t num_rows) {
+  int64_t fresh = 0;
+  for (int64_t i = 0; i < num_rows * tables.num_tables; ++i) {
+    fresh += Holds(BucketOfCode(tables, i, codes[i]), row_ids[i / tables.num_tables]);
+  }
+  return fresh;
+}
+
+}  // namespace largeout

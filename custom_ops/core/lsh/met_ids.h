@@ -1,0 +1,90 @@
+// The classes that one query has met: a hash table whose size is that of the
+// query, not of the classes, and which is emptied in O(1).
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_LSH_MET_IDS_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_LSH_MET_IDS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace largeout {
+
+// Open addressing. A slot is one number: generation, count, id; it counts as
+// empty if it is of another generation than that of the last Clear.
+class MetIds {
+ public:
+  // Counts of blocked ids are at least this; others must stay below.
+  static constexpr int32_t kBlocked = 1 << 19;
+
+  // Forgets all ids. REQUIRES: at most `max_ids` <= 2^31 different ids are inserted until the
+  // next Clear, which are not negative.
+  void Clear(int64_t max_ids) {
+    if (static_cast<int64_t>(slots_.size()) < 2 * max_ids) return MakeRoom(2 * max_ids);
+    generation_ += kOneGeneration;
+    if (generation_ == 0) {  // all of its bits have been used
+      std::fill(slots_.begin(), slots_.end(), 0);
+      generation_ = kOneGeneration;
+    }
+  }
+
+  // Whether the id was not there before.
+  bool Insert(int32_t id) { return Count(id) == 1; }
+
+  // How often the id has been counted now.
+  int32_t Count(int32_t id) { return CountAt(Find(id)); }
+
+  // The place of the id, for as long as there is no Clear.
+  uint32_t PlaceOf(int32_t id) { return static_cast<uint32_t>(Find(id)); }
+  int32_t CountAt(uint64_t place) { return CountIn(slots_[place] += kOneCount); }
+  int32_t CountedAt(uint64_t place) const { return CountIn(slots_[place]); }
+  int32_t IdAt(uint64_t place) const { return static_cast<int32_t>(slots_[place]); }
+
+  // Lets the id be known, but never as one that was counted.
+  void Block(int32_t id) { slots_[Find(id)] |= uint64_t{kBlocked} << 32; }
+
+  // Brings the id's slot nearer.
+  void Prefetch(int32_t id) const { __builtin_prefetch(&slots_[Start(id)], 1); }
+
+ private:
+  static constexpr uint64_t kOneCount = uint64_t{1} << 32;
+  static constexpr uint64_t kCountBits = ((uint64_t{1} << 20) - 1) << 32;
+  static constexpr uint64_t kOneGeneration = uint64_t{1} << 52;
+
+  static int32_t CountIn(uint64_t slot) {
+    return static_cast<int32_t>((slot & kCountBits) >> 32);
+  }
+
+  uint64_t Start(int32_t id) const {
+    return static_cast<uint32_t>(id) * uint64_t{0x9E3779B97F4A7C15} >> (64 - log_capacity_);
+  }
+
+  void MakeRoom(int64_t size) {
+    while ((int64_t{1} << log_capacity_) < size) ++log_capacity_;
+    slots_.assign(size_t{1} << log_capacity_, 0);
+    generation_ = kOneGeneration;
+  }
+
+  // The slot of the id, which is made if there is none.
+  uint64_t Find(int32_t id) {
+    const uint64_t key = generation_ | static_cast<uint32_t>(id);
+    uint64_t i = Start(id);
+    while (true) {
+      const uint64_t slot = slots_[i];
+      const bool empty = slot >> 52 != generation_ >> 52;
+      if (empty | ((slot & ~kCountBits) == key)) {
+        slots_[i] = empty ? key : slot;
+        return i;
+      }
+      i = (i + 1) & (slots_.size() - 1);
+    }
+  }
+
+  int log_capacity_ = 1;
+  uint64_t generation_ = 0;
+  std::vector<uint64_t> slots_ = std::vector<uint64_t>(2);
+};
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_LSH_MET_IDS_H_

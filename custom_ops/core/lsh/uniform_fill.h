@@ -1,0 +1,36 @@
+// Distinct classes drawn uniformly from those that a query has not met.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_LSH_UNIFORM_FILL_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_LSH_UNIFORM_FILL_H_
+
+#include <cstdint>
+
+#include "custom_ops/core/base/host_device.h"
+#include "custom_ops/core/base/philox.h"
+#include "custom_ops/core/lsh/met_ids.h"
+
+namespace largeout {
+
+// The random bits of one query: a function of the seed, the query's number and
+// the number of the draw. Fill draws are counted from kFirstFillDraw.
+struct QueryDraws {
+  PhiloxSeed seed;
+  int64_t query;
+
+  static constexpr int64_t kFirstFillDraw = int64_t{1} << 31;
+
+  LARGEOUT_HOST_DEVICE DrawBits operator()(int64_t draw) const {
+    return BitsOfDraw(seed, static_cast<uint64_t>(query) << 32 | static_cast<uint64_t>(draw));
+  }
+};
+
+// Writes up to `count` distinct ids that are not in `met`, and puts them there;
+// where fewer are left, the rest is -1. Returns how many ids were written.
+// num_met: how many ids of [0, num_classes) are in `met`, or more.
+// O(count + num_met).
+int64_t FillUniformly(int64_t num_classes, int64_t num_met, int64_t count,
+                      const QueryDraws& draws, MetIds* met, int64_t* ids);
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_LSH_UNIFORM_FILL_H_

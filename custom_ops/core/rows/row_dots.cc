@@ -1,0 +1,108 @@
+#include "custom_ops/core/rows/row_dots.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "custom_ops/core/base/simd_level.h"
+#include "custom_ops/core/rows/row_dots_simd.h"
+#include "custom_ops/core/rows/row_runs.h"
+
+namespace largeout {
+namespace {
+
+// Scattered rows come from memory at about a float a cycle and thread.
+constexpr int64_t kCyclesPerFloat = 1;
+
+DotRows DotRowsOf(const OwnClasses& own) {
+  return {own.ids, own.per_row, std::numeric_limits<float>::lowest()};
+}
+
+void SumBiases(const MergedRows& merged, const RowDotsGradients& gradients,
+               const OwnClasses& own, int64_t begin, int64_t end, float* d_biases) {
+  for (int64_t s = begin; s < end; ++s) {
+    float sum = 0, run = 0;
+    for (int64_t i = merged.offsets[s]; i < merged.offsets[s + 1]; ++i) {
+      const int64_t position = merged.positions[i];
+      run += position < own.size() ? gradients.d_logits[position]
+                                   : gradients.d_shared_biases[position - own.size()];
+      if ((i + 1 - merged.offsets[s]) % kRunLength == 0) sum += std::exchange(run, 0.0f);
+    }
+    d_biases[s] = sum + run;
+  }
+}
+
+}  // namespace
+
+void RowDots(const ClassMatrix& matrix, const float* features, const OwnClasses& own,
+             const ParallelFor& parallel, float* logits) {
+  const int64_t cost = own.per_row * matrix.dim * kCyclesPerFloat;
+  parallel(own.batch, cost, [&](int64_t begin, int64_t end) {
+    LARGEOUT_SIMD_DISPATCH(DotOwnRows, matrix, DotRowsOf(own), features, begin, end, logits);
+  });
+}
+
+void GatherRows(const ClassMatrix& matrix, const SharedClasses& shared,
+                const ParallelFor& parallel, float* rows, float* biases) {
+  const int64_t cost = 2 * matrix.dim * kCyclesPerFloat;
+  parallel(shared.size, cost, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float* row = matrix.embeddings + shared.ids[i] * matrix.dim;
+      std::copy_n(row, matrix.dim, rows + i * matrix.dim);
+      if (matrix.bias != nullptr) biases[i] = matrix.bias[shared.ids[i]];
+    }
+  });
+}
+
+void RowDotsFeatureGradient(const ClassMatrix& matrix, const OwnClasses& own,
+                            const float* d_logits, const ParallelFor& parallel,
+                            float* d_features) {
+  const int64_t cost = (own.per_row + 1) * matrix.dim * kCyclesPerFloat;
+  parallel(own.batch, cost, [&](int64_t begin, int64_t end) {
+    LARGEOUT_SIMD_DISPATCH(SumOwnRows, matrix, DotRowsOf(own), d_logits, begin, end,
+                           d_features);
+  });
+}
+
+MergedRows MergeClasses(const OwnClasses& own, const SharedClasses& shared, int64_t num_classes,
+                        const ParallelFor& parallel) {
+  // Before a search begins no row has classes of its own: then only the shared ones are sorted.
+  const int64_t* const own_end = own.ids + own.size();
+  const bool has_own = std::any_of(own.ids, own_end, [](int64_t id) { return id >= 0; });
+  const int64_t skipped = has_own ? 0 : own.size();
+  std::vector<int64_t> ids(own.size() + shared.size - skipped);
+  // An id behind all others stands for no class, and its segment is cut off.
+  std::transform(own.ids + skipped, own_end, ids.begin(),
+                 [&](int64_t id) { return id < 0 ? num_classes : id; });
+  std::copy(shared.ids, shared.ids + shared.size, ids.end() - shared.size);
+  MergedRows merged = MergeRows(ids.data(), static_cast<int64_t>(ids.size()), parallel);
+  for (auto& position : merged.positions) position += static_cast<int32_t>(skipped);
+  if (merged.size() > 0 && merged.ids.back() == num_classes) {
+    merged.ids.pop_back();
+    merged.offsets.pop_back();
+  }
+  return merged;
+}
+
+void RowDotsRowGradient(const MergedRows& merged, const RowDotsGradients& gradients,
+                        const OwnClasses& own, int64_t dim, const ParallelFor& parallel,
+                        float* d_rows, float* d_biases) {
+  if (merged.size() == 0) return;
+  const DotSegments segments{merged.offsets.data(),
+                             merged.positions.data(),
+                             own.size(),
+                             own.per_row,
+                             dim,
+                             gradients.features,
+                             gradients.d_logits,
+                             gradients.d_shared_rows};
+  const int64_t terms = merged.offsets.back() / merged.size() + 1;
+  parallel(merged.size(), terms * dim * kCyclesPerFloat, [&](int64_t begin, int64_t end) {
+    std::vector<float> run(dim);
+    LARGEOUT_SIMD_DISPATCH(SumDotSegments, segments, begin, end, run.data(), d_rows);
+    if (d_biases != nullptr) SumBiases(merged, gradients, own, begin, end, d_biases);
+  });
+}
+
+}  // namespace largeout

@@ -1,0 +1,35 @@
+// Groups the positions of equal ids, so that a row update sees each row once.
+
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_ROWS_ROW_MERGE_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_ROWS_ROW_MERGE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "custom_ops/core/base/parallel.h"
+
+namespace largeout {
+
+// Segment s is row ids[s]; its gradients stand at positions[offsets[s]] ..
+// positions[offsets[s + 1] - 1] of the input, in input order.
+struct MergedRows {
+  std::vector<int64_t> ids;        // unique, ascending
+  std::vector<int64_t> offsets;    // ids.size() + 1
+  std::vector<int32_t> positions;  // one an input id
+
+  int64_t size() const { return static_cast<int64_t>(ids.size()); }
+};
+
+// Sorts by id (radix sort, stable, memory O(num_ids) whatever the ids are).
+// The result does not depend on how `parallel_for` splits the work.
+// REQUIRES: 0 <= ids[i] and num_ids < 2^31.
+template <typename Index>
+MergedRows MergeRows(const Index* ids, int64_t num_ids, const ParallelFor& parallel_for);
+
+// Position of the first id outside [0, num_rows), or -1 if all are inside.
+template <typename Index>
+int64_t FindIdOutOfRange(const Index* ids, int64_t num_ids, int64_t num_rows);
+
+}  // namespace largeout
+
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_ROWS_ROW_MERGE_H_
