@@ -62,7 +62,7 @@ ARROWS = {
     "join_models": {"layers"},
     "resizing": {"classes", "keras_internals", "layers", "metrics", "types", "variables"},
     "retrieval": {"arguments", "atomic_file", "classes", "ops", "search", "tags", "types"},
-    "serving": {"arguments", "layers", "retrieval", "tags", "version"},
+    "serving": {"arguments", "classes", "layers", "retrieval", "tags", "version"},
     "datasets": {"arguments", "atomic_file"},
     "distribute": {"arguments", "ops"},
     "benchmarks": None,  # anything

@@ -8,14 +8,14 @@ _ALL = ("tests/retrieval", "tests/classes/filtered_top_k_test.py")
 FAULTS = [
     Fault(
         "as many classes are found as are asked for, and then some are excluded",
-        "tf_largeout/classes/filtered_top_k.py",
-        "count += tf.shape(exclude)[1]",
-        "count += 0 * tf.shape(exclude)[1]",
+        "tf_largeout/classes/best_scores.py",
+        "else k + tf.shape(exclude)[1]",
+        "else k + 0 * tf.shape(exclude)[1]",
         ("tests/classes/filtered_top_k_test.py", *_ALL),
     ),
     Fault(
         "excluded ids must come in rising order",
-        "tf_largeout/classes/filtered_top_k.py",
+        "tf_largeout/classes/best_scores.py",
         "ordered = tf.sort(lowest, axis=1)",
         "ordered = tf.identity(lowest)",
         ("tests/classes/filtered_top_k_test.py", *_ALL),

@@ -1,4 +1,4 @@
-"""What is asked of all classes, in blocks of classes, against numpy over all of them."""
+"""Passes over all classes in blocks, compared with NumPy."""
 
 import keras
 import numpy as np
@@ -11,6 +11,7 @@ from tests.reference import class_scan as reference
 from tf_largeout import layers, losses, metrics
 from tf_largeout.classes import blockwise
 from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassScorer
 
 pytestmark = pytest.mark.portable
 
@@ -32,21 +33,19 @@ def matrix(request, monkeypatch):
 
 
 def test_log_partition_and_logits_of_labels(matrix):
-    log_partition, true_logits = matrix.absolute_statistics(FEATURES, tf.constant(LABELS))
-    np.testing.assert_allclose(log_partition, reference.log_partition(LOGITS), rtol=1e-6)
-    np.testing.assert_array_equal(true_logits, reference.true_logits(LOGITS, LABELS))
+    found = matrix.absolute().statistics(FEATURES, tf.constant(LABELS))
+    np.testing.assert_allclose(found.log_partition, reference.log_partition(LOGITS), rtol=1e-6)
+    np.testing.assert_array_equal(found.true_logits, reference.true_logits(LOGITS, LABELS))
 
 
 def test_ranks_of_equal_absolute_logits_go_to_the_lower_id(matrix):
-    labels = tf.constant(LABELS)
-    _, true_logits = matrix.absolute_statistics(FEATURES, labels)
-    ranks = matrix.absolute_ranks(FEATURES, labels, true_logits)
+    ranks = matrix.absolute().statistics(FEATURES, tf.constant(LABELS)).ranks
     np.testing.assert_array_equal(ranks, reference.ranks(LOGITS, LABELS))
 
 
 @pytest.mark.parametrize("k", [1, 10, 100, N])
 def test_top_k_puts_the_lower_id_of_equal_ones_first(matrix, k):
-    scores, ids = matrix.top_k(tf.constant(FEATURES), k, absolute=True)
+    scores, ids = matrix.absolute().top_k(tf.constant(FEATURES), k)
     expected_scores, expected_ids = reference.top_k(LOGITS, k)
     np.testing.assert_array_equal(scores, expected_scores)
     np.testing.assert_array_equal(ids, expected_ids)
@@ -55,14 +54,12 @@ def test_top_k_puts_the_lower_id_of_equal_ones_first(matrix, k):
 def test_a_row_that_is_not_a_number_is_last():
     rows = ROWS.copy()
     rows[5] = np.nan
-    matrix = ClassMatrix(keras.Variable(rows), None, "test")
-    _, ids = matrix.top_k(tf.constant(FEATURES), N, absolute=True)
+    scorer = ClassMatrix(keras.Variable(rows), None, "test").absolute()
+    _, ids = scorer.top_k(tf.constant(FEATURES), N)
     np.testing.assert_array_equal(ids[:, -1], np.full(BATCH, 5))
-    in_graph = tf.function(lambda features: matrix.top_k(features, N, absolute=True)[1])
+    in_graph = tf.function(lambda features: scorer.top_k(features, N)[1])
     np.testing.assert_array_equal(in_graph(tf.constant(FEATURES)), ids)
-    labels = tf.constant([[5, 7]] * BATCH, tf.int64)
-    _, true_logits = matrix.absolute_statistics(FEATURES, labels)
-    ranks = matrix.absolute_ranks(FEATURES, labels, true_logits)
+    ranks = scorer.statistics(FEATURES, tf.constant([[5, 7]] * BATCH, tf.int64)).ranks
     np.testing.assert_array_equal(ranks[:, 0], np.full(BATCH, N))
 
 
@@ -132,7 +129,27 @@ def test_scores_that_are_nothing_come_last_by_their_ids(bad):
 
 def test_features_that_are_not_finite_have_no_best_classes(matrix):
     with pytest.raises(tf.errors.InvalidArgumentError, match="must be finite"):
-        matrix.top_k(tf.constant([[np.nan] * DIM]), 3, absolute=True)
+        matrix.absolute().top_k(tf.constant([[np.nan] * DIM]), 3)
+
+
+def test_a_view_of_absolute_scores_leaves_rows_and_padding_as_they_are(matrix):
+    scorer, ids = matrix.absolute(), tf.constant(LABELS)
+    found = scorer.dots(tf.constant(FEATURES), ids)
+    expected = np.take_along_axis(LOGITS, np.maximum(LABELS, 0), 1)
+    np.testing.assert_array_equal(found, np.where(LABELS < 0, tf.float32.min, expected))
+    np.testing.assert_array_equal(scorer.logits(tf.constant(FEATURES)), LOGITS)
+    np.testing.assert_array_equal(scorer.values(), ROWS)
+    np.testing.assert_array_equal(scorer.rows([3, 5]), ROWS[[3, 5]])
+    assert scorer.as_products() is None
+
+
+def test_a_scorer_must_define_its_methods():
+    scorer = ClassScorer(3, DIM, False, "test")
+    for method in ("values", "rows", "logits", "dots", "fold_logits"):
+        with pytest.raises(NotImplementedError, match=f"ClassScorer must define `{method}`"):
+            getattr(scorer, method)(
+                *[None] * {"values": 0, "dots": 2, "fold_logits": 3}.get(method, 1)
+            )
 
 
 def test_a_layer_without_a_loss_ranks_by_logit_unless_told_otherwise():

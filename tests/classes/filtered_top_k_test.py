@@ -11,8 +11,9 @@ from tests.reference import filtered_top_k as reference
 from tests.slow import slow_but
 from tf_largeout import layers
 from tf_largeout.classes import blockwise
+from tf_largeout.classes.best_scores import best_left
 from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.classes.filtered_top_k import best_left, exact_top_k
+from tf_largeout.classes.filtered_top_k import exact_top_k
 from tf_largeout.retrieval import BruteForceIndex
 
 pytestmark = pytest.mark.portable
@@ -63,7 +64,7 @@ def test_what_is_left_is_ranked_as_by_one_after_the_other(matrix, name, k):
 
 @each_filter
 def test_by_absolute_values(matrix, name):
-    found = exact_top_k(matrix, tf.constant(QUERIES), 10, **FILTERS[name], absolute=True)
+    found = exact_top_k(matrix.absolute(), tf.constant(QUERIES), 10, **FILTERS[name])
     assert_equal(found, reference.top_k(np.abs(SCORES), 10, **FILTERS[name]))
 
 

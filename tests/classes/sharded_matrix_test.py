@@ -1,6 +1,4 @@
-"""Everything a `ShardedMatrix` is asked, beside one matrix of the same rows, and numpy."""
-
-import functools
+"""Every method of a `ShardedMatrix`, compared with one matrix of the same rows and NumPy."""
 
 import keras
 import numpy as np
@@ -112,15 +110,19 @@ def test_best_absolute_and_allowed_classes_are_those_of_one_matrix_up_to_roundin
     sizes = np.abs(problem.embeddings), np.abs(problem.bias) if has_bias else None
     error = (DIM + 2) * 2.0**-24 * reference.logits(np.abs(problem.features), *sizes)
     allowed = np.arange(0, N, 2)
-    for options in (
-        {"absolute": True},
-        {"allowed": allowed},
-        {"allowed": allowed, "absolute": True},
+    for absolute, filters in (
+        (True, {}),
+        (False, {"allowed": allowed}),
+        (True, {"allowed": allowed}),
     ):
-        exact = np.abs(problem.logits) if "absolute" in options else problem.logits
-        if "allowed" in options:
+        exact = np.abs(problem.logits) if absolute else problem.logits
+        if filters:
             exact = np.where(np.isin(range(N), allowed), exact, -np.inf)
-        best = functools.partial(exact_top_k, queries=problem.features, k=8, **options)
+
+        def best(matrix, absolute=absolute, filters=filters):
+            scorer = matrix.absolute() if absolute else matrix
+            return exact_top_k(scorer, problem.features, 8, **filters)
+
         assert_best_up_to_rounding(*best(problem.sharded), exact, error)
         if ties:  # sums of whole numbers are exact
             problem.assert_equal(best)
@@ -133,7 +135,7 @@ def test_filters_leave_the_best_of_the_others(num_shards):
     for filters in (
         {"exclude": problem.labels},
         {"allowed": allowed},
-        {"exclude": problem.labels, "allowed": allowed, "absolute": True},
+        {"exclude": problem.labels, "allowed": allowed},
         {"allowed": np.zeros([0], int)},
     ):
         problem.assert_equal(
@@ -151,14 +153,10 @@ def test_folds_pass_over_all_classes_with_their_ids(num_shards):
     found = problem.sharded.fold_logits(problem.features, add, tf.zeros([BATCH]))
     np.testing.assert_allclose(found, problem.logits @ np.arange(N), rtol=1e-4, atol=1e-4)
     labels, features = problem.labels, problem.features
-    statistics = problem.sharded.absolute_statistics(features, labels)
+    statistics = problem.sharded.absolute().statistics(features, labels)
     expected = reference.log_partition(np.abs(problem.logits))
     np.testing.assert_allclose(statistics.log_partition, expected, rtol=1e-5)
-    ranks = [
-        matrix.absolute_ranks(features, labels, statistics.true_logits)
-        for matrix in (problem.one, problem.sharded)
-    ]
-    np.testing.assert_array_equal(*ranks)
+    problem.assert_equal(lambda matrix: matrix.absolute().statistics(features, labels).ranks)
 
 
 @EACH_COUNT
@@ -230,8 +228,3 @@ def test_rows_that_are_no_numbers_rank_last_as_in_one_matrix():
     positive = tf.abs(problem.features)
     problem.assert_equal(lambda matrix: matrix.top_k(positive, N - 3)[1])
     problem.assert_equal(lambda matrix: matrix.statistics(positive, problem.labels).ranks)
-
-
-def test_what_needs_one_variable_is_told_so():
-    with pytest.raises(ValueError, match="layer 'layer' are in 3 shards.*num_shards=1"):
-        Problem(3).sharded.variables()

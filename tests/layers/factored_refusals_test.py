@@ -70,9 +70,12 @@ KERAS_LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 @pytest.mark.parametrize(
     "loss, message",
     [
-        (KERAS_LOSS, "loss that needs all of them.*Take `TaylorSoftmaxLoss`"),
-        (losses.SoftmaxLoss(), "loss that needs all of them.*Take `TaylorSoftmaxLoss`"),
-        (losses.SampledSoftmaxLoss(), "Sampled.*cannot be used.*Take `TaylorSoftmaxLoss`"),
+        (KERAS_LOSS, "cannot be trained with this loss.*supports `TaylorSoftmaxLoss`"),
+        (
+            losses.SoftmaxLoss(),
+            "cannot be trained with this loss.*supports `TaylorSoftmaxLoss`",
+        ),
+        (losses.SampledSoftmaxLoss(), "Sampled.*cannot be used.*Use `TaylorSoftmaxLoss`"),
     ],
 )
 def test_losses_that_need_all_logits_are_refused_in_training(trunk, loss, message):

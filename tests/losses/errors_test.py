@@ -35,18 +35,18 @@ def test_a_loss_names_the_layer_that_it_works_with(loss, layer):
     with pytest.raises(ValueError, match=f"direct output of a `{layer}` layer.*the last layer"):
         loss(LABELS, keras.layers.Dense(10)(FEATURES))
     other = layers.LargeOutput if layer != "LargeOutput" else layers.HierarchicalOutput
-    with pytest.raises(ValueError, match=f"{other.__name__} '.* works with a `{layer}`. Take"):
+    with pytest.raises(ValueError, match=f"{other.__name__} '.* works with a `{layer}`. Use"):
         loss(LABELS, other(10)(FEATURES, training=True))
 
 
 def test_an_output_layer_inside_of_time_distributed_is_refused():
     inside = keras.layers.TimeDistributed(layers.LargeOutput(10))
-    with pytest.raises(ValueError, match="no TimeDistributed be around it"):
+    with pytest.raises(ValueError, match="Do not put it in a TimeDistributed"):
         losses.SoftmaxLoss()(LABELS[:, None], inside(FEATURES[:, None]))
 
 
 def test_a_layer_after_the_output_is_refused():
-    with pytest.raises(ValueError, match="SoftmaxLoss must be given the direct output"):
+    with pytest.raises(ValueError, match="SoftmaxLoss needs the direct output"):
         losses.SoftmaxLoss()(LABELS, tf.nn.softmax(_logits()))
 
 

@@ -213,7 +213,7 @@ def test_with_the_exact_loss_over_all_classes_the_metrics_of_training_are_exact(
 
 def test_it_needs_a_hierarchical_output():
     head = harness.built_head(np.ones((10, 3), "float32"))
-    message = "HierarchicalSoftmaxLoss cannot be used with the Large.*Take `SampledSoftmaxLoss`"
+    message = "HierarchicalSoftmaxLoss cannot be used with the Large.*Use `SampledSoftmaxLoss`"
     with pytest.raises(ValueError, match=message):
         losses.HierarchicalSoftmaxLoss()([1], head(np.ones((1, 3), "f4"), training=True))
 
@@ -223,7 +223,7 @@ def test_it_needs_a_hierarchical_output():
 )
 def test_losses_that_draw_classes_are_refused_by_name(loss):
     logits = Problem().layer(np.ones((1, DIM), "f4"), training=True)
-    message = f"{type(loss).__name__} cannot .* HierarchicalOutput.*Take `HierarchicalSoftmax"
+    message = f"{type(loss).__name__} cannot .* HierarchicalOutput.*Use `HierarchicalSoftmax"
     with pytest.raises(ValueError, match=message):
         loss([1], logits)
 

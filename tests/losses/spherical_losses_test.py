@@ -174,7 +174,7 @@ def test_numbers_as_targets(repeated):
 def test_sparse_targets_of_another_width_are_refused(shape):
     targets = tf.SparseTensor([[0] * len(shape)], [1.0], shape)
     logits = Problem(reference.SquaredError).layer(np.ones([BATCH, DIM], "float32"))
-    message = rf"\[batch, {N}\], a column per class. Received: shape"
+    message = rf"\[batch, {N}\], one column per class. Received: shape"
     with pytest.raises(ValueError, match=message):
         losses.SquaredErrorLoss()(targets, logits)
 

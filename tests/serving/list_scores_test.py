@@ -117,8 +117,8 @@ def test_so_many_lists_are_searched_that_all_k_classes_are_found(ops, tmp_path):
 @pytest.mark.parametrize(
     "index, message",
     [
-        (Lists(2, num_classes=models.N + 1), "classes of the layer, of rows .* in one list"),
-        (Lists(2, dim=models.DIM + 1), "rows of width 9"),
+        (Lists(2, num_classes=models.N + 1), "classes of the layer, .* in one list"),
+        (Lists(2, dim=models.DIM + 1), "of width 9"),
     ],
     ids=["classes", "width"],
 )

@@ -1,9 +1,9 @@
-"""What is asked of the scores of all classes, in blocks of classes.
+"""Statistics and the best classes, computed in blocks of classes.
 
-Each function is given `fold(function, state)`, which calls `function(state, scores, ids)` for
-one block of classes after the other, ids rising, and returns the last state: a
-`ClassMatrix.fold_logits` of some features. Scores that are NaN or -inf count as lowest, as in
-the ops that scan the classes.
+Each function takes `fold(function, state)`, which is `ClassScorer.fold_logits` for some
+features: it calls `function(state, scores, ids)` for each block of classes in turn, with rising
+ids, and returns the last state. Scores that are NaN or -inf rank last, as in the ops that scan
+the classes.
 """
 
 from collections.abc import Callable
@@ -11,35 +11,28 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_largeout.classes.best_scores import NOTHING, highest
+
 _NUMBERS_OF_A_BLOCK, _LEAST_IN_BLOCK = 2**22, 64
 
 Fold = Callable[[Callable[[Any, tf.Tensor, tf.Tensor], Any], Any], Any]
 
 
-def block_size(num_rows: tf.Tensor, dim: int, width: int | tf.Tensor) -> tf.Tensor:
-    """How many classes a block has, int64: about 16 MiB of numbers.
+def block_size(batch: tf.Tensor, dim: int, width: int | tf.Tensor) -> tf.Tensor:
+    """Returns the number of classes in a block, int64: about 16 MiB of numbers.
 
     Args:
-        num_rows: Number of rows of features.
-        dim: Their width.
-        width: How many numbers are made of each score.
+        batch: Number of examples.
+        dim: Width of their features.
+        width: How many numbers are computed from each score.
     """
-    numbers = tf.maximum(num_rows * tf.maximum(width, 1), dim)
+    numbers = tf.maximum(batch * tf.maximum(width, 1), dim)
     block = tf.maximum(_NUMBERS_OF_A_BLOCK // tf.maximum(numbers, 1), _LEAST_IN_BLOCK)
     return tf.cast(block, tf.int64)
 
 
-def of_absolute(fold: Fold) -> Fold:
-    """`fold`, of the absolute values of its scores."""
-
-    def of_absolute_scores(function: Callable[..., Any], state: Any) -> Any:
-        return fold(lambda state, scores, ids: function(state, tf.abs(scores), ids), state)
-
-    return of_absolute_scores
-
-
 def statistics(fold: Fold, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Log of the sum over classes of `exp(score)`, and the scores of the labels.
+    """Returns the log of the sum over classes of `exp(score)`, and the scores of the labels.
 
     Args:
         fold: See above.
@@ -57,16 +50,15 @@ def statistics(fold: Fold, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         log_partition = tf.reduce_logsumexp(tf.stack([log_partition, of_block]), axis=0)
         return log_partition, at_labels(scores, ids, labels, true_scores)
 
-    nothing = tf.fill(tf.shape(labels)[:1], -float("inf"))
-    return fold(add, (nothing, tf.zeros(tf.shape(labels))))
+    return fold(add, (tf.fill(tf.shape(labels)[:1], NOTHING), tf.zeros(tf.shape(labels))))
 
 
 def ranks(fold: Fold, labels: tf.Tensor, true_scores: tf.Tensor, num_classes: int) -> tf.Tensor:
-    """How many classes have a higher score than the label, of equal ones those of lower id.
+    """Returns how many classes score higher than the label; of equal scores, lower ids do.
 
     Args:
-        fold: See above; of the same blocks as the one that gave `true_scores`, so that of equal
-            rows the numbers are equal.
+        fold: See above; with the same blocks as the fold that computed `true_scores`, so that
+            equal class rows have equal scores.
         labels: int64 `[B, L]`, padded with -1.
         true_scores: float32 `[B, L]`, their scores.
         num_classes: The number of all classes.
@@ -80,43 +72,42 @@ def ranks(fold: Fold, labels: tf.Tensor, true_scores: tf.Tensor, num_classes: in
         return ranks + count(scores_higher(scores[:, tf.newaxis], ids, own, own_ids))
 
     found = fold(add, tf.zeros(tf.shape(labels), tf.int64))
-    has_rank = (labels >= 0) & (true_scores > -float("inf"))
+    has_rank = (labels >= 0) & (true_scores > NOTHING)
     return tf.where(has_rank, found, num_classes)
 
 
-def top_k(fold: Fold, batch: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """The `k` classes with the highest scores, of equal ones the lower id first.
+def top_k(fold: Fold, batch: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the `k` classes with the highest scores; of equal scores, the lower id is first.
 
     Args:
         fold: See above.
-        batch: int32, the number of rows.
+        batch: int32, the number of examples.
         k: Between 1 and the number of classes.
 
     Returns:
-        `(scores, ids)`: float32 and int64 `[B, k]`, best first; -inf for what is NaN.
+        `(scores, ids)`: float32 and int64 `[B, k]`, best first; -inf in place of NaN.
     """
-    nothing, lowest = -float("inf"), tf.float32.min
+    lowest = tf.float32.min
 
     def add(
         best: tuple[tf.Tensor, tf.Tensor], scores: tf.Tensor, ids: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        scores = tf.where(scores > lowest, scores, lowest)  # above `nothing`
+        scores = tf.where(scores > lowest, scores, lowest)  # above `NOTHING`
         ids = tf.broadcast_to(ids, tf.shape(scores))
-        # Of equal ones `top_k` puts the first first: that of the blocks before.
-        scores, places = tf.math.top_k(tf.concat([best[0], scores], axis=1), k)
-        ids = tf.gather(tf.concat([best[1], ids], axis=1), places, batch_dims=1)
-        # Of a `k` that is a tensor the loop's body may know less than its start.
+        scores, ids = tf.concat([best[0], scores], axis=1), tf.concat([best[1], ids], axis=1)
+        scores, ids = highest(scores, ids, k)
+        # If `k` is a tensor, the static shapes in the loop may be less precise.
         return tf.ensure_shape(scores, best[0].shape), tf.ensure_shape(ids, best[1].shape)
 
-    none = (tf.fill([batch, k], nothing), tf.fill([batch, k], tf.constant(-1, tf.int64)))
+    none = (tf.fill([batch, k], NOTHING), tf.fill([batch, k], tf.constant(-1, tf.int64)))
     scores, ids = fold(add, none)
-    return tf.where(scores > lowest, scores, nothing), ids
+    return tf.where(scores > lowest, scores, NOTHING), ids
 
 
 def at_labels(
     scores: tf.Tensor, ids: tf.Tensor, labels: tf.Tensor, others: tf.Tensor
 ) -> tf.Tensor:
-    """The scores of those labels that are in a block, float32 `[B, L]`; else `others`."""
+    """Returns the scores of the labels that are in a block, `[B, L]`, and else `others`."""
     in_block = (labels >= ids[0]) & (labels <= ids[-1])
     places = tf.where(in_block, labels - ids[0], 0)
     return tf.where(in_block, tf.gather(scores, places, batch_dims=1), others)
@@ -125,11 +116,12 @@ def at_labels(
 def scores_higher(
     scores: tf.Tensor, ids: tf.Tensor, own_scores: tf.Tensor, own_ids: tf.Tensor
 ) -> tf.Tensor:
-    """Whether classes score higher than others; of equal ones the lower id does."""
+    """Tells which classes score higher than others; of equal scores, lower ids do."""
     ties = (scores == own_scores) & (ids < own_ids)
     return ((scores > own_scores) & (ids != own_ids)) | ties
 
 
 def count(bools: tf.Tensor) -> tf.Tensor:
-    """How many in the last axis, below 2^24, are true, int64: in floats, far faster summed."""
+    """Counts the true values along the last axis, int64; correct below 2^24."""
+    # TensorFlow sums floats far faster than bools or integers.
     return tf.cast(tf.reduce_sum(tf.cast(bools, tf.float32), axis=-1), tf.int64)

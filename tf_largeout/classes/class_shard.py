@@ -8,10 +8,10 @@ from tf_largeout.variables.row_shard import RowShard
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassShard(RowShard):
-    """A range of the classes of a matrix, which a search structure is built over.
+    """A range of classes, over which a search structure is built.
 
     Attributes:
-        matrix: The `ClassMatrix` of its rows, whose class 0 is `first`.
+        matrix: The `ClassMatrix` of its class rows, whose class 0 is `first`.
     """
 
     matrix: Any

@@ -1,12 +1,13 @@
-"""`FactoredMatrix`: classes whose rows are products that are never formed."""
+"""`FactoredMatrix`: classes whose rows are products of factors, which are never computed."""
 
 import copy
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import tensorflow as tf
 
-from tf_largeout.classes.class_matrix import ClassMatrix, ClassStatistics
+from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
 from tf_largeout.ops.factored_output_ops import (
     FactoredState,
     current_blocks,
@@ -15,46 +16,40 @@ from tf_largeout.ops.factored_output_ops import (
 )
 
 
-class FactoredMatrix(ClassMatrix):
+class FactoredMatrix(ClassScorer):
     """Rows `W = V U + 1 omega'`, scored as `<v_c, U h> + <omega, h>` (Vincent et al. 2015).
 
-    All that is asked of the classes is asked of the rows of V, for the features `U h`; what
-    `omega` adds is the same for all classes. With a bias h has a 1 appended, and the last
-    column of W are the biases.
+    The rows of V score the features `U h`. The term of `omega` is the same for all classes.
+    With a bias, a 1 is appended to h, and the last column of W contains the biases.
 
     Args:
         weights: The Keras variables of a `FactoredState`.
-        has_bias: Whether the last column are biases.
+        has_bias: Whether the last column contains biases.
         owner: Name of the layer, for messages.
     """
 
     def __init__(self, weights: FactoredState, has_bias: bool, owner: str) -> None:
-        super().__init__(weights.vectors, None, owner)
-        self.has_bias, self._raise = has_bias, 0.0
-        self.dim -= int(has_bias)
-        self._weights = weights
+        num_classes, width = weights.vectors.shape
+        super().__init__(num_classes, width - int(has_bias), has_bias, owner)
+        self._weights, self._raise = weights, 0.0
         self._vectors = _CurrentRows(weights, owner)
 
     def raised_by_one(self) -> "FactoredMatrix":
-        """The same rows, with logits that are higher by 1: `|1 + logit|` ranks as Taylor's."""
+        """Returns the same classes with logits that are higher by 1.
+
+        `raised_by_one().absolute()` ranks by `|1 + logit|`, as the Taylor softmax does.
+        """
         raised = copy.copy(self)
         raised._raise = 1.0
         return raised
 
     @property
     def state(self) -> FactoredState:
-        """The Keras variables of V, U, omega and what is kept of W."""
+        """The Keras variables of V, U, omega and the statistics of W."""
         return self._weights
 
-    def variables(self) -> NoReturn:
-        """There are none: a ValueError."""
-        raise ValueError(
-            f"The class embeddings of layer '{self._owner}' are no variable, but products. "
-            "Take a `LargeOutput` for what reads or writes them in place."
-        )
-
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
-        """W and what its products are added to, computed by this call: new variables."""
+        """As `ClassScorer.as_products`: new variables, computed by this call."""
         biases = self.biases()
         if self._raise:
             zeros = tf.zeros([self.num_classes]) if biases is None else biases
@@ -71,7 +66,7 @@ class FactoredMatrix(ClassMatrix):
         return self._mixed(self._vectors.current())[:, : self.dim]
 
     def biases(self) -> tf.Tensor | None:
-        """The biases of all classes, `[num_classes]`, if they have any; nothing is written."""
+        """Returns the biases of all classes, `[num_classes]`, or None. Changes no variable."""
         if not self.has_bias:
             return None
         column = slice(self.dim, None)
@@ -82,7 +77,7 @@ class FactoredMatrix(ClassMatrix):
         return self.logits_by(features, factored_output_vectors(self._weights))
 
     def logits_by(self, features: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
-        """`logits` by operations of TensorFlow alone.
+        """Computes `logits` with TensorFlow operations only.
 
         Args:
             features: Float `[..., dim]`.
@@ -93,19 +88,13 @@ class FactoredMatrix(ClassMatrix):
         return tf.cast(logits + shift[..., tf.newaxis], features.dtype)
 
     def take_folds(self) -> None:
-        """Brings all rows of V up to date, which steps leave behind."""
+        """Brings all rows of V up to date; training steps postpone this."""
         self._vectors.current()
 
     def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         hidden, shift = self.hidden(features)
         dots = self._vectors.dots(hidden, ids)
         return tf.where(ids >= 0, dots + shift[:, tf.newaxis], dots)
-
-    def dots_and_rows(
-        self, features: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
-    ) -> NoReturn:
-        """What a sampled loss needs: a ValueError."""
-        self.variables()
 
     def statistics(
         self,
@@ -119,11 +108,7 @@ class FactoredMatrix(ClassMatrix):
         true_logits = tf.where(labels >= 0, found.true_logits + shift[:, tf.newaxis], 0)
         return ClassStatistics(found.log_partition + shift, true_logits, found.ranks)
 
-    def top_k(
-        self, features: tf.Tensor, k: int, absolute: bool = False
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        if absolute:
-            return super().top_k(features, k, absolute)
+    def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         hidden, shift = self.hidden(features)
         scores, ids = self._vectors.top_k(hidden, k)
         return scores + shift[:, tf.newaxis], ids
@@ -144,9 +129,9 @@ class FactoredMatrix(ClassMatrix):
         return self._vectors.fold_logits(hidden, shifted, state, width, classes)
 
     def hidden(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """What scores the rows of V: `U h`, `[..., D]`, and what is added, `<omega, h>`.
+        """Returns `U h`, `[..., D]`, which the rows of V score, and `<omega, h>`, `[...]`.
 
-        Computed in float64 and given in the type of V.
+        It computes them in float64 and returns them in the dtype of V.
 
         Args:
             features: Float `[..., dim]`.
@@ -163,14 +148,14 @@ class FactoredMatrix(ClassMatrix):
         return tf.concat([features, tf.ones_like(features[..., :1])], axis=-1)
 
     def _mixed(self, vectors: tf.Tensor, columns: slice = slice(None)) -> tf.Tensor:
-        """Rows of W, or some of their columns, from rows of V."""
+        """Computes rows of W, or some of their columns, from rows of V."""
         mixing = tf.cast(self._weights.mixing.value[:, columns], vectors.dtype)
         offset = tf.cast(self._weights.offset.value[columns], vectors.dtype)
         return tf.tensordot(vectors, mixing, axes=1) + offset
 
 
 class _CurrentRows(ClassMatrix):
-    """The rows of V, brought up to date before each read."""
+    """The rows of V, which it brings up to date before each read."""
 
     def __init__(self, weights: FactoredState, owner: str) -> None:
         super().__init__(weights.vectors, None, owner)
@@ -182,7 +167,7 @@ class _CurrentRows(ClassMatrix):
         return found
 
     def current(self) -> tf.Variable:
-        """V, of any type."""
+        """Returns V, in any dtype, up to date."""
         factored_output_take_folds(self._weights)
         return self._weights.vectors.value
 

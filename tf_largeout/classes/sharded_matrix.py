@@ -1,34 +1,34 @@
-"""`ShardedMatrix`: classes whose rows are in several variables, on one machine or on many."""
+"""`ShardedMatrix`: classes whose rows are in several variables, on one or more machines."""
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tf_largeout.classes.class_matrix import ClassMatrix, ClassStatistics
+from tf_largeout.classes.best_scores import NOTHING, highest
+from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
 from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.ops import class_scan_ops
 from tf_largeout.variables.row_shard import map_by_shard, split
 
-_NOTHING = -float("inf")
 
+class ShardedMatrix(ClassScorer):
+    """Classes whose rows are divided into ranges, with one variable per range.
 
-class ShardedMatrix(ClassMatrix):
-    """A `ClassMatrix` whose rows are cut into ranges, a variable each.
+    Ops on the device of each shard compute its part of every result. The parts are then
+    combined: log partitions by a logsumexp, ranks by a sum, the best classes by their order. So
+    only ids, features, scores and the rows that are used move between devices, never the
+    matrix, except in `values` and `as_products`.
 
-    Everything that is asked of all classes, or of rows, is asked of each shard by ops on the
-    device of its variables, and put together: log partitions by a logsumexp, ranks by their
-    sum, the best classes by their order. So ids, features, scores and touched rows go from
-    device to device, and never the matrix, but where somebody asks for it (`values`,
-    `as_products`).
-
-    Logits of given classes, ranks and `top_k` are equal to those of one shard to the bit. So
-    are the gradients of a sampled loss with one label per row. Sums over all classes, and over
-    a row's classes in different shards, have another order, which changes last bits.
-    `tf.matmul` computes the scores of `fold_logits`, `top_k_of` and everything absolute. Its
-    last bits depend on the number of classes in a call, so these too are equal up to rounding.
+    Logits of given classes, ranks and `top_k` equal those of a single matrix bit for bit. So
+    do the gradients of a sampled loss with one label per example. Sums over all classes, and
+    over classes of one example in different shards, add in another order, so their last bits
+    can differ. So can the scores of `fold_logits`, `top_k_of` and `absolute()`: `tf.matmul`
+    computes them, and its last bits depend on the number of classes in a call.
 
     Args:
         embeddings: Keras variables `[n_i, dim]`, in the order of the classes.
@@ -42,38 +42,27 @@ class ShardedMatrix(ClassMatrix):
         biases: Sequence[keras.Variable] | None,
         owner: str,
     ) -> None:
-        self._owner, self.dim = owner, embeddings[0].shape[1]
-        self.has_bias = biases is not None
+        firsts = [0, *itertools.accumulate(rows.shape[0] for rows in embeddings)]
+        super().__init__(firsts[-1], embeddings[0].shape[1], biases is not None, owner)
         self._biases = list(biases or [])
         self._shards: list[ClassShard] = []
-        self.num_classes = 0
         for number, rows in enumerate(embeddings):
-            bias = None if biases is None else biases[number]
-            matrix = ClassMatrix(rows, bias, owner)
+            matrix = ClassMatrix(rows, biases[number] if biases else None, owner)
             shard = ClassShard(
                 matrix=matrix,
-                first=self.num_classes,
+                first=firsts[number],
                 num_rows=matrix.num_classes,
                 number=number,
                 num_shards=len(embeddings),
                 device_anchor=rows,
             )
             self._shards.append(shard)
-            self.num_classes += matrix.num_classes
 
     def shards(self) -> list[ClassShard]:
         return self._shards
 
-    def variables(self) -> NoReturn:
-        """There are several: a ValueError."""
-        raise ValueError(
-            f"The classes of layer '{self._owner}' are in {len(self._shards)} shards, and what "
-            "reads all of their rows in one variable cannot. Take num_shards=1 for it, or "
-            "`class_embeddings()`, which gathers them."
-        )
-
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
-        """New variables on this machine, of the size of all shards."""
+        """As `ClassScorer.as_products`: new variables on this machine, for all shards."""
         biases = [bias.value for bias in self._biases]
         return _variable(self.values(), "embeddings"), (
             _variable(tf.concat(biases, axis=0), "bias") if biases else None
@@ -96,6 +85,7 @@ class ShardedMatrix(ClassMatrix):
     def dots_and_rows(
         self, features: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """As `ClassMatrix.dots_and_rows`."""
         ids = self._checked(ids)
         places, parts = split(self._shards, self._checked(shared_ids))
         logits, rows, biases = None, [], []
@@ -122,11 +112,11 @@ class ShardedMatrix(ClassMatrix):
         compute_dtype: str = "float32",
         training: bool = False,
     ) -> ClassStatistics:
-        """As `ClassMatrix.statistics`, in one pass over each shard.
+        """As `ClassScorer.statistics`, in one pass over each shard.
 
-        In training log partitions and logits are those of one pass, which has one gradient, and
-        ranks, if anybody takes them, of another. Else the logits of the labels are found first,
-        to the bit as the pass has them, so that it can rank them.
+        In training, one pass computes log partitions and logits, with one gradient, and another
+        computes the ranks if they are used. Otherwise the logits of the labels come first, with
+        the same bits as in the pass, so that the same pass can rank the labels.
         """
         features, labels = tf.cast(features, tf.float32), self._checked(labels)
 
@@ -156,7 +146,7 @@ class ShardedMatrix(ClassMatrix):
     def _scan(
         self, features: tf.Tensor, labels: tf.Tensor, true_logits: tf.Tensor, compute_dtype: str
     ) -> list[ClassStatistics]:
-        """The statistics of each shard alone, but of labels that may be in another."""
+        """Returns the statistics over each shard, of labels that may be in other shards."""
         fixed = tf.stop_gradient(true_logits)
 
         def of(shard: ClassShard) -> ClassStatistics:
@@ -169,20 +159,16 @@ class ShardedMatrix(ClassMatrix):
 
         return self._each(of)
 
-    def top_k(
-        self, features: tf.Tensor, k: int | tf.Tensor, absolute: bool = False
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         def of(shard: ClassShard) -> tuple[tf.Tensor, tf.Tensor]:
             most = shard.matrix.num_classes
             some = tf.minimum(k, most) if tf.is_tensor(k) else min(k, most)
-            scores, ids = shard.matrix.top_k(features, some, absolute)
+            scores, ids = shard.matrix.top_k(features, some)
             return scores, ids + shard.first
 
         scores, ids = (tf.concat(all_, axis=1) for all_ in zip(*self._each(of), strict=True))
-        # Of equal ones `top_k` puts the first first, here the lower id.
-        ranked = tf.where(scores > _NOTHING, scores, _NOTHING)
-        places = tf.math.top_k(ranked, k).indices
-        return tf.gather(scores, places, batch_dims=1), tf.gather(ids, places, batch_dims=1)
+        # NaN ranks last, as in one matrix.
+        return highest(scores, ids, k, keys=tf.where(scores > NOTHING, scores, NOTHING))
 
     def fold_logits(
         self,
@@ -192,10 +178,7 @@ class ShardedMatrix(ClassMatrix):
         width: int | tf.Tensor = 1,
         classes: tf.Tensor | None = None,
     ) -> Any:
-        """As `ClassMatrix.fold_logits`, where the rows are: the state goes from shard to shard.
-
-        `classes` must rise.
-        """
+        """As `ClassScorer.fold_logits`, on the devices of the rows, one shard after another."""
         for shard in self._shards:
             own = None
             if classes is not None:
@@ -205,13 +188,6 @@ class ShardedMatrix(ClassMatrix):
                 state = shard.matrix.fold_logits(features, shifted, state, width, own)
         return state
 
-    def each_replica(self, function: Callable[[], Any]) -> None:
-        function()
-
-    def on_rows_changed(self, function: Callable[[tf.Tensor, tf.Tensor], None]) -> NoReturn:
-        """Nobody follows the rows of several variables: a ValueError."""
-        self.variables()
-
     def _each(self, function: Callable[[ClassShard], Any]) -> list[Any]:
         found = []
         for shard in self._shards:
@@ -220,7 +196,7 @@ class ShardedMatrix(ClassMatrix):
         return found
 
     def _checked(self, ids: tf.Tensor) -> tf.Tensor:
-        """`ids`, none of which is too high; the first shard's ops see which are too low."""
+        """Checks that no id is too high. The ops of the first shard refuse ids below -1."""
         highest = tf.reduce_max(tf.pad(tf.reshape(ids, [-1]), [[0, 1]], constant_values=-1))
         expected = f"Classes of layer '{self._owner}' must be below {self.num_classes}, but got"
         check = tf.debugging.Assert(highest < self.num_classes, [expected, highest])

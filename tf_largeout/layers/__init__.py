@@ -1,6 +1,7 @@
 """Keras output layers for very many classes, and encoders for bags of ids."""
 
 from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.layers.embedding_bag import EmbeddingBag
 from tf_largeout.layers.factored_output import FactoredOutput
@@ -12,6 +13,7 @@ from tf_largeout.tags.output_tag import OutputTag
 __all__ = [
     "ClassMatrix",
     "ClassOutput",
+    "ClassScorer",
     "EmbeddingBag",
     "FactoredOutput",
     "HashedBigrams",

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tf_largeout import keras_internals
 from tf_largeout.arguments import is_whole
 from tf_largeout.classes.class_changes import ClassChange
-from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import exact_top_k
 from tf_largeout.ops import devices
 from tf_largeout.tags.output_tag import OutputTag, are_logits_left_out
@@ -24,8 +24,8 @@ class ClassOutput(keras.layers.Layer):
 
     A subclass creates `class_matrix` in `build`, with the help of `width_of` and
     `add_class_weight`. It overrides `make_tag` if its losses need more than an `OutputTag`
-    offers. To score classes by something other than an inner product, it uses a subclass of
-    `ClassMatrix`.
+    offers. To score classes by something other than an inner product, it uses another
+    `ClassScorer` than a `ClassMatrix`.
 
     Call arguments:
         features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
@@ -47,14 +47,14 @@ class ClassOutput(keras.layers.Layer):
 
     Attributes:
         num_classes: Number of classes.
-        class_matrix: The `ClassMatrix`, once the layer is built.
+        class_matrix: The `ClassScorer` of the classes, once the layer is built.
         rankings: The values of `ranking` that the layer supports.
         scores_are_products: Whether inner products with the class rows, plus biases, rank the
             classes.
     """
 
     num_classes: int
-    class_matrix: ClassMatrix
+    class_matrix: ClassScorer
     rankings: tuple[str, ...] = ("logit",)
     scores_are_products = True
 
@@ -106,17 +106,35 @@ class ClassOutput(keras.layers.Layer):
         if ranking is not None and (replace or self._loss_ranking is None):
             self._loss_ranking = ranking
 
-    def ranked_by(self, absolute: bool | None) -> tuple[ClassMatrix, bool]:
-        """Returns a matrix, and whether the absolute values of its logits rank the classes.
+    def ranking_by(self, absolute: bool | None) -> str:
+        """Returns the ranking that an argument `absolute` selects.
 
         Args:
             absolute: Whether to rank by `|logit|`; None for the layer's `ranking`.
         """
-        if absolute is not None:
-            return self.class_matrix, absolute
-        if self.ranking == "taylor":
-            return self.class_matrix.raised_by_one(), True  # type: ignore[attr-defined]
-        return self.class_matrix, self.ranking == "absolute"
+        if absolute is None:
+            return self.ranking
+        return "absolute" if absolute else "logit"
+
+    def scorer(self, ranking: str) -> ClassScorer:
+        """Returns the classes, scored by what ranks them.
+
+        Args:
+            ranking: One of `rankings`.
+
+        Raises:
+            ValueError: If the scores are log-probabilities, and `ranking` is not "logit".
+        """
+        if ranking == "logit":
+            return self.class_matrix
+        if not self.scores_are_products:
+            raise ValueError(
+                f"Layer '{self.name}' gives log-probabilities, which are never above 0: by "
+                "their absolute values, the least likely class would come first. Received: "
+                "absolute=True. Leave `absolute` out for a `HierarchicalOutput`."
+            )
+        matrix: Any = self.class_matrix
+        return (matrix.raised_by_one() if ranking == "taylor" else matrix).absolute()
 
     def width_of(self, input_shape: Shape) -> int:
         """Returns the last dimension of the input.
@@ -241,8 +259,8 @@ class ClassOutput(keras.layers.Layer):
                 f"features of shape {features.shape}. Pass the output of the layer before it, "
                 "not logits."
             )
-        matrix, absolute = self.ranked_by(absolute)
-        return exact_top_k(matrix, features, k, exclude, allowed, absolute)
+        scorer = self.scorer(self.ranking_by(absolute))
+        return exact_top_k(scorer, features, k, exclude, allowed)
 
     def class_embeddings(self) -> tf.Tensor:
         """Returns the class embeddings, `[num_classes, dim]`, without the bias.

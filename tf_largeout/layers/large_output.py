@@ -137,7 +137,7 @@ class LargeOutput(ClassOutput):
             self.tied_layer = self._tied.layer  # Keras trains and saves it with this layer
             refuse_initializer(embeddings_initializer)
         self.bias: keras.Variable = None
-        self.class_matrix: ClassMatrix = None  # type: ignore[assignment]  # until built
+        self.class_matrix: ClassMatrix | ShardedMatrix = None  # type: ignore[assignment]  # until built
         self.seed_state: keras.Variable = None
 
     def build(self, input_shape: Shape) -> None:
@@ -174,7 +174,7 @@ class LargeOutput(ClassOutput):
         if self.sampler is not None:
             self.seed_state = self._add_seed_state(self.sampler.seed)
             self.sampler.build(self)
-            if type(self.sampler).rows_changed is not samplers.Sampler.rows_changed:
+            if isinstance(self.class_matrix, ClassMatrix) and self._sampler_follows_rows():
                 self.class_matrix.on_rows_changed(self._notify_sampler)
 
     def _add_tables(self, dim: int) -> None:
@@ -195,11 +195,14 @@ class LargeOutput(ClassOutput):
 
     def _add_shards(self, dim: int) -> None:
         shard_weights.require_placement(self.name, self.num_shards)
-        if self.sampler is not None and self.sampler.needs_one_table:
+        if self.sampler is not None and (
+            self.sampler.needs_one_table or self._sampler_follows_rows()
+        ):
             raise ValueError(
                 f"{self.sampler.name_in_messages} of layer '{self.name}' reads all rows in one "
-                "variable (`needs_one_table`), so it does not support num_shards above 1. Use "
-                "a sampler of `tf_largeout`, all of which support shards, or num_shards=1."
+                "variable (`needs_one_table`) or follows their updates (`rows_changed`), so it "
+                "does not support num_shards above 1. Use a sampler of `tf_largeout`, all of "
+                "which support shards, or num_shards=1."
             )
         embeddings = shard_weights.add_shards(
             self,
@@ -214,6 +217,9 @@ class LargeOutput(ClassOutput):
                 self, "bias", (self.num_classes,), self.bias_initializer, "bias_initializer"
             )
         self.class_matrix = ShardedMatrix(embeddings, biases, self.name)
+
+    def _sampler_follows_rows(self) -> bool:
+        return type(self.sampler).rows_changed is not samplers.Sampler.rows_changed  # type: ignore[union-attr]
 
     def _notify_sampler(self, ids: tf.Tensor, old_rows: tf.Tensor) -> None:
         if self.sampler is not None:

@@ -79,5 +79,5 @@ class AbsoluteSoftmaxLoss(SampledLoss):
         )
 
     def exact_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
-        exact = tag.absolute_statistics(labels)
+        exact = tag.class_statistics(labels, ranking="absolute")
         return softmax_cross_entropy(exact.log_partition, exact.true_logits, labels >= 0)

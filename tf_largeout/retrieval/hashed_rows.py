@@ -3,7 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.classes.filtered_top_k import best_left, exclusions
+from tf_largeout.classes.best_scores import best_left
+from tf_largeout.classes.filtered_top_k import exclusions
 from tf_largeout.retrieval.rows import Rows, best_of, weight_maker
 from tf_largeout.search import HashTables
 from tf_largeout.types import TensorLike

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import real_number, whole_number
-from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.retrieval.index import Index
 from tf_largeout.retrieval.list_numbers import measure, warn_if_many
 from tf_largeout.retrieval.listed_rows import ListedRows
@@ -171,28 +171,28 @@ class InvertedFileIndex(Index[ListedRows]):
         """What `best_of` reads beside the rows."""
         return self._built().file.variables()
 
-    def require_rows(self, matrix: ClassMatrix) -> None:
-        """Raises a ValueError unless the classes of `matrix` have the rows of this index."""
+    def require_rows(self, scorer: ClassScorer) -> None:
+        """Raises a ValueError unless the classes of `scorer` have the rows of this index."""
         search = self._built()
-        if not search.rows.are_those_of(matrix):
+        if not search.rows.are_those_of(scorer):
             raise ValueError(
-                f"`index` must be one of the {matrix.num_classes} classes of the layer, of "
-                f"width {matrix.dim}, as they are now. Received: an index of "
+                f"`index` must be one of the {scorer.num_classes} classes of the layer, of "
+                f"width {scorer.dim}, as they are now. Received: an index of "
                 f"{self.num_classes} classes of width {self.dim}, with other embeddings or "
                 "biases. Build it from layer.class_embeddings() and the layer's bias."
             )
 
     def best_of(
         self,
-        matrix: ClassMatrix,
+        scorer: ClassScorer,
         queries: tf.Tensor,
         k: int | tf.Tensor,
         exclude: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The best classes of the best lists, scored by `matrix`, by our ops.
+        """The best classes of the best lists, scored by `scorer`, by our ops.
 
         Args:
-            matrix: One of these rows.
+            scorer: Scores the classes; it has the rows of this index.
             queries: float32 `[B, dim]`, finite.
             k: At least 0.
             exclude: int64 `[B, n]`, padded with negative ids; or None.
@@ -203,7 +203,7 @@ class InvertedFileIndex(Index[ListedRows]):
         search = self._built()
 
         def best_of(num_probes: int) -> tuple[tf.Tensor, tf.Tensor]:
-            return search.best_of_lists(matrix, queries, k, num_probes, exclude)
+            return search.best_of_lists(scorer, queries, k, num_probes, exclude)
 
         if isinstance(k, int):
             return best_of(search.probes(k))

@@ -5,8 +5,9 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.classes.filtered_top_k import best_left, exclusions
+from tf_largeout.classes.best_scores import best_left
+from tf_largeout.classes.class_scorer import ClassScorer
+from tf_largeout.classes.filtered_top_k import exclusions
 from tf_largeout.retrieval.list_numbers import Lists
 from tf_largeout.retrieval.more_lists import numbers_of_lists, search_until_full
 from tf_largeout.retrieval.rows import Rows, best_of, weight_maker
@@ -124,7 +125,7 @@ class ListedRows:
 
     def best_of_lists(
         self,
-        matrix: ClassMatrix,
+        scorer: ClassScorer,
         queries: tf.Tensor,
         k: int | tf.Tensor,
         num_probes: int,
@@ -136,7 +137,7 @@ class ListedRows:
         if these have too few classes left, or have no more members than it excludes.
 
         Args:
-            matrix: Scores the classes.
+            scorer: Scores the classes.
             queries: float32 `[B, dim]`, finite.
             k: At least 0.
             num_probes: How many lists are searched.
@@ -145,7 +146,7 @@ class ListedRows:
         Returns:
             `(scores, ids)`: float32 and int64 `[B, k]`, best first, padded with -inf and -1.
         """
-        count = tf.maximum(tf.minimum(_TIMES_K * k + _MORE, matrix.num_classes), k)
+        count = tf.maximum(tf.minimum(_TIMES_K * k + _MORE, scorer.num_classes), k)
 
         def candidates(
             queries: tf.Tensor, exclude: tf.Tensor | None, num_probes: int
@@ -156,9 +157,9 @@ class ListedRows:
             return (best_left(*found, exclude, count)[1],)
 
         numbers = numbers_of_lists(num_probes, self.num_lists)
-        mean_size = matrix.num_classes / self.num_lists
+        mean_size = scorer.num_classes / self.num_lists
         (ids,) = search_until_full(candidates, queries, exclude, numbers, mean_size)
-        return best_of(matrix, queries, ids, k)
+        return best_of(scorer, queries, ids, k)
 
 
 def _new_file(rows: Rows, num_lists: int | None, values: dict[str, np.ndarray]) -> InvertedFile:

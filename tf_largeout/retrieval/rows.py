@@ -8,13 +8,13 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import MOST_CLASSES
+from tf_largeout.classes.best_scores import NOTHING, highest
 from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import exact_top_k
 from tf_largeout.retrieval.packed_matrix import PackedMatrix
 from tf_largeout.search import AddWeight
 from tf_largeout.types import TensorLike
-
-_NOTHING = -float("inf")
 
 
 class Rows:
@@ -154,13 +154,13 @@ class Rows:
         scores, ids = exact_top_k(self.matrix, queries, k, exclude, allowed)
         if self.alive.all():
             return scores, ids
-        found = scores > _NOTHING  # false for NaN, the score of removed classes
-        return tf.where(found, scores, _NOTHING), tf.where(found, ids, -1)
+        found = scores > NOTHING  # false for NaN, the score of removed classes
+        return tf.where(found, scores, NOTHING), tf.where(found, ids, -1)
 
-    def are_those_of(self, matrix: ClassMatrix) -> bool:
-        """Whether `matrix` has the same classes, but for those that are removed here."""
-        products = matrix.as_products()
-        if products is None or (matrix.num_classes, matrix.dim) != (
+    def are_those_of(self, scorer: ClassScorer) -> bool:
+        """Whether `scorer` has the same classes, but for those that are removed here."""
+        products = scorer.as_products()
+        if products is None or (scorer.num_classes, scorer.dim) != (
             self.matrix.num_classes,
             self.matrix.dim,
         ):
@@ -192,12 +192,12 @@ class Rows:
 
 
 def best_of(
-    matrix: ClassMatrix, queries: tf.Tensor, ids: tf.Tensor, k: int | tf.Tensor
+    scorer: ClassScorer, queries: tf.Tensor, ids: tf.Tensor, k: int | tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """The best of some classes of each query's own, scored in float32.
 
     Args:
-        matrix: Scores the classes.
+        scorer: Scores the classes.
         queries: float32 `[B, dim]`.
         ids: int64 `[B, m]`, distinct in a row, padded with -1.
         k: At most m.
@@ -205,10 +205,10 @@ def best_of(
     Returns:
         `(scores, ids)`: float32 and int64 `[B, k]`, best first, padded with -inf and -1.
     """
-    scores = tf.where(ids >= 0, matrix.dots(queries, ids), _NOTHING)
-    scores = tf.where(scores > _NOTHING, scores, _NOTHING)  # NaN, of removed classes
-    scores, places = tf.math.top_k(scores, k)
-    return scores, tf.where(scores > _NOTHING, tf.gather(ids, places, batch_dims=1), -1)
+    scores = tf.where(ids >= 0, scorer.dots(queries, ids), NOTHING)
+    # Removed classes have the score NaN.
+    scores, ids = highest(tf.where(scores > NOTHING, scores, NOTHING), ids, k)
+    return scores, tf.where(scores > NOTHING, ids, -1)
 
 
 def weight_maker(values: dict[str, np.ndarray]) -> AddWeight:

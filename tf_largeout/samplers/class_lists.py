@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
-from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.samplers.shard_distribution import ShardDistribution
@@ -43,20 +43,20 @@ class ClassLists:
             file.build(shard.matrix.num_classes, shard.matrix.dim, add_weight)
             self._files.append(file)
 
-    def fit(self, matrix: ClassMatrix) -> None:
+    def fit(self, matrix: ClassScorer) -> None:
         """Fits the lists to the rows of now."""
         for shard, file in self._of(matrix):
             with shard.place():
                 file.fit(*shard.matrix.variables())
 
-    def keep_up(self, matrix: ClassMatrix) -> None:
+    def keep_up(self, matrix: ClassScorer) -> None:
         """Counts a training step, and brings the lists up to date where that is due."""
         for shard, file in self._of(matrix):
             with shard.place():
                 file.keep_up(*shard.matrix.variables())
 
     def search(
-        self, matrix: ClassMatrix, queries: tf.Tensor, k: int, num_probes: int
+        self, matrix: ClassScorer, queries: tf.Tensor, k: int, num_probes: int
     ) -> tf.Tensor:
         """Most of the `k` classes of highest logit: int64 `[batch, k]`, -1 where none is.
 
@@ -77,7 +77,7 @@ class ClassLists:
         return tf.gather(ids, tf.math.top_k(scores, k).indices, batch_dims=1)
 
     def distribution(
-        self, matrix: ClassMatrix, queries: tf.Tensor
+        self, matrix: ClassScorer, queries: tf.Tensor
     ) -> RowDistribution | ShardDistribution:
         """The distribution of classes that is drawn from for each query."""
         shards, distributions = [], []
@@ -93,7 +93,7 @@ class ClassLists:
         """As `InvertedFile.health`, of all lists; `fitted_at` is that of the earliest fit."""
         return health_of(self._files)
 
-    def _of(self, matrix: ClassMatrix) -> list[tuple[ClassShard, InvertedFile]]:
+    def _of(self, matrix: ClassScorer) -> list[tuple[ClassShard, InvertedFile]]:
         return list(zip(matrix.shards(), self._files, strict=True))
 
 

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import one_of, whole_number
-from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.ops import devices
 from tf_largeout.samplers.rebuild_schedule import RebuildSchedule
@@ -165,7 +165,7 @@ class ClassTables:
             "uniform_fill_share": filled / max(1, drawn),
         }
 
-    def _of(self, matrix: ClassMatrix) -> Iterator[tuple[ClassShard, _Part]]:
+    def _of(self, matrix: ClassScorer) -> Iterator[tuple[ClassShard, _Part]]:
         return zip(matrix.shards(), self._parts, strict=True)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.ops import devices
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
@@ -75,14 +75,14 @@ class ClassTrees:
         labels: tf.Tensor,
         seed: tf.Tensor,
         num_sampled: int,
-        matrix: ClassMatrix,
+        matrix: ClassScorer,
         shared: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """As `KernelTree.sample`, from the rows of `matrix`; with `shared` without labels."""
         if len(self._trees) == 1:
-            variables = matrix.variables()
+            embeddings, bias = matrix.shards()[0].matrix.variables()
             return self._trees[0].sample(
-                features, labels, seed, num_sampled, *variables, shared=shared
+                features, labels, seed, num_sampled, embeddings, bias, shared=shared
             )
         draws = TreeDraws(list(self._of(matrix)), features, seed)
         if not shared:
@@ -90,7 +90,7 @@ class ClassTrees:
         return *draws.of_all_rows(num_sampled), tf.zeros(tf.shape(labels))
 
     def mean_probabilities(
-        self, features: tf.Tensor, ids: tf.Tensor, matrix: ClassMatrix
+        self, features: tf.Tensor, ids: tf.Tensor, matrix: ClassScorer
     ) -> tf.Tensor:
         """The mean over the rows of a batch of the `q_c` of some classes, by dense products.
 
@@ -120,7 +120,7 @@ class ClassTrees:
             "megabytes": sum(part["megabytes"] for part in parts),
         }
 
-    def _of(self, matrix: ClassMatrix) -> Iterator[tuple[ClassShard, KernelTree]]:
+    def _of(self, matrix: ClassScorer) -> Iterator[tuple[ClassShard, KernelTree]]:
         return zip(matrix.shards(), self._trees, strict=True)
 
 

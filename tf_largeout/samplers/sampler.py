@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tf_largeout.arguments import seed_or_none, whole_number
 from tf_largeout.classes.class_changes import ClassChange
-from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.ops import devices
 from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
@@ -28,7 +28,7 @@ class ClassLayer(Protocol):
         """Its number of classes."""
 
     @property
-    def class_matrix(self) -> ClassMatrix:
+    def class_matrix(self) -> ClassScorer:
         """The rows of its classes."""
 
     @property

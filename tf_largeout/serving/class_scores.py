@@ -1,29 +1,31 @@
-"""What finds the best classes in an export: here all are scored, by TensorFlow's own ops."""
+"""Finds the best classes in an export, by scoring all of them."""
 
-from collections.abc import Callable
+import functools
 from typing import Any, Protocol
 
 import tensorflow as tf
 
-# Of so many classes at a time the scores are held: `[batch, 65536]` float32 are 16 MiB for a
-# batch of 64. No more blocks than this, though: each is some nodes of the graph.
+from tf_largeout.classes.best_scores import highest, search_without
+
+# It holds the scores of one block of classes: `[batch, 65536]` float32 are 16 MiB for a batch
+# of 64. Each block adds some nodes to the graph, so there are at most 64 blocks.
 _LEAST_BLOCK, _MOST_BLOCKS = 2**16, 64
-# Slices that begin at such rows are aligned for any width, and TensorFlow copies no rows.
+# Slices that start at multiples of this row are aligned for any width, so TensorFlow does not
+# copy them.
 _ALIGNED_ROWS = 16
-NOTHING = -float("inf")  # the score of no class
 
 
 class ClassScores(Protocol):
-    """What an export asks for the best classes."""
+    """Finds the best classes for an export."""
 
     def top_k(
         self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The `k` classes with the highest scores, of those that are not excluded.
+        """Returns the `k` classes with the highest scores that are not excluded.
 
         Args:
             features: float32 `[B, dim]`, finite.
-            k: From 0 to the number of classes.
+            k: From 0 to the number of classes; at least 1 with `exclude`.
             exclude: int64 `[B, n]`, padded with negative ids; or None.
 
         Returns:
@@ -33,73 +35,64 @@ class ClassScores(Protocol):
 
 
 class AllClasses:
-    """All classes of a matrix, scored by its `top_k`.
+    """All classes, searched by `top_k` of a scorer.
 
     Args:
-        matrix: A `ClassMatrix`, or another that has `top_k` and `num_classes`.
-        **options: Of its `top_k`.
+        scorer: A `ClassScorer`, or another object with `top_k` and `num_classes`.
 
     Attributes:
-        num_classes: How many classes there are.
+        num_classes: Number of classes.
     """
 
-    def __init__(self, matrix: Any, **options: Any) -> None:
-        self._matrix, self.num_classes = matrix, int(matrix.num_classes)
-        self._options = options
+    def __init__(self, scorer: Any) -> None:
+        self._scorer, self.num_classes = scorer, int(scorer.num_classes)
 
     def top_k(
         self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """As `ClassScores.top_k`."""
         if exclude is None:
-            return self._matrix.top_k(features, k, **self._options)
-        # Of so many at most `n` are excluded.
-        enough = tf.minimum(k + tf.shape(exclude)[1], self.num_classes)
-        scores, ids = self._matrix.top_k(features, enough, **self._options)
-        return best_but(scores, ids, exclude, k)
+            return self._scorer.top_k(features, k)
+        search = functools.partial(self._scorer.top_k, features)
+        return search_without(search, self.num_classes, exclude, k)
 
 
 class BlockedProducts:
-    """All classes, scored by inner products in blocks: exact, by stock operations alone.
+    """All classes, scored exactly by inner products in blocks, with core TensorFlow ops.
 
-    The blocks stand one after the other in the graph, without a loop, so that other runtimes
-    can convert it; each waits for the one before it, so that memory is O(B * block). The block
-    is 65,536 classes, or a 64th of them where that is more. It takes somewhat longer than one
-    product of all, whose result would be `[B, num_classes]`.
+    The graph has no loop, so that converters for other runtimes support it. Each block waits
+    for the previous one, so memory is O(B * block). A block is 65,536 classes, or a 64th of all
+    classes if that is more. This is slightly slower than one product with all classes, which
+    would need `[B, num_classes]` memory.
 
     Args:
         embeddings: float32 variable `[num_classes, dim]`.
         bias: float32 variable `[num_classes]`, or None.
-        block: How many classes are scored at a time; by default as above.
+        block: Number of classes to score at a time; by default as above.
+        absolute: Whether the scores are the absolute values of the products.
     """
 
     def __init__(
-        self, embeddings: tf.Variable, bias: tf.Variable | None, block: int | None = None
+        self,
+        embeddings: tf.Variable,
+        bias: tf.Variable | None,
+        block: int | None = None,
+        absolute: bool = False,
     ) -> None:
-        self._embeddings, self._bias = embeddings, bias
+        self._embeddings, self._bias, self._absolute = embeddings, bias, absolute
         self.num_classes = int(embeddings.shape[0])
         self._block = block or default_block(self.num_classes)
 
-    def top_k(
-        self, features: tf.Tensor, k: int | tf.Tensor, absolute: bool = False
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `ClassScores.top_k` without exclusions; of equal scores, lower ids first.
-
-        With `absolute` the scores are the absolute values of the products.
-        """
-        found = self._best_of_blocks(features, k, tf.abs if absolute else tf.identity)
+    def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `ClassScores.top_k` without exclusions; lower ids win ties."""
+        found = self._best_of_blocks(features, k)
         if len(found) == 1:
             return found[0]
         scores, ids = (tf.concat(parts, axis=1) for parts in zip(*found, strict=True))
-        # Of equal ones `top_k` puts the first first: that of the blocks before.
-        scores, places = tf.math.top_k(scores, k)
-        return scores, tf.gather(ids, places, batch_dims=1)
+        return highest(scores, ids, k)
 
     def _best_of_blocks(
-        self,
-        features: tf.Tensor,
-        k: int | tf.Tensor,
-        score: Callable[[tf.Tensor], tf.Tensor],
+        self, features: tf.Tensor, k: int | tf.Tensor
     ) -> list[tuple[tf.Tensor, tf.Tensor]]:
         embeddings = self._embeddings.read_value()
         bias = None if self._bias is None else self._bias.read_value()
@@ -111,30 +104,15 @@ class BlockedProducts:
             logits = tf.matmul(queries, embeddings[first:end], transpose_b=True)
             if bias is not None:
                 logits += bias[first:end]
+            scores = tf.abs(logits) if self._absolute else tf.identity(logits)
             most = end - first
             of_block = min(k, most) if isinstance(k, int) else tf.minimum(k, most)
-            scores, places = tf.math.top_k(score(logits), of_block)
+            scores, places = tf.math.top_k(scores, of_block)
             found.append((scores, tf.cast(places, tf.int64) + first))
         return found
 
 
-def best_but(
-    scores: tf.Tensor, ids: tf.Tensor, exclude: tf.Tensor, k: int | tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """The best `k` of answers `[B, m]` that are not excluded, -inf in the place of others.
-
-    Args:
-        scores: float32 `[B, m]`.
-        ids: int64 `[B, m]`.
-        exclude: int64 `[B, n]` or `[1, n]`.
-        k: At most m.
-    """
-    excluded = tf.reduce_any(ids[:, :, tf.newaxis] == exclude[:, tf.newaxis], axis=2)
-    scores, places = tf.math.top_k(tf.where(excluded, NOTHING, scores), k)
-    return scores, tf.gather(ids, places, batch_dims=1)
-
-
 def default_block(num_classes: int) -> int:
-    """How many classes `BlockedProducts` scores at a time."""
+    """Returns the number of classes that `BlockedProducts` scores at a time."""
     block = max(_LEAST_BLOCK, -(-num_classes // _MOST_BLOCKS))
     return -(-block // _ALIGNED_ROWS) * _ALIGNED_ROWS

@@ -1,12 +1,13 @@
-"""What an exported model computes: the best classes of its inputs, as functions of tensors."""
+"""The functions that an export contains: they find the best classes for a model's inputs."""
 
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from tf_largeout.classes.best_scores import NOTHING
 from tf_largeout.layers import ClassOutput
-from tf_largeout.serving.class_scores import NOTHING, ClassScores
+from tf_largeout.serving.class_scores import ClassScores
 from tf_largeout.tags.model_output import output_tag
 
 Answer = dict[str, tf.Tensor]
@@ -15,14 +16,15 @@ Answer = dict[str, tf.Tensor]
 class Endpoints:
     """The two signatures of an export.
 
-    A row whose features are not finite, or so large that scores may overflow, gets -inf and
-    -1. An error would fail the whole batch, which a server may have made of several requests.
+    An example whose features are not finite, or so large that scores may overflow, gets -inf
+    and -1. An error would fail the whole batch, which a server may have combined from several
+    requests.
 
     Args:
         model: The model; its output is that of a `ClassOutput` layer.
-        classes: What finds the best classes.
-        num_classes: How many there are.
-        largest_features: The sum of `|h_i|` of a row above which scores may overflow.
+        classes: Finds the best classes.
+        num_classes: Number of classes.
+        largest_features: The sum of `|h_i|` of an example above which scores may overflow.
     """
 
     def __init__(
@@ -36,30 +38,30 @@ class Endpoints:
         self._largest_features = largest_features
 
     def best(self, inputs: Any, k: int) -> Answer:
-        """The `k` best classes.
+        """Returns the `k` best classes.
 
         Args:
-            inputs: Those of the model.
+            inputs: The inputs of the model.
             k: Between 1 and the number of classes.
 
         Returns:
             `scores` float32 and `ids` int64 `[batch, ..., k]`, best first.
         """
-        rows, finite, shape = self._rows(inputs)
-        scores, ids = self._classes.top_k(rows, k)
+        features, finite, shape = self._features(inputs)
+        scores, ids = self._classes.top_k(features, k)
         return _answer(scores, ids, finite, shape)
 
     def best_but(self, inputs: Any, k: tf.Tensor, exclude: tf.Tensor) -> Answer:
-        """The `k` best classes that are not excluded, exactly so if `classes` is exact.
+        """Returns the `k` best classes that are not excluded; exactly if `classes` is exact.
 
         Args:
-            inputs: Those of the model.
+            inputs: The inputs of the model.
             k: int32, from 0 to the number of classes.
-            exclude: int64 `[batch, n]`, or `[1, n]` for the same ids in all rows; ids that are
-                no class, such as the padding -1, exclude nothing.
+            exclude: int64 `[batch, n]`, or `[1, n]` for the same ids in all examples. Ids of no
+                class, such as the padding -1, exclude nothing.
 
         Returns:
-            As `best`, padded with -inf and -1 where fewer classes are left.
+            As `best`, padded with -inf and -1 if fewer classes are left.
 
         Raises:
             tf.errors.InvalidArgumentError: When the signature runs, if `k` is out of range.
@@ -70,40 +72,41 @@ class Endpoints:
         )
         with tf.control_dependencies([valid]):
             k = tf.identity(k)
-        rows, finite, shape = self._rows(inputs)
-        batch = tf.shape(rows)[0] if shape is None else shape[0]
+        features, finite, shape = self._features(inputs)
+        batch = tf.shape(features)[0] if shape is None else shape[0]
         exclude = tf.broadcast_to(exclude, [batch, tf.shape(exclude)[1]])
-        if shape is not None:  # all positions of a sequence have its exclusions
+        if shape is not None:  # the exclusions of a sequence apply to all its positions
             exclude = tf.repeat(exclude, tf.reduce_prod(shape[1:]), axis=0)
-        # The ops of the custom export take a `k` of at least 1.
-        scores, ids = self._classes.top_k(rows, tf.maximum(k, 1), exclude)
+        # The ops of the custom export need a `k` of at least 1.
+        scores, ids = self._classes.top_k(features, tf.maximum(k, 1), exclude)
         return _answer(scores[:, :k], ids[:, :k], finite, shape)
 
-    def _rows(self, inputs: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
-        """Features as float32 `[B, dim]`, which are finite, and the shape of several axes.
+    def _features(self, inputs: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
+        """Returns the features, whether they are finite, and the leading shape of sequences.
 
-        Rows whose features or scores may not be finite are zeros.
+        Features are float32 `[B, dim]`, and zeros for examples whose features or scores may
+        not be finite. The shape is None if the model's features are `[B, dim]`.
         """
         features = output_tag(self._model, inputs, "`export`").features
         shape = None
         if features.shape.rank > 2:
             shape = tf.shape(features)[:-1]
             features = tf.reshape(features, [-1, features.shape[-1]])
-        rows = tf.cast(features, tf.float32)
-        size = tf.reduce_sum(tf.abs(rows), axis=1, keepdims=True)
-        finite = size <= self._largest_features  # NaN is not
-        return tf.where(finite, rows, 0.0), finite, shape
+        features = tf.cast(features, tf.float32)
+        size = tf.reduce_sum(tf.abs(features), axis=1, keepdims=True)
+        finite = size <= self._largest_features  # false for NaN
+        return tf.where(finite, features, 0.0), finite, shape
 
 
 def output_layer_of(model: keras.Model, specs: Any) -> ClassOutput:
-    """The layer that gives the output of `model`.
+    """Returns the layer that computes the output of `model`.
 
     Args:
         model: A built model.
         specs: A `tf.TensorSpec` for each of its inputs, in their structure.
 
     Raises:
-        ValueError: If it is no `ClassOutput` layer.
+        ValueError: If it is not a `ClassOutput` layer.
     """
     found: list[ClassOutput] = []
 

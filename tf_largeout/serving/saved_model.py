@@ -1,4 +1,4 @@
-"""`export`: a model as a SavedModel whose signatures give the best classes."""
+"""`export`: saves a model as a SavedModel whose signatures return the best classes."""
 
 import os
 import tempfile
@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import one_of, whole_number
+from tf_largeout.classes.class_scorer import AbsoluteScores
 from tf_largeout.layers import ClassOutput
 from tf_largeout.serving import class_names as class_names_file
 from tf_largeout.serving import file_sizes, weight_ranges
@@ -105,13 +106,12 @@ def export(
             f"`k` must be at most the number of classes of layer '{layer.name}', "
             f"{layer.num_classes}. Received: k={k}."
         )
-    weight_ranges.require_finite(layer)
+    largest = weight_ranges.largest_features(layer)
     with tempfile.TemporaryDirectory() as folder:
         names = None
         if class_names is not None:
             names = class_names_file.write(class_names, layer.num_classes, folder)
         scores = _class_scores(layer, index, ops)
-        largest = weight_ranges.largest_features(layer)
         endpoints = Endpoints(model, scores, layer.num_classes, largest)
         signatures = _signatures(endpoints, specs, k)
         everything = _everything(model, layer, index, signatures)
@@ -136,14 +136,15 @@ def _require_free(path: str) -> None:
 
 def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str) -> ClassScores:
     """What finds the best classes, made of the kind of `ops` that was asked for."""
-    matrix, absolute = layer.ranked_by(None)
-    products = matrix.as_products()
+    scorer = layer.scorer(layer.ranking)
+    signed = scorer.signed if isinstance(scorer, AbsoluteScores) else scorer
+    is_absolute, products = scorer is not signed, signed.as_products()
     if index is None:
-        # Scores that are no products are folded in blocks, by TensorFlow's own operations.
+        # Scores that are not products are computed in blocks, by core TensorFlow ops.
         if ops == "custom" or products is None:
-            return AllClasses(matrix, absolute=absolute)
-        return AllClasses(BlockedProducts(*products), absolute=absolute)
-    if absolute:
+            return AllClasses(scorer)
+        return AllClasses(BlockedProducts(*products, absolute=is_absolute))
+    if is_absolute:
         raise ValueError(
             f"`index` must be None for layer '{layer.name}', which ranks classes by "
             f"{layer.ranking!r}, as its loss does: an index ranks by the logit. Received: "
@@ -159,9 +160,9 @@ def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str) -> Clas
             "`index` must be a retrieval.InvertedFileIndex, or None for all classes: "
             f"others have no lists to export. Received: index={index!r}."
         )
-    index.require_rows(matrix)
+    index.require_rows(scorer)
     if ops == "custom":
-        return IndexedClasses(matrix, index)
+        return IndexedClasses(scorer, index)
     return ListedProducts(*products, index.lists())
 
 

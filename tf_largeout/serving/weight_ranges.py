@@ -1,6 +1,4 @@
-"""Whether class weights are finite, and how large features may be before scores overflow."""
-
-from collections.abc import Iterator
+"""How large features may be before scores overflow."""
 
 import tensorflow as tf
 
@@ -11,20 +9,8 @@ _ROWS_AT_A_TIME = 2**18
 _MARGIN = 4
 
 
-def require_finite(layer: ClassOutput) -> None:
-    """Raises a ValueError where the class weights hold NaN or infinity."""
-    for name, weight in _weights(layer).items():
-        for part in _parts(weight):
-            if not bool(tf.reduce_all(tf.math.is_finite(part))):
-                raise ValueError(
-                    f"The weights of layer '{layer.name}' must be finite. Received: "
-                    f"'{name}' with NaN or infinity in it. Training has lost them: go back to "
-                    "a checkpoint, and lower the learning rate."
-                )
-
-
 def largest_features(layer: ClassOutput) -> float:
-    """The sum of `|h_i|` of a row up to which no score can overflow float32.
+    """Returns the sum of `|h_i|` of an example up to which no score can overflow float32.
 
     With `r = 1 + sum |h_i|`, where 1 is the factor of the bias, no score, and no sum of some
     of its terms, exceeds `r * slope`. The slope is the largest class weight. In a
@@ -32,32 +18,38 @@ def largest_features(layer: ClassOutput) -> float:
     max|omega|`.
 
     Args:
-        layer: A built layer with finite weights.
+        layer: A built layer.
+
+    Raises:
+        ValueError: If the class weights contain NaN or infinity.
     """
-    largest = {name: _magnitude(weight) for name, weight in _weights(layer).items()}
+    if isinstance(layer, FactoredOutput):
+        layer.class_matrix.take_folds()
+    # The weights of samplers do not matter. They may be NaN where they have no class.
+    largest = {
+        weight.name: _largest(weight.value, weight.name, layer.name)
+        for weight in layer.weights
+        if weight.dtype.startswith("float") and not weight.name.startswith("sampler_")
+    }
     slope = max(largest.values())
     if isinstance(layer, FactoredOutput):
-        width = int(_weights(layer)["mixing"].shape[0])
+        width = int(layer.class_matrix.state.mixing.shape[0])
         slope = width * largest["vectors"] * largest["mixing"] + largest["offset"]
     highest = float(tf.float32.max)
     return min(highest, highest / _MARGIN / slope - 1) if slope else highest
 
 
-def _weights(layer: ClassOutput) -> dict[str, tf.Variable]:
-    # What a sampler packs is NaN where it has no class.
-    return {
-        weight.name: weight.value
-        for weight in layer.weights
-        if weight.dtype.startswith("float") and not weight.name.startswith("sampler_")
-    }
-
-
-def _parts(weight: tf.Variable) -> Iterator[tf.Tensor]:
-    """The rows of a weight, some at a time: nothing copies the weight as a whole."""
+def _largest(weight: tf.Variable, name: str, owner: str) -> float:
+    """Returns the largest absolute value. Reads some rows at a time, and never copies all."""
     rows = tf.reshape(weight, [-1]) if weight.shape == () else weight
+    largest = 0.0
     for first in range(0, rows.shape[0], _ROWS_AT_A_TIME):
-        yield rows[first : first + _ROWS_AT_A_TIME]
-
-
-def _magnitude(weight: tf.Variable) -> float:
-    return max(float(tf.reduce_max(tf.abs(part))) for part in _parts(weight))
+        part = rows[first : first + _ROWS_AT_A_TIME]
+        if not bool(tf.reduce_all(tf.math.is_finite(part))):
+            raise ValueError(
+                f"The weights of layer '{owner}' must be finite. Received: '{name}' with NaN "
+                "or infinity in it. The training has diverged: restore a checkpoint, and lower "
+                "the learning rate."
+            )
+        largest = max(largest, float(tf.reduce_max(tf.abs(part))))
+    return largest

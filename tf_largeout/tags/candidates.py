@@ -1,4 +1,4 @@
-"""The classes that a sampled loss scores: the labels of each row and the sampled ones."""
+"""The classes that a sampled loss scores: the labels of each example and the sampled ones."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -6,22 +6,24 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import absolute_or_lowest as absolute_or_lowest
+from tf_largeout.classes.sharded_matrix import ShardedMatrix
 from tf_largeout.ops import candidate_ops, product_ops
 from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
 
 
 class ScoredSample(NamedTuple):
-    """One sample, scored for `B` rows.
+    """One sample, scored for `B` examples.
 
-    In parts, because a loss that needs only the logsumexp of the logits never forms the sum of
-    product and offsets, nor the matrix of probabilities.
+    Its parts are separate, so that a loss that needs only the logsumexp of the logits computes
+    neither the sum of products and offsets nor the matrix of probabilities.
 
     Attributes:
         products: float32 `[B, n]`, features times class embeddings; the lowest float at id -1,
-            which is no class.
-        biases: float32, of the shape of `sampled_candidates`; 0 where the products hold them.
-        expected_count: float32, of the shape of `sampled_candidates`.
-        sampled_candidates: int64 `[n]`, or `[B, n]` for classes of each row's own.
+            which is padding.
+        biases: float32, in the shape of `sampled_candidates`; 0 if the products contain them.
+        expected_count: float32, in the shape of `sampled_candidates`.
+        sampled_candidates: int64 `[n]`, or `[B, n]` if each example has its own classes.
     """
 
     products: tf.Tensor
@@ -31,22 +33,22 @@ class ScoredSample(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Everything that a sampled loss needs to know of `B` rows.
+    """Everything that a sampled loss needs to know about `B` examples.
 
-    Raw logits and the log of the expected counts stand apart: what a loss makes of them is its
-    own affair. The sampled classes of a row are those of all samples side by side, the row's
-    own before those of a tail. A class that an earlier sample has as well has no effect.
+    Raw logits and the log of the expected counts are separate, so that each loss combines them
+    in its own way. The sampled classes of an example are those of all samples in turn: its own
+    classes before those of a tail. A class that is in an earlier sample too has no effect.
 
     Attributes:
         labels: int64 `[B, L]`, padded with -1.
         true_logits: float32 `[B, L]`, logits of the labels; 0 at padding.
         true_expected_count: float32 `[B, L]`, how often a label is expected in the sample.
-        samples: The `ScoredSample`s: one, or a head and a tail; before them the classes that a
-            loss scores for every row, if it does, with expected counts of 1.
-        remove_accidental_hits: Whether a sampled class that is a label of the row has no
-            effect on that row. A class of the tail that is in the row's head never has.
-        num_classes: How many classes there are to draw from.
-        counts_are: What the expected counts are: "draws", "probabilities" or "none", see
+        samples: The `ScoredSample`s: one, or a head and a tail. If the loss scores some classes
+            for every example, these come first, with expected counts of 1.
+        remove_accidental_hits: Whether a sampled class that is a label of the example has no
+            effect on that example. A class of the tail that is in the head never has one.
+        num_classes: Number of classes to draw from.
+        counts_are: The kind of the expected counts: "draws", "probabilities" or "none", see
             `Sampler.counts_are`.
     """
 
@@ -68,7 +70,7 @@ class Candidates(NamedTuple):
         return tf.math.log(self.true_expected_count)
 
     def logits(self) -> tf.Tensor:
-        """float32 `[B, n]`, raw; the lowest float where a class has no effect on the row."""
+        """float32 `[B, n]`, raw; the lowest float where a class has no effect."""
         return self._masked_logits([sample.biases for sample in self.samples])
 
     def log_counts(self) -> tf.Tensor:
@@ -84,7 +86,7 @@ class Candidates(NamedTuple):
         return self._masked_logits(self._corrected_offsets())
 
     def log_partition(self) -> tf.Tensor:
-        """float32 `[B]`, logsumexp of `corrected_logits()`, which are not formed."""
+        """float32 `[B]`, logsumexp of `corrected_logits()`, without computing those."""
         parts = [
             candidate_ops.candidate_log_partition(sample.products, offsets, no_effect, ids)
             for sample, offsets, no_effect, ids in self._parts(self._corrected_offsets())
@@ -92,13 +94,13 @@ class Candidates(NamedTuple):
         return parts[0] if len(parts) == 1 else tf.reduce_logsumexp(tf.stack(parts), axis=0)
 
     def ranks(self, absolute: bool = False) -> tf.Tensor:
-        """int64 `[B, L]`, the rank of each label among the candidates of its row.
+        """int64 `[B, L]`, the rank of each label among the candidates of its example.
 
-        The rank at padding is not less than the number of candidates. A sampled class that is
-        a label counts as the label, not as another class.
+        The rank at padding is at least the number of candidates. A sampled class that is a
+        label counts as the label, not as another class.
 
         Args:
-            absolute: Whether they are ranked by `|logit|`.
+            absolute: Whether to rank by `|logit|`.
         """
         others, labels = self._replace(remove_accidental_hits=True).logits(), self.true_logits
         if absolute:
@@ -117,7 +119,7 @@ class Candidates(NamedTuple):
     def _parts(
         self, offsets: Sequence[tf.Tensor]
     ) -> Iterator[tuple[ScoredSample, tf.Tensor, tf.Tensor, tf.Tensor]]:
-        """Each sample, its offsets, the classes `[B, m]` without effect, and its ids."""
+        """Yields each sample, its offsets, the classes `[B, m]` without effect, and its ids."""
         no_effect = self.labels if self.remove_accidental_hits else self.labels[:, :0]
         for sample, offset in zip(self.samples, offsets, strict=True):
             ids = sample.sampled_candidates
@@ -128,7 +130,7 @@ class Candidates(NamedTuple):
 
 
 def score_candidates(
-    class_matrix: ClassMatrix,
+    class_matrix: ClassMatrix | ShardedMatrix,
     features: tf.Tensor,
     labels: tf.Tensor,
     sample: SampledValues | HeadAndTail,
@@ -137,22 +139,21 @@ def score_candidates(
     counts_are: str = DRAWS,
     compute_dtype: str = "float32",
 ) -> Candidates:
-    """Scores the labels and the sampled classes of each row.
+    """Scores the labels and the sampled classes of each example.
 
-    All rows of the class embeddings are read by one op, whose gradient is one sparse gradient
-    with a row per distinct class. Padding reads nothing, so no row is touched for its sake.
+    One op reads all class rows. Its gradient is sparse, with one row per distinct class.
+    Padding reads no class row.
 
     Args:
         class_matrix: The classes.
         features: `[B, dim]`.
         labels: int64 `[B, L]`, padded with -1.
-        sample: What a sampler drew.
+        sample: The sample of a sampler.
         remove_accidental_hits: See `Candidates`.
-        explicit: int64 `[n]`, distinct classes that are scored for every row whatever is drawn;
-            or None.
+        explicit: int64 `[n]`, distinct classes to score for every example in addition; or None.
         counts_are: See `Candidates`.
-        compute_dtype: "float32", or "bfloat16": the products of features and classes that the
-            batch shares are `ops.rounded_product`.
+        compute_dtype: "float32", or "bfloat16" to compute the products of features and shared
+            classes by `ops.rounded_product`.
     """
     parts = [*sample] if isinstance(sample, HeadAndTail) else [sample]
     if explicit is not None:
@@ -186,7 +187,7 @@ def score_candidates(
 
 
 def _products(features: tf.Tensor, rows: tf.Tensor, compute_dtype: str) -> tf.Tensor:
-    """float32 `[B, m]`, features times the rows of classes that the batch shares."""
+    """float32 `[B, m]`, features times the rows of shared classes."""
     if compute_dtype == "bfloat16":
         return product_ops.rounded_product(
             tf.cast(features, tf.float32), rows, transpose_b=True
@@ -195,13 +196,8 @@ def _products(features: tf.Tensor, rows: tf.Tensor, compute_dtype: str) -> tf.Te
     return tf.cast(tf.matmul(features, rows, transpose_b=True), tf.float32)
 
 
-def absolute_or_lowest(logits: tf.Tensor) -> tf.Tensor:
-    """`|logits|` of `Candidates.logits`; what has no effect stays the lowest float."""
-    return tf.where(logits > logits.dtype.min, tf.abs(logits), logits.dtype.min)
-
-
 def _split(values: tf.Tensor, ids: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """`values` cut in the last dimension into as many as each of `ids` has."""
+    """Splits the last dimension of `values` into the widths of `ids`."""
     if len(ids) < 2:
         return [values] * len(ids)
     return tf.split(values, [tf.shape(one)[-1] for one in ids], axis=-1)

@@ -1,4 +1,4 @@
-"""The tag of `FactoredOutput`: logits whose squares and sums are known without them."""
+"""The tag of `FactoredOutput`: sums over all logits, without computing the logits."""
 
 import functools
 from typing import Any
@@ -6,22 +6,19 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout.classes.class_matrix import ClassStatistics
+from tf_largeout.classes.class_scorer import ClassStatistics
 from tf_largeout.classes.factored_update import LearningBatch, Spheres
 from tf_largeout.tags.output_tag import OutputTag, mean_over
 from tf_largeout.types import TensorLike
 
-_WHAT_TRAINS = (
-    "`TaylorSoftmaxLoss`, `ZLoss`, `SphericalSoftmaxLoss` or `SquaredErrorLoss`, the losses "
-    "that its rule is exact for"
-)
+_WHAT_TRAINS = "`TaylorSoftmaxLoss`, `ZLoss`, `SphericalSoftmaxLoss` or `SquaredErrorLoss`"
 
 
 class FactoredLogits(OutputTag):
-    """Logits of which a loss of the spherical family needs three numbers, in O(dim^2) a row.
+    """Gives losses of the spherical family three numbers per label, in O(dim^2) per example.
 
     Args:
-        layer: The `FactoredOutput` that made them.
+        layer: The `FactoredOutput`.
         features: Its input, `[..., dim]`.
         training: Whether the step trains.
     """
@@ -41,14 +38,14 @@ class FactoredLogits(OutputTag):
 
     @functools.cached_property
     def flat_features(self) -> tf.Tensor:
-        """The features as `[B, dim]`; the ops check that they are finite."""
+        """The features as `[B, dim]`. The ops check that they are finite."""
         return tf.reshape(self.features, [-1, self.features.shape[-1]])
 
     def spheres(self, y_true: TensorLike) -> Spheres:
-        """The `Spheres` of the batch; all losses of a step share them.
+        """Returns the `Spheres` of the batch; all losses of a step share them.
 
-        In training the layer's weights take their step in the backward pass, one for all
-        losses, also of other labels.
+        In training, the backward pass updates the layer's weights, once for all losses, even
+        if their labels differ.
         """
         labels = self.label_matrix(y_true)
         if id(labels) not in self._spheres:
@@ -58,7 +55,7 @@ class FactoredLogits(OutputTag):
     def known_cross_entropies(
         self, y_true: TensorLike, absolute: bool | None = None
     ) -> tf.Tensor | None:
-        """As in `OutputTag`; without `absolute`, p is that of the loss, if that defines one.
+        """As in `OutputTag`. If `absolute` is None, p is that of the loss, if it defines one.
 
         Raises:
             ValueError: If no loss was called on the output, and the layer was trained with a
@@ -75,19 +72,19 @@ class FactoredLogits(OutputTag):
             return super().known_cross_entropies(y_true, bool(absolute))
         labels = self.label_matrix(y_true)
         if self.training and id(labels) not in self._spheres:
-            return None  # asking for them would be a step of its own
+            return None  # `spheres` would make another step
         losses = self.loss.label_losses(*self.spheres(labels).as_columns(), self.num_classes)
         return tf.cast(mean_over(self.distinct_labels(labels), losses), tf.float32)
 
     def targets(self, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """What the logits of the labels are to be, and which rows count.
+        """Returns the targets of the labels' logits, and which examples count.
 
         Args:
-            labels: int64 `[B, L]`, of `label_matrix` or `sparse_targets`.
+            labels: int64 `[B, L]`, from `label_matrix` or `sparse_targets`.
 
         Returns:
-            float64 `[B, L]`: 1 for each label, 0 in padded places and for repeats, or what
-            `sparse_targets` was given; and bool `[B]`.
+            float64 `[B, L]`: 1 for each label, 0 at padding and for repeats, or the values
+            given to `sparse_targets`; and bool `[B]`.
         """
         if id(labels) in self._targets:
             return self._targets[id(labels)]
@@ -95,37 +92,36 @@ class FactoredLogits(OutputTag):
         return ones, tf.reduce_any(labels >= 0, axis=-1)
 
     def sparse_targets(self, y_true: tf.SparseTensor) -> tf.Tensor:
-        """The classes of a matrix of targets that are not 0, as a label matrix.
+        """Returns the classes of the nonzero targets as a label matrix.
 
         Args:
-            y_true: Floats `[batch, num_classes]`; those of equal indices are added.
+            y_true: Floats `[batch, num_classes]`; it adds values with equal indices.
 
         Raises:
-            ValueError: If it has another number of dimensions or classes.
+            ValueError: If the shape is wrong.
         """
         if not y_true.shape.is_compatible_with([None, self.num_classes]):
             raise ValueError(
-                f"Sparse targets must be [batch, {self.num_classes}], a column per class. "
+                f"Sparse targets must be [batch, {self.num_classes}], one column per class. "
                 f"Received: shape {y_true.shape}."
             )
         ids, values = _padded_rows(y_true)
         labels = self.label_matrix(ids)
-        every_row = tf.ones(tf.shape(labels)[:1], tf.bool)
-        self._targets[id(labels)] = tf.cast(values, tf.float64), every_row
+        all_count = tf.ones(tf.shape(labels)[:1], tf.bool)
+        self._targets[id(labels)] = tf.cast(values, tf.float64), all_count
         return labels
 
     def class_statistics(
-        self, y_true: TensorLike, compute_dtype: str = "float32"
+        self, y_true: TensorLike, compute_dtype: str = "float32", ranking: str = "logit"
     ) -> ClassStatistics:
-        """The exact `ClassStatistics`, outside of training.
+        """Returns the exact `ClassStatistics`, outside training.
 
         Raises:
-            ValueError: In training: a loss that asks for them would leave the classes as
-                they are.
+            ValueError: In training, because a loss that uses them would not train the classes.
         """
         if self._learns:
             raise ValueError(_message(self.layer.name))
-        return super().class_statistics(y_true, compute_dtype)
+        return super().class_statistics(y_true, compute_dtype, ranking)
 
     def _spheres_of(self, labels: tf.Tensor) -> Spheres:
         if not self.training:
@@ -142,7 +138,7 @@ class FactoredLogits(OutputTag):
 
 
 def _padded_rows(matrix: tf.SparseTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Column ids `[rows, n]`, padded with -1, and the numbers there, 0 at padding."""
+    """Returns column ids `[rows, n]`, padded with -1, and their values, 0 at padding."""
     num_rows, width = tf.unstack(matrix.dense_shape)
     places, which = tf.unique(matrix.indices[:, 0] * width + matrix.indices[:, 1])
     order = tf.argsort(places)
@@ -154,7 +150,7 @@ def _padded_rows(matrix: tf.SparseTensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _without_gradient(logits: tf.Tensor, anchor: keras.Variable, owner: str) -> tf.Tensor:
-    """The same logits, which refuse to be trained by, also where the layer stands alone."""
+    """Returns the logits with a gradient that raises an error, for any other loss."""
 
     @tf.custom_gradient
     def refusing(logits: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Any]:
@@ -168,7 +164,6 @@ def _without_gradient(logits: tf.Tensor, anchor: keras.Variable, owner: str) -> 
 
 def _message(owner: str) -> str:
     return (
-        f"The logits of layer '{owner}' were to train it by a loss that needs all of them, "
-        f"which its rule cannot follow. Take {_WHAT_TRAINS}; or a `LargeOutput`, which any "
-        "loss trains."
+        f"FactoredOutput '{owner}' cannot be trained with this loss. Its exact update supports "
+        f"{_WHAT_TRAINS}. For other losses, use a `LargeOutput`."
     )

@@ -1,4 +1,4 @@
-"""The tag of `LargeOutput`: logits of the classes that a sampled loss asks for."""
+"""The tag of `LargeOutput`: logits of the classes that a sampled loss needs."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from tf_largeout.tags.output_tag import OutputTag
 
 
 class LazyLogits(OutputTag):
-    """Logits that are computed only for the classes somebody asks for.
+    """Logits that are computed only for the classes that losses and metrics need.
 
     Args:
-        layer: The `LargeOutput` that made the logits.
+        layer: The `LargeOutput` that computed the logits.
         features: Its input, `[..., dim]`.
         training: Whether the step trains.
     """
@@ -32,19 +32,20 @@ class LazyLogits(OutputTag):
         explicit: tf.Tensor | None = None,
         compute_dtype: str = "float32",
     ) -> Candidates:
-        """The labels and the classes that the layer's sampler draws, scored.
+        """Draws classes with the layer's sampler, and scores them and the labels.
 
         Args:
             labels: int64 `[B, L]`, padded with -1.
-            remove_accidental_hits: Whether a drawn class that is a label of the row has no
-                effect on that row.
+            remove_accidental_hits: Whether a drawn class that is a label of the example has no
+                effect on that example.
             asked_by: Name of the loss, for the error.
-            explicit: int64 `[n]`, distinct classes that are scored for every row whatever is
-                drawn; drawn again, they have no effect. Or None.
+            explicit: int64 `[n]`, distinct classes to score for every example in addition. If
+                they are drawn as well, the draws have no effect. Or None.
             compute_dtype: "float32" or "bfloat16", see `score_candidates`.
 
         Raises:
-            ValueError: If the layer has no sampler, or one for sequences where there are none.
+            ValueError: If the layer has no sampler, or its sampler needs sequences and the
+                features are not sequences.
         """
         layer = self.layer
         if layer.sampler is None:
@@ -59,7 +60,7 @@ class LazyLogits(OutputTag):
             given.append(self._previous_labels(labels))
         sample = layer.sampler.sample(*given)
         self._candidates = score_candidates(
-            self.class_matrix,
+            layer.class_matrix,
             features,
             labels,
             sample,
@@ -70,35 +71,36 @@ class LazyLogits(OutputTag):
         )
         return self._candidates
 
-    def estimated_ranks(self, labels: tf.Tensor, absolute: bool = False) -> tf.Tensor | None:
-        """Ranks among the classes that the sampled loss drew, as a rule far below the exact.
+    def estimated_ranks(self, labels: tf.Tensor, ranking: str = "logit") -> tf.Tensor | None:
+        """Returns ranks among the classes that the loss drew, usually far below the exact ones.
 
-        None where no loss drew any.
+        The result is None if the loss drew no classes.
 
         Raises:
             tf.errors.InvalidArgumentError: If the loss was given other labels.
         """
         if self._candidates is None:
             return None
+        ranks = self._candidates.ranks(ranking == "absolute")
         if labels is self._candidates.labels:
-            return self._candidates.ranks(absolute)
+            return ranks
         message = "Loss and metric were given different labels for one output"
         check = tf.debugging.assert_equal(labels, self._candidates.labels, message)
         with tf.control_dependencies([] if check is None else [check]):
-            return tf.identity(self._candidates.ranks(absolute))
+            return tf.identity(ranks)
 
     def _previous_labels(self, labels: tf.Tensor) -> tf.Tensor:
-        """The first label of the position before each row, int64 `[B]`; -1 where none is.
+        """Returns the first label of the previous position, int64 `[B]`; -1 if there is none.
 
         Raises:
-            ValueError: If the features are no sequences.
+            ValueError: If the features are not sequences.
         """
         if self.features.shape.rank < 3:
             raise ValueError(
                 f"{type(self.layer.sampler).__name__} of layer '{self.layer.name}' draws by "
-                "the label before in a sequence, so features must be [batch, time, dim] and "
-                f"labels [batch, time]. Received features of shape {self.features.shape}. Take "
-                "a `UnigramSampler` where there are no sequences."
+                "the previous label in a sequence, so features must be [batch, time, dim] and "
+                f"labels [batch, time]. Received features of shape {self.features.shape}. Use "
+                "a `UnigramSampler` for data without sequences."
             )
         first = tf.pad(labels, [[0, 0], [0, 1]], constant_values=-1)[:, 0]
         in_time = tf.reshape(first, tf.shape(self.features)[:-1])

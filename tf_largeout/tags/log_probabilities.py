@@ -1,17 +1,17 @@
-"""The tag of `HierarchicalOutput`: logits that are log-probabilities already."""
+"""The tag of `HierarchicalOutput`, whose logits are log-probabilities."""
 
 import tensorflow as tf
 
-from tf_largeout.classes.class_matrix import AbsoluteStatistics, ClassStatistics
+from tf_largeout.classes.class_scorer import ClassStatistics
 from tf_largeout.tags.output_tag import OutputTag
 from tf_largeout.types import TensorLike
 
 
 class LogProbabilities(OutputTag):
-    """Log-probabilities, of which those of a few classes are cheap and exact.
+    """Log-probabilities, which are cheap to compute exactly for a few classes.
 
     Args:
-        layer: The `HierarchicalOutput` that made them; its `class_matrix` is a
+        layer: The `HierarchicalOutput` that computed them; its `class_matrix` is a
             `ClusteredMatrix`.
         features: Its input, `[..., dim]`.
         training: Whether the step trains.
@@ -25,29 +25,26 @@ class LogProbabilities(OutputTag):
         self._scored: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
 
     def label_log_probabilities(self, y_true: TensorLike) -> tf.Tensor:
-        """The log-probabilities of the labels, float32 `[B, L]`; 0 in padded places.
+        """Returns the exact log-probabilities of the labels, float32 `[B, L]`; 0 at padding.
 
-        Exact, in O(num_clusters + size of their clusters) per row. All who ask for the same
-        labels share one computation.
+        It costs O(num_clusters + size of their clusters) per example. All losses and metrics
+        share the result for the same labels.
         """
         return self._score(self.label_matrix(y_true))[0]
 
     def known_statistics(
-        self, y_true: TensorLike, absolute: bool = False
-    ) -> ClassStatistics | AbsoluteStatistics | None:
-        """What `OutputTag.known_statistics` knows, and in training what a loss has scored.
+        self, y_true: TensorLike, ranking: str = "logit"
+    ) -> ClassStatistics | None:
+        """As `OutputTag.known_statistics`, and in training also what a loss has computed.
 
-        Of the labels that `label_log_probabilities` was asked for these are the exact
-        log-probabilities, with ranks among the classes of their clusters: never above the exact
-        ranks.
+        In training these are the exact log-probabilities of `label_log_probabilities`, with
+        ranks among the classes of the labels' clusters, which are never above the exact ranks.
 
         Raises:
-            ValueError: If `absolute` is true.
+            ValueError: If `ranking` is not "logit".
         """
         labels = self.label_matrix(y_true)
-        if absolute:
-            return self.absolute_statistics(labels)  # says why there are none
-        known = super().known_statistics(labels)
+        known = super().known_statistics(labels, ranking)
         if known is not None or id(labels) not in self._scored:
             return known
         log_probabilities, ranks = self._score(labels)

@@ -1,8 +1,8 @@
-"""The tag that joins an output layer to its losses and metrics.
+"""The tag that connects an output layer to its losses and metrics.
 
-An output layer returns true logits `[..., num_classes]` and attaches a tag to that tensor. Our
-losses and metrics work from the tag and never touch the logits, so `tf.function` prunes the
-product of all classes from the step; every other consumer still gets true logits.
+An output layer returns true logits `[..., num_classes]` and attaches a tag to that tensor. The
+losses and metrics of this library use the tag and never the logits. So `tf.function` removes
+the product with all classes from the step. Everything else still gets true logits.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from tf_largeout.classes.class_matrix import AbsoluteStatistics, ClassMatrix, ClassStatistics
+from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
 from tf_largeout.keras_internals import is_symbolic
 from tf_largeout.tags.labels import as_label_matrix, first_occurrences
 from tf_largeout.types import TensorLike
@@ -24,20 +24,19 @@ Tag = TypeVar("Tag", bound="OutputTag")
 
 
 class OutputTag:
-    """What losses and metrics ask of an output layer in one step.
+    """What losses and metrics need from an output layer in one step.
 
-    A layer whose losses ask for more gives a subclass of its own.
+    A layer whose losses need more returns a subclass.
 
     Args:
-        layer: The output layer; it has a `name` and a `class_matrix`.
+        layer: The output layer, a `ClassOutput`.
         features: Its input, `[..., dim]`.
-        training: Whether the step trains; losses are exact where it does not. None where
-            nobody said: taken as False.
+        training: Whether the step trains; otherwise losses are exact. None counts as False.
 
     Attributes:
-        given_by: The layers that give such tags, for messages.
-        losses_to_take: What a loss that needs another tag says to take instead of it.
-        loss: The loss of this library that was called on the output; None before that.
+        given_by: The layers that create such tags, for messages.
+        losses_to_take: The losses that these layers support, for messages.
+        loss: The loss of this library that was called on the output; None before the call.
     """
 
     given_by = "`LargeOutput`, `FactoredOutput` or `HierarchicalOutput`"
@@ -50,15 +49,12 @@ class OutputTag:
         self.loss: Any = None
         self._label_matrices: dict[int, tuple[Any, tf.Tensor]] = {}
         self._distinct: dict[int, tf.Tensor] = {}
-        self._statistics: dict[int, ClassStatistics] = {}
-        self._rounded: dict[int, ClassStatistics] = {}  # by bfloat16 products
-        self._absolute: dict[int, AbsoluteStatistics] = {}
-        self._absolute_ranks: dict[int, tf.Tensor] = {}
-        self._taylor_ranks: dict[int, tf.Tensor] = {}
+        # By ranking, dtype of the products, and id of the labels.
+        self._statistics: dict[tuple[str, str, int], ClassStatistics] = {}
 
     @property
-    def class_matrix(self) -> ClassMatrix:
-        """The rows of the layer's classes."""
+    def class_matrix(self) -> ClassScorer:
+        """The layer's classes, which it scores by their logits."""
         return self.layer.class_matrix
 
     @property
@@ -67,7 +63,7 @@ class OutputTag:
         return self.class_matrix.num_classes
 
     def take_loss(self, loss: Any) -> None:
-        """Keeps the loss. The layer takes the ranking of a loss that trains it."""
+        """Stores the loss. The layer adopts the ranking of a loss that trains it."""
         self.loss = loss
         self.layer.follow(loss, replace=bool(self.training))
 
@@ -81,18 +77,18 @@ class OutputTag:
         """The features as `[B, dim]`, checked to be finite."""
         message = (
             f"The features that enter layer '{self.layer.name}' must be finite. If they were "
-            "in the steps before, lower the learning rate, of the model or of the layer"
+            "finite in earlier steps, lower the learning rate of the model or of the layer"
         )
-        # Not their gradient: under loss scaling it overflows now and then, and the step is
-        # skipped.
+        # Their gradient is not checked: with loss scaling it may overflow, and then the
+        # optimizer skips the step.
         check = tf.debugging.check_numerics(tf.stop_gradient(self.features), message)
         with tf.control_dependencies([check]):
             return tf.reshape(self.features, [-1, self.features.shape[-1]])
 
     def label_matrix(self, y_true: TensorLike) -> tf.Tensor:
-        """Labels of any accepted form as int64 `[B, L]`, checked, padded with -1.
+        """Checks labels of any accepted form, and returns them as int64 `[B, L]`.
 
-        The same `y_true` gives the same tensor, so all losses and metrics share it.
+        They are padded with -1. All losses and metrics share the tensor for one `y_true`.
         """
         if id(y_true) not in self._label_matrices:
             matrix = as_label_matrix(y_true, self.features, self.num_classes)
@@ -101,132 +97,108 @@ class OutputTag:
         return self._label_matrices[id(y_true)][1]
 
     def distinct_labels(self, y_true: TensorLike) -> tf.Tensor:
-        """Tells, bool `[B, L]`, which labels are neither padding nor repeats in their row."""
+        """Tells, bool `[B, L]`, which labels are neither padding nor repeats in an example."""
         labels = self.label_matrix(y_true)
         if id(labels) not in self._distinct:
             self._distinct[id(labels)] = first_occurrences(labels)
         return self._distinct[id(labels)]
 
     def class_statistics(
-        self, y_true: TensorLike, compute_dtype: str = "float32"
+        self, y_true: TensorLike, compute_dtype: str = "float32", ranking: str = "logit"
     ) -> ClassStatistics:
-        """The exact `ClassStatistics`; all losses and metrics of a step share one pass.
+        """Returns the exact `ClassStatistics`; all losses and metrics of a step share them.
 
         Args:
             y_true: The labels.
-            compute_dtype: "float32" or "bfloat16"; each makes a pass of its own.
+            compute_dtype: "float32" or "bfloat16"; each takes its own pass over the classes.
+            ranking: "logit" for statistics of the logits, "absolute" of `|logit|`, "taylor" of
+                `|1 + logit|`.
         """
         labels = self.label_matrix(y_true)
-        known = self._statistics if compute_dtype == "float32" else self._rounded
-        if id(labels) not in known:
-            known[id(labels)] = self.class_matrix.statistics(
+        key = ranking, compute_dtype, id(labels)
+        if key not in self._statistics:
+            self._statistics[key] = self.layer.scorer(ranking).statistics(
                 self.flat_features, labels, compute_dtype, bool(self.training)
             )
-        return known[id(labels)]
-
-    def absolute_statistics(self, y_true: TensorLike) -> AbsoluteStatistics:
-        """The exact `AbsoluteStatistics`, of `|logit|`, by one pass that all share."""
-        labels = self.label_matrix(y_true)
-        if id(labels) not in self._absolute:
-            statistics = self.class_matrix.absolute_statistics(self.flat_features, labels)
-            self._absolute[id(labels)] = statistics
-        return self._absolute[id(labels)]
+        return self._statistics[key]
 
     def known_statistics(
-        self, y_true: TensorLike, absolute: bool = False
-    ) -> ClassStatistics | AbsoluteStatistics | None:
-        """What is known exactly: outside of training, and where the loss made the pass.
+        self, y_true: TensorLike, ranking: str = "logit"
+    ) -> ClassStatistics | None:
+        """Returns `class_statistics`, but in training only if the loss has computed them.
 
-        In training it is what the loss found, in its `compute_dtype`.
+        In training they are in the `compute_dtype` of the loss.
 
         Args:
             y_true: The labels.
-            absolute: Whether the `AbsoluteStatistics` are meant, not the `ClassStatistics`.
+            ranking: As in `class_statistics`.
         """
         labels = self.label_matrix(y_true)
         if not self.training:
-            return (
-                self.absolute_statistics(labels) if absolute else self.class_statistics(labels)
-            )
-        if absolute:
-            return self._absolute.get(id(labels))
-        return self._statistics.get(id(labels), self._rounded.get(id(labels)))
+            return self.class_statistics(labels, ranking=ranking)
+        self.layer.scorer(ranking)  # raises an error if the layer does not support it
+        for dtype in ("float32", "bfloat16"):
+            if (ranking, dtype, id(labels)) in self._statistics:
+                return self._statistics[ranking, dtype, id(labels)]
+        return None
 
     def known_cross_entropies(
         self, y_true: TensorLike, absolute: bool | None = None
     ) -> tf.Tensor | None:
-        """The mean of `-log p(label)` over the labels of a row, float32 `[B]`, or None.
+        """Returns the mean of `-log p(label)` over the labels of each example, float32 `[B]`.
 
-        A label that a row has twice counts once. It is None in a step that does not know it.
+        Repeated labels of an example count once. The result is None in a training step that
+        does not know the probabilities.
 
         Args:
             y_true: The labels.
-            absolute: Whether p is the softmax of `|logit|`, not of the logits; None for the
-                one that the layer's `ranking` names.
+            absolute: Whether p is the softmax of `|logit|`, or of the logits; None for the
+                softmax that matches the layer's `ranking`.
         """
         labels = self.label_matrix(y_true)
-        absolute = self.layer.ranking == "absolute" if absolute is None else absolute
-        known = self.known_statistics(labels, absolute)
+        is_absolute = self.layer.ranking_by(absolute) == "absolute"
+        known = self.known_statistics(labels, "absolute" if is_absolute else "logit")
         if known is None:
             return None
         return known.log_partition - mean_over(self.distinct_labels(labels), known.true_logits)
 
     def label_ranks(self, y_true: TensorLike, absolute: bool | None = None) -> tf.Tensor | None:
-        """Ranks of the labels, int64 `[B, L]`, without O(num_classes) work in training.
+        """Returns ranks of the labels, int64 `[B, L]`, without O(num_classes) work in training.
 
-        Exact outside of training, and where the loss made the exact pass already. Else what
-        `estimated_ranks` gives.
+        They are exact outside training, and in training if the loss has made the exact pass.
+        Otherwise the result is that of `estimated_ranks`.
 
         Args:
             y_true: The labels.
-            absolute: Whether classes are ranked by `|logit|`, or by the logit; None for the
-                layer's `ranking`.
+            absolute: Whether to rank by `|logit|`, or by the logit; None for the layer's
+                `ranking`.
         """
-        labels = self.label_matrix(y_true)
-        matrix, absolute = self.layer.ranked_by(absolute)
-        if matrix is not self.class_matrix:
-            return None if self.training else self._ranks_in(matrix, labels)
-        known = self.known_statistics(labels, absolute)
-        if known is None:
-            return self.estimated_ranks(labels, absolute)
-        if isinstance(known, ClassStatistics):
-            return known.ranks
-        if id(labels) not in self._absolute_ranks:
-            self._absolute_ranks[id(labels)] = self.class_matrix.absolute_ranks(
-                self.flat_features, labels, known.true_logits
-            )
-        return self._absolute_ranks[id(labels)]
+        labels, ranking = self.label_matrix(y_true), self.layer.ranking_by(absolute)
+        known = self.known_statistics(labels, ranking)
+        return self.estimated_ranks(labels, ranking) if known is None else known.ranks
 
-    def _ranks_in(self, matrix: ClassMatrix, labels: tf.Tensor) -> tf.Tensor:
-        """Exact ranks by the absolute logits of another matrix, by one pass that all share."""
-        if id(labels) not in self._taylor_ranks:
-            scores = matrix.absolute_statistics(self.flat_features, labels).true_logits
-            ranks = matrix.absolute_ranks(self.flat_features, labels, scores)
-            self._taylor_ranks[id(labels)] = ranks
-        return self._taylor_ranks[id(labels)]
-
-    def estimated_ranks(self, labels: tf.Tensor, absolute: bool = False) -> tf.Tensor | None:
-        """Ranks as far as this training step can tell, int64 `[B, L]`; None: it cannot."""
+    def estimated_ranks(self, labels: tf.Tensor, ranking: str = "logit") -> tf.Tensor | None:
+        """Returns ranks that this training step can estimate, int64 `[B, L]`, or None."""
         return None
 
 
 def mean_over(counts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """The mean of each row of `values` over the places where `counts`; 0 if there are none."""
+    """Returns the mean of each row of `values` where `counts` is true; 0 if it never is."""
     total = tf.reduce_sum(tf.where(counts, values, 0), axis=-1)
     number = tf.reduce_sum(tf.cast(counts, values.dtype), axis=-1)
     return tf.math.divide_no_nan(total, number)
 
 
 def tag_of(y_pred: tf.Tensor, asked_by: str, kind: type[Tag]) -> Tag | None:
-    """The tag of `y_pred`; None while Keras traces with bare placeholders.
+    """Returns the tag of `y_pred`; None while Keras traces the model with placeholders.
 
     Args:
-        y_pred: What a loss or metric was given as predictions.
+        y_pred: The predictions that a loss or metric received.
         asked_by: Name of that loss or metric, for the error.
-        kind: The class of tags that it works from.
+        kind: The class of tags that it needs.
 
     Raises:
-        ValueError: If `y_pred` is not the direct output of a layer that gives such tags.
+        ValueError: If `y_pred` is not the direct output of a layer that creates such tags.
     """
     found = getattr(y_pred, _ATTRIBUTE, None)
     if isinstance(found, kind):
@@ -234,25 +206,25 @@ def tag_of(y_pred: tf.Tensor, asked_by: str, kind: type[Tag]) -> Tag | None:
     if found is not None:
         raise ValueError(
             f"{asked_by} cannot be used with the {type(found.layer).__name__} "
-            f"'{found.layer.name}': it works with a {kind.given_by}. Take "
+            f"'{found.layer.name}': it works with a {kind.given_by}. Use "
             f"{found.losses_to_take}."
         )
     if is_symbolic(y_pred):
         return None
     raise ValueError(
-        f"{asked_by} must be given the direct output of a {kind.given_by} layer. Received "
-        f"`y_pred` of shape {getattr(y_pred, 'shape', '?')} that no such layer made. Make "
-        "it the last layer of the model: no softmax, reshape or cast may follow it, and no "
-        "TimeDistributed be around it, as it takes [batch, time, dim] itself. For logits of "
-        "another layer use the losses of Keras."
+        f"{asked_by} needs the direct output of a {kind.given_by} layer. Received: `y_pred` of "
+        f"shape {getattr(y_pred, 'shape', '?')}, which is not the output of such a layer. Make "
+        "it the last layer of the model: no softmax, reshape or cast may follow it. Do not put "
+        "it in a TimeDistributed, because it accepts [batch, time, dim]. For logits of another "
+        "layer, use Keras's losses."
     )
 
 
 @contextlib.contextmanager
 def logits_left_out() -> Iterator[None]:
-    """Inside, output layers of this thread attach their tags to zeros, not to logits.
+    """Context in which output layers of this thread attach their tags to zeros, not logits.
 
-    For graphs that are written to files: nothing prunes those before they are converted.
+    For graphs that are saved to files: converters read them before anything prunes them.
     """
     before = are_logits_left_out()
     _scopes.logits_left_out = True
@@ -263,5 +235,5 @@ def logits_left_out() -> Iterator[None]:
 
 
 def are_logits_left_out() -> bool:
-    """Whether this thread is inside of `logits_left_out`."""
+    """Returns whether this thread is inside `logits_left_out`."""
     return getattr(_scopes, "logits_left_out", False)

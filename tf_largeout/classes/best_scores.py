@@ -1,0 +1,92 @@
+"""Ranks scored classes and drops excluded ones: every search for the best classes uses it."""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+NOTHING = -float("inf")  # the score where there is no class
+
+Best = tuple[tf.Tensor, tf.Tensor]
+
+
+def highest(
+    scores: tf.Tensor, ids: tf.Tensor, k: int | tf.Tensor, keys: tf.Tensor | None = None
+) -> Best:
+    """Returns the `k` classes with the highest scores.
+
+    Ties go to the class that comes first, so lower ids win where ids rise. The best results
+    of several blocks or shards of classes are merged by a call on their concatenation.
+
+    Args:
+        scores: float32 `[B, m]`.
+        ids: Integer `[B, m]`, the classes.
+        k: At most m.
+        keys: `[B, m]`, ranks the classes instead of `scores`; or None.
+
+    Returns:
+        `(scores, ids)`: `[B, k]`, best first.
+    """
+    best, places = tf.math.top_k(scores if keys is None else keys, k)
+    if keys is not None:
+        best = tf.gather(scores, places, batch_dims=1)
+    return best, tf.gather(ids, places, batch_dims=1)
+
+
+def search_without(
+    search: Callable[[tf.Tensor], Best],
+    most: int | tf.Tensor,
+    exclude: tf.Tensor | None,
+    k: int,
+) -> Best:
+    """Returns the `k` best classes of a search that are not excluded.
+
+    Of the best `k + n` classes, at most `n` are excluded.
+
+    Args:
+        search: Called with the number of classes to find, it returns scores and ids, best
+            first.
+        most: How many classes there are.
+        exclude: int64 `[B, n]`, where negative ids exclude nothing; or None.
+        k: At least 1.
+
+    Returns:
+        As `best_left`.
+    """
+    count = k if exclude is None else k + tf.shape(exclude)[1]
+    return best_left(*search(tf.minimum(count, most)), exclude, k)
+
+
+def best_left(
+    scores: tf.Tensor, ids: tf.Tensor, exclude: tf.Tensor | None, k: int | tf.Tensor
+) -> Best:
+    """Drops the excluded classes from ranked results, and returns the first `k` of the others.
+
+    Args:
+        scores: float32 `[B, m]`, best first.
+        ids: int64 `[B, m]`, their classes; -1 where there is none, last.
+        exclude: int64 `[B, n]`, where negative ids exclude nothing; or None.
+        k: At least 1.
+
+    Returns:
+        `(scores, ids)`: float32 and int64 `[B, k]`, in their order, padded with -inf and -1.
+    """
+    padding = [[0, 0], [0, k]]
+    scores = tf.pad(scores, padding, constant_values=NOTHING)
+    ids = tf.pad(ids, padding, constant_values=-1)
+    if exclude is None:
+        return scores[:, :k], ids[:, :k]
+    width = tf.shape(ids)[1]
+    order = tf.where(_are_among(ids, exclude), width, tf.range(width))
+    return highest(scores, ids, k, keys=-order)  # the padding is never excluded
+
+
+def _are_among(ids: tf.Tensor, exclude: tf.Tensor) -> tf.Tensor:
+    """Tells which `ids`, `[B, m]`, are in the same row of `exclude`, `[B, n]`.
+
+    Negative ids are not. The search in sorted rows takes O(m + n) memory per row, where
+    comparing all pairs would take O(m n).
+    """
+    lowest = tf.pad(exclude, [[0, 0], [1, 0]], constant_values=exclude.dtype.min)
+    ordered = tf.sort(lowest, axis=1)
+    places = tf.searchsorted(ordered, ids, side="right") - 1
+    return (ids >= 0) & (tf.gather(ordered, places, batch_dims=1) == ids)

@@ -1,0 +1,245 @@
+"""`ClassScorer`: scores all classes, for losses, metrics, samplers and retrieval."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tf_largeout.classes import blockwise
+from tf_largeout.classes.class_shard import ClassShard
+
+
+class ClassStatistics:
+    """Exact statistics over all classes of a batch of `B` examples with `L` labels each.
+
+    Args:
+        log_partition: As below.
+        true_logits: As below.
+        ranks: As below, or a function that computes them, in another pass over the classes.
+
+    Attributes:
+        log_partition: float32 `[B]`, log of the sum over classes of `exp(logit)`.
+        true_logits: float32 `[B, L]`, logits of the labels; 0 at padding.
+    """
+
+    def __init__(
+        self,
+        log_partition: tf.Tensor,
+        true_logits: tf.Tensor,
+        ranks: tf.Tensor | Callable[[], tf.Tensor],
+    ) -> None:
+        self.log_partition, self.true_logits, self._ranks = log_partition, true_logits, ranks
+
+    @functools.cached_property
+    def ranks(self) -> tf.Tensor:
+        """int64 `[B, L]`, how many classes score higher than the label.
+
+        Of equal scores, the lower id ranks higher. `num_classes` at padding.
+        """
+        return self._ranks() if callable(self._ranks) else self._ranks
+
+
+class ClassScorer:
+    """The base class of what scores the classes of an output layer.
+
+    Losses, metrics, samplers and indexes access the classes only through it. A subclass
+    defines `rows`, `values`, `logits`, `dots` and `fold_logits`. The other methods are built
+    on `fold_logits`; a subclass overrides those that it can compute faster.
+
+    Args:
+        num_classes: Number of classes.
+        dim: Width of the features.
+        has_bias: Whether the classes have biases.
+        owner: Name of the layer, for messages.
+
+    Attributes:
+        num_classes, dim, has_bias: As above.
+    """
+
+    def __init__(self, num_classes: int, dim: int, has_bias: bool, owner: str) -> None:
+        self.num_classes, self.dim, self.has_bias = num_classes, dim, has_bias
+        self._owner = owner
+
+    def shards(self) -> list[ClassShard]:
+        """The ranges of classes over which search structures are built, in their order."""
+        return [ClassShard(matrix=self, first=0, num_rows=self.num_classes)]
+
+    def as_products(self) -> tuple[tf.Variable, tf.Variable | None] | None:
+        """Returns variables whose inner products with the features score the classes.
+
+        Exports use them: `embeddings` float32 `[num_classes, dim]`, and `bias`
+        `[num_classes]` or None. They are variables of the layer if it has such variables.
+        The result is None if inner products cannot score the classes.
+        """
+        return None
+
+    def rows(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the embeddings, float32 `[..., dim]`, of `ids`, int64 `[...]`."""
+        raise self._missing("rows")
+
+    def values(self) -> tf.Tensor:
+        """Returns all embeddings, `[num_classes, dim]`, without the biases."""
+        raise self._missing("values")
+
+    def logits(self, features: tf.Tensor) -> tf.Tensor:
+        """Returns the logits of all classes, `[..., num_classes]`, in the dtype of `features`.
+
+        By stateless TensorFlow operations only: TensorFlow prunes them if nothing uses them.
+        """
+        raise self._missing("logits")
+
+    def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the logits of each example's own classes, see `ops.row_dots`.
+
+        Args:
+            features: Float `[B, dim]`.
+            ids: int64 `[B, n]`, padded with -1.
+
+        Returns:
+            float32 `[B, n]`; the lowest float, without a gradient, at padding.
+        """
+        raise self._missing("dots")
+
+    def fold_logits(
+        self,
+        features: tf.Tensor,
+        function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
+        state: Any,
+        width: int | tf.Tensor = 1,
+        classes: tf.Tensor | None = None,
+    ) -> Any:
+        """Passes over the logits of all classes in blocks, for what no op computes.
+
+        It gathers class rows and never copies the matrix. It holds `B * block * width`
+        numbers, about 16 MiB. Equal features and widths give equal blocks.
+
+        Args:
+            features: Float `[B, dim]`.
+            function: `(state, logits, ids) -> state`, called for each block in turn: float32
+                `[B, n]`, and int64 `[n]`, the classes, rising by 1 if `classes` is None.
+            state: The state for the first block: tensors in any structure. They keep their
+                shapes.
+            width: How many numbers `function` computes from each logit.
+            classes: int64 `[m]`, ids of the classes to pass over, rising; None for all.
+
+        Returns:
+            The state after the last block.
+        """
+        raise self._missing("fold_logits")
+
+    def statistics(
+        self,
+        features: tf.Tensor,
+        labels: tf.Tensor,
+        compute_dtype: str = "float32",
+        training: bool = False,
+    ) -> ClassStatistics:
+        """Returns the exact `ClassStatistics` of a batch.
+
+        Args:
+            features: Float `[B, dim]`.
+            labels: int64 `[B, L]`, padded with -1.
+            compute_dtype: "float32" or "bfloat16", see `ops.class_statistics`.
+            training: Whether gradients are needed, and ranks rarely: a hint for shards.
+
+        Raises:
+            ValueError: If the classes are not scored in this `compute_dtype`.
+        """
+        self._require_float32(compute_dtype)
+        fold = functools.partial(self.fold_logits, features, width=tf.shape(labels)[1])
+        found = blockwise.statistics(fold, labels)
+        ranks = functools.partial(blockwise.ranks, fold, labels, found[1], self.num_classes)
+        return ClassStatistics(*found, ranks)
+
+    def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the `k` classes with the highest logits, exactly, see `ops.class_top_k`.
+
+        Args:
+            features: float32 `[B, dim]`, finite.
+            k: Between 1 and `num_classes`.
+
+        Returns:
+            `(scores, ids)`: float32 and int64 `[B, k]`, best first; lower ids win ties.
+        """
+        return self.top_k_of(features, None, k)
+
+    def top_k_of(
+        self, features: tf.Tensor, classes: tf.Tensor | None, k: int | tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the best `k` of some classes. Only the rows of those classes are read.
+
+        Args:
+            features: float32 `[B, dim]`, finite.
+            classes: int64 `[m]`, ids of classes, rising; None for all.
+            k: Between 0 and m.
+
+        Returns:
+            As `top_k`.
+        """
+        features = tf.debugging.check_numerics(features, "The features must be finite")
+        fold = functools.partial(self.fold_logits, features, classes=classes)
+        return blockwise.top_k(fold, tf.shape(features)[0], k)
+
+    def absolute(self) -> "AbsoluteScores":
+        """Returns a view of these classes whose logits are the absolute values `|logit|`."""
+        return AbsoluteScores(self)
+
+    def each_replica(self, function: Callable[[], Any]) -> None:
+        """Runs `function()` on each replica that has the rows, outside a training step."""
+        function()
+
+    def _require_float32(self, compute_dtype: str) -> None:
+        if compute_dtype != "float32":
+            raise ValueError(
+                f"Layer '{self._owner}' computes in float32: its training steps multiply few "
+                f"classes. Received: compute_dtype={compute_dtype!r}. Leave it out of the loss."
+            )
+
+    def _missing(self, method: str) -> NotImplementedError:
+        return NotImplementedError(f"{type(self).__name__} must define `{method}`.")
+
+
+class AbsoluteScores(ClassScorer):
+    """A view of classes that scores them by `|logit|`.
+
+    Args:
+        signed: The `ClassScorer` of the logits.
+
+    Attributes:
+        signed: As above.
+    """
+
+    def __init__(self, signed: ClassScorer) -> None:
+        super().__init__(signed.num_classes, signed.dim, signed.has_bias, signed._owner)
+        self.signed = signed
+
+    def rows(self, ids: tf.Tensor) -> tf.Tensor:
+        return self.signed.rows(ids)
+
+    def values(self) -> tf.Tensor:
+        return self.signed.values()
+
+    def logits(self, features: tf.Tensor) -> tf.Tensor:
+        return tf.abs(self.signed.logits(features))
+
+    def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        return absolute_or_lowest(self.signed.dots(features, ids))
+
+    def fold_logits(
+        self,
+        features: tf.Tensor,
+        function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
+        state: Any,
+        width: int | tf.Tensor = 1,
+        classes: tf.Tensor | None = None,
+    ) -> Any:
+        def of_absolute(state: Any, logits: tf.Tensor, ids: tf.Tensor) -> Any:
+            return function(state, tf.abs(logits), ids)
+
+        return self.signed.fold_logits(features, of_absolute, state, width, classes)
+
+
+def absolute_or_lowest(logits: tf.Tensor) -> tf.Tensor:
+    """Returns `|logits|`, but leaves the lowest float, which marks padding, as it is."""
+    return tf.where(logits > logits.dtype.min, tf.abs(logits), logits.dtype.min)
