@@ -1,15 +1,17 @@
 """`connect`: connects this process to the servers that store shards."""
 
+import os
 import socket
 from collections.abc import Sequence
 from concurrent import futures
 
 import tensorflow as tf
 
-from tf_largeout.distribute import claims, cluster, coordinators, peers, server_watch
+from tf_largeout.distribute import claims, cluster, peers, server_watch
 from tf_largeout.ops import process_ops
 
-_OWN_JOB = "localhost"  # TensorFlow's name of a process that is no server
+# TensorFlow's job names of this process, without and with asynchronous trainers.
+_OWN_JOB, _COORDINATOR_JOB = "localhost", "chief"
 
 
 def connect(
@@ -65,7 +67,7 @@ def connect(
     own_host = _require_reachable(everyone, timeout_s)
     own_address = f"{host or own_host}:{_free_port()}"
     if trainers:
-        coordinators.start(addresses, trainers, own_address)
+        _start_coordinator(addresses, trainers, own_address)
     else:
         spec = tf.train.ClusterSpec({cluster.JOB: addresses, _OWN_JOB: [own_address]})
         tf.config.experimental_connect_to_cluster(spec, job_name=_OWN_JOB, protocol="grpc")
@@ -116,6 +118,26 @@ def _require_reachable(addresses: Sequence[str], timeout_s: float) -> str:
             "no firewall blocks it."
         )
     return calls[0].result()
+
+
+def _start_coordinator(
+    servers: Sequence[str], trainers: Sequence[str], own_address: str
+) -> None:
+    """Connects this process to servers and trainers, and starts a `ClusterCoordinator`."""
+    spec = tf.train.ClusterSpec(
+        {
+            _COORDINATOR_JOB: [own_address],
+            cluster.JOB: list(servers),
+            cluster.TRAINER_JOB: list(trainers),
+        }
+    )
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        spec, task_type=_COORDINATOR_JOB, task_id=0, rpc_layer="grpc"
+    )
+    # Otherwise TensorFlow would retry a step on a server that has lost its rows.
+    os.environ.setdefault("TF_COORDINATOR_IGNORE_TRANSIENT_PS_FAILURES", "0")
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    cluster.set_coordinator(tf.distribute.coordinator.ClusterCoordinator(strategy))
 
 
 def _free_port() -> int:

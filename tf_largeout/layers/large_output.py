@@ -304,11 +304,11 @@ class LargeOutput(ClassOutput):
     def _named_weights(self) -> dict[str, keras.Variable | ShardedTable]:
         """The weights by name, without those that a tied layer saves; shards as one table."""
         tied = set() if self.tied_layer is None else set(map(id, self.tied_layer.weights))
-        own = sharded_table.join_shards(
+        weights = sharded_table.join_shards(
             weight for weight in self.weights if id(weight) not in tied
         )
         # A table that was given as a variable may have any name.
-        return {"embeddings" if one is self.embeddings else one.name: one for one in own}
+        return {"embeddings" if one is self.embeddings else one.name: one for one in weights}
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         children = super()._trackable_children(save_type, **kwargs)
