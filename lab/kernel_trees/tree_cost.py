@@ -78,7 +78,7 @@ def measure(num_classes, dim, projection_dim, num_sampled, options):
         "sample_ms": _milliseconds(sample, options.steps + _WARM_UP),
         "update_ms": float(np.median(updates_of_draws)),
         "pool_update_ms": float(np.median(updates_of_pool)),
-        "sums_mb": sampler.tree_health(layer)["megabytes"],
+        "sums_mb": sampler.health(layer)["megabytes"],
     }
 
 

@@ -185,6 +185,6 @@ def test_hash_tables_are_on_the_gpu_also_out_of_a_file(tmp_path):
         if rebuilds:
             for head in heads:
                 head.sampler.rebuild(head)
-        healths = [head.sampler.table_health(head) for head in heads]
+        healths = [head.sampler.health(head) for head in heads]
         assert healths[0] == healths[1] == healths[2]
     assert healths[0]["fresh_share"] == 1

@@ -70,7 +70,7 @@ def test_a_search_that_has_begun_goes_on_in_the_new_rows(capfd):
     _fit(grown, *_data(400))
     assert "begins" not in capfd.readouterr().err
     head = grown.layers[-1]
-    assert head.sampler.list_health(head)["started_at"] == 2
+    assert head.sampler.health(head)["started_at"] == 2
     queries = 3 * tf.linalg.normalize(head.embeddings.value, axis=1)[0]
     found = head.sampler.search(queries, tf.zeros([400, 0], tf.int64), head)
     _, best = head.top_k(queries, 1)
@@ -86,7 +86,7 @@ def test_the_tables_of_lsh_keep_their_schedule(num_shards):
     # Built in step 4, the first of four; the next distance is that of step 4.
     states = [one for one in grown.layers[-1].weights if "rebuild_state" in one.name]
     assert [one.numpy().tolist() for one in states] == num_shards * [[8, 4 + 2 + 2]]
-    assert grown.layers[-1].sampler.table_health(grown.layers[-1])["fresh_share"] > 0.5
+    assert grown.layers[-1].sampler.health(grown.layers[-1])["fresh_share"] > 0.5
 
 
 def _followed(sampler, num_classes, kept):

@@ -169,12 +169,12 @@ def test_another_number_of_shards_goes_on_with_new_lists(tmp_path, before, after
     said = "another number of shards" in caplog.text
     assert said == (kind == "file" and before != after)
     head = other.layers[-1]
-    assert head.sampler.list_health(head)["started_at"] == 3
-    assert head.sampler.list_health(head)["fitted_at"] == (0 if before == after else -1)
+    assert head.sampler.health(head)["started_at"] == 3
+    assert head.sampler.health(head)["fitted_at"] == (0 if before == after else -1)
     if before == after:
         assert recall(other) == recall(model)
         return
     fit(other, 1)  # the next step, which searches
     assert recall(other) > 0.5
     if kind == "file":
-        assert head.sampler.list_health(head)["fitted_at"] == 0
+        assert head.sampler.health(head)["fitted_at"] == 0

@@ -75,7 +75,7 @@ def buckets(model):
 def test_tables_of_shards_are_those_of_all_classes(form, num_shards):
     one, sharded = rebuilt(form, 1), rebuilt(form, num_shards)
     assert buckets(sharded) == buckets(one)
-    healths = [m.layers[-1].sampler.table_health(m.layers[-1]) for m in (one, sharded)]
+    healths = [m.layers[-1].sampler.health(m.layers[-1]) for m in (one, sharded)]
     assert healths[0] == pytest.approx(healths[1]) and healths[1]["fresh_share"] == 1
 
 
@@ -210,7 +210,7 @@ def test_forms_learn_as_in_one_shard(form):
         precisions.append(model.evaluate(CLASSES, np.arange(N), verbose=0)[1])
     assert precisions[1] > 0.7 * precisions[0] and precisions[0] > 10 / N
     head = model.layers[-1]
-    assert head.sampler.table_health(head)["uniform_fill_share"] < 1
+    assert head.sampler.health(head)["uniform_fill_share"] < 1
 
 
 @pytest.mark.slow
@@ -253,7 +253,7 @@ def test_another_number_of_shards_goes_on_with_new_tables(
     assert said == (kind == "file" and before != after)
     fit(other, 1)  # the next step, which searches
     if before != after:
-        assert head.sampler.table_health(head)["fresh_share"] > 0.8
+        assert head.sampler.health(head)["fresh_share"] > 0.8
 
 
 @pytest.mark.slow

@@ -132,7 +132,7 @@ def test_trees_follow_the_training_step_by_step(form):
     first, last = fit(model, 60), fit(model, 60)
     assert last < first
     head = model.layers[-1]
-    assert head.sampler.tree_health(head)["built_at"] == 0
+    assert head.sampler.health(head)["built_at"] == 0
     head.sampler.prepare(head)
     assert [int(one) for one in state(model, "num_stale")] == [0, 0, 0]
     before = state(model, "sums")
@@ -178,7 +178,7 @@ def test_another_number_of_shards_goes_on_with_new_trees(tmp_path, before, after
     fit(model, 10)
     read_into(other, model, tmp_path, kind)
     head = other.layers[-1]
-    assert head.sampler.tree_health(head)["built_at"] == (0 if before == after else -1)
+    assert head.sampler.health(head)["built_at"] == (0 if before == after else -1)
     said = "another number of shards" in caplog.text
     assert said == (kind == "file" and before != after)
     head.sampler.prepare(head)  # as the next step does

@@ -141,9 +141,9 @@ def test_many_labels_and_many_own_classes_take_no_memory_of_their_product():
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda: samplers.InvertedFileSampler(12, num_hard=4).list_health(None),
+        lambda: samplers.InvertedFileSampler(12, num_hard=4).health(None),
         lambda: samplers.InvertedFileSampler(12, num_hard=4).rebuild(None),
-        lambda: samplers.LSHSampler(12).table_health(None),
+        lambda: samplers.LSHSampler(12).health(None),
         lambda: samplers.LSHSampler(12).rebuild(None),
     ],
 )

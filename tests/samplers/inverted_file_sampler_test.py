@@ -63,7 +63,7 @@ def test_there_is_no_head_before_its_step_and_then_the_hardest_classes():
     exact = layer.top_k(features, 8)[1].numpy()
     hits = [len(set(a) & set(b)) / 8 for a, b in zip(ids, exact, strict=True)]
     assert np.mean(hits) > 0.95
-    assert sampler.list_health(layer)["started_at"] == 3
+    assert sampler.health(layer)["started_at"] == 3
 
 
 @pytest.mark.slow  # In the short suite the heads of inverted_file_draws_test.py learn.
@@ -73,7 +73,7 @@ def test_training_with_the_head_learns():
     for _ in range(8):
         last = fit(model, 40)
     assert last < 0.7 * first
-    assert model.layers[-1].sampler.list_health(model.layers[-1])["started_at"] == 10
+    assert model.layers[-1].sampler.health(model.layers[-1])["started_at"] == 10
 
 
 # Before the search starts; and after the lists are fitted, and reassigned.
@@ -186,7 +186,7 @@ def test_replicas_keep_the_same_lists():
 
     for of_step in rows:  # over a reassignment
         step(of_step)
-    health = layer.sampler.list_health(layer)
+    health = layer.sampler.health(layer)
     assert health["started_at"] == 3 and health["fitted_at"] == 0
     state = [weight for weight in layer.weights if weight.name.startswith("sampler_")]
     means = next(weight for weight in state if weight.name == "sampler_means")

@@ -106,7 +106,7 @@ def test_the_tree_follows_the_training_step_by_step(form):
     first, last = fit(model, 60), fit(model, 60)
     assert last < first
     layer = model.layers[-1]
-    assert layer.sampler.tree_health(layer)["built_at"] == 0
+    assert layer.sampler.health(layer)["built_at"] == 0
     drawn_before = layer.sampler_schedule.numpy()[0]
     layer.sampler.prepare(layer)
     assert layer.sampler_schedule.numpy()[0] == drawn_before + 1
@@ -155,7 +155,7 @@ def test_the_tree_comes_to_follow_weights_set_by_hand():
 def test_an_optimizer_of_keras_has_the_tree_built_every_50_steps():
     model = make_model(optimizer="of Keras")
     fit(model, 120)
-    assert model.layers[-1].sampler.tree_health(model.layers[-1])["built_at"] == 100
+    assert model.layers[-1].sampler.health(model.layers[-1])["built_at"] == 100
 
 
 def test_rebuild_sums_weights_set_by_hand():
@@ -222,7 +222,7 @@ def test_replicas_keep_the_same_tree(form):
         model = make_model(form)
     fit(model, 8)
     layer = model.layers[-1]
-    assert layer.sampler.tree_health(layer)["built_at"] == 0
+    assert layer.sampler.health(layer)["built_at"] == 0
     for weight in layer.weights:
         if weight.name.startswith("sampler_"):
             np.testing.assert_array_equal(*weight.value.values)
@@ -261,4 +261,4 @@ def test_it_says_that_it_is_not_built():
     with pytest.raises(ValueError, match="no state"):
         samplers.KernelTreeSampler(5).rebuild(None)
     with pytest.raises(ValueError, match="no state"):
-        samplers.KernelTreeSampler(5).tree_health(None)
+        samplers.KernelTreeSampler(5).health(None)

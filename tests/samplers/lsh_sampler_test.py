@@ -145,7 +145,7 @@ def test_a_union_is_distinct_and_shared():
 def test_one_giant_bucket_is_sampled_from(form):
     head = head_of(make(form), np.ones([3000, DIM], "float32"))
     values = sample(head)
-    health = head.sampler.table_health(head)
+    health = head.sampler.health(head)
     assert health["largest_bucket"] == 3000
     for part in list(values) if form.get("num_hard") else [values]:
         assert np.isfinite(part.sampled_expected_count).all()
@@ -188,10 +188,10 @@ def test_models_train_where_rows_have_every_class_positive(name):
 
 def test_health_tells_of_buckets_and_fill():
     head = head_of(make({"shared": False, "num_hashes": 5, "num_tables": 1}))
-    health = head.sampler.table_health(head)
+    health = head.sampler.health(head)
     assert health["fresh_share"] == 0
     sample(head)
-    health = head.sampler.table_health(head)
+    health = head.sampler.health(head)
     assert health["mean_bucket"] == N / 32
     assert health["num_buckets"] == 32
     assert health["mean_bucket"] <= health["median_bucket_of_a_class"]

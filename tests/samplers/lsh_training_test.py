@@ -49,7 +49,7 @@ def test_set_weights_brings_the_tables_along():
     fit(model, 2)
     other.set_weights(model.get_weights())
     ours, theirs = model.layers[-1], other.layers[-1]
-    assert other.layers[-1].sampler.table_health(theirs) == ours.sampler.table_health(ours)
+    assert other.layers[-1].sampler.health(theirs) == ours.sampler.health(ours)
     np.testing.assert_array_equal(sample(ours)[0], sample(theirs)[0])
 
 
@@ -58,19 +58,19 @@ def test_embeddings_set_by_hand_are_noticed_while_training():
     head = model.layers[-1]
     fit(model, 2)
     head.embeddings.assign(RNG.normal(size=[N, DIM]))
-    assert head.sampler.table_health(head)["fresh_share"] < 0.09
+    assert head.sampler.health(head)["fresh_share"] < 0.09
     fit(model, 1)  # steps 6 to 8: asked at 8
     fit(model, 1)
-    assert head.sampler.table_health(head)["fresh_share"] > 0.5
+    assert head.sampler.health(head)["fresh_share"] > 0.5
 
 
 def test_a_rebuild_by_hand_is_at_once():
     head = head_of(make({}))
     sample(head)
     head.embeddings.assign(-EMBEDDINGS)
-    assert head.sampler.table_health(head)["fresh_share"] < 0.1
+    assert head.sampler.health(head)["fresh_share"] < 0.1
     head.sampler.rebuild(head)
-    assert head.sampler.table_health(head)["fresh_share"] == 1
+    assert head.sampler.health(head)["fresh_share"] == 1
     assert state_of(head) == [1, 52]
 
 
@@ -118,7 +118,7 @@ def test_replicas_build_the_same_tables():
         head.sampler.rebuild(head)
     one, other = strategy.experimental_local_results(head.sampler_table_ids.value)
     np.testing.assert_array_equal(one, other)
-    assert head.sampler.table_health(head)["fresh_share"] == 1
+    assert head.sampler.health(head)["fresh_share"] == 1
 
 
 @pytest.mark.parametrize("start_step", slow_but([], [None, 2]))

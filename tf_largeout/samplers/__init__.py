@@ -4,6 +4,7 @@ from tf_largeout.sampled_values import HeadAndTail, SampledValues
 from tf_largeout.samplers.bernoulli_sampler import BernoulliSampler
 from tf_largeout.samplers.bigram_sampler import BigramSampler
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
+from tf_largeout.samplers.hash_table_config import HashTableConfig
 from tf_largeout.samplers.inverted_file_sampler import InvertedFileSampler
 from tf_largeout.samplers.kernel_tree_sampler import KernelTreeSampler
 from tf_largeout.samplers.log_uniform_sampler import LogUniformSampler
@@ -20,6 +21,7 @@ __all__ = [
     "BernoulliSampler",
     "BigramSampler",
     "HardNegativeSampler",
+    "HashTableConfig",
     "HeadAndTail",
     "InvertedFileSampler",
     "KernelTreeSampler",

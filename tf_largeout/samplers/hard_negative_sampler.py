@@ -150,6 +150,17 @@ class HardNegativeSampler(Sampler):
         head = SampledValues(ids, in_head, tf.ones(tf.shape(ids)))
         return HeadAndTail(head, tail)  # type: ignore[arg-type]  # no tail searches
 
+    def health(self, layer: ClassLayer) -> dict[str, Any]:
+        """Returns `started_at`, the training step that was the first to search, or -1.
+
+        Args:
+            layer: The layer that built this sampler.
+
+        Raises:
+            ValueError: If no layer has built it.
+        """
+        return {**super().health(layer), "started_at": self.start.started_at()}
+
     def get_config(self) -> Config:
         return {
             "num_sampled": self.num_sampled,

@@ -1,5 +1,6 @@
 """Hard classes from lists that are fitted to the class embeddings."""
 
+import functools
 from typing import Any
 
 import keras
@@ -7,12 +8,16 @@ import tensorflow as tf
 
 from tf_largeout.arguments import one_of, whole_number
 from tf_largeout.sampled_values import DRAWS, LEAST_COUNT, HeadAndTail, SampledValues
-from tf_largeout.samplers.class_lists import ClassLists
+from tf_largeout.samplers.class_rows import rows_of, structure_over
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler, distinct_in_row
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
-from tf_largeout.samplers.shard_distribution import ShardDistribution
-from tf_largeout.search import RowDistribution
+from tf_largeout.search import (
+    InvertedFile,
+    RowDistribution,
+    ShardDistribution,
+    ShardedInvertedFile,
+)
 from tf_largeout.types import Config
 
 
@@ -91,9 +96,9 @@ class InvertedFileSampler(HardNegativeSampler):
     ) -> None:
         super().__init__(num_sampled, num_hard, tail, start_step, seed)
         self.select = one_of("select", select, ["highest", "draw"])
-        self._lists = ClassLists(num_lists, knows_lists=self._draws_alone)
-        self.num_lists = self._lists.num_lists
+        self.num_lists = whole_number("num_lists", num_lists, or_none=True)
         self.num_probes = whole_number("num_probes", num_probes)
+        self._file: InvertedFile | ShardedInvertedFile
 
     @property
     def counts_are(self) -> str:
@@ -105,15 +110,21 @@ class InvertedFileSampler(HardNegativeSampler):
 
     def build(self, layer: ClassLayer) -> None:
         super().build(layer)
-        self._lists.build(self, layer)
+        self._file = structure_over(
+            layer.class_matrix,
+            InvertedFile,
+            ShardedInvertedFile,
+            self.num_lists,
+            self._draws_alone,
+        )
+        add_weight = functools.partial(self.add_weight, layer)
+        self._file.build(layer.num_classes, layer.class_matrix.dim, add_weight)
 
     def keep_up(self, layer: ClassLayer) -> None:
-        self._lists.keep_up(layer.class_matrix)
+        self._file.keep_up(*rows_of(layer.class_matrix))
 
     def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
-        return self._lists.search(
-            layer.class_matrix, features, self.num_searched, self.num_probes
-        )
+        return self._file.search(features, self.num_searched, self.num_probes)[1]
 
     def draw(
         self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
@@ -123,7 +134,7 @@ class InvertedFileSampler(HardNegativeSampler):
         seed = layer.next_seed()
 
         def drawn() -> tuple[RowDistribution | ShardDistribution, tf.Tensor, tf.Tensor]:
-            distribution = self._lists.distribution(layer.class_matrix, features)
+            distribution = self._file.distribution(features)
             return distribution, *distribution.draw(self.num_searched, seed)
 
         if self.tail:
@@ -154,27 +165,28 @@ class InvertedFileSampler(HardNegativeSampler):
 
         def start_and_fit() -> None:
             self.start.now()
-            self._lists.fit(layer.class_matrix)
+            self._file.fit(*rows_of(layer.class_matrix))
 
         layer.class_matrix.each_replica(start_and_fit)
 
-    def list_health(self, layer: ClassLayer) -> dict[str, Any]:
-        """What the lists are like now.
+    def health(self, layer: ClassLayer) -> dict[str, Any]:
+        """Returns numbers about the lists.
 
         Args:
             layer: The layer that built this sampler.
 
         Returns:
             A dict: `started_at`, the training step that was the first to search, or -1;
-            `fitted_at`, the last fit, counted in steps since then, or -1; `num_lists`; the
-            sizes of the `largest`, the `median` and the `smallest` list; and the share of
-            `empty` ones.
+            `fitted_at`, the step of the last fit, counted from `started_at`, or -1;
+            `num_lists`; the sizes of the `largest`, the `median` and the `smallest` list; and
+            the share of `empty` lists.
 
         Raises:
             ValueError: If no layer has built it.
         """
-        self.require_built()
-        return {"started_at": self.start.started_at(), **self._lists.health()}
+        return {**super().health(layer), **self._file.health()}
+
+    list_health = health  # its former name
 
     def get_config(self) -> Config:
         return {

@@ -1,8 +1,9 @@
 """The form of `KernelTreeSampler` whose draws are the head of a corrected tail."""
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
-from tf_largeout.samplers.class_trees import ClassTrees
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler, distinct_in_row
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.types import Config
@@ -15,7 +16,8 @@ class KernelTreeHead(HardNegativeSampler):
         num_sampled: Number of classes a row is compared with.
         num_hard: Number of draws of a row; of those that give one class the first counts.
         tail: What draws the others.
-        trees: The trees, which its owner builds.
+        sample: Makes the draws: `sample(features, labels, num_sampled, layer)` returns what
+            `KernelTree.sample` does.
     """
 
     name_in_messages = "KernelTreeSampler"
@@ -25,12 +27,11 @@ class KernelTreeHead(HardNegativeSampler):
         num_sampled: int,
         num_hard: int,
         tail: Sampler | Config | str | None,
-        trees: ClassTrees,
+        sample: Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]],
     ) -> None:
         super().__init__(num_sampled, num_hard, tail)
-        self._trees = trees
+        self._sample = sample
 
     def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
-        seed, matrix = layer.next_seed(), layer.class_matrix
-        ids, _, _ = self._trees.sample(features, labels[:, :0], seed, self.num_searched, matrix)
+        ids, _, _ = self._sample(features, labels[:, :0], self.num_searched, layer)
         return distinct_in_row(ids)

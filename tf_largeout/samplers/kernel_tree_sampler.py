@@ -1,5 +1,6 @@
 """Negatives in proportion to the quadratic kernel of features and class embeddings."""
 
+import functools
 from typing import Any
 
 import keras
@@ -8,10 +9,11 @@ import tensorflow as tf
 from tf_largeout.arguments import boolean
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.sampled_values import LEAST_COUNT, HeadAndTail, SampledValues
-from tf_largeout.samplers.class_trees import ClassTrees
+from tf_largeout.samplers.class_rows import rows_of, seed_of_run, structure_over
 from tf_largeout.samplers.kernel_tree_head import KernelTreeHead
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
+from tf_largeout.search import KernelTree, ShardedKernelTree
 from tf_largeout.types import Config
 
 
@@ -95,9 +97,10 @@ class KernelTreeSampler(Sampler):
         seed: int | None = None,
     ) -> None:
         super().__init__(num_sampled, seed)
-        self._trees = ClassTrees(alpha, projection_dim, leaf_size)
-        self.alpha, self.projection_dim = self._trees.alpha, self._trees.projection_dim
-        self.leaf_size = self._trees.leaf_size
+        tree = KernelTree(alpha, projection_dim, leaf_size)
+        self.alpha, self.projection_dim = tree.alpha, tree.projection_dim
+        self.leaf_size = tree.leaf_size
+        self._tree: KernelTree | ShardedKernelTree
         self.shared = None if shared is None else boolean("shared", shared)
         self.num_hard, self.tail = num_hard, None
         self._head: KernelTreeHead | None = None
@@ -108,7 +111,7 @@ class KernelTreeSampler(Sampler):
                 "A shared pool has no classes of a row's own. Received: shared=True, "
                 f"num_hard={num_hard}. Leave one of them out."
             )
-        self._head = KernelTreeHead(self.num_sampled, num_hard, tail, self._trees)
+        self._head = KernelTreeHead(self.num_sampled, num_hard, tail, self._sample)
         self.num_hard, self.tail = self._head.num_hard, self._head.tail
 
     @property
@@ -119,7 +122,14 @@ class KernelTreeSampler(Sampler):
         if self._head:
             self._head.build(layer)
         super().build(layer)
-        self._trees.build(self, layer)
+        matrix = layer.class_matrix
+        arguments = self.alpha, self.projection_dim, self.leaf_size
+        self._tree = structure_over(matrix, KernelTree, ShardedKernelTree, *arguments)
+        add_weight = functools.partial(self.add_weight, layer)
+        self._tree.build(matrix.num_classes, matrix.dim, matrix.has_bias, add_weight)
+        observers = self._tree.row_observers()
+        for shard, observer in zip(matrix.shards(), observers, strict=True):
+            shard.matrix.on_rows_changed(observer)
 
     def release(self) -> None:
         super().release()
@@ -131,7 +141,7 @@ class KernelTreeSampler(Sampler):
             self._head.take_classes(before._head, change)
 
     def prepare(self, layer: ClassLayer) -> None:
-        self._trees.keep_up(layer)
+        self._tree.keep_up(seed_of_run(layer), *rows_of(layer.class_matrix))
 
     def draw(
         self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
@@ -154,10 +164,11 @@ class KernelTreeSampler(Sampler):
             ValueError: If no layer has built it.
         """
         self.require_built()
-        layer.class_matrix.each_replica(lambda: self._trees.rebuild(layer))
+        matrix = layer.class_matrix
+        matrix.each_replica(lambda: self._tree.rebuild(seed_of_run(layer), *rows_of(matrix)))
 
-    def tree_health(self, layer: ClassLayer) -> dict[str, Any]:
-        """What the tree is like now.
+    def health(self, layer: ClassLayer) -> dict[str, Any]:
+        """Returns numbers about the tree.
 
         Args:
             layer: The layer that built this sampler.
@@ -169,8 +180,9 @@ class KernelTreeSampler(Sampler):
         Raises:
             ValueError: If no layer has built it.
         """
-        self.require_built()
-        return self._trees.health()
+        return {**super().health(layer), **self._tree.health()}
+
+    tree_health = health  # its former name
 
     def get_config(self) -> Config:
         return {
@@ -184,10 +196,21 @@ class KernelTreeSampler(Sampler):
             "seed": self.seed,
         }
 
+    def _sample(
+        self,
+        features: tf.Tensor,
+        labels: tf.Tensor,
+        num_sampled: int,
+        layer: ClassLayer,
+        shared: bool = False,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """As `KernelTree.sample`."""
+        rows = rows_of(layer.class_matrix)
+        seed = layer.next_seed()
+        return self._tree.sample(features, labels, seed, num_sampled, *rows, shared=shared)
+
     def _own(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> SampledValues:
-        ids, log_q, label_log_q = self._trees.sample(
-            features, labels, layer.next_seed(), self.num_sampled, layer.class_matrix
-        )
+        ids, log_q, label_log_q = self._sample(features, labels, self.num_sampled, layer)
         true_counts = _positive(tf.exp(label_log_q) * self.num_sampled)
         true_counts = tf.where(labels >= 0, true_counts, 1.0)
         return SampledValues(ids, true_counts, _positive(tf.exp(log_q) * self.num_sampled))
@@ -197,13 +220,11 @@ class KernelTreeSampler(Sampler):
         is_empty = tf.cast(tf.equal(tf.shape(features)[0], 0), tf.int32)
         features = tf.pad(features, [[0, is_empty], [0, 0]])
         no_labels = tf.zeros([tf.shape(features)[0], 0], tf.int64)
-        matrix, seed = layer.class_matrix, layer.next_seed()
-        pool, _, _ = self._trees.sample(
-            features, no_labels, seed, self.num_sampled, matrix, shared=True
-        )
+        pool, _, _ = self._sample(features, no_labels, self.num_sampled, layer, shared=True)
 
         def counts_of(ids: tf.Tensor) -> tf.Tensor:
-            q = self._trees.mean_probabilities(features, ids, matrix)
+            rows = rows_of(layer.class_matrix)
+            q = self._tree.mean_probabilities(features, ids, *rows)
             return _positive(q * self.num_sampled)
 
         return SampledValues.of_pool(pool, labels, counts_of)

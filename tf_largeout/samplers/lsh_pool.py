@@ -8,10 +8,10 @@ from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.ops.lsh_ops import union_of_lists
 from tf_largeout.ops.sampling_ops import uniform_sample
 from tf_largeout.sampled_values import DRAWS, NONE, SampledValues
-from tf_largeout.samplers.class_tables import ClassTables
+from tf_largeout.samplers.class_rows import rows_of
+from tf_largeout.samplers.class_tables import ClassTables, TableQueries
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.samplers.search_start import SearchStart
-from tf_largeout.samplers.table_queries import TableQueries
 from tf_largeout.search.hash_tables import most_bits
 
 _UNIFORM_PART = 8  # one of so many draws is uniform
@@ -41,7 +41,7 @@ class LSHPool(Sampler):
 
     @property
     def counts_are(self) -> str:
-        return DRAWS if self._tables.hash == "simhash" else NONE
+        return DRAWS if self._tables.config.hash == "simhash" else NONE
 
     def build(self, layer: ClassLayer) -> None:
         self._require_countable(layer.num_classes)
@@ -58,7 +58,7 @@ class LSHPool(Sampler):
         self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
     ) -> SampledValues:
         queries = self._tables.queries(features, labels, layer)
-        draw = self._counted if self._tables.hash == "simhash" else self._union
+        draw = self._counted if self._tables.config.hash == "simhash" else self._union
         return draw(queries, labels, layer)
 
     def _counted(
@@ -80,7 +80,8 @@ class LSHPool(Sampler):
         num_uniform = -(-self.num_sampled // _UNIFORM_PART)
         num_from_tables = self.num_sampled - num_uniform
         seed, uniform_seed = layer.next_seed(), layer.next_seed()
-        entries, num_entries = queries.draw(max(1, num_from_tables), seed)
+        tables = self._tables.tables
+        entries, num_entries = tables.draw(queries.codes, seed, max(1, num_from_tables))
 
         def uniform(number: int) -> tf.Tensor:
             return uniform_sample(
@@ -94,12 +95,13 @@ class LSHPool(Sampler):
             lambda: uniform(self.num_sampled),
         )
         share = tf.where(has_entries, num_uniform, self.num_sampled) / self.num_classes
-        num_tables = self._tables.built_num_tables()
-        weight = num_from_tables * num_tables / tf.maximum(num_entries, 1)
+        weight = num_from_tables * tables.num_tables / tf.maximum(num_entries, 1)
         share, weight = tf.cast(share, tf.float32), tf.cast(weight, tf.float32)
 
         def counts_of(ids: tf.Tensor) -> tf.Tensor:
-            return share + weight * queries.collisions(ids)
+            embeddings, _ = rows_of(layer.class_matrix)
+            found = tables.collisions(queries.vectors, ids, embeddings, queries.classes)
+            return share + weight * found
 
         self._tables.count(self.num_sampled, 0)
         return SampledValues.of_pool(pool, labels, counts_of)
@@ -108,9 +110,9 @@ class LSHPool(Sampler):
         self, queries: TableQueries, labels: tf.Tensor, layer: ClassLayer
     ) -> SampledValues:
         """The classes that each row met most often, the first of each row first."""
-        lists, _ = queries.find(
-            labels[:, :0], "frequent", self.num_sampled, _LOOKUPS * self.num_sampled
-        )
+        num, none = self.num_sampled, labels[:, :0]
+        lookups = _LOOKUPS * num
+        lists, _ = self._tables.tables.query(queries.codes, none, "frequent", num, lookups)
         pool, num_filled = union_of_lists(
             lists, layer.next_seed(), self.num_classes, self.num_sampled
         )
@@ -121,22 +123,22 @@ class LSHPool(Sampler):
         obstacle = self._obstacle(num_classes)
         if obstacle:
             raise ValueError(
-                f"{obstacle} Take fewer, or shared=False: classes of each row's own, which are "
-                "not corrected for."
+                f'{obstacle} Pass a lower number, or form="walk" (formerly shared=False): own '
+                "classes for each example, which the loss does not correct for."
             )
 
     def _obstacle(self, num_classes: int) -> str | None:
         """Why no pool can be drawn, in two sentences; or None."""
-        most, num_hashes = most_bits(num_classes), self._tables.num_hashes
-        if self._tables.hash == "simhash" and (num_hashes or 0) > most:
+        most, num_hashes = most_bits(num_classes), self._tables.config.num_hashes
+        if self._tables.config.hash == "simhash" and (num_hashes or 0) > most:
             return (
-                "The counts of a shared pool of SimHash are known only if each list of hash "
-                f"values has a bucket of its own: with at most {most} hashes for "
+                "The counts of a pool are known only if each list of SimHash values has a "
+                f"bucket of its own: with at most {most} hashes for "
                 f"num_classes={num_classes}. Received: num_hashes={num_hashes}."
             )
         if self.num_sampled > num_classes:
             return (
-                f"A shared pool of {self.num_sampled} classes needs as many. Received: "
+                f"A pool cannot have more samples than there are classes. Received: "
                 f"num_sampled={self.num_sampled}, num_classes={num_classes}."
             )
         return None

@@ -1,17 +1,18 @@
-"""Negatives out of hash tables over the class embeddings."""
+"""Negatives from hash tables over the class embeddings."""
 
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tf_largeout.arguments import boolean, one_of
+from tf_largeout.arguments import one_of
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.sampled_values import HeadAndTail, SampledValues
 from tf_largeout.samplers.class_tables import ClassTables
+from tf_largeout.samplers.former_lsh_arguments import accept_former_arguments
+from tf_largeout.samplers.hash_table_config import HashTableConfig
 from tf_largeout.samplers.lsh_pool import LSHPool
 from tf_largeout.samplers.lsh_search import LSHSearch
-from tf_largeout.samplers.rebuild_schedule import RebuildSchedule
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.types import Config
@@ -22,61 +23,65 @@ from tf_largeout.types import Config
 class LSHSampler(Sampler):
     """Draws classes that fall into the same hash buckets as the example or its label.
 
-    All class embeddings w_c lie in L hash tables of K hashes each. A row asks for its buckets,
-    by its features ("LSH Embedding") or by the embeddings of its labels ("LSH Label"), and
-    meets class c with probability `1 - (1 - p^K)^L`, where p is the collision probability of
-    one hash. A step costs O(num_sampled + L) per row, whatever the number of classes. Forms:
+    All class embeddings w_c are stored in L hash tables of K hashes each. An example looks up
+    its buckets, by its features ("LSH Embedding") or by the embeddings of its labels ("LSH
+    Label"), and meets class c with probability `1 - (1 - p^K)^L`, where p is the collision
+    probability of one hash. A step costs O(num_sampled + L) per example, whatever the number of
+    classes. There are four forms:
 
-    * `shared=False`: own classes `[batch, m]` for each row, by a walk through its buckets, or
-      with `select="frequent"` those met most often. Where the buckets hold too few, uniform
-      draws fill up. Expected counts are 1: not corrected for, as in the papers.
-    * `shared=True`: one pool `[m]` for the batch. SimHash (this is `LSHSampler(m)`): entries
-      are drawn from all buckets of the batch, and the expected count of class c is
-      `m L sum_b (1 - theta_bc / pi)^K / E`, theta the angle between query and w_c, E the
-      number of entries: right in the mean over hash functions, up to the relative variance of
-      E (of order 1 / L). An eighth of the draws are uniform, so that no count is below
-      `m / (8 N)`, wherever w_c points. Other hashes have no such form: the union of the
-      classes that each row met most often, not corrected for.
-    * `num_hard=T`: the classes met most often are scored exactly, and the T best are the head
-      of a `HeadAndTail`; its loss is an unbiased estimate whatever the tables give.
+    * `form="pool"`: one pool of classes `[num_sampled]`, shared by the batch. With SimHash (the
+      default), entries are drawn from all buckets of the batch. The expected count of class c
+      is `m L sum_b (1 - theta_bc / pi)^K / E` for m draws, where theta is the angle between
+      query and w_c, and E is the number of entries. It is right in the mean over hash
+      functions, up to the relative variance of E (of order 1 / L). An eighth of the draws are
+      uniform, so that no count is below `m / (8 N)`, wherever w_c points. With other hashes,
+      the counts are unknown: the pool is the union of the classes that each example met most
+      often, and the loss does not correct for it.
+    * `form="walk"`: own classes `[batch, num_sampled]` for each example, by a walk through its
+      buckets. If the buckets hold too few, uniform draws fill up the sample. The expected
+      counts are 1: the loss does not correct for them, as in the papers.
+    * `form="frequent"`: the same, with the classes that the example met most often.
+    * `num_hard=T`, without a form: the classes met most often are scored exactly, and the T
+      best are the head of a `HeadAndTail`. The loss is an unbiased estimate, whatever the
+      tables return.
 
-    The tables are weights of the layer (at most 4.4 L N bytes, in S shards of the classes
-    `(4 + 0.4 S) L N`), and are rebuilt inside the training step at growing intervals; also
-    where the embeddings were set by hand, within `rebuild_every` steps, or at once by
-    `rebuild`.
+    The tables are weights of the layer (at most 4.4 L N bytes; with the classes in S shards
+    `(4 + 0.4 S) L N`). They are rebuilt inside training steps at growing intervals, see
+    `HashTableConfig`. If the embeddings are set directly, the tables are rebuilt within
+    `rebuild_every` steps, or at once by `rebuild`.
+
+    Former arguments still work as keywords: `hash`, `num_hashes`, `num_tables`,
+    `rebuild_every` and `rebuild_growth`, which are now in `tables`, and `select` and `shared`,
+    which are now `form` (`shared=True` is "pool", and `shared=False` is the form that `select`
+    names).
 
     Args:
-        num_sampled: Number of classes a row is compared with.
+        num_sampled: Number of classes an example is compared with.
         query: "embedding" or "label".
-        hash: "simhash", "dwta" or "wta", the last two over 8 numbers per value.
-        num_hashes: K. By default such that the L buckets of a row would hold about
-            `8 num_sampled` entries if classes fell into buckets evenly.
-        num_tables: L, 50 by default.
-        select: "walk" or "frequent"; used where each row has its own uncorrected classes.
-        shared: Whether the batch shares one pool. None shares where the pool is corrected for:
-            SimHash, the walk, no `num_hard`. That takes no more hashes than buckets allow, and
-            no more samples than classes. A step with a shared pool is far cheaper than one with
-            as many own classes, and learns more per step, as it is corrected for.
-        num_hard: How many classes of a row come from the tables, or None for all.
-        tail: With `num_hard`, what draws the others: a name such as "uniform", or a static
-            `Sampler`.
-        rebuild_every: Steps between the first two builds.
-        rebuild_growth: Factor g by which that distance grows from rebuild to rebuild: rebuild i
-            is at step `rebuild_every (g^i - 1) / (g - 1)`.
-        start_step: With `num_hard`, number of the training step, from 0, that builds the
-            tables and is the first to search; None for `num_classes / 200`, at least 100 and
-            at most 1,000, or up to three times that while labels are new.
+        form: "pool", "walk" or "frequent". None for the pool if the loss can correct for it
+            (with SimHash and without `num_hard`), and else "walk". A pool with SimHash takes at
+            most as many hashes as there are buckets, and at most as many samples as there are
+            classes. A step with a pool is much cheaper than a step with as many own classes,
+            and learns more, because the loss corrects for the draws.
+        num_hard: Number of classes per example that come from the tables, or None for all.
+        tail: With `num_hard`, what draws the other classes: a name such as "uniform", or a
+            static `Sampler`.
+        start_step: With `num_hard`, the training step, from 0, that builds the tables and is
+            the first to search. None for `num_classes / 200`, at least 100 and at most 1,000,
+            or up to three times that while labels are new.
+        tables: A `HashTableConfig`, or a dict of its arguments; None for its defaults.
         seed: Optional int that the layer's draws start from; random if None.
 
     Attributes:
         tail: With `num_hard`, the `Sampler` of the tail; else None.
         num_hard: As given.
+        tables: The `HashTableConfig`.
 
     Raises:
-        ValueError: If an argument is out of range, `shared` is True and there is a `num_hard`,
-            or `tail` searches. When the layer is built: if a shared pool cannot be corrected
-            for or has more samples than there are classes, or the tables take more memory than
-            the machine has.
+        ValueError: If an argument is out of range, or if `tail` is a sampler that searches, or
+            if `form` and `num_hard` exclude each other. When the layer is built: if the counts
+            of a pool would be unknown or it has more samples than there are classes, or if the
+            tables need more memory than the machine has.
 
     References:
         Daghaghi et al. 2021, "A tale of two efficient and informative negative sampling
@@ -89,40 +94,34 @@ class LSHSampler(Sampler):
 
     searches = True
 
+    @accept_former_arguments
     def __init__(
         self,
         num_sampled: int = 1024,
         query: str = "embedding",
-        hash: str = "simhash",
-        num_hashes: int | None = None,
-        num_tables: int | None = None,
-        select: str = "walk",
-        shared: bool | None = None,
+        form: str | None = None,
         num_hard: int | None = None,
         tail: Sampler | Config | str | None = "uniform",
-        rebuild_every: int = 50,
-        rebuild_growth: float = 1.5,
         start_step: int | None = 0,
+        tables: HashTableConfig | Config | None = None,
         seed: int | None = None,
     ) -> None:
         super().__init__(num_sampled, seed)
-        self._schedule = RebuildSchedule(rebuild_every, rebuild_growth)
-        self._tables = ClassTables(query, hash, num_hashes, num_tables, self._schedule)
-        self.query, self.hash = self._tables.query, self._tables.hash
-        self.num_hashes, self.num_tables = self._tables.num_hashes, self._tables.num_tables
-        self.select = one_of("select", select, ["walk", "frequent"])
-        self.shared = None if shared is None else boolean("shared", shared)
-        if self.shared and num_hard is not None:
+        self.tables = HashTableConfig.get(tables)
+        self._tables = ClassTables(query, self.tables)
+        self.query = self._tables.query
+        self.form = form if form is None else one_of("form", form, ["pool", "walk", "frequent"])
+        if form not in (None, "frequent") and num_hard is not None:
             raise ValueError(
-                "A shared pool has no classes of a row's own. Received: shared=True, "
-                f"num_hard={num_hard}. Leave one of them out."
+                "With `num_hard` each example gets the best of the classes it met most often. "
+                f"Received: form={form!r}, num_hard={num_hard}. Pass only one of them."
             )
         self._form: LSHPool | LSHSearch
-        if self._shares_by_default(num_hard) if shared is None else shared:
+        if self._is_pool(num_hard):
             self._form = LSHPool(num_sampled, start_step, self._tables)
         else:
             self._form = LSHSearch(
-                num_sampled, num_hard, tail, start_step, select, self._tables
+                num_sampled, num_hard, tail, start_step, self.form or "walk", self._tables
             )
         self.tail, self.num_hard = self._form.tail, self._form.num_hard
         self.start = self._form.start
@@ -151,7 +150,7 @@ class LSHSampler(Sampler):
         return self._form.draw(features, labels, layer)
 
     def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
-        """The search alone, as `HardNegativeSampler.search`; a shared pool has none.
+        """The search alone, as `HardNegativeSampler.search`; a pool has none.
 
         Args:
             features: float32 `[batch, dim]`, the inputs of `layer`.
@@ -163,10 +162,10 @@ class LSHSampler(Sampler):
             with -1.
 
         Raises:
-            ValueError: If this sampler draws a shared pool.
+            ValueError: If this sampler draws a pool.
         """
         if isinstance(self._form, LSHPool):
-            raise ValueError("A shared pool is drawn, not searched for. Pass shared=False.")
+            raise ValueError('A pool is drawn, not searched for. Pass form="walk".')
         return self._form.search(features, labels, layer)
 
     def rebuild(self, layer: ClassLayer) -> None:
@@ -189,42 +188,42 @@ class LSHSampler(Sampler):
 
         layer.class_matrix.each_replica(start_and_rebuild)
 
-    def table_health(self, layer: ClassLayer) -> dict[str, Any]:
-        """What the tables are like now.
+    def health(self, layer: ClassLayer) -> dict[str, Any]:
+        """Returns numbers about the tables.
 
         Args:
             layer: The layer that built this sampler.
 
         Returns:
-            A dict of numbers: `num_tables`, `num_hashes`, `num_buckets` per table;
-            `largest_bucket`, `mean_bucket`, `empty_bucket_share`; `median_bucket_of_a_class`,
-            the size that the buckets of half of the classes do not exceed; `fresh_share`, how
-            much of the tables is right by the weights of now; `uniform_fill_share`, how much
-            of what was drawn so far came from uniform draws, because the buckets held too
-            little.
+            A dict: `started_at`, the training step that was the first to search, or -1;
+            `num_tables`, `num_hashes` and `num_buckets` per table; `largest_bucket`,
+            `mean_bucket` and `empty_bucket_share`; `median_bucket_of_a_class`, the size that
+            the buckets of half of the classes do not exceed; `fresh_share`, the share of table
+            entries that are right for the current weights; and `uniform_fill_share`, the share
+            of the drawn classes that are uniform draws, because the buckets held too few.
 
         Raises:
             ValueError: If no layer has built it.
         """
         self.require_built()
-        return self._tables.health(layer)
+        return {"started_at": self.start.started_at(), **self._tables.health(layer)}
+
+    table_health = health  # its former name
 
     def get_config(self) -> Config:
         return {
             "num_sampled": self.num_sampled,
+            "query": self.query,
+            "form": self.form,
             "num_hard": self.num_hard,
             "tail": keras.saving.serialize_keras_object(self.tail),
             "start_step": self.start.step,
+            "tables": self.tables.get_config(),
             "seed": self.seed,
-            "query": self.query,
-            "hash": self.hash,
-            "num_hashes": self.num_hashes,
-            "num_tables": self.num_tables,
-            "select": self.select,
-            "shared": self.shared,
-            **self._schedule.get_config(),
         }
 
-    def _shares_by_default(self, num_hard: int | None) -> bool:
-        """Whether the batch shares a pool that is corrected for."""
-        return self.hash == "simhash" and self.select == "walk" and num_hard is None
+    def _is_pool(self, num_hard: int | None) -> bool:
+        """Whether the batch shares a pool: if asked for, or by default if it has counts."""
+        if self.form is None:
+            return self.tables.hash == "simhash" and num_hard is None
+        return self.form == "pool"

@@ -5,6 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_largeout.classes.class_changes import ClassChange
+from tf_largeout.samplers.class_rows import rows_of
 from tf_largeout.samplers.class_tables import ClassTables
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
@@ -25,7 +26,7 @@ class LSHSearch(HardNegativeSampler):
         num_hard: Number of classes from the tables, or None.
         tail: Name or `StaticSampler`.
         start_step: Number of the first step that searches, or None.
-        select: "walk" or "frequent", without a tail.
+        form: "walk" or "frequent"; not used with `num_hard`.
         tables: The tables, of this sampler alone.
     """
 
@@ -37,11 +38,11 @@ class LSHSearch(HardNegativeSampler):
         num_hard: int | None,
         tail: Sampler | Config | str | None,
         start_step: int | None,
-        select: str,
+        form: str,
         tables: ClassTables,
     ) -> None:
         super().__init__(num_sampled, num_hard, tail, start_step)
-        self._select, self._tables = select, tables
+        self._form, self._tables = form, tables
 
     def build(self, layer: ClassLayer) -> None:
         super().build(layer)
@@ -55,19 +56,15 @@ class LSHSearch(HardNegativeSampler):
         self._tables.keep_up(layer)
 
     def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
-        queries = self._tables.queries(features, labels, layer)
+        codes, tables = self._tables.queries(features, labels, layer).codes, self._tables.tables
+        num = self.num_sampled
         if self.num_hard:
-            # Without a count: replicas cannot add theirs in the branch of a late start.
-            return queries.best_of_most_frequent(
-                features, labels, self.num_sampled, _FREQUENT_LOOKUPS, self.num_hard
-            )
-        lookups = _WALK_LOOKUPS if self._select == "walk" else _FREQUENT_LOOKUPS
-        ids, num_filled = queries.find(
-            labels,
-            self._select,
-            self.num_sampled,
-            lookups * self.num_sampled,
-            layer.next_seed(),
-        )
+            # Not counted: replicas cannot add their counts in the branch of `tf.cond` where a
+            # search that starts late runs.
+            sizes, rows = (num, _FREQUENT_LOOKUPS, self.num_hard), rows_of(layer.class_matrix)
+            return tables.best_of_most_frequent(codes, features, labels, *sizes, *rows)[1]
+        lookups = num * (_WALK_LOOKUPS if self._form == "walk" else _FREQUENT_LOOKUPS)
+        seed = layer.next_seed()
+        ids, num_filled = tables.query(codes, labels, self._form, num, lookups, seed)
         self._tables.count(tf.size(ids), tf.reduce_sum(tf.cast(num_filled, tf.int64)))
         return ids

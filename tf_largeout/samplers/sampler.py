@@ -281,6 +281,21 @@ class Sampler:
             change: Which of its classes are kept, and what their ids are now.
         """
 
+    def health(self, layer: ClassLayer) -> dict[str, Any]:
+        """Returns numbers about the search structure of the sampler, for monitoring.
+
+        Args:
+            layer: The layer that built this sampler.
+
+        Returns:
+            A dict of numbers by name, empty for a sampler without such a structure.
+
+        Raises:
+            ValueError: If no layer has built it.
+        """
+        self.require_built()
+        return {}
+
     def get_config(self) -> Config:
         return {"num_sampled": self.num_sampled, "seed": self.seed}
 

@@ -1,5 +1,6 @@
-"""The training step from which on a sampler searches for hard negatives."""
+"""The training step in which a sampler starts to search for hard negatives."""
 
+import importlib.util
 import sys
 
 import keras
@@ -14,49 +15,46 @@ _CLASSES_PER_STEP = 200
 _EARLIEST, _LATEST = 100, 1_000
 _PATIENCE = 3
 _WATCHED, _MET_OFTEN = 64, 15
-# SummaryMetadata(plugin_data={plugin_name: "scalars"}), serialized: TensorBoard's package need
-# not be there.
-_SCALAR = b"\n\t\n\x07scalars"
 
 
 class SearchStart:
-    """Tells from which training step on a sampler searches, and says so when it begins.
+    """Decides in which training step a sampler starts to search, and reports the start.
 
     Without a given step it is
 
         num_classes / 200, at least 100 and at most 1,000,
 
-    or up to three times that, as long as half of the labels that the first batch had have come
-    back fewer than 15 times: random negatives then still teach as much, for less time a step.
-    So a search begins on any data, under any loss and with any number of negatives; soon
-    where a few classes are most of the labels, later where all are about as frequent. What an
-    earlier and a later start led to is in lab/negatives/README.md.
+    or up to three times that, as long as half of the labels of the first batch have come back
+    fewer than 15 times: random negatives then still teach as much, in less time per step. So a
+    search starts with any data, any loss and any number of negatives: early where few classes
+    are most of the labels, later where all classes are about equally frequent. The effect of
+    earlier and later starts is in docs/lab/negatives.md.
 
-    In that step one line goes to stderr, which names the layer, the sampler and the step, and
-    a scalar of its number, `LAYER/search_start`, to the default summary writer if there is one:
-    `keras.callbacks.TensorBoard` makes it that with a number as `update_freq`, not with
-    "epoch". Under a `tf.distribute` strategy the first replica alone says it. The state is a
-    weight of the layer: a resumed run begins where the uninterrupted one does, and does not say
-    it again.
+    In that step a line on stderr names the layer, the sampler and the step. If there is a
+    default summary writer, and the package tensorboard is installed, it gets the step as the
+    scalar `LAYER/search_start`: `keras.callbacks.TensorBoard` sets such a writer if
+    `update_freq` is a number, not if it is "epoch". Under a `tf.distribute` strategy only the
+    first replica reports. The state is a weight of the layer: a resumed run starts in the same
+    step as an uninterrupted one, and does not report the start again.
 
     Args:
-        step: Number of the step, from 0, below 2^63; or None for the rule. With 0 nothing is
-            said.
-        has_tail: Whether there are negatives without the search. If not, it begins in step 0.
+        step: Number of the step, from 0, below 2^63; or None for the rule. With 0 there is no
+            report.
+        has_tail: Whether there are negatives without the search. If not, it starts in step 0.
 
     Attributes:
-        step: What was given, or 0 without a tail.
+        step: As given, or 0 without a tail.
 
     Raises:
-        ValueError: If `step` is something else, or there is no tail and `step` is neither 0 nor
-            None.
+        ValueError: If `step` is something else, or if `step` is neither 0 nor None without a
+            tail.
     """
 
     def __init__(self, step: int | None = 0, has_tail: bool = True) -> None:
         if step and not has_tail:
             raise ValueError(
                 "Without a tail there are no negatives before the search starts. Received: "
-                f"start_step={step}, num_hard=None. Leave `start_step` out, or pass "
+                f"start_step={step}, num_hard=None. Leave out `start_step`, or pass "
                 "`num_hard`."
             )
         step = step if has_tail else 0
@@ -66,10 +64,10 @@ class SearchStart:
         self._first, self._last, self._who, self._tag = 0, 0, "", ""  # until it is built
 
     def build(self, sampler: Sampler, layer: ClassLayer) -> None:
-        """Makes the state, weights of `layer`.
+        """Creates the state, weights of `layer`.
 
-        `[number of the next step, step of the start or -1]`; and by the rule `[2, 64]`: labels
-        of the first batch, and how often each has come back.
+        These are `[number of the next step, step of the start or -1]`; and with the rule
+        `[2, 64]`: labels of the first batch, and how often each has come back.
         """
         if self.step == 0:
             return
@@ -97,7 +95,7 @@ class SearchStart:
         self._tag = f"{layer.name}/search_start"
 
     def advance(self) -> None:
-        """Counts a training step; to be called once per step, before `has_begun`."""
+        """Counts a training step. To be called once per step, before `has_begun`."""
         if self.step == 0:
             return
         progress = local_variable(self._progress)
@@ -111,9 +109,9 @@ class SearchStart:
                 tf.cond(begins, lambda: self._say(step), lambda: False)
 
     def see(self, labels: tf.Tensor) -> None:
-        """Counts the labels that are watched, until the search begins; once per step.
+        """Counts the watched labels until the search starts. To be called once per step.
 
-        Of all replicas, so that they begin in the same step.
+        It counts the labels of all replicas, so that they start in the same step.
 
         Args:
             labels: int64 `[batch, num_labels]`, padded with -1.
@@ -135,7 +133,7 @@ class SearchStart:
     def _watch(self, labels: tf.Tensor) -> bool:
         size = tf.size(labels)
         evenly = tf.range(_WATCHED) * size // _WATCHED
-        ids = tf.gather(tf.pad(labels, [[0, 1]], constant_values=-1), evenly)  # -1: of none
+        ids = tf.gather(tf.pad(labels, [[0, 1]], constant_values=-1), evenly)  # -1: no label
         local_variable(self._watched).assign([ids, tf.zeros_like(ids)])
         return False
 
@@ -149,44 +147,45 @@ class SearchStart:
         return 2 * tf.math.count_nonzero(often) >= _WATCHED
 
     def has_begun(self) -> bool | tf.Tensor:
-        """Whether the step that was counted last searches: True, or a scalar bool tensor."""
+        """Whether the current step searches: True, or a scalar bool tensor."""
         if self.step == 0:
             return True
         with devices.host_scope(self._progress):
             return local_variable(self._progress).read_value()[1] >= 0
 
     def now(self) -> None:
-        """Starts with the next step, if that has not been."""
+        """Starts with the next step, unless it has started."""
         if self.step != 0:
             progress = local_variable(self._progress)
             step, started_at = tf.unstack(progress.read_value())
             progress.assign([step, tf.where(started_at < 0, step, started_at)])
 
     def resume(self, before: "SearchStart") -> None:
-        """Goes on where another one is: a search that has begun does not begin again."""
+        """Takes the state of another start: a search that has started does not start again."""
         if self.step != 0:
             self._progress.assign(before._progress)
         if self._watched is not None and before._watched is not None:
             self._watched.assign(before._watched)
 
     def started_at(self) -> int:
-        """The number of the step, or -1."""
+        """The number of the step that started, or -1."""
         return 0 if self.step == 0 else int(local_variable(self._progress)[1])
 
     def _say(self, step: tf.Tensor) -> bool:
         tf.print(
-            # It starts with a line break, as the line of a progress bar has not ended.
+            # It starts with a line break, because a progress bar has not ended its line.
             "\ntf_largeout: the search for hard negatives begins in training step ",
             step,
             f" ({self._who}; `start_step` sets another).",
             output_stream=sys.stderr,
             sep="",
         )
-        with tf.summary.record_if(True):  # of a writer for every n-th step too
-            tf.summary.write(self._tag, tf.cast(step, tf.float32), step=step, metadata=_SCALAR)
+        if importlib.util.find_spec("tensorboard"):  # without it `scalar` is an error
+            with tf.summary.record_if(True):  # also for a writer of every n-th step
+                tf.summary.scalar(self._tag, step, step=step)
         return True
 
 
 def default_step(num_classes: int) -> int:
-    """The step of a search that was given none, see `SearchStart`."""
+    """The earliest step by the rule of `SearchStart`."""
     return min(max(num_classes // _CLASSES_PER_STEP, _EARLIEST), _LATEST)

@@ -1,10 +1,10 @@
-"""Search structures over the rows of a matrix: which rows score highest for a query.
+"""Search structures over the rows of a matrix: which rows have the highest scores for a query.
 
-Each is built over any float32 `[num_rows, dim]` array in a `tf.Variable`. Its state is weights
-that the owner makes: `build` is passed `add_weight(name, shape, dtype, initializer,
-on_host=False)`, an `AddWeight`, which returns a Keras variable that is not trained, on the CPU
-with `on_host` and else on the device of the array. So the state is saved and restored with the
-owner.
+Each structure is built over a float32 `tf.Variable` `[num_rows, dim]`, or, as a `Sharded...`,
+over several of them, a shard of the rows each. Its state is weights that the owner creates:
+`build` takes `add_weight(name, shape, dtype, initializer, on_host=False)`, an `AddWeight`. It
+returns a Keras variable that is not trained, on the CPU with `on_host` and else on the device
+of the rows. So the state is saved and restored with the owner.
 """
 
 from tf_largeout.search.add_weight import AddWeight
@@ -13,6 +13,11 @@ from tf_largeout.search.inverted_file import InvertedFile
 from tf_largeout.search.k_means import k_means_clusters
 from tf_largeout.search.kernel_tree import KernelTree
 from tf_largeout.search.row_distribution import RowDistribution
+from tf_largeout.search.scheduled_hash_tables import ScheduledHashTables
+from tf_largeout.search.shard_distribution import ShardDistribution
+from tf_largeout.search.sharded_hash_tables import ShardedHashTables
+from tf_largeout.search.sharded_inverted_file import ShardedInvertedFile
+from tf_largeout.search.sharded_kernel_tree import ShardedKernelTree
 
 __all__ = [
     "AddWeight",
@@ -20,5 +25,10 @@ __all__ = [
     "InvertedFile",
     "KernelTree",
     "RowDistribution",
+    "ScheduledHashTables",
+    "ShardDistribution",
+    "ShardedHashTables",
+    "ShardedInvertedFile",
+    "ShardedKernelTree",
     "k_means_clusters",
 ]

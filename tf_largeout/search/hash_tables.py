@@ -12,6 +12,7 @@ import tensorflow as tf
 from tf_largeout.ops import devices
 from tf_largeout.ops.hash_ops import hash_functions, lsh_hash
 from tf_largeout.ops.lsh_ops import lsh_build, lsh_fresh_share, lsh_pool, lsh_query
+from tf_largeout.ops.row_dot_ops import row_dots
 from tf_largeout.search.add_weight import AddWeight
 from tf_largeout.variables.initializers import constant_initializer, zeros_initializer
 from tf_largeout.variables.replicas import local_variable
@@ -109,9 +110,27 @@ class HashTables:
         offsets, ids = self._variables()
         lsh_build(embeddings, functions, offsets, ids, *self._family)
 
-    def codes(self, vectors: tf.Tensor) -> tf.Tensor:
-        """The buckets of vectors float32 `[n, dim]`: int32 `[n, num_tables]`."""
-        return lsh_hash(vectors, local_variable(self._functions).read_value(), *self._family)
+    def codes(self, vectors: tf.Tensor, labels: tf.Tensor | None = None) -> tf.Tensor:
+        """The buckets of a batch of queries, as the methods below take them.
+
+        Args:
+            vectors: float32 `[n, dim]`: a vector per query, or one per label.
+            labels: None for a vector per query. Else int64 `[batch, num_labels]`, padded with
+                -1: each query has the vectors of its labels, and `vectors` has a row per label
+                that is not padding, in the order of `labels`.
+
+        Returns:
+            int32 `[batch, k * num_tables]` for k vectors per query, -1 for those of padding.
+        """
+        functions = local_variable(self._functions).read_value()
+        codes = lsh_hash(vectors, functions, *self._family)
+        if labels is None:
+            return codes
+        shape = tf.concat([tf.shape(labels), [self.num_tables]], axis=0)
+        none = tf.fill(shape, tf.constant(-1, tf.int64))  # int32 would go through the host
+        codes = tf.cast(codes, tf.int64)
+        codes = tf.tensor_scatter_nd_update(none, tf.where(labels >= 0), codes)
+        return tf.cast(tf.reshape(codes, [shape[0], shape[1] * shape[2]]), tf.int32)
 
     def query(
         self,
@@ -125,8 +144,7 @@ class HashTables:
         """Rows that share buckets with each query, see `ops.lsh_query`.
 
         Args:
-            codes: int32 `[batch, n * num_tables]`, the buckets of n vectors per query; -1 is
-                none.
+            codes: What `codes` returns.
             excluded: int64 `[batch, m]`, rows that a query must not find, padded with -1.
             select: "walk" takes the rows it meets first; "frequent" those it meets most often.
             num_found: Number of distinct rows per query.
@@ -180,6 +198,68 @@ class HashTables:
             `num_drawn * M / E` times in the mean.
         """
         return lsh_pool(*self._variables(), codes, seed, num_drawn)
+
+    def best_of_most_frequent(
+        self,
+        codes: tf.Tensor,
+        queries: tf.Tensor,
+        excluded: tf.Tensor,
+        num_candidates: int,
+        lookups_per_candidate: int,
+        num_best: int,
+        embeddings: tf.Variable,
+        bias: tf.Variable | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The rows with the highest scores among those that a query meets most often.
+
+        Args:
+            codes: What `codes` returns.
+            queries: float32 `[batch, dim]`.
+            excluded: int64 `[batch, m]`, rows that a query must not find, padded with -1.
+            num_candidates: Number of rows per query that are scored: those met most often.
+            lookups_per_candidate: Number of table entries per candidate that a query looks at,
+                at most.
+            num_best: Number of rows to find, at most `num_candidates`.
+            embeddings: As in `rebuild`.
+            bias: float32 `tf.Variable` `[num_rows]`, or None.
+
+        Returns:
+            `(scores, ids)`: float32 and int64 `[batch, num_best]`, in any order; ids are -1
+            where a query meets fewer rows.
+        """
+        # Without a seed: replicas cannot draw one in the branch of `tf.cond` where a search
+        # that starts late runs.
+        lookups = lookups_per_candidate * num_candidates
+        found, _ = self.query(codes, excluded, "frequent", num_candidates, lookups)
+        scores = row_dots(queries, embeddings, found, bias)
+        scores, best = tf.math.top_k(scores, num_best, sorted=False)
+        return scores, tf.gather(found, best, batch_dims=1)
+
+    def collisions(
+        self,
+        vectors: tf.Tensor,
+        ids: tf.Tensor,
+        embeddings: tf.Variable,
+        rows_of_vectors: tf.Tensor | None = None,
+    ) -> tf.Tensor:
+        """The expected number of vectors that share a SimHash bucket of a table with each row.
+
+        Args:
+            vectors: float32 `[n, dim]`.
+            ids: int64 `[m]`, rows, as they are now.
+            embeddings: As in `rebuild`.
+            rows_of_vectors: int64 `[n]`, the rows that the vectors are, or -1. None if they are
+                not rows.
+
+        Returns:
+            float32 `[m]`: the sum over the vectors of `collision_probability`.
+        """
+        cosines = _cosines(vectors, tf.gather(embeddings, ids))
+        if rows_of_vectors is not None:
+            # A row has angle 0 to itself. Rounding would make it about 4e-4: the angle of a
+            # cosine of 1 - x is sqrt(2 x).
+            cosines = tf.where(rows_of_vectors[:, tf.newaxis] == ids, 1.0, cosines)
+        return tf.reduce_sum(self.collision_probability(cosines), axis=0)
 
     def fresh_share(self, embeddings: tf.Variable) -> tf.Tensor:
         """The share of entries that are in the buckets of the rows of now, estimated.
@@ -269,6 +349,21 @@ def health_of(parts: Sequence[HashTables]) -> dict[str, Any]:
         "largest_bucket": int(sizes.max()),
         "empty_bucket_share": float(np.mean(sizes == 0)),
     }
+
+
+def _cosines(vectors: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Cosines of the angles between vectors and rows, `[n, number of rows]`."""
+    return tf.matmul(_directions(vectors), _directions(rows), transpose_b=True)
+
+
+def _directions(rows: tf.Tensor) -> tf.Tensor:
+    """Rows of length 1, `[n, dim + 1]`.
+
+    The last number is 1 for the zero vector: it shares all hashes with other zero vectors, and
+    is at right angles to all other vectors.
+    """
+    norms = tf.norm(rows, axis=1, keepdims=True)
+    return tf.concat([tf.math.divide_no_nan(rows, norms), tf.cast(norms == 0, tf.float32)], 1)
 
 
 def _median_bucket_of_rows(sizes: np.ndarray) -> int:

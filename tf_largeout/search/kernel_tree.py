@@ -1,6 +1,7 @@
 """Sums of rows from which rows are drawn in proportion to a quadratic kernel."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -125,6 +126,10 @@ class KernelTree:
         """
         self._upkeep.rows_changed(tf.cast(ids, tf.int64))
 
+    def row_observers(self) -> list[Callable[[tf.Tensor, tf.Tensor], None]]:
+        """The methods to call after rows have changed: one per variable that has rows."""
+        return [self.rows_changed]
+
     def keep_up(
         self, seed: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None = None
     ) -> None:
@@ -229,6 +234,27 @@ class KernelTree:
         root = self._root(queries.shape[1])
         squares = tf.reduce_sum(tf.matmul(queries, root) * queries, axis=1)
         return self.alpha * tf.maximum(squares, 0) + self._num_rows
+
+    def mean_probabilities(
+        self,
+        queries: tf.Tensor,
+        ids: tf.Tensor,
+        embeddings: tf.Variable,
+        bias: tf.Variable | None = None,
+    ) -> tf.Tensor:
+        """The mean over the queries of the `q_i` of some rows, by one dense product.
+
+        Args:
+            queries: float32 `[batch, dim]`.
+            ids: int64 `[n]`.
+            embeddings: As in `rebuild`.
+            bias: As in `rebuild`.
+
+        Returns:
+            float32 `[n]`; exact if the sums are those of the current rows.
+        """
+        kernels = self.kernels(queries, ids, embeddings, bias)
+        return tf.reduce_mean(kernels / self.masses(queries)[:, tf.newaxis], axis=0)
 
     def health(self) -> dict[str, Any]:
         """What the tree is like now.

@@ -1,10 +1,12 @@
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.samplers.stub_layer import built_layer
 from tf_largeout import samplers
-from tf_largeout.samplers.rebuild_schedule import RebuildSchedule
+from tf_largeout.search.rebuild_schedule import RebuildSchedule
 
 
 class ScheduledSampler(samplers.UniformSampler):
@@ -19,7 +21,7 @@ class ScheduledSampler(samplers.UniformSampler):
 
     def build(self, layer):
         super().build(layer)
-        self.schedule.build(self, layer)
+        self.schedule.build(functools.partial(self.add_weight, layer))
 
     def rebuild(self, step):
         self.rebuilt.scatter_nd_update([[self.count]], [step])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_largeout.samplers.shard_draws import draw_shards, merge_found, seed_of, spread_shards
+from tf_largeout.search.shard_draws import draw_shards, merge_found, seed_of, spread_shards
 
 SEED = tf.constant([7, 0], tf.int64)
 

@@ -1,0 +1,64 @@
+"""`HashTableConfig`: the configuration of the hash tables of an `LSHSampler`."""
+
+from typing import Any
+
+from tf_largeout.arguments import one_of, whole_number
+from tf_largeout.search.hash_tables import BITS_PER_VALUE
+from tf_largeout.search.rebuild_schedule import RebuildSchedule
+from tf_largeout.types import Config
+
+
+class HashTableConfig:
+    """The hash tables of an `LSHSampler`: L tables of K hashes, and when they are rebuilt.
+
+    Args:
+        hash: "simhash", "dwta" or "wta"; the last two use 8 numbers per hash value.
+        num_hashes: K. None for a K such that the L buckets of a query would hold about
+            `8 num_sampled` entries if classes fell into buckets evenly.
+        num_tables: L.
+        rebuild_every: Steps between the first two builds.
+        rebuild_growth: Factor g by which this distance grows from rebuild to rebuild: rebuild i
+            is at step `rebuild_every (g^i - 1) / (g - 1)`.
+
+    Raises:
+        ValueError: If an argument is out of range.
+
+    Example:
+        LSHSampler(1024, tables=HashTableConfig(num_tables=20, rebuild_growth=2.0))
+    """
+
+    def __init__(
+        self,
+        hash: str = "simhash",
+        num_hashes: int | None = None,
+        num_tables: int = 50,
+        rebuild_every: int = 50,
+        rebuild_growth: float = 1.5,
+    ) -> None:
+        self.hash = one_of("hash", hash, list(BITS_PER_VALUE))
+        self.num_hashes = whole_number("num_hashes", num_hashes, or_none=True)
+        self.num_tables = whole_number("num_tables", num_tables)
+        schedule = RebuildSchedule(rebuild_every, rebuild_growth)
+        self.rebuild_every, self.rebuild_growth = schedule.every, schedule.growth
+
+    def get_config(self) -> Config:
+        """The arguments, as JSON can hold them."""
+        return dict(vars(self))
+
+    @classmethod
+    def get(cls, identifier: Any) -> "HashTableConfig":
+        """Returns the configuration for a `HashTableConfig`, a dict of its arguments, or None.
+
+        Raises:
+            ValueError: If it is something else, or a key is not an argument.
+        """
+        if isinstance(identifier, cls):
+            return identifier
+        names = list(vars(cls()))
+        given = {} if identifier is None else identifier
+        if not isinstance(given, dict) or given.keys() - set(names):
+            raise ValueError(
+                f"`tables` must be a HashTableConfig, or a dict with some of the keys {names}. "
+                f"Received: tables={identifier!r}."
+            )
+        return cls(**given)

@@ -1,0 +1,93 @@
+"""`ScheduledHashTables`: hash tables over rows that are trained."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tf_largeout.ops import devices
+from tf_largeout.search.add_weight import AddWeight
+from tf_largeout.search.hash_tables import HashTables
+from tf_largeout.search.rebuild_schedule import RebuildSchedule
+
+
+class ScheduledHashTables(HashTables):
+    """`HashTables` that are rebuilt inside training steps, see `RebuildSchedule`.
+
+    Args:
+        kind: As in `HashTables`.
+        num_hashes: As in `HashTables`.
+        num_tables: As in `HashTables`.
+        every: As in `RebuildSchedule`.
+        growth: As in `RebuildSchedule`.
+    """
+
+    def __init__(
+        self, kind: str, num_hashes: int, num_tables: int, every: int, growth: float
+    ) -> None:
+        super().__init__(kind, num_hashes, num_tables)
+        self._schedule = RebuildSchedule(every, growth)
+
+    def build(
+        self,
+        num_rows: int,
+        dim: int,
+        add_weight: AddWeight,
+        num_rows_of_all: int | None = None,
+        num_parts: int = 1,
+    ) -> None:
+        super().build(num_rows, dim, add_weight, num_rows_of_all, num_parts)
+        self._schedule.build(add_weight)
+
+    def keep_up(
+        self,
+        read_seed: Callable[[], tf.Tensor],
+        embeddings: tf.Variable,
+        bias: tf.Variable | None = None,
+    ) -> None:
+        """Counts a training step, and rebuilds the tables before it where that is due.
+
+        Args:
+            read_seed: Returns int64 `[2]`, the seed of the run. It is called where the tables
+                are rebuilt. The hash functions depend only on this seed and on the step.
+            embeddings: The rows, float32 `tf.Variable` `[num_rows, dim]`, of this replica.
+            bias: Not used: hashes compare directions.
+        """
+
+        def rebuild(step: tf.Tensor) -> None:
+            with devices.device_scope_of(self._ids):
+                self._rebuild_in(step, read_seed, embeddings)
+
+        def is_stale() -> tf.Tensor:
+            with devices.device_scope_of(self._ids):
+                return self.are_stale(embeddings)
+
+        self._schedule.advance(rebuild, is_stale)
+
+    def rebuild_now(
+        self,
+        read_seed: Callable[[], tf.Tensor],
+        embeddings: tf.Variable,
+        bias: tf.Variable | None = None,
+    ) -> None:
+        """Rebuilds outside the schedule; the next distance counts from this step.
+
+        Args:
+            read_seed: As in `keep_up`.
+            embeddings: As in `keep_up`.
+            bias: Not used.
+        """
+        self._schedule.now(lambda step: self._rebuild_in(step, read_seed, embeddings))
+
+    def resume(self, before: Any) -> None:
+        """Takes the step number of other `ScheduledHashTables`; the next step rebuilds."""
+        self._schedule.resume(before._schedule)
+
+    def _rebuild_in(
+        self, step: tf.Tensor, read_seed: Callable[[], tf.Tensor], embeddings: tf.Variable
+    ) -> None:
+        first = read_seed()[0]
+        with devices.host_scope(self._functions):
+            # Draws count up from 0, so no draw has the seed of a rebuild.
+            seed = tf.stack([first, -1 - step])
+        self.rebuild(embeddings, seed)

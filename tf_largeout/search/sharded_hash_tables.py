@@ -1,0 +1,203 @@
+"""`ShardedHashTables`: hash tables per shard of the rows."""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.ops import devices
+from tf_largeout.search.hash_tables import HashTables, health_of
+from tf_largeout.search.scheduled_hash_tables import ScheduledHashTables
+from tf_largeout.search.shard_draws import merge_found, seed_of, spread_shards
+from tf_largeout.search.sharded_structure import ShardedStructure
+from tf_largeout.variables.row_shard import RowShard, map_by_shard
+
+_Codes = Sequence[tf.Tensor]  # per shard
+
+
+class ShardedHashTables(ShardedStructure[ScheduledHashTables]):
+    """As `ScheduledHashTables`, over rows in shards; see `ShardedStructure` for the arguments.
+
+    The tables of a shard have the hash functions and the buckets that tables over all rows
+    would have: two rows of a shard share a bucket if they would share it there. Each shard is
+    rebuilt on its own. `codes` returns a list with an entry per shard, and the other methods
+    take this list.
+
+    Args:
+        shards: The shards.
+        kind: As in `HashTables`.
+        num_hashes: As in `HashTables`.
+        num_tables: As in `HashTables`.
+        every: As in `RebuildSchedule`.
+        growth: As in `RebuildSchedule`.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[RowShard],
+        kind: str,
+        num_hashes: int,
+        num_tables: int,
+        every: int,
+        growth: float,
+    ) -> None:
+        arguments = kind, num_hashes, num_tables, every, growth
+        super().__init__(shards, [ScheduledHashTables(*arguments) for _ in shards])
+        self.num_tables = num_tables
+
+    def build(self, num_rows: int, dim: int, add_weight: Callable[..., keras.Variable]) -> None:
+        """Creates the state, see `HashTables.build`."""
+        num_here = sum(map(_is_here, self.shards))
+        for shard, tables in zip(self.shards, self.parts, strict=True):
+            tables.build(
+                shard.num_rows,
+                dim,
+                functools.partial(add_weight, shard=shard),
+                num_rows_of_all=num_rows,
+                num_parts=num_here if _is_here(shard) else 1,
+            )
+
+    def keep_up(
+        self,
+        read_seed: Callable[[], tf.Tensor],
+        embeddings: Sequence[tf.Variable],
+        bias: Sequence[Any],
+    ) -> None:
+        """As `ScheduledHashTables.keep_up`; the seed is read on its own device."""
+        seed = read_seed()
+
+        def keep_up(_: RowShard, tables: ScheduledHashTables, *rows: Any) -> None:
+            tables.keep_up(lambda: seed, *rows)
+
+        self.each(keep_up, embeddings, bias)
+
+    def rebuild_now(
+        self,
+        read_seed: Callable[[], tf.Tensor],
+        embeddings: Sequence[tf.Variable],
+        bias: Sequence[Any],
+    ) -> None:
+        """As `ScheduledHashTables.rebuild_now`."""
+        seed = read_seed()
+
+        def rebuild(_: RowShard, tables: ScheduledHashTables, *rows: Any) -> None:
+            tables.rebuild_now(lambda: seed, *rows)
+
+        self.each(rebuild, embeddings, bias)
+
+    def resume(self, before: Any) -> None:
+        """As `ScheduledHashTables.resume`, from tables with as many shards."""
+        for tables, old in zip(self.parts, before.parts, strict=True):
+            tables.resume(old)
+
+    def codes(self, vectors: tf.Tensor, labels: tf.Tensor | None = None) -> list[tf.Tensor]:
+        """As `HashTables.codes`, for each shard."""
+        return self.each(lambda _, tables: tables.codes(vectors, labels))
+
+    def draw(
+        self, codes: _Codes, seed: tf.Tensor, num_drawn: int
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `HashTables.draw`, from the entries of all shards."""
+
+        def draw(
+            shard: RowShard, tables: HashTables, own_codes: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor]:
+            ids, size = tables.draw(own_codes, seed_of(seed, shard.number), num_drawn)
+            return shard.to_global(ids), size
+
+        ids, sizes = zip(*self.each(draw, codes), strict=True)
+        sizes = tf.stack(sizes)
+        owner = spread_shards(sizes, num_drawn, seed_of(seed, len(self.shards)))
+        drawn = tf.gather(tf.stack(ids, axis=-1), owner, batch_dims=1)
+        return drawn, tf.reduce_sum(sizes)
+
+    def query(
+        self,
+        codes: _Codes,
+        excluded: tf.Tensor,
+        select: str,
+        num_found: int,
+        max_lookups: int,
+        seed: tf.Tensor | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `HashTables.query`.
+
+        From each shard come as many rows as its share of the entries in the query's buckets.
+        """
+
+        def query(
+            shard: RowShard, tables: HashTables, own_codes: tf.Tensor
+        ) -> tuple[tf.Tensor, ...]:
+            own_seed = None if seed is None else seed_of(seed, shard.number)
+            arguments = shard.to_local(excluded), select, num_found, max_lookups, own_seed
+            ids, num_filled = tables.query(own_codes, *arguments)
+            return shard.to_global(ids), num_filled, tables.num_entries(own_codes)
+
+        found, num_filled, num_entries = zip(*self.each(query, codes), strict=True)
+        num_rows = [shard.num_rows for shard in self.shards]
+        merge_seed = None if seed is None else seed_of(seed, len(self.shards))
+        return merge_found(found, num_filled, num_entries, num_rows, merge_seed)
+
+    def best_of_most_frequent(
+        self,
+        codes: _Codes,
+        queries: tf.Tensor,
+        excluded: tf.Tensor,
+        num_candidates: int,
+        lookups_per_candidate: int,
+        num_best: int,
+        embeddings: Sequence[tf.Variable],
+        bias: Sequence[Any],
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `HashTables.best_of_most_frequent`.
+
+        With K shards, each scores 1 / K of the candidates, but at least `num_best`.
+        """
+        num_own = max(num_best, math.ceil(num_candidates / len(self.shards)))
+
+        def best(
+            shard: RowShard, tables: HashTables, own_codes: tf.Tensor, *rows: Any
+        ) -> tuple[tf.Tensor, tf.Tensor]:
+            own, sizes = shard.to_local(excluded), (num_own, lookups_per_candidate, num_best)
+            scores, ids = tables.best_of_most_frequent(own_codes, queries, own, *sizes, *rows)
+            return scores, shard.to_global(ids)
+
+        found = zip(*self.each(best, codes, embeddings, bias), strict=True)
+        scores, ids = (tf.concat(parts, axis=1) for parts in found)
+        best_scores, places = tf.math.top_k(scores, num_best, sorted=False)
+        return best_scores, tf.gather(ids, places, batch_dims=1)
+
+    def collisions(
+        self,
+        vectors: tf.Tensor,
+        ids: tf.Tensor,
+        embeddings: Sequence[tf.Variable],
+        rows_of_vectors: tf.Tensor | None = None,
+    ) -> tf.Tensor:
+        """As `HashTables.collisions`."""
+
+        def collisions(shard: RowShard, own: tf.Tensor) -> tf.Tensor:
+            own_rows = None if rows_of_vectors is None else shard.to_local(rows_of_vectors)
+            at = shard.number
+            return self.parts[at].collisions(vectors, own, embeddings[at], own_rows)
+
+        return map_by_shard(self.shards, ids, collisions)
+
+    def fresh_share(self, embeddings: Sequence[tf.Variable]) -> tf.Tensor:
+        """As `HashTables.fresh_share`, over all rows."""
+        shares = self.each(
+            lambda shard, tables, rows: shard.num_rows * tables.fresh_share(rows), embeddings
+        )
+        return tf.add_n(shares) / sum(shard.num_rows for shard in self.shards)
+
+    def health(self) -> dict[str, Any]:
+        """As `HashTables.health`, with the buckets of all shards added up."""
+        return health_of(self.parts)
+
+
+def _is_here(shard: RowShard) -> bool:
+    """Whether this process holds the shard's rows."""
+    return shard.device_anchor is None or devices.server_of(shard.device_anchor) is None

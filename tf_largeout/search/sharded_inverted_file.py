@@ -1,0 +1,76 @@
+"""`ShardedInvertedFile`: an inverted file per shard of the rows."""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.search.inverted_file import InvertedFile, health_of
+from tf_largeout.search.shard_distribution import ShardDistribution
+from tf_largeout.search.sharded_structure import ShardedStructure
+from tf_largeout.variables.row_shard import RowShard
+
+
+class ShardedInvertedFile(ShardedStructure[InvertedFile]):
+    """As `InvertedFile`, over rows in shards; see `ShardedStructure` for the arguments.
+
+    With K shards, each shard has 1 / sqrt(K) of the lists that a single file would have, and
+    searches 1 / sqrt(K) of the probes. So the default number of lists is `4 sqrt(num_rows)` per
+    shard, and the number of rows that are scored in total stays the same.
+
+    Args:
+        shards: The shards.
+        num_lists: Number of lists that a single file would have, or None for the default.
+        knows_lists: As in `InvertedFile`.
+    """
+
+    def __init__(
+        self, shards: Sequence[RowShard], num_lists: int | None, knows_lists: bool
+    ) -> None:
+        num_lists = num_lists and _per_shard(num_lists, len(shards))
+        super().__init__(shards, [InvertedFile(num_lists, knows_lists) for _ in shards])
+
+    def build(self, num_rows: int, dim: int, add_weight: Callable[..., keras.Variable]) -> None:
+        """Creates the state, see `InvertedFile.build`."""
+        for shard, file in zip(self.shards, self.parts, strict=True):
+            file.build(shard.num_rows, dim, functools.partial(add_weight, shard=shard))
+
+    def fit(self, embeddings: Sequence[tf.Variable], bias: Sequence[Any]) -> None:
+        """Fits the lists to the current rows."""
+        self.each(lambda _, file, *rows: file.fit(*rows), embeddings, bias)
+
+    def keep_up(self, embeddings: Sequence[tf.Variable], bias: Sequence[Any]) -> None:
+        """Counts a training step, and updates the lists where that is due."""
+        self.each(lambda _, file, *rows: file.keep_up(*rows), embeddings, bias)
+
+    def search(
+        self, queries: tf.Tensor, k: int, num_probes: int
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `InvertedFile.search`; `num_probes` is the number for a single file."""
+        num_probes = _per_shard(num_probes, len(self.shards))
+
+        def search_shard(shard: RowShard, file: InvertedFile) -> tuple[tf.Tensor, tf.Tensor]:
+            scores, ids = file.search(queries, k, num_probes)
+            return scores, shard.to_global(ids)
+
+        found = zip(*self.each(search_shard), strict=True)
+        scores, ids = (tf.concat(parts, axis=1) for parts in found)
+        best_scores, best = tf.math.top_k(scores, k)
+        return best_scores, tf.gather(ids, best, batch_dims=1)
+
+    def distribution(self, queries: tf.Tensor) -> ShardDistribution:
+        """As `InvertedFile.distribution`."""
+        parts = self.each(lambda _, file: file.distribution(queries))
+        return ShardDistribution(self.shards, parts)
+
+    def health(self) -> dict[str, Any]:
+        """As `InvertedFile.health`, over all lists; `fitted_at` is that of the earliest fit."""
+        return health_of(self.parts)
+
+
+def _per_shard(number: int, num_shards: int) -> int:
+    """The number of lists or probes per shard, from the number for a single file."""
+    return math.ceil(number / math.sqrt(num_shards))

@@ -1,0 +1,118 @@
+"""`ShardedKernelTree`: a kernel tree per shard of the rows."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.search.kernel_tree import KernelTree
+from tf_largeout.search.sharded_structure import ShardedStructure
+from tf_largeout.search.tree_draws import TreeDraws
+from tf_largeout.variables.row_shard import RowShard, map_by_shard
+
+
+class ShardedKernelTree(ShardedStructure[KernelTree]):
+    """As `KernelTree`, over rows in shards; see `ShardedStructure` for the arguments.
+
+    A draw first takes a shard, in proportion to the sum of its kernels, and then a row of its
+    tree. So the probabilities are those of a single tree.
+
+    Args:
+        shards: The shards.
+        alpha: As in `KernelTree`.
+        projection_dim: As in `KernelTree`. All shards have the same projection.
+        leaf_size: As in `KernelTree`.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[RowShard],
+        alpha: float,
+        projection_dim: int | None,
+        leaf_size: int | None,
+    ) -> None:
+        trees = [KernelTree(alpha, projection_dim, leaf_size) for _ in shards]
+        super().__init__(shards, trees)
+
+    def build(
+        self,
+        num_rows: int,
+        dim: int,
+        has_bias: bool,
+        add_weight: Callable[..., keras.Variable],
+    ) -> None:
+        """Creates the state, see `KernelTree.build`."""
+        for shard, tree in zip(self.shards, self.parts, strict=True):
+            add = functools.partial(add_weight, shard=shard)
+            tree.build(shard.num_rows, dim, has_bias, add)
+
+    def row_observers(self) -> list[Callable[[tf.Tensor, tf.Tensor], None]]:
+        """As `KernelTree.row_observers`."""
+        return [tree.rows_changed for tree in self.parts]
+
+    def keep_up(
+        self,
+        seed: tf.Tensor,
+        embeddings: Sequence[tf.Variable],
+        bias: Sequence[Any],
+    ) -> None:
+        """As `KernelTree.keep_up`."""
+        self.each(lambda _, tree, *rows: tree.keep_up(seed, *rows), embeddings, bias)
+
+    def rebuild(
+        self,
+        seed: tf.Tensor,
+        embeddings: Sequence[tf.Variable],
+        bias: Sequence[Any],
+    ) -> None:
+        """As `KernelTree.rebuild`."""
+        self.each(lambda _, tree, *rows: tree.rebuild(seed, *rows), embeddings, bias)
+
+    def sample(
+        self,
+        queries: tf.Tensor,
+        labels: tf.Tensor,
+        seed: tf.Tensor,
+        num_sampled: int,
+        embeddings: Sequence[tf.Variable],
+        bias: Sequence[Any],
+        shared: bool = False,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """As `KernelTree.sample`; with `shared`, `label_log_q` is 0."""
+        masses = tf.stack(self._masses(queries), axis=1)
+        draws = TreeDraws(self, embeddings, bias, queries, masses, seed)
+        if not shared:
+            return draws.per_query(labels, num_sampled)
+        return *draws.shared(num_sampled), tf.zeros(tf.shape(labels))
+
+    def mean_probabilities(
+        self,
+        queries: tf.Tensor,
+        ids: tf.Tensor,
+        embeddings: Sequence[tf.Variable],
+        bias: Sequence[Any],
+    ) -> tf.Tensor:
+        """As `KernelTree.mean_probabilities`."""
+        total = tf.reduce_sum(tf.stack(self._masses(queries), axis=1), axis=1, keepdims=True)
+
+        def mean_of_shard(shard: RowShard, own: tf.Tensor) -> tf.Tensor:
+            at = shard.number
+            kernels = self.parts[at].kernels(queries, own, embeddings[at], bias[at])
+            return tf.reduce_mean(kernels / total, axis=0)
+
+        return map_by_shard(self.shards, ids, mean_of_shard)
+
+    def health(self) -> dict[str, Any]:
+        """As `KernelTree.health`, over all trees; `built_at` is that of the earliest build."""
+        parts = [tree.health() for tree in self.parts]
+        return {
+            "built_at": min(part["built_at"] for part in parts),
+            "leaf_size": max(part["leaf_size"] for part in parts),
+            "megabytes": sum(part["megabytes"] for part in parts),
+        }
+
+    def _masses(self, queries: tf.Tensor) -> list[tf.Tensor]:
+        """The sum of the kernels of each shard, float32 `[batch]` each."""
+        return self.each(lambda _, tree: tree.masses(queries))
