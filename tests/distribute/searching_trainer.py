@@ -56,7 +56,6 @@ def main(sampler, *addresses):
     large, _ = trained(sampler, 2, LARGE, 60)  # over a fit and a reassignment
     grown = machine.peak_mb() - before
     sampler = large.layers[-1].sampler
-    name = next(name for name in dir(sampler) if name.endswith("_health"))
     found = {
         "losses": losses,
         "expected": expected,
@@ -64,7 +63,7 @@ def main(sampler, *addresses):
         "devices": state,
         "grown_mb": grown,
         "matrix_mb": LARGE * DIM * 4 / 2**20,
-        "health": getattr(sampler, name)(large.layers[-1]),
+        "health": sampler.health(large.layers[-1]),
     }
     print(json.dumps(found))
 

@@ -230,7 +230,7 @@ def test_an_unknown_tail_lists_the_known_ones(bad):
         samplers.TopKSampler(12, num_hard=4, tail=bad)
 
 
-@pytest.mark.parametrize("bad", [samplers.TopKSampler(8), samplers.LSHSampler(8, shared=True)])
+@pytest.mark.parametrize("bad", [samplers.TopKSampler(8), samplers.LSHSampler(8, form="pool")])
 @pytest.mark.parametrize("serialized", [False, True])
 def test_a_tail_that_is_not_static_is_refused_at_once(bad, serialized):
     tail = keras.saving.serialize_keras_object(bad) if serialized else bad

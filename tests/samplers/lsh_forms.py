@@ -1,5 +1,7 @@
 """Every form of `LSHSampler`, each one line, and models with them."""
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -14,27 +16,31 @@ EMBEDDINGS = RNG.normal(size=(N, DIM)).astype("float32")
 FEATURES = RNG.normal(size=(BATCH, DIM)).astype("float32")
 LABELS = harness.pad([[3], [3, 5], [0], [], [7], [1], [2], [49], [8], [9, 11, 12], [1], [399]])
 
+# Keywords of `make`: of the sampler, and of its `HashTableConfig`.
 FORMS = {
-    "embedding": {"shared": False},
-    "label": {"shared": False, "query": "label"},
+    "embedding": {"form": "walk"},
+    "label": {"form": "walk", "query": "label"},
     "dwta": {"hash": "dwta"},
-    "frequent": {"hash": "wta", "select": "frequent"},
-    "frequent label": {"query": "label", "select": "frequent"},
-    "shared": {"shared": True},
-    "shared label": {"shared": True, "query": "label"},
-    "shared dwta": {"shared": True, "hash": "dwta"},
+    "frequent": {"hash": "wta", "form": "frequent"},
+    "frequent label": {"query": "label", "form": "frequent"},
+    "shared": {"form": "pool"},
+    "shared label": {"form": "pool", "query": "label"},
+    "shared dwta": {"form": "pool", "hash": "dwta"},
     "head": {"num_hard": 6},
     "head label": {"num_hard": 6, "query": "label", "hash": "dwta", "tail": "log_uniform"},
 }
+OF_TABLES = inspect.signature(samplers.HashTableConfig).parameters
 every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 own_forms = {
-    name: f for name, f in FORMS.items() if not f.get("shared") and "num_hard" not in f
+    name: f for name, f in FORMS.items() if f.get("form") != "pool" and "num_hard" not in f
 }
 every_own_form = pytest.mark.parametrize("form", own_forms.values(), ids=own_forms)
 
 
 def make(form, num_sampled=M, **kwargs):
-    return samplers.LSHSampler(num_sampled, **{"seed": 1, **form, **kwargs})
+    arguments = {"seed": 1, **form, **kwargs}
+    tables = {name: arguments.pop(name) for name in OF_TABLES if name in arguments}
+    return samplers.LSHSampler(num_sampled, **arguments, tables=tables)
 
 
 def head_of(sampler, embeddings=EMBEDDINGS):

@@ -219,6 +219,9 @@ def test_memory_stays_within_a_tenth_of_the_ids():
         ({"num_tables": 2.5}, "num_tables=2.5"),
         ({"shared": True, "num_hard": 3}, "shared=True, num_hard=3"),
         ({"rebuild_every": 0}, "rebuild_every=0"),
+        ({"form": "all"}, r"`form` must be one of \['pool', 'walk', 'frequent'\].*'all'"),
+        ({"form": "walk", "num_hard": 3}, "form='walk', num_hard=3"),
+        ({"form": "walk", "shared": True}, r"replaces .*\['shared'\].*form='walk'"),
         ({"num_hard": 3, "start_step": 2**70}, f"`start_step` must be .* start_step={2**70}"),
     ],
 )
@@ -255,6 +258,36 @@ def test_the_batch_shares_a_pool_by_default_where_it_is_corrected_for(arguments,
     drawn = sample(head)
     ids = drawn.head.sampled_candidates if "num_hard" in arguments else drawn.sampled_candidates
     assert ids.shape.rank == (1 if shared else 2)
+
+
+FORMER = [
+    ({"shared": True}, {"form": "pool"}),
+    ({"shared": False}, {"form": "walk"}),
+    ({"shared": False, "select": "frequent"}, {"form": "frequent"}),
+    ({"shared": None, "select": "frequent"}, {"form": "frequent"}),
+    ({"shared": False, "select": "frequent", "num_hard": 3}, {"form": None}),
+    ({"shared": None, "select": "walk", "hash": "dwta"}, {"form": None}),
+]
+
+
+@pytest.mark.parametrize("former, expected", FORMER)
+def test_former_arguments_and_configs_of_saved_models_still_work(former, expected):
+    tables = {"num_hashes": 3, "num_tables": None, "rebuild_every": 7, "rebuild_growth": 2.0}
+    config = {"hash": "simhash", "num_hard": None, "start_step": 0, "query": "label", **former}
+    found = samplers.LSHSampler.from_config({"num_sampled": 9, **tables, **config}).get_config()
+    expected |= {"query": "label", "num_sampled": 9, "num_hard": config["num_hard"]}
+    assert expected.items() <= found.items()
+    assert found["tables"] == {**tables, "hash": config["hash"], "num_tables": 50}
+
+
+def test_unknown_arguments_are_named():
+    with pytest.raises(TypeError, match="num_table"):
+        samplers.LSHSampler(9, hash="dwta", num_table=3)
+    for tables in ({"num_table": 3}, 3):
+        with pytest.raises(ValueError, match=r"HashTableConfig.*num_tables.*Received: tables="):
+            samplers.LSHSampler(9, tables=tables)
+    with pytest.raises(ValueError, match=r"`tables` replaces .*\['hash'\]"):
+        samplers.LSHSampler(9, hash="dwta", tables={"num_tables": 3})
 
 
 def test_tables_beyond_the_memory_are_refused():

@@ -88,7 +88,7 @@ def test_a_rebuild_by_hand_is_at_once():
     ids=str,
 )
 def test_models_with_fewer_classes_than_samples_train_if_rows_have_their_own(form):
-    if form.get("shared") or form.get("num_hard"):
+    if form.get("form") == "pool" or form.get("num_hard"):
         with pytest.raises(ValueError, match=f"num_sampled={M}|{M - 6} distinct"):
             model_of(form, num_classes=15)
         return

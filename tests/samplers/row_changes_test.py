@@ -12,6 +12,7 @@ import tensorflow as tf
 import tf_largeout as tflo
 from tests import replicas
 from tests.slow import slow_but
+from tf_largeout.variables.replicas import local_variable
 
 WORDS, DIM = 70, 4
 IDS = np.random.default_rng(0).integers(0, WORDS, (48, 6))
@@ -36,7 +37,7 @@ class SumOfRows(tflo.samplers.UniformSampler):
             tf.range(tf.size(places)), places, num_segments=tf.size(ids)
         )
         change = layer.class_matrix.rows(ids) - tf.gather(old_rows, first)
-        tflo.replicas.local_variable(self.sum).assign_add(tf.reduce_sum(change, axis=0))
+        local_variable(self.sum).assign_add(tf.reduce_sum(change, axis=0))
 
 
 def _model(optimizer, tied=False, **compile):

@@ -65,7 +65,8 @@ SEARCHES = {
     "kernel_tree and tail": _of(samplers.KernelTreeSampler, num_hard=6),
     "lsh": _of(samplers.LSHSampler, rebuild_every=2),
     "lsh of few tables": _of(
-        samplers.LSHSampler, num_hashes=2, num_tables=7, rebuild_growth=1.25
+        samplers.LSHSampler,
+        tables=samplers.HashTableConfig(num_hashes=2, num_tables=7, rebuild_growth=1.25),
     ),
     **{
         f"lsh {name}": _of(samplers.LSHSampler, **form, rebuild_every=2)

@@ -9,7 +9,13 @@ import pytest
 import tensorflow as tf
 
 from tests import harness
-from tests.samplers.sampler_table import OF_ANY_NUMBER, SAMPLERS, SHORT, WITHOUT_A_DRAW
+from tests.samplers.sampler_table import (
+    OF_ANY_NUMBER,
+    SAMPLERS,
+    SEARCHES,
+    SHORT,
+    WITHOUT_A_DRAW,
+)
 from tests.samplers.stub_layer import StubLayer, built_layer
 from tests.slow import slow_but
 from tf_largeout import samplers
@@ -132,6 +138,16 @@ def test_configs_survive_json_and_stay_small(name):
     config, signature = sampler.get_config(), inspect.signature(type(sampler))
     assert config.keys() == signature.parameters.keys() - {"counts"}  # saved as weights
     assert again.get_config() == config
+
+
+@one_of_each_class
+def test_health_returns_what_json_can_hold(name):
+    layer = make_layer(name)
+    health = layer.sampler.health(layer)
+    assert json.loads(json.dumps(health)) == health
+    assert bool(health) == (name in SEARCHES)
+    with pytest.raises(ValueError, match="not built yet"):
+        SAMPLERS[name](100).health(layer)
 
 
 @one_of_each_class
