@@ -3,6 +3,7 @@
 from lab.mutation.fault import Fault
 
 _SAMPLERS = "tf_largeout/samplers/"
+_SEARCH = "tf_largeout/search/"
 _ALL = ("tests/samplers", "tests/search")
 
 FAULTS = [
@@ -36,10 +37,10 @@ FAULTS = [
     ),
     Fault(
         "a rebuild comes one step late",
-        _SAMPLERS + "rebuild_schedule.py",
+        _SEARCH + "rebuild_schedule.py",
         "due = step >= next_rebuild",
         "due = step > next_rebuild",
-        ("tests/samplers/rebuild_schedule_test.py", *_ALL),
+        ("tests/search/rebuild_schedule_test.py", *_ALL),
     ),
     Fault(
         "a search waits until more than half of the watched labels are known",
@@ -51,15 +52,15 @@ FAULTS = [
     Fault(
         "expected counts of an LSH pool are those of one table",
         _SAMPLERS + "lsh_pool.py",
-        "weight = num_from_tables * num_tables / tf.maximum(num_entries, 1)",
+        "weight = num_from_tables * tables.num_tables / tf.maximum(num_entries, 1)",
         "weight = num_from_tables / tf.maximum(num_entries, 1)",
         ("tests/samplers/lsh_sampler_test.py", *_ALL),
     ),
     Fault(
         "log q of a draw from one of several trees leaves out the tree's share",
-        _SAMPLERS + "tree_draws.py",
-        "log_q.append(found[1] + tf.gather(log_share, own_rows))",
-        "log_q.append(found[1] + 0 * tf.gather(log_share, own_rows))",
+        _SEARCH + "tree_draws.py",
+        "log_q.append(found[1] + tf.gather(log_share, own_queries))",
+        "log_q.append(found[1] + 0 * tf.gather(log_share, own_queries))",
         ("tests/integration/sharded_trees_test.py", *_ALL),
     ),
 ]
