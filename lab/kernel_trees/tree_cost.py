@@ -35,11 +35,11 @@ def main(arguments=None):
             row = {**shape, "projection_dim": projection_dim}
             rows.append({**row, **measure(**row, options=options)})
             tqdm.write(_line(rows[-1]))
-        for name in options.beside:
+        for name in options.other_samplers:
             others.append({**shape, "sampler": name, **measure_other(name, shape, options)})
             tqdm.write(_line_of_other(others[-1]))
     report = {"machine": machine.describe(), "batch_size": options.batch_size}
-    report |= {"rows": rows, "beside": others}
+    report |= {"rows": rows, "other_samplers": others}
     if options.json:
         write_json(options.json, report)
     return report
@@ -141,7 +141,7 @@ def _parser():
     )
     parser.add_argument("--num-sampled", type=int, nargs="+", default=[32, 128])
     parser.add_argument(
-        "--beside",
+        "--other-samplers",
         nargs="+",
         choices=_WITHOUT_COUNTS,
         default=["uniform", "inverted_file_draws", "softmax"],

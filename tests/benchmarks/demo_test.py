@@ -84,7 +84,7 @@ def test_speed_is_measured_with_the_start_of_a_process_and_all_tests(data):
     assert speed.total(50.0) == speed.overhead + 50.0
 
 
-def test_half_of_the_steps_are_taken_to_search():
+def test_half_of_the_steps_are_assumed_to_search():
     times = demo_estimate._ExecutionTimes()
     each = demo_estimate._EXECUTIONS
     plain, index, searching = each * [2.0], [90.0], each * [3.0]  # seconds per execution
@@ -97,7 +97,7 @@ def test_executions_are_whole(examples, steps):
     assert demo.whole_executions(examples, _SETTINGS) == steps
 
 
-def test_what_can_be_shared_is_shared(data, tmp_path):
+def test_methods_share_their_settings_where_possible(data, tmp_path):
     runs = [*demo._stock(tmp_path, 62, _SETTINGS), demo._ours(tmp_path, 4000)]
     settings = [run.settings for run in runs]
     for name in ("batch_size", "num_sampled", "learning_rate", "anneal", "dim"):
@@ -107,7 +107,7 @@ def test_what_can_be_shared_is_shared(data, tmp_path):
     assert (ours.optimizer, ours.steps_per_execution) == ("lazy_adam", 16)
 
 
-def test_ours_at_as_many_examples_lies_between_two_evaluations():
+def test_p1_at_equal_examples_is_interpolated():
     examples = {"tf_nn_sampled_softmax": 90, "tf_nn_nce": 100, "stock_tuned": 250}
     logs = {
         method: {"title": method, "points": [{"examples": seen, "p1": 7.0}]}

@@ -43,7 +43,7 @@ def test_figures_equal_those_from_sorted_logits(batch_size):
         assert figures[f"p{k}"] == pytest.approx(expected(k))
 
 
-def test_labels_of_one_class_need_no_second_axis():
+def test_single_labels_need_no_second_axis():
     flat = evaluate(Table(LOGITS), np.arange(7)[:, None], LABELS[:, 0])
     assert flat == evaluate(Table(LOGITS), np.arange(7)[:, None], LABELS[:, :1])
 
@@ -85,7 +85,7 @@ def test_figures_agree_with_the_metrics_of_the_package():
     assert figures["p3"] == pytest.approx(100 * ours["precision_at_3"], rel=1e-5)
 
 
-def test_figures_of_classes_that_were_found_equal_those_of_the_logits():
+def test_figures_of_found_classes_equal_those_of_the_logits():
     rows = np.arange(7)[:, None]
     figures = evaluate(Table(LOGITS), rows, LABELS, COUNTS, 71)
     best = np.argsort(-LOGITS, axis=1)[:, :5]
@@ -93,7 +93,7 @@ def test_figures_of_classes_that_were_found_equal_those_of_the_logits():
     assert {**found, "loss": figures["loss"]} == figures
 
 
-def test_a_place_without_a_class_is_no_hit():
+def test_padding_is_not_a_hit():
     best = np.array([[1, -1, -1, -1, -1], [-1, -1, -1, -1, -1]])
     figures = rank_figures(best, LABELS[:2])
     assert figures == {"p1": 50.0, "p3": pytest.approx(100 / 6), "p5": 10.0, "top5": 50.0}

@@ -48,7 +48,7 @@ def test_methods_learn(name):
         "stock_tuned",
     ],
 )
-def test_each_kind_of_model_trains_on_several_labels_a_row(name):
+def test_each_kind_of_model_trains_on_several_labels(name):
     task = tasks.synthetic(num_classes=50, examples=500, max_labels=3)("tiny", 32, 0, False)
     settings = METHODS[name].settings_for("tiny", batch_size=32, num_sampled=20, dim=32)
     history = (
@@ -60,7 +60,7 @@ def test_each_kind_of_model_trains_on_several_labels_a_row(name):
 
 
 @pytest.mark.parametrize("task", ["place_names", "linux_callees", "another"])
-def test_a_static_method_draws_as_its_name_says_on_every_task(task):
+def test_a_static_method_has_the_sampler_of_its_name_on_every_task(task):
     for name in ("uniform", "log_uniform", "frequency"):
         settings = METHODS[name].settings_for(task)
         ours = METHODS["ours"].settings_for(task)
@@ -85,14 +85,14 @@ def test_nce_starts_from_logits_that_are_log_probabilities():
     np.testing.assert_allclose(tf.reduce_logsumexp(logits, axis=1), 0, atol=0.1)
 
 
-def test_settings_of_the_task_go_before_those_of_the_method_and_the_caller_s_before_both():
+def test_the_caller_overrides_the_task_and_the_task_overrides_the_method():
     method = METHODS["stock_best"]
     assert method.settings_for("no such task").num_sampled == 8192
     assert method.settings_for("no such task", num_sampled=7).num_sampled == 7
 
 
 @pytest.mark.slow
-def test_class_vectors_are_near_where_examples_share_features():
+def test_classes_that_share_features_have_similar_vectors():
     """Classes 2k and 2k + 1 have the same features, others have others."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 20, 1000)

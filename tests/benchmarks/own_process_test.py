@@ -12,11 +12,11 @@ def test_a_function_is_called_in_another_process():
     assert own_process.call(math.gcd, 12, 18) == 6
 
 
-def test_its_error_comes_back():
+def test_its_error_is_raised_here():
     with pytest.raises(ValueError, match="math domain error"):
         own_process.call(math.sqrt, -1.0)
 
 
-def test_a_process_that_is_killed_is_told():
+def test_a_killed_process_is_reported():
     with pytest.raises(RuntimeError, match="terminated abruptly"):
         own_process.call(signal.raise_signal, signal.SIGKILL)

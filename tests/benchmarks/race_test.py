@@ -28,7 +28,7 @@ def run(trained, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_longer_run_goes_on_from_the_checkpoint(run):
+def test_a_longer_run_continues_from_the_checkpoint(run):
     points = run.read_log()["points"]
     assert [round(point["seconds"], 1) for point in points][-1] == 0.6
     dataclasses.replace(run, seconds=0.9).train()
@@ -39,7 +39,7 @@ def test_a_longer_run_goes_on_from_the_checkpoint(run):
 
 
 @pytest.mark.slow
-def test_the_log_of_an_earlier_version_goes_on(run):
+def test_the_log_of_an_earlier_version_is_continued(run):
     log = json.loads(run.log_path.read_text())
     assert log.pop("num_examples") == 18_000
     del log["grown_mb"], log["model_mb"], log["query_ms"]
@@ -54,7 +54,7 @@ def test_the_log_of_an_earlier_version_goes_on(run):
 
 
 @pytest.mark.slow
-def test_a_run_by_cpu_ends_after_so_many_seconds_of_computation(run):
+def test_a_run_by_cpu_ends_after_the_given_seconds_of_computation(run):
     run.log_path.unlink()
     dataclasses.replace(run, by_cpu=True, resumable=False).train()
     points = json.loads(run.log_path.read_text())["points"]
@@ -63,14 +63,14 @@ def test_a_run_by_cpu_ends_after_so_many_seconds_of_computation(run):
 
 
 @pytest.mark.slow
-def test_a_log_of_other_settings_is_refused(run):
+def test_a_log_of_other_settings_is_rejected(run):
     other = dataclasses.replace(run, overrides={"dim": 8})
     with pytest.raises(ValueError, match=r"another run: settings differ"):
         other.read_log()
 
 
 @pytest.mark.slow
-def test_a_failed_process_is_reported_with_what_it_said(run):
+def test_a_failed_process_is_reported_with_its_output(run):
     run.log_path.unlink()
     broken = dataclasses.replace(run, task="no such task")
     with pytest.raises(RuntimeError, match="Unknown task 'no such task'. There are: .*linux"):
@@ -91,13 +91,13 @@ def test_command_line_races_and_writes_figures_and_picture(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_last_evaluation_takes_a_sample_of_its_own(run):
+def test_the_last_evaluation_has_its_own_sample_size(run):
     *shares, last = (point["p1"] / 100 for point in run.read_log()["points"])
     assert all(share * 50 == pytest.approx(round(share * 50)) for share in shares)
     assert last * 64 == pytest.approx(round(last * 64))
 
 
-def test_seconds_to_a_precision_lie_on_the_line_between_points():
+def test_seconds_to_a_precision_are_interpolated():
     log = {"points": [{"seconds": 10.0, "p1": 2.0}, {"seconds": 20.0, "p1": 6.0}]}
     assert race.seconds_to(log, 3.0) == 12.5
     assert race.seconds_to(log, 7.0) is None

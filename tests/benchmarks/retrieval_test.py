@@ -42,7 +42,7 @@ def test_command_line_writes_figures_and_picture(methods, tmp_path):
 
 
 @pytest.mark.slow
-def test_each_library_finds_most_where_it_is_installed(tmp_path):
+def test_each_installed_library_finds_classes(tmp_path):
     rivals = ["faiss flat", "faiss IVF", "hnswlib", "usearch", "ScaNN"]
     assert set(rivals) <= set(METHODS)
     arguments = ["--weights", _weights(tmp_path / "w.npz"), *FAST, "--methods", *rivals]

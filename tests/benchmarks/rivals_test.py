@@ -57,7 +57,7 @@ def test_a_rival_finds_the_class_by_its_features(name, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_rival_learns_several_labels_a_row(name, tmp_path):
+def test_a_rival_learns_several_labels(name, tmp_path):
     task = _task(examples=3000, max_labels=3)
     model = _trained(name, task, tmp_path, **_settings(name))
     features, labels = task.test
@@ -74,7 +74,7 @@ def test_an_example_of_unknown_features_is_answered(name, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_leaves_a_log_with_one_point_and_what_it_cost(name, tmp_path):
+def test_a_run_writes_a_log_with_one_point_and_its_cost(name, tmp_path):
     run = RivalRun("synthetic_multilabel", name, str(tmp_path), sample=200)
     run.train()
     log = run.read_log()
@@ -89,7 +89,7 @@ def test_a_run_leaves_a_log_with_one_point_and_what_it_cost(name, tmp_path):
         RivalRun("synthetic_multilabel", name, str(tmp_path), overrides={"a": 1}).read_log()
 
 
-def test_a_library_that_is_missing_is_told_before_anything_is_trained(monkeypatch, tmp_path):
+def test_a_missing_library_is_reported_before_training(monkeypatch, tmp_path):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(
         ImportError, match=r'omikuji is not .* pip install "tf_largeout\[rivals'
@@ -97,7 +97,7 @@ def test_a_library_that_is_missing_is_told_before_anything_is_trained(monkeypatc
         RivalRun("synthetic", "omikuji", str(tmp_path))
 
 
-def test_weights_are_tf_idf_of_length_one():
+def test_weights_are_normalised_tf_idf():
     tf_idf = TfIdf(Ragged.from_padded(FEATURES, 0), 8)
     ids, weights = tf_idf.weigh(Ragged.from_padded(np.array([[3, 5, 3, 2], [7, 0, 0, 0]]), 0))
     assert ids.row(0).tolist() == [2, 3, 5] and ids.row(1).tolist() == [7]
@@ -106,7 +106,7 @@ def test_weights_are_tf_idf_of_length_one():
     np.testing.assert_allclose(weights, [*expected, 0.0], rtol=1e-6)
 
 
-def test_the_file_of_the_trees_holds_labels_and_weights(tmp_path):
+def test_the_file_of_the_trees_contains_labels_and_weights(tmp_path):
     features, labels = Ragged.from_padded(FEATURES, 0), Ragged.from_padded(LABELS, -1)
     examples = Examples(features, labels, num_features=8, num_classes=6)
     write_svmlight(tmp_path / "file", examples, TfIdf(features, 8))
@@ -124,7 +124,7 @@ def test_examples_are_one_epoch_of_the_task():
     assert examples.features.values.min() > 0
 
 
-def test_a_task_of_dense_vectors_is_refused():
+def test_a_task_of_dense_vectors_is_rejected():
     task = tasks.load("directions", 64)
     with pytest.raises(ValueError, match="the examples of this task are dense vectors"):
         Examples.of_task(task)

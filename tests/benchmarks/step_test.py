@@ -34,7 +34,7 @@ def test_command_line_writes_figures_and_picture(tmp_path):
 
 
 @pytest.mark.gpu
-def test_a_case_on_the_gpu_tells_its_memory_there():
+def test_a_case_on_the_gpu_reports_gpu_memory():
     if gpu.is_emulated():
         pytest.skip("the emulated GPU does not count its memory")
     case = StepCase("ours", "lazy_adam", 100_000, 16, 32, 64, max_steps=6, device="gpu")
@@ -44,7 +44,7 @@ def test_a_case_on_the_gpu_tells_its_memory_there():
     assert 3 * weights < figures["weights_and_slots_mb"] < figures["peak_mb"] < 30 * weights
 
 
-def test_without_a_gpu_the_command_line_says_so(capsys):
+def test_a_missing_gpu_is_reported(capsys):
     with pytest.raises(SystemExit):
         step.main(["--device", "gpu"])
     assert (
@@ -60,7 +60,7 @@ def test_searches_and_passes_over_all_classes_can_be_measured(method, optimizer)
     assert figures["steps"] == 3
 
 
-def test_a_case_that_cannot_be_measured_is_a_row_that_says_why(monkeypatch, capsys):
+def test_a_case_that_cannot_be_measured_gives_a_row_with_the_reason(monkeypatch, capsys):
     monkeypatch.setattr(step.machine, "limits", lambda: {"gflops": 50.0, "gb_per_s": 10.0})
     monkeypatch.setattr(own_process, "call", lambda function: function())
     rows = step.main(

@@ -9,7 +9,7 @@ PRESENT = LABELS >= 0
 FLAT, ROW = LABELS[PRESENT], np.where(PRESENT)[0]
 
 
-def test_hidden_hits_are_the_cells_of_a_row_s_own_labels():
+def test_accidental_hits_are_hidden():
     ids = np.array([4, 2, 3, 0])
     hidden = stock_models.hide_accidental_hits(
         tf.zeros([2, 4]), tf.constant(ids), tf.constant(FLAT), tf.constant(ROW)
@@ -18,7 +18,7 @@ def test_hidden_hits_are_the_cells_of_a_row_s_own_labels():
     np.testing.assert_array_equal(np.isneginf(hidden), expected)
 
 
-def test_loss_spreads_the_target_over_all_labels_of_a_row():
+def test_the_loss_spreads_the_target_over_all_labels():
     rng = np.random.default_rng(0)
     true, sampled = rng.standard_normal(len(FLAT)), rng.standard_normal([2, 5])
     sampled[1, 3] = -np.inf
@@ -34,7 +34,7 @@ def test_loss_spreads_the_target_over_all_labels_of_a_row():
 
 
 @pytest.mark.slow
-def test_one_label_is_drawn_evenly_from_those_there_are():
+def test_one_label_is_drawn_uniformly_from_those_present():
     labels = tf.constant(LABELS)
     draws = np.stack([stock_models.one_label_each(labels).numpy()[:, 0] for _ in range(300)])
     assert set(draws[:, 0]) == {2}

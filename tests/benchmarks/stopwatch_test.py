@@ -9,7 +9,7 @@ def _compute(seconds):
         pass
 
 
-def test_it_counts_time_and_computation_apart_from_pauses():
+def test_it_counts_wall_and_cpu_time_without_pauses():
     stopwatch = Stopwatch(wall=10.0, cpu=5.0)
     assert (stopwatch.wall, stopwatch.cpu) == (10.0, 5.0)
     stopwatch.start()

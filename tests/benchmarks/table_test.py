@@ -49,7 +49,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_rows_are_the_last_points_by_falling_precision(folder):
+def test_rows_are_the_last_points_sorted_by_precision(folder):
     rows = table.comparison(table.read_logs([folder]), "softmax")
     assert [row["method"] for row in rows] == ["inverted_file", "softmax", "uniform"]
     assert [row["p1"] for row in rows] == [50, 40, 10]
@@ -70,11 +70,11 @@ def test_logs_without_the_number_of_examples_take_it_from_the_others(folder):
     assert row["seconds_an_epoch"] is None
 
 
-def test_a_report_counts_where_it_is_named_itself(folder):
+def test_a_report_can_be_given_as_a_path(folder):
     assert [log["method"] for log in table.read_logs([folder / "race.json"])] == ["uniform"]
 
 
-def test_two_logs_of_one_method_are_told_apart_by_their_directories(folder):
+def test_logs_of_one_method_are_distinguished_by_folder(folder):
     (folder / "other").mkdir()
     (folder / "other" / "uniform.json").write_text(json.dumps(log("uniform", [12])))
     titles = [log["title"] for log in table.read_logs([folder, folder / "other"])]
@@ -86,7 +86,7 @@ def test_two_logs_of_one_method_are_told_apart_by_their_directories(folder):
     assert table.comparison(logs, titles[-1])[-2]["seconds_to_50"] == 5.0
 
 
-def test_logs_that_cannot_be_compared_are_refused(folder, capsys):
+def test_logs_that_cannot_be_compared_are_rejected(folder, capsys):
     with pytest.raises(
         ValueError, match=r"'ours' must be method or title of one log; it is .* 0"
     ):

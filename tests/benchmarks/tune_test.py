@@ -58,9 +58,7 @@ def test_each_rate_trains_on_the_validation_split_and_the_best_is_named(tuned, t
 
 
 @pytest.mark.slow
-def test_a_finished_run_is_skipped_and_one_that_was_cut_off_starts_anew(
-    tmp_path, tuned, trained
-):
+def test_a_finished_run_is_skipped_and_an_interrupted_one_restarted(tmp_path, tuned, trained):
     shutil.copytree(tuned[0], tmp_path, dirs_exist_ok=True)
     first = json.loads((tmp_path / "figures.json").read_text())
     cut = dataclasses.replace(trained[0], directory=str(tmp_path / "ours-learning_rate-x1"))

@@ -1,7 +1,7 @@
 from lab.distribution import asynchronous
 
 
-def test_a_stream_has_no_end_and_an_order_of_its_own_for_each_seed():
+def test_streams_are_endless_and_differ_in_order_by_seed():
     options = asynchronous._parser().parse_args(["--num-classes", "50", "--batch-size", "40"])
     rows = asynchronous._rows(options)
     orders = []

@@ -19,7 +19,7 @@ def in_this_process(monkeypatch):
 
 
 @pytest.mark.slow
-def test_methods_train_for_as_many_epochs(in_this_process, tmp_path, capsys):
+def test_methods_train_for_the_same_number_of_epochs(in_this_process, tmp_path, capsys):
     arguments = [*SMALL.split(), "--methods", "z", "uniform", "--epochs", "0.2"]
     arguments += ["--seeds", "0", "1", "--out", str(tmp_path)]
     report = epochs.main(arguments)
@@ -46,7 +46,7 @@ def test_the_same_seed_gives_the_same_figures(in_this_process, tmp_path):
 
 
 @pytest.mark.slow
-def test_joined_models_are_trained_from_their_own_seeds_and_tested_as_one(
+def test_joined_models_have_different_seeds_and_are_tested_as_one(
     in_this_process, tmp_path, monkeypatch
 ):
     joined = []
@@ -67,7 +67,7 @@ def test_joined_models_are_trained_from_their_own_seeds_and_tested_as_one(
 
 
 @pytest.mark.slow
-def test_all_rates_fall_in_a_line():
+def test_all_rates_fall_linearly():
     head = FactoredOutput(20, 2.0)
     model = keras.Sequential([keras.Input([4]), keras.layers.Dense(4), head])
     model.compile(keras.optimizers.SGD(0.1), ZLoss())

@@ -20,14 +20,14 @@ def test_all_steps_are_measured_and_written(tmp_path):
     assert report["problem"]["num_classes"] == 2000
 
 
-def test_the_limit_is_products_and_then_bytes():
+def test_the_limit_is_the_time_of_products_and_bytes():
     problem = {"num_classes": 1000, "dim": 100}
     limits = {"gb_per_s": 1.0, "float32": 8.0, "bfloat16": 80.0}
     found = exact_softmax.limits_ms(problem, 10, limits)
     assert found == pytest.approx({"float32": 1 + 4, "bfloat16": 0.1 + 4})
 
 
-def test_tiles_are_left_out_up_to_the_mass_of_the_least_sure_row():
+def test_tiles_are_skipped_up_to_the_limit_of_the_least_certain_example():
     logits = np.zeros([128, 3 * 96])
     logits[::2, :96] = 30.0  # even rows are sure of the first tile, odd rows of none
     assert exact_softmax_case.shares_left_out(logits, 0.01) == pytest.approx([0, 1 / 3])

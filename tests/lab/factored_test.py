@@ -13,7 +13,7 @@ def _in_this_process(monkeypatch):
 
 
 @pytest.mark.slow
-def test_every_method_steps_and_the_picture_is_drawn(tmp_path):
+def test_every_method_is_measured_and_drawn(tmp_path):
     json_path, png_path = tmp_path / "f.json", tmp_path / "f.png"
     arguments = "--num-classes 60 --dim 6 --batch-size 5 --num-sampled 7 --steps 3 --seconds 1 "
     steps.main(f"{arguments} --json {json_path} --png {png_path}".split())
@@ -25,7 +25,7 @@ def test_every_method_steps_and_the_picture_is_drawn(tmp_path):
 
 
 @pytest.mark.slow
-def test_upkeep_is_a_share_of_each_loss(tmp_path):
+def test_upkeep_is_reported_for_each_loss(tmp_path):
     arguments = f"--num-classes 60 --dim 6 --batch-size 5 --upkeep 3 --png {tmp_path}/f.png"
     methods = ["--methods", "factored, Z-loss", "--steps", "1"]
     report = steps.main([*arguments.split(), *methods])
@@ -35,19 +35,19 @@ def test_upkeep_is_a_share_of_each_loss(tmp_path):
 
 
 @pytest.mark.slow
-def test_dense_layers_are_left_out_where_they_are_too_large(tmp_path):
+def test_dense_layers_are_skipped_above_most_dense(tmp_path):
     arguments = f"--num-classes 60 --most-dense 50 --steps 1 --png {tmp_path}/f.png --dim 4"
     methods = ["dense, softmax", "tf.nn.sampled_softmax_loss"]
     report = steps.main([*arguments.split(), "--num-sampled", "7", "--methods", *methods])
     assert [row["method"] for row in report["rows"]] == methods[1:]
 
 
-def test_operations_are_those_of_the_formulas():
+def test_operations_equal_the_formulas():
     """At the paper's sizes, where the seven large products are most of them."""
     found = steps.flops(Shape(793_471, dim=300, batch_size=128))
     assert 7 * 2 * 128 * 301**2 < found < 1.4 * 7 * 2 * 128 * 301**2
 
 
-def test_a_batch_above_the_width_costs_what_the_form_of_large_batches_does():
+def test_operations_of_batches_above_the_width():
     found = steps.flops(Shape(793_471, dim=300, batch_size=1024))
     assert found == 2 * (6 * 1024 * 301**2 + 13 / 3 * 301**3)

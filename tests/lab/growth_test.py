@@ -8,7 +8,7 @@ from tf_largeout.benchmarks.harness import tasks
 
 
 @pytest.mark.slow
-def test_a_grown_model_stands_beside_one_with_all_classes_and_a_new_one(tmp_path):
+def test_a_grown_model_is_compared_with_one_of_all_classes_and_a_new_one(tmp_path):
     arguments = "--task synthetic --first-classes 1800 --steps 64 --added-steps 32 "
     arguments += "--points 2 --sample 200 "
     arguments += f"--json {tmp_path}/g.json --png {tmp_path}/g.png"
@@ -23,7 +23,7 @@ def test_a_grown_model_stands_beside_one_with_all_classes_and_a_new_one(tmp_path
     assert (tmp_path / "g.png").stat().st_size > 10_000
 
 
-def test_the_first_classes_have_their_examples_and_counts():
+def test_the_first_classes_keep_their_examples_and_counts():
     task = growth.shuffled_classes(tasks.load("synthetic", 64), seed=1)
     first = growth.first_classes(task, 500, 32)
     labels = np.concatenate([y for _, y in first.train.take(40).as_numpy_iterator()])
@@ -36,7 +36,7 @@ def test_the_first_classes_have_their_examples_and_counts():
     assert first.num_examples == first.label_counts.sum() < task.num_examples
 
 
-def test_tasks_that_cannot_grow_are_named():
+def test_tasks_that_cannot_grow_are_rejected():
     with pytest.raises(ValueError, match="one label per example"):
         growth.shuffled_classes(tasks.load("synthetic_multilabel", 64), 0)
     with pytest.raises(ValueError, match="from 1 to 1999. Received: 2000"):

@@ -10,7 +10,7 @@ from tests.reference.hardness import hardness_of_row
 from tf_largeout.samplers import HeadAndTail, SampledValues, UniformSampler
 
 
-def test_figures_are_those_of_the_formula():
+def test_figures_equal_the_formula():
     rng = np.random.default_rng(0)
     logits = rng.normal(size=[4, 30]).astype("float32")
     labels = np.array([[0, -1], [3, 4], [29, -1], [7, 1]])
@@ -21,7 +21,7 @@ def test_figures_are_those_of_the_formula():
     np.testing.assert_allclose(list(figures.values()), np.mean(expected, axis=0), rtol=1e-6)
 
 
-def test_all_classes_give_the_partition_function_and_one_in_ten_does_not():
+def test_all_classes_give_the_exact_partition_function_and_a_tenth_does_not():
     rng = np.random.default_rng(0)
     rows, features = rng.normal(size=[40, 8]), rng.normal(size=[20, 8]).astype("float32")
     errors = []
@@ -38,7 +38,7 @@ def test_all_classes_give_the_partition_function_and_one_in_ten_does_not():
     assert 1 <= one_in_ten["effective sample"] <= 4 < every_class["effective sample"] <= 40
 
 
-def test_errors_of_gradients_are_those_of_their_distribution():
+def test_errors_of_gradients_match_their_distribution():
     rng = np.random.default_rng(0)
     exact, bias = rng.normal(size=[50, 6]), rng.normal(size=[50, 6]) / 10
     draws = exact + bias + rng.normal(size=[2000, 50, 6]) / 2

@@ -6,7 +6,7 @@ from lab.retrieval import hashing
 
 
 @pytest.mark.slow
-def test_every_hash_is_measured_and_the_report_written(tmp_path, monkeypatch):
+def test_every_hash_is_measured_and_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(hashing.machine, "memory_bandwidth", lambda: 8.0)
     path = tmp_path / "report.json"
     shape = ["--num_rows", "1000", "--dim", "16", "--num_tables", "4", "--steps", "2"]

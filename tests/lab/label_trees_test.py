@@ -23,7 +23,7 @@ def test_one_command_measures_and_writes_the_table(tmp_path):
 
 
 @pytest.mark.slow
-def test_settings_of_a_rival_are_given_by_the_librarys_names(tmp_path):
+def test_settings_of_a_rival_use_the_names_of_its_library(tmp_path):
     pytest.importorskip("omikuji", reason="not installed: extra `rivals`")
     arguments = "--task synthetic --sample 200 --methods omikuji --validation"
     given = ["--set", "n_trees=2", "--set", "linear_c=0.5", "--out", str(tmp_path)]
@@ -40,7 +40,7 @@ def test_a_setting_needs_a_name_and_a_value(text, capsys):
 
 
 @pytest.mark.slow
-def test_joined_models_are_one_line(tmp_path):
+def test_joined_models_are_one_row(tmp_path):
     arguments = "--task synthetic_multilabel --seconds 0.5 --sample 200"
     methods = ["--methods", "several_labels x3", "several_labels"]
     joined, one = compare.main([*arguments.split(), *methods, "--out", str(tmp_path)])

@@ -31,7 +31,7 @@ def data_dir(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_runs_are_written_drawn_and_kept(tmp_path, capsys):
+def test_runs_are_written_drawn_and_not_repeated(tmp_path, capsys):
     arguments = ["--samplers", FULL, "uniform", "--num-sampled", "8", "--epochs", "1"]
     arguments += [*SMALL, "--out", str(tmp_path / "out")]
     report = language_model.main(arguments)
@@ -51,7 +51,7 @@ def test_runs_are_written_drawn_and_kept(tmp_path, capsys):
     assert again["runs"] == report["runs"] and "seed" not in capsys.readouterr().out
 
 
-def test_a_series_is_each_sampler_number_and_seed():
+def test_a_series_combines_samplers_numbers_and_seeds():
     options = language_model._parser().parse_args(
         [
             "--samplers",
@@ -94,7 +94,7 @@ def test_a_tree_trains_the_absolute_softmax_for_part_of_an_epoch(tmp_path):
 
 
 @pytest.mark.slow
-def test_training_lasts_as_long_as_is_said():
+def test_training_lasts_for_the_given_seconds():
     run = language_model_case.train(
         Setting(
             sampler="frequency", num_sampled=4, seconds=1.0, width=8, length=6, vocabulary=12
@@ -124,7 +124,7 @@ def test_tied_models_have_one_table():
     assert model.layers[-1].embeddings is model.layers[0].embeddings
 
 
-def test_the_unigram_perplexity_is_that_of_counts_and_one():
+def test_the_unigram_perplexity_adds_one_to_the_counts():
     data = datasets.load("brown", vocabulary_size=12)
     counts = np.bincount(data.train_tokens, minlength=12) + 1
     losses = [-math.log(counts[token] / counts.sum()) for token in data.test_tokens[1:]]
@@ -132,7 +132,7 @@ def test_the_unigram_perplexity_is_that_of_counts_and_one():
     assert language_model_case.unigram_perplexity(data) == pytest.approx(expected)
 
 
-def test_a_search_has_the_tail_and_the_start_that_it_is_given():
+def test_a_search_uses_the_given_tail_and_start():
     setting = Setting(sampler="inverted_file", num_sampled=24, tail="frequency", start_step=3)
     setting = dataclasses.replace(setting, width=8, vocabulary=32)
     model = language_model_case.build_model(language_model_case.load(setting), setting)

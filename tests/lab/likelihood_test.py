@@ -12,7 +12,7 @@ def small(seed, epochs):
     return likelihood_problems.toy(seed, epochs, num_classes=30, dim=5, examples=200)
 
 
-def test_the_true_model_of_the_toy_problem_is_a_distribution_that_gives_its_labels():
+def test_the_labels_of_the_toy_problem_follow_its_true_model():
     problem = likelihood_problems.toy(3, 1, num_classes=20, dim=4, examples=5000)
     true = np.exp(problem.true_log_probabilities)
     np.testing.assert_allclose(true.sum(axis=1), 1)
@@ -26,7 +26,7 @@ def test_pairs_of_words_are_near_each_other():
     assert labels.min() >= 0 and labels.max() < 100
 
 
-def test_figures_are_those_of_their_definition():
+def test_figures_equal_their_definition():
     problem = small(1, 1)
     probabilities = np.random.default_rng(0).dirichlet(np.ones(30), 200)
     exact = np.random.default_rng(1).dirichlet(np.ones(30), 200)
@@ -39,7 +39,7 @@ def test_figures_are_those_of_their_definition():
 
 
 @pytest.mark.parametrize("name", likelihood.ESTIMATORS)
-def test_every_estimator_has_a_value_for_the_negatives_of_its_sampler(name):
+def test_every_estimator_gives_a_finite_loss(name):
     estimator, counts = likelihood.ESTIMATORS[name], np.arange(1, 31)
     sampler = estimator.sampler and estimator.sampler(5, counts)
     output = LargeOutput(30, sampler)
@@ -48,7 +48,7 @@ def test_every_estimator_has_a_value_for_the_negatives_of_its_sampler(name):
 
 
 @pytest.mark.slow
-def test_methods_are_trained_and_the_exact_one_is_at_no_distance(tmp_path, monkeypatch):
+def test_methods_are_trained_and_the_exact_one_has_distance_zero(tmp_path, monkeypatch):
     monkeypatch.setitem(likelihood.PROBLEMS, "toy", small)
     monkeypatch.setattr(likelihood, "_GRID", (0.1,))
     arguments = f"--epochs 2 --seeds 1 2 --num-sampled 5 --json {tmp_path}/l.json "

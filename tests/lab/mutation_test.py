@@ -13,5 +13,5 @@ def test_each_fault_changes_one_place_and_has_tests():
         assert not missing, f"The tests of '{fault.title}' are missing: {missing}."
 
 
-def test_there_are_fifty_faults_with_titles_of_their_own():
+def test_there_are_fifty_faults_with_distinct_titles():
     assert len({fault.title for fault in ALL}) == len(ALL) == 50

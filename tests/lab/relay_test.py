@@ -59,7 +59,7 @@ def ends(request):
         each.close()
 
 
-def test_packets_come_whole_in_order_and_late_both_ways(ends):
+def test_packets_arrive_complete_in_order_and_delayed_both_ways(ends):
     packets = [bytes([number]) * (number + 1) for number in range(100)]
     for source, target in (ends, reversed(ends)):
         start = time.monotonic()
@@ -103,7 +103,7 @@ def test_without_tun_devices_the_error_says_what_is_needed(monkeypatch):
 
 @pytest.mark.slow
 @needs_relay
-def test_a_relay_that_does_not_start_is_an_error():
+def test_a_relay_that_fails_to_start_raises_an_error():
     program = "from lab.distribution import relay; relay.started('soon').__enter__()"
     said = in_network(program)
     assert said.returncode and "The relay did not start" in said.stderr
@@ -111,7 +111,7 @@ def test_a_relay_that_does_not_start_is_an_error():
 
 @pytest.mark.slow
 @needs_relay
-def test_a_round_trip_is_two_delays_and_no_byte_is_lost():
+def test_a_round_trip_takes_two_delays_and_loses_no_byte():
     equal, _, sent, round_trip_ms = echoed(size=5_000_000, delay_ms=20, megabits=0)
     assert equal and 1 <= sent / 10_000_000 < 1.05
     assert 40 <= round_trip_ms < 80

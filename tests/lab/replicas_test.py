@@ -6,7 +6,7 @@ from lab.distribution import replicas
 
 
 @pytest.mark.slow
-def test_replicas_stand_beside_one_device(tmp_path):
+def test_replicas_are_compared_with_one_device(tmp_path):
     shape = "--num-classes 300 --dim 8 --batch-size 16 --num-sampled 20 --steps 8 --rounds 1"
     replicas.main([*shape.split(), "--json", f"{tmp_path}/replicas.json"])
     rows = json.loads((tmp_path / "replicas.json").read_text())["rows"]

@@ -16,7 +16,7 @@ def test_a_step_in_shards_is_timed(sampler):
 
 
 @pytest.mark.slow
-def test_servers_stand_beside_one_process(tmp_path):
+def test_servers_are_compared_with_one_process(tmp_path):
     shards.main([*SMALL, "--rounds", "1", "--json", f"{tmp_path}/shards.json"])
     report = json.loads((tmp_path / "shards.json").read_text())
     one, _, on_servers = report["rows"]

@@ -12,7 +12,7 @@ def in_this_process(monkeypatch):
 
 
 @pytest.mark.slow
-def test_each_start_and_time_is_trained_once_and_kept(tmp_path, capsys):
+def test_each_start_and_time_is_trained_once(tmp_path, capsys):
     arguments = (
         "--problem synthetic --starts never rule 5 --seconds 0.5 1 --seeds 0 --sample 100"
     )

@@ -11,7 +11,7 @@ from tests.lab.networks import UNSHARE, needs_network, needs_relay
 SMALL = "--num-classes 20000 --steps 10 --servers 2 --batch-sizes 256".split()
 
 
-def test_the_formula_adds_what_goes_to_each_server_and_back():
+def test_the_formula_adds_the_bytes_to_and_from_each_server():
     dim, num_servers, batch, sampled = 16, 3, 10, 60
     of_server = 2 * 4 * dim * batch  # features, and their gradient
     of_server += 8 * batch + 4 * batch + 4 * batch + 8 * batch  # ids and logits, and back
@@ -27,7 +27,7 @@ def row(servers, delay_ms, ms):
     return {"delay_ms": delay_ms, **case, **figures}
 
 
-def test_waits_are_milliseconds_of_a_step_for_each_of_a_round_trip():
+def test_waits_are_the_slope_of_step_time_over_round_trip_time():
     of_two = [row(2, 0.5, 10.3), row(2, 1.0, 13.3), row(2, 5.0, 37.3)]
     of_four = [row(4, 1.0, 24.0), row(4, 2.0, 28.0)]
     others = [row(2, None, 99.0), row(2, 0.0, 0.0)]  # no delay
@@ -49,7 +49,7 @@ def test_waits_are_milliseconds_of_a_step_for_each_of_a_round_trip():
         ("--servers", "two", "a whole number from 1 on"),
     ],
 )
-def test_what_cannot_be_is_an_error(capsys, option, value, expected):
+def test_impossible_options_raise_an_error(capsys, option, value, expected):
     with pytest.raises(SystemExit):
         traffic.main([f"{option}={value}"])
     said = capsys.readouterr().err
@@ -58,7 +58,7 @@ def test_what_cannot_be_is_an_error(capsys, option, value, expected):
 
 @pytest.mark.slow
 @needs_network
-def test_what_is_counted_is_what_the_formula_says(tmp_path):
+def test_counted_bytes_match_the_formula(tmp_path):
     path = tmp_path / "traffic.json"
     traffic.main([*SMALL, "--json", str(path)])
     (found,) = json.loads(path.read_text())["rows"]
@@ -67,7 +67,7 @@ def test_what_is_counted_is_what_the_formula_says(tmp_path):
 
 @pytest.mark.slow
 @needs_relay
-def test_a_step_waits_for_packets_that_take_their_time(tmp_path):
+def test_a_step_waits_for_delayed_packets(tmp_path):
     path = tmp_path / "traffic.json"
     delays = ["--steps-per-execution", "1", "2", "--delay-ms", "5", "20"]
     traffic.main([*SMALL, *delays, "--json", str(path)])
@@ -82,7 +82,7 @@ def test_a_step_waits_for_packets_that_take_their_time(tmp_path):
 
 @pytest.mark.slow
 @needs_relay
-def test_without_the_right_to_tun_devices_the_benchmark_says_so():
+def test_missing_rights_to_tun_devices_are_reported():
     module = "-m lab.distribution.traffic --inside --delay-ms 1".split()
     command = ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin"]
     program = [*UNSHARE, *command, sys.executable, *module]

@@ -12,7 +12,7 @@ def test_command_line_writes_figures(tmp_path):
     small = ["--num-sampled", "3", "--batch-size", "6", "--steps", "1"]
     tree_cost.main([*shape, *small, "--json", str(path)])
     report = json.loads(path.read_text())
-    rows, others = report["rows"], report["beside"]
+    rows, others = report["rows"], report["other_samplers"]
     assert [row["projection_dim"] for row in rows] == [0, 4]
     assert all(row["sample_ms"] > 0 and row["update_ms"] > 0 for row in rows)
     assert rows[0]["sums_mb"] > rows[1]["sums_mb"] > 0
