@@ -1,10 +1,10 @@
-# Everything from a bare clone with python3 (3.10 or newer), its venv module,
-# make and g++ 9 or newer. `make PYTHON=python3.12 test` takes another Python.
+# Needs a clone, python3 (3.10 or newer) with its venv module, make, and g++ 9 or newer.
+# `make PYTHON=python3.12 test` uses another Python.
 
 PYTHON ?= python3
-# How many processes pytest uses; each imports TensorFlow (4 s, 0.5 GB).
+# Number of pytest processes. Each imports TensorFlow (4 s, 0.5 GB).
 JOBS ?= 2
-# A process takes whole files, in the order of tests/conftest.py.
+# Each process runs whole files, in the order of tests/conftest.py.
 PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,8 +13,8 @@ DOCS_INSTALLED := $(VENV)/.installed_docs
 LIBRARY := tf_largeout/ops/_largeout_ops.so
 CXX_SOURCES = $(shell find custom_ops examples tests -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
-# CMake and Ninja from PyPI, in .venv. Targets that need nothing else also take those on the PATH,
-# but not if .venv has its own: another version of Ninja would compile everything again.
+# CMake and Ninja from PyPI, in .venv. Targets that need nothing else use those on the PATH if
+# .venv has none. They do not mix both, as another version of Ninja would recompile everything.
 CMAKE_INSTALLED := $(VENV)/.installed_cmake
 BUILD = $$(test -x $(BIN)/ninja && echo $(BIN)/python || echo $(PYTHON)) -m build_tools
 ifeq ($(and $(shell command -v cmake),$(shell command -v ninja)),)
@@ -32,43 +32,43 @@ BAZEL_LIBRARY := build/bazel/links-bin/external/tf_largeout/$(LIBRARY)
 .PHONY: cuda-compile cuda-check cuda-sanitize
 .PHONY: bazel
 .DEFAULT_GOAL := help
-# Targets share objects, and each compiles on all cores.
+# Targets share object files, and each compiles on all cores.
 .NOTPARALLEL:
 
 help:
 	@echo "make demo           train on 202,458 places with four methods, and compare"
-	@echo "make demo-sharded   train on the same with the classes on two servers of this machine"
-	@echo "make test           lint, C++ tests, CUDA launchers on an emulated GPU, Python tests, some as on AVX2"
+	@echo "make demo-sharded   the same data, with the classes on two servers of this machine"
+	@echo "make test           lint, C++ tests, CUDA launchers on an emulated GPU, Python tests, some with AVX2"
 	@echo "make lint           ruff, clang-format, mypy"
-	@echo "make test-cc        C++ tests of core and of the emulated GPU (TEST=part of a name); needs no venv"
+	@echo "make test-cc        C++ tests of core and of the emulated GPU (TEST=part of a name); without a venv"
 	@echo "make test-py        Python tests (ARGS='tests/ops -k adam')"
-	@echo "make test-portable  tests that depend on the processor, as on AVX2, as on SSE, with one thread"
-	@echo "make test-slow      Python tests, also the slow ones: many draws, long training"
+	@echo "make test-portable  tests that depend on the processor, with AVX2, with SSE, with one thread"
+	@echo "make test-slow      Python tests, including slow ones: many draws, long training"
 	@echo "make wheel          a wheel in dist/, with a library for each supported TensorFlow minor"
-	@echo "make test-wheel     wheels and sdist in bare virtual environments"
-	@echo "make test-tensorflow VERSION=2.18  the core of the tests with another TensorFlow"
-	@echo "make test-launchers CUDA launchers on an emulated GPU against the CPU code; needs no venv"
-	@echo "make test-emulated-gpu  that, and the Python tests for GPUs on it"
+	@echo "make test-wheel     wheels and sdist in new virtual environments"
+	@echo "make test-tensorflow VERSION=2.18  the main tests with another TensorFlow"
+	@echo "make test-launchers CUDA launchers on an emulated GPU against the CPU code; without a venv"
+	@echo "make test-emulated-gpu  test-launchers, and the Python tests for GPUs on the emulated GPU"
 	@echo "make test-asan      C++ tests, launchers and op tests with ASan and UBSan"
 	@echo "make test-arm       op library for 64-bit ARM, C++ tests under qemu (TEST=part of a name)"
 	@echo "make fuzz           10,000 random calls of each op under a memory limit (ARGS=--help)"
-	@echo "make fuzz-asan      the same, 2,500 of each, with ASan and UBSan"
+	@echo "make fuzz-asan      2,500 random calls of each op with ASan and UBSan"
 	@echo "make cuda-check     CUDA code on this machine's GPU against the CPU code (ARGS=--help)"
-	@echo "make cuda-sanitize  the same, small, under compute-sanitizer"
+	@echo "make cuda-sanitize  the same with small inputs under compute-sanitizer"
 	@echo "make cuda-compile   compile all CUDA code for all GPUs; needs no GPU"
-	@echo "make bazel          BUILD by Debian's Bazel: C++ tests, and the ops linked into a server of SavedModels"
-	@echo "make docs           the site of docs/ into build/docs, its links checked"
+	@echo "make bazel          build with Debian's Bazel: C++ tests, and the ops linked into a server of SavedModels"
+	@echo "make docs           build the site of docs/ in build/docs, and check its links"
 	@echo "make bench          benchmarks (NAME=step, race, search, ...; ARGS=--help)"
-	@echo "make ops            bring the op library up to date"
-	@echo "make clean          remove .venv and everything built"
+	@echo "make ops            rebuild the op library if its sources have changed"
+	@echo "make clean          remove .venv and all build outputs"
 
 $(CMAKE_INSTALLED):
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check cmake ninja "setuptools>=77"
 	touch $@
 
-# TensorFlow first: the op library is compiled against what is installed. The library before the
-# package, so that the progress of the compiler can be seen.
+# TensorFlow is installed first, because the op library is compiled against it. The library is
+# built before the package, so that the compiler's progress is visible.
 $(INSTALLED): $(CMAKE_INSTALLED) setup.py pyproject.toml tf_largeout/version.py
 	$(BIN)/python -m pip install --disable-pip-version-check \
 	  "$$($(BIN)/python -m build_tools.tensorflow_install)"
@@ -100,7 +100,7 @@ test-cc: $(BUILD_READY)
 	@$(BUILD) cc_tests
 	$(RELEASE)/cc_tests $(TEST)
 
-# Cross-compiled, against TensorFlow's headers for ARM. No Python test runs.
+# Cross-compiled against TensorFlow's headers for ARM. No Python test is run.
 test-arm: $(CMAKE_INSTALLED)
 	@$(BIN)/python -m build_tools op_library --preset arm
 	@$(BIN)/python -m build_tools cc_tests --preset arm
@@ -113,8 +113,8 @@ test-launchers: $(BUILD_READY)
 test-py: ops
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
-# The tests marked `portable` as on processors with older instruction sets, and with one thread.
-# `make test` runs some of them as with AVX2.
+# Runs the tests marked `portable` with older instruction sets, and with one thread. `make test`
+# runs some of them with AVX2.
 AVX2 := ONEDNN_MAX_CPU_ISA=AVX2 LARGEOUT_SIMD_LEVEL=avx2
 SOME_PORTABLE := tests/classes/sharded_matrix_test.py tests/classes/blockwise_test.py tests/classes/filtered_top_k_test.py \
   tests/retrieval/brute_force_index_test.py tests/serving/class_scores_test.py \
@@ -138,7 +138,7 @@ wheel: $(INSTALLED)
 test-wheel: ops
 	$(BIN)/python -m pytest tests/packaging --run-slow $(ARGS)
 
-# The environment is kept. PYTHON must be one that this TensorFlow has a wheel for.
+# The environment is not deleted. TensorFlow must have a wheel for PYTHON.
 OTHER := build/tensorflow-$(VERSION)
 OTHER_PYTHON := $(OTHER)/bin/python
 OTHER_LIBRARIES := $(CURDIR)/$(OTHER)/libraries
@@ -156,14 +156,14 @@ test-tensorflow:
 	LARGEOUT_OPS_LIBRARY=$(OTHER_LIBRARIES)/_largeout_ops.so $(OTHER_PYTHON) -m pytest \
 	  $(PARALLEL) $(CORE_TESTS) $(ARGS)
 
-# The ops, layers and `fit` in TensorFlow, over the launchers.
+# Runs the ops, layers and `fit` in TensorFlow on the emulated GPU.
 test-emulated-gpu: ops test-launchers
 	@$(BIN)/python -m build_tools emulated_gpu
 	PYTHONPATH=$(EMULATED_GPU)/site-packages LARGEOUT_OPS_LIBRARY=$(EMULATED_GPU)/_largeout_ops.so \
 	  $(BIN)/python -m pytest -m gpu -n $(JOBS) $(ARGS)
 
-# Leaks are TensorFlow's and Python's own. libstdc++ comes first, so that the
-# sanitizer finds the exceptions that TensorFlow throws.
+# Leaks are not detected, because TensorFlow and Python have many. libstdc++ is preloaded so
+# that the sanitizer can intercept TensorFlow's exceptions.
 PRELOAD = $(foreach name,asan ubsan stdc++,$(shell g++ -print-file-name=lib$(name).so))
 test-asan: $(INSTALLED)
 	@$(BIN)/python -m build_tools cc_tests --preset sanitize
@@ -175,8 +175,8 @@ test-asan: $(INSTALLED)
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	  $(BIN)/python -m pytest tests/ops -p no:cacheprovider $(ARGS)
 
-# What BUILD makes: its C++ tests, the library that Python loads, and a program with the ops in
-# it that runs exports as TensorFlow Serving does. Offline, from Debian's packages.
+# Builds with Bazel, offline, from Debian packages: the C++ tests, the library for Python, and a
+# program with the ops that runs exports as TensorFlow Serving does.
 bazel: ops
 	@$(BIN)/python -m build_tools.bazel
 	LARGEOUT_OPS_LIBRARY=$(BAZEL_LIBRARY) $(BIN)/python -m pytest tests/ops/hash_ops_test.py \
@@ -186,8 +186,8 @@ bazel: ops
 fuzz: ops
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
-# A sanitizer needs all address space for itself, and ends the process where `new` finds no
-# memory, as it cannot throw: `--sanitize` counts these apart.
+# A sanitizer needs the whole address space. It aborts the process if `new` cannot allocate
+# memory, because it cannot throw; `--sanitize` counts these cases separately.
 fuzz-asan: $(INSTALLED)
 	@$(BIN)/python -m build_tools op_library --preset sanitize
 	LD_PRELOAD="$(PRELOAD)" LARGEOUT_OPS_LIBRARY=$(SANITIZE)/_largeout_ops.so \
@@ -195,7 +195,7 @@ fuzz-asan: $(INSTALLED)
 	  UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
 	  $(BIN)/python -m tests.fuzz --sanitize --calls 2500 --patience 1200 $(ARGS)
 
-# These need g++ and NVIDIA's CUDA toolkit, and no TensorFlow.
+# These need g++ and NVIDIA's CUDA toolkit, but not TensorFlow.
 CUDA_CHECK := build/gpu/cuda_check
 cuda-compile: $(BUILD_READY)
 	@$(BUILD) cuda_check --preset gpu -D CMAKE_CUDA_ARCHITECTURES=
@@ -209,7 +209,7 @@ cuda-sanitize: $(BUILD_READY)
 	compute-sanitizer --tool memcheck --leak-check full --error-exitcode 1 $(CUDA_CHECK) --small
 	compute-sanitizer --tool racecheck --error-exitcode 1 $(CUDA_CHECK) --small
 
-# The reference is read from the sources: this needs neither TensorFlow nor the op library.
+# The API reference is extracted from the sources, without TensorFlow or the op library.
 $(DOCS_INSTALLED): setup.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check \

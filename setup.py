@@ -72,14 +72,14 @@ EXTRAS = {
 
 
 class BuildOps(build_ext):
-    """Compiles the op library. It is no Python module: plain name, no ABI tag."""
+    """Compiles the op library. Its file name has no ABI tag, as it is not a Python module."""
 
     def get_ext_filename(self, fullname):
         return fullname.replace(".", os.sep) + ".so"
 
     def build_extension(self, ext):
         output = pathlib.Path(self.get_ext_fullpath(ext.name)).absolute()
-        # A folder of libraries to pack, as `build_tools.wheel` has compiled them.
+        # Folder of libraries that `build_tools.wheel` has compiled.
         compiled = os.environ.get("LARGEOUT_LIBRARIES")
         if compiled:
             shutil.copytree(compiled, output.parent, dirs_exist_ok=True)
@@ -91,10 +91,10 @@ class BuildOps(build_ext):
 
 
 class PlatformWheel(bdist_wheel):
-    """A wheel for any Python 3 of this platform: the library knows no Python."""
+    """A wheel for any Python 3 on this platform, as the library does not use Python's API."""
 
     def run(self):
-        # Modules of an earlier build would go into the wheel.
+        # Otherwise modules of an earlier build would get into the wheel.
         shutil.rmtree(self.get_finalized_command("build").build_lib, ignore_errors=True)
         super().run()
 
@@ -123,7 +123,7 @@ setup(
     packages=find_packages(include=["tf_largeout", "tf_largeout.*"]),
     package_data={
         "tf_largeout": ["py.typed"],
-        # tfds reads these beside each builder.
+        # tfds reads these files in the folder of each builder.
         "tf_largeout.datasets": ["*/README.md", "*/CITATIONS.bib", "*/TAGS.txt"],
     },
     ext_modules=[Extension("tf_largeout.ops._largeout_ops", sources=[])],

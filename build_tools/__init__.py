@@ -1,1 +1,1 @@
-"""Builds the C++ side of tf_largeout. Standard library only: setup.py runs it."""
+"""Builds the C++ code of tf_largeout. Needs only the standard library, for setup.py."""

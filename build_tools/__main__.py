@@ -1,4 +1,4 @@
-"""`python -m build_tools TARGET`: builds the op library or a program of its tests."""
+"""Builds the op library, or a test program: `python -m build_tools TARGET`."""
 
 import argparse
 import pathlib
@@ -10,7 +10,7 @@ from build_tools.tensorflow_install import VERSION
 
 
 def main() -> int:
-    """Builds the target that the command line names; returns the exit status."""
+    """Builds the target given on the command line, and returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m build_tools", description=__doc__)
     parser.add_argument("target", choices=cmake.OUTPUTS)
     parser.add_argument("--preset", help="release, sanitize, gpu or arm; see CMakePresets.json")

@@ -1,4 +1,4 @@
-# Cross-compiles for 64-bit ARM with the g++ of Debian and Ubuntu.
+# Cross-compiles for 64-bit ARM with the cross compiler of Debian and Ubuntu.
 
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
@@ -8,5 +8,5 @@ if(NOT CMAKE_CXX_COMPILER)
     "PATH, and `make test-arm` needs qemu-aarch64. Install both (Debian and Ubuntu): "
     "apt-get install g++-12-aarch64-linux-gnu qemu-user")
 endif()
-# Nothing loads the op library here, so the linker checks that every symbol exists.
+# The op library cannot be loaded here, so the linker checks that every symbol exists.
 set(CMAKE_MODULE_LINKER_FLAGS_INIT -Wl,-z,defs)

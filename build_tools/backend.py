@@ -1,7 +1,7 @@
-"""The build backend: setuptools, which compiles against the TensorFlow beside it.
+"""The build backend: setuptools, plus TensorFlow as a build requirement if none is installed.
 
-TensorFlow becomes a build requirement only if none is installed, as in `pip install .[cpu]` in
-a bare virtual environment. LARGEOUT_GPU=1 asks for the version for GPUs.
+Usually the ops are compiled against the installed TensorFlow. None is installed in a new
+virtual environment, as in `pip install .[cpu]`. LARGEOUT_GPU=1 selects TensorFlow for GPUs.
 """
 
 from setuptools import build_meta
@@ -11,12 +11,12 @@ from build_tools import cmake, tensorflow_install
 
 
 def get_requires_for_build_wheel(config_settings=None):
-    """The requirements of setuptools, and TensorFlow if none is installed."""
+    """Returns the requirements of setuptools, and TensorFlow if none is installed."""
     return build_meta.get_requires_for_build_wheel(config_settings) + _tensorflow()
 
 
 def get_requires_for_build_editable(config_settings=None):
-    """The requirements of setuptools, and TensorFlow if none is installed."""
+    """Returns the requirements of setuptools, and TensorFlow if none is installed."""
     return build_meta.get_requires_for_build_editable(config_settings) + _tensorflow()
 
 

@@ -1,6 +1,7 @@
-"""`python -m build_tools.bazel`: runs Bazel on BUILD, offline, as the build of a server would.
+"""Runs Bazel on BUILD, offline: `python -m build_tools.bazel`.
 
-What it takes is in `build_tools/bazel_workspace`: the workspace of a custom server.
+The folder `build_tools/bazel_workspace` is the workspace of a custom server that contains the
+ops.
 """
 
 import os
@@ -25,7 +26,7 @@ _VERSION = 4
 
 
 def missing() -> str | None:
-    """What a build by Bazel lacks on this machine, or None."""
+    """Returns what is missing on this machine for a build with Bazel, or None."""
     if shutil.which(f"bazel-{_VERSION}") is None:
         return f"bazel-{_VERSION} is not on the PATH"
     absent = [name for name in ("java", "proto") if not (_RULES / name).exists()]
@@ -33,24 +34,24 @@ def missing() -> str | None:
 
 
 def build(jobs: int) -> None:
-    """Builds the ops, and a program that they are linked into, and runs the C++ tests.
+    """Builds the ops and a program that links them, and runs the C++ tests.
 
     Args:
-        jobs: how many compilers run at a time.
+        jobs: Number of compilers that run at a time.
 
     Raises:
-        BuildError: if Bazel, its rules or TensorFlow are missing, or it fails.
+        BuildError: If Bazel, its rules or TensorFlow are missing, or the build fails.
     """
-    lacks = missing()
-    if lacks is not None:
+    reason = missing()
+    if reason is not None:
         raise BuildError(
-            f"`make bazel` runs the Bazel {_VERSION} of Debian 12 and its rules, and {lacks}. "
+            f"`make bazel` needs Bazel {_VERSION} of Debian 12 and its rules, but {reason}. "
             f"Install them: apt-get install --no-install-recommends {' '.join(_PACKAGES)}. No "
             "other target needs Bazel."
         )
     os.environ["LARGEOUT_FOLDER"] = str(ROOT)
     os.environ["TENSORFLOW_FOLDER"] = str(tensorflow_install.find_supported().folder)
-    # A copy, as Bazel puts a link into it.
+    # Copied, because Bazel creates a link in it.
     shutil.copytree(WORKSPACE, OUTPUT / "workspace", dirs_exist_ok=True)
     os.chdir(OUTPUT / "workspace")
     run([*_command(jobs), *TESTS, *TARGETS], "Bazel")
@@ -59,21 +60,21 @@ def build(jobs: int) -> None:
 def _command(jobs: int) -> list[str]:
     return [
         "bazel",
-        "--batch",  # else a server goes on running
+        "--batch",  # Otherwise a server continues to run.
         f"--output_user_root={OUTPUT}",
         "test",
         f"--symlink_prefix={OUTPUT}/links-",
         f"--jobs={jobs}",
-        "--spawn_strategy=local",  # a sandbox links 11,000 headers of TensorFlow anew a file
+        "--spawn_strategy=local",  # A sandbox would link 11,000 headers per source file.
         "--sandbox_debug=false",
         "--experimental_repository_disable_download",
-        "--output_filter=^//",  # warnings of what is no external repository: none
+        "--output_filter=^//",  # Hides warnings; all code is in external repositories.
         "--test_output=errors",
     ]
 
 
 def main() -> int:
-    """Builds; returns the exit status."""
+    """Builds and returns the exit status."""
     try:
         build(len(os.sched_getaffinity(0)))
     except BuildError as error:

@@ -1,4 +1,4 @@
-"""Builds targets of CMakeLists.txt with CMake and Ninja; says what is missing."""
+"""Builds targets of CMakeLists.txt with CMake and Ninja."""
 
 import contextlib
 import fcntl
@@ -18,7 +18,7 @@ from build_tools.tensorflow_install import TensorFlow
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# What CMake builds, by target; paths are relative to the folder of the preset.
+# Output of each target, relative to the folder of the preset.
 OUTPUTS = {
     "op_library": "_largeout_ops.so",
     "emulated_gpu": "emulated_gpu/_largeout_ops.so",
@@ -28,7 +28,7 @@ OUTPUTS = {
     "emulated_check": "custom_ops/emulated_gpu/emulated_check",
     "cuda_check": "cuda_check",
 }
-# pip sets one of these variables for a build backend; the second one before pip 24.1.
+# pip sets one of these variables for a build backend: before version 24.1 the second one.
 _RUN_BY_PIP = {"_PYPROJECT_HOOKS_BUILD_BACKEND", "PEP517_BUILD_BACKEND"}
 NEED_TENSORFLOW = ("op_library", "emulated_gpu", "serving_host")
 
@@ -42,13 +42,13 @@ def build(
     """Builds one target of CMakeLists.txt and returns the path of its output.
 
     Args:
-        target: a key of `OUTPUTS`.
-        preset: a preset of CMakePresets.json: "release", "sanitize", "gpu" or "arm".
-        definitions: further cache variables for CMake, such as "CMAKE_CUDA_ARCHITECTURES=90".
-        tensorflow: the one to compile against. Default: that of this Python environment.
+        target: A key of `OUTPUTS`.
+        preset: A preset of CMakePresets.json: "release", "sanitize", "gpu" or "arm".
+        definitions: Further cache variables for CMake, such as "CMAKE_CUDA_ARCHITECTURES=90".
+        tensorflow: TensorFlow to compile against. Defaults to that of this Python environment.
 
     Raises:
-        BuildError: if CMake, Ninja or TensorFlow is missing, or a step fails.
+        BuildError: If CMake, Ninja or TensorFlow is missing, or a step fails.
     """
     cmake, ninja = _program("cmake"), _program("ninja")
     variables = [f"CMAKE_MAKE_PROGRAM={ninja}", *definitions]
@@ -62,14 +62,15 @@ def build(
 
 
 def build_op_library(output: pathlib.Path, preset: str | None = None) -> None:
-    """Builds the op library and copies it to `output`; prints a notice about GPU kernels.
+    """Builds the op library and copies it to `output`. May print a notice about GPU kernels.
 
     Args:
-        output: the path of the copy. A process that has loaded an older one keeps it.
-        preset: see `build`. Default: "gpu" if the environment variable LARGEOUT_GPU is 1.
+        output: Path of the copy. A process that has loaded an older copy is not affected.
+        preset: See `build`. Defaults to "gpu" if the environment variable LARGEOUT_GPU is 1,
+            else to "release".
 
     Raises:
-        BuildError: as `build`, and if LARGEOUT_GPU is neither 0, 1 nor unset.
+        BuildError: If the build fails, or LARGEOUT_GPU is neither 0, 1 nor unset.
     """
     preset = preset or ("gpu" if wants_gpu() else "release")
     # `make cuda-check` leaves the architecture of one GPU in CMake's cache.
@@ -85,16 +86,16 @@ def build_op_library(output: pathlib.Path, preset: str | None = None) -> None:
 
 
 def wants_gpu() -> bool:
-    """Whether the environment asks for GPU kernels: LARGEOUT_GPU=1.
+    """Returns whether the environment requests GPU kernels with LARGEOUT_GPU=1.
 
     Raises:
-        BuildError: if LARGEOUT_GPU is neither 0, 1 nor unset.
+        BuildError: If LARGEOUT_GPU is neither 0, 1 nor unset.
     """
     value = os.environ.get("LARGEOUT_GPU", "")
     if value not in ("", "0", "1"):
         raise BuildError(
-            f"LARGEOUT_GPU is {value!r}. Expected 1 (compile the GPU kernels, with nvcc), or 0 "
-            "or nothing (leave them out)."
+            f"LARGEOUT_GPU is {value!r}. Expected 1 (compile the GPU kernels with nvcc), 0 or "
+            "unset (do not compile them)."
         )
     return value == "1"
 
@@ -105,12 +106,12 @@ def folder(preset: str = "release") -> pathlib.Path:
 
 
 def run(command: list[str], what: str) -> None:
-    """Runs a command in the root of the project.
+    """Runs a command in the root folder of the project.
 
-    pip hides the output of a build, so its progress is also written to the terminal then.
+    As pip hides the output of a build, the progress is then also written to the terminal.
 
     Raises:
-        BuildError: if it fails.
+        BuildError: If the command fails.
     """
     with contextlib.ExitStack() as stack:
         terminal = None
@@ -120,7 +121,7 @@ def run(command: list[str], what: str) -> None:
         status = _run_and_show(command, terminal)
     if status != 0:
         raise BuildError(
-            f"{what} failed with exit status {status}; the messages above say why. "
+            f"{what} failed with exit status {status}. See the messages above. "
             f"The command was: {shlex.join(command)}"
         )
 
@@ -149,11 +150,11 @@ def _tensorflow_variables(found: TensorFlow) -> list[str]:
 
 def _program(name: str) -> str:
     """Returns the path of a program, from this Python's environment or from the PATH."""
-    own = shutil.which(name, path=str(pathlib.Path(sys.executable).parent))
-    found = own or shutil.which(name)
+    in_environment = shutil.which(name, path=str(pathlib.Path(sys.executable).parent))
+    found = in_environment or shutil.which(name)
     if found is None:
         raise BuildError(
-            f"tf_largeout is built with CMake and Ninja, and {name!r} is not on the "
+            f"tf_largeout is built with CMake and Ninja, but {name!r} is not on the "
             f"PATH. Install both: {sys.executable} -m pip install cmake ninja"
         )
     return found
@@ -161,7 +162,7 @@ def _program(name: str) -> str:
 
 @contextlib.contextmanager
 def _lock(preset: str) -> Iterator[None]:
-    """Lets one process at a time build in the folder of a preset."""
+    """Ensures that only one process at a time builds in the folder of a preset."""
     folder(preset).mkdir(parents=True, exist_ok=True)
     with open(folder(preset) / ".lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

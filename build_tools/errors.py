@@ -1,5 +1,5 @@
-"""The error of a build that cannot go on."""
+"""The error of a failed build."""
 
 
 class BuildError(RuntimeError):
-    """Says what the build needs, what it found, and how to go on."""
+    """A build has failed. The message says what it needs, what it found, and what to do."""

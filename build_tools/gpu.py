@@ -1,4 +1,4 @@
-"""What the build says about GPU kernels."""
+"""The notice about GPU kernels after a build."""
 
 import os
 import pathlib
@@ -12,10 +12,11 @@ _CARDS = tensorflow_install.ROOT / "tf_largeout" / "ops" / "gpu_cards.py"
 
 
 def notice(library: pathlib.Path) -> str | None:
-    """Returns what the user should know about the GPU kernels of a library that was built.
+    """Returns a notice for the user about the GPU kernels of a new library, or None.
 
-    None if the kernels run on this machine's GPUs, and if nothing suggests that the user wants
-    kernels: they need nvcc, TensorFlow's version for GPUs, and LARGEOUT_GPU not set to 0.
+    If the library has GPU kernels, the notice says why they cannot run on this machine. If it
+    has none, the notice says how to build them, provided that nvcc and TensorFlow for GPUs are
+    installed and LARGEOUT_GPU is not set.
     """
     cards = runpy.run_path(str(_CARDS))
     record = re.search(cards["RECORD"], library.read_bytes())
@@ -26,4 +27,4 @@ def notice(library: pathlib.Path) -> str | None:
     nvcc = shutil.which(os.environ.get("NVCC", "nvcc"))
     if "LARGEOUT_GPU" in os.environ or not nvcc or not found or not found.can_use_gpu:
         return None
-    return "GPU kernels were left out; LARGEOUT_GPU=1 builds them, see docs/gpu.md."
+    return "GPU kernels were not built. To build them, set LARGEOUT_GPU=1; see docs/gpu.md."

@@ -1,6 +1,6 @@
-// Makes a wheel run with old versions of glibc and libstdc++ (manylinux_2_27, g++ 8). Every
-// file of a wheel includes it first (-include). Without it the linker chooses the newest
-// version of each symbol, and that version decides which systems can load the library.
+// Makes wheels compatible with old versions of glibc and libstdc++ (manylinux_2_27, g++ 8).
+// Every source file of a wheel includes it first (-include). Without it the linker would choose
+// the newest version of each symbol, and older systems could not load the library.
 
 #ifndef LARGEOUT_BUILD_TOOLS_OLD_SYMBOLS_H_
 #define LARGEOUT_BUILD_TOOLS_OLD_SYMBOLS_H_
@@ -13,24 +13,24 @@
 #error "Wheels are built for x86_64 and aarch64."
 #endif
 
-// glibc 2.29 has versions that leave errno alone; they compute the same numbers.
+// The newer versions, of glibc 2.29, do not set errno. They compute the same numbers.
 __asm__(".symver exp, exp@" LARGEOUT_FIRST_GLIBC);
 __asm__(".symver exp2, exp2@" LARGEOUT_FIRST_GLIBC);
 __asm__(".symver log, log@" LARGEOUT_FIRST_GLIBC);
 __asm__(".symver log2, log2@" LARGEOUT_FIRST_GLIBC);
 __asm__(".symver pow, pow@" LARGEOUT_FIRST_GLIBC);
 
-// std::condition_variable::wait: g++ 12 has a second version.
+// std::condition_variable::wait has a second version since g++ 12.
 __asm__(
     ".symver _ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE, "
     "_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE@GLIBCXX_3.4.11");
 
-// std::__throw_bad_array_new_length, of g++ 11: an older function throws the same.
+// std::__throw_bad_array_new_length is new in g++ 11. An older function throws the same error.
 __asm__(
     ".symver _ZSt28__throw_bad_array_new_lengthv, "
     "__cxa_throw_bad_array_new_length@CXXABI_1.3.8");
 
-// glibc 2.32: whether the process has one thread. Under TensorFlow it has several.
+// Whether the process has one thread (glibc 2.32). With TensorFlow it has several.
 extern "C" {
 __attribute__((weak, visibility("hidden"))) char __libc_single_threaded = 0;
 }

@@ -1,7 +1,7 @@
-"""Downloads what the op library is compiled against: TensorFlow's headers and main library.
+"""Downloads TensorFlow's headers and main library, which the op library is compiled against.
 
 They come from the wheel of a TensorFlow version. Nothing is installed, so one Python can
-compile for all versions and for another processor.
+compile for all versions, and for other processors.
 """
 
 import dataclasses
@@ -15,19 +15,19 @@ from build_tools.tensorflow_install import TensorFlow
 
 FOLDER = cmake.ROOT / "build" / "tensorflow"
 
-_PYTHON = "3.11"  # any for which all supported versions of TensorFlow have a wheel
+_PYTHON = "3.11"  # All supported versions of TensorFlow have a wheel for it.
 _NEEDED = ("tensorflow/include/", "tensorflow/libtensorflow_framework.so.2")
 
 
 @dataclasses.dataclass(frozen=True)
 class Package:
-    """TensorFlow's wheels for a kind of processor: what pip calls them, and their tags."""
+    """TensorFlow's wheels for a processor architecture: their name for pip, and their tags."""
 
     distribution: str
     platforms: tuple[str, ...]
 
 
-# The tags of the wheels up to 2.20, and from 2.21.
+# Each has the tag of the wheels up to 2.20, and the tag from 2.21.
 PACKAGES = {
     "x86_64": Package("tensorflow-cpu", ("manylinux2014_x86_64", "manylinux_2_27_x86_64")),
     "aarch64": Package("tensorflow", ("manylinux2014_aarch64", "manylinux_2_27_aarch64")),
@@ -37,14 +37,14 @@ PACKAGES = {
 def download(minor: str, machine: str = "x86_64") -> TensorFlow:
     """Returns the headers and the library of a minor version of TensorFlow.
 
-    The folder `build/tensorflow` keeps them.
+    They are stored in the folder `build/tensorflow`.
 
     Args:
-        minor: a minor version, such as "2.21"; its newest release is downloaded.
-        machine: a key of `PACKAGES`.
+        minor: A minor version, such as "2.21". Its newest release is downloaded.
+        machine: A key of `PACKAGES`.
 
     Raises:
-        BuildError: if pip finds no wheel.
+        BuildError: If pip finds no wheel.
     """
     folder = FOLDER / machine / minor
     if tensorflow_install.find([str(folder)]) is None:
@@ -66,5 +66,5 @@ def _unpack(wheel: pathlib.Path, folder: pathlib.Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         archive.extractall(folder, [name for name in names if name.startswith(_NEEDED)])
-        # The metadata last: they make an interrupted download look complete.
+        # Metadata last, because `find` takes a folder with metadata for complete.
         archive.extractall(folder, [name for name in names if ".dist-info/" in name])

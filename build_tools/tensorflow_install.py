@@ -1,10 +1,9 @@
 """Finds the TensorFlow that the op library is compiled against.
 
-The op library of one TensorFlow minor does not load in another, so it must be
-compiled against the TensorFlow that will import it: the one installed beside
-tf_largeout. pip's build isolation hides that one from `sys.path`, but leaves
-the environment's own site-packages in `sysconfig`; it is looked up there, by
-its metadata, without importing it.
+The op library works only with the minor version of TensorFlow that it was compiled against, so
+it must be compiled against the one in the same environment. pip's build isolation hides that
+TensorFlow from `sys.path`, but `sysconfig` still returns the site-packages folder of the
+environment. TensorFlow is looked up there by its metadata, without importing it.
 """
 
 import dataclasses
@@ -30,7 +29,7 @@ _FRAMEWORK = "libtensorflow_framework.so.2"
 
 @dataclasses.dataclass(frozen=True)
 class TensorFlow:
-    """An installed TensorFlow: its version, its package folder, what pip calls it."""
+    """An installed TensorFlow: its version, its package folder, and its name for pip."""
 
     version: str
     folder: pathlib.Path
@@ -38,12 +37,12 @@ class TensorFlow:
 
     @property
     def can_use_gpu(self) -> bool:
-        """Whether it can use a CUDA GPU, should there be one."""
+        """Whether it supports CUDA GPUs."""
         return self.distribution in _GPU_DISTRIBUTIONS
 
     @property
     def compile_flags(self) -> list[str]:
-        """What `tf.sysconfig.get_compile_flags()` says, and the version."""
+        """The flags of `tf.sysconfig.get_compile_flags()`, and the version."""
         return [
             f"-I{self.folder / 'include'}",
             "-D_GLIBCXX_USE_CXX11_ABI=1",
@@ -54,16 +53,16 @@ class TensorFlow:
 
     @property
     def link_flags(self) -> list[str]:
-        """What `tf.sysconfig.get_link_flags()` says."""
+        """The flags of `tf.sysconfig.get_link_flags()`."""
         return [f"-L{self.folder}", f"-l:{_FRAMEWORK}"]
 
 
 def find(folders: list[str] | None = None) -> TensorFlow | None:
-    """Returns the first TensorFlow in `folders`, None if there is none.
+    """Returns the first TensorFlow in `folders`, or None.
 
     Args:
-        folders: site-packages folders to look in. Default: those of this
-            Python, then what an isolated build has installed for itself.
+        folders: site-packages folders to search. Defaults to those of this Python, followed by
+            the packages of an isolated build.
     """
     for folder in _search_path() if folders is None else folders:
         for name in _DISTRIBUTIONS:
@@ -78,22 +77,22 @@ def find_supported(folders: list[str] | None = None) -> TensorFlow:
     """Returns the TensorFlow to compile against.
 
     Raises:
-        BuildError: if there is none, or its version is outside of the window.
+        BuildError: If there is none, or its version is not supported.
     """
     found = find(folders)
     if found is None:
         raise BuildError(
-            "The ops of tf_largeout are compiled against an installed TensorFlow, and none "
+            "The ops of tf_largeout are compiled against an installed TensorFlow, but none "
             f"was found in {_site_folders()}. Supported: tensorflow{WINDOW}. "
-            f'Install one first: pip install "{REQUIREMENT}"'
+            f'Install it first: pip install "{REQUIREMENT}"'
         )
     if not VERSION["accepts_tensorflow"](found.version):
         raise BuildError(
             f"Installed: TensorFlow {found.version} (in {found.folder}). Supported by "
-            f"tf_largeout {VERSION['__version__']}: tensorflow{WINDOW}. Either install a "
-            f'supported one (pip install "{REQUIREMENT}", or "tensorflow[and-cuda]{WINDOW}" '
-            "for GPUs), or the release of tf_largeout that supports yours, or build in a "
-            "fresh virtual environment."
+            f"tf_largeout {VERSION['__version__']}: tensorflow{WINDOW}. Install a supported "
+            f'TensorFlow (pip install "{REQUIREMENT}", or "tensorflow[and-cuda]{WINDOW}" for '
+            "GPUs), install the release of tf_largeout that supports yours, or build in a new "
+            "virtual environment."
         )
     return found
 
@@ -103,7 +102,7 @@ def _search_path() -> list[str]:
 
 
 def _site_folders() -> list[str]:
-    """The folders that this Python installs packages into, the nearest first."""
+    """Returns the folders of this Python's packages, in the order of the search."""
     folders = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     in_base = sys.prefix == sys.base_prefix
     if in_base and site.ENABLE_USER_SITE is not None:

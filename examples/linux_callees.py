@@ -1,7 +1,8 @@
-"""C function signature and path -> the functions it calls: 426,523 classes, several per row.
+"""Predicts the functions that a C function calls: 426,523 classes, several per example.
 
-Fetches the Linux kernel's sources once (139 MB), trains, prints exact figures on functions of
-the test split, saves the model and answers: give words that a function's signature or path has.
+Downloads the Linux kernel's sources once (139 MB), trains, prints exact metrics on functions of
+the test split, and saves the model. Then it prints predictions for functions whose signature or
+path contains given words.
 
     python examples/linux_callees.py
     python examples/linux_callees.py --load linux_callees.keras "ext4 inode" "usb probe"
@@ -19,7 +20,7 @@ WIDTH, PAIRS_PER_WORD = 256, 6
 
 def build_model(data):
     num_words, num_pairs = data.vocabulary_size, PAIRS_PER_WORD * data.vocabulary_size
-    words = keras.Input([data.max_features], dtype="int32")  # of signature and path, in order
+    words = keras.Input([data.max_features], dtype="int32")  # Of the signature and the path.
     ids = tflo.layers.HashedBigrams(num_words, num_pairs)(words)
     features = tflo.layers.EmbeddingBag(num_words + num_pairs, WIDTH)(ids)
     block = keras.layers.Dense(WIDTH, activation="relu")(features)
@@ -38,17 +39,17 @@ def train(data, epochs):
     )
     model.compile(
         optimizer=tflo.optimizers.LazyAdam(rate),
-        loss=tflo.losses.DecoupledSoftmaxLoss(),  # the labels of a row do not compete
+        loss=tflo.losses.DecoupledSoftmaxLoss(),  # The labels of an example do not compete.
         metrics=[tflo.metrics.PrecisionAtK(1), tflo.metrics.PrecisionAtK(5)],
         steps_per_execution=16,
     )
-    # `data.train` shuffles by itself.
+    # `data.train` is shuffled already.
     model.fit(data.train, epochs=epochs, shuffle=False)
     return model
 
 
-def answer(model, data, words):
-    """Prints what the first function of the test split with all of the words may call."""
+def print_callees(model, data, words):
+    """Prints the predicted callees of the first test function that has all of the words."""
     index = find_test_example(data, words)
     if index is None:
         print(f"{words}: no function of the test split has all these words.")
@@ -63,7 +64,7 @@ def answer(model, data, words):
 
 
 def find_test_example(data, words):
-    """Number of the first test example that has all of the words; None if there is none."""
+    """Returns the index of the first test example that has all of the words, or None."""
     for index in range(data.num_test):
         text = data.test_text(index).lower()
         if all(word in text for word in words.lower().split()):
@@ -75,12 +76,12 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("words", nargs="*", default=WORDS, help="of a signature or path")
+    parser.add_argument("words", nargs="*", default=WORDS, help="words of a signature or path")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument(
         "--out", default="linux_callees.keras", help="file of the trained model"
     )
-    parser.add_argument("--load", help="file of a trained model, which then only answers")
+    parser.add_argument("--load", help="file of a trained model, to skip the training")
     options = parser.parse_args(arguments)
     data = tflo.datasets.load("linux_callees", batch_size=512)
     if options.load:
@@ -91,7 +92,7 @@ def main(arguments=None):
         model.evaluate(data.test.take(10))
         model.save(options.out)
     for words in options.words:
-        answer(model, data, words)
+        print_callees(model, data, words)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Word embeddings: the middle word of five from the other four, among 102,059 words.
+"""Learns word embeddings by predicting the middle word of five, among 102,059 words.
 
-The task of Vincent et al. 2015, "Exact gradient updates in time independent of output size for
-the spherical loss family", on a dictionary. Fetches the text once, trains, prints exact figures
-on the test split, saves the model and says which words are alike to it.
+The task is that of Vincent et al. 2015, "Exact gradient updates in time independent of output
+size for the spherical loss family", on a dictionary. Downloads the text once, trains, prints
+exact metrics on the test split, saves the model and prints similar words.
 
     python examples/word_embeddings.py
     python examples/word_embeddings.py --output sampled
@@ -19,14 +19,14 @@ import tf_largeout as tflo
 
 ENGLISH = ["red", "seven", "river", "king", "london", "small"]
 WORDS = {"gcide": ENGLISH, "brown": ENGLISH, "linux_tokens": ["int", "kfree", "goto", "dev"]}
-SIDE = 2  # neighbours on each side
-WIDTH = 300  # of what the output layer sees, as in the paper
+SIDE = 2  # Neighbours on each side.
+WIDTH = 300  # Of the output layer's input, as in the paper.
 NEGATIVES = 1024
-COMMON = 20_000  # words that are compared: vectors of rarer ones have hardly been trained
+COMMON = 20_000  # Words to compare. The embeddings of rarer words are hardly trained.
 
 
 def factored(data, rate):
-    """The exact gradient of all classes; its steps have a rate of their own."""
+    """Computes the exact gradient of all classes. The layer has its own learning rate."""
     layer = tflo.layers.FactoredOutput(data.num_classes, rate(1000.0))
     return layer, tflo.losses.TaylorSoftmaxLoss()
 
@@ -38,7 +38,7 @@ def sampled(data, rate):
 
 
 def hierarchical(data, rate):
-    layer = tflo.layers.HierarchicalOutput(data.num_classes)  # words as frequent, one cluster
+    layer = tflo.layers.HierarchicalOutput(data.num_classes)  # Clusters of similar frequency.
     return layer, tflo.losses.HierarchicalSoftmaxLoss()
 
 
@@ -50,7 +50,7 @@ OUTPUTS = {f.__name__: f for f in (factored, sampled, hierarchical, softmax)}
 
 
 def windows(tokens, count):
-    """Neighbours `[count, 2 * SIDE]` and middle words `[count]` at random places of a text."""
+    """Returns neighbours `[count, 2 * SIDE]` and middle words `[count]` of random windows."""
     starts = np.random.default_rng(0).integers(len(tokens) - 2 * SIDE, size=count)
     words = tokens[starts[:, None] + np.arange(2 * SIDE + 1)]
     return np.delete(words, SIDE, axis=1), words[:, SIDE]
@@ -80,8 +80,8 @@ def train(data, output, steps, batch_size):
     return model
 
 
-def print_alike(model, data, words):
-    """Prints the words whose input embeddings have the largest cosines with theirs."""
+def print_similar(model, data, words):
+    """Prints the words whose input embeddings have the largest cosine similarity to `words`."""
     ids = {data.class_text(class_id): class_id for class_id in range(data.num_classes)}
     vectors = np.asarray(model.layers[0].embeddings[:COMMON])
     vectors = keras.utils.normalize(vectors, axis=-1)
@@ -90,7 +90,7 @@ def print_alike(model, data, words):
             print(f"{word}: not among the {COMMON:,} most frequent words.")
             continue
         cosines = vectors @ vectors[ids[word]]
-        best = np.argsort(-cosines)[1:8]  # without the word itself
+        best = np.argsort(-cosines)[1:8]  # Without the word itself.
         print(f"{word}:", ", ".join(f"{data.class_text(i)} {cosines[i]:.2f}" for i in best))
 
 
@@ -98,13 +98,13 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("words", nargs="*", help="to find like words of")
+    parser.add_argument("words", nargs="*", help="words to find similar words for")
     parser.add_argument("--dataset", default="gcide", choices=WORDS)
     parser.add_argument("--output", default="factored", choices=OUTPUTS)
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--batch-size", type=int, default=512)
     parser.add_argument("--out", default="word_embeddings.keras", help="file of the model")
-    parser.add_argument("--load", help="file of a trained model, which then only answers")
+    parser.add_argument("--load", help="file of a trained model, to skip the training")
     options = parser.parse_args(arguments)
     data = tflo.datasets.load(options.dataset)
     if options.load:
@@ -117,7 +117,7 @@ def main(arguments=None):
         print("Exact, on 8,192 windows of the test split:")
         model.evaluate(*windows(data.test_tokens, 8192), batch_size=512)
         model.save(options.out)
-    print_alike(model, data, options.words or WORDS[options.dataset])
+    print_similar(model, data, options.words or WORDS[options.dataset])
 
 
 if __name__ == "__main__":

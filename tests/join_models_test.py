@@ -79,8 +79,8 @@ def test_models_stay_as_they_are():
 @pytest.mark.parametrize(
     "models, message",
     [
-        (lambda: [], "two or more. Received: 0"),
-        (lambda: [_model(0)], "two or more. Received: 1"),
+        (lambda: [], "two or more models. Received: 0"),
+        (lambda: [_model(0)], "two or more models. Received: 1"),
         (lambda: [_model(0), _model(1, num_classes=N + 1)], "Received: 50 and 51"),
         (lambda: [_model(0), _model(1, width=3)], r"same inputs. Received: .*6.*3"),
         (lambda: [_model(0), keras.Sequential([keras.layers.Dense(3)])], "ends in a `LargeOut"),

@@ -7,7 +7,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-MOST_CLASSES = 2**31 - 2  # ids and counts of classes are 32 bits wide in the ops
+MOST_CLASSES = 2**31 - 2  # The ops store class ids and counts in 32 bits.
 
 
 def is_whole(value: Any) -> bool:
@@ -111,9 +111,9 @@ def boolean(name: str, value: Any, *, or_none: Literal[True]) -> bool | None: ..
 
 
 def boolean(name: str, value: Any, *, or_none: bool = False) -> bool | None:
-    """Returns an argument as a bool. Other values are errors, not true or false.
+    """Returns an argument as a bool.
 
-    They often are positional arguments at a wrong place.
+    Other objects are rejected, because they are often positional arguments in a wrong place.
 
     Raises:
         ValueError: If `value` is not True or False, or None with `or_none`.

@@ -10,14 +10,14 @@ from tf_largeout.layers import LargeOutput
 
 
 def join_models(models: Sequence[keras.Model]) -> keras.Model:
-    """Returns one model whose logits are the mean of the logits of several models.
+    """Joins models into one model whose logits are the mean of their logits.
 
-    Models that are trained from different seeds make different errors, so their mean ranks
-    better than each of them. A mean of inner products is an inner product of the concatenated
-    features with the concatenated rows, divided by the number of models. The result therefore
-    ends in one `LargeOutput` whose width is the sum of the widths. `evaluate`, `top_k`, the
-    indexes of `retrieval` and `serving.export` work as with any model. The best classes of an
-    example are those with the largest geometric mean of the models' probabilities.
+    Models that are trained from different seeds make different errors, so their mean usually
+    ranks better than each of them. A mean of inner products is an inner product of the
+    concatenated features with the concatenated class rows, divided by the number of models. The
+    result therefore ends in one `LargeOutput` whose width is the sum of the models' widths. It
+    works with `evaluate`, `top_k`, the indexes of `retrieval` and `serving.export` like any
+    other model. It ranks classes by the geometric mean of the models' probabilities.
 
     ```python
     def trained(seed):
@@ -47,7 +47,7 @@ def join_models(models: Sequence[keras.Model]) -> keras.Model:
     """
     models = list(models)
     if len(models) < 2:
-        raise ValueError(f"`models` must be two or more. Received: {len(models)}.")
+        raise ValueError(f"`models` must contain two or more models. Received: {len(models)}.")
     heads = [_head(model) for model in models]
     _check_alike(models, heads)
     inputs = keras.tree.map_structure(_input_like, _inputs(models[0]))
@@ -73,7 +73,7 @@ def _mean_of(heads: Sequence[LargeOutput]) -> LargeOutput:
 
 
 def _head(model: keras.Model) -> LargeOutput:
-    """The `LargeOutput` that a model ends in."""
+    """Returns the `LargeOutput` at the end of a model."""
     layers = getattr(model, "layers", None)
     if layers and getattr(model, "built", False) and isinstance(layers[-1], LargeOutput):
         _require_logit_ranking(model, layers[-1])
@@ -99,8 +99,8 @@ def _check_alike(models: Sequence[keras.Model], heads: Sequence[LargeOutput]) ->
     for model, head in zip(models, heads, strict=True):
         if head.num_classes != heads[0].num_classes:
             raise ValueError(
-                "The models must have the same classes. Received: "
-                f"{heads[0].num_classes} and {head.num_classes} of them."
+                "The models must have the same number of classes. Received: "
+                f"{heads[0].num_classes} and {head.num_classes}."
             )
         if _specs(model) != _specs(models[0]):
             raise ValueError(
@@ -115,8 +115,8 @@ def _inputs(model: keras.Model) -> Any:
 
 
 def _specs(model: keras.Model) -> Any:
-    """Shapes and dtypes of the inputs, in their structure."""
-    return keras.tree.map_structure(lambda one: (one.shape, one.dtype), _inputs(model))
+    """Returns the shapes and dtypes of the inputs, in their structure."""
+    return keras.tree.map_structure(lambda tensor: (tensor.shape, tensor.dtype), _inputs(model))
 
 
 def _input_like(tensor: keras.KerasTensor) -> keras.KerasTensor:

@@ -1,28 +1,28 @@
-"""What samplers give losses: the classes of a step and how often they are expected."""
+"""The interface between samplers and losses: sampled classes and their expected counts."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
 
-# What the expected counts of a sampler are, see `Sampler.counts_are`.
+# Kinds of expected counts, see `Sampler.counts_are`.
 DRAWS, PROBABILITIES, NONE = COUNTS = ("draws", "probabilities", "none")
-# What samplers report for an expected count below it, the least normal float32: losses take its
-# logarithm, and that of 0 would spoil the loss of a label that is never drawn anyway.
+# The smallest expected count that samplers report, which is the smallest normal float32. Losses
+# take its logarithm, so an expected count of 0 would make the loss of a label infinite.
 LEAST_COUNT = 2.0**-126
 
 
 class SampledValues(NamedTuple):
-    """What a sampler gives a loss: the triple of `tf.nn`'s candidate samplers.
+    """The result of a sampler for a loss: the same triple as that of TensorFlow's samplers.
 
-    Being the same tuple, it can be passed to `tf.nn.sampled_softmax_loss(sampled_values=...)`,
-    and the triple of a `tf.random` candidate sampler can be passed to our losses.
+    It can be passed to `tf.nn.sampled_softmax_loss(sampled_values=...)`. The triple of a
+    `tf.random` candidate sampler can be passed to our losses.
 
     Attributes:
-        sampled_candidates: int64, ids of the classes drawn: `[num_sampled]` shared by the
-            batch, or `[batch, num_sampled]`, where -1 stands for no class.
-        true_expected_count: float32 `[batch, num_labels]`, the expected number of times each
-            label occurs in a sample; 1 for padded labels.
+        sampled_candidates: int64, ids of the sampled classes: `[num_sampled]` if the batch
+            shares them, or `[batch, num_sampled]`, padded with -1.
+        true_expected_count: float32 `[batch, num_labels]`, the expected number of times that
+            each label occurs in a sample; 1 for padding.
         sampled_expected_count: float32, the same for `sampled_candidates`, in its shape.
     """
 
@@ -34,37 +34,36 @@ class SampledValues(NamedTuple):
     def of_pool(
         cls, pool: tf.Tensor, labels: tf.Tensor, counts_of: Callable[[tf.Tensor], tf.Tensor]
     ) -> "SampledValues":
-        """A sample that the batch shares, whose expected counts are found for any classes.
+        """Creates the sampled values of classes that the batch shares.
 
         Args:
-            pool: int64 `[num_sampled]`.
+            pool: int64 `[num_sampled]`, the sampled classes.
             labels: int64 `[batch, num_labels]`, padded with -1.
-            counts_of: Maps int64 `[n]`, those of the pool and then the labels, to float32
-                `[n]`, how often each is expected in a pool. Called once.
+            counts_of: Function that maps class ids, int64 `[n]`, to their expected counts in a
+                pool, float32 `[n]`. It is called once, with the pool followed by the labels.
         """
-        places = tf.where(labels >= 0)
-        counts = counts_of(tf.concat([pool, tf.gather_nd(labels, places)], axis=0))
+        positions = tf.where(labels >= 0)
+        counts = counts_of(tf.concat([pool, tf.gather_nd(labels, positions)], axis=0))
         num_sampled = tf.shape(pool)[0]
         ones = tf.ones(tf.shape(labels))
-        true_counts = tf.tensor_scatter_nd_update(ones, places, counts[num_sampled:])
+        true_counts = tf.tensor_scatter_nd_update(ones, positions, counts[num_sampled:])
         return cls(pool, true_counts, counts[:num_sampled])
 
 
 class HeadAndTail(NamedTuple):
-    """What a sampler of hard negatives gives a loss: two samples that complete each other.
+    """The result of a sampler of hard negatives for a loss: two complementary samples.
 
-    The head holds hard classes `T_b` of each row's own, found by any means; the tail is one
-    sample S for the batch, corrected by its expected counts. A tail class that is in the head
-    of a row has no effect on that row, so that
+    The head contains hard classes `T_b` for each example, found by any method. The tail is one
+    sample S for the batch, corrected by its expected counts. For each example, tail classes
+    that are in its head are ignored. So the following is an unbiased estimate of the partition
+    function for any head (importance normalisation of Barber & Botev 2016, section 2.2, with
+    `C = {y} + T_b`):
 
         e^{o_y} + sum_{c in T_b - y} e^{o_c} + sum_{s in S - T_b - y} e^{o_s} / E[count_s]
 
-    is an unbiased estimate of the partition function whatever the head is (importance
-    normalisation of Barber & Botev 2016, section 2.2, with `C = {y} + T_b`).
-
     Attributes:
-        head: `SampledValues` with candidates `[batch, num_hard]`, distinct in a row and padded
-            with -1, and expected counts of 1: they are there for certain. The
+        head: `SampledValues` with candidates `[batch, num_hard]`, distinct per example and
+            padded with -1. Their expected counts are 1, because they are not random.
             `true_expected_count` is 1 for labels in the head and 0 for others.
         tail: `SampledValues` with candidates `[num_sampled]`.
     """
@@ -74,6 +73,6 @@ class HeadAndTail(NamedTuple):
 
     @property
     def true_expected_count(self) -> tf.Tensor:
-        """float32 `[batch, num_labels]`: how often a label is expected in head and tail."""
+        """float32 `[batch, num_labels]`: the expected count of each label in head and tail."""
         in_head = self.head.true_expected_count > 0
         return tf.where(in_head, self.head.true_expected_count, self.tail.true_expected_count)

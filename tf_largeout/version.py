@@ -1,8 +1,8 @@
 """The version of tf_largeout and the TensorFlow versions that it supports.
 
-The build (`build_tools`, `setup.py`) executes this file and `tf_largeout.ops.library` imports
-it: the versions are stated only here. The op library links against TensorFlow's C++ symbols,
-which change with every minor release: it is compiled once for each minor.
+Only this file states the versions. The build (`build_tools`, `setup.py`) executes it, and
+`tf_largeout.ops.library` imports it. The op library links against TensorFlow's C++ symbols,
+which change with every minor release, so it is compiled once per minor version.
 """
 
 import re
@@ -19,7 +19,7 @@ def accepts_tensorflow(version: str) -> bool:
 
 
 def minor_of(version: str) -> str:
-    """Returns the first two numbers of a version: "2.21" of "2.21.0-rc1"."""
+    """Returns the first two numbers of a version, such as "2.21" for "2.21.0-rc1"."""
     return ".".join(re.findall(r"\d+", version)[:2])
 
 
@@ -27,7 +27,7 @@ def library_name(version: str | None = None) -> str:
     """Returns the file name of the op library in an installation from source.
 
     Args:
-        version: a TensorFlow version. If given, the name of its op library in a wheel.
+        version: A TensorFlow version. If given, returns the name of its op library in a wheel.
     """
     suffix = f"_{minor_of(version).replace('.', '_')}" if version else ""
     return f"_largeout_ops{suffix}.so"

@@ -1,4 +1,4 @@
-"""Repositories from files that are on this machine."""
+"""Repository rules for files on this machine."""
 
 def _linked(context):
     folder = context.os.environ[context.attr.folder]
@@ -9,16 +9,16 @@ def _linked(context):
 
 linked = repository_rule(
     implementation = _linked,
-    doc = "A repository of links to files and folders where they are.",
+    doc = "A repository of links to files and folders.",
     attrs = {
-        "build_file": attr.label(doc = "What says the targets, if it is not one of the files."),
+        "build_file": attr.label(doc = "The BUILD file, unless it is among `paths`."),
         "folder": attr.string(
-            doc = "The environment variable that has the path of their folder.",
+            doc = "Environment variable with the path of the folder that contains `paths`.",
             mandatory = True,
         ),
-        "into": attr.string(doc = "Where in the repository they go."),
+        "into": attr.string(doc = "Folder of the links in the repository."),
         "paths": attr.string_list(
-            doc = "The files and folders.",
+            doc = "Files and folders to link.",
             mandatory = True,
         ),
     },
@@ -35,6 +35,6 @@ def _stand_in(context):
 
 stand_in = repository_rule(
     implementation = _stand_in,
-    doc = "A repository of the files that WORKSPACE says.",
+    doc = "A repository of files whose content is given in WORKSPACE.",
     attrs = {"files": attr.string_dict(mandatory = True)},
 )

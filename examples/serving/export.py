@@ -1,10 +1,10 @@
-"""Writes a model of place names for servers: a name in, the best places out.
+"""Exports a model that maps a place name to the best places, for serving.
 
     python -m examples.serving.export                                  # trains, two minutes
     python -m examples.serving.export --model place_names.keras
 
-The second takes what `examples/place_names.py` or `make demo` has saved. README.md beside this
-file goes on from there.
+The second command exports a model saved by `examples/place_names.py` or `make demo`. For the
+next steps see README.md in this folder.
 """
 
 import argparse
@@ -17,8 +17,8 @@ from examples import place_names
 from examples.serving.name_encoder import NameEncoder
 
 
-def of_names(model):
-    """The trained model, with names in front: strings `[batch]` instead of feature ids."""
+def with_name_input(model):
+    """Returns the trained model with names, strings `[batch]`, as input instead of ids."""
     names = keras.Input([], dtype="string", name="name")
     outputs = NameEncoder()(names)
     for layer in model.layers:
@@ -27,20 +27,20 @@ def of_names(model):
 
 
 def next_version(folder):
-    """The path of a version that is higher than all that are there."""
+    """Returns the path of a new version, above all existing ones."""
     folder = pathlib.Path(folder)
-    there = [int(one.name) for one in folder.glob("*") if one.name.isdecimal()]
-    return folder / str(max(there, default=0) + 1)
+    versions = [int(path.name) for path in folder.glob("*") if path.name.isdecimal()]
+    return folder / str(max(versions, default=0) + 1)
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", help="file of a trained model; without, one is trained")
-    parser.add_argument("--epochs", type=int, default=2, help="a minute each on one core")
+    parser.add_argument("--model", help="file of a trained model; by default, trains one")
+    parser.add_argument("--epochs", type=int, default=2, help="each takes a minute on one core")
     parser.add_argument("--out", default="export/places", help="folder of the versions")
-    parser.add_argument("-k", type=int, default=5, help="places that answer a name")
+    parser.add_argument("-k", type=int, default=5, help="number of places per name")
     options = parser.parse_args(arguments)
     data = tflo.datasets.load("place_names", batch_size=512)
     if options.model:
@@ -51,7 +51,7 @@ def main(arguments=None):
         model.evaluate(data.test.take(10))
     texts = [data.class_text(place).replace("\n", " ") for place in range(data.num_classes)]
     path = next_version(options.out)
-    tflo.serving.export(of_names(model), path, k=options.k, class_names=texts)
+    tflo.serving.export(with_name_input(model), path, k=options.k, class_names=texts)
 
 
 if __name__ == "__main__":

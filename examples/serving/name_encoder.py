@@ -1,4 +1,4 @@
-"""`place_names.encode` as a layer, by operations that every server of TensorFlow has."""
+"""`place_names.encode` as a layer of standard TensorFlow operations."""
 
 import sys
 import unicodedata
@@ -8,16 +8,16 @@ import tensorflow as tf
 
 from tf_largeout.datasets import place_names
 
-_BOUNDARY = "\u2423"  # stands before, between and after the words of a name
+_BOUNDARY = "\u2423"  # Inserted before, between and after the words of a name.
 _NGRAM_LENGTHS = (2, 3, 4)
 
 
 class NameEncoder(keras.layers.Layer):
-    """Names to the feature ids that the model was trained on.
+    """Maps names to the feature ids that the model was trained on.
 
-    It differs from `place_names.encode` in one thing: characters are normalised (NFKC) one by
-    one, by a table in the file, so that a letter and an accent that are two characters stay
-    two. Send composed names (NFC), as keyboards do; the page composes what is typed.
+    In contrast to `place_names.encode`, characters are normalised (NFKC) one by one, with a
+    table in the exported model. So a letter and a combining accent remain two characters. Send
+    composed names (NFC), as keyboards do. The web page composes its input.
 
     Input shape: strings `[batch]`, UTF-8.
     Output shape: int32 `[batch, place_names.MAX_FEATURES]`, padded with 0.
@@ -42,7 +42,7 @@ class NameEncoder(keras.layers.Layer):
         return keras.KerasTensor(self.compute_output_shape(names.shape), "int32")
 
     def _marked(self, names):
-        """The folded words with marks around each: "New  York" is "␣new␣york␣"."""
+        """Returns the folded words with boundary marks: "New  York" becomes "␣new␣york␣"."""
         letters = tf.strings.unicode_split(names, "UTF-8")
         folded = self.folded.lookup(letters.flat_values)
         folded = tf.where(folded == "", letters.flat_values, folded)
@@ -53,7 +53,7 @@ class NameEncoder(keras.layers.Layer):
 
 
 def _folded_characters():
-    """Every character that normalising and folding changes, and what it becomes."""
+    """Returns all characters that normalisation or folding changes, and their new values."""
     folded = {}
     for character in map(chr, range(sys.maxunicode + 1)):
         new = unicodedata.normalize("NFKC", character).casefold()
@@ -64,7 +64,7 @@ def _folded_characters():
 
 
 def _hashed_ngrams(codes, n):
-    """The ids of the n-grams of each row, as `place_names.encode` hashes them."""
+    """Returns the ids of the n-grams of each name, hashed as by `place_names.encode`."""
     hashes = tf.constant(n, tf.uint64)
     for offset in range(n):
         last = offset + 1 - n

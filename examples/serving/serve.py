@@ -1,13 +1,14 @@
-"""Serves an exported model to a web page and to clients of TensorFlow Serving's REST.
+"""Serves an exported model with a web page and with the REST API of TensorFlow Serving.
 
     python -m examples.serving.serve export/places
     curl -d '{"instances": ["Kyoto"]}' localhost:8501/v1/models/places:predict
 
-`POST /v1/models/NAME:predict` takes both forms of TensorFlow Serving, without `{"b64": ...}`;
-`GET /v1/models/NAME` gives the version. If the export has class names, an answer has `names`
-besides `ids` and `scores`. `/` is a page for people, `/docs` describes the API.
+`POST /v1/models/NAME:predict` accepts both formats of TensorFlow Serving, but not
+`{"b64": ...}`. `GET /v1/models/NAME` returns the version. If the export has class names, a
+response has `names` in addition to `ids` and `scores`. `/` is the web page, and `/docs`
+describes the API.
 
-It needs TensorFlow, FastAPI and uvicorn, and not `tf_largeout`: so it serves exports with
+It needs TensorFlow, FastAPI and uvicorn, but not `tf_largeout`, so it serves only exports with
 `ops="core"`. It has no authentication and no TLS.
 """
 
@@ -30,15 +31,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from examples.serving.served_model import RefusedError, ServedModel
 
 PAGE = pathlib.Path(__file__).with_name("index.html")
-LARGEST_BODY = 2**20  # bytes
-MOST_CONNECTIONS = 200  # more get the status 503
+LARGEST_BODY = 2**20  # Bytes.
+MOST_CONNECTIONS = 200  # Further connections get the status 503.
 
 
 class TimedConnection(H11Protocol):
-    """A connection that ends if an exchange takes too long.
+    """A connection that is closed if an exchange takes too long.
 
-    An exchange lasts from the end of the one before until the client has read the answer.
-    Without this limit a client that sends or reads slowly keeps its connection for ever.
+    An exchange lasts from the end of the previous one until the client has read the response.
+    Without this limit, a client that sends or reads slowly would keep its connection forever.
     """
 
     def __init__(self, seconds, **kwargs):
@@ -60,35 +61,40 @@ class TimedConnection(H11Protocol):
 
 
 async def read_body(request, seconds):
-    """The body, within the limits of size and time."""
+    """Reads the body of a request within the limits of size and time."""
     body = bytearray()
 
     async def read():
         async for part in request.stream():
             body.extend(part)
             if len(body) > LARGEST_BODY:
-                raise HTTPException(413, f"a request has at most {LARGEST_BODY} bytes")
+                raise HTTPException(413, f"a request may have at most {LARGEST_BODY} bytes")
 
     try:
         await asyncio.wait_for(read(), seconds)
     except asyncio.TimeoutError:
-        text, headers = f"no whole request in {seconds} seconds", {"Connection": "close"}
+        text, headers = f"incomplete request after {seconds} seconds", {"Connection": "close"}
         raise HTTPException(408, text, headers) from None
     except ClientDisconnect:
-        raise HTTPException(400, "the client has gone") from None
+        raise HTTPException(400, "the client has disconnected") from None
     return bytes(body)
 
 
 def new_app(model, seconds):
-    """The application that serves `model`; a body must arrive in so many seconds."""
+    """Creates the application that serves `model`.
+
+    Args:
+        model: A `ServedModel`.
+        seconds: Time limit for the body of a request.
+    """
     app = FastAPI(title=f"Model {model.name}", version=str(model.version), redoc_url=None)
-    # TensorFlow has threads of its own.
+    # More would not be faster, because TensorFlow has its own threads.
     limiter = anyio.CapacityLimiter(os.cpu_count())
     content = {"application/json": {"schema": model.schema()}}
 
     def require(name):
         if name != model.name:
-            raise HTTPException(404, f"no model of this name; there is /v1/models/{model.name}")
+            raise HTTPException(404, f"unknown model; use /v1/models/{model.name}")
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     def page():
@@ -108,7 +114,7 @@ def new_app(model, seconds):
         openapi_extra={"requestBody": {"required": True, "content": content}},
     )
     async def predict(name: str, request: Request):
-        # Parsed here, because curl and others send JSON under another Content-Type.
+        # Parsed here, because curl and others send JSON with another Content-Type.
         body = await read_body(request, seconds)
         require(name)
         run = functools.partial(model.predict, body)
@@ -129,13 +135,16 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", help="folder of the versions, as export.py made it")
-    parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 for other machines too")
-    parser.add_argument("--port", type=int, default=8501, help="0 takes one that is free")
-    parser.add_argument("--max-batch", type=int, default=128, help="most rows of a request")
-    parser.add_argument("--max-k", type=int, default=1000, help="largest k of a request")
+    parser.add_argument("folder", help="folder of the versions, written by export.py")
+    parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 serves other machines too")
+    parser.add_argument("--port", type=int, default=8501, help="0 selects a free port")
+    parser.add_argument("--max-batch", type=int, default=128, help="maximum rows per request")
+    parser.add_argument("--max-k", type=int, default=1000, help="maximum k of a request")
     parser.add_argument(
-        "--timeout", type=float, default=20, help="seconds to send a request; 3 times for all"
+        "--timeout",
+        type=float,
+        default=20,
+        help="seconds to send a request; an exchange may take 3 times as long",
     )
     options = parser.parse_args(arguments)
     model = ServedModel(options.folder, options.max_batch, options.max_k)

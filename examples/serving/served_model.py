@@ -1,4 +1,4 @@
-"""An exported model that answers requests in the REST form of TensorFlow Serving."""
+"""An exported model that answers requests in the REST format of TensorFlow Serving."""
 
 import json
 import math
@@ -10,15 +10,15 @@ import tensorflow as tf
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-MAX_TEXT = 300  # characters of a message
+MAX_TEXT = 300  # Maximum length of a message in characters.
 
 
 class RefusedError(ValueError):
-    """What is wrong with a request."""
+    """A request is invalid. The message says why."""
 
 
 class PredictRequest(BaseModel):
-    """A request: one of `instances` (rows) and `inputs` (a tensor for each input)."""
+    """A request with either `instances` (rows) or `inputs` (one tensor per input)."""
 
     signature_name: str = "serving_default"
     instances: list[Any] | None = None
@@ -29,17 +29,17 @@ class ServedModel:
     """The newest version in a folder of exports.
 
     Args:
-        folder: Has a folder for each version, named by its number. Its own name is the model's.
-        max_batch: The largest number of rows of a request, and the largest length of every
-            other axis that the model leaves open.
-        max_k: The largest `k` of a request.
+        folder: Folder named after the model, with one numbered folder per version.
+        max_batch: Maximum number of rows per request, and maximum length of every other axis
+            whose size the model leaves open.
+        max_k: Maximum `k` of a request.
     """
 
     def __init__(self, folder, max_batch=128, max_k=1000):
         folder = pathlib.Path(folder).resolve()
         versions = [int(one.name) for one in folder.glob("*") if one.name.isdecimal()]
         if not versions:
-            raise SystemExit(f"{folder} has no folder of a version, such as {folder}/1.")
+            raise SystemExit(f"{folder} has no version folder, such as {folder}/1.")
         self.name, self.version = folder.name, max(versions)
         path = folder / str(self.version)
         self.max_batch = max_batch
@@ -59,7 +59,7 @@ class ServedModel:
             self.class_names = np.array(lines, object)
 
     def description(self):
-        """The name of the model and its inputs, for the page."""
+        """Returns the name of the model and its inputs, for the web page."""
         specs = self.specs["serving_default"]
         inputs = {
             name: {"dtype": one.dtype.name, "shape": one.shape.as_list()}
@@ -68,17 +68,23 @@ class ServedModel:
         return {"name": self.name, "version": str(self.version), "inputs": inputs}
 
     def schema(self):
-        """The JSON schema of a request, for the page of the API."""
+        """Returns the JSON schema of a request, for the description of the API."""
         schema = PredictRequest.model_json_schema()
         forms = [one.json_schema() for one in self.inputs.values()]
         schema["properties"]["inputs"] = {"title": "Inputs", "anyOf": forms}
         return schema
 
     def predict(self, body):
-        """The answer to a request, as JSON; bytes in, text out.
+        """Answers a request.
+
+        Args:
+            body: JSON, as bytes.
+
+        Returns:
+            JSON, as a string.
 
         Raises:
-            RefusedError: If the request is wrong.
+            RefusedError: If the request is invalid.
         """
         try:
             request = PredictRequest.model_validate_json(body)
@@ -105,7 +111,7 @@ class ServedModel:
         try:
             found = self.signatures[name](**tensors)
         except tf.errors.OpError as error:
-            # The lines before and after are about the graph.
+            # The other lines describe the graph.
             text = error.message.split("\n\t")[0].rsplit("\n", 1)[-1]
             raise RefusedError(text[:MAX_TEXT]) from None
         found = {key: value.numpy() for key, value in sorted(found.items())}
@@ -116,7 +122,7 @@ class ServedModel:
     def _tensor(self, value, spec):
         try:
             tensor = tf.constant(value, spec.dtype)
-        except (TypeError, ValueError) as error:  # rows of different lengths
+        except (TypeError, ValueError) as error:  # Rows of different lengths.
             raise RefusedError(f"{spec.name}: {error}"[:MAX_TEXT]) from None
         if not spec.shape.is_compatible_with(tensor.shape):
             raise RefusedError(f"{spec.name}: must have the shape {spec.shape}")
@@ -130,7 +136,7 @@ class ServedModel:
 
 
 def _columns(request, specs):
-    """The values of each input, from either form of a request."""
+    """Returns the values of each input, from either format of a request."""
     if (request.instances is None) == (request.inputs is None):
         raise RefusedError('a request must have one of "instances" and "inputs"')
     values = request.inputs if request.instances is None else request.instances
@@ -144,7 +150,7 @@ def _columns(request, specs):
 
 
 def _inputs_type(name, specs, max_batch, max_k):
-    """A pydantic type for the inputs of a signature."""
+    """Returns a pydantic type for the inputs of a signature."""
     types = {key: _type_of(spec, max_batch) for key, spec in specs.items()}
     if "k" in types:
         types["k"] = Annotated[int, Field(ge=0, le=max_k)]
@@ -153,7 +159,7 @@ def _inputs_type(name, specs, max_batch, max_k):
 
 
 def _type_of(spec, max_batch):
-    """Nested lists of numbers or strings, of the shape of a tensor."""
+    """Returns the type of nested lists of numbers or strings with the shape of a tensor."""
     if spec.dtype == tf.string:
         kind = str
     elif spec.dtype == tf.bool:

@@ -1,4 +1,4 @@
-"""The server of `examples/serving`, in a process of its own."""
+"""Runs the server of `examples/serving` in a subprocess."""
 
 import contextlib
 import http.client
@@ -16,8 +16,8 @@ class Server:
     """A running server.
 
     Args:
-        address: What it says when it has started: "NAME, version 1: http://127.0.0.1:8501/".
-        process: Its process.
+        line: Output of the server at start: "NAME, version 1: http://127.0.0.1:8501/".
+        process: Process of the server.
     """
 
     def __init__(self, line, process):
@@ -28,7 +28,7 @@ class Server:
         self.predict_path = f"/v1/models/{self.model}:predict"
 
     def ask(self, method, path, body=None, headers=()):
-        """The status of an answer, and its text."""
+        """Sends a request and returns the status and the text of the response."""
         with contextlib.closing(
             http.client.HTTPConnection(self.host, timeout=60)
         ) as connection:
@@ -37,20 +37,20 @@ class Server:
             return response.status, response.read().decode()
 
     def predict(self, request):
-        """The status of an answer, and its JSON, to a request: bytes, or what becomes JSON."""
+        """Sends bytes or JSON and returns the status and the JSON of the response."""
         body = request if isinstance(request, bytes) else json.dumps(request).encode()
         status, text = self.ask("POST", self.predict_path, body)
         return status, json.loads(text)
 
     def peak_memory(self):
-        """How many bytes the process has used at most."""
+        """Returns the peak memory of the process in bytes."""
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return 1024 * int(re.search(r"VmHWM:\s*(\d+) kB", status)[1])
 
 
 @contextlib.contextmanager
 def running(folder, *options):
-    """A `Server` of the newest export in `folder`."""
+    """Starts a `Server` for the newest export in `folder`."""
     command = [sys.executable, "-m", "examples.serving.serve", folder, "--port", "0", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:

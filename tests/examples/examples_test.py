@@ -1,4 +1,4 @@
-"""The examples train on a small dataset, save, load, and answer what was learnt."""
+"""The examples train on a small dataset, save, load, and predict what they have learnt."""
 
 import importlib.util
 import pathlib
@@ -43,17 +43,17 @@ def test_example_trains_saves_and_answers(name, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.splitlines() == [question, best, *rest]
 
 
-def test_words_that_no_function_has_are_reported(capsys):
+def test_words_without_a_matching_function_are_reported(capsys):
     example, data = _example("linux_callees"), TinyDataset()
     assert example.find_test_example(data, data.test_text(7).upper()) <= 7
-    example.answer(None, data, "village no such")
+    example.print_callees(None, data, "village no such")
     assert "no function of the test split has all these words" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 @EACH_EXAMPLE
 def test_the_benchmarks_train_the_models_of_the_examples(name):
-    """Layers, loss and optimizer of a method of the benchmarks; the rate falls by the clock."""
+    """Compares layers, loss and optimizer. Benchmarks decay the rate by time, not by steps."""
     data = TinyDataset()
     methods = {"place_names": "recommended", "linux_callees": "several_labels_bigrams"}
     example, method = _example(name), METHODS[methods[name]]

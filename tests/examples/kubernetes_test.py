@@ -1,4 +1,4 @@
-"""The manifest of servers and trainer: its parts fit together, and let nobody else in."""
+"""The parts of the manifest are consistent and admit no other connections."""
 
 import kubernetes_validate
 import pytest
@@ -28,7 +28,7 @@ def container_of(kind):
 
 
 @pytest.mark.parametrize("kind", VERSIONS)
-def test_parts_are_as_their_schema_says(kind):
+def test_parts_match_their_schema(kind):
     part, version = PARTS[kind], kubernetes_validate.latest_version()
     assert part["apiVersion"] == VERSIONS[kind]
     kubernetes_validate.validate(part, version, strict=True)
@@ -46,7 +46,7 @@ def test_the_trainer_names_each_server():
     assert value.split() == expected
 
 
-def test_servers_are_selected_and_started_with_options_that_there_are(monkeypatch):
+def test_servers_are_selected_and_started_with_valid_options(monkeypatch):
     servers = PARTS["StatefulSet"]["spec"]
     labels = pod_of("StatefulSet")["metadata"]["labels"]
     assert servers["selector"]["matchLabels"] == labels == PARTS["Service"]["spec"]["selector"]
@@ -81,7 +81,7 @@ def test_only_servers_and_trainer_reach_each_other():
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", "Job"])
-def test_pods_are_no_users_of_rights_and_share_the_folder_of_backups(kind):
+def test_pods_have_no_privileges_and_share_the_folder_of_backups(kind):
     spec = pod_of(kind)["spec"]
     assert spec["securityContext"]["runAsNonRoot"] and not spec["automountServiceAccountToken"]
     (mount,) = spec["containers"][0]["volumeMounts"]

@@ -1,4 +1,4 @@
-"""The example trains on a small text, saves, loads, and knows how the text goes on."""
+"""The example trains on a small text, saves, loads, and continues the text."""
 
 import importlib.util
 import pathlib
@@ -23,7 +23,7 @@ def _example():
 
 
 def _load(name, vocabulary_size, batch_size, validation_fraction):
-    """Documents that say the letters in a circle."""
+    """Returns documents that repeat the letters a to h in order."""
     rng = np.random.default_rng(0)
     tokens = [
         np.arange(start, start + 40, dtype=np.int32) % 8 for start in rng.integers(8, size=60)
@@ -41,7 +41,7 @@ def _load(name, vocabulary_size, batch_size, validation_fraction):
 
 
 @pytest.mark.parametrize("name", ["unigram", "uniform"])
-def test_each_sampler_draws_what_a_loss_needs(name):
+def test_each_sampler_works_with_the_loss(name):
     example, data = _example(), _load("letters", None, 4, 0.1)
     model = example.build_model(data, example.SAMPLERS[name](data, 4))
     words, labels = next(iter(data.train))

@@ -1,4 +1,4 @@
-"""`examples/serving/serve.py` with a model of numbers: right, wrong and random requests."""
+"""Tests of `examples/serving/serve.py` with valid, invalid and random requests."""
 
 import json
 import re
@@ -16,12 +16,12 @@ from tf_largeout import serving
 
 NAMES = [f"class «{number}»" for number in range(models.N)]
 ROW = models.X[0].tolist()
-TIMEOUT = 3.0  # seconds to send a request
+TIMEOUT = 3.0  # Seconds to send a request.
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """A server, and the logits that the model gives."""
+    """Returns a server, and the logits of its model."""
     folder = tmp_path_factory.mktemp("exports") / "numbers"
     model = models.new_model("large")
     serving.export(model, folder / "2", k=2)
@@ -32,7 +32,7 @@ def served(tmp_path_factory):
 
 @pytest.fixture
 def server(served):
-    """The server, which must be alive and right when the test has ended."""
+    """Returns the server, and checks after the test that it still answers correctly."""
     yield served[0]
     status, answer = served[0].predict({"instances": [ROW]})
     assert status == 200
@@ -40,7 +40,7 @@ def server(served):
 
 
 def best_of(logits, k, exclude=None):
-    """Ids and names, as an answer has them."""
+    """Returns the ids and names that a response should have."""
     ids = models.best(logits, k, exclude)["ids"]
     return ids.tolist(), np.array([*NAMES, ""])[ids].tolist()
 
@@ -131,7 +131,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_request_is_told(name, server):
+def test_an_invalid_request_is_reported(name, server):
     request, message = WRONG[name]
     before = server.peak_memory()
     status, answer = server.predict(request)
@@ -152,18 +152,18 @@ def test_a_wrong_request_is_told(name, server):
         ("POST", "/", 405),
     ],
 )
-def test_a_wrong_path_is_told(method, path, status, server):
+def test_an_invalid_path_is_reported(method, path, status, server):
     found, text = server.ask(method, path, b"{}" if method == "POST" else None)
     assert found == status and json.loads(text)["error"]
 
 
-def test_a_request_that_is_too_large_is_told(server):
+def test_a_request_that_is_too_large_is_reported(server):
     status, answer = server.predict(b" " * (2**20 + 1))
     assert status == 413 and "1048576 bytes" in answer["error"]
 
 
-def test_the_body_of_a_get_is_no_request(server):
-    """It was read as the next request of the connection."""
+def test_the_body_of_a_get_is_not_a_request(server):
+    """A former version read it as the next request of the connection."""
     hidden = b"POST /hidden HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
     head = f"GET /model HTTP/1.1\r\nHost: a\r\nContent-Length: {len(hidden)}\r\n\r\n".encode()
     last = b"GET /v1/models/numbers HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -172,7 +172,7 @@ def test_the_body_of_a_get_is_no_request(server):
 
 
 def answers_to(server, sent, seconds=60):
-    """All that the server answers until it closes the connection."""
+    """Returns all responses of the server until it closes the connection."""
     host, port = server.host.split(":")
     received = b""
     with socket.create_connection((host, int(port)), timeout=seconds) as connection:
@@ -196,7 +196,7 @@ POST = b"POST /v1/models/numbers:predict HTTP/1.1\r\nHost: a\r\nContent-Length: 
     ],
     ids=["body", "nothing", "first line", "headers"],
 )
-def test_a_slow_client_is_given_up(sent, status, server):
+def test_a_slow_client_is_disconnected(sent, status, server):
     start = time.monotonic()
     try:
         received = answers_to(server, sent)
@@ -207,7 +207,7 @@ def test_a_slow_client_is_given_up(sent, status, server):
 
 
 def random_value(random, depth=0):
-    """Some JSON."""
+    """Returns random JSON."""
     kinds = ["number", "number", "text", "constant", "row", "list", "object"]
     kind = random.choice(kinds if depth < 4 else kinds[:4])
     if kind == "number":
@@ -225,7 +225,7 @@ def random_value(random, depth=0):
 
 
 def random_body(random):
-    """A request, of which something may be wrong."""
+    """Returns a request that may be invalid."""
     if random.random() < 0.3:
         return json.dumps(random_value(random)).encode()
     parts = top_k(features=[ROW] * random.integers(1, 10), k=int(random.integers(-1, 220)))
@@ -240,7 +240,7 @@ def random_body(random):
 
 
 def random_head(random):
-    """The first lines of a request, and a body of a random length."""
+    """Returns the head of a request, and a body of random length."""
     method = random.choice(["GET", "POST", "HEAD", "PUT", "OPTIONS", "FOO", "\0"])
     paths = ["/", "/model", "/v1/models/numbers", "/v1/models/numbers:predict", "x", "/%zz?a=%"]
     length = random.choice(["0", "3", "-1", "1e9", "99999999999", 5_000 * "9"])

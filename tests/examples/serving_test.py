@@ -1,4 +1,4 @@
-"""`examples/serving`: a model of names is exported, served and asked."""
+"""Tests of `examples/serving`: exports, serves and queries a model of names."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ NAMES = [
 
 
 class Names(TinyDataset):
-    """With rows for all features that a name has: the layer hashes to no fewer."""
+    """A dataset with all features of names, because the layer cannot hash to fewer."""
 
     vocabulary_size = place_names.VOCABULARY_SIZE
     encode = staticmethod(place_names.encode)
@@ -36,7 +36,7 @@ def predict(server, request):
     return answer
 
 
-def test_the_layer_hashes_names_as_the_data_set_does():
+def test_the_layer_hashes_names_like_the_dataset():
     np.testing.assert_array_equal(NameEncoder()(tf.constant(NAMES)), place_names.encode(NAMES))
 
 

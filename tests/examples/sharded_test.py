@@ -1,4 +1,4 @@
-"""The example of servers, which it starts, in a process of its own: `connect` is for good."""
+"""Runs the sharded example in a subprocess, because `connect` cannot be undone."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ def test_example_trains_on_two_servers_and_saves_a_file_for_one_machine(tmp_path
     printed = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
-    assert "Two servers of this machine" in printed and "Exact, on 5,120" in printed
+    assert "Two servers on this machine" in printed and "Exact, on 5,120" in printed
     for number in (0, 1):
         assert f"on /job:ps/replica:0/task:{number}/device:CPU:0" in printed
     model = keras.models.load_model(tmp_path / "sharded.keras")

@@ -1,4 +1,4 @@
-"""A dataset like those of `load`, that a model learns in a second."""
+"""A dataset like those of `load` that a model learns in a second."""
 
 import numpy as np
 import tensorflow as tf
@@ -8,17 +8,17 @@ from tf_largeout.datasets.place_names import encode as encode_names
 
 
 def encode(names):
-    """As `place_names.encode`, with fewer rows; what a test puts in its place."""
+    """Encodes like `place_names.encode`, which it replaces, but with fewer ids."""
     ids = encode_names(names)
     return np.where(ids == 0, 0, 1 + ids % (TinyDataset.vocabulary_size - 1))
 
 
 class TinyDataset:
-    """Names of 5,000 classes, of which 50 occur: class `c` is "Village c".
+    """Names of 5,000 classes, 50 of which occur. Class `c` is "Village c".
 
     Args:
-        several_labels: whether examples have several labels, as in linux_callees: those of
-            class `c` also class `c + 1`.
+        several_labels: Whether examples have several labels, as in linux_callees. Examples of
+            class `c` then also have class `c + 1`.
     """
 
     num_classes, num_train, num_test = 5000, 1280, 50

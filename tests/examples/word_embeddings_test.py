@@ -1,4 +1,4 @@
-"""The example trains each output layer on a small text, saves, loads, and knows like words."""
+"""The example trains each output layer, saves, loads, and finds similar words."""
 
 import importlib.util
 import pathlib
@@ -11,7 +11,7 @@ from tf_largeout.datasets.token_corpus import TokenCorpus
 from tf_largeout.datasets.token_dataset import token_dataset
 
 EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "word_embeddings.py"
-# Pairs, which follow each other in turn; either word may stand where the other does.
+# Pairs of similar words. The text repeats the pairs in this order, with either word of each.
 WORDS = "red green seven nine king queen river lake hot cold up down day night and or".split()
 
 
@@ -23,7 +23,7 @@ def _example():
 
 
 def _load(name):
-    """Documents that go round the eight pairs, with either word of each."""
+    """Returns documents that repeat the eight pairs, with a random word of each."""
     rng = np.random.default_rng(0)
     turns = [np.arange(start, start + 40) % 8 for start in rng.integers(8, size=100)]
     tokens = [(2 * turn + rng.integers(2, size=40)).astype(np.int32) for turn in turns]
@@ -44,7 +44,7 @@ def test_windows_are_the_neighbours_of_the_word_between_them():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("output", ["factored", "sampled", "hierarchical", "softmax"])
-def test_example_trains_saves_and_finds_like_words(output, tmp_path, monkeypatch, capsys):
+def test_example_trains_saves_and_finds_similar_words(output, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(datasets, "load", _load)
     example, path = _example(), tmp_path / "trained.keras"
     monkeypatch.setattr(example, "NEGATIVES", 4)
