@@ -1,10 +1,10 @@
-"""Slow numpy oracles of the operations on sampled candidates."""
+"""Slow NumPy oracles of the operations on sampled candidates."""
 
 import numpy as np
 
 
 def accidental_hits(labels, candidates):
-    """bool [batch, num_candidates]: the candidate is one of the row's labels."""
+    """Returns bool `[batch, num_candidates]`: whether a candidate is a label of its example."""
     batch = len(labels)
     candidates = np.broadcast_to(candidates, (batch, np.shape(candidates)[-1]))
     hits = np.zeros(candidates.shape, bool)
@@ -14,7 +14,7 @@ def accidental_hits(labels, candidates):
 
 
 def ranks(logits, true_logits, labels):
-    """Places of the labels when candidates and labels of a row are sorted by score."""
+    """Returns the ranks of labels among the candidates and labels of their example."""
     result = np.zeros(np.shape(labels), np.int64)
     for b, row in enumerate(labels):
         for i, label in enumerate(row):

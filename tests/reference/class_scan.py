@@ -1,4 +1,4 @@
-"""Slow numpy oracles of the passes over all classes, in float64."""
+"""Slow NumPy oracles of the passes over all classes, in float64."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def log_partition(all_logits):
 
 
 def ranks(all_logits, labels):
-    """Position of each label when classes are sorted by falling logit, then by id."""
+    """Returns the rank of each label. Classes are sorted by descending logit, then by id."""
     result = np.full(np.shape(labels), all_logits.shape[1], np.int64)
     for b, row in enumerate(labels):
         order = np.lexsort((np.arange(all_logits.shape[1]), -all_logits[b]))
@@ -37,7 +37,7 @@ def top_k(all_logits, k):
 
 
 def gradient_of_logits(features, embeddings, bias, weights, labels, label_weights):
-    """Of sum_b weights_b log Z_b + sum_bl label_weights_bl o_{y_bl} by the logits o."""
+    """Gradient of `sum_b weights_b log Z_b + sum_bl label_weights_bl o_{y_bl}` for the o."""
     all_logits = logits(features, embeddings, bias)
     p = np.exp(all_logits - log_partition(all_logits)[:, None]) * np.float64(weights)[:, None]
     for b, row in enumerate(labels):
@@ -48,21 +48,21 @@ def gradient_of_logits(features, embeddings, bias, weights, labels, label_weight
 
 
 def gradient(features, embeddings, bias, weights, labels, label_weights):
-    """The same by features, embeddings and bias."""
+    """The same gradient for the features, the embeddings and the bias."""
     p = gradient_of_logits(features, embeddings, bias, weights, labels, label_weights)
     return p @ np.float64(embeddings), p.T @ np.float64(features), p.sum(0)
 
 
 def bfloat16(x):
-    """The nearest number of 8 significant bits, of two the even; below 2^-126 it is 0."""
+    """Rounds to 8 significant bits, ties to even. Numbers below 2^-126 become 0."""
     x = np.asarray(x, np.float64)
     mantissa, exponent = np.frexp(x)
-    rounded = np.ldexp(np.round(mantissa * 256), exponent - 8)  # np.round: halves to even
+    rounded = np.ldexp(np.round(mantissa * 256), exponent - 8)  # Halves go to even.
     return np.where(np.abs(x) < 2.0**-126, 0.0, rounded)
 
 
 def bfloat16_gradient(features, embeddings, bias, weights, labels, label_weights):
-    """As `gradient`, with both factors of each product rounded."""
+    """Like `gradient`, with both factors of each product rounded to bfloat16."""
     features, embeddings = bfloat16(features), bfloat16(embeddings)
     p = gradient_of_logits(features, embeddings, bias, weights, labels, label_weights)
     return bfloat16(p) @ embeddings, bfloat16(p).T @ features, p.sum(0)

@@ -1,8 +1,9 @@
-"""An output layer and the factored form that takes the same gradient steps, in float64.
+"""A dense output layer, and the factored form with the same gradient steps, in float64.
 
 Equations and sections are those of Vincent, de Brebisson and Bouthillier, "Exact gradient
-updates in time independent of output size for the spherical loss family", 2015. A batch is in
-rows, as everywhere; in a step it is in columns, as there. Losses: `spherical_losses`.
+updates in time independent of output size for the spherical loss family", 2015. Arguments have
+one example per row. Inside a step examples are columns, as in the paper. The losses are in
+`spherical_losses`.
 """
 
 from typing import NamedTuple
@@ -11,15 +12,15 @@ import numpy as np
 
 
 class Refused(ArithmeticError):
-    """A step that would lose the state, which is as before."""
+    """A step is refused because it would make the state invalid. The state is unchanged."""
 
 
 class Batch(NamedTuple):
-    """What a step takes. Of the targets of a row, the classes are distinct.
+    """The arguments of a step. The target classes of an example are distinct.
 
     features: `[B, d]`.
-    ids: Classes with targets, `[B, K]`, padded with -1.
-    values: Their targets `[B, K]`, 0 at padding.
+    ids: Target classes, `[B, K]`, padded with -1.
+    values: Target values `[B, K]`, 0 for padding.
     weights: `[B]`; the loss of a batch is `sum_j weights_j loss_j / B`.
     """
 
@@ -29,7 +30,7 @@ class Batch(NamedTuple):
     weights: np.ndarray
 
     def dense_targets(self, num_classes):
-        """`[B, N]`."""
+        """Returns the targets of all classes, `[B, N]`."""
         result = np.zeros([len(self.ids), num_classes])
         row, k = np.nonzero(self.ids >= 0)
         result[row, self.ids[row, k]] = self.values[row, k]
@@ -37,7 +38,7 @@ class Batch(NamedTuple):
 
 
 def with_values(features, ids, values, weights=None):
-    """A batch with numbers as targets; those of one class in a row are added."""
+    """Returns a batch with numbers as targets. Repeated classes of an example are added."""
     features, ids = np.array(features, np.float64), np.array(ids, np.int64)
     values = np.where(ids >= 0, values, 0.0)
     for i in range(ids.shape[1]):
@@ -50,16 +51,16 @@ def with_values(features, ids, values, weights=None):
 
 
 def with_labels(features, labels, weights=None):
-    """A batch of int labels `[B, L]`, padded with -1: each has the target 1 / #labels.
+    """Returns a batch of int labels `[B, L]`, padded with -1. Each has the target 1 / #labels.
 
-    A label that is given twice counts twice. A row without labels does not count: the loss of
-    the batch is `sum_j weights_j loss_j` over the others, divided by their number.
+    A repeated label counts twice. Examples without labels are ignored: the loss of the batch is
+    `sum_j weights_j loss_j` over the other examples, divided by their number.
     """
     labels = np.array(labels, np.int64)
     count = (labels >= 0).sum(-1)
     values = np.repeat(1 / np.maximum(count, 1)[:, None], labels.shape[1], axis=1)
     weights = np.ones(len(labels)) if weights is None else np.array(weights, np.float64)
-    share = len(labels) / max((count > 0).sum(), 1)  # the loss is divided by all rows
+    share = len(labels) / max((count > 0).sum(), 1)  # The loss is divided by the batch size.
     return with_values(features, labels, values, np.where(count > 0, share * weights, 0.0))
 
 
@@ -80,7 +81,7 @@ class DenseLayer:
         return _mean(self.loss.of_logits(self.logits(batch.features), targets), batch)
 
     def step(self, batch, learning_rate):
-        """The loss of the batch and its gradient into the features `[B, d]`, both before it."""
+        """Returns the loss and its gradient for the features `[B, d]`, both before the step."""
         if not len(batch.features):
             return 0.0, np.zeros_like(batch.features)
         loss, logits = self.value(batch), self.logits(batch.features)
@@ -94,12 +95,12 @@ class DenseLayer:
 
 
 class FactoredLayer:
-    """The same layer as `W = V U + 1 omega^T` (equation 24), never formed in a step.
+    """The same layer as `W = V U + 1 omega^T` (equation 24). A step never computes W.
 
     With a bias, features have a 1 appended and `W` is `[N, d + 1]`. With D the width of `W`:
         V `[N, D]`, U `[D, D]`, U_inverse `[D, D]`, omega `[D]`,
-        w_bar `[D]`: `W^T 1`, kept up to date (equation 34),
-        Q `[D, D]`: `W^T W`, kept up to date (equation 35).
+        w_bar `[D]`: `W^T 1`, updated by equation 34,
+        Q `[D, D]`: `W^T W`, updated by equation 35.
     """
 
     def __init__(self, kernel, bias, loss, min_pivot=1e-8):
@@ -115,10 +116,10 @@ class FactoredLayer:
         return {name: getattr(self, name).copy() for name in names}
 
     def step(self, batch, learning_rate):
-        """The update for minibatches of section 4.8, of the mean instead of the sum of losses.
+        """Applies the minibatch update of section 4.8, for the mean of the losses.
 
         Returns:
-            As `DenseLayer.step`.
+            The same as `DenseLayer.step`.
 
         Raises:
             Refused: If U would become singular, or the result is not finite.
@@ -129,20 +130,20 @@ class FactoredLayer:
         loss, by_q, by_s, A_hat = self._loss(H, batch)
         Z = self.U.T @ (self.V.T @ A_hat) + np.outer(self.omega, A_hat.sum(0))  # eq. 31, 32
         by_features = 2 * self.Q @ H * by_q + np.outer(self.w_bar, by_s) + Z  # eq. 33
-        _refuse_what_is_not_finite("loss or its gradient", loss, by_features)
+        _require_finite("loss or its gradient", loss, by_features)
         with np.errstate(over="ignore", invalid="ignore"):
             new = self._updated(H, by_q, by_s, A_hat, Z, learning_rate)
-        _refuse_what_is_not_finite("new state", *new.values())
+        _require_finite("new state", *new.values())
         vars(self).update(new)
         return loss, by_features[: batch.features.shape[1]].T
 
     def _columns(self, features):
-        """Features as columns, with a 1 appended for the bias: `[D, B]`."""
+        """Returns features as columns `[D, B]`, with a 1 appended for the bias."""
         ones = np.ones([len(features), int(self.has_bias)])
         return np.concatenate([features, ones], axis=1).T
 
     def _loss(self, H, batch):
-        """The loss; by q, by s `[B]` and by all target logits, `[N, B]`, its derivatives."""
+        """Returns the loss and its derivatives for q, s `[B]` and target logits `[N, B]`."""
         q = np.einsum("dj,de,ej->j", H, self.Q, H)  # eq. 14
         s = H.T @ self.w_bar  # eq. 15
         hidden, offset = self.U @ H, self.omega @ H  # eq. 28, 29
@@ -157,7 +158,7 @@ class FactoredLayer:
         return loss, scale * by_q, scale * by_s, A_hat
 
     def _updated(self, H, by_q, by_s, A_hat, Z, learning_rate):
-        """The state after the step. `Z` `[D, B]` is `W^T A_hat` of the old W."""
+        """Returns the state after the step. `Z` `[D, B]` is `W^T A_hat` for the old W."""
         eta, N = learning_rate, self.num_classes
         M = np.eye(len(H)) - 2 * eta * (H * by_q) @ H.T
         U = self.U @ M  # eq. 25
@@ -175,26 +176,26 @@ class FactoredLayer:
         return dict(V=V, U=U, U_inverse=U_inverse, omega=omega, w_bar=w_bar, Q=Q)
 
     def _inverse_of(self, M, H, by_q, eta):
-        """The inverse of `M = I - 2 eta H Gamma H^T` by Woodbury's identity, section 4.7.
+        """Inverts `M = I - 2 eta H Gamma H^T` by the Woodbury identity, section 4.7.
 
-        `I - 2 eta H^T H Gamma` has the same determinant, so its pivots tell whether M has an
-        inverse.
+        `I - 2 eta H^T H Gamma` has the same determinant, so its pivots show whether M is
+        invertible.
         """
         small = np.eye(len(by_q)) - 2 * eta * (H.T @ H) * by_q
         pivot = smallest_pivot(small)
-        if not pivot >= self.min_pivot:  # also where it is NaN
+        if not pivot >= self.min_pivot:  # Also true for NaN.
             raise Refused(
                 f"A step with learning rate {eta} would make U singular: the smallest pivot is "
-                f"{pivot}, it must be at least {self.min_pivot}."
+                f"{pivot}, but must be at least {self.min_pivot}."
             )
         return np.eye(len(M)) + 2 * eta * (H * by_q) @ np.linalg.inv(small) @ H.T
 
     def stabilise(self, low=0.001, high=100.0):
         """Sets singular values of U outside `[low, high]` to 1 and corrects V; section 5.2.
 
-        `V U` stays: with `U = sum_i sigma_i p_i r_i^T`, V becomes
-        `V (I + (sigma_i - 1) p_i p_i^T)`. U_inverse is computed anew and Q symmetrised.
-        Returns how many there were.
+        `V U` does not change: with `U = sum_i sigma_i p_i r_i^T`, V becomes
+        `V (I + (sigma_i - 1) p_i p_i^T)`. U_inverse is recomputed, and Q is symmetrised.
+        Returns the number of these singular values.
         """
         P, sigma, R = np.linalg.svd(self.U)
         offending = np.flatnonzero((sigma < low) | (sigma > high))
@@ -206,10 +207,10 @@ class FactoredLayer:
         return len(offending)
 
     def drift(self):
-        """How far what is kept up to date is from what V, U and omega say.
+        """Measures the errors of Q, w_bar and U_inverse, compared with V, U and omega.
 
-        Returns the largest errors of Q, of w_bar and of `U U_inverse`, relative to the largest
-        entry of Q, to `sqrt(N max diag Q)`, which bounds w_bar, and to 1.
+        Returns the largest errors of Q, w_bar and `U U_inverse`, relative to the largest entry
+        of Q, to `sqrt(N max diag Q)`, which bounds w_bar, and to 1.
         """
         W = self.weights()
         Q = W.T @ W
@@ -222,36 +223,36 @@ class FactoredLayer:
         }
 
     def weights(self):
-        """`W` `[N, D]`, with the bias as last column if there is one."""
+        """Returns `W` `[N, D]`, with the bias as last column if there is one."""
         return self.V @ self.U + self.omega
 
     def class_embeddings(self):
-        """`[N, d]`."""
+        """Returns the class embeddings `[N, d]`."""
         return self.weights()[:, :-1] if self.has_bias else self.weights()
 
     def bias(self):
-        """`[N]`, or None."""
+        """Returns the bias `[N]`, or None."""
         return self.weights()[:, -1] if self.has_bias else None
 
     def logits(self, features):
-        """`[B, N]`."""
+        """Returns the logits `[B, N]`."""
         H = self._columns(features)
         return (self.V @ (self.U @ H) + self.omega @ H).T
 
     def top_k(self, features, k):
-        """The k largest logits of each row and their classes; of equal ones the lower id."""
+        """Returns the k largest logits per example and their classes; lower ids win ties."""
         logits = self.logits(features)
         order = np.stack([np.lexsort((np.arange(len(o)), -o))[:k] for o in logits])
         return np.take_along_axis(logits, order, 1), order
 
 
 def with_folds(vectors, folds, seen):
-    """The rows of V, each times the matrices G of the folds that it has not been through.
+    """Multiplies each row of V by the matrices G of the folds not yet applied to it.
 
     Args:
-        vectors: `[N, D]`.
-        folds: `[places + 1, D + 1]`: their number, and of each what it is and its factors.
-        seen: `[N]`.
+        vectors: V `[N, D]`.
+        folds: `[places + 1, D + 1]`, the number of folds, then kind and factors of each.
+        seen: `[N]`, the number of folds that have been applied to each row.
     """
     width = vectors.shape[1]
     after = np.array(vectors, np.float64)
@@ -263,12 +264,12 @@ def with_folds(vectors, folds, seen):
             G[:, int(-1 - place)] = factors
         else:
             G[int(place)] = factors
-        behind = seen <= i
-        after[behind] = after[behind] @ G
+        pending = seen <= i
+        after[pending] = after[pending] @ G
     return after
 
 
-def _refuse_what_is_not_finite(what, *numbers):
+def _require_finite(what, *numbers):
     if not all(np.isfinite(one).all() for one in numbers):
         raise Refused(f"The {what} is not finite.")
 
@@ -278,13 +279,13 @@ def _mean(losses, batch):
 
 
 def smallest_pivot(matrix):
-    """The smallest absolute pivot of Gauss's elimination, with the largest of each column."""
+    """Returns the smallest absolute pivot of Gaussian elimination with partial pivoting."""
     rest, smallest = np.array(matrix), np.inf
     while len(rest):
         largest = np.abs(rest[:, 0]).argmax()
         pivot_row, rest[largest] = rest[largest].copy(), rest[0]
         smallest = np.minimum(smallest, np.abs(pivot_row[0]))
-        if not smallest > 0:  # also where it is NaN
+        if not smallest > 0:  # Also true for NaN.
             break
         rest = rest[1:, 1:] - rest[1:, :1] * (pivot_row[1:] / pivot_row[0])
     return smallest

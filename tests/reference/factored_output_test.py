@@ -1,4 +1,4 @@
-"""The factored layer takes the steps of the dense one."""
+"""The factored layer makes the same steps as the dense layer."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from tests.reference.spherical_losses import LOSSES
 from tests.slow import slow_but
 
 
-def a_step_is_refused(problem, batch, learning_rate, match):
+def assert_refused(problem, batch, learning_rate, match):
     before = problem.factored.state()
     with pytest.raises(Refused, match=match):
         problem.factored.step(batch, learning_rate)
@@ -25,7 +25,7 @@ def a_step_is_refused(problem, batch, learning_rate, match):
 
 
 @each_loss
-def test_the_gradient_into_the_features_is_that_of_the_loss(name):
+def test_the_gradient_of_the_features_matches_finite_differences(name):
     problem = Problem(name)
     batch = problem.labelled(5)
     expected = differences(
@@ -39,7 +39,7 @@ def test_the_gradient_into_the_features_is_that_of_the_loss(name):
 @pytest.mark.parametrize("bias", slow_but([True], [True, False]))
 @pytest.mark.parametrize("size", slow_but([7], [1, 7, 40]))
 @each_loss
-def test_many_steps_are_those_of_the_dense_layer(name, size, bias):
+def test_many_steps_match_the_dense_layer(name, size, bias):
     problem = Problem(name, bias=bias)
     start = problem.dense.kernel.copy()
     problem.train(300, lambda: problem.labelled(size))
@@ -54,7 +54,7 @@ def test_real_valued_targets_of_the_squared_error(size):
     problem.check_equal()
 
 
-def test_targets_of_one_class_in_a_row_are_added():
+def test_targets_of_a_repeated_class_are_added():
     twice = with_values(np.ones([1, 2]), [[3, 3, -1]], [[0.5, 0.25, 9.0]])
     np.testing.assert_array_equal(twice.dense_targets(5), [[0, 0, 0, 0.75, 0]])
     assert (twice.ids[0] == 3).sum() == 1
@@ -73,15 +73,15 @@ def test_targets_of_one_class_in_a_row_are_added():
 def test_odd_shapes(name, dim, num_classes, size):
     problem = Problem(name, dim, num_classes)
     if name == "z_loss" and num_classes == 1:
-        # One logit has no deviation.
-        a_step_is_refused(problem, problem.labelled(size), 0.1, "not finite")
+        # A single logit has no standard deviation.
+        assert_refused(problem, problem.labelled(size), 0.1, "not finite")
         return
     problem.train(30, lambda: problem.labelled(size))
     problem.check_equal()
 
 
 @each_loss
-def test_an_empty_batch_and_one_of_no_weight_change_nothing(name):
+def test_batches_without_examples_or_weights_change_nothing(name):
     problem = Problem(name)
     before = problem.factored.state()
     empty, weightless = problem.labelled(0), problem.labelled(6)
@@ -96,10 +96,10 @@ def test_an_empty_batch_and_one_of_no_weight_change_nothing(name):
 def test_a_singular_step_is_refused():
     problem = Problem("squared_error")
     batch = with_labels(problem.features(1), [[3]])
-    # The squared error has gamma = 1: M = I - 2 eta h h^T, of h with a 1 for the bias.
+    # The squared error has gamma = 1, so M = I - 2 eta h h^T, where h has a 1 for the bias.
     singular = 1 / (2 * ((batch.features**2).sum() + 1))
-    a_step_is_refused(problem, batch, singular, "singular")
-    # The dense layer would reach the target in that step; a little beside it, both do.
+    assert_refused(problem, batch, singular, "singular")
+    # The dense layer would reach the target in that step. With a slightly smaller rate both do.
     problem.learning_rate = 0.99 * singular
     problem.step(batch)
     problem.check_equal()
@@ -112,21 +112,21 @@ def test_a_step_that_is_not_finite_is_refused(name, wrong):
     batch = problem.labelled(7)
     batch.features[2, 3], batch.weights[2] = wrong, 1.0
     with np.errstate(all="ignore"):
-        a_step_is_refused(problem, batch, 0.1, "not finite")
+        assert_refused(problem, batch, 0.1, "not finite")
 
 
-def test_a_learning_rate_beyond_all_numbers_is_refused():
+def test_a_learning_rate_that_overflows_is_refused():
     problem = Problem("squared_error")
-    a_step_is_refused(problem, problem.labelled(7), 1e200, "not finite")
+    assert_refused(problem, problem.labelled(7), 1e200, "not finite")
 
 
-def test_zero_weights_are_no_start_for_two_losses():
-    """The gradient of the spherical softmax is 0 there, and the Z-loss is not defined."""
+def test_two_losses_cannot_start_from_zero_weights():
+    """At 0, the gradient of the spherical softmax is 0, and the Z-loss is not defined."""
     problem = Problem("spherical_softmax", scale=0.0)
     problem.step(problem.labelled(7))
     assert not problem.dense.kernel.any() and not problem.factored.weights().any()
     problem = Problem("z_loss", scale=0.0)
-    a_step_is_refused(problem, problem.labelled(7), 0.1, "not finite")
+    assert_refused(problem, problem.labelled(7), 0.1, "not finite")
     for name in ("squared_error", "taylor_softmax"):
         problem = Problem(name, scale=0.0)
         for _ in range(20):
@@ -135,12 +135,12 @@ def test_zero_weights_are_no_start_for_two_losses():
         assert problem.dense.kernel.any()
 
 
-def test_stabilising_keeps_the_layer():
+def test_stabilising_does_not_change_the_layer():
     problem = Problem("squared_error")
     for _ in range(250):
         problem.step(problem.labelled(7))
     factored, random = problem.factored, problem.random
-    # One direction is made far too large, as no step of a sound learning rate does.
+    # Make one direction much too large. Steps with a valid learning rate do not do this.
     direction = random.normal(size=[DIM + 1, 1])
     direction /= np.linalg.norm(direction)
     grown = np.eye(DIM + 1) + 1e5 * direction @ direction.T
@@ -162,7 +162,7 @@ def test_stabilising_keeps_the_layer():
 
 
 @pytest.mark.parametrize("name", ["Q", "w_bar", "U_inverse"])
-def test_drift_shows_what_is_false(name):
+def test_drift_measures_the_error_of_each_part(name):
     problem = Problem("taylor_softmax")
     for _ in range(20):
         problem.step(problem.labelled(7))
@@ -177,7 +177,7 @@ def test_drift_shows_what_is_false(name):
 
 
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no_bias"])
-def test_logits_and_the_best_classes_are_those_of_the_dense_layer(bias):
+def test_logits_and_best_classes_match_the_dense_layer(bias):
     problem = Problem("taylor_softmax", bias=bias)
     for _ in range(20):
         problem.step(problem.labelled(7))
@@ -189,7 +189,7 @@ def test_logits_and_the_best_classes_are_those_of_the_dense_layer(bias):
     assert_equal(np.take_along_axis(logits, ids, 1), scores)
 
 
-def test_of_equal_logits_the_lower_id_comes_first():
+def test_in_a_tie_the_lower_id_comes_first():
     layer = FactoredLayer([[1.0], [2.0], [2.0], [0.0]], None, LOSSES["z_loss"](4))
     scores, ids = layer.top_k(np.array([[1.0], [-1.0], [0.0]]), 3)
     np.testing.assert_array_equal(ids, [[1, 2, 0], [3, 0, 1], [0, 1, 2]])
@@ -197,10 +197,10 @@ def test_of_equal_logits_the_lower_id_comes_first():
 
 
 @each_loss
-def test_the_short_form_of_the_bookkeeping(name):
-    """With the gradient into the logits `E = 2 O Gamma + 1 sigma^T + A`, of which only `E^T E`
-    and `E^T 1` are needed, and that into the features, `D = W^T E`, equations 34 and 35 are
-    `w_bar - eta H E^T 1` and `Q - eta (D H^T + H D^T) + eta**2 H E^T E H^T`."""
+def test_the_short_form_of_the_updates(name):
+    """The gradient of the logits is `E = 2 O Gamma + 1 sigma^T + A`, that of the features is
+    `D = W^T E`. Then equations 34 and 35 become `w_bar - eta H E^T 1` and
+    `Q - eta (D H^T + H D^T) + eta**2 H E^T E H^T`, which need only `E^T E` and `E^T 1`."""
     problem = Problem(name, bias=False)
     batch, eta = problem.labelled(7), problem.learning_rate
     layer, H = problem.factored, batch.features.T

@@ -1,4 +1,4 @@
-"""A dense and a factored output layer from one start, and random batches for them."""
+"""A dense and a factored output layer with the same initial weights, and random batches."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ each_loss = pytest.mark.parametrize("name", LOSSES)
 
 
 class Problem:
-    """Both layers from the same start, and random batches for them."""
+    """Both layers with the same initial weights, and random batches for them."""
 
     def __init__(self, name, dim=DIM, num_classes=NUM_CLASSES, bias=True, seed=0, scale=1.0):
         self.random = np.random.default_rng(seed)
@@ -38,7 +38,7 @@ class Problem:
         return self.random.normal(size=[size, self.dim])
 
     def labelled(self, size):
-        """Up to three labels a row, half of them of few classes, and a third of weights 0."""
+        """Returns up to three labels per example, half of few classes. Some weights are 0."""
         labels = self.random.integers(-1, self.num_classes, [size, 3])
         few = self.random.integers(-1, min(4, self.num_classes), [size, 3])
         labels = np.where(self.random.random([size, 3]) < 0.5, labels, few)
@@ -50,14 +50,14 @@ class Problem:
         return with_values(self.features(size), ids, self.random.normal(size=[size, 4]))
 
     def step(self, batch):
-        """One step of both, which give the same."""
+        """Makes one step with both layers, and compares the results."""
         dense = self.dense.step(batch, self.learning_rate)
         factored = self.factored.step(batch, self.learning_rate)
         for one, other in zip(dense, factored, strict=True):
             assert_equal(other, one)
 
     def train(self, steps, batch):
-        """Steps as above; what is lost of the digits is the condition number of U."""
+        """Makes many steps. Stabilises U, as the error grows with its condition number."""
         for step in range(steps):
             self.step(batch())
             if step % 5 == 4:
@@ -73,7 +73,7 @@ class Problem:
 
 
 def assert_equal(found, expected, tolerance=1e-9):
-    """Equal relative to the largest number, or to 1 if that is less."""
+    """Compares with a tolerance relative to the largest number, or to 1 if that is larger."""
     scale = max(1.0, np.abs(expected).max(initial=0))
     assert np.shape(found) == np.shape(expected)
     error = np.abs(found - expected).max(initial=0)
@@ -81,7 +81,7 @@ def assert_equal(found, expected, tolerance=1e-9):
 
 
 def differences(function, x, step=1e-6):
-    """The derivative by each number of `x` of the sum of what `function` gives."""
+    """Returns the derivative of the sum of `function(x)` for each element of `x`."""
     result = np.zeros_like(x)
     for index in np.ndindex(x.shape):
         moved = np.zeros_like(x)

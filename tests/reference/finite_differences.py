@@ -4,7 +4,7 @@ import numpy as np
 
 
 def finite_differences(problem, name, oracle, step=1e-5):
-    """Gradient of the sum of `problem.expected(oracle)` by what it has under `name`."""
+    """Gradient of the sum of `problem.expected(oracle)` for the attribute `name`."""
     exact = getattr(problem, name).astype("float64")
     gradient = np.zeros_like(exact)
     for index in np.ndindex(exact.shape):

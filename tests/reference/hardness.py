@@ -1,11 +1,11 @@
-"""How hard the negatives of one row are, slowly."""
+"""A slow oracle of the hardness of the negatives of one example."""
 
 import math
 import statistics
 
 
 def hardness_of_row(ids, logits, labels):
-    """(mean logit, share of the softmax mass off the labels, median rank) of the ids."""
+    """Returns the mean logit, share of the non-label softmax mass, and median rank of ids."""
     others = [c for c in range(len(logits)) if c not in set(labels)]
     negatives = [c for c in others if c in set(ids)]
     mass = sum(math.exp(logits[c]) for c in others)

@@ -10,10 +10,10 @@ def simhash_agreement(x, y):
 
 
 def wta_agreement(x, y, k):
-    """The probability that k random coordinates have their highest at the same one.
+    """The probability that the same one of k random coordinates is the highest in x and y.
 
-    By counting: coordinate c wins in both where the k - 1 others are below it in both, of
-    which there are choose(R_c, k - 1) sets among choose(dim, k).
+    Coordinate c is the highest in both if the k - 1 others are below it in both. That holds for
+    choose(R_c, k - 1) of the choose(dim, k) sets.
     """
     below = np.array([np.sum((x < x[c]) & (y < y[c])) for c in range(len(x))], np.float64)
     share = np.full(len(x), k / len(x))
@@ -23,12 +23,12 @@ def wta_agreement(x, y, k):
 
 
 def wta_values(vectors, coordinates):
-    """Which of `coordinates` [..., k] is the highest: [n, ...]; NaN is below everything."""
+    """The index of the highest of `coordinates` [..., k], as [n, ...]. NaN ranks lowest."""
     values = np.where(np.isnan(vectors), -np.inf, vectors)
     return values[:, coordinates].argmax(axis=-1)
 
 
 def dwta_values(vectors, coordinates):
-    """The same among non-zeros; -1 where there are none."""
+    """The same for non-zeros only; -1 if there are none."""
     values = np.where(np.isnan(vectors) | (vectors == 0), -np.inf, vectors)[:, coordinates]
     return np.where(np.isneginf(values.max(axis=-1)), -1, values.argmax(axis=-1))

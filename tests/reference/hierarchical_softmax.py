@@ -1,4 +1,4 @@
-"""A softmax in two levels by its formula, one class at a time, in float64."""
+"""A two-level softmax by its formula, one class at a time, in float64."""
 
 import numpy as np
 
@@ -12,17 +12,17 @@ def log_probabilities(
     )
     result = np.empty([len(features), len(embeddings)])
     for h, row in zip(np.asarray(features, np.float64), result, strict=True):
-        of_clusters = np.exp(cluster_embeddings @ h + cluster_bias)
-        of_clusters /= of_clusters.sum()
+        cluster_p = np.exp(cluster_embeddings @ h + cluster_bias)
+        cluster_p /= of_clusters.sum()
         for c, k in enumerate(cluster_of_class):
-            rivals = np.flatnonzero(np.asarray(cluster_of_class) == k)
-            partition = sum(np.exp(embeddings[j] @ h + bias[j]) for j in rivals)
+            members = np.flatnonzero(np.asarray(cluster_of_class) == k)
+            partition = sum(np.exp(embeddings[j] @ h + bias[j]) for j in members)
             in_cluster = np.exp(embeddings[c] @ h + bias[c]) / partition
-            row[c] = np.log(of_clusters[k] * in_cluster)
+            row[c] = np.log(cluster_p[k] * in_cluster)
     return result
 
 
 def loss(log_p, labels):
-    """The mean of `-log P` over the labels of each row, padded with -1; 0 without labels."""
+    """The mean of `-log P` over each example's labels, padded with -1; 0 without labels."""
     rows = [[-row[y] for y in ys if y >= 0] for row, ys in zip(log_p, labels, strict=True)]
     return np.array([np.mean(terms) if terms else 0.0 for terms in rows])

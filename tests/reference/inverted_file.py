@@ -1,13 +1,13 @@
-"""A search in an inverted file, slowly, from the rows themselves."""
+"""A slow oracle of the search in an inverted file, with unquantized rows."""
 
 import numpy as np
 
 
 def search(features, rows, bias, means, mean_bias, offsets, ids, num_probes, k):
-    """The best classes of the best lists.
+    """Finds the best classes in the best lists.
 
     Returns:
-        A list of ids a query, best first, at most `k`.
+        For each query, a list of at most `k` ids, best first.
     """
     results = []
     for h in np.asarray(features, np.float64):
@@ -23,7 +23,7 @@ def search(features, rows, bias, means, mean_bias, offsets, ids, num_probes, k):
 
 
 def nearest_lists(rows, means):
-    """For each row the list whose mean has the largest cosine with it."""
+    """Returns for each row the list whose mean has the largest cosine with it."""
     directions = means / np.linalg.norm(means, axis=1, keepdims=True)
     return np.argmax(rows.astype(np.float64) @ directions.T.astype(np.float64), axis=1)
 
@@ -31,12 +31,13 @@ def nearest_lists(rows, means):
 def row_probabilities(queries, means, mean_bias, offsets, ids):
     """The probability of each row for each query, `[batch, num_rows]`, in float64.
 
-    A list by the softmax of the score of its mean plus the log of its size, then a member.
+    A list is drawn by the softmax of the score of its mean plus the log of its size. Then one
+    of its members is drawn uniformly.
     """
     probabilities = np.zeros([len(queries), len(ids)])
-    for h, of_rows in zip(queries, probabilities, strict=True):
+    for h, row in zip(queries, probabilities, strict=True):
         masses = np.diff(offsets) * np.exp(means.astype(np.float64) @ h + mean_bias)
         for i in range(len(means)):
             members = ids[offsets[i] : offsets[i + 1]]
-            of_rows[members] = masses[i] / masses.sum() / max(len(members), 1)
+            row[members] = masses[i] / masses.sum() / max(len(members), 1)
     return probabilities

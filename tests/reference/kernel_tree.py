@@ -9,13 +9,13 @@ CHILDREN = 4
 
 
 def extended(rows, bias=None):
-    """Rows with their biases as one more number, float64."""
+    """Returns float64 rows with their biases appended."""
     rows = np.asarray(rows, np.float64)
     return rows if bias is None else np.column_stack([rows, np.asarray(bias, np.float64)])
 
 
 def probabilities(features, rows, bias=None, alpha=100.0, projection=None):
-    """q [batch, num_classes], in proportion to `alpha <h, w_c>^2 + 1`."""
+    """Returns q `[batch, num_classes]`, proportional to `alpha <h, w_c>^2 + 1`."""
     features, rows = np.asarray(features, np.float64), extended(rows, bias)
     if bias is not None:
         features = np.column_stack([features, np.ones(len(features))])
@@ -27,7 +27,7 @@ def probabilities(features, rows, bias=None, alpha=100.0, projection=None):
 
 
 def node_classes(num_classes, leaf_size):
-    """The classes of each node, as `range`s: leaves, then level by level up to the root."""
+    """Returns the classes of each node as ranges: first the leaves, then level by level."""
     leaf_size = min(leaf_size, num_classes)
     span, nodes = leaf_size, []
     while True:
@@ -39,7 +39,7 @@ def node_classes(num_classes, leaf_size):
 
 
 def sums(rows, leaf_size):
-    """[num_nodes, dim, dim]: the sum of `w w'` over the classes of each node."""
+    """Returns the sum of `w w'` over the classes of each node, `[num_nodes, dim, dim]`."""
     rows = np.asarray(rows, np.float64)
     return np.stack(
         [rows[list(c)].T @ rows[list(c)] for c in node_classes(len(rows), leaf_size)]
@@ -47,7 +47,7 @@ def sums(rows, leaf_size):
 
 
 def chi_square_deviation(counts, q):
-    """Pearson's statistic of counts under q, less its mean, over its standard deviation."""
+    """Returns Pearson's statistic of counts under q, standardised."""
     counts, expected = np.asarray(counts, np.float64), np.sum(counts) * np.asarray(q)
     statistic = np.sum(np.square(counts - expected) / expected)
     freedom = len(counts) - 1

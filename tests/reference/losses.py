@@ -1,16 +1,16 @@
-"""Losses by their formulas, one row and one class at a time, in float64."""
+"""Losses by their formulas, one example and one class at a time, in float64."""
 
 import numpy as np
 
 
 def reduced(rows, counts, reduction, weights=None):
-    """What a loss of the batch is, of the losses of its rows, as Keras reduces with a mask.
+    """Reduces the losses of examples to the loss of the batch, as Keras does with a mask.
 
     Args:
-        rows: Their losses `[B]`.
-        counts: Whether each counts, bool `[B]`.
+        rows: Losses of the examples `[B]`.
+        counts: The mask, bool `[B]`.
         reduction: "sum", "sum_over_batch_size" or "mean_with_sample_weight".
-        weights: `[B]`; None for ones.
+        weights: Sample weights `[B]`; None for ones.
     """
     total, number, weight_of_counted = 0.0, 0, 0.0
     weights = np.ones(len(rows)) if weights is None else weights
@@ -45,7 +45,7 @@ def full_softmax(features, embeddings, bias, labels):
 
 
 def _candidates(feature, positives, embeddings, bias, sampled, log_count):
-    """(id, corrected logit) of the samples that are no accidental hits."""
+    """Returns (id, corrected logit) of the samples that are not accidental hits."""
     return [
         (s, _logit(feature, embeddings, bias, s) - log_count[i])
         for i, s in enumerate(sampled)
@@ -54,12 +54,12 @@ def _candidates(feature, positives, embeddings, bias, sampled, log_count):
 
 
 def _per_row(values, row):
-    """What is given as one list for all rows, or as one for each."""
+    """Returns the list of one example, if each has its own; otherwise the shared list."""
     return values[row] if isinstance(values[0], list) or np.ndim(values[0]) else values
 
 
 def _each_row(features, embeddings, bias, labels, sampled, sampled_count):
-    """Yields the row, its positives with logits, and the logits of its negatives."""
+    """Yields the index of each example, and the logits of its positives and negatives."""
     for row, (feature, positives) in enumerate(_rows(features, labels)):
         log_count = np.log(_per_row(sampled_count, row))
         negatives = _candidates(
@@ -76,7 +76,7 @@ def _log_true_count(true_count, row, positives):
 def sampled_softmax(
     features, embeddings, bias, labels, sampled, true_count, sampled_count, correct_positive
 ):
-    """Labels must be padded at the end of each row only."""
+    """Labels must be padded only at the end of each row."""
     losses = []
     for row, true, negatives in _each_row(
         features, embeddings, bias, labels, sampled, sampled_count
@@ -89,14 +89,14 @@ def sampled_softmax(
 
 
 def decoupled_softmax(features, embeddings, bias, labels, sampled, sampled_count, label_power):
-    """Gupta et al. 2024, section 4: a softmax for each label, without the others of its row."""
+    """Gupta et al. 2024, section 4: one softmax per label, without the other labels."""
     losses = []
     for _, true, negatives in _each_row(
         features, embeddings, bias, labels, sampled, sampled_count
     ):
-        of_labels = [np.exp(o) / (np.exp(o) + np.exp(negatives).sum()) for o in true]
+        label_p = [np.exp(o) / (np.exp(o) + np.exp(negatives).sum()) for o in true]
         weight = 1 / len(true) ** label_power if true else 0.0
-        losses.append(-weight * np.log(of_labels).sum())
+        losses.append(-weight * np.log(label_p).sum())
     return np.array(losses)
 
 
@@ -145,7 +145,7 @@ def full_absolute_softmax(features, embeddings, bias, labels):
 
 
 def _drawn(row, labels, sampled, sampled_count):
-    """(id, expected count) of the draws of a row that are none of `labels`."""
+    """Returns (id, expected count) of the draws of an example that are not in `labels`."""
     ids, counts = _per_row(sampled, row), _per_row(sampled_count, row)
     return [(int(s), counts[i]) for i, s in enumerate(ids) if s not in labels]
 
@@ -170,7 +170,7 @@ def normalization(
     losses = []
     for row, (feature, positives) in enumerate(_rows(features, labels)):
         explicit = batch if complement == "batch" else set(positives)
-        # A label that is given twice counts twice, as in tf.nn.
+        # A repeated label counts twice, as in tf.nn.
         summed = [*positives, *(explicit - set(positives))]
         partition = sum(np.exp(_logit(feature, embeddings, bias, c)) for c in summed)
         for s, count in _drawn(row, explicit, sampled, sampled_count):
@@ -181,7 +181,7 @@ def normalization(
 
 
 def ranking(features, embeddings, bias, labels, sampled, margin):
-    """Barber & Botev 2016, equation 33 with its sign turned, the mean over negatives."""
+    """Barber & Botev 2016, equation 33 with the opposite sign, averaged over negatives."""
     losses = []
     for _, true, negatives in _each_row(
         features, embeddings, bias, labels, sampled, _ones(sampled)
@@ -206,9 +206,9 @@ def black_out(features, embeddings, bias, labels, sampled, true_count, sampled_c
 
 
 def with_head(loss, features, embeddings, bias, labels, own, shared, true_count, shared_count):
-    """`loss` over each row's own classes, counted once, and what they lack of the shared.
+    """`loss` over the classes `own` of each example and the shared classes not among them.
 
-    A label that is among the row's own classes has an expected count of 1.
+    Classes in `own` have an expected count of 1.
     """
     sampled, counts, true = [], [], []
     for row, ids in enumerate(own):

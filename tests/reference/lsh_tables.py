@@ -1,4 +1,4 @@
-"""Hash tables as lists of sets."""
+"""Slow oracles of hash tables."""
 
 import collections
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def tables(codes, num_buckets):
-    """`offsets` and `ids` of codes [num_tables, num_classes]."""
+    """Returns `offsets` and `ids` for codes `[num_tables, num_classes]`."""
     offsets, ids = [], []
     for row in codes:
         ids.append(np.argsort(row, kind="stable"))
@@ -15,7 +15,7 @@ def tables(codes, num_buckets):
 
 
 def met(codes, query):
-    """How often each class stands in the buckets `query` of one row."""
+    """Counts how often each class occurs in the buckets `query` of one example."""
     counts = collections.Counter()
     for i, code in enumerate(query):
         if code >= 0:

@@ -1,4 +1,4 @@
-"""Slow numpy oracles of the metrics, from all logits in float64."""
+"""Slow NumPy oracles of the metrics, from all logits in float64."""
 
 import numpy as np
 

@@ -1,10 +1,10 @@
-"""Row-sparse optimizer steps in float64, one row and one formula after the other."""
+"""Row-sparse optimizer steps by their formulas, one row at a time, in float64."""
 
 import numpy as np
 
 
 class RowOptimizer:
-    """State of one variable; `step` applies gradient rows `values` of the rows `ids`."""
+    """The state of one variable. `step` applies gradient rows `values` to the rows `ids`."""
 
     def __init__(self, weights, learning_rate, weight_decay=0.0):
         self.weights = np.array(weights, np.float64)
@@ -32,9 +32,9 @@ class RowOptimizer:
 
 
 class Adam(RowOptimizer):
-    """Rows of a sparse gradient have a first moment of their own decay, or none for 0.
+    """Sparse gradients use the decay `row_beta_1` for the first moment; 0 disables it.
 
-    Their second moment is corrected as if `row_step_offset` steps had gone before.
+    The bias correction of their second moment counts `row_step_offset` additional steps.
     """
 
     def __init__(

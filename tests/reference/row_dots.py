@@ -1,4 +1,4 @@
-"""Logits of each row's own classes and their gradients, one class at a time, in float64."""
+"""Logits of each example's classes, and gradients, one class at a time, in float64."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ def logits(features, embeddings, bias, ids):
 
 
 def gradients(features, embeddings, ids, weights):
-    """Of `sum weights * logits`, by features, embeddings and bias."""
+    """Gradients of `sum weights * logits` for the features, the embeddings and the bias."""
     by_features = np.zeros(np.shape(features))
     by_embeddings, by_bias = np.zeros(np.shape(embeddings)), np.zeros(len(embeddings))
     for (b, i), c in np.ndenumerate(ids):

@@ -1,4 +1,4 @@
-"""Distributions of the static samplers, in float64 from their formulas."""
+"""Distributions of samplers by their formulas, in float64."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ def unigram(counts, distortion=1.0):
 
 
 def expected_counts(q, num_sampled, unique):
-    """num_sampled q with replacement; min(1, tau q) that sum to num_sampled without."""
+    """Returns `num_sampled q`; if unique, `min(1, tau q)` with the sum `num_sampled`."""
     if not unique:
         return num_sampled * q
     low, high = 0.0, num_sampled / q.min()
@@ -33,10 +33,11 @@ def expected_counts(q, num_sampled, unique):
 
 
 def ordered_pivotal_inclusion(pi):
-    """First and second order inclusion probabilities of the pivotal method, class by class.
+    """Returns first and second order inclusion probabilities of the ordered pivotal method.
 
-    The textbook form (Deville and Tille 1998): a survivor meets the classes in turn, both
-    with a probability; the pair's sum goes to one of them, up to 1. All outcomes are walked.
+    In the textbook form (Deville and Tille 1998), a survivor is compared with each class in
+    turn. The sum of their two probabilities, up to 1, goes to one of them. All outcomes are
+    enumerated.
     """
     n = len(pi)
     first, second = np.zeros(n), np.zeros((n, n))
@@ -63,7 +64,7 @@ def ordered_pivotal_inclusion(pi):
 
 
 def by_logits(logits, labels, distribution, alpha=100.0):
-    """The distribution of one row over all classes but its labels (Blanc & Rendle 2018)."""
+    """The distribution of one example over all classes except its labels."""
     logits = np.asarray(logits, np.float64)
     weights = {
         "softmax": np.exp(logits),
@@ -76,7 +77,7 @@ def by_logits(logits, labels, distribution, alpha=100.0):
 
 
 def bernoulli(counts, expected):
-    """`f^a` that sum to `expected` (Barber & Botev 2016, section 2.1.2)."""
+    """Returns `f^a` with the sum `expected` (Barber & Botev 2016, section 2.1.2)."""
     f = unigram(counts)
     low, high = 0.0, 100.0
     for _ in range(200):
@@ -86,7 +87,7 @@ def bernoulli(counts, expected):
 
 
 def bigram(sequences, num_classes):
-    """`[num_classes + 1, num_classes]`: q after each class, and in the last row after none.
+    """Returns q after each class, `[num_classes + 1, num_classes]`; the last row is for none.
 
     Witten & Bell 1991, method C, with the frequencies of single classes, at least 1 each.
     """

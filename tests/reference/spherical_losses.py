@@ -1,28 +1,28 @@
 """The spherical family of losses by their formulas, in float64.
 
 Vincent, de Brebisson and Bouthillier, "Exact gradient updates in time independent of output
-size for the spherical loss family", 2015, section 4: of the N logits `o` of an example a member
-needs only `q = sum(o**2)`, `s = sum(o)` and the logits `a` of the few targets, whose values are
-`t`.
+size for the spherical loss family", 2015, section 4. Of the N logits `o` of an example, these
+losses need only `q = sum(o**2)`, `s = sum(o)` and the logits `a` of the few targets, whose
+values are `t`.
 
-Each class gives its loss in two ways that share nothing:
-    value, slopes: From `q` `[B]`, `s` `[B]`, `a` `[B, K]` and `t` `[B, K]`, 0 at padding; the
-        slopes are the derivatives by `q`, `s` and `a` (gamma, sigma and the columns of A-hat
-        in equation 19).
-    of_logits, gradient: From all logits `o` `[B, N]` and dense targets `[B, N]`; the gradient
-        is that by `o`.
-And `scores(o)` `[B, N]`, which order the classes as the loss does: a label's loss falls as its
-score rises.
+Each class computes its loss in two independent ways:
+    value, slopes: From `q` `[B]`, `s` `[B]`, `a` `[B, K]` and `t` `[B, K]`, 0 for padding. The
+        slopes are the derivatives with respect to `q`, `s` and `a` (gamma, sigma and the
+        columns of A-hat in equation 19).
+    of_logits, gradient: From all logits `o` `[B, N]` and dense targets `[B, N]`. The gradient
+        is that of `o`.
+`scores(o)` `[B, N]` ranks the classes as the loss does: a higher score of a label means a lower
+loss.
 
-A target of an int label is 1 over the number of labels of its row. The squared error takes any
-numbers as targets; the others weigh the loss of each label by its target.
+The target of an int label is 1 over the number of labels of its example. The squared error
+accepts any numbers as targets. The other losses weight the loss of each label by its target.
 """
 
 import numpy as np
 
 
 def _weighted(t, *terms):
-    """`sum_k t_k term_k` for each term; a term may be infinite where the target is 0."""
+    """Returns `sum_k t_k term_k` for each term. A term may be infinite if its target is 0."""
     with np.errstate(invalid="ignore"):
         return [np.where(t != 0, t * term, 0).sum(-1) for term in terms]
 
@@ -110,8 +110,8 @@ class ZLoss:
     """`gamma softplus(beta (z_0 - z))` of the standardised logit `z = (a - s/N) / deviation`.
 
     `deviation**2 = q/N - (s/N)**2`. De Brebisson and Vincent, "The Z-loss: a shift and scale
-    invariant classification loss belonging to the spherical family", 2016. Not a number where
-    all logits are equal. By default `z_0` is twice what the largest of N normal deviates is.
+    invariant classification loss belonging to the spherical family", 2016. NaN if all logits
+    are equal. By default `z_0` is twice the expected maximum of N normal deviates.
     """
 
     def __init__(self, num_classes, beta=1.0, z_0=None, gamma=1.0):
@@ -119,7 +119,7 @@ class ZLoss:
         self.z_0 = np.sqrt(8 * np.log(num_classes)) if z_0 is None else z_0
 
     def _standardised(self, q, s, a):
-        """`z` `[B, K]` and the deviation `[B, 1]`."""
+        """Returns `z` `[B, K]` and the standard deviation `[B, 1]`."""
         mean = s / self.num_classes
         with np.errstate(divide="ignore", invalid="ignore"):
             deviation = np.sqrt(q / self.num_classes - mean**2)[:, None]
@@ -131,8 +131,8 @@ class ZLoss:
     def value(self, q, s, a, t):
         z, _ = self._standardised(q, s, a)
         with np.errstate(invalid="ignore"):
-            of_label = self.gamma * np.logaddexp(0, self.beta * (self.z_0 - z))
-        return _weighted(t, of_label)[0]
+            label_loss = self.gamma * np.logaddexp(0, self.beta * (self.z_0 - z))
+        return _weighted(t, label_loss)[0]
 
     def slopes(self, q, s, a, t):
         """`dz/da = 1/D`, `dz/dq = -z / (2 N D**2)`, `dz/ds = (z s / (N D) - 1) / (N D)`."""
@@ -146,8 +146,8 @@ class ZLoss:
 
     def of_logits(self, o, targets):
         z = (o - o.mean(-1, keepdims=True)) / o.std(-1, keepdims=True)
-        of_class = self.gamma * np.logaddexp(0, self.beta * (self.z_0 - z))
-        return (targets * of_class).sum(-1)
+        class_loss = self.gamma * np.logaddexp(0, self.beta * (self.z_0 - z))
+        return (targets * class_loss).sum(-1)
 
     def gradient(self, o, targets):
         """`dz_k/do_c = ([k = c] - 1/N - z_k z_c / N) / deviation`."""

@@ -1,4 +1,4 @@
-"""Both forms of each loss are the same, and the derivatives are theirs."""
+"""Both forms of each loss agree with each other and with their derivatives."""
 
 import numpy as np
 
@@ -12,13 +12,13 @@ from tests.reference.factored_problem import (
 
 
 def arguments(loss, batch, logits):
-    """What `loss.value` takes, from all logits."""
+    """Returns the arguments of `loss.value` for given logits."""
     a = np.take_along_axis(logits, np.maximum(batch.ids, 0), 1)
     return (logits**2).sum(1), logits.sum(1), np.where(batch.ids >= 0, a, 0), batch.values
 
 
 @each_loss
-def test_a_loss_of_few_numbers_is_that_of_all_logits(name):
+def test_both_forms_of_a_loss_agree(name):
     problem = Problem(name)
     batch = problem.labelled(20)
     logits = problem.dense.logits(batch.features)
@@ -29,7 +29,7 @@ def test_a_loss_of_few_numbers_is_that_of_all_logits(name):
 
 
 @each_loss
-def test_derivatives_of_a_loss_are_its_differences(name):
+def test_derivatives_match_finite_differences(name):
     problem = Problem(name, num_classes=11)
     batch = problem.labelled(5)
     logits = problem.dense.logits(batch.features)
@@ -44,7 +44,7 @@ def test_derivatives_of_a_loss_are_its_differences(name):
 
 
 @each_loss
-def test_scores_order_classes_as_the_loss_does(name):
+def test_scores_rank_classes_as_the_loss_does(name):
     problem = Problem(name, scale=2.0)
     logits = problem.dense.logits(problem.features(1))
     loss = problem.dense.loss
