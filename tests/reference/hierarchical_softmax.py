@@ -13,7 +13,7 @@ def log_probabilities(
     result = np.empty([len(features), len(embeddings)])
     for h, row in zip(np.asarray(features, np.float64), result, strict=True):
         cluster_p = np.exp(cluster_embeddings @ h + cluster_bias)
-        cluster_p /= of_clusters.sum()
+        cluster_p /= cluster_p.sum()
         for c, k in enumerate(cluster_of_class):
             members = np.flatnonzero(np.asarray(cluster_of_class) == k)
             partition = sum(np.exp(embeddings[j] @ h + bias[j]) for j in members)
