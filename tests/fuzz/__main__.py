@@ -1,11 +1,11 @@
-"""`python -m tests.fuzz`: random calls of all ops, in processes that are watched.
+"""Makes random calls of all ops in watched processes: `python -m tests.fuzz`.
 
-A call is a function of the op, the seed and its number. One that kills its process, does not
-end or is answered wrongly is reported and can be repeated:
+A call is determined by the op, the seed and its number. Calls that kill their process, do not
+end or return a wrong result are reported. To repeat one:
 
     python -m tests.fuzz --op lsh_query --seed 1 --first 18 --calls 1 --print-calls
 
-With little memory left a call depends on what its process has done before: repeat those
+If memory is short, a call also depends on the previous calls of its process. Repeat such calls
 from `--first 0`.
 """
 
@@ -26,7 +26,7 @@ from tests.fuzz.watched import WatchedBatch
 
 
 def main():
-    """Returns the exit status: 1 if a call failed, or nearly none of an op was answered."""
+    """Returns the exit status: 1 if a call failed, or too few calls of an op were answered."""
     options = _options()
     faulthandler.enable()
     start = time.monotonic()
@@ -34,9 +34,9 @@ def main():
     failures = [failure for one in done for failure in one.failures]
     shallow = [one.batch.op for one in done if not is_deep(one)]
     total = sum(sum(one.counts) for one in done)
-    memory = f"at most {options.memory} MiB for a call"
+    memory = f"at most {options.memory} MiB per call"
     if options.sanitize:
-        memory = f"no limit, {sum(one.short for one in done)} calls ended for want of it"
+        memory = f"no limit, {sum(one.short for one in done)} calls ran out of memory"
     print(
         f"{total} calls, {len(failures)} failures, {time.monotonic() - start:.0f} s; {memory}"
     )
@@ -51,7 +51,7 @@ def main():
 
 
 def run(options):
-    """Runs the batches, `options.jobs` at a time; returns them."""
+    """Runs the batches, `options.jobs` at a time, and returns them."""
     table = cases()
     waiting = [
         Batch(
@@ -78,12 +78,12 @@ def run(options):
 
 
 def is_deep(one):
-    """Whether a fifth of the calls came past the checks of their arguments."""
+    """Returns whether a fifth of the calls passed the checks of their arguments."""
     return one.counts[0] * 5 >= sum(one.counts) or sum(one.counts) < 50
 
 
 def show(one):
-    """Prints what became of the calls of an op."""
+    """Prints the outcome of the calls of an op."""
     answered, refused, _ = one.counts
     print(
         f"{one.batch.op:40} {answered:8} answered {refused:8} refused "
@@ -94,7 +94,7 @@ def show(one):
         print(f"  {line}")
     kinds = {}
     for failure in one.failures:
-        # Such that numbers do not make it another kind.
+        # Messages that differ only in numbers are of the same kind.
         kinds.setdefault(re.sub(r"[\d.,\s-]+", "", failure.what)[:120], []).append(failure)
     for failure, *others in kinds.values():
         print(f"  --op {failure.op} --seed {failure.seed} --first {failure.call} --calls 1")
@@ -111,19 +111,25 @@ def _options():
     parser.add_argument("--op", action="append", choices=sorted(cases()), help="default: all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="number of the first call")
-    parser.add_argument("--calls", type=int, default=10_000, help="of each op")
+    parser.add_argument("--calls", type=int, default=10_000, help="number of calls of each op")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
     parser.add_argument(
         "--memory",
         type=int,
         default=1024,
-        help="MiB of address space that a call may allocate; some get 8 to 128",
+        help="MiB of address space that a call may allocate; some calls get 8 to 128",
     )
     parser.add_argument(
-        "--sanitize", action="store_true", help="with a sanitizer, that limits memory itself"
+        "--sanitize",
+        action="store_true",
+        help="run with a sanitizer, which limits memory itself",
     )
-    parser.add_argument("--patience", type=int, default=120, help="seconds for a call")
-    parser.add_argument("--print-calls", action="store_true", help="all, and what they said")
+    parser.add_argument(
+        "--patience", type=int, default=120, help="time limit of a call in seconds"
+    )
+    parser.add_argument(
+        "--print-calls", action="store_true", help="print all calls and their messages"
+    )
     parser.add_argument("--json", type=pathlib.Path, help="file for the failures")
     return parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""Makes the random calls of one op, one after the other."""
+"""Makes the random calls of one op."""
 
 import contextlib
 import dataclasses
@@ -11,17 +11,17 @@ import tensorflow as tf
 
 from tests.fuzz.draws import Draws
 
-# What an op may raise. Anything else is a failure of it, or of the check.
+# Errors that an op may raise. Any other error is a failure of the op or of the check.
 REFUSALS = (tf.errors.OpError, ValueError, TypeError, OverflowError, MemoryError)
 MIB = 2**20
 
 
 @dataclasses.dataclass
 class Batch:
-    """Calls `first` to `end - 1` of an op under a seed.
+    """Calls `first` to `end - 1` of an op with a seed.
 
     Attributes:
-        memory: MiB of address space that a call may allocate; 0: no limit, as sanitizers need.
+        memory: MiB of address space that a call may allocate; 0 means no limit.
         print_calls: Whether to print the arguments of each call before it is made.
     """
 
@@ -34,14 +34,14 @@ class Batch:
 
 
 def make_calls(batch, case, progress):
-    """Makes the calls; prints those that went wrong, as lines of JSON.
+    """Makes the calls of a batch, and prints wrong results as lines of JSON.
 
     Args:
-        batch: Which ones.
-        case: Makes a `Call` from `Draws`.
-        progress: Its `write` is called before each call, and at the end.
+        batch: A `Batch`.
+        case: Function that makes a `Call` from `Draws`.
+        progress: A `Progress`, which is updated before each call and at the end.
     """
-    # Drawn numbers overflow.
+    # Random numbers overflow.
     np.seterr(all="ignore")
     counts = {"answered": 0, "refused": 0, "wrong": 0}
     for number in range(batch.first, batch.end):
@@ -56,23 +56,23 @@ def make_calls(batch, case, progress):
 
 
 def describe(batch, case):
-    """Prints the arguments of the first call, and does not make it."""
+    """Prints the arguments of the first call without making it."""
     np.seterr(all="ignore")
     print(_described(case(Draws(batch.op, batch.seed, batch.first))), flush=True)
 
 
 def _run(case, draws, memory, print_call):
-    """Makes a call: whether it was "answered", "refused" or "wrong", and why."""
+    """Makes a call. Returns "answered", "refused" or "wrong", and the reason."""
     try:
         call = case(draws)
     except Exception:
-        return "wrong", f"no arguments were made: {traceback.format_exc()}"
+        return "wrong", f"could not make arguments: {traceback.format_exc()}"
     if print_call:
         print(_described(call), flush=True)
     function = _in_graph(call.function) if draws.in_graph else call.function
     most = address_space() + memory * MIB if memory else None
     try:
-        # The call alone: TensorFlow itself ends the process where a constant finds no memory.
+        # Limit only the call. TensorFlow aborts if it cannot allocate memory for a constant.
         with limited_memory(most):
             result = function(*call.arguments, **call.options)
     except REFUSALS as error:
@@ -91,19 +91,19 @@ def _checked(outcome, check, text):
 
 
 def _in_graph(function):
-    """The function as a graph, whose shape functions must have foreseen what comes."""
+    """Wraps a function in a graph, and compares the inferred shapes with the actual ones."""
 
     def call(*arguments, **options):
         graph = tf.function(lambda: function(*arguments, **options), autograph=False)
         try:
             concrete = graph.get_concrete_function()
         except AssertionError as error:
-            raise TypeError("what TensorFlow 2.21 says of a wrong type") from error
+            raise TypeError("TensorFlow 2.21 raises this for a wrong type") from error
         result = concrete()
-        foreseen = tf.nest.flatten(concrete.output_shapes)
-        for shape, tensor in zip(foreseen, tf.nest.flatten(result), strict=True):
+        inferred = tf.nest.flatten(concrete.output_shapes)
+        for shape, tensor in zip(inferred, tf.nest.flatten(result), strict=True):
             if tensor is not None and not shape.is_compatible_with(tensor.shape):
-                raise AssertionError(f"shape function said {shape}, came {tensor.shape}")
+                raise AssertionError(f"inferred shape {shape}, actual shape {tensor.shape}")
         return result
 
     return call
@@ -111,7 +111,7 @@ def _in_graph(function):
 
 @contextlib.contextmanager
 def limited_memory(most):
-    """Limits the address space of the process to `most` bytes, or not where that is None."""
+    """Limits the address space of the process to `most` bytes; no limit if None."""
     old, hard = resource.getrlimit(resource.RLIMIT_AS)
     if most is not None:
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))
@@ -122,13 +122,13 @@ def limited_memory(most):
 
 
 def address_space():
-    """The bytes of address space that the process has now."""
+    """Returns the current address space of the process in bytes."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[0]) * resource.getpagesize()
 
 
 def _described(call):
-    """The call, as far as one can read it; variables that are the same have one number."""
+    """Returns a readable form of a call, in which each variable has its own number."""
     seen = []
     arguments = [_text(value, seen) for value in call.arguments]
     arguments += [f"{name}={_text(value, seen)}" for name, value in call.options.items()]

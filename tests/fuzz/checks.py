@@ -1,4 +1,4 @@
-"""What must be true of what an op returned, whatever it was given."""
+"""Properties that results of an op must have for any arguments."""
 
 import numpy as np
 
@@ -10,24 +10,24 @@ def has_shape(tensor, *shape):
 
 
 def within(tensor, low, high):
-    """All of a tensor are in [low, high); NaN is not."""
+    """All elements are in `[low, high)`. NaN is not."""
     values = np.asarray(tensor)
     wrong = values[~((values >= low) & (values < high))]
     assert wrong.size == 0, f"{wrong[:5]} outside of [{low}, {high})"
 
 
 def falling(scores):
-    """Rows fall, as far as they are numbers, and NaN comes last.
+    """Rows are in descending order, with NaN last.
 
-    TensorFlow's threads compare numbers below the least normal one as 0.
+    TensorFlow's threads treat subnormal numbers as 0 in comparisons.
     """
     values = np.where(np.isnan(scores), -np.inf, scores)
     values[np.abs(values) < np.finfo(np.float32).tiny] = 0
-    assert (values[..., :-1] >= values[..., 1:]).all(), f"{values} does not fall"
+    assert (values[..., :-1] >= values[..., 1:]).all(), f"{values} is not in descending order"
 
 
 def distinct(ids):
-    """No id but -1 comes twice in a row, and -1 comes last."""
+    """No id except -1 occurs twice in a row."""
     ids = np.sort(np.asarray(ids), axis=-1)
     repeated = (ids[..., 1:] == ids[..., :-1]) & (ids[..., 1:] != -1)
     assert not repeated.any(), f"{ids} has an id twice"
@@ -39,20 +39,20 @@ def padded_at_the_end(ids):
 
 
 def equal(actual, expected):
-    """The same to the bit, or both NaN."""
+    """Values are bit-identical, or both NaN."""
     np.testing.assert_array_equal(np.asarray(actual), np.asarray(expected))
 
 
 def offsets_rise(offsets, end):
-    """Each row rises from 0 to `end`."""
+    """Each row ascends from 0 to `end`."""
     offsets = np.asarray(offsets).astype(np.int64)
     equal(offsets[..., 0], np.zeros(offsets.shape[:-1]))
     equal(offsets[..., -1], np.full(offsets.shape[:-1], end))
-    assert (np.diff(offsets) >= 0).all(), "offsets fall"
+    assert (np.diff(offsets) >= 0).all(), "offsets descend"
 
 
 def hits(labels, candidates, num_rows):
-    """bool [batch, num_candidates]: whether a candidate is a label of its row."""
+    """Returns bool `[batch, num_candidates]`: whether a candidate is a label of its example."""
     candidates = np.asarray(candidates)
     candidates = np.broadcast_to(candidates, (num_rows, candidates.shape[-1]))
     labels = np.asarray(labels)
@@ -60,7 +60,7 @@ def hits(labels, candidates, num_rows):
 
 
 def is_draw(draw, labels, num_classes, num_sampled):
-    """The triple of a sampler: ids of classes, and expected counts that are positive."""
+    """Checks the triple of a sampler: valid class ids, and positive expected counts."""
     sampled, true_count, sampled_count = draw
     has_shape(sampled, num_sampled)
     has_shape(sampled_count, num_sampled)

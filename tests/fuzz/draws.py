@@ -1,4 +1,4 @@
-"""Random arguments of ops: most are right, some are what no caller should pass."""
+"""Random arguments of ops: most are valid, some are not."""
 
 import dataclasses
 import zlib
@@ -16,19 +16,18 @@ EXTREME_INTEGERS = (
 )
 SPECIAL_FLOATS = (np.nan, np.inf, -np.inf, 0.0, -0.0, 3.4e38, -3.4e38, 1e-45, 1e-39, 1.0)
 SCALES = (1.0, 1.0, 1.0, 0.0, 100.0, 1e-30, 1e30, 1e38)
-# How often an argument is not what the op asks for, in one call and another.
+# Probability of an invalid argument, chosen per call.
 ODD_CHANCES = (0.0, 0.0, 0.04, 0.2)
 BIG_CHANCE = 0.005
 
 
 @dataclasses.dataclass
 class Call:
-    """`function(*arguments, **options)`, and what must be true of its result.
+    """A call `function(*arguments, **options)`, and the checks of its result.
 
     Attributes:
-        check: Called with what the function returned; raises an AssertionError where that
-            cannot be right.
-        check_refused: Called where the function raised an error, for what it left behind.
+        check: Function that raises an AssertionError if the result is wrong.
+        check_refused: Function that checks the variables after the call has raised an error.
     """
 
     function: Callable
@@ -39,7 +38,7 @@ class Call:
 
 
 class Draws:
-    """The random numbers of one call: a function of the op, the seed and the call's number."""
+    """The random numbers of one call, determined by the op, the seed and the call's number."""
 
     def __init__(self, op, seed, number):
         self.number = number
@@ -47,7 +46,7 @@ class Draws:
         self.odd_chance = self.pick(ODD_CHANCES)
         self.is_big = self.chance(BIG_CHANCE)
         self.in_graph = self.chance(0.02)
-        # MiB that the op may allocate where memory is short, or None.
+        # MiB that the op may allocate if memory is short, or None.
         short = self.chance(0.5 if self.is_big else 0.02)
         self.memory = self.pick((8, 16, 32, 64, 128)) if short else None
         self.variables = []
@@ -62,18 +61,18 @@ class Draws:
         return values[int(self.random.integers(len(values)))]
 
     def size(self, least=0):
-        """A small dimension, mostly no multiple of any block."""
+        """Returns a small dimension, usually not a multiple of a block size."""
         return max(least, self.pick(SIZES[: self.random.integers(3, len(SIZES) + 1)]))
 
     def rows(self, least=0, most=2**18):
-        """A dimension that is large in some calls: a batch, or a number of classes."""
+        """Returns a batch size or number of classes, which is large in some calls."""
         if not self.is_big:
             return self.size(least)
         self.is_big = False
         return int(2 ** self.random.uniform(12, np.log2(most)))
 
     def attribute(self, value):
-        """`value`, or an integer that is far from it."""
+        """Returns `value`, or an invalid integer."""
         if not self.odd():
             return int(value)
         if self.chance(0.5):
@@ -81,7 +80,7 @@ class Draws:
         return int(2 ** self.random.uniform(0, 62.9))
 
     def array(self, *shape):
-        """float64 numbers of one scale, a part of them not finite or at the edge."""
+        """Returns float64 numbers of one scale. Some are not finite or extreme."""
         values = self.random.normal(size=shape) * self.pick(SCALES)
         if not self.chance(0.2):
             return values
@@ -91,14 +90,14 @@ class Draws:
         )
 
     def floats(self, *shape):
-        """A float32 tensor."""
+        """Returns a float32 tensor."""
         values = self.array(*self._shape(shape))
         with np.errstate(over="ignore"):
             tensor = tf.constant(values, tf.float32)
         return tf.cast(tensor, tf.float64) if self.odd() and self.chance(0.1) else tensor
 
     def ids(self, shape, end, least=-1, dtype=np.int64):
-        """A tensor of integers in [least, end), or of other ones."""
+        """Returns a tensor of integers in `[least, end)`, or of invalid ones."""
         shape = self._shape(shape)
         values = self.random.integers(least, max(end, least + 1), size=shape)
         if self.chance(0.1):
@@ -118,18 +117,18 @@ class Draws:
         return self.pick((np.int32, np.int64))
 
     def seed(self):
-        """An int64 `[2]`."""
+        """Returns an int64 `[2]`."""
         low, high = -(2**63), 2**63 - 1
         return tf.constant(self.random.integers(low, high, size=self._shape((2,))))
 
     def scalar(self):
-        """A hyperparameter."""
+        """Returns a hyperparameter."""
         if self.odd():
             return float(self.pick((*SPECIAL_FLOATS, -1.0, 1e38, 1e-30)))
         return self.pick((0.0, 1.0, 0.9, 0.1, 0.001))
 
     def variable(self, value):
-        """A variable of a tensor or array, or what an op must not take for one."""
+        """Returns a variable with this value, or an invalid argument instead."""
         if self.odd():
             return self.pick(UNFIT_VARIABLES)(tf.constant(value), self.variables)
         made = tf.Variable(value)
@@ -137,7 +136,7 @@ class Draws:
         return made
 
     def _shape(self, shape):
-        """`shape`, or one of another rank or size."""
+        """Returns `shape`, or a shape of another rank or size."""
         shape = list(shape)
         if not self.odd():
             return tuple(shape)

@@ -1,7 +1,7 @@
-"""Calls that once killed the process, hung or were answered wrongly.
+"""Calls that once killed the process, did not end, or returned a wrong result.
 
-`python -m tests.fuzz.former_failures` makes each in a process of its own and prints, as JSON,
-what became of it.
+`python -m tests.fuzz.former_failures` makes each call in its own process and prints the
+outcomes as JSON.
 """
 
 import faulthandler
@@ -24,12 +24,12 @@ SEED = (1, 2)
 PATIENCE = 60
 
 INVALID, SHORT = "InvalidArgumentError", "ResourceExhaustedError"
-# A function and the names of the errors that it may raise, by its name.
+# Name -> function, and the names of the errors that it may raise.
 CALLS = {}
 
 
 def must_raise(*errors):
-    """Registers a call and the errors one of which it must raise; none: it must return."""
+    """Registers a call that must raise one of the errors, or return if there are none."""
 
     def registered(function):
         CALLS[function.__name__] = function, errors
@@ -131,7 +131,7 @@ def embeddings_that_are_the_ids_of_their_lists():
 
 @must_raise()
 def more_lookups_than_there_are_entries():
-    """Memory for what is there, not for what is allowed."""
+    """The op must allocate memory for the entries, not for `max_lookups`."""
     offsets, ids = _tables()
     labels = tf.zeros([1, 1], tf.int64)
     with limited_memory(address_space() + 256 * MIB):
@@ -149,13 +149,13 @@ def gradients_of_a_row_whose_candidates_are_all_hits():
 
 
 def _tables():
-    """Hash tables of four classes, all in the first of two buckets."""
+    """Returns hash tables with four classes, all in the first of two buckets."""
     offsets = tf.Variable(tf.constant([[0, 4, 4]], tf.uint32))
     return offsets, tf.Variable(tf.constant([[0, 1, 2, 3]], tf.uint32))
 
 
 def _inverted_file(num_classes, dim):
-    """An inverted file of two lists, not fitted yet."""
+    """Returns an inverted file of two lists that has not been fitted."""
     codes, scales = inverted_file_ops.packed_shapes(num_classes, dim)
     shapes = ([2, dim], [2], [3], [num_classes], codes, scales, [2])
     types = (tf.float32, tf.float32, tf.uint32, tf.uint32, tf.uint8, tf.float32, tf.int64)
@@ -163,7 +163,7 @@ def _inverted_file(num_classes, dim):
 
 
 def _outcomes():
-    """What became of each call: the name of an error, "returned", or how its process ended."""
+    """Returns each outcome: the name of an error, "returned", or how the process ended."""
     processes = {
         name: Process(lambda f=call: _print_outcome(f)) for name, (call, _) in CALLS.items()
     }
@@ -172,7 +172,7 @@ def _outcomes():
 
 def _print_outcome(call):
     faulthandler.enable()
-    # The first op starts TensorFlow's threads, which ends the process where memory is short.
+    # The first op starts TensorFlow's threads, which aborts the process if memory is short.
     ops.uniform_sample([[1]], SEED, 10, 2, True)
     try:
         call()
@@ -184,7 +184,7 @@ def _print_outcome(call):
 def _outcome(process):
     if not process.wait(PATIENCE):
         process.kill()
-        return f"no end after {PATIENCE} s"
+        return f"not finished after {PATIENCE} s"
     lines = process.output()
     return lines[-1] if process.status == 0 else f"exit status {process.status}: {lines[:8]}"
 

@@ -1,4 +1,4 @@
-"""Calls that once failed: each is refused by an error, or answered."""
+"""Calls that once failed raise the right error, or return."""
 
 import json
 import os
@@ -13,9 +13,9 @@ from tests.source_tree import ROOT
 
 @pytest.fixture(scope="module")
 def outcomes():
-    """What became of the calls, by name; they run in processes of their own."""
+    """Returns the outcomes of the calls by name. Each runs in its own process."""
     command = [sys.executable, "-m", "tests.fuzz.former_failures"]
-    # oneDNN's allocator waits 10 s for memory to come free before it says that there is none.
+    # oneDNN's allocator waits 10 s for free memory before it raises an error.
     environment = {**os.environ, "TF_ENABLE_ONEDNN_OPTS": "0"}
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""The random calls themselves: all ops have some, and what goes wrong in one is noticed."""
+"""All ops have random calls, and failures are detected."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from tests.fuzz.table import cases, expected_names
 from tests.source_tree import ROOT
 
-# A case a kind of failure, in processes that are watched.
+# One call per kind of failure, in watched processes.
 WATCH = """
 import json, os, signal, time
 from tests.fuzz.calls import Batch
@@ -38,7 +38,7 @@ def test_every_op_has_random_calls():
     assert not missing, f"Write a function of its name in tests/fuzz/cases for {missing}."
 
 
-@pytest.mark.slow  # former_failures_test.py makes some calls in the short suite
+@pytest.mark.slow  # former_failures_test.py makes other calls.
 @pytest.mark.parametrize("calls", ["2", "10"])
 def test_a_short_run_finds_nothing(calls):
     done = _run("-m", "tests.fuzz", "--calls", calls, "--seed", "14")
@@ -54,17 +54,17 @@ def watched():
 
 
 @pytest.mark.slow
-def test_what_kills_hangs_and_is_wrong_is_noticed(watched):
+def test_crashes_hangs_and_wrong_results_are_detected(watched):
     _, failures = watched
     assert sorted(failures) == [2, 3, 5, 9]
     assert "wrong: answered, but AssertionError" in failures[2]["what"]
     assert "exit status -11" in failures[3]["what"]
-    assert "no end after 3 s" in failures[5]["what"]
+    assert "not finished after 3 s" in failures[5]["what"]
     assert "KeyError" in failures[9]["what"]
 
 
 @pytest.mark.slow
-def test_a_failure_says_its_arguments(watched):
+def test_a_failure_has_its_arguments(watched):
     _, failures = watched
     assert failures[3]["arguments"] == "function(3)"
 

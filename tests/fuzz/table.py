@@ -1,4 +1,4 @@
-"""The random calls of each op, by its name. A new op needs a line in one of these modules."""
+"""The random calls of each op, by name. A new op needs a function in one of these modules."""
 
 import inspect
 
@@ -40,7 +40,7 @@ MODULES = (
 
 
 def expected_names():
-    """The public functions of tf_largeout.ops, and the ops that have none of their name."""
+    """Returns the public functions of tf_largeout.ops, and the ops without such a function."""
     public = {name for name, value in vars(ops).items() if inspect.isfunction(value)}
     raw = {name for name in vars(gen_ops) if name.startswith("largeout_")}
     raw = {name for name in raw if not name.endswith("_eager_fallback")}
@@ -48,7 +48,7 @@ def expected_names():
 
 
 def cases():
-    """The function that makes a random `Call`, by the name of the op."""
+    """Returns the functions that make random `Call`s, by the name of the op."""
     names = expected_names()
     found = {name: value for module in MODULES for name, value in vars(module).items()}
     return {name: case for name, case in sorted(found.items()) if name in names}

@@ -1,7 +1,7 @@
-"""What an op that takes a variable may be given instead of the right one.
+"""Invalid arguments for ops that expect a variable.
 
-Each function takes the tensor that the variable should hold and the variables that the call
-has made before, and returns a variable or something in its place.
+The parameters of each function are the tensor that the variable should contain, and the
+variables that the call has already made. It returns a variable or another object.
 """
 
 import functools
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 
 def another_one(value, made):
-    """A variable that the op gets under another name too."""
+    """Returns a variable that is already another argument of the op."""
     return made[-1] if made else tf.Variable(value)
 
 
@@ -57,7 +57,7 @@ def one_row_less(value, made):
 
 
 def changed_shape(value, made):
-    """A variable that is not of the shape that its handle tells."""
+    """Returns a variable whose shape differs from that of its handle."""
     variable = tf.Variable(value, shape=tf.TensorShape(None))
     variable.assign(tf.reshape(value, [-1]))
     return variable
@@ -68,7 +68,7 @@ def _table():
     return tf.lookup.experimental.DenseHashTable(tf.int64, tf.int64, 0, -1, -2)
 
 
-# Variables under two names twice: they are the likeliest to be given by mistake.
+# `another_one` is listed twice, because it is the most likely mistake of users.
 UNFIT_VARIABLES = (
     another_one,
     another_one,

@@ -1,6 +1,6 @@
-"""Processes that make random calls, and what becomes of them.
+"""Processes that make random calls, and the detection of failures.
 
-They are forked from one that has imported TensorFlow and not run it, which takes no time.
+They are forked from a process that has imported TensorFlow but not used it, which is fast.
 """
 
 import contextlib
@@ -17,9 +17,16 @@ import traceback
 
 from tests.fuzz.calls import describe, make_calls
 
-# Lines of a report by a sanitizer, an abort or Python's fault handler that say what it was.
-TELLING = ("ERROR: AddressSanitizer", "runtime error", "what()", "Check failed", "F0000", "#1 ")
-# What AddressSanitizer says where `new` finds no memory; it ends the process then.
+# Marks of the informative lines of a sanitizer, an abort or Python's fault handler.
+REPORT_MARKS = (
+    "ERROR: AddressSanitizer",
+    "runtime error",
+    "what()",
+    "Check failed",
+    "F0000",
+    "#1 ",
+)
+# Messages of AddressSanitizer if `new` cannot allocate memory. It then aborts the process.
 NO_MEMORY = tuple(
     f"ERROR: AddressSanitizer: {reason}"
     for reason in (
@@ -32,7 +39,7 @@ NO_MEMORY = tuple(
 
 @dataclasses.dataclass
 class Failure:
-    """A call that killed or stopped its process, or whose answer was wrong."""
+    """A call that killed its process, did not end, or returned a wrong result."""
 
     op: str
     seed: int
@@ -42,7 +49,7 @@ class Failure:
 
 
 class Progress:
-    """The number of the call that runs and the counts of those before, in shared memory."""
+    """The number of the current call and the counts of outcomes so far, in shared memory."""
 
     _FORMAT = struct.Struct("4q")
 
@@ -58,7 +65,7 @@ class Progress:
 
 
 class Process:
-    """A process that runs a function, its output in a file."""
+    """A process that runs a function and writes its output to a file."""
 
     def __init__(self, function):
         self._output = tempfile.TemporaryFile()
@@ -74,7 +81,7 @@ class Process:
             for descriptor in (1, 2):
                 os.dup2(self._output.fileno(), descriptor)
             function()
-            sys.stdout.flush()  # which `_exit` does not
+            sys.stdout.flush()  # `_exit` does not flush.
             status = 0
         except BaseException:
             traceback.print_exc()
@@ -88,7 +95,7 @@ class Process:
         return self.status is not None
 
     def kill(self):
-        """Ends the process by a signal on which Python's fault handler prints where it is."""
+        """Kills the process with a signal that makes the fault handler print a traceback."""
         for number in (signal.SIGABRT, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
@@ -96,7 +103,7 @@ class Process:
                 return
 
     def wait(self, seconds):
-        """Whether the process was done by then."""
+        """Waits, and returns whether the process has ended."""
         end = time.monotonic() + seconds
         while not self.is_done() and time.monotonic() < end:
             time.sleep(0.05)
@@ -108,12 +115,12 @@ class Process:
 
 
 class WatchedBatch:
-    """The calls of a batch, in as many processes as it takes.
+    """The calls of a batch. After a failure a new process makes the remaining calls.
 
     Attributes:
         failures: A list of `Failure`.
-        counts: How many were answered, refused and wrong.
-        short: How many a sanitizer ended for want of memory.
+        counts: Numbers of answered, refused and wrong calls.
+        short: Number of calls that a sanitizer aborted because memory was short.
     """
 
     def __init__(self, batch, case, patience):
@@ -122,7 +129,7 @@ class WatchedBatch:
         self._start(batch.first)
 
     def poll(self):
-        """Looks at the process and starts another one where it must; whether all is done."""
+        """Checks the process, and starts another one if needed. Returns whether all is done."""
         number, _ = self._progress.read()
         if number != self._number:
             self._number, self._since = number, time.monotonic()
@@ -130,7 +137,7 @@ class WatchedBatch:
             return self._has_ended()
         if time.monotonic() - self._since > self._patience:
             self._process.kill()
-            return self._has_failed(f"no end after {self._patience} s")
+            return self._has_failed(f"not finished after {self._patience} s")
         return False
 
     def _start(self, first):
@@ -154,8 +161,10 @@ class WatchedBatch:
         if any(sign in line for line in lines for sign in NO_MEMORY):
             self.short += 1
         else:
-            telling = [line.strip() for line in lines if any(one in line for one in TELLING)]
-            self._fail(number, " | ".join([what, *telling[:3]]))
+            report = [
+                line.strip() for line in lines if any(one in line for one in REPORT_MARKS)
+            ]
+            self._fail(number, " | ".join([what, *report[:3]]))
         if number + 1 >= self.batch.end:
             return True
         self._start(number + 1)
@@ -168,9 +177,9 @@ class WatchedBatch:
             if self.batch.print_calls:
                 self.printed.append(line)
             if line.startswith('{"call"'):
-                said = json.loads(line)
-                if said["outcome"] == "wrong":
-                    self._fail(said["call"], "wrong: " + said["text"])
+                result = json.loads(line)
+                if result["outcome"] == "wrong":
+                    self._fail(result["call"], "wrong: " + result["text"])
 
     def _fail(self, number, what):
         one = dataclasses.replace(self.batch, first=number, end=number + 1)

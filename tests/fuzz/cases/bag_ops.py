@@ -1,4 +1,4 @@
-"""Random calls of the sums of rows of bags."""
+"""Random calls of bag sums."""
 
 import numpy as np
 

@@ -8,7 +8,7 @@ from tests.fuzz.draws import Call
 from tf_largeout import ops
 from tf_largeout.ops.library import gen_ops
 
-# Few enough that candidates are labels.
+# So few that candidates are often labels.
 NUM_IDS = 40
 
 
@@ -117,7 +117,7 @@ def _with_offsets(draws):
 
 
 def _is_log_partition(log_partition, shifted):
-    """Between the highest logit and that of as many such ones, where all are numbers."""
+    """Checks that a logsumexp is from the highest logit to that plus log(num_candidates)."""
     if shifted.shape[1] == 0:
         return
     highest = shifted.max(axis=1).astype(np.float64)

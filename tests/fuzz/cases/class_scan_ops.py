@@ -103,7 +103,7 @@ def class_softmax_gradient(draws):
 
 
 def _scan(draws):
-    """features, embeddings, bias or None."""
+    """Returns features, embeddings, and bias or None."""
     batch, num_classes, dim = draws.rows(), draws.size(), draws.size()
     if draws.chance(0.5):
         batch, num_classes = num_classes, batch
@@ -114,7 +114,7 @@ def _scan(draws):
 
 
 def _packed(draws, embeddings, bias):
-    """Nothing, the classes packed, or what is not theirs."""
+    """Returns None, the packed classes, or packed classes of other variables."""
     if draws.chance(0.4):
         return None
     if draws.chance(0.2):

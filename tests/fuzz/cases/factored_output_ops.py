@@ -1,4 +1,4 @@
-"""Random calls of the factored output layer, also of states that no steps made."""
+"""Random calls of the factored output layer, including invalid states."""
 
 import numpy as np
 import tensorflow as tf
@@ -72,7 +72,7 @@ def _have_shapes(scores, batch, dim, rows_of_ids, num_targets, width):
 
 
 class _Layer:
-    """A state, which mostly is that of no weights at all, and a batch."""
+    """A random state, whose parts usually do not belong to the same weights, and a batch."""
 
     def __init__(self, draws):
         self._draws = draws
@@ -104,7 +104,7 @@ class _Layer:
         if not is_written:
             self.is_as_before()
             return
-        if self._draws.odd_chance > 0 or self.has_folds:  # another variable may stand for one
+        if self._draws.odd_chance > 0 or self.has_folds:  # A variable may be a wrong one.
             return
         checks.equal(self.state.steps, 1)
         touched = np.isin(np.arange(self.num_classes), self.ids)

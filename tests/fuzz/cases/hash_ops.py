@@ -15,7 +15,7 @@ SEED = (1, 2)
 
 @dataclasses.dataclass
 class Family:
-    """A family of hashes and its functions, as `hash_functions` draws them or damaged."""
+    """A family of hashes and its functions, which may be damaged."""
 
     kind: str
     dim: int
@@ -29,12 +29,12 @@ class Family:
         return 2 if self.kind == "simhash" else self.bin_size
 
     def rows(self, draws, least=0):
-        """How many vectors to hash: at most some 2^25 numbers."""
+        """Returns the number of vectors to hash, with about 2^25 numbers at most."""
         return draws.rows(least, most=max(2**13, min(2**18, 2**25 // self.dim)))
 
 
 def family(draws, kind=None):
-    """A family that is right, but for its functions now and then."""
+    """Returns a valid family whose functions are sometimes invalid."""
     kind = kind or draws.pick(("simhash", "wta", "dwta"))
     dim = draws.size(1) if draws.chance(0.98) else draws.pick((1000, 4096, 4097))
     num_hashes, num_tables = (int(draws.random.integers(1, end)) for end in (12, 9))
@@ -48,7 +48,7 @@ def hash_functions(draws):
     kind = draws.pick(("simhash", "wta", "dwta", "wta"))
     dim, num_hashes, num_tables = (draws.attribute(draws.size(1)) for _ in range(3))
     bin_size = draws.attribute(draws.pick((2, 4, 8, 16, 256)))
-    if 2**26 < num_hashes * num_tables * bin_size < 2**31:  # right, and minutes of work
+    if 2**26 < num_hashes * num_tables * bin_size < 2**31:  # Valid, but takes minutes.
         num_hashes = 1
     arguments = (kind, dim, num_hashes, num_tables, draws.seed(), bin_size)
 
@@ -149,7 +149,7 @@ def _attributes(draws, one):
 
 
 def _sparse(draws, num_rows, dim):
-    """A sparse matrix, its rows in order but where they are not."""
+    """Returns a sparse matrix, whose rows are usually in order."""
     number = draws.size() if num_rows else 0
     rows = np.sort(draws.random.integers(0, max(num_rows, 1), number))
     columns = draws.random.integers(0, dim, number)
@@ -159,18 +159,18 @@ def _sparse(draws, num_rows, dim):
     sizes = [draws.attribute(num_rows), draws.attribute(dim)]
     try:
         return tf.SparseTensor(places, draws.floats(number), sizes)
-    except (ValueError, tf.errors.OpError):  # It checks shapes by itself.
+    except (ValueError, tf.errors.OpError):  # tf.SparseTensor checks shapes itself.
         return tf.SparseTensor(tf.zeros([0, 2], tf.int64), tf.zeros([0]), [num_rows, dim])
 
 
 def _damaged(draws, functions):
-    """The functions, a few of them, or with some of no sense."""
+    """Returns the functions, some of them, or some invalid ones."""
     if not draws.odd():
         return functions
     if draws.chance(0.3):
         return functions[: draws.size()]
     values = functions.numpy()
-    # Among them the bits of infinity and NaN.
+    # Including the bit patterns of infinity and NaN.
     others = [one for one in EXTREME_INTEGERS if -(2**31) <= one < 2**31]
     others = draws.random.choice([*others, 0x7F800000, 0x7FC00000], size=values.shape)
     damaged = draws.random.random(values.shape) < draws.pick((0.01, 0.3))

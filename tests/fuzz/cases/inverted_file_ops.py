@@ -1,4 +1,4 @@
-"""Random calls of the inverted file, also of a damaged one."""
+"""Random calls of inverted files, including damaged ones."""
 
 import numpy as np
 import tensorflow as tf
@@ -61,7 +61,7 @@ def largeout_inverted_file_kept_up(draws):
 
 
 class _Classes:
-    """Embeddings and biases, and the state of an inverted file of them."""
+    """Embeddings, biases, and the state of an inverted file."""
 
     def __init__(self, draws):
         self._draws = draws
@@ -70,7 +70,7 @@ class _Classes:
         self._bias = draws.floats(self.num_classes) if draws.chance(0.5) else None
 
     def fitted(self):
-        """The state of a fit of random rows, or none yet; and a random schedule."""
+        """Returns a fitted or an initial state with a random schedule."""
         draws = self._draws
         state = self._empty()
         if draws.chance(0.6):
@@ -83,13 +83,13 @@ class _Classes:
         return [self._draws.variable(tensor) for tensor in state]
 
     def updated(self, draws):
-        """Arguments of an op that keeps the variables up to date."""
+        """Returns the arguments of an op that updates the variables."""
         embeddings = draws.variable(self._embeddings)
         bias = None if self._bias is None else draws.variable(self._bias)
         return embeddings, bias, self.variables(_damaged(draws, self.fitted()))
 
     def copied(self, draws):
-        """The same as tensors."""
+        """Returns the same arguments as tensors."""
         bias = [] if self._bias is None else [self._bias]
         return self._embeddings, bias, *_damaged(draws, self.fitted())
 
@@ -116,7 +116,7 @@ def _rhythm(draws):
 
 
 def _state_is_fit(draws, classes, state_of):
-    """Whether the lists hold each class once at most, where the op was given a right state."""
+    """Checks that each class is at most once in the lists, if the given state was valid."""
 
     def check(result):
         if draws.odd_chance > 0:
@@ -135,7 +135,7 @@ def _state_is_fit(draws, classes, state_of):
 
 
 def _damaged(draws, state):
-    """The state, or one with a tensor of numbers of no sense or of another shape."""
+    """Returns the state, or a state with a tensor of invalid numbers or another shape."""
     return [_damaged_tensor(draws, tensor) if draws.odd() else tensor for tensor in state]
 
 

@@ -1,4 +1,4 @@
-"""Random calls of kernel trees, also of damaged ones."""
+"""Random calls of kernel trees, including damaged ones."""
 
 import numpy as np
 import tensorflow as tf
@@ -34,7 +34,7 @@ def kernel_tree_update(draws):
 def kernel_tree_sample(draws):
     tree = _Tree(draws, projects=False)
     batch, num_sampled = draws.rows(most=2**14), draws.attribute(draws.size(1))
-    if _MOST_DRAWN < num_sampled < 2**31:  # minutes, where there is memory for it
+    if _MOST_DRAWN < num_sampled < 2**31:  # Takes minutes if there is enough memory.
         num_sampled = _MOST_DRAWN
     labels = draws.ids([batch, draws.pick((0, 1, 3))], tree.num_classes)
     shared = draws.chance(0.3)
@@ -57,7 +57,7 @@ def kernel_tree_sample(draws):
 
 
 class _Tree:
-    """Rows, and the variables of a tree of them."""
+    """Class rows, and the variables of their tree."""
 
     def __init__(self, draws, projects=True):
         self.num_classes, self.dim = draws.rows(1), draws.size()
@@ -81,7 +81,7 @@ class _Tree:
         return self._embeddings, self._bias, self.sums, self.leaf_size, self._projection
 
     def build(self, draws):
-        """Right sums, where the rows have some; or what they are, or no numbers."""
+        """Builds the tree. Some calls leave the sums unchanged or make them invalid."""
         if draws.odd():
             bad = draws.random.choice(SPECIAL_FLOATS, size=self._before.shape)
             self.sums = draws.variable(tf.constant(bad.astype("f4")))

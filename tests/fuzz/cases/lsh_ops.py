@@ -1,4 +1,4 @@
-"""Random calls of the hash tables, also of damaged ones."""
+"""Random calls of hash tables, including damaged ones."""
 
 import numpy as np
 import tensorflow as tf
@@ -103,7 +103,7 @@ def lsh_fresh_share(draws):
 
 
 class _Tables:
-    """Tables of some vectors, as built, empty or damaged."""
+    """Hash tables that are built, empty or damaged."""
 
     def __init__(self, draws):
         self._draws = draws
@@ -119,7 +119,7 @@ class _Tables:
         return self._draws.ids(shape, self.num_buckets, dtype=np.int32)
 
     def _filled(self):
-        """Each class in one random bucket of each table; or in none, before the first build."""
+        """Puts each class in a random bucket of each table, or in none as before a build."""
         shape = self.num_tables, self.num_classes
         random = self._draws.random
         if self._draws.chance(0.1):

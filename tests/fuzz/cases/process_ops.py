@@ -1,4 +1,4 @@
-"""Calls of what a process says of itself."""
+"""Calls of `server_versions`."""
 
 from tests.fuzz.draws import Call
 from tf_largeout import ops

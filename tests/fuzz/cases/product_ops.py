@@ -1,4 +1,4 @@
-"""Random calls of products by bfloat16 numbers."""
+"""Random calls of bfloat16 products."""
 
 import numpy as np
 
@@ -27,7 +27,7 @@ def rounded_product(draws):
 
 
 def _rounded(factor, transposed):
-    """The nearest bfloat16 numbers, infinite above the largest."""
+    """Rounds to bfloat16; overflow gives infinity."""
     with np.errstate(all="ignore"):
         rounded = np.float64(np.float32(reference.bfloat16(factor.numpy())))
     return rounded.T if transposed else rounded

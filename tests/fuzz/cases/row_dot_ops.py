@@ -1,4 +1,4 @@
-"""Random calls of the logits of classes of each row's own."""
+"""Random calls of the logits of classes that differ between examples."""
 
 import numpy as np
 import tensorflow as tf
@@ -54,7 +54,7 @@ def largeout_row_dots_grad(draws):
 
 
 class _Problem:
-    """Features, classes, and the ids that each row and the batch ask for."""
+    """Features, classes, and the class ids of each example and of the batch."""
 
     def __init__(self, draws):
         batch, num_classes, self.dim = draws.rows(), draws.size(1), draws.size()

@@ -1,4 +1,4 @@
-"""Random calls of the row-sparse optimizer steps."""
+"""Random calls of row-sparse optimizer steps."""
 
 import numpy as np
 
@@ -80,7 +80,7 @@ def check_row_ids(draws):
 
 
 class _Rows:
-    """Gradient rows, and variables of which they change some rows."""
+    """Gradient rows, and the variables that they update."""
 
     def __init__(self, draws):
         self._draws = draws
@@ -93,7 +93,7 @@ class _Rows:
         return self._draws.variable(self._draws.floats(self.num_rows, *self._width))
 
     def call(self, function, arguments, options):
-        """The call, which must leave the rows without a gradient as they were."""
+        """Returns the call, which must not change rows without a gradient."""
         variables = self._draws.variables
         before = [variable.numpy() for variable in variables]
 
@@ -111,5 +111,5 @@ class _Rows:
 
 
 def _width(draws):
-    """The dimensions of a row."""
+    """Returns the dimensions of a row."""
     return draws.pick(((draws.size(),), (draws.size(),), (), (2, draws.size())))

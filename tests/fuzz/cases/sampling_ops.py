@@ -1,4 +1,4 @@
-"""Random calls of the draws from fixed distributions."""
+"""Random calls of uniform and log-uniform draws."""
 
 from tests.fuzz import checks
 from tests.fuzz.draws import Call

@@ -1,4 +1,4 @@
-"""Random calls of the draws by tables, also by damaged ones."""
+"""Random calls of draws by tables, including damaged tables."""
 
 import numpy as np
 import tensorflow as tf
@@ -77,7 +77,7 @@ def pivotal_sample(draws):
 
 
 def _weights(draws):
-    """float64, of one size or of many, some at the edge of what is a number."""
+    """Returns float64 weights of similar or different sizes, some extreme."""
     values = np.abs(draws.random.normal(size=draws._shape((draws.rows(1),))))
     values = values ** draws.pick((0, 1, 8, 60)) * draws.pick((1, 1, 1e-300, 1e300, 5e-324))
     edges = (5e-324, 1e-308, 1.7e308, 1.0)
@@ -89,7 +89,7 @@ def _weights(draws):
 
 
 def _damaged(draws, table):
-    """A table with some integers of no sense, or with some missing."""
+    """Returns a table with some invalid or missing integers."""
     if not draws.odd():
         return table
     if draws.chance(0.3):
