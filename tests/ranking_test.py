@@ -167,7 +167,7 @@ def test_what_ranks_by_logit_alone_is_refused(kind, tmp_path):
     index = tflo.retrieval.BruteForceIndex().build(ROWS, BIAS)
     with pytest.raises(ValueError, match=f"'head' ranks classes by '{kind}'.*ranks by 'logit'"):
         tflo.retrieval.predict_top_k(model, X, K, index=index, verbose=0)
-    with pytest.raises(ValueError, match="Leave `index` out"):
+    with pytest.raises(ValueError, match="Omit `index`"):
         index = tflo.retrieval.InvertedFileIndex().build(ROWS, BIAS)
         tflo.serving.export(model, tmp_path / "1", index=index)
 

@@ -89,9 +89,12 @@ def test_replicas_share_exclusions_of_different_lengths():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"exclude": SEEN}, "row for each position.*positions='last'"),
+        ({"exclude": SEEN}, "list of ids for each position.*positions='last'"),
         ({"positions": "first"}, "`positions` must be one of"),
-        ({"positions": "last", "exclude": SEEN[:4]}, "`exclude` must have a row for each"),
+        (
+            {"positions": "last", "exclude": SEEN[:4]},
+            "`exclude` must have a list of ids for each",
+        ),
     ],
 )
 def test_bad_arguments_are_refused(model, arguments, message):
@@ -101,5 +104,5 @@ def test_bad_arguments_are_refused(model, arguments, message):
 
 def test_a_model_without_sequences_has_no_last_position():
     one = keras.Sequential([keras.Input([DIM]), layers.LargeOutput(N)])
-    with pytest.raises(ValueError, match="model of sequences.*Leave `positions` out"):
+    with pytest.raises(ValueError, match="model of sequences.*Omit `positions`"):
         predict_top_k(one, np.ones([2, DIM]), K, verbose=0, positions="last")

@@ -183,13 +183,13 @@ def test_a_model_with_another_output_is_refused(model, make):
     [
         ({"k": 0}, "`k` must be a positive integer"),
         ({"k": N + 1}, f"`k` must be an integer between 1 and num_classes={N}"),
-        ({"exclude": EXCLUDE[:4]}, "`exclude` must have a row for each example"),
+        ({"exclude": EXCLUDE[:4]}, "`exclude` must have a list of ids for each example"),
         ({"exclude": EXCLUDE[:, 0]}, "`exclude` must have shape"),
         ({"exclude": np.full((5, 1), N)}, r"`exclude` must be class ids in \[0, 211\)"),
         ({"exclude": np.full((5, 1), 0.5)}, "`exclude` must be integer class ids"),
         ({"allowed": [N]}, "`allowed` must be class ids"),
-        ({"x": DATA["dataset"](), "exclude": EXCLUDE}, "`exclude` belongs to arrays"),
-        ({"x": DATA["generator"](), "exclude": EXCLUDE}, "`exclude` belongs to arrays"),
+        ({"x": DATA["dataset"](), "exclude": EXCLUDE}, "`exclude` requires arrays"),
+        ({"x": DATA["generator"](), "exclude": EXCLUDE}, "`exclude` requires arrays"),
         ({"x": np.full((5, models.DIM), np.nan)}, "finite"),
     ],
 )

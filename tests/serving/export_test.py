@@ -163,7 +163,7 @@ def test_a_model_with_another_output_is_refused(new_model, tmp_path):
 def test_inputs_that_no_signature_can_have_are_refused(tmp_path):
     head = models.head()
     named = keras.Input([models.DIM], name="exclude")
-    with pytest.raises(ValueError, match="'exclude'.* would be there twice"):
+    with pytest.raises(ValueError, match="'exclude'.* would occur twice"):
         serving.export(keras.Model(named, head(named)), tmp_path / "1")
     sparse = keras.Input([models.DIM], sparse=True)
     model = keras.Model(sparse, models.head()(keras.layers.Dense(models.DIM)(sparse)))
@@ -193,7 +193,7 @@ def test_nothing_that_is_there_is_overwritten(tmp_path):
     serving.export(model, path)  # an empty folder is fine
     assert {*tmp_path.iterdir()} == {path, of_another}
     before = {one: one.read_bytes() for one in path.rglob("*") if one.is_file()}
-    with pytest.raises(FileExistsError, match="Take the next number"):
+    with pytest.raises(FileExistsError, match="Use the next number"):
         serving.export(model, path)
     assert {one: one.read_bytes() for one in path.rglob("*") if one.is_file()} == before
 

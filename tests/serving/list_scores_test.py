@@ -188,5 +188,5 @@ def test_an_index_of_other_weights_is_refused(tmp_path):
 
 
 def test_an_index_is_refused_where_scores_are_no_products(tmp_path):
-    with pytest.raises(ValueError, match="no inner"):
+    with pytest.raises(ValueError, match="not inner"):
         serving.export(models.new_model("hierarchical"), tmp_path / "1", index=Lists(2))

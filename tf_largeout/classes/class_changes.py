@@ -1,4 +1,4 @@
-"""`ClassChange`: which classes a layer keeps, and the ids that they have from then on."""
+"""`ClassChange`: which classes a layer keeps, and their new ids."""
 
 import keras
 import numpy as np
@@ -9,24 +9,25 @@ from tf_largeout.types import TensorLike
 
 
 class ClassChange:
-    """Other ids for the classes of a layer, of which some go and some are new.
+    """New ids for the classes of a layer, when classes are removed and added.
 
-    New class i below `len(kept)` is the class that was `kept[i]`; the others are new.
+    Class i below `len(kept)` is the class that was `kept[i]`; the others are new.
 
     Args:
         num_before: Number of classes before.
-        num_classes: Number of classes from now on, from 1 to 2^31 - 2.
-        kept: Distinct old ids `[k]`, k at most `num_classes`; None for all that are below
-            `num_classes`, each where it was.
+        num_classes: Number of classes after, from 1 to 2^31 - 2.
+        kept: Distinct old ids `[k]`, k at most `num_classes`; None for all below `num_classes`,
+            which keep their ids.
 
     Attributes:
         num_before: As given.
         num_classes: As given.
         kept: int64 `[k]`.
-        num_new: How many classes are new.
+        num_new: Number of new classes.
 
     Raises:
-        ValueError: If an argument is none such.
+        ValueError: If `num_classes` is out of range, or `kept` is not a vector of distinct old
+            ids.
     """
 
     def __init__(
@@ -41,26 +42,26 @@ class ClassChange:
 
     @property
     def is_permutation(self) -> bool:
-        """Whether no class goes and none is new."""
+        """Whether no class is removed and none is new."""
         return len(self.kept) == self.num_before == self.num_classes
 
     @property
     def is_identity(self) -> bool:
-        """Whether everything stays as it is."""
+        """Whether all classes keep their ids, and none is new."""
         return self.is_permutation and bool(np.all(self.kept == np.arange(self.num_before)))
 
     def new_ids(self) -> np.ndarray:
-        """The new id of each old class, int64 `[num_before]`; -1 for those that go."""
+        """Returns the new id of each old class, int64 `[num_before]`; -1 for removed ones."""
         ids = np.full(self.num_before, -1)
         ids[self.kept] = np.arange(len(self.kept))
         return ids
 
     def moved(self, values: np.ndarray, of_new: float) -> np.ndarray:
-        """`values`, `[num_before]`, by the new ids: `[num_classes]`.
+        """Returns `values`, `[num_before]`, in the order of the new ids, `[num_classes]`.
 
         Args:
             values: One number per class.
-            of_new: That of new classes.
+            of_new: The number for new classes.
         """
         return np.pad(values[self.kept], (0, self.num_new), constant_values=of_new)
 
@@ -70,13 +71,13 @@ class ClassChange:
         after: keras.Variable,
         new_rows: tf.Tensor | keras.Variable | None = None,
     ) -> None:
-        """Sets a variable to the rows of another one, by the new ids.
+        """Sets a variable to the class rows of another one, in the order of the new ids.
 
         Args:
             before: `[num_before, ...]`.
             after: `[num_classes, ...]`.
-            new_rows: The last rows of it are those of the new classes; None for those that
-                `after` has.
+            new_rows: Its last rows are those of the new classes; None keeps the rows of
+                `after` for them.
         """
         rows = tf.gather(tf.convert_to_tensor(before), self.kept)
         if self.num_new:
@@ -86,11 +87,11 @@ class ClassChange:
         after.assign(rows)
 
     def copy(self, before: keras.Variable, after: keras.Variable) -> None:
-        """Sets a variable to another one that has nothing to do with the classes.
+        """Sets a variable that does not depend on the classes to the value of another one.
 
         Args:
-            before: Variable.
-            after: The one in its place.
+            before: The old variable.
+            after: The new variable.
 
         Raises:
             ValueError: If their shapes differ.
@@ -101,28 +102,28 @@ class ClassChange:
                 f"{self.num_before} classes, and {tuple(after.shape)} in one of "
                 f"{self.num_classes}. Only those of the class output layer, its sampler, a "
                 "table that is tied to it, and their optimizer slots can follow the classes. "
-                "Take what else depends on their number out of the model, or make the new "
-                "model by your own code."
+                "Remove other variables that depend on their number from the model, or build "
+                "the new model yourself."
             )
         after.assign(before)
 
 
 def _checked_kept(kept: TensorLike, num_before: int, num_classes: int) -> np.ndarray:
-    """`kept` as int64, or a ValueError that names what is wrong."""
+    """Checks `kept` and returns it as int64."""
     ids = np.asarray(kept)
     if ids.size == 0 and ids.ndim == 1:
         return np.zeros(0, np.int64)
     if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
         raise ValueError(
             "`kept` must be a list of old class ids in their new order. Received: an array of "
-            f"shape {ids.shape} and dtype {ids.dtype}. For a mask pass np.flatnonzero(mask)."
+            f"shape {ids.shape} and dtype {ids.dtype}. For a mask, pass np.flatnonzero(mask)."
         )
     ids = ids.astype(np.int64)
     if ids.min() < 0 or ids.max() >= num_before:
         wrong = ids[(ids < 0) | (ids >= num_before)][0]
         raise ValueError(
             f"`kept` must be old class ids, from 0 to {num_before - 1}. Received: {wrong}. "
-            "Leave new classes out: they come after the kept ones."
+            "Omit new classes: they follow the kept ones."
         )
     _check_distinct(ids)
     if len(ids) > num_classes:
@@ -139,5 +140,5 @@ def _check_distinct(ids: np.ndarray) -> None:
         place = int(np.argmax(times > 1))
         raise ValueError(
             f"`kept` must name each class once. Received class {distinct[place]} "
-            f"{times[place]} times. np.unique(kept) leaves repeats out."
+            f"{times[place]} times. np.unique(kept) removes repeats."
         )

@@ -1,4 +1,4 @@
-"""The gradient step of a `FactoredOutput`, which its weights take in the backward pass."""
+"""The gradient step of a `FactoredOutput`, which updates its weights in the backward pass."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -19,12 +19,12 @@ from tf_largeout.types import Shape
 
 
 class Spheres(NamedTuple):
-    """What the losses of the spherical family take of the logits `o` of a batch of `B` rows.
+    """What the losses of the spherical family need of the logits `o` of `B` examples.
 
     Attributes:
         squares: float64 `[B]`, the sum over all classes of `o_c^2`.
         sums: float64 `[B]`, the sum over all classes of `o_c`.
-        true_logits: float64 `[B, L]`, the logits of the labels; 0 in padded places.
+        true_logits: float64 `[B, L]`, the logits of the labels; 0 at padding.
     """
 
     squares: tf.Tensor
@@ -32,24 +32,24 @@ class Spheres(NamedTuple):
     true_logits: tf.Tensor
 
     def as_columns(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """`squares` and `sums` as `[B, 1]`, and `true_logits`."""
+        """Returns `squares` and `sums` as `[B, 1]`, and `true_logits`."""
         return self.squares[:, tf.newaxis], self.sums[:, tf.newaxis], self.true_logits
 
 
 def gram_of(vectors: keras.Variable) -> Callable[..., tf.Tensor]:
-    """An initializer of `V'V`, `[D, D]`, computed in float64."""
+    """Returns an initializer of `V'V`, `[D, D]`, which computes in float64."""
     return _sum_over_blocks(vectors, lambda rows: tf.matmul(rows, rows, transpose_a=True))
 
 
 def total_of(vectors: keras.Variable) -> Callable[..., tf.Tensor]:
-    """An initializer of `V'1`, `[D]`, computed in float64."""
+    """Returns an initializer of `V'1`, `[D]`, which computes in float64."""
     return _sum_over_blocks(vectors, lambda rows: tf.reduce_sum(rows, axis=0))
 
 
 def _sum_over_blocks(
     vectors: keras.Variable, function: Callable[[tf.Tensor], tf.Tensor]
 ) -> Callable[..., tf.Tensor]:
-    """An initializer of the sum over blocks of rows of `function(rows)`."""
+    """Returns an initializer of the sum of `function(rows)` over blocks of rows."""
 
     def initializer(shape: Shape, dtype: str | None = None) -> tf.Tensor:
         total = tf.zeros(shape, tf.float64)
@@ -61,13 +61,13 @@ def _sum_over_blocks(
 
 
 class FactoredUpdate:
-    """What a `FactoredOutput` learns by: the exact step of gradient descent, in O(D^2) a row.
+    """The exact gradient descent step of a `FactoredOutput`, in O(D^2) per example.
 
     Args:
         weights: The Keras variables of a `FactoredState`.
-        anchor: A trainable scalar, 0, whose gradient is 0: with it among what is trained, the
-            backward pass comes by even where nothing before the layer is.
-        learning_rate: Function of nothing that gives the rate of a step, float64.
+        anchor: A trainable scalar, 0, with the gradient 0. It makes the backward pass reach the
+            layer even if no layer before it is trained.
+        learning_rate: Function without arguments that returns the rate of a step, float64.
         owner: Name of the layer, for errors.
     """
 
@@ -82,11 +82,11 @@ class FactoredUpdate:
         self._calls = TrainedCalls(owner)
 
     def state(self) -> FactoredState:
-        """The weights as `tf.Variable`s."""
+        """Returns the weights as `tf.Variable`s."""
         return FactoredState(*(weight.value for weight in self._weights))
 
     def spheres(self, features: tf.Tensor, labels: tf.Tensor) -> Spheres:
-        """The `Spheres` of a batch, without a gradient.
+        """Returns the `Spheres` of a batch, without a gradient.
 
         Args:
             features: Float `[B, dim]`.
@@ -98,13 +98,13 @@ class FactoredUpdate:
     def learning_batch(
         self, features: tf.Tensor, loss_scale: tf.Tensor, update: bool
     ) -> "LearningBatch":
-        """The batch with a backward pass in which the weights take their step.
+        """Returns a batch whose backward pass updates the weights.
 
         Args:
             features: As in `spheres`.
-            loss_scale: float64 scalar, what the loss is multiplied by before its gradient is
-                taken: the step is that of the loss itself.
-            update: Whether the weights take a step; else the features get their gradient alone.
+            loss_scale: float64 scalar, the factor of the loss in loss scaling. The step is that
+                of the unscaled loss.
+            update: Whether to update the weights; otherwise only the features get a gradient.
         """
         call = self._calls.new_call()
 
@@ -158,15 +158,15 @@ class FactoredUpdate:
 
 
 class LearningBatch:
-    """A batch whose weights take one step, by the sum of all that is asked of it.
+    """A batch for which the weights take one step, for the sum of all losses on it.
 
     Args:
         features: Float `[B, dim]`.
         anchor: As in `FactoredUpdate`.
         state: The weights.
-        step: Function of labels `[B, L]`, the derivatives by their `Spheres`, their
-            `FactoredScores`, and what `call` gave for each loss, that takes the step and gives
-            the derivative by the features.
+        step: Takes the step and returns the derivative with respect to the features. Its
+            arguments are labels `[B, L]`, the derivatives with respect to their `Spheres`,
+            their `FactoredScores`, and the result of `call.new_loss` for each loss.
         call: The call of the layer.
     """
 
@@ -183,7 +183,7 @@ class LearningBatch:
         self._features = self._stepping(features, tf.convert_to_tensor(anchor))
 
     def spheres(self, labels: tf.Tensor) -> Spheres:
-        """The `Spheres` of labels `[B, L]`, padded with -1, for one of the losses."""
+        """Returns the `Spheres` of labels `[B, L]`, padded with -1, for one of the losses."""
 
         @tf.custom_gradient
         def of(features: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], Callable[..., tf.Tensor]]:
@@ -199,7 +199,7 @@ class LearningBatch:
         return Spheres(*of(self._features))
 
     def _stepping(self, features: tf.Tensor, anchor: tf.Tensor) -> tf.Tensor:
-        """The features; the backward pass comes by here when it has been to all `spheres`."""
+        """Returns the features, with a backward pass that runs after those of all `spheres`."""
 
         @tf.custom_gradient
         def of(features: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:

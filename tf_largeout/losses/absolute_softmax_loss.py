@@ -17,19 +17,19 @@ def absolute_softmax_loss(
     log_counts: tf.Tensor,
     has_label: tf.Tensor,
 ) -> tf.Tensor:
-    """Sampled softmax of `|o|`, Blanc & Rendle 2018, equations 2 and 11.
+    """Returns the sampled softmax loss of `|o|`, Blanc & Rendle 2018, equations 2 and 11.
 
     Args:
         true_logits: Float `[B, L]`, raw.
         sampled_logits: Float `[B, n]`, raw; the lowest float where a class has no effect.
         log_counts: Float `[B, n]`, log of the expected counts of the sampled classes.
-        has_label: Bool `[B, L]`, False in padded places.
+        has_label: Bool `[B, L]`, False at padding.
 
     Returns:
         `[B]`.
     """
     lowest = sampled_logits.dtype.min
-    # At the lowest float there is no room to subtract a count from.
+    # Subtracting from the lowest float would overflow.
     log_counts = tf.where(sampled_logits > lowest, log_counts, 0)
     corrected = absolute_or_lowest(sampled_logits) - log_counts
     corrected = tf.pad(corrected, [[0, 0], [0, 1]], constant_values=lowest)  # if there are none
@@ -39,23 +39,24 @@ def absolute_softmax_loss(
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class AbsoluteSoftmaxLoss(SampledLoss):
-    """Sampled softmax of absolute logits, the partner of samplers with a symmetric kernel.
+    """Sampled softmax of absolute logits, for samplers with a symmetric kernel.
 
     The model predicts class c with probability `exp(|o_c|) / sum_d exp(|o_d|)` (Blanc & Rendle
     2018, eq. 11), and the loss is `-|o_y| + log(exp(|o_y|) + sum_s exp(|o_s|) / E[count_s])`.
-    Of several labels each has the target mass `1 / #labels`. A sampler that draws classes of
-    high `o_c^2` draws those of very negative logits too: here these are high as well.
+    Each of several labels has the target mass `1 / #labels`. A sampler that draws
+    classes of high `o_c^2` also draws classes of very negative logits: this loss treats them
+    as likely classes too.
 
     In `evaluate` it reports its own exact loss, by one pass over all classes in blocks. A layer
     that it trains has the `ranking` "absolute": `top_k`, metrics and exports rank by `|o_c|`.
 
     Args:
-        remove_accidental_hits: Whether a drawn class that is a label of the row has no
-            effect on that row.
+        remove_accidental_hits: Whether a drawn class that is a label of the example has no
+            effect on that example.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
-        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
-        compute_dtype: Of the products of shared classes, see `SampledLoss`.
+        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
+        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
     """
 
     ranking = "absolute"

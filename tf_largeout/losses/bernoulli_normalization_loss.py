@@ -1,4 +1,4 @@
-"""`BernoulliNormalizationLoss`: maximum likelihood, each class summed with a probability."""
+"""`BernoulliNormalizationLoss`: maximum likelihood with Bernoulli sampling."""
 
 import keras
 
@@ -13,28 +13,29 @@ class BernoulliNormalizationLoss(NormalizationLoss):
 
         -o_y + log(sum_{c in C} exp(o_c) + sum_{d in S - C} exp(o_d) / b_d)
 
-    of Barber & Botev 2016, section 2.1: C is summed, and each class d of the complement is in S
-    with probability `b_d`, at most once, so that the sum is exact where all `b_d` are 1. Its
-    mean over all draws is the partition function. The derivatives by logits are in [-1, 1].
+    of Barber & Botev 2016, section 2.1. The sum over C is exact. Each class d of the complement
+    is in S with probability `b_d`, at most once, so the sum is exact if all `b_d` are 1. Its
+    expected value is the partition function. The derivatives with respect to logits are in
+    [-1, 1].
 
     In `evaluate` it reports the exact softmax loss.
 
     Args:
-        complement: Of what: "label", where C holds the labels of the row, or "batch", where it
-            holds those of all rows of the batch, which then serve each other as negatives.
+        complement: "label" if C contains the labels of the example, or "batch" if it contains
+            the labels of the whole batch, which then serve as negatives for each other.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
-        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
-        compute_dtype: Of the products of shared classes, see `SampledLoss`.
+        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
+        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
 
     Raises:
-        ValueError: If `complement` is neither of the two; in training, if the expected counts
-            of the sampler are no probabilities of being drawn.
+        ValueError: If `complement` is neither "label" nor "batch"; in training, if the expected
+            counts of the sampler are not probabilities of being drawn.
     """
 
     counts_taken = (PROBABILITIES,)
     what_to_take = (
-        "Take BernoulliSampler, another static sampler with unique=True, or a search with such "
+        "Use BernoulliSampler, another static sampler with unique=True, or a search with such "
         "a tail: InvertedFileSampler(num_sampled, num_hard=16)."
     )
 

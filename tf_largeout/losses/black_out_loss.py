@@ -13,15 +13,15 @@ from tf_largeout.types import DTypeLike
 def black_out_loss(
     true_logits: tf.Tensor, sampled_logits: tf.Tensor, has_label: tf.Tensor
 ) -> tf.Tensor:
-    """`-mean_y log p_y - sum_d log(1 - p_d)`, p a softmax of labels and sampled classes.
+    """`-mean_y log p_y - sum_d log(1 - p_d)` for a softmax p of labels and sampled classes.
 
     Ji et al. 2016, equation 6 (Barber & Botev 2016, equation 47).
 
     Args:
         true_logits: Float `[B, L]`, corrected.
-        sampled_logits: Float `[B, n]`, corrected; the lowest float where a class is no
-            negative.
-        has_label: Bool `[B, L]`, False in padded places.
+        sampled_logits: Float `[B, n]`, corrected; the lowest float for classes that are not
+            negatives.
+        has_label: Bool `[B, L]`, False at padding.
 
     Returns:
         `[B]`.
@@ -29,7 +29,7 @@ def black_out_loss(
     lowest = sampled_logits.dtype.min
     logits = tf.concat([tf.where(has_label, true_logits, lowest), sampled_logits], axis=1)
     log_partition = tf.reduce_logsumexp(logits, axis=1)
-    # Of one class alone p may be near 1, where 1 - p has no digits: the sum of the others has.
+    # Only the largest p can be near 1, where 1 - p loses its digits: sum the others instead.
     top = tf.argmax(tf.pad(logits, [[0, 0], [0, 1]], constant_values=lowest), axis=1)
     is_top = tf.one_hot(top, tf.shape(logits)[1], on_value=True, off_value=False, dtype=tf.bool)
     others = tf.reduce_logsumexp(tf.where(is_top, lowest, logits), axis=1)
@@ -43,31 +43,31 @@ def black_out_loss(
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class BlackOutLoss(SampledLoss):
-    """BlackOut (Ji et al. 2016, eq. 6): tells the label from drawn classes, and these from it.
+    """BlackOut (Ji et al. 2016, eq. 6): separates the label from the drawn classes.
 
-    `-log p_y - sum_d log(1 - p_d)`, with p the softmax of `o - log E[count]` over the label and
-    the drawn classes. Of several labels the first term is the mean, and all are in the softmax.
-    Hard classes of a row's own count as drawn for certain.
+    `-log p_y - sum_d log(1 - p_d)`, where p is the softmax of `o - log E[count]` over the label
+    and the drawn classes. For several labels, the first term is their mean, and all of them are
+    in the softmax. Hard classes of an example count as drawn with certainty.
 
     The paper draws by `Q = frequency^a`, with replacement: `UnigramSampler(counts=...,
-    distortion=a, unique=False)`. Counts differ from Q by one factor then, which cancels in the
-    softmax. In `evaluate` it reports the exact softmax loss.
+    distortion=a, unique=False)`. The expected counts are then proportional to Q, and the factor
+    cancels in the softmax. In `evaluate` it reports the exact softmax loss.
 
     Args:
-        remove_accidental_hits: Whether a drawn class that is a label of the row has no
-            effect on that row.
+        remove_accidental_hits: Whether a drawn class that is a label of the example has no
+            effect on that example.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
-        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
-        compute_dtype: Of the products of shared classes, see `SampledLoss`.
+        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
+        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
 
     Raises:
-        ValueError: In training, if the sampler is a search without a tail: it has no Q.
+        ValueError: In training, if the sampler is a search without a tail, which has no Q.
     """
 
     counts_taken = (DRAWS, PROBABILITIES)
     what_to_take = (
-        "Take a static sampler, such as UnigramSampler, or a search with a tail: "
+        "Use a static sampler, such as UnigramSampler, or a search with a tail: "
         "InvertedFileSampler(num_sampled, num_hard=16)."
     )
 

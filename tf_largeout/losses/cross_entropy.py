@@ -1,4 +1,4 @@
-"""Cross entropy between label sets and logits."""
+"""The cross entropy between sets of labels and logits."""
 
 import tensorflow as tf
 
@@ -8,15 +8,15 @@ from tf_largeout.tags.output_tag import OutputTag
 def softmax_cross_entropy(
     log_partition: tf.Tensor, true_logits: tf.Tensor, has_label: tf.Tensor
 ) -> tf.Tensor:
-    """Cross entropy of a softmax over all classes with target mass `1 / #labels` each.
+    """Returns the cross entropy of a softmax, with target mass `1 / #labels` per label.
 
     `log_partition - sum(true_logits) / #labels`, where `log_partition` is the log of the sum
-    of `exp(logit)` over all classes. 0 for a row without labels.
+    of `exp(logit)` over all classes. 0 for an example without labels.
 
     Args:
         log_partition: Float `[B]`.
         true_logits: Float `[B, L]`.
-        has_label: Bool `[B, L]`, False in padded places.
+        has_label: Bool `[B, L]`, False at padding.
 
     Returns:
         `[B]`.
@@ -27,7 +27,7 @@ def softmax_cross_entropy(
 
 
 def target_weights(has_label: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """The target mass of each label, `1 / #labels` of its row: `[B, L]`, 0 where padded."""
+    """Returns the target mass of each label, `1 / #labels`: `[B, L]`, 0 at padding."""
     present = tf.cast(has_label, dtype)
     return tf.math.divide_no_nan(present, tf.reduce_sum(present, axis=-1, keepdims=True))
 
@@ -35,12 +35,12 @@ def target_weights(has_label: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 def exact_cross_entropy(
     tag: OutputTag, labels: tf.Tensor, compute_dtype: str = "float32"
 ) -> tf.Tensor:
-    """`softmax_cross_entropy` of each row, `[B]`, by one pass over all classes in blocks.
+    """Returns `softmax_cross_entropy` per example, `[B]`, by one pass over all classes.
 
     Args:
-        tag: The `OutputTag` of `B` rows.
+        tag: The `OutputTag` of `B` examples.
         labels: int64 `[B, L]`, padded with -1.
-        compute_dtype: "float32" or "bfloat16", of the products.
+        compute_dtype: Dtype of the products, "float32" or "bfloat16".
     """
     statistics = tag.class_statistics(labels, compute_dtype)
     return softmax_cross_entropy(statistics.log_partition, statistics.true_logits, labels >= 0)

@@ -1,4 +1,4 @@
-"""`DecoupledSoftmaxLoss`: each label of a row against the sample, not against other labels."""
+"""`DecoupledSoftmaxLoss`: each label competes with the sample, not with other labels."""
 
 import keras
 import tensorflow as tf
@@ -15,17 +15,17 @@ def decoupled_softmax_loss(
     has_label: tf.Tensor,
     label_power: float = 0.5,
 ) -> tf.Tensor:
-    """The sum over labels of the cross entropy of a softmax over that label and the sample.
+    """Sums over labels the cross entropy of a softmax over that label and the sample.
 
     Args:
         true_logits: Float `[B, L]`.
         sampled_log_partition: Float `[B]`, logsumexp of the corrected logits of the sampled
-            classes that are no labels of the row.
-        has_label: Bool `[B, L]`, False in padded places.
-        label_power: Each term weighs `#labels^-label_power`.
+            classes that are not labels of the example.
+        has_label: Bool `[B, L]`, False at padding.
+        label_power: Each term has the weight `#labels^-label_power`.
 
     Returns:
-        `[B]`; 0 for a row without labels.
+        `[B]`; 0 for an example without labels.
     """
     true_logits = tf.where(has_label, true_logits, 0)
     # -log(e^o / (e^o + Z)) = softplus(log Z - o)
@@ -37,33 +37,34 @@ def decoupled_softmax_loss(
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class DecoupledSoftmaxLoss(SampledLoss):
-    """A softmax for each label, over that label and the classes that were drawn.
+    """One softmax per label, over that label and the drawn classes.
 
-    `L^-label_power sum_y -log(exp(o_y) / (exp(o_y) + sum_s exp(o'_s)))` for a row with L
-    labels y, with `o'_s = o_s - log E[count_s]` for drawn classes s that are none of them.
+    `L^-label_power sum_y -log(exp(o_y) / (exp(o_y) + sum_s exp(o'_s)))` for an example with L
+    labels y, with `o'_s = o_s - log E[count_s]` for drawn classes s other than its labels.
 
-    For examples with several labels. In `SampledSoftmaxLoss` the labels of a row share one sum,
-    so each pushes the others down. For one label both losses are the same.
+    It is for examples with several labels. In `SampledSoftmaxLoss` all labels of an example
+    share one sum, so each label pushes the others down. For one label, both losses are equal.
 
     References:
         Gupta et al. 2024, "Dual-encoders for extreme multi-label classification"
         (arXiv 2310.10636), section 4: the decoupled softmax.
-        Menon et al. 2019, "Multilabel reductions: what is my loss optimising?": a row's weight.
+        Menon et al. 2019, "Multilabel reductions: what is my loss optimising?": the weight
+        of an example.
 
     Args:
-        label_power: Each label of a row weighs `L^-label_power`. With 1 each row weighs the
-            same, as in `SampledSoftmaxLoss`, which serves recall; with 0 each label, which
-            serves precision. Default 0.5: between them, where frequent labels of long rows do
-            not yet drown the others.
-        remove_accidental_hits: Whether a drawn class that is a label of the row has no
-            effect on that row.
+        label_power: Each label has the weight `L^-label_power`. With 1, all examples have the
+            same weight, as in `SampledSoftmaxLoss`, which favours recall. With 0, all labels
+            have the same weight, which favours precision. The default 0.5 is a compromise:
+            examples with many labels do not dominate.
+        remove_accidental_hits: Whether a drawn class that is a label of the example has no
+            effect on that example.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
-        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
-        compute_dtype: Of the products of shared classes, see `SampledLoss`.
+        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
+        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
 
     Raises:
-        ValueError: If `label_power` is no number in [0, 1].
+        ValueError: If `label_power` is not a number in [0, 1].
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""`HierarchicalSoftmaxLoss`: exact, of a softmax in two levels."""
+"""`HierarchicalSoftmaxLoss`: the exact loss of a two-level softmax."""
 
 import keras
 import tensorflow as tf
@@ -13,18 +13,18 @@ from tf_largeout.types import DTypeLike
 class HierarchicalSoftmaxLoss(TaggedLoss):
     """Exact cross entropy of a `HierarchicalOutput` (Goodman 2001).
 
-    `-mean_y log P(y | h)` over the labels `y` of a row, with `P(c | h) = P(cluster of c | h)
-    P(c | its cluster, h)`. It scores all clusters, and the classes of the labels' clusters:
-    O(num_clusters + size of a cluster) per label, in training and in `evaluate` alike. The
-    gradient of the class embeddings is row-sparse, with a row for each class of those clusters.
+    `-mean_y log P(y | h)` over the labels `y` of an example, with `P(c | h) = P(cluster of c |
+    h) P(c | its cluster, h)`. It scores all clusters, and the classes of the labels' clusters.
+    So it costs O(num_clusters + size of a cluster) per label, in training and in `evaluate`.
+    The gradient of the class embeddings is sparse, with one row per class of those clusters.
 
-    Training metrics: `Perplexity` is exact; rank metrics rank a label among the classes of its
+    In training, `Perplexity` is exact. Rank metrics rank a label among the classes of its
     cluster, which is optimistic.
 
     Args:
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
-        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
     """
 
     tag_class = LogProbabilities

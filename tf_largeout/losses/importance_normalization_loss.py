@@ -1,4 +1,4 @@
-"""`ImportanceNormalizationLoss`: maximum likelihood, the partition function by importance."""
+"""`ImportanceNormalizationLoss`: maximum likelihood with importance sampling."""
 
 import keras
 
@@ -14,33 +14,33 @@ class ImportanceNormalizationLoss(NormalizationLoss):
         -o_y + log(sum_{c in C} exp(o_c) + sum_{d in S - C} kappa_d exp(o_d)),
         kappa_d = 1 / (K q'_d)
 
-    of Barber & Botev 2016, section 2.1: C is summed, `q' = q / (1 - q(C))` is the sampler's
-    distribution on the complement of C, and `K = m (1 - q(C))` of its m draws are expected to
-    be there; those in C have no effect. So `kappa_d = 1 / (m q_d)`, and the mean of the sum
-    over all draws is the partition function, also where draws are without replacement and
-    `1 / E[count_d]` stands for it. The derivatives by logits are in [-1, 1].
+    of Barber & Botev 2016, section 2.1. The sum over C is exact. `q' = q / (1 - q(C))` is the
+    sampler's distribution on the complement of C, in which `K = m (1 - q(C))` of the m draws
+    are expected; draws in C have no effect. So `kappa_d = 1 / (m q_d)`, and the expected value
+    of the sum is the partition function. For draws without replacement, `kappa_d` is
+    `1 / E[count_d]`. The derivatives with respect to logits are in [-1, 1].
 
-    With `complement="label"` it is `SampledSoftmaxLoss`. With "batch" the sum is closer to the
-    partition function, for the product of each row with the labels of all others.
+    With `complement="label"` it equals `SampledSoftmaxLoss`. With "batch" the sum is closer to
+    the partition function, and each example is also scored with the labels of all others.
 
     In `evaluate` it reports the exact softmax loss.
 
     Args:
-        complement: Of what: "label", where C holds the labels of the row, or "batch", where it
-            holds those of all rows of the batch, which then serve each other as negatives.
+        complement: "label" if C contains the labels of the example, or "batch" if it contains
+            the labels of the whole batch, which then serve as negatives for each other.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
-        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
-        compute_dtype: Of the products of shared classes, see `SampledLoss`.
+        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
+        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
 
     Raises:
-        ValueError: If `complement` is neither of the two; in training, if the sampler is a
-            search without a tail: the sum over hard classes alone estimates nothing.
+        ValueError: If `complement` is neither "label" nor "batch"; in training, if the sampler
+            is a search without a tail, because hard classes alone give no estimate.
     """
 
     counts_taken = (DRAWS, PROBABILITIES)
     what_to_take = (
-        "Take a static sampler, such as UniformSampler, SoftmaxSampler, or a search with a "
+        "Use a static sampler, such as UniformSampler, SoftmaxSampler, or a search with a "
         "tail: InvertedFileSampler(num_sampled, num_hard=16)."
     )
 

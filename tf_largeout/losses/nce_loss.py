@@ -12,16 +12,16 @@ from tf_largeout.types import DTypeLike
 def nce_loss(
     true_logits: tf.Tensor, sampled_logits: tf.Tensor, has_label: tf.Tensor
 ) -> tf.Tensor:
-    """Logistic loss that tells labels from sampled classes.
+    """Returns the logistic loss that separates labels from sampled classes.
 
     With `t = 1 / #labels`: `sum_y (softplus(o_y) - t o_y) + sum_s softplus(o_s)`. For one
-    label that is `-log sigmoid(o_y) - sum_s log sigmoid(-o_s)`, the objective of Gutmann &
-    Hyvarinen 2010 with its sign turned; for several it is what `tf.nn.nce_loss` computes.
+    label this is `-log sigmoid(o_y) - sum_s log sigmoid(-o_s)`, the negative objective of
+    Gutmann & Hyvarinen 2010. For several labels it equals `tf.nn.nce_loss`.
 
     Args:
         true_logits: Float `[B, L]`, corrected.
         sampled_logits: Float `[B, num_sampled]`, corrected.
-        has_label: Bool `[B, L]`, False in padded places.
+        has_label: Bool `[B, L]`, False at padding.
 
     Returns:
         `[B]`.
@@ -39,20 +39,21 @@ class NCELoss(SampledLoss):
 
     `-log sigmoid(o_y - log E[count_y]) - sum_s log sigmoid(-(o_s - log E[count_s]))`.
 
-    Of several labels each has the target `1 / #labels`, so its corrected logit is drawn to
-    `log(1 / (#labels - 1))`, not ever higher: the mass of a row is 1, as in `tf.nn`.
+    Each of several labels has the target `1 / #labels`, so its corrected logit converges to
+    `log(1 / (#labels - 1))` instead of growing: the targets of an example sum to 1, as in
+    `tf.nn`.
 
-    Logits are taken for log probabilities as they stand: biases that start at
-    `-log(num_classes)` spare the time in which all of them must come down. Hard negatives of a
-    row's own count as drawn for certain, and go well with this loss.
+    The loss treats logits as log probabilities. Initialize the biases to `-log(num_classes)` to
+    save the steps that would lower all of them. Hard negatives of an example count as drawn
+    with certainty, and work well with this loss.
 
     Args:
-        remove_accidental_hits: Whether a drawn class that is a label of the row has no
-            effect on that row. (`tf.nn.nce_loss` leaves hits in by default.)
+        remove_accidental_hits: Whether a drawn class that is a label of the example has no
+            effect on that example. (`tf.nn.nce_loss` keeps hits by default.)
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
-        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
-        compute_dtype: Of the products of shared classes, see `SampledLoss`.
+        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
+        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
     """
 
     def __init__(

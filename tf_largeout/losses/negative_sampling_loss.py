@@ -17,19 +17,19 @@ def negative_sampling_loss(
 ) -> tf.Tensor:
     """`-mean_y log sigmoid(o_y) - reduce_s log sigmoid(-o_s)`.
 
-    With "sum" and one label it is Mikolov et al. 2013, "Distributed representations of words
-    and phrases", equation 4; the mean is that of Barber & Botev 2016, equation 45.
+    With "sum" and one label, this is equation 4 of Mikolov et al. 2013, "Distributed
+    representations of words and phrases". The mean is equation 45 of Barber & Botev 2016.
 
     Args:
         true_logits: Float `[B, L]`.
         sampled_logits: Float `[B, num_sampled]`; the lowest float at accidental hits.
-        has_label: Bool `[B, L]`, False in padded places.
-        negative_reduction: "sum", or "mean" over the negatives that are no accidental hits.
+        has_label: Bool `[B, L]`, False at padding.
+        negative_reduction: "sum", or "mean" over the negatives that are not accidental hits.
 
     Returns:
         `[B]`.
     """
-    # -log sigmoid(x) = softplus(-x), the latter stable for any x.
+    # -log sigmoid(x) = softplus(-x), which is stable for any x.
     weights = target_weights(has_label, true_logits.dtype)
     true_loss = tf.reduce_sum(weights * tf.math.softplus(-true_logits), axis=-1)
     negative_loss = tf.reduce_sum(tf.math.softplus(sampled_logits), axis=-1)
@@ -43,21 +43,21 @@ def negative_sampling_loss(
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class NegativeSamplingLoss(SampledLoss):
-    """Negative sampling (Mikolov et al. 2013, eq. 4): a logistic loss without any correction.
+    """Negative sampling (Mikolov et al. 2013, eq. 4): a logistic loss without a correction.
 
-    `-log sigmoid(o_y) - sum_s log sigmoid(-o_s)`. It estimates no probabilities: the logits
-    it learns are shifted by the log of the sampler's distribution. Of several labels the first
-    term is the mean.
+    `-log sigmoid(o_y) - sum_s log sigmoid(-o_s)`. It does not estimate probabilities: the
+    logits that it learns are shifted by the log of the sampler's distribution. For several
+    labels, the first term is their mean.
 
     Args:
         negative_reduction: "sum" over the drawn classes, or their "mean" (Barber & Botev
-            2016, eq. 45), which weighs the label as much as all negatives together.
-        remove_accidental_hits: Whether a drawn class that is a label of the row has no
-            effect on that row.
+            2016, eq. 45), which gives the label the same weight as all negatives together.
+        remove_accidental_hits: Whether a drawn class that is a label of the example has no
+            effect on that example.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
-        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
-        compute_dtype: Of the products of shared classes, see `SampledLoss`.
+        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
+        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
 
     Raises:
         ValueError: If `negative_reduction` is neither "sum" nor "mean".

@@ -1,4 +1,4 @@
-"""The base class of the losses that sum over some classes and sample the complement."""
+"""The base class of the losses that sum over some classes and sample the others."""
 
 import tensorflow as tf
 
@@ -10,32 +10,33 @@ from tf_largeout.types import Config, DTypeLike
 
 
 class NormalizationLoss(SampledLoss):
-    """Base of the losses of maximum likelihood with a sampled sum (Barber & Botev 2016).
+    """Base of the maximum likelihood losses with a sampled sum (Barber & Botev 2016).
 
-    The partition function is summed over a set C of classes that holds the labels, and
-    estimated for the others, each weighed by the reciprocal of its expected count:
+    The sum of the partition function is exact over a set C of classes that contains the labels,
+    and estimated for the others. Each sampled class is weighted by the reciprocal of its
+    expected count:
 
         -o_y + log(sum_{c in C} exp(o_c) + sum_{d in S - C} kappa_d exp(o_d)),
         kappa_d = 1 / E[count_d]
 
-    A class of C that is drawn has no effect, so that the mean of the estimate over all draws is
-    the partition function. Classes that a search found for a row stand in its C as well. As the
-    sum holds the label itself, the weights of all classes lie in [0, 1] and the derivatives by
-    logits in [-1, 1] (equation 26).
+    A drawn class of C has no effect, so the expected value of the estimate is the partition
+    function. Classes that a search found for an example are in its C as well. Because the sum
+    contains the label, the weights of all classes are in [0, 1], and the derivatives with
+    respect to logits are in [-1, 1] (equation 26).
 
-    A subclass says which expected counts it takes.
+    A subclass defines which expected counts it accepts.
 
     Args:
-        complement: Of what: "label", where C holds the labels of the row, or "batch", where it
-            holds those of all rows of the batch, which then serve each other as negatives.
+        complement: "label" if C contains the labels of the example, or "batch" if it contains
+            the labels of the whole batch, which then serve as negatives for each other.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
-        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
-        compute_dtype: Of the products of shared classes, see `SampledLoss`.
+        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
+        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
 
     Raises:
-        ValueError: If `complement` is neither of the two; in training, if the sampler is one
-            whose expected counts the loss cannot take.
+        ValueError: If `complement` is neither "label" nor "batch"; in training, if the loss
+            does not accept the sampler's expected counts.
     """
 
     def __init__(
@@ -63,5 +64,5 @@ class NormalizationLoss(SampledLoss):
 
     def get_config(self) -> Config:
         config = {**super().get_config(), "complement": self.complement}
-        del config["remove_accidental_hits"]  # they have no effect by the formula
+        del config["remove_accidental_hits"]  # hits never have an effect here
         return config

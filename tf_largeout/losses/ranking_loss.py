@@ -1,4 +1,4 @@
-"""`RankingLoss`: labels above drawn classes, by a margin."""
+"""`RankingLoss`: ranks labels above drawn classes, by a margin."""
 
 import math
 
@@ -17,13 +17,13 @@ def ranking_loss(
 ) -> tf.Tensor:
     """`-mean_y mean_d log sigmoid(o_y - o_d - margin)`, Barber & Botev 2016, equation 33.
 
-    Holds n numbers for each label that is there. Without any negative it is 0.
+    It uses memory for n numbers per label. Without negatives it is 0.
 
     Args:
         true_logits: Float `[B, L]`, raw.
-        sampled_logits: Float `[B, n]`, raw; the lowest float where a class is no negative.
-        has_label: Bool `[B, L]`, False in padded places.
-        margin: By how much a label shall be above each negative.
+        sampled_logits: Float `[B, n]`, raw; the lowest float for classes without effect.
+        has_label: Bool `[B, L]`, False at padding.
+        margin: How far a label should be above each negative.
 
     Returns:
         `[B]`.
@@ -33,7 +33,7 @@ def ranking_loss(
     logits = tf.gather(sampled_logits, rows)
     is_negative = logits > logits.dtype.min
     above = tf.gather_nd(true_logits, places)[:, tf.newaxis] - tf.where(is_negative, logits, 0)
-    # -log sigmoid(x) = softplus(-x), the latter stable for any x.
+    # -log sigmoid(x) = softplus(-x), which is stable for any x.
     terms = tf.where(is_negative, tf.math.softplus(margin - above), 0)
     number = tf.reduce_sum(tf.cast(is_negative, terms.dtype), axis=1)
     means = tf.math.divide_no_nan(tf.reduce_sum(terms, axis=1), number)
@@ -46,22 +46,22 @@ class RankingLoss(SampledLoss):
     """Ranks the label above each drawn class: `-mean_d log sigmoid(o_y - o_d - margin)`.
 
     Barber & Botev 2016, section 3.3. With one uniform negative and the margin
-    `log(num_classes - 1)` it is an importance sample of the softmax loss (equation 41); with
-    more, the mean of such. Other samplers and margins move its optimum away from that of the
-    softmax loss: expected counts play no part, and any sampler will do. Of several labels it is
-    the mean. It is here to be compared with: `SampledSoftmaxLoss` learns more from the same
-    classes.
+    `log(num_classes - 1)`, it is an importance sample of the softmax loss (equation 41); with
+    more negatives, it is the mean of such samples. It ignores expected counts, so it accepts
+    any sampler, but other samplers and margins move its optimum away from that of the softmax
+    loss. For several labels it is the mean. It is meant for comparisons: `SampledSoftmaxLoss`
+    learns more from the same classes.
 
     In `evaluate` it reports the exact softmax loss.
 
     Args:
         margin: Any finite number; None for `log(num_classes - 1)`.
-        remove_accidental_hits: Whether a drawn class that is a label of the row has no
-            effect on that row.
+        remove_accidental_hits: Whether a drawn class that is a label of the example has no
+            effect on that example.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
-        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
-        compute_dtype: Of the products of shared classes, see `SampledLoss`.
+        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
+        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
 
     Raises:
         ValueError: If `margin` is neither a finite number nor None.

@@ -14,46 +14,46 @@ from tf_largeout.tags.lazy_logits import LazyLogits
 from tf_largeout.types import Config, DTypeLike
 
 _WHAT_COUNTS_ARE = {
-    DRAWS: "it may draw a class several times, so its expected counts are no probabilities.",
-    NONE: "it searches for classes, whose expected counts nobody knows.",
+    DRAWS: "it may draw a class several times, so its expected counts are not probabilities.",
+    NONE: "it searches for classes, whose expected counts are not known.",
 }
 
 
 class SampledLoss(TaggedLoss):
-    """A loss over the labels of a row and the classes that the layer's sampler draws.
+    """A loss over the labels of an example and the classes that the layer's sampler draws.
 
-    A subclass writes `candidate_losses`: what it makes of the raw logits of the candidates and
-    the log of their expected counts. Where the sampler gives each row hard classes of its own
-    (a head) and a shared sample (a tail), a class of the tail that is in the row's head has no
-    effect on that row. In `evaluate` it reports the exact softmax loss over all classes, or
-    what a subclass writes as `exact_losses`.
+    A subclass defines `candidate_losses`, a function of the raw logits of the candidates and
+    the log of their expected counts. If the sampler gives each example its own hard classes (a
+    head) and a shared sample (a tail), a class of the tail that is also in the head has no
+    effect. In `evaluate` the loss reports the exact softmax loss over all classes, or
+    `exact_losses` if a subclass overrides it.
 
     Args:
-        remove_accidental_hits: Whether a drawn class that is a label of the row has no
-            effect on that row. Default True: a label must not be its own negative.
+        remove_accidental_hits: Whether a drawn class that is a label of the example has no
+            effect on that example. Default True: a label must not be its own negative.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
-        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
-        compute_dtype: "float32", or "bfloat16": features, embeddings of the classes that the
-            batch shares and, in the gradient, what their logits pass back are rounded to the
-            nearest bfloat16 before they are multiplied; sums, variables and gradients are
-            float32, and so are the logits of labels and of classes of a row's own. Each product
-            is off by about 2^-8 of itself at most. Processors with AMX multiply so several
-            times as fast; others round alike, but take longer than in float32. For training
-            alone: `evaluate` is exact in float32. Not on a GPU.
+        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
+        compute_dtype: "float32" or "bfloat16". With "bfloat16", features, embeddings of shared
+            classes and the gradients of their logits are rounded to bfloat16 before they are
+            multiplied. Sums, variables, gradients, and the logits of labels and of each
+            example's own classes stay float32. The relative error of a product is at most
+            about 2^-8. This is several times as fast on processors with AMX, and slower than
+            float32 on others, with the same rounding. It applies to training only: `evaluate`
+            is exact in float32. GPUs do not support it.
 
-    In a training loop of your own, call the model with `training=True`: without, the loss is
-    the exact one, in O(num_classes) time, and says so once.
+    In a custom training loop, call the model with `training=True`. Otherwise the loss is the
+    exact one, in O(num_classes) time, and warns once.
 
     Raises:
-        ValueError: If `remove_accidental_hits` is no bool, or `compute_dtype` is neither; in
-            training, if the `LargeOutput` has no sampler, or one whose expected counts the loss
-            cannot take.
+        ValueError: If `remove_accidental_hits` is not a bool, or `compute_dtype` is another
+            string; in training, if the `LargeOutput` has no sampler, or the loss does not
+            accept the sampler's expected counts.
         tf.errors.InvalidArgumentError: In training, if `compute_dtype` is "bfloat16" on a GPU.
 
     Attributes:
-        counts_taken: What the expected counts of a sampler may be, see `Sampler.counts_are`.
-        what_to_take: In the error where they are something else, the samplers to take.
+        counts_taken: Kinds of expected counts that it accepts, see `Sampler.counts_are`.
+        what_to_take: The samplers to use instead, for the error.
     """
 
     tag_class = LazyLogits
@@ -73,19 +73,19 @@ class SampledLoss(TaggedLoss):
         self.compute_dtype = one_of("compute_dtype", compute_dtype, COMPUTE_DTYPES)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
-        """The loss of each row, from the scores of its candidates.
+        """Returns the loss of each example, from the scores of its candidates.
 
         Args:
-            candidates: Labels and drawn classes of `B` rows, scored: an instance of
-                `tf_largeout.tags.candidates.Candidates`.
+            candidates: The `tf_largeout.losses.Candidates`: scored labels and drawn classes of
+                `B` examples.
 
         Returns:
-            float32 `[B]`; what it is for a row without labels has no effect.
+            float32 `[B]`; values of examples without labels have no effect.
         """
         raise NotImplementedError(f"{type(self).__name__} must define `candidate_losses`.")
 
     def explicit_classes(self, labels: tf.Tensor) -> tf.Tensor | None:
-        """Classes that are scored for every row, whatever is drawn; None, the default: none.
+        """Returns classes to score for every example in addition; None, the default, for none.
 
         Args:
             labels: int64 `[B, L]`, padded with -1.
@@ -108,26 +108,26 @@ class SampledLoss(TaggedLoss):
         return tf.where(tf.reduce_any(candidates.has_label, axis=-1), losses, 0)
 
     def evaluation_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
-        """`exact_losses`, with a warning where a loop does not say that it evaluates."""
+        """Returns `exact_losses`, and warns if the call did not specify `training`."""
         if tag.training is None:
             warnings.warn(
                 f"{type(self).__name__} was given logits of a call that did not say whether it "
-                f"trains, and is an exact loss over all "
-                f"{tag.num_classes} classes. In a training loop of your own call the "
-                "model with training=True; where the exact loss is meant, with training=False.",
-                stacklevel=1,  # here, so that a loop is told once
+                f"trains, so it computes the exact loss over all {tag.num_classes} classes. In "
+                "a custom training loop, call the model with training=True. To get the exact "
+                "loss, call it with training=False.",
+                stacklevel=1,  # one place for all calls, so that a loop warns only once
             )
         return self.exact_losses(tag, labels)
 
     def exact_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
-        """What `evaluate` reports: the exact softmax loss, so that all sampled losses compare.
+        """Returns what `evaluate` reports: by default the exact softmax loss.
 
         Args:
-            tag: The `LazyLogits` of `B` rows.
+            tag: The `LazyLogits` of `B` examples.
             labels: int64 `[B, L]`, padded with -1.
 
         Returns:
-            float32 `[B]`, 0 for a row without labels.
+            float32 `[B]`, 0 for an example without labels.
         """
         return exact_cross_entropy(tag, labels)
 

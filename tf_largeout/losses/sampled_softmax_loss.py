@@ -13,16 +13,16 @@ from tf_largeout.types import Config, DTypeLike
 def sampled_softmax_loss(
     true_logits: tf.Tensor, sampled_log_partition: tf.Tensor, has_label: tf.Tensor
 ) -> tf.Tensor:
-    """Softmax cross entropy over the union of the labels and the sampled classes.
+    """Returns the softmax cross entropy over the labels and the sampled classes.
 
-    Sampled softmax of Jean et al. 2015, section 3. Target mass is `1 / #labels` for each label,
-    as in `tf.nn.sampled_softmax_loss`.
+    This is the sampled softmax of Jean et al. 2015, section 3. Each label has the target mass
+    `1 / #labels`, as in `tf.nn.sampled_softmax_loss`.
 
     Args:
         true_logits: Float `[B, L]`, corrected or not.
         sampled_log_partition: Float `[B]`, logsumexp of the corrected logits of the sampled
-            classes that are no labels of the row.
-        has_label: Bool `[B, L]`, False in padded places.
+            classes that are not labels of the example.
+        has_label: Bool `[B, L]`, False at padding.
 
     Returns:
         `[B]`.
@@ -34,26 +34,26 @@ def sampled_softmax_loss(
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class SampledSoftmaxLoss(SampledLoss):
-    """Sampled softmax: cross entropy over the labels and the classes that were drawn.
+    """Sampled softmax: cross entropy over the labels and the drawn classes.
 
     `-o'_y + log(exp(o'_y) + sum_s exp(o'_s))`, with `o'_s = o_s - log E[count_s]` for drawn
     classes `s`. By default the label keeps its logit, `o'_y = o_y` (Blanc & Rendle 2018,
-    eq. 2), which makes the sum an unbiased estimate of the partition function. Of several
-    labels each has the target mass `1 / #labels`: `o'_y` stands for their mean in the first
-    term, and each is in the sum.
+    eq. 2), which makes the sum an unbiased estimate of the partition function. Each of several
+    labels has the target mass `1 / #labels`: the first term has their mean, and the sum has
+    each of them.
 
     Args:
-        correct_positive: Whether the label's logit is corrected by its own expected count as
-            well, as `tf.nn.sampled_softmax_loss` does.
-        remove_accidental_hits: Whether a drawn class that is a label of the row has no
-            effect on that row.
+        correct_positive: Whether to correct the label's logit by its expected count too, as
+            `tf.nn.sampled_softmax_loss` does.
+        remove_accidental_hits: Whether a drawn class that is a label of the example has no
+            effect on that example.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
-        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
-        compute_dtype: Of the products of shared classes, see `SampledLoss`.
+        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
+        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
 
     Raises:
-        ValueError: If `correct_positive` is no bool; and see `SampledLoss`.
+        ValueError: If `correct_positive` is not a bool; and as `SampledLoss`.
     """
 
     def __init__(

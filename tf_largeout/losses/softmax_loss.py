@@ -1,4 +1,4 @@
-"""`SoftmaxLoss`: the exact one."""
+"""`SoftmaxLoss`: the exact softmax loss."""
 
 import keras
 import tensorflow as tf
@@ -14,25 +14,25 @@ from tf_largeout.types import Config, DTypeLike
 class SoftmaxLoss(TaggedLoss):
     """Exact softmax cross entropy over all classes.
 
-    `-mean_y(o_y) + log(sum_c exp(o_c))` for the labels `y` of a row. Computed in blocks of
-    classes: `[batch, num_classes]` never exists, and the backward pass computes the
-    probabilities again. Time and the gradient of the class embeddings are O(num_classes), so
-    this is the loss to compare with, and the one to train with while all classes fit.
+    `-mean_y(o_y) + log(sum_c exp(o_c))` for the labels `y` of an example. It works in blocks
+    of classes: `[batch, num_classes]` is never in memory, and the backward pass recomputes the
+    probabilities. Time and the gradient of the class embeddings are O(num_classes). Use it for
+    comparisons, and for training if the number of classes permits.
 
     Args:
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
-        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
-        compute_dtype: "float32", or "bfloat16": features, class embeddings and, in the
-            gradient, probabilities are rounded to the nearest bfloat16 before they are
-            multiplied; sums, biases, variables and gradients are float32. Each product is off
-            by about 2^-8 of itself at most. Processors with AMX multiply so several times as
-            fast. Others round alike, so that a model trains alike everywhere, but take longer
-            than in float32. For training alone, where metrics show the ranks that the loss
-            found: `evaluate` is exact in float32. Not on a GPU.
+        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
+        compute_dtype: "float32" or "bfloat16". With "bfloat16", features, class embeddings and,
+            in the gradient, probabilities are rounded to bfloat16 before they are multiplied.
+            Sums, biases, variables and gradients stay float32. The relative error of a product
+            is at most about 2^-8. This is several times as fast on processors with AMX, and
+            slower than float32 on others, with the same rounding. It applies to training only,
+            where metrics show the ranks that the loss found: `evaluate` is exact in float32.
+            GPUs do not support it.
 
     Raises:
-        ValueError: If `compute_dtype` is neither.
+        ValueError: If `compute_dtype` is another string.
         tf.errors.InvalidArgumentError: In training, if `compute_dtype` is "bfloat16" on a GPU.
     """
 
@@ -50,7 +50,7 @@ class SoftmaxLoss(TaggedLoss):
         return exact_cross_entropy(tag, labels, self.compute_dtype)
 
     def evaluation_losses(self, tag: OutputTag, labels: tf.Tensor) -> tf.Tensor:
-        """The exact cross entropy of each row, in float32, see `TaggedLoss`."""
+        """Returns the exact cross entropy of each example, in float32."""
         return exact_cross_entropy(tag, labels)
 
     def get_config(self) -> Config:

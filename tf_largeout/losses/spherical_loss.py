@@ -1,4 +1,4 @@
-"""The base class of the losses that need no more of the logits than their squares and sums."""
+"""The base class of the losses that need only sums of the logits and of their squares."""
 
 import tensorflow as tf
 
@@ -8,23 +8,23 @@ from tf_largeout.tags.factored_logits import FactoredLogits
 
 
 class SphericalLoss(TaggedLoss):
-    """A loss of the spherical family, which a `FactoredOutput` trains by exactly.
+    """A loss of the spherical family, with which a `FactoredOutput` trains exactly.
 
-    Of the N logits `o` of a row such a loss takes the logits `a` of the labels, the squared
-    length `q = sum_c o_c^2` and the sum `s = sum_c o_c` (Vincent et al. 2015, section 4), all
-    of which the layer knows in O(dim^2). A subclass writes `label_losses`. Of several labels
-    each counts `1 / #labels`.
+    Such a loss needs, of the N logits `o` of an example, the logits `a` of the labels, the
+    squared length `q = sum_c o_c^2` and the sum `s = sum_c o_c` (Vincent et al. 2015, section
+    4). The layer computes them in O(dim^2). A subclass defines `label_losses`. Each of several
+    labels has the weight `1 / #labels`.
 
     In `evaluate` it reports its own exact value, at the same cost.
 
     Attributes:
-        is_cross_entropy: Whether a label's loss is `-log p` of probabilities that sum to 1;
-            `Perplexity` is then that of these.
+        is_cross_entropy: Whether a label's loss is `-log p` for probabilities that sum to 1.
+            `Perplexity` then uses these probabilities.
 
     Args:
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
-        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
     """
 
     tag_class = FactoredLogits
@@ -33,16 +33,16 @@ class SphericalLoss(TaggedLoss):
     def label_losses(
         self, squares: tf.Tensor, sums: tf.Tensor, true_logits: tf.Tensor, num_classes: int
     ) -> tf.Tensor:
-        """The loss of each label, of which TensorFlow can take the gradient.
+        """Returns the loss of each label, by differentiable TensorFlow operations.
 
         Args:
             squares: float64 `[B, 1]`, `q`.
             sums: float64 `[B, 1]`, `s`.
-            true_logits: float64 `[B, L]`, `a`; 0 in padded places.
+            true_logits: float64 `[B, L]`, `a`; 0 at padding.
             num_classes: `N`.
 
         Returns:
-            float64 `[B, L]`; what it is in padded places has no effect.
+            float64 `[B, L]`; values at padding have no effect.
         """
         raise NotImplementedError(f"{type(self).__name__} must define `label_losses`.")
 

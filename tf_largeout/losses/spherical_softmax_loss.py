@@ -1,4 +1,4 @@
-"""`SphericalSoftmaxLoss`: cross entropy of probabilities that go by squares."""
+"""`SphericalSoftmaxLoss`: cross entropy of probabilities proportional to squared logits."""
 
 import keras
 import tensorflow as tf
@@ -14,18 +14,18 @@ class SphericalSoftmaxLoss(SphericalLoss):
 
     The model predicts class c with probability `(o_c^2 + epsilon) / sum_d (o_d^2 + epsilon)`
     (Vincent et al. 2015; de Brebisson and Vincent 2016, "An exploration of softmax alternatives
-    belonging to the spherical loss family"), which a logit far below 0 makes as likely as one
-    far above: a layer that it trains ranks by `|o_c|`. With rows of 0 it stands still: leave
-    the layer's `embeddings_initializer`.
+    belonging to the spherical loss family"). Large negative logits are as likely as large
+    positive ones, so a layer that it trains ranks by `|o_c|`. With class rows of 0 it does not
+    learn: keep the default `embeddings_initializer` of the layer.
 
     Args:
-        epsilon: Above 0: what a logit of 0 is worth, so what keeps the loss finite.
+        epsilon: Above 0. The weight of a logit of 0, which keeps the loss finite.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
-        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
 
     Raises:
-        ValueError: If `epsilon` is no such number.
+        ValueError: If `epsilon` is not a number above 0.
     """
 
     is_cross_entropy, ranking = True, "absolute"

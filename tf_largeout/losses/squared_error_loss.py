@@ -1,4 +1,4 @@
-"""`SquaredErrorLoss`: the squared distance of all logits from few targets."""
+"""`SquaredErrorLoss`: the squared distance of all logits from sparse targets."""
 
 import keras
 import tensorflow as tf
@@ -11,20 +11,20 @@ from tf_largeout.types import DTypeLike, TensorLike
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class SquaredErrorLoss(SphericalLoss):
-    """`sum_c (o_c - t_c)^2 = q - 2 sum_k a_k t_k + sum_k t_k^2`, the targets t being sparse.
+    """`sum_c (o_c - t_c)^2 = q - 2 sum_k a_k t_k + sum_k t_k^2` for sparse targets t.
 
-    Vincent et al. 2015, section 3. A target is 1 for each label and 0 for all other classes, or
-    whatever number `y_true` says. The sum, not the mean, of all classes: a step of the rule is
-    stable up to a learning rate of about `1 / max |h|^2`.
+    Vincent et al. 2015, section 3. Targets are 1 for labels and 0 for other classes, or the
+    values in `y_true`. It is the sum over classes, not the mean: updates are stable up to a
+    learning rate of about `1 / max |h|^2`.
 
     Args:
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
-        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
 
     Call arguments:
-        y_true: Integer class ids as in all losses, of which repeats count once; or a
-            `tf.SparseTensor` `[batch, num_classes]` of floats, the targets that are not 0.
+        y_true: Integer class ids as in all losses, where repeats count once; or the nonzero
+            targets as a `tf.SparseTensor` `[batch, num_classes]` of floats.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class SquaredErrorLoss(SphericalLoss):
         return super().__call__(y_true, y_pred, sample_weight)
 
     def counted_rows(self, tag: FactoredLogits, labels: tf.Tensor) -> tf.Tensor:
-        """Those that have a label; of sparse targets all, also where every target is 0."""
+        """Tells which examples have a label; with sparse targets, all examples count."""
         return tag.targets(labels)[1]
 
     def row_losses(self, tag: FactoredLogits, labels: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""`TaylorSoftmaxLoss`: cross entropy with the first terms of the exponential."""
+"""`TaylorSoftmaxLoss`: cross entropy with a Taylor expansion of the exponential."""
 
 import keras
 import tensorflow as tf
@@ -11,16 +11,16 @@ from tf_largeout.types import DTypeLike
 class TaylorSoftmaxLoss(SphericalLoss):
     """Cross entropy of the Taylor softmax, `-log((1 + a + a^2 / 2) / (N + s + q / 2))`.
 
-    The model predicts class c in proportion to `1 + o_c + o_c^2 / 2`, the first terms of
-    `exp(o_c)`, which are above 0 for any logit (Vincent et al. 2015; de Brebisson and Vincent
-    2016, "An exploration of softmax alternatives belonging to the spherical loss family"). Near
-    0 it is the softmax; its least likely logit is -1, and one below -2 is more likely than 0. A
-    layer that it trains ranks by `|1 + o_c|`.
+    The model predicts class c with a probability proportional to `1 + o_c + o_c^2 / 2`, the
+    first terms of `exp(o_c)`, which are positive for any logit (Vincent et al. 2015; de
+    Brebisson and Vincent 2016, "An exploration of softmax alternatives belonging to the
+    spherical loss family"). Near 0 it resembles the softmax. The least likely logit is -1;
+    logits below -2 are more likely than 0. A layer that it trains ranks by `|1 + o_c|`.
 
     Args:
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
-        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
     """
 
     is_cross_entropy, ranking = True, "taylor"

@@ -1,4 +1,4 @@
-"""`ZLoss`: of a label's logit, in standard deviations above the mean of all."""
+"""`ZLoss`: a loss of the label's logit in standard deviations above the mean logit."""
 
 import math
 
@@ -16,20 +16,20 @@ class ZLoss(SphericalLoss):
 
     `z = (a - mean) / deviation` over the logits of all classes: `mean = s / N`, `deviation^2 =
     q / N - mean^2` (de Brebisson and Vincent 2016, "The Z-loss: a shift and scale invariant
-    classification loss belonging to the spherical family", whose a, b, z_0 these are in other
-    words). It asks that the label stands out by `target` deviations, however large the logits
-    are, which makes it a ranking loss without probabilities: choose the numbers for what is
-    measured. Rows that are all equal, such as rows of 0, give it no deviation to divide by.
+    classification loss belonging to the spherical family", which calls these numbers a, b and
+    z_0). The label should be `target` deviations above the mean, whatever the size of the
+    logits. So it is a ranking loss without probabilities. Tune the numbers for your metric. If
+    all class rows are equal, for example 0, the deviation is 0 and the loss is NaN.
 
     Args:
-        target: How many deviations above the mean a label is to be. The best of N logits that
-            mean nothing is about `sqrt(2 log N)` above it, 5 for 200,000 classes, so no label
-            is known by less; by default twice that.
-        slope: Above 0: how sharply those below count more than those above.
-        scale: Above 0: a factor of the loss, as good as one of the learning rate.
+        target: How many deviations above the mean a label should be. The highest of N random
+            logits is about `sqrt(2 log N)` above it, 5 for 200,000 classes. None, the default,
+            is twice that.
+        slope: Above 0: how sharply logits below the target count more than those above.
+        scale: Above 0: a factor of the loss, equivalent to one of the learning rate.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
-        dtype: Type of the loss that is returned, as in `keras.losses.Loss`.
+        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
 
     Raises:
         ValueError: If a number is out of range.

@@ -4,37 +4,36 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean
-from tf_largeout.metrics.row_metric import RowMetric
+from tf_largeout.metrics.example_metric import ExampleMetric
 from tf_largeout.tags.output_tag import OutputTag
 from tf_largeout.types import Config, DTypeLike
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class Perplexity(RowMetric):
+class Perplexity(ExampleMetric):
     """The exponential of the mean exact cross entropy.
 
-    `exp(mean over rows with labels of log(sum_c exp(o_c)) - mean over labels y of o_y)`.
+    `exp(mean over examples of (log(sum_c exp(o_c)) - mean over labels y of o_y))`.
 
-    Exact in `evaluate`, and in training with an exact loss, whose pass over the classes it
-    shares. In training with a sampled loss it is not known: NaN.
+    It is exact in `evaluate`, and in training with an exact loss, whose pass over the classes
+    it shares. In training with a sampled loss it is NaN.
 
     Args:
-        absolute: True for the softmax of `|o_c|`, False for that of `o_c`. None, the default,
-            for the probabilities of the model's loss: the softmax of `|o_c|` for
+        absolute: True for the softmax of `|o_c|`, False for the softmax of `o_c`. None, the
+            default, uses the probabilities of the model's loss: the softmax of `|o_c|` for
             `AbsoluteSoftmaxLoss`, and those of `TaylorSoftmaxLoss` or `SphericalSoftmaxLoss`.
         name: Name of the metric, "perplexity" or "absolute_perplexity" by default.
-        dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
+        dtype: Dtype of the result, as in `keras.metrics.Metric`. The sums are float64.
 
     Call arguments:
-        y_true: Integer class ids as the losses take them: one per row, or several, padded with
-            -1 or ragged. A class that is given twice counts once; a row without labels has
-            weight 0.
-        y_pred: The direct output of an output layer of ours.
-        sample_weight: Optional weights of the rows, aligned with their dimensions in front.
+        y_true: Integer class ids, as for the losses: one per example, or several, padded with
+            -1 or ragged. Repeated labels count once. An example without labels has weight 0.
+        y_pred: The direct output of an output layer of this library.
+        sample_weight: Optional weights of the examples, aligned with their leading dimensions.
 
     Raises:
-        ValueError: If `y_pred` is no direct output of such a layer, or labels or weights do
-            not fit it.
+        ValueError: If `y_pred` is not the direct output of such a layer, or labels or weights
+            do not match it.
     """
 
     _direction = "down"
@@ -49,7 +48,7 @@ class Perplexity(RowMetric):
         super().__init__(name=name or default, dtype=dtype)
         self.absolute = boolean("absolute", absolute, or_none=True)
 
-    def row_terms(
+    def example_terms(
         self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor] | None:
         losses = tag.known_cross_entropies(labels, self.absolute)

@@ -8,33 +8,33 @@ from tf_largeout.metrics.rank_metric import RankMetric
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class PrecisionAtK(RankMetric):
-    """P@k: the share of labels among the k classes that score highest.
+    """P@k: the share of labels among the k highest-scoring classes.
 
-    `P@k = mean over rows of #{labels with rank < k} / k`, also for rows with fewer than k
-    labels, as in the extreme classification repository (Bhatia et al. 2016). With one label per
-    row, P@1 is accuracy.
+    `P@k = mean over examples of #{labels with rank < k} / k`, also for examples with fewer than
+    k labels, as in the extreme classification repository (Bhatia et al. 2016). With one label
+    per example, P@1 is accuracy.
 
-    Exact in `evaluate`, and in training with an exact loss. In training with a sampled loss it
-    ranks each label among the labels of its row and the classes drawn in that step, which is
-    optimistic: the true rank is never better. With a loss that draws none it is NaN.
+    It is exact in `evaluate`, and in training with an exact loss. In training with a sampled
+    loss, it ranks each label among the labels of its example and the classes drawn in that
+    step. This is optimistic: the true rank is never better. With other losses it is NaN.
 
     Args:
-        k: How many of the best classes count, from 1 to the number of classes.
-        absolute: True for the best by `|logit|`, False for the best by logit. None, the
-            default, for the `ranking` of the layer, which is that of its loss.
+        k: Number of best classes to consider, from 1 to the number of classes.
+        absolute: True to rank by `|logit|`, False to rank by the logit. None, the default,
+            uses the `ranking` of the layer, which is that of its loss.
         name: Name of the metric, "precision_at_{k}" or "absolute_precision_at_{k}" by default.
-        dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
+        dtype: Dtype of the result, as in `keras.metrics.Metric`. The sums are float64.
 
     Call arguments:
-        y_true: Integer class ids as the losses take them: one per row, or several, padded with
-            -1 or ragged. A class that is given twice counts once; a row without labels has
-            weight 0.
-        y_pred: The direct output of an output layer of ours.
-        sample_weight: Optional weights of the rows, aligned with their dimensions in front.
+        y_true: Integer class ids, as for the losses: one per example, or several, padded with
+            -1 or ragged. Repeated labels count once. An example without labels has weight 0.
+        y_pred: The direct output of an output layer of this library.
+        sample_weight: Optional weights of the examples, aligned with their leading dimensions.
 
     Raises:
-        ValueError: If `k` is no positive integer or above the number of classes, `y_pred` is no
-            direct output of such a layer, or labels or weights do not fit it.
+        ValueError: If `k` is not a positive integer or exceeds the number of classes, if
+            `y_pred` is not the direct output of such a layer, or if labels or weights do not
+            match it.
 
     Example:
 

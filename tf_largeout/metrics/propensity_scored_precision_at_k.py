@@ -16,46 +16,48 @@ from tf_largeout.types import Config, DTypeLike
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class PropensityScoredPrecisionAtK(RankMetric):
-    """PSP@k: precision that weighs rare classes up, as a share of the best possible.
+    """PSP@k: precision with higher weights for rare classes, divided by the best possible.
 
-        PSP@k = sum_rows sum_{labels l with rank < k} 1 / p_l
-                / sum_rows (sum of the k largest 1 / p_l among the row's labels)
+        PSP@k = sum_examples sum_{labels l with rank < k} 1 / p_l
+                / sum_examples (sum of the k largest 1 / p_l among the labels)
         1 / p_l = 1 + C (N_l + b)^-a,    C = (log N - 1) (b + 1)^a
 
-    where `N_l` is the number of training examples with label l and `N` that of all training
-    examples (Jain et al. 2016, "Extreme multi-label loss functions", section 3 and equation
-    4.1; the ratio of sums is that of the extreme classification repository).
+    where `N_l` is the number of training examples with label l, and `N` the number of all
+    training examples (Jain et al. 2016, "Extreme multi-label loss functions", section 3 and
+    equation 4.1; the ratio of sums follows the extreme classification repository).
 
-    Exact in `evaluate`, and in training with an exact loss. In training with a sampled loss it
-    ranks each label among the labels of its row and the classes drawn in that step, which is
-    optimistic: the true rank is never better. With a loss that draws none it is NaN.
+    It is exact in `evaluate`, and in training with an exact loss. In training with a sampled
+    loss, it ranks each label among the labels of its example and the classes drawn in that
+    step. This is optimistic: the true rank is never better. With other losses it is NaN.
 
     Args:
-        k: How many of the best classes count, from 1 to the number of classes.
+        k: Number of best classes to consider, from 1 to the number of classes.
         counts: How many training examples each class has: `[num_classes]`, whole numbers.
-        num_examples: Number of training examples, at least 3. None means that each has one
-            label: then it is the sum of the counts, and a row with several labels is refused.
-        a: Exponent of the propensity model, at least 0. The paper has 0.55 for most data sets,
+        num_examples: Number of training examples, at least 3. None if each example has one
+            label: the number is then the sum of the counts, and an example with several labels
+            is an error.
+        a: Exponent of the propensity model, at least 0. The paper uses 0.55 for most data sets,
             0.5 for Wikipedia and 0.6 for Amazon.
-        b: Offset of the counts in it, above 0. The paper has 1.5, 0.4 and 2.6.
-        absolute: True for the best by `|logit|`, False for the best by logit. None, the
-            default, for the `ranking` of the layer, which is that of its loss.
+        b: Offset of the counts in it, above 0. The paper uses 1.5, 0.4 and 2.6.
+        absolute: True to rank by `|logit|`, False to rank by the logit. None, the default,
+            uses the `ranking` of the layer, which is that of its loss.
         name: Name of the metric, "psp_at_{k}" or "absolute_psp_at_{k}" by default.
-        dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
+        dtype: Dtype of the result, as in `keras.metrics.Metric`. The sums are float64.
 
     Call arguments:
-        y_true: Integer class ids as the losses take them: one per row, or several, padded with
-            -1 or ragged. A class that is given twice counts once; a row without labels has
-            weight 0.
-        y_pred: The direct output of an output layer of ours.
-        sample_weight: Optional weights of the rows, aligned with their dimensions in front.
+        y_true: Integer class ids, as for the losses: one per example, or several, padded with
+            -1 or ragged. Repeated labels count once. An example without labels has weight 0.
+        y_pred: The direct output of an output layer of this library.
+        sample_weight: Optional weights of the examples, aligned with their leading dimensions.
 
-    The counts stand in the config, packed: of a compiled metric Keras saves nothing else.
+    The config contains the counts, compressed: Keras saves only the config of a compiled
+    metric.
 
     Raises:
         ValueError: If an argument is out of range, there is not one count per class, `y_pred`
-            is no direct output of such a layer, or labels or weights do not fit it.
-        tf.errors.InvalidArgumentError: If `num_examples` is None and a row has several labels.
+            is not the direct output of such a layer, or labels or weights do not match it.
+        tf.errors.InvalidArgumentError: If `num_examples` is None and an example has several
+            labels.
     """
 
     kind = "psp"
@@ -97,16 +99,16 @@ class PropensityScoredPrecisionAtK(RankMetric):
         found = tf.where(hits, inverse, 0)
         return tf.reduce_sum(found, axis=-1), tf.reduce_sum(best, axis=-1)
 
-    def row_terms(
+    def example_terms(
         self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor] | None:
         if tag.num_classes != len(self.counts):
             raise ValueError(
-                f"`counts` must have one number for each of the {tag.num_classes} "
-                f"classes of layer '{tag.layer.name}'. Received {len(self.counts)} counts."
+                f"`counts` must have one number for each of the {tag.num_classes} classes of "
+                f"layer '{tag.layer.name}'. Received: {len(self.counts)} counts."
             )
         with tf.control_dependencies(self._label_checks(valid)):
-            return super().row_terms(tag, labels, tf.identity(valid))
+            return super().example_terms(tag, labels, tf.identity(valid))
 
     def _label_checks(self, valid: tf.Tensor) -> list[tf.Operation | None]:
         if self.num_examples is not None:
@@ -114,8 +116,8 @@ class PropensityScoredPrecisionAtK(RankMetric):
         most = tf.reduce_max(tf.reduce_sum(tf.cast(valid, tf.int32), axis=-1))
         message = (
             f"Metric '{self.name}' was made without `num_examples`, the number of training "
-            "examples. The sum of `counts` is that only where each example has one label. Pass "
-            "`num_examples`. Received a row whose number of labels is"
+            "examples. The sum of `counts` equals it only if each example has one label. Pass "
+            "`num_examples`. Received an example whose number of labels is"
         )
         return [tf.debugging.Assert(most <= 1, [message, most])]
 

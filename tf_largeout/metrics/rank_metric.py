@@ -1,29 +1,29 @@
-"""The base class of the metrics that look at the k best classes."""
+"""The base class of the metrics of the k best classes."""
 
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean, whole_number
-from tf_largeout.metrics.row_metric import RowMetric
+from tf_largeout.metrics.example_metric import ExampleMetric
 from tf_largeout.tags.output_tag import OutputTag
 from tf_largeout.types import Config, DTypeLike
 
 
-class RankMetric(RowMetric):
-    """A metric of the labels whose rank is below k.
+class RankMetric(ExampleMetric):
+    """A metric of the labels with ranks below k.
 
-    Exact in `evaluate`, and in training with an exact loss. In training with a sampled loss it
-    ranks each label among the labels of its row and the classes drawn in that step, which is
-    optimistic: the true rank is never better. With a loss that draws none it is NaN.
+    It is exact in `evaluate`, and in training with an exact loss. In training with a sampled
+    loss, it ranks each label among the labels of its example and the classes drawn in that
+    step. This is optimistic: the true rank is never better. With other losses it is NaN.
 
     Args:
-        k: How many of the best classes count, from 1 to the number of classes.
-        absolute: True for the best by `|logit|`, False for the best by logit. None, the
-            default, for the `ranking` of the layer, which is that of its loss.
-        name: Name of the metric, `kind` and k by default, after "absolute_" where it is that.
-        dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
+        k: Number of best classes to consider, from 1 to the number of classes.
+        absolute: True to rank by `|logit|`, False to rank by the logit. None, the default,
+            uses the `ranking` of the layer, which is that of its loss.
+        name: Name of the metric, "{kind}_at_{k}" or "absolute_{kind}_at_{k}" by default.
+        dtype: Dtype of the result, as in `keras.metrics.Metric`. The sums are float64.
 
     Raises:
-        ValueError: If `k` is no positive integer, or above the number of classes.
+        ValueError: If `k` is not a positive integer, or exceeds the number of classes.
     """
 
     kind = "hits"
@@ -43,16 +43,16 @@ class RankMetric(RowMetric):
     def hit_terms(
         self, hits: tf.Tensor, labels: tf.Tensor, valid: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The `row_terms`, given bool `hits` `[B, L]`: valid labels among the k best."""
+        """Returns the `example_terms` for bool `hits` `[B, L]`, labels among the k best."""
         raise NotImplementedError(f"{type(self).__name__} must define `hit_terms`.")
 
-    def row_terms(
+    def example_terms(
         self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor] | None:
         if self.k > tag.num_classes:
             raise ValueError(
                 f"Metric '{self.name}' looks at the k={self.k} best classes, but layer "
-                f"'{tag.layer.name}' has only {tag.num_classes}. Pass a smaller `k`."
+                f"'{tag.layer.name}' has only {tag.num_classes} classes. Pass a smaller `k`."
             )
         ranks = tag.label_ranks(labels, self.absolute)
         if ranks is None:

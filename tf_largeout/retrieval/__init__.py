@@ -1,4 +1,4 @@
-"""The best classes of many queries, with filters: by a model, or by an index of any rows."""
+"""Finds the best classes for many queries, with a model or an index, and with filters."""
 
 from tf_largeout.retrieval.brute_force_index import BruteForceIndex as BruteForceIndex
 from tf_largeout.retrieval.inverted_file_index import ClassLists as ClassLists

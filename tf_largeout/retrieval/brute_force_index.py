@@ -1,4 +1,4 @@
-"""`BruteForceIndex`: the exact best classes of a query, by a pass over all of them."""
+"""`BruteForceIndex`: finds the best classes exactly, by a pass over all of them."""
 
 from typing import Any
 
@@ -11,19 +11,19 @@ from tf_largeout.types import TensorLike
 
 
 class BruteForceIndex(Index[Rows]):
-    """Finds the `k` classes of highest `<w_c, query> + b_c`, exactly.
+    """Finds the `k` classes with the highest `<w_c, query> + b_c`, exactly.
 
-    For any rows, of a model or not. A search reads all of them, in blocks, and never holds a
-    score of each; of equal scores the lower id comes first. See `Index` for what changes cost.
+    It accepts any class rows, from a model or elsewhere. A search reads all of them in blocks,
+    and never holds all scores. Lower ids win ties. See `Index` for the cost of changes.
 
     Args:
-        packed: Whether to keep the rows at 8 bits a number too: about 30 % more memory. A
-            search reads these and, of the rows, only those that can be among the best, by
-            bounds that hold for every rounding: the same answers, to the bit, in less time.
-            Rows narrower than 32, and rows on a GPU, are never packed.
+        packed: Whether to keep an 8-bit copy of the rows, which takes about 30 % more memory. A
+            search then reads the copy, and only those float32 rows that can be among the best,
+            by bounds that are valid for any rounding. Results are bit for bit the same, in less
+            time. Rows narrower than 32, and rows on a GPU, are never packed.
 
     Raises:
-        ValueError: If `packed` is no bool.
+        ValueError: If `packed` is not a bool.
     """
 
     def __init__(self, packed: bool = True) -> None:
@@ -33,7 +33,7 @@ class BruteForceIndex(Index[Rows]):
     def build(
         self, class_embeddings: TensorLike, bias: TensorLike | None = None
     ) -> "BruteForceIndex":
-        """Takes the rows to search in; those of an earlier `build` are forgotten.
+        """Sets the class rows to search; replaces those of an earlier `build`.
 
         Args:
             class_embeddings: Float `[num_classes, dim]`, such as `layer.class_embeddings()`.
@@ -43,7 +43,7 @@ class BruteForceIndex(Index[Rows]):
             The index itself.
 
         Raises:
-            ValueError: If they have other shapes, no row, or numbers that are not finite.
+            ValueError: If their shapes are wrong, there are no rows, or a number is not finite.
         """
         rows = self._searched(Rows.of(class_embeddings, bias))
         with self._changes:

@@ -1,4 +1,4 @@
-"""Searches as graphs: calls of their ops one by one can take longer than the search."""
+"""Compiles searches to graphs, because eager calls of their ops can take longer than them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ Answer = tuple[tf.Tensor, tf.Tensor]
 
 
 class CompiledSearch:
-    """The `top_k` of a search, eager calls of which run as a graph for each `k`.
+    """Runs eager calls of a search's `top_k` as one graph per `k`.
 
     Args:
         search: The `Search`.
@@ -32,20 +32,20 @@ class CompiledSearch:
             return self._function(k, None)(queries)
         exclude = class_ids("exclude", exclude)
         if exclude.shape.rank != 2 or exclude.shape[0] != queries.shape[0]:
-            return self.search.top_k(queries, k, exclude, None)  # says what is wrong
-        # Padded, so that lists of many lengths share a graph.
+            return self.search.top_k(queries, k, exclude, None)  # raises the error
+        # Pads to a power of 2, so that lists of many lengths share a graph.
         width = 1 << max(exclude.shape[1] - 1, 0).bit_length()
         padding = [[0, 0], [0, width - exclude.shape[1]]]
         return self._function(k, width)(queries, tf.pad(exclude, padding, constant_values=-1))
 
     def _function(self, k: int, width: int | None) -> Callable[..., Answer]:
-        """The graph for `k`, and for exclusions of this width or without any."""
+        """Returns the graph for `k`, and for exclusions of this width, or None for none."""
         function = self._functions.get((k, width))
         if function is None:
             specs = [tf.TensorSpec([None, self.search.rows.matrix.dim], tf.float32)]
             specs += [] if width is None else [tf.TensorSpec([None, width], tf.int64)]
 
-            def run(*arguments: tf.Tensor) -> Answer:  # with defaults a call is slow
+            def run(*arguments: tf.Tensor) -> Answer:  # default arguments would make calls slow
                 queries, exclude = arguments if width is not None else (*arguments, None)
                 return self.search.top_k(queries, k, exclude, None)
 

@@ -1,4 +1,4 @@
-"""Rows in hash tables, of which those are scored that a query meets most often."""
+"""Class rows in hash tables: the search of `LSHIndex`."""
 
 import numpy as np
 import tensorflow as tf
@@ -9,17 +9,17 @@ from tf_largeout.retrieval.rows import Rows, best_of, weight_maker
 from tf_largeout.search import HashTables
 from tf_largeout.types import TensorLike
 
-_SEED = (0, 0)  # rows that change must be hashed by the functions of the others
+_SEED = (0, 0)  # fixed, so that changed rows are hashed by the same functions
 
 
 class HashedRows:
-    """Rows, and hash tables of them.
+    """Class rows, and hash tables of them.
 
     Args:
-        rows: The rows.
+        rows: The class rows.
         tables: Hash tables of them.
-        num_candidates: How many classes of each query are scored.
-        max_lookups: How many entries of its buckets a query looks at, at most.
+        num_candidates: Number of classes to score per query.
+        max_lookups: Largest number of bucket entries that a query reads.
 
     Attributes:
         rows, tables: As above.
@@ -35,18 +35,18 @@ class HashedRows:
     def hashed(
         cls, rows: Rows, tables: HashTables, num_candidates: int, max_lookups: int
     ) -> "HashedRows":
-        """Rows in `tables` that are not built yet."""
+        """Builds `tables` and puts the rows into them."""
         tables.build(rows.matrix.num_classes, rows.matrix.dim, weight_maker({}))
         tables.rebuild(rows.matrix.variables()[0], tf.constant(_SEED, tf.int64))
         return cls(rows, tables, num_candidates, max_lookups)
 
     def with_rows(self, rows: Rows) -> "HashedRows":
-        """The same tables of other rows, which are all hashed anew."""
+        """Returns the same kind of tables for other rows, which it hashes again."""
         tables = HashTables(self.tables.kind, self.tables.num_hashes, self.tables.num_tables)
         return HashedRows.hashed(rows, tables, self._num_candidates, self._max_lookups)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Rows and tables, by name."""
+        """Returns rows and tables, by name."""
         return {**self.rows.arrays(), **self.tables.arrays()}
 
     def top_k(
@@ -56,7 +56,7 @@ class HashedRows:
         exclude: TensorLike | None = None,
         allowed: TensorLike | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `Index.top_k`; all rows are scored where as many candidates are asked for."""
+        """As `Index.top_k`; scores all classes if they are all candidates."""
         num_classes = self.rows.matrix.num_classes
         if allowed is not None or max(k, self._num_candidates) >= num_classes:
             return self.rows.top_k(queries, k, exclude, allowed)

@@ -1,4 +1,4 @@
-"""What all indexes share: rows that come and go beside searches, and the file."""
+"""The base class of all indexes: changes of class rows during searches, and files."""
 
 import abc
 import os
@@ -16,11 +16,11 @@ from tf_largeout.types import TensorLike
 
 
 class Search(Protocol):
-    """A way to search in rows, which never changes: changes make another."""
+    """An immutable search structure over class rows; each change creates another one."""
 
     @property
     def rows(self) -> Rows:
-        """The rows."""
+        """The class rows."""
 
     def top_k(
         self,
@@ -29,10 +29,10 @@ class Search(Protocol):
         exclude: TensorLike | None,
         allowed: TensorLike | None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `Index.top_k`, of arguments that are checked but for the filters."""
+        """As `Index.top_k`. The arguments are checked, except the filters."""
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that it is, by name, with what `rows.arrays` gives."""
+        """Returns its state, by name, including that of `rows.arrays`."""
 
 
 SearchT = TypeVar("SearchT", bound=Search)
@@ -40,13 +40,13 @@ IndexT = TypeVar("IndexT", bound="Index[Any]")
 
 
 class Index(abc.ABC, Generic[SearchT]):
-    """The base of indexes of class rows, of a model or not.
+    """The base class of indexes of class rows, from a model or elsewhere.
 
-    Searches run beside each other and beside changes: each sees the rows from before a change
-    or after it. The id of a class never changes, and that of a removed one is not used again.
+    Searches can run in parallel with each other and with changes. Each search sees the rows
+    either before or after a change. The id of a class never changes, and ids of removed classes
+    are not used again.
 
-    `add`, `update` and `remove` copy the rows once, whatever the number that changes: change
-    many in one call.
+    `add`, `update` and `remove` copy all rows once per call, so change many rows in one call.
     """
 
     def __init__(self) -> None:
@@ -55,28 +55,28 @@ class Index(abc.ABC, Generic[SearchT]):
 
     @abc.abstractmethod
     def _search_after(self, search: SearchT, rows: Rows, ids: np.ndarray) -> SearchT:
-        """The search in `rows`, which differ from those of `search` in `ids` alone."""
+        """Returns the search over `rows`, which differ from those of `search` only in `ids`."""
 
     @abc.abstractmethod
     def _settings(self) -> dict[str, Any]:
-        """What else a file must have, as JSON takes it."""
+        """Returns the other state that a file must contain, as JSON."""
 
     @abc.abstractmethod
     def _restore(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> SearchT:
-        """Takes what `_settings` and `arrays` of a search gave."""
+        """Restores a search from the results of `_settings` and `Search.arrays`."""
 
     def __len__(self) -> int:
-        """The number of classes, without removed ones; 0 before `build`."""
+        """Returns the number of classes, without removed ones; 0 before `build`."""
         return 0 if self._compiled is None else int(self._built().rows.alive.sum())
 
     @property
     def num_classes(self) -> int:
-        """How many ids there are, those of removed classes among them."""
+        """The number of ids, including those of removed classes."""
         return self._built().rows.matrix.num_classes
 
     @property
     def dim(self) -> int:
-        """The width of a row."""
+        """The width of a class row."""
         return self._built().rows.matrix.dim
 
     def top_k(
@@ -86,29 +86,30 @@ class Index(abc.ABC, Generic[SearchT]):
         exclude: TensorLike | None = None,
         allowed: TensorLike | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The best `k` classes of each query, eagerly or in a `tf.function`.
+        """Returns the best `k` classes for each query, eagerly or in a `tf.function`.
 
-        A function searches in the rows that the index had when it was traced. The first eager
-        call with a `k` traces a graph, some tenths of a second, also after a change.
+        A function searches the rows that the index had when it was traced. The first eager call
+        with a `k`, and the first one after a change, traces a graph, which takes some tenths of
+        a second.
 
         Args:
             queries: Float `[B, dim]`.
             k: At least 1; it may be more than there are classes.
-            exclude: Integer ids `[B, n]`, padded with -1: classes that a query must not find.
-                Or a list of lists or sets, a `tf.RaggedTensor`, or a sparse matrix of SciPy,
-                which excludes the columns that are not 0.
-            allowed: Integer ids `[m]`, or a set: the classes that any query may find, of which
-                the best are found exactly. Default: all.
+            exclude: Integer ids `[B, n]`, padded with -1, of the classes that each query must
+                not find. Or a list of lists or sets, a `tf.RaggedTensor`, or a SciPy sparse
+                matrix, which excludes its nonzero columns.
+            allowed: Integer ids `[m]`, or a set, of the only classes that any query may find.
+                The search among them is exact. None, the default, allows all classes.
 
         Returns:
-            `(scores, ids)`: float32 and int64 `[B, k]`, best first; padded with -inf and -1
-            where fewer than `k` classes are found.
+            `(scores, ids)`: float32 and int64 `[B, k]`, best first; padded with -inf and -1 if
+            it finds fewer than `k` classes.
 
         Raises:
             ValueError: If the index is not built, `k` is below 1, the queries have another
-                width, or a filter has another shape or no integers.
-            tf.errors.InvalidArgumentError: If the queries are not finite, or a filter names a
-                class that there is not.
+                width, or a filter has the wrong shape or does not contain integers.
+            tf.errors.InvalidArgumentError: If the queries are not finite, or an id of a filter
+                is out of range.
         """
         compiled = self._require_built()
         if not (is_whole(k) and k >= 1):
@@ -117,7 +118,7 @@ class Index(abc.ABC, Generic[SearchT]):
         return compiled.top_k(queries, int(k), exclude, allowed)
 
     def reconstruct(self, ids: TensorLike) -> np.ndarray:
-        """The rows of classes, as `build`, `add` or `update` got them, without biases.
+        """Returns class rows as given to `build`, `add` or `update`, without biases.
 
         Args:
             ids: Integer `[n]`.
@@ -126,7 +127,7 @@ class Index(abc.ABC, Generic[SearchT]):
             float32 `[n, dim]`.
 
         Raises:
-            ValueError: If the index is not built, or a class is not there or has been removed.
+            ValueError: If the index is not built, or an id is out of range or removed.
         """
         rows = self._built().rows
         return rows.matrix.rows(rows.ids(ids)).numpy()
@@ -139,10 +140,10 @@ class Index(abc.ABC, Generic[SearchT]):
             bias: Float `[n]`; None if and only if `build` had none.
 
         Returns:
-            Their ids, int64 `[n]`: those that follow the highest id so far.
+            Their ids, int64 `[n]`, which follow the highest id so far.
 
         Raises:
-            ValueError: As `build`; or if rows or biases are unlike those of `build`.
+            ValueError: As `build`; or if rows or biases do not match those of `build`.
         """
         with self._changes:
             search = self._built()
@@ -154,15 +155,15 @@ class Index(abc.ABC, Generic[SearchT]):
     def update(
         self, ids: TensorLike, class_embeddings: TensorLike, bias: TensorLike | None = None
     ) -> None:
-        """Gives classes other rows.
+        """Replaces the rows of classes.
 
         Args:
             ids: Integer `[n]`, distinct.
             class_embeddings: Float `[n, dim]`.
-            bias: Float `[n]`. Default: the biases stay.
+            bias: Float `[n]`. None, the default, keeps the biases.
 
         Raises:
-            ValueError: As `add`; or if a class is not there or has been removed.
+            ValueError: As `add`; or if an id is out of range or removed.
         """
         with self._changes:
             search = self._built()
@@ -171,13 +172,13 @@ class Index(abc.ABC, Generic[SearchT]):
             self._take(self._search_after(search, rows, changed))
 
     def remove(self, ids: TensorLike) -> None:
-        """Removes classes: no search finds them any more.
+        """Removes classes, so that no search finds them.
 
         Args:
             ids: Integer `[n]`.
 
         Raises:
-            ValueError: If a class is not there or has been removed.
+            ValueError: If an id is out of range or removed.
         """
         with self._changes:
             search = self._built()
@@ -185,7 +186,7 @@ class Index(abc.ABC, Generic[SearchT]):
             self._take(self._search_after(search, search.rows.removed(gone), gone))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the index into one file, which is whole or not there at all.
+        """Saves the index to one file. The file is complete, or does not exist.
 
         Raises:
             ValueError: If the index is not built.
@@ -196,17 +197,17 @@ class Index(abc.ABC, Generic[SearchT]):
 
     @classmethod
     def load(cls: type[IndexT], path: str | os.PathLike[str]) -> IndexT:
-        """The index of a file that `save` wrote.
+        """Loads the index from a file that `save` wrote.
 
-        The rows are not copied: the file is mapped into memory, and processes that load the
-        same file share this memory. While the index is in use, the file may be replaced by
-        another one with a rename, as `save` does, or removed: the index keeps the old content.
-        The file must not be written in place. The index would answer from the new bytes,
-        without a check; if the file gets shorter, the process ends with the signal SIGBUS.
+        It does not copy the rows: the file is mapped into memory, and processes that load the
+        same file share this memory. While the index is in use, the file may be removed, or
+        replaced by renaming another file, as `save` does: the index keeps the old content. Do
+        not write to the file in place. The index would use the new bytes unchecked; if the file
+        gets shorter, the signal SIGBUS ends the process.
 
         Raises:
-            FileNotFoundError: If there is no file.
-            ValueError: If it is damaged, truncated, or of another kind or version.
+            FileNotFoundError: If the file does not exist.
+            ValueError: If the file is damaged or truncated, or has another kind or version.
         """
         settings, arrays = index_file.read(path, cls.__name__)
         index = cls()
@@ -214,7 +215,7 @@ class Index(abc.ABC, Generic[SearchT]):
         return index
 
     def _take(self, search: SearchT) -> None:
-        """Searches go through `search` from now on."""
+        """Uses `search` for all later searches."""
         self._compiled = CompiledSearch(search)
 
     def _built(self) -> SearchT:

@@ -1,7 +1,7 @@
-"""The file of an index: named arrays and a few settings, checked, and read in place.
+"""The file format of an index: settings and named arrays with checksums, read in place.
 
-`MAGIC`, then three little-endian uint32 (version, length of the header, CRC-32 of the header),
-the header as JSON, and the arrays, each at the next multiple of 64 bytes.
+It has `MAGIC`, three little-endian uint32 (version, length of the header, CRC-32 of the
+header), the header as JSON, and the arrays, each at the next multiple of 64 bytes.
 """
 
 import json
@@ -17,7 +17,7 @@ from tf_largeout.atomic_file import atomic_file
 
 MAGIC, VERSION = b"TFLOIDX\n", 1
 _PREFIX = struct.Struct("<8sIII")
-_ALIGNMENT = 64  # bytes: TensorFlow reads such memory in place
+_ALIGNMENT = 64  # bytes; TensorFlow can read memory with this alignment in place
 
 
 def write(
@@ -26,17 +26,17 @@ def write(
     settings: dict[str, Any],
     arrays: dict[str, np.ndarray],
 ) -> None:
-    """Writes a file, renamed to `path` when it is complete: a killed save loses nothing.
+    """Writes a file and renames it to `path` when it is complete, so a killed save is harmless.
 
-    Several threads, processes and machines may save to one path: the last one to finish wins.
-    The unfinished files of killed saves to this path are removed.
+    Several threads, processes and machines may save to one path. The last one to finish wins.
+    It also removes unfinished files of killed saves to this path.
 
     Args:
-        path: Where to. A file that is there is replaced; a process that has loaded the old one
-            keeps it.
-        kind: Name of the class that the file is of.
-        settings: What JSON can hold.
-        arrays: Any of them may be empty.
+        path: The file. An existing file is replaced; a process that has loaded the old file
+            keeps its content.
+        kind: Name of the index class.
+        settings: Values that JSON supports.
+        arrays: Arrays, by name; they may be empty.
     """
     raw = {
         name: np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
@@ -63,30 +63,30 @@ def write(
 def read(
     path: str | os.PathLike[str], kind: str
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Reads what `write` wrote.
+    """Reads a file that `write` wrote.
 
     Args:
         path: The file.
-        kind: Name of the class that the file must be of.
+        kind: Name of the expected index class.
 
     Returns:
-        `(settings, arrays)`. The arrays are mapped from the file: processes that read one file
-        share its memory, and what is written into an array stays in this process.
+        `(settings, arrays)`. The arrays are mapped from the file. Processes that read the same
+        file share its memory, and writes to an array stay in this process.
 
     Raises:
-        FileNotFoundError: If there is no file.
-        ValueError: If it is damaged, truncated, or of another kind or version.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is damaged or truncated, or has another kind or version.
     """
     name = os.fspath(path)
     size = os.path.getsize(path)
     if size < _PREFIX.size:
-        raise ValueError(f"{name!r} is no index file: it has {size} bytes.")
+        raise ValueError(f"{name!r} is not an index file: it has only {size} bytes.")
     data = np.memmap(path, np.uint8, mode="c")
     header, end = _header(data, name)
     if header["kind"] != kind:
         raise ValueError(
-            f"{name!r} must be a file of {kind}. Received one of {header['kind']}: read it by "
-            f"{header['kind']}.load."
+            f"{name!r} must be a file of {kind}. Received a file of {header['kind']}: load it "
+            f"with {header['kind']}.load."
         )
     arrays = {}
     for described in header["arrays"]:
@@ -101,18 +101,17 @@ def read(
 
 
 def _header(data: np.ndarray, name: str) -> tuple[dict[str, Any], int]:
-    """The header of a file, and where it ends."""
+    """Returns the header of a file, and where it ends."""
     magic, version, length, crc = _PREFIX.unpack(data[: _PREFIX.size].tobytes())
     if magic != MAGIC:
         raise ValueError(
-            f"{name!r} is no index file. Received one that begins with {magic!r}: pass a file "
-            "that `save` of an index wrote."
+            f"{name!r} is not an index file. Received a file that begins with {magic!r}: pass "
+            "a file that `save` of an index wrote."
         )
     if version != VERSION:
         raise ValueError(
-            f"{name!r} must be of version {VERSION} of index files. Received version "
-            f"{version}: build the index anew and save it, or install the tf_largeout that "
-            "wrote it."
+            f"{name!r} must be an index file of version {VERSION}. Received version {version}: "
+            "build and save the index again, or install the tf_largeout version that wrote it."
         )
     end = _PREFIX.size + length
     header = data[_PREFIX.size : end].tobytes()
@@ -123,6 +122,6 @@ def _header(data: np.ndarray, name: str) -> tuple[dict[str, Any], int]:
 
 def _damaged(name: str, part: str) -> ValueError:
     return ValueError(
-        f"{name!r} is damaged or truncated: its {part} is not what was saved. Copy the file "
-        "anew, or build the index anew and save it."
+        f"{name!r} is damaged or truncated: its {part} does not match its checksum. Copy the "
+        "file again, or build and save the index again."
     )

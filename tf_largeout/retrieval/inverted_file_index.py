@@ -1,4 +1,4 @@
-"""`InvertedFileIndex`: most of the best classes of a query, in O(sqrt(num_classes)) time."""
+"""`InvertedFileIndex`: finds most of the best classes in O(sqrt(num_classes)) time."""
 
 import functools
 import math
@@ -22,13 +22,13 @@ class ClassLists(NamedTuple):
     """Lists of classes, and how many of them to search.
 
     Attributes:
-        means: float32 `[num_lists, dim]`: a query searches the lists of highest
+        means: float32 `[num_lists, dim]`: a query searches the lists with the highest
             `<mean, query> + mean_bias`.
         mean_bias: float32 `[num_lists]`.
         members: int32 `[num_lists, longest]`, ids of classes, padded with -1.
         num_probes: How many lists a query searches.
-        probes_of_k: How many lists a query for `k` classes searches, for some `k`; `num_probes`
-            for a `k` above all of these. None for `num_probes` for each `k`.
+        probes_of_k: How many lists a query for `k` classes searches, for some values of `k`. A
+            larger `k` uses `num_probes`. None uses `num_probes` for every `k`.
     """
 
     means: np.ndarray
@@ -39,34 +39,35 @@ class ClassLists(NamedTuple):
 
 
 class InvertedFileIndex(Index[ListedRows]):
-    """Finds most of the `k` classes of highest `<w_c, query> + b_c`, without scoring them all.
+    """Finds most of the `k` classes with the highest `<w_c, query> + b_c`, scoring only a few.
 
-    Spherical k-means deals the classes to lists. A query is scored against the mean of each
-    list, then against the members of the best lists at 8 bits a number, and the best of those
-    anew in float32. How many lists are searched trades time for recall.
+    Spherical k-means assigns the classes to lists. A query is compared with the mean of each
+    list, then, at 8 bits per number, with the members of the best lists. The best of those are
+    scored again in float32. Searching more lists takes more time and increases recall.
 
-    `build` chooses that number for `recall_target`: the least that finds this share of the best
-    1, 10 and 100 classes of sample queries. A query for `k` classes searches as many lists as
-    for the next of these that is not less, and more in proportion for a larger `k`. If that is
-    all lists, the answer is exact. So it is with `allowed`, of which each class is scored. A
-    query searches more lists if these have too few classes, or if it excludes many. Its answer
-    does not depend on the other queries of the batch.
+    `build` chooses the number of lists for `recall_target`: the smallest number that finds this
+    share of the best 1, 10 and 100 classes of sample queries. A query for `k` classes uses the
+    number for the next of these values, and proportionally more for a larger `k`. If that is
+    all lists, the result is exact. It is also exact with `allowed`, because each allowed class
+    is scored. A query searches more lists if its lists have too few classes, or if it excludes
+    many. Its result does not depend on the other queries of the batch.
 
-    On some rows, such as random ones, the best classes of a query are in very many lists.
-    `build` then warns, and a `BruteForceIndex` is as fast.
+    For some class rows, such as random ones, the best classes of a query are spread over very
+    many lists. `build` then warns; a `BruteForceIndex` is as fast.
 
-    Beside the rows it takes about `dim + 12` bytes a class. Changed and added classes go to the
-    lists that are nearest, whose means stay as they are: build anew when most have changed.
+    Besides the rows, it uses about `dim + 12` bytes per class. Changed and added classes go to
+    the nearest lists, and the means of the lists stay the same: build again when most classes
+    have changed.
 
     Args:
-        recall_target: In (0, 1], by default .95. 1 searches all, exactly, where the sample asks
-            for it.
-        num_probes: How many lists a query searches; None, the default, for as many as
-            `recall_target` takes. With as many as there are lists it is exact.
-        num_lists: None, the default, for `4 sqrt(num_classes)`.
+        recall_target: In (0, 1], by default 0.95. With 1, it searches all lists if the sample
+            queries need them.
+        num_probes: How many lists a query searches. None, the default, chooses the number by
+            `recall_target`. The search is exact if it is the number of lists.
+        num_lists: Number of lists; None, the default, for `4 sqrt(num_classes)`.
 
     Raises:
-        ValueError: If an argument is none of these.
+        ValueError: If an argument is out of range.
 
     References:
         Sivic and Zisserman 2003, "Video Google"; Jegou, Douze, Schmid 2011, "Product
@@ -94,24 +95,24 @@ class InvertedFileIndex(Index[ListedRows]):
         bias: TensorLike | None = None,
         queries: TensorLike | None = None,
     ) -> "InvertedFileIndex":
-        """Takes the rows to search in; those of an earlier `build` are forgotten.
+        """Sets the class rows to search; replaces those of an earlier `build`.
 
         It takes O(num_classes^1.5 dim) time.
 
         Args:
             class_embeddings: Float `[num_classes, dim]`, such as `layer.class_embeddings()`.
             bias: Float `[num_classes]`, or None.
-            queries: Float `[n, dim]`, some hundred queries like those to come, such as what
-                enters the output layer for validation examples: `recall_target` is measured on
-                2,048 of them, drawn at random. None, the default, for rows with noise of half
-                their length, which are about as far from their best classes; pass your own
-                where recall matters.
+            queries: Float `[n, dim]`, some hundred typical queries, such as the inputs of the
+                output layer for validation examples. `recall_target` is measured on 2,048 of
+                them, drawn at random. None, the default, uses class rows with noise of half
+                their length, which are about as far from their best classes. Pass your own
+                queries if recall matters.
 
         Returns:
             The index itself.
 
         Raises:
-            ValueError: If they have other shapes, no row, or numbers that are not finite.
+            ValueError: If their shapes are wrong, there are no rows, or a number is not finite.
         """
         rows = Rows.of(class_embeddings, bias)
         sample = None if queries is None else rows_of("queries", queries, rows.matrix.dim)
@@ -120,7 +121,9 @@ class InvertedFileIndex(Index[ListedRows]):
             measured = _noisy_rows(rows) if sample is None else _some_of(sample)
             if len(measured):
                 numbers = measure(search, measured, self.recall_target)
-                if sample is None:  # the best class is mostly the row itself: too easy to find
+                if (
+                    sample is None
+                ):  # the best class is usually the row itself, which is too easy
                     numbers[1] = max(numbers.values())
                 search.probes_of_k = numbers
                 warn_if_many(search.probes_of_k, search.num_lists, self.recall_target)
@@ -130,19 +133,19 @@ class InvertedFileIndex(Index[ListedRows]):
 
     @property
     def num_probes(self) -> int:
-        """How many lists a query searches: for 10 classes, if `build` chose the number."""
+        """How many lists a query searches; for 10 classes, if `build` chose the number."""
         probes_of_k = self._built().probes_of_k
         return probes_of_k.get(10, max(probes_of_k.values()))
 
     @property
     def num_lists(self) -> int:
-        """How many lists there are."""
+        """Number of lists."""
         return self._built().num_lists
 
     def lists(self) -> ClassLists:
-        """The lists, without removed classes, cut to even pieces of at most the mean length.
+        """Returns the lists without removed classes, cut into pieces of at most mean length.
 
-        Of the pieces as many are searched as have the members of `num_probes` lists.
+        As many pieces are searched as have the members of `num_probes` lists.
         """
         search = self._built()
         means, mean_bias, list_of_row = search.file.lists()
@@ -168,7 +171,7 @@ class InvertedFileIndex(Index[ListedRows]):
         )
 
     def variables(self) -> list[tf.Variable]:
-        """What `best_of` reads beside the rows."""
+        """Returns the variables that `best_of` reads besides the class rows."""
         return self._built().file.variables()
 
     def require_rows(self, scorer: ClassScorer) -> None:
@@ -176,10 +179,10 @@ class InvertedFileIndex(Index[ListedRows]):
         search = self._built()
         if not search.rows.are_those_of(scorer):
             raise ValueError(
-                f"`index` must be one of the {scorer.num_classes} classes of the layer, of "
-                f"width {scorer.dim}, as they are now. Received: an index of "
-                f"{self.num_classes} classes of width {self.dim}, with other embeddings or "
-                "biases. Build it from layer.class_embeddings() and the layer's bias."
+                f"`index` must have the {scorer.num_classes} classes of the layer, of width "
+                f"{scorer.dim}, as they are now. Received: an index of {self.num_classes} "
+                f"classes of width {self.dim}, with other embeddings or biases. Build it from "
+                "layer.class_embeddings() and the layer's bias."
             )
 
     def best_of(
@@ -189,7 +192,7 @@ class InvertedFileIndex(Index[ListedRows]):
         k: int | tf.Tensor,
         exclude: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The best classes of the best lists, scored by `scorer`, by our ops.
+        """Returns the best classes of the best lists, scored by `scorer`, with our ops.
 
         Args:
             scorer: Scores the classes; it has the rows of this index.
@@ -231,13 +234,13 @@ class InvertedFileIndex(Index[ListedRows]):
 
 
 def _some_of(queries: tf.Tensor) -> tf.Tensor:
-    """So many of the queries as are measured; not the first, as they may come in an order."""
+    """Returns the queries to measure: a random choice, because they may be sorted."""
     places = np.random.default_rng(0).permutation(len(queries))[:_MEASURED_QUERIES]
     return tf.gather(queries, np.sort(places))
 
 
 def _noisy_rows(rows: Rows) -> tf.Tensor:
-    """Queries in place of those that are not known: rows, and noise of half their length."""
+    """Returns class rows with noise of half their length, as typical queries."""
     draws = np.random.default_rng(0)
     count = min(_MEASURED_QUERIES, rows.matrix.num_classes)
     drawn = draws.choice(rows.matrix.num_classes, count, replace=False)

@@ -1,4 +1,4 @@
-"""The last position of each sequence, which `predict_top_k` is asked for."""
+"""The last position of each sequence, for `predict_top_k`."""
 
 import tensorflow as tf
 
@@ -6,25 +6,25 @@ import tensorflow as tf
 def last_positions(
     features: tf.Tensor, mask: tf.Tensor | None
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """The features of the last position of each sequence that is not masked.
+    """Returns the features of the last unmasked position of each sequence.
 
     Args:
         features: `[B, T, dim]`.
         mask: bool `[B, T]`, false at padding, which may be on the left or on the right; or
-            None: the last position is that of index `T - 1`.
+            None, for position `T - 1`.
 
     Returns:
-        `(features, has_position)`: `[B, dim]`, and bool `[B]`, false where all is masked; None
-        without a mask.
+        `(features, has_position)`: `[B, dim]`, and bool `[B]`, false if all positions are
+        masked; None without a mask.
 
     Raises:
-        ValueError: If the features are not those of sequences.
+        ValueError: If the features are not sequences.
     """
     if features.shape.rank != 3:
         raise ValueError(
             "`positions='last'` needs a model of sequences, with features [batch, time, dim] "
-            f"before its output layer. Received: features of shape {features.shape}. Leave "
-            "`positions` out."
+            f"before its output layer. Received: features of shape {features.shape}. Omit "
+            "`positions`."
         )
     if mask is None:
         return features[:, -1], None

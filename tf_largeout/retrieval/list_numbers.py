@@ -1,4 +1,4 @@
-"""How many lists of an inverted file find a given share of the best classes of a query."""
+"""Measures how many lists of an inverted file a query must search for a given recall."""
 
 import math
 import warnings
@@ -19,24 +19,24 @@ class SearchedLists(Protocol):
     num_lists: int
 
     def exact(self, queries: tf.Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Scores and ids `[B, k]` of the best classes."""
+        """Returns scores and ids `[B, k]` of the best classes."""
 
     def found(self, queries: tf.Tensor, k: int, num_probes: int) -> np.ndarray:
-        """The scores `[B, k]` of the classes that so many lists give."""
+        """Returns the scores `[B, k]` of the classes found in `num_probes` lists."""
 
     def lists(self) -> "Lists":
-        """The lists."""
+        """Returns the lists."""
 
 
 class Lists(NamedTuple):
     """Lists of classes.
 
     Attributes:
-        means: float32 `[num_lists, dim]`: a query searches those of highest
+        means: float32 `[num_lists, dim]`: a query searches the lists with the highest
             `<mean, query> + mean_bias`.
         mean_bias: float32 `[num_lists]`.
         list_of_class: int `[num_classes]`.
-        sizes: int `[num_lists]`, the members of each list.
+        sizes: int `[num_lists]`, the number of members of each list.
     """
 
     means: np.ndarray
@@ -46,12 +46,12 @@ class Lists(NamedTuple):
 
 
 def measure(searched: SearchedLists, queries: tf.Tensor, target: float) -> dict[int, int]:
-    """The least numbers of lists with which a share `target` of the best `k` classes is found.
+    """Returns the smallest numbers of lists that find a share `target` of the best `k` classes.
 
-    The first guess is where the lists of the exact answers are in the order in which a query
-    searches lists. The search itself corrects it: it orders lists by means at 8 bits, and may
-    miss a few classes in lists that it searches. A class whose score is that of the last of the
-    best `k` counts as one of them.
+    The first guess is computed from the order in which a query searches lists, and the lists of
+    the exact results. Searches then correct it, because they order lists by 8-bit means, and
+    may miss a few classes in the lists that they search. Classes that tie with the last of the
+    best `k` count as found.
 
     Args:
         searched: The inverted file.
@@ -59,8 +59,8 @@ def measure(searched: SearchedLists, queries: tf.Tensor, target: float) -> dict[
         target: In (0, 1].
 
     Returns:
-        A number of lists for each of `MEASURED_K`; for the number of classes in place of those
-        above it.
+        A number of lists for each of `MEASURED_K`; if a `k` exceeds the number of classes, for
+        the number of classes instead.
     """
     lists = searched.lists()
     num_classes = len(lists.list_of_class)
@@ -79,7 +79,7 @@ def _least_of(
     needed: np.ndarray,
     target: float,
 ) -> int:
-    """The number of lists for one `k`: `scores` and `needed` are those of the best `k`."""
+    """Returns the number of lists for one `k`, given `scores` and `needed` of the best `k`."""
     k, last = scores.shape[1], math.ceil(target * scores.size - 1e-6) - 1
     lowest = _with_rounding(scores[:, -1:])
 
@@ -92,7 +92,7 @@ def _least_of(
 
 
 def _least(guess: int, most: int, is_enough: Callable[[int], bool]) -> int:
-    """About the least number that is enough, which is near `guess`; `most` always is."""
+    """Returns about the smallest number that is enough, searching near `guess`."""
     number = min(guess, most)
     if number == most or is_enough(number):
         while number > 1 and is_enough(number - 1):
@@ -104,7 +104,7 @@ def _least(guess: int, most: int, is_enough: Callable[[int], bool]) -> int:
 
 
 def warn_if_many(numbers: dict[int, int], num_lists: int, target: float) -> None:
-    """Warns if a query for few of many classes must search most of the lists."""
+    """Warns if a query for a few classes must search most of many lists."""
     k = min(max(numbers), 10)
     if target < 1 and num_lists >= _MANY_LISTS and 2 * numbers[k] > num_lists:
         warnings.warn(
@@ -116,9 +116,9 @@ def warn_if_many(numbers: dict[int, int], num_lists: int, target: float) -> None
 
 
 def _needed(lists: Lists, queries: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """With how many lists a query finds each of its classes `ids`, `[n, k]`.
+    """Returns how many lists a query must search to find each of its classes `ids`, `[n, k]`.
 
-    A search of P lists ends before list r of its order if r is P, or if the lists before it
+    A search of P lists stops before the list at place r if r is P, or if the lists before it
     have as many members as P lists of mean size.
     """
     mean_size = math.ceil(lists.sizes.mean())
@@ -137,5 +137,5 @@ def _needed(lists: Lists, queries: np.ndarray, ids: np.ndarray) -> np.ndarray:
 
 
 def _with_rounding(scores: np.ndarray) -> np.ndarray:
-    """Slightly lower scores: those that another order of additions may give."""
+    """Lowers scores by the rounding of another order of additions."""
     return scores - 1e-5 * np.maximum(np.abs(scores), 1e-30)

@@ -1,4 +1,4 @@
-"""Rows in lists, of which a query searches the best: the search of `InvertedFileIndex`."""
+"""Class rows in lists: the search of `InvertedFileIndex`."""
 
 import math
 
@@ -16,24 +16,24 @@ from tf_largeout.types import TensorLike
 
 Answer = tuple[tf.Tensor, tf.Tensor]
 
-# Scores at 8 bits choose so many times `k` classes, and a few more, that are scored anew.
+# 8-bit scores select `_TIMES_K * k + _MORE` classes, which are then scored in float32.
 _TIMES_K, _MORE = 2, 16
-# The lists that are searched have so many times `k` members at least, in the mean.
+# On average, the searched lists have at least this number of members per result.
 _MEMBERS_FOR_EACH = 8
-_ROWS_AT_A_TIME = 2**13  # that are compared with all lists
+_ROWS_AT_A_TIME = 2**13  # compared with all lists
 
 
 class ListedRows:
-    """Rows, and an inverted file of them.
+    """Class rows, and an inverted file of them.
 
     Args:
-        rows: The rows.
+        rows: The class rows.
         file: Lists of them.
-        probes_of_k: How many lists a query for `k` classes searches: a number for some `k`.
+        probes_of_k: How many lists a query for `k` classes searches, for some values of `k`.
 
     Attributes:
         rows, file, probes_of_k: As above.
-        num_lists: How many lists there are.
+        num_lists: Number of lists.
     """
 
     def __init__(self, rows: Rows, file: InvertedFile, probes_of_k: dict[int, int]) -> None:
@@ -44,11 +44,11 @@ class ListedRows:
     def fitted(
         cls, rows: Rows, num_lists: int | None, probes_of_k: dict[int, int]
     ) -> "ListedRows":
-        """Rows in the lists of k-means.
+        """Assigns the rows to lists by k-means.
 
         Args:
-            rows: The rows.
-            num_lists: How many; None for about `4 sqrt(num_classes)`.
+            rows: The class rows.
+            num_lists: Number of lists; None for about `4 sqrt(num_classes)`.
             probes_of_k: As above.
         """
         file = _new_file(rows, num_lists, {})
@@ -59,17 +59,17 @@ class ListedRows:
     def of_arrays(
         cls, arrays: dict[str, np.ndarray], probes_of_k: dict[int, int]
     ) -> "ListedRows":
-        """Rows and lists from what `arrays` gave, where it is in memory."""
+        """Restores rows and lists from the result of `arrays`, without a copy."""
         state = {name: array for name, array in arrays.items() if name in InvertedFile.PARTS}
         rows = Rows.of_arrays(arrays)
         return cls(rows, _new_file(rows, len(state["means"]), state), probes_of_k)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that it is but `probes_of_k`, by name."""
+        """Returns its state without `probes_of_k`, by name."""
         return {**self.rows.arrays(), **self.file.arrays()}
 
     def with_rows(self, rows: Rows, changed: np.ndarray) -> "ListedRows":
-        """The search in `rows`, of which those of `changed`, int64 `[n]`, find their lists."""
+        """Returns the search over `rows`; assigns rows `changed`, int64 `[n]`, to lists."""
         means, mean_bias, list_of_row = self.file.lists()
         num_new = len(rows.alive) - len(list_of_row)
         list_of_row = np.concatenate([list_of_row, np.zeros(num_new, np.int64)])
@@ -90,7 +90,7 @@ class ListedRows:
         exclude: TensorLike | None = None,
         allowed: TensorLike | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `Index.top_k`; all rows are scored where the lists would be as much work."""
+        """As `Index.top_k`; scores all classes if all lists would be searched."""
         if exclude is not None:
             exclude = exclusions(exclude, queries, self.rows.matrix.num_classes)
         probes = self.probes(k)
@@ -100,7 +100,7 @@ class ListedRows:
         return self.best_of_lists(self.rows.matrix, queries, k, probes, exclude)
 
     def probes(self, k: int) -> int:
-        """How many lists to search for `k` classes."""
+        """Returns how many lists to search for `k` classes."""
         measured = [other for other in self.probes_of_k if other >= k]
         if measured:
             return self.probes_of_k[min(measured)]
@@ -109,16 +109,16 @@ class ListedRows:
         return max(enough, *self.probes_of_k.values())
 
     def exact(self, queries: tf.Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Scores and ids `[B, k]` of the best classes."""
+        """Returns scores and ids `[B, k]` of the best classes."""
         scores, ids = self.rows.top_k(queries, k)
         return scores.numpy(), ids.numpy()
 
     def found(self, queries: tf.Tensor, k: int, num_probes: int) -> np.ndarray:
-        """The scores `[B, k]` of the classes that so many lists give."""
+        """Returns the scores `[B, k]` of the classes found in `num_probes` lists."""
         return self.best_of_lists(self.rows.matrix, queries, k, num_probes)[0].numpy()
 
     def lists(self) -> Lists:
-        """The lists; removed classes count as members."""
+        """Returns the lists; removed classes count as members."""
         means, mean_bias, list_of_class = self.file.lists()
         sizes = np.bincount(list_of_class, minlength=self.num_lists)
         return Lists(means.numpy(), mean_bias.numpy(), list_of_class, sizes)
@@ -131,16 +131,16 @@ class ListedRows:
         num_probes: int,
         exclude: tf.Tensor | None = None,
     ) -> Answer:
-        """The best classes of the best lists: found at 8 bits, then scored in float32.
+        """Returns the best classes of the best lists: selected by 8-bit scores, then rescored.
 
-        Each answer depends on its query and its exclusions alone. A query searches more lists
-        if these have too few classes left, or have no more members than it excludes.
+        Each result depends only on its query and its exclusions. A query searches more lists if
+        its lists have too few classes left, or no more members than it excludes.
 
         Args:
             scorer: Scores the classes.
             queries: float32 `[B, dim]`, finite.
             k: At least 0.
-            num_probes: How many lists are searched.
+            num_probes: Number of lists to search.
             exclude: int64 `[B, n]`, padded with negative ids; or None.
 
         Returns:
@@ -163,7 +163,7 @@ class ListedRows:
 
 
 def _new_file(rows: Rows, num_lists: int | None, values: dict[str, np.ndarray]) -> InvertedFile:
-    """An inverted file for `rows`, not fitted but for `values` of its parts."""
+    """Creates an inverted file for `rows`, unfitted, or with `values` of its parts."""
     file = InvertedFile(num_lists)
     file.build(rows.matrix.num_classes, rows.matrix.dim, weight_maker(values))
     return file

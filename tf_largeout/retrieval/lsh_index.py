@@ -1,4 +1,4 @@
-"""`LSHIndex`: the best classes among those that share most hash buckets with a query."""
+"""`LSHIndex`: finds the best of the classes that share most hash buckets with a query."""
 
 from typing import Any
 
@@ -15,27 +15,28 @@ _LOOKUPS_A_CANDIDATE = 8
 
 
 class LSHIndex(Index[HashedRows]):
-    """Finds classes of high `<w_c, query> + b_c` by locality-sensitive hashing.
+    """Finds classes with high `<w_c, query> + b_c` by locality-sensitive hashing.
 
-    All rows lie in hash tables. The classes that stand in most of a query's buckets are scored
-    in float32, and the best of them are the answer: with `hash="wta"` the inference of
-    Vijayanarasimhan et al. 2015, section 3. Hashes compare directions: neither the length of a
-    row nor its bias has a part in who is a candidate. On trained weights an `InvertedFileIndex`
-    finds more in less time; take this one for hashes' own sake, see lab/retrieval/README.md.
+    All class rows are in hash tables. The classes that occur in most of a query's buckets are
+    scored in float32, and the best of them are returned. With `hash="wta"` this is the
+    inference of Vijayanarasimhan et al. 2015, section 3. Hashes compare directions: the length
+    and the bias of a class row do not affect which classes are candidates. On trained weights,
+    an `InvertedFileIndex` finds more in less time: use this index only if you need hashing, see
+    lab/retrieval/README.md.
 
-    Beside the rows it takes at most `4.4 num_tables` bytes a class. Changes hash all rows anew,
-    by the same functions.
+    Besides the rows, it uses at most `4.4 num_tables` bytes per class. Changes hash all rows
+    again, with the same functions.
 
     Args:
-        num_candidates: How many classes of each query are scored, 4,096 by default; with as
-            many as there are classes it is exact.
-        hash: "simhash", the default, "dwta" or "wta", the last two over 8 numbers a value.
-        num_tables: 50 by default.
-        num_hashes: Values of a table's bucket. None, the default, for as many that the buckets
-            of a query would hold `8 num_candidates` entries if rows fell into them evenly.
+        num_candidates: Number of classes to score per query, 4,096 by default. The search is
+            exact if it is at least the number of classes.
+        hash: "simhash", the default, "dwta" or "wta"; the last two use 8 numbers per value.
+        num_tables: Number of hash tables, 50 by default.
+        num_hashes: Number of hash values per bucket. None, the default, chooses it so that the
+            buckets of a query would have `8 num_candidates` entries if rows were spread evenly.
 
     Raises:
-        ValueError: If an argument is none of these.
+        ValueError: If an argument is out of range.
 
     References:
         Vijayanarasimhan, Shlens, Monga, Yagnik 2015, "Deep networks with large output spaces".
@@ -55,7 +56,7 @@ class LSHIndex(Index[HashedRows]):
         self.num_hashes = whole_number("num_hashes", num_hashes, or_none=True)
 
     def build(self, class_embeddings: TensorLike, bias: TensorLike | None = None) -> "LSHIndex":
-        """Takes the rows to search in; those of an earlier `build` are forgotten.
+        """Sets the class rows to search; replaces those of an earlier `build`.
 
         Args:
             class_embeddings: Float `[num_classes, dim]`, such as `layer.class_embeddings()`.
@@ -65,8 +66,8 @@ class LSHIndex(Index[HashedRows]):
             The index itself.
 
         Raises:
-            ValueError: If they have other shapes, no row, or numbers that are not finite; or
-                the tables take more memory than the machine has.
+            ValueError: If their shapes are wrong, there are no rows, a number is not finite, or
+                the tables need more memory than the machine has.
         """
         rows = Rows.of(class_embeddings, bias)
         num_hashes = self.num_hashes or default_num_hashes(

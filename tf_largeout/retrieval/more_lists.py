@@ -1,4 +1,4 @@
-"""More lists for the queries whose lists have too few classes."""
+"""Searches more lists for queries whose lists have too few classes."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ _TIMES_AS_MANY = 4
 
 
 def numbers_of_lists(first: int, num_lists: int) -> list[int]:
-    """How many lists a query searches first, then, and so on: rising, up to `num_lists`."""
+    """Returns the numbers of lists to search in each attempt, rising to `num_lists`."""
     numbers = []
     while first < num_lists:
         numbers.append(first)
@@ -25,17 +25,17 @@ def search_until_full(
     numbers: Sequence[int | tf.Tensor],
     mean_size: float,
 ) -> Tensors:
-    """The results of `search`, for each query with as many lists as it needs.
+    """Returns the results of `search`, with as many lists per query as it needs.
 
-    A query searches the next number of lists if its lists have too few classes, or would have
-    too few if all that it excludes were in them. So no result depends on other queries.
+    A query searches the next number of lists if its lists have too few classes, or might have
+    too few because of its exclusions. So no result depends on other queries.
 
     Args:
-        search: Given queries, their exclusions and a number of lists, it returns tensors
-            `[B, m]`, the last of which are ids, padded with -1.
+        search: A function of queries, their exclusions and a number of lists. It returns
+            tensors `[B, m]`, the last of which has ids, padded with -1.
         queries: `[B, dim]`.
         exclude: int64 `[B, n]`, where negative ids exclude nothing; or None.
-        numbers: Of lists, rising. The last is not followed by another search.
+        numbers: Rising numbers of lists, one per attempt.
         mean_size: Mean number of classes in a list.
     """
     found = search(queries, exclude, numbers[0])

@@ -1,4 +1,4 @@
-"""`predict_top_k`: `predict` for models whose logits of all classes would not fit."""
+"""`predict_top_k`: predicts the best classes without storing the logits of all classes."""
 
 from typing import Any, Literal, Protocol
 
@@ -14,9 +14,9 @@ from tf_largeout.types import TensorLike
 
 
 class TopKIndex(Protocol):
-    """What finds classes for `predict_top_k`, inside of a `tf.function`.
+    """Finds classes for `predict_top_k`, inside a `tf.function`.
 
-    If it says its `num_classes` or `dim`, they must be those of the model's output layer.
+    If it has `num_classes` or `dim`, they must equal those of the model's output layer.
     """
 
     def top_k(
@@ -26,7 +26,7 @@ class TopKIndex(Protocol):
         exclude: tf.Tensor | None = None,
         allowed: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The best classes of `queries`, as those of an output layer.
+        """Returns the best classes for `queries`.
 
         Args:
             queries: float32 `[B, dim]`.
@@ -50,54 +50,54 @@ def predict_top_k(
     verbose: str | int = "auto",
     positions: Literal["last"] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The `k` best classes of each example, where `predict` gives the logits of all classes.
+    """Returns the `k` best classes of each example.
 
-    It runs Keras's own `predict` loop, with the batches, replicas and progress bar of it, but
-    no step holds `[batch, num_classes]`, nor does the result. Scores are logits, for a
-    `HierarchicalOutput` log-probabilities. Each call traces the model anew: of a few rows at a
-    time ask `top_k` of the layer, which also ranks by `|logit|`.
+    It runs Keras's `predict` loop, with its batches, replicas and progress bar. But neither a
+    step nor the result contains `[batch, num_classes]`. Scores are logits, or log-probabilities
+    for a `HierarchicalOutput`. Each call traces the model again: for a few examples at a time,
+    call `top_k` of the layer, which can also rank by `|logit|`.
 
     ```python
     scores, ids = tflo.retrieval.predict_top_k(model, x, 10, exclude=seen)
     ```
 
     Args:
-        model: Its one output is that of a `LargeOutput`, `FactoredOutput` or
+        model: A model whose one output is that of a `LargeOutput`, `FactoredOutput` or
             `HierarchicalOutput`.
-        x: What `model.predict` takes: arrays, in the structure of the model's inputs; or a
+        x: As in `model.predict`: arrays, in the structure of the model's inputs; or a
             `tf.data.Dataset`, a `keras.utils.PyDataset` or a generator of batches, whose
-            labels and weights, if there are any, are not used.
-        k: How many, at least 1 and without an index at most the number of classes.
-        exclude: Ids `[examples, n]` of classes that must not be in the answer of the example,
-            such as those it is known to have, padded with -1. Or with rows of different
-            lengths: a list of lists or sets, a `tf.RaggedTensor`, or a sparse matrix of SciPy,
-            which excludes the columns that are not 0. If the answer has all positions of
-            sequences, `[examples, time, n]`. Only with arrays as `x`, whose rows have an order.
-        allowed: Ids `[m]`, or a set, of the only classes that may be in any answer; None, the
+            labels and weights are ignored.
+        k: Number of classes, at least 1; without an index, at most the number of classes.
+        exclude: Ids `[examples, n]` of classes that must not be in the result of the example,
+            such as its known classes, padded with -1. Or lists of different lengths: a list of
+            lists or sets, a `tf.RaggedTensor`, or a SciPy sparse matrix, which excludes its
+            nonzero columns. For results for all positions of sequences, `[examples, time, n]`.
+            It requires arrays as `x`, whose examples have an order.
+        allowed: Ids `[m]`, or a set, of the only classes that may be in any result; None, the
             default, for all.
-        index: What finds the classes, of which it may miss some; its `top_k` is called with the
-            features that enter the output layer. None, the default, for the exact `top_k` of
-            the layer, in O(num_classes) a row.
-        batch_size: Of arrays; 32 by default, as in Keras.
+        index: Finds the classes, and may miss some. Its `top_k` is called with the input
+            features of the output layer. None, the default, uses the exact `top_k` of the
+            layer, in O(num_classes) per example.
+        batch_size: Batch size for arrays; 32 by default, as in Keras.
         verbose: As in `predict`.
-        positions: None, the default, for an answer for each position of a sequence; "last" for
-            one for each sequence: that of the last position which the mask of the model (such
-            as that of `keras.layers.Embedding(mask_zero=True)`) leaves, whether the padding is
-            on the left or on the right. Without a mask it is the last of all positions, so
-            sequences that are padded on the right need a mask. A sequence of padding alone has
-            no answer: -inf and -1.
+        positions: None, the default, for a result for each position of a sequence. "last" for
+            one result per sequence: for the last position that the model's mask (such as that
+            of `keras.layers.Embedding(mask_zero=True)`) keeps, with padding on the left or on
+            the right. Without a mask it is the last of all positions, so sequences with padding
+            on the right need a mask. A sequence of only padding has the result -inf and -1.
 
     Returns:
-        `(scores, ids)`: numpy float32 and int64 `[examples, k]`, of all positions of sequences
-        `[examples, time, k]`; best first, with -inf and -1
-        where the filters leave fewer than `k` classes.
+        `(scores, ids)`: NumPy float32 and int64 `[examples, k]`, or `[examples, time, k]` for
+        all positions of sequences; best first, padded with -inf and -1 if the filters leave
+        fewer than `k` classes.
 
     Raises:
-        ValueError: If the model has another output, `k` is out of range, `index` is one of
-            other classes, a filter is not integers or does not fit `x`, `exclude` is given
-            but `x` is not arrays, or `positions` is "last" but the model has no sequences.
-        tf.errors.InvalidArgumentError: If a filter names a class that there is not, or features
-            of an example are not finite.
+        ValueError: If the model has another output, `k` is out of range, `index` has other
+            classes, a filter does not contain integers or does not match `x`, `exclude` is
+            given and `x` is not arrays, or `positions` is "last" and the model has no
+            sequences.
+        tf.errors.InvalidArgumentError: If an id of a filter is out of range, or the features of
+            an example are not finite.
     """
     k = whole_number("k", k)
     if positions is not None:
@@ -110,7 +110,7 @@ def predict_top_k(
         x = {"x": x, "exclude": exclude}
     with model.distribute_strategy.scope():
         finder = _Finder(model, k, exclude is not None, allowed, index, positions)
-    if _is_empty(x):  # of which Keras's loop makes no result at all
+    if _is_empty(x):  # Keras's loop returns nothing for no examples
         scores, ids = finder.predict_on_batch(x)
     else:
         scores, ids = finder.predict(x, batch_size=batch_size, verbose=verbose)
@@ -118,7 +118,7 @@ def predict_top_k(
 
 
 def _is_empty(x: Any) -> bool:
-    """Whether `x` is arrays without a row."""
+    """Returns whether `x` is arrays without examples."""
     return all(tuple(getattr(one, "shape", ()))[:1] == (0,) for one in keras.tree.flatten(x))
 
 
@@ -126,19 +126,20 @@ def _require_rows(x: Any, exclude: tf.Tensor | tf.RaggedTensor) -> None:
     arrays = keras.tree.flatten(x)
     if not all(hasattr(one, "shape") for one in arrays):
         raise ValueError(
-            "`exclude` belongs to arrays, row by row. Received `exclude` with "
-            f"x={type(x).__name__}, whose order and number of examples are not known. Pass "
-            "arrays as `x`; or, for each batch, what enters the output layer to its `top_k`."
+            "`exclude` requires arrays as `x`. Received `exclude` with "
+            f"x={type(x).__name__}, "
+            "whose order and number of examples are not known. Pass arrays as `x`; or call "
+            "`top_k` of the output layer with its input features, batch by batch."
         )
     if any(one.shape[0] != exclude.shape[0] for one in arrays):
         raise ValueError(
-            "`exclude` must have a row for each example. Received `exclude` of shape "
+            "`exclude` must have a list of ids for each example. Received `exclude` of shape "
             f"{exclude.shape} for `x` of shapes {[tuple(one.shape) for one in arrays]}."
         )
 
 
 class _Finder(keras.Model):
-    """A model around `model` whose `predict` gives the best classes."""
+    """Wraps `model`, so that `predict` returns the best classes."""
 
     def __init__(
         self,
@@ -191,9 +192,9 @@ def _refuse_one_row_for_positions(
 ) -> None:
     if exclude is not None and exclude.shape.rank == 2 and features.shape.rank == 3:
         raise ValueError(
-            "`exclude` must have a row for each position, [examples, time, n]. Received: "
-            "`exclude` of shape [examples, n], for a model of sequences. Pass positions='last' "
-            "to ask for the last position alone, or repeat the rows: "
+            "`exclude` must have a list of ids for each position, [examples, time, n]. "
+            "Received: `exclude` of shape [examples, n], for a model of sequences. Pass "
+            "positions='last' to get only the last position, or repeat the ids: "
             "np.repeat(exclude[:, np.newaxis], time, axis=1)."
         )
 
@@ -203,7 +204,7 @@ def _require_same_classes(index: TopKIndex, layer: Any) -> None:
         own, expected = getattr(index, name, None), getattr(layer.class_matrix, name)
         if own is not None and own != expected:
             raise ValueError(
-                f"`index` must be one of the classes of layer '{layer.name}', with "
+                f"`index` must have the classes of layer '{layer.name}', with "
                 f"{name}={expected}. Received: a {type(index).__name__} with {name}={own}. "
                 "Build it from the layer's class_embeddings()."
             )
@@ -211,12 +212,12 @@ def _require_same_classes(index: TopKIndex, layer: Any) -> None:
         raise ValueError(
             f"`index` must be None for layer '{layer.name}': its scores are log-probabilities, "
             "not inner products, so an index ranks them wrongly. Received: a "
-            f"{type(index).__name__}. Leave `index` out."
+            f"{type(index).__name__}. Omit `index`."
         )
     ranking = getattr(index, "ranking", "logit")
     if ranking != layer.ranking:
         raise ValueError(
             f"Layer '{layer.name}' ranks classes by {layer.ranking!r}, as its loss does, but "
-            f"the {type(index).__name__} ranks by {ranking!r}. Leave `index` out: the exact "
-            "search ranks as the layer does."
+            f"the {type(index).__name__} ranks by {ranking!r}. Omit `index`: the exact search "
+            "ranks as the layer does."
         )

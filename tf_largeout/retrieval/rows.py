@@ -1,4 +1,4 @@
-"""The rows that an index searches in: embeddings, biases, and which of them are removed."""
+"""The class rows of an index: embeddings, biases, and which of them are removed."""
 
 import copy
 from typing import Any
@@ -18,9 +18,9 @@ from tf_largeout.types import TensorLike
 
 
 class Rows:
-    """Rows of classes, which never change: `added`, `updated` and `removed` make others.
+    """Immutable class rows: `added`, `updated` and `removed` return new ones.
 
-    So searches need no lock. The rows of removed classes are NaN, which no scan finds.
+    So searches need no lock. The rows of removed classes are NaN, which no search finds.
 
     Args:
         embeddings: float32 `[num_classes, dim]`, finite where `alive`.
@@ -44,26 +44,26 @@ class Rows:
 
     @property
     def rows(self) -> "Rows":
-        """These rows: to search in them all is a way to search."""
+        """These rows, because they are a `Search` that scores all of them."""
         return self
 
     @classmethod
     def of(cls, class_embeddings: TensorLike, bias: TensorLike | None) -> "Rows":
-        """New rows.
+        """Creates rows from arrays.
 
         Args:
             class_embeddings: Float `[num_classes, dim]`, finite.
             bias: Float `[num_classes]`, finite, or None.
 
         Raises:
-            ValueError: If they are something else.
+            ValueError: If a shape is wrong, or a number is not finite.
         """
         embeddings, bias = _checked(class_embeddings, bias)
         return cls(embeddings, bias, np.ones(len(embeddings), bool))
 
     @classmethod
     def of_arrays(cls, arrays: dict[str, np.ndarray]) -> "Rows":
-        """Rows from what `arrays` gave, where it is in memory."""
+        """Restores rows from the result of `arrays`, without a copy."""
         bias = arrays.get("bias")
         return cls(
             in_place(arrays["embeddings"]),
@@ -72,7 +72,7 @@ class Rows:
         )
 
     def packed(self) -> "Rows":
-        """These rows, with a `PackedMatrix` if they gain by it: a byte more for each number."""
+        """Returns these rows with a `PackedMatrix` if it is faster: a byte more per number."""
         if not PackedMatrix.is_worth_it(self._variables[0]):
             return self
         rows = copy.copy(self)
@@ -80,13 +80,13 @@ class Rows:
         return rows
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that the rows are, by name."""
+        """Returns the state of the rows, by name."""
         embeddings, bias = self._values()
         biases = {} if bias is None else {"bias": bias.numpy()}
         return {"embeddings": embeddings.numpy(), **biases, "alive": self.alive}
 
     def added(self, class_embeddings: TensorLike, bias: TensorLike | None) -> "Rows":
-        """These rows and more, as `of` takes them."""
+        """Returns these rows and more rows, given as in `of`."""
         more, more_bias = self._checked(class_embeddings, bias, "add")
         embeddings, biases = self._values()
         alive = np.concatenate([self.alive, np.ones(len(more), bool)])
@@ -96,14 +96,14 @@ class Rows:
     def updated(
         self, ids: np.ndarray, class_embeddings: TensorLike, bias: TensorLike | None
     ) -> "Rows":
-        """These rows, but those of `ids`, int64 `[n]`, in which None leaves the biases."""
+        """Replaces the rows of `ids`, int64 `[n]`; a `bias` of None keeps the biases."""
         embeddings, biases = self._values()
         if bias is None and biases is not None:
             bias = tf.gather(biases, ids)
         new, new_bias = self._checked(class_embeddings, bias, "update")
         if len(new) != len(ids) or len(np.unique(ids)) != len(ids):
             raise ValueError(
-                "`update` needs a row for each of the ids, which are distinct. Received: "
+                "`update` needs distinct ids, and one row per id. Received: "
                 f"{len(ids)} ids, {len(np.unique(ids))} of them distinct, and {len(new)} rows."
             )
         places = ids[:, np.newaxis]
@@ -113,7 +113,7 @@ class Rows:
         return Rows(embeddings, biases, self.alive)
 
     def removed(self, ids: np.ndarray) -> "Rows":
-        """These rows without those of `ids`, int64 `[n]`."""
+        """Returns these rows without those of `ids`, int64 `[n]`."""
         embeddings, bias = self._values()
         nothing = tf.fill([len(ids), self.matrix.dim], np.float32(np.nan))
         alive = self.alive.copy()
@@ -122,10 +122,10 @@ class Rows:
         return Rows(embeddings, bias, alive)
 
     def ids(self, ids: TensorLike) -> np.ndarray:
-        """The argument `ids` as int64 `[n]`.
+        """Checks the argument `ids` and returns it as int64 `[n]`.
 
         Raises:
-            ValueError: If they are not ids of classes that are there.
+            ValueError: If an id is out of range or removed, or they are not integers `[n]`.
         """
         found = np.asarray(ids)
         if found.ndim != 1 or not (found.dtype.kind in "iu" or found.size == 0):
@@ -139,7 +139,7 @@ class Rows:
         if wrong.any():
             raise ValueError(
                 f"`ids` must be in [0, {len(self.alive)}) and not removed. Received: "
-                f"{found[wrong][0]}. A removed class comes back by `add`, with a new id."
+                f"{found[wrong][0]}. To restore a removed class, `add` it; it gets a new id."
             )
         return found
 
@@ -150,15 +150,15 @@ class Rows:
         exclude: TensorLike | None = None,
         allowed: TensorLike | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The exact best `k`, at least 1, as `exact_top_k` takes and gives them."""
+        """As `exact_top_k`, but without removed classes."""
         scores, ids = exact_top_k(self.matrix, queries, k, exclude, allowed)
         if self.alive.all():
             return scores, ids
-        found = scores > NOTHING  # false for NaN, the score of removed classes
+        found = scores > NOTHING  # false for NaN, which removed classes score
         return tf.where(found, scores, NOTHING), tf.where(found, ids, -1)
 
     def are_those_of(self, scorer: ClassScorer) -> bool:
-        """Whether `scorer` has the same classes, but for those that are removed here."""
+        """Returns whether `scorer` has the same class rows, except those removed here."""
         products = scorer.as_products()
         if products is None or (scorer.num_classes, scorer.dim) != (
             self.matrix.num_classes,
@@ -194,12 +194,12 @@ class Rows:
 def best_of(
     scorer: ClassScorer, queries: tf.Tensor, ids: tf.Tensor, k: int | tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The best of some classes of each query's own, scored in float32.
+    """Scores each query's own classes in float32, and returns the best.
 
     Args:
         scorer: Scores the classes.
         queries: float32 `[B, dim]`.
-        ids: int64 `[B, m]`, distinct in a row, padded with -1.
+        ids: int64 `[B, m]`, distinct per query, padded with -1.
         k: At most m.
 
     Returns:
@@ -212,7 +212,7 @@ def best_of(
 
 
 def weight_maker(values: dict[str, np.ndarray]) -> AddWeight:
-    """What makes the weights of a search structure: of `values` by name, where they are."""
+    """Returns a function that creates weights, with `values` by name where they exist."""
 
     def add_weight(
         name: str,
@@ -229,20 +229,20 @@ def weight_maker(values: dict[str, np.ndarray]) -> AddWeight:
 
 
 def rows_of(name: str, value: TensorLike, dim: int | None = None) -> tf.Tensor:
-    """The argument `name` as float32 `[n, dim]`.
+    """Checks an argument and returns it as float32 `[n, dim]`.
 
     Args:
         name: Name of the argument, for the message.
-        value: What was passed.
-        dim: The width of its rows; None for any.
+        value: Its value.
+        dim: The expected width of its rows; None for any.
 
     Raises:
-        ValueError: If it has another shape, or is no array.
+        ValueError: If it is not an array of this shape.
     """
     if isinstance(value, keras.layers.Layer):
         raise ValueError(
             f"`{name}` must be an array of rows. Received: layer '{value.name}'. Pass "
-            "`layer.class_embeddings()`, and `layer.bias` beside it if it has one."
+            "`layer.class_embeddings()`, and `layer.bias` as well if it has one."
         )
     rows = tf.cast(tf.convert_to_tensor(value), tf.float32)
     if rows.shape.rank != 2 or rows.shape[1] == 0 or (dim is not None and rows.shape[1] != dim):
@@ -266,8 +266,8 @@ def _checked(
     bias = tf.cast(tf.convert_to_tensor(bias), tf.float32)
     if bias.shape != [len(embeddings)]:
         raise ValueError(
-            f"`bias` must be a number for each of the {len(embeddings)} rows. Received: shape "
-            f"{bias.shape}."
+            f"`bias` must have one number for each of the {len(embeddings)} rows. Received: "
+            f"shape {bias.shape}."
         )
     _require_finite("bias", bias)
     return embeddings, bias
@@ -280,11 +280,11 @@ def _require_finite(name: str, value: tf.Tensor) -> None:
 
 
 def variable_of(value: tf.Tensor) -> Any:
-    """A variable that shares the memory of `value`."""
-    # TensorFlow keeps 34 KB for each name of a variable; Keras would make a new one each time.
+    """Returns a variable that shares the memory of `value`."""
+    # TensorFlow keeps 34 KB for each name of a variable. Without `name`, Keras makes new names.
     return keras.Variable(value, name="rows", trainable=False, dtype="float32", autocast=False)
 
 
 def in_place(array: np.ndarray) -> tf.Tensor:
-    """An array as a tensor that reads its memory: `tf.constant` would copy it."""
+    """Returns an array as a tensor without a copy, which `tf.constant` would make."""
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__())

@@ -1,4 +1,4 @@
-"""Models as files for servers: the best classes, by operations that servers have."""
+"""Exports models to SavedModels that return the best classes."""
 
 from tf_largeout.serving.class_scores import ClassScores
 from tf_largeout.serving.list_scores import ListIndex

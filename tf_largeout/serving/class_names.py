@@ -15,13 +15,13 @@ ClassNames = Sequence[str] | str | os.PathLike[str]
 def write(class_names: ClassNames, num_classes: int, folder: str) -> tf.saved_model.Asset:
     """Writes `FILE` into `folder`, and returns it as an asset of a SavedModel.
 
-    The file is UTF-8. It has one line per class, and each ends with a newline.
+    The file is UTF-8. It has one line per class, each of which ends with a newline.
 
     Args:
         class_names: A list, tuple or array of strings, one per class in the order of the ids;
             or the path of a text file with one line per class.
         num_classes: How many classes there are.
-        folder: Where the file is kept until the SavedModel has been written.
+        folder: Folder for the file until the SavedModel has been written.
 
     Raises:
         ValueError: If `class_names` has another type, there are not `num_classes` names, or a
@@ -41,7 +41,7 @@ def write(class_names: ClassNames, num_classes: int, folder: str) -> tf.saved_mo
     if count != num_classes:
         raise ValueError(
             f"`class_names` must have a name for each of the {num_classes} classes, in the "
-            f"order of their ids. Received: {count} names. Give '' to classes without a name."
+            f"order of their ids. Received: {count} names. Use '' for classes without a name."
         )
     return tf.saved_model.Asset(path)
 

@@ -1,4 +1,4 @@
-"""How large the parts of a SavedModel are."""
+"""The sizes of the parts of a SavedModel."""
 
 import os
 
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 def of_saved_model(path: str) -> dict[str, int]:
-    """Bytes of the "weights", the "graph", the "assets", and the "total" of a SavedModel."""
+    """Returns bytes of "weights", "graph" and "assets" of a SavedModel, and their "total"."""
     sizes = {"weights": 0, "graph": 0, "assets": 0}
     for folder, _, files in tf.io.gfile.walk(path):
         kinds = {"variables": "weights", "assets": "assets", "assets.extra": "assets"}
@@ -17,7 +17,7 @@ def of_saved_model(path: str) -> dict[str, int]:
 
 
 def as_text(sizes: dict[str, int]) -> str:
-    """Sizes in a sentence: "217.4 MiB (weights 217.3 MiB, graph 64.0 KiB)"."""
+    """Formats sizes: "217.4 MiB (weights 217.3 MiB, graph 64.0 KiB)"."""
     parts = [
         f"{name} {_text(size)}" for name, size in sizes.items() if size and name != "total"
     ]

@@ -1,4 +1,4 @@
-"""The inputs of a model, as the signatures of its export name and type them."""
+"""Names and types of a model's inputs in the signatures of its export."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,28 +6,28 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-# What else the signature `top_k` takes.
+# The other inputs of the signature `top_k`.
 RESERVED = ("k", "exclude")
-_AUTOMATIC = ("keras_tensor", "input_layer")  # names that Keras counts up from model to model
+_AUTOMATIC = ("keras_tensor", "input_layer")  # names that Keras numbers across models
 
 
 def input_specs(model: keras.Model) -> Any:
-    """A `tf.TensorSpec` for each input of `model`, in the structure that it is called with.
+    """Returns a `tf.TensorSpec` for each input of `model`, in the structure of its call.
 
-    Each has the name that its signature gives it: that of its `keras.Input`, or its key;
-    "features" for a single one without a name, "features_0", "features_1", ... for several.
+    Each has its name in the signature: that of its `keras.Input`, or its key. A single input
+    without a name is called "features", several are called "features_0", "features_1", ...
 
     Args:
         model: A built model.
 
     Raises:
-        ValueError: If it is not built, an input is sparse or ragged, or two, or one and an
-            input of our own, have the same name.
+        ValueError: If the model is not built, an input is sparse or ragged, or a name occurs
+            twice or is in `RESERVED`.
     """
     inputs = _inputs_of(model)
     tensors = keras.tree.flatten(inputs)
     names = _names(tensors)
-    if isinstance(inputs, dict):  # whose keys Keras goes through in their order
+    if isinstance(inputs, dict):  # Keras flattens it in the order of its keys
         names = [str(path[-1]) for path, _ in keras.tree.flatten_with_path(inputs)]
     _check_names(names, model.name)
     specs = [_spec(*pair, model.name) for pair in zip(tensors, names, strict=True)]
@@ -35,11 +35,11 @@ def input_specs(model: keras.Model) -> Any:
 
 
 def _inputs_of(model: keras.Model) -> Any:
-    """The symbolic inputs, in their structure."""
+    """Returns the symbolic inputs, in their structure."""
     if not model.built:
         raise ValueError(
-            f"Model '{model.name}' is not built, so it has no weights to export. Call it on "
-            "data, or begin it with a keras.Input, first."
+            f"Model '{model.name}' is not built, so it has no weights to export. First call it "
+            "on data, or start it with a keras.Input."
         )
     if getattr(model, "inputs", None):
         return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
@@ -47,8 +47,8 @@ def _inputs_of(model: keras.Model) -> Any:
     if isinstance(shapes, tuple) and all(isinstance(n, int | None) for n in shapes):
         return keras.KerasTensor(shapes, model.input_dtype, name="features")
     raise ValueError(
-        f"The shapes and types of the inputs of model '{model.name}' are not known. Say them "
-        "with a model around it: inputs = keras.Input([16], name=...); export keras.Model("
+        f"The shapes and types of the inputs of model '{model.name}' are not known. Specify "
+        "them with a model around it: inputs = keras.Input([16], name=...); export keras.Model("
         "inputs, model(inputs))."
     )
 
@@ -68,9 +68,9 @@ def _check_names(names: Iterable[str], owner: str) -> None:
     twice = sorted({name for name in taken if taken.count(name) > 1})
     if twice:
         raise ValueError(
-            f"Each input of the signatures needs a name of its own; {RESERVED} are those of "
-            f"`top_k`. Received: model '{owner}' with inputs {list(names)}: {twice} would "
-            "be there twice. Give them names: keras.Input(..., name=...)."
+            f"Each input of the signatures needs a unique name, and `top_k` already has the "
+            f"inputs {RESERVED}. Received: model '{owner}' with inputs {list(names)}: {twice} "
+            "would occur twice. Give them names: keras.Input(..., name=...)."
         )
 
 
@@ -79,6 +79,6 @@ def _spec(tensor: Any, name: str, owner: str) -> tf.TensorSpec:
         if getattr(tensor, kind, False):
             raise ValueError(
                 f"Servers send dense tensors. Received: model '{owner}', whose input '{name}' "
-                f"is {kind}. Put a model around it that makes it from padded ids."
+                f"is {kind}. Put a model around it that converts padded ids to this input."
             )
     return tf.TensorSpec((None, *tensor.shape[1:]), tensor.dtype, name=name)

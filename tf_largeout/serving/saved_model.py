@@ -24,11 +24,11 @@ from tf_largeout.version import __version__
 OPS = ("core", "custom")
 _LONGEST_EXPORT = 24 * 3600.0  # seconds
 _CUSTOM_README = """\
-This SavedModel runs ops of tf_largeout {version}, compiled for TensorFlow {tensorflow}. Where
-they are missing it does not load: NOT_FOUND: Op type not registered 'Largeout...'.
+This SavedModel uses ops of tf_largeout {version}, compiled for TensorFlow {tensorflow}. Without
+them, it does not load: NOT_FOUND: Op type not registered 'Largeout...'.
 
 * In Python: import tf_largeout before tf.saved_model.load.
-* In a TensorFlow Serving of your own: link the target //:largeout_ops of tf_largeout in.
+* In your own build of TensorFlow Serving: link the target //:largeout_ops of tf_largeout.
 * On any other server: export the model again, with tflo.serving.export(..., ops="core").
 """
 
@@ -41,25 +41,25 @@ def export(
     ops: Literal["core", "custom"] = "core",
     class_names: ClassNames | None = None,
 ) -> dict[str, int]:
-    """Writes `model` as a SavedModel that answers with the best classes, and prints its sizes.
+    """Saves `model` as a SavedModel that returns the best classes, and prints its sizes.
 
-    It has two signatures, with the inputs of the model under their own names ("features" for
-    one without):
+    It has two signatures. Both take the inputs of the model under their names ("features" for
+    an input without a name):
 
-    * `serving_default`: the inputs; gives the `k` best classes. Servers may make batches.
-    * `top_k`: the inputs, `k` (int32, a scalar from 0 to the number of classes, else the
-      request fails) and `exclude` (int64 `[batch, n]` or `[1, n]`, padded with -1), classes
-      that must not be in the answer; both have defaults.
+    * `serving_default`: returns the `k` best classes. Servers may combine requests to batches.
+    * `top_k`: also takes `k` (int32, a scalar from 0 to the number of classes, otherwise the
+      request fails) and `exclude` (int64 `[batch, n]` or `[1, n]`, padded with -1), the classes
+      that must not be in the result. Both have defaults.
 
-    Both give `scores` float32 and `ids` int64 `[batch, ..., k]`, best first, padded with -inf
-    and -1 where fewer than `k` classes are left. A row whose features are not finite, or so
-    large that scores may overflow float32, has only those. The classes are ranked by the
-    `ranking` of the layer, which is that of its loss. Scores are what ranks them: logits,
-    `|logit|` or `|1 + logit|`, for a `HierarchicalOutput` log-probabilities.
+    Both return `scores` float32 and `ids` int64 `[batch, ..., k]`, best first, padded with -inf
+    and -1 if fewer than `k` classes are left. An example whose features are not finite, or so
+    large that scores may overflow float32, gets only -inf and -1. The classes are ranked by the
+    `ranking` of the layer, which is that of its loss. The scores are the values that rank them:
+    logits, `|logit|` or `|1 + logit|`, or log-probabilities for a `HierarchicalOutput`.
 
-    What the signatures read is in the file, once: no tables or seeds of samplers and no state
-    of optimizers. Of a `FactoredOutput` the class embeddings are computed for the file.
-    Preprocessing layers, also those of strings with their tables, are in it.
+    The file contains the variables that the signatures read, once each. It contains no tables
+    or seeds of samplers and no optimizer state. The class embeddings of a `FactoredOutput` are
+    computed for the file. Preprocessing layers are included, with their tables of strings.
 
     ```python
     tflo.serving.export(model, "export/1")
@@ -70,30 +70,30 @@ def export(
     Args:
         model: A built model with one output, that of a `LargeOutput`, `FactoredOutput` or
             `HierarchicalOutput`; functional or sequential, or with one float input whose shape
-            its first call has told.
-        path: The folder to make. TensorFlow Serving takes numbers, of which the highest is
-            the version it serves. It is there as a whole or not at all.
-        k: How many classes `serving_default` gives, and the default of `top_k`.
-        index: A `retrieval.InvertedFileIndex` of the layer's class embeddings and bias: only
-            the classes of a query's best lists are scored, exactly, so that some may be missed,
-            and removed ones are not found. None, the default, scores all classes.
-        ops: "core", the default: operations of TensorFlow alone, so that it runs on any server
-            of TensorFlow 2 and converts to other runtimes. "custom": the ops of tf_largeout,
-            which are faster; they must be linked into the server, and `tf_largeout` imported
-            where Python loads it.
-        class_names: A list of strings, the names of the classes in the order of their ids; or
-            the path of a UTF-8 text file with one line per class. The export keeps them in
-            `assets/class_names.txt`, for the program that shows the answers; the signatures
-            give ids. None, the default, writes no such file.
+            is known from its first call.
+        path: The folder to create; it is complete, or does not exist. For TensorFlow Serving
+            its name is a number: the server uses the version with the highest number.
+        k: Number of classes that `serving_default` returns, and the default of `top_k`.
+        index: A `retrieval.InvertedFileIndex` of the layer's class embeddings and bias. The
+            export then scores only the classes of a query's best lists, exactly. It may miss
+            some classes, and does not find removed ones. None, the default, scores all classes.
+        ops: "core", the default, uses only core TensorFlow ops, so the export runs on any
+            TensorFlow 2 server and converts to other runtimes. "custom" uses the ops of
+            tf_largeout, which are faster. They must be linked into the server; in Python,
+            import `tf_largeout` before loading the export.
+        class_names: The names of the classes in the order of their ids, as a list of strings or
+            the path of a UTF-8 text file with one line per class. The export stores them in
+            `assets/class_names.txt`, for the program that shows the results; the signatures
+            return ids. None, the default, writes no such file.
 
     Returns:
         Sizes in bytes: "weights", "graph", "assets" and "total".
 
     Raises:
-        ValueError: If the model is none such, its class weights are not finite, `k` is above
-            the number of classes, `index` is one of other rows, `ops` is another word, or
-            `class_names` are not one string of one line for each class.
-        FileExistsError: If `path` is there already and no empty folder.
+        ValueError: If the model has another output, its class weights are not finite, `k`
+            exceeds the number of classes, `index` has other class rows, `ops` is another
+            string, or `class_names` does not have one line for each class.
+        FileExistsError: If `path` exists and is not an empty folder.
     """
     path = os.fspath(path)
     one_of("ops", ops, OPS)
@@ -128,14 +128,14 @@ def _require_free(path: str) -> None:
         tf.io.gfile.isdir(path) and not tf.io.gfile.listdir(path)
     ):
         raise FileExistsError(
-            f"`path` must be a new folder. Received: {path!r}, which is there already; a "
-            "server may be reading it. Take the next number, which TensorFlow Serving changes "
-            "to by itself, or remove it first."
+            f"`path` must be a new folder. Received: {path!r}, which already exists; a server "
+            "may be reading it. Use the next number, to which TensorFlow Serving switches "
+            "automatically, or remove the folder first."
         )
 
 
 def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str) -> ClassScores:
-    """What finds the best classes, made of the kind of `ops` that was asked for."""
+    """Returns what finds the best classes, for this kind of `ops`."""
     scorer = layer.scorer(layer.ranking)
     signed = scorer.signed if isinstance(scorer, AbsoluteScores) else scorer
     is_absolute, products = scorer is not signed, signed.as_products()
@@ -148,17 +148,17 @@ def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str) -> Clas
         raise ValueError(
             f"`index` must be None for layer '{layer.name}', which ranks classes by "
             f"{layer.ranking!r}, as its loss does: an index ranks by the logit. Received: "
-            f"index={index!r}. Leave `index` out."
+            f"index={index!r}. Omit `index`."
         )
     if products is None:
         raise ValueError(
-            f"`index` must be None for layer '{layer.name}', whose scores are no inner "
-            f"products. Received: index={index!r}."
+            f"`index` must be None for layer '{layer.name}', whose scores are not inner "
+            f"products. Received: index={index!r}. Omit `index`."
         )
     if not hasattr(index, "lists"):
         raise ValueError(
-            "`index` must be a retrieval.InvertedFileIndex, or None for all classes: "
-            f"others have no lists to export. Received: index={index!r}."
+            "`index` must be a retrieval.InvertedFileIndex, or None for all classes: other "
+            f"indexes have no lists to export. Received: index={index!r}."
         )
     index.require_rows(scorer)
     if ops == "custom":
@@ -169,7 +169,7 @@ def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str) -> Clas
 def _signatures(
     endpoints: Endpoints, specs: Any, k: int
 ) -> dict[str, tf.types.experimental.PolymorphicFunction]:
-    """The two signatures as `tf.function`s, traced when they are written."""
+    """Returns the two signatures as `tf.function`s, which are traced when they are saved."""
     k_spec = tf.TensorSpec([], tf.int32, name="k")
     exclude_spec = tf.TensorSpec([None, None], tf.int64, name="exclude")
     all_k, none = tf.constant(k, tf.int32), tf.zeros([1, 0], tf.int64)
@@ -191,16 +191,16 @@ def _everything(
     index: ListIndex | None,
     signatures: dict[str, Any],
 ) -> tf.Module:
-    """What the signatures read, and nothing else: the state of the model would go along."""
+    """Returns only what the signatures read; tracking the model would save all its state."""
     functions = [one.get_concrete_function() for one in signatures.values()]
     read = {id(handle) for one in functions for handle in one.captured_inputs}
     variables = [variable for one in functions for variable in one.variables]
-    # Our ops take handles, which tell the function of no variable.
+    # The ops of tf_largeout take handles, from which a function does not know the variables.
     of_ops = [weight.value for weight in layer.weights]
     of_ops += [] if index is None else index.variables()
     variables += [variable for variable in of_ops if id(variable.handle) in read]
     everything = tf.Module()
-    # By handle, because a replica's variable may be there beside the one of all replicas.
+    # By handle, because both a mirrored variable and its replica's variable may occur.
     everything.variables_read = list({id(one.handle): one for one in variables}.values())
     resource = tf.saved_model.experimental.TrackableResource
     parts = tf.train.TrackableView(model).descendants()
@@ -216,7 +216,7 @@ def _custom_readme() -> str:
 def _write(
     everything: tf.Module, signatures: dict[str, Any], path: str, readme: str | None
 ) -> None:
-    """Writes it beside `path` first: a server that watches the folder sees a whole one."""
+    """Saves to another folder and renames it, so that a server never sees an incomplete one."""
     _remove_killed(path)
     unfinished = f"{path.rstrip('/')}.{uuid.uuid4().hex}.unfinished"
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
@@ -237,7 +237,7 @@ def _write(
 
 
 def _remove_killed(path: str) -> None:
-    """Removes what exports to `path` left that were killed: no export takes so long."""
+    """Removes unfinished folders of killed exports to `path`: no export takes so long."""
     for left in tf.io.gfile.glob(f"{path.rstrip('/')}.*.unfinished"):
         seconds = time.time() - tf.io.gfile.stat(left).mtime_nsec / 1e9
         if seconds > _LONGEST_EXPORT:

@@ -1,37 +1,37 @@
-"""Weights and masks of rows, in the shape of the rows."""
+"""Weights and masks of examples, in the leading shape of the features."""
 
 import tensorflow as tf
 
 from tf_largeout.types import TensorLike
 
 
-def per_row(
+def per_example(
     weights: TensorLike, features: tf.Tensor, dtype: tf.DType | str = "float32"
 ) -> tf.Tensor:
-    """`weights` for each row of `features`.
+    """Broadcasts `weights` to the leading dimensions of `features`.
 
-    Dimensions are aligned in front, as `sample_weight` means it: weights `[batch]` of
-    sequences `[batch, time, dim]` hold for whole sequences. (Keras's own losses align behind,
-    and weigh the steps of time if there happen to be as many.)
+    It aligns the first dimensions, as `sample_weight` requires: weights `[batch]` of sequences
+    `[batch, time, dim]` apply to whole sequences. Keras's own losses align the last dimensions,
+    and would weight time steps if there are as many.
 
     Args:
-        weights: Numbers or bools, `[batch]`, `[batch, time]`, ...; each dimension that of the
-            rows or 1, and one of 1 may follow.
+        weights: Numbers or bools, `[batch]`, `[batch, time]`, ...; each dimension equals that
+            of the features or is 1, and a dimension of 1 may follow.
         features: `[batch, ..., dim]`.
-        dtype: Of the result.
+        dtype: Dtype of the result.
 
     Returns:
-        The weights broadcast to `[batch, ...]`, the shape of `features` without the last.
+        The weights, `[batch, ...]`, in the shape of `features` without the last dimension.
 
     Raises:
-        ValueError: If the shapes do not fit, as far as they are known.
+        ValueError: If the known dimensions do not match.
     """
     weights = tf.cast(tf.convert_to_tensor(weights), dtype)
     rows = features.shape[:-1]
     if not _fits(weights.shape, rows):
         raise ValueError(
-            f"`sample_weight` must have one weight for each row, shape {rows}, or a part of "
-            f"its dimensions from the first on. Received: shape {weights.shape}."
+            f"`sample_weight` must have one weight per example, shape {rows}, or the first of "
+            f"these dimensions. Received: shape {weights.shape}."
         )
     shape = tf.concat([tf.shape(weights), tf.ones([rows.rank], tf.int32)], 0)[: rows.rank]
     return tf.broadcast_to(tf.reshape(weights, shape), tf.shape(features)[:-1])

@@ -1,4 +1,4 @@
-"""Labels of every accepted form as one checked matrix of class ids."""
+"""Checks labels of every accepted form and converts them to one matrix of class ids."""
 
 from collections.abc import Iterator
 
@@ -14,10 +14,10 @@ _FORMS = (
 
 
 def as_label_matrix(y_true: TensorLike, features: tf.Tensor, num_classes: int) -> tf.Tensor:
-    """Class ids as int64 `[B, L]`, where `B` is the product of the leading dimensions.
+    """Returns class ids as int64 `[B, L]`, where `B` is the product of leading dimensions.
 
-    A matrix of 0 and 1 alone that is `num_classes > 2` wide is refused as multi-hot: as ids it
-    would repeat class 0 or 1 in every row, where labels of a row are distinct.
+    A matrix of only 0 and 1 with `num_classes > 2` columns is an error, because it must be
+    multi-hot: as ids, it would repeat class 0 or 1 in every example.
 
     Args:
         y_true: Integer class ids. Of shape `features.shape[:-1]`: one class per position. With
@@ -26,10 +26,10 @@ def as_label_matrix(y_true: TensorLike, features: tf.Tensor, num_classes: int) -
         num_classes: Ids must be -1 or in `[0, num_classes)`.
 
     Raises:
-        ValueError: If the labels are not integers, or their static shape does not fit the
+        ValueError: If the labels are not integers, or their static shape does not match the
             features.
-        tf.errors.InvalidArgumentError: If their shape does not fit the features where only the
-            step knows it, an id is out of range, or the labels are multi-hot.
+        tf.errors.InvalidArgumentError: If their dynamic shape does not match the features, an
+            id is out of range, or the labels are multi-hot.
     """
     labels = _integers(y_true)
     _check_static_shape(labels, features)
@@ -45,11 +45,11 @@ def as_label_matrix(y_true: TensorLike, features: tf.Tensor, num_classes: int) -
 def first_occurrences(labels: tf.Tensor) -> tf.Tensor:
     """Tells, bool `[B, L]`, which labels are neither padding nor repeats of an earlier one.
 
-    O(L log L) time and O(L) memory per row, for int64 `labels` `[B, L]`.
+    It takes O(L log L) time and O(L) memory per example, for int64 `labels` `[B, L]`.
     """
     if labels.shape[-1] == 1:
         return labels >= 0
-    # Of equal labels `top_k` puts the earlier one first.
+    # `tf.math.top_k` breaks ties by position, so the earlier of equal labels comes first.
     ordered, places = tf.math.top_k(labels, tf.shape(labels)[1])
     repeats = tf.concat([ordered[:, :1] < -1, ordered[:, 1:] == ordered[:, :-1]], axis=1)
     by_place = tf.sort(2 * places + tf.cast(repeats, tf.int32), axis=-1)
@@ -57,7 +57,7 @@ def first_occurrences(labels: tf.Tensor) -> tf.Tensor:
 
 
 def _integers(y_true: TensorLike) -> tf.Tensor:
-    """The labels as int64; unsigned ones above 2^63 as the largest number, out of range."""
+    """Returns labels as int64; unsigned ones above 2^63 become the largest, out of range."""
     try:
         if isinstance(y_true, tf.RaggedTensor) and y_true.dtype.is_integer:
             y_true = tf.cast(y_true, tf.int64).to_tensor(-1)
@@ -83,7 +83,7 @@ def _check_static_shape(labels: tf.Tensor, features: tf.Tensor) -> None:
 
 
 def _shape_checks(labels: tf.Tensor, features: tf.Tensor) -> list[tf.Operation | None]:
-    """An assertion that the leading dimensions agree, where only the step knows them."""
+    """Returns an assertion that the dynamic leading dimensions match."""
     leading, rank = features.shape[:-1], features.shape.rank - 1
     known = labels.shape.rank is not None and labels.shape[:rank].is_fully_defined()
     if known and leading.is_fully_defined():
@@ -110,7 +110,7 @@ def _static_width(labels: tf.Tensor, rank: int) -> int | None:
 
 
 def _id_checks(labels: tf.Tensor, num_classes: int) -> Iterator[tf.Operation | None]:
-    """Assertions on `[B, L]`: all ids are in range, and the labels are not multi-hot."""
+    """Yields assertions on `[B, L]`: ids are in range, and the labels are not multi-hot."""
     lowest, highest = tf.reduce_min(labels), tf.reduce_max(labels)
     in_range = (lowest >= -1) & (highest < num_classes)
     message = f"Labels must be class ids in [0, {num_classes}), or -1 as padding. Received ids"
@@ -121,7 +121,7 @@ def _id_checks(labels: tf.Tensor, num_classes: int) -> Iterator[tf.Operation | N
     is_ids = ~(zeros_and_ones & (tf.shape(labels)[1] == num_classes))
     message = (
         f"Labels must be class ids. Received a matrix of {num_classes} columns, one per class, "
-        "of 0 and 1 alone: multi-hot labels. Pass the ids of the classes that are 1, padded "
+        "of only 0 and 1: multi-hot labels. Pass the ids of the classes that are 1, padded "
         "with -1 or ragged, such as tf.ragged.boolean_mask(tf.range(num_classes) + "
         "tf.zeros_like(y), y > 0). Received labels of shape"
     )

@@ -1,4 +1,4 @@
-"""What the output layer of a model says of a call that computes no logits."""
+"""The tag of a model's output, from a call that computes no logits."""
 
 from typing import Any
 
@@ -10,25 +10,25 @@ from tf_largeout.tags.output_tag import OutputTag, logits_left_out, tag_of
 
 
 def output_tag(model: keras.Model, inputs: Any, asked_by: str) -> OutputTag:
-    """The tag of the output of `model`, as `tag_and_mask` gives it."""
+    """Returns the tag of the output of `model`, as `tag_and_mask`."""
     return tag_and_mask(model, inputs, asked_by)[0]
 
 
 def tag_and_mask(
     model: keras.Model, inputs: Any, asked_by: str
 ) -> tuple[OutputTag, tf.Tensor | None]:
-    """The tag of the output of `model`, and the mask of its positions.
+    """Returns the tag of the output of `model`, and the mask of its positions.
 
-    The tag has the layer and the features that enter it. The mask, None if there is none, is
-    that which an earlier layer, such as `Embedding(mask_zero=True)`, has given the output.
+    The tag has the output layer and its input features. The mask comes from an earlier layer,
+    such as `Embedding(mask_zero=True)`; None if there is no mask.
 
     Args:
         model: A model with one output.
-        inputs: Those of the model.
+        inputs: The inputs of the model.
         asked_by: Name of the function that needs it, for the error.
 
     Raises:
-        ValueError: If the output of the model is not that of a `ClassOutput` layer.
+        ValueError: If the output of the model is not the output of a `ClassOutput` layer.
     """
     with logits_left_out():
         outputs = model(inputs, training=False)
@@ -38,12 +38,12 @@ def tag_and_mask(
         shapes = keras.tree.map_structure(lambda one: tuple(one.shape), outputs)
         raise ValueError(
             f"{asked_by} needs a model with one output, that of a LargeOutput, FactoredOutput "
-            f"or HierarchicalOutput layer. Received: model '{model.name}', whose output of "
-            f"shape {shapes} is another. Take the model without what follows that layer; the "
-            "order of the classes is that of the logits."
+            f"or HierarchicalOutput layer. Received: model '{model.name}', with an output of "
+            f"shape {shapes} from another layer. Remove the layers after the output layer; a "
+            "softmax does not change the order of the classes."
         ) from error
     if tag is None:
-        raise ValueError(f"Model '{model.name}' was traced for its shapes alone.")
-    # After `load_weights` no step of this layer has told it the ranking of the loss.
+        raise ValueError(f"Model '{model.name}' was traced only for its shapes.")
+    # After `load_weights`, the layer has not seen the loss yet, and so not its ranking.
     tag.layer.follow(getattr(model, "loss", None), replace=False)
     return tag, mask_of(outputs)

@@ -1,66 +1,65 @@
-"""The base class of all metrics for our output layers."""
+"""The base class of all metrics of this library."""
 
 import keras
 import tensorflow as tf
 
 from tf_largeout.keras_internals import mask_of
-from tf_largeout.tags.example_weights import per_row
+from tf_largeout.tags.example_weights import per_example
 from tf_largeout.tags.output_tag import OutputTag, tag_of
 from tf_largeout.types import DTypeLike, TensorLike
 
 
-class RowMetric(keras.metrics.Metric):
-    """A weighted ratio of two sums over the rows of all batches.
+class ExampleMetric(keras.metrics.Metric):
+    """A weighted ratio of two sums over the examples of all batches.
 
-    Subclasses write `row_terms`. The sums are float64: exact for counts far above 2^24.
+    Subclasses define `example_terms`. The sums are float64, which is exact for counts far above
+    2^24.
 
-    In `evaluate` the metrics and the loss share one exact pass over the classes. A training
-    step does no work that grows with the number of classes: what a metric shows then, if
-    anything, is said at each.
+    In `evaluate`, metrics and loss share one exact pass over the classes. In training, metrics
+    do no work that grows with the number of classes; each metric documents what it shows then.
 
-    A row whose labels are all -1 has weight 0, and a row of weight 0 adds nothing, whatever its
-    numbers. The labels of a row are a set: a class that is given twice counts once. Where
-    nothing is known, because no step could tell or the weights of all rows add up to 0, the
-    result is NaN.
+    An example whose labels are all -1 has weight 0. An example of weight 0 adds nothing, even
+    if its terms are NaN. Repeated labels of an example count once. If no step knew the metric,
+    or the weights add up to 0, the result is NaN.
 
     Args:
         name: Name of the metric.
-        dtype: Type of the result, as in `keras.metrics.Metric`. (The sums are float64.)
+        dtype: Dtype of the result, as in `keras.metrics.Metric`. The sums are float64.
 
     Call arguments:
-        y_true: Integer class ids as the losses take them: `[batch]` or, padded with -1 or
-            ragged, `[batch, max_labels]`; with further dimensions between where the features
-            have them.
-        y_pred: The direct output of an output layer of ours.
-        sample_weight: Optional weights that broadcast to the leading dimensions, aligned in
-            front: those of sequences `[batch, time, dim]` are `[batch]` or `[batch, time]`.
+        y_true: Integer class ids, as for the losses: `[batch]` or, padded with -1 or
+            ragged, `[batch, max_labels]`; with the other leading dimensions of the features
+            in between.
+        y_pred: The direct output of an output layer of this library.
+        sample_weight: Optional weights, aligned with the leading dimensions: for sequences
+            `[batch, time, dim]` they are `[batch]` or `[batch, time]`.
 
     Raises:
-        ValueError: If `y_pred` is no direct output of such a layer, the labels are not
-            integers, or they or the weights do not fit the features in shape.
+        ValueError: If `y_pred` is not the direct output of such a layer, the labels are not
+            integers, or the shapes of labels or weights do not match the features.
     """
 
-    _direction = "up"  # what Keras's callbacks call an improvement where their mode is "auto"
+    _direction = "up"  # what mode "auto" of Keras's callbacks treats as an improvement
 
     def __init__(self, name: str | None = None, dtype: DTypeLike | None = None) -> None:
         super().__init__(name=name, dtype=dtype)
         self.numerator = self._sum("numerator")
         self.denominator = self._sum("denominator")
 
-    def row_terms(
+    def example_terms(
         self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor] | None:
-        """What each row adds to the two sums.
+        """Returns what each example adds to the two sums.
 
         Args:
-            tag: The tag of `B` rows.
+            tag: The tag of `B` examples.
             labels: int64 `[B, L]`, padded with -1.
             valid: bool `[B, L]`, False at padding and at repeats of a label.
 
         Returns:
-            Two tensors that broadcast to `[B]`; or None where this step has no such figure.
+            Two tensors that broadcast to `[B]`; or None if this step does not know them.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define `row_terms`.")
+        raise NotImplementedError(f"{type(self).__name__} must define `example_terms`.")
 
     def update_state(
         self, y_true: TensorLike, y_pred: tf.Tensor, sample_weight: TensorLike | None = None
@@ -70,10 +69,10 @@ class RowMetric(keras.metrics.Metric):
             return
         labels = tag.label_matrix(y_true)
         valid = tag.distinct_labels(labels)
-        terms = self.row_terms(tag, labels, valid)
+        terms = self.example_terms(tag, labels, valid)
         if terms is None:
             return
-        weights = _row_weights(tag, valid, sample_weight, mask_of(y_pred))
+        weights = _example_weights(tag, valid, sample_weight, mask_of(y_pred))
         for total, term in zip((self.numerator, self.denominator), terms, strict=True):
             weighted = tf.where(weights != 0, weights * tf.cast(term, tf.float64), 0)
             total.assign_add(tf.reduce_sum(weighted))
@@ -91,10 +90,10 @@ class RowMetric(keras.metrics.Metric):
         return self.add_variable((), "zeros", dtype="float64", name=name)
 
 
-def _row_weights(
+def _example_weights(
     tag: OutputTag, valid: tf.Tensor, sample_weight: TensorLike | None, mask: tf.Tensor | None
 ) -> tf.Tensor:
-    """The weights of the rows, float64 `[B]`, 0 where there is no label or the mask is 0."""
+    """Returns the weights, float64 `[B]`; 0 for examples that are masked or have no label."""
     counts = tf.reduce_any(valid, axis=-1)
     if mask is not None:
         counts &= _flat(mask, tag, "bool")
@@ -105,4 +104,4 @@ def _row_weights(
 
 
 def _flat(weights: TensorLike, tag: OutputTag, dtype: str) -> tf.Tensor:
-    return tf.reshape(per_row(weights, tag.features, dtype), [-1])
+    return tf.reshape(per_example(weights, tag.features, dtype), [-1])
