@@ -17,26 +17,26 @@ def test_whole_numbers_become_ints(value):
 
 
 @pytest.mark.parametrize("value", [True, np.bool_(True), 3.0, np.float32(3), "3", None, [3]])
-def test_what_is_no_whole_number_is_refused(value):
+def test_other_values_than_whole_numbers_are_refused(value):
     assert not is_whole(value)
     with pytest.raises(ValueError, match="`k` must be a positive integer. Received: k="):
         whole_number("k", value)
 
 
 @pytest.mark.parametrize("least", [-2, 0, 1, 7])
-def test_the_least_number_is_the_first_that_is_accepted(least):
+def test_the_smallest_valid_number_is_accepted(least):
     assert whole_number("k", least, least) == least
     with pytest.raises(ValueError, match=f"Received: k={least - 1} "):
         whole_number("k", least - 1, least)
 
 
-def test_none_is_accepted_only_where_it_is_asked_for():
+def test_none_is_accepted_only_with_or_none():
     assert whole_number("k", None, or_none=True) is None
     with pytest.raises(ValueError, match="a positive integer or None. Received: k=0 "):
         whole_number("k", 0, or_none=True)
 
 
-def test_the_message_says_what_was_expected_and_what_came():
+def test_the_message_has_the_expected_and_the_received_value():
     expected = "`start` must be an integer of at least 0. Received: start='a' (of type str)."
     with pytest.raises(ValueError, match=re.escape(expected)):
         whole_number("start", "a", least=0)
@@ -49,12 +49,12 @@ def test_real_numbers_become_floats(value):
 
 
 @pytest.mark.parametrize("value", [1.9, np.nan, np.inf, True, "3", None, [3]])
-def test_what_is_no_real_number_in_range_is_refused(value):
+def test_other_values_than_real_numbers_in_range_are_refused(value):
     with pytest.raises(ValueError, match="`a` must be a number of at least 2. Received: a="):
         real_number("a", value, least=2)
 
 
-def test_the_bound_of_a_real_number_can_be_left_out():
+def test_the_bound_of_a_real_number_can_be_excluded():
     assert real_number("a", 0, least=0) == 0
     with pytest.raises(ValueError, match="`a` must be a number above 0. Received: a=0 "):
         real_number("a", 0, least=0, allow_least=False)
@@ -71,7 +71,7 @@ def test_other_seeds_are_refused(seed):
         seed_or_none("seed", seed)
 
 
-def test_the_most_is_the_last_that_is_accepted():
+def test_the_largest_valid_number_is_accepted():
     assert whole_number("k", 9, most=9) == 9
     with pytest.raises(ValueError, match="positive integer and at most 9. Received: k=10 "):
         whole_number("k", 10, most=9)
@@ -85,7 +85,7 @@ def test_booleans_of_python_and_numpy_become_bools(value):
 
 
 @pytest.mark.parametrize("value", ["name", 1, None])
-def test_what_is_no_boolean_is_refused(value):
+def test_other_values_than_booleans_are_refused(value):
     expected = f"`absolute` must be True or False. Received: absolute={value!r} "
     with pytest.raises(ValueError, match=re.escape(expected)):
         boolean("absolute", value)
@@ -108,6 +108,8 @@ def test_what_is_no_boolean_is_refused(value):
         lambda: retrieval.BruteForceIndex(np.zeros([9, 2])),  # rows, which `build` takes
     ],
 )
-def test_what_is_meant_for_another_argument_counts_as_neither_true_nor_false(make):
-    with pytest.raises(ValueError, match="(?s)True or False. Received.*Pass other arguments"):
+def test_values_for_other_arguments_are_not_accepted_as_booleans(make):
+    with pytest.raises(
+        ValueError, match="(?s)True(, False)? or (False|None). Received.*Pass other"
+    ):
         make()

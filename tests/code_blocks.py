@@ -7,7 +7,7 @@ _NOT_RUN = re.compile(r' title="Not run by the tests: [^"]+"')
 
 
 def run_blocks(page):
-    """Runs the blocks in order, each with the names of those before; returns the names.
+    """Runs the blocks in order in one namespace, and returns the namespace.
 
     A block that cannot be run has the title "Not run by the tests: ..." on the page.
     """
@@ -16,12 +16,12 @@ def run_blocks(page):
         if block["info"]:
             assert _NOT_RUN.fullmatch(block["info"]), f"{page}: {block['info']!r}"
             continue
-        # Empty lines before it, so that an error names the line of the page.
+        # The empty lines make errors show the line of the page.
         lines = "\n" * text.count("\n", 0, block.start("code"))
         exec(compile(lines + block["code"], str(page), "exec"), namespace)
     return namespace
 
 
 def has_blocks(page):
-    """Whether there is Python on the page."""
+    """Returns whether the page contains Python."""
     return bool(_BLOCK.search(page.read_text()))

@@ -1,4 +1,4 @@
-"""What every test runs under: quiet logs, fixed seeds, no TF32."""
+"""Settings of all tests: quiet logs, fixed seeds, no TF32."""
 
 import ctypes
 import functools
@@ -26,7 +26,7 @@ def pytest_addoption(parser):
     parser.addoption("--run-slow", action="store_true", help="also run tests marked slow")
 
 
-# Files of long tests are started first: else one process works on them at the end, alone.
+# Files with long tests start first. Otherwise one process would run them alone at the end.
 _LONG = (
     "tests/integration/",
     "tests/benchmarks/",
@@ -47,14 +47,14 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    """Collections of garbage need not look at what all tests have imported."""
+    """Excludes imported objects from garbage collection, which makes it faster."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_configure(config):
-    """Devices, before any op runs: two logical CPUs for tests of MirroredStrategy, and no GPU
-    but for `pytest -m gpu`, as the other tests say what holds on a CPU."""
+    """Configures devices before any op runs: two logical CPUs for MirroredStrategy, and
+    no GPU except for `pytest -m gpu`, as the other tests are for the CPU."""
     if config.getoption("markexpr") != "gpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     cpu = tf.config.list_physical_devices("CPU")[0]
@@ -66,10 +66,10 @@ def pytest_configure(config):
 
 
 def _kept_kernels():
-    """A context in which TensorFlow keeps its kernels, which take most of a short test to make.
+    """Keeps TensorFlow's kernel cache when a seed is set, which makes short tests much faster.
 
-    It forgets them whenever a seed is set, for those of `tf.random` that hold a state. Use
-    `tf.random.stateless_*` or numpy in tests.
+    TensorFlow clears the cache because kernels of `tf.random` have a state. So use
+    `tf.random.stateless_*` or NumPy in tests.
     """
     calls = importlib.import_module("tensorflow.python.pywrap_tfe")
     return mock.patch.object(calls, "TFE_ContextClearCaches", lambda _: None)
@@ -77,7 +77,7 @@ def _kept_kernels():
 
 @pytest.fixture(autouse=True)
 def fixed_seeds():
-    """Same random numbers in each test, whichever tests ran before."""
+    """Each test gets the same random numbers, independent of previous tests."""
     with _kept_kernels():
         keras.utils.set_random_seed(20_260_101)
     yield
@@ -87,17 +87,17 @@ def fixed_seeds():
 
 @pytest.fixture(autouse=True, scope="module")
 def freed_kernels():
-    """Frees what the tests of a file have left."""
+    """Frees the memory of the tests of a file."""
     yield
     keras.backend.clear_session()
 
 
 @pytest.fixture(autouse=True)
 def no_product_that_aborts(monkeypatch):
-    """Skips tests of mixed precision where TensorFlow's products of 16 bits end the process.
+    """Skips tests of mixed precision if TensorFlow's 16-bit products would abort the process.
 
-    TensorFlow asks the processor whether it can, and oneDNN for the product, which has none for
-    the older processors that ONEDNN_MAX_CPU_ISA sets. On such processors themselves it has one.
+    TensorFlow checks the real processor, but oneDNN has no such product for the older one that
+    ONEDNN_MAX_CPU_ISA emulates. On a real older processor TensorFlow uses another product.
     """
     if not os.environ.get("ONEDNN_MAX_CPU_ISA") or not _has_products_of_16_bits():
         return
@@ -119,7 +119,7 @@ def _has_products_of_16_bits():
 
 @pytest.fixture
 def set_simd_level(monkeypatch):
-    """A function that sets the SIMD level; a processor without one takes its best."""
+    """Returns a function that sets the SIMD level, or the best level below it."""
     ops = ctypes.CDLL(str(library.LOADED))
 
     def set_level(level):

@@ -1,14 +1,14 @@
-"""The arrows of the design, on the C++ side. Each failure says what to do instead."""
+"""Architecture tests of the C++ code. Each failure says what to do instead."""
 
 import re
 
 from tests.source_tree import CUSTOM_OPS, PACKAGE, cpp_files, each_of, includes, name
 
-# What the floors may include in quotes; whatever else they need is std, in <>.
+# Folders that each floor may include in quotes. Everything else is std, in <>.
 FLOORS = {
     "core": ("custom_ops/core/",),
     "cuda": ("custom_ops/cuda/", "custom_ops/core/"),
-    # In place of CUDA's headers, and of a GPU of TensorFlow.
+    # Replaces CUDA's headers, and TensorFlow's GPU.
     "emulated_gpu": (
         "custom_ops/emulated_gpu/",
         "custom_ops/cuda/",
@@ -39,15 +39,15 @@ CORE_FOLDERS = {
     "optimizers": ("base", "rows"),
     "factored_output": ("base", "linear_algebra", "rows"),
 }
-# What else in <> may have a folder in its name.
+# Other includes in <> that may have a folder in their name.
 LIBRARIES = {"cuda": ("cub/",), "emulated_gpu": ("sys/",), "kernels": ("sys/",)}
-# Headers without templates or inline functions that a linker could keep one
-# copy of: that copy might be compiled for AVX-512 and run on any machine.
+# Headers without templates and inline functions. Of such functions the linker keeps one copy,
+# which might be compiled for AVX-512 and run on any machine.
 SIMD_HEADERS = {"cstddef", "cstdint", "cstring", "immintrin.h"}
 LONGEST_FILE = 300
 
-# Where g++ compiles and runs tests, without TensorFlow and without a GPU. Those of launchers
-# are the checks of cuda/check, on the emulated GPU.
+# Floors whose tests g++ compiles, without TensorFlow and without a GPU. cuda/check tests the
+# launchers on the emulated GPU.
 TESTED_FLOORS = ("core", "cuda", "emulated_gpu")
 
 each_file = each_of(cpp_files())
@@ -95,7 +95,7 @@ def test_vectorised_files_include_no_std_templates(path):
     std = {header for header, in_quotes in includes(path) if not in_quotes}
     wrong = sorted(std - SIMD_HEADERS)
     assert not wrong, (
-        f"{name(path)} includes {wrong}. It is compiled once a SIMD level, and the linker "
+        f"{name(path)} includes {wrong}. It is compiled once per SIMD level, and the linker "
         "keeps one copy of an inline function of std: pass pointers and sizes, and keep std "
         "in X.cc. (tests/packaging/simd_objects_test.py looks at the objects themselves.)"
     )
@@ -149,12 +149,12 @@ def test_cpp_tests_are_on_the_floors_without_tensorflow(path):
 
 
 @each_of(cpp_files("core", "kernels", "ops"))
-def test_what_nvcc_compiles_is_on_the_cuda_floor(path):
+def test_code_for_nvcc_is_on_the_cuda_floor(path):
     assert path.suffix in (".h", ".cc"), f"{name(path)}: CUDA lives in custom_ops/cuda."
 
 
 @each_of(cpp_files("cuda", "kernels"))
-def test_what_gxx_compiles_includes_no_cuda_header(path):
+def test_code_for_gxx_includes_no_cuda_header(path):
     wrong = [header for header, _ in includes(path) if re.match(r"cuda|cub/|.*\.cuh", header)]
     assert path.suffix in (".cu", ".cuh") or not wrong, (
         f"{name(path)} includes {wrong}; only .cu and .cuh know CUDA: launchers take a Stream."
@@ -181,4 +181,4 @@ def test_no_formatter_has_split_the_end_of_a_launch(path):
 @each_file
 def test_files_are_short_enough_to_read(path):
     lines = len(path.read_text().splitlines())
-    assert lines <= LONGEST_FILE, f"{name(path)} has {lines} lines: split it by what it does."
+    assert lines <= LONGEST_FILE, f"{name(path)} has {lines} lines: split it by concept."

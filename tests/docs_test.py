@@ -1,4 +1,4 @@
-"""The Python of the guides runs, and the links between the project's texts lead somewhere.
+"""The Python code of the guides runs, and links between the project's texts are valid.
 
 `make docs` also checks the finished site, with its anchors and the reference.
 """
@@ -20,7 +20,7 @@ PROGRAMS = [
     for path in sorted((ROOT / "lab").rglob("*.py"))
     if "ArgumentParser(" in path.read_text()
 ]
-# A page that trains little. README.md is tested by readme_test.py, which is slow.
+# A page with little training. The slow readme_test.py tests README.md.
 SHORT = [ROOT / "docs/guides/optimizers.md"]
 TEXTS = sorted(ROOT.glob("*.md")) + PAGES
 _LINK = re.compile(r"\]\((?!\w+:)(?P<path>[^)#]+)(?:#[^)]*)?\)")

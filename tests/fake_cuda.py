@@ -1,4 +1,4 @@
-"""A CUDA driver without a GPU: a libcuda.so.1 that says what the environment tells it to."""
+"""A fake CUDA driver: a libcuda.so.1 that reports the values of environment variables."""
 
 import subprocess
 
@@ -27,9 +27,12 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
 
 
 def environment(folder, driver, card):
-    """Makes the driver in a folder; returns the variables with which a new process finds it.
+    """Compiles the driver in a folder, and returns the environment of processes that use it.
 
-    driver: as CUDA writes it, 13000 for 13.0. card: the compute capability, 70 for 7.0.
+    Args:
+        folder: Folder of the driver.
+        driver: CUDA version in CUDA's format, such as 13000 for 13.0.
+        card: Compute capability, such as 70 for 7.0.
     """
     command = ["g++", "-x", "c", "-shared", "-fPIC", "-w", "-o", folder / "libcuda.so.1", "-"]
     subprocess.run(command, check=True, input=SOURCE, text=True)

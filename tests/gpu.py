@@ -1,4 +1,4 @@
-"""The device that tests marked `gpu` run on, and what it computes beside the CPU."""
+"""The device of tests marked `gpu`, and comparisons of its results with those of the CPU."""
 
 import functools
 
@@ -10,22 +10,22 @@ NAME = "GPU:0"
 
 @functools.cache
 def missing():
-    """Why nothing can run on the GPU; None if it can."""
+    """Returns why no test can run on the GPU, or None."""
     if not tf.config.get_visible_devices("GPU"):
         return "no GPU, or not run as `pytest -m gpu`"
-    from tf_largeout.benchmarks.harness import machine  # not before the library is wanted
+    from tf_largeout.benchmarks.harness import machine  # Imports the library only if needed.
 
     return machine.why_not_on_gpu()
 
 
 def is_emulated():
-    """Whether that is the emulated GPU of `make test-emulated-gpu`."""
+    """Returns whether the device is the emulated GPU of `make test-emulated-gpu`."""
     device = tf.config.get_visible_devices("GPU")[0]
     return tf.config.experimental.get_device_details(device).get("device_name") == "EMULATED"
 
 
 def on_gpu(compute):
-    """What `compute()` gives there, as arrays; fails if another device has computed it."""
+    """Runs `compute()` on the GPU and returns arrays. Fails if another device computed them."""
     with tf.device(NAME):
         results = tf.nest.flatten(compute())
     devices = {result.device.rpartition("device:")[2] for result in results}
@@ -34,13 +34,13 @@ def on_gpu(compute):
 
 
 def on_cpu(compute):
-    """The same on the CPU."""
+    """Runs `compute()` on the CPU and returns arrays."""
     with tf.device("CPU:0"):
         return [tf.convert_to_tensor(result).numpy() for result in tf.nest.flatten(compute())]
 
 
 def assert_same_on_gpu(compute, exact=False, rtol=1e-5, atol=1e-5):
-    """Runs `compute()` on both devices, and compares; `exact` compares bits."""
+    """Runs `compute()` on both devices and compares the results, with `exact` bit by bit."""
     for got, expected in zip(on_gpu(compute), on_cpu(compute), strict=True):
         if exact or not np.issubdtype(expected.dtype, np.floating):
             np.testing.assert_array_equal(got, expected)

@@ -1,4 +1,4 @@
-"""What the tests of layers and losses share: heads with known weights and known samples."""
+"""Helpers for tests of layers and losses: heads with known weights and known samples."""
 
 import inspect
 
@@ -11,16 +11,16 @@ from tf_largeout import layers, samplers
 
 
 def multi_optimizer(default, others):
-    """Keras's optimizer that trains some variables by `others`, one for each name pattern."""
+    """Returns a Keras optimizer that uses `others` for variables with matching names."""
     if not hasattr(keras.optimizers, "OptimizerMap"):
         pytest.skip("Keras before 3.15 has no MultiOptimizer")
     return keras.optimizers.MultiOptimizer(keras.optimizers.OptimizerMap(default, others))
 
 
 class FixedSampler(samplers.Sampler):
-    """Gives the `SampledValues` it was made with, whatever it is asked."""
+    """A sampler that always returns the given `SampledValues`."""
 
-    counts_are = "probabilities"  # which all losses take
+    counts_are = "probabilities"  # All losses accept them.
 
     def __init__(self, sampled_values):
         super().__init__(num_sampled=int(sampled_values.sampled_candidates.shape[-1]), seed=1)
@@ -31,7 +31,7 @@ class FixedSampler(samplers.Sampler):
 
 
 class FixedSearch(samplers.HardNegativeSampler):
-    """Finds the classes it was made with; the tail is a `FixedSampler` of the values given."""
+    """A sampler of given hard classes, whose tail is a `FixedSampler` of given values."""
 
     def __init__(self, ids, tail_values):
         num_hard, num_tail = len(ids[0]), len(tail_values.sampled_candidates)
@@ -51,7 +51,7 @@ def sampled_values(candidates, true_count, sampled_count):
 
 
 def built_head(embeddings, bias=None, sampler=None, **kwargs):
-    """A `LargeOutput` with the given weights."""
+    """Returns a `LargeOutput` with the given weights."""
     num_classes, dim = embeddings.shape
     head = layers.LargeOutput(num_classes, sampler=sampler, use_bias=bias is not None, **kwargs)
     head.build((None, dim))
@@ -62,13 +62,13 @@ def built_head(embeddings, bias=None, sampler=None, **kwargs):
 
 
 def pad(rows):
-    """Lists of class ids as int64 `[B, L]`, padded with -1."""
+    """Converts lists of class ids to int64 `[B, L]`, padded with -1."""
     width = max(len(row) for row in rows)
     return np.array([[*row, *[-1] * (width - len(row))] for row in rows], np.int64)
 
 
 def loss_and_gradients(loss, head, features, labels, **kwargs):
-    """The loss in training, and its dense gradients by features, embeddings and bias."""
+    """Returns the training loss and its dense gradients: features, embeddings and bias."""
     features = tf.convert_to_tensor(features)
     variables = [v for v in head.class_matrix.variables() if v is not None]
     with tf.GradientTape() as tape:
@@ -79,7 +79,7 @@ def loss_and_gradients(loss, head, features, labels, **kwargs):
 
 
 def public_classes(module, base):
-    """The names of the public concrete subclasses of `base` that `module` exports."""
+    """Returns the names of the concrete subclasses of `base` that `module` exports."""
     return {
         name
         for name, member in inspect.getmembers(module, inspect.isclass)
@@ -89,11 +89,11 @@ def public_classes(module, base):
 
 
 def assert_resumed_equals_uninterrupted(make_model, fit_first, fit_rest, folder):
-    """Saves a model after `fit_first`; loaded and fit further, it has the bits of a whole run.
+    """Checks that saving and loading after `fit_first` gives the same bits as a whole run.
 
     Args:
-        make_model: Makes the same compiled model each time.
-        fit_first, fit_rest: Fit the model they are given.
+        make_model: Function that returns a new compiled model, always with the same weights.
+        fit_first, fit_rest: Functions that train the given model.
         folder: Where to save it.
     """
     whole, first = make_model(), make_model()
@@ -108,7 +108,7 @@ def assert_resumed_equals_uninterrupted(make_model, fit_first, fit_rest, folder)
 
 
 def config_round_trip(instance):
-    """Serialises and deserialises, and checks that nothing changes."""
+    """Checks that serialisation and deserialisation change nothing."""
     config = keras.saving.serialize_keras_object(instance)
     clone = keras.saving.deserialize_keras_object(config)
     assert type(clone) is type(instance)

@@ -29,7 +29,7 @@ def _examples(width=WIDTH):
 
 
 @pytest.mark.parametrize("dims", [(4, 4), (3, 5, 8)])
-def test_logits_are_the_mean_of_those_of_the_models(dims):
+def test_logits_are_the_mean_of_the_models_logits(dims):
     models = [_model(seed, dim) for seed, dim in enumerate(dims)]
     expected = np.mean([model(_examples()) for model in models], axis=0)
     joined = tflo.join_models(models)
@@ -37,7 +37,7 @@ def test_logits_are_the_mean_of_those_of_the_models(dims):
     assert joined.layers[-1].class_matrix.dim == sum(dims)
 
 
-def test_a_bias_of_some_counts_as_zero_for_the_others():
+def test_a_missing_bias_counts_as_zero():
     models = [_model(0), _model(1, use_bias=False)]
     expected = np.mean([model(_examples()) for model in models], axis=0)
     joined = tflo.join_models(models)
@@ -56,7 +56,7 @@ def test_it_ranks_by_the_product_of_probabilities_and_finds_them_exactly():
 
 
 @pytest.mark.slow
-def test_it_survives_a_file_and_can_be_evaluated(tmp_path):
+def test_it_can_be_saved_loaded_and_evaluated(tmp_path):
     joined = tflo.join_models([_bag(0), _bag(1)])
     ids = np.random.default_rng(1).integers(0, 30, (9, 5))
     joined.save(tmp_path / "joined.keras")
@@ -67,7 +67,7 @@ def test_it_survives_a_file_and_can_be_evaluated(tmp_path):
     assert result["precision_at_1"] == 1
 
 
-def test_models_stay_as_they_are():
+def test_the_models_are_not_changed():
     models = [_model(0), _model(1)]
     before = [model(_examples()).numpy() for model in models]
     joined = tflo.join_models(models)

@@ -39,7 +39,7 @@ def compiled(**kwargs):
     return model
 
 
-# What each class does has tests of its own; by which names they are found is the next test.
+# Each class has its own tests, and the next test checks all names.
 @pytest.mark.parametrize(
     "loss, optimizer", slow_but([("sampled_softmax_loss", "lazy_adagrad")], PAIRS)
 )
@@ -77,9 +77,9 @@ def test_a_loss_by_name_is_one_of_ours():
     assert isinstance(keras.optimizers.get("lazy_sgd"), tflo.optimizers.LazySGD)
 
 
-def test_a_name_of_keras_stays_that_of_keras(monkeypatch):
+def test_names_of_keras_are_not_replaced(monkeypatch):
     class Perplexity(tflo.metrics.Perplexity):
-        """As if Keras had one."""
+        """Stands for a class of Keras."""
 
     table = {"perplexity": Perplexity}
     monkeypatch.setitem(keras.metrics.get.__globals__, "ALL_OBJECTS_DICT", table)

@@ -1,4 +1,4 @@
-"""The build for 64-bit ARM: preset and SIMD levels, and (slow) library, C++ tests and wheel."""
+"""Tests of the build for 64-bit ARM."""
 
 import json
 import pathlib
@@ -17,10 +17,10 @@ from tests.source_tree import ROOT
 TOOLCHAIN = "build_tools/aarch64.cmake"
 COMPILER = "aarch64-linux-gnu-g++-12"
 QEMU = "qemu-aarch64"
-AARCH64 = 183  # in the ELF header
+AARCH64 = 183  # In the ELF header.
 
 
-def test_the_preset_has_the_toolchain_for_arm_and_a_folder_of_its_own():
+def test_the_preset_has_the_toolchain_for_arm_and_its_own_folder():
     presets = json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]
     preset = next(one for one in presets if one["name"] == "arm")
     assert preset["toolchainFile"] == f"${{sourceDir}}/{TOOLCHAIN}"
@@ -42,7 +42,7 @@ def test_arm_has_one_simd_level(tmp_path, processor, levels):
     assert {flag.removeprefix(prefix) for flag in flags if flag.startswith(prefix)} == levels
 
 
-def test_a_missing_compiler_is_an_error_that_says_how_to_install_it(tmp_path):
+def test_a_missing_compiler_is_an_error_with_instructions(tmp_path):
     found_nowhere = [
         "-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF",
         f"-DCMAKE_MAKE_PROGRAM={cmake._program('ninja')}",

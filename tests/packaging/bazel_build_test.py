@@ -1,4 +1,4 @@
-"""BUILD, built by Bazel: what a custom TensorFlow Serving links in is there, and runs."""
+"""The targets of BUILD, built by Bazel, can be linked into a custom TensorFlow Serving."""
 
 import os
 import re
@@ -26,7 +26,7 @@ print(layer.top_k([[1.0, 5.0, 2.0, 4.0, 3.0]], 3)[1].numpy().tolist())
 
 @pytest.fixture(scope="module")
 def built():
-    """What Bazel says when all is built and its tests have run."""
+    """Returns the output of Bazel after building and running all tests."""
     if bazel.missing():
         pytest.skip(bazel.missing())
     command = [sys.executable, "-m", "build_tools.bazel"]
@@ -68,7 +68,7 @@ def test_a_server_with_the_ops_linked_in_runs_a_custom_export(built, name, tmp_p
     models.assert_same(answer, models.best(logits, 4, exclude))
 
 
-def test_without_bazel_it_says_what_to_install(monkeypatch, capsys):
+def test_without_bazel_the_error_has_instructions(monkeypatch, capsys):
     monkeypatch.setenv("PATH", "/nowhere")
     assert bazel.main() == 1
     said = capsys.readouterr().err

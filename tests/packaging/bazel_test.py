@@ -1,4 +1,4 @@
-"""BUILD describes what setup.py builds. BUILD is valid Python, so it is evaluated here."""
+"""BUILD builds the same as setup.py. As BUILD is valid Python, it is evaluated here."""
 
 import collections
 import re
@@ -15,7 +15,7 @@ LEVELS = {
     )
 }
 
-# All but what runs on a GPU, real or emulated: BUILD is for the CPU.
+# All files except those for real or emulated GPUs, as BUILD is for the CPU.
 SOURCES = {
     str(path.relative_to(ROOT))
     for path in (ROOT / "custom_ops").rglob("*.*")
@@ -33,7 +33,7 @@ def glob(patterns, exclude=()):
 
 
 def targets():
-    """The arguments of each target, by name; a select has its x86-64 branch."""
+    """Returns the arguments of each target by name, with the x86-64 branch of each select."""
     found = {}
 
     def rule(name, **arguments):
@@ -51,7 +51,7 @@ def targets():
     return found
 
 
-def test_every_cpp_file_is_in_one_target_and_simd_files_in_one_a_level():
+def test_every_cpp_file_is_in_one_target_and_simd_files_in_one_per_level():
     uses = collections.Counter()
     for target in targets().values():
         uses.update([*target.get("srcs", []), *target.get("hdrs", [])])
@@ -72,13 +72,13 @@ def test_dependencies_within_the_file_exist():
             assert not label.startswith(":") or label[1:] in found, f"{name} needs {label}"
 
 
-def test_core_depends_on_no_tensorflow():
+def test_core_does_not_depend_on_tensorflow():
     found = targets()
     for name in (one for one in found if one.startswith("core")):
         assert not [one for one in found[name].get("deps", []) if "tensorflow" in one]
 
 
-def test_what_registers_itself_is_always_linked():
+def test_code_that_registers_itself_is_always_linked():
     found = targets()
     assert all(found[name]["alwayslink"] for name in ("kernels", "ops", "largeout_ops"))
     assert found["tf_largeout/ops/_largeout_ops.so"]["linkshared"]

@@ -1,4 +1,4 @@
-"""What CMake builds with, and what the build says when something is missing."""
+"""Options of the build with CMake, and its errors."""
 
 import io
 import json
@@ -14,7 +14,7 @@ from tests.source_tree import ROOT
 
 
 def configure(folder, *arguments, **environment):
-    """Configures a new build in `folder`; returns what CMake printed, in one line."""
+    """Configures a new build in `folder`, and returns CMake's output in one line."""
     command = ["-G", "Ninja", "-S", ROOT, "-B", folder, *arguments]
     done = subprocess.run(
         [cmake._program("cmake"), *map(str, command)],
@@ -40,19 +40,19 @@ def test_a_second_build_compiles_nothing(capfd):
     assert library.exists()
 
 
-def test_kernels_are_compiled_with_the_flags_that_tensorflow_gives():
+def test_kernels_are_compiled_with_tensorflows_flags():
     file = cmake.build("op_library").parent / "compile_commands.json"
     commands = [one["command"] for one in json.loads(file.read_text())]
     kernels = [one for one in commands if "CMakeFiles/kernels.dir" in one]
     assert kernels
     for flag in tf.sysconfig.get_compile_flags():
-        flag = flag.replace("--std", "-std").removeprefix("-I")  # CMake writes -isystem
+        flag = flag.replace("--std", "-std").removeprefix("-I")  # CMake writes -isystem.
         assert all(flag in command for command in kernels), flag
     assert all(f"LARGEOUT_TENSORFLOW_VERSION={tf.__version__}" in one for one in kernels)
 
 
 @pytest.mark.parametrize("name", ["cmake", "ninja"])
-def test_a_missing_program_is_an_error_that_says_how_to_install_it(monkeypatch, name):
+def test_a_missing_program_is_an_error_with_instructions(monkeypatch, name):
     monkeypatch.setattr(cmake.shutil, "which", lambda *_, **__: None)
     with pytest.raises(BuildError, match=f"{name!r} is not on the PATH.*pip install cmake"):
         cmake._program(name)
@@ -77,7 +77,7 @@ def test_gpu_kernels_are_compiled_only_on_request(monkeypatch, value, wanted):
     assert cmake.wants_gpu() == wanted
 
 
-def test_a_request_for_gpu_kernels_that_is_neither_yes_nor_no_is_an_error(monkeypatch):
+def test_an_invalid_value_of_largeout_gpu_is_an_error(monkeypatch):
     monkeypatch.setenv("LARGEOUT_GPU", "maybe")
     with pytest.raises(BuildError, match="'maybe'. Expected 1"):
         cmake.wants_gpu()
@@ -98,7 +98,7 @@ def test_a_compiler_too_old_for_cpp17_is_an_error_that_names_its_version(tmp_pat
         ((75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120), "75 80 86 87 88 89 90"),
     ],
 )
-def test_code_is_made_for_the_gpus_from_v100_to_h100(tmp_path, offered, taken):
+def test_code_is_compiled_for_gpus_from_v100_to_h100(tmp_path, offered, taken):
     assert architectures(tmp_path, offered) == (0, taken)
 
 
@@ -109,7 +109,7 @@ def test_an_nvcc_without_code_for_these_gpus_is_an_error(tmp_path):
 
 
 def architectures(folder, offered):
-    """What custom_ops/cuda/architectures.cmake chooses for an nvcc that offers these."""
+    """Returns the choice of custom_ops/cuda/architectures.cmake for an nvcc."""
     nvcc = make_script(folder / "nvcc", *(f"echo compute_{one}" for one in offered))
     script = folder / "choose.cmake"
     script.write_text(
@@ -122,7 +122,7 @@ def architectures(folder, offered):
     return done.returncode, " ".join(done.stderr.split())
 
 
-def test_gpu_kernels_without_nvcc_are_an_error_that_says_how_to_get_it(tmp_path):
+def test_gpu_kernels_without_nvcc_are_an_error_with_instructions(tmp_path):
     status, printed = configure(tmp_path / "build", "-DLARGEOUT_GPU=ON", NVCC="nvcc-99")
     assert status != 0
     for part in ["needs 'nvcc-99', which is not on the PATH", "toolkit", "LARGEOUT_GPU=0"]:

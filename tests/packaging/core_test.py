@@ -1,4 +1,4 @@
-"""The program of the C++ tests says what fails; `make test-cc` runs the tests themselves."""
+"""The program of the C++ tests reports failures. `make test-cc` runs the tests themselves."""
 
 import subprocess
 
@@ -20,7 +20,7 @@ TEST(Wrong) {
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """A program with one test, which fails."""
+    """Returns a program with one failing test."""
     folder = tmp_path_factory.mktemp("wrong")
     source, output = folder / "wrong_test.cc", folder / "wrong"
     source.write_text(WRONG)
@@ -36,10 +36,10 @@ def run(*command):
     return subprocess.run([str(part) for part in command], capture_output=True, text=True)
 
 
-pytestmark = pytest.mark.slow  # a compiler runs
+pytestmark = pytest.mark.slow  # Runs a compiler.
 
 
-def test_a_name_that_no_cpp_test_has_is_a_failure(program):
+def test_a_name_without_a_cpp_test_is_a_failure(program):
     done = run(program, "NoTestIsCalledThis")
     assert done.returncode == 1
     assert "0 tests" in done.stdout

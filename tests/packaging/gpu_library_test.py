@@ -1,4 +1,4 @@
-"""The op library with GPU kernels: what the build says, and that it works without a GPU."""
+"""The op library with GPU kernels: notices of the build, and use without a GPU."""
 
 import os
 import re
@@ -18,7 +18,7 @@ KERNELS = b"\0largeout built with kernels for gpus 75-real,75-virtual by cuda 12
 
 
 def notice(library, **environment):
-    """What a new process that has built `library` says about GPUs."""
+    """Returns the notice about GPUs of a new process that has built `library`."""
     code = (
         "import pathlib, sys; from build_tools import gpu;"
         "print(gpu.notice(pathlib.Path(sys.argv[1])))"
@@ -47,7 +47,7 @@ def test_the_build_warns_if_the_kernels_do_not_run_on_this_machine(tmp_path):
 
 @pytest.fixture
 def offer(tmp_path, monkeypatch):
-    """Sets which TensorFlow and which nvcc there are."""
+    """Sets which TensorFlow and which nvcc are installed."""
 
     def set_both(distribution, has_nvcc):
         found = TensorFlow("2.21.0", tmp_path, distribution) if distribution else None
@@ -58,9 +58,7 @@ def offer(tmp_path, monkeypatch):
     return set_both
 
 
-def test_kernels_that_were_left_out_are_named_if_the_user_may_want_them(
-    tmp_path, offer, monkeypatch
-):
+def test_missing_kernels_are_reported_if_the_user_may_want_them(tmp_path, offer, monkeypatch):
     library = tmp_path / "cpu.so"
     library.write_bytes(b"largeout built for tensorflow 2.21.0")
     for distribution, has_nvcc in [

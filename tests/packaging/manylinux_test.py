@@ -1,4 +1,4 @@
-"""The wheel with a library for each TensorFlow minor works in bare environments."""
+"""The wheel with a library for each TensorFlow minor works in new environments."""
 
 import os
 import pathlib
@@ -56,7 +56,7 @@ def test_headers_are_taken_from_the_wheel_of_a_tensorflow_version(tmp_path, monk
 
     monkeypatch.setattr(tensorflow_download, "FOLDER", tmp_path)
     monkeypatch.setattr(cmake, "run", pip)
-    for _ in range(2):  # the second finds what the first has left
+    for _ in range(2):  # The second call uses the download of the first.
         found = tensorflow_download.download("2.19")
     assert (found.version, len(commands)) == ("2.19.1", 1)
     assert commands[0][-1] == "tensorflow-cpu==2.19.*"
@@ -71,14 +71,14 @@ def built(tmp_path_factory):
 
 
 def files_of(path):
-    """The names of the files of the package in a wheel; auditwheel adds folders."""
+    """Returns the names of the package's files in a wheel; auditwheel adds folders."""
     names = zipfile.ZipFile(path).namelist()
     return {name for name in names if ".dist-info" not in name and not name.endswith("/")}
 
 
 @pytest.mark.slow
 def test_it_runs_on_linux_of_2018_and_later_and_holds_a_library_for_each_minor(built):
-    tag = "manylinux_2_27_x86_64"  # that of TensorFlow 2.21; g++ 8
+    tag = "manylinux_2_27_x86_64"  # As for TensorFlow 2.21; g++ 8.
     assert built.name.startswith(f"tf_largeout-{VERSION['__version__']}-py3-none-")
     assert tag in built.name
     names = files_of(built)
@@ -100,7 +100,7 @@ def test_errors_inside_its_libraries_reach_python(built, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("minor", MINORS)
-def test_it_trains_and_exports_in_a_bare_environment_without_a_compiler(built, minor, tmp_path):
+def test_it_trains_and_exports_in_a_new_environment_without_a_compiler(built, minor, tmp_path):
     if minor < "2.20" and sys.version_info >= (3, 13):
         pytest.skip(f"TensorFlow {minor} has no wheel for Python 3.13")
     venv.create(tmp_path / "venv", with_pip=True)

@@ -1,4 +1,4 @@
-"""No function compiled for AVX may be the one copy that the linker keeps."""
+"""The linker must not keep an AVX copy of a function that other code shares."""
 
 import subprocess
 
@@ -10,7 +10,7 @@ LEVELS = ("generic", "avx2", "avx512")
 
 
 def weak_symbols(objects):
-    """The demangled names that the linker may take from any object that has them."""
+    """Returns the demangled names of which the linker keeps an arbitrary copy."""
     command = ["nm", "--demangle", "--defined-only", *(str(path) for path in objects)]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rows = [line.split(maxsplit=2) for line in listed.splitlines()]
@@ -19,13 +19,13 @@ def weak_symbols(objects):
 
 @pytest.fixture(scope="module")
 def objects_of():
-    """Returns a function that gives the objects of a level of X_simd.cc."""
+    """Returns a function that returns the objects of X_simd.cc for a SIMD level."""
     folder = cmake.build("op_library").parent / "CMakeFiles"
     return lambda level: list(folder.glob(f"core_simd_{level}.dir/**/*.o"))
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_what_is_compiled_for_a_simd_level_stays_in_its_namespace(objects_of, level):
+def test_code_for_a_simd_level_stays_in_its_namespace(objects_of, level):
     objects = objects_of(level)
     if level == "generic":
         assert objects

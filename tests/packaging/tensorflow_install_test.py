@@ -1,4 +1,4 @@
-"""The build finds the TensorFlow beside it, and refuses one outside of the window."""
+"""The build finds the installed TensorFlow, and refuses unsupported versions."""
 
 import sysconfig
 
@@ -12,7 +12,7 @@ from tests.slow import slow_but
 
 
 def fake_install(folder, version, name="tensorflow_cpu"):
-    """A site-packages folder in which `name` looks installed."""
+    """Creates a site-packages folder in which `name` seems to be installed."""
     (folder / "tensorflow" / "include").mkdir(parents=True)
     (folder / "tensorflow" / "libtensorflow_framework.so.2").touch()
     metadata = folder / f"{name}-{version}.dist-info" / "METADATA"
@@ -31,14 +31,14 @@ def test_the_tensorflow_of_this_environment_is_found_without_importing_it():
     assert str(found.folder / "include") == tf.sysconfig.get_include()
 
 
-def test_the_flags_are_those_that_tensorflow_gives():
+def test_the_flags_are_those_of_tensorflow():
     found = tensorflow_install.find_supported()
     version = f"-DLARGEOUT_TENSORFLOW_VERSION={tf.__version__}"
     assert {*found.compile_flags} == {*tf.sysconfig.get_compile_flags(), version}
     assert found.link_flags == tf.sysconfig.get_link_flags()
 
 
-def test_an_isolated_build_takes_the_tensorflow_outside_of_its_isolation(tmp_path, monkeypatch):
+def test_an_isolated_build_uses_the_tensorflow_of_the_environment(tmp_path, monkeypatch):
     outside = fake_install(tmp_path / "outside", "2.21.0")
     monkeypatch.syspath_prepend(fake_install(tmp_path / "inside", "2.21.9"))
     with monkeypatch.context() as patch:
@@ -69,7 +69,7 @@ def test_tensorflow_is_a_build_requirement_only_if_none_is_installed(
 
 
 @pytest.mark.parametrize("name", ["tensorflow", "tensorflow_cpu", "tensorflow_rocm"])
-def test_every_flavour_of_tensorflow_counts(tmp_path, name):
+def test_every_tensorflow_package_is_found(tmp_path, name):
     folder = fake_install(tmp_path, "2.21.0", name)
     assert tensorflow_install.find([folder]).version == "2.21.0"
 
@@ -80,14 +80,14 @@ def test_leftover_metadata_without_the_package_does_not_count(tmp_path):
     assert tensorflow_install.find([folder]) is None
 
 
-def test_no_tensorflow_is_an_error_that_says_what_to_install(tmp_path):
+def test_without_tensorflow_the_error_has_instructions(tmp_path):
     with pytest.raises(BuildError) as caught:
         tensorflow_install.find_supported([str(tmp_path)])
     assert f'pip install "{REQUIREMENT}"' in str(caught.value)
 
 
 @pytest.mark.parametrize("version", ["2.17.1", "2.22.0"])
-def test_a_tensorflow_outside_of_the_window_is_named_with_the_ways_out(tmp_path, version):
+def test_an_unsupported_tensorflow_is_an_error_with_remedies(tmp_path, version):
     with pytest.raises(BuildError) as caught:
         tensorflow_install.find_supported([fake_install(tmp_path, version)])
     for part in [f"Installed: TensorFlow {version}", WINDOW, "release", "virtual environment"]:

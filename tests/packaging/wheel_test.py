@@ -1,4 +1,4 @@
-"""The wheel and the sdist hold what they should, and work from another directory."""
+"""The wheel and the sdist have the right files, and work from another directory."""
 
 import os
 import pathlib
@@ -22,7 +22,7 @@ USE = (
 
 
 def run(command, **options):
-    """Runs a command and returns its output; fails with all that it printed."""
+    """Runs a command and returns its output. A failure shows all output."""
     done = subprocess.run(
         [str(part) for part in command], capture_output=True, text=True, **options
     )
@@ -31,7 +31,7 @@ def run(command, **options):
 
 
 def build(hook, folder):
-    """Calls a hook of the build backend, as pip does, without build isolation."""
+    """Calls a hook of the build backend as pip does, without build isolation."""
     code = f"from build_tools import backend; backend.build_{hook}({str(folder)!r})"
     run([sys.executable, "-c", code], cwd=ROOT)
     return next(folder.iterdir())
@@ -48,13 +48,13 @@ def sdist(tmp_path_factory):
 
 
 def bare_environment(folder):
-    """A new virtual environment in which nothing is installed; returns its Python."""
+    """Creates an empty virtual environment and returns its Python."""
     venv.create(folder, with_pip=True)
     return folder / "bin" / "python"
 
 
 def package_files():
-    """The modules of the package and the texts that tfds reads beside its builders."""
+    """Returns the package's modules, and the files that tfds reads next to builders."""
     files = [path for path in (ROOT / "tf_largeout").rglob("*.*") if path.is_file()]
     compiled = (".so", ".pyc", ".tmp")
     return {str(path.relative_to(ROOT)) for path in files if path.suffix not in compiled}
@@ -93,7 +93,7 @@ def test_the_sdist_holds_everything_that_the_build_reads(sdist):
 
 
 @pytest.mark.slow
-def test_pip_installs_the_sources_with_tensorflow_in_a_bare_environment(tmp_path):
+def test_pip_installs_the_sources_with_tensorflow_in_a_new_environment(tmp_path):
     python = bare_environment(tmp_path / "venv")
     run([python, "-m", "pip", "install", f"{ROOT}[cpu]"], cwd=tmp_path)
     printed = run([python, "-c", USE], cwd=tmp_path)
@@ -101,14 +101,14 @@ def test_pip_installs_the_sources_with_tensorflow_in_a_bare_environment(tmp_path
 
 
 @pytest.mark.slow
-def test_pip_installs_the_sdist_with_tensorflow_in_a_bare_environment(sdist, tmp_path):
+def test_pip_installs_the_sdist_with_tensorflow_in_a_new_environment(sdist, tmp_path):
     python = bare_environment(tmp_path / "venv")
     run([python, "-m", "pip", "install", f"{sdist}[cpu]"], cwd=tmp_path)
     run([python, "-c", USE], cwd=tmp_path)
 
 
 @pytest.mark.slow
-def test_pip_installs_the_wheel_with_tensorflow_in_a_bare_environment(wheel, tmp_path):
+def test_pip_installs_the_wheel_with_tensorflow_in_a_new_environment(wheel, tmp_path):
     python = bare_environment(tmp_path / "venv")
     run([python, "-m", "pip", "install", f"{wheel}[cpu]"], cwd=tmp_path)
     run([python, "-c", USE], cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""One feature of a model a line: losses, heads, ties, samplers, shards and labels."""
+"""Features of models: losses, heads, ties, samplers, shards and labels."""
 
 import functools
 from collections.abc import Callable
@@ -11,18 +11,18 @@ import tf_largeout as tflo
 from tests.integration.samplers import NUM_CLASSES, SAMPLERS
 
 DIM, BATCH, STEPS, LENGTH = 6, 12, 2, 3
-VOCABULARY = NUM_CLASSES  # words are classes where a table is shared
+VOCABULARY = NUM_CLASSES  # If a table is shared, words are classes.
 
 
 class Feature(NamedTuple):
-    """How a model differs from the plain one.
+    """The difference of a model from the plain model.
 
     Attributes:
-        head: Makes the output layer, given the layer of the input table.
-        loss: Makes the loss.
+        head: Function that maps the layer of the input table to the output layer.
+        loss: Function that returns the loss.
         labels: A key of `LABELS`.
-        table: Makes the layer that embeds the input ids.
-        policy: The dtype policy.
+        table: Function that returns the layer for the input ids.
+        policy: Dtype policy.
     """
 
     head: Callable[[Any], Any] = lambda table: tflo.layers.LargeOutput(NUM_CLASSES, "uniform")
@@ -59,7 +59,7 @@ def _reversible(**kwargs):
 
 
 def _labels():
-    """Labels of each kind."""
+    """Returns labels of each kind."""
     draws = np.random.default_rng(5)
     one = draws.integers(0, NUM_CLASSES, BATCH)
     several = np.stack([(one + 7 * place) % NUM_CLASSES for place in range(3)], axis=1)
@@ -138,7 +138,7 @@ FEATURES = {
 
 
 def new_model(name):
-    """A compiled model with the feature; built, not trained."""
+    """Returns a compiled, untrained model with the feature."""
     feature = FEATURES[name]
     keras.utils.set_random_seed(7)
     keras.config.set_dtype_policy(feature.policy)
@@ -166,7 +166,7 @@ def new_model(name):
 
 
 def train(model, name, steps=STEPS):
-    """Trains for some steps, each on all data."""
+    """Trains for `steps` steps, each on all data."""
     labels = LABELS[FEATURES[name].labels]
     for _ in range(steps):
         model.train_on_batch(IDS, labels)

@@ -1,4 +1,4 @@
-"""Each feature of a model with each use: the answer is that of the reference, or an error."""
+"""Each feature with each use gives the result of the reference, or an error."""
 
 import os
 import random
@@ -9,8 +9,8 @@ from tests.pairs.features import FEATURES
 from tests.pairs.uses import USES
 
 _CELLS = [(feature, use) for feature in FEATURES for use in USES]
-# `make test` runs a tenth of the cells, without replicas, whose graphs take long to trace.
-# LARGEOUT_PAIRS_SEED chooses another tenth.
+# `make test` runs a tenth of the cells. It omits replicas, whose graphs take long to trace.
+# LARGEOUT_PAIRS_SEED selects another tenth.
 _QUICK = [cell for cell in _CELLS if cell[1] != "replicas"]
 _RANDOM = random.Random(os.environ.get("LARGEOUT_PAIRS_SEED", "0"))
 _SHORT = set(_RANDOM.sample(_QUICK, len(_CELLS) // 10))
@@ -23,15 +23,15 @@ _SHORT = set(_RANDOM.sample(_QUICK, len(_CELLS) // 10))
         for cell in _CELLS
     ],
 )
-def test_the_answer_is_right_or_refused(feature, use, tmp_path):
+def test_the_result_is_right_or_an_error(feature, use, tmp_path):
     try:
         USES[use](feature, tmp_path)
     except (ValueError, NotImplementedError) as refusal:
-        assert_names_what_came(str(refusal))
-        pytest.skip(f"refused: {refusal}")  # so that the report counts such cells
+        assert_is_helpful(str(refusal))
+        pytest.skip(f"refused: {refusal}")  # So the report counts such cells.
 
 
-def assert_names_what_came(message):
-    """An error of this library says what came or what to do."""
+def assert_is_helpful(message):
+    """Checks that an error of this library says what it received or what to do."""
     advice = ("Received", "Leave", "Join", "Take", "Give", "Make", "Build", "Use")
     assert any(word in message for word in advice), message

@@ -1,4 +1,4 @@
-"""What a model must answer, by numpy and from its logits alone, one row after the other."""
+"""The expected results of a model, computed with NumPy from its logits."""
 
 import numpy as np
 
@@ -34,8 +34,8 @@ def _squared_error(logits, labels):
     return ((logits - targets) ** 2).sum()
 
 
-# By the name of the loss: what ranks the classes, their probabilities, and the loss of a row
-# in `evaluate`. All others report the exact softmax.
+# By the name of the loss: the scores that rank classes, their probabilities, and the loss of an
+# example in `evaluate`. For other losses these are the logits and the exact softmax.
 RANKINGS = {
     "absolute_softmax_loss": np.abs,
     "spherical_softmax_loss": np.abs,
@@ -50,7 +50,7 @@ ROW_LOSSES = {"z_loss": _z_loss, "squared_error_loss": _squared_error}
 
 
 def best(loss, logits, k, exclude=None):
-    """Scores and ids of the `k` best classes, `[..., k]`."""
+    """Returns scores and ids of the `k` best classes, `[..., k]`."""
     scores = RANKINGS.get(loss, lambda one: one)(logits)
     if exclude is not None:
         np.put_along_axis(scores := scores.copy(), exclude, -np.inf, axis=-1)
@@ -59,12 +59,12 @@ def best(loss, logits, k, exclude=None):
 
 
 def evaluate(loss, logits, labels, k):
-    """Loss, P@1, R@k and perplexity over the rows that have labels.
+    """Returns loss, P@1, R@k and perplexity over the examples with labels.
 
     Args:
         loss: Name of the loss.
         logits: `[B, num_classes]`.
-        labels: `[B, L]`, padded with -1, distinct in a row.
+        labels: `[B, L]`, padded with -1, distinct per example.
         k: Of R@k.
     """
     losses, precisions, recalls, entropies = [], [], [], []

@@ -1,4 +1,4 @@
-"""What a trained model is used for, each compared with the reference. A use may be refused."""
+"""Uses of a trained model, each compared with the reference. A use may raise an error."""
 
 import functools
 
@@ -25,7 +25,7 @@ K = 5
 
 @functools.lru_cache(maxsize=1)
 def trained(name):
-    """A trained model, for uses that leave it as it is."""
+    """Returns a trained model, for uses that do not change it."""
     return train(new_model(name), name)
 
 
@@ -34,14 +34,14 @@ def _loss_of(model):
 
 
 def _ranked_as(model):
-    """The loss after which the reference ranks: that of the layer's argument, if given."""
+    """Returns the name of the loss that ranks classes like the layer."""
     ranking = model.layers[-1].ranking
     names = {"absolute": "absolute_softmax_loss", "taylor": "taylor_softmax_loss"}
     return names.get(ranking, "softmax_loss")
 
 
 def logits_of(model):
-    """The logits by numpy, of features, class rows and biases; or the log-probabilities."""
+    """Computes the logits with NumPy; log-probabilities for `HierarchicalOutput`."""
     head = model.layers[-1]
     encoder = keras.Model(model.input, head.input)
     features = np.asarray(encoder(IDS), np.float64)
@@ -71,7 +71,7 @@ def _flat(logits):
 
 
 def assert_best(model, scores, ids, logits, exclude=None):
-    """Scores are those of the reference; classes too, up to ties by rounding."""
+    """Compares scores with the reference, and ids except for ties by rounding."""
     tolerance = _tolerance(model)
     expected, best = reference.best(_ranked_as(model), logits, K, exclude)
     scores, ids = np.asarray(scores, np.float64), np.asarray(ids)
@@ -133,9 +133,9 @@ def _export(ops, index=None):
         logits = logits_of(model)
         assert_best(model, found["scores"], found["ids"], logits)
         exclude = found["ids"].numpy().reshape(BATCH, -1)[:, :2]
-        of_rows = exclude if logits.ndim == 2 else np.repeat(exclude[:, np.newaxis], 3, axis=1)
+        excluded = exclude if logits.ndim == 2 else np.repeat(exclude[:, np.newaxis], 3, axis=1)
         found = signatures["top_k"](ids=ids, k=tf.constant(K), exclude=tf.constant(exclude))
-        assert_best(model, found["scores"], found["ids"], logits, of_rows)
+        assert_best(model, found["scores"], found["ids"], logits, excluded)
 
     return use
 
@@ -161,7 +161,7 @@ def resize_classes(name, tmp_path):
 
 
 def _renamed(model, kept):
-    """The input ids of the model before, if its words are classes that got other ids."""
+    """Returns the input ids for the old model, whose words may be renumbered classes."""
     if getattr(model.layers[-1], "tied_layer", None) is None:
         return IDS
     return kept[IDS]
@@ -174,9 +174,8 @@ def replicas_evaluate(name, tmp_path):
     train(model, name, steps=2)
     labels = LABELS[FEATURES[name].labels]
     found = model.evaluate(IDS, labels, batch_size=BATCH, verbose=0, return_dict=True)
-    del found[
-        "loss"
-    ]  # the mean of the replicas' means, which may be of unequal numbers of rows
+    # The loss is the mean over replicas, which may have unequal numbers of examples.
+    del found["loss"]
     _assert_evaluation(model, found, labels)
 
 
