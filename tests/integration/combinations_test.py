@@ -1,4 +1,4 @@
-"""Ours inside everything that Keras lets a user combine: one table, one test body each."""
+"""Combinations of models, losses, samplers, optimizers, policies and options of `fit`."""
 
 import contextlib
 import functools
@@ -179,7 +179,7 @@ COMBINATIONS = {
     "mirrored": Combination(scope=_mirrored, sparse=False),
     "mirrored functional": Combination(_functional, scope=_mirrored, sparse=False),
 }
-# Between them a model, data, options and a policy of each kind. The others are slow.
+# These two cover most kinds of models, data, options and policies. The others are slow.
 SHORT = ("several at once", "tied, several labels in time")
 
 
@@ -210,7 +210,7 @@ def _compiled(combination):
 
 
 @pytest.fixture(autouse=True)
-def float32_afterwards():
+def restore_float32_policy():
     yield
     keras.config.set_dtype_policy("float32")
 
@@ -221,7 +221,7 @@ def test_training_lowers_the_exact_loss(name):
     x, y = _data(combination.data)
     model = _compiled(combination)
     before = model.evaluate(x, y, batch_size=BATCH, verbose=0, return_dict=True)["loss"]
-    with combination.scope():  # else TensorFlow traces the training step twice
+    with combination.scope():  # otherwise TensorFlow traces the training step twice
         model.optimizer.build(model.trainable_variables)
     history = model.fit(
         x, y, batch_size=BATCH, epochs=4, verbose=0, validation_data=(x, y), **combination.fit
@@ -233,8 +233,8 @@ def test_training_lowers_the_exact_loss(name):
 
 
 @pytest.mark.slow
-def test_repeated_runs_give_the_same_bits_under_op_determinism():
-    # In a process of its own: determinism cannot be switched off again.
+def test_repeated_runs_are_bit_identical_under_op_determinism():
+    # In another process, since determinism cannot be switched off again.
     code = "from tests.integration import combinations_test as t; t.check_repeated_runs()"
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
 
@@ -276,7 +276,7 @@ def _traced_step(combination, x, y):
     return step.get_concrete_function((tf.constant(x[:BATCH]), tf.constant(y[:BATCH])))
 
 
-def test_the_search_for_large_tensors_finds_those_of_a_dense_optimizer():
+def test_tensors_of_size_finds_the_tensors_of_a_dense_optimizer():
     x, y = _data("one label")
     concrete = _traced_step(COMBINATIONS["keras adam"], x, y)
     assert graphs.tensors_of_size(concrete, NUM_CLASSES)

@@ -1,4 +1,4 @@
-"""What a `FactoredOutput` keeps of its weights stays true over a long training."""
+"""The factors and statistics of a `FactoredOutput` stay accurate in a long training run."""
 
 import keras
 import numpy as np
@@ -30,11 +30,13 @@ def _examples(num_examples=200_000):
         (losses.SquaredErrorLoss, 0.1),
     ],
 )
-def test_a_hundred_thousand_steps_at_a_real_rate_keep_the_factors_sound(loss, rate):
+def test_the_factors_stay_accurate_for_a_hundred_thousand_steps(loss, rate):
     keras.utils.set_random_seed(0)
     head = layers.FactoredOutput(NUM_CLASSES, rate)
-    of_length_1 = [keras.layers.UnitNormalization()] * (loss is losses.SquaredErrorLoss)
-    model = keras.Sequential([keras.Input([DIM]), keras.layers.Dense(DIM), *of_length_1, head])
+    normalization = [keras.layers.UnitNormalization()] * (loss is losses.SquaredErrorLoss)
+    model = keras.Sequential(
+        [keras.Input([DIM]), keras.layers.Dense(DIM), *normalization, head]
+    )
     model.compile(optimizers.LazyAdam(1e-3), loss(), steps_per_execution=500)
     quarter = STEPS // 4
     fitted = model.fit(_examples(), steps_per_epoch=quarter, epochs=4, verbose=0, shuffle=False)

@@ -1,4 +1,4 @@
-"""A training step that cannot be right fails and changes nothing."""
+"""A training step with invalid input raises an error and changes nothing."""
 
 import keras
 import numpy as np
@@ -44,11 +44,11 @@ def _state(model):
 
 
 @pytest.mark.parametrize("eager", [False, True], ids=["graph", "eager"])
-def test_bad_input_raises_and_leaves_weights_and_optimizer_as_they_were(eager):
+def test_invalid_input_raises_an_error_and_changes_no_variable(eager):
     model = _model(run_eagerly=eager)
     x, y, weight = *_data(), np.ones(8, "float32")
     model.build(x.shape)
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # avoids a second trace
     model.train_on_batch(x, y, weight)
     before = _state(model)
     for name, (spoil, message) in BAD_INPUT.items():
@@ -62,7 +62,7 @@ def test_bad_input_raises_and_leaves_weights_and_optimizer_as_they_were(eager):
 @pytest.mark.parametrize(
     "name", slow_but(["SampledSoftmaxLoss"], ["SampledSoftmaxLoss", "NCELoss", "SoftmaxLoss"])
 )
-def test_a_gradient_that_overflows_under_loss_scaling_only_lowers_the_scale(name):
+def test_an_overflow_only_lowers_the_loss_scale(name):
     loss = getattr(tflo.losses, name)()
     model = keras.Sequential(
         [

@@ -1,4 +1,4 @@
-"""A model with a `FactoredOutput` trains on the GPU as on the CPU."""
+"""A model with a `FactoredOutput` trains the same on the GPU as on the CPU."""
 
 import contextlib
 
@@ -30,7 +30,7 @@ def data(first=0, last=STEPS):
 
 
 def new_model(device, name, rate=0.05):
-    """A model with its weights on `device`, the same on each."""
+    """A model with the same weights on any `device`."""
     random = np.random.default_rng(3)
     head = tflo.layers.FactoredOutput(
         NUM_CLASSES, rate, embeddings_initializer=random.normal(size=[NUM_CLASSES, DIM]) / 4
@@ -43,7 +43,7 @@ def new_model(device, name, rate=0.05):
 
 
 def fit(model, device, first=0, last=STEPS):
-    # On the GPU as a user does, who names no device.
+    # On the GPU without naming it, as users do.
     place = tf.device(device) if device == "CPU:0" else contextlib.nullcontext()
     with place:
         return model.fit(*data(first, last), batch_size=BATCH, shuffle=False, verbose=0).history
@@ -67,7 +67,7 @@ def trained_on_both(name, rate=0.05):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_every_loss_trains_it_as_on_the_cpu(name):
+def test_each_loss_trains_the_same_as_on_the_cpu(name):
     on_cpu, on_gpu = trained_on_both(name)
     with tf.device("CPU:0"):
         expected = on_cpu.evaluate(*data(), verbose=0)
@@ -77,7 +77,7 @@ def test_every_loss_trains_it_as_on_the_cpu(name):
     assert max(on_gpu.layers[-1].drift().values()) < 1e-4
 
 
-def test_it_goes_on_from_a_file(tmp_path):
+def test_training_resumes_from_a_file(tmp_path):
     straight, first = (new_model(gpu.NAME, "taylor_softmax") for _ in range(2))
     fit(straight, gpu.NAME)
     fit(first, gpu.NAME, last=2)
@@ -89,7 +89,7 @@ def test_it_goes_on_from_a_file(tmp_path):
 
 
 def folding_model(device):
-    """After a training on features with much in common, which makes folds."""
+    """A model that has folded its factors during training."""
     head = tflo.layers.FactoredOutput(NUM_CLASSES, 0.4, embeddings_initializer="ones")
     with tf.device(device):
         model = keras.Sequential([keras.Input([DIM]), head])
@@ -101,7 +101,7 @@ def folding_model(device):
     return model
 
 
-def test_it_folds_there_and_reads_rows_that_are_behind():
+def test_folds_and_rows_with_pending_changes_equal_those_on_the_cpu():
     on_cpu, on_gpu = folding_model("CPU:0"), folding_model(gpu.NAME)
     state = on_gpu.layers[-1].class_matrix.state
     count = state.folds.numpy()[0, 0]
@@ -116,7 +116,7 @@ def test_it_folds_there_and_reads_rows_that_are_behind():
     assert state.folds.numpy()[0, 0] == 0 and max(on_gpu.layers[-1].drift().values()) < 1e-4
 
 
-def test_a_step_that_would_lose_the_weights_is_refused():
+def test_a_step_with_an_extreme_learning_rate_raises_an_error_and_changes_nothing():
     model = new_model(gpu.NAME, "squared_error", rate=1e200)
     before = [weight.numpy() for weight in model.layers[-1].weights]
     with pytest.raises(tf.errors.InvalidArgumentError, match="Lower the learning rate"):

@@ -1,4 +1,4 @@
-"""A model trains on the GPU as on the CPU."""
+"""A model with a `LargeOutput` trains the same on the GPU as on the CPU."""
 
 import contextlib
 
@@ -43,7 +43,7 @@ SAMPLERS = {
 }
 OPTIMIZERS = {
     "adam": lambda: tflo.optimizers.LazyAdam(0.002),
-    "adam_of_others": lambda: tflo.optimizers.LazyAdam(
+    "adam_with_row_options": lambda: tflo.optimizers.LazyAdam(
         0.01, row_beta_1=0.9, decay_skipped=False, row_step_offset=0
     ),
     "adam_clipped": lambda: tflo.optimizers.LazyAdam(0.002, global_clipnorm=0.1),
@@ -55,7 +55,7 @@ OPTIMIZERS = {
 
 
 def lsh(**kwargs):
-    """Rebuilds at step 1, within the training below."""
+    """A sampler that rebuilds its tables at step 1."""
     return tflo.samplers.LSHSampler(20, num_tables=9, rebuild_every=1, **kwargs)
 
 
@@ -68,7 +68,7 @@ def data(first=0, last=STEPS):
 
 
 def new_model(device, sampler, optimizer):
-    """A model with its weights and slots on `device`, the same on each."""
+    """A model with the same weights and slots on any `device`."""
     keras.utils.set_random_seed(4)
     head = tflo.layers.LargeOutput(NUM_CLASSES, SAMPLERS[sampler]())
     loss = tflo.losses.SampledSoftmaxLoss() if head.sampler else tflo.losses.SoftmaxLoss()
@@ -85,7 +85,7 @@ def new_model(device, sampler, optimizer):
 
 
 def fit(model, device, first=0, last=STEPS):
-    # On the GPU as a user does, who names no device.
+    # On the GPU without naming it, as users do.
     place = tf.device(device) if device == "CPU:0" else contextlib.nullcontext()
     with place:
         return model.fit(*data(first, last), batch_size=BATCH, shuffle=False, verbose=0).history
@@ -108,13 +108,13 @@ def trained_on_both(sampler, optimizer):
 
 @pytest.fixture
 def upkeep_in_few_steps(monkeypatch):
-    """A fit in the first step, and a turn of upkeep in the third."""
+    """Fits the lists in the first step and updates them in the third."""
     monkeypatch.setattr(inverted_file, "_LEAST_INTERVAL", 2)
 
 
 @pytest.mark.usefixtures("upkeep_in_few_steps")
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_every_sampler_trains_as_on_the_cpu(sampler):
+def test_each_sampler_trains_the_same_as_on_the_cpu(sampler):
     on_cpu, on_gpu = trained_on_both(sampler, "adam")
     with tf.device("CPU:0"):
         expected = on_cpu.evaluate(*data(), verbose=0)
@@ -126,7 +126,7 @@ def test_every_sampler_trains_as_on_the_cpu(sampler):
 
 
 class Composite(keras.layers.Layer):
-    """Without a `build` of its own: Keras makes the variables of such layers later."""
+    """Has no `build` method, so Keras creates its variables later."""
 
     def __init__(self, head):
         super().__init__()
@@ -147,7 +147,7 @@ def without_input(head):
 
 @pytest.mark.parametrize("sampler", ["uniform", "inverted_file", "lsh", "top_k"])
 @pytest.mark.parametrize("make", [composite, without_input])
-def test_models_whose_variables_are_made_later_train(make, sampler):
+def test_models_with_deferred_variables_train(make, sampler):
     head = tflo.layers.LargeOutput(NUM_CLASSES, SAMPLERS[sampler]())
     model = make(head)
     model.compile(OPTIMIZERS["adam"](), tflo.losses.SampledSoftmaxLoss())
@@ -157,7 +157,9 @@ def test_models_whose_variables_are_made_later_train(make, sampler):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_every_optimizer_trains_as_on_the_cpu_and_goes_on_from_a_file(optimizer, tmp_path):
+def test_each_optimizer_trains_the_same_as_on_the_cpu_and_resumes_from_a_file(
+    optimizer, tmp_path
+):
     _, straight = trained_on_both("uniform", optimizer)
     first = new_model(gpu.NAME, "uniform", optimizer)
     fit(first, gpu.NAME, last=2)
@@ -168,7 +170,7 @@ def test_every_optimizer_trains_as_on_the_cpu_and_goes_on_from_a_file(optimizer,
     assert_same_states(straight, second, rtol=1e-5, atol=1e-6)
 
 
-def test_hash_tables_are_on_the_gpu_also_out_of_a_file(tmp_path):
+def test_hash_tables_are_on_the_gpu_also_after_loading(tmp_path):
     on_cpu, straight = trained_on_both("lsh", "adam")
     first = new_model(gpu.NAME, "lsh", "adam")
     fit(first, gpu.NAME, last=2)

@@ -1,4 +1,4 @@
-"""On a GPU that our kernels do not run on, the output layer trains on the CPU."""
+"""Layers run on the CPU when the library has no kernels for the GPU."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-tf.test.is_built_with_cuda = lambda: True  # the emulated GPU is one of tensorflow-cpu
+tf.test.is_built_with_cuda = lambda: True  # the GPU may be emulated
 import tf_largeout as tflo
 
 x, y = np.ones([48, 12], "float32"), np.arange(48)
@@ -55,7 +55,7 @@ except ValueError as error:
 
 
 def train(**environment):
-    """Runs `PROGRAM` in a new process; returns what it wrote to its two outputs."""
+    """Runs `PROGRAM` in a new process; returns its stdout and stderr."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={**os.environ, **environment},
@@ -75,13 +75,13 @@ def test_a_library_without_kernels_trains_and_warns():
     assert logged.count("on the CPU. The op library of tf_largeout was built without") == 1
 
 
-def test_kernels_that_are_turned_off_are_not_used():
+def test_kernels_can_be_turned_off():
     printed, logged = train(LARGEOUT_GPU="0")
     assert "LARGEOUT_GPU=0 in the environment turns the GPU kernels" in printed
     assert "on the CPU" not in logged
 
 
-def test_kernels_that_do_not_run_on_the_gpu_are_not_used(tmp_path):
+def test_kernels_for_other_gpus_are_not_used(tmp_path):
     if not gpu.is_emulated():
         pytest.skip("needs a GPU that can pretend to be an old one")
     path = tmp_path / "_largeout_ops.so"

@@ -1,14 +1,14 @@
-"""Looks into traced steps for work that grows with the number of classes."""
+"""Finds tensors in traced steps that grow with the number of classes."""
 
 
 def tensors_of_size(concrete_function, size: int) -> list[str]:
-    """Names of the tensors with a dimension of `size` that a function really computes.
+    """Returns the names of the computed tensors that have a dimension of `size`.
 
-    TensorFlow inlines the functions that a function calls and prunes what neither a result
-    nor a stateful op needs; a read of a variable that stands in a called function counts as
-    stateful no longer. So the search goes back from those: through all that they take, into
-    the results of a called function if one of them is taken, and into its stateful ops
-    other than reads otherwise.
+    TensorFlow inlines called functions and removes operations that neither a result nor a
+    stateful op needs. Reads of variables in called functions do not count as stateful. So
+    the search starts at the results and the stateful ops and follows their inputs. In a
+    called function it starts at the stateful ops other than reads and, if a result is
+    used, at the results.
     """
     graph = concrete_function.graph
     definition = graph.as_graph_def(add_shapes=True)

@@ -1,4 +1,4 @@
-"""Everything that trains, on two replicas of one strategy, in Keras's own loops."""
+"""Each sampler, loss and optimizer on two replicas of a strategy, with Keras's `fit`."""
 
 import functools
 
@@ -15,7 +15,7 @@ from tests.optimizers.table import CLASSES, OPTIMIZERS
 from tests.replicas import two_replicas
 from tests.slow import slow_but
 
-# By what they are, or, Bernoulli's, in tables that are read as tensors, without a copy.
+# These compute with all classes; Bernoulli reads its tables as tensors, without a copy.
 OVER_ALL_CLASSES = ("softmax", "top_k", "top_k and tail", "bernoulli")
 
 
@@ -34,7 +34,7 @@ def trained(sampler, optimizer):
 
 
 def state(model):
-    """Path and values of each variable but metrics, on each replica that has it."""
+    """The path of each variable except metrics, and its value on each replica."""
     variables = [*model.variables, *model.optimizer.variables]
     local_results = two_replicas().experimental_local_results
     return {
@@ -54,7 +54,7 @@ def assert_equal_states(one, other):
     slow_but([pair for pair in PAIRS if pair[0] == "inverted_file"], PAIRS),
     ids=SAMPLERS,
 )
-def test_replicas_hold_the_same_bits(sampler, optimizer):
+def test_replicas_are_bit_identical(sampler, optimizer):
     for path, values in state(trained(sampler, optimizer)).items():
         assert len(values) == 2
         np.testing.assert_array_equal(*values, err_msg=path)
@@ -68,7 +68,7 @@ def test_no_tensor_of_a_step_grows_with_the_number_of_classes(sampler, optimizer
 
 
 @pytest.mark.slow
-def test_the_search_for_large_tensors_looks_into_the_steps_of_replicas():
+def test_tensors_of_size_searches_the_steps_of_replicas():
     model = new_model("uniform", "adam")
     with two_replicas().scope():
         model.compile(keras.optimizers.Adam(), tflo.losses.SampledSoftmaxLoss())
@@ -84,7 +84,7 @@ def traced_step(model):
 
 @EVERY_PAIR
 @pytest.mark.slow
-def test_a_run_saved_by_replicas_continues_to_the_same_bits(sampler, optimizer, tmp_path):
+def test_a_resumed_run_is_bit_identical(sampler, optimizer, tmp_path):
     half = train(new_model(sampler, optimizer), 0, 5)
     half.save(tmp_path / "half.keras")
     with two_replicas().scope():
@@ -98,7 +98,7 @@ def test_a_run_saved_by_replicas_continues_to_the_same_bits(sampler, optimizer, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["unigram", "lsh"])
-def test_a_checkpoint_of_replicas_continues_to_the_same_bits(sampler, tmp_path):
+def test_a_run_resumed_from_a_checkpoint_is_bit_identical(sampler, tmp_path):
     optimizer = dict(resume_test.PAIRS)[sampler]
     half, resumed = (new_model(sampler, optimizer) for _ in range(2))
     train(half, 0, 5)
@@ -110,7 +110,7 @@ def test_a_checkpoint_of_replicas_continues_to_the_same_bits(sampler, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["uniform", "lsh", "inverted_file"])
-def test_files_go_from_replicas_to_one_and_back(sampler, tmp_path):
+def test_files_of_two_replicas_load_on_one_and_the_reverse(sampler, tmp_path):
     mirrored = trained(sampler, dict(resume_test.PAIRS)[sampler])
     mirrored.save(tmp_path / "two.keras")
     alone = keras.models.load_model(tmp_path / "two.keras")
@@ -123,7 +123,7 @@ def test_files_go_from_replicas_to_one_and_back(sampler, tmp_path):
         np.testing.assert_array_equal(*values, err_msg=path)
 
 
-def test_outside_of_the_scope_the_rows_of_one_replica_are_asked():
+def test_outside_the_scope_the_class_matrix_uses_the_variables_of_one_replica():
     head = new_model("uniform", "adam").layers[-1]
     for variable in head.class_matrix.variables():
         assert not isinstance(variable, tf.distribute.DistributedValues)
@@ -133,7 +133,7 @@ def test_outside_of_the_scope_the_rows_of_one_replica_are_asked():
     "sampler",
     slow_but(["uniform"], ["uniform", "unigram", "lsh", "kernel_tree", "softmax"]),
 )
-def test_each_replica_draws_classes_of_its_own(sampler):
+def test_each_replica_draws_different_classes(sampler):
     def drawn():
         model = new_model(sampler, "adam")
         head = model.layers[-1]
@@ -147,13 +147,13 @@ def test_each_replica_draws_classes_of_its_own(sampler):
         return [[ids.numpy() for ids in draw()] for _ in range(2)]
 
     first, again = drawn(), drawn()
-    np.testing.assert_array_equal(first, again)  # by the seed
+    np.testing.assert_array_equal(first, again)  # the seed repeats
     (one, other), (later, _) = first
     assert not np.array_equal(one, other) and not np.array_equal(one, later)
 
 
 class GivenClasses(tflo.samplers.Sampler):
-    """The same classes in each step, on each replica."""
+    """Gives the same classes in each step, on each replica."""
 
     def draw(self, features, labels, layer):
         counts = 0.1 * tf.ones(tf.shape(labels))
@@ -182,12 +182,12 @@ def history_and_weights(make_optimizer, loss, strategy):
         )
         model.compile(make_optimizer(), loss)
         model.build((None, 5))
-        model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+        model.optimizer.build(model.trainable_variables)  # avoids a second trace
     history = model.fit(data(0, STEPS), shuffle=False, verbose=0).history["loss"]
     return history, [v.numpy() for v in (*model.weights, *model.optimizer.variables)]
 
 
-def assert_two_train_as_one(make_optimizer, loss):
+def assert_two_replicas_equal_one(make_optimizer, loss):
     strategies = (tf.distribute.get_strategy(), two_replicas())
     one, two = (history_and_weights(make_optimizer, loss, each) for each in strategies)
     np.testing.assert_allclose(one[0], two[0], rtol=1e-5)
@@ -197,26 +197,26 @@ def assert_two_train_as_one(make_optimizer, loss):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
-def test_two_replicas_train_as_one_does_with_the_joint_batch(loss):
-    assert_two_train_as_one(lambda: tflo.optimizers.LazySGD(0.5), LOSSES[loss]())
+def test_losses_equal_those_of_one_replica_with_the_joint_batch(loss):
+    assert_two_replicas_equal_one(lambda: tflo.optimizers.LazySGD(0.5), LOSSES[loss]())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("member", CLASSES)
-def test_slots_are_those_of_the_joint_batch(member):
-    assert_two_train_as_one(OPTIMIZERS[member].make, tflo.losses.SampledSoftmaxLoss())
+def test_slots_equal_those_of_one_replica_with_the_joint_batch(member):
+    assert_two_replicas_equal_one(OPTIMIZERS[member].make, tflo.losses.SampledSoftmaxLoss())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS[1:], ids=str)
-def test_what_is_clipped_is_the_gradient_of_the_joint_batch(options):
+def test_gradients_of_the_joint_batch_are_clipped(options):
     make = functools.partial(tflo.optimizers.LazySGD, 0.5, **options)
-    assert_two_train_as_one(make, tflo.losses.SampledSoftmaxLoss())
+    assert_two_replicas_equal_one(make, tflo.losses.SampledSoftmaxLoss())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["uniform", "lsh"])
-def test_a_replica_may_get_no_rows_of_the_last_batch(sampler):
+def test_the_last_batch_may_have_no_examples_for_a_replica(sampler):
     model = new_model(sampler, "adam")
     x, y = (np.concatenate(parts)[: BATCH + 1] for parts in zip(*data(0, 2), strict=True))
     history = model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0).history
@@ -225,7 +225,7 @@ def test_a_replica_may_get_no_rows_of_the_last_batch(sampler):
         np.testing.assert_array_equal(*values, err_msg=path)
 
 
-def test_an_optimizer_from_outside_of_the_scope_is_refused():
+def test_an_optimizer_created_outside_the_scope_raises_an_error():
     optimizer = tflo.optimizers.LazySGD(0.5)  # each replica would count its steps
     with two_replicas().scope():
         model = resume_test.new_model("uniform", "adam")
@@ -234,7 +234,7 @@ def test_an_optimizer_from_outside_of_the_scope_is_refused():
         train(model, 0, 1)
 
 
-def test_a_step_with_an_overflow_on_one_replica_changes_nothing():
+def test_an_overflow_on_one_replica_changes_no_weights():
     keras.config.set_dtype_policy("mixed_float16")
     try:
         with two_replicas().scope():
@@ -248,11 +248,11 @@ def test_a_step_with_an_overflow_on_one_replica_changes_nothing():
             model.optimizer.build(model.trainable_variables)
         before = model.get_weights()
         x = np.full([BATCH, 3], 0.1, "float32")
-        x[-1] = 3e4  # in the part of the second replica, whose gradient has no float16 number
+        x[-1] = 3e4  # an example of the second replica, whose gradient overflows
         model.fit(x, np.arange(BATCH), batch_size=BATCH, shuffle=False, verbose=0)
     finally:
         keras.config.set_dtype_policy("float32")
     assert model.optimizer.dynamic_scale < model.optimizer.initial_scale
     for old, new in zip(before, model.get_weights(), strict=True):
-        if old.dtype == "float32":  # but for the count of draws
+        if old.dtype == "float32":  # not the state of the seed
             np.testing.assert_array_equal(old, new)

@@ -1,4 +1,4 @@
-"""Classes that come and go under each sampler."""
+"""Adding and removing classes with each sampler."""
 
 import keras
 import numpy as np
@@ -40,7 +40,7 @@ def _model(sampler, num_shards=1, eagerly=False):
     model.compile(
         tflo.optimizers.LazyAdam(0.01), tflo.losses.SampledSoftmaxLoss(), run_eagerly=eagerly
     )
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # avoids a second trace
     return model
 
 
@@ -51,7 +51,7 @@ def _fit(model, *data):
 @pytest.mark.slow
 @pytest.mark.parametrize("num_shards", [1, 3])
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_training_goes_on(name, num_shards):
+def test_a_resized_model_continues_training(name, num_shards):
     model = _model(SAMPLERS[name](), num_shards)
     _fit(model, *_data())
     same = tflo.resize_classes(model, NUM_CLASSES)
@@ -62,7 +62,7 @@ def test_training_goes_on(name, num_shards):
         np.testing.assert_array_equal(found, values, err_msg=path)
 
 
-def test_a_search_that_has_begun_goes_on_in_the_new_rows(capfd):
+def test_a_started_search_includes_the_new_classes(capfd):
     model = _model(samplers.InvertedFileSampler(20, num_hard=6, start_step=2, seed=3))
     _fit(model, *_data())
     assert "begins in training step 2" in capfd.readouterr().err
@@ -78,19 +78,19 @@ def test_a_search_that_has_begun_goes_on_in_the_new_rows(capfd):
 
 
 @pytest.mark.parametrize("num_shards", slow_but([3], [1, 3]))
-def test_the_tables_of_lsh_keep_their_schedule(num_shards):
+def test_lsh_tables_keep_their_rebuild_schedule(num_shards):
     model = _model(samplers.LSHSampler(20, rebuild_every=2, seed=3), num_shards, eagerly=True)
     _fit(model, *_data())
     grown = tflo.resize_classes(model, 400, KEPT)
     _fit(grown, *_data(400))
-    # Built in step 4, the first of four; the next distance is that of step 4.
+    # The tables are built in step 4, the first of four. The next interval is that of step 4.
     states = [one for one in grown.layers[-1].weights if "rebuild_state" in one.name]
     assert [one.numpy().tolist() for one in states] == num_shards * [[8, 4 + 2 + 2]]
     assert grown.layers[-1].sampler.health(grown.layers[-1])["fresh_share"] > 0.5
 
 
-def _followed(sampler, num_classes, kept):
-    """The layer whose sampler has taken the classes of one of `COUNTS`."""
+def _resized(sampler, num_classes, kept):
+    """A layer with a class per count, and one whose sampler took over its kept classes."""
     layer = built_layer(len(COUNTS), sampler)
     copy = built_layer(num_classes, type(sampler).from_config(sampler.get_config()))
     copy.sampler.take_classes(sampler, ClassChange(len(COUNTS), num_classes, kept))
@@ -100,45 +100,45 @@ def _followed(sampler, num_classes, kept):
 @pytest.mark.parametrize("adapted", [False, True])
 @pytest.mark.parametrize("unique", [False, True])
 @pytest.mark.parametrize("num_classes, kept", [(8, [7, 6, 5, 4, 3, 2, 1, 0]), (10, [5, 0, 1])])
-def test_counts_of_labels_follow(num_classes, kept, unique, adapted):
+def test_label_counts_of_kept_classes_stay(num_classes, kept, unique, adapted):
     sampler = samplers.UnigramSampler(3, None if adapted else COUNTS, 0.75, unique=unique)
     if adapted:
         sampler.adapt(np.repeat(np.arange(8), COUNTS.astype(int)))
-    _, copy = _followed(sampler, num_classes, kept)
+    _, copy = _resized(sampler, num_classes, kept)
     counts = np.pad(COUNTS[kept], (0, num_classes - len(kept)))
     expected = reference.expected_counts(reference.unigram(counts, 0.75), 3, unique)
     np.testing.assert_allclose(copy.expected_counts(), expected, rtol=1e-6)
 
 
-def test_counts_of_a_bernoulli_sampler_and_of_a_tail_follow():
-    _, copy = _followed(samplers.BernoulliSampler(3, COUNTS), 10, [5, 0, 1])
+def test_counts_of_a_bernoulli_sampler_and_of_a_tail_stay():
+    _, copy = _resized(samplers.BernoulliSampler(3, COUNTS), 10, [5, 0, 1])
     counts = np.pad(COUNTS[[5, 0, 1]], (0, 7))
     np.testing.assert_allclose(
         copy.expected_counts(), reference.bernoulli(counts, 3), rtol=1e-5
     )
     tail = samplers.UnigramSampler(counts=COUNTS)
     sampler = samplers.TopKSampler(4, num_hard=1, tail=tail, start_step=5)
-    layer, copy = _followed(sampler, 10, [5, 0, 1])
+    layer, copy = _resized(sampler, 10, [5, 0, 1])
     np.testing.assert_array_equal(layer.sampler.tail._count_weight, COUNTS)
     np.testing.assert_array_equal(copy.sampler.tail._count_weight, counts)
 
 
-def test_classes_without_counts_are_drawn_uniformly_and_no_counts_stay_none():
-    _, copy = _followed(samplers.UnigramSampler(3, COUNTS), 4, [1, 4])
+def test_classes_are_drawn_uniformly_if_all_counts_are_zero_and_missing_counts_stay_missing():
+    _, copy = _resized(samplers.UnigramSampler(3, COUNTS), 4, [1, 4])
     np.testing.assert_allclose(copy.expected_counts(), 3 / 4, rtol=1e-6)
-    _, copy = _followed(samplers.UnigramSampler(3), 4, [1, 4])
+    _, copy = _resized(samplers.UnigramSampler(3), 4, [1, 4])
     with pytest.raises(ValueError, match="no counts to draw by"):
         copy.expected_counts()
 
 
 @pytest.mark.parametrize("num_pairs", [None, 30])
-def test_pairs_of_labels_follow(num_pairs):
+def test_pair_counts_of_kept_classes_stay(num_pairs):
     labels = np.arange(60).reshape(6, 10) ** 2 % 8
     kept, num_classes = [5, 0, 4, 1], 10
     sampler = samplers.BigramSampler(6, num_pairs)
     sampler.adapt(labels)
-    _, copy = _followed(sampler, num_classes, kept)
-    # The same labels by the new ids; what goes is no label, and its pairs are none.
+    _, copy = _resized(sampler, num_classes, kept)
+    # The same labels under their new ids. Removed labels form no pairs.
     new_ids = ClassChange(8, num_classes, kept).new_ids()
     expected = samplers.BigramSampler(6, num_pairs=copy.sampler.num_pairs)
     expected.adapt(new_ids[labels])
@@ -149,13 +149,13 @@ def test_pairs_of_labels_follow(num_pairs):
         np.testing.assert_array_equal(found, table)
 
 
-def test_pairs_that_were_never_counted_stay_so():
-    _, copy = _followed(samplers.BigramSampler(6, 30), 10, [5, 0, 4])
+def test_missing_pair_counts_stay_missing():
+    _, copy = _resized(samplers.BigramSampler(6, 30), 10, [5, 0, 4])
     assert not any(table.any() for table in copy.sampler._tables.values())
 
 
 @pytest.mark.slow
-def test_a_model_of_two_replicas_stays_one():
+def test_a_resized_model_stays_on_two_replicas():
     with replicas.two_replicas().scope():
         model = _model(samplers.UniformSampler(20, seed=3))
     _fit(model, *_data())

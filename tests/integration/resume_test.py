@@ -19,7 +19,7 @@ BATCH, STEPS = 8, 12
 
 OPTIMIZERS = {
     "adam": lambda: tflo.optimizers.LazyAdam(0.01),
-    "adam of others": lambda: tflo.optimizers.LazyAdam(
+    "adam with row options": lambda: tflo.optimizers.LazyAdam(
         0.01, row_beta_1=0.9, decay_skipped=False, row_step_offset=0
     ),
     "rowwise adagrad": lambda: tflo.optimizers.RowwiseAdagrad(0.1),
@@ -53,7 +53,7 @@ def new_model(sampler, optimizer):
     )
     model.compile(OPTIMIZERS[optimizer](), tflo.losses.SampledSoftmaxLoss())
     model.build((None, 5))
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # avoids a second trace
     return model
 
 
@@ -84,19 +84,18 @@ def half(sampler, optimizer):
 
 
 def resume_all(folder):
-    """Trains the models `half ...` in a folder to their end, and saves them as `end ...`."""
+    """Finishes the training of each model `half ...` in a folder and saves it as `end ...`."""
     for half in folder.glob("half *"):
         try:
             model = train(keras.models.load_model(half), 5, STEPS)
             model.save(half.with_name(half.name.replace("half", "end")))
         except Exception:
-            traceback.print_exc()  # And the test misses the file.
+            traceback.print_exc()  # The test then fails because the file is missing.
 
 
 @pytest.fixture(scope="module")
 def resumed(tmp_path_factory, request):
-    """A folder in which all models that are tested were resumed: with --run-slow by another
-    process, which takes seconds to start."""
+    """A folder with the resumed models. With --run-slow, another process resumes them."""
     folder = tmp_path_factory.mktemp("models")
     runs_slow = request.config.getoption("run_slow")
     for sampler, optimizer in PAIRS if runs_slow else IN_FILES:
@@ -113,16 +112,14 @@ def resumed(tmp_path_factory, request):
 
 
 @pytest.mark.parametrize("sampler, optimizer", slow_but(IN_FILES, PAIRS), ids=SAMPLERS)
-def test_a_run_saved_in_the_middle_of_an_epoch_continues_to_the_same_bits(
-    sampler, optimizer, resumed
-):
+def test_a_run_resumed_from_a_file_is_bit_identical(sampler, optimizer, resumed):
     model = keras.models.load_model(resumed / f"end {sampler}.keras")
     _assert_equal_states(uninterrupted(sampler, optimizer), _state(model))
 
 
 @pytest.mark.slow
 @EVERY_PAIR
-def test_a_checkpoint_continues_to_the_same_bits(sampler, optimizer, tmp_path):
+def test_a_run_resumed_from_a_checkpoint_is_bit_identical(sampler, optimizer, tmp_path):
     path = _checkpoint_of(half(sampler, optimizer)).write(tmp_path / "checkpoint")
     resumed = new_model(sampler, optimizer)
     _checkpoint_of(resumed).read(path).assert_consumed()

@@ -1,4 +1,4 @@
-"""The samplers of the integration tests: the first line of each class in the table of all."""
+"""The samplers of the integration tests: one entry per class, and two other forms."""
 
 import functools
 
@@ -16,5 +16,5 @@ _FIRST_OF_CLASS = {type(_make(name)): name for name in reversed(sampler_table.SA
 SAMPLERS = {
     name: functools.partial(_make, name)
     for name in (*reversed(_FIRST_OF_CLASS.values()), *_OTHER_FORMS)
-    if name != "bigram"  # which takes sequences alone
+    if name != "bigram"  # which accepts only sequences
 }

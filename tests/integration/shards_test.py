@@ -1,4 +1,4 @@
-"""Files and checkpoints of shards: any number of them reads what any other has written."""
+"""Files and checkpoints of sharded models load into any number of shards."""
 
 import functools
 
@@ -58,7 +58,7 @@ def train(model, half):
 
 @functools.cache
 def half(num_shards, optimizer):
-    """A model after the first half; it stays so."""
+    """A model after the first half. Do not train it further."""
     return train(new_model(num_shards, optimizer), 0)
 
 
@@ -69,12 +69,12 @@ def weights(model):
 
 @functools.cache
 def uninterrupted(optimizer):
-    """The weights of one shard after both halves."""
+    """The weights of a model with one shard after both halves."""
     return weights(train(train(new_model(1, optimizer), 0), 1))
 
 
-def assert_goes_on(model, optimizer):
-    """The model, after the first half, trains to the bits of one shard without a break."""
+def assert_resumes(model, optimizer):
+    """Checks that the second half gives the bits of an uninterrupted run with one shard."""
     for expected, found in zip(uninterrupted(optimizer), weights(train(model, 1)), strict=True):
         np.testing.assert_array_equal(found, expected)
 
@@ -82,22 +82,24 @@ def assert_goes_on(model, optimizer):
 @pytest.mark.slow
 @pytest.mark.parametrize("optimizer, before, after", PAIRS)
 @pytest.mark.parametrize("file", ["model.keras", "model.weights.h5"])
-def test_a_file_goes_on_in_any_number_of_shards(optimizer, before, after, file, tmp_path):
+def test_a_run_resumes_from_a_file_in_any_number_of_shards(
+    optimizer, before, after, file, tmp_path
+):
     model = half(before, optimizer)
     save = model.save if file.endswith(".keras") else model.save_weights
     save(tmp_path / file)
     resumed = new_model(after, optimizer, seed=6)
     resumed.load_weights(tmp_path / file)
-    assert_goes_on(resumed, optimizer)
+    assert_resumes(resumed, optimizer)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adam", "two"])
-def test_a_loaded_model_has_the_shards_that_were_saved(optimizer, tmp_path):
+def test_a_loaded_model_has_the_saved_number_of_shards(optimizer, tmp_path):
     half(3, optimizer).save(tmp_path / "model.keras")
     resumed = keras.models.load_model(tmp_path / "model.keras")
     assert resumed.layers[-1].num_shards == 3
-    assert_goes_on(resumed, optimizer)
+    assert_resumes(resumed, optimizer)
 
 
 @pytest.mark.slow
@@ -109,14 +111,16 @@ def test_a_loaded_model_has_the_shards_that_were_saved(optimizer, tmp_path):
         ("scaled", 3, 3),
     ],
 )
-def test_a_checkpoint_goes_on_in_any_number_of_shards(optimizer, before, after, tmp_path):
-    """But of optimizers of Keras that hold ours; of a MultiOptimizer it never has slots."""
+def test_a_run_resumes_from_a_checkpoint_in_any_number_of_shards(
+    optimizer, before, after, tmp_path
+):
+    """Except with Keras optimizers that wrap ours. Checkpoints of MultiOptimizer lack slots."""
     model = half(before, optimizer)
     path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(tmp_path / "c")
     resumed = new_model(after, optimizer, seed=6)
     status = tf.train.Checkpoint(model=resumed, optimizer=resumed.optimizer).read(path)
     status.assert_existing_objects_matched()
-    assert_goes_on(resumed, optimizer)
+    assert_resumes(resumed, optimizer)
 
 
 @pytest.mark.slow
@@ -131,18 +135,18 @@ def test_a_checkpoint_goes_on_in_any_number_of_shards(optimizer, before, after, 
         ("momentum", 3, 3),
     ],
 )
-def test_a_checkpoint_that_is_read_before_there_are_slots_goes_on(
+def test_a_run_resumes_from_a_checkpoint_read_before_the_slots_exist(
     optimizer, before, after, tmp_path
 ):
-    """The first step of `fit` makes the slots, and TensorFlow then restores them."""
+    """The first step of `fit` creates the slots, and TensorFlow then restores them."""
     model = half(before, optimizer)
     path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(tmp_path / "c")
     resumed = new_model(after, optimizer, seed=6, has_slots=False)
     checkpoint = tf.train.Checkpoint(model=resumed, optimizer=resumed.optimizer)
     status = checkpoint.read(path)
-    assert_goes_on(resumed, optimizer)
+    assert_resumes(resumed, optimizer)
     status.assert_consumed().assert_existing_objects_matched()
-    # What it then writes is whole.
+    # A checkpoint written now is complete.
     again = new_model(after, optimizer, seed=7)
     path = checkpoint.write(tmp_path / "again")
     tf.train.Checkpoint(model=again, optimizer=again.optimizer).read(path).assert_consumed()
@@ -153,7 +157,7 @@ def test_a_checkpoint_that_is_read_before_there_are_slots_goes_on(
 
 
 @pytest.mark.slow
-def test_a_checkpoint_of_a_loss_scale_is_refused_in_other_shards(tmp_path):
+def test_a_checkpoint_with_loss_scaling_needs_the_same_number_of_shards(tmp_path):
     model, other = (new_model(number, "scaled", eagerly=True) for number in (3, 2))
     train(model, 0)
     path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(tmp_path / "c")
@@ -161,7 +165,7 @@ def test_a_checkpoint_of_a_loss_scale_is_refused_in_other_shards(tmp_path):
         tf.train.Checkpoint(model=other, optimizer=other.optimizer).read(path)
 
 
-def test_files_have_one_table_whatever_the_shards(tmp_path):
+def test_checkpoints_contain_one_table_for_any_number_of_shards(tmp_path):
     for num_shards in (1, 3):
         model = half(num_shards, "adam")
         path = tf.train.Checkpoint(model=model, optimizer=model.optimizer)
@@ -173,7 +177,7 @@ def test_files_have_one_table_whatever_the_shards(tmp_path):
     assert one == three and (N, 4) in one
 
 
-def test_weights_that_do_not_fit_name_both(tmp_path):
+def test_loading_weights_of_another_shape_reports_both_shapes(tmp_path):
     half(3, "adam").save_weights(tmp_path / "a.weights.h5")
     other = keras.Sequential([keras.Input([5]), keras.layers.Dense(4)])
     other.add(tflo.layers.LargeOutput(N + 1, num_shards=2))
@@ -183,7 +187,7 @@ def test_weights_that_do_not_fit_name_both(tmp_path):
 
 @pytest.mark.parametrize("num_shards", slow_but([3], [1, 3]))
 def test_a_failing_step_changes_no_shard(num_shards):
-    """What a wrong id of one shard stops is the step of all."""
+    """An id out of range in one shard stops the step for all shards."""
     model = train(new_model(num_shards, "adam", eagerly=True), 0)
     variables, optimizer = model.trainable_variables, model.optimizer
 

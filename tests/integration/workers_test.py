@@ -1,4 +1,4 @@
-"""Training by two workers of a `MultiWorkerMirroredStrategy`, as the guide says it."""
+"""Training on two workers of a `MultiWorkerMirroredStrategy`, with the guide's code."""
 
 import json
 import re
@@ -42,7 +42,7 @@ except (TypeError, ValueError) as error:
 
 
 @pytest.mark.slow
-def test_the_guide_trains_two_workers_as_one(tmp_path):
+def test_the_code_of_the_guide_trains_two_workers_in_sync(tmp_path):
     guide = (two_workers.ROOT / "docs/guides/distribution.md").read_text()
     page = tmp_path / "page.md"
     section = guide.split("### On several machines\n")[1].split("\n## ")[0]
@@ -61,6 +61,6 @@ def test_the_guide_trains_two_workers_as_one(tmp_path):
 
 
 @pytest.mark.slow
-def test_plain_fit_of_keras_still_fails():
-    # If it does not: `replicas.warn_if_fit_will_fail`, and what the guide says of it, can go.
+def test_fit_of_keras_still_fails():
+    # If it trains, remove `replicas.warn_if_fit_will_fail` and the guide's workaround.
     assert two_workers.run(PLAIN_FIT) == ["failed", "failed"]

@@ -1,4 +1,4 @@
-"""What users do with a model besides training it: one line per workflow."""
+"""What users do with a model besides training: one function per workflow."""
 
 import itertools
 
@@ -26,7 +26,7 @@ def new_model(sampler):
         ]
     )
     model.compile(tflo.optimizers.LazyAdam(0.01), tflo.losses.SampledSoftmaxLoss())
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # avoids a second trace
     return model
 
 
@@ -69,7 +69,7 @@ def early_stopping(sampler, folder):
         on_epoch_end=lambda epoch, logs: best.append(model.get_weights())
     )
     history = train(model, epochs=9, validation_data=(X, Y), callbacks=[after_first, stopping])
-    assert len(history["loss"]) == 2  # the loss falls: by "max" the first epoch is the best
+    assert len(history["loss"]) == 2  # the loss falls, so the first epoch has the maximum
     for restored, expected in zip(model.get_weights(), best[0], strict=True):
         np.testing.assert_array_equal(restored, expected)
 
@@ -99,7 +99,7 @@ def backup_and_restore(sampler, folder):
 WORKFLOWS = [export, clone_model, early_stopping, model_checkpoint, backup_and_restore]
 
 
-# One of each kind of state: tables, lists, none, hash tables, a tree.
+# One sampler for each kind of state: count tables, lists, none, hash tables, a tree.
 CASES = list(
     itertools.product(WORKFLOWS, ["unigram", "inverted_file", "uniform", "lsh", "kernel_tree"])
 )
@@ -109,5 +109,5 @@ CASES = list(
 @pytest.mark.parametrize(
     "workflow, sampler", CASES, ids=lambda one: getattr(one, "__name__", one)
 )
-def test_a_model_goes_through(workflow, sampler, tmp_path):
+def test_a_workflow_succeeds(workflow, sampler, tmp_path):
     workflow(sampler, tmp_path)
