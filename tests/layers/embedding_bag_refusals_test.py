@@ -19,7 +19,7 @@ def _layer(**kwargs):
 @pytest.mark.parametrize("wrong", [ROWS, -1, -(2**40), 2**40])
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("run_eagerly", [False, True])
-def test_an_id_out_of_range_is_refused(wrong, training, run_eagerly):
+def test_an_id_out_of_range_raises_an_error(wrong, training, run_eagerly):
     layer = _layer(name="names")
     call = layer if run_eagerly else tf.function(layer)
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
@@ -29,15 +29,15 @@ def test_an_id_out_of_range_is_refused(wrong, training, run_eagerly):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bool"])
-def test_ids_that_are_not_integers_are_refused(dtype):
+def test_ids_that_are_not_integers_raise_an_error(dtype):
     for ids in (np.ones([2, 3], dtype), keras.Input([3], dtype=dtype)):
         with pytest.raises(ValueError, match=rf"must be integers.*{dtype}.*dtype='int64'"):
             _layer()(ids)
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_a_matrix_of_one_value_for_each_id_is_refused(training):
-    # A `Sequential` without an input cuts the fractions of TF-IDF, and all of these are 0.
+def test_dense_bag_of_words_vectors_raise_an_error(training):
+    # A `Sequential` without an input casts TF-IDF values to integers, here all to 0.
     model = keras.Sequential([_layer(name="words")])
     tfidf = np.full([4, ROWS], 0.3, "float32")
     for values in (tfidf, np.eye(ROWS, dtype="float32"), np.eye(ROWS, dtype="int64")):
@@ -45,13 +45,13 @@ def test_a_matrix_of_one_value_for_each_id_is_refused(training):
             model(values, training=training)
 
 
-def test_as_many_ids_as_rows_are_ids_like_others():
+def test_a_bag_may_contain_as_many_ids_as_there_are_rows():
     layer = _layer(combiner="sum")
     expected = layer.embeddings.numpy()[1:].sum(axis=0)
     np.testing.assert_allclose(layer(np.arange(ROWS)[np.newaxis])[0], expected, rtol=1e-5)
 
 
-def test_inputs_of_another_shape_are_refused():
+def test_inputs_of_a_wrong_shape_raise_an_error():
     layer = _layer()
     ids = np.ones([2, 3], "int64")
     with pytest.raises(ValueError, match=r"must be \[batch, ..., max_ids\].*\(2,\)"):
@@ -65,7 +65,7 @@ def test_inputs_of_another_shape_are_refused():
 
 
 @pytest.mark.parametrize("name", ["EmbeddingBag", "HashedBigrams"])
-def test_sparse_tensors_are_refused(name):
+def test_sparse_tensors_raise_an_error(name):
     layer = getattr(layers, name)(ROWS, 4, name="words")
     values = tf.sparse.from_dense([[1, 2, 0], [3, 0, 0]])
     for sparse in (keras.Input([3], sparse=True, dtype="int64"), values):
@@ -73,23 +73,23 @@ def test_sparse_tensors_are_refused(name):
             layer(sparse)
 
 
-def test_sparse_weights_are_refused():
+def test_sparse_weights_raise_an_error():
     ids, weights = keras.Input([3], dtype="int64"), keras.Input([3], sparse=True)
     with pytest.raises(ValueError, match="not sparse tensors"):
         _layer()(ids, weights)
 
 
-def test_weights_whose_shape_differs_in_the_step_are_refused():
+def test_weights_whose_shape_differs_at_run_time_raise_an_error():
     layer = _layer()
     unknown = [tf.TensorSpec([None, None], dtype) for dtype in (tf.int64, tf.float32)]
     call = tf.function(layer, input_signature=unknown)
     ids = tf.ones([2, 3], tf.int64)
-    refused = "must have the shape of `ids`"
+    message = "must have the shape of `ids`"
     for shape in ([2, 4], [3, 2], [1, 3]):
-        with pytest.raises(tf.errors.InvalidArgumentError, match=refused):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             call(ids, tf.ones(shape))
     splits = [tf.RaggedTensor.from_row_lengths([1, 2, 3], n) for n in ([1, 2], [2, 1])]
-    with pytest.raises(tf.errors.InvalidArgumentError, match=refused):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         layer(splits[0], tf.cast(splits[1], tf.float32))
 
 
@@ -97,7 +97,7 @@ def test_weights_whose_shape_differs_in_the_step_are_refused():
     "argument, value",
     [("input_dim", 0), ("output_dim", 2.5), ("combiner", "max"), ("padding_id", 0.0)],
 )
-def test_bad_arguments_are_refused(argument, value):
+def test_invalid_arguments_raise_an_error(argument, value):
     arguments = {"input_dim": ROWS, "output_dim": DIM} | {argument: value}
     with pytest.raises(
         ValueError, match=f"`{argument}` must be.*Received: {argument}={value!r}"

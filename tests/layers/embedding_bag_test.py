@@ -19,7 +19,7 @@ from tf_largeout import layers, losses, optimizers, samplers
 ROWS, DIM = 9, 3
 BAGS = [[3, 1, 3], [], [8], [], [2, 7, 1, 5], []]  # the last bags of a batch may be empty
 COMBINERS = pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
-# In training, bags that are no ragged ones are summed by an op of the library.
+# In training, an op of the library sums the bags that are not ragged.
 TRAINING = pytest.mark.parametrize("training", [False, True])
 
 
@@ -80,7 +80,7 @@ def test_ragged_bags_equal_the_loop(combiner, training, weighted):
 
 
 @TRAINING
-def test_without_padding_row_0_is_a_row_like_others(training):
+def test_without_padding_id_row_0_is_summed(training):
     table = _table()
     layer = _layer(padding_id=None, combiner="sum")
     result = layer(np.array([[0, 2]]), training=training)
@@ -88,7 +88,7 @@ def test_without_padding_row_0_is_a_row_like_others(training):
 
 
 @TRAINING
-def test_more_dimensions_of_bags_stay_as_they_are(training):
+def test_leading_dimensions_are_kept(training):
     layer = _layer()
     ids = _padded(BAGS, 0, "int64")
     weights = _padded(_weights(), 0, "float32")
@@ -117,7 +117,7 @@ def test_empty_batches_and_empty_bags_give_zeros(training, shape):
 
 @COMBINERS
 @TRAINING
-def test_weights_that_cancel_each_other_give_no_nan(combiner, training):
+def test_weights_that_sum_to_zero_give_finite_results(combiner, training):
     layer, ids = _layer(combiner=combiner), np.array([[1, 2]])
     result = layer(ids, np.array([[1.0, -1.0]], "float32"), training=training)
     assert np.isfinite(result).all()
@@ -139,7 +139,7 @@ class _Problem:
 
 @COMBINERS
 @TRAINING
-def test_gradients_are_those_of_the_loop_and_sparse(combiner, training):
+def test_gradients_are_sparse_and_equal_those_of_the_loop(combiner, training):
     layer = _layer(combiner=combiner)
     ids, weights = _padded(BAGS, 0, "int64"), _padded(_weights(), 0, "float32")
     weights = tf.constant(weights)
@@ -164,7 +164,7 @@ def _rounded(numbers, dtype):
 
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16", "float16"])
 @TRAINING
-def test_low_precision_sums_in_the_dtype_of_the_table(dtype, training):
+def test_low_precision_sums_in_the_dtype_of_the_variable(dtype, training):
     layer = _layer(dtype=dtype)
     weights = _padded(_weights(), 0, "float32")
     result = layer(_padded(BAGS, 0, "int64"), weights, training=training)
@@ -195,7 +195,7 @@ def test_low_precision_sums_in_the_dtype_of_the_table(dtype, training):
         ],
     ),
 )
-def test_a_sequential_without_input_hands_ids_on_as_integers(dtype, row, given):
+def test_a_sequential_without_input_passes_large_ids_unchanged(dtype, row, given):
     def odd_rows(shape, dtype=None):
         return tf.cast(tf.range(shape[0])[:, None] % 2, dtype)
 
@@ -206,13 +206,13 @@ def test_a_sequential_without_input_hands_ids_on_as_integers(dtype, row, given):
     np.testing.assert_array_equal(model.predict(ids, verbose=0), [[1], [0]])
 
 
-def test_a_step_moves_the_rows_that_occur_and_no_other():
+def test_a_step_changes_only_the_rows_that_occur():
     with two_replicas().scope():
         layer = layers.EmbeddingBag(ROWS, DIM)
         model = keras.Sequential([layer, layers.LargeOutput(40)])
         model.compile(optimizers.LazySGD(1.0), losses.SoftmaxLoss())
         model.build((None, 3))
-        model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+        model.optimizer.build(model.trainable_variables)  # avoids a second trace
     ids = np.array([[3, 1, 0], [8, 0, 0], [3, 3, 2], [1, 8, 0]])
     layer.embeddings.assign(_table())
     model.fit(ids, np.arange(4), batch_size=4, shuffle=False, verbose=0)
@@ -242,13 +242,13 @@ def _sequential():
         pytest.param(_sequential, marks=pytest.mark.slow),
     ],
 )
-def test_data_with_weights_trains_a_model_that_can_be_saved(make, tmp_path):
+def test_a_model_trained_with_weights_can_be_saved(make, tmp_path):
     inputs = {"ids": _padded(BAGS, 0, "int32"), "weights": _padded(_weights(), 0, "float32")}
     data = tf.data.Dataset.from_tensors((inputs, np.arange(len(BAGS)))).repeat(60)
     model = make()
     model.compile(optimizers.LazyAdam(0.1), losses.SampledSoftmaxLoss())
     before = model.evaluate(data.take(1), verbose=0)
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # avoids a second trace
     model.fit(data, verbose=0)
     assert model.evaluate(data.take(1), verbose=0) < 0.7 * before
     model.save(tmp_path / "model.keras")
@@ -267,7 +267,7 @@ np.save(sys.argv[2], model.predict(np.array([[3, 1, 0], [8, 0, 0]]), verbose=0))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("with_input", [False, True])
-def test_a_saved_model_loads_where_nothing_but_the_package_is_imported(with_input, tmp_path):
+def test_a_saved_model_loads_after_importing_only_the_package(with_input, tmp_path):
     inputs = [keras.Input([None], dtype="int32")] if with_input else []
     model = keras.Sequential([*inputs, *_sequential().layers])
     ids = np.array([[3, 1, 0], [8, 0, 0]])

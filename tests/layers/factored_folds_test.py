@@ -1,6 +1,6 @@
 """A `FactoredOutput` during training, when rows of V have pending changes.
 
-Features that have much in common shrink one direction of U with each step of the squared error.
+The features are nearly parallel, so each step of the squared error shrinks one direction of U.
 """
 
 import functools
@@ -40,7 +40,7 @@ def fit(model, first, last):
 
 
 def trained(batches=33, **kwargs):
-    """A model in which some rows have pending folds."""
+    """A model in which some rows of V have pending folds."""
     model = fit(new_model(**kwargs), 0, batches)
     folds, seen = num_folds(model), model.layers[-1].class_matrix.state.seen.numpy()
     assert folds > 0 and np.any(seen < folds) and np.any(seen > 0)
@@ -84,7 +84,7 @@ def check_call(model, _):
     assert num_folds(model) > 0  # a call only reads
 
 
-def check_call_of_a_training(model, _):
+def check_call_in_training(model, _):
     call = tf.function(lambda x: tf.identity(model(x, training=True)))
     assert_close(call(QUERIES), LOGITS, TOLERANCE)
 
@@ -108,12 +108,12 @@ def check_search(model, _):
     assert_close(np.take_along_axis(LOGITS, ids.numpy(), 1), scores, TOLERANCE)
 
 
-def check_search_among_some(model, _):
+def check_search_among_allowed_classes(model, _):
     scores, _ = model.layers[-1].top_k(QUERIES, 2, allowed=[3, 5, 8])
     assert_close(scores, np.sort(LOGITS[:, [3, 5, 8]])[:, :-3:-1], TOLERANCE)
 
 
-def check_rows_of_some(model, _):
+def check_rows_and_dots(model, _):
     matrix, ids = model.layers[-1].class_matrix, tf.constant([[2, 7], [9, 0]], tf.int64)
     assert_close(matrix.rows(ids), DENSE.kernel[ids.numpy()], TOLERANCE)
     dots = matrix.dots(tf.constant(QUERIES[:2]), ids)
@@ -124,12 +124,12 @@ def check_drift(model, _):
     assert max(model.layers[-1].drift().values()) < TOLERANCE
 
 
-def check_export_of_keras(model, path):
+def check_keras_export(model, path):
     model.export(path / "model", verbose=False)
     loaded = tf.saved_model.load(path / "model")
     assert_close(loaded.serve(QUERIES), LOGITS, TOLERANCE)
     graph = str(loaded.signatures["serve"].graph.as_graph_def())
-    assert "Largeout" not in graph  # any server of TensorFlow runs it
+    assert "Largeout" not in graph  # so any TensorFlow server can run it
 
 
 def check_saved_model(model, path):
@@ -148,7 +148,7 @@ def check_export(model, path):
     assert_close(scores, np.sort(LOGITS)[:, :-4:-1], TOLERANCE)
 
 
-def check_other_classes(model, _):
+def check_resized_model(model, _):
     larger = tflo.resize_classes(model, N + 2, kept=range(N)[::-1])
     found = larger.layers[-1].class_embeddings().numpy()
     assert_close(found[:N], DENSE.kernel[::-1], TOLERANCE)
@@ -165,14 +165,14 @@ def trained_weights():
 
 
 @pytest.mark.parametrize("what", slow_but(set(CHECKS) - {"saved_model"}, CHECKS))
-def test_all_readers_of_rows_get_them_up_to_date(what, tmp_path):
+def test_pending_folds_are_applied_before_rows_are_read(what, tmp_path):
     model = new_model()
     model.set_weights(trained_weights())
     CHECKS[what](model, tmp_path)
 
 
 @in_float64
-def test_so_does_a_layer_of_doubles():
+def test_pending_folds_of_float64_layers_are_applied_before_rows_are_read():
     model = trained()
     assert model.layers[-1].class_matrix.state.vectors.dtype == "float64"
     x, _ = data(1)
@@ -180,7 +180,7 @@ def test_so_does_a_layer_of_doubles():
     assert max(model.layers[-1].drift().values()) < 1e-9
 
 
-def test_steps_go_on_after_rows_were_read():
+def test_training_continues_after_rows_are_read():
     model = trained(20)
     model.predict(QUERIES, verbose=0)
     assert num_folds(model) == 0
@@ -188,7 +188,7 @@ def test_steps_go_on_after_rows_were_read():
 
 
 @pytest.mark.parametrize("form", slow_but(["model"], ["model", "weights", "checkpoint"]))
-def test_a_training_resumes_bit_by_bit(form, tmp_path):
+def test_a_resumed_run_is_bit_identical(form, tmp_path):
     whole, resumed = trained(), new_model()
     if form == "model":
         whole.save(tmp_path / "a.keras")
@@ -208,7 +208,7 @@ def test_a_training_resumes_bit_by_bit(form, tmp_path):
 @pytest.mark.parametrize(
     "form", slow_but(["checkpoint", "set_weights"], ["weights", "checkpoint", "set_weights"])
 )
-def test_the_weights_of_before_the_first_fold_replace_those_that_have_folds(form, tmp_path):
+def test_weights_without_folds_replace_weights_with_folds(form, tmp_path):
     early, late = fit(new_model(run_eagerly=True), 0, 3), new_model()
     late.set_weights(trained_weights())
     assert num_folds(early) == 0
@@ -223,7 +223,7 @@ def test_the_weights_of_before_the_first_fold_replace_those_that_have_folds(form
     assert bits(late) == bits(early)
 
 
-def test_a_file_from_before_there_were_folds_is_read():
+def test_files_of_versions_without_folds_can_be_loaded():
     layer, model = factored_models.head(), new_model()
     layer.build([None, DIM])
     model.set_weights(trained_weights())
@@ -236,13 +236,13 @@ def test_a_file_from_before_there_were_folds_is_read():
         layer.load_own_variables({"0": store["0"]})
 
 
-def test_training_does_not_make_the_logits_for_folds():
-    """Only logits read all rows, and no loss of the family uses logits."""
+def test_training_applies_pending_folds_only_to_the_rows_it_reads():
+    """Only computing the logits reads all rows, and these losses do not use logits."""
     model = new_model()
     model.set_weights(trained_weights())
     before = model.layers[-1].class_matrix.state.vectors.numpy()
     fit(model, 33, 34)
-    met = np.isin(np.arange(N), data(34)[1][-BATCH:])
+    labels_of_batch = np.isin(np.arange(N), data(34)[1][-BATCH:])
     changed = np.any(model.layers[-1].class_matrix.state.vectors.numpy() != before, axis=1)
-    np.testing.assert_array_equal(changed, met)
+    np.testing.assert_array_equal(changed, labels_of_batch)
     assert isinstance(model.loss, losses.SquaredErrorLoss)

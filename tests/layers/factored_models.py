@@ -19,14 +19,14 @@ LOSSES = {
     "z_loss": losses.ZLoss,
 }
 each_loss = pytest.mark.parametrize("name", LOSSES)
-# For a test whose subject is not the loss: the others are slow.
+# For tests that are not about the loss. The others are slow.
 some_losses = pytest.mark.parametrize("name", slow_but(["taylor_softmax", "z_loss"], LOSSES))
 
 
 @contextlib.contextmanager
 def _float64():
     before = keras.config.floatx()
-    # Keras keeps the policy of the first layer of a process, which a module may have made.
+    # Keras caches the dtype policy when a process creates its first layer, so set both.
     for change in (keras.config.set_floatx, keras.config.set_dtype_policy):
         change("float64")
     try:
@@ -36,11 +36,11 @@ def _float64():
             change(before)
 
 
-in_float64 = _float64()  # a decorator: Keras casts what `fit` is given to this type too
+in_float64 = _float64()  # a decorator; Keras also casts the data of `fit` to this dtype
 
 
 class DenseLoss(keras.losses.Loss):
-    """The formula of a loss of the family, on all logits, differentiated by TensorFlow."""
+    """The formula of a loss, computed from all logits and differentiated by TensorFlow."""
 
     def __init__(self, name, **kwargs):
         super().__init__(name=name, **kwargs)
@@ -87,7 +87,7 @@ def assert_close(found, expected, tolerance=1e-9):
 
 
 def steps_of(layer):
-    """The number of updates of the weights of a head."""
+    """The number of steps that a head has taken."""
     return int(layer.class_matrix._weights.steps.numpy())
 
 
@@ -123,17 +123,17 @@ def head(bias=True, rate=RATE, num_classes=N, dim=DIM, seed=2, **kwargs):
 
 
 def model(name="taylor_softmax", trunk=hidden_layer, reduction="sum_over_batch_size", **kwargs):
-    """A compiled model; arguments that are not those of `head` go to `compile`."""
+    """A compiled model. Arguments that `head` does not take go to `compile`."""
     of_head = {k: kwargs.pop(k) for k in ("bias", "rate", "trainable", "dtype") if k in kwargs}
     result = keras.Sequential([*trunk(), head(**of_head)])
     options = {"optimizer": keras.optimizers.SGD(RATE), **kwargs}
     result.compile(loss=LOSSES[name](reduction=reduction), **options)
-    result.optimizer.build(result.trainable_variables)  # else each step is traced twice
+    result.optimizer.build(result.trainable_variables)  # avoids a second trace
     return result
 
 
 class Pair:
-    """A model, and an equal one with a dense layer that is trained by SGD at the same rate."""
+    """A model, and an equal one with a dense layer, trained by SGD at the same rate."""
 
     def __init__(self, name, trunk=hidden_layer, bias=True, **kwargs):
         self.factored = model(name, trunk, bias=bias, **kwargs)
@@ -151,7 +151,7 @@ class Pair:
         self.dense.compile(loss=loss, **options)
 
     def fit(self, *args, **kwargs):
-        """Fits both, which report the same losses."""
+        """Fits both models and checks that they report the same losses."""
         kwargs = {"batch_size": BATCH, "shuffle": False, "verbose": 0, **kwargs}
         found, expected = (
             one.fit(*args, **kwargs).history["loss"] for one in (self.factored, self.dense)
@@ -160,7 +160,7 @@ class Pair:
         return self
 
     def check_equal(self, tolerance=1e-9):
-        """The same weights, before and in the head."""
+        """Checks that both models have the same weights."""
         kernel, *bias = self.dense.layers[-1].get_weights()
         found = [self.head.class_embeddings()] + ([] if not bias else [self.head.bias])
         for one, other in zip(found, [kernel.T, *bias], strict=True):

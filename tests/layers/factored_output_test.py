@@ -32,7 +32,7 @@ X = X.astype("float32")
 
 
 def trained(name="squared_error", **kwargs):
-    """A model whose U and omega are not the initial ones."""
+    """A model whose U and omega have changed from their initial values."""
     one = model(name, run_eagerly=True, **kwargs)
     one.fit(X, Y, batch_size=BATCH, verbose=0)
     return one
@@ -45,7 +45,7 @@ def logits_of(layer, features):
 
 @keras.saving.register_keras_serializable(package="tests")
 class Both(losses.ZLoss):
-    """Two losses in one."""
+    """The sum of two losses."""
 
     def row_losses(self, tag, labels):
         other = losses.TaylorSoftmaxLoss().row_losses(tag, labels)
@@ -57,17 +57,17 @@ class Both(losses.ZLoss):
     [(Both, []), (losses.ZLoss, [losses.ZLoss(), metrics.Perplexity()])],
     ids=["two losses", "the loss as a metric"],
 )
-def test_each_batch_makes_one_step(loss, metrics):
+def test_each_batch_takes_one_step(loss, metrics):
     one = model(optimizer="adam")
     one.compile("adam", loss(), metrics=metrics, run_eagerly=not metrics)
-    one.optimizer.build(one.trainable_variables)  # else each step is traced twice
+    one.optimizer.build(one.trainable_variables)  # avoids a second trace
     found = one.fit(X, Y, batch_size=BATCH, verbose=0).history
     assert steps_of(one.layers[-1]) == 3
     if metrics:
         np.testing.assert_allclose(found["z_loss"], found["loss"], rtol=1e-6)
 
 
-def test_evaluation_and_prediction_make_no_step():
+def test_evaluation_and_prediction_change_no_weight():
     one = model()
     before = bits(one)
     one.evaluate(X, Y, verbose=0)
@@ -75,7 +75,7 @@ def test_evaluation_and_prediction_make_no_step():
     assert bits(one) == before
 
 
-def test_a_layer_that_is_not_trainable_passes_the_gradient_on():
+def test_a_frozen_layer_passes_gradients_through():
     frozen, free = model(trainable=False, run_eagerly=True), model(run_eagerly=True)
     free.set_weights(frozen.get_weights())
     for one in (frozen, free):
@@ -91,7 +91,7 @@ def test_a_layer_that_is_not_trainable_passes_the_gradient_on():
     np.testing.assert_array_equal(steps_of(frozen.layers[-1]), 0)
 
 
-def test_a_layer_that_is_thawed_learns_again():
+def test_an_unfrozen_layer_trains_again():
     one = model(trainable=False, run_eagerly=True)
     one.train_on_batch(X, Y)
     one.layers[-1].trainable = True
@@ -101,7 +101,7 @@ def test_a_layer_that_is_thawed_learns_again():
 
 
 @pytest.mark.parametrize("eager", [False, True])
-def test_it_learns_with_nothing_to_train_before_it(eager):
+def test_it_trains_after_frozen_layers(eager):
     one = model(run_eagerly=eager)
     one.layers[0].trainable = False
     one.compile("adam", losses.TaylorSoftmaxLoss(), run_eagerly=eager)
@@ -132,7 +132,7 @@ def test_resumed_equals_uninterrupted(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["checkpoint", "weights"])
-def test_weights_resume_bit_by_bit(form, tmp_path):
+def test_a_run_resumed_from_weights_or_a_checkpoint_is_bit_identical(form, tmp_path):
     whole, resumed = adam_model(), adam_model()
     fit(whole)
     resumed.optimizer.build(resumed.trainable_variables)
@@ -152,7 +152,7 @@ def test_weights_resume_bit_by_bit(form, tmp_path):
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_predictions_are_true_logits_and_top_k_sorts_them(bias):
+def test_predictions_are_exact_logits_and_top_k_sorts_them(bias):
     one = trained(trunk=nothing, bias=bias)
     layer, expected = one.layers[-1], logits_of(one.layers[-1], X)
     np.testing.assert_allclose(one.predict(X, verbose=0), expected, rtol=1e-5, atol=1e-5)
@@ -198,7 +198,7 @@ def test_evaluation_is_exact(name):
         assert found[key] == pytest.approx(oracle(scores, Y[:, np.newaxis], *k), rel=1e-4)
 
 
-def test_drift_tells_what_was_tampered_with():
+def test_drift_reports_statistics_that_are_wrong():
     layer = trained().layers[-1]
     assert max(layer.drift().values()) < 1e-6
     state = layer.class_matrix._weights
@@ -214,7 +214,7 @@ def test_drift_tells_what_was_tampered_with():
     "num_classes, dim, batch", [(1, 3, 4), (3, 8, 4), (3, 8, 1), (7, 2, 9)]
 )
 @pytest.mark.parametrize("name", slow_but(["taylor_softmax"], LOSSES))
-def test_few_classes_wide_rows_and_batches_of_any_size(name, num_classes, dim, batch):
+def test_few_classes_wide_rows_and_various_batch_sizes(name, num_classes, dim, batch):
     if name == "z_loss" and num_classes == 1:
         pytest.skip("one logit has no deviation to divide by")
     layer = head(num_classes=num_classes, dim=dim, dtype="float64")
@@ -244,7 +244,7 @@ def test_few_classes_wide_rows_and_batches_of_any_size(name, num_classes, dim, b
     ids=["no rows", "weights of 0", "no labels"],
 )
 @factored_models.each_loss
-def test_a_batch_of_no_weight_changes_no_logit(name, labels, weights):
+def test_a_batch_of_zero_weight_changes_no_logit(name, labels, weights):
     rows = len(labels)
     layer, features = head(), tf.constant(X[:rows])
     layer.build([None, DIM])

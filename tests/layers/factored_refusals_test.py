@@ -41,7 +41,7 @@ def singular_rate(one):
         ("no deviation", "by_q must be finite.*is nan"),
     ],
 )
-def test_a_step_that_is_refused_changes_no_bit(change, message):
+def test_a_failing_step_changes_no_weight(change, message):
     one, x, y, weights = model("squared_error"), X[:1], Y[:1], np.ones(1)
     layer = one.layers[-1]
     if change == "rate":
@@ -52,7 +52,7 @@ def test_a_step_that_is_refused_changes_no_bit(change, message):
         y = y + N
     elif change == "weights":
         weights = weights * np.nan
-    else:  # equal rows: no deviation to divide by
+    else:  # equal rows have a standard deviation of 0
         one = keras.Sequential(
             [*hidden_layer(), layers.FactoredOutput(N, RATE, embeddings_initializer="zeros")]
         )
@@ -78,7 +78,7 @@ KERAS_LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         (losses.SampledSoftmaxLoss(), "Sampled.*cannot be used.*Use `TaylorSoftmaxLoss`"),
     ],
 )
-def test_losses_that_need_all_logits_are_refused_in_training(trunk, loss, message):
+def test_training_with_a_loss_that_needs_all_logits_raises_an_error(trunk, loss, message):
     one = model(trunk=trunk)
     one.compile("sgd", loss)
     with pytest.raises(ValueError, match=message):
@@ -86,7 +86,7 @@ def test_losses_that_need_all_logits_are_refused_in_training(trunk, loss, messag
     assert steps_of(one.layers[-1]) == 0
 
 
-def test_a_layer_that_is_not_trainable_takes_a_loss_of_keras():
+def test_a_frozen_layer_accepts_a_loss_of_keras():
     one = model(trainable=False)
     one.compile("sgd", KERAS_LOSS)
     before = one.layers[0].get_weights()[0]
@@ -94,20 +94,20 @@ def test_a_layer_that_is_not_trainable_takes_a_loss_of_keras():
     assert np.isfinite(value) and np.any(one.layers[0].get_weights()[0] != before)
 
 
-def test_outside_of_training_losses_that_need_all_logits_are_exact():
+def test_evaluation_with_a_loss_that_needs_all_logits_is_exact():
     one = model(trunk=nothing)
     one.compile(loss=losses.SoftmaxLoss(), run_eagerly=True)
     expected = KERAS_LOSS(Y, one.predict(X, verbose=0))
     assert one.evaluate(X, Y, verbose=0) == pytest.approx(float(expected), rel=1e-5)
 
 
-def test_its_losses_are_refused_by_other_layers():
+def test_other_layers_do_not_accept_its_losses():
     logits = layers.LargeOutput(N)(X, training=True)
     with pytest.raises(ValueError, match="ZLoss cannot be used with the LargeOutput"):
         losses.ZLoss()(Y, logits)
 
 
-def test_accumulated_gradients_are_refused():
+def test_gradient_accumulation_raises_an_error():
     optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
     with pytest.raises(ValueError, match="gradient_accumulation_steps=2.*use larger batches"):
         model(optimizer=optimizer).fit(X, Y, verbose=0)
@@ -116,30 +116,30 @@ def test_accumulated_gradients_are_refused():
         model(optimizer=scaled).fit(X, Y, verbose=0)
 
 
-def test_xla_is_refused_or_left_out():
+def test_xla_is_turned_off_or_raises_an_error():
     with pytest.warns(UserWarning, match="doesn't support `jit_compile=True`"):
         one = model(jit_compile=True)
     one.train_on_batch(X, Y)
     assert steps_of(one.layers[-1]) == 1
     one = keras.Sequential(hidden_layer())
     one.compile("sgd", losses.ZLoss(), jit_compile=True)
-    one.add(head())  # which Keras does not look at any more
+    one.add(head())  # after Keras has checked the layers
     with pytest.raises(ValueError, match="XLA cannot.*jit_compile=True. Leave that out"):
         one.fit(X, Y, verbose=0)
 
 
-def test_several_replicas_are_refused():
+def test_several_replicas_raise_an_error():
     with replicas.two_replicas().scope():
         with pytest.raises(ValueError, match="several replicas.*a strategy of 2 replicas"):
             model()
 
 
-def test_weights_of_low_precision_are_refused():
+def test_low_precision_weights_raise_an_error():
     with pytest.raises(ValueError, match="float32 or float64.*'bfloat16'. Take 'mixed_b"):
         head(dtype="bfloat16").build([None, DIM])
 
 
-def test_searches_in_float64_are_refused():
+def test_searching_float64_weights_raises_an_error():
     layer = head(dtype="float64")
     layer.build([None, DIM])
     with pytest.raises(ValueError, match="float32 weights.*'vectors' of dtype float64"):
@@ -147,7 +147,7 @@ def test_searches_in_float64_are_refused():
 
 
 @pytest.mark.parametrize("bad", [0, -1, np.nan, np.inf, "1", None, True])
-def test_a_learning_rate_that_is_none_is_refused(bad):
+def test_an_invalid_learning_rate_raises_an_error(bad):
     message = "`learning_rate` must be a number above 0.0. Received: learning_rate="
     with pytest.raises(ValueError, match=message):
         head(rate=bad)
@@ -158,7 +158,7 @@ def test_a_learning_rate_that_is_none_is_refused(bad):
     assert layer.learning_rate == RATE
 
 
-def test_a_schedule_cannot_be_replaced_by_a_number():
+def test_a_schedule_cannot_be_replaced_with_a_number():
     layer = head(rate=keras.optimizers.schedules.ExponentialDecay(1.0, 10, 0.5))
     with pytest.raises(ValueError, match="is a schedule.*Received: learning_rate=0.1"):
         layer.learning_rate = 0.1
@@ -179,7 +179,7 @@ def test_config_round_trip(rate):
     assert made.get_config() == clone.get_config()
 
 
-def test_an_array_is_left_out_of_the_config():
+def test_the_config_omits_arrays():
     config = head().get_config()
     assert "normal" not in str(config) and len(str(config)) < 1000
 
@@ -193,20 +193,20 @@ def test_an_array_is_left_out_of_the_config():
         lambda layer: layer.drift(),
     ],
 )
-def test_a_layer_that_is_not_built_says_so(ask):
+def test_an_unbuilt_layer_raises_an_error(ask):
     with pytest.raises(ValueError, match="not built yet"):
         ask(head())
 
 
 @pytest.mark.parametrize("bad", [0, 2.5, None])
-def test_a_number_of_probes_out_of_range_is_refused(bad):
+def test_an_invalid_number_of_probes_raises_an_error(bad):
     layer = head()
     layer.build([None, DIM])
     with pytest.raises(ValueError, match="`num_probes` must be"):
         layer.drift(bad)
 
 
-def test_features_that_are_not_finite_have_no_best_classes():
+def test_top_k_of_features_that_are_not_finite_raises_an_error():
     layer = head()
     layer.build([None, DIM])
     for absolute in (False, True):
@@ -214,7 +214,7 @@ def test_features_that_are_not_finite_have_no_best_classes():
             layer.top_k(np.full([1, DIM], np.nan), 1, absolute=absolute)
 
 
-def test_in_training_the_perplexity_is_known_and_ranks_are_not():
+def test_training_metrics_report_perplexity_and_nan_for_ranks():
     kinds = [metrics.PrecisionAtK(1), metrics.Perplexity()]
     one = model(metrics=kinds, run_eagerly=True)
     found = one.fit(X, Y, verbose=0).history

@@ -42,7 +42,7 @@ FORMS = {
 
 @pytest.mark.parametrize("name", slow_but(["squared_error", "z_loss"], FORMS))
 @in_float64
-def test_fit_is_gradient_descent_of_a_dense_layer(name):
+def test_fit_equals_gradient_descent_of_a_dense_layer(name):
     pair = Pair(name, **FORMS[name]).fit(*data())
     pair.check_equal()
     assert steps_of(pair.head) == STEPS
@@ -61,16 +61,16 @@ def test_fit_is_gradient_descent_of_a_dense_layer(name):
     ),
 )
 @in_float64
-def test_several_labels_or_none_with_weights(name, reduction):
+def test_examples_with_several_or_no_labels_and_weights(name, reduction):
     x, _ = data()
     weight = np.random.default_rng(3).random(len(x)) * (np.arange(len(x)) % 4 > 0)
     pair = Pair(name, bias=False, reduction=reduction, run_eagerly=True)
     pair.fit(x, several_labels(), sample_weight=weight).check_equal()
 
 
-@pytest.mark.slow  # Keras makes weights of rows of them
+@pytest.mark.slow  # Keras converts them to example weights
 @in_float64
-def test_weights_of_classes():
+def test_class_weights():
     pair = Pair("z_loss", run_eagerly=True).fit(
         *data(), class_weight={c: 1 + c % 3 for c in range(N)}
     )
@@ -79,7 +79,7 @@ def test_weights_of_classes():
 
 @pytest.mark.parametrize("weighted", slow_but([True], [False, True]))
 @in_float64
-def test_masked_steps_of_time(weighted):
+def test_masked_time_steps(weighted):
     random = np.random.default_rng(0)
     x = random.integers(0, 9, [3 * BATCH, 4])
     y = random.integers(0, N, [3 * BATCH, 4])
@@ -106,7 +106,7 @@ class AgainstNumpy:
         )
         self.layer.build([None, self.problem.dim])
         self.loss = LOSSES[name](dtype=dtype)
-        if dtype == "float32":  # both from the same numbers
+        if dtype == "float32":  # both start from the same rounded values
             self.dense.kernel = np.float64(np.float32(self.dense.kernel))
             self.dense.bias = None if not bias else np.float64(np.float32(self.dense.bias))
         self.step = tf.function(self._step, autograph=False, reduce_retracing=True)
@@ -151,7 +151,7 @@ class AgainstNumpy:
         itertools.product(LOSSES, ["float32", "float64"]),
     ),
 )
-def test_each_step_and_its_gradient_equal_those_in_numpy(name, dtype):
+def test_each_step_and_its_gradient_equal_numpy(name, dtype):
     against = AgainstNumpy(name, bias=True, dtype=dtype).train(10, size=7)
     against.train(1, size=40)  # more rows than columns
 
@@ -161,12 +161,12 @@ def test_each_step_and_its_gradient_equal_those_in_numpy(name, dtype):
 @pytest.mark.parametrize("size", [1, 7, 128])
 @pytest.mark.parametrize("bias", [False, True])
 @each_loss
-def test_a_thousand_steps_equal_those_in_numpy(name, bias, size, dtype):
+def test_a_thousand_steps_equal_numpy(name, bias, size, dtype):
     AgainstNumpy(name, bias, dtype).train(1000, size)
 
 
 @in_float64
-def test_losses_on_one_output_with_labels_of_their_own_make_one_step():
+def test_several_losses_with_different_labels_on_one_output_take_one_step():
     x, y = data(BATCH)
     several, layer, inputs = several_labels(BATCH), head(), keras.Input([DIM])
     logits = layer(inputs)
@@ -187,7 +187,7 @@ def test_losses_on_one_output_with_labels_of_their_own_make_one_step():
 
 
 def sparse_targets(rows):
-    """Labels, some repeated and some examples without any; and the expected values."""
+    """Sparse targets with repeated classes and empty examples, and their dense values."""
     random = np.random.default_rng(4)
     of_row = np.sort(random.integers(0, rows, 3 * rows))
     ids, values = random.integers(0, N, 3 * rows), random.normal(size=3 * rows)
@@ -206,7 +206,7 @@ def dense_copy(layer, name="squared_error"):
 
 
 @in_float64
-def test_numbers_as_targets_in_a_loop_of_ones_own():
+def test_sparse_targets_in_a_custom_loop():
     x, _ = data(BATCH)
     targets, expected = sparse_targets(BATCH)
     batch = expected._replace(features=x, weights=np.linspace(0, 2, BATCH))
@@ -228,10 +228,10 @@ def test_numbers_as_targets_in_a_loop_of_ones_own():
 
 
 @in_float64
-def test_numbers_as_targets_in_fit():
+def test_sparse_targets_in_fit():
     x, _ = data(3 * BATCH)
     _, expected = sparse_targets(3 * BATCH)
-    targets = tf.sparse.from_dense(expected.values)  # tf.data refuses repeated places
+    targets = tf.sparse.from_dense(expected.values)  # tf.data does not accept repeated indices
     one = model("squared_error", nothing, run_eagerly=True)
     dense = dense_copy(one.layers[-1])
     batches = tf.data.Dataset.from_tensor_slices((x, targets)).batch(BATCH)
@@ -252,7 +252,7 @@ def test_numbers_as_targets_in_fit():
     ),
     ids=["float16", "skipped", "bfloat16"],
 )
-def test_mixed_precision_scales_no_step_and_skips_none(policy, scale):
+def test_loss_scaling_neither_scales_nor_skips_a_step(policy, scale):
     optimizer = keras.optimizers.SGD(RATE)
     if scale:
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=scale)
@@ -267,14 +267,14 @@ def test_mixed_precision_scales_no_step_and_skips_none(policy, scale):
     assert_close(layer.class_embeddings(), dense.kernel, 1e-6)
     assert_close(layer.bias, dense.bias, 1e-6)
     change = -RATE * x.T @ gradient
-    if scale == 2.0**40:  # float16 overflows, so the optimizer leaves this batch out
+    if scale == 2.0**40:  # float16 overflows, so the optimizer skips this batch
         change = np.zeros_like(kernel)
     np.testing.assert_allclose(before.kernel.numpy() - kernel, change, rtol=0.05, atol=1e-5)
     assert steps_of(layer) == 1 and layer.class_embeddings().dtype == "float32"
 
 
 @in_float64
-def test_the_learning_rate_goes_by_its_schedule():
+def test_the_learning_rate_follows_a_schedule():
     schedule = keras.optimizers.schedules.ExponentialDecay(4 * RATE, 2, 0.5)
     pair = Pair("taylor_softmax", nothing, rate=schedule, run_eagerly=True)
     pair.dense.optimizer = keras.optimizers.SGD(schedule)

@@ -32,7 +32,7 @@ def built_head():
 
 
 @pytest.mark.parametrize("eager", [False, True])
-def test_two_calls_in_a_step_of_fit_change_no_bit(eager):
+def test_two_calls_in_a_step_of_fit_raise_an_error(eager):
     one = model_of_two_calls(eager)
     before = bits(one)
     with pytest.raises(ValueError, match=CALLED_TWICE):
@@ -41,7 +41,7 @@ def test_two_calls_in_a_step_of_fit_change_no_bit(eager):
 
 
 @pytest.mark.parametrize("in_graph", [False, True])
-def test_two_calls_in_a_custom_loop_change_no_weight(in_graph):
+def test_two_calls_in_a_custom_loop_raise_an_error(in_graph):
     layer, variable = built_head(), tf.Variable(X)
 
     def value_of(features):
@@ -58,7 +58,7 @@ def test_two_calls_in_a_custom_loop_change_no_weight(in_graph):
     assert bits(layer) == before
 
 
-def test_two_functions_in_an_eager_loop_are_refused_by_the_step():
+def test_two_calls_in_different_functions_raise_an_error_in_the_step():
     layer, variable = built_head(), tf.Variable(X)
     value_of = tf.function(lambda features: LOSS(Y, layer(features, training=True)))
     with tf.GradientTape() as tape:
@@ -68,14 +68,14 @@ def test_two_functions_in_an_eager_loop_are_refused_by_the_step():
 
 
 @pytest.mark.parametrize("in_graph", [False, True])
-def test_steps_one_after_another_are_taken(in_graph):
+def test_consecutive_steps_are_allowed(in_graph):
     layer, variable = built_head(), tf.Variable(X)
 
     def two_steps():
         for _ in range(2):
             with tf.GradientTape(persistent=True) as tape:
                 value = LOSS(Y, layer(variable, training=True))
-            tapes.append(tape)  # alive, but used
+            tapes.append(tape)  # still alive, but used
             tape.gradient(value, variable)
 
     tapes = []
@@ -83,7 +83,7 @@ def test_steps_one_after_another_are_taken(in_graph):
     assert steps_of(layer) == 2
 
 
-def test_a_second_call_that_trains_nothing_is_allowed():
+def test_a_second_call_outside_the_tape_is_allowed():
     layer, variable = built_head(), tf.Variable(X)
     with tf.GradientTape() as tape:
         value = LOSS(Y, layer(variable, training=True))
@@ -92,7 +92,7 @@ def test_a_second_call_that_trains_nothing_is_allowed():
     assert steps_of(layer) == 1
 
 
-def test_the_tape_of_an_interrupted_step_does_not_count():
+def test_a_call_in_an_interrupted_step_does_not_count():
     layer, variable = built_head(), tf.Variable(X)
 
     def step(is_interrupted):
@@ -105,13 +105,13 @@ def test_the_tape_of_an_interrupted_step_does_not_count():
     try:
         step(is_interrupted=True)
     except KeyboardInterrupt:
-        traceback = sys.exc_info()[2]  # as an interactive Python keeps it, with the tape
+        traceback = sys.exc_info()[2]  # interactive Python keeps it too, and with it the tape
     step(is_interrupted=False)
     assert traceback is not None and steps_of(layer) == 1
 
 
 @pytest.mark.parametrize("eager", [False, True])
-def test_two_calls_of_a_frozen_layer_train_what_comes_before(eager):
+def test_two_calls_of_a_frozen_layer_train_the_layers_before_it(eager):
     one = model_of_two_calls(eager, trainable=False)
     kernel, of_head = one.layers[1].kernel.numpy(), bits(one.layers[-1])
     one.train_on_batch(X, [Y, Y])

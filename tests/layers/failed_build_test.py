@@ -28,7 +28,7 @@ SAMPLERS = {
 
 
 @pytest.mark.parametrize("name", slow_but(["unigram", "lsh with a tail"], SAMPLERS))
-def test_a_sampler_goes_on_to_a_layer_with_enough_classes(name):
+def test_a_sampler_can_be_built_again_by_a_layer_with_enough_classes(name):
     sampler = SAMPLERS[name]()
     with pytest.raises(ValueError, match="num_classes"):
         layers.LargeOutput(20, sampler).build((None, DIM))
@@ -40,8 +40,8 @@ def test_a_sampler_goes_on_to_a_layer_with_enough_classes(name):
     _draws(head)
 
 
-class _BreaksOff(samplers.HardNegativeSampler):
-    """Fails at the end of its first build, when all state is created."""
+class _FailsAtFirst(samplers.HardNegativeSampler):
+    """Fails at the end of its first build, after creating all state."""
 
     fails = True
 
@@ -55,9 +55,9 @@ class _BreaksOff(samplers.HardNegativeSampler):
             raise RuntimeError("broken off")
 
 
-def test_a_layer_forgets_the_weights_of_a_build_that_failed():
+def test_a_failed_build_leaves_no_weights():
     tail = samplers.UnigramSampler(counts=np.arange(N))
-    sampler = _BreaksOff(20, num_hard=1, tail=tail, start_step=None)
+    sampler = _FailsAtFirst(20, num_hard=1, tail=tail, start_step=None)
     head = layers.LargeOutput(N, sampler)
     with pytest.raises(RuntimeError, match="broken off"):
         head.build((None, DIM))
@@ -70,7 +70,7 @@ def test_a_layer_forgets_the_weights_of_a_build_that_failed():
     _draws(head)
 
 
-def test_wrong_counts_can_be_put_right():
+def test_wrong_counts_can_be_replaced():
     head = layers.LargeOutput(N, samplers.UnigramSampler(30, counts=np.ones(N + 1)))
     with pytest.raises(ValueError, match="counts of 61 classes"):
         head(FEATURES)

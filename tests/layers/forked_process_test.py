@@ -27,7 +27,7 @@ def _load(path, expected):
     np.testing.assert_array_equal(loaded.layers[-1].get_weights()[0], expected)
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of threads, from Python 3.12
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # since Python 3.12
 @pytest.mark.parametrize(
     "name", slow_but(["LargeOutput", "LargeOutput in shards", "HierarchicalOutput"], HEADS)
 )

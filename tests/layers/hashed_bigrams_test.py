@@ -14,7 +14,7 @@ ROWS, BUCKETS = 50, 1_000
 
 
 def _bigrams(ids, input_dim, num_buckets, padding_id):
-    """The ids of a bag, then those of its pairs, computed with Python integers."""
+    """The ids of a bag and then the ids of its pairs, computed with Python integers."""
     result = [int(one) for one in ids]
     for first, second in zip(result[:-1], result[1:], strict=True):
         key = (first * input_dim + second) * 0x9E3779B97F4A7C15 % 2**64
@@ -44,12 +44,12 @@ def test_equals_the_loop(rows, dtype, padding_id):
         np.testing.assert_array_equal(call(tf.constant(ids, dtype)), expected)
 
 
-def test_pairs_are_spread_over_the_buckets_and_know_their_order():
+def test_pairs_spread_over_the_buckets_and_depend_on_the_order():
     first, second = (part.ravel() for part in np.meshgrid(np.arange(1, 41), np.arange(1, 41)))
     pairs = layers.HashedBigrams(ROWS, BUCKETS)(np.stack([first, second], axis=1))[:, 2]
     counts = np.bincount(pairs.numpy() - ROWS, minlength=BUCKETS)
     assert len(counts) == BUCKETS
-    # Of 1,600 balls thrown into 1,000 bins at random e^-1.6 stay empty, and none gets many.
+    # With 1,600 balls in 1,000 bins, a share of e^-1.6 = 0.20 stays empty and none gets many.
     assert np.mean(counts == 0) < 0.22 and counts.max() < 10
     there, back = layers.HashedBigrams(ROWS, 2**30)(np.array([[3, 4], [4, 3]]))[:, 2].numpy()
     assert there != back
@@ -74,7 +74,7 @@ def test_more_dimensions_and_single_ids_work():
         itertools.product([False, True], [ROWS, -1, 2**40], [0, -7, None]),
     ),
 )
-def test_an_id_that_would_be_that_of_a_pair_is_refused(in_graph, bad, padding_id):
+def test_an_id_out_of_range_raises_an_error(in_graph, bad, padding_id):
     layer = layers.HashedBigrams(ROWS, BUCKETS, padding_id)
     call = tf.function(layer) if in_graph else layer
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"(?s)below input_dim=50.*{bad}"):
@@ -83,7 +83,7 @@ def test_an_id_that_would_be_that_of_a_pair_is_refused(in_graph, bad, padding_id
         assert call(tf.constant([[1, padding_id]], tf.int64))[0, 1] == padding_id
 
 
-def test_in_a_model_that_is_saved_it_feeds_a_bag(tmp_path):
+def test_a_saved_model_with_an_embedding_bag_loads(tmp_path):
     inputs = keras.Input([None], dtype="int32")
     pairs = layers.HashedBigrams(ROWS, BUCKETS)(inputs)
     assert pairs.shape == (None, None) and pairs.dtype == "int64"
@@ -94,7 +94,7 @@ def test_in_a_model_that_is_saved_it_feeds_a_bag(tmp_path):
     assert layers.HashedBigrams(ROWS, BUCKETS).compute_output_shape((2, 3, 4)) == (2, 3, 7)
 
 
-def test_a_sequential_without_input_hands_on_large_ids_as_they_are():
+def test_a_sequential_without_input_passes_large_ids_unchanged():
     rows = 2**25
     model = keras.Sequential([layers.HashedBigrams(rows, BUCKETS)])
     ids = np.array([[2**24 + 1, 3]])
@@ -111,7 +111,7 @@ def test_a_sequential_without_input_hands_on_large_ids_as_they_are():
         ((10, 10, "0"), "`padding_id` must be an integer or None"),
     ],
 )
-def test_impossible_arguments_are_refused(arguments, message):
+def test_invalid_arguments_raise_an_error(arguments, message):
     with pytest.raises(ValueError, match=message):
         layers.HashedBigrams(*arguments)
 
@@ -124,6 +124,6 @@ def test_impossible_arguments_are_refused(arguments, message):
         (tf.ragged.constant([[1, 2], [3]]), "ragged.*to_tensor"),
     ],
 )
-def test_other_inputs_are_refused(ids, message):
+def test_invalid_inputs_raise_an_error(ids, message):
     with pytest.raises(ValueError, match=message):
         layers.HashedBigrams(ROWS, BUCKETS)(ids)

@@ -8,7 +8,7 @@ from tf_largeout import layers
 
 
 @pytest.mark.parametrize("num_classes", [1, 2, 10, 10_000])
-def test_by_default_there_are_as_many_clusters_as_classes_in_each(num_classes):
+def test_the_default_number_of_clusters_is_the_square_root(num_classes):
     layer = layers.HierarchicalOutput(num_classes)
     layer.build([None, 1])
     sizes = np.bincount(layer.cluster_of_class, minlength=layer.num_clusters)
@@ -17,7 +17,7 @@ def test_by_default_there_are_as_many_clusters_as_classes_in_each(num_classes):
     assert np.all(np.diff(layer.cluster_of_class) >= 0)
 
 
-def test_clusters_of_vectors_share_a_direction_and_none_is_large():
+def test_clusters_of_vectors_share_a_direction_and_are_of_bounded_size():
     rng = np.random.default_rng(0)
     centers = rng.normal(size=(40, 16))
     group = rng.integers(0, 40, 4000)
@@ -26,25 +26,25 @@ def test_clusters_of_vectors_share_a_direction_and_none_is_large():
     sizes = np.bincount(clusters)
     assert sizes.min() >= 1 and sizes.max() <= 2 * 100
     same = clusters[:, None] == clusters[None]
-    akin = group[:, None] == group[None]
-    assert np.mean(same[akin]) > 0.6 and np.mean(same[~akin]) < 0.03
+    same_group = group[:, None] == group[None]
+    assert np.mean(same[same_group]) > 0.6 and np.mean(same[~same_group]) < 0.03
     assert layers.HierarchicalOutput(4000, clusters=clusters).num_clusters == len(sizes)
 
 
-def test_equal_vectors_still_make_clusters_of_bounded_size():
+def test_clusters_of_equal_vectors_are_of_bounded_size():
     clusters = layers.HierarchicalOutput.clusters_of(np.ones([900, 3]))
     sizes = np.bincount(clusters)
     assert sizes.min() >= 1 and sizes.max() <= 2 * 30
 
 
 @pytest.mark.parametrize("bad", [np.ones(5), np.full([3, 2], np.nan), np.zeros([0, 2])])
-def test_invalid_vectors_are_refused(bad):
+def test_invalid_vectors_raise_an_error(bad):
     with pytest.raises(ValueError, match="`vectors` must be a matrix.*Received: an array"):
         layers.HierarchicalOutput.clusters_of(bad)
 
 
 @pytest.mark.parametrize("bad", [0, -1, N + 1, 2.5, True])
-def test_a_number_of_clusters_out_of_range_is_refused(bad):
+def test_a_number_of_clusters_out_of_range_raises_an_error(bad):
     with pytest.raises(ValueError, match=f"`num_clusters` must be .*num_clusters={bad}"):
         layers.HierarchicalOutput(N, bad)
     with pytest.raises(ValueError, match=f"`num_clusters` must be .*num_clusters={bad}"):
@@ -63,6 +63,6 @@ def test_a_number_of_clusters_out_of_range_is_refused(bad):
         (np.full(N, 10**12), None, f"= {N - 1}. Received: .*1000000000000"),
     ],
 )
-def test_clusters_that_are_none_are_refused(bad, num_clusters, message):
+def test_invalid_clusters_raise_an_error(bad, num_clusters, message):
     with pytest.raises(ValueError, match=message):
         layers.HierarchicalOutput(N, num_clusters, clusters=bad)

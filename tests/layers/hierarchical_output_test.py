@@ -49,7 +49,7 @@ def test_the_output_is_log_probabilities_that_sum_to_one(in_graph, name):
     np.testing.assert_allclose(np.exp(found).sum(axis=1), 1, rtol=1e-5)
 
 
-def test_logits_far_apart_neither_overflow_nor_vanish():
+def test_large_logits_do_not_overflow_or_underflow():
     problem = Problem(**PARTITIONS["given"])
     features = 300 * problem.features
     found = problem.layer(features).numpy()
@@ -69,7 +69,7 @@ def test_logits_far_apart_neither_overflow_nor_vanish():
         itertools.product(PARTITIONS, [1, 5, N]),
     ),
 )
-def test_top_k_is_a_sort_of_the_log_probabilities(name, k, blocks):
+def test_top_k_sorts_the_log_probabilities(name, k, blocks):
     problem = Problem(**PARTITIONS[name])
     scores, ids = problem.layer.top_k(problem.features, k)
     expected = problem.expected()
@@ -81,7 +81,7 @@ def test_top_k_is_a_sort_of_the_log_probabilities(name, k, blocks):
 
 
 @SOME_PARTITIONS
-def test_a_graph_finds_the_same(name, blocks):
+def test_top_k_in_a_graph_equals_eager(name, blocks):
     problem = Problem(**PARTITIONS[name])
     _, expected = problem.layer.top_k(problem.features, 5)
     _, ids = tf.function(problem.layer.top_k, autograph=False)(problem.features, 5)
@@ -108,7 +108,7 @@ def test_evaluation_is_exact(name, blocks):
     assert found["recall_at_5"] == pytest.approx(np.mean(ranks < 5))
 
 
-def test_an_empty_batch_has_an_empty_answer(blocks):
+def test_an_empty_batch_gives_empty_results(blocks):
     problem = Problem(**PARTITIONS["given"])
     nothing, no_labels = problem.features[:0], np.zeros([0], int)
     assert [part.shape for part in problem.layer.top_k(nothing, 3)] == [(0, 3), (0, 3)]
@@ -124,7 +124,7 @@ def test_an_empty_batch_has_an_empty_answer(blocks):
     assert model.predict_on_batch(nothing).shape == (0, N)
 
 
-def test_statistics_of_several_labels_are_those_of_the_log_probabilities(blocks):
+def test_statistics_of_several_labels_equal_those_of_the_log_probabilities(blocks):
     problem = Problem(**PARTITIONS["given"])
     found = problem.layer.class_matrix.statistics(tf.constant(problem.features), SEVERAL)
     log_p, present = problem.expected(), SEVERAL >= 0
@@ -146,7 +146,7 @@ def test_equal_classes_are_ranked_by_their_ids(blocks):
     np.testing.assert_array_equal(layer.top_k(features[:2], 9)[1], [order[:9]] * 2)
 
 
-def test_classes_with_bad_numbers_come_last():
+def test_classes_with_nan_come_last():
     problem = Problem(num_clusters=CLUSTERS)
     embeddings = problem.layer.embeddings.numpy()
     embeddings[9, 0] = np.nan
@@ -159,14 +159,14 @@ def test_classes_with_bad_numbers_come_last():
     np.testing.assert_array_equal(ranks, N)
 
 
-def test_features_that_are_not_finite_are_refused_by_top_k():
+def test_top_k_of_features_that_are_not_finite_raises_an_error():
     problem = Problem()
     with pytest.raises(tf.errors.InvalidArgumentError, match="must be finite"):
         problem.layer.top_k(np.full([1, DIM], np.nan), 1)
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_absolute_values_of_log_probabilities_rank_nothing(training):
+def test_ranking_by_absolute_values_raises_an_error(training):
     problem, labels = Problem(), np.arange(BATCH)
     logits = problem.layer(problem.features, training=training)
     losses.HierarchicalSoftmaxLoss()(labels, logits)
@@ -182,7 +182,7 @@ def test_absolute_values_of_log_probabilities_rank_nothing(training):
         losses.AbsoluteSoftmaxLoss()(labels, logits)
 
 
-def test_a_training_step_does_no_work_of_the_number_of_classes():
+def test_no_tensor_of_a_training_step_grows_with_the_number_of_classes():
     num_classes = 1009
     model = keras.Sequential([keras.Input([DIM]), layers.HierarchicalOutput(num_classes)])
     model.compile(
@@ -204,7 +204,7 @@ def test_training_metrics_are_exact_or_optimistic():
     perplexity, precision = metrics.Perplexity(), metrics.PrecisionAtK(1)
     for metric in (perplexity, precision):
         metric.update_state(labels, logits)
-        assert np.isnan(metric.result())  # no loss has scored the labels
+        assert np.isnan(metric.result())  # no loss has computed the labels' logits
     loss = losses.HierarchicalSoftmaxLoss()(labels, logits)
     for metric in (perplexity, precision):
         metric.update_state(labels, logits)
@@ -219,7 +219,7 @@ def test_training_metrics_are_exact_or_optimistic():
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_mixed_precision_computes_low_and_stores_high(policy):
+def test_mixed_precision_computes_in_low_precision_and_stores_float32(policy):
     layer = Problem(policy).layer
     assert layer(np.ones([2, DIM], "f4")).dtype == keras.DTypePolicy(policy).compute_dtype
     assert {weight.dtype for weight in layer.weights} == {"float32", "int64"}
@@ -250,13 +250,8 @@ def test_an_exported_model_gives_log_probabilities(tmp_path):
     np.testing.assert_allclose(served, problem.expected(), rtol=1e-4, atol=1e-5)
 
 
-def test_config_round_trip_leaves_an_array_out():
+def test_config_round_trip_omits_arrays():
     clone = harness.config_round_trip(
         layers.HierarchicalOutput(N, clusters=UNEVEN, use_bias=False, name="head")
     )
     assert clone.num_clusters == UNEVEN.max() + 1
-
-
-def test_features_without_a_known_width_are_refused():
-    with pytest.raises(ValueError, match="last dimension of the input"):
-        layers.HierarchicalOutput(N).build((None, None))

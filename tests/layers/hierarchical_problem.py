@@ -9,7 +9,7 @@ from tf_largeout import layers
 N, DIM, BATCH, CLUSTERS = 43, 5, 6, 7
 SEVERAL = harness.pad([[3], [3, 5, 42], [0, 36], [], [7, 8], [12, 1]])
 RNG = np.random.default_rng(11)
-# Clusters of 1 to 20 classes, whose ids are far apart.
+# Clusters of 1 to 20 classes with scattered ids.
 UNEVEN = np.concatenate(
     [np.arange(CLUSTERS), RNG.integers(0, CLUSTERS, N - CLUSTERS) ** 2 // 7]
 )
@@ -25,7 +25,7 @@ PARTITIONS = {
 
 
 class Problem:
-    """Random weights; attributes `features`, `embeddings`, `bias`, ... for the oracle."""
+    """A layer with random weights, and its features, weights and clusters for the oracle."""
 
     def __init__(self, dtype="float32", seed=3, **kwargs):
         rng = np.random.default_rng(seed)
@@ -38,7 +38,7 @@ class Problem:
 
     @property
     def weights(self):
-        """`(embeddings, bias, cluster_embeddings, cluster_bias)`, of arrays."""
+        """The arrays `(embeddings, bias, cluster_embeddings, cluster_bias)`."""
         layer = self.layer
         names = ("embeddings", "bias", "cluster_embeddings", "cluster_bias")
         found = (getattr(layer, name) for name in names)

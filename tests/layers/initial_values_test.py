@@ -17,12 +17,12 @@ BIASES = np.arange(N)
 
 
 @pytest.fixture
-def small_is_large(monkeypatch):
-    """Small tables are drawn in a function, as large ones are."""
+def small_tables_count_as_large(monkeypatch):
+    """Small tables are initialized in a `tf.function`, like large ones."""
     monkeypatch.setattr(initializers, "_LARGE", 1)
 
 
-def test_biases_start_at_zero_or_as_their_initializer_says():
+def test_biases_start_at_zero_or_from_their_initializer():
     for initializer, expected in (
         ("zeros", 0),
         (None, 0),
@@ -34,11 +34,11 @@ def test_biases_start_at_zero_or_as_their_initializer_says():
         np.testing.assert_allclose(head.bias, np.full(N, expected), rtol=1e-6)
 
 
-@pytest.mark.usefixtures("small_is_large")
-def test_many_layers_make_tensorflow_warn_of_nothing(caplog):
+@pytest.mark.usefixtures("small_tables_count_as_large")
+def test_creating_many_layers_causes_no_tensorflow_warning(caplog):
     log = tf.get_logger()
     log.addHandler(caplog.handler)
-    for _ in range(8):  # as a search for hyperparameters makes them
+    for _ in range(8):  # as in a hyperparameter search
         layers.LargeOutput(N).build((None, DIM))
     log.removeHandler(caplog.handler)
     assert caplog.messages == []
@@ -48,7 +48,7 @@ def test_many_layers_make_tensorflow_warn_of_nothing(caplog):
     "form", [np.asarray, tf.constant, np.ndarray.tolist], ids=["array", "tensor", "list"]
 )
 @pytest.mark.parametrize("in_function", [False, True])
-def test_arrays_are_the_values_themselves(form, in_function):
+def test_arrays_are_used_as_initial_values(form, in_function):
     head = layers.LargeOutput(
         N, embeddings_initializer=form(ROWS), bias_initializer=form(BIASES)
     )
@@ -58,7 +58,7 @@ def test_arrays_are_the_values_themselves(form, in_function):
     assert head.embeddings.dtype == head.bias.dtype == "float32"
 
 
-def test_a_saved_model_has_its_rows_though_its_config_leaves_them_out(tmp_path):
+def test_a_saved_model_keeps_its_rows_and_its_config_omits_them(tmp_path):
     head = layers.LargeOutput(N, embeddings_initializer=ROWS, bias_initializer=BIASES)
     model = keras.Sequential([keras.Input([DIM]), head])
     assert len(model.to_json()) < 3000
@@ -69,7 +69,7 @@ def test_a_saved_model_has_its_rows_though_its_config_leaves_them_out(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["embeddings_initializer", "bias_initializer"])
-def test_arrays_of_another_shape_name_both(name):
+def test_arrays_of_another_shape_report_both_shapes(name):
     head = layers.LargeOutput(N, **{name: np.zeros([N + 1, DIM])})
     with pytest.raises(ValueError, match=rf"`{name}`.*\(23,.*shape \(24, 6\)"):
         head.build((None, DIM))
@@ -77,7 +77,7 @@ def test_arrays_of_another_shape_name_both(name):
 
 @pytest.mark.parametrize("name", ["embeddings_initializer", "bias_initializer"])
 @pytest.mark.parametrize("bad", [np.array(["a"]), np.array([None]), [["b"]]])
-def test_arrays_of_no_numbers_are_refused(name, bad):
+def test_arrays_that_are_not_numeric_raise_an_error(name, bad):
     with pytest.raises(ValueError, match=f"`{name}` must be .* array of numbers"):
         layers.LargeOutput(N, **{name: bad})
 
@@ -93,9 +93,9 @@ def test_nce_starts_with_probabilities_that_sum_to_one():
     assert np.isfinite(model.fit(ROWS, BIASES, verbose=0).history["loss"]).all()
 
 
-@pytest.mark.usefixtures("small_is_large")
+@pytest.mark.usefixtures("small_tables_count_as_large")
 @pytest.mark.parametrize("in_function", [False, True])
-def test_random_rows_are_those_of_the_initializer(in_function):
+def test_random_rows_equal_those_of_the_initializer(in_function):
     initializer = keras.initializers.RandomNormal(stddev=0.5, seed=3)
     for head in (
         layers.LargeOutput(N, embeddings_initializer=initializer),
@@ -106,20 +106,20 @@ def test_random_rows_are_those_of_the_initializer(in_function):
 
 
 def _mb_of_a_table(num_classes, dim):
-    layers.LargeOutput(2).build((None, dim))  # what TensorFlow loads for any
+    layers.LargeOutput(2).build((None, dim))  # loads what TensorFlow needs for any layer
     before = machine.peak_mb()
     layers.LargeOutput(num_classes).build((None, dim))
     return machine.peak_mb() - before
 
 
 @pytest.mark.slow
-def test_random_rows_take_their_memory_once():
+def test_initializing_random_rows_needs_no_copy():
     table = 1_000_000 * 64 * 4 / 2**20
     assert table < own_process.call(_mb_of_a_table, 1_000_000, 64) < 1.4 * table
 
 
-def test_many_random_rows_are_drawn_in_a_function(monkeypatch):
-    """In a function TensorFlow needs no copies; the test above measures the memory."""
+def test_large_tables_are_initialized_in_a_function(monkeypatch):
+    """In a `tf.function`, TensorFlow makes no copies; the test above measures the memory."""
     monkeypatch.setattr(initializers, "_LARGE", N * DIM)
     eager = []
 
@@ -134,8 +134,8 @@ def test_many_random_rows_are_drawn_in_a_function(monkeypatch):
     assert eager == [False, True, False, True]
 
 
-@pytest.mark.usefixtures("small_is_large")
-def test_rows_of_a_seed_generator_are_its_next_ones():
+@pytest.mark.usefixtures("small_tables_count_as_large")
+def test_rows_from_a_seed_generator_advance_it():
     rows = []
     for _ in range(2):
         initializer = keras.initializers.RandomNormal(seed=keras.random.SeedGenerator(5))

@@ -18,8 +18,8 @@ ALL = 4 * N * ROWS  # bytes of the logits of X
 
 
 @pytest.fixture
-def told(caplog, monkeypatch):
-    """A function that returns the warnings so far; the limit is the logits of `X`."""
+def warnings(caplog, monkeypatch):
+    """A function that returns the warnings so far. The limit is the size of `X`'s logits."""
     monkeypatch.setattr(class_output, "MANY_LOGITS", ALL)
     caplog.set_level(logging.WARNING, "tf_largeout")
     return lambda: [one.getMessage() for one in caplog.records if one.name == "tf_largeout"]
@@ -39,23 +39,23 @@ CALLS = {
     "arrays": lambda model, rows: model.predict(rows, verbose=0, batch_size=16),
     "dataset": dataset,
 }
-WAYS = {"graph": {}, "eager": {"run_eagerly": True}, "two steps": {"steps_per_execution": 2}}
+MODES = {"graph": {}, "eager": {"run_eagerly": True}, "two steps": {"steps_per_execution": 2}}
 
 
 @pytest.mark.parametrize(
-    "call, how",
+    "call, mode",
     slow_but(
         [("arrays", "graph"), ("dataset", "eager"), ("arrays", "two steps")],
-        itertools.product(CALLS, WAYS),
+        itertools.product(CALLS, MODES),
     ),
 )
-def test_one_warning_when_the_limit_is_passed(call, how, told):
-    model, predict = new_model(**WAYS[how]), CALLS[call]
+def test_predict_warns_once_when_the_limit_is_exceeded(call, mode, warnings):
+    model, predict = new_model(**MODES[mode]), CALLS[call]
     predict(model, X)
-    assert told() == []
+    assert warnings() == []
     predict(model, X[:1])
     predict(model, X)
-    (message,) = told()
+    (message,) = warnings()
     assert "predict_top_k(model, x, k)" in message
     assert "of logits of layer 'places'" in message and "100 per example" in message
 
@@ -63,31 +63,31 @@ def test_one_warning_when_the_limit_is_passed(call, how, told):
 @pytest.mark.parametrize(
     "head", [lambda: layers.FactoredOutput(N, 0.1), lambda: layers.HierarchicalOutput(N)]
 )
-def test_all_output_layers_say_it(head, told):
+def test_all_output_layers_warn(head, warnings):
     model = new_model(head(), run_eagerly=True)
     model.predict(np.concatenate([X, X]), verbose=0)
-    assert len(told()) == 1
+    assert len(warnings()) == 1
 
 
-def test_half_as_many_bytes_are_counted_of_half_floats(told):
+def test_low_precision_logits_count_two_bytes(warnings):
     model = new_model(layers.LargeOutput(N, dtype="mixed_bfloat16"), run_eagerly=True)
     model.predict(np.concatenate([X, X]), verbose=0)
-    assert told() == []
+    assert warnings() == []
 
 
-def test_positions_of_sequences_are_rows(told):
+def test_each_position_of_a_sequence_counts(warnings):
     model = keras.Sequential([keras.Input([None, DIM]), layers.LargeOutput(N)])
     model.predict(X.reshape(10, 4, DIM), verbose=0)
-    assert told() == []
+    assert warnings() == []
     model.predict(X.reshape(10, 4, DIM)[:1], verbose=0)
-    assert len(told()) == 1
+    assert len(warnings()) == 1
 
 
-def test_nothing_else_says_it(told):
+def test_only_predict_warns(warnings):
     model = new_model(
         optimizer="sgd", loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     )
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # avoids a second trace
     labels = np.zeros(ROWS)
     for _ in range(2):
         model.fit(X, labels, verbose=0)
@@ -95,10 +95,10 @@ def test_nothing_else_says_it(told):
         model(X)
         model.predict_on_batch(X)
         retrieval.predict_top_k(model, X, 3, verbose=0)
-    assert told() == []
+    assert warnings() == []
 
 
-def test_no_export_has_the_count(told, tmp_path):
+def test_exported_models_do_not_count(warnings, tmp_path):
     model = new_model()
     model.predict(X, verbose=0)
     model.export(tmp_path / "model", verbose=False)

@@ -37,8 +37,8 @@ def _head(**kwargs):
 
 def test_every_public_layer_is_in_the_table():
     covered = {type(make()).__name__ for make in LAYERS.values()}
-    covered.add("EmbeddingBag")  # an encoder, with tests of its own: embedding_bag_test.py
-    covered.add("HashedBigrams")  # as well: hashed_bigrams_test.py
+    covered.add("EmbeddingBag")  # an encoder: embedding_bag_test.py
+    covered.add("HashedBigrams")  # an encoder: hashed_bigrams_test.py
     covered.add("HierarchicalOutput")  # hierarchical_output_test.py
     covered.add("FactoredOutput")  # factored_output_test.py
     assert harness.public_classes(layers, keras.layers.Layer) == covered
@@ -51,7 +51,7 @@ def test_config_round_trip(make):
 
 @EVERY_LAYER
 @pytest.mark.parametrize("shape", [(4, DIM), (2, 3, DIM), (2, 3, 2, DIM), (0, DIM)])
-def test_logits_are_inner_products_with_the_rows(make, shape):
+def test_logits_are_inner_products_with_the_class_embeddings(make, shape):
     layer = make()
     features = np.resize(_random(40), shape).astype("float32")
     logits = layer(features)
@@ -64,28 +64,28 @@ def test_logits_are_inner_products_with_the_rows(make, shape):
 
 @EVERY_LAYER
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_mixed_precision_computes_low_and_stores_high(make, policy):
+def test_mixed_precision_computes_in_low_precision_and_stores_float32(make, policy):
     layer = make(dtype=policy)
     assert layer(_random(4, DIM)).dtype == keras.DTypePolicy(policy).compute_dtype
     assert layer.embeddings.dtype == "float32"
 
 
 @EVERY_LAYER
-def test_one_symbolic_call_gives_a_functional_model(make):
+def test_a_symbolic_call_gives_a_functional_model(make):
     inputs = keras.Input((DIM,))
     model = keras.Model(inputs, make()(inputs))
     assert model.output_shape == (None, N)
     assert model.predict(_random(3, DIM), verbose=0).shape == (3, N)
 
 
-def test_default_rows_have_length_one_half_whatever_the_number_of_classes():
+def test_initial_logits_have_variance_one_quarter_for_any_number_of_classes():
     for num_classes in (100, 10_000):
         layer = layers.LargeOutput(num_classes)
         logits = layer(_random(200, 64))
-        assert np.var(logits) == pytest.approx(1 / 4, rel=0.15)  # of features of variance 1
+        assert np.var(logits) == pytest.approx(1 / 4, rel=0.15)  # for features of variance 1
 
 
-def test_weights_have_one_row_a_class():
+def test_weights_have_one_row_per_class():
     layer = LAYERS["LargeOutput"]()
     layer.build((None, DIM))
     shapes = {weight.name: tuple(weight.shape) for weight in layer.weights}
@@ -95,7 +95,7 @@ def test_weights_have_one_row_a_class():
 
 @pytest.mark.parametrize("k", [1, 5, N])
 @pytest.mark.parametrize("shape", [(4, DIM), (2, 3, DIM), (0, DIM)])
-def test_top_k_is_a_sort_of_the_logits(k, shape):
+def test_top_k_sorts_the_logits(k, shape):
     head = _head()
     features = np.resize(_random(40), shape).astype("float32")
     scores, ids = head.top_k(features, k)
@@ -108,7 +108,7 @@ def test_top_k_is_a_sort_of_the_logits(k, shape):
     assert ids.dtype == "int64"
 
 
-def test_seeds_never_repeat_and_come_back_with_the_weights():
+def test_seeds_do_not_repeat_and_are_restored_with_the_weights():
     layer = LAYERS["LargeOutput"]()
     layer.build((None, DIM))
     weights = layer.get_weights()
@@ -118,7 +118,7 @@ def test_seeds_never_repeat_and_come_back_with_the_weights():
     assert [tuple(layer.next_seed().numpy()) for _ in range(5)] == first
 
 
-def test_without_a_seed_of_its_own_the_sampler_follows_the_global_one():
+def test_a_sampler_without_a_seed_uses_the_global_seed():
     def seed_state():
         keras.utils.set_random_seed(11)
         layer = layers.LargeOutput(N, samplers.UniformSampler(3))
@@ -129,7 +129,7 @@ def test_without_a_seed_of_its_own_the_sampler_follows_the_global_one():
 
 
 @pytest.mark.parametrize("name", ["uniform", "log_uniform"])
-def test_a_sampler_can_be_given_by_name(name):
+def test_a_sampler_can_be_created_by_name(name):
     assert isinstance(layers.LargeOutput(10_000, name).sampler, samplers.Sampler)
 
 
@@ -144,7 +144,9 @@ _SIZES = [(1, 1), (3, 1), (30, 15), (900, 450), (2048, 1024)]
         [(name, *sizes) for name in _NAMES for sizes in _SIZES],
     ),
 )
-def test_a_sampler_by_name_draws_at_most_half_of_the_classes(name, num_classes, num_sampled):
+def test_a_sampler_created_by_name_draws_at_most_half_of_the_classes(
+    name, num_classes, num_sampled
+):
     head = layers.LargeOutput(num_classes, name)
     head.build((None, DIM))
     assert head.sampler.num_sampled == num_sampled
@@ -152,7 +154,7 @@ def test_a_sampler_by_name_draws_at_most_half_of_the_classes(name, num_classes, 
 
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "bool"])
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-def test_features_of_whole_numbers_become_floats(dtype, policy):
+def test_integer_features_are_cast_to_the_compute_dtype(dtype, policy):
     head = _head(dtype=policy)
     features = np.array([[1, 0, 1, 1, 0, 1], [0, 1, 1, 0, 0, 1]], dtype)
     logits = head(features)
@@ -165,17 +167,17 @@ def test_features_of_whole_numbers_become_floats(dtype, policy):
     )
 
 
-def test_a_regularizer_of_the_logits_is_refused():
+def test_an_activity_regularizer_raises_an_error():
     with pytest.raises(ValueError, match="logits of all classes.*weight_decay"):
         layers.LargeOutput(N, activity_regularizer="l2")
 
 
-def test_xla_is_never_asked_to_compile_it():
+def test_the_layer_does_not_support_xla():
     assert not LAYERS["LargeOutput"]().supports_jit
 
 
 @pytest.mark.parametrize("num_classes", [2**31 - 1, 2**31, 2**70])
-def test_more_classes_than_the_ops_take_are_refused_at_once(num_classes):
+def test_more_classes_than_the_ops_support_raise_an_error(num_classes):
     message = f"at most 2147483646. Received: num_classes={num_classes}"
     with pytest.raises(ValueError, match=message):
         layers.LargeOutput(num_classes)
@@ -183,17 +185,18 @@ def test_more_classes_than_the_ops_take_are_refused_at_once(num_classes):
 
 
 @pytest.mark.parametrize("num_classes", [0, -1, 2.5, "many", True, None])
-def test_a_bad_number_of_classes_is_refused(num_classes):
+def test_an_invalid_number_of_classes_raises_an_error(num_classes):
     with pytest.raises(ValueError, match="`num_classes` must be a positive integer. Received"):
         layers.LargeOutput(num_classes)
 
 
-def test_features_without_a_known_width_are_refused():
+@pytest.mark.parametrize("make", [layers.LargeOutput, layers.HierarchicalOutput])
+def test_features_of_unknown_width_raise_an_error(make):
     with pytest.raises(ValueError, match="last dimension of the input"):
-        layers.LargeOutput(N).build((None, None))
+        make(N).build((None, None))
 
 
-def test_features_of_rank_one_are_refused():
+def test_features_of_rank_one_raise_an_error():
     with pytest.raises(ValueError, match="min_ndim=2"):
         layers.LargeOutput(N)(np.ones(DIM, "float32"))
 
@@ -209,24 +212,24 @@ def test_features_of_rank_one_are_refused():
     "make",
     [layers.LargeOutput, lambda n: layers.FactoredOutput(n, 1.0), layers.HierarchicalOutput],
 )
-def test_features_that_are_not_dense_are_refused(make, features, kind):
+def test_sparse_and_ragged_features_raise_an_error(make, features, kind):
     with pytest.raises(ValueError, match=f"must be a dense tensor.*Received: a {kind} of sha"):
         make(N)(features)
 
 
 @pytest.mark.parametrize("k", [0, N + 1, 2.0, True, None])
-def test_a_k_out_of_range_is_refused(k):
+def test_a_k_out_of_range_raises_an_error(k):
     with pytest.raises(ValueError, match=rf"between 1 and num_classes={N}. Received: k={k}"):
         _head().top_k(_random(2, DIM), k)
 
 
-def test_logits_in_place_of_features_are_refused():
+def test_logits_in_place_of_features_raise_an_error():
     with pytest.raises(ValueError, match=rf"\[\.\.\., {DIM}\].*\(2, {4 * DIM}\).*not logits"):
         _head().top_k(_random(2, 4 * DIM), 1)
 
 
 @pytest.mark.parametrize("policy", ["bfloat16", "float64"])
-def test_weights_that_the_ops_do_not_read_are_refused(policy):
+def test_searching_weights_that_are_not_float32_raises_an_error(policy):
     head = layers.LargeOutput(N, dtype=policy)
     features = tf.cast(_random(2, DIM), policy)
     assert head(features).dtype == policy
@@ -237,12 +240,12 @@ def test_weights_that_the_ops_do_not_read_are_refused(policy):
 @pytest.mark.parametrize(
     "ask", [lambda h: h.top_k(_random(2, DIM), 1), lambda h: h.class_embeddings()]
 )
-def test_a_layer_that_is_not_built_says_so(ask):
+def test_an_unbuilt_layer_raises_an_error(ask):
     with pytest.raises(ValueError, match="not built yet"):
         ask(layers.LargeOutput(N))
 
 
-def test_class_embeddings_are_a_copy_that_training_does_not_change():
+def test_class_embeddings_returns_a_copy():
     head = _head()
     before = head.class_embeddings()
     head.class_matrix.variables()[0].scatter_add(tf.IndexedSlices(tf.ones((1, DIM)), [2]))

@@ -1,4 +1,4 @@
-"""Adding and removing classes in each output layer, and in all kinds of models."""
+"""Adding and removing classes in each output layer and each kind of model."""
 
 import functools
 
@@ -38,7 +38,7 @@ def _factored(bias=True, loss="taylor_softmax", **kwargs):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", factored_models.LOSSES)
-def test_a_permuted_factored_output_trains_to_the_same_bits(name):
+def test_a_permuted_factored_output_trains_bit_identically(name):
     model = _factored(loss=name)
     permuted = tflo.resize_classes(model, N, PERMUTATION)
     x, y = examples(seed=2)
@@ -61,7 +61,7 @@ trained_factored = functools.cache(_factored)  # for tests that do not change it
         ],
     ),
 )
-def test_the_factors_of_other_classes_are_those_of_their_rows(num_classes, num_kept, bias):
+def test_resized_factors_contain_kept_and_new_rows(num_classes, num_kept, bias):
     model, kept = trained_factored(bias), KEPT[:num_kept]
     rows = np.random.default_rng(0).normal(size=[num_classes - len(kept), DIM])
     copy = tflo.resize_classes(model, num_classes, kept, rows)
@@ -78,7 +78,7 @@ def test_the_factors_of_other_classes_are_those_of_their_rows(num_classes, num_k
     assert max(head.drift().values()) < 1e-6
 
 
-def test_a_schedule_of_a_factored_output_goes_on():
+def test_the_learning_rate_schedule_of_a_factored_output_continues():
     rate = keras.optimizers.schedules.PolynomialDecay(2.0, 30, 0.0)
     model = keras.Sequential([keras.Input([DIM]), FactoredOutput(N, rate)])
     model.compile("sgd", tflo.losses.TaylorSoftmaxLoss(), run_eagerly=True)
@@ -97,7 +97,7 @@ def _hierarchical(clusters):
     return model
 
 
-def test_clusters_of_kept_classes_stay_and_the_smallest_take_the_new_ones():
+def test_kept_classes_keep_their_clusters_and_new_classes_join_the_smallest():
     clusters = np.repeat(np.arange(5), [10, 20, 3, 9, 1])
     model = _hierarchical(clusters)
     kept = np.flatnonzero(clusters != 4)[::-1]
@@ -120,7 +120,7 @@ def test_clusters_of_kept_classes_stay_and_the_smallest_take_the_new_ones():
     assert copy["layers"][-1]["config"]["num_clusters"] == 4
 
 
-def test_a_permuted_hierarchical_output_is_the_same_model():
+def test_a_permuted_hierarchical_output_equals_the_original():
     model = _hierarchical(np.random.default_rng(0).integers(0, 4, N))
     permuted = tflo.resize_classes(model, N, PERMUTATION)
     x, y = examples(seed=2)
@@ -137,7 +137,7 @@ def _five_clusters():
 
 
 @pytest.mark.parametrize("num_classes", [2, 60])
-def test_a_hierarchical_output_of_new_classes_alone(num_classes):
+def test_all_classes_of_a_hierarchical_output_may_be_new(num_classes):
     grown = tflo.resize_classes(_five_clusters(), num_classes, [])
     sizes = np.bincount(grown.layers[-1].cluster_of_class)
     assert len(sizes) == min(5, num_classes) and sizes.max() - sizes.min() <= 1
@@ -151,23 +151,23 @@ def _tied(table=None):
     return keras.Sequential([keras.Input([4], dtype="int32"), table, pool, head])
 
 
-def _tied_inside():
+def _tied_to_inner_layer():
     ids = keras.Input([4], dtype="int32")
     table = keras.layers.Embedding(N, DIM, name="table")
     encoder = keras.Model(ids, keras.layers.GlobalAveragePooling1D()(table(ids)))
     return keras.Sequential([ids, encoder, LargeOutput(N, "uniform", embeddings=table)])
 
 
-def _head_inside():
+def _head_in_inner_model():
     classifier = keras.Sequential([keras.Input([DIM]), LargeOutput(N, "uniform")], name="inner")
     ids = keras.Input([4], dtype="int32")
-    embedded = keras.layers.Embedding(N, DIM)(ids)  # as many rows, but not of classes
+    embedded = keras.layers.Embedding(N, DIM)(ids)  # as many rows, but not one per class
     return keras.Model(ids, classifier(keras.layers.GlobalAveragePooling1D()(embedded)))
 
 
 @keras.saving.register_keras_serializable("resized_layers_test")
 class Subclassed(keras.Model):
-    """A model whose config has only the number of classes."""
+    """A model whose config contains only the number of classes."""
 
     def __init__(self, num_classes, **kwargs):
         super().__init__(**kwargs)
@@ -190,14 +190,14 @@ MODELS = {
             LargeOutput(N, "uniform", embeddings=bag, name="head"),
         ]
     ),
-    "tied to a layer of a model inside": _tied_inside,
-    "head in a model inside": _head_inside,
+    "tied to a layer of an inner model": _tied_to_inner_layer,
+    "head in an inner model": _head_in_inner_model,
     "subclassed": lambda: Subclassed(N),
 }
 
 
 @pytest.mark.parametrize("name", slow_but(["tied bag", "subclassed"], MODELS))
-def test_only_what_belongs_to_the_classes_follows(name):
+def test_only_weights_of_classes_are_resized(name):
     model = MODELS[name]()
     loss = tflo.losses.SampledSoftmaxLoss()
     model.compile(tflo.optimizers.LazyAdam(0.01), loss, run_eagerly=True)
@@ -210,7 +210,7 @@ def test_only_what_belongs_to_the_classes_follows(name):
     permuted = tflo.resize_classes(model, N, PERMUTATION)
     new_ids = ClassChange(N, N, PERMUTATION).new_ids()
     words = new_ids[WORDS] if is_tied and name != "tied bag" else WORDS
-    if name != "tied bag":  # whose row 0 is that of no word
+    if name != "tied bag":  # its row 0 is padding
         np.testing.assert_allclose(
             permuted.predict(words, verbose=0),
             model.predict(WORDS, verbose=0)[:, PERMUTATION],
@@ -221,15 +221,15 @@ def test_only_what_belongs_to_the_classes_follows(name):
 
 
 @keras.saving.register_keras_serializable("resized_layers_test")
-class Stubborn(Subclassed):
-    """A model that stores the number of classes itself."""
+class FixedSize(Subclassed):
+    """A model whose config has a constant number of classes."""
 
     def get_config(self):
         return {"num_classes": N}
 
 
-def test_a_config_that_fixes_the_number_is_named():
-    model = Stubborn(N)
+def test_a_config_with_a_constant_number_of_classes_raises_an_error():
+    model = FixedSize(N)
     model.compile("sgd", tflo.losses.SampledSoftmaxLoss(), run_eagerly=True)
     fit(model, WORDS, LABELS)
     with pytest.raises(ValueError, match="has 43 classes, not 50.*the `num_classes` of layer"):
@@ -238,14 +238,14 @@ def test_a_config_that_fixes_the_number_is_named():
 
 
 class Scaled(keras.layers.Embedding):
-    """An embedding with another weight that has a number per word."""
+    """An embedding with another weight of one number per word."""
 
     def build(self, input_shape=None):
         super().build(input_shape)
         self.scales = self.add_weight(shape=[self.input_dim], initializer="ones")
 
 
-def test_tables_that_cannot_be_resized_are_named():
+def test_tables_that_cannot_be_resized_raise_an_error():
     model = _tied(Scaled(N, DIM))
     with pytest.raises(ValueError, match="of its other weights"):
         tflo.resize_classes(model, GROWN)
@@ -256,17 +256,17 @@ def test_tables_that_cannot_be_resized_are_named():
         tflo.resize_classes(model, GROWN)
 
 
-def test_a_layer_after_the_classes_that_has_their_number_is_named():
+def test_weights_per_class_after_the_output_layer_raise_an_error():
     last = keras.layers.Rescaling(1.0), keras.layers.BatchNormalization()
     model = keras.Sequential([keras.Input([DIM]), LargeOutput(N), *last])
     with pytest.raises(ValueError, match="gamma.*43.*50.*Only those of the class output"):
         tflo.resize_classes(model, GROWN)
 
 
-def test_mixed_precision_and_loss_scaling_go_on():
+def test_mixed_precision_and_loss_scaling_continue():
     keras.config.set_dtype_policy("mixed_float16")
     try:
-        model = _head_inside()
+        model = _head_in_inner_model()
         loss = tflo.losses.SampledSoftmaxLoss()
         model.compile(tflo.optimizers.LazyAdam(0.01), loss, run_eagerly=True)
         fit(model, WORDS, LABELS)

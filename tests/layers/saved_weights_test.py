@@ -29,7 +29,7 @@ def _model(sampler, num_classes=N, **kwargs):
 
 
 def _train(model):
-    trained = keras.Sequential(model.layers)  # so that files have no optimizer
+    trained = keras.Sequential(model.layers)  # the saved model has no optimizer
     sampled = model.layers[-1].sampler is not None
     loss = losses.SampledSoftmaxLoss() if sampled else losses.SoftmaxLoss()
     trained.compile(optimizers.LazyAdam(0.1), loss, run_eagerly=True)
@@ -53,7 +53,7 @@ def _saved(request, tmp_path_factory):
     ),
     indirect=["saved"],
 )
-def test_the_sampler_can_be_another_one(saved, sampler, caplog):
+def test_weights_load_into_a_layer_with_another_sampler(saved, sampler, caplog):
     name, model, path = saved
     other = _model(sampler)
     other.load_weights(path)
@@ -68,7 +68,7 @@ def test_the_sampler_can_be_another_one(saved, sampler, caplog):
 
 
 @pytest.mark.parametrize("arguments", [{"num_classes": N + 1}, {"use_bias": False}])
-def test_other_weights_must_be_those_of_the_file(saved, arguments):
+def test_weights_of_another_shape_raise_an_error(saved, arguments):
     _, _, path = saved
     model = _model("uniform", **arguments)
     before = [weight.numpy() for weight in model.weights]

@@ -1,4 +1,4 @@
-"""`LargeOutput(num_shards=K)` in `fit`, `evaluate`, `top_k`, `predict`, against one shard."""
+"""`LargeOutput(num_shards=K)` against one shard in `fit`, `evaluate`, `predict` and `top_k`."""
 
 import functools
 import itertools
@@ -17,7 +17,7 @@ X = RNG.normal(size=(4 * BATCH, 5)).astype("float32")
 Y = RNG.integers(0, N, 4 * BATCH)
 SEVERAL = np.stack([Y, np.where(Y % 2, -1, (Y + 20) % N), (Y + 40) % N], axis=1)
 
-# Name: loss, sampler, optimizer. All are equal to one shard to the bit.
+# Name: loss, sampler, optimizer. All are bit-identical to one shard.
 STATIC = {
     "uniform": ("SampledSoftmaxLoss", "uniform", "LazyAdam"),
     "log_uniform": ("NCELoss", "log_uniform", "LazyAdagrad"),
@@ -59,12 +59,12 @@ def new_model(num_shards, loss, sampler, optimizer, dtype=None, **kwargs):
     metrics = [tflo.metrics.PrecisionAtK(1), tflo.metrics.PrecisionAtK(5)]
     optimizer = getattr(tflo.optimizers, optimizer)(0.05)
     model.compile(optimizer, getattr(tflo.losses, loss)(), metrics=metrics, **kwargs)
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # avoids a second trace
     return model
 
 
 def trained(*arguments, labels=Y, steps=STEPS, **kwargs):
-    """A model after a number of steps, and its history, in two epochs."""
+    """A model trained for a number of steps in two epochs, and its history."""
     model, times = new_model(*arguments, **kwargs), steps // 8
     x, y = np.tile(X, (times, 1)), np.concatenate([labels] * times)
     history = model.fit(x, y, BATCH, epochs=2, shuffle=False, verbose=0).history
@@ -85,12 +85,12 @@ def assert_equal(one, other):
         np.testing.assert_array_equal(found, expected)
 
 
-# Each of them, and each number of shards.
+# Each case, and each number of shards.
 PAIRS = [*zip(STATIC, itertools.cycle([2, 3, 7]), strict=False), ("uniform", 3), ("uniform", 7)]
 
 
 @pytest.mark.parametrize("name, num_shards", slow_but([("frequency", 7)], PAIRS))
-def test_training_is_that_of_one_shard_to_the_bit(name, num_shards):
+def test_training_is_bit_identical_to_one_shard(name, num_shards):
     one, history = one_shard(name)
     sharded, sharded_history = trained(num_shards, *STATIC[name])
     assert sharded_history == history
@@ -111,7 +111,7 @@ def test_training_is_that_of_one_shard_to_the_bit(name, num_shards):
     "case, num_shards",
     [("SoftmaxLoss", 2), ("several labels", 3), ("SoftmaxSampler", 7), ("top_k", 3)],
 )
-def test_sums_in_another_order_change_last_bits_alone(case, num_shards):
+def test_sums_over_all_classes_differ_only_in_the_last_bits(case, num_shards):
     loss = case if case == "SoftmaxLoss" else "SampledSoftmaxLoss"
     sampler = {
         "SoftmaxSampler": lambda: tflo.samplers.SoftmaxSampler(8, seed=1),
@@ -139,7 +139,7 @@ def test_sums_in_another_order_change_last_bits_alone(case, num_shards):
     ],
     ids=str,
 )
-def test_ways_to_train_are_those_of_one_shard(settings):
+def test_training_options_are_bit_identical_to_one_shard(settings):
     arguments = "SampledSoftmaxLoss", "uniform", "LazyAdam"
     one, history = trained(1, *arguments, steps=8, **settings)
     sharded, found = trained(3, *arguments, steps=8, **settings)
@@ -147,7 +147,7 @@ def test_ways_to_train_are_those_of_one_shard(settings):
     assert_equal(weights(one), weights(sharded))
 
 
-def test_a_step_in_low_precision_is_that_of_one_shard():
+def test_a_low_precision_step_is_bit_identical_to_one_shard():
     one, sharded = (
         new_model(
             num_shards,
@@ -163,7 +163,7 @@ def test_a_step_in_low_precision_is_that_of_one_shard():
     assert_equal(weights(one), weights(sharded))
 
 
-def test_a_model_without_an_input_is_built_by_fit():
+def test_fit_builds_a_model_without_an_input():
     def model(num_shards):
         keras.utils.set_random_seed(7)
         sampler = tflo.samplers.UniformSampler(12, seed=3)
@@ -178,7 +178,7 @@ def test_a_model_without_an_input_is_built_by_fit():
     assert_equal(weights(model(1)), weights(model(3)))
 
 
-def test_each_shard_has_its_range_of_rows():
+def test_each_shard_has_a_range_of_rows():
     layer = tflo.layers.LargeOutput(10, num_shards=3, use_bias=False)
     layer.build((None, 4))
     assert [weight.shape for weight in layer.weights] == [(3, 4), (3, 4), (4, 4)]
@@ -194,45 +194,50 @@ def test_each_shard_has_its_range_of_rows():
     np.testing.assert_array_equal(layer.class_matrix.as_products()[1], np.arange(10))
 
 
-@pytest.mark.parametrize("num_shards", [0, 1.5, True, None])
-def test_other_counts_are_named(num_shards):
-    with pytest.raises(ValueError, match=f"num_shards.*Received: num_shards={num_shards}"):
-        tflo.layers.LargeOutput(N, num_shards=num_shards)
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        *(
+            ({"num_shards": bad}, f"num_shards.*num_shards={bad}")
+            for bad in (0, 1.5, True, None)
+        ),
+        ({"num_shards": N + 1}, f"num_shards={N + 1}, num_classes={N}"),
+        (
+            {"num_shards": 2, "embeddings": keras.layers.Embedding(N, 4)},
+            "table of another layer.*num_shards=2",
+        ),
+    ],
+)
+def test_an_invalid_number_of_shards_raises_an_error(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        tflo.layers.LargeOutput(N, **arguments)
 
 
-def test_more_shards_than_classes_are_named():
-    with pytest.raises(ValueError, match="num_shards=4, num_classes=3"):
-        tflo.layers.LargeOutput(3, num_shards=4)
-
-
-def test_a_tied_table_has_one_shard():
-    with pytest.raises(ValueError, match="table of another layer.*num_shards=2"):
-        tflo.layers.LargeOutput(N, embeddings=keras.layers.Embedding(N, 4), num_shards=2)
-
-
-class OfOneTable(tflo.samplers.UniformSampler):
+class NeedsOneTable(tflo.samplers.UniformSampler):
     """A sampler that needs all rows in one variable."""
 
     needs_one_table = True
 
 
-def test_a_sampler_of_one_table_says_what_to_take():
-    layer = tflo.layers.LargeOutput(5_000, OfOneTable(4), num_shards=2)
-    with pytest.raises(ValueError, match=r"OfOneTable of layer.*needs_one_table.*num_shards=1"):
+def test_a_sampler_that_needs_one_table_raises_an_error():
+    layer = tflo.layers.LargeOutput(5_000, NeedsOneTable(4), num_shards=2)
+    with pytest.raises(
+        ValueError, match=r"NeedsOneTable of layer.*needs_one_table.*num_shards=1"
+    ):
         layer.build((None, 8))
     assert not layer.weights
     layer.sampler = tflo.samplers.UniformSampler(4)
     layer.build((None, 8))
 
 
-def test_a_strategy_and_shards_are_not_joined():
+def test_shards_under_a_strategy_raise_an_error():
     with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
         layer = tflo.layers.LargeOutput(N, num_shards=2)
         with pytest.raises(ValueError, match="num_shards=2.*MirroredStrategy.*num_shards=1"):
             layer.build((None, 8))
 
 
-def test_fewer_classes_than_shards_are_refused():
+def test_resizing_to_fewer_classes_than_shards_raises_an_error():
     model = new_model(7, "SampledSoftmaxLoss", None, "LazyAdam")
     with pytest.raises(ValueError, match="Received: num_shards=7, num_classes=6"):
         tflo.resize_classes(model, 6)

@@ -1,4 +1,4 @@
-"""Copies of tied models by files, clones and configs: they share a table too."""
+"""Copies of tied models made by files, clones and configs are tied too."""
 
 import copy
 
@@ -11,7 +11,7 @@ from tests.layers.tied_embeddings_test import DIM, STEPS, TABLES, WORDS, X, Y, t
 from tests.slow import slow_but
 
 
-def _in_a_sub_model(kind):
+def _tied_to_inner_layer(kind):
     keras.utils.set_random_seed(1)
     table = TABLES["embedding"]()
     if kind == "sequential":
@@ -42,15 +42,15 @@ COPIES = {
 
 @pytest.fixture(scope="module", params=slow_but(["flat"], ["flat", "sequential", "functional"]))
 def trained(request):
-    model = tied() if request.param == "flat" else _in_a_sub_model(request.param)
+    model = tied() if request.param == "flat" else _tied_to_inner_layer(request.param)
     model.fit(X, Y, verbose=0)
     return model
 
 
-@pytest.mark.parametrize("how", COPIES)
-def test_a_copy_of_a_model_is_tied_too(how, trained, tmp_path):
+@pytest.mark.parametrize("form", COPIES)
+def test_a_copy_of_a_model_is_tied_too(form, trained, tmp_path):
     model = trained
-    made = COPIES[how](model, tmp_path / "model.keras")
+    made = COPIES[form](model, tmp_path / "model.keras")
     assert_tied(made)
     made.set_weights(model.get_weights())
     np.testing.assert_array_equal(made(X), model(X))
@@ -58,7 +58,7 @@ def test_a_copy_of_a_model_is_tied_too(how, trained, tmp_path):
 
 @keras.saving.register_keras_serializable("tied_embeddings_test")
 class Subclassed(keras.Model):
-    """The config has the parts in the order of `parts`."""
+    """Its config contains the parts in the given order."""
 
     def __init__(self, parts=None, order=("table", "head"), **kwargs):
         super().__init__(**kwargs)
@@ -82,7 +82,7 @@ class Subclassed(keras.Model):
 
 
 @pytest.mark.parametrize("order", [("table", "head"), ("head", "table")], ids=str)
-def test_a_subclassed_model_names_its_parts_in_any_order(order, tmp_path):
+def test_a_subclassed_model_may_list_its_parts_in_any_order(order, tmp_path):
     model = Subclassed(order=order)
     expected = model(X)
     model.save(tmp_path / "model.keras")

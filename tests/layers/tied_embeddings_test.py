@@ -1,4 +1,4 @@
-"""Tied embeddings: class rows that are the table of an embedding layer."""
+"""Tied embeddings: class embeddings that are the table of an embedding layer."""
 
 import zipfile
 
@@ -39,12 +39,12 @@ def tied(make_table=TABLES["embedding"], sampler="uniform", run_eagerly=True):
         metrics=[tflo.metrics.PrecisionAtK(1)],
         run_eagerly=run_eagerly,
     )
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # avoids a second trace
     return model
 
 
 class SharedTable(keras.layers.Layer):
-    """The same in Keras: the product with the variable of an embedding layer."""
+    """The same output in plain Keras: a product with the variable of an embedding layer."""
 
     def __init__(self, table):
         super().__init__()
@@ -60,7 +60,7 @@ class SharedTable(keras.layers.Layer):
     [TABLES["embedding"], pytest.param(TABLES["reversible"], marks=pytest.mark.slow)],
     ids=TABLES,
 )
-def test_losses_are_those_of_plain_keras_with_a_shared_variable(make_table):
+def test_losses_equal_those_of_plain_keras_with_a_shared_variable(make_table):
     ours = tied(make_table)
     ours.compile(tflo.optimizers.LazySGD(0.5), tflo.losses.SoftmaxLoss())
     keras.utils.set_random_seed(1)
@@ -94,7 +94,7 @@ def test_there_is_one_table_in_memory_and_in_the_file(make_table, tmp_path):
     np.testing.assert_array_equal(loaded(X), model(X))
 
 
-def test_both_gradients_are_sparse_and_move_the_rows_that_occur():
+def test_both_gradients_are_sparse_and_change_only_rows_that_occur():
     model = tied(sampler=tflo.samplers.UniformSampler(5, seed=3))
     before = model.get_layer("head").embeddings.numpy()
     with tf.GradientTape() as tape:
@@ -137,7 +137,7 @@ def test_mixed_precision_trains_the_float32_table(policy):
     assert history[-1] < history[0]
 
 
-def test_the_table_itself_trains_and_its_layer_saves_it(tmp_path):
+def test_a_variable_can_be_tied_and_its_layer_saves_it(tmp_path):
     table = TABLES["embedding"]()
     table.build()
     head = tflo.layers.LargeOutput(WORDS, "uniform", embeddings=table.embeddings)
@@ -151,7 +151,7 @@ def test_the_table_itself_trains_and_its_layer_saves_it(tmp_path):
         model.save(tmp_path / "model.keras")
 
 
-def test_bags_share_their_table_too():
+def test_an_embedding_bag_can_be_tied():
     bags = tflo.layers.EmbeddingBag(WORDS, DIM, padding_id=None)
     model = keras.Sequential([bags, tflo.layers.LargeOutput(WORDS, "uniform", embeddings=bags)])
     model.compile(tflo.optimizers.LazyAdam(), tflo.losses.NCELoss(), run_eagerly=True)
@@ -160,7 +160,7 @@ def test_bags_share_their_table_too():
 
 
 @pytest.mark.slow
-def test_two_replicas_train_one_table_each():
+def test_two_replicas_keep_equal_tables():
     with replicas.two_replicas().scope():
         model = tied(run_eagerly=False)
     model.fit(X, Y, batch_size=32, verbose=0)
@@ -170,7 +170,7 @@ def test_two_replicas_train_one_table_each():
     np.testing.assert_array_equal(*parts)
 
 
-def test_a_frozen_table_does_not_move():
+def test_a_frozen_table_does_not_change():
     model = tied()
     model.get_layer("table").trainable = False
     loss = tflo.losses.SampledSoftmaxLoss()
@@ -192,13 +192,13 @@ def test_a_frozen_table_does_not_move():
         ),
     ],
 )
-def test_other_embeddings_are_refused(arguments, message):
+def test_invalid_embeddings_raise_an_error(arguments, message):
     with pytest.raises(ValueError, match=message):
         tflo.layers.LargeOutput(WORDS, **arguments)
 
 
-class OfKerasHub(keras.layers.ReversibleEmbedding):
-    """keras-hub's `ReversibleEmbedding` is such a subclass, without its own code."""
+class LikeKerasHub(keras.layers.ReversibleEmbedding):
+    """A subclass without code of its own, like keras-hub's `ReversibleEmbedding`."""
 
 
 class WithOwnCall(keras.layers.ReversibleEmbedding):
@@ -209,15 +209,15 @@ class WithOwnCall(keras.layers.ReversibleEmbedding):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (OfKerasHub(WORDS, DIM), None),
-        (OfKerasHub(WORDS, DIM, reverse_dtype="float32"), None),
-        (OfKerasHub(WORDS, DIM, logit_soft_cap=30.0), "has logit_soft_cap=30.0"),
-        (OfKerasHub(WORDS, DIM, tie_weights=False), "has tie_weights=False"),
-        (OfKerasHub(WORDS, DIM, tie_weights=False, logit_soft_cap=5.0), "tie_weights=False"),
+        (LikeKerasHub(WORDS, DIM), None),
+        (LikeKerasHub(WORDS, DIM, reverse_dtype="float32"), None),
+        (LikeKerasHub(WORDS, DIM, logit_soft_cap=30.0), "has logit_soft_cap=30.0"),
+        (LikeKerasHub(WORDS, DIM, tie_weights=False), "has tie_weights=False"),
+        (LikeKerasHub(WORDS, DIM, tie_weights=False, logit_soft_cap=5.0), "tie_weights=False"),
         (WithOwnCall(WORDS, DIM), "WithOwnCall .* defines `call.reverse=True.` itself"),
     ],
 )
-def test_logits_are_those_of_the_reversed_layer_or_it_is_refused(table, message):
+def test_logits_equal_those_of_the_reversed_layer_or_it_raises_an_error(table, message):
     table.build()
     if message is not None:
         with pytest.raises(ValueError, match=message):
@@ -228,16 +228,16 @@ def test_logits_are_those_of_the_reversed_layer_or_it_is_refused(table, message)
     np.testing.assert_allclose(head(features), table(features, reverse=True), rtol=1e-6)
 
 
-def test_features_of_another_width_are_refused():
+def test_features_of_another_width_raise_an_error():
     table = TABLES["embedding"]()
     table.build()
     head = tflo.layers.LargeOutput(WORDS, embeddings=table)
     with pytest.raises(ValueError, match="features must be 8 wide. Received: .* width 5"):
         head.build((None, 5))
-    head.build((None, DIM))  # and is free for what is right
+    head.build((None, DIM))  # the failed build left nothing behind
 
 
-def test_a_quantized_table_is_refused():
+def test_a_quantized_table_raises_an_error():
     table = TABLES["embedding"]()
     table.build()
     table.quantize("int8")
@@ -245,7 +245,7 @@ def test_a_quantized_table_is_refused():
         tflo.layers.LargeOutput(WORDS, embeddings=table).build((None, DIM))
 
 
-def test_a_table_that_is_quantized_later_is_noticed():
+def test_quantizing_the_table_later_raises_an_error():
     model = tied()
     model(X[:2])
     model.get_layer("table").quantize("int8")
@@ -253,7 +253,7 @@ def test_a_table_that_is_quantized_later_is_noticed():
         model(X[:2])
 
 
-def test_a_bias_of_low_precision_is_refused_by_name():
+def test_a_low_precision_bias_raises_an_error():
     table = TABLES["embedding"]()
     head = tflo.layers.LargeOutput(WORDS, embeddings=table, dtype="bfloat16")
     with pytest.raises(ValueError, match="'bias' of dtype bfloat16"):
