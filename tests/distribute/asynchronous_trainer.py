@@ -2,7 +2,7 @@
 
 python -m tests.distribute.asynchronous_trainer FOLDER PID SERVER TRAINER TRAINER
 
-After the first epoch the process PID is killed, a trainer's; 0 for none.
+Kills the process PID after the first epoch; 0 kills none.
 """
 
 import json
@@ -67,7 +67,7 @@ def error_of(function):
 
 
 def examples_of_an_epoch(model):
-    """The count of the metrics in one epoch."""
+    """The number of examples that the metrics counted in one epoch."""
     tflo.distribute.fit(model, dataset_fn, STEPS, verbose=0)
     return float(max(variable.numpy() for variable in model.metrics_variables))
 

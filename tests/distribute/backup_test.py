@@ -23,7 +23,7 @@ def new_model(num_shards, dim=DIM, seed=1, eagerly=False, optimizer=None):
     model.compile(
         optimizer or tflo.optimizers.LazyAdam(0.05),
         tflo.losses.SampledSoftmaxLoss(),
-        run_eagerly=eagerly,  # for what is not about the steps
+        run_eagerly=eagerly,  # for tests that are not about training
     )
     return model
 
@@ -53,18 +53,18 @@ def assert_equal(one, other):
 
 
 @pytest.mark.parametrize("before, after", slow_but([(2, 3)], [(1, 1), (2, 2), (2, 3), (3, 1)]))
-def test_a_run_goes_on_to_the_bit_in_any_number_of_shards(tmp_path, before, after):
+def test_a_resumed_run_is_bit_identical_in_any_number_of_shards(tmp_path, before, after):
     whole = new_model(1)
     assert train(whole, tmp_path / "whole", EPOCHS) == 0
     assert train(new_model(before), tmp_path / "cut", 2) == 0
-    again = new_model(after, seed=7)  # other numbers, which the backup replaces
+    again = new_model(after, seed=7)  # other weights, which the backup replaces
     assert train(again, tmp_path / "cut", EPOCHS) == 2
     assert_equal(again, whole)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scaled", [False, True])
-def test_a_run_with_several_optimizers_goes_on_to_the_bit(tmp_path, scaled):
+def test_a_resumed_run_with_several_optimizers_is_bit_identical(tmp_path, scaled):
     def make(seed=1):
         rows = {".*large_output.*": tflo.optimizers.LazySGD(1.0, momentum=0.9)}
         optimizer = multi_optimizer(tflo.optimizers.LazyAdam(0.05), rows)
@@ -80,13 +80,13 @@ def test_a_run_with_several_optimizers_goes_on_to_the_bit(tmp_path, scaled):
 
 
 @pytest.mark.slow
-def test_backups_are_as_rare_as_asked_and_the_last_alone_is_kept(tmp_path):
+def test_backups_follow_save_freq_and_only_the_last_is_kept(tmp_path):
     train(new_model(2, eagerly=True), tmp_path, 3, save_freq=2)
     assert train(new_model(2, eagerly=True), tmp_path, 3, save_freq=2) == 2
     assert len(list(tmp_path.glob("*.index"))) == 1
 
 
-def test_what_a_backup_that_was_not_finished_left_is_deleted(tmp_path):
+def test_files_of_an_unfinished_backup_are_deleted(tmp_path):
     train(new_model(2, eagerly=True), tmp_path, 1)
     rest = tmp_path / "ckpt-2_temp"
     rest.mkdir()
@@ -95,19 +95,19 @@ def test_what_a_backup_that_was_not_finished_left_is_deleted(tmp_path):
     assert not rest.exists()
 
 
-def test_a_backup_of_another_model_is_an_error(tmp_path):
+def test_a_backup_of_another_model_raises_an_error(tmp_path):
     train(new_model(2, eagerly=True), tmp_path, 1)
     with pytest.raises(ValueError, match="Received: a backup of another model"):
         tflo.distribute.Backup(new_model(2, dim=DIM + 1), tmp_path).restore()
 
 
 @pytest.mark.parametrize("save_freq", [0, -1, 1.5, "epoch"])
-def test_what_is_no_number_of_epochs_is_named(tmp_path, save_freq):
+def test_an_invalid_save_freq_raises_an_error(tmp_path, save_freq):
     with pytest.raises(ValueError, match="Received: save_freq="):
         tflo.distribute.Backup(new_model(2), tmp_path, save_freq=save_freq)
 
 
-def test_a_model_must_be_built_and_compiled(tmp_path):
+def test_an_unbuilt_model_raises_an_error(tmp_path):
     unbuilt = keras.Sequential([tflo.layers.LargeOutput(N)])
     with pytest.raises(ValueError, match="must be built and compiled before `Backup`"):
         tflo.distribute.Backup(unbuilt, tmp_path)

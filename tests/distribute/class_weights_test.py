@@ -1,4 +1,4 @@
-"""Example weights by class: the weights of Keras's `fit`, and errors."""
+"""Class weights, compared with Keras's `fit`, and their errors."""
 
 import keras
 import numpy as np
@@ -31,14 +31,14 @@ def trained(*data, **arguments):
         tflo.losses.SampledSoftmaxLoss(),
         weighted_metrics=[tflo.metrics.PrecisionAtK(1)],
     )
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # avoids a second trace
     history = model.fit(*data, shuffle=False, verbose=0, **arguments).history
     return history, model.get_weights()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("class_weight", [SOME, {}])
-def test_training_is_that_of_fit(class_weight):
+def test_training_equals_fit(class_weight):
     history, weights = trained(weighted(class_weight, X, Y))
     expected = trained(X, Y, batch_size=BATCH, class_weight=class_weight)
     assert history == expected[0]
@@ -52,12 +52,12 @@ def test_training_is_that_of_fit(class_weight):
         Y[:, np.newaxis],
         Y.astype("uint8"),
         Y.astype("float64"),
-        np.where(Y < 5, -1, Y),  # -1 is no label
+        np.where(Y < 5, -1, Y),  # -1 means no label
         2**31 * (Y + 1),
     ],
     ids=["column", "uint8", "floats", "no label", "large"],
 )
-def test_labels_of_each_form_have_their_weights(y):
+def test_all_forms_of_labels_are_weighted(y):
     class_weight = {**SOME, 2**31 * 4: 7.0}
     found = np.concatenate([each for _, _, each in weighted(class_weight, X, y)])
     expected = [class_weight.get(int(one), 1.0) for one in y.ravel()]
@@ -75,7 +75,7 @@ def test_labels_of_each_form_have_their_weights(y):
     ],
     ids=["several labels", "ragged", "several outputs", "no labels", "sample weights"],
 )
-def test_batches_without_one_label_per_example_are_refused(arrays, match):
+def test_batches_without_one_label_per_example_raise_an_error(arrays, match):
     with pytest.raises(ValueError, match=match) as error:
         weighted(SOME, *arrays)
     assert "return `(x, y, sample_weight)` from `dataset_fn`" in str(error.value)
@@ -91,13 +91,13 @@ def test_batches_without_one_label_per_example_are_refused(arrays, match):
         ({3: float("nan")}, r"`class_weight\[3\]` must be a finite number"),
     ],
 )
-def test_what_are_no_weights_of_classes_is_named(class_weight, match):
+def test_invalid_class_weights_raise_an_error(class_weight, match):
     with pytest.raises(ValueError, match=match):
         weighted(class_weight, X, Y)
 
 
 @pytest.mark.slow
-def test_one_trainer_on_servers_has_the_losses_of_fit():
+def test_one_trainer_on_servers_has_the_same_losses_as_fit():
     with local_servers(2) as servers:
         ended = trainer_process.run("weighing_trainer", *(one.address for one in servers))
     found = trainer_process.found(ended)

@@ -1,4 +1,4 @@
-"""Servers and trainers that end: what is lost, and messages. With real processes."""
+"""Servers and trainers that end: lost steps and messages, with real processes."""
 
 import pathlib
 import subprocess
@@ -41,7 +41,7 @@ def held_mb(pid):
     return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS:"))
 
 
-def test_a_server_has_one_trainer_and_gives_its_memory_back_when_that_is_killed():
+def test_a_server_accepts_one_trainer_and_frees_its_memory_when_the_trainer_is_killed():
     with local_servers(1) as (server,):
         with trainer(server.address) as first:
             assert first.stdout.readline() == "connected\n"
@@ -61,7 +61,7 @@ def test_a_server_has_one_trainer_and_gives_its_memory_back_when_that_is_killed(
 
 
 @pytest.mark.parametrize("fault", ["server, in a step", "disk full"])
-def test_what_ended_is_started_again_and_nothing_before_the_backup_is_lost(fault):
+def test_after_a_restart_nothing_before_the_last_backup_is_lost(fault):
     nothing, row = kills.main(["--times", "1", "--num-classes", "2000", "--only", fault])
     assert row["equal"] and row["digest"] == nothing["digest"]
     (found,) = row["faults"]

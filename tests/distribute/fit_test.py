@@ -1,4 +1,4 @@
-"""Asynchronous training, also if a trainer ends."""
+"""Asynchronous training with several trainers, also if a trainer ends."""
 
 import keras
 import pytest
@@ -30,39 +30,39 @@ def new_model(is_built=True, is_compiled=True):
     return model
 
 
-def test_without_trainers_it_says_how_to_have_some():
+def test_without_trainers_fit_raises_an_error():
     with pytest.raises(RuntimeError, match="There are no trainers. Call .*trainers="):
         tflo.distribute.fit(new_model(), data, 3)
 
 
 @pytest.mark.usefixtures("coordinator")
 @pytest.mark.parametrize("model", [new_model(is_built=False), new_model(is_compiled=False)])
-def test_a_model_that_is_not_built_or_not_compiled_is_named(model):
+def test_a_model_that_is_not_built_or_not_compiled_raises_an_error(model):
     with pytest.raises(ValueError, match=f"Received: model '{model.name}'"):
         tflo.distribute.fit(model, data, 3)
 
 
 @pytest.mark.usefixtures("coordinator")
-def test_a_data_set_where_a_function_is_expected_is_named():
+def test_a_dataset_in_place_of_a_function_raises_an_error():
     with pytest.raises(ValueError, match="`dataset_fn` must be a function of a seed"):
         tflo.distribute.fit(new_model(), data(0), 3)
 
 
 @pytest.mark.usefixtures("coordinator")
 @pytest.mark.parametrize("argument", ["steps_per_epoch", "epochs"])
-def test_what_is_no_number_is_named(argument):
+def test_an_invalid_number_of_steps_or_epochs_raises_an_error(argument):
     numbers = {"steps_per_epoch": 3, argument: 0}
     with pytest.raises(ValueError, match=f"`{argument}`"):
         tflo.distribute.fit(new_model(), data, **numbers)
 
 
-def test_a_trainer_that_is_a_server_too_is_named():
+def test_a_trainer_that_is_also_a_server_raises_an_error():
     with pytest.raises(ValueError, match="name each server once"):
         tflo.distribute.connect(["a:1"], trainers=["b:1", "a:1"])
 
 
 def run_trainers(folder, killed=None):
-    """Runs two trainers and a server, one of which is killed; returns addresses and the run."""
+    """Runs a server and two trainers and may kill one; returns addresses and the run."""
     names = ["server", "trainer", "other trainer"]
     with local_servers(3) as servers:
         addresses = dict(zip(names, [one.address for one in servers], strict=True))
@@ -74,8 +74,8 @@ def run_trainers(folder, killed=None):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [None, "trainer"])
-def test_two_trainers_do_all_steps(tmp_path, killed):
-    """Exact counts, loss and metrics of each epoch, and backups; also if one is killed."""
+def test_two_trainers_train_all_steps(tmp_path, killed):
+    """Step counts are exact, and losses, metrics and backups work, also if one is killed."""
     addresses, run = run_trainers(tmp_path, killed)
     found = trainer_process.found(run)
     history = found["history"]
@@ -94,7 +94,7 @@ def test_two_trainers_do_all_steps(tmp_path, killed):
 
 
 @pytest.mark.slow
-def test_a_server_that_is_killed_ends_the_run_and_is_named(tmp_path):
+def test_a_killed_server_ends_the_run_with_an_error(tmp_path):
     addresses, run = run_trainers(tmp_path, "server")
     assert run.returncode != 0 and "UnavailableError" in run.stderr
     assert f"Server {addresses['server']} is gone" in run.stderr

@@ -1,4 +1,4 @@
-"""Detection of peers that are alive or have ended, and messages."""
+"""Detection of peers that have ended, and messages."""
 
 import socket
 import threading
@@ -16,7 +16,7 @@ def free_port():
         return one.getsockname()[1]
 
 
-def test_a_server_that_is_about_to_start_is_waited_for():
+def test_await_server_waits_until_the_server_has_started():
     port = free_port()
 
     def serve():
@@ -36,21 +36,21 @@ def test_the_timeout_limits_the_wait_for_a_missing_server():
     assert 0.2 < time.monotonic() - start < 5
 
 
-def test_a_peer_counts_as_ended_when_its_process_has_ended():
+def test_a_peer_has_a_fault_after_its_process_has_ended():
     with socket.create_server(("127.0.0.1", 0)) as one:
         watch = peers.Watch(f"127.0.0.1:{one.getsockname()[1]}")
         assert watch.fault() is None
     assert isinstance(watch.fault(), ConnectionRefusedError)
 
 
-def test_a_peer_that_does_not_answer_is_given_time(monkeypatch):
+def test_a_silent_peer_has_a_fault_only_after_the_patience(monkeypatch):
     silent = TimeoutError("timed out")
     monkeypatch.setattr(peers, "fault", lambda *_: silent)
     assert peers.Watch("a:1", patience_s=60).fault() is None
     assert peers.Watch("a:1", patience_s=-1).fault() is silent
 
 
-def test_servers_that_the_program_ends_itself_are_left_before(caplog):
+def test_unwatched_servers_are_not_reported(caplog):
     with (
         socket.create_server(("127.0.0.1", 0)) as one,
         socket.create_server(("127.0.0.1", 0)) as other,

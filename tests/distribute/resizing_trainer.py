@@ -1,4 +1,4 @@
-"""Resizes a model on the servers of the command line and here; prints the results.
+"""Resizes a model on the servers of the command line and in this process; prints results.
 
 python -m tests.distribute.resizing_trainer ADDRESS ...
 """
@@ -21,7 +21,7 @@ LARGE, DIM = 1_000_000, 64
 
 
 def resized(num_shards):
-    """A model before and after; rows and losses of training with the new classes."""
+    """A model, its resized copy, and the copy's rows and losses after more training."""
     keras.utils.set_random_seed(3)
     model = sampled_model(
         sampler=tflo.samplers.UniformSampler(12, seed=1), num_shards=num_shards
@@ -39,7 +39,7 @@ def devices_of(model):
 
 
 def grown_mb():
-    """The growth of this process during a large resize, and whether the result is right."""
+    """The memory growth of this process in a large resize, and whether the rows are right."""
     head = tflo.layers.LargeOutput(LARGE, "uniform", num_shards=2)
     model = keras.Sequential([keras.Input([DIM]), head])
     model.compile(tflo.optimizers.LazySGD(0.1, momentum=0.9), tflo.losses.SampledSoftmaxLoss())

@@ -1,12 +1,11 @@
-"""Samplers that search: each server searches its own rows."""
+"""Samplers that search, where each server searches its own rows."""
 
 import pytest
 
 from tests.distribute import trainer_process
 from tf_largeout.distribute.local_servers import local_servers
 
-# What the health of each says once it has searched, and the least of it: the step that it was
-# fitted in, or how much of what it keeps is right.
+# An entry of the sampler's health and its lowest value after a search.
 SAMPLERS = {
     "inverted_file": ("fitted_at", 0),
     "inverted_file draws": ("fitted_at", 0),
@@ -20,7 +19,7 @@ SAMPLERS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_a_search_on_servers_is_that_of_one_process(sampler):
+def test_a_search_on_servers_is_bit_identical_to_one_process(sampler):
     """Bit-identical, with the state on the servers; the trainer never holds the matrix."""
     with local_servers(2) as servers:
         addresses = [one.address for one in servers]

@@ -1,4 +1,4 @@
-"""Trains with a sampler that searches, on the servers of the command line; prints results.
+"""Trains with a search on the servers of the command line; prints the results.
 
 python -m tests.distribute.searching_trainer SAMPLER ADDRESS ...
 """
@@ -53,7 +53,7 @@ def main(sampler, *addresses):
     head = model.layers[-1]
     state = {w.name: w.value.device for w in head.weights if w.name.startswith("sampler_")}
     before = machine.peak_mb()
-    large, _ = trained(sampler, 2, LARGE, 60)  # over a fit and a reassignment
+    large, _ = trained(sampler, 2, LARGE, 60)  # includes a fit and a reassignment
     grown = machine.peak_mb() - before
     sampler = large.layers[-1].sampler
     found = {

@@ -57,12 +57,12 @@ def listener(answer):
         (["a:1", "b:1", "a:1"], "name each server once"),
     ],
 )
-def test_what_is_no_list_of_addresses_is_named(addresses, match):
+def test_invalid_addresses_raise_an_error(addresses, match):
     with pytest.raises(ValueError, match=match):
         connect(addresses)
 
 
-def test_servers_that_do_not_answer_are_named_in_time():
+def test_servers_that_do_not_answer_raise_an_error_within_the_timeout():
     start = time.monotonic()
     with listener(b"") as silent, listener(b"HTTP/1.1 400 Bad Request\r\n\r\n") as other:
         with pytest.raises(ConnectionError) as error:
@@ -73,7 +73,7 @@ def test_servers_that_do_not_answer_are_named_in_time():
     assert f"{silent} (timed out)" in message and f"{other} (another kind" in message
 
 
-def test_a_port_that_is_taken_is_named(capsys):
+def test_a_port_in_use_is_reported(capsys):
     with socket.create_server(("", 0)) as one:
         port = one.getsockname()[1]
         assert server.main(["--port", str(port)]) == 1
@@ -81,7 +81,7 @@ def test_a_port_that_is_taken_is_named(capsys):
 
 
 @pytest.mark.slow
-def test_two_servers_train_as_one_machine(tmp_path):
+def test_training_on_two_servers_is_bit_identical_to_one_process(tmp_path):
     """`fit`, `evaluate`, `predict`, `top_k`, callbacks and files are bit-identical."""
     with local_servers(2) as servers:
         addresses = [one.address for one in servers]
@@ -98,7 +98,7 @@ def test_two_servers_train_as_one_machine(tmp_path):
 
 
 @pytest.mark.slow
-def test_other_classes_move_from_server_to_server():
+def test_resizing_moves_rows_between_servers():
     """Bit-identical to one shard; the trainer never holds the matrix or its slots."""
     with local_servers(2) as servers:
         ended = trainer_process.run("resizing_trainer", *(one.address for one in servers))
@@ -121,7 +121,7 @@ def test_other_classes_move_from_server_to_server():
     ],
     ids=["other version", "no library"],
 )
-def test_servers_of_other_versions_are_refused(code, match):
+def test_servers_of_other_versions_raise_an_error(code, match):
     with subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as one:

@@ -1,4 +1,4 @@
-"""Trains on the servers of the command line and in this process; prints what is equal.
+"""Trains on the servers of the command line and in this process; compares the results.
 
 python -m tests.distribute.trainer FOLDER ADDRESS ...
 """
@@ -80,7 +80,7 @@ def failing_step(model):
 
 def main(folder, *addresses):
     tflo.distribute.connect(addresses)
-    tflo.distribute.connect(addresses)  # once more is no fault
+    tflo.distribute.connect(addresses)  # a second call is allowed
     model, history = train(3, folder)
     one, expected = train(1, folder)
     found = {
@@ -96,7 +96,7 @@ def main(folder, *addresses):
     path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(f"{folder}/check")
     again = new_model(2)
     tf.train.Checkpoint(model=again, optimizer=again.optimizer).read(path)
-    for each in (again, one):  # the step that makes the slots restores them
+    for each in (again, one):  # the first step creates the slots, which restores them
         each.fit(X, Y, BATCH, shuffle=False, verbose=0)
     found["checkpoint"] = are_equal(again, one)
     found["failing step"] = failing_step(model)

@@ -1,4 +1,4 @@
-"""Runs a program of this folder that trains on servers, in its own process."""
+"""Runs a program of this folder in another process."""
 
 import json
 import pathlib
@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 def run(program, *arguments):
-    """The ended process of `tests.distribute.PROGRAM`, with its output."""
+    """Runs `tests.distribute.PROGRAM` to its end; returns the process with its output."""
     return subprocess.run(
         [sys.executable, "-m", f"tests.distribute.{program}", *arguments],
         cwd=ROOT,
@@ -21,6 +21,6 @@ def run(program, *arguments):
 
 
 def found(process):
-    """The last line that a successful process printed: JSON."""
+    """The JSON in the last line that a successful process printed."""
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout.splitlines()[-1])

@@ -15,8 +15,10 @@ import tensorflow as tf
 import tf_largeout as tflo
 from tests.distribute.asynchronous_trainer import BATCH, WORDS, N, error_of, new_model
 
-STEPS = 6 * 7  # Keras does `steps_per_execution` at a time, to the end
-CLASS_WEIGHT = {one: one % 5 for one in range(0, N, 3)}  # with the last, as Keras needs it
+STEPS = 6 * 7  # a multiple of `steps_per_execution`
+CLASS_WEIGHT = {
+    one: one % 5 for one in range(0, N, 3)
+}  # with the last class, as Keras requires
 
 
 def dataset_fn(seed):

@@ -46,7 +46,7 @@ def by_weights_file(model, restored, path):
 
 
 def by_backup_and_restore(model, restored, path):
-    for one in (model, restored):  # the second begins after the epoch of the first, and ends
+    for one in (model, restored):  # the second restores the state of the first
         backup = keras.callbacks.BackupAndRestore(path, delete_checkpoint=False)
         one.fit(X, Y, 8, shuffle=False, callbacks=[backup], verbose=0)
     return restored
@@ -63,7 +63,7 @@ def by_backup_and_restore(model, restored, path):
         ],
     ),
 )
-def test_training_goes_on_from_files_to_the_bit(num_shards, by, tmp_path):
+def test_a_resumed_run_is_bit_identical(num_shards, by, tmp_path):
     whole = new_model(num_shards, seed=1)
     whole.fit(X, Y, 8, shuffle=False, verbose=0)
     resumed = by(whole, new_model(num_shards, seed=2), str(tmp_path / "state"))

@@ -1,4 +1,4 @@
-"""Every row-sparse optimizer: its update, on the rows with a gradient only."""
+"""The updates of each row-sparse optimizer, with sparse and dense gradients."""
 
 import inspect
 
@@ -36,7 +36,7 @@ def test_every_public_optimizer_is_in_the_table():
     assert {member.ours for member in OPTIMIZERS.values()} == set(public)
 
 
-# Rows of a scalar, of less than a vector, of one, and of some and a rest.
+# Rows of one number, of less than a SIMD vector, of one vector, and of several and a rest.
 SHAPES_AND_LEVELS = [
     (dims, level)
     for dims in [(), (5,), (2, 3), (16,), (40,)]
@@ -90,7 +90,7 @@ def test_graph_equals_eager(member, index_dtype):
     np.testing.assert_allclose(eager, graph, rtol=1e-6, atol=1e-6)
 
 
-def test_rows_without_a_gradient_keep_weights_and_slots(member):
+def test_rows_without_a_gradient_keep_their_weights_and_slots(member):
     rng = np.random.default_rng(3)
     variable = keras.Variable(random_weights(rng))
     optimizer = member.make()
@@ -107,7 +107,7 @@ def test_rows_without_a_gradient_keep_weights_and_slots(member):
 
 
 @each_shape
-def test_dense_gradient_gives_the_bits_of_keras(member, dims):
+def test_a_dense_gradient_is_bit_identical_to_keras(member, dims):
     if member.keras_class is None:
         pytest.skip("Keras has no such optimizer")
     rng = np.random.default_rng(4)
@@ -122,9 +122,9 @@ def test_dense_gradient_gives_the_bits_of_keras(member, dims):
 
 
 @each_shape
-def test_dense_gradient_gives_what_a_sparse_one_of_all_rows_gives(member, dims):
+def test_a_dense_gradient_equals_a_sparse_one_of_all_rows(member, dims):
     if not member.has_one_rule:
-        pytest.skip("rows have a rule of their own")
+        pytest.skip("sparse gradients have another rule")
     rng = np.random.default_rng(5)
     start = random_weights(rng, dims)
     sparse, full = keras.Variable(start), keras.Variable(start)
@@ -140,7 +140,7 @@ def test_dense_gradient_gives_what_a_sparse_one_of_all_rows_gives(member, dims):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
-def test_dense_steps_among_sparse_ones_follow_the_formula(member):
+def test_dense_and_sparse_steps_can_be_mixed(member):
     rng = np.random.default_rng(6)
     start = random_weights(rng)
     variable, oracle = keras.Variable(start), member.make_oracle(start)
@@ -156,7 +156,7 @@ def test_dense_steps_among_sparse_ones_follow_the_formula(member):
     np.testing.assert_allclose(variable, oracle.weights, rtol=1e-4, atol=1e-5)
 
 
-def test_empty_gradient_changes_only_iterations(member):
+def test_an_empty_gradient_changes_only_the_iterations(member):
     variable = keras.Variable(random_weights(np.random.default_rng(7)))
     optimizer = member.make()
     optimizer.build([variable])
@@ -169,7 +169,7 @@ def test_empty_gradient_changes_only_iterations(member):
 
 
 @one_of_each_class
-def test_the_same_steps_give_the_same_bits(member):
+def test_repeated_runs_are_bit_identical(member):
     def run():
         rng = np.random.default_rng(8)
         variable = keras.Variable(rng.normal(size=(NUM_ROWS, 33)).astype("float32"))
@@ -182,7 +182,7 @@ def test_the_same_steps_give_the_same_bits(member):
         np.testing.assert_array_equal(first, second)
 
 
-def test_config_round_trip_makes_an_equal_optimizer(member):
+def test_config_round_trip(member):
     optimizer = member.make(clipnorm=2.0, name="mine")
     config = keras.saving.serialize_keras_object(optimizer)
     again = keras.saving.deserialize_keras_object(config)
@@ -191,7 +191,7 @@ def test_config_round_trip_makes_an_equal_optimizer(member):
 
 
 @one_of_each_class
-def test_schedule_sets_the_learning_rate_of_each_step(member):
+def test_a_schedule_sets_the_learning_rate_of_each_step(member):
     rng = np.random.default_rng(9)
     start = random_weights(rng)
     variable, oracle = keras.Variable(start), member.make_oracle(start)

@@ -1,4 +1,4 @@
-"""Options of Keras optimizers with sparse gradients: right and row-sparse, or refused."""
+"""Options of Keras optimizers with sparse gradients are row-sparse or raise an error."""
 
 import keras
 import numpy as np
@@ -45,9 +45,9 @@ def weights_after(optimizer, to_gradient, steps=3):
 
 @one_of_each_class
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_options_see_the_merged_gradient(member, options):
+def test_options_apply_to_the_merged_gradient(member, options):
     if not member.has_one_rule:
-        pytest.skip("rows have a rule of their own")
+        pytest.skip("sparse gradients have another rule")
     sparse = weights_after(member.make(**options), lambda slices: slices)
     full = weights_after(member.make(**options), dense)
     for ours, theirs in zip(sparse, full, strict=True):
@@ -56,7 +56,7 @@ def test_options_see_the_merged_gradient(member, options):
 
 @one_of_each_class
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_dense_gradients_keep_the_bits_of_keras_under_options(member, options):
+def test_options_with_dense_gradients_are_bit_identical_to_keras(member, options):
     if member.keras_class is None:
         pytest.skip("Keras has no such optimizer")
     ours = weights_after(member.make(**options), dense)
@@ -89,7 +89,7 @@ def test_excluded_variables_do_not_decay():
 @pytest.mark.parametrize(
     "options", [{"use_ema": True}, {"gradient_accumulation_steps": 2}], ids=str
 )
-def test_options_that_need_every_row_are_refused_on_sparse_gradients(member, options):
+def test_options_that_need_every_row_raise_an_error_on_sparse_gradients(member, options):
     variable = keras.Variable(random_weights(np.random.default_rng(12)), name="table")
     slices = random_slices(np.random.default_rng(12))
     with pytest.raises(ValueError, match=f"{next(iter(options))}.*'table'.*or use keras"):
@@ -116,7 +116,7 @@ def pair_of_dense(optimizer):
 
 
 @one_of_each_class
-def test_constraint_is_refused_on_a_sparse_gradient(member):
+def test_a_constraint_raises_an_error_on_a_sparse_gradient(member):
     layer = keras.layers.Embedding(NUM_ROWS, 5, embeddings_constraint="non_neg")
     layer.build()
     slices = random_slices(np.random.default_rng(14))
@@ -125,7 +125,7 @@ def test_constraint_is_refused_on_a_sparse_gradient(member):
 
 
 @one_of_each_class
-def test_variable_of_half_precision_is_refused_on_a_sparse_gradient(member):
+def test_a_half_precision_variable_raises_an_error_on_a_sparse_gradient(member):
     variable = keras.Variable(tf.zeros([NUM_ROWS, 5]), dtype="bfloat16")
     slices = random_slices(np.random.default_rng(15))
     with pytest.raises(ValueError, match="float32 variables.*bfloat16"):
@@ -141,24 +141,24 @@ def test_half_precision_gradient_updates_a_float32_variable(member):
     assert np.all(variable.numpy()[1] < 0)
 
 
-def test_amsgrad_is_refused():
+def test_amsgrad_raises_an_error():
     with pytest.raises(ValueError, match="amsgrad"):
         optimizers.LazyAdam(amsgrad=True)
 
 
 @one_of_each_class
-def test_number_of_gradients_must_be_that_of_variables(member):
+def test_another_number_of_gradients_than_variables_raises_an_error(member):
     variable = keras.Variable(tf.zeros([4, 2]))
     with pytest.raises(ValueError, match="2 gradients and 1 variables"):
         member.make().apply([tf.zeros([4, 2])] * 2, [variable])
 
 
-def test_the_private_methods_of_keras_that_are_overridden_exist():
+def test_overridden_private_methods_of_keras_exist():
     for name in ("_clip_gradients", "_apply_weight_decay", "_use_weight_decay"):
         assert callable(getattr(keras.optimizers.Optimizer, name))
 
 
-def test_loss_scale_optimizer_skips_a_step_with_a_sparse_infinity(member):
+def test_a_loss_scale_optimizer_skips_a_step_with_an_infinite_sparse_gradient(member):
     rng = np.random.default_rng(16)
     start = random_weights(rng)
     variable, oracle = keras.Variable(start), member.make_oracle(start)
@@ -181,12 +181,12 @@ def test_loss_scale_optimizer_skips_a_step_with_a_sparse_infinity(member):
 
 
 @pytest.mark.parametrize("beta", [-0.1, 1.0, float("nan")])
-def test_a_decay_of_rows_out_of_range_is_refused(beta):
+def test_a_row_beta_1_out_of_range_raises_an_error(beta):
     with pytest.raises(ValueError, match="at least 0 and below 1. Received: row_beta_1"):
         optimizers.LazyAdam(row_beta_1=beta)
 
 
 @pytest.mark.parametrize("offset", [-1, 0.5, float("nan"), None, 2**63], ids=str)
-def test_a_step_offset_that_is_no_number_of_steps_is_refused(offset):
+def test_an_invalid_row_step_offset_raises_an_error(offset):
     with pytest.raises(ValueError, match="at least 0.*Received: row_step_offset"):
         optimizers.LazyAdam(row_step_offset=offset)

@@ -1,4 +1,4 @@
-"""The number of reads of the optimizer's scalars per step, and of transfers to servers."""
+"""The number of times that a step reads the learning rate and the step counter."""
 
 import keras
 import pytest
@@ -28,7 +28,9 @@ def scalar_reads(optimizer, num_variables):
 
 @pytest.mark.parametrize("on_servers", [False, True])
 @pytest.mark.parametrize("optimizer", ["LazyAdam", "LazyAdagrad", "LazySGD", "RowwiseAdagrad"])
-def test_scalars_are_read_once_whatever_the_variables(optimizer, on_servers, monkeypatch):
+def test_the_number_of_reads_does_not_depend_on_the_number_of_variables(
+    optimizer, on_servers, monkeypatch
+):
     if on_servers:
         monkeypatch.setattr(devices, "server_of", lambda variable: "/device:CPU:0")
     make = getattr(tflo.optimizers, optimizer)

@@ -1,4 +1,4 @@
-"""The table of all row-sparse optimizers: each line is tested by every test."""
+"""The table of all row-sparse optimizers. Every test runs for each entry."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ NUM_ROWS = 40
 
 @dataclasses.dataclass
 class Member:
-    """`keras_class` is None if Keras has no such optimizer."""
+    """An entry; `keras_class` is None if Keras has no such optimizer."""
 
     ours: type
     keras_class: type | None
@@ -31,7 +31,7 @@ class Member:
 
     @property
     def has_one_rule(self):
-        """Whether a sparse gradient of all rows does what a dense one does."""
+        """Whether a sparse gradient of all rows has the same effect as a dense gradient."""
         optimizer = self.make()
         return not isinstance(optimizer, optimizers.LazyAdam) or (
             optimizer.row_beta_1 == optimizer.beta_1 and optimizer.row_step_offset == 0
@@ -54,7 +54,7 @@ OPTIMIZERS = {
     "adam_no_momentum": Member(*_ROW_ADAM, {"beta_1": 0.0, "row_step_offset": 0}),
     "adam_row_momentum": Member(*_ROW_ADAM, {"row_beta_1": 0.9, "row_step_offset": 0}),
     "adam_row_momentum_with_offset": Member(*_ROW_ADAM, {"row_beta_1": 0.9}),
-    "adam_of_others": Member(
+    "adam_without_decay_of_skipped_rows": Member(
         *_ROW_ADAM, {"row_beta_1": 0.9, "decay_skipped": False, "row_step_offset": 0}
     ),
     "adagrad": Member(*_ADAGRAD),
@@ -70,16 +70,16 @@ OPTIMIZERS = {
     "nesterov": Member(*_SGD, {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
 }
 
-# One line a class, those with the most slots: for tests that train models.
+# For tests that train models: one entry per class, with the most slots.
 CLASSES = ["adam", "adagrad", "rowwise_adagrad", "nesterov"]
-# For a test whose subject is not the rule itself: the other lines are slow.
+# For tests that are not about the update rule. The other entries are slow.
 one_of_each_class = pytest.mark.parametrize(
     "member", slow_but(CLASSES, OPTIMIZERS), indirect=True
 )
 
 
 def random_slices(rng, dims=(5,), n=60, index_dtype="int64"):
-    """A sparse gradient with repeated ids that misses many rows."""
+    """A sparse gradient with repeated ids and without many of the rows."""
     ids = rng.integers(0, NUM_ROWS, n) // 3 * 3
     values = rng.normal(size=(n, *dims)).astype("float32")
     dense_shape = tf.constant([NUM_ROWS, *dims])
@@ -93,7 +93,7 @@ def random_weights(rng, dims=(5,)):
 
 
 def dense(slices):
-    """The dense gradient that is equal to a sparse one."""
+    """The dense gradient that equals a sparse one."""
     result = np.zeros(slices.dense_shape, "float32")
     np.add.at(result, slices.indices.numpy(), slices.values.numpy())
     return tf.constant(result)

@@ -1,4 +1,4 @@
-"""The optimizers inside Keras's training loop."""
+"""The optimizers in Keras's training loop."""
 
 import itertools
 
@@ -21,7 +21,7 @@ def member(request):
     return OPTIMIZERS[request.param]
 
 
-# What their slots have to do with it is the same for all.
+# For tests that do not depend on the optimizer.
 only_adam = pytest.mark.parametrize("member", slow_but(["adam"], CLASSES), indirect=True)
 
 
@@ -46,12 +46,12 @@ def compiled(optimizer, **options):
     keras.utils.set_random_seed(3)
     model = make_model()
     model.compile(optimizer, loss="mse", **options)
-    model.optimizer.build(model.trainable_variables)  # else TensorFlow traces each step twice
+    model.optimizer.build(model.trainable_variables)  # avoids a second trace
     return model
 
 
 @only_adam
-def test_fit_learns_the_same_however_steps_are_executed(member):
+def test_fit_learns_the_same_in_each_execution_mode(member):
     results = []
     for options in ({}, {"steps_per_execution": 2}, {"run_eagerly": True}):
         model = compiled(member.make(), **options)
@@ -113,7 +113,7 @@ def test_two_replicas_train_as_one(member):
 
 
 @only_adam
-def test_multi_optimizer_sends_the_table_to_ours(member):
+def test_multi_optimizer_trains_the_table_with_ours(member):
     inner = member.make()
     model = compiled(multi_optimizer(keras.optimizers.AdamW(1e-3), {".*embeddings": inner}))
     before = model.get_weights()
@@ -138,14 +138,14 @@ OPTIONS = [{}, {"clipnorm": 1.0}, {"global_clipnorm": 1.0}, {"loss_scale_factor"
     indirect=["member"],
     ids=str,
 )
-def test_sparse_step_makes_no_tensor_of_all_rows(member, options, loss_scaling):
+def test_a_sparse_step_creates_no_tensor_of_all_rows(member, options, loss_scaling):
     optimizer = member.make(**options)
     if loss_scaling:
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     assert not nodes_over_all_rows(optimizer)
 
 
-def test_tensors_of_all_rows_would_be_seen():
+def test_tensors_of_all_rows_are_detected():
     adam = keras.optimizers.Adam(1e-3)
     assert "ReadVariableOp" in nodes_over_all_rows(adam)
     scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(1e-3))
@@ -153,7 +153,7 @@ def test_tensors_of_all_rows_would_be_seen():
 
 
 def nodes_over_all_rows(optimizer):
-    """The ops of a sparse step, also in branches, that have an output with all rows."""
+    """The ops of a sparse step, including its branches, that have an output with all rows."""
     variable = keras.Variable(tf.zeros([NUM_TOKENS, 4]))
     optimizer.build([variable])
 
@@ -179,7 +179,7 @@ def has_all_rows(shape):
 
 
 def failing_step(model, optimizer, fails):
-    """A step whose second gradient cannot be computed, traced in one function."""
+    """A traced step in which computing the last gradient fails."""
 
     @tf.function
     def step(x):
@@ -193,7 +193,7 @@ def failing_step(model, optimizer, fails):
 
 
 @only_adam
-def test_step_whose_gradient_fails_changes_nothing(member):
+def test_a_step_that_fails_in_a_gradient_changes_nothing(member):
     model, optimizer = make_model(), member.make()
     optimizer.build(model.trainable_variables)
     before = state(optimizer, *model.trainable_variables)
@@ -210,7 +210,7 @@ def test_step_whose_gradient_fails_changes_nothing(member):
         itertools.product([-1, 40, 2**40], [False, True]),
     ),
 )
-def test_step_with_an_id_out_of_range_changes_nothing(member, bad, graph):
+def test_a_step_with_an_id_out_of_range_changes_nothing(member, bad, graph):
     rng = np.random.default_rng(22)
     variables = [keras.Variable(tf.ones([40, 5])), keras.Variable(tf.ones([40, 5]))]
     optimizer = member.make()
@@ -226,7 +226,7 @@ def test_step_with_an_id_out_of_range_changes_nothing(member, bad, graph):
         np.testing.assert_array_equal(old, new)
 
 
-def test_adam_without_momentum_keeps_one_moment_a_weight():
+def test_adam_without_momentum_has_one_slot_per_weight():
     variable = keras.Variable(tf.ones([40, 5]))
     for beta_1, moments in ((0.9, 2), (0.0, 1)):
         optimizer = optimizers.LazyAdam(0.1, beta_1=beta_1)
@@ -235,7 +235,7 @@ def test_adam_without_momentum_keeps_one_moment_a_weight():
         assert shapes.count((40, 5)) == moments
 
 
-def test_adam_without_momentum_takes_dense_gradients_as_keras_does():
+def test_adam_without_momentum_handles_dense_gradients_like_keras():
     rng = np.random.default_rng(24)
     ours, theirs = keras.Variable(tf.ones([40, 5])), keras.Variable(tf.ones([40, 5]))
     lazy = optimizers.LazyAdam(0.05, beta_1=0.0)
@@ -247,7 +247,7 @@ def test_adam_without_momentum_takes_dense_gradients_as_keras_does():
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
-def test_moments_with_decay_skipped_are_those_of_dense_adam():
+def test_moments_with_decay_skipped_equal_those_of_dense_adam():
     rng = np.random.default_rng(23)
     lazy, full = keras.Variable(tf.ones([40, 5])), keras.Variable(tf.ones([40, 5]))
     ours, adam = optimizers.LazyAdam(0.1, row_beta_1=0.9), keras.optimizers.Adam(0.1)
@@ -260,7 +260,7 @@ def test_moments_with_decay_skipped_are_those_of_dense_adam():
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-7)
 
 
-def test_gradient_whose_shape_is_a_list_is_taken(member):
+def test_a_gradient_whose_shape_is_a_list_is_accepted(member):
     variable = keras.Variable(tf.ones([40, 5]))
     slices = tf.IndexedSlices(tf.ones([2, 5]), tf.constant([3, 3]), [40, 5])
     member.make().apply([slices], [variable])

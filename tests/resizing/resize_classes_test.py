@@ -38,15 +38,15 @@ OPTIMIZERS = {
         keras.optimizers.Adam(0.01), {"model/head/.*": tflo.optimizers.LazyAdagrad(0.1)}
     ),
 }
-_SUMS_OVER_CLASSES = ("adafactor", "keras momentum")  # whose order shows in the last bits
+_SUMS_OVER_CLASSES = ("adafactor", "keras momentum")  # their order changes the last bits
 
 
-# Slots of rows and of steps, means over rows, averages of weights, and optimizers in others:
-# each in one of both tests.
+# The short cases of the two tests together cover slots of rows and of steps, means over rows,
+# averages of weights, and optimizers that wrap others.
 @pytest.mark.parametrize(
     "optimizer", slow_but(["lazy adam with momentum", "loss scale"], OPTIMIZERS)
 )
-def test_a_permuted_model_trains_as_if_its_classes_always_had_these_ids(optimizer):
+def test_a_permuted_model_trains_like_the_original(optimizer):
     model = sampled_model(OPTIMIZERS[optimizer]())
     x, y = examples()
     fit(model, x, y)
@@ -67,7 +67,7 @@ def test_a_permuted_model_trains_as_if_its_classes_always_had_these_ids(optimize
 @pytest.mark.parametrize(
     "optimizer", slow_but(["adafactor", "averages", "several"], OPTIMIZERS)
 )
-def test_kept_classes_keep_their_slots_and_new_ones_get_initial_slots(optimizer):
+def test_kept_classes_keep_their_slots_and_new_classes_get_initial_slots(optimizer):
     model = sampled_model(OPTIMIZERS[optimizer](), "uniform")
     fit(model, *examples())
     grown = tflo.resize_classes(model, GROWN, KEPT)
@@ -82,7 +82,7 @@ def test_kept_classes_keep_their_slots_and_new_ones_get_initial_slots(optimizer)
     fit(grown, *examples(num_classes=GROWN))
 
 
-def test_new_rows_come_from_the_layer_an_initializer_or_an_array():
+def test_new_rows_come_from_the_layer_or_an_initializer_or_an_array():
     model = sampled_model(embeddings_initializer="ones", bias_initializer="ones")
     rows = np.random.default_rng(0).normal(size=[GROWN - N, DIM])
     for initializer, expected in (
@@ -109,7 +109,7 @@ def test_all_classes_may_be_new():
     assert not all_new.layers[-1].embeddings.numpy().any()
 
 
-def test_labels_of_classes_that_are_gone_are_refused_in_training():
+def test_labels_of_removed_classes_raise_an_error_in_training():
     model = tflo.resize_classes(sampled_model(sampler="uniform"), 30)
     x, _ = examples()
     fit(model, x, np.full(len(x), 29))
@@ -126,7 +126,7 @@ def test_compile_arguments_and_the_learning_rate_are_kept():
         loss_weights=[2.0],
         steps_per_execution=3,
     )
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # avoids a second trace
     fit(model, *examples())
     model.optimizer.learning_rate = 0.125
     grown = tflo.resize_classes(model, GROWN)
@@ -139,7 +139,7 @@ def test_compile_arguments_and_the_learning_rate_are_kept():
     }
 
 
-def test_counts_of_a_metric_follow():
+def test_counts_of_a_metric_are_resized():
     counts = np.arange(N) + 1
     model = sampled_model(sampler="uniform")
     metric = tflo.metrics.PropensityScoredPrecisionAtK(1, counts, num_examples=1_000)
@@ -152,7 +152,7 @@ def test_counts_of_a_metric_follow():
     tflo.resize_classes(model, GROWN).evaluate(x, y, verbose=0)
 
 
-def test_a_model_that_is_not_compiled_or_not_trained_stays_so():
+def test_models_that_are_not_compiled_or_not_trained_can_be_resized():
     head = tflo.layers.LargeOutput(N)
     model = keras.Sequential([keras.Input([DIM]), head])
     grown = tflo.resize_classes(model, GROWN)
@@ -162,7 +162,7 @@ def test_a_model_that_is_not_compiled_or_not_trained_stays_so():
     fit(compiled, *examples())
 
 
-def test_the_model_stays_as_it_is_also_where_it_cannot_be_resized():
+def test_the_model_does_not_change_if_resizing_fails():
     model = sampled_model(sampler=tflo.samplers.UniformSampler(40))
     before = state(model)
     with pytest.raises(ValueError, match="cannot draw 40 distinct classes of 30"):
@@ -182,7 +182,7 @@ def test_the_model_stays_as_it_is_also_where_it_cannot_be_resized():
         ((GROWN, None, "no such"), "no such"),
     ],
 )
-def test_bad_arguments_are_named(arguments, message):
+def test_invalid_arguments_raise_an_error(arguments, message):
     with pytest.raises(ValueError, match=message):
         tflo.resize_classes(sampled_model(), *arguments)
 
@@ -202,6 +202,6 @@ def _two_heads():
         (lambda: tflo.layers.LargeOutput(N), "must be a keras.Model"),
     ],
 )
-def test_models_that_cannot_be_resized_are_named(make, message):
+def test_models_that_cannot_be_resized_raise_an_error(make, message):
     with pytest.raises(ValueError, match=message):
         tflo.resize_classes(make(), GROWN)

@@ -36,7 +36,7 @@ INITIALIZERS = {
     ),
     ids=str,
 )
-def test_parts_are_rows_of_the_whole_to_the_bit(kind, shape, monkeypatch):
+def test_parts_are_bit_identical_to_rows_of_the_whole(kind, shape, monkeypatch):
     initializer = INITIALIZERS[kind]()
     whole = np.asarray(initializer(shape, "float32"))
     for first, end in ((0, 2), (2, 3), (3, shape[0])):
@@ -47,7 +47,7 @@ def test_parts_are_rows_of_the_whole_to_the_bit(kind, shape, monkeypatch):
             np.testing.assert_array_equal(rows, whole[first:end])
 
 
-def test_an_array_gives_its_rows():
+def test_parts_of_an_array():
     values = np.arange(12.0).reshape(6, 2)
     array = initializers.get_for_embeddings(values)
     part = PartInitializer(array, (6, 2), 3, "embeddings_initializer")
@@ -57,8 +57,8 @@ def test_an_array_gives_its_rows():
         PartInitializer(array, (7, 2), 3, "embeddings_initializer")
 
 
-def test_no_more_rows_are_drawn_than_asked_for():
-    """A matrix that is too large for any memory; its parts are cheap."""
+def test_only_the_requested_rows_are_drawn():
+    """The whole matrix would not fit in memory."""
     initializer = keras.initializers.RandomUniform(seed=1)
     part = PartInitializer(initializer, (2**31 - 2, 2**12), 2**31 - 4, "embeddings_initializer")
     rows = part((2, 2**12), "float32")
@@ -72,12 +72,12 @@ def test_no_more_rows_are_drawn_than_asked_for():
         (lambda shape, dtype: tf.zeros(shape, dtype), "embeddings_initializer.*function"),
     ],
 )
-def test_initializers_without_parts_are_named(initializer, match):
+def test_initializers_that_cannot_be_split_raise_an_error(initializer, match):
     with pytest.raises(ValueError, match=match):
         PartInitializer(initializer, (6, 2), 0, "embeddings_initializer")
 
 
-def test_a_seed_that_moves_on_and_other_types_are_refused():
+def test_seed_generators_and_other_dtypes_raise_an_error():
     moving = keras.initializers.RandomUniform(seed=keras.random.SeedGenerator(1))
     with pytest.raises(ValueError, match="SeedGenerator"):
         PartInitializer(moving, (6, 2), 0, "embeddings_initializer")((3, 2), "float32")

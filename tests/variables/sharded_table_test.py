@@ -7,7 +7,7 @@ from tf_largeout.variables import sharded_table
 
 
 @pytest.mark.parametrize("num_rows, num_shards", [(7, 7), (10, 3), (2**31 - 2, 5), (4, 1)])
-def test_shards_follow_each_other_and_differ_by_one_row_at_most(num_rows, num_shards):
+def test_shards_are_contiguous_and_differ_by_at_most_one_row(num_rows, num_shards):
     bounds = sharded_table.bounds(num_rows, num_shards)
     assert len(bounds) == num_shards
     assert bounds[0][0] == 0 and bounds[-1][1] == num_rows
@@ -21,7 +21,7 @@ def sharded(name, sizes, width=2):
     return sharded_table.create_table(name, shards), shards
 
 
-def test_a_table_is_read_and_set_as_a_whole():
+def test_a_table_is_read_and_assigned_as_a_whole():
     table, shards = sharded("rows", [2, 1, 3])
     values = np.arange(12, dtype="float32").reshape(6, 2)
     table.assign(values)
@@ -37,7 +37,7 @@ def test_a_table_is_read_and_set_as_a_whole():
 )
 @pytest.mark.parametrize("num_ids", [0, 4, 7])
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
-def test_a_table_takes_rows_of_another_one_in_pieces(
+def test_a_table_copies_rows_of_another_table_in_pieces(
     monkeypatch, sizes, others, num_ids, dtype
 ):
     monkeypatch.setattr(sharded_table, "_PIECE_BYTES", 3 * 2 * np.dtype(dtype).itemsize)
@@ -59,14 +59,14 @@ def test_a_table_takes_rows_of_another_one_in_pieces(
     assert after.shards[0].dtype == dtype
 
 
-def test_slots_of_shards_stand_where_those_of_one_table_would():
+def test_slots_of_shards_are_joined_in_the_order_of_one_table():
     table, shards = sharded("rows", [2, 1])
     step, other = keras.Variable(0.0), keras.Variable(1.0)
     slots = [keras.Variable(np.full([s.shape[0], 2], i, "f")) for i in (1, 2) for s in shards]
     for slot, shard in zip(slots, shards * 2, strict=True):
         sharded_table.mark_slot(slot, shard)
     m_0, m_1, v_0, v_1 = slots
-    # The order of Adam: m and v of one variable, then those of the next.
+    # Adam's order: m and v of one variable, then of the next.
     first, momentum, velocity, last = sharded_table.join_shards(
         [step, m_0, v_0, m_1, v_1, other]
     )
@@ -76,7 +76,7 @@ def test_slots_of_shards_stand_where_those_of_one_table_would():
     assert sharded_table.join_shards([step, m_0, m_1])[1].shards == (m_0, m_1)
 
 
-def test_variables_that_stand_alone_stay_as_they_are():
+def test_other_variables_are_not_joined():
     variables = [keras.Variable(0.0), keras.Variable([1.0, 2.0])]
     assert sharded_table.join_shards(variables) == variables
     sharded_table.mark_slot(variables[1], variables[0])
