@@ -1,6 +1,5 @@
 import json
 import time
-import types
 
 import keras
 import numpy as np
@@ -46,13 +45,13 @@ def data(monkeypatch):
 
 @pytest.fixture
 def speed(monkeypatch):
-    """What is measured of this machine."""
+    """Replaces the measured speed of the machine."""
     speed = demo_estimate.Speed(overhead=10.0, step=0.5)
     monkeypatch.setattr(demo_estimate, "measure", lambda *_, tested: speed)
     return speed
 
 
-@pytest.mark.slow  # `make demo` does it as well
+@pytest.mark.slow  # `make demo` runs the same code
 def test_four_methods_are_compared_and_the_saved_model_answers(data, speed, tmp_path, capsys):
     (tmp_path / "tf_nn_nce.json").write_text('{"points": [{"seconds": 99}]}')  # an earlier run
     report = demo.main([data.test_text(3), "--epochs", str(_EPOCHS), "--out", str(tmp_path)])
@@ -63,15 +62,10 @@ def test_four_methods_are_compared_and_the_saved_model_answers(data, speed, tmp_
     assert 0 < ours[0]["seconds"] < ours[-1]["seconds"] == ours[-1]["wall_seconds"]
     assert [points[-1]["seconds"] for points in stock] == 3 * [ours[-1]["seconds"]]
     rate = keras.saving.load_model(tmp_path / "model.keras").optimizer.learning_rate
-    assert float(rate) == pytest.approx(1e-2 * (1 - 32 / _STEPS))  # it fell step by step
-    titles = [log["title"] for log in logs.values()]
-    said = capsys.readouterr().out.splitlines()
-    table = said[said.index(f"After {ours[-1]['seconds']:.0f} s of training each:") + 2 :]
-    assert all(line.startswith(title) for line, title in zip(table, titles, strict=False))
-    assert len(set(titles)) == 4
+    assert float(rate) == pytest.approx(1e-2 * (1 - 32 / _STEPS))  # it falls in each step
     assert (tmp_path / "curves.png").stat().st_size > 10_000
-    assert said[-6] == data.test_text(3)
-    assert all("Village" in line for line in said[-5:])
+    query, *answers = capsys.readouterr().out.splitlines()[-6:]
+    assert query == data.test_text(3) and all("Village" in line for line in answers)
 
 
 @pytest.mark.slow
@@ -119,24 +113,3 @@ def test_p1_at_equal_examples_is_interpolated():
         "After 100 examples: P@1 7.0 of tf_nn_nce, 10.0 of ours.",
         "After 250 examples: P@1 7.0 of stock_tuned, 40.0 of ours.",
     ]
-
-
-def test_answers_are_the_classes_with_the_highest_logits(capsys):
-    data = TinyDataset()
-    known = data.test_text(0)  # "Village C"
-
-    class Output:
-        def top_k(self, features, k):
-            scores = np.broadcast_to(np.arange(k, 0.0, -1), [len(features), k])
-            first = int(known.split()[1]) - 1
-            ids = np.add.outer(10 * np.arange(len(features)), first + np.arange(k))
-            return [types.SimpleNamespace(numpy=lambda a=a: a) for a in (scores, ids)]
-
-    encoder = keras.layers.Lambda(lambda ids: ids * 1.0)
-    model = types.SimpleNamespace(layers=[encoder, Output()])
-    demo.answer(model, data, [known, "京都市"])
-    said = capsys.readouterr().out.splitlines()[1:]
-    assert said[0] == known and said[6] == "京都市"
-    assert said[1].split()[:2] == ["5.00", "Village"]
-    assert said[2].split() == ["*", "4.00", *known.split()]
-    assert sum(line.startswith("*") for line in said) == 1

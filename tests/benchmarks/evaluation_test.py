@@ -9,7 +9,7 @@ from tf_largeout.benchmarks.harness.evaluation import evaluate, rank_figures
 
 
 class Table(keras.Model):
-    """Gives the row of logits that its input names."""
+    """Returns the rows of logits whose numbers are its input."""
 
     def __init__(self, logits):
         super().__init__()

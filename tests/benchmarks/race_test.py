@@ -10,7 +10,7 @@ from tf_largeout.benchmarks.harness.training_run import TrainingRun
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A run that was trained to its end."""
+    """A finished run."""
     overrides = {"batch_size": 64, "num_sampled": 64, "dim": 16, "learning_rate": 1e-2}
     out = str(tmp_path_factory.mktemp("race"))
     run = TrainingRun(
@@ -22,7 +22,7 @@ def trained(tmp_path_factory):
 
 @pytest.fixture
 def run(trained, tmp_path):
-    """The same with a log of its own."""
+    """The trained run with its own copy of the log."""
     shutil.copy(trained.log_path, tmp_path)
     return dataclasses.replace(trained, directory=str(tmp_path))
 
@@ -43,7 +43,7 @@ def test_the_log_of_an_earlier_version_is_continued(run):
     log = json.loads(run.log_path.read_text())
     assert log.pop("num_examples") == 18_000
     del log["grown_mb"], log["model_mb"], log["query_ms"]
-    for point in log["points"]:  # as logs were before there was a PSP@k, or CPU time
+    for point in log["points"]:  # earlier versions had no PSP@k and no CPU time
         assert [point.pop(f"psp{k}") > 0 for k in (1, 3, 5)]
         assert point.pop("wall_seconds") > 0 and point.pop("cpu_seconds") > 0
     run.log_path.write_text(json.dumps(log))
@@ -79,7 +79,7 @@ def test_a_failed_process_is_reported_with_its_output(run):
 
 @pytest.mark.slow
 def test_command_line_races_and_writes_figures_and_picture(run, tmp_path):
-    """One method in a process of its own; the other one is there, and is not trained again."""
+    """One method runs in its own process; the other has a log and is not trained again."""
     arguments = "--task synthetic --methods ours tf_nn_nce --seconds 0.6 --sample 50 "
     settings = [f"--set={name}={value}" for name, value in run.overrides.items()]
     race.main([*arguments.split(), *settings, "--out", str(tmp_path)])

@@ -1,4 +1,4 @@
-"""Models of other libraries on small made tasks; those that are not installed are skipped."""
+"""Models of other libraries on small synthetic tasks; missing libraries are skipped."""
 
 import importlib.util
 import math
@@ -32,7 +32,7 @@ def _trained(name, task, folder, **settings):
 
 @pytest.fixture(params=RIVALS)
 def name(request):
-    """A rival whose library is installed; fastText sees the few examples often enough."""
+    """A rival whose library is installed."""
     package = RIVALS[request.param].model.package
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"the package {package} is not installed: extra `rivals`")
@@ -52,7 +52,7 @@ def test_a_rival_finds_the_class_by_its_features(name, tmp_path):
     assert best.dtype == np.int64 and best.shape == (len(labels), 5)
     assert best.min() >= -1 and best.max() < 40
     assert np.mean(best[:, 0] == labels) > 0.6
-    # one query is answered as it is among others (the last classes of fastText may tie)
+    # a query gets the same answer alone (the last classes of fastText may tie)
     assert model.top_k(features[:1], 3)[0, 0] == best[0, 0]
 
 
@@ -84,7 +84,7 @@ def test_a_run_writes_a_log_with_one_point_and_its_cost(name, tmp_path):
     assert log["model_mb"] > 0.1 and log["peak_mb"] > log["grown_mb"]
     assert set(log["query_ms"]) == {"1", "64"} and min(log["query_ms"].values()) > 0
     assert [path.name for path in tmp_path.iterdir()] == [f"{name}.json"]
-    assert run.in_own_process() == log  # it is not trained again
+    assert run.in_own_process() == log  # the log exists, so nothing is trained
     with pytest.raises(ValueError, match=r"another run: settings differ"):
         RivalRun("synthetic_multilabel", name, str(tmp_path), overrides={"a": 1}).read_log()
 
@@ -101,7 +101,7 @@ def test_weights_are_normalised_tf_idf():
     tf_idf = TfIdf(Ragged.from_padded(FEATURES, 0), 8)
     ids, weights = tf_idf.weigh(Ragged.from_padded(np.array([[3, 5, 3, 2], [7, 0, 0, 0]]), 0))
     assert ids.row(0).tolist() == [2, 3, 5] and ids.row(1).tolist() == [7]
-    raw = [math.log(3), 2 * math.log(3), 0.0]  # 5 is in each example, 7 in none
+    raw = [math.log(3), 2 * math.log(3), 0.0]  # feature 5 is in each example, 7 in none
     expected = [value / math.hypot(*raw) for value in raw]
     np.testing.assert_allclose(weights, [*expected, 0.0], rtol=1e-6)
 

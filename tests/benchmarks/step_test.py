@@ -60,7 +60,7 @@ def test_searches_and_passes_over_all_classes_can_be_measured(method, optimizer)
     assert figures["steps"] == 3
 
 
-def test_a_case_that_cannot_be_measured_gives_a_row_with_the_reason(monkeypatch, capsys):
+def test_a_case_that_cannot_be_measured_gives_a_row_with_the_reason(monkeypatch):
     monkeypatch.setattr(step.machine, "limits", lambda: {"gflops": 50.0, "gb_per_s": 10.0})
     monkeypatch.setattr(own_process, "call", lambda function: function())
     rows = step.main(
@@ -69,5 +69,3 @@ def test_a_case_that_cannot_be_measured_gives_a_row_with_the_reason(monkeypatch,
     assert [row["num_classes"] for row in rows] == [10, 500]
     assert "draw 48 distinct classes of 10" in rows[0]["error"]
     assert rows[1]["ms"] > 0 and rows[1]["limit_ms"] is None
-    said = capsys.readouterr().out
-    assert said.count("own hard, inverted file") == 2 and "distinct classes" in said

@@ -21,5 +21,5 @@ def test_it_counts_wall_and_cpu_time_without_pauses():
         assert (stopwatch.wall, stopwatch.cpu) == held
     assert 10.25 <= stopwatch.wall
     assert 5.05 <= stopwatch.cpu < 5.2
-    stopwatch.start()  # it runs on
+    stopwatch.start()  # it continues
     assert stopwatch.cpu >= 5.05

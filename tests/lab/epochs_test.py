@@ -19,7 +19,7 @@ def in_this_process(monkeypatch):
 
 
 @pytest.mark.slow
-def test_methods_train_for_the_same_number_of_epochs(in_this_process, tmp_path, capsys):
+def test_methods_train_for_the_same_number_of_epochs(in_this_process, tmp_path):
     arguments = [*SMALL.split(), "--methods", "z", "uniform", "--epochs", "0.2"]
     arguments += ["--seeds", "0", "1", "--out", str(tmp_path)]
     report = epochs.main(arguments)
@@ -29,10 +29,7 @@ def test_methods_train_for_the_same_number_of_epochs(in_this_process, tmp_path, 
     ]
     assert all(0 <= run["p1"] <= 100 and run["loss"] > 0 for run in report["runs"])
     assert json.loads((tmp_path / "epochs.json").read_text()) == report
-    said = capsys.readouterr().out
-    assert "tf_largeout, Z-loss" in said and "±" in said
-    assert epochs.main(arguments)["runs"] == report["runs"]
-    assert "P@1 " not in capsys.readouterr().out.split("| method")[0]
+    assert epochs.main(arguments)["runs"] == report["runs"]  # with their times: not repeated
 
 
 @pytest.mark.slow
@@ -81,6 +78,6 @@ def test_all_rates_fall_linearly():
     labels = np.arange(40) % 20
     callbacks = [FallingRates(5), Notes()]
     model.fit(features, labels, batch_size=8, callbacks=callbacks, verbose=0)
-    shares = np.array([0.8, 0.6, 0.4, 0.2, 0.2])  # after the last step nothing is left to set
+    shares = np.array([0.8, 0.6, 0.4, 0.2, 0.2])  # the last step sets no new rate
     expected = shares[:, None] * [0.1, 2.0]
     np.testing.assert_allclose(rates, expected, rtol=1e-6)

@@ -29,6 +29,6 @@ def test_the_limit_is_the_time_of_products_and_bytes():
 
 def test_tiles_are_skipped_up_to_the_limit_of_the_least_certain_example():
     logits = np.zeros([128, 3 * 96])
-    logits[::2, :96] = 30.0  # even rows are sure of the first tile, odd rows of none
+    logits[::2, :96] = 30.0  # even rows favour the first tile, odd rows no tile
     assert exact_softmax_case.shares_left_out(logits, 0.01) == pytest.approx([0, 1 / 3])
     assert exact_softmax_case.shares_left_out(logits, 0.34) == pytest.approx([1 / 3, 1 / 2])

@@ -43,7 +43,7 @@ def test_dense_layers_are_skipped_above_most_dense(tmp_path):
 
 
 def test_operations_equal_the_formulas():
-    """At the paper's sizes, where the seven large products are most of them."""
+    """At the paper's sizes, seven large products are most of the operations."""
     found = steps.flops(Shape(793_471, dim=300, batch_size=128))
     assert 7 * 2 * 128 * 301**2 < found < 1.4 * 7 * 2 * 128 * 301**2
 

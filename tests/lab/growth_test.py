@@ -14,12 +14,12 @@ def test_a_grown_model_is_compared_with_one_of_all_classes_and_a_new_one(tmp_pat
     arguments += f"--json {tmp_path}/g.json --png {tmp_path}/g.png"
     growth.main(arguments.split())
     report = json.loads((tmp_path / "g.json").read_text())
-    start, grown, anew = [run["points"] for run in report["runs"]]
+    start, grown, new = [run["points"] for run in report["runs"]]
     assert [point["steps"] for point in start] == [32, 64, 80, 96]
     assert [point["steps"] for point in grown] == [32, 64, 80, 96]
-    assert [point["steps"] for point in anew] == [80, 96]
+    assert [point["steps"] for point in new] == [80, 96]
     assert grown[1]["p1_new"] == 0 < grown[-1]["p1_new"]
-    assert min(start[-2]["p1"], grown[-2]["p1"]) > anew[-2]["p1"]
+    assert min(start[-2]["p1"], grown[-2]["p1"]) > new[-2]["p1"]
     assert (tmp_path / "g.png").stat().st_size > 10_000
 
 

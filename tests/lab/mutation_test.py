@@ -1,4 +1,4 @@
-"""The table of planted faults fits the sources."""
+"""The table of planted faults matches the sources."""
 
 from lab.mutation.table import FAULTS
 from tests.source_tree import ROOT

@@ -1,4 +1,4 @@
-"""Which networks of their own this machine lets tests have."""
+"""Marks for tests that need network namespaces or TUN devices."""
 
 import subprocess
 
@@ -17,9 +17,9 @@ def _runs(command):
 
 needs_network = pytest.mark.skipif(
     not _runs("ip link set lo up && tc qdisc show"),
-    reason="no network of its own on this machine (unshare, ip, tc)",
+    reason="needs a network namespace (unshare, ip, tc)",
 )
 needs_relay = pytest.mark.skipif(
     not _runs("unshare --net true && ip tuntap add dev relay mode tun"),
-    reason="no two networks with TUN devices on this machine (unshare, ip, /dev/net/tun)",
+    reason="needs two network namespaces and TUN devices (unshare, ip, /dev/net/tun)",
 )

@@ -11,7 +11,7 @@ from lab.distribution import relay
 from tests.lab.networks import UNSHARE, needs_relay
 
 DELAY_S = 0.05
-# Sends as many bytes as it is told to a server behind the relay, which sends them back.
+# Sends `size` bytes to a server behind the relay, which sends them back.
 ROUND = """
 import os, socket, subprocess, sys, time
 from lab.distribution import network
@@ -43,7 +43,7 @@ peer.close()
 
 @pytest.fixture
 def ends(request):
-    """Two sockets with a relay between them, of the rate in Mbit/s that a test asks for."""
+    """Two sockets with a relay between them; the parameter is its rate in Mbit/s."""
     megabits = getattr(request, "param", 0)
     pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
     files = [inner.makefile("rwb", buffering=0) for _, inner in pairs]
@@ -59,7 +59,7 @@ def ends(request):
         each.close()
 
 
-def test_packets_arrive_complete_in_order_and_delayed_both_ways(ends):
+def test_packets_arrive_complete_in_order_and_delayed_in_both_directions(ends):
     packets = [bytes([number]) * (number + 1) for number in range(100)]
     for source, target in (ends, reversed(ends)):
         start = time.monotonic()
@@ -69,7 +69,7 @@ def test_packets_arrive_complete_in_order_and_delayed_both_ways(ends):
         assert time.monotonic() - start >= DELAY_S
 
 
-def test_a_packet_does_not_wait_for_the_one_before_it_to_arrive(ends):
+def test_delays_of_packets_overlap(ends):
     source, target = ends
     start = time.monotonic()
     for _ in range(100):
@@ -81,7 +81,7 @@ def test_a_packet_does_not_wait_for_the_one_before_it_to_arrive(ends):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ends", [0.4], indirect=True)
-def test_a_rate_holds_for_each_way_and_before_the_delay(ends):
+def test_the_rate_limits_each_direction_before_the_delay(ends):
     packet, number = bytes(1_000), 40
     start = time.monotonic()
     for source in ends:
@@ -119,7 +119,7 @@ def test_a_round_trip_takes_two_delays_and_loses_no_byte():
 
 @pytest.mark.slow
 @needs_relay
-def test_a_limit_holds_for_each_way():
+def test_a_rate_limits_each_direction():
     equal, seconds, _, _ = echoed(size=2_000_000, delay_ms=0, megabits=50)
     assert equal and seconds > 2 * 8 * 2_000_000 / 50e6
 
