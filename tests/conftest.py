@@ -18,7 +18,7 @@ import tensorflow as tf
 from tests import gpu
 from tf_largeout.ops import library
 
-# TF32 rounds the factors of matrix products to 10 bits.
+# TF32 rounds the factors of matrix products to 10 bits of mantissa.
 tf.config.experimental.enable_tensor_float_32_execution(False)
 
 
@@ -99,20 +99,20 @@ def no_product_that_aborts(monkeypatch):
     TensorFlow checks the real processor, but oneDNN has no such product for the older one that
     ONEDNN_MAX_CPU_ISA emulates. On a real older processor TensorFlow uses another product.
     """
-    if not os.environ.get("ONEDNN_MAX_CPU_ISA") or not _has_products_of_16_bits():
+    if not os.environ.get("ONEDNN_MAX_CPU_ISA") or not _has_16_bit_products():
         return
     make = keras.DTypePolicy.__init__
 
     def make_or_skip(self, name=None):
         if "float16" in (name or ""):
-            pytest.skip("TensorFlow's products of 16 bits abort under ONEDNN_MAX_CPU_ISA")
+            pytest.skip("TensorFlow's 16-bit products abort under ONEDNN_MAX_CPU_ISA")
         make(self, name)
 
     monkeypatch.setattr(keras.DTypePolicy, "__init__", make_or_skip)
 
 
 @functools.cache
-def _has_products_of_16_bits():
+def _has_16_bit_products():
     flags = pathlib.Path("/proc/cpuinfo").read_text()
     return "_fp16" in flags or "_bf16" in flags
 
@@ -140,6 +140,6 @@ def for_all_simd_levels(request, set_simd_level):
 
 @pytest.fixture(params=["generic", "avx2", "avx512", "amx"])
 def for_all_product_levels(request, set_simd_level):
-    """Runs the test at each SIMD level, and with AMX, which bfloat16 products use."""
+    """Runs the test at each SIMD level and with AMX, which bfloat16 products use."""
     set_simd_level(request.param)
     return request.param

@@ -33,20 +33,20 @@ def test_the_python_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
 
 
 @each_of(TEXTS)
-def test_links_lead_to_files(text):
+def test_links_point_to_files(text):
     links = [found["path"] for found in _LINK.finditer(text.read_text())]
     missing = [link for link in links if not (text.parent / link).exists()]
     assert not missing, f"{name(text)} links to {missing}."
 
 
 @each_of(RESULTS)
-def test_each_result_file_is_named_in_the_note_of_its_folder(path):
+def test_each_result_file_is_mentioned_in_the_note_of_its_folder(path):
     note = (path.parent / "README.md").read_text()
     assert path.name in note, f"No text of {name(path.parent)}/README.md names {path.name}."
 
 
 @each_of(PROGRAMS)
-def test_each_program_is_in_the_list_of_the_lab(path):
+def test_each_program_of_the_lab_is_listed(path):
     module = name(path.with_suffix("")).replace("/", ".")
     assert f"`{module}`" in (ROOT / "lab/README.md").read_text(), (
         f"List {module} in lab/README.md."

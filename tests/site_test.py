@@ -1,4 +1,4 @@
-"""The hooks behind `make docs`. Those that read docstrings need the extra `docs`."""
+"""The hooks of `make docs`. Tests that read docstrings need the extra `docs`."""
 
 import pytest
 
@@ -54,7 +54,7 @@ find(
 """
 
 
-def test_links_to_missing_files_and_places_are_found(tmp_path):
+def test_links_to_missing_files_and_anchors_are_found(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "index.html").write_text(
         '<a href="sub/page.html#there">x</a><a href="sub/page.html#gone">x</a>'
@@ -79,7 +79,7 @@ def test_links_to_missing_files_and_places_are_found(tmp_path):
         ("guides/gpu.md", "https://example.org/lab", "https://example.org/lab"),
     ],
 )
-def test_links_between_docs_and_lab_are_those_of_the_site(page, link, expected):
+def test_links_between_docs_and_lab_are_rewritten_for_the_site(page, link, expected):
     assert site_links(f"[x]({link})", page) == f"[x]({expected})"
 
 

@@ -43,7 +43,7 @@ SAMPLERS = {
 }
 OPTIMIZERS = {
     "adam": lambda: tflo.optimizers.LazyAdam(0.002),
-    "adam_with_row_options": lambda: tflo.optimizers.LazyAdam(
+    "adam_without_decay_of_skipped_rows": lambda: tflo.optimizers.LazyAdam(
         0.01, row_beta_1=0.9, decay_skipped=False, row_step_offset=0
     ),
     "adam_clipped": lambda: tflo.optimizers.LazyAdam(0.002, global_clipnorm=0.1),

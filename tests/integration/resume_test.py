@@ -19,7 +19,7 @@ BATCH, STEPS = 8, 12
 
 OPTIMIZERS = {
     "adam": lambda: tflo.optimizers.LazyAdam(0.01),
-    "adam with row options": lambda: tflo.optimizers.LazyAdam(
+    "adam without decay of skipped rows": lambda: tflo.optimizers.LazyAdam(
         0.01, row_beta_1=0.9, decay_skipped=False, row_step_offset=0
     ),
     "rowwise adagrad": lambda: tflo.optimizers.RowwiseAdagrad(0.1),
