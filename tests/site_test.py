@@ -62,9 +62,9 @@ def test_links_to_missing_files_and_anchors_are_found(tmp_path):
     )
     (tmp_path / "sub" / "page.html").write_text('<p id="there"></p><a href="../">x</a>')
     assert broken_links(tmp_path) == [
-        "index.html: 'sub/page.html#gone' is no place in that page",
-        "index.html: 'gone.html' is no file of the site",
-        "index.html: 'gone.png' is no file of the site",
+        "index.html: 'sub/page.html#gone' is not an anchor of that page",
+        "index.html: 'gone.html' is not a file of the site",
+        "index.html: 'gone.png' is not a file of the site",
     ]
 
 

@@ -44,15 +44,15 @@ def _problem(site, pages, page, link):
     if parts.scheme or parts.netloc:
         return None
     if parts.path.startswith("/") or page.name == "404.html":
-        return None  # the page of a server for what is not there; its links start at the root
+        return None  # the 404 page of a server; its links start at the root
     target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
     if target.is_dir():
         target /= "index.html"
     if not target.is_relative_to(site) or not target.exists():
-        return "is no file of the site"
+        return "is not a file of the site"
     anchor = unquote(parts.fragment)
     if anchor and target in pages and anchor not in pages[target].anchors:
-        return "is no place in that page"
+        return "is not an anchor of that page"
     return None
 
 

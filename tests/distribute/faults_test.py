@@ -41,7 +41,7 @@ def held_mb(pid):
     return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS:"))
 
 
-def test_a_server_accepts_one_trainer_and_frees_its_memory_when_the_trainer_is_killed():
+def test_a_server_has_one_trainer_and_frees_memory_when_it_is_killed():
     with local_servers(1) as (server,):
         with trainer(server.address) as first:
             assert first.stdout.readline() == "connected\n"

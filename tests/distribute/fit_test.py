@@ -36,24 +36,20 @@ def test_without_trainers_fit_raises_an_error():
 
 
 @pytest.mark.usefixtures("coordinator")
-@pytest.mark.parametrize("model", [new_model(is_built=False), new_model(is_compiled=False)])
-def test_a_model_that_is_not_built_or_not_compiled_raises_an_error(model):
-    with pytest.raises(ValueError, match=f"Received: model '{model.name}'"):
-        tflo.distribute.fit(model, data, 3)
-
-
-@pytest.mark.usefixtures("coordinator")
-def test_a_dataset_in_place_of_a_function_raises_an_error():
-    with pytest.raises(ValueError, match="`dataset_fn` must be a function of a seed"):
-        tflo.distribute.fit(new_model(), data(0), 3)
-
-
-@pytest.mark.usefixtures("coordinator")
-@pytest.mark.parametrize("argument", ["steps_per_epoch", "epochs"])
-def test_an_invalid_number_of_steps_or_epochs_raises_an_error(argument):
-    numbers = {"steps_per_epoch": 3, argument: 0}
-    with pytest.raises(ValueError, match=f"`{argument}`"):
-        tflo.distribute.fit(new_model(), data, **numbers)
+@pytest.mark.parametrize(
+    "arguments, match",
+    [
+        ({"model": new_model(is_built=False)}, "Received: model 'sequential"),
+        ({"model": new_model(is_compiled=False)}, "Received: model 'sequential"),
+        ({"dataset_fn": data(0)}, "`dataset_fn` must be a function of a seed"),
+        ({"steps_per_epoch": 0}, "`steps_per_epoch`"),
+        ({"epochs": 0}, "`epochs`"),
+    ],
+)
+def test_invalid_arguments_raise_an_error(arguments, match):
+    valid = {"model": new_model(), "dataset_fn": data, "steps_per_epoch": 3}
+    with pytest.raises(ValueError, match=match):
+        tflo.distribute.fit(**valid | arguments)
 
 
 def test_a_trainer_that_is_also_a_server_raises_an_error():

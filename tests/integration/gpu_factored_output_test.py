@@ -116,7 +116,7 @@ def test_folds_and_rows_with_pending_changes_equal_those_on_the_cpu():
     assert state.folds.numpy()[0, 0] == 0 and max(on_gpu.layers[-1].drift().values()) < 1e-4
 
 
-def test_a_step_with_an_extreme_learning_rate_raises_an_error_and_changes_nothing():
+def test_an_extreme_learning_rate_raises_an_error_and_changes_nothing():
     model = new_model(gpu.NAME, "squared_error", rate=1e200)
     before = [weight.numpy() for weight in model.layers[-1].weights]
     with pytest.raises(tf.errors.InvalidArgumentError, match="Lower the learning rate"):

@@ -123,7 +123,7 @@ def test_counts_of_a_bernoulli_sampler_and_of_a_tail_stay():
     np.testing.assert_array_equal(copy.sampler.tail._count_weight, counts)
 
 
-def test_classes_are_drawn_uniformly_if_all_counts_are_zero_and_missing_counts_stay_missing():
+def test_zero_counts_give_uniform_draws_and_missing_counts_stay_missing():
     _, copy = _resized(samplers.UnigramSampler(3, COUNTS), 4, [1, 4])
     np.testing.assert_allclose(copy.expected_counts(), 3 / 4, rtol=1e-6)
     _, copy = _resized(samplers.UnigramSampler(3), 4, [1, 4])

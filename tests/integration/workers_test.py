@@ -49,7 +49,7 @@ def test_the_code_of_the_guide_trains_two_workers_in_sync(tmp_path):
     page.write_text(re.sub(r"(?<=^```python) title=.*$", "", section, flags=re.M))
     printed = two_workers.run(RUNS_THE_GUIDE, str(page))
     first, other = (json.loads(of_worker.splitlines()[-1]) for of_worker in printed)
-    assert first == other  # to the bit
+    assert first == other
     assert first["workers"] == 2
     assert first["epochs"][1] < first["epochs"][0]
     assert first["losses"][-1] < first["losses"][0] < first["epochs"][0]

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.slow import slow_but
 from tf_largeout import layers, losses
 
 N, DIM, STEPS, BATCH = 23, 5, 6, 8
@@ -19,8 +18,6 @@ LOSSES = {
     "z_loss": losses.ZLoss,
 }
 each_loss = pytest.mark.parametrize("name", LOSSES)
-# For tests that are not about the loss. The others are slow.
-some_losses = pytest.mark.parametrize("name", slow_but(["taylor_softmax", "z_loss"], LOSSES))
 
 
 @contextlib.contextmanager
