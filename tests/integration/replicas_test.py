@@ -167,7 +167,15 @@ LOSSES = {
     "nce": tflo.losses.NCELoss,
     "negative sampling": tflo.losses.NegativeSamplingLoss,
 }
-OPTIONS = [{}, {"clipnorm": 0.02}, {"global_clipnorm": 0.02}, {"clipvalue": 1e-4}]
+CLIPPING = [{"clipnorm": 0.02}, {"global_clipnorm": 0.02}, {"clipvalue": 1e-4}]
+SGD = functools.partial(tflo.optimizers.LazySGD, 0.5)
+SAMPLED = tflo.losses.SampledSoftmaxLoss
+# Name: optimizer and loss.
+JOINT_BATCH = {
+    **{name: (SGD, loss) for name, loss in LOSSES.items()},
+    **{name: (OPTIMIZERS[name].make, SAMPLED) for name in CLASSES},
+    **{str(clips): (functools.partial(SGD, **clips), SAMPLED) for clips in CLIPPING},
+}
 
 
 def history_and_weights(make_optimizer, loss, strategy):
@@ -187,31 +195,16 @@ def history_and_weights(make_optimizer, loss, strategy):
     return history, [v.numpy() for v in (*model.weights, *model.optimizer.variables)]
 
 
-def assert_two_replicas_equal_one(make_optimizer, loss):
+@pytest.mark.slow
+@pytest.mark.parametrize("name", JOINT_BATCH)
+def test_two_replicas_equal_one_with_the_joint_batch(name):
+    """Losses, weights and slots, also with clipping of gradients."""
+    make_optimizer, loss = JOINT_BATCH[name]
     strategies = (tf.distribute.get_strategy(), two_replicas())
-    one, two = (history_and_weights(make_optimizer, loss, each) for each in strategies)
+    one, two = (history_and_weights(make_optimizer, loss(), each) for each in strategies)
     np.testing.assert_allclose(one[0], two[0], rtol=1e-5)
     for ours, theirs in zip(one[1], two[1], strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=2e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("loss", LOSSES)
-def test_losses_equal_those_of_one_replica_with_the_joint_batch(loss):
-    assert_two_replicas_equal_one(lambda: tflo.optimizers.LazySGD(0.5), LOSSES[loss]())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("member", CLASSES)
-def test_slots_equal_those_of_one_replica_with_the_joint_batch(member):
-    assert_two_replicas_equal_one(OPTIMIZERS[member].make, tflo.losses.SampledSoftmaxLoss())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", OPTIONS[1:], ids=str)
-def test_gradients_of_the_joint_batch_are_clipped(options):
-    make = functools.partial(tflo.optimizers.LazySGD, 0.5, **options)
-    assert_two_replicas_equal_one(make, tflo.losses.SampledSoftmaxLoss())
 
 
 @pytest.mark.slow

@@ -237,15 +237,12 @@ def test_features_of_another_width_raise_an_error():
     head.build((None, DIM))  # the failed build left nothing behind
 
 
-def test_a_quantized_table_raises_an_error():
+def test_quantizing_the_table_before_or_after_the_build_raises_an_error():
     table = TABLES["embedding"]()
     table.build()
     table.quantize("int8")
     with pytest.raises(ValueError, match="without quantization"):
         tflo.layers.LargeOutput(WORDS, embeddings=table).build((None, DIM))
-
-
-def test_quantizing_the_table_later_raises_an_error():
     model = tied()
     model(X[:2])
     model.get_layer("table").quantize("int8")
