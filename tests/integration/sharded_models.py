@@ -12,24 +12,59 @@ N, DIM, BATCH, M = 600, 8, 16, 40
 RNG = np.random.default_rng(0)
 CLASSES = RNG.normal(size=(N, DIM)).astype("float32")
 FEATURES = CLASSES[:BATCH] + 0.3 * RNG.normal(size=(BATCH, DIM)).astype("float32")
-# Numbers of shards before and after, and what carries the weights.
-OTHER_SHARDS = [
-    (1, 3, "file"),
-    (3, 2, "file"),
-    (3, 1, "file"),
-    (3, 3, "file"),
-    (3, 2, "checkpoint"),
-    (3, 3, "checkpoint"),
-]
 EACH_COUNT = pytest.mark.parametrize("num_shards", slow_but([7], [2, 3, 7]))
 
 
-def new_model(num_shards, sampler, rate=0.02, num_classes=N):
+# Each form of the samplers that search, by name: class and arguments.
+_LISTS, _LSH, _TREE = (
+    tflo.samplers.InvertedFileSampler,
+    tflo.samplers.LSHSampler,
+    tflo.samplers.KernelTreeSampler,
+)
+FORMS = {
+    "lists: head": (_LISTS, {"num_hard": 8, "start_step": 3}),
+    "lists: few": (_LISTS, {"num_hard": 8, "start_step": 3, "num_lists": 30, "num_probes": 4}),
+    "lists: alone": (_LISTS, {"num_hard": None}),
+    "lists: draws": (_LISTS, {"num_hard": None, "select": "draw"}),
+    "lists: drawn head": (_LISTS, {"num_hard": 8, "start_step": 3, "select": "draw"}),
+    "lsh: pool": (_LSH, {"num_hashes": 4}),
+    "lsh: pool of labels": (_LSH, {"num_hashes": 4, "query": "label"}),
+    "lsh: union": (_LSH, {"hash": "dwta", "form": "pool"}),
+    "lsh: other hashes": (_LSH, {"hash": "dwta"}),
+    "lsh: walk": (_LSH, {"form": "walk"}),
+    "lsh: frequent": (_LSH, {"form": "frequent", "num_hashes": 3}),
+    "lsh: walk of labels": (_LSH, {"form": "walk", "query": "label"}),
+    "lsh: head": (_LSH, {"num_hard": 8, "start_step": 3}),
+    "lsh: head of labels": (
+        _LSH,
+        {"num_hard": 8, "query": "label", "hash": "dwta", "start_step": 0},
+    ),
+    "tree: pool": (_TREE, {"leaf_size": 20}),
+    "tree: projected pool": (_TREE, {"projection_dim": 3}),
+    "tree: own": (_TREE, {"shared": False}),
+    "tree: projected own": (_TREE, {"shared": False, "projection_dim": 3, "leaf_size": 9}),
+    "tree: head": (_TREE, {"num_hard": 6}),
+}
+
+
+def forms_of(structure):
+    """The names of the forms of "lists", "lsh" or "tree"."""
+    return [form for form in FORMS if form.startswith(f"{structure}:")]
+
+
+def sampler_of(form, num_sampled=M, **kwargs):
+    """A sampler of a form, with some arguments replaced."""
+    sampler, arguments = FORMS[form]
+    return sampler(num_sampled, **{"seed": 1, **arguments, **kwargs})
+
+
+def model_of(form, num_shards, rate=0.02, **kwargs):
     """A dense layer and a `LargeOutput`, with the same numbers whatever the shards."""
     keras.utils.set_random_seed(3)
-    bias = 0.2 * np.random.default_rng(2).normal(size=num_classes)
+    bias = 0.2 * np.random.default_rng(2).normal(size=N)
+    sampler = sampler_of(form, **kwargs)
     head = tflo.layers.LargeOutput(
-        num_classes, sampler, bias_initializer=bias, num_shards=num_shards, name="head"
+        N, sampler, bias_initializer=bias, num_shards=num_shards, name="head"
     )
     model = keras.Sequential([keras.Input([DIM]), keras.layers.Dense(DIM), head])
     model.compile(
@@ -38,6 +73,13 @@ def new_model(num_shards, sampler, rate=0.02, num_classes=N):
         metrics=[tflo.metrics.PrecisionAtK(1)],
     )
     model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    return model
+
+
+def rebuilt(form, num_shards, **kwargs):
+    """A model whose search structure fits its rows."""
+    model = model_of(form, num_shards, **kwargs)
+    model.layers[-1].sampler.rebuild(model.layers[-1])
     return model
 
 

@@ -4,53 +4,26 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import tf_largeout as tflo
-from tests import harness
 from tests.integration.sharded_models import (
     BATCH,
-    CLASSES,
-    DIM,
     EACH_COUNT,
     FEATURES,
-    OTHER_SHARDS,
+    FORMS,
     M,
     N,
     assert_counts_are_expected,
     fit,
-    new_model,
-    read_into,
-    recall,
+    model_of,
+    rebuilt,
     samples,
     state,
 )
 from tests.slow import slow_but
 from tf_largeout.ops.hash_ops import lsh_hash
-from tf_largeout.sampled_values import HeadAndTail
 
 pytestmark = pytest.mark.portable
 
-FORMS = {
-    "pool": {"num_hashes": 4},
-    "pool of labels": {"num_hashes": 4, "query": "label"},
-    "union": {"hash": "dwta"},
-    "walk": {"shared": False},
-    "frequent": {"shared": False, "select": "frequent", "num_hashes": 3},
-    "walk of labels": {"shared": False, "query": "label"},
-    "head": {"num_hard": 8, "start_step": 3},
-    "head of labels": {"num_hard": 8, "query": "label", "hash": "dwta", "start_step": 0},
-}
 NONE, ALL = np.full([BATCH, 1], -1), np.tile(np.arange(-1, N), (BATCH, 1))
-
-
-def model_of(form, num_shards, rate=0.02, num_sampled=M, **kwargs):
-    sampler = tflo.samplers.LSHSampler(num_sampled, seed=1, **{**FORMS[form], **kwargs})
-    return new_model(num_shards, sampler, rate)
-
-
-def rebuilt(form, num_shards, **kwargs):
-    model = model_of(form, num_shards, **kwargs)
-    model.layers[-1].sampler.rebuild(model.layers[-1])
-    return model
 
 
 def buckets(model):
@@ -70,7 +43,7 @@ def buckets(model):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "form, num_shards",
-    [("pool", 2), ("pool", 3), ("union", 7)],
+    [("lsh: pool", 2), ("lsh: pool", 3), ("lsh: union", 7)],
 )
 def test_tables_of_shards_are_those_of_all_classes(form, num_shards):
     one, sharded = rebuilt(form, 1), rebuilt(form, num_shards)
@@ -92,7 +65,7 @@ def entries_of_each_class(model):
 @pytest.mark.slow
 @EACH_COUNT
 def test_pools_are_drawn_from_the_entries_of_all_shards(num_shards):
-    model, steps = rebuilt("pool", num_shards, rebuild_every=10_000), 400
+    model, steps = rebuilt("lsh: pool", num_shards, rebuild_every=10_000), 400
     model.layers[-1].sampler.prepare = lambda layer: None
     drawn = np.zeros(N)
     for pool, _, _ in samples(model, NONE, steps):
@@ -108,14 +81,14 @@ def collisions_of_labels(model, labels):
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     angles = np.arccos(np.clip(rows @ rows.T, -1, 1))
     np.fill_diagonal(angles, 0)
-    return np.sum((1 - angles / np.pi) ** FORMS["pool of labels"]["num_hashes"], axis=0)
+    return np.sum((1 - angles / np.pi) ** FORMS["lsh: pool of labels"][1]["num_hashes"], axis=0)
 
 
 @pytest.mark.parametrize(
     "form, num_shards",
     slow_but(
-        [("pool", 2), ("pool of labels", 3)],
-        [("pool", 2), ("pool of labels", 3), ("pool", 7)],
+        [("lsh: pool", 2), ("lsh: pool of labels", 3)],
+        [("lsh: pool", 2), ("lsh: pool of labels", 3), ("lsh: pool", 7)],
     ),
 )
 def test_counts_of_a_pool_are_those_of_one_shard(form, num_shards):
@@ -136,7 +109,9 @@ def test_counts_of_a_pool_are_those_of_one_shard(form, num_shards):
 @pytest.mark.parametrize("query", ["embedding", "label"])
 def test_counts_of_a_pool_are_right_in_the_mean_over_hash_functions(query):
     """As the same test in one shard: narrow vectors would have dependent hashes."""
-    model = model_of("pool", 3, query=query, num_tables=60, rebuild_every=1, rebuild_growth=1.0)
+    model = model_of(
+        "lsh: pool", 3, query=query, num_tables=60, rebuild_every=1, rebuild_growth=1.0
+    )
     labels = ALL if query == "embedding" else ALL[:, 1:30]
     drawn, expected = np.zeros([2, labels.shape[1]])
     for pool, true_counts, _ in samples(model, labels, 400):
@@ -151,8 +126,8 @@ def test_counts_of_a_pool_are_right_in_the_mean_over_hash_functions(query):
 @pytest.mark.parametrize(
     "form, num_shards",
     slow_but(
-        [("frequent", 3), ("walk of labels", 3)],
-        [("walk", 2), ("frequent", 3), ("walk of labels", 3), ("walk", 7)],
+        [("lsh: frequent", 3), ("lsh: walk of labels", 3)],
+        [("lsh: walk", 2), ("lsh: frequent", 3), ("lsh: walk of labels", 3), ("lsh: walk", 7)],
     ),
 )
 def test_rows_have_distinct_classes_of_their_own_and_no_labels(form, num_shards):
@@ -165,7 +140,7 @@ def test_rows_have_distinct_classes_of_their_own_and_no_labels(form, num_shards)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["walk", "frequent", "union"])
+@pytest.mark.parametrize("form", ["lsh: walk", "lsh: frequent", "lsh: union"])
 def test_what_is_found_is_as_close_as_in_one_shard(form):
     closeness = []
     for count in (1, 3):
@@ -181,7 +156,7 @@ def test_what_is_found_is_as_close_as_in_one_shard(form):
 
 @EACH_COUNT
 def test_a_head_of_all_classes_are_the_best(num_shards):
-    model = rebuilt("head", num_shards, num_hashes=1, num_sampled=N - 1)
+    model = rebuilt("lsh: head", num_shards, num_hashes=1, num_sampled=N - 1)
     head = model.layers[-1]
     found = head.sampler.search(FEATURES, tf.constant(NONE), head)
     scores = np.sort(head.class_matrix.dots(FEATURES, found).numpy())[:, ::-1]
@@ -190,33 +165,9 @@ def test_a_head_of_all_classes_are_the_best(num_shards):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_shards", [3, 7])
-def test_recall_of_a_head_is_that_of_one_shard(num_shards):
-    found = []
-    for count in (1, num_shards):
-        model = model_of("head", count, rate=0.05, num_sampled=80, rebuild_growth=1.0)
-        fit(model, 200)
-        found.append(recall(model))
-    assert found[1] > found[0] - 0.05 and found[0] > 0.3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", ["pool", "head", "union", "walk"])
-def test_forms_learn_as_in_one_shard(form):
-    precisions = []
-    for count in (1, 3):
-        model = model_of(form, count, rate=0.05)
-        fit(model, 130)
-        precisions.append(model.evaluate(CLASSES, np.arange(N), verbose=0)[1])
-    assert precisions[1] > 0.7 * precisions[0] and precisions[0] > 10 / N
-    head = model.layers[-1]
-    assert head.sampler.health(head)["uniform_fill_share"] < 1
-
-
-@pytest.mark.slow
 def test_a_head_begins_by_the_rule_of_one_shard():
     """Three times as late as the earliest step, 100, as all labels are rare."""
-    model = model_of("head", 3, start_step=None)
+    model = model_of("lsh: head", 3, start_step=None)
     fit(model, 299)
     head = model.layers[-1]
     assert head.sampler.start.started_at() == -1
@@ -227,38 +178,8 @@ def test_a_head_begins_by_the_rule_of_one_shard():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["head", "pool"])
-def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
-    harness.assert_resumed_equals_uninterrupted(
-        lambda: model_of(form, 3, rebuild_every=8),
-        lambda model: fit(model, 10, seed=1),
-        lambda model: fit(model, 15, seed=2),  # over a rebuild
-        tmp_path,
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("before, after, kind", OTHER_SHARDS)
-def test_another_number_of_shards_goes_on_with_new_tables(
-    tmp_path, before, after, kind, caplog
-):
-    model, other = model_of("head", before), model_of("head", after)
-    fit(model, 10)
-    read_into(other, model, tmp_path, kind)
-    head = other.layers[-1]
-    assert head.sampler.start.started_at() == 3
-    expected = [7, 50] if before == after else [0, 0]
-    assert state(other, "rebuild_state")[0].tolist() == expected
-    said = "another number of shards" in caplog.text
-    assert said == (kind == "file" and before != after)
-    fit(other, 1)  # the next step, which searches
-    if before != after:
-        assert head.sampler.health(head)["fresh_share"] > 0.8
-
-
-@pytest.mark.slow
 def test_a_shard_whose_rows_are_replaced_is_rebuilt_alone():
-    model = model_of("pool", 3, rebuild_every=5, rebuild_growth=1e6)
+    model = model_of("lsh: pool", 3, rebuild_every=5, rebuild_growth=1e6)
     fit(model, 10)
     head, before = model.layers[-1], state(model, "table_ids")
     head.embeddings_1.assign(-head.embeddings_1)
@@ -267,22 +188,7 @@ def test_a_shard_whose_rows_are_replaced_is_rebuilt_alone():
     assert changed == [False, True, False]
 
 
-@pytest.mark.parametrize(
-    "form", slow_but(["pool of labels", "union", "walk", "head of labels"], FORMS)
-)
-def test_few_classes_in_many_shards(form):
-    sampler = tflo.samplers.LSHSampler(
-        12, **{"num_hashes": 1, **FORMS[form]} | {"num_hashes": 1}
-    )
-    head = tflo.layers.LargeOutput(20, sampler, num_shards=7)
-    head.build((None, DIM))
-    values = sampler.sample(tf.constant(FEATURES), tf.zeros([BATCH, 1], tf.int64), head)
-    for part in values if isinstance(values, HeadAndTail) else [values]:
-        assert part.sampled_candidates.numpy().max() < 20
-        assert part.sampled_candidates.numpy().min() >= -1
-
-
 def test_a_batch_without_labels_to_ask_with_is_uniform():
-    (values,) = samples(rebuilt("pool of labels", 3), NONE, 1)
+    (values,) = samples(rebuilt("lsh: pool of labels", 3), NONE, 1)
     assert len(np.unique(values[0])) == M
     np.testing.assert_allclose(values[2], M / N)

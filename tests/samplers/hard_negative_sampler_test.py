@@ -220,7 +220,7 @@ def test_configs_hold_the_tail_with_its_arguments():
 
 
 def test_the_name_unigram_says_no_counts_for_a_tail():
-    with pytest.raises(ValueError, match='"unigram" says no counts.*counts=.*`adapt'):
+    with pytest.raises(ValueError, match='"unigram" has no counts.*counts=.*`adapt'):
         samplers.TopKSampler(12, num_hard=4, tail="unigram")
 
 

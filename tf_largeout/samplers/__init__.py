@@ -1,4 +1,4 @@
-"""Samplers: which classes a sampled loss compares with the labels."""
+"""Samplers: they draw the classes that a sampled loss compares with the labels."""
 
 from tf_largeout.sampled_values import HeadAndTail, SampledValues
 from tf_largeout.samplers.bernoulli_sampler import BernoulliSampler

@@ -1,4 +1,4 @@
-"""Each class with a probability of its own, independently of the others."""
+"""Each class with its own probability, independently of the others."""
 
 import keras
 import numpy as np
@@ -21,21 +21,22 @@ class BernoulliSampler(CountedSampler):
         b_c = f_c^a,    f_c = max(count_c, floor) / sum of the same over all classes
 
     with a in [0, 1] such that the `b_c` sum to `num_sampled` (Barber & Botev 2016, section
-    2.1.2); floor is 1, or the smallest positive count where that is below 1. So no class comes
-    twice, its expected count is `b_c` exactly, and **how many classes are drawn varies from
-    step to step**: `num_sampled` is the mean, and the standard deviation is at most its square
-    root. With as many as there are classes all are drawn.
+    2.1.2); floor is 1, or the smallest positive count if that is below 1. So no class is drawn
+    twice, its expected count is exactly `b_c`, and **the number of drawn classes varies from
+    step to step**: its mean is `num_sampled`, and its standard deviation is at most the square
+    root of that. If `num_sampled` is the number of classes, all are drawn.
 
-    A step costs O(num_sampled log num_classes): a Poisson number of hits fall on the classes in
-    proportion to `-log(1 - b_c)`, and those with at least one are the draw. The state is 20
-    bytes per class, kept with the weights of the layer, not in the config.
+    A step costs O(num_sampled log num_classes): a Poisson-distributed number of hits falls on
+    the classes in proportion to `-log(1 - b_c)`, and the classes with at least one hit are
+    drawn. The state takes 20 bytes per class. It is saved with the weights of the layer, not in
+    the config.
 
-    One sample of `[number drawn]` classes is shared by the batch.
+    The batch shares one sample of `[number drawn]` classes.
 
     Args:
-        num_sampled: How many classes are expected to be drawn, at most all of them.
-        counts: Optional counts, or any numbers in proportion to them, one per class. Else
-            `adapt` takes them from the training labels.
+        num_sampled: Expected number of drawn classes, at most the number of classes.
+        counts: Optional counts, or any numbers in proportion to them, one per class. Without
+            them, `adapt` counts the training labels.
         seed: Optional int that the layer's draws start from; random if None.
 
     Raises:
@@ -87,7 +88,7 @@ class BernoulliSampler(CountedSampler):
         with tf.control_dependencies([tf.debugging.assert_positive(total, message)]):
             total = tf.identity(total)
         seeds = tf.random.experimental.stateless_split(seed, 2)
-        # The hits on each class are Poisson's too, independently: none with probability 1 - b.
+        # Hits per class are independent and Poisson-distributed: none with probability 1 - b.
         num_hits = tf.random.stateless_poisson([1], seeds[0], total, tf.int64)
         uniform = tf.random.stateless_uniform(num_hits, seeds[1], dtype=tf.float64)
         targets = tf.minimum(uniform * total, total * (1 - 2.0**-53))
@@ -105,7 +106,7 @@ class BernoulliSampler(CountedSampler):
 def _log_probabilities(log_f: np.ndarray, expected: int) -> np.ndarray:
     """`a log_f`, with a such that the sum of `exp(a log_f)` is `expected`.
 
-    For a = 0 that sum is the number of classes, for a = 1 it is 1: a is between.
+    The sum falls from the number of classes for a = 0 to 1 for a = 1.
     """
     values, times = np.unique(log_f, return_counts=True)
     low, high = 0.0, 1.0

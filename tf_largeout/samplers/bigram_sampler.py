@@ -1,4 +1,4 @@
-"""Classes by what follows the class before, in sequences."""
+"""Classes by how often they follow the previous class of a sequence."""
 
 from typing import Any, NamedTuple
 
@@ -18,45 +18,45 @@ _NO_PAIR = np.iinfo(np.int64).max  # above all keys
 
 
 class _Before(NamedTuple):
-    """What was counted after the class before each row; int64 and float64 `[B, 1]`."""
+    """Counts of the pairs that start with the previous class; int64 and float64 `[B, 1]`."""
 
-    first_key: tf.Tensor  # of the pairs with that class
-    start: tf.Tensor  # of these, in the sums of their counts
-    total: tf.Tensor  # of these counts
-    scale: tf.Tensor  # q of a pair is its count times scale, and
-    backoff: tf.Tensor  # this times q of the class alone
+    first_key: tf.Tensor  # the lowest key of a pair with this class
+    start: tf.Tensor  # the sum of the counts of all earlier pairs
+    total: tf.Tensor  # the sum of the counts of the pairs with this class
+    scale: tf.Tensor  # the q of a class is the count of its pair times scale, plus
+    backoff: tf.Tensor  # the frequency of the class times backoff
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class BigramSampler(Sampler):
-    """Draws, at each position of a sequence, by what follows the label before it.
+    """Draws classes by how often they follow the previous label of a sequence.
 
         q_c = (count(p, c) + distinct(p) u_c) / (count(p) + distinct(p))
 
-    where p is the label of the position before, `count(p, c)` how often c follows it in the
-    training labels, `count(p)` the sum over c, `distinct(p)` the number of different c, and
-    `u_c = max(count_c, 1) / sum` the frequency of c alone, to which it backs off (Witten & Bell
-    1991). The first position of a sequence, and one after a label that none was seen to follow,
-    draw by u alone.
+    where p is the label of the previous position, `count(p, c)` is how often c follows p in the
+    training labels, `count(p)` is the sum over c, `distinct(p)` is the number of different c,
+    and `u_c = max(count_c, 1) / sum` is the frequency of c (Witten & Bell 1991). The first
+    position of a sequence, and positions after a label that no label follows in training, draw
+    by u only.
 
-    Features are `[batch, time, dim]` and labels `[batch, time]`; where a position has several,
-    its first is the label before the next. Each position has `num_sampled` draws of its own,
-    with replacement, in O(num_sampled log num_pairs); expected counts are `num_sampled q_c`
-    exactly. A label may be drawn, and is an accidental hit then.
+    Features are `[batch, time, dim]` and labels `[batch, time]`; if a position has several
+    labels, the first one is the previous label of the next position. Each position has its own
+    `num_sampled` draws, with replacement, in O(num_sampled log num_pairs). The expected counts
+    are exactly `num_sampled q_c`. A label may be drawn, and is then an accidental hit.
 
-    The counts come from `adapt`, before or after the layer is built, and are kept as tables
-    among its weights: 16 bytes per pair and 8 per class.
+    The counts come from `adapt`, before or after the layer is built. They are stored in weights
+    of the layer: 16 bytes per pair and 8 per class.
 
     Args:
         num_sampled: Number of classes drawn for each position.
-        num_pairs: How many different pairs there is room for; of more, those that occur least
-            are left out, as if never seen. None for as many as `adapt` counts before the layer
+        num_pairs: Number of different pairs to store. If there are more, the least frequent
+            ones are dropped. None for the number of pairs that `adapt` counts before the layer
             is built.
         seed: Optional int that the layer's draws start from; random if None.
 
     Raises:
-        ValueError: In training, if the features are no sequences, or nothing was counted. When
-            the layer is built: if nobody said how many pairs there are.
+        ValueError: In training, if the features are not sequences, or if nothing was counted.
+            When the layer is built: if the number of pairs is unknown.
 
     References:
         Witten and Bell 1991, "The zero-frequency problem", method C. Blanc & Rendle 2018,
@@ -79,7 +79,7 @@ class BigramSampler(Sampler):
         self._tables = CountTables()
 
     def adapt(self, data: TensorLike | tf.data.Dataset, steps: int | None = None) -> None:
-        """Takes the counts from sequences of training labels, in place of any earlier ones.
+        """Counts the training labels, in sequences; replaces earlier counts.
 
         Args:
             data: Integer labels `[..., time]`, padded with -1 or ragged, or a
@@ -88,8 +88,8 @@ class BigramSampler(Sampler):
             steps: Number of elements to take from a dataset; needed if it is infinite.
 
         Raises:
-            ValueError: If there are no labels or none follows another, some are no class ids,
-                or the dataset is infinite and there is no `steps`.
+            ValueError: If there are no labels or no label follows another, if some labels are
+                not class ids, or if the dataset is infinite and there is no `steps`.
         """
         pairs = count_pairs(data, steps)
         if self._tables.are_built:
@@ -100,8 +100,8 @@ class BigramSampler(Sampler):
     def build(self, layer: ClassLayer) -> None:
         if self._pairs is None and self.num_pairs is None:
             raise ValueError(
-                "BigramSampler must know how many pairs of classes it is to keep. Call "
-                "`adapt` on the training labels before the layer is built, or pass `num_pairs`."
+                "BigramSampler must know how many pairs of classes to store. Call `adapt` on "
+                "the training labels before the layer is built, or pass `num_pairs`."
             )
         if self._pairs is not None:
             self._check_size(self._pairs, layer.num_classes)
@@ -139,7 +139,7 @@ class BigramSampler(Sampler):
         self, previous: tf.Tensor, labels: tf.Tensor, layer: ClassLayer
     ) -> SampledValues:
         tables = self._tables.read(type(self).__name__)
-        self._pairs = None  # which the tables hold
+        self._pairs = None  # the tables hold them
         keys, pair_sums, sums = tables
         before = self._before(previous, tables)
         shape = [2, tf.shape(labels)[0], self.num_sampled]
@@ -209,12 +209,12 @@ class BigramSampler(Sampler):
 
 
 def _search(rising: tf.Tensor, values: tf.Tensor, side: str) -> tf.Tensor:
-    """`tf.searchsorted` of values of any shape in one list, int64."""
+    """`tf.searchsorted` for values of any shape, int64."""
     flat = tf.searchsorted(rising, tf.reshape(values, [-1]), side, tf.int64)
     return tf.reshape(flat, tf.shape(values))
 
 
 def _scaled(uniform: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
-    """Whole numbers in [0, total), or 0, as `uniform` is in [0, 1): int64."""
+    """Scales numbers in [0, 1) to int64 in [0, total); 0 if the total is 0."""
     numbers = tf.cast(uniform * tf.cast(total, tf.float64), tf.int64)
     return tf.clip_by_value(numbers, 0, tf.maximum(total - 1, 0))

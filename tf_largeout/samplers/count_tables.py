@@ -1,4 +1,4 @@
-"""Tables that a sampler draws by, as weights of its layer that start empty or filled."""
+"""Tables of counts that a sampler draws by, as weights of its layer."""
 
 from collections.abc import Sequence
 
@@ -15,9 +15,9 @@ Spec = tuple[str, tuple[int, ...], str]  # name, shape and dtype
 
 
 class CountTables:
-    """The weights of one sampler that hold counts of classes, in a form that is drawn from.
+    """The weights of a sampler that hold counts of classes, in a form for fast draws.
 
-    Until they are filled, by counts or by loading a file, zeros stand in them.
+    They hold zeros until they are filled with counts or loaded from a file.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class CountTables:
 
     @property
     def are_built(self) -> bool:
-        """Whether there are weights already."""
+        """Whether the weights exist."""
         return bool(self._tables)
 
     def build(
@@ -36,13 +36,13 @@ class CountTables:
         specs: Sequence[Spec],
         values: Sequence[np.ndarray] | None,
     ) -> None:
-        """Makes the weights.
+        """Creates the weights.
 
         Args:
-            sampler: The sampler that draws by them.
+            sampler: The sampler that uses them.
             layer: The layer that builds it.
-            specs: Name, shape and dtype of each.
-            values: What they hold, or None for zeros.
+            specs: Name, shape and dtype of each weight.
+            values: Their values, or None for zeros.
         """
         initializers: list[Initializer] = [zeros_initializer] * len(specs)
         if values is not None:
@@ -54,27 +54,27 @@ class CountTables:
         self._are_filled = values is not None
 
     def assign(self, values: Sequence[TensorLike]) -> None:
-        """Fills the weights with others."""
+        """Sets the weights."""
         for table, value in zip(self._tables, values, strict=True):
             table.assign(value)
         self._are_filled = True
 
     def values(self) -> list[np.ndarray]:
-        """What the weights hold, zeros where that is nothing, outside of a step."""
+        """The values of the weights, outside a step. They are zeros if nothing was counted."""
         return [local_variable(table).numpy() for table in self._tables]
 
     def release(self) -> None:
-        """Forgets the weights: the build of the layer has failed."""
+        """Forgets the weights, because the build of the layer has failed."""
         self._tables, self._are_filled = [], False
 
     def read(self, asked_by: str) -> list[tf.Tensor]:
-        """What the weights hold.
+        """The values of the weights.
 
         Args:
             asked_by: Name of the sampler, for the message.
 
         Raises:
-            ValueError: If that is nothing.
+            ValueError: If the weights were never filled.
         """
         self._are_filled = self._are_filled or self._hold_something()
         if not self._are_filled:
@@ -87,7 +87,7 @@ class CountTables:
         return [tf.convert_to_tensor(table) for table in self._tables]
 
     def _hold_something(self) -> bool:
-        """Whether the weights were loaded. Unknown while variables are yet to be made: True."""
+        """Whether the weights were loaded. True while variables do not exist yet."""
         strategy = tf.distribute.get_strategy()
         with tf.init_scope():
             try:
@@ -96,5 +96,5 @@ class CountTables:
                     for table in self._tables
                 ]
             except tf.errors.FailedPreconditionError:
-                return True  # the draw asks
+                return True  # the draw checks this
             return any(bool(tf.reduce_any(numbers > 0)) for numbers in last)

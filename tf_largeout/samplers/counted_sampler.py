@@ -1,4 +1,4 @@
-"""The base class of static samplers that draw by the counts of the classes."""
+"""The base class of static samplers that draw by counts of the classes."""
 
 from typing import Any
 
@@ -19,13 +19,13 @@ _NO_COUNTS = np.zeros(0)
 
 
 class CountedSampler(StaticSampler):
-    """Base of the samplers whose distribution is made of one count per class.
+    """Base of the samplers whose distribution is computed from one count per class.
 
-    The counts come from `counts` or from `adapt(labels)`, before or after the layer is built;
-    to draw without them is an error, before the first step runs. They are kept, with tables
-    made of them, among the weights of the layer, not in the config.
+    The counts come from `counts` or from `adapt(labels)`, before or after the layer is built.
+    Training without them is an error before the first step. The counts, and tables computed
+    from them, are saved with the weights of the layer, not in the config.
 
-    A subclass writes `table_specs`, `make_tables` and `draw_shared`, which begins with
+    A subclass implements `table_specs`, `make_tables` and `draw_shared`, which begins with
     `tables()`.
 
     Args:
@@ -49,11 +49,11 @@ class CountedSampler(StaticSampler):
         self._count_weight: keras.Variable = None  # until it is built
 
     def table_specs(self) -> list[Spec]:
-        """Name, shape and dtype of each table. Tables of zeros alone hold no counts."""
+        """Name, shape and dtype of each table. Tables of zeros stand for no counts."""
         raise NotImplementedError(f"{type(self).__name__} must define `table_specs`.")
 
     def make_tables(self, counts: np.ndarray) -> list[tf.Tensor]:
-        """The tables, of float64 counts `[num_classes]`, not negative and not all 0."""
+        """The tables for float64 counts `[num_classes]`, none negative and not all 0."""
         raise NotImplementedError(f"{type(self).__name__} must define `make_tables`.")
 
     def tables(self) -> list[tf.Tensor]:
@@ -63,11 +63,11 @@ class CountedSampler(StaticSampler):
             ValueError: If they are empty.
         """
         tables = self._tables.read(type(self).__name__)
-        self._counts = _NO_COUNTS  # which the tables hold
+        self._counts = _NO_COUNTS  # the tables hold them
         return tables
 
     def adapt(self, data: TensorLike | tf.data.Dataset, steps: int | None = None) -> None:
-        """Takes the counts from training labels, in place of any earlier ones.
+        """Counts the training labels; replaces earlier counts.
 
         Args:
             data: Integer labels of any shape, padded with -1, or a `tf.data.Dataset` of them
@@ -75,8 +75,8 @@ class CountedSampler(StaticSampler):
             steps: Number of elements to take from a dataset; needed if it is infinite.
 
         Raises:
-            ValueError: If there are no labels, some are no class ids, or the dataset is
-                infinite and there is no `steps`.
+            ValueError: If there are no labels, if some labels are not class ids, or if the
+                dataset is infinite and there is no `steps`.
         """
         counts = count_labels(data, steps)
         if self._tables.are_built:
@@ -89,14 +89,14 @@ class CountedSampler(StaticSampler):
     def build(self, layer: ClassLayer) -> None:
         self._check_size(self._counts.size, self._counts_are_complete, layer.num_classes)
         super().build(layer)
-        self._tables = CountTables()  # its own, also where the sampler is a copy of another
+        self._tables = CountTables()  # its own, even if the sampler is a copy of another
         counts, values = np.zeros(self.num_classes), None
         if self._counts.size:
             counts = self._all_counts()
             with tf.init_scope():
                 values = [table.numpy() for table in self.make_tables(counts)]
         self._tables.build(self, layer, self.table_specs(), values)
-        # Tables do not tell them: of a class that each sample has, only that it is frequent.
+        # The tables do not contain them: very frequent classes have the same entries.
         self._count_weight = self.add_weight(
             layer, "counts", counts.shape, "float64", constant_initializer(counts)
         )

@@ -17,36 +17,37 @@ from tf_largeout.types import Config
 
 
 class HardNegativeSampler(Sampler):
-    """Base of the samplers that find each example's own hard classes.
+    """Base of the samplers that find hard classes for each example.
 
-    A subclass writes `search`, and `keep_up` if it keeps a structure. With `num_hard` a row
-    gets `num_hard` classes from the search (the head) and `num_sampled - num_hard` from the
-    tail, a static sample that the batch shares; see `HeadAndTail`. The loss is then an
-    unbiased estimate whatever the search finds, nothing included. With `num_hard=None` all
-    `num_sampled` classes come from the search, with expected counts of 1: not corrected for,
-    as in the papers.
+    A subclass implements `search`, and `keep_up` if it has a search structure. With `num_hard`,
+    an example gets `num_hard` classes from the search (the head) and `num_sampled - num_hard`
+    classes from the tail, a static sample that the batch shares; see `HeadAndTail`. The loss is
+    then an unbiased estimate whatever the search finds, even if it finds nothing. With
+    `num_hard=None`, all `num_sampled` classes come from the search, with expected counts of 1:
+    the loss does not correct for them, as in the papers.
 
     Args:
-        num_sampled: Number of classes a row is compared with, own and shared together.
-        num_hard: How many of them the search finds, between 1 and `num_sampled - 1`; or None
-            for all of them, and no tail.
-        tail: With `num_hard`, what draws the others, `num_sampled - num_hard` of them: a name
-            such as "uniform", or a `StaticSampler`, of which a copy with that `num_sampled` is
-            taken. A `UnigramSampler` needs its counts before, or by `sampler.tail.adapt`.
-        start_step: With `num_hard`, number of the training step, from 0, that is the first to
-            search; before, the heads are empty, and a step costs little more than that of the
-            tail. None for `num_classes / 200`, at least 100 and at most 1,000, or up to three
-            times that while labels are new, see `SearchStart`. A line on stderr tells when the
-            search begins; a resumed run does not say it again.
+        num_sampled: Number of classes an example is compared with, its own and shared ones
+            together.
+        num_hard: Number of classes that the search finds, between 1 and `num_sampled - 1`; or
+            None for all of them, without a tail.
+        tail: With `num_hard`, what draws the other `num_sampled - num_hard` classes: a name
+            such as "uniform", or a `StaticSampler`, which is copied with this `num_sampled`. A
+            `UnigramSampler` needs its counts before that, or from `sampler.tail.adapt`.
+        start_step: With `num_hard`, the training step, from 0, that is the first to search.
+            Before it the heads are empty, and a step costs little more than a step with the
+            tail only. None for `num_classes / 200`, at least 100 and at most 1,000, or up to
+            three times that while labels are new, see `SearchStart`. A line on stderr reports
+            the start; a resumed run does not repeat it.
         seed: Optional int that the layer's draws start from; random if None.
 
     Attributes:
-        tail: The `Sampler` of the tail, or None; no other sampler's or layer's.
-        num_searched: Number of classes that `search` finds for a row.
+        tail: The `Sampler` of the tail, which belongs to this sampler, or None.
+        num_searched: Number of classes that `search` finds per example.
 
     Raises:
-        ValueError: If `num_hard` or `start_step` is out of range, there is a `start_step`
-            without `num_hard`, or `tail` searches.
+        ValueError: If `num_hard` or `start_step` is out of range, if `start_step` is passed
+            without `num_hard`, or if `tail` is a sampler that searches.
     """
 
     searches = True
@@ -70,11 +71,11 @@ class HardNegativeSampler(Sampler):
         return self.tail.counts_are if self.tail else NONE
 
     def keep_up(self, layer: ClassLayer) -> None:
-        """Brings what is searched up to date with the class embeddings of `layer`.
+        """Updates the search structure to the class embeddings of `layer`.
 
-        Called once in each training step that searches, before `search`. With a tail both may
-        run in a branch of `tf.cond`, where they can write to variables of this replica only
-        (`replicas.local_variable`) and draw no seeds.
+        Called once in each training step that searches, before `search`. With a tail, both may
+        run in a branch of `tf.cond`. There they may write only to variables of this replica
+        (`replicas.local_variable`), and must not draw seeds.
 
         Args:
             layer: The layer that built this sampler.
@@ -82,7 +83,7 @@ class HardNegativeSampler(Sampler):
         return  # AutoGraph cannot convert a function without a statement.
 
     def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
-        """Finds hard classes of each row.
+        """Finds hard classes for each example.
 
         Args:
             features: float32 `[batch, dim]`, the inputs of `layer`; no gradient flows.
@@ -90,8 +91,8 @@ class HardNegativeSampler(Sampler):
             layer: The layer that built this sampler.
 
         Returns:
-            int64 `[batch, num_searched]`, distinct classes in each row, padded with -1. Labels
-            of the row may be among them; they have no effect.
+            int64 `[batch, num_searched]`, distinct classes per example, padded with -1. Labels
+            of the example may be among them; they have no effect.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `search`.")
 
@@ -133,12 +134,12 @@ class HardNegativeSampler(Sampler):
         labels: tf.Tensor,
         layer: ClassLayer,
     ) -> HeadAndTail:
-        """What `draw` returns where there is a tail.
+        """What `draw` returns if there is a tail.
 
         Args:
-            find: Gives int64 `[batch, num_hard]`, distinct classes in each row, padded with -1.
-                Not called before the step that starts; it may run in a branch of `tf.cond`,
-                where it can draw no seeds.
+            find: Returns int64 `[batch, num_hard]`, distinct classes per example, padded with
+                -1. It is not called before the search starts. It may run in a branch of
+                `tf.cond`, so it must not draw seeds.
             features: float32 `[batch, dim]`.
             labels: int64 `[batch, num_labels]`, padded with -1.
             layer: The layer that built this sampler.
@@ -189,8 +190,8 @@ class HardNegativeSampler(Sampler):
             raise ValueError(
                 f"{self.name_in_messages}(num_sampled={self.num_sampled}, "
                 f"num_hard={self.num_hard}) leaves {tail.num_sampled} negatives to its "
-                f"tail, which cannot draw them. Lower `num_sampled`, or pass another `tail`. "
-                f"{error}"
+                f"tail, which cannot draw that many. Lower `num_sampled`, or pass another "
+                f"`tail`. {error}"
             ) from error
 
     def _checked(self, num_hard: int | None) -> int | None:
@@ -208,22 +209,22 @@ class HardNegativeSampler(Sampler):
 def _if(
     condition: bool | tf.Tensor, then: Callable[[], Any], otherwise: Callable[[], Any]
 ) -> Any:
-    """`tf.cond`, without an op where `condition` is the bool True."""
+    """`tf.cond`, without an op if `condition` is the bool True."""
     return then() if condition is True else tf.cond(condition, then, otherwise)
 
 
 def is_in_row(labels: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    """Tells, `[batch, num_labels]`, which labels are among the ids of their row.
+    """Returns which labels are among the ids of their example, bool `[batch, num_labels]`.
 
-    As hits among candidates, in O(batch (num_labels + num_ids)): here the labels are the
-    candidates, and the ids what is hit.
+    It calls the op for accidental hits with the roles exchanged: the labels are the candidates.
+    So it costs O(batch (num_labels + num_ids)).
     """
     zeros = tf.zeros(tf.shape(labels))
     return (mask_accidental_hits(zeros, ids, labels) < 0) & (labels >= 0)
 
 
 def distinct_in_row(ids: tf.Tensor) -> tf.Tensor:
-    """int64 `ids` `[batch, n]`, rising in each row, with -1 in place of repeats."""
+    """Sorts int64 `ids` `[batch, n]` per example, and replaces repeats by -1."""
     ids = tf.sort(ids, axis=1)
     repeats = tf.pad(ids[:, 1:] == ids[:, :-1], [[0, 0], [1, 0]])
     return tf.where(repeats, tf.constant(-1, tf.int64), ids)

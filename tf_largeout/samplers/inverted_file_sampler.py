@@ -1,4 +1,4 @@
-"""Hard classes from lists that are fitted to the class embeddings."""
+"""Hard classes from an inverted file over the class embeddings."""
 
 import functools
 from typing import Any
@@ -24,55 +24,56 @@ from tf_largeout.types import Config
 @named("inverted_file")
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class InvertedFileSampler(HardNegativeSampler):
-    """Finds the classes of highest logit of each row, most of them, in O(sqrt(num_classes)).
+    """Finds most of the classes with the highest logits per example, in O(sqrt(num_classes)).
 
-    An inverted file deals the rows of the class embeddings to lists of rows that point the
-    same way. A row of the batch is scored against the lists' mean rows and then against the
-    members of the `num_probes` best lists; the `num_hard` highest logits are its own negatives.
-    The others are a static sample that the batch shares. The loss corrects for both exactly,
-    whatever the search finds (see `HeadAndTail`): what it misses only makes the step less
-    efficient.
+    An inverted file divides the class embeddings into lists of rows that point in similar
+    directions. An example is scored against the mean rows of the lists, and then against the
+    members of the `num_probes` best lists. The `num_hard` highest logits are its own negatives.
+    The other negatives are a static sample that the batch shares. The loss corrects for both
+    exactly, whatever the search finds (see `HeadAndTail`): a missed class only makes the step
+    less efficient.
 
-    With `select="draw"` the negatives of a row's own are not the highest but drawn, with
-    replacement, in O(sqrt(num_classes)) too: list l with probability
-    `softmax_l(<m_l, h> + b_l + log(size_l))`, m_l and b_l its mean row and bias, and then one
-    of its members uniformly. Without a tail the expected counts are known and corrected for:
-    `num_sampled * q_c`, exactly, of the lists as they are, whatever the weights have become.
-    With `num_hard` the distinct ones of so many draws are the head.
+    With `select="draw"`, an example's own negatives are drawn with replacement instead, also in
+    O(sqrt(num_classes)): first list l with probability
+    `softmax_l(<m_l, h> + b_l + log(size_l))`, where m_l and b_l are its mean row and bias, then
+    one of its members uniformly. Without a tail, the expected counts are `num_sampled * q_c`.
+    They are exact for the current lists, even if the weights have changed since, and the loss
+    corrects for them. With `num_hard`, the distinct classes among `num_hard` draws are the
+    head.
 
-    The lists are fitted early in training (`start_step`), and a line on stderr says when;
-    before, while random negatives are hard enough, no class is searched for and a step costs
-    what the tail costs. From then on they are kept up to date inside the steps. If the weights
-    are replaced by others, the lists are fitted anew; so they are by `rebuild`.
+    The lists are fitted early in training (`start_step`), and a line on stderr reports it.
+    Before that, random negatives are hard enough: no search runs, and a step costs as much as
+    with the tail only. From then on the lists are updated inside training steps. They are
+    fitted again if the weights are replaced, or by `rebuild`.
 
     State, as weights of the layer: `(dim + 12) * num_classes` bytes, with dim rounded up to a
-    multiple of 16, and the means. A resumed run is equal to an uninterrupted one. With the
-    embeddings on a GPU the state and the search are there too; the lists are brought up to date
-    on the CPU, which takes a copy of the embeddings there and of the state back.
+    multiple of 16, and the means. A resumed run equals an uninterrupted one. With the
+    embeddings on a GPU, the state and the search are there too; the lists are updated on the
+    CPU, which needs a copy of the embeddings to the CPU and of the state back.
 
     Args:
-        num_sampled: Number of classes a row is compared with, own and shared together. Large
-            samples suit large batches, which share them: eight times as many as the batch has
-            rows is a good start, and each position of a sequence is a row.
-        num_lists: Number of lists; by default about `4 sqrt(num_classes)`. In K shards of the
-            classes each has 1 / sqrt(K) of them, over its own rows and beside these, and of
-            the probes.
-        num_probes: Number of lists that are searched for a row; more find more, and cost more.
-            Where lists are long, fewer are searched: none after those that hold as many members
-            as `num_probes` lists of mean size. No list is longer than eight of these.
-            Not used by draws.
-        num_hard: How many own negatives a row gets, less than `num_sampled`; None for
-            `num_sampled` of them, no tail and no correction (but of draws), from step 0 on.
-            Each one adds a class per row of the batch that the step reads and updates, so few
-            are best.
-        tail: With `num_hard`, what draws the others: a name such as "uniform", or a static
-            `Sampler`.
-        start_step: Number of the training step that fits the lists and is the first to search,
-            from 0. None for `num_classes / 200`, at least 100 and at most 1,000, or up to three
-            times that while labels are new, whatever the loss and `num_sampled` (without a
-            tail for 0), see lab/negatives/README.md.
-        select: "highest", the default, for the classes of highest logit among those that are
-            searched, or "draw".
+        num_sampled: Number of classes an example is compared with, its own and shared ones
+            together. Large samples suit large batches, which share them. Eight times the number
+            of examples in a batch is a good start; each position of a sequence is an example.
+        num_lists: Number of lists; by default about `4 sqrt(num_classes)`. With the classes in
+            K shards, each shard has 1 / sqrt(K) of the lists, and searches 1 / sqrt(K) of the
+            probes.
+        num_probes: Number of lists that are searched per example. More lists find more, and
+            cost more. If lists are long, fewer are searched: the search stops after as many
+            members as `num_probes` lists of mean size hold. No list is longer than eight times
+            the mean size. Not used with `select="draw"`.
+        num_hard: Number of own negatives per example, less than `num_sampled`. None for
+            `num_sampled` own negatives from step 0 on, without a tail, and with a correction
+            only for draws. Each one adds a class per example that the step reads and updates,
+            so few are best.
+        tail: With `num_hard`, what draws the other classes: a name such as "uniform", or a
+            static `Sampler`.
+        start_step: The training step, from 0, that fits the lists and is the first to search.
+            None for `num_classes / 200`, at least 100 and at most 1,000, or up to three times
+            that while labels are new, whatever the loss and `num_sampled`; without a tail, None
+            is 0. See lab/negatives/README.md.
+        select: "highest" for the classes with the highest logits among those that are searched,
+            or "draw".
         seed: Optional int that the layer's draws start from; random if None.
 
     References:
@@ -150,10 +151,10 @@ class InvertedFileSampler(HardNegativeSampler):
         return tf.maximum(self.num_sampled * probabilities, LEAST_COUNT)
 
     def rebuild(self, layer: ClassLayer) -> None:
-        """Fits the lists to the weights of `layer` now, and starts the search.
+        """Fits the lists to the current weights of `layer`, and starts the search.
 
-        Training does it by itself. For use outside of a training step, after the embeddings
-        were changed by hand.
+        Training does this automatically. Call it outside a training step, after setting the
+        embeddings directly.
 
         Args:
             layer: The layer that built this sampler.

@@ -10,12 +10,12 @@ from tf_largeout.types import Config
 
 
 class KernelTreeHead(HardNegativeSampler):
-    """Own classes of each row, drawn from a kernel tree and made distinct, and a shared tail.
+    """Distinct classes per example, drawn from a kernel tree, and a shared tail.
 
     Args:
-        num_sampled: Number of classes a row is compared with.
-        num_hard: Number of draws of a row; of those that give one class the first counts.
-        tail: What draws the others.
+        num_sampled: Number of classes an example is compared with.
+        num_hard: Number of draws per example; repeats are dropped.
+        tail: What draws the other classes.
         sample: Makes the draws: `sample(features, labels, num_sampled, layer)` returns what
             `KernelTree.sample` does.
     """

@@ -1,4 +1,4 @@
-"""Negatives in proportion to the quadratic kernel of features and class embeddings."""
+"""Negatives in proportion to a quadratic kernel of features and class embeddings."""
 
 import functools
 from typing import Any
@@ -20,61 +20,63 @@ from tf_largeout.types import Config
 @named("kernel_tree")
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class KernelTreeSampler(Sampler):
-    """Draws classes in proportion to a quadratic kernel of the row's features, exactly.
+    """Draws classes in proportion to a quadratic kernel of the features, exactly.
 
-    Class c is drawn for a row with features h with probability
+    For an example with features h, class c is drawn with probability
 
         q_c = (alpha o_c^2 + 1) / sum_j (alpha o_j^2 + 1),   o_c = <w_c, h> + b_c,
 
-    which is large where the logit o_c is far from 0: partner of the softmax of `|o_c|`, and a
-    good one of the softmax. A tree of sums draws from it in O(dim^2 log num_classes), and the
-    expected counts are exact. With `projection_dim` p the logit in the kernel is
-    `<P [w_c; b_c], P [h; 1]>` with a fixed random matrix P of p rows: draws and counts are as
-    exact, of that kernel, and cost p^2 instead of dim^2. Forms:
+    which is large if the logit o_c is far from 0. This suits the softmax of `|o_c|`, and also
+    the softmax. A tree of sums draws from it in O(dim^2 log num_classes), and the expected
+    counts are exact. With `projection_dim` p, the logit in the kernel is
+    `<P [w_c; b_c], P [h; 1]>` with a fixed random matrix P of p rows. Draws and counts are
+    exact for this kernel, and cost p^2 instead of dim^2. There are three forms:
 
-    * `shared=True`, the default: one pool `[num_sampled]` for the batch. Each of its members is
-      drawn from the q of a row, and the rows take turns: class c is expected
-      `num_sampled / batch sum_b q_bc` times, which one dense product gives.
-    * `shared=False`: own classes `[batch, num_sampled]` for each row, independent draws from
-      its q, with expected counts `num_sampled q_c`. Take few: a step reads and updates
-      `batch * num_sampled` rows.
-    * `num_hard=k`: k own draws, of which repeats are left out, are the head of a `HeadAndTail`;
-      the tail are `num_sampled - k` static draws that the batch shares.
+    * `shared=True`, the default: one pool `[num_sampled]` for the batch. Each member is drawn
+      from the q of an example, and the examples take turns. The expected count of class c is
+      `num_sampled / batch sum_b q_bc`, which takes one dense product.
+    * `shared=False`: own classes `[batch, num_sampled]` for each example, independent draws
+      from its q, with expected counts `num_sampled q_c`. Use a small `num_sampled`: a step
+      reads and updates `batch * num_sampled` class rows.
+    * `num_hard=k`: k own draws per example, without repeats, are the head of a `HeadAndTail`.
+      The tail is `num_sampled - k` static draws that the batch shares.
 
-    The tree is built in the first training step and follows the class embeddings inside the
-    steps: with a row-sparse optimizer of `tf_largeout` the leaves of all rows that a step has
-    changed are summed anew, and nothing drifts. Where the embeddings change otherwise, by
-    `set_weights` or by an optimizer of Keras, that is noticed, and the tree is built anew, at
-    most every 50 steps; until then own draws are from another q, but their counts are exact,
-    and those of a pool are not.
+    The tree is built in the first training step and is updated inside training steps. With a
+    row-sparse optimizer of `tf_largeout`, the leaves of all rows that a step has changed are
+    summed again, so errors do not accumulate. If the embeddings change in another way, by
+    `set_weights` or by one of Keras's optimizers, this is noticed, and the tree is built again,
+    at most every 50 steps. Until then own draws come from an outdated q, but their counts are
+    exact; the counts of a pool are not.
 
-    State, as weights of the layer: about as many floats as the class embeddings have, and with
-    a projection `num_classes p` more and sums that are as many as these. A resumed run is equal
-    to an uninterrupted one.
+    State, as weights of the layer: about as many floats as the class embeddings. With a
+    projection, it is `num_classes p` floats for the projected rows, and about as many for the
+    sums. A resumed run equals an uninterrupted one.
 
     Args:
-        num_sampled: Number of classes a row is compared with.
-        alpha: Weight of the squared logit against 1, above 0. The paper's value: with logits
-            of order 1 nearly all draws follow the kernel, with smaller ones more are uniform.
+        num_sampled: Number of classes an example is compared with.
+        alpha: Weight of the squared logit against 1, above 0; the default is the paper's value.
+            With logits of order 1 nearly all draws follow the kernel; with smaller ones more
+            draws are uniform.
         projection_dim: p, at most the width of the embeddings, or None for no projection, as in
-            the paper. Try 32 for a pool: its draws are worse, but a step takes so much less
-            that it learns more in equal time (lab/kernel_trees/README.md).
-        leaf_size: Classes that a draw scores one by one, at the end of its way; None for
-            a good number.
-        shared: Whether the batch shares one pool; None for yes, unless there is a `num_hard`:
-            of the forms it learns most in equal time (lab/kernel_trees/README.md).
-        num_hard: How many classes of a row the tree draws, or None for all, without a tail.
-        tail: With `num_hard`, what draws the others: a name such as "uniform", or a static
-            `Sampler`.
+            the paper. Try 32 for a pool: its draws are worse, but a step is so much faster that
+            it learns more in equal time (lab/kernel_trees/README.md).
+        leaf_size: Number of classes in a leaf of the tree, which a draw scores one by one; None
+            for a good number.
+        shared: Whether the batch shares one pool. None for yes, unless there is a `num_hard`:
+            it is the form that learns most in equal time (lab/kernel_trees/README.md).
+        num_hard: Number of classes per example that the tree draws, or None for all, without a
+            tail.
+        tail: With `num_hard`, what draws the other classes: a name such as "uniform", or a
+            static `Sampler`.
         seed: Optional int that the layer's draws and the projection start from; random if None.
 
     Attributes:
         tail: With `num_hard`, the `Sampler` of the tail; else None.
 
     Raises:
-        ValueError: If an argument is out of range, `shared` is True and there is a `num_hard`,
-            or `tail` searches. When the layer is built: if `projection_dim` is above the width
-            of the embeddings.
+        ValueError: If an argument is out of range, if `shared` is True and there is a
+            `num_hard`, or if `tail` is a sampler that searches. When the layer is built: if
+            `projection_dim` is above the width of the embeddings.
 
     References:
         Blanc & Rendle 2018, "Adaptive sampled softmax with kernel based sampling", section 3.
@@ -108,8 +110,8 @@ class KernelTreeSampler(Sampler):
             return
         if self.shared:
             raise ValueError(
-                "A shared pool has no classes of a row's own. Received: shared=True, "
-                f"num_hard={num_hard}. Leave one of them out."
+                "All examples share a pool, so none has hard classes of its own. Received: "
+                f"shared=True, num_hard={num_hard}. Pass only one of them."
             )
         self._head = KernelTreeHead(self.num_sampled, num_hard, tail, self._sample)
         self.num_hard, self.tail = self._head.num_hard, self._head.tail
@@ -152,10 +154,10 @@ class KernelTreeSampler(Sampler):
         return form(features, labels, layer)
 
     def rebuild(self, layer: ClassLayer) -> None:
-        """Sums the embeddings of now anew. O(num_classes dim^2).
+        """Builds the tree from the current embeddings, in O(num_classes dim^2).
 
-        Training does it by itself. For use outside of a training step, after the embeddings
-        were changed by hand.
+        Training does this automatically. Call it outside a training step, after setting the
+        embeddings directly.
 
         Args:
             layer: The layer that built this sampler.
@@ -216,7 +218,7 @@ class KernelTreeSampler(Sampler):
         return SampledValues(ids, true_counts, _positive(tf.exp(log_q) * self.num_sampled))
 
     def _pool(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> SampledValues:
-        # For an empty batch a row of zeros, to which all classes are alike but for biases.
+        # An empty batch becomes one example of zeros, for which only biases differ.
         is_empty = tf.cast(tf.equal(tf.shape(features)[0], 0), tf.int32)
         features = tf.pad(features, [[0, is_empty], [0, 0]])
         no_labels = tf.zeros([tf.shape(features)[0], 0], tf.int64)

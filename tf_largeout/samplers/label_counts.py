@@ -1,4 +1,4 @@
-"""Counts of classes: from labels, and as the weights of a distribution."""
+"""Counts of classes, from labels, and weights computed from counts."""
 
 from collections.abc import Iterable
 
@@ -27,8 +27,8 @@ def count_labels(data: TensorLike | tf.data.Dataset, steps: int | None = None) -
         float64 `[largest label + 1]`.
 
     Raises:
-        ValueError: If there are no labels, some are no class ids, or the dataset is infinite
-            and there is no `steps`.
+        ValueError: If there are no labels, if some labels are not class ids, or if the dataset
+            is infinite and there is no `steps`.
     """
     counts = np.zeros(0)
     for labels in batches(data, steps):
@@ -46,7 +46,7 @@ def count_labels(data: TensorLike | tf.data.Dataset, steps: int | None = None) -
 
 
 def batches(data: TensorLike | tf.data.Dataset, steps: int | None) -> Iterable[TensorLike]:
-    """The labels of `data`, batch by batch, for the forms that `count_labels` takes."""
+    """The labels of `data` in batches, for any argument of `count_labels`."""
     if not isinstance(data, tf.data.Dataset):
         return [data]
     if steps is not None:
@@ -59,10 +59,10 @@ def batches(data: TensorLike | tf.data.Dataset, steps: int | None) -> Iterable[T
 
 
 def as_ids(labels: TensorLike) -> np.ndarray:
-    """`labels` as int64 of the same shape, each a class id or -1.
+    """Converts labels to int64 of the same shape, each a class id or -1.
 
     Raises:
-        ValueError: If they are of another type, below -1, or no id of any layer.
+        ValueError: If they are not integers, below -1, or too large for any layer.
     """
     try:
         ids = np.asarray(labels)
@@ -84,7 +84,7 @@ def as_ids(labels: TensorLike) -> np.ndarray:
 
 
 def check_counts(counts: TensorLike) -> np.ndarray:
-    """`counts` as float64, or a ValueError that names what is wrong."""
+    """Converts counts to float64. Raises a ValueError if they are not valid."""
     counts = np.array(counts, np.float64)
     if counts.ndim != 1 or counts.size == 0:
         raise ValueError(
@@ -105,7 +105,7 @@ def check_counts(counts: TensorLike) -> np.ndarray:
 def distorted(counts: np.ndarray, distortion: float) -> np.ndarray:
     """Weights `max(count, floor) ** distortion`, up to a factor, all positive.
 
-    The floor is 1, or the smallest positive count where that is below 1.
+    The floor is 1, or the smallest positive count if that is below 1.
     """
     floor = min(1.0, counts[counts > 0].min())
     weights = (np.maximum(counts, floor) / counts.max()) ** distortion

@@ -1,4 +1,4 @@
-"""Counts of classes and of pairs of classes that follow each other in sequences."""
+"""Counts of classes and of consecutive pairs of classes in sequences."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ class LabelPairs(NamedTuple):
 
     Attributes:
         first: int64 `[num_pairs]`.
-        second: int64 `[num_pairs]`, the class after `first`; pairs rise by both.
+        second: int64 `[num_pairs]`, the class after `first`; pairs are sorted by both.
         times: int64 `[num_pairs]`, how often that pair occurs.
         counts: int64 `[largest label + 1]`, how often each class occurs.
     """
@@ -28,7 +28,7 @@ class LabelPairs(NamedTuple):
     counts: np.ndarray
 
     def most_frequent(self, num_pairs: int) -> "LabelPairs":
-        """The same with the `num_pairs` pairs that occur most often, or all if fewer."""
+        """Keeps the `num_pairs` most frequent pairs, or all if there are fewer."""
         if len(self.times) <= num_pairs:
             return self
         kept = np.sort(np.argsort(-self.times, kind="stable")[:num_pairs])
@@ -43,12 +43,12 @@ def count_pairs(data: TensorLike | tf.data.Dataset, steps: int | None = None) ->
     Args:
         data: Integer labels `[..., time]`, padded with -1 (array, tensor, ragged tensor), or a
             `tf.data.Dataset` of them or of tuples `(x, y, ...)` with labels `y`. No pair
-            crosses a -1, nor the end of a sequence.
+            spans a -1 or the end of a sequence.
         steps: Number of elements to take from a dataset; needed if it is infinite.
 
     Raises:
-        ValueError: If there are no labels or none follows another, some are no class ids, or
-            the dataset is infinite and there is no `steps`.
+        ValueError: If there are no labels or no label follows another, if some labels are not
+            class ids, or if the dataset is infinite and there is no `steps`.
     """
     pairs, classes = _Counter(), _Counter()
     for labels in batches(data, steps):
@@ -65,8 +65,8 @@ def count_pairs(data: TensorLike | tf.data.Dataset, steps: int | None = None) ->
         raise ValueError("Cannot count labels: `data` contains none.")
     if not keys.size:
         raise ValueError(
-            "Cannot count pairs of labels: in `data` none follows another. Pass sequences of "
-            "labels, `[batch, time]`."
+            "Cannot count pairs of labels: no label in `data` follows another. Pass "
+            "sequences of labels, `[batch, time]`."
         )
     counts = np.zeros(ids[-1] + 1, np.int64)
     counts[ids] = occurrences
@@ -74,7 +74,7 @@ def count_pairs(data: TensorLike | tf.data.Dataset, steps: int | None = None) ->
 
 
 class _Counter:
-    """How often each number occurs, merged when many new ones have come."""
+    """Counts how often each number occurs. Merges its parts when they have become large."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[np.ndarray, np.ndarray]] = []
@@ -87,7 +87,7 @@ class _Counter:
             self.merged()
 
     def merged(self) -> tuple[np.ndarray, np.ndarray]:
-        """The distinct numbers, rising, and how often each occurs."""
+        """The distinct numbers, in rising order, and how often each occurs."""
         numbers, times = (
             np.concatenate([np.zeros(0, np.int64), *(part[i] for part in self._parts)])
             for i in (0, 1)

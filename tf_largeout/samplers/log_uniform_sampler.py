@@ -1,4 +1,4 @@
-"""Zipf's law."""
+"""Classes by Zipf's law."""
 
 import keras
 import tensorflow as tf
@@ -11,7 +11,7 @@ from tf_largeout.samplers.static_sampler import StaticSampler
 @named("log_uniform")
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class LogUniformSampler(StaticSampler):
-    """Draws classes from Zipf's law, for ids in order of falling frequency.
+    """Draws classes by Zipf's law. Ids must be sorted by falling frequency.
 
         q_c = log((c + 2) / (c + 1)) / log(num_classes + 1)
 

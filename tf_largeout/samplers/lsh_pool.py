@@ -15,19 +15,19 @@ from tf_largeout.samplers.search_start import SearchStart
 from tf_largeout.search.hash_tables import most_bits
 
 _UNIFORM_PART = 8  # one of so many draws is uniform
-_LOOKUPS = 4  # entries that a row looks at, at most, per class of the pool
+_LOOKUPS = 4  # entries per class of the pool that an example looks at, at most
 
 
 class LSHPool(Sampler):
-    """Draws one pool of classes out of the buckets of the whole batch.
+    """Draws one pool of classes from the buckets of the whole batch.
 
-    With SimHash by draws whose expected counts are known; with other hashes, for which there is
-    no such form, the union of the classes that each row met most often, with counts of 1.
+    With SimHash the expected counts of the draws are known. With other hashes they are not: the
+    pool is the union of the classes that each example met most often, with counts of 1.
 
     Args:
         num_sampled: Number m of classes, at most N, the number of classes of the layer.
         start_step: 0 or None: without a tail it draws from the first step on.
-        tables: The tables, of this sampler alone.
+        tables: The tables, which only this sampler uses.
     """
 
     searches = True
@@ -64,18 +64,18 @@ class LSHPool(Sampler):
     def _counted(
         self, queries: TableQueries, labels: tf.Tensor, layer: ClassLayer
     ) -> SampledValues:
-        """Draws a few classes uniformly, the others from the buckets, with counts for SimHash.
+        """Draws a few classes uniformly and the others from the buckets, with SimHash counts.
 
-        Of the m draws u are uniform. The others take an entry of the batch's buckets each, with
-        probability 1 / E, and class c has `L sum_b p_bc` of the E entries in the mean over hash
-        functions, `p_bc = (1 - theta_bc / pi)^K`. So class c is expected
+        Of the m draws, u are uniform. Each other draw takes one of the E entries of the batch's
+        buckets with probability 1 / E. Class c has `L sum_b p_bc` of these entries in the mean
+        over hash functions, where `p_bc = (1 - theta_bc / pi)^K`. So its expected count is
 
             u / N + (m - u) L sum_b p_bc / E
 
-        times (the deterministic mixture of Owen & Zhou 2000). The angles are those of now:
-        between rebuilds the second term lags as far as the tables do, and is 0 for a class at
-        -1 to all rows. The first bounds the weight of a class, and its reciprocal, by N / u
-        whatever the angles are. Without any entries all draws are uniform.
+        (the deterministic mixture of Owen & Zhou 2000). The angles are the current ones, so
+        between rebuilds they are newer than the tables. The second term is 0 for a class that
+        points away from all examples. The first term bounds the weight of a class, and its
+        reciprocal, by N / u for any angles. Without any entries all draws are uniform.
         """
         num_uniform = -(-self.num_sampled // _UNIFORM_PART)
         num_from_tables = self.num_sampled - num_uniform
@@ -109,7 +109,7 @@ class LSHPool(Sampler):
     def _union(
         self, queries: TableQueries, labels: tf.Tensor, layer: ClassLayer
     ) -> SampledValues:
-        """The classes that each row met most often, the first of each row first."""
+        """The classes that each example met most often, in turns."""
         num, none = self.num_sampled, labels[:, :0]
         lookups = _LOOKUPS * num
         lists, _ = self._tables.tables.query(queries.codes, none, "frequent", num, lookups)

@@ -158,7 +158,7 @@ class LSHSampler(Sampler):
             layer: The layer that built this sampler.
 
         Returns:
-            int64 `[batch, num_hard or num_sampled]`, distinct classes in each row, padded
+            int64 `[batch, num_hard or num_sampled]`, distinct classes per example, padded
             with -1.
 
         Raises:
@@ -169,10 +169,10 @@ class LSHSampler(Sampler):
         return self._form.search(features, labels, layer)
 
     def rebuild(self, layer: ClassLayer) -> None:
-        """Rebuilds the tables now, and starts the search; the next distance is this step's.
+        """Rebuilds the tables, and starts the search; the next distance counts from this step.
 
-        Training does it by itself. For use outside of a training step, after the embeddings
-        were changed by hand.
+        Training does this automatically. Call it outside a training step, after setting the
+        embeddings directly.
 
         Args:
             layer: The layer that built this sampler.

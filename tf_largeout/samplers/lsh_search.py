@@ -1,4 +1,4 @@
-"""The form of `LSHSampler` that finds classes of each row's own."""
+"""The forms of `LSHSampler` that find own classes for each example."""
 
 from typing import Any
 
@@ -11,23 +11,24 @@ from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.types import Config
 
-# Entries that a row looks at, at most, per class that it wants.
+# Number of table entries per class to find that an example looks at, at most.
 _WALK_LOOKUPS, _FREQUENT_LOOKUPS = 8, 16
 
 
 class LSHSearch(HardNegativeSampler):
-    """Finds classes that share buckets with each row of the batch.
+    """Finds classes that share buckets with each example.
 
-    Without a tail those that it meets first, or most often, filled up by uniform draws. With
-    `num_hard` those that it meets most often, scored exactly: the best are the head.
+    Without a tail, these are the classes that the example meets first, or most often, filled up
+    by uniform draws. With `num_hard`, the classes that it meets most often are scored exactly,
+    and the best are the head.
 
     Args:
-        num_sampled: As in `HardNegativeSampler`, like the next three.
+        num_sampled: As in `HardNegativeSampler`.
         num_hard: Number of classes from the tables, or None.
         tail: Name or `StaticSampler`.
         start_step: Number of the first step that searches, or None.
         form: "walk" or "frequent"; not used with `num_hard`.
-        tables: The tables, of this sampler alone.
+        tables: The tables, which only this sampler uses.
     """
 
     name_in_messages = "LSHSampler"

@@ -1,4 +1,4 @@
-"""Samplers by name, and which of them may be a tail."""
+"""Samplers by name, and which of them can be a tail."""
 
 import copy
 from collections.abc import Callable
@@ -15,11 +15,11 @@ BY_NAME: dict[str, type[Sampler]] = {}
 
 
 def named(name: str) -> Callable[[type[_Sampler]], type[_Sampler]]:
-    """Decorates a class of samplers, which can then be meant by `name`."""
+    """Registers a class of samplers under `name`."""
 
     def register(sampler: type[_Sampler]) -> type[_Sampler]:
         if name in BY_NAME:
-            raise ValueError(f"{BY_NAME[name].__name__} has the name {name!r} already.")
+            raise ValueError(f"The name {name!r} is already used by {BY_NAME[name].__name__}.")
         BY_NAME[name] = sampler
         return sampler
 
@@ -27,10 +27,10 @@ def named(name: str) -> Callable[[type[_Sampler]], type[_Sampler]]:
 
 
 def may_be_tail(sampler: Sampler | type[Sampler]) -> bool:
-    """Whether a `Sampler` or a class of them can draw the shared tail beside a search.
+    """Whether a `Sampler`, or a class of samplers, can draw the shared tail of a search.
 
     The loss is unbiased only if the tail's expected counts hold for all classes, whatever the
-    search finds. And nobody tells a tail which rows have changed.
+    search finds. Besides, `rows_changed` is not called for a tail.
     """
     cls = sampler if isinstance(sampler, type) else type(sampler)
     return not sampler.searches and cls.rows_changed is Sampler.rows_changed
@@ -39,19 +39,19 @@ def may_be_tail(sampler: Sampler | type[Sampler]) -> bool:
 def get(
     identifier: Sampler | Config | str | None, num_classes: int | None = None
 ) -> Sampler | None:
-    """The sampler that `identifier` means, as `keras.losses.get` does for losses.
+    """Returns the sampler for an identifier, as `keras.losses.get` does for losses.
 
     Args:
         identifier: `None` (gives `None`), a `Sampler`, a name such as `"uniform"` (a sampler
             with its default arguments), or a serialized sampler.
-        num_classes: A sampler created by name draws at most half of so many classes; None for
-            no bound.
+        num_classes: A sampler created by name draws at most half of this number of classes;
+            None for no bound.
 
     Returns:
-        The `Sampler`, the one that was passed where it was one; or None.
+        The `Sampler`, or None. A `Sampler` is returned as it is.
 
     Raises:
-        ValueError: If it means no sampler, or is "unigram", a name without counts.
+        ValueError: If the identifier is unknown, or is "unigram", which needs counts.
     """
     if identifier is None or isinstance(identifier, Sampler):
         return identifier
@@ -72,19 +72,19 @@ def get(
 
 
 def make_tail(identifier: Sampler | Config | str | None, num_sampled: int) -> Sampler:
-    """The tail sampler that `identifier` means, drawing `num_sampled` classes.
+    """Returns the tail sampler for an identifier, with another `num_sampled`.
 
     Args:
-        identifier: "uniform" or "log_uniform", a sampler that does not search (and stays as it
-            is), or a serialized one.
-        num_sampled: Number of classes that it shall draw.
+        identifier: "uniform" or "log_uniform", a sampler that does not search (which is not
+            changed), or a serialized one.
+        num_sampled: Number of classes that the tail draws.
 
     Returns:
-        A copy of it, not built.
+        A copy of the sampler, not built.
 
     Raises:
-        ValueError: If it means no sampler that `may_be_tail`, or one that draws for a layer
-            already: its state is that layer's.
+        ValueError: If the identifier is not a sampler that `may_be_tail`, or if a layer has
+            already built the sampler.
     """
     names = [name for name, sampler in BY_NAME.items() if may_be_tail(sampler)]
     tail = identifier
@@ -94,8 +94,8 @@ def make_tail(identifier: Sampler | Config | str | None, num_sampled: int) -> Sa
         tail = keras.saving.deserialize_keras_object(tail)
     if not isinstance(tail, Sampler) or not may_be_tail(tail):
         raise ValueError(
-            f"`tail` must be one of the names {sorted(names)} or a `StaticSampler`: one sample "
-            "for the whole batch, from a distribution that nothing else changes. "
+            f"`tail` must be one of the names {sorted(names)} or a `StaticSampler`, which "
+            "draws one sample per batch from a distribution that the model does not change. "
             f"Received: tail={identifier!r} (of type {type(identifier).__name__}). "
             f"{_way_out(tail)}"
         )
@@ -104,16 +104,16 @@ def make_tail(identifier: Sampler | Config | str | None, num_sampled: int) -> Sa
             f"The {type(tail).__name__} in `tail` was already built by a layer with "
             f"{tail.num_classes} classes. Give each sampler a tail of its own."
         )
-    tail = copy.copy(tail)  # with what a config lacks, such as counts
+    tail = copy.copy(tail)  # also copies what a config lacks, such as counts
     tail.num_sampled = num_sampled
     return tail
 
 
 def _by_name(name: str, num_classes: int | None = None) -> Sampler:
-    """The sampler of that name, with fewer samples than its default where classes are few."""
+    """The sampler of that name, with a smaller `num_sampled` if there are few classes."""
     if name == "unigram":
         raise ValueError(
-            'The name "unigram" says no counts to draw by. Pass '
+            'The name "unigram" has no counts to draw by. Pass '
             "`UnigramSampler(num_sampled, counts=...)`, or a `UnigramSampler` after its "
             "`adapt(labels)`."
         )

@@ -17,53 +17,57 @@ from tf_largeout.types import Config, InitializerLike, TensorLike
 
 
 class ClassLayer(Protocol):
-    """What a sampler asks of the layer whose classes it draws, which is also a Keras layer."""
+    """What a sampler needs from the Keras layer whose classes it draws."""
 
     @property
     def name(self) -> str:
-        """Its name, for messages."""
+        """The name of the layer, for messages."""
 
     @property
     def num_classes(self) -> int:
-        """Its number of classes."""
+        """The number of classes."""
 
     @property
     def class_matrix(self) -> ClassScorer:
-        """The rows of its classes."""
+        """The embeddings and biases of the classes."""
 
     @property
     def seed_state(self) -> keras.Variable:
-        """int64 `[2]`: the seed, and how many were drawn. Its device is that of the layer."""
+        """int64 `[2]`: the seed, and the number of draws. It is on the device of the layer."""
 
     def next_seed(self) -> tf.Tensor:
-        """int64 `[2]`, new at each call and another one on each replica."""
+        """Returns int64 `[2]`, which differs from call to call and from replica to replica."""
 
     def add_weight(self, *args: Any, **kwargs: Any) -> keras.Variable:
-        """Makes a weight, as `keras.layers.Layer.add_weight`."""
+        """Creates a weight, as `keras.layers.Layer.add_weight`."""
 
 
 class Sampler:
     """Draws the classes that a sampled loss compares with the labels of a training step.
 
-    A subclass writes `draw`, or `draw_after`; `build`, if it keeps state; and `prepare` or
-    `rows_changed`, if that state follows the class embeddings. One that holds other samplers
-    passes `release` and `take_classes` on to them. State is made with `add_weight`, so that it
-    is saved, restored and distributed with the layer; random bits come from
-    `layer.next_seed()`. Every sampler promises: the expected counts are those of its draws (1,
-    uncorrected, for searches without a tail), no gradient flows through it, and equal seeds
-    give equal draws. A sampler belongs to one layer; where building that layer fails, it is
-    free for another.
+    A subclass implements `draw` or `draw_after`; `build`, if it has state; and `prepare` or
+    `rows_changed`, if this state depends on the class embeddings. A sampler that holds other
+    samplers calls their `release` and `take_classes`. State is created with `add_weight`, so
+    that it is saved, restored and distributed with the layer. Random bits come from
+    `layer.next_seed()`.
+
+    Every sampler guarantees that the expected counts are those of its draws (1, without a
+    correction, for searches without a tail), that no gradient flows through it, and that equal
+    seeds give equal draws. A sampler belongs to one layer. If building this layer fails,
+    another layer can build the sampler.
 
     Args:
-        num_sampled: Number of classes drawn, a positive int. A sample that the batch shares is
-            one for all of its rows: every position of every sequence in it is a row.
+        num_sampled: Number of classes drawn, a positive int. A shared sample is used for all
+            examples of the batch. With sequences, each position is an example.
         seed: Optional int that the layer's draws start from; random if None.
 
     Attributes:
-        searches: Whether the classes depend on features or labels: no tail beside a search.
-        uses_previous: Whether they depend on the label before in the sequence: `draw_after` is
-            called then.
-        needs_one_table: Whether it takes all rows in one variable, `class_matrix.variables()`.
+        searches: Whether the drawn classes depend on features or labels. Such a sampler cannot
+            be the tail of another one.
+        uses_previous: Whether the drawn classes depend on the previous label of the sequence.
+            If so, `draw_after` is called instead of `draw`.
+        needs_one_table: Whether it needs all class rows in one variable, and so cannot be used
+            with `num_shards` above 1.
     """
 
     searches = uses_previous = needs_one_table = False
@@ -71,47 +75,47 @@ class Sampler:
     def __init__(self, num_sampled: int = 1024, seed: int | None = None) -> None:
         self.num_sampled = whole_number("num_sampled", num_sampled, most=2**31 - 1)
         self.seed = seed_or_none("seed", seed)
-        self.num_classes = 0  # until it is built
+        self.num_classes = 0  # until `build`
 
     @property
     def counts_are(self) -> str:
-        """What the expected counts are, by which losses choose whether they can take them.
+        """What the expected counts mean. Losses use this to reject samplers they cannot use.
 
-        * "draws", the default: the mean of how often a class is drawn, which may be several
-          times in one sample.
-        * "probabilities": that a class is drawn; each is at most once in a sample. Where there
-          are a head and a tail, those of the tail.
-        * "none": 1 for each, because nobody knows them.
+        * "draws", the default: the expected number of times that a class is drawn. A class may
+          be drawn several times in one sample.
+        * "probabilities": the probability that a class is drawn. A class is drawn at most once
+          in a sample. With a head and a tail, this describes the tail.
+        * "none": 1 for each class, because the counts are unknown.
         """
         return DRAWS
 
     @property
     def name_in_messages(self) -> str:
-        """What messages call the sampler: its class, or the public one that it is a part of."""
+        """The name in messages: of the class, or of the public sampler that it is a part of."""
         return type(self).__name__
 
     def build(self, layer: ClassLayer) -> None:
-        """Makes the state of the sampler as weights of `layer`, by `add_weight`.
+        """Creates the state of the sampler as weights of `layer`, with `add_weight`.
 
         Args:
-            layer: The layer that the sampler draws for; its `class_matrix` is there.
+            layer: The layer that the sampler draws for; it has its `class_matrix` already.
 
         Raises:
-            ValueError: If a layer has built the sampler already, or it cannot draw from so
-                many classes.
+            ValueError: If a layer has already built the sampler, or if the sampler cannot draw
+                from this number of classes.
         """
         self.require_free()
         self.num_classes = layer.num_classes
 
     def release(self) -> None:
-        """Forgets the layer, so that another may build the sampler: its build has failed.
+        """Forgets the layer, because its build has failed. Another layer can build the sampler.
 
         A subclass that builds other samplers releases them too.
         """
         self.num_classes = 0
 
     def require_free(self) -> None:
-        """Raises a ValueError where a layer has built the sampler already."""
+        """Raises a ValueError if a layer has already built the sampler."""
         if self.num_classes:
             raise ValueError(
                 f"This {self.name_in_messages} was already built by a layer with "
@@ -119,7 +123,7 @@ class Sampler:
             )
 
     def require_built(self) -> None:
-        """Raises a ValueError where no layer has built the sampler yet."""
+        """Raises a ValueError if no layer has built the sampler yet."""
         if not self.num_classes:
             raise ValueError(
                 f"This {self.name_in_messages} has no state: its layer is not built yet. Call "
@@ -136,25 +140,26 @@ class Sampler:
         on_host: bool = False,
         shard: ClassShard | None = None,
     ) -> keras.Variable:
-        """Makes `sampler_{name}`, a weight of `layer` that holds state of the sampler.
+        """Creates `sampler_{name}`, a weight of `layer` that holds state of the sampler.
 
-        It is not trained.
+        The weight is not trained.
 
         Args:
             layer: The layer that builds the sampler.
-            name: Name of the state, no other's of this sampler.
-            shape: Its shape.
-            dtype: Its type, such as "int64".
-            initializer: What gives it its first values: a Keras initializer, or its name.
-            on_host: Whether it is on the CPU, where counters belong that decide what a step
-                does; else it is on the device of the layer's own weights.
-            shard: The classes that it is for, whose machine and name it gets; None for all.
+            name: Name of the state, unique within the sampler.
+            shape: Shape of the weight.
+            dtype: Type of the weight, such as "int64".
+            initializer: A Keras initializer or its name.
+            on_host: Whether the weight is on the CPU, for counters that decide what a step
+                does. Otherwise it is on the device of the layer's weights.
+            shard: The shard of the classes that the weight belongs to: it gets the shard's
+                device, and a name that contains the shard's number. None for all classes.
 
         Returns:
             The `keras.Variable`.
 
         Raises:
-            ValueError: If the `tf.distribute` strategy makes no variables of that type.
+            ValueError: If the `tf.distribute` strategy cannot create variables of this type.
         """
         name = f"sampler_{name if shard is None else shard.name_of(name)}"
         anchor = layer.seed_state
@@ -170,21 +175,21 @@ class Sampler:
                 trainable=False,
                 autocast=False,
             )
-        setattr(layer, name, weight)  # tf.train.Checkpoint saves what attributes hold
+        setattr(layer, name, weight)  # tf.train.Checkpoint saves attributes
         return weight
 
     @contextlib.contextmanager
     def _error_of_strategy(self, dtype: str) -> Iterator[None]:
-        """Says which samplers a strategy takes whose workers send each other no `dtype`."""
+        """Explains the error of a strategy that cannot exchange values of type `dtype`."""
         try:
             yield
         except tf.errors.InvalidArgumentError as error:
             if not tf.distribute.has_strategy():
                 raise
             raise ValueError(
-                f"{self.name_in_messages} keeps weights of type {dtype}, which "
-                f"{type(tf.distribute.get_strategy()).__name__} cannot make. Take a static "
-                "sampler, such as UniformSampler, or KernelTreeSampler or TopKSampler; or "
+                f"{self.name_in_messages} has weights of type {dtype}, which "
+                f"{type(tf.distribute.get_strategy()).__name__} cannot create. Use a static "
+                "sampler, such as UniformSampler, or KernelTreeSampler or TopKSampler; or use "
                 "MirroredStrategy, whose replicas are in one process. TensorFlow says: "
                 f"{error.message.splitlines()[0]}"
             ) from error
@@ -199,15 +204,15 @@ class Sampler:
         """Draws classes for one training step, after `prepare`.
 
         Args:
-            features: `[batch, dim]`, the inputs of `layer`; of sequences `[batch, time, dim]`
-                each position is a row, `[batch * time, dim]`. Static samplers ignore them.
+            features: `[batch, dim]`, the inputs of `layer`. For sequences each position is an
+                example: `[batch * time, dim]`. Static samplers ignore the features.
             labels: int64 `[batch, num_labels]`, padded with -1.
             layer: The layer that built this sampler.
-            previous: For samplers that use it: int64 `[batch]`, the label of the position
-                before each row in its sequence, or -1; None stands for no sequences.
+            previous: For samplers with `uses_previous`: int64 `[batch]`, the label of the
+                previous position of the sequence, or -1. None if there are no sequences.
 
         Returns:
-            `SampledValues`, or `HeadAndTail`: classes of each row's own and shared ones.
+            `SampledValues`, or `HeadAndTail`: classes per example and shared classes.
         """
         labels = tf.convert_to_tensor(labels, tf.int64)
         if features is not None:
@@ -222,7 +227,7 @@ class Sampler:
         return tf.nest.map_structure(tf.stop_gradient, values)
 
     def prepare(self, layer: ClassLayer) -> None:
-        """Brings the state up to date, before each draw: counts steps, rebuilds tables.
+        """Updates the state before each draw, e.g. counts steps or rebuilds tables.
 
         Args:
             layer: The layer that built this sampler.
@@ -232,7 +237,7 @@ class Sampler:
     def draw(
         self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
     ) -> SampledValues | HeadAndTail:
-        """What `sample` returns.
+        """Implements `sample`.
 
         Args:
             features: float32 `[batch, dim]`, without a gradient; None for static samplers.
@@ -247,38 +252,38 @@ class Sampler:
     def draw_after(
         self, previous: tf.Tensor, labels: tf.Tensor, layer: ClassLayer
     ) -> SampledValues | HeadAndTail:
-        """What `sample` returns, of a sampler with `uses_previous`.
+        """Implements `sample` for a sampler with `uses_previous`.
 
         Args:
-            previous: int64 `[batch]`, the label of the position before; -1 where none is.
+            previous: int64 `[batch]`, the label of the previous position, or -1.
             labels: int64 `[batch, num_labels]`, padded with -1.
             layer: The layer that built this sampler.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `draw_after`.")
 
     def rows_changed(self, ids: tf.Tensor, old_rows: tf.Tensor, layer: ClassLayer) -> None:
-        """Follows the class embeddings: called after each update by a row-sparse optimizer.
+        """Called after each update of class embeddings by an optimizer of this package.
 
-        Under a dense gradient with all classes, in O(num_classes). Keras's optimizers call
-        nothing. Costs nothing where a class of samplers does not define it.
+        After a dense gradient it gets all classes, in O(num_classes). Keras's own optimizers do
+        not call it. Samplers that do not override it cost nothing.
 
         Args:
-            ids: int64 `[n]`, the classes that were updated; may repeat, -1 is none.
-            old_rows: float32 `[n, dim]`, their embeddings before; those of now are
+            ids: int64 `[n]`, the updated classes. Ids may repeat; -1 is padding.
+            old_rows: float32 `[n, dim]`, the embeddings before the update. The current ones are
                 `layer.class_matrix.rows(ids)`.
             layer: The layer that built this sampler.
         """
 
     def take_classes(self, before: Any, change: ClassChange) -> None:
-        """Goes on where another sampler was, whose layer had other classes.
+        """Takes over the state of a sampler whose layer had other classes.
 
-        For `resize_classes`. By default the state starts anew, as is right for what is built
-        of the class embeddings in the next step. A subclass whose state says more of the
-        classes, or counts steps, sets it here.
+        Used by `resize_classes`. By default the state keeps its initial values, which is right
+        if it is built from the class embeddings in the next step. A subclass with other state,
+        such as counts or step numbers, sets it here.
 
         Args:
-            before: A built sampler of the same config.
-            change: Which of its classes are kept, and what their ids are now.
+            before: A built sampler with the same config.
+            change: Which classes are kept, and their new ids.
         """
 
     def health(self, layer: ClassLayer) -> dict[str, Any]:

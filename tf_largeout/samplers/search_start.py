@@ -28,7 +28,7 @@ class SearchStart:
     fewer than 15 times: random negatives then still teach as much, in less time per step. So a
     search starts with any data, any loss and any number of negatives: early where few classes
     are most of the labels, later where all classes are about equally frequent. The effect of
-    earlier and later starts is in docs/lab/negatives.md.
+    earlier and later starts is in lab/negatives/README.md.
 
     In that step a line on stderr names the layer, the sampler and the step. If there is a
     default summary writer, and the package tensorboard is installed, it gets the step as the

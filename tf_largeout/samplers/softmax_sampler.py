@@ -1,4 +1,4 @@
-"""Classes by the model's own distribution, or a kernel of the logits: O(num_classes) a step."""
+"""Classes by the model's distribution, or a kernel of the logits: O(num_classes) per step."""
 
 from typing import Any
 
@@ -11,15 +11,15 @@ from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.types import Config
 
-_NUMBERS_AT_ONCE = 2**23  # logits of some rows; with their sums some 256 MiB
+_NUMBERS_AT_ONCE = 2**23  # logits in memory; with their sums about 256 MiB
 
 
 @named("softmax")
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class SoftmaxSampler(Sampler):
-    """Draws each row's own classes by a function of its logits, with exact counts.
+    """Draws classes per example by a function of its logits, with exact counts.
 
-    With replacement from the classes that are no labels of the row, in proportion to
+    Draws with replacement from the classes that are not labels of the example, in proportion to
 
     | `distribution` | weight of class c |
     |---|---|
@@ -28,26 +28,26 @@ class SoftmaxSampler(Sampler):
     | "quadratic" | `alpha o_c^2 + 1` |
     | "quartic" | `o_c^4 + 1` |
 
-    with the logits of now. Each step scores all classes, as the exact loss does: the sampler is
-    there to compare with. By "softmax" it is the only one for which the gradient of
-    `SampledSoftmaxLoss` is unbiased, and by "absolute_softmax" that of `AbsoluteSoftmaxLoss`
-    (Blanc & Rendle 2018, theorem 2.1, where negatives are no positives). The kernels are those
-    of their section 3, without a tree.
+    of the current logits. Each step scores all classes, as the exact loss does, so this sampler
+    is for comparisons. With "softmax" it is the only sampler for which the gradient of
+    `SampledSoftmaxLoss` is unbiased, and with "absolute_softmax" the only one for which the
+    gradient of `AbsoluteSoftmaxLoss` is (Blanc & Rendle 2018, theorem 2.1, where labels are not
+    drawn). The kernels are those of their section 3, without a tree.
 
     A label is never drawn. Its reported count, which `SampledSoftmaxLoss` and
-    `AbsoluteSoftmaxLoss` do not look at, is that of another class with its logit.
+    `AbsoluteSoftmaxLoss` do not use, is that of another class with the same logit.
 
-    Rows are taken a few at a time: besides a copy of the class embeddings a step needs some 256
-    MiB, or 32 bytes per class where that is more.
+    The batch is processed in parts. Besides a copy of the class embeddings, a step needs about
+    256 MiB, or 32 bytes per class if that is more.
 
     Args:
-        num_sampled: Number of classes drawn for each row.
+        num_sampled: Number of classes drawn per example.
         distribution: See above.
-        alpha: Of "quadratic"; 100 in the paper.
+        alpha: The alpha of "quadratic"; 100 in the paper.
         seed: Optional int that the layer's draws start from; random if None.
 
     Raises:
-        ValueError: If `distribution` is another, or `alpha` is not above 0.
+        ValueError: If `distribution` is unknown, or if `alpha` is not above 0.
 
     Example:
         head = LargeOutput(10_000, sampler=SoftmaxSampler(32, "quadratic"))
@@ -72,8 +72,8 @@ class SoftmaxSampler(Sampler):
     ) -> SampledValues:
         if features is None:
             raise ValueError(
-                "SoftmaxSampler draws by the logits of each row. Received: features=None. Pass "
-                "the inputs of the layer, [batch, dim]."
+                "SoftmaxSampler draws by the logits of each example. Received: features=None. "
+                "Pass the inputs of the layer, [batch, dim]."
             )
         batch = tf.shape(labels)[0]
         shape = [batch, self.num_sampled]
@@ -112,7 +112,7 @@ class SoftmaxSampler(Sampler):
     def _draw_rows(
         self, logits: tf.Tensor, labels: tf.Tensor, uniform: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The triple of some rows: float32 `[n, N]`, int64 `[n, L]`, float64 `[n, m]`."""
+        """The triple for some examples: float32 `[n, N]`, int64 `[n, L]`, float64 `[n, m]`."""
         places = tf.where(labels >= 0)
         is_label = tf.stack([places[:, 0], tf.gather_nd(labels, places)], axis=1)
         weights = self._weights(logits, is_label)
@@ -122,14 +122,14 @@ class SoftmaxSampler(Sampler):
         cumulative = tf.cumsum(weights, axis=1)
         message = "The logits that SoftmaxSampler draws by must be finite"
         total = tf.debugging.check_numerics(cumulative[:, -1:], message)
-        # Below the total, also where the product is rounded up: in a class with some weight.
+        # Below the total even if the product is rounded up, so that the class has a weight.
         targets = tf.minimum(uniform * total, total * (1 - 2.0**-53))
         ids = tf.searchsorted(cumulative, targets, side="right", out_type=tf.int64)
         ids = tf.minimum(ids, self.num_classes - 1)
         rate = tf.math.divide_no_nan(tf.cast(self.num_sampled, tf.float64), total)
         counts = _as_counts(rate * tf.gather(weights, ids, batch_dims=1))
         true_counts = _as_counts(rate * true_weights)
-        is_any = total > 0  # a class that is no label
+        is_any = total > 0  # whether some class is not a label
         return (
             tf.where(is_any, ids, -1),
             tf.where(is_any & (labels >= 0), true_counts, 1),
@@ -137,7 +137,7 @@ class SoftmaxSampler(Sampler):
         )
 
     def _weights(self, logits: tf.Tensor, is_label: tf.Tensor) -> tf.Tensor:
-        """float64 `[n, N]`, up to a factor of each row."""
+        """float64 `[n, N]`, up to a factor per example."""
         if self.distribution in ("quadratic", "quartic"):
             square = tf.square(tf.cast(logits, tf.float64))
             is_quartic = self.distribution == "quartic"
@@ -150,5 +150,5 @@ class SoftmaxSampler(Sampler):
 
 
 def _as_counts(counts: tf.Tensor) -> tf.Tensor:
-    """As float32, within the numbers whose logarithm is finite."""
+    """Converts to float32, clipped to numbers whose logarithm is finite."""
     return tf.cast(tf.clip_by_value(counts, LEAST_COUNT, 1 / LEAST_COUNT), tf.float32)

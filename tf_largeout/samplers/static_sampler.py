@@ -11,22 +11,22 @@ from tf_largeout.types import Config
 class StaticSampler(Sampler):
     """Base of the samplers whose distribution `q` does not depend on features or weights.
 
-    One sample of `[num_sampled]` classes is shared by the batch.
+    The batch shares one sample of `[num_sampled]` classes.
 
     With `unique=False` the draws are independent and the expected count of class c is
     `num_sampled * q_c`.
 
-    With `unique=True` (the default, as in `tf.nn`: a repeated class costs a row and teaches
-    nothing) the classes are distinct and class c is among them with probability
+    With `unique=True` (the default, as in `tf.nn`; a repeated class costs time and adds no
+    information) the classes are distinct, and class c is drawn with probability
 
         pi_c = min(1, tau * q_c),    tau such that the pi_c sum to num_sampled,
 
-    which is its expected count, exactly. (`tf.nn` rejects repeated draws and reports
-    counts that are right only approximately.) With as many samples as classes every class
-    is drawn once, with count 1. The draw is Deville's systematic sampling, also called
-    ordered pivotal sampling, started at a random class: O(num_sampled) per step.
+    which is exactly its expected count. (`tf.nn` rejects repeated draws and reports approximate
+    counts.) If `num_sampled` is the number of classes, every class is drawn once, with count 1.
+    The method is Deville's systematic sampling, also called ordered pivotal sampling, started
+    at a random class: O(num_sampled) per step.
 
-    A subclass writes `draw_shared`.
+    A subclass implements `draw_shared`.
 
     Args:
         num_sampled: Number of classes drawn, a positive int; at most the number of classes
@@ -35,8 +35,8 @@ class StaticSampler(Sampler):
         seed: Optional int that the layer's draws start from; random if None.
 
     Raises:
-        ValueError: If an argument is none of these; when the layer is built, if it has fewer
-            classes than are to be distinct.
+        ValueError: If an argument is invalid. When the layer is built: if `unique` is True and
+            it has fewer than `num_sampled` classes.
 
     References:
         Deville and Tille 1998, "Unequal probability sampling without replacement through a

@@ -25,17 +25,17 @@ class UnigramSampler(CountedSampler):
 
         q_c = max(count_c, floor)^distortion / sum of the same over all classes
 
-    where floor is 1, or the smallest positive count where that is below 1. So a class that
-    was never counted is treated as if it had been seen once: a class that is never drawn is
-    never pushed down, and its correction log q would be infinite.
+    where floor is 1, or the smallest positive count if that is below 1. So a class without a
+    count is treated as if it had been seen once. Otherwise it would never be drawn, its score
+    would never be reduced, and its correction log q would be infinite.
 
-    The counts come from `counts` or from `adapt(labels)`, before or after the layer is built;
-    to draw without them is an error, before the first step runs. They are kept as tables among
-    the weights of the layer, not in the config: a saved model has its distribution again when
-    its weights are loaded, and a `keras.models.clone_model` by `set_weights`.
-    With replacement that is an alias table (28 bytes per class, its count included), without it
-    a table of cumulative inclusion probabilities (18 bytes). Either draws in O(1) per sample in
-    the mean; expected counts are as in `StaticSampler`, exactly.
+    The counts come from `counts` or from `adapt(labels)`, before or after the layer is built.
+    Training without them is an error before the first step. They are saved with the weights of
+    the layer, not in the config: a saved model has its distribution again when its weights are
+    loaded, and a `keras.models.clone_model` after `set_weights`. With replacement, the state is
+    an alias table (28 bytes per class, including its count); without replacement, a table of
+    cumulative inclusion probabilities (18 bytes). Both draw in O(1) per sample in the mean. The
+    expected counts are exact, see `StaticSampler`.
 
     Args:
         num_sampled: Number of classes drawn.

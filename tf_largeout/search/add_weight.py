@@ -1,4 +1,4 @@
-"""What a search structure asks of its owner."""
+"""The function by which a search structure creates its weights."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from tf_largeout.types import InitializerLike
 
 
 class AddWeight(Protocol):
-    """A function that makes a weight of the owner, which is not trained."""
+    """A function that creates a weight of the owner, which is not trained."""
 
     def __call__(
         self,
@@ -18,12 +18,13 @@ class AddWeight(Protocol):
         initializer: InitializerLike,
         on_host: bool = False,
     ) -> keras.Variable:
-        """Makes a weight.
+        """Creates a weight.
 
         Args:
-            name: Its name, no other's of the structure.
-            shape: Its shape.
-            dtype: Its type, such as "uint32".
-            initializer: What gives it its first values.
-            on_host: Whether it is on the CPU; else it is on the device of the rows.
+            name: Name of the weight, unique within the structure.
+            shape: Shape of the weight.
+            dtype: Type of the weight, such as "uint32".
+            initializer: A Keras initializer or its name.
+            on_host: Whether the weight is on the CPU. Otherwise it is on the device of the
+                rows.
         """

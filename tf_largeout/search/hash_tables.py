@@ -1,4 +1,4 @@
-"""Hash tables: rows that fall into the same buckets as a query."""
+"""Hash tables: they find the rows in the same buckets as a query."""
 
 import math
 import os
@@ -29,17 +29,17 @@ def most_bits(num_rows: int) -> int:
 
 
 def default_num_hashes(hash: str, num_tables: int, num_rows: int, num_found: int) -> int:
-    """K such that L buckets hold about `8 num_found` entries if classes fell evenly."""
+    """A K such that L buckets hold about `8 num_found` entries if rows fell evenly."""
     bits = math.log2(max(2.0, num_tables * num_rows / (8 * num_found)))
     return max(1, round(bits / BITS_PER_VALUE[hash]))
 
 
 class HashTables:
-    """L tables of K hashes over N rows, and the functions that made them.
+    """L tables of K hashes over N rows, and the hash functions.
 
-    State: at most `4.4 L N` bytes, as no table has more than N / 10 buckets. Where K values
-    take more bits than that allows they are mixed. The state and the queries are on the device
-    of the rows.
+    State: at most `4.4 L N` bytes, because no table has more than N / 10 buckets. If K hash
+    values have more bits than that allows, they are mixed to fewer bits. The state and the
+    queries are on the device of the rows.
 
     Args:
         kind: "simhash", "dwta" or "wta", see `ops.hash_ops`.
@@ -62,18 +62,18 @@ class HashTables:
         num_rows_of_all: int | None = None,
         num_parts: int = 1,
     ) -> None:
-        """Makes the state. Until the first `rebuild` all buckets are empty.
+        """Creates the state. Until the first `rebuild` all buckets are empty.
 
         Args:
             num_rows: Number of rows.
             dim: Width of a row.
-            add_weight: Function that makes a weight.
-            num_rows_of_all: Where the rows are a part of more, how many these are: then the
-                tables of all parts have the buckets of tables over all of them.
-            num_parts: How many such parts this machine has.
+            add_weight: Function that creates a weight.
+            num_rows_of_all: If the rows are a shard, the number of rows of all shards. The
+                tables then have as many buckets as tables over all rows.
+            num_parts: Number of shards on this machine.
 
         Raises:
-            ValueError: If the tables take more memory than the machine has.
+            ValueError: If the tables need more memory than the machine has.
         """
         self._num_rows, self._dim = num_rows, dim
         bits = self.num_hashes * BITS_PER_VALUE[self.kind]
@@ -90,15 +90,15 @@ class HashTables:
             constant_initializer(functions),
             on_host=True,
         )
-        # uint32: TensorFlow keeps int32 variables on the host, also where all else is on a GPU.
+        # uint32: TensorFlow keeps int32 variables on the CPU even if the rest is on a GPU.
         self._offsets = add_weight("table_offsets", offsets_shape, "uint32", zeros_initializer)
         self._ids = add_weight("table_ids", ids_shape, "uint32", zeros_initializer)
 
     def rebuild(self, embeddings: tf.Variable, seed: tf.Tensor) -> None:
-        """Hashes all rows anew, by new functions.
+        """Hashes all rows again, with new functions.
 
-        New ones, so that no pair of row and query stays in or out of the same bucket by chance
-        for a whole training.
+        With the same functions, a row and a query could share a bucket, or not, by chance for
+        the whole training.
 
         Args:
             embeddings: The rows, float32 `tf.Variable` `[num_rows, dim]`, of this replica.
@@ -146,15 +146,16 @@ class HashTables:
         Args:
             codes: What `codes` returns.
             excluded: int64 `[batch, m]`, rows that a query must not find, padded with -1.
-            select: "walk" takes the rows it meets first; "frequent" those it meets most often.
+            select: "walk" for the rows met first, "frequent" for the rows met most often.
             num_found: Number of distinct rows per query.
-            max_lookups: Entries of the tables that a query looks at, at most.
-            seed: int64 `[2]`, for the start of a walk, and for uniform draws that fill up a
-                query that finds too few. None, for "frequent" only: without a fill.
+            max_lookups: Number of table entries that a query looks at, at most.
+            seed: int64 `[2]`, for the start of a walk, and for the uniform draws that fill up
+                the result of a query that finds too few rows. None only for "frequent": no
+                uniform draws.
 
         Returns:
-            `(ids, num_filled)`: int64 `[batch, num_found]`, ending in -1 where there are too
-            few; int32 `[batch]`, the number of uniform draws.
+            `(ids, num_filled)`: int64 `[batch, num_found]`, padded with -1; and int32
+            `[batch]`, the number of uniform draws.
         """
         no_seed = tf.zeros([2], tf.int64)
         return lsh_query(
@@ -169,7 +170,7 @@ class HashTables:
         )
 
     def num_entries(self, codes: tf.Tensor) -> tf.Tensor:
-        """How many entries the buckets of each query have, int64 `[batch]`.
+        """The number of entries in the buckets of each query, int64 `[batch]`.
 
         Args:
             codes: As in `query`.
@@ -193,9 +194,9 @@ class HashTables:
             num_drawn: Number of draws.
 
         Returns:
-            `(ids, num_entries)`: int64 `[num_drawn]`, rows may repeat, -1 where there are no
-            entries; int64 scalar E. A row with M of the E entries is drawn
-            `num_drawn * M / E` times in the mean.
+            `(ids, num_entries)`: int64 `[num_drawn]`, where rows may repeat, or -1 if there are
+            no entries; and int64 scalar E. The expected count of a row with M of the E entries
+            is `num_drawn * M / E`.
         """
         return lsh_pool(*self._variables(), codes, seed, num_drawn)
 
@@ -262,7 +263,7 @@ class HashTables:
         return tf.reduce_sum(self.collision_probability(cosines), axis=0)
 
     def fresh_share(self, embeddings: tf.Variable) -> tf.Tensor:
-        """The share of entries that are in the buckets of the rows of now, estimated.
+        """Estimates the share of entries that are in the right buckets for the current rows.
 
         Args:
             embeddings: As in `rebuild`.
@@ -275,14 +276,14 @@ class HashTables:
         return lsh_fresh_share(*self._variables(), codes, ids)
 
     def are_stale(self, embeddings: tf.Variable) -> tf.Tensor:
-        """Whether hardly more entries are right than chance would have: a scalar bool."""
+        """Whether hardly more entries are right than by chance: a scalar bool."""
         chance = 2.0**-self._bits
         return self.fresh_share(embeddings) < chance + (1 - chance) / 16
 
     def collision_probability(self, cosine: tf.Tensor) -> tf.Tensor:
         """The probability that vectors share a bucket of one table, for SimHash.
 
-        `(1 - theta / pi)^K`, theta the angle (Charikar 2002), provided that K is at most
+        This is `(1 - theta / pi)^K` for the angle theta (Charikar 2002), if K is at most
         `most_bits`.
 
         Args:
@@ -298,9 +299,9 @@ class HashTables:
         """Sizes of the buckets.
 
         Returns:
-            A dict: `num_tables`, `num_hashes`, `num_buckets` per table; `mean_bucket` and
-            `largest_bucket`, sizes; `median_bucket_of_a_row`, the size that the buckets of half
-            of the rows do not exceed; `empty_bucket_share`.
+            A dict: `num_tables`, `num_hashes` and `num_buckets` per table; the sizes
+            `mean_bucket` and `largest_bucket`; `median_bucket_of_a_row`, the size that the
+            buckets of half of the rows do not exceed; and `empty_bucket_share`.
         """
         return health_of([self])
 
@@ -309,7 +310,7 @@ class HashTables:
         return np.diff(self._offsets.numpy().astype("int64"), axis=1)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The state, by the names that `build` gives its weights."""
+        """The state, by the names of the weights."""
         weights = (self._functions, self._offsets, self._ids)
         names = ("hash_functions", "table_offsets", "table_ids")
         return {name: w.numpy() for name, w in zip(names, weights, strict=True)}
@@ -331,14 +332,14 @@ class HashTables:
         available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if needed > available:
             raise ValueError(
-                f"{self.num_tables} hash tables over {self._num_rows * num_parts} rows take "
+                f"{self.num_tables} hash tables over {self._num_rows * num_parts} rows need "
                 f"{needed / 2**30:.1f} GiB, and this machine has {available / 2**30:.1f} GiB. "
                 f"Received: num_tables={self.num_tables}. Lower it."
             )
 
 
 def health_of(parts: Sequence[HashTables]) -> dict[str, Any]:
-    """As `HashTables.health`, of tables over several parts of some rows, as one."""
+    """As `HashTables.health`, for the tables of several shards together."""
     sizes = np.sum([part.bucket_sizes() for part in parts], axis=0)
     return {
         "num_tables": parts[0].num_tables,

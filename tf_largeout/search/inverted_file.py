@@ -1,4 +1,4 @@
-"""Lists of rows that point the same way, and the search in the best of them."""
+"""Lists of rows that point in similar directions, and the search in the best of them."""
 
 import math
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ from tf_largeout.types import Shape
 from tf_largeout.variables.initializers import zeros_initializer
 from tf_largeout.variables.replicas import local_variable
 
-_REASSIGNED_PER_STEP = 256  # as many rows as a usual batch has queries, at their cost
-# Each reassignment packs all rows anew. The interval bounds what that costs per step.
+_REASSIGNED_PER_STEP = 256  # rows; costs as much as a search for a usual batch
+# Each reassignment packs all rows again. The interval bounds the cost per step.
 _LEAST_INTERVAL = 48  # steps
 _PACKED_PER_STEP = 4_200  # rows, in the mean
 
@@ -33,18 +33,18 @@ _PACKED_PER_STEP = 4_200  # rows, in the mean
 class InvertedFile:
     """Finds most of the rows with the highest scores, in O(sqrt(num_rows)) time per query.
 
-    The score of row i for query h is `<w_i, h> + b_i`. Spherical k-means deals the rows to
+    The score of row i for query h is `<w_i, h> + b_i`. Spherical k-means assigns the rows to
     lists. A query is scored against the mean row of each list, and then against the members of
-    the best lists, whose rows are packed at 8 bits per number in the order of the lists.
+    the best lists, whose rows are stored with 8 bits per number in the order of the lists.
 
     State: `(dim + 12) * num_rows` bytes, with dim rounded up to a multiple of 16, and the
-    means. It is on the device of the rows, and so is the search. Fits and reassignments run on
-    the CPU; for rows on a GPU they copy the rows there and the state back.
+    means. The state and the search are on the device of the rows. Fits and reassignments run on
+    the CPU; if the rows are on a GPU, they copy the rows to the CPU and the state back.
 
     Args:
         num_lists: Number of lists, at most one per row; by default about `4 sqrt(num_rows)`.
-        knows_lists: Whether it keeps the list of each row too, `4 num_rows` bytes, which tells
-            the probability of rows that were not drawn (`RowDistribution.probabilities`).
+        knows_lists: Whether it also stores the list of each row, in `4 num_rows` bytes.
+            `RowDistribution.probabilities` needs it.
 
     References:
         Jegou, Douze, Schmid 2011, "Product quantization for nearest neighbor search",
@@ -61,12 +61,12 @@ class InvertedFile:
         self._list_of_row: keras.Variable | None = None
 
     def build(self, num_rows: int, dim: int, add_weight: AddWeight) -> None:
-        """Makes the state. Until the first `fit` or `keep_up` no row is found.
+        """Creates the state. Until the first `fit` or `keep_up` no row is found.
 
         Args:
             num_rows: Number of rows.
             dim: Width of a row.
-            add_weight: Function that makes a weight.
+            add_weight: Function that creates a weight.
         """
         lists = self.num_lists or max(1, round(4 * math.sqrt(num_rows)))
         lists = min(lists, num_rows)
@@ -87,7 +87,7 @@ class InvertedFile:
             )
 
     def fit(self, embeddings: tf.Variable, bias: tf.Variable | None = None) -> None:
-        """Fits the lists to the rows of now: k-means on a part of the rows, one pass over all.
+        """Fits the lists to the current rows: k-means on a part of the rows, one pass over all.
 
         Args:
             embeddings: The rows, float32 `tf.Variable` `[num_rows, dim]`, of this replica.
@@ -100,16 +100,16 @@ class InvertedFile:
         self._note_lists()
 
     def keep_up(self, embeddings: tf.Variable, bias: tf.Variable | None = None) -> None:
-        """Counts a training step, and brings the lists up to date where that is due.
+        """Counts a training step, and updates the lists where that is due.
 
-        The first step fits the lists. Later, every few steps, some rows, all in turn, move to
-        the list that is nearest now, the means follow, and all rows are packed anew. If nine in
-        ten of the rows looked at move, the rows were replaced by others, and the lists are
-        fitted anew.
+        The first step fits the lists. Later, every few steps, some rows move to the list that
+        is now nearest; all rows get their turn. The means are updated, and all rows are packed
+        again. If nine in ten of the examined rows move, the rows must have been replaced, and
+        the lists are fitted again.
 
         Args:
-            embeddings: As in `fit`, like the next.
-            bias: Variable or None.
+            embeddings: As in `fit`.
+            bias: As in `fit`.
         """
         if self._is_on_cpu() and self._list_of_row is None:
             self._follow(embeddings, bias)  # in steps where nothing is due it only counts
@@ -134,13 +134,14 @@ class InvertedFile:
         Args:
             queries: float32 `[batch, dim]`.
             k: Number of rows to find.
-            num_probes: Number of lists that are searched; fewer where lists are long: none
-                after those that hold as many rows as `num_probes` lists of mean size.
+            num_probes: Number of lists that are searched. If lists are long, fewer are
+                searched: the search stops after as many rows as `num_probes` lists of mean size
+                hold.
 
         Returns:
-            `(scores, ids)`: float32 `[batch, k]`, falling, of the rows as they were last packed
-            at 8 bits per number, and -inf where no row is found; and int64 `[batch, k]`, -1
-            where none is. Rows that are not finite are never found.
+            `(scores, ids)`: float32 `[batch, k]`, in falling order, padded with -inf; and int64
+            `[batch, k]`, padded with -1. The scores are those of the rows as they were last
+            packed with 8 bits per number. Rows that are not finite are never found.
         """
         return inverted_file_search(queries, self.variables(), num_probes, k)
 
@@ -152,13 +153,14 @@ class InvertedFile:
         mean_bias: tf.Tensor,
         list_of_row: np.ndarray,
     ) -> None:
-        """Gives rows to lists in place of a `fit`, eagerly and on the CPU.
+        """Assigns rows to given lists instead of a `fit`, eagerly and on the CPU.
 
-        A list takes eight times the mean number of rows, others go to lists that have few.
+        A list takes at most eight times the mean number of rows; further rows go to lists that
+        have few.
 
         Args:
-            embeddings: As in `fit`, like the next.
-            bias: Variable or None.
+            embeddings: As in `fit`.
+            bias: As in `fit`.
             means: float32 `[num_lists, dim]`.
             mean_bias: float32 `[num_lists]`.
             list_of_row: Integers `[num_rows]`.
@@ -178,7 +180,7 @@ class InvertedFile:
         return {name: variable.numpy() for name, variable in parts}
 
     def lists(self) -> tuple[tf.Tensor, tf.Tensor, np.ndarray]:
-        """What `deal` takes: `(means, mean_bias, list_of_row)`, once the file is fitted."""
+        """The arguments of `deal`, `(means, mean_bias, list_of_row)`, of a fitted file."""
         means, mean_bias, offsets, ids = (part.read_value() for part in self.variables()[:4])
         sizes = np.diff(offsets.numpy().astype(np.int64))
         list_of_row = np.empty(len(ids), np.int64)
@@ -186,7 +188,7 @@ class InvertedFile:
         return means, mean_bias, list_of_row
 
     def distribution(self, queries: tf.Tensor) -> RowDistribution:
-        """The distribution of rows that is drawn from for each query, by the lists of now.
+        """The distribution that rows are drawn from for each query, by the current lists.
 
         Args:
             queries: float32 `[batch, dim]`.
@@ -196,7 +198,7 @@ class InvertedFile:
         return RowDistribution(queries, means, mean_bias, offsets, ids, list_of_row)
 
     def health(self) -> dict[str, Any]:
-        """What the lists are like now.
+        """Returns numbers about the lists.
 
         Returns:
             A dict: `fitted_at`, the number of the step of the last fit, or -1; `num_lists`; the
@@ -214,7 +216,7 @@ class InvertedFile:
         return int(self.variables()[6].numpy()[1])
 
     def _follow(self, embeddings: tf.Variable, bias: tf.Variable | None) -> bool:
-        """Counts a step, and brings the lists up to date if that is due."""
+        """Counts a step, and updates the lists if that is due."""
         arguments = self._interval, _REASSIGNED_PER_STEP
         if self._is_on_cpu():
             inverted_file_upkeep(embeddings, bias, self.variables(), *arguments)
@@ -224,7 +226,7 @@ class InvertedFile:
         return True
 
     def _note_lists(self) -> None:
-        """Writes down the list of each row, in O(num_rows log(num_lists))."""
+        """Stores the list of each row, in O(num_rows log(num_lists))."""
         if self._list_of_row is None:
             return
         with devices.host_scope(self._state[-1]):
@@ -232,14 +234,14 @@ class InvertedFile:
                 tf.bitcast(variable.read_value(), tf.int32)
                 for variable in self.variables()[2:4]
             )
-            # Place i is in the list that has as many lists before it as end at or before i.
+            # The list of place i is the number of lists that end at or before i.
             places = tf.range(tf.size(ids))
             list_of_place = tf.searchsorted(offsets[1:], places, side="right")
             list_of_row = tf.scatter_nd(ids[:, tf.newaxis], list_of_place, tf.shape(ids))
             local_variable(self._list_of_row).assign(tf.bitcast(list_of_row, tf.uint32))
 
     def _is_on_cpu(self) -> bool:
-        # Asked when it is used: Keras makes the variables of some layers after `build`.
+        # Not stored: Keras creates the variables of some layers after `build`.
         return "GPU" not in self.variables()[0].device
 
     def variables(self) -> list[tf.Variable]:
@@ -260,7 +262,7 @@ class InvertedFile:
 
 
 def health_of(files: Sequence[InvertedFile]) -> dict[str, Any]:
-    """What the lists of some files are like together, see `InvertedFile.health`."""
+    """As `InvertedFile.health`, for the lists of several files together."""
     sizes = np.concatenate([file.list_sizes() for file in files])
     return {
         "fitted_at": min(file.fitted_at() for file in files),
@@ -273,5 +275,5 @@ def health_of(files: Sequence[InvertedFile]) -> dict[str, Any]:
 
 
 def _never_fitted(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tensor:
-    """The schedule at first: step 0, and no step of a fit."""
+    """The initial schedule: step 0, and no fit yet."""
     return tf.constant([0, -1], dtype)

@@ -1,4 +1,4 @@
-"""Clusters of rows that point the same way."""
+"""Clusters of rows that point in similar directions."""
 
 import math
 
@@ -14,14 +14,14 @@ _LARGEST = 2  # times the mean
 def k_means_clusters(rows: TensorLike, num_clusters: int) -> np.ndarray:
     """The cluster of each row, by the spherical k-means that fits an `InvertedFile`.
 
-    No cluster has more than twice `num_rows / num_clusters` rows: what costs as much as the
-    largest of some clusters should find none much larger than others. Larger ones are clustered
-    again, each by itself, or cut where their rows are all alike.
+    No cluster has more than twice `num_rows / num_clusters` rows, because the largest cluster
+    can determine the cost of what uses them. Larger clusters are clustered again, or cut if
+    their rows are all alike.
 
     Args:
         rows: Float `[num_rows, dim]`, finite.
-        num_clusters: About how many clusters, at most one per row. Empty ones are left out, and
-            those that are clustered again become several.
+        num_clusters: Approximate number of clusters, at most one per row. Empty clusters are
+            dropped, and large clusters become several.
 
     Returns:
         int64 `[num_rows]`, from 0; each cluster has a row.
@@ -42,7 +42,7 @@ def k_means_clusters(rows: TensorLike, num_clusters: int) -> np.ndarray:
 
 
 def _parts(rows: np.ndarray, count: int) -> np.ndarray:
-    """Rows of one cluster in parts of which each is smaller by a tenth at least."""
+    """Divides the rows of a cluster into parts, each at least a tenth smaller."""
     parts = _fitted(rows, count)
     if np.bincount(parts).max() > 0.9 * len(rows):
         return np.arange(len(rows)) * count // len(rows)

@@ -1,4 +1,4 @@
-"""Sums of rows from which rows are drawn in proportion to a quadratic kernel."""
+"""A tree of sums, which draws rows in proportion to a quadratic kernel."""
 
 import math
 from collections.abc import Callable
@@ -21,29 +21,31 @@ from tf_largeout.search.tree_upkeep import TreeUpkeep
 from tf_largeout.variables.initializers import zeros_initializer
 from tf_largeout.variables.replicas import local_variable
 
-_MOST_ALPHA = 1e30  # a float32, as are its products with usual squares
+_MOST_ALPHA = 1e30  # so that its products with usual squares are finite in float32
 
 
 class KernelTree:
-    """Draws rows with probability `q_i` in proportion to `alpha <h, w_i>^2 + 1` of a query h.
+    """Draws rows for a query h with probability `q_i` in proportion to `alpha <h, w_i>^2 + 1`.
 
-    Rows and queries are `[w_i; b_i]` and `[h; 1]` where there are biases, and all of them are
-    first multiplied by a fixed random matrix where there is a projection. A node of the tree
-    keeps the sum of `w w'` over its rows, which gives the sum of their kernels for any query; a
-    draw goes down from the root, to a child in proportion to its sum: O(dim^2 log num_rows).
+    With biases, rows and queries are `[w_i; b_i]` and `[h; 1]`. With a projection, all of them
+    are first multiplied by a fixed random matrix. A node of the tree stores the sum of `w w'`
+    over its rows, which gives the sum of their kernels for any query. A draw goes down from the
+    root, to a child in proportion to its sum: O(dim^2 log num_rows).
 
-    The sums follow the rows: `rows_changed` notes which have changed, and `keep_up` sums their
-    leaves and the nodes above anew. So after it the tree is, bit for bit, what a build makes of
-    the rows. Rows that change without a word (by `set_weights`, or a dense optimizer) show in
-    leaves that are looked at in turn, and the tree is built anew.
+    The sums are kept up to date: `rows_changed` records which rows have changed, and `keep_up`
+    sums their leaves, and the nodes above, again. After it the tree is equal, bit for bit, to a
+    tree that is built from the rows. Rows that change without a call of `rows_changed` (by
+    `set_weights` or a dense optimizer) are noticed because `keep_up` also examines other leaves
+    in turn; then the tree is built again.
 
-    State, on the device of the rows: about `2/3 dim^2 / leaf_size + 1` floats per row, dim
-    being that of the kernel, and with a projection the projected rows.
+    State, on the device of the rows: about `2/3 dim^2 / leaf_size + 1` floats per row, where
+    dim is that of the kernel; with a projection, also the projected rows.
 
     Args:
         alpha: Weight of the square.
-        projection_dim: Dimension after the projection, or None for none.
-        leaf_size: Rows of a leaf, which are scored one by one; None for `default_leaf_size`.
+        projection_dim: Dimension after the projection, or None for no projection.
+        leaf_size: Number of rows of a leaf, which are scored one by one; None for
+            `default_leaf_size`.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -65,20 +67,20 @@ class KernelTree:
             )
         self.projection_dim = whole_number("projection_dim", projection_dim, or_none=True)
         self.leaf_size = whole_number("leaf_size", leaf_size, or_none=True, most=2**31 - 1)
-        self._num_rows = self._rows_per_leaf = 0  # until it is built
+        self._num_rows = self._rows_per_leaf = 0  # until `build`
         self._has_bias = False
         self._upkeep = TreeUpkeep()
         self._sums: keras.Variable = None
-        self._projection: list[keras.Variable] = []  # none, or its matrix and projected rows
+        self._projection: list[keras.Variable] = []  # empty, or matrix and projected rows
 
     def build(self, num_rows: int, dim: int, has_bias: bool, add_weight: AddWeight) -> None:
-        """Makes the state. The sums are made by the first `keep_up`, or `rebuild`.
+        """Creates the state. The first `keep_up` or `rebuild` computes the sums.
 
         Args:
             num_rows: Number of rows.
             dim: Width of a row, without its bias.
             has_bias: Whether there are biases.
-            add_weight: Function that makes a weight.
+            add_weight: Function that creates a weight.
 
         Raises:
             ValueError: If the projection has a higher dimension than the rows.
@@ -88,7 +90,8 @@ class KernelTree:
             if self.projection_dim > dim:
                 raise ValueError(
                     f"`projection_dim` must be at most {dim}, the width of the embeddings. "
-                    f"Received: projection_dim={self.projection_dim}. Leave it out for none."
+                    f"Received: projection_dim={self.projection_dim}. Leave it out for no "
+                    "projection."
                 )
             shapes = {
                 "projection": (self.projection_dim, kernel_dim),
@@ -108,21 +111,23 @@ class KernelTree:
     def rebuild(
         self, seed: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None = None
     ) -> None:
-        """Sums the rows of now anew, on this replica, in O(num_rows dim^2).
+        """Builds the tree from the current rows, on this replica, in O(num_rows dim^2).
 
         Args:
-            seed: int64 `[2]`, of the projection: the same at all times.
+            seed: int64 `[2]`, for the projection; the same in each call.
             embeddings: The rows, float32 `tf.Variable` `[num_rows, dim]`, of this replica.
             bias: float32 `tf.Variable` `[num_rows]`, or None for no biases.
         """
         self._upkeep.now(lambda: self._build(seed, embeddings, bias))
 
     def rows_changed(self, ids: tf.Tensor, old_rows: tf.Tensor | None = None) -> None:
-        """Notes changed rows for the next `keep_up`: the biases of a step change after them.
+        """Records changed rows for the next `keep_up`.
+
+        The sums cannot be updated here, because a step changes the biases after the rows.
 
         Args:
-            ids: Integers `[n]`; may repeat, -1 is none.
-            old_rows: Not read.
+            ids: Integers `[n]`. Ids may repeat; -1 is padding.
+            old_rows: Not used.
         """
         self._upkeep.rows_changed(tf.cast(ids, tf.int64))
 
@@ -133,16 +138,16 @@ class KernelTree:
     def keep_up(
         self, seed: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None = None
     ) -> None:
-        """Counts a training step, and brings the sums up to date with the rows.
+        """Counts a training step, and updates the sums to the rows.
 
-        The first step sums all. Later ones sum the leaves of the rows that have changed, and
-        look at some others in turn; where those are not the sums of their rows, all are summed
-        anew, but at most every 50 steps.
+        The first step builds the tree. Later steps sum the leaves of the rows that have
+        changed, and examine some other leaves in turn. If these are not the sums of their rows,
+        the tree is built again, at most every 50 steps.
 
         Args:
-            seed: As in `rebuild`, like those that follow.
-            embeddings: Variable.
-            bias: Variable or None.
+            seed: As in `rebuild`.
+            embeddings: As in `rebuild`.
+            bias: As in `rebuild`.
 
         Raises:
             tf.errors.InvalidArgumentError: If rows are not finite, or so large that sums of
@@ -168,20 +173,20 @@ class KernelTree:
 
         Args:
             queries: float32 `[batch, dim]`.
-            labels: int64 `[batch, num_labels]`, rows that are asked about, padded with -1.
+            labels: int64 `[batch, num_labels]`, rows whose probabilities to return, padded
+                with -1.
             seed: int64 `[2]`.
-            num_sampled: Draws per query; with `shared` of all queries together, of each
-                `num_sampled / batch` in the mean.
-            embeddings: As in `rebuild`, like the next.
-            bias: Variable or None.
+            num_sampled: Number of draws per query; with `shared`, of all queries together.
+            embeddings: As in `rebuild`.
+            bias: As in `rebuild`.
             shared: Whether the queries draw one pool together.
 
         Returns:
             `(ids, log_q, label_log_q)`:
 
             * `ids`: int64 `[batch, num_sampled]`, with `shared` `[num_sampled]`.
-            * `log_q`: float32 like `ids`, log of the probability with which a draw of the
-              query gave it: exactly, also where the sums are out of date.
+            * `log_q`: float32 like `ids`, log of the probability of a draw. It is exact even if
+              the sums are out of date.
             * `label_log_q`: float32 `[batch, num_labels]`, the same for the labels; 0 for
               padding.
 
@@ -210,13 +215,13 @@ class KernelTree:
     ) -> tf.Tensor:
         """The `alpha <h, w_i>^2 + 1` of some rows for all queries, by one dense product.
 
-        Divided by `masses` they are the `q_i`, as far as the sums are those of the rows.
+        Divided by `masses` they are the `q_i`, if the sums are those of the current rows.
 
         Args:
             queries: float32 `[batch, dim]`.
             ids: int64 `[n]`.
-            embeddings: As in `rebuild`, like the next.
-            bias: Variable or None.
+            embeddings: As in `rebuild`.
+            bias: As in `rebuild`.
 
         Returns:
             float32 `[batch, n]`.
@@ -229,7 +234,7 @@ class KernelTree:
         return self.alpha * tf.square(products) + 1
 
     def masses(self, queries: tf.Tensor) -> tf.Tensor:
-        """The sum of the kernels of all rows for each query, float32 `[batch]`, by the sums."""
+        """The sum of the kernels of all rows for each query, float32 `[batch]`."""
         queries = self._summed_queries(queries)
         root = self._root(queries.shape[1])
         squares = tf.reduce_sum(tf.matmul(queries, root) * queries, axis=1)
@@ -257,7 +262,7 @@ class KernelTree:
         return tf.reduce_mean(kernels / self.masses(queries)[:, tf.newaxis], axis=0)
 
     def health(self) -> dict[str, Any]:
-        """What the tree is like now.
+        """Returns numbers about the tree.
 
         Returns:
             A dict: `built_at`, the number of the step that last summed all rows, or -1;
@@ -287,13 +292,13 @@ class KernelTree:
     def _kernel_rows(
         self, embeddings: tf.Variable, bias: tf.Variable | None
     ) -> tuple[tf.Variable, tf.Variable | None]:
-        """What the sums are of."""
+        """The rows that the tree sums."""
         if self._projection:
             return local_variable(self._projection[1]), None
         return embeddings, bias
 
     def _kernel_queries(self, queries: tf.Tensor) -> tf.Tensor:
-        """The queries as the kernel takes them, without a number for the bias."""
+        """The queries of the kernel, without a number for the bias."""
         if not self._projection:
             return queries
         matrix = local_variable(self._projection[0]).read_value()
@@ -303,7 +308,7 @@ class KernelTree:
         )
 
     def _summed_queries(self, queries: tf.Tensor) -> tf.Tensor:
-        """The queries as wide as the rows that are summed."""
+        """The queries with the width of the rows that are summed."""
         queries = self._kernel_queries(queries)
         if self._has_bias and not self._projection:
             queries = tf.pad(queries, [[0, 0], [0, 1]], constant_values=1)
@@ -319,8 +324,8 @@ class KernelTree:
 
 
 def default_leaf_size(dim: int) -> int:
-    """Rows of a leaf for a kernel of that dimension.
+    """The number of rows of a leaf for a kernel of dimension `dim`.
 
-    More cost less memory, and no more time until they are several times `dim`.
+    Larger leaves need less memory, and no more time up to several times `dim`.
     """
     return max(64, dim)

@@ -4,14 +4,14 @@ import tensorflow as tf
 
 
 class RowDistribution:
-    """The probability of each row for each query of a batch: of its list, divided evenly.
+    """The probability of each row for each query: that of its list, divided by the list's size.
 
-    List l has probability `softmax_l(<m_l, h> + b_l + log(size_l))` for query h, where m_l and
-    b_l are about the mean of its rows and of their biases, and its members are equally likely:
-    the softmax over all rows, if the rows of a list were equal. Where no list has a score
-    that is finite (before the first fit, or for queries that overflow), all rows are equally
-    likely. Exact, whatever has become of the rows since they were put into lists. All costs
-    are O(num_lists) per query.
+    For query h, list l has probability `softmax_l(<m_l, h> + b_l + log(size_l))`, where m_l and
+    b_l are about the means of its rows and of their biases. Its members are equally likely. If
+    the rows of each list were equal, this would be the softmax over all rows. If no list has a
+    finite score (before the first fit, or for queries that overflow), all rows are equally
+    likely. The probabilities are exact even if the rows have changed since they were assigned
+    to lists. All methods cost O(num_lists) per query.
 
     Args:
         queries: float32 `[batch, dim]`.
@@ -48,9 +48,9 @@ class RowDistribution:
         self._list_probabilities = tf.where(usable, list_probabilities, 0)
 
     def log_mass(self) -> tf.Tensor:
-        """float32 `[batch]`, log of what list probabilities are divided by; -inf for no lists.
+        """The log of the softmax's denominator, float32 `[batch]`; -inf without lists.
 
-        By it the distributions of several parts of the rows are joined.
+        It joins the distributions of several shards of the rows.
         """
         mass = tf.reduce_logsumexp(self._scores, axis=1)
         return tf.where(self._has_lists[:, 0], mass, -float("inf"))
@@ -66,7 +66,7 @@ class RowDistribution:
             `(ids, probabilities)`: int64 and float32 `[batch, num_draws]`.
         """
         shape = [2, tf.shape(self._has_lists)[0], num_draws]
-        # In 64 bits: 2^24 steps would be too coarse for lists of small probability.
+        # In 64 bits, because float32 is too coarse for lists of small probability.
         of_list, of_member = tf.unstack(
             tf.random.stateless_uniform(shape, seed, dtype=tf.float64, alg="philox")
         )
@@ -81,7 +81,7 @@ class RowDistribution:
         return tf.where(self._has_lists, ids, any_row), self._of_members(lists)
 
     def probabilities(self, ids: tf.Tensor) -> tf.Tensor:
-        """The probability with which one draw gives each of some rows.
+        """The probability of each of some rows in one draw.
 
         Args:
             ids: int64 `[batch, n]` in `[0, num_rows)`.
@@ -103,5 +103,5 @@ class RowDistribution:
 
 
 def _scaled(uniform: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
-    """Numbers in [0, 1) as int64 in [0, size)."""
+    """Scales numbers in [0, 1) to int64 in [0, size)."""
     return tf.cast(uniform * tf.cast(sizes, tf.float64), tf.int64)

@@ -1,4 +1,4 @@
-"""Which shards of the classes draws and found classes come from."""
+"""Chooses the shards that draws and found rows come from."""
 
 from collections.abc import Sequence
 
@@ -9,23 +9,23 @@ _GOLDEN_RATIO = 0.6180339887498949
 
 
 def seed_of(seed: tf.Tensor, number: int) -> tf.Tensor:
-    """A seed of the `number`-th of several draws, int64 `[2]`; the first has `seed` itself."""
+    """The seed of draw `number` of several, int64 `[2]`; draw 0 has `seed` itself."""
     return seed + [number << _SEED_BITS, 0]
 
 
 def draw_shards(shares: tf.Tensor, num_draws: int, seed: tf.Tensor) -> tf.Tensor:
-    """The shards of draws, independent of each other.
+    """Draws shards independently.
 
     Args:
-        shares: Float `[batch, num_shards]`, in proportion to which the shards are drawn.
-        num_draws: Number of draws of a row.
+        shares: Float `[batch, num_shards]`; the probabilities are in proportion to them.
+        num_draws: Number of draws per query.
         seed: int64 `[2]`.
 
     Returns:
         int32 `[batch, num_draws]`.
     """
     shape = [tf.shape(shares)[0], num_draws]
-    # In 64 bits: 2^24 steps would be too coarse for shards of small shares.
+    # In 64 bits, because float32 is too coarse for small shares.
     uniform = tf.random.stateless_uniform(shape, seed, dtype=tf.float64, alg="philox")
     cumulative = tf.cumsum(tf.cast(shares, tf.float64), axis=1)
     owner = tf.searchsorted(cumulative, uniform * cumulative[:, -1:], side="right")
@@ -33,13 +33,14 @@ def draw_shards(shares: tf.Tensor, num_draws: int, seed: tf.Tensor) -> tf.Tensor
 
 
 def spread_shards(sizes: tf.Tensor, num_draws: int, seed: tf.Tensor) -> tf.Tensor:
-    """The shards of draws, each in proportion to the sizes, but as evenly as can be.
+    """Draws shards in proportion to their sizes, spread as evenly as possible.
 
-    Draw i has the shard where `u + i * phi`, without its whole part, falls, u uniform and phi
-    the golden ratio: of any draws that follow each other the shards have about their shares.
+    Draw i takes the shard into which the fractional part of `u + i * phi` falls, with u uniform
+    and phi the golden ratio. So any consecutive draws contain about the right share of each
+    shard.
 
     Args:
-        sizes: int64 `[num_shards]`; no draw has a shard of size 0, unless all are.
+        sizes: int64 `[num_shards]`. A shard of size 0 is not drawn, unless all are empty.
         num_draws: Number of draws.
         seed: int64 `[2]`.
 
@@ -58,26 +59,26 @@ def merge_found(
     found: Sequence[tf.Tensor],
     num_filled: Sequence[tf.Tensor],
     num_met: Sequence[tf.Tensor],
-    num_classes: Sequence[int],
+    num_rows: Sequence[int],
     seed: tf.Tensor | None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """One list of what each shard found for the rows of a batch, in its order.
+    """Merges the rows that each shard found for the queries of a batch; keeps their order.
 
-    Of the first classes of the list each shard has as many as are its share of `num_met`; those
-    that were drawn uniformly follow, of each shard by its share of `num_classes`.
+    The rows that queries met come first, from each shard in proportion to `num_met`. The rows
+    that were drawn uniformly follow, from each shard in proportion to `num_rows`.
 
     Args:
-        found: For each shard int64 `[batch, n]`, distinct classes, ending in -1 where there
-            are fewer; before that with uniform draws.
-        num_filled: For each shard integers `[batch]`, how many were drawn uniformly.
-        num_met: For each shard integers `[batch]`, what its share is in proportion to.
-        num_classes: For each shard, how many classes it has.
-        seed: int64 `[2]`, for how far each shard is from its next class at the start; None
-            for half way.
+        found: For each shard int64 `[batch, n]`, distinct rows: rows that were met, then
+            uniform draws, then padding with -1.
+        num_filled: For each shard integers `[batch]`, the number of uniform draws.
+        num_met: For each shard integers `[batch]`, the weight of the shard.
+        num_rows: For each shard, its number of rows.
+        seed: int64 `[2]`, for the position of each shard's first row in the order; None for
+            the middle of its interval.
 
     Returns:
-        `(ids, num_filled)`: int64 `[batch, n]`, and int64 `[batch]`, how many of these were
-        drawn uniformly.
+        `(ids, num_filled)`: int64 `[batch, n]`, and int64 `[batch]`, the number of uniform
+        draws among them.
     """
     keys, uniform, num_found = [], [], found[0].shape[1]
     shape = [len(found), tf.shape(found[0])[0], 1]
@@ -90,9 +91,9 @@ def merge_found(
         first_filled = num_ids - tf.cast(num_filled[number], tf.int64)[:, tf.newaxis]
         is_filled = tf.range(num_found, dtype=tf.int64) >= first_filled
         met = tf.cast(tf.maximum(num_met[number], 1), tf.float64)[:, tf.newaxis]
-        # Those that were met come before `num_found + 1`, as at least one entry is each.
+        # Keys of rows that were met are below `num_found + 1`, because `met` is at least 1.
         after_all = (
-            num_found + 1 + (place - tf.cast(first_filled, tf.float64)) / num_classes[number]
+            num_found + 1 + (place - tf.cast(first_filled, tf.float64)) / num_rows[number]
         )
         key = tf.where(is_filled, after_all, place / met)
         keys.append(tf.where(ids >= 0, key, float("inf")))

@@ -1,4 +1,4 @@
-"""When the sums of a tree are brought up to date, and which of them."""
+"""When the sums of a tree are updated, and which of them."""
 
 from collections.abc import Callable
 
@@ -12,36 +12,36 @@ from tf_largeout.variables.initializers import zeros_initializer
 from tf_largeout.variables.replicas import local_variable
 
 _CHECKED_PER_STEP = 4  # leaves
-# A build sums all rows: where they change at all times without a word, it must not be part of
-# every step.
+# A build sums all rows. If rows keep changing without a call of `rows_changed`, it must not run
+# in every step.
 _ASKED_EVERY, _LEAST_DISTANCE = 10, 50  # steps
 
 
 class TreeUpkeep:
-    """Which rows of a tree have changed, and whether the others are still those it sums.
+    """Records which rows of a tree have changed, and checks the others.
 
-    Its state is weights: a flag per row and one per leaf, two counters, and the number of
-    leaves that changed without a word. A step looks at the flags of all leaves, and at those of
-    the rows of leaves that have changed; on a GPU at those of all rows.
+    Its state is weights: a flag per row and per leaf, two counters, and the number of leaves
+    that have changed without a call of `rows_changed`. A step reads the flags of all leaves,
+    and the flags of the rows of changed leaves; on a GPU, the flags of all rows.
     """
 
     def __init__(self) -> None:
-        self._num_rows = self._leaf_size = 0  # until it is built
+        self._num_rows = self._leaf_size = 0  # until `build`
         self._touched: keras.Variable = None
         self._touched_leaves: keras.Variable = None
         self._num_stale: keras.Variable = None
         self._schedule: keras.Variable = None
 
     def build(self, num_rows: int, leaf_size: int, add_weight: AddWeight) -> None:
-        """Makes the state.
+        """Creates the state.
 
         Args:
             num_rows: Number of rows.
-            leaf_size: Rows of a leaf, but for the last.
-            add_weight: Function that makes a weight.
+            leaf_size: Number of rows of each leaf except the last.
+            add_weight: Function that creates a weight.
         """
         self._num_rows, self._leaf_size = num_rows, leaf_size
-        # One more each for ids that are none.
+        # One more each, for padding.
         flags, leaf_flags = (num_rows + 1,), (self._num_leaves + 1,)
         self._touched = add_weight("touched", flags, "float32", zeros_initializer)
         self._touched_leaves = add_weight(
@@ -51,20 +51,19 @@ class TreeUpkeep:
         self._schedule = add_weight("schedule", (2,), "int64", _never_built, on_host=True)
 
     def rows_changed(self, ids: tf.Tensor) -> None:
-        """Notes changed rows, int64 `[n]`, which may repeat; -1 is none."""
+        """Records changed rows, int64 `[n]`. Ids may repeat; -1 is padding."""
         self._flag(ids, 1.0)
 
     def advance(
         self, build: Callable[[], object], update: Callable[[tf.Tensor], tf.Tensor]
     ) -> None:
-        """Counts a training step, and brings the tree up to date before it.
+        """Counts a training step, and updates the tree before it.
 
         Args:
-            build: Function that sums all rows. Called in the first step, and at most every 50
-                steps after where leaves have changed without a word.
-            update: Function of int64 ids `[n]`, -1 for none, that sums the leaves of these,
-                whose rows may have changed, and returns how many leaves had other sums.
-                Called in the other steps.
+            build: Function that sums all rows. Called in the first step, and later at most
+                every 50 steps, if leaves have changed without a call of `rows_changed`.
+            update: Function of int64 ids `[n]`, padded with -1, that sums the leaves of these
+                rows and returns how many leaves had other sums. Called in the other steps.
         """
         schedule = local_variable(self._schedule)
 
@@ -91,7 +90,7 @@ class TreeUpkeep:
             schedule.assign([step + 1, built_at])
 
     def now(self, build: Callable[[], object]) -> None:
-        """Calls `build` outside of a step."""
+        """Calls `build` outside a step."""
         schedule = local_variable(self._schedule)
         build()
         self._forget()
@@ -110,14 +109,14 @@ class TreeUpkeep:
         ids = self._touched_ids()
         update(ids)
         self._flag(ids, 0.0)
-        # By now all leaves have the sums of their rows, unless some changed without a word.
+        # Now all leaves have the sums of their rows, except for changes that were not recorded.
         turn = step * _CHECKED_PER_STEP + tf.range(_CHECKED_PER_STEP, dtype=tf.int64)
         ids = self._rows_of(turn % self._num_leaves)
         changed = update(tf.where(ids < self._num_rows, ids, -tf.ones_like(ids)))
         local_variable(self._num_stale).assign_add(changed)
 
     def _touched_ids(self) -> tf.Tensor:
-        """int64 `[n]`: the rows that have changed; on a GPU, which none waits for, with -1s."""
+        """int64 `[n]`, the changed rows; padded with -1 on a GPU, which avoids a wait."""
         touched = local_variable(self._touched)
         if "GPU" in touched.device:
             ids = tf.range(self._num_rows, dtype=tf.int64)
@@ -127,7 +126,7 @@ class TreeUpkeep:
         return tf.boolean_mask(ids, tf.gather(touched, ids) > 0)
 
     def _rows_of(self, leaves: tf.Tensor) -> tf.Tensor:
-        """int64 `[n]`: the rows of the leaves, and some that are none after the last row."""
+        """int64 `[n]`, the rows of the leaves; ids of the last leaf may exceed the rows."""
         rows = tf.range(self._leaf_size, dtype=tf.int64)
         return tf.reshape(leaves[:, tf.newaxis] * self._leaf_size + rows, [-1])
 
@@ -147,5 +146,5 @@ class TreeUpkeep:
 
 
 def _never_built(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tensor:
-    """The schedule at first: step 0, and no step of a build."""
+    """The initial schedule: step 0, and no build yet."""
     return tf.constant([0, -1], dtype)
