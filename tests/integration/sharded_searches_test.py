@@ -41,13 +41,13 @@ def test_the_estimate_of_the_partition_function_is_unbiased(form):
     logits = head(FEATURES, training=False).numpy()
     partition, estimates = np.exp(logits).sum(axis=1), []
     for values in samples(model, np.full([BATCH, 1], -1), 300):
-        parts = values if form != "draws" else [values]
+        parts = values if form != "lists: draws" else [values]
         in_head = np.zeros([BATCH, N], bool)
         total = np.zeros(BATCH)
         for ids, _, counts in parts:
             ids, counts = (np.broadcast_to(x, [BATCH, x.shape[-1]]) for x in (ids, counts))
             taken = ids >= 0
-            if ids is not parts[0][0] and form != "draws":
+            if ids is not parts[0][0] and form != "lists: draws":
                 taken &= ~np.take_along_axis(in_head, np.maximum(ids, 0), axis=1)
             terms = np.exp(np.take_along_axis(logits, np.maximum(ids, 0), axis=1)) / counts
             total += np.where(taken, terms, 0).sum(axis=1)

@@ -92,11 +92,11 @@ def collisions_of_labels(model, labels):
     ),
 )
 def test_counts_of_a_pool_are_those_of_one_shard(form, num_shards):
-    labels = ALL if form == "pool" else ALL[:, 1:30]
+    labels = ALL if form == "lsh: pool" else ALL[:, 1:30]
     one, sharded = (rebuilt(form, count) for count in (1, num_shards))
     (expected,), (found,) = samples(one, labels, 1), samples(sharded, labels, 1)
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-5)
-    if form == "pool":
+    if form == "lsh: pool":
         np.testing.assert_allclose(found[2], found[1][0, 1:][found[0]], rtol=1e-5)
     else:
         # What an eighth of uniform draws leaves is proportional to the exact collisions.

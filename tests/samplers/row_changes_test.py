@@ -114,7 +114,7 @@ def test_layers_that_are_gone_are_told_nothing():
 
 
 def test_a_sampler_that_follows_rows_is_no_tail():
-    with pytest.raises(ValueError, match="distribution that nothing else changes"):
+    with pytest.raises(ValueError, match="distribution that the model does not change"):
         tflo.samplers.TopKSampler(20, num_hard=5, tail=SumOfRows(12))
 
 

@@ -177,7 +177,7 @@ def test_sequences_train_in_a_model():
 
 
 def test_a_draw_without_features_is_refused():
-    with pytest.raises(ValueError, match="by the logits of each row.*features=None"):
+    with pytest.raises(ValueError, match="by the logits of each example.*features=None"):
         sampled("softmax", features=None)
 
 

@@ -65,8 +65,8 @@ def count_pairs(data: TensorLike | tf.data.Dataset, steps: int | None = None) ->
         raise ValueError("Cannot count labels: `data` contains none.")
     if not keys.size:
         raise ValueError(
-            "Cannot count pairs of labels: no label in `data` follows another. Pass "
-            "sequences of labels, `[batch, time]`."
+            "Cannot count pairs of labels: in `data` none follows another. Pass sequences of "
+            "labels, `[batch, time]`."
         )
     counts = np.zeros(ids[-1] + 1, np.int64)
     counts[ids] = occurrences

@@ -332,7 +332,7 @@ class HashTables:
         available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if needed > available:
             raise ValueError(
-                f"{self.num_tables} hash tables over {self._num_rows * num_parts} rows need "
+                f"{self.num_tables} hash tables over {self._num_rows * num_parts} rows take "
                 f"{needed / 2**30:.1f} GiB, and this machine has {available / 2**30:.1f} GiB. "
                 f"Received: num_tables={self.num_tables}. Lower it."
             )
