@@ -89,7 +89,14 @@ def test_recall_and_precision_are_those_of_one_shard(form, num_shards, steps, ar
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "form",
-    ["lists: draws", "lists: drawn head", "lsh: pool", "lsh: head", "lsh: union", "lsh: walk"],
+    [
+        "lists: draws",
+        "lists: drawn head",
+        "lsh: pool",
+        "lsh: head",
+        "lsh: other hashes",
+        "lsh: walk",
+    ],
 )
 def test_forms_learn_as_in_one_shard(form):
     precisions = []

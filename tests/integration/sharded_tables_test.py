@@ -140,7 +140,7 @@ def test_rows_have_distinct_classes_of_their_own_and_no_labels(form, num_shards)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["lsh: walk", "lsh: frequent", "lsh: union"])
+@pytest.mark.parametrize("form", ["lsh: walk", "lsh: frequent", "lsh: other hashes"])
 def test_what_is_found_is_as_close_as_in_one_shard(form):
     closeness = []
     for count in (1, 3):
