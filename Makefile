@@ -195,17 +195,18 @@ fuzz-asan: $(INSTALLED)
 	  UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
 	  $(BIN)/python -m tests.fuzz --sanitize --calls 2500 --patience 1200 $(ARGS)
 
-# These need g++ and NVIDIA's CUDA toolkit, but not TensorFlow.
-CUDA_CHECK := build/gpu/cuda_check
+# These need g++ and NVIDIA's CUDA toolkit, but not TensorFlow. Warnings of nvcc are errors here,
+# unlike in the build of the op library for an install (LARGEOUT_GPU=1).
+CUDA_CHECK := build/gpu-check/cuda_check
 cuda-compile: $(BUILD_READY)
-	@$(BUILD) cuda_check --preset gpu -D CMAKE_CUDA_ARCHITECTURES=
+	@$(BUILD) cuda_check --preset gpu-check -D CMAKE_CUDA_ARCHITECTURES=
 
 cuda-check: $(BUILD_READY)
-	@$(BUILD) cuda_check --preset gpu -D CMAKE_CUDA_ARCHITECTURES=native
+	@$(BUILD) cuda_check --preset gpu-check -D CMAKE_CUDA_ARCHITECTURES=native
 	$(CUDA_CHECK) --json build/cuda_check.json $(ARGS)
 
 cuda-sanitize: $(BUILD_READY)
-	@$(BUILD) cuda_check --preset gpu -D CMAKE_CUDA_ARCHITECTURES=native
+	@$(BUILD) cuda_check --preset gpu-check -D CMAKE_CUDA_ARCHITECTURES=native
 	compute-sanitizer --tool memcheck --leak-check full --error-exitcode 1 $(CUDA_CHECK) --small
 	compute-sanitizer --tool racecheck --error-exitcode 1 $(CUDA_CHECK) --small
 

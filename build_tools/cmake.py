@@ -43,7 +43,7 @@ def build(
 
     Args:
         target: A key of `OUTPUTS`.
-        preset: A preset of CMakePresets.json: "release", "sanitize", "gpu" or "arm".
+        preset: A preset of CMakePresets.json, such as "release" or "sanitize".
         definitions: Further cache variables for CMake, such as "CMAKE_CUDA_ARCHITECTURES=90".
         tensorflow: TensorFlow to compile against. Defaults to that of this Python environment.
 
@@ -73,7 +73,7 @@ def build_op_library(output: pathlib.Path, preset: str | None = None) -> None:
         BuildError: If the build fails, or LARGEOUT_GPU is neither 0, 1 nor unset.
     """
     preset = preset or ("gpu" if wants_gpu() else "release")
-    # `make cuda-check` leaves the architecture of one GPU in CMake's cache.
+    # CMake's cache may hold the architecture of a single GPU.
     definitions = ["CMAKE_CUDA_ARCHITECTURES="] if preset == "gpu" else []
     built = build("op_library", preset, *definitions)
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -37,6 +37,7 @@ add_executable(cuda_check EXCLUDE_FROM_ALL ${cuda_check_sources} $<TARGET_OBJECT
   $<TARGET_OBJECTS:launchers> ${core_objects})
 foreach(target launchers cuda_check)
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;\
--Xcompiler=-Wall;-Werror=all-warnings;-Wno-deprecated-gpu-targets>")
+-Xcompiler=-Wall;-Wno-deprecated-gpu-targets;\
+$<$<BOOL:${LARGEOUT_CUDA_WERROR}>:-Werror=all-warnings>>")
 endforeach()
 target_link_libraries(cuda_check PRIVATE CUDA::cudart_static Threads::Threads)
