@@ -98,6 +98,13 @@ def is_sub_package(name):
     return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists()
 
 
+def cpp_code_lines(path):
+    """How many lines of a C++ file are code: not comments, docs of ops or blank lines."""
+    text = re.sub(r'R"doc\(.*?\)doc"', '""', path.read_text(), flags=re.DOTALL)
+    stripped = (line.strip() for line in text.splitlines())
+    return sum(1 for line in stripped if line and not line.startswith(("//", "/*")))
+
+
 def includes(path):
     """What a C++ file includes: [(header, whether in quotes)]."""
     found = re.findall(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', path.read_text(), re.MULTILINE)
