@@ -118,9 +118,9 @@ class RowUpdateInputs {
   LockedVariables variables_;  // the variable, and the slots in input order
 };
 
-// The optimizers: what they read of the attributes of the op, and of its inputs.
+// Readers of the attributes and inputs of the ops, one class per optimizer.
 
-class AdamRule {
+class AdamReader {
  public:
   absl::Status ReadAttributes(tensorflow::OpKernelConstruction* ctx) {
     int num_last_step = 0;
@@ -156,7 +156,7 @@ class AdamRule {
 };
 
 template <bool kOnePerRow>
-struct AdagradRule {
+struct AdagradReader {
   absl::Status ReadAttributes(tensorflow::OpKernelConstruction*) { return absl::OkStatus(); }
 
   template <class Arguments>
@@ -170,7 +170,7 @@ struct AdagradRule {
   }
 };
 
-class MomentumRule {
+class MomentumReader {
  public:
   absl::Status ReadAttributes(tensorflow::OpKernelConstruction* ctx) {
     return ctx->GetAttr("nesterov", &nesterov_);
@@ -192,12 +192,13 @@ class MomentumRule {
   bool nesterov_ = false;
 };
 
-// One step of an optimizer. Rule: see above. Arguments: those of the rule on the device.
-template <class Device, class Rule, class Arguments>
+// One step of an optimizer. Reader: see above. Arguments: those of the Device for this
+// optimizer.
+template <class Device, class Reader, class Arguments>
 class RowUpdateOp : public LargeoutOp {
  public:
   explicit RowUpdateOp(tensorflow::OpKernelConstruction* ctx) : LargeoutOp(ctx) {
-    OP_REQUIRES_OK(ctx, rule_.ReadAttributes(ctx));
+    OP_REQUIRES_OK(ctx, reader_.ReadAttributes(ctx));
   }
 
   void Run(tensorflow::OpKernelContext* ctx) override {
@@ -212,13 +213,13 @@ class RowUpdateOp : public LargeoutOp {
     }
     Arguments arguments{};
     arguments.variable = inputs.variable_data();
-    OP_REQUIRES_OK(ctx, rule_.Read(inputs, &arguments));
+    OP_REQUIRES_OK(ctx, reader_.Read(inputs, &arguments));
     OP_REQUIRES_OK(ctx, Device::CheckIds(inputs.ids(), inputs.num_rows()));
     OP_REQUIRES_OK(ctx, Device::Update(inputs, arguments));
   }
 
  private:
-  Rule rule_;
+  Reader reader_;
   HugePages huge_pages_;
 };
 
@@ -251,19 +252,19 @@ class CheckRowIdsOp : public LargeoutOp {
 };
 
 // Registers the ops with a Device for TensorFlow's device of that name.
-#define LARGEOUT_REGISTER_ROW_UPDATE(name, op, Functions, Rule, Arguments) \
-  REGISTER_KERNEL_BUILDER(Name(op).Device(name),                           \
-                          RowUpdateOp<Functions, Rule, Functions::Arguments>)
-#define LARGEOUT_REGISTER_ROW_OPS(name, Functions)                                         \
-  LARGEOUT_REGISTER_ROW_UPDATE(name, "LargeoutRowAdam", Functions, AdamRule, Adam);        \
-  LARGEOUT_REGISTER_ROW_UPDATE(name, "LargeoutRowAdagrad", Functions, AdagradRule<false>,  \
-                               Adagrad);                                                   \
-  LARGEOUT_REGISTER_ROW_UPDATE(name, "LargeoutRowRowwiseAdagrad", Functions,               \
-                               AdagradRule<true>, RowwiseAdagrad);                         \
-  LARGEOUT_REGISTER_ROW_UPDATE(name, "LargeoutRowMomentum", Functions, MomentumRule,       \
-                               Momentum);                                                  \
-  REGISTER_KERNEL_BUILDER(Name("LargeoutMergeRows").Device(name), MergeRowsOp<Functions>); \
-  REGISTER_KERNEL_BUILDER(Name("LargeoutCheckRowIds").Device(name).HostMemory("num_rows"), \
+#define LARGEOUT_REGISTER_ROW_UPDATE(name, op, Functions, Reader, Arguments) \
+  REGISTER_KERNEL_BUILDER(Name(op).Device(name),                             \
+                          RowUpdateOp<Functions, Reader, Functions::Arguments>)
+#define LARGEOUT_REGISTER_ROW_OPS(name, Functions)                                          \
+  LARGEOUT_REGISTER_ROW_UPDATE(name, "LargeoutRowAdam", Functions, AdamReader, Adam);       \
+  LARGEOUT_REGISTER_ROW_UPDATE(name, "LargeoutRowAdagrad", Functions, AdagradReader<false>, \
+                               Adagrad);                                                    \
+  LARGEOUT_REGISTER_ROW_UPDATE(name, "LargeoutRowRowwiseAdagrad", Functions,                \
+                               AdagradReader<true>, RowwiseAdagrad);                        \
+  LARGEOUT_REGISTER_ROW_UPDATE(name, "LargeoutRowMomentum", Functions, MomentumReader,      \
+                               Momentum);                                                   \
+  REGISTER_KERNEL_BUILDER(Name("LargeoutMergeRows").Device(name), MergeRowsOp<Functions>);  \
+  REGISTER_KERNEL_BUILDER(Name("LargeoutCheckRowIds").Device(name).HostMemory("num_rows"),  \
                           CheckRowIdsOp<Functions>)
 
 }  // namespace largeout

@@ -78,7 +78,7 @@ inline void SumSegment(const RowSegments& segments, int64_t segment, float* run,
 
 // Adam on one row; see AdamArguments. All rules have this form: Prefetch(row),
 // Start(row, gradient), then Update(lanes, column, gradient of the columns).
-struct AdamRule {
+struct AdamRowUpdate {
   const AdamArguments& args;
   const int64_t dim;
   const double log_beta_1 = args.last_step ? __builtin_log(args.beta_1) : 0;
@@ -127,7 +127,7 @@ struct AdamRule {
   }
 };
 
-struct AdagradRule {
+struct AdagradRowUpdate {
   const AdagradArguments& args;
   const int64_t dim;
   float* variable = nullptr;
@@ -153,7 +153,7 @@ struct AdagradRule {
   }
 };
 
-struct RowwiseAdagradRule {
+struct RowwiseAdagradRowUpdate {
   const RowwiseAdagradArguments& args;
   const int64_t dim;
   float* variable = nullptr;
@@ -184,7 +184,7 @@ struct RowwiseAdagradRule {
   }
 };
 
-struct MomentumRule {
+struct MomentumRowUpdate {
   const MomentumArguments& args;
   const int64_t dim;
   float* variable = nullptr;
@@ -211,20 +211,20 @@ struct MomentumRule {
   }
 };
 
-template <typename Rule>
-inline void ApplyRule(const RowSegments& segments, Rule rule, int64_t begin, int64_t end,
-                      float* buffer) {
+template <typename RowUpdate>
+inline void UpdateSegments(const RowSegments& segments, RowUpdate update, int64_t begin,
+                           int64_t end, float* buffer) {
   float* const sum = buffer + segments.dim;
   const int64_t ahead = segments.dim < kLanes ? kNarrowRowsAhead : kRowsAhead;
   for (int64_t segment = begin; segment < end; ++segment) {
-    if (segment + ahead < end) rule.Prefetch(segments.ids[segment + ahead]);
+    if (segment + ahead < end) update.Prefetch(segments.ids[segment + ahead]);
     const int64_t first = segments.offsets[segment];
     const bool single = segments.offsets[segment + 1] == first + 1;
     if (!single) SumSegment(segments, segment, buffer, sum);
     const float* gradient = single ? Gradient(segments, first) : sum;
-    rule.Start(segments.ids[segment], gradient);
+    update.Start(segments.ids[segment], gradient);
     ForColumns(segments.dim, [&](auto lanes, int64_t column) {
-      rule.Update(lanes, column, lanes.Read(gradient + column));
+      update.Update(lanes, column, lanes.Read(gradient + column));
     });
   }
 }
@@ -233,22 +233,23 @@ inline void ApplyRule(const RowSegments& segments, Rule rule, int64_t begin, int
 
 void RowAdam(const RowSegments& segments, const AdamArguments& arguments, int64_t begin,
              int64_t end, float* buffer) {
-  ApplyRule(segments, AdamRule{arguments, segments.dim}, begin, end, buffer);
+  UpdateSegments(segments, AdamRowUpdate{arguments, segments.dim}, begin, end, buffer);
 }
 
 void RowAdagrad(const RowSegments& segments, const AdagradArguments& arguments, int64_t begin,
                 int64_t end, float* buffer) {
-  ApplyRule(segments, AdagradRule{arguments, segments.dim}, begin, end, buffer);
+  UpdateSegments(segments, AdagradRowUpdate{arguments, segments.dim}, begin, end, buffer);
 }
 
 void RowRowwiseAdagrad(const RowSegments& segments, const RowwiseAdagradArguments& arguments,
                        int64_t begin, int64_t end, float* buffer) {
-  ApplyRule(segments, RowwiseAdagradRule{arguments, segments.dim}, begin, end, buffer);
+  UpdateSegments(segments, RowwiseAdagradRowUpdate{arguments, segments.dim}, begin, end,
+                 buffer);
 }
 
 void RowMomentum(const RowSegments& segments, const MomentumArguments& arguments, int64_t begin,
                  int64_t end, float* buffer) {
-  ApplyRule(segments, MomentumRule{arguments, segments.dim}, begin, end, buffer);
+  UpdateSegments(segments, MomentumRowUpdate{arguments, segments.dim}, begin, end, buffer);
 }
 
 void SumSegments(const RowSegments& segments, float* sums, int64_t begin, int64_t end,
