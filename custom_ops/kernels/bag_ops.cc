@@ -20,7 +20,7 @@ struct CpuBag {
     return absl::OkStatus();
   }
 
-  // Of the distinct rows.
+  // Gradients of the distinct rows.
   static absl::Status RowGradient(OpKernelContext* ctx, const BagInput& in,
                                   const float* d_sums) {
     const ParallelFor parallel = IntraOpParallel(ctx);

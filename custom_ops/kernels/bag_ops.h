@@ -1,9 +1,9 @@
-// The ops on sums of the rows of bags, for every device.
+// The ops on sums of rows of bags, for every device.
 //
-// A sum of rows is what the features of core/rows/row_dots.h get as their gradient, and a row
-// of the table gets what the row of a class gets there. A Device has, as static functions that
-// return a status, CheckIds(in), Sums(ctx, in, sums) and RowGradient(ctx, in, d_sums), which
-// allocates its outputs by AllocateBagGradient.
+// A sum of rows is computed like the gradient of the features in core/rows/row_dots.h, and the
+// gradient of a row of the table like the gradient of the row of a class there. A Device has
+// these static functions, which return a status: CheckIds(in), Sums(ctx, in, sums) and
+// RowGradient(ctx, in, d_sums), which allocates its outputs by AllocateBagGradient.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_BAG_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_BAG_OPS_H_
@@ -16,10 +16,10 @@
 
 namespace largeout {
 
-// The table, and the bags of an op. Holds the lock as long as it lives.
+// The table and the bags of an op. Holds the lock during its lifetime.
 class BagInput {
  public:
-  // Reads the inputs and checks their shapes, not the ids.
+  // Reads the inputs and checks their shapes, but not the ids.
   absl::Status Read(tensorflow::OpKernelContext* ctx) {
     const tensorflow::Tensor &ids = ctx->input(1), &weights = ctx->input(2);
     TF_RETURN_IF_ERROR(table_input_.ReadTable(ctx));
@@ -91,8 +91,8 @@ class BagSumsGradOp : public LargeoutOp {
   }
 };
 
-// Registers the ops with a Device for TensorFlow's device of that name, where handles and
-// shapes are in memory of the host.
+// Registers the ops with a Device for the TensorFlow device `name`. Handles and shapes are in
+// host memory.
 #define LARGEOUT_REGISTER_BAG_OPS(name, Functions)                                       \
   REGISTER_KERNEL_BUILDER(Name("LargeoutBagSums").Device(name).HostMemory("embeddings"), \
                           BagSumsOp<Functions>);                                         \

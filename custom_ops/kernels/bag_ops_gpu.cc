@@ -9,7 +9,7 @@ namespace {
 using tensorflow::OpKernelContext;
 
 struct GpuBag {
-  // Ids are not looked at here, see custom_ops/cuda/row_dots.h.
+  // Ids are not checked here, see custom_ops/cuda/row_dots.h.
   static absl::Status CheckIds(const BagInput&) { return absl::OkStatus(); }
 
   static absl::Status Sums(OpKernelContext* ctx, const BagInput& in, float* sums) {
@@ -17,7 +17,7 @@ struct GpuBag {
         cuda::RowDotsFeatureGradient(in.table, in.bags, in.weights, sums, StreamOf(ctx)));
   }
 
-  // A row for each id or row of the table: the host does not know how many are distinct.
+  // One row per id, or per row of the table: the host does not know how many ids are distinct.
   static absl::Status RowGradient(OpKernelContext* ctx, const BagInput& in,
                                   const float* d_sums) {
     const int64_t dim = in.table.dim, num_rows = in.table.num_classes;

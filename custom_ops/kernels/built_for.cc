@@ -1,6 +1,6 @@
-// Which TensorFlow this library was compiled against, for the Python loader: it
-// reads the text from the file before it loads it, because a library for
-// another TensorFlow minor may crash instead of failing to load.
+// Which TensorFlow this library was compiled against. The Python loader reads this text from
+// the file before it loads the library, because a library for another TensorFlow minor may
+// crash instead of failing to load.
 
 #ifndef LARGEOUT_TENSORFLOW_VERSION
 #error "Compile with -DLARGEOUT_TENSORFLOW_VERSION=2.21.0 (the version of the headers)."

@@ -1,5 +1,5 @@
-// Tells the Python loader, which looks for the text in the file, that this library has kernels
-// for GPUs, for which of them, and which CUDA toolkit compiled them.
+// Tells the Python loader, which searches the file for this text, that the library has GPU
+// kernels, for which GPUs, and which CUDA toolkit compiled them.
 
 #ifndef LARGEOUT_GPU_ARCHITECTURES
 #error "Compile with -DLARGEOUT_GPU_ARCHITECTURES='\"80-real,90-real,90-virtual\"'."

@@ -22,7 +22,7 @@ inline absl::Status CheckLogits(const tensorflow::Tensor& logits) {
   return WrongShape(logits, "logits", "[batch, num_candidates]");
 }
 
-// What is of the candidates: for all rows of the logits, or for each.
+// Checks an input per candidate: one row for all examples, or one row per example.
 inline absl::Status CheckColumns(const tensorflow::Tensor& logits,
                                  const tensorflow::Tensor& columns, const char* name) {
   const bool shared = columns.dims() == 1 && columns.dim_size(0) == logits.dim_size(1);
@@ -169,7 +169,7 @@ class CandidateRanksOp : public LargeoutOp {
   }
 };
 
-// Registers the ops with a Device for TensorFlow's device of that name.
+// Registers the ops with a Device for the TensorFlow device `name`.
 #define LARGEOUT_REGISTER_CANDIDATE_OPS(name, Functions)                          \
   REGISTER_KERNEL_BUILDER(Name("LargeoutFillAccidentalHits").Device(name),        \
                           FillAccidentalHitsOp<Functions>);                       \

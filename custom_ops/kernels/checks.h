@@ -1,4 +1,4 @@
-// What the ops check of their inputs, each in one wording: what was expected, and what came.
+// Checks of the inputs of ops. Their errors say what was expected and what was received.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_CHECKS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_CHECKS_H_
@@ -9,7 +9,7 @@
 
 namespace largeout {
 
-// The error of an input that should be something else.
+// The error of an input with a wrong shape.
 template <class... Expected>
 absl::Status WrongShape(const tensorflow::Tensor& input, const char* name,
                         const Expected&... expected) {
@@ -22,7 +22,7 @@ inline absl::Status CheckScalar(const tensorflow::Tensor& input, const char* nam
   return WrongShape(input, name, "a scalar");
 }
 
-// The input must be a matrix with `batch` rows, as many as `other` has.
+// The input must be a matrix with `batch` rows, like `other`.
 inline absl::Status CheckRows(const tensorflow::Tensor& input, const char* name, int64_t batch,
                               const char* other) {
   if (input.dims() == 2 && input.dim_size(0) == batch) return absl::OkStatus();
@@ -30,7 +30,7 @@ inline absl::Status CheckRows(const tensorflow::Tensor& input, const char* name,
                     other);
 }
 
-// The input must be [batch], one number for each row of `other`.
+// The input must be [batch], one number per example of `other`.
 inline absl::Status CheckPerRow(const tensorflow::Tensor& input, const char* name,
                                 int64_t batch, const char* other) {
   if (input.dims() == 1 && input.dim_size(0) == batch) return absl::OkStatus();
@@ -70,8 +70,9 @@ inline absl::Status CheckVariable(const tensorflow::Tensor& value, const char* n
       value.shape().DebugString());
 }
 
-// The ids must be in [lowest, num_classes), where `lowest` is 0, or -1 if there is padding.
-// Memory of the host. `width`: of their matrix, 1 if they are none, for the error.
+// The ids must be in [lowest, num_classes); `lowest` is 0, or -1 if padding is allowed. They
+// are in host memory. `width`: of their matrix, or 1 if they are a vector, for the error
+// message.
 inline absl::Status CheckClassIds(const int64_t* ids, int64_t size, int64_t width, int lowest,
                                   int64_t num_classes, const char* name) {
   for (int64_t i = 0; i < size; ++i) {
@@ -86,7 +87,7 @@ inline absl::Status CheckClassIds(const int64_t* ids, int64_t size, int64_t widt
   return absl::OkStatus();
 }
 
-// The same of a tensor, [n] or a matrix.
+// The same for a tensor, [n] or a matrix.
 inline absl::Status CheckClassIds(const tensorflow::Tensor& ids, int lowest,
                                   int64_t num_classes, const char* name) {
   const int64_t width = ids.dims() == 2 ? ids.dim_size(1) : 1;

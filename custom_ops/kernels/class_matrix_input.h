@@ -1,6 +1,5 @@
-// The class embeddings and bias of an op that reads them through their
-// variables' handles: in place, under a shared lock, never copied. Or, where they are copies
-// already, as tensors.
+// The class embeddings and the bias of an op that reads them in place through their variables'
+// handles, under a shared lock and without a copy. If they are copies already, as tensors.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_MATRIX_INPUT_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_MATRIX_INPUT_H_
@@ -13,11 +12,11 @@
 
 namespace largeout {
 
-// Holds the locks as long as it lives.
+// Holds the locks during its lifetime.
 class ClassMatrixInput {
  public:
-  // Reads input `embeddings` and the inputs of list `bias` (none or one), and
-  // checks them against features [batch, dim].
+  // Reads input `embeddings` and the inputs of list `bias` (none or one), and checks them
+  // against features [batch, dim].
   absl::Status Read(tensorflow::OpKernelContext* ctx, const tensorflow::Tensor& features) {
     TF_RETURN_IF_ERROR(Read(ctx));
     return CheckWidth(features, "features", embeddings_->dim_size(1), "embeddings");
@@ -46,7 +45,7 @@ class ClassMatrixInput {
     return CheckVariable(*bias_, "bias", tensorflow::DT_FLOAT, {embeddings_->dim_size(0)});
   }
 
-  // Reads input `embeddings`, a handle, alone.
+  // Reads only input `embeddings`, a handle.
   absl::Status ReadTable(tensorflow::OpKernelContext* ctx) {
     TF_RETURN_IF_ERROR(variables_.Find(ctx, "embeddings"));
     variables_.LockShared();

@@ -13,13 +13,13 @@ using tensorflow::OpKernelContext;
 
 using tensorflow::errors::InvalidArgument;
 
-// There is no order in the logits of features that are not finite.
+// Logits of features that are not finite have no order.
 absl::Status CheckFinite(const Features& features, int64_t dim) {
   for (int64_t row = 0; row < features.batch; ++row) {
     const float* numbers = features.data + row * dim;
     if (AllFinite(numbers, dim)) continue;
     return InvalidArgument(
-        "features must be finite, but those of row ", row, " are not: one is ",
+        "features must be finite, but those of example ", row, " are not: one is ",
         *std::find_if_not(numbers, numbers + dim, [](float x) { return IsFinite(x); }));
   }
   return absl::OkStatus();
@@ -29,7 +29,7 @@ absl::Status CheckNoneLost(const ClassMatrix& matrix, int64_t batch, int64_t k,
                            const float* scores, const int64_t* ids) {
   for (int64_t i = 0; i < batch * k; ++i) {
     if (!IsLost(matrix, {scores[i], static_cast<int32_t>(ids[i])})) continue;
-    return InvalidArgument("logits must not overflow, but for the features of row ", i / k,
+    return InvalidArgument("logits must not overflow, but for the features of example ", i / k,
                            " that of class ", ids[i], " is ", scores[i],
                            ", though all numbers are finite: scale the features down");
   }

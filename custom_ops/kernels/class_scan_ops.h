@@ -1,8 +1,8 @@
 // The ops that pass over all classes, for every device.
 //
 // A Device has the functions of core/class_scan/class_scan.h as static functions that take the
-// context first and return a status, beside CheckIds (of labels whose shape is checked),
-// CheckTopK and CheckNumbers for what it can look at, hold and multiply.
+// context first and return a status. It also has CheckIds (for labels whose shape is checked),
+// CheckTopK and CheckNumbers, which check what the device can read, hold and multiply.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_SCAN_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_SCAN_OPS_H_
@@ -26,7 +26,7 @@ inline Labels LabelsOf(const tensorflow::Tensor& labels) {
   return {labels.flat<int64_t>().data(), labels.dim_size(1)};
 }
 
-// What LargeoutPackClasses gives, as core takes it, which does not write it to scan.
+// The outputs of LargeoutPackClasses in the form of core, which only reads them in a scan.
 inline PackedRows PackedRowsIn(const tensorflow::Tensor& codes,
                                const tensorflow::Tensor& scales, int64_t num_classes,
                                int64_t dim) {
@@ -35,7 +35,7 @@ inline PackedRows PackedRowsIn(const tensorflow::Tensor& codes,
           PackedWidth(dim), numbers + NumScales(num_classes)};
 }
 
-// The numbers that attribute compute_type names.
+// The number type that attribute compute_type names.
 template <class Device>
 absl::Status ReadNumbers(tensorflow::OpKernelConstruction* ctx, ProductNumbers* numbers) {
   tensorflow::DataType type;
@@ -97,7 +97,7 @@ class ClassStatisticsOp : public LargeoutOp {
         labels->first_class);
   }
 
-  // The logits that were given are output true_logits too.
+  // Copies the given logits to output true_logits.
   static absl::Status TakeLogits(tensorflow::OpKernelContext* ctx,
                                  const tensorflow::Tensor& ids, Labels* labels) {
     tensorflow::OpInputList given;
@@ -243,8 +243,8 @@ class ClassSoftmaxGradientOp : public LargeoutOp {
   ProductNumbers numbers_ = ProductNumbers::kFloat32;
 };
 
-// Registers the ops with a Device for TensorFlow's device of that name, where handles and
-// what shapes depend on are in memory of the host.
+// Registers the ops with a Device for the TensorFlow device `name`. Handles and the inputs that
+// determine shapes are in host memory.
 #define LARGEOUT_REGISTER_CLASS_SCAN_OPS(name, Functions)                                   \
   REGISTER_KERNEL_BUILDER(Name("LargeoutClassStatistics")                                   \
                               .Device(name)                                                 \

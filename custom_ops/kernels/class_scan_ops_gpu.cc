@@ -8,7 +8,7 @@ namespace {
 using tensorflow::OpKernelContext;
 
 struct GpuClassScan {
-  // Ids are not looked at here, see custom_ops/cuda/class_scan.h.
+  // Ids are not checked here, see custom_ops/cuda/class_scan.h.
   static absl::Status CheckIds(const tensorflow::Tensor&, int64_t) { return absl::OkStatus(); }
 
   static absl::Status CheckTopK(int64_t k) {
@@ -21,8 +21,8 @@ struct GpuClassScan {
   static absl::Status CheckNumbers(ProductNumbers numbers) {
     if (numbers == ProductNumbers::kFloat32) return absl::OkStatus();
     return tensorflow::errors::InvalidArgument(
-        "exact passes by bfloat16 products are for CPUs; on a GPU take compute_dtype "
-        "'float32', or make them under tf.device('CPU')");
+        "exact passes with bfloat16 products run only on CPUs; on a GPU use compute_dtype "
+        "'float32', or run them under tf.device('CPU')");
   }
 
   static absl::Status ClassStatistics(OpKernelContext* ctx, const ClassMatrix& matrix,
@@ -48,7 +48,7 @@ struct GpuClassScan {
                                 float* scores, int64_t* ids) {
     if (packed != nullptr) {
       return tensorflow::errors::InvalidArgument(
-          "packed classes are read on CPUs only: a GPU scans in float32 as fast");
+          "packed classes can be used only on a CPU; a GPU scans in float32 as fast");
     }
     GpuScratch scratch;
     TF_RETURN_IF_ERROR(scratch.Allocate(

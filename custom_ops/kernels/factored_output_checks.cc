@@ -18,9 +18,9 @@ absl::Status CheckSlopes(const double* slopes, int64_t batch, int64_t per_row,
                          const char* name) {
   if (AllFinite(slopes, batch * per_row)) return absl::OkStatus();
   const double* first = FirstNotFinite(slopes, batch * per_row);
-  return InvalidArgument(name, " must be finite, but that of row ", (first - slopes) / per_row,
-                         " is ", *first,
-                         ": so is the loss; lower the learning rate, or look at the targets");
+  return InvalidArgument(name, " must be finite, but that of example ",
+                         (first - slopes) / per_row, " is ", *first,
+                         ", and so is the loss: lower the learning rate, or check the targets");
 }
 
 }  // namespace
@@ -29,9 +29,9 @@ absl::Status CheckFactoredFeatures(const double* features, int64_t batch, int64_
   for (int64_t row = 0; row < batch; ++row) {
     const double* numbers = features + row * width;
     if (AllFinite(numbers, width)) continue;
-    return InvalidArgument("features must be finite, but those of row ", row,
+    return InvalidArgument("features must be finite, but those of example ", row,
                            " are not: one is ", *FirstNotFinite(numbers, width),
-                           ". If they were in the steps before, lower the learning rate, of "
+                           ". If they were finite in earlier steps, lower the learning rate of "
                            "the model or of the layer");
   }
   return absl::OkStatus();
@@ -43,7 +43,7 @@ absl::Status CheckFactoredStep(const FactoredStep& step, int64_t steps, int64_t 
     return InvalidArgument(
         "the layer's weights changed between its forward and its backward pass, from version ",
         *step.version, " to ", steps,
-        ": two outputs of it are trained in one step. Concatenate their inputs and call the "
+        ": two of its outputs were trained in one step. Concatenate their inputs and call the "
         "layer once");
   }
   if (!IsFinite(*step.learning_rate) || *step.learning_rate < 0) {
@@ -60,15 +60,15 @@ absl::Status CheckFactoredOutcome(const FactoredOutcome& outcome, double learnin
   if (!(outcome.smallest_pivot >= min_pivot)) {
     return InvalidArgument(
         "a step with learning rate ", learning_rate,
-        " would make the layer's weights singular, so it was not made: a pivot of "
+        " would make the layer's weights singular, so it was not applied: a pivot of "
         "I - 2 learning_rate H'H diag(by_q) is ",
-        outcome.smallest_pivot, ", it must be at least ", min_pivot,
+        outcome.smallest_pivot, ", but must be at least ", min_pivot,
         ". Lower the learning rate");
   }
   if (outcome.not_finite == nullptr) return absl::OkStatus();
   return InvalidArgument("a step with learning rate ", learning_rate,
                          " would make numbers of the layer's ", outcome.not_finite,
-                         " infinite or NaN, so it was not made. Lower the learning rate");
+                         " infinite or NaN, so it was not applied. Lower the learning rate");
 }
 
 absl::Status CheckFactoredFolds(const tensorflow::Tensor& folds, int64_t width) {

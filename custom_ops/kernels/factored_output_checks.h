@@ -1,5 +1,5 @@
-// What the ops on a factored output layer refuse of the values that they get, and of the step
-// that comes out. All values are in memory of the host.
+// Checks of the values that the ops on a factored output layer receive, and of the resulting
+// step. All values are in host memory.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_FACTORED_OUTPUT_CHECKS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_FACTORED_OUTPUT_CHECKS_H_
@@ -11,10 +11,10 @@
 
 namespace largeout {
 
-// Every so many steps the inverse of U is computed anew.
+// After this many steps the inverse of U is recomputed.
 inline constexpr int64_t kStepsOfAnInverse = 256;
 
-// What a step takes besides the state and the batch.
+// The inputs of a step other than the state and the batch.
 struct FactoredStep {
   FactoredSlopes slopes;
   const int64_t* version;

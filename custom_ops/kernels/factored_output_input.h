@@ -1,5 +1,5 @@
-// What the ops on a factored output layer take: its variables, in place and under their locks,
-// and a batch.
+// The inputs of the ops on a factored output layer: its variables, in place and locked, and a
+// batch.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_FACTORED_OUTPUT_INPUT_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_FACTORED_OUTPUT_INPUT_H_
@@ -14,10 +14,10 @@
 
 namespace largeout {
 
-// Holds the locks as long as it lives.
+// Holds the locks during its lifetime.
 class FactoredOutputInput {
  public:
-  // Reads inputs `features`, `ids` and the variables, and checks their shapes, not their
+  // Reads inputs `features`, `ids` and the variables. Checks their shapes, but not their
   // values.
   absl::Status Read(tensorflow::OpKernelContext* ctx) {
     TF_RETURN_IF_ERROR(FindVariables(ctx));
@@ -26,7 +26,7 @@ class FactoredOutputInput {
     return ReadBatch(ctx);
   }
 
-  // The same where variables will be written. copy: as LockedVariables::AllowWrites has it.
+  // The same for ops that write variables. copy: see LockedVariables::AllowWrites.
   template <class Copy>
   absl::Status ReadToWrite(tensorflow::OpKernelContext* ctx, const Copy& copy) {
     TF_RETURN_IF_ERROR(LockState(ctx));
@@ -34,7 +34,7 @@ class FactoredOutputInput {
     return ReadBatch(ctx);
   }
 
-  // The variables alone, locked; they may be written after AllowWrites.
+  // Locks only the variables, which may be written after AllowWrites.
   absl::Status LockState(tensorflow::OpKernelContext* ctx) {
     TF_RETURN_IF_ERROR(FindVariables(ctx));
     variables_.Lock();

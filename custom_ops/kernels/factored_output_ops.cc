@@ -12,7 +12,7 @@ namespace {
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-// The features as the state has them: double, with a 1 appended where there is a bias.
+// The features in the form of the state: double, with a 1 appended if there is a bias.
 class WideFeatures {
  public:
   explicit WideFeatures(const FactoredOutputInput& in)
@@ -73,7 +73,7 @@ struct CpuFactoredOutput {
         return absl::OkStatus();
       }
       FactoredStabiliser stabiliser(in.width(), (*in.steps() + 1) % kStepsOfAnInverse == 0);
-      // Before, as it may find no memory for threads; W stays as it is.
+      // Before the step, because it may run out of memory for threads. W does not change.
       if (!state.folds.HasRoomFor(stabiliser.kMostFolds)) TakeAllFolds(state, parallel);
       const FactoredOutcome outcome =
           StepFactoredOutput(state, batch, step.slopes, *step.learning_rate, step.min_pivot,

@@ -2,21 +2,21 @@
 //
 // A Device has
 //
-//   kUsesHugePages: whether the variables are in the memory of the host;
+//   kUsesHugePages: whether the variables are in host memory;
 //
-// and static functions that take the context first and return a status:
+// and these static functions, which return a status:
 //
 //   Copy(ctx, from, to): copies a variable, in order with the op's work.
 //   Score(ctx, const FactoredOutputInput& in, FactoredScores scores, version): checks ids and
-//     features, and writes what the op returns.
-//   Step(ctx, const FactoredOutputInput& in, const FactoredStep& step, by_features): checks
-//     all values, writes the gradient, and then, where it is asked for, all variables or none
-//     of them; and then folds what U needs.
+//     features, and writes the outputs of the op.
+//   Step(ctx, const FactoredOutputInput& in, const FactoredStep& step, by_features): checks all
+//     values, writes the gradient, then, if requested, writes all variables or none, and then
+//     makes the folds that U needs.
 //   HasFolds(ctx, log, bool* has_folds).
-//   TakeFolds(ctx, const FactoredOutputInput& in): brings all rows up to date.
-//   TakeFolds(ctx, const FactoredFolds& folds, seen, vectors): the same of a matrix.
+//   TakeFolds(ctx, const FactoredOutputInput& in): applies all folds to all rows.
+//   TakeFolds(ctx, const FactoredFolds& folds, seen, vectors): the same for a matrix.
 //
-// Pointers are to the device's memory.
+// Pointers are to device memory.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_FACTORED_OUTPUT_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_FACTORED_OUTPUT_OPS_H_
@@ -162,8 +162,7 @@ class FactoredOutputVectorsOp : public LargeoutOp {
   }
 };
 
-// Registers the ops with a Device for TensorFlow's device of that name, where the handles are
-// in memory of the host.
+// Registers the ops with a Device for the TensorFlow device `name`. Handles are in host memory.
 #define LARGEOUT_REGISTER_FACTORED_OUTPUT_OP(name, op, Kernel) \
   REGISTER_KERNEL_BUILDER(Name(op)                             \
                               .Device(name)                    \

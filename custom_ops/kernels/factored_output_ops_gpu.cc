@@ -13,12 +13,12 @@ using cuda::FactoredReport;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-// The batch in device memory, as the launchers take it, and what they report of it.
+// The batch in device memory in the form of the launchers, and what they report about it.
 class ReadBatch {
  public:
   ReadBatch(OpKernelContext* ctx, const FactoredOutputInput& in) : ctx_(ctx), in_(in) {}
 
-  // Queues reading and checking.
+  // Queues the conversion and the checks.
   absl::Status Queue() {
     const int64_t size = in_.batch() * in_.width();
     TF_RETURN_IF_ERROR(wide_.Allocate(ctx_, size * static_cast<int64_t>(sizeof(double))));
@@ -38,8 +38,8 @@ class ReadBatch {
     return {wide(), in_.ids().flat<int64_t>().data(), in_.batch(), in_.num_targets()};
   }
 
-  // Waits for the report. step: what else was checked, or null. Where something is unfit, the
-  // host looks for it as it does on the CPU.
+  // Waits for the report. step: checked as well, or null. If something is invalid, the host
+  // searches for it as on the CPU.
   absl::Status Wait(const FactoredStep* step, FactoredReport* on_host) {
     TF_RETURN_IF_ERROR(CopyToHost(ctx_, report(), 1, on_host));
     if (on_host->is_unfit == 0) return absl::OkStatus();
@@ -52,7 +52,7 @@ class ReadBatch {
     std::vector<double> features;
     TF_RETURN_IF_ERROR(ToHost(wide(), in_.batch() * in_.width(), &features));
     TF_RETURN_IF_ERROR(CheckFactoredFeatures(features.data(), in_.batch(), in_.width()));
-    return absl::InternalError("the GPU refused input in which the CPU finds nothing wrong");
+    return absl::InternalError("the GPU reported invalid input, but the CPU found none");
   }
 
  private:
@@ -100,7 +100,7 @@ const char* FirstNotFinite(const FactoredReport& report) {
   return nullptr;
 }
 
-// Folds after a step, which are few and small: on the host.
+// Makes the folds after a step on the host, as they are few and small.
 class FoldsOnHost {
  public:
   FoldsOnHost(int64_t width, const FactoredReport& report)
@@ -116,7 +116,7 @@ class FoldsOnHost {
 
   bool is_due() const { return is_due_; }
 
-  // If not, all folds are to be taken.
+  // If it returns false, all folds must be applied.
   bool HaveRoom(const FactoredFolds& folds) {
     if (count_ + kMostFolds <= folds.capacity) return true;
     count_ = 0;
@@ -145,7 +145,7 @@ class FoldsOnHost {
   static constexpr int64_t kMostFolds = FactoredStabiliser::kMostFolds;
 
   const int64_t width_;
-  int64_t count_;  // folds that there are
+  int64_t count_;  // number of folds
   const bool inverts_, is_due_;
   FactoredStabiliser stabiliser_;
   std::vector<double> mixing_, inverse_, log_;
@@ -212,7 +212,7 @@ struct GpuFactoredOutput {
     return FromCuda(cuda::ForgetFolds(state, StreamOf(ctx)));
   }
 
-  // The one wait is before the first write: then no error comes any more.
+  // It waits only once, before the first write. After it, no error can occur.
   template <class Number>
   static absl::Status StepOf(OpKernelContext* ctx, const FactoredOutputInput& in,
                              const FactoredState<Number>& state, const FactoredStep& step,

@@ -1,9 +1,11 @@
-// What the GPU shims (X_gpu.cc) share: their device type, the stream of an op, scratch, errors.
+// Shared by the GPU shims (X_gpu.cc): their device type, the stream of an op, scratch and
+// errors.
 //
-// An op queues work on its stream and returns; nothing in it waits for the device or
-// copies to the host. So hyperparameters, ids and seeds stay in device memory and go to
-// the launchers as pointers; HostMemory is for what shapes depend on. Only the ops on a
-// factored output layer wait, by CopyToHost: they refuse a step before it is written.
+// An op queues work on its stream and returns. It does not wait for the device or copy to the
+// host. So hyperparameters, ids and seeds stay in device memory, and launchers get pointers to
+// them; only inputs that determine shapes are in HostMemory. The ops on a factored output layer
+// are an exception. They wait, by CopyToHost, because they must refuse a step before it is
+// written.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_GPU_CONTEXT_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_GPU_CONTEXT_H_
@@ -18,9 +20,9 @@
 
 namespace largeout {
 
-// The device type that GPU kernels are registered for. The Python loader sets LARGEOUT_GPU=0 in
-// the environment if they cannot run on this machine. They are then registered for a type that
-// no device has, so TensorFlow runs the CPU kernels.
+// The device type that GPU kernels are registered for. If they cannot run on this machine, the
+// Python loader sets LARGEOUT_GPU=0 in the environment. They are then registered for a type
+// that no device has, so TensorFlow runs the CPU kernels.
 inline const char* GpuDeviceType() {
   const char* wanted = std::getenv("LARGEOUT_GPU");
   const bool off = wanted != nullptr && std::strcmp(wanted, "0") == 0;
@@ -50,9 +52,8 @@ absl::Status CopyToHost(tensorflow::OpKernelContext* ctx, const T* from, int64_t
   return FromCuda(cuda::CopyToHost(from, bytes, to, StreamOf(ctx)));
 }
 
-// Device memory for the time of an op, aligned to 256 bytes. What is queued on the
-// stream when it goes may still use it: TensorFlow gives it to later work of the same
-// stream only.
+// Device memory for the duration of an op, aligned to 256 bytes. Work on the stream may still
+// use it after it is destroyed: TensorFlow gives it only to later work of the same stream.
 class GpuScratch {
  public:
   absl::Status Allocate(tensorflow::OpKernelContext* ctx, int64_t bytes) {

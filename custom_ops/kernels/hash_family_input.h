@@ -1,5 +1,5 @@
-// What the ops that hash have in common: the attributes of the family, and its
-// functions, a tensor that may come from a file.
+// Shared by the ops that hash: the attributes of the family, and its functions, a tensor that
+// may come from a file.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_HASH_FAMILY_INPUT_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_HASH_FAMILY_INPUT_H_
@@ -13,7 +13,7 @@
 
 namespace largeout {
 
-// Attributes kind, num_hashes, num_tables, bin_size and, where there is one, bits.
+// Attributes kind, num_hashes, num_tables, bin_size and, if it exists, bits.
 class HashFamilyAttributes {
  public:
   absl::Status Read(tensorflow::OpKernelConstruction* ctx) {
@@ -44,7 +44,7 @@ class HashFamilyAttributes {
         ", bits=", bits_);
   }
 
-  // With its functions, which must live as long as the family. Their shape is checked.
+  // The family with its functions, which must outlive it. Checks their shape.
   absl::Status Family(int64_t dim, const tensorflow::Tensor& functions,
                       HashFamily* family) const {
     TF_RETURN_IF_ERROR(Family(dim, family));
@@ -61,12 +61,12 @@ class HashFamilyAttributes {
     return absl::OkStatus();
   }
 
-  // Looks at the functions themselves, in memory of the host.
+  // Checks the values of the functions, which are in host memory.
   absl::Status CheckFunctions(const HashFamily& family) const {
     if (HashFunctionsAreValid(family)) return absl::OkStatus();
     return tensorflow::errors::InvalidArgument(
-        "functions are no functions of ", kind_, " for dim=", family.dim,
-        ": make them by hash_functions(\"", kind_, "\", dim=", family.dim, ", ...)");
+        "functions are not valid functions of ", kind_, " for dim=", family.dim,
+        ": make them with hash_functions(\"", kind_, "\", dim=", family.dim, ", ...)");
   }
 
  private:

@@ -1,8 +1,8 @@
 // The ops that hash dense vectors, for every device.
 //
-// A Device has, as static functions that return a status: CheckFunctions(attributes, family),
-// which looks at the hash functions as far as it can; and HashRows and HashValues of
-// core/lsh/lsh_hash.h, which take the context first and write [n, num_tables] and
+// A Device has these static functions, which return a status: CheckFunctions(attributes,
+// family), which checks the hash functions as far as the device allows; and HashRows and
+// HashValues of core/lsh/lsh_hash.h, which take the context first and write [n, num_tables] and
 // [n, num_tables, num_hashes].
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_HASH_OPS_H_
@@ -42,7 +42,7 @@ class DenseHashOp : public LargeoutOp {
   HashFamilyAttributes attributes_;
 };
 
-// Registers the ops with a Device for TensorFlow's device of that name.
+// Registers the ops with a Device for the TensorFlow device `name`.
 #define LARGEOUT_REGISTER_HASH_OPS(name, Functions)             \
   REGISTER_KERNEL_BUILDER(Name("LargeoutLshHash").Device(name), \
                           DenseHashOp<Functions, false>);       \

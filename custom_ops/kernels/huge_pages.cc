@@ -9,13 +9,14 @@
 namespace largeout {
 namespace {
 
-constexpr int64_t kLeast = int64_t{16} << 20;  // less the processor keeps track of
+// The processor's caches of page tables cover less.
+constexpr int64_t kLeast = int64_t{16} << 20;
 constexpr size_t kMostAsked = 64;
 
 #if defined(__linux__)
 constexpr int64_t kPage = int64_t{2} << 20;
-constexpr int kMoveNow = 25;         // MADV_COLLAPSE, which many C libraries do not know yet
-constexpr int kRefusalsInARow = 16;  // an older kernel, or no free pages
+constexpr int kMoveNow = 25;         // MADV_COLLAPSE, which many C libraries do not define yet
+constexpr int kRefusalsInARow = 16;  // an older kernel, or no free huge pages
 
 void Move(char* page, char* end) {
   for (int refusals = 0; page < end && refusals < kRefusalsInARow; page += kPage) {

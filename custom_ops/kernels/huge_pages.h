@@ -1,5 +1,5 @@
-// The memory of large variables in pages of 2 MiB: rows that are met at random are then found
-// without a walk through the page tables for each.
+// Puts the memory of large variables in pages of 2 MiB, so that random accesses to rows need no
+// walk of the page tables.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_HUGE_PAGES_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_HUGE_PAGES_H_
@@ -12,15 +12,15 @@
 
 namespace largeout {
 
-// What an op that updates rows keeps: which memory it has asked huge pages for. Linux is asked
-// to keep the memory in such pages, and to move it there at once, which takes as long as to
-// copy it. Where it cannot (before 6.1) it does so as it finds time; where there are no huge
-// pages, or none is free, nothing happens.
+// Kept by an op that updates rows: the memory for which it has requested huge pages. Linux is
+// asked to keep the memory in such pages, and to move it there immediately, which takes as long
+// as a copy. If it cannot (before 6.1), it does so in the background. If huge pages are
+// unavailable, nothing happens.
 class HugePages {
  public:
-  // Asks for the memory of a tensor of 16 MiB or more, once: a variable that gets other memory,
-  // as when it is restored, is asked for again. While the variable is locked, so that its
-  // memory stays.
+  // Requests huge pages for a tensor of 16 MiB or more, once. If the variable gets other
+  // memory, for example when it is restored, requests them again. Call it while the variable is
+  // locked, so that its memory stays.
   void Ask(const tensorflow::Tensor& tensor);
 
  private:

@@ -14,8 +14,8 @@
 
 namespace largeout {
 
-// As tensorflow::Shard, which waits for each thread of its own to wake up: where a core is busy
-// with something else, or the loop is short, that is most of the time of an op.
+// Like tensorflow::Shard. But Shard waits until each of its threads has woken up, which takes
+// most of the time of an op if a core is busy or the loop is short.
 inline ParallelFor IntraOpParallel(tensorflow::OpKernelContext* ctx) {
   const auto* threads = ctx->device()->tensorflow_cpu_worker_threads();
   return [threads](int64_t total, int64_t cost_per_unit,

@@ -64,7 +64,7 @@ absl::Status InvertedFileInput::CheckShapes() const {
   if (tensor(kMeans).dims() != 2 || tensor(kMeans).dim_size(0) < 1 || dim() < 1 ||
       tensor(kIds).dims() != 1) {
     return InvalidArgument(
-        "means must be [num_lists, dim], neither of them 0, and ids "
+        "means must be [num_lists, dim], both at least 1, and ids "
         "[num_classes], got ",
         tensor(kMeans).shape().DebugString(), " and ", tensor(kIds).shape().DebugString());
   }
@@ -84,13 +84,13 @@ absl::Status InvertedFileInput::CheckShapes() const {
 absl::Status InvertedFileInput::CheckLists() const {
   const int64_t num_classes = tensor(kIds).dim_size(0);
   if (HasLists(file(), num_classes)) return absl::OkStatus();
-  return InvalidArgument("offsets must rise from 0 to num_classes = ", num_classes,
-                         ", or all be 0 before the lists are fitted: these are no offsets of "
-                         "an inverted file; fit it anew");
+  return InvalidArgument("offsets must increase from 0 to num_classes = ", num_classes,
+                         ", or all be 0 before the lists are fitted, but these do not. Fit "
+                         "the inverted file again");
 }
 
 InvertedFile InvertedFileInput::file() const {
-  // Unsigned, as TensorFlow has no variables of int32 on GPUs.
+  // Unsigned, because TensorFlow has no int32 variables on GPUs.
   const auto whole_numbers = [&](Part part) {
     return reinterpret_cast<int32_t*>(tensor(part).flat<uint32_t>().data());
   };

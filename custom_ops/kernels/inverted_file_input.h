@@ -1,4 +1,4 @@
-// The parts of an inverted file: variables, in place and under their locks, or tensors.
+// The parts of an inverted file: variables, in place and locked, or tensors.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_INVERTED_FILE_INPUT_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_INVERTED_FILE_INPUT_H_
@@ -10,22 +10,22 @@
 
 namespace largeout {
 
-// Holds the locks as long as it lives.
+// Holds the locks during its lifetime.
 class InvertedFileInput {
  public:
-  // Finds the variables of the file, inputs `means` to `scales`, for reading, and checks their
+  // Finds the variables of the file, inputs `means` to `scales`, for reading. Checks their
   // dtypes and shapes.
   absl::Status Read(tensorflow::OpKernelContext* ctx);
 
-  // Finds them and input `schedule`, checks the lists too, and makes them variables that may be
-  // written in place. In memory of the host.
+  // Finds them and input `schedule`, also checks the lists, and makes the variables writable in
+  // place. For variables in host memory.
   absl::Status ReadForWriting(tensorflow::OpKernelContext* ctx);
 
-  // Instead of that: copies inputs `means` to `schedule`, which are tensors here, to the
-  // outputs, takes these, and checks them as well.
+  // An alternative for tensors: copies inputs `means` to `schedule` to the outputs, uses these,
+  // and checks them in the same way.
   absl::Status CopyToOutputs(tensorflow::OpKernelContext* ctx);
 
-  // OK if the offsets are those of an inverted file. In memory of the host.
+  // OK if the offsets are valid for an inverted file. In host memory.
   absl::Status CheckLists() const;
 
   InvertedFile file() const;

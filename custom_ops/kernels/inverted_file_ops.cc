@@ -26,9 +26,9 @@ struct CpuInvertedFile {
   }
 };
 
-// What the ops share that write the file: the class matrix is read under its
-// locks, then the file and the schedule are written under theirs. Or all are tensors,
-// copies of variables that are on another device, and the outputs are written.
+// The base of the ops that write the file. The class matrix is read under its locks, then the
+// file and the schedule are written under theirs. Alternatively, all inputs are tensors, copies
+// of variables on another device, and the outputs are written.
 class InvertedFileUpdateOp : public LargeoutOp {
  public:
   using LargeoutOp::LargeoutOp;
@@ -52,19 +52,19 @@ class InvertedFileUpdateOp : public LargeoutOp {
     OP_REQUIRES_OK(ctx, CheckSchedule(input.schedule()));
     try {
       Update(matrix, input.file(), IntraOpParallel(ctx), input.schedule());
-    } catch (...) {  // the parts fit together no more: as before the first fit
+    } catch (...) {  // the parts are inconsistent: reset to the state before the first fit
       std::fill_n(input.file().offsets, input.file().num_lists + 1, 0);
       throw;
     }
   }
 
  protected:
-  // schedule: the number of the next step, and that of the last fit or -1.
+  // schedule: the number of the next step, and that of the last fit, or -1.
   virtual void Update(const ClassMatrix& matrix, const InvertedFile& file,
                       const ParallelFor& parallel, int64_t* schedule) = 0;
 
  private:
-  // Far from where sums of them overflow.
+  // Limits them so that their sums cannot overflow.
   static absl::Status CheckSchedule(const int64_t* schedule) {
     constexpr int64_t kMostSteps = int64_t{1} << 62;
     const int64_t step = schedule[0], fitted = schedule[1];
@@ -115,8 +115,8 @@ class InvertedFileUpkeepOp : public InvertedFileUpdateOp {
   }
 
  private:
-  // Reassigns the rows whose turn it is so many steps after the fit. Returns
-  // whether the lists still are those of these rows.
+  // Reassigns the rows that are due this many steps after the fit. Returns whether the lists
+  // still match these rows.
   bool FollowRows(const ClassMatrix& matrix, const InvertedFile& file,
                   const ParallelFor& parallel, int64_t age) {
     const int64_t count = std::min(interval_ * rows_a_step_, matrix.num_classes);

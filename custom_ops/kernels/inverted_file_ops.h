@@ -1,7 +1,7 @@
 // The search op of inverted files, for every device. A Device has:
 //
-//   absl::Status CheckLists(const InvertedFileInput& input): OK if the lists are those of an
-//     inverted file, as far as the host can see.
+//   absl::Status CheckLists(const InvertedFileInput& input): OK if the lists are valid, as far
+//     as the host can read them.
 //   absl::Status Search(OpKernelContext* ctx, const InvertedFile& file, const Tensor& features,
 //                       int64_t num_probes, int64_t k, float* scores, int64_t* ids).
 
@@ -49,8 +49,7 @@ class InvertedFileSearchOp : public LargeoutOp {
   int64_t num_probes_;
 };
 
-// Registers the op with a Device for TensorFlow's device of that name, where the handles are in
-// memory of the host.
+// Registers the op with a Device for the TensorFlow device `name`. Handles are in host memory.
 #define LARGEOUT_REGISTER_INVERTED_FILE_OPS(name, Functions) \
   REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileSearch") \
                               .Device(name)                  \

@@ -11,7 +11,7 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
 struct GpuInvertedFile {
-  // Offsets and ids are not looked at here, see custom_ops/cuda/inverted_file.h.
+  // Offsets and ids are not checked here, see custom_ops/cuda/inverted_file.h.
   static absl::Status CheckLists(const InvertedFileInput&) { return absl::OkStatus(); }
 
   static absl::Status Search(OpKernelContext* ctx, const InvertedFile& file,

@@ -1,5 +1,4 @@
-// The variables of a kernel tree: the rows that it sums, and its sums, in place and under their
-// locks.
+// The variables of a kernel tree: the rows that it sums, and its sums, in place and locked.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_KERNEL_TREE_INPUT_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_KERNEL_TREE_INPUT_H_
@@ -11,17 +10,17 @@
 
 namespace largeout {
 
-// OK if the value is that of the sums of such a tree.
+// OK if the value is valid for the sums of such a tree.
 inline absl::Status CheckSums(const tensorflow::Tensor& sums, const TreeShape& shape,
                               int64_t dim) {
   return CheckVariable(sums, "sums", tensorflow::DT_FLOAT, {shape.num_nodes(), TreeWidth(dim)});
 }
 
 // The rows of a tree, and what is written: the sums, and the projected rows if there is a
-// projection. Holds the locks as long as it lives.
+// projection. Holds the locks during its lifetime.
 class KernelTreeRowsInput {
  public:
-  // Reads inputs `embeddings`, `bias`, `projection` (of no handle, or of those of the
+  // Reads inputs `embeddings`, `bias`, `projection` (no handle, or the handles of the
   // projection and the projected rows) and `sums`, and checks their shapes.
   absl::Status Read(tensorflow::OpKernelContext* ctx, int64_t leaf_size) {
     tensorflow::OpInputList projection;
@@ -47,8 +46,8 @@ class KernelTreeRowsInput {
     return CheckSums(*sums_.tensor(0), shape_, rows_.dim());
   }
 
-  // Makes what is written variables that may be written where they stand. Once nothing else can
-  // go wrong. copy: as LockedVariables::AllowWrites has it.
+  // Makes the written variables writable in place. Call it after all checks. copy: see
+  // LockedVariables::AllowWrites.
   template <class Copy>
   absl::Status AllowWrites(tensorflow::OpKernelContext* ctx, const Copy& copy) {
     TF_RETURN_IF_ERROR(sums_.AllowWrites(ctx, copy));
@@ -60,7 +59,7 @@ class KernelTreeRowsInput {
 
   const TreeShape& shape() const { return shape_; }
   const TreeRows& rows() const { return rows_; }
-  // Once writes are allowed.
+  // Call it after AllowWrites.
   float* sums() const { return sums_.tensor(0)->flat<float>().data(); }
 
  private:
@@ -80,15 +79,15 @@ class KernelTreeRowsInput {
   }
 
   ClassMatrixInput classes_;
-  // Locked in this order: draws from projected rows lock these, their class matrix, before the
-  // sums.
+  // Locked in this order: draws from projected rows lock these rows, which are their class
+  // matrix, before the sums.
   LockedVariables projection_, projected_, sums_;
   TreeShape shape_{};
   TreeRows rows_{};
 };
 
 // The tree that an op draws from: inputs `embeddings` and `bias`, the rows that are summed, and
-// `sums`. Holds the locks as long as it lives.
+// `sums`. Holds the locks during its lifetime.
 class KernelTreeInput {
  public:
   absl::Status Read(tensorflow::OpKernelContext* ctx, int64_t leaf_size,

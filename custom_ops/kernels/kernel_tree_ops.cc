@@ -15,10 +15,10 @@ absl::Status CheckRowsOfTree(OpKernelContext* ctx, const KernelTreeRowsInput& in
   const int64_t unfit = FindUnfitClass(in.shape(), in.rows(), classes, IntraOpParallel(ctx));
   if (unfit < 0) return absl::OkStatus();
   return InvalidArgument(
-      "a kernel tree needs class embeddings, biases and a projection that are finite, and not "
-      "so large that sums of their squares overflow: squared norms up to ",
-      LargestSquare(in.shape().num_classes),
-      ", after the projection if there is one; those of class ", unfit, " are not");
+      "a kernel tree needs class embeddings, biases and a projection that are finite, and "
+      "small enough that sums of their squares do not overflow: squared norms up to ",
+      LargestSquare(in.shape().num_classes), ", after the projection if there is one; class ",
+      unfit, " violates this");
 }
 
 struct CpuKernelTree {
@@ -52,9 +52,9 @@ struct CpuKernelTree {
                                            seed, IntraOpParallel(ctx), sample);
     if (unfit < 0) return absl::OkStatus();
     return InvalidArgument(
-        "features must be finite, and their products with the class embeddings must not "
-        "overflow; those of row ",
-        unfit, " are not or do, or the sums of the tree are not those of the embeddings");
+        "features must be finite, their products with the class embeddings must not overflow, "
+        "and the sums of the tree must match the embeddings; this fails for example ",
+        unfit);
   }
 };
 

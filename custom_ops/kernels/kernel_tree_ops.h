@@ -1,13 +1,13 @@
 // The ops on kernel trees, for every device.
 //
-// A Device has static functions that take the context first and return a status:
+// A Device has these static functions, which return a status:
 //
-//   Build(ctx, KernelTreeRowsInput* in): looks at the rows as far as it can, calls
-//     in->AllowWrites once nothing else can go wrong, and writes all sums.
+//   Build(ctx, KernelTreeRowsInput* in): checks the rows as far as the device allows, calls
+//     in->AllowWrites after all checks, and writes all sums.
 //   Update(ctx, ids, in, num_changed): the same for the leaves of the ids; num_changed is in
-//     the device's memory, like ids.
-//   Sample(ctx, TreeQuery query, TreeSample sample): draws, and looks at labels and masses as
-//     far as it can.
+//     device memory, like ids.
+//   Sample(ctx, TreeQuery query, TreeSample sample): draws, and checks labels and masses as far
+//     as the device allows.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_KERNEL_TREE_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_KERNEL_TREE_OPS_H_
@@ -59,7 +59,7 @@ class KernelTreeUpdateOp : public LargeoutOp {
   int64_t leaf_size_;
 };
 
-// What is asked of a tree. Features, labels and seed are in the device's memory.
+// The inputs of a draw. Features, labels and seed are in device memory.
 struct TreeQuery {
   KernelTree tree;
   const tensorflow::Tensor& features;  // [batch, rows.dim]
@@ -109,12 +109,12 @@ class KernelTreeSampleOp : public LargeoutOp {
   absl::Status CheckSizes(int64_t batch, int64_t num_labels) const {
     if (num_labels > std::numeric_limits<int32_t>::max() - num_sampled_) {
       return tensorflow::errors::InvalidArgument(
-          "num_sampled and the labels of a row must be fewer than 2^31 together, got ",
+          "num_sampled plus the number of labels per example must be below 2^31, got ",
           num_sampled_, " and ", num_labels);
     }
     if (batch > 0 || !shared_) return absl::OkStatus();
     return tensorflow::errors::InvalidArgument(
-        "a pool that the batch shares needs at least one row of features, got none");
+        "a pool that the batch shares needs at least one example, got none");
   }
 
   absl::Status AllocateDraws(tensorflow::OpKernelContext* ctx, int output, int64_t batch,
@@ -128,8 +128,7 @@ class KernelTreeSampleOp : public LargeoutOp {
   float alpha_;
 };
 
-// Registers the ops with a Device for TensorFlow's device of that name, where the handles are
-// in memory of the host.
+// Registers the ops with a Device for the TensorFlow device `name`. Handles are in host memory.
 #define LARGEOUT_REGISTER_KERNEL_TREE_OP(name, op, Kernel) \
   REGISTER_KERNEL_BUILDER(Name(op)                         \
                               .Device(name)                \

@@ -8,7 +8,7 @@ namespace {
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-// Rows, ids, labels and masses are not looked at here, see custom_ops/cuda/kernel_tree.h.
+// Rows, ids, labels and masses are not checked here, see custom_ops/cuda/kernel_tree.h.
 struct GpuKernelTree {
   static absl::Status Build(OpKernelContext* ctx, KernelTreeRowsInput* in) {
     TF_RETURN_IF_ERROR(AllowWrites(ctx, in));

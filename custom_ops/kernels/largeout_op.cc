@@ -39,7 +39,7 @@ absl::Status OutOfMemory(const tensorflow::OpKernel& op, OpKernelContext* ctx) {
   return tensorflow::errors::ResourceExhausted(
       "out of memory for the scratch of ", op.type_string(), " on inputs ", inputs,
       " with attributes ", tensorflow::SummarizeAttrs(op.def()),
-      ": ask for less at once, as by a smaller batch");
+      ": process less at once, for example a smaller batch");
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ void LargeoutOp::Compute(OpKernelContext* ctx) {
     Run(ctx);
   } catch (const std::bad_alloc&) {
     OP_REQUIRES_OK(ctx, OutOfMemory(*this, ctx));
-  } catch (const std::length_error&) {  // of std::vector: more than any memory
+  } catch (const std::length_error&) {  // from std::vector: larger than any memory
     OP_REQUIRES_OK(ctx, OutOfMemory(*this, ctx));
   }
 }
@@ -76,7 +76,7 @@ absl::Status CheckDistinctVariables(OpKernelContext* ctx) {
     for (const auto& [other, input] : variables) {
       if (other != variable.get()) continue;
       return InvalidArgument("inputs ", input, " and ", i,
-                             " are the same variable: each must be a variable of its own");
+                             " are the same variable: they must be different variables");
     }
     variables.emplace_back(variable.get(), i);
   }

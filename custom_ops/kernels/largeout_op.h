@@ -1,4 +1,4 @@
-// The base of all kernels: what must not end or hang the process becomes an error of the op.
+// The base of all kernels. It turns what would end or hang the process into an error of the op.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_LARGEOUT_OP_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_LARGEOUT_OP_H_
@@ -9,16 +9,17 @@
 
 namespace largeout {
 
-// Every handle among the inputs is one handle when Run begins. Where memory is short in Run,
-// also in one of its threads (IntraOpParallel), the op ends with ResourceExhausted: locks are
-// released and scratch is freed on the way out. What an op had written in place by then:
-//   row updates: each row is as before or updated as a whole, but some are updated;
-//   LargeoutKernelTreeBuild and Update: each sum is as before or the new one, but some are new;
-//   LargeoutFactoredOutputStep: nothing; but rows may have taken folds, which no weight shows;
+// Before Run, it checks that every handle input is a single handle. If memory runs out in Run
+// or one of its threads (IntraOpParallel), the op ends with ResourceExhausted; locks are
+// released and scratch is freed. What an op has written in place by then:
+//   row updates: each row is either unchanged or completely updated, and some are updated;
+//   LargeoutKernelTreeBuild and Update: each sum is either the old or the new one, and some
+//     are new;
+//   LargeoutFactoredOutputStep: nothing; rows may have taken folds, which change no weight;
 //   LargeoutFactoredOutputTakeFolds: the same;
 //   LargeoutLshBuild: nothing, or all buckets are empty;
 //   LargeoutInvertedFileFit and Upkeep: nothing, or there are no lists, as before the first
-//   fit.
+//     fit.
 class LargeoutOp : public tensorflow::OpKernel {
  public:
   using OpKernel::OpKernel;
@@ -28,8 +29,8 @@ class LargeoutOp : public tensorflow::OpKernel {
   virtual void Run(tensorflow::OpKernelContext* ctx) = 0;
 };
 
-// allocate_output for sizes whose product may overflow, which ends the process there.
-// output: its number or its name.
+// allocate_output for sizes whose product may overflow, for which TensorFlow's function ends
+// the process. output: its number or its name.
 template <class Output>
 absl::Status AllocateOutput(tensorflow::OpKernelContext* ctx, Output output,
                             std::initializer_list<int64_t> sizes, tensorflow::Tensor** tensor) {
@@ -38,15 +39,15 @@ absl::Status AllocateOutput(tensorflow::OpKernelContext* ctx, Output output,
   return ctx->allocate_output(output, shape, tensor);
 }
 
-// Reads an attribute that counts something. OK if it is in [1, 2^31): then the product of two
-// of them is a number.
+// Reads an attribute that is a count. OK if it is in [1, 2^31), so that the product of two
+// counts does not overflow.
 absl::Status ReadCount(tensorflow::OpKernelConstruction* ctx, const char* name, int64_t* count);
 
-// OK if the count, which the input of that name holds, is of at least 1 and of 32 bits.
+// OK if the count, the value of the input of that name, is in [1, 2^31).
 absl::Status CheckCount(const char* name, int64_t count);
 
-// OK if all handles among the inputs are those of different variables. For ops that write some
-// of them: they would lock one twice, or read what they write.
+// OK if all handle inputs are of different variables. For ops that write some of them:
+// otherwise they would lock a variable twice, or read what they write.
 absl::Status CheckDistinctVariables(tensorflow::OpKernelContext* ctx);
 
 }  // namespace largeout

@@ -16,7 +16,7 @@ using tensorflow::errors::InvalidArgument;
 
 absl::Status Damaged() {
   return tensorflow::errors::DataLoss(
-      "the hash tables are damaged: they hold ids that are no classes. Rebuild them with "
+      "the hash tables are damaged: they contain ids out of range. Rebuild them with "
       "sampler.rebuild(layer)");
 }
 
@@ -75,7 +75,7 @@ struct CpuLsh {
     try {
       BuildLshTables(family, in.rows(), in.num_rows(), IntraOpParallel(ctx), in.offsets(),
                      in.ids());
-    } catch (...) {  // nobody shall see them half-built
+    } catch (...) {  // leave no half-built tables
       std::fill_n(in.offsets(), family.num_tables * ((int64_t{1} << family.bits) + 1), 0);
       throw;
     }

@@ -1,8 +1,8 @@
 // The ops on hash tables, for every device.
 //
-// A Device has static functions that take the context first and return a status: Query, Pool,
-// FreshShare and Build, see the ops. Codes, labels, ids and seeds are in its memory, and it
-// looks at them as far as it can.
+// A Device has the static functions Query, Pool, FreshShare and Build, which take the context
+// first and return a status; see the ops. Codes, labels, ids and seeds are in device memory,
+// and the functions check them as far as the device allows.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_LSH_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_LSH_OPS_H_
@@ -39,7 +39,7 @@ class LshQueryOp : public LargeoutOp {
     tensorflow::Tensor *sampled, *num_filled;
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {batch, draw_.num_sampled}, &sampled));
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {batch}, &num_filled));
-    // `walks_`: by WalkBuckets of core/lsh/lsh_query.h, else by MostMetClasses.
+    // If `walks_`, by WalkBuckets of core/lsh/lsh_query.h, else by MostMetClasses.
     OP_REQUIRES_OK(ctx, Device::Query(ctx, walks_, tables, QueriesOf(codes, &labels), draw_,
                                       seed, sampled->flat<int64_t>().data(),
                                       num_filled->flat<int32_t>().data()));
@@ -96,7 +96,8 @@ class LshFreshShareOp : public LargeoutOp {
   }
 };
 
-// The rows that hash tables are built of, and the tables. Holds the locks as long as it lives.
+// The rows that hash tables are built from, and the tables. Holds the locks during its
+// lifetime.
 class LshBuildInput {
  public:
   absl::Status Read(tensorflow::OpKernelContext* ctx) {
@@ -120,8 +121,8 @@ class LshBuildInput {
   int32_t* offsets() const { return TableNumbers(tables_.offsets()); }
   int32_t* ids() const { return TableNumbers(tables_.ids()); }
 
-  // Makes both tables writable, if they are those of the family. All of them is to be written
-  // then: they may have other memory, which holds anything.
+  // Makes both tables writable, if their shapes are those of the family. The caller must then
+  // write all of both, because they may have new, uninitialised memory.
   absl::Status MakeWritable(tensorflow::OpKernelContext* ctx, const HashFamily& family) const {
     tensorflow::Tensor *offsets = tables_.offsets(), own_offsets, own_ids;
     if (offsets->dim_size(0) != family.num_tables ||
@@ -137,7 +138,7 @@ class LshBuildInput {
   }
 
  private:
-  // Memory of the table's own: other memory if a reader holds what it has.
+  // Gives the table memory of its own: new memory if a reader holds its current memory.
   static absl::Status MakeOwn(tensorflow::OpKernelContext* ctx, const tensorflow::Tensor& table,
                               tensorflow::Tensor* own) {
     if (!table.RefCountIsOne()) return ctx->allocate_temp(table.dtype(), table.shape(), own);
@@ -149,8 +150,8 @@ class LshBuildInput {
   LshTablesInput tables_;
 };
 
-// Build(ctx, attributes, family, in) looks at the functions of the family, calls MakeWritable
-// once nothing else can go wrong, and builds the tables.
+// Build(ctx, attributes, family, in) checks the functions of the family, calls MakeWritable
+// after all checks, and builds the tables.
 template <class Device>
 class LshBuildOp : public LargeoutOp {
  public:
@@ -170,8 +171,7 @@ class LshBuildOp : public LargeoutOp {
   HashFamilyAttributes attributes_;
 };
 
-// Registers the ops with a Device for TensorFlow's device of that name, where the handles are
-// in memory of the host.
+// Registers the ops with a Device for the TensorFlow device `name`. Handles are in host memory.
 #define LARGEOUT_REGISTER_LSH_OP(name, op, Kernel) \
   REGISTER_KERNEL_BUILDER(Name(op).Device(name).HostMemory("offsets").HostMemory("ids"), Kernel)
 #define LARGEOUT_REGISTER_LSH_OPS(name, Functions)                                     \

@@ -15,13 +15,13 @@ using tensorflow::errors::InvalidArgument;
 
 constexpr int64_t kMostOnGpu = std::numeric_limits<int32_t>::max();
 
-// Codes, labels and tables are not looked at in these ops: what is out of range is passed
-// over, see custom_ops/cuda/lsh_query.h.
+// These ops do not check codes, labels and tables: values out of range are skipped, see
+// custom_ops/cuda/lsh_query.h.
 struct GpuLsh {
   static absl::Status Query(OpKernelContext* ctx, bool walks, const LshTables& tables,
                             const LshQueries& queries, LshDraw draw, const int64_t* seed,
                             int64_t* sampled, int32_t* num_filled) {
-    // More lookups than there are entries change nothing, and take memory.
+    // More lookups than entries would change nothing, but take memory.
     const int64_t num_entries = queries.num_codes * tables.num_classes;
     draw.max_lookups = std::min(draw.max_lookups, std::max<int64_t>(1, num_entries));
     if (draw.max_lookups > kMostOnGpu) {

@@ -1,4 +1,4 @@
-// The hash tables of an op that takes them by their variables' handles, and queries of them.
+// The hash tables of an op, which takes them by their variables' handles, and queries of them.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_LSH_TABLES_INPUT_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_LSH_TABLES_INPUT_H_
@@ -12,8 +12,8 @@
 
 namespace largeout {
 
-// Tables are uint32 variables, since TensorFlow keeps those of int32 off the GPU. No number in
-// them reaches 2^31, so core takes their bits as int32.
+// Tables are uint32 variables, because TensorFlow keeps int32 variables off the GPU. All their
+// numbers are below 2^31, so core reads them as int32.
 inline int32_t* TableNumbers(tensorflow::Tensor* table) {
   return reinterpret_cast<int32_t*>(table->flat<uint32_t>().data());
 }
@@ -37,7 +37,7 @@ inline absl::Status CheckTableShapes(const tensorflow::Tensor& offsets,
   return absl::OkStatus();
 }
 
-// Holds the locks as long as it lives.
+// Holds the locks during its lifetime.
 class LshTablesInput {
  public:
   // Finds the variables of inputs `offsets` and `ids`, for reading, and checks their shapes.
@@ -78,14 +78,14 @@ inline absl::Status CheckCodesShape(const tensorflow::Tensor& codes, const LshTa
                     " tables");
 }
 
-// The shapes of a query. codes must be as above, labels [batch, num_labels].
+// Checks the shapes of a query: codes as above, labels [batch, num_labels].
 inline absl::Status CheckQueryShapes(const tensorflow::Tensor& codes,
                                      const tensorflow::Tensor& labels,
                                      const LshTables& tables) {
   TF_RETURN_IF_ERROR(CheckCodesShape(codes, tables));
   TF_RETURN_IF_ERROR(CheckRows(labels, "labels", codes.dim_size(0), "codes"));
   if (codes.dim_size(1) <= kMostCodes) return absl::OkStatus();
-  return tensorflow::errors::InvalidArgument("a row may have at most ", kMostCodes,
+  return tensorflow::errors::InvalidArgument("an example may have at most ", kMostCodes,
                                              " codes, got ", codes.dim_size(1));
 }
 

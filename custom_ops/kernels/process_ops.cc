@@ -5,7 +5,7 @@
 namespace largeout {
 namespace {
 
-// On the CPU alone, as all ops of strings.
+// On the CPU only, like all ops on strings.
 class ServerVersionsOp : public LargeoutOp {
  public:
   using LargeoutOp::LargeoutOp;

@@ -4,15 +4,17 @@
 namespace largeout {
 namespace {
 
-// Says so, where TensorFlow would copy everything to the CPU and back in each step.
+// An error, because otherwise TensorFlow would copy everything to the CPU and back in each
+// step.
 class NoRoundedProductOp : public LargeoutOp {
  public:
   using LargeoutOp::LargeoutOp;
 
   void Run(tensorflow::OpKernelContext* ctx) override {
-    ctx->SetStatus(tensorflow::errors::InvalidArgument(
-        "products by bfloat16 numbers are for CPUs; on a GPU take compute_dtype 'float32', or "
-        "make them under tf.device('CPU')"));
+    ctx->SetStatus(
+        tensorflow::errors::InvalidArgument("products of bfloat16 numbers run only on CPUs; on "
+                                            "a GPU use compute_dtype 'float32', or "
+                                            "run them under tf.device('CPU')"));
   }
 };
 

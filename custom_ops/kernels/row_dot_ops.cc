@@ -34,7 +34,7 @@ struct CpuRowDot {
     return absl::OkStatus();
   }
 
-  // Of the distinct classes.
+  // Gradients of the distinct classes.
   static absl::Status RowGradient(OpKernelContext* ctx, const RowDotInput& in,
                                   const RowDotsGradients& gradients) {
     const ParallelFor parallel = IntraOpParallel(ctx);

@@ -1,8 +1,9 @@
-// The ops on the logits of a few classes for each row, for every device.
+// The ops on the logits of a few classes per example, for every device.
 //
 // A Device has the functions of core/rows/row_dots.h as static functions that take the context
 // first and return a status: RowDots, GatherRows, FeatureGradient, and RowGradient, which
-// allocates its outputs by AllocateRowGradient. Beside them CheckIds, for what it can look at.
+// allocates its outputs by AllocateRowGradient. It also has CheckIds, which checks the ids as
+// far as it can.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_ROW_DOT_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_ROW_DOT_OPS_H_
@@ -15,10 +16,10 @@
 
 namespace largeout {
 
-// The class matrix, and the classes that an op is about. Holds the locks as long as it lives.
+// The class matrix, and the classes that an op reads. Holds the locks during its lifetime.
 class RowDotInput {
  public:
-  // Reads the inputs and checks their shapes, not the ids.
+  // Reads the inputs and checks their shapes, but not the ids.
   absl::Status Read(tensorflow::OpKernelContext* ctx) {
     const tensorflow::Tensor *own_ids, *shared_ids;
     TF_RETURN_IF_ERROR(ctx->input("features", &features_));
@@ -39,7 +40,7 @@ class RowDotInput {
     return absl::OkStatus();
   }
 
-  // Reads what the gradient has besides, once Read is done.
+  // Reads the additional inputs of the gradient. Call it after Read.
   absl::Status ReadGradients(tensorflow::OpKernelContext* ctx,
                              RowDotsGradients* gradients) const {
     const tensorflow::Tensor *d_logits, *d_rows;
@@ -96,7 +97,7 @@ class RowDotsOp : public LargeoutOp {
   }
 };
 
-// The gradients of the rows that have one: bias is null if there is none.
+// The gradients of the rows that have one. bias is null if there is no bias.
 struct RowGradient {
   int64_t* ids;
   float* rows;
@@ -137,8 +138,8 @@ class RowDotsGradOp : public LargeoutOp {
   }
 };
 
-// Registers the ops with a Device for TensorFlow's device of that name, where handles and
-// shapes are in memory of the host.
+// Registers the ops with a Device for the TensorFlow device `name`. Handles and shapes are in
+// host memory.
 #define LARGEOUT_REGISTER_ROW_DOT_OPS(name, Functions)                                  \
   REGISTER_KERNEL_BUILDER(                                                              \
       Name("LargeoutRowDots").Device(name).HostMemory("embeddings").HostMemory("bias"), \

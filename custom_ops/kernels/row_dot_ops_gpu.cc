@@ -9,7 +9,7 @@ namespace {
 using tensorflow::OpKernelContext;
 
 struct GpuRowDot {
-  // Ids are not looked at here, see custom_ops/cuda/row_dots.h.
+  // Ids are not checked here, see custom_ops/cuda/row_dots.h.
   static absl::Status CheckIds(const RowDotInput&) { return absl::OkStatus(); }
 
   static absl::Status RowDots(OpKernelContext* ctx, const RowDotInput& in, float* logits) {
@@ -27,7 +27,7 @@ struct GpuRowDot {
         cuda::RowDotsFeatureGradient(in.matrix, in.own, d_logits, d_features, StreamOf(ctx)));
   }
 
-  // A row for each id or class: the host does not know how many are distinct.
+  // One row per id or class: the host does not know how many ids are distinct.
   static absl::Status RowGradient(OpKernelContext* ctx, const RowDotInput& in,
                                   const RowDotsGradients& gradients) {
     const int64_t dim = in.matrix.dim, num_classes = in.matrix.num_classes;

@@ -52,7 +52,7 @@ struct CpuRow {
     return absl::OkStatus();
   }
 
-  // The outputs have a row for each distinct id.
+  // The outputs have one row per distinct id.
   static absl::Status Merge(OpKernelContext* ctx, const Tensor& values, const Tensor& ids) {
     const ParallelFor parallel_for = IntraOpParallel(ctx);
     const MergedRows merged = MergeRowIds(ids, parallel_for);

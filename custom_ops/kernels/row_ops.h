@@ -1,17 +1,15 @@
 // The ops that update or merge rows, for every device.
 //
 // A Device has
-//   Adam, Adagrad, RowwiseAdagrad, Momentum: the arguments of an optimizer's step, those of
-//     core/optimizers/row_update_rules.h or of cuda/row_update.h; the members have the same
-//     names;
-// and static functions that take the context first and return a status:
-//   Update(inputs, arguments): one step; without the context. An error comes before the first
-//     write;
-//   kUsesHugePages: whether the variables are in the memory of the host;
-//   CheckIds(ids, num_rows): of ids whose shape was checked, as far as it can look at them;
-//     without the context;
-//   Merge(values, ids): allocates and writes the outputs of LargeoutMergeRows;
-//   Copy(from, to): copies a variable, in order with the op's work.
+//   Adam, Adagrad, RowwiseAdagrad, Momentum: the arguments of a step of an optimizer, from
+//     core/optimizers/row_update_rules.h or cuda/row_update.h; the members have the same names;
+// and these static members; the functions return a status:
+//   kUsesHugePages: whether the variables are in host memory;
+//   Update(inputs, arguments): one step. Errors come before the first write;
+//   CheckIds(ids, num_rows): checks ids, whose shape is already checked, as far as the device
+//     allows;
+//   Merge(ctx, values, ids): allocates and writes the outputs of LargeoutMergeRows;
+//   Copy(ctx, from, to): copies a variable, in order with the op's work.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_ROW_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_ROW_OPS_H_
@@ -34,10 +32,11 @@ inline absl::Status CheckRowIdsShape(const tensorflow::Tensor& ids) {
 }
 
 // The inputs of an optimizer op: the variable's handle, the slots' handles, values, ids,
-// scalars. Holds the locks of all variables as long as it lives.
+// scalars. Holds the locks of all variables during its lifetime.
 class RowUpdateInputs {
  public:
-  // Locks the variables for writing in place, and checks the shapes of all but the slots.
+  // Locks the variables for writing in place, and checks the shapes of all inputs but the
+  // slots.
   template <class Copy>
   absl::Status Read(tensorflow::OpKernelContext* context, const Copy& copy) {
     ctx = context;
@@ -58,7 +57,7 @@ class RowUpdateInputs {
   const tensorflow::Tensor& ids() const { return ctx->input(first_scalar() - 1); }
   const float* values() const { return ctx->input(first_scalar() - 2).flat<float>().data(); }
 
-  // The value of a scalar on the CPU; where it stands, wherever that is.
+  // The value of a scalar on the CPU, or a pointer to it on any device.
   template <typename T>
   void Scalar(int index, T* value) const {
     *value = ctx->input(first_scalar() + index).scalar<T>()();
@@ -68,8 +67,8 @@ class RowUpdateInputs {
     *place = ctx->input(first_scalar() + index).flat<T>().data();
   }
 
-  // The slot's memory if it has the dtype and the shape: that of the variable,
-  // or [num_rows].
+  // The slot's memory, if it has the right dtype and shape: that of the variable, or
+  // [num_rows].
   template <typename T>
   absl::Status FullSlot(int slot, T** data) const {
     return Slot(slot, variable().shape(), data);
@@ -251,7 +250,7 @@ class CheckRowIdsOp : public LargeoutOp {
   }
 };
 
-// Registers the ops with a Device for TensorFlow's device of that name.
+// Registers the ops with a Device for the TensorFlow device `name`.
 #define LARGEOUT_REGISTER_ROW_UPDATE(name, op, Functions, Reader, Arguments) \
   REGISTER_KERNEL_BUILDER(Name(op).Device(name),                             \
                           RowUpdateOp<Functions, Reader, Functions::Arguments>)

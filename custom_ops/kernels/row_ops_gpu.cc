@@ -9,7 +9,7 @@ using tensorflow::DT_INT64;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-// Queues the merge of `ids`, whose result stands in `scratch`. dim: that of the gradients.
+// Queues the merge of `ids` into `scratch`. dim: of the gradients.
 absl::Status MergeOnGpu(OpKernelContext* ctx, const Tensor& ids, int64_t num_rows, int64_t dim,
                         GpuScratch* scratch, cuda::MergedRows* merged) {
   const int64_t n = ids.NumElements();
@@ -29,8 +29,7 @@ struct GpuRow {
 
   static constexpr bool kUsesHugePages = false;
 
-  // The host cannot look at the ids without waiting. What takes them skips those that are
-  // no rows.
+  // The host cannot read the ids without waiting. The launchers skip ids that are out of range.
   static absl::Status CheckIds(const Tensor&, int64_t) { return absl::OkStatus(); }
 
   static absl::Status Copy(OpKernelContext* ctx, const Tensor& from, Tensor* to) {
@@ -47,7 +46,7 @@ struct GpuRow {
                                      StreamOf(inputs.ctx)));
   }
 
-  // The outputs have a row for each id: the host does not know how many are distinct.
+  // The outputs have one row per id: the host does not know how many ids are distinct.
   static absl::Status Merge(OpKernelContext* ctx, const Tensor& values, const Tensor& ids) {
     Tensor *sums, *unique_ids;
     TF_RETURN_IF_ERROR(ctx->allocate_output(0, values.shape(), &sums));

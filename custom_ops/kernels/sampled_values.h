@@ -1,4 +1,4 @@
-// What the samplers share on the CPU.
+// Shared by the samplers on the CPU.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_SAMPLED_VALUES_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_SAMPLED_VALUES_H_
@@ -8,7 +8,7 @@
 
 namespace largeout {
 
-// What a static sampler reads and writes. True classes of -1 are padding.
+// The inputs and outputs of a static sampler. True classes of -1 are padding.
 struct SampledArrays {
   const int64_t* true_classes;  // [num_true]
   int64_t num_true;
@@ -23,8 +23,8 @@ inline PhiloxSeed SeedFrom(const int64_t* words) {
 }
 
 // Checks the true classes, calls draw(int64_t* ids), which returns a status, and writes
-// count(id) for the true classes and the ids drawn. Padding counts 1.
-// REQUIRES: draw gives ids that count accepts.
+// count(id) for the true classes and the drawn ids. The count of padding is 1. REQUIRES: draw
+// gives ids that count accepts.
 template <class Draw, class Count>
 absl::Status WriteSampledValues(const SampledArrays& arrays, int64_t num_classes,
                                 const Draw& draw, const Count& count) {

@@ -1,8 +1,7 @@
-// The ops of the static samplers, for every device; those of distributions in closed form.
+// The ops of the static samplers whose distribution has a closed form, for every device.
 //
-// A Device has SampledArrays (the members are those of cuda/sampling.h), and the static
-// function Sample<Distribution>(ctx, attributes, seed, arrays), which writes them and returns a
-// status.
+// A Device has SampledArrays (with the members of cuda/sampling.h), and the static function
+// Sample<Distribution>(ctx, attributes, seed, arrays), which writes them and returns a status.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_SAMPLING_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_SAMPLING_OPS_H_
@@ -56,7 +55,7 @@ struct ClosedFormAttributes {
   }
 };
 
-// Distributions that are known in closed form from the number of classes.
+// Distributions in closed form, which depend only on the number of classes.
 template <class Device, class Distribution>
 class ClosedFormSampleOp : public LargeoutOp {
  public:
@@ -75,7 +74,7 @@ class ClosedFormSampleOp : public LargeoutOp {
   ClosedFormAttributes attributes_;
 };
 
-// Registers the ops with a Device for TensorFlow's device of that name.
+// Registers the ops with a Device for the TensorFlow device `name`.
 #define LARGEOUT_REGISTER_SAMPLING_OPS(name, Functions)                        \
   REGISTER_KERNEL_BUILDER(Name("LargeoutUniformSample").Device(name),          \
                           ClosedFormSampleOp<Functions, UniformDistribution>); \

@@ -119,7 +119,7 @@ struct CpuTableSampling {
     }
     if (sum != num_sampled * StratumLength(num_sampled)) {
       return FailedPrecondition("the table of cumulative counts was not made for num_sampled=",
-                                num_sampled, ": make it anew from the counts");
+                                num_sampled, ": make a new one from the counts");
     }
     const CumulativeTable sums(table.cumulative, table.num_classes, table.index,
                                table.num_buckets, num_sampled);
@@ -132,11 +132,11 @@ struct CpuTableSampling {
   }
 
  private:
-  // Table entries are ids that come from a file.
+  // Table entries are ids, which may come from a damaged file.
   static absl::Status CheckDrawn(const int64_t* ids, int64_t size, int64_t num_classes) {
     for (int64_t i = 0; i < size; ++i) {
       if (ids[i] < 0 || ids[i] >= num_classes) {
-        return tensorflow::errors::DataLoss("the alias table is damaged: it holds class ",
+        return tensorflow::errors::DataLoss("the alias table is damaged: it contains class ",
                                             ids[i], " of ", num_classes);
       }
     }

@@ -75,7 +75,7 @@ class TableSampleOp : public LargeoutOp {
   int64_t num_sampled_;
 };
 
-// Registers the ops with a Device for TensorFlow's device of that name.
+// Registers the ops with a Device for the TensorFlow device `name`.
 #define LARGEOUT_REGISTER_TABLE_SAMPLING_OPS(name, Functions)         \
   REGISTER_KERNEL_BUILDER(Name("LargeoutAliasSample").Device(name),   \
                           TableSampleOp<Functions, AliasTable>);      \

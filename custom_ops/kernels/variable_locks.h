@@ -1,4 +1,5 @@
-// The variables that an op takes by their handles: found, locked, read or written in place.
+// The variables that an op takes by their handles. They are found, locked, and read or written
+// in place.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_VARIABLE_LOCKS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_VARIABLE_LOCKS_H_
@@ -13,15 +14,15 @@
 
 namespace largeout {
 
-// What `LockedVariables::AllowWrites` takes for variables on the host.
+// The `copy` of LockedVariables::AllowWrites for variables on the host.
 inline absl::Status CopyOnHost(const tensorflow::Tensor& from, tensorflow::Tensor* to) {
   std::memcpy(to->data(), from.data(), from.TotalBytes());
   return absl::OkStatus();
 }
 
-// A group of variables that are locked together: in order of address, as everywhere in
-// TensorFlow, each once. An op with two groups locks that of the class matrix first, so that no
-// two ops wait for each other. Holds the locks as long as it lives.
+// A group of variables that are locked together, in the order of their addresses, as everywhere
+// in TensorFlow, and each only once. An op with two groups locks the group of the class matrix
+// first, so that two ops never wait for each other. Holds the locks during its lifetime.
 class LockedVariables {
  public:
   LockedVariables() = default;
@@ -33,7 +34,7 @@ class LockedVariables {
     }
   }
 
-  // Adds the variable of a handle, or of the input of that name. Before the group is locked.
+  // Adds the variable of a handle, or of the input of that name. Call it before locking.
   absl::Status Find(tensorflow::OpKernelContext* ctx, const tensorflow::Tensor& handle) {
     variables_.emplace_back();
     return tensorflow::LookupResource(ctx, handle.scalar<tensorflow::ResourceHandle>()(),
@@ -45,17 +46,17 @@ class LockedVariables {
     return Find(ctx, *handle);
   }
 
-  // For reading, or for writing too. One of them, once.
+  // Lock for reading, or for reading and writing. Call one of them, once.
   void LockShared() { LockAll(true); }
   void Lock() { LockAll(false); }
 
   int size() const { return static_cast<int>(variables_.size()); }
 
-  // The value of the i-th that was added. Once locked.
+  // The value of the i-th added variable. Call it after locking.
   tensorflow::Tensor* tensor(int i) const { return variables_[i]->tensor(); }
 
-  // Makes all of them variables that may be written where they stand. Once locked.
-  // copy: `absl::Status(const Tensor& from, Tensor* to)`, on the device of the variables.
+  // Makes all of them writable in place. Call it after locking. copy: `absl::Status(const
+  // Tensor& from, Tensor* to)`, on the device of the variables.
   template <class Copy>
   absl::Status AllowWrites(tensorflow::OpKernelContext* ctx, const Copy& copy) const {
     for (const auto& variable : variables_) {
@@ -78,13 +79,13 @@ class LockedVariables {
     }
   }
 
-  // Makes sure that nobody else sees the memory of the variable.
+  // Ensures that no one else uses the memory of the variable.
   //
-  // Where a tensor that was read before is still in use, it keeps the old memory, and the
-  // variable gets a copy of its own. From then on a dense read is a copy (copy-on-read mode,
-  // which EnsureSparseVariableAccess sets at once): one copy in each step, whoever makes it.
-  // Elsewhere reads stay free: a step may read all of a table, as `keras.layers.Embedding`
-  // does, and write a few of its rows in place, as long as the read is over by then.
+  // If a tensor that was read before is still in use, it keeps the old memory, and the variable
+  // gets a copy. From then on a dense read is a copy (copy-on-read mode, which
+  // EnsureSparseVariableAccess sets immediately): at most one copy per step. Otherwise reads
+  // need no copy: a step may read the whole table, as `keras.layers.Embedding` does, and write
+  // a few of its rows in place, if the read is finished by then.
   template <class Copy>
   static absl::Status AllowWrites(tensorflow::OpKernelContext* ctx, tensorflow::Var* variable,
                                   const Copy& copy) {

@@ -46,9 +46,9 @@ REGISTER_OP("LargeoutBagSums")
 Weighted sums of rows of a table, without the [batch, num_ids, dim] rows.
 
 embeddings: Variable [num_rows, dim], float; read in place.
-ids: [batch, num_ids]; -1 stands for no row. Other ids outside of the rows are an error; on a
-  GPU, which the host does not wait for, their sums are NaN.
-weights: [batch, num_ids]; what stands where there is no row has no effect.
+ids: [batch, num_ids]; -1 is padding. Other ids out of range are an error; on a GPU, which
+  cannot report errors without waiting, their sums are NaN.
+weights: [batch, num_ids]; values at padding are ignored.
 sums: [batch, dim], the sums over i of weights[b, i] * embeddings[ids[b, i]].
 differentiate_weights: Whether the weights have a gradient.
 )doc");
@@ -63,17 +63,17 @@ REGISTER_OP("LargeoutBagSumsGrad")
     .Output("embeddings_shape: int64")
     .SetShapeFn(SumsGradShape)
     .Doc(R"doc(
-Gradient of the embeddings in LargeoutBagSums, one row for each distinct id. The sums are those
-of the input order, whatever the number of threads.
+Gradient of the embeddings in LargeoutBagSums, one row for each distinct id. The gradients of an
+id are summed in an order that does not depend on the number of threads.
 
 embeddings: Variable [num_rows, dim], float; only its shape is read.
-ids: [batch, num_ids]; -1 stands for no row.
+ids: [batch, num_ids]; -1 is padding.
 weights: [batch, num_ids].
 d_sums: [batch, dim].
-row_ids: [num_distinct], rising. On a GPU, which the host does not wait for, num_distinct is the
-  number of ids or of rows, whichever is less, and -1 stands in what is left over, as in
-  LargeoutRowDotsGrad.
-d_rows: [num_distinct, dim], 0 where there is no row.
+row_ids: [num_distinct], increasing. On a GPU, which cannot count the distinct ids without
+  waiting, num_distinct is the number of ids or of rows, whichever is less, and the rest is
+  filled with -1, as in LargeoutRowDotsGrad.
+d_rows: [num_distinct, dim], 0 where the id is -1.
 embeddings_shape: [2], the shape of the embeddings.
 )doc");
 

@@ -9,7 +9,7 @@ using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
-// candidates is [num_candidates] or [batch, num_candidates], as `logits` is.
+// candidates is [num_candidates] or [batch, num_candidates]; it must match `logits`.
 absl::Status MergeCandidates(InferenceContext* c, ShapeHandle logits, int index) {
   ShapeHandle shape;
   TF_RETURN_IF_ERROR(c->WithRankAtLeast(c->input(index), 1, &shape));
@@ -77,7 +77,7 @@ REGISTER_OP("LargeoutFillAccidentalHits")
     .Attr("fill: float")
     .SetShapeFn(FillShape)
     .Doc(R"doc(
-Puts `fill` where a candidate of a row is one of the row's labels.
+Sets values to `fill` where a candidate is one of the labels of the example.
 
 values: [batch, num_candidates].
 labels: [batch, num_labels], padded with negative ids.
@@ -93,11 +93,11 @@ REGISTER_OP("LargeoutShiftCandidateLogits")
     .Output("shifted: float")
     .SetShapeFn(ShiftShape)
     .Doc(R"doc(
-Adds an offset to each candidate's logits and takes out accidental hits.
+Adds an offset to each candidate's logits and removes accidental hits.
 
 logits: [batch, num_candidates].
 offsets: [num_candidates] or [batch, num_candidates]: the bias of a candidate
-  less the log of its expected count.
+  minus the log of its expected count.
 labels: [batch, num_labels], padded with negative ids.
 candidates: [num_candidates] or [batch, num_candidates]; ids may repeat.
 shifted: [batch, num_candidates], the lowest float at accidental hits.
@@ -111,10 +111,10 @@ REGISTER_OP("LargeoutCandidateLogPartition")
     .Output("log_partition: float")
     .SetShapeFn(LogPartitionShape)
     .Doc(R"doc(
-Log of the sum of exp of the shifted logits of each row, without accidental hits.
+Log of the sum of exp of the shifted logits of each example, without accidental hits.
 
 Inputs are those of LargeoutShiftCandidateLogits.
-log_partition: [batch]; about -3.4e38 where every candidate is a hit or -inf.
+log_partition: [batch]; about -3.4e38 if every candidate is a hit or -inf.
 )doc");
 
 REGISTER_OP("LargeoutCandidateLogPartitionGrad")
@@ -143,13 +143,13 @@ REGISTER_OP("LargeoutCandidateRanks")
     .Output("ranks: int64")
     .SetShapeFn(RanksShape)
     .Doc(R"doc(
-Ranks each label among the candidates and the other labels of its row.
+Ranks each label among the candidates and the other labels of its example.
 
 logits: [batch, num_candidates].
 true_logits: [batch, num_labels].
 labels: [batch, num_labels], padded with negative ids.
 ranks: [batch, num_labels], the number of candidates and of other labels that
-  score higher; num_candidates + num_labels for padded slots and NaN.
+  score higher; num_candidates + num_labels for padding and NaN.
 )doc");
 
 }  // namespace

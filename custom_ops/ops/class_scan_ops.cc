@@ -13,7 +13,7 @@ using tensorflow::shape_inference::ShapeHandle;
 constexpr int kFeatures = 0;
 constexpr int kEmbeddings = 1;
 
-// The shape of a variable as far as its handle tells.
+// The shape of a variable, as far as its handle knows it.
 ShapeHandle VariableShape(InferenceContext* c, int index, int rank) {
   const auto* handle = c->input_handle_shapes_and_types(index);
   ShapeHandle shape;
@@ -123,25 +123,25 @@ REGISTER_OP("LargeoutClassStatistics")
 Log partition function and exact ranks of the labels, in one pass over all
 classes that never holds [batch, num_classes].
 
-With the logits of the labels given, the matrix may be a row shard of a larger one, and the
-labels any classes of that: the ranks of all shards add up to the rank in the whole, and the
-logsumexp of their log_partition is that of the whole.
+If the logits of the labels are given, the matrix may be a shard of a larger one, and the labels
+may be any classes of the larger one. The ranks of all shards add up to the rank in the whole
+matrix, and the logsumexp of their log_partition is that of the whole matrix.
 
 features: [batch, dim].
 embeddings: Variable [num_classes, dim], float; read in place.
 bias: No variable, or one: [num_classes], float.
-labels: [batch, num_labels], padded with -1. Other ids outside of the classes are an error;
-  on a GPU, which the host does not wait for, their logits are NaN. With logits given, any
-  ids of at least 0.
+labels: [batch, num_labels], padded with -1. Other ids out of range are an error; on a GPU, which
+  cannot report errors without waiting, their logits are NaN. If logits are given, any ids of at
+  least 0.
 given_logits: None, or one: [batch, num_labels], the logits of the labels.
-first_class: Scalar, the id of the first row of embeddings; 0 unless logits are given.
+first_class: Scalar, the id of the first row of embeddings; must be 0 unless logits are given.
 log_partition: [batch], the log of the sum of exp(logit) over all classes of the matrix.
-true_logits: [batch, num_labels], 0 at padding; or those given.
+true_logits: [batch, num_labels], 0 at padding; or the given logits.
 ranks: [batch, num_labels], the number of classes of the matrix, other than the label, that
-  score higher, ties going to the lower id; num_classes at padding and where the logit is NaN
-  or -inf.
+  score higher; the lower id wins ties. num_classes at padding and where the logit is NaN or
+  -inf.
 compute_type: With bfloat16, features and embeddings are rounded to the nearest bfloat16 before
-  they are multiplied; sums and biases are float32. It is an error on a GPU.
+  they are multiplied; sums and biases are float32. bfloat16 is an error on a GPU.
 )doc");
 
 REGISTER_OP("LargeoutLabelLogits")
@@ -154,16 +154,16 @@ REGISTER_OP("LargeoutLabelLogits")
     .Attr("compute_type: {float, bfloat16} = DT_FLOAT")
     .SetShapeFn(LabelLogitsShape)
     .Doc(R"doc(
-The logits of the labels without a pass over the classes, to the bit as
-LargeoutClassStatistics has them for the same features.
+The logits of the labels without a pass over the classes. They have the same bits as those of
+LargeoutClassStatistics for the same features.
 
 features: [batch, dim].
 embeddings: Variable [num_classes, dim], float; read in place.
 bias: No variable, or one: [num_classes], float.
-labels: [batch, num_labels], padded with -1. Other ids outside of the classes are an error;
-  on a GPU, which the host does not wait for, their logits are NaN.
+labels: [batch, num_labels], padded with -1. Other ids out of range are an error; on a GPU, which
+  cannot report errors without waiting, their logits are NaN.
 true_logits: [batch, num_labels], 0 at padding.
-compute_type: As there.
+compute_type: As in LargeoutClassStatistics.
 )doc");
 
 REGISTER_OP("LargeoutClassTopK")
@@ -182,17 +182,18 @@ REGISTER_OP("LargeoutClassTopK")
 The k highest logits of all classes, exactly, in one pass that never holds
 [batch, num_classes].
 
-features: [batch, dim]. It is an error where they are not finite, or where a logit found
-  overflows, of a row and a bias that are finite; on a GPU, which the host does not wait for,
-  the score is NaN then and the id -1.
+features: [batch, dim]. It is an error if they are not finite, or if a logit of a finite row and
+  bias overflows. On a GPU, which cannot report errors without waiting, the score is then NaN and
+  the id -1.
 embeddings: Variable [num_classes, dim], float; read in place.
 bias: No variable, or one: [num_classes], float.
-packed_codes, packed_scales: Nothing, or what LargeoutPackClasses gives for the matrix as it is
-  now: the result is the same to the bit, sooner. It is an error on a GPU, where it would not be.
+packed_codes, packed_scales: None, or the outputs of LargeoutPackClasses for the current matrix.
+  They make the op faster, with the same bits as result. They are an error on a GPU, where they
+  would not be faster.
 k: Scalar in [1, num_classes], on a GPU at most 2048.
-scores: [batch, k], falling.
-ids: [batch, k]; of equal scores the lower id first, NaN and -inf of classes whose row or bias
-  is not finite last.
+scores: [batch, k], in decreasing order.
+ids: [batch, k]. The lower id wins ties. NaN and -inf of classes whose row or bias is not finite
+  come last.
 )doc");
 
 REGISTER_OP("LargeoutPackClasses")
@@ -201,16 +202,15 @@ REGISTER_OP("LargeoutPackClasses")
     .Output("codes: uint8")
     .Output("scales: float")
     .Attr("num_biases: int >= 0")
-    .SetIsStateful()  // it reads variables
+    .SetIsStateful()  // reads variables
     .SetShapeFn(PackShape)
     .Doc(R"doc(
-Classes at 8 bits a number, and bounds of what that takes from their logits, for
-LargeoutClassTopK.
+Packs classes as 8-bit codes, with bounds of the errors of their logits, for LargeoutClassTopK.
 
 embeddings: Variable [num_classes, dim], float; read in place.
 bias: No variable, or one: [num_classes], float.
-codes: [m], m being num_classes, up to the next multiple of 16, times dim, up to the same.
-scales: [n], n being 5 for each of so many classes.
+codes: [m], where m is the product of num_classes and dim, each rounded up to a multiple of 16.
+scales: [n], where n is 5 times num_classes, rounded up to a multiple of 16.
 )doc");
 
 REGISTER_OP("LargeoutClassSoftmaxGradient")
@@ -229,18 +229,18 @@ REGISTER_OP("LargeoutClassSoftmaxGradient")
     .SetShapeFn(GradientShape)
     .Doc(R"doc(
 Gradient of sum_b weights[b] * log_partition[b]
-+ sum_bl label_weights[b, l] * logit of labels[b, l] for row b,
++ sum_bl label_weights[b, l] * logit of labels[b, l] for example b,
 with the probabilities recomputed block by block.
 
 features: [batch, dim].
 embeddings: Variable [num_classes, dim], float; read in place.
 bias: No variable, or one: [num_classes], float.
-log_partition: [batch], as LargeoutClassStatistics gives it.
-weights: [batch]. Rows whose weights are all 0 take no part.
-labels: [batch, num_labels], padded with -1. Other ids outside of the classes are an error;
-  on a GPU they have no gradient.
+log_partition: [batch], from LargeoutClassStatistics.
+weights: [batch]. Examples whose weights are all 0 are ignored.
+labels: [batch, num_labels], padded with -1. Other ids out of range are an error; on a GPU they
+  have no gradient.
 label_weights: [batch, num_labels].
-compute_type: As there; probabilities are rounded too.
+compute_type: As in LargeoutClassStatistics; probabilities are rounded too.
 d_features: [batch, dim].
 d_embeddings: [num_classes, dim].
 d_bias: [num_classes], if there is a bias.

@@ -17,19 +17,19 @@ REGISTER_OP("LargeoutDenseAdam")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc(R"doc(
-Adam on all of a variable, in place and in one pass over memory.
+Adam on a whole variable, in place and in one pass over memory.
 
     m += (g - m) (1 - beta_1)
     v += (g^2 - v) (1 - beta_2)
     w -= step_size m / (sqrt(v) + epsilon)
 
-in float32, each operation rounded by itself, as single operations of TensorFlow would be.
+in float32. Each operation is rounded separately, like separate TensorFlow operations.
 
 variable: w, float32.
 momentum: m, like the variable.
 velocity: v, like the variable.
 gradient: g, like the variable.
-step_size: learning rate with the bias corrections,
+step_size: learning rate with bias correction,
   learning_rate sqrt(1 - beta_2^step) / (1 - beta_1^step).
 )doc");
 

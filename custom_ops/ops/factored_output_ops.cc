@@ -70,14 +70,14 @@ REGISTER_OP("LargeoutFactoredOutputScores")
     .Output("version: int64")
     .SetShapeFn(ScoresShape)
     .Doc(R"doc(
-What losses of the spherical family are computed from: of the logits o = W h of each example the
-sum of squares, the sum, and those of its targets, in O(batch width^2).
+Computes the scores that losses of the spherical family need from the logits o = W h of each
+example, in O(batch width^2): the sum of their squares, their sum, and the logits of the targets.
 
-W [num_classes, width] is V U + 1 omega' and never formed; see
-custom_ops/core/factored_output/factored_output.h. Where the layer has a bias, that is its last column, and
-features have one number less: they get a 1.
+W [num_classes, width] is V U + 1 omega' and is never formed; see
+custom_ops/core/factored_output/factored_output.h. If the layer has a bias, it is the last
+column of W, features have one number less, and a 1 is appended to them.
 
-features: [batch, dim] with dim = width, or width - 1 where the layer has a bias; finite.
+features: [batch, dim] with dim = width, or width - 1 if the layer has a bias; finite.
 ids: [batch, num_targets], in [0, num_classes), or -1 for padding.
 vectors: Variable V [num_classes, width], float or double.
 mixing: Variable U [width, width], double.
@@ -85,16 +85,16 @@ inverse: Variable, the inverse of U, [width, width], double.
 offset: Variable omega [width], double.
 total: Variable W'1 [width], double.
 gram: Variable W'W [width, width], double.
-steps: Variable, int64 scalar: how many steps made the state.
-folds: Variable [capacity + 1, width + 1], double: changes of the basis of V that its rows take
-  when they are met, in a log that begins with their number; see
+steps: Variable, int64 scalar: the number of steps so far.
+folds: Variable [capacity + 1, width + 1], double: a log of changes of the basis of V, which a row
+  takes when it is next used. The first number is their number; see
   custom_ops/core/factored_output/factored_output_folds.h.
-seen: Variable [num_classes], uint32: how many of them each row has been through.
+seen: Variable [num_classes], uint32: the number of folds that each row has taken.
 q: [batch], the sum of the squares of all logits.
-s: [batch], their sum.
+s: [batch], the sum of all logits.
 a: [batch, num_targets], the logits of the targets; 0 for padding.
 gram_features: [batch, width]: W'W h, which a step needs again.
-mixed_features: [batch, width]: U h, the same.
+mixed_features: [batch, width]: U h, which a step needs again.
 version: The value of steps.
 )doc");
 
@@ -115,30 +115,33 @@ REGISTER_OP("LargeoutFactoredOutputStep")
     .Output("by_features: double")
     .SetShapeFn(StepShape)
     .Doc(R"doc(
-A step of plain gradient descent on all of W, exactly, in O(batch width^2 + batch^2 width), of a
-loss whose slopes by the scores are given.
+One exact step of plain gradient descent on all of W, in O(batch width^2 + batch^2 width), for a
+loss whose derivatives by the scores are given.
 
-The step is an error, and nothing is written, where a slope or the learning rate is not finite,
-the learning rate is negative, version is not the value of steps any more, a pivot of
-I - 2 learning_rate H'H diag(by_q) (of Gauss's elimination with the largest pivot of each column)
-is less than min_pivot, or a number of the new state would not be finite, or so large that it
-might not be. A step of an empty batch changes nothing, not even steps.
+The op reports an error and writes nothing if
+* a derivative or the learning rate is not finite, or the learning rate is negative;
+* version is not the current value of steps;
+* a pivot of I - 2 learning_rate H'H diag(by_q) (in Gaussian elimination with partial pivoting) is
+  less than min_pivot;
+* a number of the new state would not be finite, or is too large to tell.
+A step with an empty batch changes nothing, not even steps.
 
-Where it leaves singular values of mixing that are far from 1, these come near to it, and vectors
-are corrected, row by row when they are met: W stays as it is. Where folds has no room for that,
-the op brings all rows up to date first, also where the step is refused. Every 256 steps inverse
-is computed anew.
+If singular values of mixing are far from 1 after the step, they are brought closer to 1, and each
+row of vectors is corrected when it is next used: W does not change. If folds has no room for that,
+the op first corrects all rows, even if the step is then refused. inverse is recomputed every 256
+steps.
 
-Where the vectors are float, on a CPU, what the step adds to the state is computed in float, and
-the state is kept in double.
+If the vectors are float, the changes of the state are computed in float on a CPU; the state
+itself is double.
 
-features: As LargeoutFactoredOutputScores has it, like ids and the state.
+features: As in LargeoutFactoredOutputScores, like ids and the state.
 by_q: [batch], the derivative of the loss by q.
-by_s: [batch], by s.
-by_a: [batch, num_targets], by a; 0 for padding. Those of a class that a row repeats are added.
-gram_features: What LargeoutFactoredOutputScores returned, like mixed_features and version.
+by_s: [batch], the derivative by s.
+by_a: [batch, num_targets], the derivative by a; 0 for padding. Derivatives of a class that an
+  example repeats are added.
+gram_features: From LargeoutFactoredOutputScores, like mixed_features and version.
 learning_rate: A finite number, at least 0.
-update: Whether the state is changed; if not, the gradient is all.
+update: Whether to change the state. If false, only the gradient is computed.
 min_pivot: Above 0.
 by_features: [batch, dim], the derivative of the loss by the features, before the step.
 )doc");
@@ -147,10 +150,10 @@ REGISTER_OP("LargeoutFactoredOutputTakeFolds")
     .FACTORED_STATE()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc(R"doc(
-Brings all rows of the vectors of a factored output layer up to date: they take all folds, and
-there are none any more. W stays as it is, but for rounding. Nothing to do is done at once.
+Applies all folds to all rows of the vectors of a factored output layer, and clears the log. W
+does not change, except for rounding. Returns immediately if there are no folds.
 
-vectors: As LargeoutFactoredOutputScores has it, like all others.
+vectors: As in LargeoutFactoredOutputScores, like all others.
 )doc");
 
 #undef FACTORED_STATE
@@ -163,10 +166,10 @@ REGISTER_OP("LargeoutFactoredOutputVectors")
     .Output("current: T")
     .SetShapeFn(tensorflow::shape_inference::UnchangedShape)
     .Doc(R"doc(
-All rows of the vectors of a factored output layer, up to date.
+The vectors of a factored output layer after all folds.
 
-vectors: The values of variables, as LargeoutFactoredOutputScores has them, like folds and seen.
-current: [num_classes, width]; the same tensor as vectors where there are no folds.
+vectors: The values of variables, as in LargeoutFactoredOutputScores, like folds and seen.
+current: [num_classes, width]; the same tensor as vectors if there are no folds.
 )doc");
 
 }  // namespace

@@ -14,7 +14,7 @@ using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
-// The shape of the functions, unknown where the kernel will refuse the attributes.
+// The shape of the functions; unknown if the kernel will reject the attributes.
 Status HashFunctionsShape(InferenceContext* c) {
   ShapeHandle seed;
   TF_RETURN_IF_ERROR(c->Merge(c->input(0), c->Vector(2), &seed));
@@ -61,10 +61,10 @@ Draws the functions of num_tables locality-sensitive hashes of num_hashes values
 seed: [2]; all 128 bits count. The same seed gives the same functions.
 kind: 'simhash' (Charikar 2002), 'wta' (Yagnik et al. 2011) or 'dwta' (Chen and
   Shrivastava 2018).
-dim: of the vectors.
-bin_size: coordinates that a value of WTA or DWTA chooses from, a power of two;
-  all of them where dim is less.
-functions: a vector; its length is a function of the attributes.
+dim: The size of the vectors.
+bin_size: The number of coordinates that a value of WTA or DWTA chooses from, a power of two;
+  all of them if dim is smaller.
+functions: A vector whose length depends only on the attributes.
 )doc");
 
 REGISTER_OP("LargeoutLshHash")
@@ -88,13 +88,13 @@ REGISTER_OP("LargeoutLshHash")
     .Doc(R"doc(
 The bucket of each vector in each hash table.
 
-Vectors that agree in all num_hashes values of a table share its bucket. Where
-the values take more than `bits` bits they are mixed, such that as many lists
-of values go to each bucket. The same on any processor and number of threads.
+Vectors that agree in all num_hashes values of a table share its bucket. If the values take more
+than `bits` bits, they are mixed so that each bucket gets the same number of combinations of
+values. The result is the same on every processor and with any number of threads.
 
 vectors: [n, dim]; any numbers. The zero vector is in bucket 0.
-functions: from LargeoutHashFunctions with the same attributes.
-bits: of a bucket's number, at most 30.
+functions: From LargeoutHashFunctions with the same attributes.
+bits: The number of bits of a bucket's number, at most 30.
 codes: [n, num_tables], in [0, 2^bits).
 )doc");
 
@@ -113,13 +113,12 @@ REGISTER_OP("LargeoutHashValues")
       return HashValuesShape(c, c->Dim(vectors, 0));
     })
     .Doc(R"doc(
-The single hash values of each vector, those that a bucket is made from.
+The single hash values of each vector, from which buckets are made.
 
-vectors: [n, dim]; any numbers. NaN takes no part in WTA, nor NaN and 0 in DWTA.
-functions: from LargeoutHashFunctions with the same attributes.
-values: [n, num_tables, num_hashes]; 1 where a random projection is positive
-  (simhash), or the number of the highest of bin_size coordinates, the first of
-  equal ones.
+vectors: [n, dim]; any numbers. WTA ignores NaN, DWTA ignores NaN and 0.
+functions: From LargeoutHashFunctions with the same attributes.
+values: [n, num_tables, num_hashes]; 1 if a random projection is positive (simhash), or which of
+  bin_size coordinates is the highest; the first wins ties.
 )doc");
 
 REGISTER_OP("LargeoutSparseHashValues")
@@ -144,16 +143,16 @@ REGISTER_OP("LargeoutSparseHashValues")
       return HashValuesShape(c, num_rows);
     })
     .Doc(R"doc(
-LargeoutHashValues of sparse vectors.
+LargeoutHashValues for sparse vectors.
 
-Row r has values[i] at coordinates ids[i], row_splits[r] <= i < row_splits[r + 1],
-and 0 elsewhere. Where a coordinate comes twice in a row its last value counts.
-WTA and DWTA take no time O(dim) a row; all take memory O(dim).
+Row r has values[i] at coordinates ids[i], row_splits[r] <= i < row_splits[r + 1], and 0
+elsewhere. If a coordinate repeats within a row, its last value counts. The time of WTA and DWTA
+does not depend on dim. All kinds take O(dim) memory.
 
-ids: in [0, dim).
-values: as ids.
-row_splits: [n + 1], rising from 0 to the number of ids.
-functions: from LargeoutHashFunctions with the same attributes.
+ids: In [0, dim).
+values: Like ids.
+row_splits: [n + 1], increasing from 0 to the number of ids.
+functions: From LargeoutHashFunctions with the same attributes.
 hash_values: [n, num_tables, num_hashes].
 )doc");
 

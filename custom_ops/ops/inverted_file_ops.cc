@@ -22,7 +22,7 @@ absl::Status SearchShape(InferenceContext* c) {
   return absl::OkStatus();
 }
 
-// The variables of an inverted file, as kernels/inverted_file_input.h finds them.
+// The variables of an inverted file, as read by kernels/inverted_file_input.h.
 #define FILE_INPUTS()               \
   Input("means: resource")          \
       .Input("mean_bias: resource") \
@@ -39,7 +39,7 @@ absl::Status SearchShape(InferenceContext* c) {
       .Input("schedule: resource")          \
       .Attr("num_biases: int >= 0")
 
-// The same as tensors: copies, where the variables are on another device.
+// The same as tensors: copies, because the variables are on another device.
 #define COPIED_INPUTS()                  \
   Input("embeddings: float")             \
       .Input("bias: num_biases * float") \
@@ -59,7 +59,7 @@ absl::Status SearchShape(InferenceContext* c) {
       .Output("new_scales: float")       \
       .Output("new_schedule: int64")
 
-// Outputs have the shapes of the last inputs.
+// The outputs have the shapes of the last inputs.
 absl::Status ShapesOfTheFile(InferenceContext* c) {
   const int first = c->num_inputs() - c->num_outputs();
   for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->input(first + i));
@@ -75,11 +75,11 @@ REGISTER_OP("LargeoutInvertedFileSearch")
     .Output("ids_found: int64")
     .SetShapeFn(SearchShape)
     .Doc(R"doc(
-Finds most of the k classes of highest logit, in about O(sqrt(num_classes)).
+Finds most of the k classes with the highest logits, in about O(sqrt(num_classes)).
 
-A query is scored against the mean row of each list, and then against the members
-of the num_probes best lists; of fewer, where these have as many members as so
-many lists of mean size. Before the lists are fitted nothing is found.
+A query is scored against the mean row of each list, and then against the members of the
+num_probes best lists. It searches fewer lists if these have as many members as num_probes lists
+of mean size. Before the lists are fitted, it finds nothing.
 
 features: [batch, dim].
 means: Variable [num_lists, dim], float.
@@ -87,31 +87,30 @@ mean_bias: Variable [num_lists], float.
 offsets: Variable [num_lists + 1], uint32; members of list l are
   ids[offsets[l]] to ids[offsets[l + 1] - 1].
 ids: Variable [num_classes], uint32.
-codes: Variable [num_groups, width / 4, 16, 4], uint8, num_groups being num_classes / 16,
-  rounded up, and width dim up to a multiple of 16; the members' rows in the order of ids, 16 of
-  them interleaved; a code is a whole number, in [-127, 127], plus 128.
-scales: Variable [num_groups, 2, 16], float; what a number of 1 stands for, and the
-  biases.
+codes: Variable [num_groups, width / 4, 16, 4], uint8. num_groups is num_classes / 16, rounded up,
+  and width is dim, rounded up to a multiple of 16. Contains the rows of the members in the order
+  of ids, 16 of them interleaved. A code is an integer in [-127, 127], plus 128.
+scales: Variable [num_groups, 2, 16], float: the value of the integer 1, and the biases.
 k: Scalar, at least 1.
-scores: [batch, k], falling; logits from rows at 8 bits a number, as they were at
-  the last upkeep; -inf where there is no class.
-ids_found: [batch, k]; -1 where fewer than k are found. Never classes whose rows or
-  biases are not finite.
+scores: [batch, k], in decreasing order: logits of the 8-bit rows of the last upkeep; -inf where
+  the id is -1.
+ids_found: [batch, k]; -1 if fewer than k are found. Classes whose rows or biases are not finite
+  are never found.
 )doc");
 
 REGISTER_OP("LargeoutInvertedFileFit")
     .UPDATE_INPUTS()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc(R"doc(
-Fits the lists of an inverted file anew, by spherical k-means on a part of the rows
-and one pass over all. O(num_classes num_lists dim).
+Fits the lists of an inverted file, by spherical k-means on a sample of the rows and one pass
+over all rows. O(num_classes num_lists dim).
 
 embeddings: Variable [num_classes, dim], float.
 bias: No variable, or one: [num_classes], float.
-means: As LargeoutInvertedFileSearch reads it, like those up to scales.
-schedule: Variable [2], int64: the number of the next step, and that of the step
-  when the lists were fitted, or -1. The draws of k-means are a function of the
-  number of the step: the same on all replicas.
+means: As in LargeoutInvertedFileSearch, like those up to scales.
+schedule: Variable [2], int64: the number of the next step, and that of the step when the lists
+  were fitted, or -1. The draws of k-means depend on the number of the step, so they are the same
+  on all replicas.
 )doc");
 
 REGISTER_OP("LargeoutInvertedFileUpkeep")
@@ -120,20 +119,19 @@ REGISTER_OP("LargeoutInvertedFileUpkeep")
     .Attr("rows_a_step: int >= 1")
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc(R"doc(
-What an inverted file needs in one training step: a fit where there are no lists, and
-from then on, every `interval` steps, the reassignment of the next
-interval * rows_a_step rows, all rows in turn. Where nine in ten of these find
-another list, and the lists are older than one such turn, the weights are other ones
-than those the lists were fitted to, and they are fitted anew.
+Updates an inverted file in one training step. If there are no lists, it fits them. Afterwards,
+every `interval` steps, it reassigns the next interval * rows_a_step rows, all rows in turn. If
+nine in ten of these rows change their list, and all rows have been reassigned since the fit,
+the weights have changed too much, and the lists are fitted again.
 
-embeddings: As LargeoutInvertedFileFit has it, like those up to schedule.
+embeddings: As in LargeoutInvertedFileFit, like those up to schedule.
 )doc");
 
 REGISTER_OP("LargeoutInvertedFileFitted").COPIED_INPUTS().SetShapeFn(ShapesOfTheFile).Doc(R"doc(
 LargeoutInvertedFileFit on tensors.
 
-embeddings: What the variable of LargeoutInvertedFileFit holds, like those up to schedule.
-new_means: What it would hold then, like those up to new_schedule.
+embeddings: The value of the variable of LargeoutInvertedFileFit, like those up to schedule.
+new_means: The value of the variable after the op, like those up to new_schedule.
 )doc");
 
 REGISTER_OP("LargeoutInvertedFileKeptUp")
@@ -144,7 +142,7 @@ REGISTER_OP("LargeoutInvertedFileKeptUp")
     .Doc(R"doc(
 LargeoutInvertedFileUpkeep on tensors.
 
-embeddings: As LargeoutInvertedFileFitted has it, like those up to new_schedule.
+embeddings: As in LargeoutInvertedFileFitted, like those up to new_schedule.
 )doc");
 
 #undef COPIED_INPUTS

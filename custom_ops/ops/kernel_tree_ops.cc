@@ -50,19 +50,19 @@ REGISTER_OP("LargeoutKernelTreeBuild")
     .Doc(R"doc(
 Sums the rows of all classes into a kernel tree, in O(num_classes dim^2).
 
-Leaves of leaf_size consecutive classes are level 0; four consecutive nodes of a level
-have a parent in the next; the last level is the root alone. A node keeps the sum over its
-classes of w w', where w is the class's embedding, with its bias, if there is one, as one more
-number; or the projection of that. See custom_ops/core/kernel_tree/kernel_tree_shape.h. Where an embedding,
-a bias or the projection is not finite, or squares are so large that sums of all classes might
-overflow, it is an error, and nothing is written.
+Level 0 are leaves of leaf_size classes with consecutive ids. Four consecutive nodes of a level
+have a common parent in the next level, up to the root. A node keeps the sum over its classes of
+w w', where w is the embedding of the class, followed by its bias, if there is one; or the
+projection of that. See custom_ops/core/kernel_tree/kernel_tree_shape.h. It is an error, and
+nothing is written, if an embedding, a bias or the projection is not finite, or if sums of
+squares over all classes might overflow.
 
 embeddings: Variable [num_classes, dim], float.
 bias: No variable, or one: [num_classes], float.
-projection: No variable, or two: float [projected_dim, dim], with a bias [.., dim + 1]; and the
-  projected rows, float [num_classes, projected_dim], which are written.
-sums: Variable [num_nodes, width], float, written: level after level; the pairs [i, j], j <= i, of
-  a symmetric matrix row by row, then zeros up to a multiple of 16.
+projection: No variable, or two: float [projected_dim, dim], with a bias [projected_dim, dim + 1];
+  and the projected rows, float [num_classes, projected_dim], which are written.
+sums: Variable [num_nodes, width], float, written level by level. A row has the elements [i, j],
+  j <= i, of a symmetric matrix row by row, then zeros up to a multiple of 16.
 )doc");
 
 REGISTER_OP("LargeoutKernelTreeUpdate")
@@ -71,14 +71,14 @@ REGISTER_OP("LargeoutKernelTreeUpdate")
     .Output("num_changed: int64")
     .SetShapeFn(UpdateShape)
     .Doc(R"doc(
-Brings a kernel tree up to date with the rows of some classes: projects them, if there is a
-projection, and sums their leaves anew, and the nodes above them. If no other rows have changed,
-the tree then is bit for bit what LargeoutKernelTreeBuild makes. Errors, before anything is
-written, as there.
+Updates a kernel tree with the current rows of some classes. It projects them, if there is a
+projection, and recomputes the sums of their leaves and of the nodes above. If no other rows
+have changed, the tree then has the same bits as from LargeoutKernelTreeBuild. The errors are
+also those of LargeoutKernelTreeBuild; they occur before anything is written.
 
-ids: [num_ids], in [0, num_classes), or -1 for none; may repeat.
-embeddings: As LargeoutKernelTreeBuild has it, like those up to sums.
-num_changed: How many of these leaves have other sums than before.
+ids: [num_ids], in [0, num_classes), or -1 for padding; may repeat.
+embeddings: As in LargeoutKernelTreeBuild, like those up to sums.
+num_changed: How many of these leaves have changed.
 )doc");
 
 #undef TREE_INPUTS
@@ -100,26 +100,26 @@ REGISTER_OP("LargeoutKernelTreeSample")
     .Output("label_log_q: float")
     .SetShapeFn(SampleShape)
     .Doc(R"doc(
-Draws classes with replacement in proportion to the kernel alpha <h, w_c>^2 + 1 of a row's
-features h and the rows w_c of the classes, in O(dim^2 log num_classes) a draw.
+Draws classes with replacement in proportion to the kernel alpha <h, w_c>^2 + 1 of the features
+h of an example and the rows w_c of the classes, in O(dim^2 log num_classes) per draw.
 
-A draw goes down the tree, to a child in proportion to its kernel mass, and picks a class of its
-leaf by the kernel itself. log_q is the logarithm of the probability with which it did so,
-exactly, also where the sums are not those of the embeddings. Draws are independent given the
-features, and a function of the inputs: the same on any number of threads.
+A draw descends the tree, to a child with probability proportional to its kernel mass, and picks
+a class of the leaf by the kernel itself. log_q is the exact log of the probability of that
+path, even if the sums do not match the embeddings. Given the features, draws are independent.
+They depend only on the inputs, not on the number of threads.
 
-features: [batch, dim], of the rows that are summed: projected, if there is a projection.
+features: [batch, dim], for the rows that are summed: projected, if there is a projection.
 labels: [batch, num_labels], ids in [0, num_classes), or -1 for padding.
 seed: [2]; all 128 bits count.
 embeddings: Variable [num_classes, dim], float, or the projected rows.
 bias: No variable, or one: [num_classes], float; none with projected rows.
-sums: As LargeoutKernelTreeBuild has it.
-leaf_size: The one that the tree was built with.
-num_sampled: Draws of each row; with `shared`, of all together: num_sampled / batch of each row,
-  rounded up or down by the seed, and exactly that in the mean.
+sums: As in LargeoutKernelTreeBuild.
+leaf_size: The leaf size that the tree was built with.
+num_sampled: Draws per example. With `shared`, draws of all examples together: each example makes
+  num_sampled / batch draws, rounded up or down by the seed, and exactly that on average.
 ids: [batch, num_sampled]; with `shared` [num_sampled].
-log_q: As ids: log of the probability that one draw of its row gives the class.
-label_log_q: As labels: the same for them; 0 for padding.
+log_q: Like ids: log of the probability that one draw of its example gives the class.
+label_log_q: Like labels: the same for the labels; 0 for padding.
 )doc");
 
 }  // namespace

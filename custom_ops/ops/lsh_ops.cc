@@ -65,9 +65,9 @@ REGISTER_OP("LargeoutLshBuild")
     .Doc(R"doc(
 Hashes all rows and sorts them into hash tables, in place.
 
-Bucket c of table t holds ids[t, offsets[t, c]] .. ids[t, offsets[t, c + 1] - 1],
-rising. Nobody sees the tables half-built. O(num_rows * num_tables); memory of
-one table and a half beyond the tables.
+Bucket c of table t holds ids[t, offsets[t, c]] .. ids[t, offsets[t, c + 1] - 1], increasing.
+Readers never see half-built tables. O(num_rows * num_tables). It needs memory for one and a
+half tables in addition to the tables.
 
 embeddings: Variable [num_rows, dim], float.
 functions: From LargeoutHashFunctions with the same attributes.
@@ -89,21 +89,22 @@ REGISTER_OP("LargeoutLshQuery")
     .Output("num_filled: int32")
     .SetShapeFn(QueryShape)
     .Doc(R"doc(
-Classes that share buckets with each row, in time that does not depend on the
-number of classes.
+Classes that share buckets with each example, in time that does not depend on the number of
+classes.
 
-A function of its inputs. The classes of a row are distinct and no labels of it.
-'walk' takes what it meets first, going through the row's buckets from a random
-one and a random place on; 'frequent' takes what stands in most of them.
+The result depends only on the inputs. The classes of an example are distinct and exclude its
+labels. 'walk' takes the first classes that it meets: it visits the buckets of the example,
+starting at a random one, and each bucket from a random position. 'frequent' takes the classes
+that are in most buckets.
 
 offsets, ids: Variables written by LargeoutLshBuild, read in place.
-codes: [batch, n * num_tables], bucket of table i % num_tables; negative: none.
+codes: [batch, n * num_tables], bucket of table i % num_tables; negative: padding.
 labels: [batch, num_labels], padded with -1.
 seed: [2]; all 128 bits count.
-max_lookups: The entries of the tables that a row looks at, at most.
-fill: Whether a row that finds too few gets uniform draws; else it ends in -1, and all
-  rows draw the same numbers.
-sampled: [batch, num_sampled]; ends in -1 also where too few classes are no labels.
+max_lookups: The most entries of the tables that are read per example.
+fill: Whether to fill up with uniform draws if too few classes are found. If false, the result ends
+  in -1, and all examples use the same random numbers.
+sampled: [batch, num_sampled]; also ends in -1 if fewer classes exist, not counting the labels.
 num_filled: [batch], the number of uniform draws.
 )doc");
 
@@ -120,11 +121,11 @@ REGISTER_OP("LargeoutLshPool")
 Draws from all entries in the buckets of a batch, each with the same probability.
 
 offsets, ids: Variables written by LargeoutLshBuild, read in place.
-codes: [batch, n * num_tables], bucket of table i % num_tables; negative: none.
+codes: [batch, n * num_tables], bucket of table i % num_tables; negative: padding.
 seed: [2]; all 128 bits count.
-sampled: [num_sampled]; classes may repeat. All -1 where there are no entries.
-num_entries: The number of entries E: a class that stands in M of them comes
-  num_sampled M / E times in the mean.
+sampled: [num_sampled]; classes may repeat. All -1 if there are no entries.
+num_entries: The number of entries E. A class with M of them is drawn num_sampled M / E times on
+  average.
 )doc");
 
 REGISTER_OP("LargeoutUnionOfLists")
@@ -136,12 +137,12 @@ REGISTER_OP("LargeoutUnionOfLists")
     .Output("num_filled: int64")
     .SetShapeFn(PoolShape)
     .Doc(R"doc(
-The first of each list, then the second of each, until enough distinct classes
-are found; filled up by uniform draws.
+Takes the first id of each list, then the second of each, until enough distinct classes are
+found. Fills up with uniform draws.
 
 lists: [batch, width] in [-1, num_classes), best first, padded with -1.
 seed: [2]; all 128 bits count.
-sampled: [num_sampled], distinct; ends in -1 where there are fewer classes.
+sampled: [num_sampled], distinct; ends in -1 if there are fewer classes.
 num_filled: The number of uniform draws.
 )doc");
 
@@ -153,10 +154,10 @@ REGISTER_OP("LargeoutLshFreshShare")
     .Output("share: float")
     .SetShapeFn(FreshShareShape)
     .Doc(R"doc(
-The share of entries that stand in the bucket that their row has now.
+The share of the entries of some rows that are in the current bucket of the row.
 
 offsets, ids: Variables written by LargeoutLshBuild, read in place.
-codes: [num_rows, num_tables], the codes of some rows as they are.
+codes: [num_rows, num_tables], the current codes of some rows.
 row_ids: [num_rows], their classes.
 share: In [0, 1]; 1 for no rows.
 )doc");

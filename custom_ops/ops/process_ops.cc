@@ -6,13 +6,13 @@ namespace {
 
 REGISTER_OP("LargeoutServerVersions")
     .Output("versions: string")
-    .SetIsStateful()  // other processes give other answers
+    .SetIsStateful()  // the result depends on the process
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
     .Doc(R"doc(
-What the process that runs this says of its versions: its environment variable
+The versions that the process which runs this op declares: its environment variable
 LARGEOUT_SERVER_VERSIONS, which a server of tf_largeout sets.
 
-versions: Scalar, empty in a process that says nothing.
+versions: Scalar, empty if the variable is not set.
 )doc");
 
 }  // namespace

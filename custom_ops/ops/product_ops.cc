@@ -13,13 +13,14 @@ REGISTER_OP("LargeoutRoundedProduct")
     .Attr("transpose_b: bool = false")
     .SetShapeFn(tensorflow::shape_inference::MatMulShape)
     .Doc(R"doc(
-The product of two matrices, which are rounded to the nearest bfloat16 before; sums are float.
+The product of two matrices that are first rounded to the nearest bfloat16; sums are float.
 
-On a CPU; several times as fast as a product of floats where that has AMX, slower elsewhere.
+Only on a CPU. Several times as fast as a product of floats if the processor has AMX, otherwise
+slower.
 
 a: [rows, depth], or [depth, rows] if `transpose_a`.
 b: [depth, columns], or [columns, depth] if `transpose_b`.
-product: [rows, columns]. The same bits on any number of threads.
+product: [rows, columns]. The bits do not depend on the number of threads.
 )doc");
 
 }  // namespace

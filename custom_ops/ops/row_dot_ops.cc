@@ -58,17 +58,17 @@ REGISTER_OP("LargeoutRowDots")
     .Attr("num_biases: int >= 0")
     .SetShapeFn(DotsShape)
     .Doc(R"doc(
-Logits of classes of each row's own, without their [batch, num_ids, dim] rows, and the rows of
-classes that the batch shares. One op for both, so that a variable gets one sparse gradient.
+Logits of classes that each example chooses, without their [batch, num_ids, dim] rows, and the
+rows of classes that the batch shares. One op computes both, so that a variable gets one sparse
+gradient.
 
 features: [batch, dim].
 embeddings: Variable [num_classes, dim], float; read in place.
 bias: No variable, or one: [num_classes], float.
-ids: [batch, num_ids]; -1 stands for no class. Other ids outside of the classes are an error;
-  on a GPU, which the host does not wait for, their logits are NaN.
-shared_ids: [num_shared]; on a GPU the rows of ids outside of the classes are NaN.
-logits: [batch, num_ids], <embeddings[id], features[b]> + bias[id]; the lowest float where
-  there is no class.
+ids: [batch, num_ids]; -1 is padding. Other ids out of range are an error; on a GPU, which cannot
+  report errors without waiting, their logits are NaN.
+shared_ids: [num_shared]; on a GPU the rows of ids out of range are NaN.
+logits: [batch, num_ids], <embeddings[id], features[b]> + bias[id]; the lowest float at padding.
 shared_rows: [num_shared, dim], embeddings[shared_ids].
 shared_biases: [num_shared], bias[shared_ids], if there is a bias.
 )doc");
@@ -90,22 +90,22 @@ REGISTER_OP("LargeoutRowDotsGrad")
     .Attr("num_biases: int >= 0")
     .SetShapeFn(DotsGradShape)
     .Doc(R"doc(
-Gradient of LargeoutRowDots, one row for each distinct class. The sums are those of the input
-order, whatever the number of threads.
+Gradient of LargeoutRowDots, one row for each distinct class. The gradients of a class are
+summed in an order that does not depend on the number of threads.
 
 features: [batch, dim].
 embeddings: Variable [num_classes, dim], float; read in place.
 bias: No variable, or one: [num_classes], float.
-ids: [batch, num_ids]; -1 stands for no class.
+ids: [batch, num_ids]; -1 is padding.
 shared_ids: [num_shared].
-d_logits: [batch, num_ids]; what stands where there is no class has no effect.
+d_logits: [batch, num_ids]; values at padding are ignored.
 d_shared_rows: [num_shared, dim].
 d_shared_biases: [num_shared], if there is a bias.
-d_features: [batch, dim], without what comes by way of the shared rows.
-row_ids: [num_rows], the distinct classes, rising. On a GPU, which the host does not wait for,
-  num_rows is the number of ids or of classes, whichever is less, and -1 stands in what is
-  left over: row updates, and TensorFlow's scatter operations on a GPU, pass over it.
-d_rows: [num_rows, dim], 0 where there is no class.
+d_features: [batch, dim], without the contribution of the shared rows.
+row_ids: [num_rows], the distinct classes, increasing. On a GPU, which cannot count them without
+  waiting, num_rows is the number of ids or of classes, whichever is less, and the rest is filled
+  with -1, which row updates, and TensorFlow's scatter operations on a GPU, skip.
+d_rows: [num_rows, dim], 0 where the id is -1.
 embeddings_shape: [2], the shape of the embeddings.
 d_biases: [num_rows], if there is a bias.
 )doc");

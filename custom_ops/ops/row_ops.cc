@@ -73,28 +73,27 @@ REGISTER_OP("LargeoutRowAdam")
     .Doc(R"doc(
 Adam on the rows that have a gradient, in place.
 
-For each distinct id, g = sum of the rows of `values` with that id, and on that
-row of the variable w and of its moments m and v:
+For each distinct id, g = sum of the rows of `values` with that id, and on that row of the
+variable w and of its moments m and v:
 
     w -= weight_decay w
     m += (g - m) (1 - beta_1)
     v += (g^2 - v) (1 - beta_2)
     w -= step_size m / (sqrt(v) + epsilon)
 
-Without a momentum slot g stands in the place of m, as with beta_1 = 0. No other
-row is read or written. With `last_step`, m and v are first multiplied
-by beta_1^gap and beta_2^gap, gap = step - last_step - 1 being the number of
-steps that skipped the row, and last_step of the row becomes step. An id out of
-range is an error, and then nothing is written; on a GPU its row is skipped.
+Without a momentum slot, g is used in place of m, as with beta_1 = 0. No other row is read or
+written. With `last_step`, m and v are first multiplied by beta_1^gap and beta_2^gap, where gap
+= step - last_step - 1 is the number of steps that skipped the row, and last_step of the row
+becomes step. An id out of range is an error, and nothing is written; on a GPU it is skipped.
 
 variable: w, float32 [num_rows, ...].
 momentum: none, or m, like the variable.
 velocity: v, like the variable.
-last_step: none, or one int64 [num_rows]; 0 is a row without updates.
-values: gradient rows, [n, ...].
-ids: row of each gradient row, [n]; may repeat.
-step: number of this step, from 1; used with `last_step` only.
-step_size: learning rate with the bias corrections,
+last_step: none, or one int64 [num_rows]; 0 for a row that has not been updated.
+values: gradients, [n, ...].
+ids: the row of each gradient, [n]; may repeat.
+step: number of this step, from 1; used only with `last_step`.
+step_size: learning rate with bias correction,
   learning_rate sqrt(1 - beta_2^step) / (1 - beta_1^step).
 )doc");
 
@@ -118,13 +117,12 @@ For each distinct id, g = sum of the rows of `values` with that id, and
     a += g^2
     w -= learning_rate g / sqrt(a + epsilon)
 
-on that row. An id out of range is an error, and then nothing is written; on a GPU
-its row is skipped.
+on that row. An id out of range is an error, and nothing is written; on a GPU it is skipped.
 
 variable: w, float32 [num_rows, ...].
 accumulator: a, like the variable.
-values: gradient rows, [n, ...].
-ids: row of each gradient row, [n]; may repeat.
+values: gradients, [n, ...].
+ids: the row of each gradient, [n]; may repeat.
 )doc");
 
 REGISTER_OP("LargeoutRowRowwiseAdagrad")
@@ -139,7 +137,7 @@ REGISTER_OP("LargeoutRowRowwiseAdagrad")
     .SetIsStateful()
     .SetShapeFn(RowUpdateShape)
     .Doc(R"doc(
-Adagrad with one accumulator a row, on the rows that have a gradient, in place.
+Adagrad with one accumulator per row, on the rows that have a gradient, in place.
 
 For each distinct id, g = sum of the rows of `values` with that id, and
 
@@ -147,13 +145,12 @@ For each distinct id, g = sum of the rows of `values` with that id, and
     a += mean(g^2)
     w -= learning_rate g / sqrt(a + epsilon)
 
-on that row. An id out of range is an error, and then nothing is written; on a GPU
-its row is skipped.
+on that row. An id out of range is an error, and nothing is written; on a GPU it is skipped.
 
 variable: w, float32 [num_rows, ...].
 accumulator: a, float32 [num_rows].
-values: gradient rows, [n, ...].
-ids: row of each gradient row, [n]; may repeat.
+values: gradients, [n, ...].
+ids: the row of each gradient, [n]; may repeat.
 )doc");
 
 REGISTER_OP("LargeoutRowMomentum")
@@ -178,13 +175,13 @@ For each distinct id, g = sum of the rows of `values` with that id, and
     m = decay m - learning_rate g
     w += m, or with `nesterov` w += decay m - learning_rate g
 
-on that row; without a momentum slot w -= learning_rate g. An id out of range is
-an error, and then nothing is written; on a GPU its row is skipped.
+on that row; without a momentum slot w -= learning_rate g. An id out of range is an error, and
+nothing is written; on a GPU it is skipped.
 
 variable: w, float32 [num_rows, ...].
 momentum: none, or m, like the variable.
-values: gradient rows, [n, ...].
-ids: row of each gradient row, [n]; may repeat.
+values: gradients, [n, ...].
+ids: the row of each gradient, [n]; may repeat.
 )doc");
 
 REGISTER_OP("LargeoutMergeRows")
@@ -202,8 +199,8 @@ ids: [n], not negative.
 merged_values: [u, ...]; row i is the sum of the rows with id unique_ids[i].
 unique_ids: [u], ascending.
 
-On a GPU, where u is not known without waiting for the device, the outputs have
-n rows, the u above and then zeros with id -1, which the optimizer steps skip.
+On a GPU, u is not known without waiting for the device. Therefore the outputs have n rows:
+first the u rows above, then zeros with id -1, which the optimizer steps skip.
 )doc");
 
 REGISTER_OP("LargeoutCheckRowIds")
@@ -213,8 +210,8 @@ REGISTER_OP("LargeoutCheckRowIds")
     .Attr("Tindices: {int32, int64}")
     .SetShapeFn(CheckRowIdsShape)
     .Doc(R"doc(
-Returns `ids`; an error if one lies outside [0, num_rows). On a GPU, where looking
-at them is waiting for the device, the ids go on unchecked.
+Returns `ids`, or an error if one is outside [0, num_rows). On a GPU, where a check would have
+to wait for the device, the ids are not checked.
 )doc");
 
 }  // namespace largeout

@@ -34,15 +34,15 @@ REGISTER_OP("LargeoutUniformSample")
     .Doc(R"doc(
 Draws classes with equal probabilities.
 
-A function of its inputs: the same seed gives the same classes on any number of
-threads. With unique, the classes are distinct and each is among them with
-probability num_sampled / num_classes; without, the draws are independent. The
-expected count of a class is num_sampled / num_classes in both.
+The result depends only on the inputs: the same seed gives the same classes on any number of
+threads. With unique, the classes are distinct and each is among them with probability
+num_sampled / num_classes; without, the draws are independent. In both cases the expected count
+of a class is num_sampled / num_classes.
 
 true_classes: any shape; ids in [0, num_classes), or -1 for padding.
 seed: [2]; all 128 bits count.
 sampled_candidates: [num_sampled].
-true_expected_count: as true_classes; 1 where true_classes is -1.
+true_expected_count: like true_classes; 1 for padding.
 sampled_expected_count: [num_sampled].
 )doc");
 
@@ -59,16 +59,15 @@ REGISTER_OP("LargeoutLogUniformSample")
     .Doc(R"doc(
 Draws classes from q_c = log((c + 2) / (c + 1)) / log(num_classes + 1).
 
-Fits classes in order of falling frequency. A function of its inputs, in
-O(num_sampled), without tables. Without unique the draws are independent and
-the expected count of class c is num_sampled q_c. With unique the classes are
-distinct and class c is among them with probability min(1, tau q_c), its
-expected count, where tau makes these sum to num_sampled.
+For classes sorted by decreasing frequency. The result depends only on the inputs. It takes
+O(num_sampled), without tables. Without unique, the draws are independent and the expected count
+of class c is num_sampled q_c. With unique, the classes are distinct and class c is among them
+with probability min(1, tau q_c), its expected count, where tau makes these sum to num_sampled.
 
 true_classes: any shape; ids in [0, num_classes), or -1 for padding.
 seed: [2]; all 128 bits count.
 sampled_candidates: [num_sampled].
-true_expected_count: as true_classes; 1 where true_classes is -1.
+true_expected_count: like true_classes; 1 for padding.
 sampled_expected_count: [num_sampled].
 )doc");
 

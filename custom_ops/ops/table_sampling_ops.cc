@@ -39,7 +39,7 @@ Makes the table for LargeoutAliasSample, in O(num_classes).
 weights: [num_classes], positive and finite, need not sum to 1.
 slots: [num_classes, 2]; slot c gives class c with probability slots[c, 0] / 2^60,
   otherwise class slots[c, 1].
-probability: [num_classes], weights over their sum, as the slots have it.
+probability: [num_classes], weights over their sum, as rounded in the slots.
 )doc");
 
 REGISTER_OP("LargeoutAliasSample")
@@ -55,15 +55,15 @@ REGISTER_OP("LargeoutAliasSample")
     .Doc(R"doc(
 Draws classes with replacement from the distribution of an alias table.
 
-O(1) a draw, and a function of the inputs: the same seed gives the same classes
-on any number of threads. Expected counts are num_sampled probability.
+A draw takes O(1). The result depends only on the inputs: the same seed gives the same classes
+on any number of threads. Expected counts are num_sampled * probability.
 
 true_classes: any shape; ids in [0, num_classes), or -1 for padding.
 seed: [2]; all 128 bits count.
 slots: [num_classes, 2], from LargeoutAliasTable.
 probability: [num_classes], from LargeoutAliasTable.
 sampled_candidates: [num_sampled].
-true_expected_count: as true_classes; 1 where true_classes is -1.
+true_expected_count: like true_classes; 1 for padding.
 sampled_expected_count: [num_sampled].
 )doc");
 
@@ -90,11 +90,11 @@ REGISTER_OP("LargeoutPivotalTable")
 Makes the table for LargeoutPivotalSample, in O(num_classes).
 
 weights: [num_classes], positive and finite, need not sum to 1.
-num_sampled: the one of LargeoutPivotalSample; at most num_classes.
+num_sampled: that of LargeoutPivotalSample; at most num_classes.
 num_buckets: more buckets make a draw faster; num_classes / 4 is enough.
 cumulative: [num_classes + 1], sums of the inclusion probabilities
   min(1, tau weights), in units that make them integers.
-index: [num_buckets + 1], where to begin the search in `cumulative`.
+index: [num_buckets + 1], where the search in `cumulative` starts.
 )doc");
 
 REGISTER_OP("LargeoutPivotalSample")
@@ -110,17 +110,17 @@ REGISTER_OP("LargeoutPivotalSample")
     .Doc(R"doc(
 Draws distinct classes with given inclusion probabilities.
 
-Ordered pivotal sampling (Deville and Tille 1998, Chauvet 2012) from a random
-start. Class c is drawn with probability min(1, tau weights[c]) exactly, its
-expected count. A function of the inputs, in O(num_sampled) in the mean.
+Ordered pivotal sampling (Deville and Tille 1998, Chauvet 2012) from a random start. Class c is
+drawn with probability min(1, tau weights[c]) exactly, its expected count. The result depends
+only on the inputs. It takes O(num_sampled) on average.
 
 true_classes: any shape; ids in [0, num_classes), or -1 for padding.
 seed: [2]; all 128 bits count.
 cumulative: [num_classes + 1], from LargeoutPivotalTable.
 index: [num_buckets + 1], from LargeoutPivotalTable.
-num_sampled: the one the table was made for.
+num_sampled: the number that the table was made for.
 sampled_candidates: [num_sampled].
-true_expected_count: as true_classes; 1 where true_classes is -1.
+true_expected_count: like true_classes; 1 for padding.
 sampled_expected_count: [num_sampled].
 )doc");
 

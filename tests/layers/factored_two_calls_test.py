@@ -63,7 +63,7 @@ def test_two_calls_in_different_functions_raise_an_error_in_the_step():
     value_of = tf.function(lambda features: LOSS(Y, layer(features, training=True)))
     with tf.GradientTape() as tape:
         value = value_of(variable) + value_of(2 * variable)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="two outputs of it are trained"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="two of its outputs were trained"):
         tape.gradient(value, variable)
 
 

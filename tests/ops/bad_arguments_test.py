@@ -204,7 +204,7 @@ def test_upkeep_late_in_a_schedule_of_large_steps_is_no_overflow():
 def test_there_are_no_best_classes_for_features_that_are_no_numbers(bad):
     features = np.ones([4, 3], np.float32)
     features[2, 1] = bad
-    with invalid(f"features must be finite, but those of row 2 are not: one is -?{abs(bad)}"):
+    with invalid(f"finite, but those of example 2 are not: one is -?{abs(bad)}"):
         ops.class_top_k(features, tf.Variable(tf.ones([5, 3])), None, 2)
 
 
@@ -214,7 +214,7 @@ def test_nor_where_logits_overflow(weight, bias):
     features = np.ones([4, 3], np.float32)
     features[1] = 3e38
     bias = None if bias is None else tf.Variable(bias)
-    with invalid("overflow, but for the features of row 1 that of class 0 is -?inf"):
+    with invalid("overflow, but for the features of example 1 that of class 0 is -?inf"):
         ops.class_top_k(features, tf.Variable(tf.fill([5, 3], weight)), bias, 2)
 
 

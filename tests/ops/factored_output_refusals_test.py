@@ -46,19 +46,19 @@ def singular(arguments):
 
 
 REFUSED = {
-    "features": (not_a_number_in("features"), "features must be finite.*row 6 .*nan"),
-    "by_q": (not_a_number_in("by_q"), "by_q must be finite.*row 6 is nan"),
-    "by_s": (not_a_number_in("by_s"), "by_s must be finite.*row 6 is nan"),
-    "by_a": (not_a_number_in("by_a"), "by_a must be finite.*row 6 is nan"),
+    "features": (not_a_number_in("features"), "features must be finite.*example 6 .*nan"),
+    "by_q": (not_a_number_in("by_q"), "by_q must be finite.*example 6 is nan"),
+    "by_s": (not_a_number_in("by_s"), "by_s must be finite.*example 6 is nan"),
+    "by_a": (not_a_number_in("by_a"), "by_a must be finite.*example 6 is nan"),
     "negative_rate": (set_to("learning_rate", -0.1), "learning_rate must be .* got -0.1"),
     "infinite_rate": (set_to("learning_rate", np.inf), "learning_rate must be .* got inf"),
     "huge_rate": (set_to("learning_rate", 1e200), "infinite or NaN.*Lower the learning rate"),
     "singular": (
         singular,
-        "a pivot of .* is .*, it must be at least .*Lower the learning rate",
+        "a pivot of .* is .*, but must be at least .*Lower the learning rate",
     ),
     "id": (id_out_of_range, r"ids must be class ids in \[0, 97\)"),
-    "version": (other_version, "from version 3 to 1: two outputs .* Concatenate"),
+    "version": (other_version, "from version 3 to 1: two of its outputs .* Concatenate"),
     "products": (other_products, "layer's mixing infinite or NaN"),
 }
 

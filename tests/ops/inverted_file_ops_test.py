@@ -72,7 +72,7 @@ def test_search_finds_what_the_slow_search_finds(dim, batch):
 
 def test_a_file_of_width_0_is_refused():
     problem = Problem(dim=0)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="neither of them 0"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="both at least 1"):
         problem.search()
 
 
@@ -200,7 +200,7 @@ def test_wrong_offsets_features_and_embeddings_are_named():
     problem = Problem()
     problem.fit()
     problem.state[2].assign(tf.reverse(problem.state[2], [0]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="offsets must rise"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="offsets must increase"):
         problem.search()
     problem = Problem()
     problem.features = problem.features[:, :5]

@@ -164,7 +164,7 @@ def test_rows_that_cannot_be_summed_are_named_and_nothing_is_written(bad):
 def test_features_without_masses_are_named(bad):
     problem = Problem().build()
     problem.features[3, 1].assign(bad)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="row 3"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="example 3"):
         problem.sample()
 
 
@@ -243,7 +243,7 @@ def test_wrong_shapes_are_named():
         problem.build()
     problem = Problem(batch=1).build()
     problem.features = problem.features[:0]
-    with _invalid("at least one row"):
+    with _invalid("at least one example"):
         problem.sample(labels=tf.zeros([0, 0], tf.int64), shared=True)
     assert problem.sample(labels=tf.zeros([0, 2], tf.int64))[0].shape == (0, 4)
 

@@ -8,7 +8,7 @@
 
 namespace largeout {
 
-// Room for `size` numbers at a cache line's start, not initialised.
+// Uninitialised memory for `size` numbers that starts at a cache line.
 template <class Number>
 class AlignedArray {
  public:

@@ -12,21 +12,22 @@
 
 namespace largeout {
 
-// Hands out parts of one allocation, which the allocator has at hand when the next computation
-// asks for the same. Many allocations are given back to the system and cleared by it, each
-// time.
+// Hands out parts of a single allocation, which the allocator can reuse for the next
+// computation of the same size. Many small allocations would be returned to the system and
+// cleared by it each time.
 class Arena {
  public:
-  // size: the doubles that will be taken; more takes further allocations.
+  // size: the number of doubles that will be taken. Taking more makes further allocations.
   explicit Arena(int64_t size) : size_(size) {}
 
-  // What `size` numbers take, in doubles.
+  // The memory of `size` numbers, in doubles.
   template <class Number>
   static constexpr int64_t Doubles(int64_t size) {
     return CeilDiv(size * sizeof(Number), sizeof(double));
   }
 
-  // `size` numbers at a cache line's start, not initialised, that live as long as this.
+  // Returns memory for `size` numbers, uninitialised, aligned to a cache line and valid as long
+  // as this object.
   template <class Number = double>
   Number* Take(int64_t size) {
     return reinterpret_cast<Number*>(TakeDoubles(Doubles<Number>(size)));

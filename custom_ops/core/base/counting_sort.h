@@ -12,13 +12,13 @@
 
 namespace largeout {
 
-// Consecutive ranges of [0, total) that depend on `total` and `count` alone, for several
+// Consecutive ranges of [0, total) that depend only on `total` and `count`, for several
 // threads.
 class Chunks {
  public:
-  // One chunk, of the calling thread.
+  // A single chunk, for the calling thread.
   explicit Chunks(int64_t total) : total_(total) {}
-  // `parallel` outlives the chunks. REQUIRES: count >= 1.
+  // `parallel` must outlive the chunks. REQUIRES: count >= 1.
   Chunks(int64_t total, int64_t count, const ParallelFor& parallel)
       : total_(total), count_(count), parallel_(&parallel) {}
 
@@ -43,14 +43,14 @@ class Chunks {
   const ParallelFor* parallel_ = nullptr;
 };
 
-// Sorts items 0, 1, ..., chunks.total() - 1: first Count, then Place, as often as one likes.
-// Memory: 4 bytes for each chunk and bucket. REQUIRES: fewer than 2^31 items.
+// Sorts items 0, 1, ..., chunks.total() - 1. Call Count first, then Place any number of times.
+// Memory: 4 bytes per chunk and bucket. REQUIRES: fewer than 2^31 items.
 class CountingSort {
  public:
   CountingSort(const Chunks& chunks, int64_t num_buckets)
       : chunks_(chunks), num_buckets_(num_buckets), next_(chunks.count() * num_buckets) {}
 
-  // bucket_of(item), in [0, num_buckets), is called once for each item.
+  // Calls bucket_of(item), which must be in [0, num_buckets), once per item.
   template <class BucketOf>
   void Count(const BucketOf& bucket_of) {
     chunks_.ForEach(kCountCycles, [&](int64_t chunk, int64_t begin, int64_t end) {
@@ -66,16 +66,16 @@ class CountingSort {
     }
   }
 
-  // offsets [num_buckets + 1]: bucket b has places offsets[b] to offsets[b + 1] - 1.
-  // Between Count and Place.
+  // Writes offsets [num_buckets + 1]: bucket b has places offsets[b] to offsets[b + 1] - 1.
+  // Call it between Count and Place.
   template <class Offset>
   void WriteOffsets(Offset* offsets) const {
     std::copy_n(next_.begin(), num_buckets_, offsets);
     offsets[num_buckets_] = static_cast<Offset>(chunks_.total());
   }
 
-  // Calls put(item, place) for each item, with the buckets that were counted: items of one
-  // bucket get rising places.
+  // Calls put(item, place) for each item, with the buckets that Count found. Items of the same
+  // bucket get increasing places.
   template <class BucketOf, class Put>
   void Place(const BucketOf& bucket_of, const Put& put) {
     chunks_.ForEach(kPlaceCycles, [&](int64_t chunk, int64_t begin, int64_t end) {

@@ -13,8 +13,8 @@ namespace largeout {
 LARGEOUT_HOST_DEVICE inline bool IsFinite(float number) { return number - number == 0; }
 LARGEOUT_HOST_DEVICE inline bool IsFinite(double number) { return number - number == 0; }
 
-// Several at once: the exponent of what is not finite is all ones, and one more in its lowest
-// bit changes the sign.
+// Checks several numbers at once: the exponent of a number that is not finite is all ones, so
+// adding one to its lowest bit changes the sign.
 template <class Bits, class Number>
 LARGEOUT_HOST_DEVICE bool AllFiniteByBits(Bits exponent, const Number* numbers, int64_t size) {
   const Bits lowest_of_it = exponent & -exponent;

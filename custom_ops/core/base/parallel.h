@@ -1,5 +1,5 @@
-// How core code runs in parallel: the caller passes a runner, so that core
-// knows no thread pool. Kernels pass TensorFlow's intra-op pool, tests a loop.
+// How core code runs in parallel. The caller passes a runner, so core does not depend on a
+// thread pool: kernels pass TensorFlow's intra-op pool, and tests pass a loop.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_BASE_PARALLEL_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_BASE_PARALLEL_H_
@@ -14,10 +14,10 @@
 
 namespace largeout {
 
-// Calls work(begin, end) on disjoint ranges that cover [0, total), perhaps
-// from several threads at once, and returns when all are done. What `work` throws reaches
-// the caller then: the first exception, after which ranges may be left out.
-// `cost_per_unit` is the estimated cost of one unit in cycles.
+// Calls work(begin, end) on disjoint ranges that cover [0, total), perhaps from several threads
+// at once, and returns when all ranges are done. If `work` throws, the caller gets the first
+// exception, and some ranges may be skipped. `cost_per_unit` is the estimated cost of one unit
+// in cycles.
 using ParallelFor =
     std::function<void(int64_t total, int64_t cost_per_unit,
                        const std::function<void(int64_t begin, int64_t end)>& work)>;
@@ -28,8 +28,8 @@ inline void SerialFor(int64_t total, int64_t /*cost_per_unit*/,
   if (total > 0) work(0, total);
 }
 
-// Calls work(row) for each row below `rows`, perhaps from several threads at once; `cost` is
-// that of a row in cycles.
+// Calls work(row) for each row below `rows`, perhaps from several threads at once. `cost` is
+// the cost of a row in cycles.
 template <class Work>
 void ForEachRow(int64_t rows, int64_t cost, const ParallelFor& parallel, const Work& work) {
   parallel(rows, cost, [&](int64_t begin, int64_t end) {
@@ -37,12 +37,12 @@ void ForEachRow(int64_t rows, int64_t cost, const ParallelFor& parallel, const W
   });
 }
 
-// The first exception of several threads, for the thread that waits for them. Core throws
+// Keeps the first exception of several threads for the thread that waits for them. Core throws
 // std::bad_alloc and, from containers, std::length_error; only these are kept. (A
-// std::exception_ptr would keep all, but needs the libstdc++ of g++ 11 where the library runs.)
+// std::exception_ptr would keep all, but needs the libstdc++ of g++ 11 at run time.)
 class FirstException {
  public:
-  // Runs work(), unless something was thrown before. For any thread.
+  // Runs work(), unless an exception was thrown before. May be called from any thread.
   template <class Work>
   void Catch(const Work& work) {
     if (thrown_.load(std::memory_order_relaxed)) return;
@@ -55,7 +55,7 @@ class FirstException {
     }
   }
 
-  // Throws it, if there is one. REQUIRES: no thread is in Catch any more.
+  // Throws the kept exception, if there is one. REQUIRES: no thread is still in Catch.
   void Rethrow() const {
     if (too_long_) throw *too_long_;
     if (thrown_) throw std::bad_alloc();

@@ -10,7 +10,7 @@
 namespace largeout {
 namespace {
 
-TEST(AnExceptionOfAThreadReachesWhoWaits) {
+TEST(AnExceptionOfAThreadReachesTheWaitingThread) {
   FirstException thrown;
   std::thread thread([&] { thrown.Catch([] { throw std::bad_alloc(); }); });
   thread.join();

@@ -1,7 +1,6 @@
-// Counter-based random bits: Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011,
-// "Parallel random numbers: as easy as 1, 2, 3"). The bits of a draw are a
-// function of the seed and the draw's index alone, so that any number of
-// threads gives the same draws.
+// Counter-based random bits: Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011, "Parallel random
+// numbers: as easy as 1, 2, 3"). The bits of a draw depend only on the seed and the index of
+// the draw, so any number of threads gives the same draws.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_BASE_PHILOX_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_BASE_PHILOX_H_
@@ -31,8 +30,8 @@ LARGEOUT_HOST_DEVICE inline PhiloxCounter Philox4x32(PhiloxCounter counter, Phil
   return counter;
 }
 
-// The seed tensor int64 [2]. All its 128 bits count: the low halves are the
-// Philox key, the high halves the upper words of the counter.
+// The seed tensor int64 [2]. All 128 bits count: the low halves are the Philox key, the high
+// halves the upper words of the counter.
 struct PhiloxSeed {
   uint64_t first;
   uint64_t second;
@@ -52,9 +51,8 @@ LARGEOUT_HOST_DEVICE inline DrawBits BitsOfDraw(PhiloxSeed seed, uint64_t index)
   return {bits[0] | uint64_t{bits[1]} << 32, bits[2] | uint64_t{bits[3]} << 32};
 }
 
-// Maps 64 random bits to [0, range): floor(bits * range / 2^64). The
-// probability of falling below any bound is right to 2^-64.
-// REQUIRES: range >= 0. Returns 0 for range 0.
+// Maps 64 random bits to [0, range): floor(bits * range / 2^64). The probability of falling
+// below any bound is exact up to 2^-64. REQUIRES: range >= 0. Returns 0 for range 0.
 LARGEOUT_HOST_DEVICE inline int64_t ScaleBits(uint64_t bits, int64_t range) {
   return static_cast<int64_t>(static_cast<unsigned __int128>(bits) * range >> 64);
 }

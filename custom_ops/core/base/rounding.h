@@ -12,7 +12,7 @@ namespace largeout {
 // REQUIRES: a >= 0, b > 0.
 LARGEOUT_HOST_DEVICE constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The next multiple of `multiple` from `a` on. REQUIRES: the same.
+// The smallest multiple of `multiple` that is at least a. REQUIRES: a >= 0, multiple > 0.
 LARGEOUT_HOST_DEVICE constexpr int64_t RoundUp(int64_t a, int64_t multiple) {
   return CeilDiv(a, multiple) * multiple;
 }

@@ -9,11 +9,11 @@
 namespace largeout {
 namespace {
 
-// To wake up a thread takes tens of microseconds.
+// Waking up a thread takes tens of microseconds.
 constexpr double kCyclesPerHelper = 100'000;
 constexpr double kCyclesPerBlock = 20'000;
 constexpr int64_t kBlocksPerThread = 4;
-// About as long as a block takes: the caller then has less to wait than to wake up again.
+// About as long as a block takes. The caller then rarely has to sleep and wake up again.
 constexpr int kSpins = 300;
 
 inline void Pause() {
@@ -41,7 +41,7 @@ class SharedWork {
     }
   }
 
-  // From here on nobody enters. Waits for those who did.
+  // Lets no further thread enter, and waits for those that did.
   void Close() {
     std::unique_lock<std::mutex> lock(mutex_);
     closed_ = true;
@@ -81,19 +81,19 @@ class SharedWork {
 
 void ShareWork(int64_t total, int64_t block, int64_t num_helpers, const Schedule& schedule,
                const std::function<void(int64_t begin, int64_t end)>& work) {
-  // Kept by the helpers, which may come when all is done.
+  // Shared with the helpers, which may run only after all work is done.
   const auto shared = std::make_shared<SharedWork>(total, block, work);
   try {
     for (int64_t i = 0; i < num_helpers; ++i) schedule([shared] { shared->Help(); });
   } catch (const std::bad_alloc&) {
-    // With fewer helpers it is done as well.
+    // Fewer helpers can do the work as well.
   }
   shared->TakeBlocks();
   shared->Close();
 }
 
 WorkShares SharesOf(int64_t total, int64_t cost_per_unit, int64_t num_threads) {
-  // As doubles, which do not overflow.
+  // Doubles do not overflow.
   const double unit = static_cast<double>(std::max<int64_t>(cost_per_unit, 1));
   const double cost = static_cast<double>(total) * unit;
   const auto paid = static_cast<int64_t>(std::min(cost / kCyclesPerHelper, 1e6));

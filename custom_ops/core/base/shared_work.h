@@ -1,4 +1,4 @@
-// A loop that several threads share, where none waits for one that has not begun.
+// A loop that several threads share without waiting for a thread that has not started.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_BASE_SHARED_WORK_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_BASE_SHARED_WORK_H_
@@ -13,24 +13,25 @@
 
 namespace largeout {
 
-// Has the closure run by another thread, soon or late.
+// Schedules a closure to be run by another thread, now or later.
 using Schedule = std::function<void(std::function<void()> closure)>;
 
-// Runs work(begin, end) on blocks of [0, total) that the calling thread and `num_helpers`
-// scheduled closures take one after another, and returns when all are done. A thread that wakes
-// up late finds less to do, or nothing: only for what it has in hand does the caller wait. What
-// `work` throws first reaches the caller. REQUIRES: block >= 1.
+// Runs work(begin, end) on blocks of [0, total) and returns when all are done. The calling
+// thread and `num_helpers` scheduled closures take the blocks one after another. A helper that
+// wakes up late finds few blocks or none; the caller waits only for blocks that a helper has
+// started. If `work` throws, the caller gets the first exception. REQUIRES: block >= 1.
 void ShareWork(int64_t total, int64_t block, int64_t num_helpers, const Schedule& schedule,
                const std::function<void(int64_t begin, int64_t end)>& work);
 
 // How a loop is shared.
 struct WorkShares {
   int64_t block;
-  int64_t num_helpers;  // 0: the calling thread does it alone
+  int64_t num_helpers;  // 0: the calling thread does all the work
 };
 
-// For a loop of that cost on at most `num_threads` threads: a helper for each stretch of work
-// that pays for waking it up, blocks of some microseconds, and several for each thread.
+// Returns shares for a loop of this cost on at most `num_threads` threads: one helper for each
+// amount of work that justifies waking up a thread, blocks that take some microseconds, and
+// several blocks per thread.
 WorkShares SharesOf(int64_t total, int64_t cost_per_unit, int64_t num_threads);
 
 }  // namespace largeout

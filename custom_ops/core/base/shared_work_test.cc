@@ -10,7 +10,7 @@
 namespace largeout {
 namespace {
 
-// Closures that are run by threads of their own, or kept for later.
+// Runs closures on threads of their own, or keeps them for later.
 class Helpers {
  public:
   ~Helpers() { Join(); }
@@ -34,7 +34,7 @@ class Helpers {
   std::vector<std::function<void()>> kept_;
 };
 
-TEST(EachUnitIsDoneOnceWhateverTheThreads) {
+TEST(EachUnitIsDoneOnceOnAnyNumberOfThreads) {
   for (int64_t total : {0, 1, 7, 1000}) {
     for (int64_t block : {1, 3, 2000}) {
       for (int64_t num_helpers : {0, 1, 5}) {
@@ -50,7 +50,7 @@ TEST(EachUnitIsDoneOnceWhateverTheThreads) {
   }
 }
 
-TEST(TheCallerWaitsForBlocksThatAreInHand) {
+TEST(TheCallerWaitsForStartedBlocks) {
   for (int repeat = 0; repeat < 20; ++repeat) {
     Helpers helpers;
     std::vector<int> done(4, 0);
@@ -65,7 +65,7 @@ TEST(TheCallerWaitsForBlocksThatAreInHand) {
   }
 }
 
-TEST(HelpersThatComeTooLateAreNotWaitedForAndDoNothing) {
+TEST(TheCallerDoesNotWaitForLateHelpers) {
   Helpers helpers;
   {
     std::vector<int> times(10, 0);
@@ -77,7 +77,7 @@ TEST(HelpersThatComeTooLateAreNotWaitedForAndDoNothing) {
   helpers.RunKept();  // `times` and the work are gone
 }
 
-TEST(WhatIsThrownReachesTheCaller) {
+TEST(ExceptionsReachTheCaller) {
   for (int64_t num_helpers : {0, 3}) {
     Helpers helpers;
     bool caught = false;
@@ -92,14 +92,14 @@ TEST(WhatIsThrownReachesTheCaller) {
   }
 }
 
-TEST(WithoutMemoryForHelpersTheCallerDoesItAlone) {
+TEST(WithoutMemoryForHelpersTheCallerDoesAllWork) {
   int64_t done = 0;
   const auto schedule = [](std::function<void()>) { throw std::bad_alloc(); };
   ShareWork(9, 2, 3, schedule, [&](int64_t begin, int64_t end) { done += end - begin; });
   EXPECT_EQ(done, 9);
 }
 
-TEST(ShortLoopsAreNotSharedAndLongOnesAreInSeveralBlocksAThread) {
+TEST(ShortLoopsAreNotSharedAndLongOnesHaveSeveralBlocksPerThread) {
   EXPECT_EQ(SharesOf(0, 1000, 8).num_helpers, 0);
   EXPECT_EQ(SharesOf(1, int64_t{1} << 62, 8).num_helpers, 0);
   EXPECT_EQ(SharesOf(1000, 50, 8).num_helpers, 0);

@@ -1,6 +1,6 @@
-// Vectors of numbers at the level that the including X_simd.cc is compiled for,
-// on the compiler's vector extensions: one source for all instruction sets.
-// To be included by X_simd.cc files only (see simd_level.h).
+// Vectors of numbers at the level that the including X_simd.cc is compiled for. They use the
+// compiler's vector extensions, so that one source serves all instruction sets. Include this
+// file only in X_simd.cc files (see simd_level.h).
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_BASE_SIMD_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_BASE_SIMD_H_
@@ -11,7 +11,7 @@
 #if defined(__SSE2__)
 #include <immintrin.h>
 #elif defined(__aarch64__)
-#include <arm_neon.h>  // every 64-bit ARM processor has it: part of the generic level
+#include <arm_neon.h>  // every 64-bit ARM processor has NEON, so the generic level uses it
 #endif
 
 namespace largeout {
@@ -36,7 +36,7 @@ typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
 typedef int32_t Ints __attribute__((vector_size(kLanes * sizeof(int32_t))));
 typedef double Doubles __attribute__((vector_size(kLanes * sizeof(float))));
 
-// Floats or Doubles: the vector of a number.
+// The vector type of a number type: Floats or Doubles.
 template <class Number>
 struct VectorType;
 template <>
@@ -60,7 +60,7 @@ inline Floats Load(const float* from) {
 
 inline void Store(Floats value, float* to) { std::memcpy(to, &value, sizeof(value)); }
 
-// The first `count` floats of a vector; LoadPart has zeros in the others. REQUIRES: count <
+// The first `count` floats of a vector. LoadPart sets the others to zero. REQUIRES: count <
 // kLanes.
 #if defined(__AVX512F__)
 inline __mmask16 FirstLanes(int64_t count) { return static_cast<__mmask16>((1 << count) - 1); }
@@ -138,7 +138,7 @@ inline Floats Sqrt(Floats x) {
 }
 
 #if defined(__aarch64__)
-// Bit i is set where lane i of the result of a comparison is.
+// Bit i is the result of a comparison in lane i.
 inline uint32_t BitsOfLanes(Ints compared) {
   return vaddvq_u32((uint32x4_t)(compared & Ints{1, 2, 4, 8}));
 }
@@ -162,7 +162,7 @@ inline bool AnyGreater(Floats a, Floats b) {
 #endif
 }
 
-// The sum of all lanes, in an order of its own.
+// The sum of all lanes. The order of the additions differs between levels.
 inline float SumLanes(Floats x) {
 #if defined(__SSE2__)
 #if defined(__AVX512F__)
@@ -188,8 +188,8 @@ inline float SumLanes(Floats x) {
 
 // exp(x) to 1 ulp (2 without FMA) for x <= 80, exactly 0 below -87; NaN stays NaN.
 inline Floats Exp(Floats x) {
-  // x = n log 2 + r; adding 1.5 * 2^23 rounds to an integer, which then stands
-  // in the low bits, already biased for the exponent of 2^n.
+  // x = n log 2 + r. Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits,
+  // already biased for the exponent of 2^n.
   const float round = 12582912.0f + 127.0f;
   const Floats shifted = x * 1.44269504f + round;
   const Floats n = shifted - round;

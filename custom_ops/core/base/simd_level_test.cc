@@ -7,7 +7,7 @@
 namespace largeout {
 namespace {
 
-TEST(TheEnvironmentIsNotLookedAtOnceTheLevelIsRead) {
+TEST(TheEnvironmentIsReadOnlyOnce) {
   testing::ForEachSimdLevel([&] {
     const SimdLevel before = ActiveSimdLevel();
     setenv("LARGEOUT_SIMD_LEVEL", before == SimdLevel::kGeneric ? "avx512" : "generic", 1);
@@ -23,7 +23,7 @@ TEST(TheEnvironmentVariableLowersTheSimdLevel) {
   EXPECT_EQ(ActiveSimdLevel(), before);
 }
 
-TEST(TheGenericLevelIsThereOnEveryProcessor) {
+TEST(EveryProcessorHasTheGenericLevel) {
   int generic = 0;
   testing::ForEachSimdLevel([&] { generic += ActiveSimdLevel() == SimdLevel::kGeneric; });
   EXPECT_EQ(generic, 1);

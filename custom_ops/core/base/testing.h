@@ -1,13 +1,13 @@
-// A small test framework for core: std only, compiles in a moment.
+// A small test framework for core. It uses only std and compiles quickly.
 //
 //   TEST(MergeOfEqualIdsAddsTheirRows) {
 //     EXPECT_EQ(Merge({3, 3}).size(), 1);
 //     EXPECT_NEAR(sum, 2.0, 1e-6);
 //   }
 //
-// EXPECT_* records a failure and goes on, ASSERT_* leaves the test. All
-// X_test.cc are linked into one program (`make test-cc`), whose main is in
-// testing.cc; an argument runs only the tests with that text in their names.
+// EXPECT_* records a failure and continues; ASSERT_* leaves the test. All X_test.cc files are
+// linked into one program (`make test-cc`), whose main function is in testing.cc. With an
+// argument, the program runs only the tests whose names contain it.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_BASE_TESTING_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_BASE_TESTING_H_
@@ -28,12 +28,12 @@ bool Register(const char* file, const char* name, void (*body)());
 // Records that the running test failed.
 void Fail(const char* file, int line, const std::string& message);
 
-// Runs `body` once at each instruction set that this processor has and X_simd.cc files are
-// compiled for; and also with AMX, which only bfloat16 products use.
+// Runs `body` once per instruction set that this processor has and X_simd.cc files are compiled
+// for, and also with AMX, which only bfloat16 products use.
 void ForEachSimdLevel(const std::function<void()>& body);
 void ForEachProductLevel(const std::function<void()>& body);
 
-// A ParallelFor in the order that disturbs most: one unit at a time, the last one first.
+// A ParallelFor in the most unusual order: one unit at a time, starting with the last.
 inline void BackwardsFor(int64_t total, int64_t /*cost_per_unit*/,
                          const std::function<void(int64_t, int64_t)>& work) {
   for (int64_t i = total - 1; i >= 0; --i) work(i, i + 1);
@@ -82,7 +82,7 @@ bool Check(const char* file, int line, const char* text, const A& a, const B& b,
       ::largeout::testing::Register(__FILE__, #name, LargeoutTest_##name); \
   static void LargeoutTest_##name()
 
-// Integers of different signedness are compared as values are meant in tests.
+// Integers of different signedness are compared by value.
 #define LARGEOUT_CHECK(a, op, b)                                          \
   ::largeout::testing::Check(__FILE__, __LINE__, #a " " #op " " #b, a, b, \
                              [](const auto& x, const auto& y) { return x op y; })
@@ -96,7 +96,7 @@ bool Check(const char* file, int line, const char* text, const A& a, const B& b,
 #define EXPECT_TRUE(a) LARGEOUT_CHECK(static_cast<bool>(a), ==, true)
 #define EXPECT_FALSE(a) LARGEOUT_CHECK(static_cast<bool>(a), ==, false)
 
-// |a - b| <= tolerance; false where one of them is NaN.
+// |a - b| <= tolerance; false if a or b is NaN.
 #define EXPECT_NEAR(a, b, tolerance)                                \
   ::largeout::testing::Check(                                       \
       __FILE__, __LINE__, "|" #a " - " #b "| <= " #tolerance, a, b, \

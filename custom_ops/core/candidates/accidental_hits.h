@@ -1,4 +1,4 @@
-// Finds the accidental hits of a batch: candidates that are a label of the row.
+// Finds the accidental hits of a batch: candidates that are a label of the same example.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CANDIDATES_ACCIDENTAL_HITS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CANDIDATES_ACCIDENTAL_HITS_H_
@@ -10,11 +10,12 @@
 
 namespace largeout {
 
-// Finds all positions of an id among `ids`, repeated ids included: a hash
-// table with linear probing, whose entries start a chain of positions.
+// Finds all positions of an id among `ids`, which may repeat. This is a hash table with linear
+// probing whose entries start a chain of positions.
 class PositionsOfIds {
  public:
-  // O(size). Positions fit in 32 bits: REQUIRES size < 2^31. Keeps `ids`.
+  // Takes O(size) time. Keeps a reference to `ids`. REQUIRES: size < 2^31, so that positions
+  // fit into 32 bits.
   void Build(const int64_t* ids, int64_t size);
 
   bool Contains(int64_t id) const { return first_[SlotOf(id)] != kNone; }
@@ -27,7 +28,7 @@ class PositionsOfIds {
  private:
   static constexpr int32_t kNone = -1;
 
-  // The slot that holds `id`, or the empty one where it would go.
+  // The slot of `id`, or the empty slot where it would be inserted.
   int64_t SlotOf(int64_t id) const;
 
   const int64_t* ids_ = nullptr;
@@ -36,14 +37,15 @@ class PositionsOfIds {
   std::vector<int32_t> next_;
 };
 
-// Shared candidates: one table of them, asked for each label of a row, O(num_labels) a row.
-// Candidates of each row's own: a table of its labels, asked for each candidate.
+// For shared candidates: one table of the candidates, with a look-up per label, O(num_labels)
+// per example. For candidates per example: a table of the example's labels, with a look-up per
+// candidate.
 class AccidentalHits {
  public:
   explicit AccidentalHits(const Candidates& candidates);
 
-  // values[i] = fill wherever candidate i of `row` is one of the row's labels.
-  // `scratch` is the calling thread's own.
+  // Sets values[i] = fill if candidate i is one of the labels of example `row`. `scratch`
+  // belongs to the calling thread.
   void Fill(int64_t row, float fill, PositionsOfIds* scratch, float* values) const;
 
  private:

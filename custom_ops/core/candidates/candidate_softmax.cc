@@ -12,10 +12,11 @@
 namespace largeout {
 namespace {
 
-// Rows of one block are summed in order, then the blocks: the same sums on any threads.
+// Examples are summed in order within a block, and the blocks in order, so that the sums do not
+// depend on the threads.
 constexpr int64_t kRowsPerBlock = 32;
 
-// The logits of one row, shifted, -inf at accidental hits, in a thread's own memory.
+// The shifted logits of one example, -inf at accidental hits, in memory of one thread.
 class RowBuffer {
  public:
   RowBuffer(const Candidates& candidates, const AccidentalHits& hits)

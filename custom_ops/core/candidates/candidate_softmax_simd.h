@@ -9,7 +9,7 @@
 
 namespace largeout {
 
-// Buffers hold this many floats more than they are asked for, and the lowest float there.
+// Buffers have room for this many more floats, set to the lowest float.
 inline constexpr int kBufferPadding = 16;
 inline constexpr float kPaddingValue = -3.40282347e38f;
 

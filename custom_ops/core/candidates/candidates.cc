@@ -5,7 +5,7 @@
 namespace largeout {
 namespace {
 
-// Calls prepare(row), then fills the hits of the row, for all rows.
+// Calls prepare(row), then fills the accidental hits of the example, for all examples.
 template <class Prepare>
 void ForEachRowFill(const Candidates& in, float fill, const ParallelFor& parallel,
                     float* values, const Prepare& prepare) {

@@ -1,9 +1,10 @@
-// What a sampled loss does with the logits of its candidates besides learning
-// from them: correct them by the sampler's expected counts, take out accidental
-// hits (candidates that are a positive of the row), rank the positives.
+// Operations on the logits of the candidates of a sampled loss: the correction by the sampler's
+// expected counts, the removal of accidental hits (candidates that are a label of the example),
+// and the ranks of the labels.
 //
-// labels: [batch, num_labels], padded with negative ids.
-// candidates: [num_candidates] if `shared`, else [batch, num_candidates].
+//   labels: [batch, num_labels], padded with negative ids.
+//   candidates: [num_candidates] if `shared`, else [batch, num_candidates].
+//
 // Matrices are row-major. No argument is read beyond these shapes.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CANDIDATES_CANDIDATES_H_
@@ -26,8 +27,8 @@ struct Candidates {
   bool shared;
 };
 
-// What is added to the logits: the bias of a candidate less the log of its expected count.
-// values: [num_candidates], or [batch, num_candidates] if `per_row`.
+// The numbers that are added to the logits: the bias of a candidate minus the log of its
+// expected count. values: [num_candidates], or [batch, num_candidates] if `per_row`.
 struct Offsets {
   const float* values;
   bool per_row;
@@ -37,7 +38,7 @@ struct Offsets {
   }
 };
 
-// Labels of the row that come before label `l`, equal scores by their slots.
+// The number of labels of the example that rank before label `l`. Equal scores rank by slot.
 LARGEOUT_HOST_DEVICE inline int64_t LabelsAbove(const int64_t* labels, const float* scores,
                                                 int64_t num_labels, int64_t l) {
   int64_t above = 0;
@@ -49,23 +50,22 @@ LARGEOUT_HOST_DEVICE inline int64_t LabelsAbove(const int64_t* labels, const flo
   return above;
 }
 
-// values[b, i] = fill wherever candidate i of row b is one of the row's labels.
-// O(batch * num_labels + num_candidates) if shared, else
-// O(batch * (num_labels + num_candidates)).
+// Sets values[b, i] = fill if candidate i of example b is one of its labels. O(batch *
+// num_labels + num_candidates) if shared, else O(batch * (num_labels + num_candidates)).
 void FillAccidentalHits(const Candidates& candidates, float fill, const ParallelFor& parallel,
                         float* values);
 
-// shifted[b, i] = logits[b, i] + offset of candidate i of row b, and `fill` at accidental
-// hits. `shifted` may be `logits`.
+// shifted[b, i] = logits[b, i] + offset of candidate i of example b, and `fill` at accidental
+// hits. `shifted` may be the same array as `logits`.
 void ShiftCandidateLogits(const Candidates& candidates, const float* logits,
                           const Offsets& offsets, float fill, const ParallelFor& parallel,
                           float* shifted);
 
-// ranks[b, l] = number of candidates and of other labels of the row that score
-// higher than label l: logits [batch, num_candidates], true_logits and ranks
-// [batch, num_labels]. Equal labels go by their slot; a candidate equal to a
-// label does not count. Padded slots and NaN scores rank last:
-// num_candidates + num_labels. Reads `candidates.labels`, not `candidates.ids`.
+// ranks[b, l] = the number of candidates and other labels of the example that score higher than
+// label l. logits: [batch, num_candidates]; true_logits and ranks: [batch, num_labels]. Equal
+// labels rank by slot; a candidate that is equal to a label does not count. Padded slots and
+// NaN scores rank last: num_candidates + num_labels. Reads `candidates.labels`, not
+// `candidates.ids`.
 void CandidateRanks(const Candidates& candidates, const float* logits, const float* true_logits,
                     const ParallelFor& parallel, int64_t* ranks);
 

@@ -15,7 +15,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// Two rows with labels {3, padding} and {5, 3}, and the candidates given.
+// Two examples with labels {3, padding} and {5, 3}, and the given candidates.
 struct Problem {
   Problem(std::vector<int64_t> candidate_ids, bool shared)
       : ids(std::move(candidate_ids)), shared(shared) {}
@@ -54,7 +54,7 @@ std::vector<float> LogPartition(const Problem& in, const std::vector<float>& log
 }
 
 TEST(HitsAreTheCandidatesThatAreLabelsOfTheRow) {
-  // A padded label hits no padded candidate; a repeated candidate is hit each time.
+  // A padding label does not hit a padding candidate; a repeated candidate is hit each time.
   EXPECT_EQ(Filled(Problem({3, 5, -1, 3}, true)),
             (std::vector<float>{-7, 1, 1, -7, -7, -7, 1, -7}));
   EXPECT_EQ(Filled(Problem({5, 3, -1, 3, /**/ 4, 5, -1, 3}, false)),
@@ -90,7 +90,7 @@ TEST(LogPartitionOfNothingIsTheLowestFloat) {
     EXPECT_EQ(LogPartition(Problem({}, true), {}, offsets), none);
     EXPECT_EQ(LogPartition(Problem({8, 9}, true), std::vector<float>(4, -kInfinity), offsets),
               none);
-    // All candidates are hits in both rows.
+    // All candidates are hits in both examples.
     EXPECT_EQ(LogPartition(Problem({3, 3}, true), zeros, offsets), none);
   });
 }
@@ -137,8 +137,8 @@ TEST(RanksCountHigherCandidatesAndLabels) {
                    found.data());
     return found;
   };
-  // A candidate equal to a label is not above it; equal labels go by their slots; a label
-  // is not above itself in another slot; padding and NaN come last.
+  // A candidate that is equal to a label is not above it. Equal labels rank by slot. A label is
+  // not above itself in another slot. Padding and NaN come last.
   EXPECT_EQ(ranks({2, 2, 5, 2, 2}), (std::vector<int64_t>{1, 2, 9, 2, 4}));
   EXPECT_EQ(ranks({0, kNaN, 0, kInfinity, -kInfinity}), (std::vector<int64_t>{4, 9, 9, 0, 6}));
 }

@@ -1,4 +1,4 @@
-// The highest of many scores, in a pass or two over them.
+// Finds the highest of many scores, in one or two passes over them.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_BEST_SCORES_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_BEST_SCORES_H_
@@ -12,16 +12,16 @@
 
 namespace largeout {
 
-// `size`, up to the next number of scores that ScoreSieve takes.
+// `size`, rounded up to a number of scores that ScoreSieve accepts.
 inline int64_t PaddedScores(int64_t size) { return RoundUp(size, kScoreMultiple); }
 
-// Picks out the few scores that can be among the k highest. The scores are dealt
-// to about 2k groups; a bound that k of the groups' maxima reach is one that at least
-// k scores reach, and few more do. Of one thread; to be used again and again.
+// Selects the few scores that can be among the k highest. The scores are divided into about 2k
+// groups. If the maxima of k groups reach a bound, at least k scores reach it, and few more do.
+// For one thread; reusable.
 class ScoreSieve {
  public:
-  // Positions of scores, rising, with the k highest among them (all those of
-  // equal score), or all that there are; never of NaN or -inf.
+  // Returns increasing positions of scores. They include the k highest scores (all scores that
+  // are equal to the k-th), or all scores if there are fewer. NaN and -inf are never included.
   // REQUIRES: size is a multiple of kScoreMultiple below 2^31; k >= 1.
   const std::vector<int32_t>& Pass(const float* scores, int64_t size, int64_t k);
 

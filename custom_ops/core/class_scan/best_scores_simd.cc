@@ -6,10 +6,10 @@ namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
 
-inline constexpr int kChains = 4;     // of maxima, none of which waits for another
+inline constexpr int kChains = 4;     // independent chains of maxima
 inline constexpr int kHalvings = 10;  // of the range in which the bound lies
 
-// Bit i is set where lane i of a is at least that of b.
+// Bit i is set if lane i of a is at least lane i of b.
 inline uint32_t NotBelow(Floats a, Floats b) {
 #if defined(__AVX512F__)
   return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GE_OQ);

@@ -7,7 +7,8 @@
 
 namespace largeout {
 
-// Numbers of scores and of groups are multiples of this: the most lanes of a vector.
+// The numbers of scores and of groups are multiples of this: the largest number of lanes of a
+// vector.
 inline constexpr int64_t kScoreMultiple = 16;
 
 #define LARGEOUT_DECLARE_BEST_SCORES(level)                                                \

@@ -56,7 +56,7 @@ TEST(SievePassesFewAmongInfiniteScores) {
     ScoreSieve sieve;
     for (int64_t k : {4, 16}) {
       std::vector<float> scores = RandomScores(2048, 5);
-      // All scores of three of the groups, and many others.
+      // Includes all scores of three of the groups, and many others.
       for (int64_t i = 0; i < 2048; ++i) {
         if (i % PaddedScores(2 * k) < 3 || i % 7 < 2) {
           scores[i] = -std::numeric_limits<float>::infinity();

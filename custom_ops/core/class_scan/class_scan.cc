@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kMostShards = 256;
 
-// The logits of a batch in an order, by products of either kind.
+// The logits of a batch whose examples are in a given order, by products of either kind.
 class Logits {
  public:
   Logits(const ClassMatrix& matrix, const Features& features, const std::vector<int64_t>& order,
@@ -63,7 +63,7 @@ class Logits {
   std::unique_ptr<PairedFeatures> pairs_;
 };
 
-// What the shards found, to be combined.
+// The results of the shards, to be combined.
 class Statistics {
  public:
   Statistics(int64_t num_shards, int64_t num_rows, int64_t num_places)

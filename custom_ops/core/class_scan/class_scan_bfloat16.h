@@ -1,4 +1,4 @@
-// The batch as the passes by bfloat16 products want it.
+// The batch in the form that the passes by bfloat16 products need.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_BFLOAT16_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_BFLOAT16_H_
@@ -12,13 +12,13 @@
 
 namespace largeout {
 
-// The nearest bfloat16, of two the even one; NaN stays NaN.
+// Rounds to the nearest bfloat16, ties to even. NaN stays NaN.
 uint16_t RoundToBfloat16(float x);
 
-// Rows order[0], order[1], ... of the features; rows where `order` is negative are 0.
+// Examples order[0], order[1], ... of the features. Examples with negative `order` are 0.
 class PairedFeatures {
  public:
-  // `for_gradient`: also by rows.
+  // for_gradient: whether to store the pairs by rows too.
   PairedFeatures(const Features& features, int64_t dim, const std::vector<int64_t>& order,
                  bool for_gradient, const ParallelFor& parallel);
   const PairPanels& panels() const { return panels_; }
@@ -43,7 +43,7 @@ class PairBuffers {
 class GradientPairBuffers {
  public:
   GradientPairBuffers(int64_t width, int64_t chunk_rows)
-      // No power of 2: the rows would share cache sets.
+      // Not a power of 2: such rows would share cache sets.
       : class_stride_(chunk_rows / 2 + kPairTile),
         by_classes_(kBlockClasses / 2 * width),
         by_class_pairs_(kBlockClasses / 2 * kPanelRows),

@@ -30,10 +30,12 @@ class PairBlock {
     }
   }
 
-  // The classes up to a multiple that products take as rows and as depth: zeros follow them.
+  // The number of classes, rounded up to a multiple that products accept as rows and as depth.
+  // The padding is zeros.
   int64_t padded_size() const { return UpTo(size_, kPairDepth); }
 
-  // Makes scratch.logits of the rows of a panel; returns how many, up to whole tiles.
+  // Computes scratch.logits of the examples of a panel. Returns their number, rounded up to
+  // whole tiles.
   int64_t FindLogits(int64_t panel) const {
     const int64_t left = panels_.num_rows - panel * kPanelRows;
     const int64_t rows = left < kPanelRows ? UpTo(left, kPairTile) : kPanelRows;
@@ -56,7 +58,8 @@ class PairBlock {
   const int64_t first_, size_;
 };
 
-// Hands the logits of `size` classes from `first` on, for rows of a panel, to `use`.
+// Passes the logits of `size` classes, starting at `first`, for the examples of a panel to
+// `use`.
 template <class Consumer>
 void ConsumeLogits(const float* logits, int64_t panel, int64_t rows, int64_t first,
                    int64_t size, Consumer& use) {
@@ -74,7 +77,7 @@ void ConsumeLogits(const float* logits, int64_t panel, int64_t rows, int64_t fir
   }
 }
 
-// The gradient of one block of classes against all rows.
+// The gradient of one block of classes for all examples.
 class PairBlockGradient {
  public:
   PairBlockGradient(const ClassMatrix& matrix, const PairPanels& panels,
@@ -132,7 +135,8 @@ class PairBlockGradient {
     return c < size_ ? matrix_.embeddings + (first_ + c) * matrix_.dim : nullptr;
   }
 
-  // Turns the logits into weighted probabilities, less the labels; 0 outside of the matrix.
+  // Converts the logits into weighted probabilities and subtracts the labels; 0 outside of the
+  // matrix.
   void FindProbabilities(int64_t rows, int64_t panel, int64_t label) {
     const float* shift = rows_.shift + panel * kPanelRows;
     const float* weights = rows_.weights + panel * kPanelRows;
@@ -162,7 +166,8 @@ class PairBlockGradient {
     }
   }
 
-  // Of panel p of the chunk: once with the rows, and once with the classes in pairs.
+  // Packs the probabilities of panel p of the chunk twice: with the examples in pairs, and with
+  // the classes in pairs.
   void PackProbabilities(int64_t padded, int64_t p) {
     for (int64_t c = 0; c < padded; ++c) {
       PackRow(scratch_.logits + c * kPanelRows, kPanelRows, kPanelRows,

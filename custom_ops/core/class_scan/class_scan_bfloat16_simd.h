@@ -11,12 +11,12 @@
 
 namespace largeout {
 
-// The batch as pairs (bfloat16_product.h), with zeros for the rows that fill up the last panel
-// and behind each row.
+// The batch as pairs (bfloat16_product.h). Zeros pad the last panel to whole panels, and each
+// example to `width`.
 struct PairPanels {
   const Pair* data;     // [num_panels, width / 2, kPanelRows]
-  const Pair* by_rows;  // [num_panels * kPanelRows / 2, width]: for gradients only
-  int64_t width;        // that of a row, up to the next multiple of kPairDepth
+  const Pair* by_rows;  // [num_panels * kPanelRows / 2, width], only for gradients
+  int64_t width;        // of an example, rounded up to a multiple of kPairDepth
   int64_t num_rows;
   int64_t num_panels;
   PairProduct product;
@@ -34,7 +34,7 @@ struct GradientPairs {
   Pair* by_class_pairs;  // [kBlockClasses / 2, kPanelRows]
   Pair* of_rows;         // [kPanelRows, kBlockClasses / 2]
   Pair* of_classes;      // [kBlockClasses, class_stride]
-  int64_t class_stride;  // at least half the rows of a chunk
+  int64_t class_stride;  // at least half the examples of a chunk
 };
 
 #define LARGEOUT_DECLARE_BFLOAT16_SCAN(level)                                         \

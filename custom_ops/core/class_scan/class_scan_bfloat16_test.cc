@@ -126,7 +126,8 @@ TEST(Bfloat16GradientIsNearTheFloatOne) {
       const Example e(shape[0], shape[1], shape[2], 2, 0.2f);
       const Found exact = Run(e, ProductNumbers::kFloat32);
       const Found found = Run(e, ProductNumbers::kBfloat16);
-      // What rounds: p by its own 2^-9 and by the change of the logits, and the other factor.
+      // Rounding errors: p has its own 2^-9 and the change of the logits, and the other factor
+      // is rounded too.
       const double bound = 0.04;
       for (size_t i = 0; i < found.d_bias.size(); ++i) {
         EXPECT_NEAR(found.d_bias[i], exact.d_bias[i], bound * e.batch * 0.5);
@@ -159,7 +160,7 @@ TEST(Bfloat16PassesGiveTheSameBitsOnAnyNumberOfThreads) {
   });
 }
 
-TEST(ARowOfNaNSpoilsNoOtherRowOfBfloat16Logits) {
+TEST(NaNInOneExampleDoesNotChangeOtherBfloat16Logits) {
   testing::ForEachProductLevel([] {
     Example e(20, 300, 40, 1);
     const Found before = Run(e, ProductNumbers::kBfloat16);

@@ -1,5 +1,5 @@
-// Which classes may be among the best of a row, by the bounds of packed rows. For X_simd.cc
-// files only.
+// Finds the classes that may be among the best of an example, from the bounds of packed rows.
+// For X_simd.cc files only.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_FILTER_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_FILTER_H_
@@ -13,7 +13,7 @@
 namespace largeout {
 namespace LARGEOUT_SIMD {
 
-// Bit i is clear if lane i of a is at most that of b, so of NaN it is set.
+// Bit i is clear if lane i of a is at most lane i of b. It is therefore set for NaN.
 inline uint32_t NotAtMost(Floats a, Floats b) {
 #if defined(__AVX512F__)
   return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_NLE_UQ);
@@ -34,18 +34,18 @@ inline uint32_t NotAtMost(Floats a, Floats b) {
 static_assert(kBlockClasses % kGroupRows == 0, "a block is so many whole groups");
 inline constexpr int kBlockGroups = kBlockClasses / kGroupRows;
 
-// A tile of products keeps the sums of so many groups for so many queries in registers.
+// For how many queries a tile of products keeps sums in registers.
 inline constexpr int kTileQueries = kGroupVectors == 1 ? 8 : 8 / kGroupVectors;
 constexpr int TileGroups(int num_queries) {
   if (kGroupVectors > 1) return 1;
   return num_queries == 8 ? 2 : num_queries == 4 ? 3 : kBlockGroups;
 }
 
-// Finds which classes of a block may be among the best of some rows of the batch.
+// Finds the classes of a block that may be among the best of some examples of the batch.
 class PassingClasses {
  public:
-  // Of the block whose packed rows begin with group `first_group`. A class passes whose bound
-  // exceeds a row's limit: limits[q] is that of query q.
+  // For the block whose packed rows begin with group `first_group`. A class passes if its bound
+  // exceeds the limit of an example; limits[q] is the limit of query q.
   PassingClasses(const PackedRows& rows, int64_t first_group, const PackedQueries& queries,
                  const float* limits)
       : rows_(rows), first_group_(first_group), queries_(queries), limits_(limits) {
@@ -88,7 +88,8 @@ class PassingClasses {
     }
   }
 
-  // Of the vector of rows from `lane` of a group, with the sums of products sum_of(0), ....
+  // The vector of rows that starts at `lane` of a group. The sums of its products are
+  // sum_of(0), ....
   template <int Q, class SumOf>
   inline __attribute__((always_inline)) uint32_t PassingOfVector(int g, int lane, int64_t query,
                                                                  const SumOf& sum_of) const {
@@ -99,7 +100,7 @@ class PassingClasses {
     uint32_t passing = 0;
 #pragma GCC unroll 8
     for (int64_t q = 0; q < Q; ++q) {
-      // The scale of a query first: the product of both could be too small for a float.
+      // Multiplies by the scale of the query first: the product of both scales could underflow.
       const Floats sum =
           __builtin_convertvector(sum_of(q), Floats) * queries_.scales[query + q];
       const Floats high = sum * scale + (error * queries_.norms[query + q] + bias) +

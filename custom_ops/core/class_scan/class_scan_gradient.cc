@@ -14,8 +14,8 @@
 namespace largeout {
 namespace {
 
-// Each shard has its own sum of d_features; together they take at most this,
-// unless so few shards would leave processors idle.
+// Each shard has its own sum of d_features. All sums together take at most this much memory,
+// unless the resulting number of shards would leave processors idle.
 constexpr int64_t kMostSumBytes = int64_t{1} << 28;
 
 int64_t MostShards(int64_t batch, int64_t width) {
@@ -23,7 +23,7 @@ int64_t MostShards(int64_t batch, int64_t width) {
   return std::clamp<int64_t>(kMostSumBytes / bytes, 8, 64);
 }
 
-// The batch in the form of the scan, without the rows that take no part.
+// The batch in the form of the scan, without the ignored examples.
 class GradientBatch {
  public:
   GradientBatch(const ClassMatrix& matrix, const Features& features, const float* log_partition,
@@ -53,9 +53,9 @@ class GradientBatch {
   }
 
   int64_t width() const { return width_; }
-  // The rows that sums over classes are for: up to whole panels.
+  // The number of examples, rounded up to whole panels.
   int64_t padded_size() const { return RoundUp(batch_, kPanelRows); }
-  // One of them is null.
+  // Either packed() or paired() is null.
   const PackedFeatures* packed() const { return packed_.get(); }
   const PairedFeatures* pairs() const { return pairs_.get(); }
   GradientRows rows() const {
@@ -113,7 +113,7 @@ class Scratch {
     }
   }
 
-  // Adds the part of the classes [begin, end) to `sum`, and writes their gradients.
+  // Adds the contribution of the classes [begin, end) to `sum`, and writes their gradients.
   void Scan(const ClassMatrix& matrix, int64_t begin, int64_t end, float* sum,
             float* d_embeddings, float* d_bias) const {
     const bool of_pairs = batch_.pairs() != nullptr;
@@ -134,7 +134,7 @@ class Scratch {
   }
 
  private:
-  // No power of 2: rows of probabilities would share cache sets.
+  // Not a power of 2: rows of probabilities would share cache sets.
   int64_t stride() const { return chunk_rows_ + kWidthMultiple; }
 
   const GradientBatch& batch_;
@@ -145,7 +145,7 @@ class Scratch {
   std::unique_ptr<GradientPairBuffers> gradient_pairs_;
 };
 
-// d_features [batch, dim] = the sums [shards, rows, width] added in order.
+// d_features [batch, dim] = the sums [shards, examples, width], added in order.
 void AddShards(const float* sums, int64_t num_shards, int64_t rows, int64_t batch, int64_t dim,
                int64_t width, const ParallelFor& parallel, float* d_features) {
   parallel(batch, num_shards * dim / 4, [&](int64_t begin, int64_t end) {

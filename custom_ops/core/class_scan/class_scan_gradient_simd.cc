@@ -8,7 +8,7 @@ namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
 
-// Turns logits into weighted probabilities: [classes of a block, rows of a chunk].
+// Converts logits into weighted probabilities [classes of a block, examples of a chunk].
 class ProbabilityConsumer {
  public:
   ProbabilityConsumer(const GradientRows& rows, const ShardGradient& shard, int64_t first_class,
@@ -34,7 +34,7 @@ class ProbabilityConsumer {
   const int64_t first_class_, first_row_;
 };
 
-// One block of classes [first, last) against all rows.
+// One block of classes [first, last) and all examples.
 class BlockGradient {
  public:
   BlockGradient(const ClassMatrix& matrix, const Panels& panels, const GradientRows& rows,
@@ -62,7 +62,7 @@ class BlockGradient {
   }
 
  private:
-  // The rows of the block, filled up to whole vectors if they are not.
+  // Pads the rows of the block to whole vectors, if necessary.
   void PadEmbeddings() {
     embeddings_ = matrix_.embeddings + first_ * matrix_.dim;
     if (matrix_.dim == rows_.width) return;

@@ -9,7 +9,7 @@
 
 namespace largeout {
 
-// Rows of the batch whose probabilities are held at once.
+// The number of examples whose probabilities are held at once.
 inline constexpr int kChunkRows = 512;
 
 struct LabelWeight {
@@ -18,21 +18,21 @@ struct LabelWeight {
   float weight;
 };
 
-// The batch, filled up with 0 to a width that dense_product_simd.h takes; values of the rows
-// that fill up the last panel are 0 (shift: inf).
+// The batch, padded with 0 to a width that dense_product_simd.h accepts. The padding examples
+// of the last panel have values of 0 (and shift inf).
 struct GradientRows {
   const float* features;  // [batch, width]; null for bfloat16 products
   int64_t width;
-  const float* shift;         // [panel rows] log partition, inf for weight 0
-  const float* weights;       // [panel rows]
-  const LabelWeight* labels;  // by rising class
+  const float* shift;         // [padded examples] log partition, inf for weight 0
+  const float* weights;       // [padded examples]
+  const LabelWeight* labels;  // by increasing class
   int64_t num_labels;
 };
 
-// What one shard of the classes works on. Scratch has room for one block.
+// The data of one shard of the classes. Scratch has room for one block.
 struct ShardGradient {
   float* probabilities;        // scratch [kBlockClasses, stride]
-  int64_t probability_stride;  // at least the rows of a chunk
+  int64_t probability_stride;  // at least the examples of a chunk
   float* embeddings;           // scratch [kBlockClasses, width]
   float* block_gradient;       // scratch [kBlockClasses, width]
   float* d_features;           // [batch, width], added to

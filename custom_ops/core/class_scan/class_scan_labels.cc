@@ -11,14 +11,15 @@
 namespace largeout {
 namespace {
 
-// The highest float below `score`; numbers that a processor may take for 0
-// count as 0.
+// The highest float below `score`. Subnormal numbers, which a processor may treat as 0, count
+// as 0.
 float PreviousScore(float score) {
   constexpr float tiny = std::numeric_limits<float>::min();
   return std::fabs(score) < tiny ? -tiny : std::nextafter(score, -HUGE_VALF);
 }
 
-// The labels of row `row` of the panels, row `b` of the batch, the best last.
+// The labels of example `row` in the order of the panels, which is example `b` of the batch.
+// The best label comes last.
 std::vector<RowLabel> SortedLabels(const LabelSlots::OneLogit& one_logit, int64_t row,
                                    const Labels& labels, int64_t b) {
   std::vector<RowLabel> sorted;

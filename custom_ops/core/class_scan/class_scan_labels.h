@@ -1,4 +1,4 @@
-// The labels of a batch, ready to be ranked by a pass over the classes.
+// The labels of a batch, prepared for ranking by a pass over the classes.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_LABELS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_LABELS_H_
@@ -12,34 +12,34 @@
 
 namespace largeout {
 
-// Rows with many labels first: the rows of a panel then need about the same
-// number of slots, and most panels few.
+// The order of the examples by decreasing number of labels. The examples of a panel then need
+// about the same number of slots, and most panels need few.
 std::vector<int64_t> RowsByLabelCount(const Labels& labels, int64_t batch);
 
-// A label of a row: its logit, its row of the matrix (Labels::Row), and its column.
+// A label of an example: its logit, its row of the matrix (Labels::Row), and its column.
 struct RowLabel : ScoredClass {
   int64_t column;
 };
 
 class LabelSlots {
  public:
-  // The logit of a class, to the bit as the scan has it, for a row of the panels.
+  // The logit of a class for an example of the panels, with the same bits as in the scan.
   using OneLogit = std::function<float(int64_t row, int64_t class_id)>;
 
-  // The panels have the rows of the batch in `order`. `one_logit` is called by several threads
-  // at once.
+  // The panels have the examples of the batch in `order`. Several threads call `one_logit` at
+  // once.
   LabelSlots(const OneLogit& one_logit, int64_t dim, const Labels& labels,
              const std::vector<int64_t>& order, const ParallelFor& parallel);
 
   RankSlots slots() const {
     return {panel_begin_.data(), scores_.data(), previous_.data(), classes_.data()};
   }
-  // Number of places in all slots, and in those of the panel with most.
+  // The number of places in all slots, and in the slots of the largest panel.
   int64_t size() const { return static_cast<int64_t>(scores_.size()); }
   int64_t most_in_panel() const { return most_in_panel_; }
 
-  // The labels of a row (in the order of the panels), one for each slot. Those whose score is
-  // not ranked come last.
+  // The labels of an example (in the order of the panels), one per slot. Labels whose score is
+  // NaN or -inf come last.
   const std::vector<RowLabel>& row(int64_t row) const { return rows_[row]; }
   int64_t Place(int64_t row, int64_t slot) const {
     return (panel_begin_[row / kPanelRows] + slot) * kPanelRows + row % kPanelRows;

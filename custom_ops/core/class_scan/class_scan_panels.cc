@@ -33,7 +33,7 @@ PackedFeatures::PackedFeatures(const Features& features, int64_t dim,
 void PackedFeatures::CopyFewRows(const Features& features, int64_t dim,
                                  const std::vector<int64_t>& order) {
   for (int64_t row = 0; row < features.batch; ++row) {
-    if (order[row] < 0) continue;  // it stays 0
+    if (order[row] < 0) continue;  // stays 0
     std::copy_n(features.data + order[row] * dim, dim, few_rows_.data() + row * dim);
   }
 }

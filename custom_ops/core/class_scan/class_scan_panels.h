@@ -1,4 +1,4 @@
-// How a pass over the classes is cut up, and the batch in the form it wants.
+// How a pass over the classes is divided, and the form of the batch that it needs.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_PANELS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_PANELS_H_
@@ -14,8 +14,8 @@
 
 namespace largeout {
 
-// Consecutive ranges of classes that depend on the number of classes only (and
-// on `most`), each a multiple of kBlockClasses but the last.
+// Consecutive ranges of classes that depend only on the number of classes (and on `most`). The
+// size of each but the last is a multiple of kBlockClasses.
 class ClassShards {
  public:
   ClassShards(int64_t num_classes, int64_t most) : num_classes_(num_classes) {
@@ -33,8 +33,8 @@ class ClassShards {
   int64_t size_;
 };
 
-// Rows order[0], order[1], ... of the features, as panels (class_scan_simd.h).
-// Rows where `order` is negative are 0, as are those that fill up the last panel.
+// Examples order[0], order[1], ... of the features, as panels (class_scan_simd.h). Examples
+// with negative `order` are 0, like the padding of the last panel.
 class PackedFeatures {
  public:
   PackedFeatures(const Features& features, int64_t dim, const std::vector<int64_t>& order,

@@ -1,10 +1,9 @@
 // The vectorised loops of class_scan.cc and class_scan_top_k.cc, at each level of simd_level.h.
 //
-// The rows of the batch are the lanes of the vectors, so that nothing is ever
-// summed or compared across lanes. They come transposed in panels of
-// kPanelRows rows: feature k of row r is
-// panels[(r / kPanelRows * dim + k) * kPanelRows + r % kPanelRows].
-// Few rows would leave most lanes empty: for them the lanes go along the width.
+// The examples of the batch are the lanes of the vectors, so nothing is summed or compared
+// across lanes. They are transposed in panels of kPanelRows examples: feature k of example r is
+// panels[(r / kPanelRows * dim + k) * kPanelRows + r % kPanelRows]. With few examples most
+// lanes would be empty, so the lanes then run along the width.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_SIMD_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_SIMD_H_
@@ -17,11 +16,11 @@
 namespace largeout {
 
 inline constexpr int kPanelRows = 64;
-// Classes whose rows of the matrix stay in cache while all panels pass.
+// The number of classes whose rows stay in the cache while all panels are processed.
 inline constexpr int kBlockClasses = 96;
 
-// The most rows whose products with a class are summed along its width; it must be as wide as
-// this at least.
+// The largest number of examples whose products with a class are summed along its width. The
+// width must be at least this.
 inline constexpr int kFewRows = 4;
 inline constexpr int kFewRowsWidth = 32;
 
@@ -29,41 +28,42 @@ struct Panels {
   const float* data;
   int64_t num_rows;
   int64_t num_panels;
-  const float* few_rows;  // [num_rows, dim]; null unless they are few
+  const float* few_rows;  // [num_rows, dim]; null unless there are few examples
 };
 
-// The labels to rank. Panel p has slots panel_begin[p] to panel_begin[p + 1],
-// each with one label of each of its rows: [slots, kPanelRows]. Slots go by
-// rising score; empty places hold NaN and come last.
+// The labels to rank. Panel p has slots panel_begin[p] to panel_begin[p + 1], each with one
+// label per example: [slots, kPanelRows]. The slots of an example are sorted by increasing
+// score; empty places hold NaN and come last.
 struct RankSlots {
   const int64_t* panel_begin;
   const float* scores;
-  const float* previous_scores;  // the float below the score
+  const float* previous_scores;  // the next float below the score
   const int32_t* classes;        // their rows of the matrix (Labels::Row), -1 in empty places
 };
 
-// The statistics of one shard of the classes, for each row.
+// The statistics of one shard of the classes, per example.
 struct ShardStatistics {
   float* shift;          // [rows] near the highest logit
   double* total;         // [rows] sum of exp(logit - shift)
-  int32_t* higher;       // [slots, kPanelRows] classes that come before the label
+  int32_t* higher;       // [slots, kPanelRows] number of classes that rank before the label
   float* limits;         // scratch, [slots of one panel, kPanelRows]
-  bool* label_in_block;  // scratch, the same: for the lanes of a vector together
+  bool* label_in_block;  // scratch, the same shape; one for all lanes of a vector
 };
 
-// The k best classes of one shard, for each row.
+// The k best classes of one shard, per example.
 struct ShardTopK {
   int64_t k;
-  ScoredClass* best;  // [rows, k] a heap each, the worst in front
-  float* limits;      // [rows] the score of the worst
+  ScoredClass* best;  // [rows, k] one heap per example, the worst class first
+  float* limits;      // [rows] score of the worst class
 };
 
-// Bounds at 8 bits a number, by which classes that are not among the best are passed over.
+// Bounds from 8-bit numbers, by which classes that cannot be among the best are skipped.
 struct ClassFilter {
-  PackedRows rows;        // with bounds: of all classes, or room for a block of them
-  PackedQueries queries;  // the rows of the batch
-  bool packs_blocks;      // whether blocks are packed as the pass reaches them
-  // Scratch: [kBlockClasses, dim] and twice [kBlockClasses], of classes that may be among them.
+  PackedRows rows;        // with bounds: all classes, or room for a block of them
+  PackedQueries queries;  // the examples of the batch
+  bool packs_blocks;      // whether the pass packs each block before it uses it
+  // Scratch: [kBlockClasses, dim] and twice [kBlockClasses], for the classes that may be among
+  // the best.
   float* embeddings;
   float* bias;
   int32_t* ids;

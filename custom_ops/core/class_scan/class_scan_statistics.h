@@ -1,4 +1,4 @@
-// What the pass over all classes finds out, from its logits. For X_simd.cc files only.
+// Computes the statistics of a pass over all classes from its logits. For X_simd.cc files only.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_STATISTICS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_STATISTICS_H_
@@ -12,7 +12,7 @@
 namespace largeout {
 namespace LARGEOUT_SIMD {
 
-// Sums exponentials, and counts the classes that stand before each label.
+// Sums exponentials, and counts the classes that rank before each label.
 class StatisticsConsumer {
  public:
   StatisticsConsumer(const RankSlots& slots, const ShardStatistics& shard)
@@ -37,7 +37,7 @@ class StatisticsConsumer {
     AddExponentials<T>(logits, row, top);
     for (int64_t i = row % kPanelRows; i < size_; i += kPanelRows) {
       const Floats limit = Load(shard_.limits + i);
-      if (!AnyGreater(top, limit)) break;  // limits rise from slot to slot
+      if (!AnyGreater(top, limit)) break;  // limits increase from slot to slot
       if (__builtin_expect(shard_.label_in_block[i], false)) {
         CountInBlock<T>(logits, i, first);
       } else {
@@ -47,12 +47,12 @@ class StatisticsConsumer {
   }
 
  private:
-  // The shift may fall behind the highest logit by this much.
+  // The shift may be lower than the highest logit by this much.
   static constexpr float kSlack = 30.0f;
 
-  // A class stands before the label if its logit is above the limit: the
-  // label's score, or for classes of lower id the float below, as equal ones
-  // count then. In the label's own block both occur, so ids are compared too.
+  // A class ranks before the label if its logit is above the limit. The limit is the score of
+  // the label, or the next float below it for classes of lower id, for which ties count. The
+  // label's own block contains both kinds, so ids are compared too.
   void SetLimits(int64_t i, int64_t first, int64_t last) {
     Ints classes;
     std::memcpy(&classes, slots_.classes + begin_ + i, sizeof(classes));
@@ -75,7 +75,7 @@ class StatisticsConsumer {
     Store(sum, sum_ + row % kPanelRows);
   }
 
-  // Moves the shift of the rows that need it up to the highest logit.
+  // Raises the shift of the examples that need it to the highest logit.
   __attribute__((noinline)) Floats Raise(int64_t row, Floats top) {
     const Floats old = Load(shard_.shift + row);
     const Floats shift = top > old + kSlack ? top : old;

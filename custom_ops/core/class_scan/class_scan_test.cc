@@ -38,7 +38,7 @@ struct Example {
   ClassMatrix matrix;
 };
 
-// As many threads, each with its share of the units, as a pool might do.
+// `count` threads that each run a part of the units, like a thread pool.
 ParallelFor Threads(int count) {
   return [count](int64_t total, int64_t, const std::function<void(int64_t, int64_t)>& work) {
     std::vector<std::thread> threads;
@@ -120,7 +120,8 @@ TEST(LabelLogitsAreThoseOfTheScan) {
   });
 }
 
-// As many as go along the width, one more, and widths with and without a rest.
+// The largest batch whose lanes run along the width, and one example more, with widths with and
+// without a remainder.
 TEST(FewRowsHaveTheLogitsOfTheirClasses) {
   testing::ForEachSimdLevel([] {
     for (int64_t batch : {1, 2, 3, 4, 5}) {

@@ -1,5 +1,5 @@
-// The inner loops of every pass over the classes: the logits of a few classes for a few
-// vectors of rows, in registers. For X_simd.cc files only.
+// The inner loops of every pass over the classes: the logits of a few classes for a few vectors
+// of examples, in registers. For X_simd.cc files only.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_TILE_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_TILE_H_
@@ -18,8 +18,8 @@ inline const float* PanelColumns(const ClassMatrix& matrix, const Panels& panels
   return panels.data + panel * kPanelRows * matrix.dim;
 }
 
-// The logits of T classes from `first` for V vectors of rows, into
-// tile [T, kPanelRows].
+// The logits of T classes, starting at `first`, for V vectors of examples, into tile [T,
+// kPanelRows].
 template <int T, int V>
 void LogitTile(const ClassMatrix& matrix, const float* columns, int64_t first, float* tile) {
   Floats sum[T][V];
@@ -38,7 +38,7 @@ void LogitTile(const ClassMatrix& matrix, const float* columns, int64_t first, f
   }
 }
 
-// The logits of a class of row `embedding` for B rows of features [B, dim].
+// The logits of the class with row `embedding` for B examples of features [B, dim].
 template <int B>
 inline void FewLogits(const float* embedding, const float* features, int64_t dim, float bias,
                       float* logits) {
@@ -60,7 +60,7 @@ inline void FewLogits(const float* embedding, const float* features, int64_t dim
   }
 }
 
-// As LogitTile, for the one vector of rows of a batch of few.
+// Like LogitTile, for the single vector of examples of a small batch.
 template <int T>
 void FewRowsTile(const ClassMatrix& matrix, const Panels& panels, int64_t first, float* tile) {
   const auto logits_of = [&](auto logits) {
@@ -84,7 +84,7 @@ void FewRowsTile(const ClassMatrix& matrix, const Panels& panels, int64_t first,
   }
 }
 
-// As ScanTiles, for a batch of few rows.
+// Like ScanTiles, for a small batch.
 template <class Consumer>
 void ScanFewRows(const ClassMatrix& matrix, const Panels& panels, int64_t begin, int64_t end,
                  Consumer& use) {
@@ -100,17 +100,17 @@ void ScanFewRows(const ClassMatrix& matrix, const Panels& panels, int64_t begin,
   }
 }
 
-// Has the rows of the tile that follows on their way while one is computed: all its rows are
-// read beside each other, which the processor does not foresee.
+// Prefetches the rows of the next tile while the current tile is computed. All rows of a tile
+// are read in parallel, which the processor's own prefetcher does not recognise.
 inline void PrefetchTile(const ClassMatrix& matrix, int64_t first) {
   constexpr int64_t kLine = 64 / sizeof(float);
   const float* rows = matrix.embeddings + first * matrix.dim;
   for (int64_t i = 0; i < kTileRows * matrix.dim; i += kLine) __builtin_prefetch(rows + i);
 }
 
-// Calls use.Logits<T>(logits, row, first) with the logits [T, kPanelRows] of T
-// classes from `first` for one vector of rows from `row`: V vectors of rows,
-// all classes of [begin, end).
+// Calls use.Logits<T>(logits, row, first) with the logits [T, kPanelRows] of T classes,
+// starting at `first`, for one vector of examples, starting at `row`. It does so for V vectors
+// of examples and all classes of [begin, end).
 template <int V, class Consumer>
 void ScanTiles(const ClassMatrix& matrix, const float* columns, int64_t row, int64_t begin,
                int64_t end, Consumer& use) {
@@ -131,7 +131,7 @@ void ScanTiles(const ClassMatrix& matrix, const float* columns, int64_t row, int
   }
 }
 
-// The same for `rows` rows, those of at most V vectors.
+// The same for `rows` examples, which are at most V vectors.
 template <int V, class Consumer>
 void ScanRest(const ClassMatrix& matrix, const float* columns, int64_t row, int64_t rows,
               int64_t begin, int64_t end, Consumer& use) {
@@ -142,7 +142,7 @@ void ScanRest(const ClassMatrix& matrix, const float* columns, int64_t row, int6
   }
 }
 
-// The same for all rows of a panel.
+// The same for all examples of a panel.
 template <class Consumer>
 void ScanPanel(const ClassMatrix& matrix, const Panels& panels, int64_t panel, int64_t begin,
                int64_t end, Consumer& use) {
@@ -158,8 +158,8 @@ void ScanPanel(const ClassMatrix& matrix, const Panels& panels, int64_t panel, i
   ScanRest<kTileVectors - 1>(matrix, columns + r, row + r, rows - r, begin, end, use);
 }
 
-// Passes all logits of classes [begin, end) to `use`: block by block, and in a
-// block panel by panel, the panel staying in the first-level cache.
+// Passes all logits of the classes [begin, end) to `use`: block by block, and within a block
+// panel by panel. The panel stays in the first-level cache.
 template <class Consumer>
 void Scan(const ClassMatrix& matrix, const Panels& panels, int64_t begin, int64_t end,
           Consumer& use) {
@@ -173,7 +173,7 @@ void Scan(const ClassMatrix& matrix, const Panels& panels, int64_t begin, int64_
   }
 }
 
-// The highest of T logits, NaN passed over.
+// The highest of T logits, ignoring NaN.
 template <int T>
 inline Floats HighestOf(const float* logits) {
   Floats top = Broadcast(-__builtin_inff());

@@ -17,12 +17,13 @@ constexpr float kLowest = -std::numeric_limits<float>::infinity();
 constexpr ScoredClass kNone = {kLowest, std::numeric_limits<int32_t>::max()};
 constexpr int64_t kMostShards = 256;
 
-// The best of each row so far. Which thread brings them does not matter.
+// The best classes of each example so far. The order in which threads add classes does not
+// matter.
 class BestClasses {
  public:
   BestClasses(int64_t num_rows, int64_t k) : k_(k), rows_(num_rows) {}
 
-  // Adds the k classes of each row of `best` [rows, k].
+  // Adds the k classes of each example in `best` [rows, k].
   void Merge(const std::vector<ScoredClass>& best) {
     std::lock_guard<std::mutex> lock(mutex_);
     for (size_t row = 0; row < rows_.size(); ++row) {
@@ -42,10 +43,11 @@ class BestClasses {
   std::vector<std::vector<ScoredClass>> rows_;
 };
 
-// Batches and rows of fewer are not worth packing the classes for one pass.
+// For smaller batches, or classes of smaller width, packing the classes for a single pass does
+// not pay.
 constexpr int64_t kPackingBatch = 128, kPackingWidth = 64;
 
-// The rows of the batch for a filter, if one is worth it.
+// The examples of the batch in the form of a filter, if a filter pays.
 class FilterQueries {
  public:
   FilterQueries(const Features& features, int64_t dim, const PackedRows* packed,
@@ -97,7 +99,8 @@ void ScanShards(const ClassMatrix& matrix, const PackedFeatures& packed,
                 const FilterQueries& queries, const ClassShards& shards, int64_t begin,
                 int64_t end, int64_t k, BestClasses* merged) {
   std::vector<ScoredClass> best(packed.panels().num_rows * k, kNone);
-  std::vector<float> limits(packed.num_rows(), -kLowest);  // nothing passes that of no row
+  // No class passes the limit of the padding.
+  std::vector<float> limits(packed.num_rows(), -kLowest);
   std::fill_n(limits.begin(), packed.panels().num_rows, kLowest);
   const ShardTopK found = {k, best.data(), limits.data()};
   const int64_t first = shards.begin(begin), last = shards.end(end - 1);
@@ -111,7 +114,7 @@ void ScanShards(const ClassMatrix& matrix, const PackedFeatures& packed,
   merged->Merge(best);
 }
 
-// Rows with fewer than k numbers above -inf: the lowest other ids come after.
+// For examples with fewer than k logits above -inf: adds the lowest other ids.
 std::vector<ScoredClass> FillUp(const ClassMatrix& matrix, const Panels& panels, int64_t row,
                                 std::vector<ScoredClass> best, int64_t k) {
   std::vector<int32_t> ids;

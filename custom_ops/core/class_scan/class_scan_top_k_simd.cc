@@ -8,7 +8,7 @@ namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
 
-// Keeps the k best of each row in a heap with the worst in front.
+// Keeps the k best classes of each example in a heap whose first class is the worst.
 class TopKConsumer {
  public:
   TopKConsumer(int64_t num_rows, const ShardTopK& shard) : num_rows_(num_rows), shard_(shard) {}
@@ -16,8 +16,7 @@ class TopKConsumer {
   void BeginPanel(int64_t, int64_t, int64_t) {}
   void EndPanel(int64_t) {}
 
-  // The classes that follow are not `first`, `first` + 1, ..., but ids[first], ...; null: they
-  // are again.
+  // From now on, class i of the logits is ids[i]; or class i itself if `ids` is null.
   void SetIds(const int32_t* ids) { ids_ = ids; }
 
   template <int T>
@@ -63,10 +62,11 @@ class TopKConsumer {
   const int32_t* ids_ = nullptr;
 };
 
-// So many blocks are scanned without a filter after one of which most classes passed it.
+// How many blocks are scanned without the filter after a block most of whose classes passed it.
 inline constexpr int kBlocksUnfiltered = 8;
 
-// A pass over classes that scores those alone whose bounds exceed the worst of a row's best.
+// A pass over classes that scores only those whose bound exceeds the worst score that an
+// example keeps.
 class FilteredScan {
  public:
   FilteredScan(const ClassMatrix& matrix, const Panels& panels, const ClassFilter& filter,
@@ -97,7 +97,7 @@ class FilteredScan {
 
   int64_t NumVectors() const { return (panels_.num_rows + kLanes - 1) / kLanes; }
 
-  // Returns how many classes were scored, counted anew for each vector of rows.
+  // Returns how many classes were scored, summed over the vectors of examples.
   int64_t ScanBlock(int64_t first, int64_t last) {
     if (filter_.packs_blocks) Pack(first, last);
     const int64_t group = filter_.packs_blocks ? 0 : first / kGroupRows;
@@ -122,13 +122,13 @@ class FilteredScan {
     PackGroups(block, nullptr, 0, kBlockGroups, rows);
   }
 
-  // Copies rows, biases and ids of the passing classes of a block; returns how many they are.
+  // Copies rows, biases and ids of the passing classes of a block. Returns their number.
   int64_t Take(const uint32_t* passing, int64_t first) {
     int64_t count = 0;
     for (int g = 0; g < kBlockGroups; ++g) {
       for (uint32_t left = passing[g]; left != 0; left &= left - 1) {
         const int64_t id = first + g * kGroupRows + __builtin_ctz(left);
-        if (id >= matrix_.num_classes) break;  // whatever the bounds of no row
+        if (id >= matrix_.num_classes) break;  // the bounds of the padding are undefined
         CopyFloats(matrix_.embeddings + id * matrix_.dim, matrix_.dim,
                    filter_.embeddings + count * matrix_.dim);
         filter_.bias[count] = matrix_.bias == nullptr ? 0.0f : matrix_.bias[id];
@@ -138,7 +138,7 @@ class FilteredScan {
     return count;
   }
 
-  // Scores what was taken for a vector of rows from `row`.
+  // Scores the copied classes for the vector of examples that starts at `row`.
   void ScanTaken(int64_t row, int64_t count) {
     const ClassMatrix taken = {filter_.embeddings, filter_.bias, count, matrix_.dim};
     use_.SetIds(filter_.ids);

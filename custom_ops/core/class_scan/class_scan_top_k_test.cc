@@ -1,4 +1,4 @@
-// Scans by bounds at 8 bits, against those of float32 alone: the same to the bit.
+// Scans with 8-bit bounds give the same bits as scans in float32.
 
 #include <algorithm>
 #include <cmath>
@@ -41,7 +41,7 @@ struct Problem {
 
 struct Found {
   explicit Found(int64_t size) : scores(size), ids(size) {}
-  // NaN is NaN, whatever its bits.
+  // All NaNs are equal, whatever their bits.
   bool operator==(const Found& other) const {
     if (ids != other.ids) return false;
     for (size_t i = 0; i < scores.size(); ++i) {
@@ -62,7 +62,7 @@ Found Scan(const Problem& p, int64_t k, const PackedRows* packed,
   return found;
 }
 
-// Without a filter: so few rows at once that none is packed for them.
+// Without a filter: batches this small do not pack the classes.
 Found ScanInFloat(const Problem& p, int64_t k) {
   constexpr int64_t kAtOnce = 40;
   Found found(p.batch * k);
@@ -109,8 +109,8 @@ TEST(PackedRowsChangeNoBitOfTheBest) {
   });
 }
 
-// All that rounding takes from some rows points along the query: they seem to be worse than
-// rows of whole numbers, from which it takes nothing, and are better.
+// Rounding changes some rows only along the query. Their codes score lower than rows of whole
+// numbers, which rounding does not change, but their logits are higher.
 TEST(RowsThatRoundingTurnsAgainstTheQueryAreFound) {
   testing::ForEachSimdLevel([] {
     for (int64_t batch : {1, 9, 130}) {
@@ -166,7 +166,8 @@ TEST(ClusteredRowsThatDifferInTheLastBitsAreFound) {
   });
 }
 
-// Magnitudes from too small for a square to too large for a product, in rows and in numbers.
+// Magnitudes from too small for a square to too large for a product, among rows and within a
+// row.
 TEST(AnyMagnitudesFindTheSame) {
   testing::ForEachSimdLevel([] {
     const std::vector<float> sizes = {0,    1e-45f, 1e-38f, 1e-30f, 1e-20f, 1e-8f, 1e-3f, 1,
@@ -224,11 +225,12 @@ TEST(FilteredScansFindTheSameOnAnyNumberOfThreads) {
   });
 }
 
-TEST(BoundsOfNoRowDoNoHarm) {
+TEST(BoundsOfPaddingAreIgnored) {
   testing::ForEachSimdLevel([] {
     const Problem p(5, 90, 64);
     Packed packed(p);
-    for (float& bound : packed.bounds) bound = kInfinity;  // also those beyond the last row
+    // Also the padding after the last row.
+    for (float& bound : packed.bounds) bound = kInfinity;
     EXPECT_TRUE(Scan(p, 9, &packed.rows) == ScanInFloat(p, 9));
   });
 }

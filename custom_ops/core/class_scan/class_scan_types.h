@@ -1,5 +1,5 @@
-// Plain types of the passes over all classes, without std: X_simd.cc files
-// include this where others include class_scan.h.
+// Plain types of the passes over all classes, without std, so that X_simd.cc files can include
+// them.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_TYPES_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_TYPES_H_
@@ -23,17 +23,17 @@ struct Features {
   int64_t batch;
 };
 
-// A negative id stands for no label. Without `logits`, the others are in [0, num_classes). With
-// `logits`, the classes may be some of more: row r of the matrix is class first_class + r, and
-// a label is any of them.
+// Negative ids are padding. Without `logits`, all other ids are in [0, num_classes). With
+// `logits`, the matrix may be a shard of a larger one: row r of the matrix is class first_class
+// + r, and a label may be any class of the larger matrix.
 struct Labels {
   const int64_t* ids;  // [batch, width]
   int64_t width;
-  const float* logits = nullptr;  // of the labels, [batch, width], or null
-  int64_t first_class = 0;        // at least 0, and 0 without `logits`
+  const float* logits = nullptr;  // logits of the labels, [batch, width], or null
+  int64_t first_class = 0;        // at least 0; must be 0 without `logits`
 
-  // The row of label i in the matrix: -1 if it comes before all rows, as no label does, and at
-  // least num_classes if it comes behind them.
+  // The row of label i in the matrix: -1 if the label comes before all rows or is padding, and
+  // at least num_classes if it comes after them.
   LARGEOUT_HOST_DEVICE int32_t Row(int64_t i) const {
     constexpr int64_t kBehindAll = 2147483647;
     if (ids[i] < first_class) return -1;
@@ -42,8 +42,8 @@ struct Labels {
   }
 };
 
-// The numbers that products are made of; their sums are float32. Bfloat16: those of features,
-// classes and probabilities are rounded to the nearest one first.
+// The number type of the factors of products; sums are float32. kBfloat16 rounds features,
+// classes and probabilities to the nearest bfloat16 first.
 enum class ProductNumbers { kFloat32, kBfloat16 };
 
 struct ScoredClass {

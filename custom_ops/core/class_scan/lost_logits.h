@@ -1,4 +1,4 @@
-// Logits that say nothing of their classes, for CPU and GPU.
+// Logits that are invalid although their class is valid, for CPU and GPU.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_LOST_LOGITS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_LOST_LOGITS_H_
@@ -9,8 +9,8 @@
 
 namespace largeout {
 
-// Whether the logit of a class is no number although its row and its bias are: then features
-// are not finite, or the sum overflows.
+// Whether the logit of a class is not finite although its row and its bias are. This happens if
+// the features are not finite, or if the sum overflows.
 LARGEOUT_HOST_DEVICE inline bool IsLost(const ClassMatrix& matrix, const ScoredClass& scored) {
   return !IsFinite(scored.score) &&
          (matrix.bias == nullptr || IsFinite(matrix.bias[scored.id])) &&

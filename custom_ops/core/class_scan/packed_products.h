@@ -15,8 +15,8 @@ namespace LARGEOUT_SIMD {
 static_assert(kGroupRows % kLanes == 0, "a group is so many whole vectors");
 inline constexpr int kGroupVectors = kGroupRows / kLanes;
 
-// Lane i: sum[i] + the sum over j of byte j of row[i], unsigned, times byte j of query[i].
-// REQUIRES: two such products fit into 16 bits.
+// Lane i: sum[i] + the sum over j of byte j of row[i] (unsigned) times byte j of query[i].
+// REQUIRES: the sum of two such products fits into 16 bits.
 inline Ints AddProducts(Ints sum, Ints row, Ints query) {
 #if defined(__AVX512VNNI__)
   return (Ints)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)row, (__m512i)query);
@@ -48,8 +48,8 @@ inline Ints AddProducts(Ints sum, Ints row, Ints query) {
 template <int G, int Q>
 using ProductSums = Ints[Q][G * kGroupVectors];
 
-// The products of the numbers of the rows of groups group, ..., group + G - 1 with those of
-// Q queries: query_of(q) is the q-th.
+// The products of the codes of the rows of groups group, ..., group + G - 1 with those of Q
+// queries; query_of(q) is query q.
 template <int G, int Q, class QueryOf>
 inline __attribute__((always_inline)) void SumProducts(const PackedRows& rows, int64_t group,
                                                        const PackedQueries& queries,

@@ -9,7 +9,7 @@ namespace {
 
 static_assert(kPackedMultiple % kLanes == 0, "codes are written kLanes at a time");
 
-inline constexpr int64_t kNumbersOfLine = 64 / sizeof(float);  // of the cache
+inline constexpr int64_t kNumbersOfLine = 64 / sizeof(float);  // in a cache line
 
 // Stores the low byte of each lane.
 inline void StoreBytes(Ints value, void* to) {
@@ -46,7 +46,7 @@ inline void PackGroup(const Quantizer* rows, int64_t width, uint8_t* to) {
   }
 }
 
-// The bounds of a row, as [3, kGroupRows] has them for the first row of a group.
+// The bounds of a row, laid out as [3, kGroupRows] from the first row of a group.
 inline void WriteBounds(const Quantizer& row, float bias, int64_t dim, float* bounds) {
   constexpr float kInfinity = __builtin_inff();
   const QuantizedNorms norms = NormsOf(row, dim);

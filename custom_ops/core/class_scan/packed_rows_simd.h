@@ -1,4 +1,4 @@
-// What packed_rows.cc and the vectorised packed_rows_simd.cc say to each other.
+// The interface between packed_rows.cc and the vectorised packed_rows_simd.cc.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_PACKED_ROWS_SIMD_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_PACKED_ROWS_SIMD_H_
@@ -11,14 +11,15 @@
 namespace largeout {
 
 inline constexpr int kGroupRows = 16;     // rows whose codes are interleaved
-inline constexpr int kCodesTogether = 4;  // of one row, before those of the next
+inline constexpr int kCodesTogether = 4;  // of one row, before the codes of the next row
 // Widths of packed rows and queries are multiples of this.
 inline constexpr int kPackedMultiple = 16;
 
-// A row's numbers are in [-kMostOfRow, kMostOfRow], and its codes are so much more.
+// The numbers of a row are in [-kMostOfRow, kMostOfRow]; its codes are the numbers plus
+// kMostOfRow.
 inline constexpr int kMostOfRow = 127;
 inline constexpr int kCodeOfZero = 128;
-// Those of queries are in [-kMostOfQuery, kMostOfQuery], and are their codes.
+// The numbers of queries are in [-kMostOfQuery, kMostOfQuery], and are equal to their codes.
 inline constexpr int kMostOfQuery = 64;
 
 inline int64_t NumGroups(int64_t num_rows) { return CeilDiv(num_rows, kGroupRows); }
@@ -28,7 +29,8 @@ inline int64_t NumCodes(int64_t num_rows, int64_t width) {
 inline int64_t NumScales(int64_t num_rows) { return NumGroups(num_rows) * kGroupRows * 2; }
 inline int64_t NumBounds(int64_t num_rows) { return NumGroups(num_rows) * kGroupRows * 3; }
 
-// The numbers of all classes' codes, and of their scales and, behind these, their bounds.
+// The sizes of the arrays for all classes: their codes, and their scales followed by their
+// bounds.
 struct PackedSizes {
   int64_t codes, scales;
 };
@@ -37,26 +39,26 @@ inline PackedSizes SizesOfPacked(int64_t num_rows, int64_t dim) {
           NumScales(num_rows) + NumBounds(num_rows)};
 }
 
-// Rows and queries of greater norms, and greater biases, have no bounds: no product or sum of
-// what is below overflows, and that of a row and a query is far from it.
+// Rows and queries of larger norms, and larger biases, have no bounds. This keeps all products
+// and sums below from overflowing.
 inline constexpr float kMostBounded = 1e18f;
 
-// Row i is row i % kGroupRows of group i / kGroupRows. Rows beyond the last one fill up its
-// group and have no logit.
+// Row i is row i % kGroupRows of group i / kGroupRows. The padding rows of the last group have
+// no logit.
 struct PackedRows {
   // [num_groups, width / kCodesTogether, kGroupRows, kCodesTogether]
   uint8_t* codes;
-  // [num_groups, 2, kGroupRows]: scales and biases. A logit is the sum of the products of a
-  // row's numbers and a query's, times both their scales, plus the bias; that is -inf for
-  // rows that have no logit: such with NaN or infinite numbers.
+  // [num_groups, 2, kGroupRows]: scales and biases. A logit is the sum of the products of the
+  // numbers of the row and of the query, times both scales, plus the bias. The bias is -inf for
+  // rows that have no logit because they are not finite.
   float* scales;
   int64_t num_rows;
   int64_t width;
-  // Null, or [num_groups, 3, kGroupRows]: errors, norms and high biases, which bound what a
-  // logit in float32 is, however it is summed: at most the sum of products times both scales,
-  // + error * norm of the query + norm * error of the query + high bias. That is -inf for rows
-  // with NaN or a bias of NaN or -inf, whose logits are NaN or -inf, and beyond the last row;
-  // it is inf for rows that are not bounded.
+  // Null, or [num_groups, 3, kGroupRows]: errors, norms and high biases. They bound the float32
+  // logit, in whatever order it is summed: it is at most the sum of products times both scales
+  // + error * norm of the query + norm * error of the query + high bias. The high bias is -inf
+  // for padding and for rows with NaN or a bias of NaN or -inf, whose logits are NaN or -inf.
+  // It is inf for rows without bounds.
   float* bounds = nullptr;
 
   int64_t num_groups() const { return NumGroups(num_rows); }
@@ -68,9 +70,9 @@ struct PackedRows {
 
 struct PackedQueries {
   int8_t* codes;  // [num_queries, width]
-  float* scales;  // [num_queries]; NaN for queries with NaN or infinite numbers
-  int32_t* sums;  // [num_queries], of the codes
-  float* norms;   // [num_queries], at least; infinite or NaN if a number is not finite
+  float* scales;  // [num_queries]; NaN for queries that are not finite
+  int32_t* sums;  // [num_queries], sums of the codes
+  float* norms;   // [num_queries], upper bounds; infinite or NaN if the query is not finite
   float* errors;  // [num_queries], for bounds of PackedRows
   int64_t width;
   float most;  // codes are in [-most, most]

@@ -79,7 +79,7 @@ TEST(RowsWithoutALogitGetABiasOfMinusInfinity) {
   });
 }
 
-TEST(QueriesKnowTheirSumsAndOverflowNoneHoweverWide) {
+TEST(QueriesOfAnyWidthHaveSumsWithoutOverflow) {
   testing::ForEachSimdLevel([] {
     for (int64_t dim : {4, 50, 512, 1000000}) {
       std::vector<float> features(dim, 3.0f);

@@ -1,4 +1,4 @@
-// Rows of floats as small whole numbers, and how far they are off. For X_simd.cc files only.
+// Quantises rows of floats to small integers, and bounds the errors. For X_simd.cc files only.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_ROW_QUANTIZER_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_ROW_QUANTIZER_H_
@@ -10,7 +10,7 @@
 namespace largeout {
 namespace LARGEOUT_SIMD {
 
-// kLanes numbers of the row from the k-th, 0 beyond its end.
+// kLanes numbers of the row, starting at the k-th; 0 after its end.
 inline Floats LoadAt(const float* row, int64_t k, int64_t dim) {
   if (k + kLanes <= dim) return Load(row + k);
   Floats value{};
@@ -18,9 +18,9 @@ inline Floats LoadAt(const float* row, int64_t k, int64_t dim) {
   return value;
 }
 
-// The largest magnitude in the row; not finite if a number is not.
+// The largest magnitude in the row; not finite if the row is not.
 inline float LargestMagnitude(const float* row, int64_t dim) {
-  Ints largest{};  // as integers, magnitudes are in order, and NaN is above infinity
+  Ints largest{};  // as integers, magnitudes keep their order, and NaN is above infinity
   for (int64_t k = 0; k < dim; k += kLanes) {
     const Ints magnitude = (Ints)LoadAt(row, k, dim) & 0x7fffffff;
     largest = magnitude > largest ? magnitude : largest;
@@ -35,14 +35,14 @@ inline float LargestMagnitude(const float* row, int64_t dim) {
   return magnitude;
 }
 
-// How a row of floats becomes one of small whole numbers.
+// How a row of floats is converted to small integers.
 struct Quantizer {
   const float* row;
-  int64_t dim;   // 0 for rows of which all become 0: those too small, or not finite
+  int64_t dim;   // 0 for rows that become all 0: too small, or not finite
   float factor;  // number = round(float * factor)
-  float scale;   // what a number of 1 stands for; NaN if a float is not finite
+  float scale;   // the float that the number 1 represents; NaN if the row is not finite
 
-  // kLanes numbers from the k-th.
+  // kLanes numbers, starting at the k-th.
   Ints Numbers(int64_t k) const {
     // Adding 1.5 * 2^23 leaves the rounded number in the low bits, in two's complement.
     const Floats shifted = LoadAt(row, k, dim) * factor + 12582912.0f;
@@ -57,13 +57,13 @@ inline Quantizer MakeQuantizer(const float* row, int64_t dim, float most) {
   return {row, 0, 0.0f, largest * 0.0f};
 }
 
-// Bounds of a quantised row: no less than the norm of what its numbers stand for, and than
-// that of its difference from the row. Infinite or NaN if a float of the row is not finite.
+// Upper bounds of a quantised row: of the norm of the floats that its numbers represent, and of
+// the norm of their difference from the row. Infinite or NaN if the row is not finite.
 struct QuantizedNorms {
   float norm, error;
 };
 
-// More than what rounding takes from a sum of `dim` terms, as a share of it.
+// An upper bound of the relative rounding error of a sum of `dim` terms.
 inline float RoundingOf(int64_t dim) { return (dim + 64) * 0x1p-23f; }
 
 inline QuantizedNorms NormsOf(const Quantizer& quantizer, int64_t dim) {
@@ -76,10 +76,11 @@ inline QuantizedNorms NormsOf(const Quantizer& quantizer, int64_t dim) {
   }
   const float root = __builtin_sqrtf(static_cast<float>(dim));
   const float wider = 1.0f + RoundingOf(dim);
-  if (quantizer.dim == 0) {  // all its numbers are 0
+  if (quantizer.dim == 0) {  // all numbers are 0
     return {0.0f, (LargestMagnitude(quantizer.row, dim) + __FLT_MIN__) * root * wider};
   }
-  // A float times the factor, and the scale, are off by 3 roundings of at most 127.
+  // The product of a float and the factor, and the scale, have 3 rounding errors of numbers up
+  // to 127.
   const float rounding = 4 * 128 * 0x1p-24f * root;
   return {quantizer.scale * wider * __builtin_sqrtf(SumLanes(squares)),
           quantizer.scale * wider * (__builtin_sqrtf(SumLanes(differences)) + rounding)};

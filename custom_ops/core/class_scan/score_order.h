@@ -1,5 +1,5 @@
-// The one order of scored classes, for CPU and GPU: by falling score, equal ones by rising id.
-// Scores of NaN and -inf rank nothing: they come last, in whatever order the caller says.
+// The order of scored classes, for CPU and GPU: by decreasing score, ties by increasing id.
+// Scores of NaN and -inf are not ranked: they come last, in an order that the caller defines.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_SCORE_ORDER_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_SCORE_ORDER_H_
@@ -12,7 +12,7 @@ namespace largeout {
 // Whether the score is neither NaN nor -inf.
 LARGEOUT_HOST_DEVICE inline bool IsRanked(float score) { return score > -__builtin_inff(); }
 
-// Whether `a` comes before `b`. Of NaN it is false.
+// Whether `a` comes before `b`; false for NaN.
 LARGEOUT_HOST_DEVICE inline bool ComesBefore(const ScoredClass& a, const ScoredClass& b) {
   return a.score > b.score || (a.score == b.score && a.id < b.id);
 }

@@ -1,18 +1,17 @@
 // The output layer of Vincent, de Brebisson and Bouthillier 2015, "Exact gradient updates in
-// time independent of output size for the spherical loss family": its weights W
-// [num_classes, width] are kept as V U + 1 omega', never formed, with Q = W'W and w_bar = W'1,
-// and a step of gradient descent on all of W costs O(batch width^2).
+// time independent of output size for the spherical loss family". Its weights W [num_classes,
+// width] are represented as V U + 1 omega', never formed, together with Q = W'W and w_bar =
+// W'1. A step of gradient descent on all of W costs O(batch width^2).
 //
-// A loss of the family needs of the logits o_j = W h_j of an example only q_j = |o_j|^2, the
+// Of the logits o_j = W h_j of an example, a loss of the family needs only q_j = |o_j|^2, their
 // sum s_j and those of its few targets, a_j. Its slopes by these are gamma_j, sigma_j and the
-// sparse column A_j; so the slopes by all logits are E = 2 W H Gamma + 1 sigma' + A (equation
+// sparse column A_j. So the slopes by all logits are E = 2 W H Gamma + 1 sigma' + A (equation
 // 19).
 //
-// Everything but V is double, and all that is kept changes by sums of doubles. Where V is
-// float, so are the multiplications of a batch of up to `width` rows, but for those of Q H:
-// then what a step adds is right to about the last place of a float. Where a product might not
-// be finite as a float, or a pivot is small, these are double too. All results are the same on
-// any number of threads.
+// All state but V is double, and all updates are sums of doubles. If V is float, the products
+// of a batch of up to `width` examples are float too, except for those of Q H. The change of a
+// step is then accurate to about the last place of a float. Products use doubles if they might
+// overflow a float, or if a pivot is small. The results do not depend on the number of threads.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_FACTORED_OUTPUT_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_FACTORED_OUTPUT_H_
@@ -37,20 +36,20 @@ struct FactoredState {
   double* gram;     // Q [width, width], symmetric
   int64_t num_classes;
   int64_t width;
-  FactoredFolds folds;  // what rows of V are behind U
-  uint32_t* seen;       // [num_classes]: how many of them a row has been through
+  FactoredFolds folds;  // the folds that rows of V may still lack
+  uint32_t* seen;       // [num_classes]: the number of folds that a row has taken
 };
 
-// row [width] = row `id` of V, with all folds.
+// row [width] = row `id` of V, after all folds.
 template <class Number>
 void CopyRow(const FactoredState<Number>& state, int64_t id, double* row) {
   ConvertRow(state.vectors + id * state.width, state.width, row);
   TakeFolds(state.folds, state.seen[id], row);
 }
 
-// Asks for rows of V before they are read: where `place` is the first of [first, last) or many
-// places after it, for those of ids [place, last), but not more than as many; -1 is none.
-// Always inline: the compiler leaves out calls of a function that does nothing else.
+// Prefetches rows of V: if `place` is the first of [first, last), or many places after it, the
+// rows of ids [place, last), up to that many; -1 is padding. Always inline, because the
+// compiler removes calls of a function that only prefetches.
 template <class Number>
 inline __attribute__((always_inline)) void PrefetchRows(const FactoredState<Number>& state,
                                                         const int64_t* ids, int64_t first,
@@ -62,19 +61,20 @@ inline __attribute__((always_inline)) void PrefetchRows(const FactoredState<Numb
     __builtin_prefetch(state.seen + ids[i]);
     const Number* row = state.vectors + ids[i] * state.width;
     for (int64_t k = 0; k < state.width; k += kLineNumbers) __builtin_prefetch(row + k);
-    __builtin_prefetch(row + state.width - 1);  // a line more, where it begins within one
+    // One more line, if the row starts within a line.
+    __builtin_prefetch(row + state.width - 1);
   }
 }
 
 // Some examples and their targets.
 struct FactoredBatch {
-  const double* features;  // [batch, width], with a 1 at the end where there is a bias
+  const double* features;  // [batch, width], with a 1 at the end if there is a bias
   const int64_t* ids;      // [batch, num_targets] in [-1, num_classes); -1 is padding
   int64_t batch;
   int64_t num_targets;
 };
 
-// What a loss is computed from, and two products that a step needs again.
+// The inputs of a loss, and two products that a step needs again.
 struct FactoredScores {
   double* q;               // [batch]
   double* s;               // [batch]
@@ -87,19 +87,19 @@ struct FactoredScores {
 struct FactoredSlopes {
   const double* by_q;  // gamma [batch]
   const double* by_s;  // sigma [batch]
-  const double* by_a;  // [batch, num_targets]; those of a class that a row repeats are added
+  // [batch, num_targets]; slopes of a class that an example repeats are added.
+  const double* by_a;
   const double* gram_features;
   const double* mixed_features;
 };
 
-// What a step came to. Where it is refused, nothing was written.
+// The result of a step. A refused step writes nothing.
 struct FactoredOutcome {
-  // The smallest absolute value of a pivot of I - 2 learning_rate H'H Gamma or, in a batch of
-  // more rows than width, of I - 2 learning_rate H Gamma H', of the same determinant; the step
-  // is refused where it is less than min_pivot, or NaN.
+  // The smallest absolute value of a pivot of I - 2 learning_rate H'H Gamma. For a batch of
+  // more than `width` examples, of I - 2 learning_rate H Gamma H', which has the same
+  // determinant. The step is refused if it is less than min_pivot, or NaN.
   double smallest_pivot;
-  // The first new value with a number that is not finite, for which the step is refused; or
-  // null.
+  // The first new value that is not finite, for which the step is refused; or null.
   const char* not_finite;
 };
 
@@ -108,15 +108,15 @@ template <class Number>
 void ScoreFactoredOutput(const FactoredState<Number>& state, const FactoredBatch& batch,
                          const ParallelFor& parallel, const FactoredScores& scores);
 
-// by_features [batch, dim]: the first `dim` numbers of the gradient by each example's features,
-// those of W'E.
+// by_features [batch, dim]: the first `dim` numbers of the gradient by the features of each
+// example, which is W'E.
 template <class Number>
 void GradientByFactoredFeatures(const FactoredState<Number>& state, const FactoredBatch& batch,
                                 const FactoredSlopes& slopes, const ParallelFor& parallel,
                                 int64_t dim, double* by_features);
 
-// The same, of the state as it is before; then W <- W - learning_rate E H', or nothing if that
-// is refused. O(batch width^2 + batch^2 width + batch num_targets width).
+// The same gradient, for the state before the step; then W <- W - learning_rate E H', or
+// nothing if the step is refused. O(batch width^2 + batch^2 width + batch num_targets width).
 template <class Number>
 FactoredOutcome StepFactoredOutput(const FactoredState<Number>& state,
                                    const FactoredBatch& batch, const FactoredSlopes& slopes,
@@ -124,11 +124,11 @@ FactoredOutcome StepFactoredOutput(const FactoredState<Number>& state,
                                    const ParallelFor& parallel, int64_t dim,
                                    double* by_features);
 
-// All rows of V take all folds, and there are none any more; W stays as it is. Takes no memory.
+// Applies all folds to all rows of V and clears the log; W does not change. Needs no memory.
 template <class Number>
 void TakeAllFolds(const FactoredState<Number>& state, const ParallelFor& parallel);
 
-// The same of a copy of V alone.
+// Applies all folds to a copy of V.
 template <class Number>
 void TakeAllFolds(const FactoredFolds& folds, const uint32_t* seen, int64_t num_classes,
                   const ParallelFor& parallel, Number* vectors);

@@ -2,7 +2,7 @@
 
 namespace largeout {
 
-// At each time a row and what it has seen belong together, also where a thread throws.
+// A row always matches its entry of `seen`, even if a thread throws.
 template <class Number>
 void TakeAllFolds(const FactoredState<Number>& state, const ParallelFor& parallel) {
   if (state.folds.count() == 0) return;

@@ -1,20 +1,21 @@
-// Changes of the basis of V in a factored output layer, which its rows take when they are met.
+// Changes of the basis of V in a factored output layer. A row of V takes them when it is next
+// used.
 //
-// V U stays as it is where V becomes V G and U becomes G^-1 U. Steps shrink or stretch U along
-// few directions, for example that of the mean of all features; as V is float, U must not
-// become singular. A fold takes a G that ends that for one direction, where x'U = n y' with x
-// and y of length 1, and p is the place of the largest number of x:
+// V U does not change if V becomes V G and U becomes G^-1 U. Steps shrink or stretch U along
+// few directions, for example that of the mean of all features. As V is float, U must not
+// become singular. A fold chooses a G that corrects one direction, where x'U = n y' with x and
+// y of length 1, and p is the index of the largest number of x:
 //
-//   kSmall, for a small n: row p of U becomes y'. G is I but for row p, which has n / x_p at p
-//     and -x_k / x_p elsewhere.
-//   kLarge, for a large n: row p of U becomes its 1 / (n x_p), and what it was, times
-//     x_k / x_p, is taken off the other rows k. G is I but for column p, which is n x.
+//   kSmall, for a small n: row p of U becomes y'. G is I except for row p, which has n / x_p
+//     at p and -x_k / x_p elsewhere.
+//   kLarge, for a large n: row p of U is divided by n x_p, and its former value times x_k / x_p
+//     is subtracted from each other row k. G is I except for column p, which is n x.
 //   kAll, for all directions at once: G is I times a number.
 //
-// A fold writes U and its inverse, and G into a log. A row of V has been through the first
-// `seen` folds of that, and takes the others when it is read or written: that costs the same
-// for any number of classes. One that has been through some folds of a direction that shrinks
-// has nothing left along it, so that the next ones leave it as it is.
+// A fold writes U and its inverse, and appends G to a log. A row of V has taken the first
+// `seen` folds of the log, and takes the others when it is read or written. The cost does not
+// depend on the number of classes. A row that has taken some folds of a direction that shrinks
+// has nothing left along it, so the following folds do not change it.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_FACTORED_OUTPUT_FOLDS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_FACTORED_OUTPUT_FOLDS_H_
@@ -29,11 +30,11 @@ namespace largeout {
 
 enum class FoldKind { kSmall, kLarge, kAll };
 
-// The log. Any numbers in it are safe.
+// The log. Arbitrary numbers in it are safe.
 struct FactoredFolds {
-  // [capacity + 1, width + 1]. The first number is that of folds. Row i + 1 is fold i: its p,
-  // or -1 - p where it is kLarge, or `width` where it is kAll; and the row or column of its G,
-  // or the number.
+  // [capacity + 1, width + 1]. The first number is the number of folds. Row i + 1 is fold i.
+  // Its first number is p, or -1 - p for kLarge, or `width` for kAll. The other numbers are the
+  // row or column of its G, or for kAll the number.
   double* log;
   int64_t capacity;
   int64_t width;
@@ -52,15 +53,15 @@ struct FactoredFolds {
     if (!(fold[0] >= -size && fold[0] < size)) return FoldKind::kAll;
     return fold[0] < 0 ? FoldKind::kLarge : FoldKind::kSmall;
   }
-  // REQUIRES: it is not kAll.
+  // REQUIRES: the fold is not kAll.
   LARGEOUT_HOST_DEVICE int64_t PlaceOf(const double* fold) const {
     const auto number = static_cast<int64_t>(fold[0]);
     return number < 0 ? -1 - number : number;
   }
 };
 
-// row [width] becomes row G. Where the fold is kSmall, up to `negligible` along p is left out
-// of the other numbers.
+// row [width] becomes row G. If the fold is kSmall, a component of up to `negligible` along p
+// does not change the other numbers.
 template <class Number>
 void FoldRow(const FactoredFolds& folds, const double* fold, double negligible, Number* row) {
   const FoldKind kind = folds.KindOf(fold);
@@ -87,7 +88,7 @@ void FoldRow(const FactoredFolds& folds, const double* fold, double negligible, 
 
 template <class Number>
 double AbsoluteSum(const Number* row, int64_t width) {
-  constexpr int64_t kSums = 8;  // so that additions need not wait for each other
+  constexpr int64_t kSums = 8;  // independent sums, so that additions overlap
   double sums[kSums] = {};
   int64_t k = 0;
   for (; k + kSums <= width; k += kSums) {
@@ -97,12 +98,12 @@ double AbsoluteSum(const Number* row, int64_t width) {
   return std::accumulate(sums, sums + kSums, 0.0);
 }
 
-// The row takes all folds but the first `seen`.
+// Applies all folds but the first `seen` to the row.
 template <class Number>
 void TakeFolds(const FactoredFolds& folds, uint32_t seen, Number* row) {
   const int64_t count = folds.count();
   if (static_cast<int64_t>(seen) >= count) return;
-  constexpr double kNegligible = 0x1p-48;  // of the sum, as |x_k / x_p| <= 1
+  constexpr double kNegligible = 0x1p-48;  // relative to the sum, because |x_k / x_p| <= 1
   const double sum = AbsoluteSum(row, folds.width);
   if (sum == 0) return;
   for (int64_t i = seen; i < count; ++i) {

@@ -1,24 +1,23 @@
-// The two ways in which a step of a factored output layer makes its square matrices U, U^-1 and
-// Q. Their results are the same but for rounding; their multiplications, with those of the
-// scores and the gradient, are
+// Two ways to compute the square matrices U, U^-1 and Q of a step. Their results are the same
+// except for rounding. The numbers of their multiplications, including those of the scores and
+// the gradient, are
 //
 //   small batch: 7 batch width^2 + 4 batch^2 width + batch^3 / 3,
 //   large batch: 6 batch width^2 + 13/3 width^3,
 //
-// as one works with matrices [batch, batch], the other with some [width, width]. The names in
-// formulas are those of factored_output.h.
+// because the first works with matrices [batch, batch], the second with some [width, width].
+// The names in formulas are those of factored_output.h.
 //
-// Each has
+// Each form has
 //
-//   Number: what it multiplies in, float or double.
-//   Size(batch, width): what it takes of an arena.
+//   Number: the type of its products, float or double.
+//   Size(batch, width): the memory that it takes from an arena.
 //   Compute(min_pivot, solved): solved [batch, width] becomes H' times the inverse of the new
-//   U.
-//     Returns the smallest pivot of the equations that are solved; where that is less than
-//     min_pivot or NaN, nothing else is to be called.
-//   FirstNotFinite(): the matrix that the step would give a number that is not finite, or one
-//     too large to tell; or null.
-//   Write(): takes the step. Needs no memory, and so is never left half done.
+//     U. Returns the smallest pivot of the equations. If that is less than min_pivot or NaN, no
+//     other function may be called.
+//   FirstNotFinite(): the first matrix that would become not finite, or too large to tell; or
+//     null.
+//   Write(): applies the step. Needs no memory, so it is never left half done.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_FACTORED_OUTPUT_FORMS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_FACTORED_OUTPUT_FORMS_H_
@@ -33,7 +32,7 @@
 
 namespace largeout {
 
-// What a form reads; all of it is of the state before the step.
+// The inputs of a form, all from the state before the step.
 template <class Number>
 struct FactoredTerms {
   double* mixing;   // U; this and the next two are written by Write
@@ -52,8 +51,8 @@ struct FactoredTerms {
   int64_t width() const { return features.width(); }
 };
 
-// With matrices [batch, batch], by Woodbury's identity: the square matrices get sums of `batch`
-// or twice as many products of vectors, in place.
+// Uses matrices [batch, batch], by Woodbury's identity: the square matrices are updated in
+// place by `batch` or twice as many products of vectors.
 template <class NumberType>
 class SmallBatchForm {
  public:
@@ -76,15 +75,15 @@ class SmallBatchForm {
   const FactoredTerms<Number>& terms_;
   Matrix stack_;                    // [3 batch, width]: H', -L' and H' for the update of Q
   Matrix columns_;                  // H
-  Matrix of_mixing_;                // [batch, width]: of H' in the update of U
-  Matrix of_inverse_;               // [batch, width]: of T in that of U^-1
+  Matrix of_mixing_;                // [batch, width]: factor of H' in the update of U
+  Matrix of_inverse_;               // [batch, width]: factor of T in the update of U^-1
   Matrix scaled_;                   // [batch, width]
   Matrix small_, half_;             // [batch, batch]
   Matrix square_;                   // [width, width]
   const Matrix* solved_ = nullptr;  // T
 };
 
-// With M = I - 2 eta H Gamma H' itself, [width, width].
+// Uses M = I - 2 eta H Gamma H' itself, [width, width].
 class LargeBatchForm {
  public:
   using Number = double;
@@ -106,11 +105,12 @@ class LargeBatchForm {
   void AddSquaresOfTargets();
 
   const FactoredTerms<double>& terms_;
-  PaddedMatrix mixing_, inverse_, gram_;  // the new ones; of Q the elements [i, j] with j <= i
-  PaddedMatrix scaled_;                   // [batch, width]
-  PaddedMatrix change_;                   // M - I
-  PaddedMatrix first_, second_;           // [width, width]
-  PaddedMatrix factors_, sums_;           // [2, batch], [2, width]
+  // The new matrices; for Q, the elements [i, j] with j <= i.
+  PaddedMatrix mixing_, inverse_, gram_;
+  PaddedMatrix scaled_;          // [batch, width]
+  PaddedMatrix change_;          // M - I
+  PaddedMatrix first_, second_;  // [width, width]
+  PaddedMatrix factors_, sums_;  // [2, batch], [2, width]
 };
 
 // to = row j of `rows` times factor scales[j].

@@ -66,7 +66,7 @@ void LargeBatchForm::WriteChange() {
   MirrorLower(change_.rows(), change_.data(), change_.stride(), terms_.parallel);
 }
 
-// M^-1 U^-1. The determinant of M is that of the matrix of a small batch.
+// M^-1 U^-1. M has the same determinant as the matrix of a small batch.
 double LargeBatchForm::UpdateInverse(double min_pivot, PaddedMatrix* solved) {
   WriteChange();
   PaddedMatrix& matrix = first_;

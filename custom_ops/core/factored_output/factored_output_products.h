@@ -19,8 +19,8 @@ struct DenseRows {
 
 enum class Square { kAsItIs, kTransposed };
 
-// out [rows, width] += rows x square [width, width], with multiplications of Numbers, float or
-// double; of doubles where floats might overflow.
+// out [rows, width] += rows x square [width, width], with multiplications of Numbers (float or
+// double), or of doubles if floats might overflow.
 template <class Number>
 void AddTimesSquare(const DenseRows& rows, const double* square, Square form,
                     const ParallelFor& parallel, double* out, int64_t out_stride);

@@ -97,8 +97,8 @@ void SmallBatchForm<Number>::WriteScaledSquares(Matrix* squares) {
   terms_.targets.AddGram(factor, squares);
 }
 
-// Q <- Q - L H' - H L' with L = eta W'E - eta^2/2 H E'E: one product of twice the depth, as the
-// rows of -L' stand between those of H' and those of H' again.
+// Q <- Q - L H' - H L' with L = eta W'E - eta^2/2 H E'E. This is one product of twice the
+// depth, because the rows of -L' are stored between those of H' and a second copy of H'.
 template <class Number>
 void SmallBatchForm<Number>::WriteHalfOfGram() {
   const int64_t size = terms_.batch();

@@ -9,9 +9,10 @@
 namespace largeout {
 namespace {
 
-// Means of the squares of all singular values, and of their inverses. Where one is above kMost,
-// of the 10^7 that float tells apart one direction takes 15 sqrt(width) from the others; folds
-// go on until none is above kNear. Where one is below kLeast, all are on one side of 1.
+// Limits of the means of the squares of all singular values, and of their inverses. Above
+// kMost, one direction loses a factor of 15 sqrt(width) of the 10^7 that float resolves; folds
+// continue until no mean is above kNear. Below kLeast, all singular values are on one side of
+// 1.
 constexpr double kMost = 225, kNear = 9, kLeast = 0.25;
 constexpr double kLeastPivot = 1e-12;
 
@@ -91,7 +92,7 @@ void FactoredStabiliser::Invert(const double* mixing, double* inverse,
   }
 }
 
-// Returns whether there was one to make.
+// Makes one fold, if one is needed. Returns whether it did.
 bool FactoredStabiliser::FoldOnce(double most, double* mixing, double* inverse,
                                   const FactoredFolds& folds) {
   const int64_t size = width_ * width_;
@@ -114,7 +115,7 @@ bool FactoredStabiliser::FoldOnce(double most, double* mixing, double* inverse,
   return true;
 }
 
-// By a power of 2, which no number is rounded for. mean: of the squares of singular values.
+// Scales by a power of 2, which does not round. mean: of the squares of singular values.
 bool FactoredStabiliser::FoldAll(double mean, double* mixing, double* inverse,
                                  double* fold) const {
   const double factor = std::exp2(-std::round(0.5 * std::log2(mean)));
@@ -126,8 +127,8 @@ bool FactoredStabiliser::FoldAll(double mean, double* mixing, double* inverse,
   return true;
 }
 
-// x: about the left singular vector of the smallest singular value of U, by a step of the power
-// method on its inverse. It begins at the column of that with the largest norm.
+// x: approximates the left singular vector of the smallest singular value of U, by one step of
+// the power method on the inverse of U, starting at its column with the largest norm.
 void FactoredStabiliser::FindSmall(const double* inverse) {
   std::fill(y_.begin(), y_.end(), 0.0);
   for (int64_t i = 0; i < width_; ++i) {
@@ -143,7 +144,7 @@ void FactoredStabiliser::FindSmall(const double* inverse) {
   Normalise(&x_);
 }
 
-// x: about that of the largest, from the row of U with the largest norm.
+// x: approximates that of the largest, from the row of U with the largest norm.
 void FactoredStabiliser::FindLarge(const double* mixing) {
   for (int64_t i = 0; i < width_; ++i) y_[i] = SumOfSquares(mixing + i * width_, width_);
   const int64_t row = LargestOf(y_);
@@ -153,8 +154,8 @@ void FactoredStabiliser::FindLarge(const double* mixing) {
   Normalise(&x_);
 }
 
-// Makes row `place` of U U^-1 that of I. Errors of the inverse along what has shrunk in U have
-// grown as much.
+// Makes row `place` of U U^-1 a row of I. The errors of the inverse along the direction that
+// shrank in U have grown as much as it shrank.
 void FactoredStabiliser::Correct(int64_t place, const double* mixing, double* inverse) {
   std::copy_n(mixing + place * width_, width_, y_.begin());
   MultiplyLeft(y_, inverse, &x_);
@@ -166,7 +167,7 @@ void FactoredStabiliser::Correct(int64_t place, const double* mixing, double* in
   }
 }
 
-// The folds for x, whatever that is: n y' is x'U. Returns whether there is one.
+// The folds for x, which may be any vector: n y' is x'U. Returns whether a fold exists.
 bool FactoredStabiliser::FoldSmall(double* mixing, double* fold) {
   MultiplyLeft(x_, mixing, &y_);
   const double length = std::sqrt(SumOfSquares(y_.data(), width_));

@@ -1,4 +1,4 @@
-// What keeps U of a factored output layer well-conditioned; see factored_output_folds.h.
+// Keeps U of a factored output layer well-conditioned; see factored_output_folds.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_FACTORED_OUTPUT_STABILISER_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_FACTORED_OUTPUT_STABILISER_H_
@@ -14,23 +14,23 @@
 
 namespace largeout {
 
-// Looks at the factors after a step. Has all memory that it needs when it is made, so that it
-// does not fail once the step is written.
+// Checks the factors after a step. It allocates all memory when it is constructed, so that it
+// cannot fail after the step is written.
 class FactoredStabiliser {
  public:
-  static constexpr int kMostFolds = 4;  // of one Run
+  static constexpr int kMostFolds = 4;  // per Run
 
-  // invert: whether the inverse of U is to be computed anew.
+  // invert: whether to recompute the inverse of U.
   FactoredStabiliser(int64_t width, bool invert);
 
   FactoredStabiliser(const FactoredStabiliser&) = delete;
   FactoredStabiliser& operator=(const FactoredStabiliser&) = delete;
 
-  // Whether a Run would fold, by the sums of the squares of U and of its inverse.
+  // Whether Run would fold, given the sums of the squares of U and of its inverse.
   static bool IsDue(double mixing_squares, double inverse_squares, int64_t width);
 
-  // U and its inverse, [width, width]: where a singular value of U is further from 1 than by a
-  // factor of 15 sqrt(width), they come near to it, as where all are on one side of it.
+  // U and its inverse are [width, width]. If a singular value of U differs from 1 by more than
+  // a factor of 15 sqrt(width), or all are on one side of 1, Run brings them closer to 1.
   // REQUIRES: folds has room for kMostFolds more.
   void Run(double* mixing, double* inverse, const FactoredFolds& folds,
            const ParallelFor& parallel);

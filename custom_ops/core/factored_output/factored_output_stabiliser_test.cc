@@ -79,7 +79,7 @@ TEST(SeveralDirectionsAreFoldedAtOnce) {
   ExpectInRangeAndEqual(e, weights, 1e-6);
 }
 
-TEST(WhatIsTrueOfAllDirectionsIsAFactorOfRows) {
+TEST(ScalingAllDirectionsIsAFactorOfRows) {
   for (const double scale : {0.01, 300.0}) {
     Example e(kClasses, kWidth, 1, 1);
     for (double& number : e.mixing) number *= scale;
@@ -91,14 +91,14 @@ TEST(WhatIsTrueOfAllDirectionsIsAFactorOfRows) {
   }
 }
 
-TEST(TheInverseIsMadeAnew) {
+TEST(TheInverseIsRecomputed) {
   Example e(kClasses, kWidth, 1, 1);
   const Doubles inverse = e.inverse;
   std::fill(e.inverse.begin(), e.inverse.end(), 1.0);
   Run(&e, true);
   for (size_t i = 0; i < inverse.size(); ++i) EXPECT_NEAR(e.inverse[i], inverse[i], 1e-12);
   std::fill(e.mixing.begin(), e.mixing.end(), 0.0);
-  Run(&e, true);  // a singular matrix has none
+  Run(&e, true);  // a singular matrix has no inverse
   for (size_t i = 0; i < inverse.size(); ++i) EXPECT_NEAR(e.inverse[i], inverse[i], 1e-12);
 }
 

@@ -9,8 +9,8 @@
 namespace largeout {
 namespace {
 
-// Errors of the products of a step are as much larger as a pivot is smaller than 1; with a
-// smaller one it is made in doubles.
+// A small pivot increases the relative errors of the products of a step. If a pivot is smaller
+// than this, the step is computed in double.
 constexpr double kLeastPivotOfFloats = 0.01;
 
 template <class T>
@@ -65,7 +65,7 @@ void GradientByFactoredFeatures(const FactoredState<Number>& state, const Factor
   FactoredGradient<Number>(state, batch, slopes, parallel, &arena).Write(dim, by_features);
 }
 
-// A step by which Form it may be, written if it is not refused.
+// A step with either Form; written unless it is refused.
 template <class Form, class Number>
 FactoredOutcome StepByForm(const FactoredState<Number>& state, const FactoredBatch& batch,
                            const FactoredSlopes& slopes, double learning_rate, double min_pivot,
@@ -101,7 +101,7 @@ FactoredOutcome StepFactoredOutput(const FactoredState<Number>& state,
     const FactoredOutcome outcome = step(TypeOf<SmallBatchForm<float>>{}, least_pivot);
     const bool is_singular = !(outcome.smallest_pivot >= least_pivot);
     if (!is_singular && outcome.not_finite == nullptr) return outcome;
-    if (is_singular) {  // those of the scores are of floats
+    if (is_singular) {  // the products of the scores are floats
       mixed_features.resize(batch.batch * state.width);
       AddTimesSquare<double>({batch.features, batch.batch, state.width, state.width},
                              state.mixing, Square::kTransposed, parallel, mixed_features.data(),

@@ -1,4 +1,4 @@
-// The slopes of a batch by the logits of its targets: A [num_classes, batch], sparse.
+// The slopes of a batch by the logits of its targets: the sparse matrix A [num_classes, batch].
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_FACTORED_OUTPUT_TARGETS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_FACTORED_OUTPUT_TARGETS_H_
@@ -11,10 +11,10 @@
 
 namespace largeout {
 
-// A by its rows: the distinct classes, each with the examples that it is a target of.
+// The rows of A: the distinct classes, each with the examples that have it as a target.
 class TargetSlopes {
  public:
-  // by_a: [batch, num_targets]; what stands at padding is not read.
+  // by_a: [batch, num_targets]; values at padding are ignored.
   TargetSlopes(const FactoredBatch& batch, const double* by_a, const ParallelFor& parallel);
 
   const std::vector<int64_t>& classes() const { return classes_; }
@@ -39,8 +39,8 @@ class TargetSlopes {
   };
 
   std::vector<int64_t> classes_;  // ascending
-  std::vector<int64_t> begin_;    // classes_.size() + 1: where the slopes of a class stand
-  std::vector<Slope> slopes_;     // of a class, examples ascend and are distinct
+  std::vector<int64_t> begin_;    // classes_.size() + 1: where the slopes of a class start
+  std::vector<Slope> slopes_;     // per class, examples are ascending and distinct
 };
 
 // row_sums [batch] = A'1, products [batch, width] = A'V.

@@ -106,8 +106,8 @@ TEST(AFactoredStepIsOneOfAllWeights) {
   });
 }
 
-TEST(AStepWhoseProductsDoNotFitIntoFloatsIsMadeOfDoubles) {
-  constexpr double kLarge = 1e25;  // its square is no float
+TEST(AStepWhoseProductsOverflowFloatsUsesDoubles) {
+  constexpr double kLarge = 1e25;  // its square overflows a float
   Example<float> e(40, 20, 5, 2);
   for (double& feature : e.features) feature *= kLarge;
   for (double& slope : e.by_q) slope /= kLarge * kLarge;
@@ -123,7 +123,7 @@ TEST(AStepWhoseProductsDoNotFitIntoFloatsIsMadeOfDoubles) {
   }
 }
 
-TEST(AStepThatIsNearlySingularIsMadeOfDoubles) {
+TEST(ANearlySingularStepUsesDoubles) {
   Example<float> e(40, 20, 5, 2);
   double square = 0;
   for (int64_t k = 0; k < e.width; ++k) square += e.features[k] * e.features[k];

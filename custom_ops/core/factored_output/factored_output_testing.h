@@ -12,7 +12,7 @@
 namespace largeout {
 namespace testing {
 
-// The weights W [num_classes, width] of a state, and what is computed from them by loops.
+// The weights W [num_classes, width] of a state, and values that loops compute from them.
 struct FactoredDense {
   int64_t num_classes, width;
   std::vector<double> weights;
@@ -24,8 +24,8 @@ struct FactoredDense {
   }
 };
 
-// A layer in the middle of its training, of which some rows are behind, some examples, and
-// slopes as of some loss.
+// A layer in the middle of its training, with some rows that lack folds, some examples, and the
+// slopes of some loss.
 template <class Number>
 struct FactoredExample {
   FactoredExample(int64_t num_classes, int64_t width, int64_t batch, int64_t num_targets)
@@ -78,7 +78,7 @@ struct FactoredExample {
     log[0] = static_cast<double>(i + 1);
   }
 
-  // V, of which each row has been multiplied by the matrices G of the folds that it lacks.
+  // V, with each row multiplied by the matrices G of the folds that it lacks.
   std::vector<double> Vectors() const {
     std::vector<double> all(vectors.begin(), vectors.end());
     for (int64_t c = 0; c < num_classes; ++c) {
@@ -103,7 +103,7 @@ struct FactoredExample {
     return j == k;
   }
 
-  // Gauss and Jordan: U is near a multiple of I.
+  // Gauss-Jordan elimination without pivoting: U is close to a multiple of I.
   void Invert() {
     std::vector<double> rest = mixing;
     for (int64_t i = 0; i < width; ++i) inverse[i * width + i] = 1;
@@ -146,7 +146,8 @@ struct FactoredExample {
     }
   }
 
-  // The slopes by all logits [batch, num_classes]: 2 o gamma + sigma and those of targets.
+  // The slopes by all logits [batch, num_classes]: 2 o gamma + sigma, plus those of the
+  // targets.
   std::vector<double> ByLogits(const FactoredDense& dense) const {
     std::vector<double> slopes(batch * num_classes);
     for (int64_t j = 0; j < batch; ++j) {

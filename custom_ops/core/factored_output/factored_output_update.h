@@ -1,5 +1,5 @@
-// What a step of a factored output layer makes, in the order in which it does. The names in
-// formulas are those of factored_output.h.
+// The computations of a step of a factored output layer, in their order. The names in formulas
+// are those of factored_output.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_FACTORED_OUTPUT_UPDATE_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_FACTORED_OUTPUT_FACTORED_OUTPUT_UPDATE_H_
@@ -21,7 +21,7 @@ class FactoredGradient {
   FactoredGradient(const FactoredState<Number>& state, const FactoredBatch& batch,
                    const FactoredSlopes& slopes, const ParallelFor& parallel, Arena* arena);
 
-  // What that takes of an arena.
+  // The memory that the gradient takes from an arena.
   static int64_t Size(int64_t batch, int64_t width);
 
   // Copies the first `dim` numbers of each row.
@@ -35,12 +35,12 @@ class FactoredGradient {
   std::vector<double> target_sums_;
 };
 
-// A step, in memory of its own until all of it is known to be finite. Form: as
-// factored_output_forms.h has it.
+// A step. It is computed in separate memory until all of it is known to be finite. Form: see
+// factored_output_forms.h.
 template <class Number, class Form>
 class FactoredUpdate {
  public:
-  // gradient: that of the same.
+  // gradient: of the same state and batch.
   FactoredUpdate(const FactoredState<Number>& state, const FactoredBatch& batch,
                  const FactoredSlopes& slopes, double learning_rate,
                  const ParallelFor& parallel, const FactoredGradient<Number>& gradient,
@@ -53,7 +53,7 @@ class FactoredUpdate {
 
   FactoredOutcome Compute(double min_pivot);
 
-  // Makes the new state the state. Needs no memory, and so is never left half done.
+  // Replaces the state by the new one. Needs no memory, so it is never left half done.
   void Write();
 
  private:
@@ -73,9 +73,9 @@ class FactoredUpdate {
   Matrix solved_;                       // T [batch, width]: H' times the inverse of the new U
   std::vector<double> offset_, total_;  // omega and w_bar
   TargetSlopes targets_;
-  const FactoredTerms<typename Form::Number> terms_;  // of what is above
+  const FactoredTerms<typename Form::Number> terms_;  // products of the members above
   Form form_;
-  std::vector<Number> vectors_;  // the new rows of V, those of the distinct classes
+  std::vector<Number> vectors_;  // the new rows of V, for the distinct classes
 };
 
 }  // namespace largeout

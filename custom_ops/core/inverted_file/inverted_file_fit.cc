@@ -8,9 +8,9 @@ namespace largeout {
 namespace {
 
 constexpr int kRounds = 6;                // of k-means
-constexpr int64_t kRowsForEachList = 32;  // that k-means looks at
+constexpr int64_t kRowsForEachList = 32;  // size of the sample for k-means
 
-// Distinct rows, one of each of num_sampled stretches of about equal length.
+// Distinct rows, one from each of num_sampled ranges of about equal length.
 std::vector<int64_t> SampleRows(int64_t num_classes, int64_t num_sampled, PhiloxSeed seed) {
   std::vector<int64_t> rows(num_sampled);
   for (int64_t i = 0; i < num_sampled; ++i) {
@@ -21,7 +21,7 @@ std::vector<int64_t> SampleRows(int64_t num_classes, int64_t num_sampled, Philox
   return rows;
 }
 
-// Lists begin as single rows, evenly spread over the sample.
+// Initialises the lists with single rows, evenly spaced in the sample.
 void SeedMeans(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
                const InvertedFile& file) {
   std::fill_n(file.means, file.num_lists * matrix.dim, 0.0f);
@@ -36,7 +36,7 @@ void SeedMeans(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
       .MoveMeans(matrix.dim, std::vector<int64_t>(file.num_lists), file);
 }
 
-// Sends each row to the nearest list and each mean to the middle of its rows.
+// Assigns each row to the nearest list, and moves each mean to the middle of its rows.
 std::vector<int32_t> Round(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
                            const ParallelFor& parallel, const InvertedFile& file) {
   std::vector<int32_t> lists = NearestLists(matrix, rows, file, parallel);
@@ -46,7 +46,7 @@ std::vector<int32_t> Round(const ClassMatrix& matrix, const std::vector<int64_t>
   return lists;
 }
 
-// A class of each list that has any.
+// One class of each list that is not empty.
 std::vector<int64_t> MiddleMembers(const InvertedFile& file) {
   std::vector<int64_t> members(file.num_lists);
   for (int64_t l = 0; l < file.num_lists; ++l) {

@@ -12,17 +12,17 @@ namespace largeout {
 namespace {
 
 constexpr int64_t kRowsAtOnce = 4096;
-// A list may have so many times the mean number of members.
+// The largest size of a list, as a multiple of the mean size.
 constexpr int64_t kMostTimesMean = 8;
 
-// 0 if the row has a number that is not finite, or squares that overflow.
+// 0 if the row is not finite, or if its squares overflow.
 double SquaredNorm(const float* row, int64_t dim) {
   double sum = 0.0;
   for (int64_t k = 0; k < dim; ++k) sum += double{row[k]} * row[k];
   return std::isfinite(sum) ? sum : 0.0;
 }
 
-// The means at length 1; those of length 0 stay 0.
+// The means scaled to length 1; those of length 0 stay 0.
 std::vector<float> Directions(const InvertedFile& file, int64_t dim) {
   std::vector<float> directions(file.means, file.means + file.num_lists * dim);
   for (int64_t l = 0; l < file.num_lists; ++l) {
@@ -33,7 +33,7 @@ std::vector<float> Directions(const InvertedFile& file, int64_t dim) {
   return directions;
 }
 
-// The first position of the highest score, 0 if there is none.
+// The first position with the highest score; 0 if there is none.
 int32_t Highest(const float* scores, const std::vector<int32_t>& positions) {
   int32_t highest = positions.empty() ? 0 : positions[0];
   for (int32_t position : positions) {

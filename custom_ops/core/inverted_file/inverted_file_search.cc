@@ -14,11 +14,12 @@
 namespace largeout {
 namespace {
 
-constexpr int64_t kMostQueries = 1024;             // searched at once
-constexpr int64_t kMostScores = int64_t{1} << 25;  // held at once, unless one query has more
-constexpr int32_t kGroupsOfBlock = 4;  // as many as the vectorised code takes at once
+constexpr int64_t kMostQueries = 1024;  // processed at once
+// Held at once, unless a single query has more.
+constexpr int64_t kMostScores = int64_t{1} << 25;
+constexpr int32_t kGroupsOfBlock = 4;  // as many as the vectorised code processes at once
 
-// The groups of packed rows in which rows [begin, end) stand.
+// The groups of packed rows that contain rows [begin, end).
 struct Groups {
   Groups(int32_t begin, int32_t end)
       : first(begin / kGroupRows), last(begin == end ? first : NumGroups(end)) {}
@@ -33,12 +34,12 @@ void AddBlocks(const Groups& groups, int32_t list, std::vector<ListBlock>* block
   }
 }
 
-// A query looks at no list more once it has as many members as its probes have in the mean.
+// A query searches no further lists once it has as many members as its probes have on average.
 int64_t EnoughMembers(const InvertedFile& file, int64_t num_probes) {
   return num_probes * MeanMembers(file.offsets[file.num_lists], file.num_lists);
 }
 
-// Scores some queries against the lists and then against their members.
+// Scores some queries against the means of the lists, and then against the members.
 class Search {
  public:
   Search(const InvertedFile& file, const Features& features, int64_t dim, int64_t num_probes,
@@ -97,7 +98,8 @@ class Search {
     }
   }
 
-  // Gives each query a segment of scores for each of its lists, and lists their queries.
+  // Assigns a segment of scores to each query for each of its lists, and groups the queries by
+  // list.
   void GroupByList() {
     int64_t end = 0;
     for (int64_t query = 0; query < features_.batch; ++query) {
@@ -163,21 +165,21 @@ class Search {
   const int64_t enough_members_;
   const ParallelFor& parallel_;
   const QueryCodes queries_;
-  std::vector<int32_t> probes_;    // [batch, num_probes], -1: none
-  std::vector<int64_t> segments_;  // [batch, num_probes + 1], where their scores begin
+  std::vector<int32_t> probes_;    // [batch, num_probes], -1 for padding
+  std::vector<int64_t> segments_;  // [batch, num_probes + 1], where their scores start
   std::vector<int64_t> pair_begin_;
   std::vector<QueryOfList> pairs_;
   std::optional<AlignedFloats> scores_;
 };
 
-// So many queries that their scores are not too many.
+// The number of queries whose scores fit into the allowed memory.
 int64_t QueriesAtOnce(const InvertedFile& file, int64_t num_probes) {
   int64_t largest = 0;
   for (int64_t l = 0; l < file.num_lists; ++l) {
     largest = std::max<int64_t>(largest, file.offsets[l + 1] - file.offsets[l]);
   }
   const int64_t probes = std::min(num_probes, file.num_lists);
-  // The list with which there are enough members is searched as a whole.
+  // The list that reaches the required number of members is searched completely.
   const int64_t most = std::min(probes * largest, EnoughMembers(file, probes) + largest);
   const int64_t members = std::min(file.rows.num_rows, most) + 2 * probes * kGroupRows;
   return std::clamp<int64_t>(kMostScores / members, 1, kMostQueries);

@@ -7,7 +7,7 @@ namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
 
-// The sums of some groups and queries stay in registers.
+// The sums of this many groups and queries stay in registers.
 inline constexpr int kMostGroups = kGroupVectors == 1 ? 4 : 1;
 inline constexpr int kMostQueries = 4;
 inline constexpr int64_t kBlocksAhead = 2;  // how far ahead rows are prefetched
@@ -18,11 +18,11 @@ inline void Prefetch(const PackedRows& rows, const ListBlock& block) {
   for (int64_t i = 0; i < size; i += 64) __builtin_prefetch(codes + i);
 }
 
-// The members of the list among some rows of a group.
+// The rows of a group that are members of the list.
 struct Members {
   int64_t begin, end;
 
-  // `bias`, and -inf in the lanes of rows that are no members; lane 0 is row `first`.
+  // `bias`, with -inf in the lanes of rows that are not members; lane 0 is row `first`.
   Floats Mask(Floats bias, int64_t first) const {
     if (begin <= first && first + kLanes <= end) return bias;
     float lanes[kLanes];
@@ -74,7 +74,7 @@ void ScoreGroups(const ListScores& work, int32_t list, int64_t group) {
   for (; pair < end; ++pair) ScoreTile<G, 1>(work, list, group, pair);
 }
 
-// Scores groups [group, block.end), G at a time and then as many as are left.
+// Scores groups [group, block.end), G at a time, and then the remaining groups.
 template <int G>
 void ScoreFrom(const ListScores& work, const ListBlock& block, int64_t group) {
   for (; group + G <= block.end; group += G) ScoreGroups<G>(work, block.list, group);

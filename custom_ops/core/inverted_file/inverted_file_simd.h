@@ -9,14 +9,14 @@
 
 namespace largeout {
 
-// A query that is scored against a list, and where its score segment begins: a score for
-// each row of the groups in which the list has members.
+// A query that is scored against a list, and the start of its segment of scores: one score per
+// row of the groups that contain members of the list.
 struct QueryOfList {
   int64_t query;
   int64_t segment;
 };
 
-// Groups [begin, end) of packed rows, some of those in which a list has members.
+// Groups [begin, end) of packed rows: some of the groups that contain members of a list.
 struct ListBlock {
   int32_t list;
   int32_t begin, end;
@@ -25,9 +25,9 @@ struct ListBlock {
 struct ListScores {
   PackedRows rows;
   PackedQueries queries;   // of the same width
-  const int32_t* offsets;  // list l: packed rows offsets[l] to offsets[l + 1] - 1
+  const int32_t* offsets;  // list l has packed rows offsets[l] to offsets[l + 1] - 1
   const ListBlock* blocks;
-  const QueryOfList* pairs;  // those of list l: pair_begin[l] to pair_begin[l + 1]
+  const QueryOfList* pairs;  // list l has pairs pair_begin[l] to pair_begin[l + 1] - 1
   const int64_t* pair_begin;
   float* scores;
 };

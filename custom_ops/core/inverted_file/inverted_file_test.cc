@@ -50,7 +50,7 @@ TEST(SearchFindsMostOfTheBest) {
     FitLists(e.matrix(), {1, 2}, SerialFor, e.file());
     ExpectEachClassInOneList(&e);
     EXPECT_GE(e.Recall(20, 10), 0.85);
-    EXPECT_GE(e.Recall(250, 10), 0.97);  // what 8 bits a number cost
+    EXPECT_GE(e.Recall(250, 10), 0.97);  // the loss due to 8-bit codes
   });
 }
 
@@ -75,8 +75,8 @@ TEST(ScoresAreLogitsToTheirRounding) {
   });
 }
 
-// Lists that begin and end within a group of packed rows, some of them empty; and the largest
-// sums there can be.
+// Lists that start and end within a group of packed rows, some of them empty, and the largest
+// possible sums.
 TEST(ListsOfAnyLengthsHaveTheScoresOfTheirMembers) {
   testing::ForEachSimdLevel([] {
     for (int64_t dim : {1, 3, 17, 64}) {
@@ -132,7 +132,7 @@ TEST(UpdatesFollowRowsThatMove) {
   EXPECT_LE(moved, 200);
 }
 
-TEST(BadNumbersAreInListsAndNeverFound) {
+TEST(RowsThatAreNotFiniteAreInListsButNeverFound) {
   testing::ForEachSimdLevel([] {
     Example e(500, 16, 4, 20);
     std::fill_n(e.rows.begin() + 3 * 16, 16, 0.0f);
@@ -182,7 +182,7 @@ TEST(FilesWithoutListsFindNothing) {
   for (int64_t id : e.Search(3, 5).ids) EXPECT_EQ(id, -1);
 }
 
-TEST(WrongOffsetsAreNoticedAndWrongIdsPassedOver) {
+TEST(InvalidOffsetsAreReportedAndInvalidIdsSkipped) {
   Example e(100, 4, 2, 10);
   FitLists(e.matrix(), {1, 2}, SerialFor, e.file());
   e.ids[3] = -5;

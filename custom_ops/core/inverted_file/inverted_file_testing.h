@@ -67,7 +67,7 @@ struct InvertedFileExample {
     return found;
   }
 
-  // The share of the k highest logits that are found.
+  // The share of the k highest logits that a search finds.
   double Recall(int64_t num_probes, int64_t k) {
     const int64_t batch = features.size() / dim;
     std::vector<float> scores(batch * k);

@@ -22,7 +22,7 @@ PackedMeans::PackedMeans(const ClassMatrix& means, const ParallelFor& parallel)
 
 void PackedMeans::Score(const PackedQueries& queries, int64_t num_queries, int64_t cost,
                         const ParallelFor& parallel, const UseScores& use) const {
-  // To the vectorised code the means are a list: all its members, for some queries.
+  // The vectorised code treats the means as the members of one list, searched by some queries.
   const int32_t offsets[] = {0, static_cast<int32_t>(rows_.num_rows)};
   const ListBlock all = {0, 0, static_cast<int32_t>(rows_.num_groups())};
   const int64_t num_scores = rows_.num_groups() * kGroupRows;

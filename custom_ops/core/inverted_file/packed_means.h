@@ -1,5 +1,5 @@
-// The mean rows of an inverted file's lists at 8 bits a number, and their scores: which
-// lists a query or a row is nearest to.
+// The mean rows of an inverted file's lists as 8-bit codes, and their scores: which lists are
+// nearest to a query or a row.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_INVERTED_FILE_PACKED_MEANS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_INVERTED_FILE_PACKED_MEANS_H_
@@ -19,13 +19,13 @@ class PackedMeans {
  public:
   PackedMeans(const ClassMatrix& means, const ParallelFor& parallel);
 
-  // What is done with one query: scores [num_scores], of each mean, then -inf up to a
-  // multiple of kGroupRows; NaN for queries with numbers that are not finite. The sieve
-  // is the thread's.
+  // Called per query with scores [num_scores]: the score of each mean, padded with -inf to a
+  // multiple of kGroupRows; NaN for queries that are not finite. The sieve belongs to the
+  // thread.
   using UseScores = std::function<void(int64_t query, const float* scores, int64_t num_scores,
                                        ScoreSieve* sieve)>;
 
-  // Calls `use` for each query, on all threads. `cost` is that of `use`, as of ParallelFor.
+  // Calls `use` for each query, on all threads. `cost` is the cost of `use`, as in ParallelFor.
   void Score(const PackedQueries& queries, int64_t num_queries, int64_t cost,
              const ParallelFor& parallel, const UseScores& use) const;
 

@@ -17,9 +17,10 @@
 namespace largeout {
 namespace {
 
-constexpr int64_t kPairRows = 12;  // of Z that are summed at once: whole tiles of a product
+// Rows of Z that are summed at once: whole tiles of a product.
+constexpr int64_t kPairRows = 12;
 
-constexpr int64_t kProjectedRows = 48;  // at once
+constexpr int64_t kProjectedRows = 48;  // rows that are projected at once
 
 // Copies the embedding and the bias of a class.
 void CopyRow(const ClassMatrix& matrix, int64_t id, float* to) {
@@ -27,7 +28,7 @@ void CopyRow(const ClassMatrix& matrix, int64_t id, float* to) {
   if (matrix.bias != nullptr) to[matrix.dim] = matrix.bias[id];
 }
 
-// Makes projected rows. For one thread.
+// Computes projected rows. For one thread.
 class Projector {
  public:
   explicit Projector(const TreeRows& rows)
@@ -45,7 +46,7 @@ class Projector {
     }
   }
 
-  // id_of(i): the class of row i, for i in [begin, end).
+  // id_of(i) is the class of row i, for i in [begin, end).
   template <class IdOf>
   void Write(int64_t begin, int64_t end, const IdOf& id_of) {
     for (int64_t first = begin; first < end; first += kProjectedRows) {
@@ -71,7 +72,7 @@ class Projector {
   AlignedFloats outputs_;
 };
 
-// Makes sums of leaves. For one thread.
+// Computes the sums of leaves. For one thread.
 class LeafSums {
  public:
   LeafSums(const TreeShape& shape, const TreeRows& rows)
@@ -81,7 +82,8 @@ class LeafSums {
         stride_(RoundUp(dim_, kWidthMultiple)),
         rows_(shape.leaf_size * stride_),
         block_(kPairRows * stride_) {
-    std::fill_n(rows_.get(), shape.leaf_size * stride_, 0.0f);  // also what follows each row
+    // Including the padding of each row.
+    std::fill_n(rows_.get(), shape.leaf_size * stride_, 0.0f);
   }
 
   // sums: [TreeWidth(dim)].
@@ -107,7 +109,7 @@ class LeafSums {
   const TreeShape& shape_;
   const ClassMatrix matrix_;
   const int64_t dim_, stride_;
-  AlignedFloats rows_;   // of a leaf
+  AlignedFloats rows_;   // rows of a leaf
   AlignedFloats block_;  // some rows of its sums
 };
 
@@ -115,7 +117,7 @@ int64_t CyclesOfLeaf(const TreeShape& shape, const TreeRows& rows) {
   return shape.leaf_size * (TreeWidth(rows.dim()) + 4 * rows.dim()) / 8;
 }
 
-// Nodes of `level` become the sums of their children.
+// Sets nodes of `level` to the sums of their children.
 void SumChildren(const TreeShape& shape, int level, const std::vector<int64_t>& nodes,
                  int64_t width, const ParallelFor& parallel, float* sums) {
   parallel(nodes.size(), kTreeChildren * width, [&](int64_t begin, int64_t end) {
@@ -128,7 +130,7 @@ void SumChildren(const TreeShape& shape, int level, const std::vector<int64_t>& 
   });
 }
 
-// Sums the nodes above these leaves, level by level. nodes: rising.
+// Updates the nodes above these leaves, level by level. nodes: increasing.
 void SumAbove(const TreeShape& shape, std::vector<int64_t> nodes, int64_t width,
               const ParallelFor& parallel, float* sums) {
   for (int level = 1; level < shape.num_levels; ++level) {
@@ -138,7 +140,7 @@ void SumAbove(const TreeShape& shape, std::vector<int64_t> nodes, int64_t width,
   }
 }
 
-// The distinct ones, rising.
+// The distinct ids, increasing.
 std::vector<int64_t> Distinct(const TreeClasses& classes, int64_t num_classes) {
   std::vector<int64_t> ids;
   if (classes.ids == nullptr) {
@@ -153,14 +155,14 @@ std::vector<int64_t> Distinct(const TreeClasses& classes, int64_t num_classes) {
   return ids;
 }
 
-// The leaves of rising ids, rising.
+// The leaves of increasing ids, increasing.
 std::vector<int64_t> LeavesOf(const TreeShape& shape, std::vector<int64_t> ids) {
   for (int64_t& id : ids) id /= shape.leaf_size;
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
 }
 
-// Sums these leaves, and returns how many have other sums than before.
+// Sums these leaves. Returns how many sums have changed.
 int64_t SumLeaves(const TreeShape& shape, const TreeRows& rows,
                   const std::vector<int64_t>& leaves, const ParallelFor& parallel,
                   float* sums) {
@@ -180,7 +182,7 @@ int64_t SumLeaves(const TreeShape& shape, const TreeRows& rows,
   return num_changed;
 }
 
-// How much longer the projection can make a row: at most so many times its sum of squares.
+// The largest factor by which the projection can increase the sum of squares of a row.
 double SquareOfProjection(const TreeRows& rows) {
   double sum = 0;
   const int64_t size = rows.projection != nullptr ? rows.projected_dim * rows.input_dim() : 0;
@@ -196,7 +198,7 @@ double LargestSquare(int64_t num_classes) {
 
 int64_t FindUnfitClass(const TreeShape& shape, const TreeRows& rows, const TreeClasses& classes,
                        const ParallelFor& parallel) {
-  // Without a projection all rows of a leaf are read.
+  // Without a projection, all rows of a leaf are read.
   const int64_t group = rows.projection != nullptr ? 1 : shape.leaf_size;
   std::vector<int64_t> groups = Distinct(classes, shape.num_classes);
   if (group > 1) groups = LeavesOf(shape, std::move(groups));

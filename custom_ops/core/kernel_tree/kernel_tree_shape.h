@@ -1,12 +1,11 @@
-// Where the sums of a kernel tree stand, and the formulas of its draws, for the CPU and the
-// GPU.
+// The layout of the sums of a kernel tree, and the formulas of its draws, for CPU and GPU.
 //
-// The classes are dealt by id to leaves of `leaf_size` consecutive ones; kTreeChildren
-// consecutive nodes of a level have a parent in the next, up to the root. Leaves, and the last
-// node of each level, may be shorter. A node keeps Z = the sum over its classes c of w_c w_c',
-// where w_c is the row of the class: its embedding, with the bias, if there is one, as one more
-// number. Z is symmetric: kept are the numbers [i, j] with j <= i, row by row, at
-// i (i + 1) / 2 + j, then zeros up to `width`.
+// Each leaf has `leaf_size` classes with consecutive ids. kTreeChildren consecutive nodes of a
+// level have a common parent in the next level, up to the root. Leaves, and the last node of
+// each level, may be smaller. A node keeps Z = the sum over its classes c of w_c w_c', where
+// w_c is the row of the class: its embedding, followed by its bias, if there is one. Z is
+// symmetric. Only the numbers [i, j] with j <= i are stored, row by row, at i (i + 1) / 2 + j,
+// followed by zeros up to `width`.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_KERNEL_TREE_KERNEL_TREE_SHAPE_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_KERNEL_TREE_KERNEL_TREE_SHAPE_H_
@@ -21,22 +20,23 @@
 namespace largeout {
 
 inline constexpr int kTreeChildren = 4;
-inline constexpr int kMostTreeLevels = 17;         // for 2^31 classes in leaves of one
-inline constexpr int64_t kTreeWidthMultiple = 16;  // floats: rows begin at a cache line
+inline constexpr int kMostTreeLevels = 17;  // for 2^31 classes in leaves of one class
+// In floats, so that rows start at a cache line.
+inline constexpr int64_t kTreeWidthMultiple = 16;
 
 // Place [i, j] in a row of sums, for j <= i.
 LARGEOUT_HOST_DEVICE constexpr int64_t PlaceOfPair(int64_t i, int64_t j) {
   return i * (i + 1) / 2 + j;
 }
 
-// Floats of a row of sums over rows of `dim` numbers, bias included.
+// The number of floats of a row of sums over rows of `dim` numbers, including the bias.
 LARGEOUT_HOST_DEVICE constexpr int64_t TreeWidth(int64_t dim) {
   return RoundUp(dim * (dim + 1) / 2, kTreeWidthMultiple);
 }
 
-// The nodes of a tree. Level 0 are the leaves, the last level is the root alone. Node i of
-// level l is row first[l] + i of the sums; its children are nodes kTreeChildren i, ... of level
-// l - 1, next to each other.
+// The nodes of a tree. Level 0 are the leaves; the last level is the root. Node i of level l is
+// row first[l] + i of the sums. Its children are nodes kTreeChildren i, ... of level l - 1,
+// which are adjacent.
 struct TreeShape {
   int64_t num_classes;
   int64_t leaf_size;
@@ -49,27 +49,28 @@ struct TreeShape {
   }
   LARGEOUT_HOST_DEVICE int64_t num_leaves() const { return num_nodes(0); }
 
-  // Number of classes below a node of the level that is not the last.
+  // The number of classes below a node of the level, except for its last node.
   LARGEOUT_HOST_DEVICE int64_t span(int level) const {
     int64_t classes = leaf_size;
     for (int l = 0; l < level; ++l) classes *= kTreeChildren;
     return classes;
   }
 
-  // Number of classes below a node whose level has this span.
+  // The number of classes below a node of a level with this span.
   LARGEOUT_HOST_DEVICE int64_t size(int64_t span, int64_t node) const {
     const int64_t rest = num_classes - node * span;
     return rest < span ? rest : span;
   }
 
-  // Number of children of a node of `level`, which is no leaf.
+  // The number of children of a node of `level`, which must not be a leaf.
   LARGEOUT_HOST_DEVICE int num_children(int level, int64_t node) const {
     const int64_t rest = num_nodes(level - 1) - node * kTreeChildren;
     return static_cast<int>(rest < kTreeChildren ? rest : kTreeChildren);
   }
 };
 
-// A leaf is not larger than the tree. REQUIRES: 1 <= num_classes < 2^31, leaf_size >= 1.
+// The leaf size is reduced to num_classes if necessary. REQUIRES: 1 <= num_classes < 2^31,
+// leaf_size >= 1.
 LARGEOUT_HOST_DEVICE inline TreeShape MakeTreeShape(int64_t num_classes, int64_t leaf_size) {
   leaf_size = leaf_size < num_classes ? leaf_size : num_classes;
   TreeShape shape = {num_classes, leaf_size, 1, {0, CeilDiv(num_classes, leaf_size)}};
@@ -81,31 +82,32 @@ LARGEOUT_HOST_DEVICE inline TreeShape MakeTreeShape(int64_t num_classes, int64_t
   return shape;
 }
 
-// Sum over the classes of a node of alpha <w_c, h>^2 + 1, given <phi(h), Z>: the kernel mass.
-// Rounding may have left a product below 0. NaN stays NaN.
+// The kernel mass: the sum over the classes of a node of alpha <w_c, h>^2 + 1, given <phi(h),
+// Z>. A product below 0, which rounding may cause, counts as 0. NaN stays NaN.
 LARGEOUT_HOST_DEVICE inline double KernelMass(double alpha, double product, int64_t size) {
   return alpha * (product < 0 ? 0 : product) + static_cast<double>(size);
 }
 
-// That of a class.
+// The kernel mass of a class.
 LARGEOUT_HOST_DEVICE inline double LogitMass(double alpha, double logit) {
   return alpha * logit * logit + 1;
 }
 
-// In [0, 1), of 53 bits: what draw `draw` of all draws of a step picks with at `level`.
+// A number in [0, 1) of 53 bits, by which draw `draw` of a step chooses at `level`.
 LARGEOUT_HOST_DEVICE inline double TreeUniform(PhiloxSeed seed, int64_t draw, int level) {
-  constexpr int kPairs = (kMostTreeLevels + 1) / 2;  // each draw of bits serves two levels
+  constexpr int kPairs = (kMostTreeLevels + 1) / 2;  // the bits of a draw serve two levels
   const DrawBits bits = BitsOfDraw(seed, static_cast<uint64_t>(draw) * kPairs + level / 2);
   return static_cast<double>((level % 2 == 0 ? bits.first : bits.second) >> 11) * 0x1p-53;
 }
 
-// The log of a product of shares, with few logs, and where the product underflows.
+// The log of a product of shares. Calls log rarely, and works if the product underflows.
 struct LogOfShares {
-  double share = 1;  // the product, as far as it is not in `log_share`
+  double share = 1;  // the factors that are not yet in `log_share`
   double log_share = 0;
 
   LARGEOUT_HOST_DEVICE void Take(double part) {
-    constexpr double kLeastShare = 1e-150;  // times a part, of masses of floats, is no denormal
+    // Times a share, which comes from floats, it is still a normal number.
+    constexpr double kLeastShare = 1e-150;
     share *= part;
     if (share > kLeastShare) return;
     log_share += std::log(share);
@@ -114,9 +116,10 @@ struct LogOfShares {
   LARGEOUT_HOST_DEVICE double Log() const { return log_share + std::log(share); }
 };
 
-// How often the rows of a batch draw. Own draws: num_sampled for each row. Shared ones:
-// num_sampled in all, as evenly as can be: for each row num_sampled / batch, rounded up or
-// down, and exactly that in the mean over `offset`, which is uniform in [0, batch).
+// How many draws each example makes. Own draws: num_sampled per example. Shared draws:
+// num_sampled in total, divided as evenly as possible: each example makes num_sampled / batch
+// draws, rounded up or down, and exactly that on average over `offset`, which is uniform in [0,
+// batch).
 struct TreeDraws {
   int64_t batch;
   int64_t num_sampled;
@@ -126,12 +129,12 @@ struct TreeDraws {
   LARGEOUT_HOST_DEVICE int64_t size() const {
     return shared ? num_sampled : batch * num_sampled;
   }
-  // Row b draws begin(b), begin(b) + 1, ..., begin(b + 1) - 1.
+  // Example b makes draws begin(b), begin(b) + 1, ..., begin(b + 1) - 1.
   LARGEOUT_HOST_DEVICE int64_t begin(int64_t row) const {
     if (!shared) return row * num_sampled;
     return (row * num_sampled + batch - 1 - offset) / batch;
   }
-  // The row of a draw.
+  // The example of a draw.
   LARGEOUT_HOST_DEVICE int64_t row(int64_t draw) const {
     return shared ? (draw * batch + offset) / num_sampled : draw / num_sampled;
   }

@@ -6,15 +6,16 @@ namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
 
-// So many vectors and rows are multiplied at once, sums in registers.
+// The number of vectors and rows that are multiplied at once, with sums in registers.
 inline constexpr int kMostVectors = 4;
 inline constexpr int kMostRows = kVectorRegisters == 32 ? 4 : 2;
-// So many numbers of them: some rows and vectors fit into the first cache together.
+// How many of their numbers are multiplied at once: some rows and vectors together fit into the
+// first-level cache.
 inline constexpr int64_t kBlock = 768;
 inline constexpr int64_t kPrefetched = 4096;  // floats
 
 #if defined(__SSE2__)
-// The sum of four lanes of each four.
+// The sum of each group of four lanes.
 inline __m128 SumFours(Floats x) {
 #if defined(__AVX512F__)
   const __m512d pairs = (__m512d)x;
@@ -29,7 +30,7 @@ inline __m128 SumFours(Floats x) {
 }
 #endif
 
-// sums[r]: the sum of the lanes of vector r, the same whatever R is.
+// sums[r]: the sum of the lanes of vector r. It does not depend on R.
 template <int R>
 inline __attribute__((always_inline)) void SumLanesOfEach(const Floats (&vectors)[R],
                                                           float (&sums)[4]) {
@@ -82,7 +83,7 @@ inline __attribute__((always_inline)) void AddTile(const AdjacentRows& rows, int
   }
 }
 
-// All rows, R at a time and then as many as are left.
+// All rows, R at a time, and then the remaining rows.
 template <int V, int R>
 void AddRows(const AdjacentRows& rows, int64_t row, const float* const* vectors, int64_t begin,
              int64_t end, float* products) {
@@ -92,7 +93,7 @@ void AddRows(const AdjacentRows& rows, int64_t row, const float* const* vectors,
   if constexpr (R > 1) AddRows<V, R - 1>(rows, row, vectors, begin, end, products);
 }
 
-// All vectors, V at a time and then as many as are left.
+// All vectors, V at a time, and then the remaining vectors.
 template <int V>
 void AddVectors(const AdjacentRows& rows, const float* const* vectors, int64_t num_vectors,
                 int64_t begin, int64_t end, float* products) {
@@ -106,7 +107,7 @@ void AddVectors(const AdjacentRows& rows, const float* const* vectors, int64_t n
   }
 }
 
-// Later lines the processor fetches by itself.
+// The processor fetches later lines on its own.
 inline void Prefetch(const AdjacentRows& rows) {
   const int64_t size = rows.num_rows * rows.dim;
   for (int64_t i = 0; i < size && i < kPrefetched; i += 16) __builtin_prefetch(rows.data + i);

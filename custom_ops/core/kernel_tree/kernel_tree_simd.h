@@ -7,7 +7,7 @@
 
 namespace largeout {
 
-// Rows that stand next to each other: the sums of some nodes, or the classes of a leaf.
+// Adjacent rows: the sums of some nodes, or the classes of a leaf.
 struct AdjacentRows {
   const float* data;  // [num_rows, dim]
   int64_t num_rows;

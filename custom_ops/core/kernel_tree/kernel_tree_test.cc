@@ -88,7 +88,7 @@ TEST(KernelTreeOfProjectedRowsHasTheirSums) {
   });
 }
 
-TEST(KernelTreeAfterUpdatesIsTheOneBuiltAnew) {
+TEST(KernelTreeAfterUpdatesEqualsARebuiltTree) {
   testing::ForEachSimdLevel([] {
     for (int64_t projected_dim : {0, 6}) {
       Example e(333, 12, 1, 4, true, projected_dim);
@@ -113,7 +113,8 @@ TEST(KernelTreeAfterUpdatesIsTheOneBuiltAnew) {
   });
 }
 
-// Chi-square, as a standard normal number: how far counts are from their means.
+// Chi-square converted to a standard normal number: how far the counts are from their
+// expectations.
 double Deviation(const std::vector<int64_t>& counts, const std::vector<double>& q) {
   int64_t total = 0;
   for (int64_t count : counts) total += count;
@@ -127,7 +128,7 @@ double Deviation(const std::vector<int64_t>& counts, const std::vector<double>& 
   return (chi_square - freedom) / std::sqrt(2 * freedom + variance);
 }
 
-TEST(KernelTreeDrawsFollowTheKernelAndTellItsLogarithm) {
+TEST(KernelTreeDrawsFollowTheKernelAndReturnItsLogarithm) {
   testing::ForEachSimdLevel([] {
     for (int64_t projected_dim : {0, 3}) {
       Example e(90, 7, 3, 5, true, projected_dim);
@@ -172,7 +173,7 @@ TEST(KernelTreeDrawsAreIndependentOfThreadsAndOfOtherQueries) {
   });
 }
 
-TEST(KernelTreeBatchesAreCutWithoutATrace) {
+TEST(KernelTreeResultsDoNotDependOnHowBatchesAreDivided) {
   Example e(50, 3, 2500, 4);
   e.Build();
   std::vector<int64_t> labels(2500);
@@ -256,7 +257,7 @@ TEST(KernelTreeFindsRowsThatItCannotSum) {
   EXPECT_EQ(FindUnfitClass(e.shape, e.rows(), {}, SerialFor), 0);
 }
 
-TEST(KernelTreeNamesTheQueryWhoseMassesAreNoNumbers) {
+TEST(KernelTreeReportsTheQueryWhoseMassesAreNotFinite) {
   for (float bad : {std::numeric_limits<float>::infinity(), NAN, 1e30f}) {
     Example e(61, 20, 40, 8);
     e.Build();
@@ -264,7 +265,7 @@ TEST(KernelTreeNamesTheQueryWhoseMassesAreNoNumbers) {
     e.features[30 * 20] = bad;
     EXPECT_EQ(e.Sample(9, false, std::vector<int64_t>(40, 60)).unfit, 17);
   }
-  Example half(61, 20, 40, 8);  // labels go their way where the masses are numbers again
+  Example half(61, 20, 40, 8);  // labels get log_q where the masses are finite again
   half.Build();
   const int64_t width = half.tree().width();
   for (int64_t node = half.shape.first[1]; node < half.shape.num_nodes(); ++node) {
@@ -273,7 +274,7 @@ TEST(KernelTreeNamesTheQueryWhoseMassesAreNoNumbers) {
   EXPECT_EQ(half.Sample(9, false, std::vector<int64_t>(40, 60)).unfit, 0);
   Example damaged(61, 20, 40, 8);
   damaged.Build();
-  for (float& sum : damaged.sums) sum = -sum;  // clamped: any draws, no harm
+  for (float& sum : damaged.sums) sum = -sum;  // clamped: any draws are allowed
   for (int64_t id : damaged.Sample(9).ids) EXPECT_TRUE(0 <= id && id < 61);
   damaged.sums.assign(damaged.sums.size(), NAN);
   EXPECT_EQ(damaged.Sample(9).unfit, 0);

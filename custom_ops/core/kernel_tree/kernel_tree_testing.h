@@ -1,4 +1,4 @@
-// A kernel tree over random rows, and the same in float64 by definition, for tests.
+// A kernel tree over random rows, and a float64 reference implementation, for tests.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_KERNEL_TREE_KERNEL_TREE_TESTING_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_KERNEL_TREE_KERNEL_TREE_TESTING_H_

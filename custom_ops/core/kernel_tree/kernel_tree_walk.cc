@@ -11,12 +11,13 @@
 namespace largeout {
 namespace {
 
-// Of queries that walk together, for memory of about 100 MB each, unless one query needs more.
+// The number of queries that are processed together, so that their memory is about 100 MB,
+// unless one query needs more.
 constexpr int64_t kMostQueries = 1024;
 constexpr int64_t kMostWalkers = int64_t{1} << 20;
-constexpr int64_t kMostFeatures = int64_t{1} << 25;  // numbers of their phi
+constexpr int64_t kMostFeatures = int64_t{1} << 25;  // total size of their phi
 
-// Some queries and their walkers, on their way from the root to the leaves.
+// A group of queries and their walkers, on their way from the root to the leaves.
 class Walk {
  public:
   // Queries [first, first + batch) of all.
@@ -58,7 +59,7 @@ class Walk {
     });
   }
 
-  // All at the root.
+  // Starts all walkers at the root.
   void MakeWalkers() {
     for (int64_t i = 0; i < queries_.batch; ++i) {
       const auto begin = static_cast<int32_t>(walkers_.size());
@@ -75,7 +76,7 @@ class Walk {
     next_walkers_.resize(walkers_.size());
   }
 
-  // Products of the rows of each part's node with vector_of(query) of its visits:
+  // Multiplies the rows of the node of each part by vector_of(query) of its visits, and calls
   // use(part, products [visits, rows]).
   template <class RowsOf, class VectorOf, class Use>
   void Multiply(const RowsOf& rows_of, const VectorOf& vector_of, int64_t num_products,
@@ -130,7 +131,7 @@ class Walk {
     }
   }
 
-  // The visits become those of the children that the walkers pick.
+  // Replaces the visits by those of the children that the walkers pick.
   void Descend(int level) {
     std::vector<Visit> children(visits_.size() * kTreeChildren);
     Multiply([&](int64_t node) { return Children(level, node); },
@@ -147,7 +148,7 @@ class Walk {
     walkers_.swap(next_walkers_);
   }
 
-  // products: of phi and the sums of the children.
+  // products: the products of phi with the sums of the children.
   void PickChildren(int level, const Visit& visit, const float* products, Masses* masses) {
     const TreeShape& shape = tree_.shape;
     const int64_t span = shape.span(level - 1), first = int64_t{visit.node} * kTreeChildren;
@@ -158,8 +159,8 @@ class Walk {
          [&](int64_t label) { return static_cast<int32_t>(label / span - first); });
   }
 
-  // Sorts the walkers of a visit by their children into next_walkers_.
-  // children: [kTreeChildren], their visits, some of no walkers.
+  // Sorts the walkers of a visit by their children into next_walkers_. children
+  // [kTreeChildren]: their visits, some without walkers.
   void SplitVisit(const Visit& visit, Visit* children) {
     int32_t counts[kTreeChildren] = {}, places[kTreeChildren];
     for (int32_t i = visit.begin; i < visit.end; ++i) ++counts[walkers_[i].child];
@@ -192,7 +193,7 @@ class Walk {
         });
   }
 
-  // logits: of the classes of the leaf, without their biases.
+  // logits: the logits of the classes of the leaf, without their biases.
   void PickInLeaf(const Visit& visit, const float* logits, Masses* masses,
                   const TreeSample& sample) {
     const int64_t leaf_size = tree_.shape.leaf_size, first = visit.node * leaf_size;
@@ -236,8 +237,8 @@ class Walk {
   const ParallelFor& parallel_;
   const int64_t first_;
   const AlignedFloats phi_;
-  std::vector<Walker> walkers_, next_walkers_;  // those of a visit together
-  std::vector<Visit> visits_;                   // in the order of their nodes, then queries
+  std::vector<Walker> walkers_, next_walkers_;  // grouped by visit
+  std::vector<Visit> visits_;                   // ordered by node, then by query
   std::atomic<int64_t> unfit_;
 };
 

@@ -1,4 +1,4 @@
-// Those who go down a kernel tree, and where they are, for kernel_tree_walk.cc.
+// The walkers that descend a kernel tree, and their positions, for kernel_tree_walk.cc.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_KERNEL_TREE_KERNEL_TREE_WALKERS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_KERNEL_TREE_KERNEL_TREE_WALKERS_H_
@@ -12,14 +12,14 @@
 
 namespace largeout {
 
-inline constexpr int64_t kMostVisits = 64;  // of a node that a thread takes at once
+inline constexpr int64_t kMostVisits = 64;  // of a node, processed at once by a thread
 
-// One that goes down the tree: a draw, or a label, whose way is given.
+// A walker descends the tree: it is a draw, or a label, whose path is given.
 struct Walker {
   LogOfShares way;
-  int64_t number;  // of the draw, or the place of the label
-  int32_t label;   // -1: a draw
-  int32_t child;   // where it goes next, or the class in its leaf
+  int64_t number;  // number of the draw, or place of the label
+  int32_t label;   // -1 for a draw
+  int32_t child;   // the child that it picks, or the class in its leaf
 };
 
 // A query at a node with walkers begin, ..., end - 1.
@@ -29,18 +29,18 @@ struct Visit {
   int32_t begin, end;
 };
 
-// Visits begin, ..., end - 1, all of a node.
+// Visits begin, ..., end - 1, all of the same node.
 struct Part {
   int32_t node;
   int32_t begin, end;
 };
 
-// The masses of what a walker picks from: for one thread.
+// The masses that a walker chooses from. For one thread.
 class Masses {
  public:
   explicit Masses(int64_t most) : masses_(most), ends_(most) {}
 
-  // The masses are now mass(0), ..., mass(size - 1).
+  // Sets the masses to mass(0), ..., mass(size - 1).
   template <class Mass>
   void Set(int64_t size, const Mass& mass) {
     size_ = size;
@@ -49,8 +49,8 @@ class Masses {
   }
   bool AreNumbers() const { return total() <= std::numeric_limits<double>::max(); }
   double share(int64_t i) const { return masses_[i] / total(); }
-  // The first mass that ends behind `uniform`, in [0, 1), times the total. Without branches, as
-  // none can be foreseen.
+  // Returns the first mass whose end is above `uniform`, in [0, 1), times the total. It has no
+  // branches, because they could not be predicted.
   int32_t Pick(double uniform) const {
     const double at = uniform * total();
     const double* end = ends_.data();
@@ -65,10 +65,10 @@ class Masses {
 
   int64_t size_ = 0;
   std::vector<double> masses_;
-  std::vector<double> ends_;  // sums of the masses up to each
+  std::vector<double> ends_;  // cumulative sums of the masses
 };
 
-// visits: those of a node together.
+// visits: grouped by node.
 inline std::vector<Part> PartsOf(const std::vector<Visit>& visits) {
   std::vector<Part> parts;
   for (int32_t i = 0, size = static_cast<int32_t>(visits.size()); i < size; ++i) {
@@ -81,8 +81,8 @@ inline std::vector<Part> PartsOf(const std::vector<Visit>& visits) {
   return parts;
 }
 
-// The visits of children [visits, kTreeChildren], without those of no walkers: those of a child
-// together, as those of its parent are.
+// The visits of children [visits, kTreeChildren] that have walkers. Visits of the same child
+// are adjacent if those of its parent are.
 inline std::vector<Visit> VisitsOfChildren(const std::vector<Visit>& visits,
                                            const std::vector<Visit>& children) {
   std::vector<Visit> joined;

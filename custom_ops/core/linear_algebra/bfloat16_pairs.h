@@ -1,5 +1,5 @@
-// Floats rounded to bfloat16, and matrices of pairs of them (bfloat16_product.h) made of
-// floats. For X_simd.cc files only.
+// Rounds floats to bfloat16 and packs them into matrices of pairs (bfloat16_product.h). For
+// X_simd.cc files only.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_LINEAR_ALGEBRA_BFLOAT16_PAIRS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_LINEAR_ALGEBRA_BFLOAT16_PAIRS_H_
@@ -16,8 +16,8 @@ typedef uint32_t Words __attribute__((vector_size(kLanes * sizeof(uint32_t))));
 typedef uint64_t LongWords __attribute__((vector_size(kLanes * sizeof(uint32_t))));
 typedef uint32_t HalfWords __attribute__((vector_size(kLanes / 2 * sizeof(uint32_t))));
 
-// The nearest bfloat16, of two the even one, in the upper half of each lane; the lower half
-// holds anything. NaN stays NaN.
+// Rounds to the nearest bfloat16, ties to even. The result is in the upper half of each lane;
+// the lower half is undefined. NaN stays NaN.
 inline Words RoundToBfloat16(Floats x) {
   const Words bits = (Words)x;
   const Words rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
@@ -30,7 +30,7 @@ inline Words PairOf(Floats even, Floats odd) {
 
 inline void StoreWords(Words value, Pair* to) { std::memcpy(to, &value, sizeof(value)); }
 
-// kLanes / 2 pairs of so many floats that follow one another.
+// Stores the kLanes consecutive floats of x as kLanes / 2 pairs.
 inline void StorePairsOf(Floats x, Pair* to) {
   const Words rounded = RoundToBfloat16(x);
   LongWords both;
@@ -45,15 +45,15 @@ inline Floats LoadUpTo(const float* from, int64_t count) {
   return count > 0 ? LoadPart(from, count) : Floats{};
 }
 
-// A row of `dim` floats as pairs of neighbours, with zeros up to `width` floats.
+// Packs a row of `dim` floats as pairs of neighbours, padded with zeros up to `width` floats.
 // REQUIRES: width is a multiple of kPairDepth.
 inline void PackRow(const float* row, int64_t dim, int64_t width, Pair* to) {
   for (int64_t k = 0; k < width; k += kLanes)
     StorePairsOf(LoadUpTo(row + k, dim - k), to + k / 2);
 }
 
-// Two rows of `dim` floats as one row of `width` pairs; a row may be null, for zeros.
-// REQUIRES: the same.
+// Packs two rows of `dim` floats as one row of `width` pairs. A null row stands for zeros.
+// REQUIRES: width is a multiple of kPairDepth.
 inline void PairRows(const float* even, const float* odd, int64_t dim, int64_t width,
                      Pair* to) {
   for (int64_t k = 0; k < width; k += kLanes) {

@@ -1,5 +1,5 @@
-// The tiles of AMX: 16 rows of 64 bytes each. The functions are compiled for it one by one, as
-// the rest of the library runs on processors without.
+// Products with the tiles of AMX: 16 rows of 64 bytes each. Only these functions are compiled
+// for AMX, because the rest of the library also runs on processors without it.
 
 #include "custom_ops/core/linear_algebra/bfloat16_product.h"
 
@@ -26,7 +26,7 @@ static_assert(sizeof(TileConfig) == 64, "the layout that the processor reads");
 
 constexpr int kTilePairs = kPairDepth / 2;
 
-// 32 rows by 32 columns: each tile of a factor that is loaded is multiplied twice.
+// Multiplies 32 rows by 32 columns. Each loaded tile of a factor is used twice.
 LARGEOUT_WITH_AMX void AddFourTiles(int64_t depth, PairMatrix a, PairMatrix b, float* out,
                                     int64_t out_stride) {
   const int64_t a_bytes = 4 * a.stride, b_bytes = 4 * b.stride, out_bytes = 4 * out_stride;

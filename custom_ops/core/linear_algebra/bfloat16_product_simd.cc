@@ -7,7 +7,7 @@ namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
 
-// The numbers of pairs as floats, which are exact.
+// The numbers of pairs as floats. The conversion is exact.
 inline Floats Evens(Words pairs) { return (Floats)(pairs << 16); }
 inline Floats Odds(Words pairs) { return (Floats)(pairs & 0xffff0000u); }
 
@@ -17,7 +17,7 @@ inline Words LoadWords(const Pair* from) {
   return value;
 }
 
-// A tile of T rows and V vectors of columns, whose sums are in registers.
+// A tile of T rows and V vectors of columns. Its sums are in registers.
 template <int T, int V>
 inline __attribute__((always_inline)) void AddTile(int64_t pairs, const PairMatrix& a,
                                                    const PairMatrix& b, float* out,
@@ -52,7 +52,7 @@ inline __attribute__((always_inline)) void AddTile(int64_t pairs, const PairMatr
   }
 }
 
-// Rows by fours, which divide kPairTile.
+// Four rows at a time, which divides kPairTile.
 template <int V>
 void AddColumns(const ProductSize& size, const PairMatrix& a, const PairMatrix& b, float* out,
                 int64_t out_stride) {

@@ -8,9 +8,10 @@
 namespace largeout {
 namespace {
 
-// Rows of `out` that one thread makes at once: whole tiles, and so few that threads have about
-// as many. They stay in the second cache while the blocks of the depth go by; one of these, of
-// a tile's columns of b, in the first.
+// How many rows of `out` one thread computes at once: whole tiles, and few enough that all
+// threads get about the same number. These rows stay in the second-level cache during the loop
+// over blocks of the depth; one such block of a tile's columns of b stays in the first-level
+// cache.
 constexpr int64_t kMostBlockRows = 48;
 constexpr int64_t kRowMultiple = 6;
 constexpr int64_t kLeastBlocks = 8;
@@ -21,11 +22,11 @@ constexpr int64_t kTermsPerCycle = 64 / sizeof(Number);
 
 int64_t BlockRows(int64_t rows) {
   const int64_t even = RoundUp(CeilDiv(rows, kLeastBlocks), kRowMultiple);
-  return std::clamp(even, kRowMultiple, kMostBlockRows);  // not 0 where there is no row
+  return std::clamp(even, kRowMultiple, kMostBlockRows);  // not 0, even if there are no rows
 }
 
-// Calls add(block, first row, first k), where a block is some rows, a part of the depth and
-// the first width_of(last row) columns.
+// Calls add(block, first row, first k). A block is some rows, a part of the depth and the first
+// width_of(last row) columns.
 template <class Number, class WidthOf, class Add>
 void ForEachBlock(const ProductSize& size, const ParallelFor& parallel, const WidthOf& width_of,
                   const Add& add) {

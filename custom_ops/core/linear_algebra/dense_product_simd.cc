@@ -7,7 +7,8 @@ namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
 
-// Adds tiles to numbers of their own type, in whole vectors; the sums begin with these.
+// Adds tiles to an output of the same number type, in whole vectors. The sums start with the
+// output's values.
 template <class Number>
 struct SameType {
   Number* data;
@@ -40,7 +41,7 @@ struct SameType {
   }
 };
 
-// Adds tiles to doubles, of which there are `columns` in a row from here on.
+// Adds tiles to an output of doubles, which has `columns` more columns.
 template <class Number>
 struct ToDoubles {
   double* data;
@@ -103,7 +104,7 @@ void AddColumns(const Strided<Number>& a, int64_t rows, int64_t depth, const Num
   }
 }
 
-// The last columns, those of at most V vectors.
+// The last columns, at most V vectors of them.
 template <int V, class Number, class Out>
 void AddLastColumns(const ProductSize& size, const Strided<Number>& a, const Number* b,
                     int64_t b_stride, const Out& out) {

@@ -23,8 +23,8 @@ struct ProductSize {
   int64_t width;
 };
 
-// The width of a product is a multiple of this: the most lanes of a vector of floats, and twice
-// as many as one of doubles has.
+// The width of a product is a multiple of this: the largest number of floats in a vector, which
+// is twice the number of doubles.
 inline constexpr int kWidthMultiple = 16;
 
 #define LARGEOUT_DECLARE_DENSE_PRODUCT_OF(Number)                                              \

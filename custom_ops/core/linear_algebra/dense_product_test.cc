@@ -21,7 +21,7 @@ PaddedMatrixOf<Number> RandomMatrix(int64_t rows, int64_t width, Arena* arena) {
   return matrix;
 }
 
-// What is expected at [i, j] of old + a b.
+// The expected element [i, j] of old + a b.
 template <class Number>
 double Expected(double old, const Strided<Number>& a, const PaddedMatrixOf<Number>& b,
                 int64_t i, int64_t j) {
@@ -66,7 +66,7 @@ TEST(ProductsOfDoublesAreSumsOfProducts) {
   });
 }
 
-// Products added to rows of doubles that follow each other without a gap.
+// Products added to contiguous rows of doubles.
 template <class Number>
 void CheckProductsToDoubles(double tolerance) {
   ForEachSize([&](int64_t rows, int64_t depth, int64_t width) {

@@ -17,9 +17,9 @@ namespace LARGEOUT_SIMD {
 inline constexpr int kTileRows = 6;
 inline constexpr int kTileVectors = kVectorRegisters == 32 ? 4 : 2;
 
-// sum[t][v] += sum over k of rows[t, k] * columns[k * column_stride + v * kLanes ...]
-// in the order of k, one fused operation a term where the level has it: every
-// tile shape gives the same bits.
+// sum[t][v] += sum over k of rows[t, k] * columns[k * column_stride + v * kLanes ...], added in
+// the order of k, with one fused operation per term where the level has it. All tile shapes
+// give the same bits.
 template <int T, int V, class Number>
 inline __attribute__((always_inline)) void ProductTile(const Strided<Number>& rows,
                                                        const Number* columns,

@@ -10,11 +10,11 @@
 namespace largeout {
 namespace {
 
-// Columns that are factored together, and rows that are solved together.
+// How many columns are factored together, and how many rows are solved together.
 constexpr int64_t kBlock = kWidthMultiple;
-constexpr int64_t kSolvedColumns = 4 * kWidthMultiple;  // of one unit of work
+constexpr int64_t kSolvedColumns = 4 * kWidthMultiple;  // in one unit of work
 
-// to [rows, width] += a [rows, depth] x b: in one thread.
+// to [rows, width] += a [rows, depth] x b, in one thread.
 template <class Number>
 void Add(const ProductSize& size, const Number* a, int64_t a_stride, const Number* b,
          int64_t b_stride, Number* to) {
@@ -38,8 +38,8 @@ double LuFactors<Number>::Factor(double min_pivot, const ParallelFor& parallel) 
   return smallest;
 }
 
-// Columns [first, last) of the rows from `first` on. Multipliers are stored negated, so that
-// eliminating is adding.
+// Factors columns [first, last) of the rows from `first` on. Multipliers are stored negated, so
+// that elimination adds.
 template <class Number>
 bool LuFactors<Number>::FactorColumns(int64_t first, int64_t last, double min_pivot,
                                       double* smallest) {
@@ -50,7 +50,8 @@ bool LuFactors<Number>::FactorColumns(int64_t first, int64_t last, double min_pi
     if (!(pivot >= *smallest)) *smallest = pivot;
     if (!(pivot >= min_pivot)) return false;
     inverse_pivots_[k] = 1 / pivot_row[k];
-    Number rest[kBlock] = {};  // of the pivot row: so that rows change by whole vectors
+    // The rest of the pivot row, padded so that rows are updated in whole vectors.
+    Number rest[kBlock] = {};
     std::copy(pivot_row + k + 1, pivot_row + last, rest + k + 1 - first);
     for (int64_t i = k + 1; i < matrix_->rows(); ++i) {
       Number* row = matrix_->row(i);
@@ -62,8 +63,8 @@ bool LuFactors<Number>::FactorColumns(int64_t first, int64_t last, double min_pi
   return true;
 }
 
-// Brings the largest number of column k to the diagonal. A NaN elsewhere makes its row NaN, and
-// the last pivot.
+// Moves the largest number of column k to the diagonal. A NaN elsewhere makes its row NaN, and
+// therefore the last pivot.
 template <class Number>
 void LuFactors<Number>::SwapWithLargest(int64_t k) {
   int64_t largest = k;
@@ -79,7 +80,7 @@ void LuFactors<Number>::SwapWithLargest(int64_t k) {
   std::swap_ranges(matrix_->row(k), matrix_->row(k) + matrix_->width(), matrix_->row(largest));
 }
 
-// The columns behind the factored ones.
+// Updates the columns after the factored ones.
 template <class Number>
 void LuFactors<Number>::UpdateRest(int64_t first, int64_t last, const ParallelFor& parallel) {
   const int64_t stride = matrix_->stride(), width = matrix_->padded_width() - last;

@@ -1,4 +1,4 @@
-// Systems of linear equations, by Gauss's elimination with the largest pivot of each column.
+// Systems of linear equations, solved by Gaussian elimination with partial pivoting.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_LINEAR_ALGEBRA_LU_FACTORS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_LINEAR_ALGEBRA_LU_FACTORS_H_
@@ -11,19 +11,21 @@
 
 namespace largeout {
 
-// The factors of a square matrix of floats or doubles. The same bits on any number of threads.
+// The LU factors of a square matrix of floats or doubles. The bits do not depend on the number
+// of threads.
 template <class Number>
 class LuFactors {
  public:
-  // matrix: is overwritten, and must live as long as this.
+  // matrix: is overwritten, and must outlive this object.
   explicit LuFactors(PaddedMatrixOf<Number>* matrix)
       : matrix_(matrix), swapped_with_(matrix->rows()), inverse_pivots_(matrix->rows()) {}
 
-  // Returns the smallest absolute value of a pivot. It ends at the first that is less than
-  // min_pivot or NaN, and returns that: then the factors are of no use.
+  // Factors the matrix and returns the smallest absolute value of a pivot. Stops at the first
+  // pivot that is less than min_pivot or NaN, and returns that pivot; the factors are then
+  // unusable.
   double Factor(double min_pivot, const ParallelFor& parallel);
 
-  // x [rows, width] becomes the inverse of the matrix times x. Once there are factors.
+  // x [rows, width] becomes the inverse of the matrix times x. Call Factor first.
   void Solve(PaddedMatrixOf<Number>* x, const ParallelFor& parallel) const;
 
  private:

@@ -52,7 +52,7 @@ TEST(SolutionsOfEquationsFulfilThem) {
   });
 }
 
-TEST(PivotsMultiplyToTheDeterminantAndTheSmallestIsTold) {
+TEST(PivotsMultiplyToTheDeterminantAndTheSmallestIsReturned) {
   Arena arena(0);
   PaddedMatrix matrix(2, 2, &arena);
   const double numbers[] = {1, 2, 4, 7};  // pivots 4 and 0.25
@@ -73,7 +73,7 @@ TEST(SingularMatricesHaveAPivotThatIsTooSmall) {
   }
 }
 
-TEST(NoNumberIsAPivotThatIsTooSmall) {
+TEST(NaNIsAPivotThatIsTooSmall) {
   for (int64_t row : {0, 7, 39}) {
     for (int64_t column : {0, 20, 39}) {
       Arena arena(0);

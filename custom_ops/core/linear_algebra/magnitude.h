@@ -1,4 +1,4 @@
-// Bounds of products, so that what they are added to need not be looked at.
+// Bounds of products, which show that sums cannot overflow without reading the sums.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_LINEAR_ALGEBRA_MAGNITUDE_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_LINEAR_ALGEBRA_MAGNITUDE_H_
@@ -12,10 +12,10 @@
 
 namespace largeout {
 
-// Of so many numbers; infinite or NaN where one of them is.
+// The sum of the absolute values of `size` numbers; infinite or NaN if one of them is.
 template <class Number>
 double SumOfAbsolutes(const Number* numbers, int64_t size) {
-  constexpr int64_t kSums = 16;  // so that additions need not wait for each other
+  constexpr int64_t kSums = 16;  // independent sums, so that additions overlap
   Number sums[kSums] = {};
   int64_t i = 0;
   for (; i + kSums <= size; i += kSums) {
@@ -36,9 +36,9 @@ double SumOfAbsolutes(const PaddedMatrixOf<Number>& matrix) {
   return sum;
 }
 
-// Whether the product of two matrices with these sums of absolutes has no number that Numbers
-// cannot hold on the way, and none that takes a double from finite to infinite that it is added
-// to: half of the last place of the largest double is 1e292.
+// Whether the product of two matrices is safe, given the sums of their absolute values: no
+// intermediate result overflows a Number, and adding the product to a finite double keeps the
+// double finite (half of the last place of the largest double is 1e292).
 template <class Number>
 bool ProductFits(double sum, double other) {
   constexpr bool kIsFloat = std::is_same_v<Number, float>;

@@ -14,8 +14,8 @@
 
 namespace largeout {
 
-// [rows, width], each row followed by zeros up to `padded_width`. Its numbers are not
-// initialised. Lives as long as the arena that it is made of.
+// A matrix [rows, width] whose rows are padded with zeros up to `padded_width`. Its numbers are
+// not initialised. It is valid as long as the arena that provides its memory.
 template <class Number>
 class PaddedMatrixOf {
  public:
@@ -29,7 +29,7 @@ class PaddedMatrixOf {
       std::fill_n(row(i) + width, padded_width_ - width, Number{0});
   }
 
-  // What a matrix takes of an arena.
+  // The memory that a matrix takes from an arena.
   static int64_t Size(int64_t rows, int64_t width) {
     return Arena::Doubles<Number>(rows * Stride(width));
   }
@@ -41,7 +41,7 @@ class PaddedMatrixOf {
   Number* data() const { return data_; }
   Number* row(int64_t i) const { return data_ + i * stride_; }
 
-  // Some of the rows, where they are.
+  // A view of some of the rows.
   PaddedMatrixOf Rows(int64_t first, int64_t count) const {
     PaddedMatrixOf rows = *this;
     rows.rows_ = count;
@@ -49,7 +49,7 @@ class PaddedMatrixOf {
     return rows;
   }
 
-  // As the left factor of a product: itself, and its transpose.
+  // Views for the left factor of a product: the matrix, and its transpose.
   Strided<Number> view() const { return {data(), stride_, 1}; }
   Strided<Number> transposed() const { return {data(), 1, stride_}; }
 
@@ -58,7 +58,7 @@ class PaddedMatrixOf {
                [&](int64_t i) { std::fill_n(row(i), width_, value); });
   }
 
-  // Takes the numbers of rows that are so far apart; without a gap, if it is not said.
+  // Copies numbers from rows with the given stride; by default the rows are contiguous.
   template <class Other>
   void CopyFrom(const Other* from, int64_t stride, const ParallelFor& parallel) {
     ForEachRow(rows_, width_ / 2, parallel,
@@ -70,7 +70,7 @@ class PaddedMatrixOf {
   }
 
  private:
-  // Rows that are a multiple of so many numbers apart share the sets of a cache.
+  // Rows whose distance is a multiple of so many numbers share the sets of a cache.
   static constexpr int64_t kCacheSetMultiple = 64;
 
   static int64_t Stride(int64_t width) {
@@ -84,11 +84,11 @@ class PaddedMatrixOf {
 
 using PaddedMatrix = PaddedMatrixOf<double>;
 
-// to [columns, rows] = the transpose of from [rows, columns]; rows are so far apart.
+// to [columns, rows] = the transpose of from [rows, columns], with the given strides.
 template <class From, class To>
 void TransposeInto(const From* from, int64_t from_stride, int64_t rows, int64_t columns, To* to,
                    int64_t to_stride, const ParallelFor& parallel) {
-  constexpr int64_t kBlock = 8;  // lines of a cache are written whole, and read once
+  constexpr int64_t kBlock = 8;  // writes whole cache lines, and reads each once
   ForEachRow(CeilDiv(rows, kBlock), 2 * kBlock * columns, parallel, [&](int64_t block) {
     const int64_t first = block * kBlock;
     const int64_t count = std::min(kBlock, rows - first);
@@ -103,10 +103,10 @@ void TransposeInto(const From* from, int64_t from_stride, int64_t rows, int64_t 
   });
 }
 
-// The elements [i, j] of matrix [size, size] with j > i become those [j, i].
+// Copies element [j, i] of a matrix [size, size] to element [i, j], for all j > i.
 template <class Number>
 void MirrorLower(int64_t size, Number* matrix, int64_t stride, const ParallelFor& parallel) {
-  constexpr int64_t kBlock = 8;  // lines of a cache are read once
+  constexpr int64_t kBlock = 8;  // reads each cache line once
   ForEachRow(CeilDiv(size, kBlock), kBlock * size, parallel, [&](int64_t block) {
     const int64_t first = block * kBlock;
     for (int64_t j = first + 1; j < size; ++j) {

@@ -10,15 +10,17 @@
 namespace largeout {
 namespace {
 
-// Rows of `out`, or columns of b, that are made at once: those that AMX has in tiles.
+// How many rows of `out`, or columns of b, are computed at once: as many as two tiles of AMX
+// have.
 constexpr int64_t kBlock = kPairDepth;
 constexpr int64_t kTermsPerCycle = 256;
 constexpr int64_t kPackedPerCycle = 2;
 
-// Between rows of so many pairs. No power of 2: they would share cache sets.
+// The distance between rows of `pairs` pairs. It is not a power of 2: such rows would share
+// cache sets.
 int64_t StrideOf(int64_t pairs) { return pairs + kPairTile; }
 
-// A matrix of pairs with its memory.
+// A matrix of pairs that owns its memory.
 class Pairs {
  public:
   Pairs(int64_t rows, int64_t columns) : stride_(StrideOf(columns)), data_(rows * stride_) {}
@@ -31,7 +33,7 @@ class Pairs {
   const AlignedArray<Pair> data_;
 };
 
-// Makes pairs of blocks of factors of that depth. For one thread.
+// Packs blocks of factors of a given depth into pairs. For one thread.
 class Packer {
  public:
   explicit Packer(int64_t depth)
@@ -39,7 +41,7 @@ class Packer {
         by_columns_(kBlock, depth_ / 2),
         by_rows_(depth_ / 2, kBlock) {}
 
-  // to [kBlock, depth / 2]: rows of the left factor from `first` on.
+  // to [kBlock, depth / 2] = rows of the left factor, starting at `first`.
   void PackRows(const Factor& a, int64_t first, const Pairs& to) const {
     const int64_t rows = std::min(kBlock, a.rows - first);
     if (!a.transposed) {
@@ -53,7 +55,7 @@ class Packer {
                            to.stride());
   }
 
-  // Columns of to [depth / 2, columns of b] from `first` on.
+  // Columns of to [depth / 2, columns of b], starting at `first`.
   void PackColumns(const Factor& b, int64_t first, const Pairs& to) const {
     const int64_t columns = std::min(kBlock, b.columns - first);
     if (!b.transposed) {

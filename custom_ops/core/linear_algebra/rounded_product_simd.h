@@ -1,5 +1,5 @@
-// Matrices of pairs of bfloat16 numbers (bfloat16_product.h) made of floats, at each level of
-// simd_level.h.
+// Packs matrices of floats into pairs of bfloat16 numbers (bfloat16_product.h), at each level
+// of simd_level.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_LINEAR_ALGEBRA_ROUNDED_PRODUCT_SIMD_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_LINEAR_ALGEBRA_ROUNDED_PRODUCT_SIMD_H_
@@ -10,7 +10,7 @@
 
 namespace largeout {
 
-// Some rows and columns of a row-major matrix.
+// A block of rows and columns of a row-major matrix.
 struct FloatBlock {
   const float* data;
   int64_t stride;
@@ -18,7 +18,7 @@ struct FloatBlock {
   int64_t columns;
 };
 
-// Zeros stand around the block, up to multiples of kPairDepth in both directions. Rows of `to`
+// The block is padded with zeros up to multiples of kPairDepth in both directions. Rows of `to`
 // are to_stride pairs apart.
 #define LARGEOUT_DECLARE_ROUNDED_PRODUCT(level)                                             \
   namespace level {                                                                         \

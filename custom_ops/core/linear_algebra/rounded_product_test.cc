@@ -21,7 +21,7 @@ float Rounded(float x) {
   return result;
 }
 
-// A random factor, which owns its data.
+// A random factor that owns its data.
 struct Matrix {
   Matrix(int64_t rows, int64_t columns, bool transposed, int seed)
       : data(rows * columns), rows(rows), columns(columns), transposed(transposed) {
@@ -83,7 +83,7 @@ TEST(RoundedProductsOfNothingAreZero) {
   }
 }
 
-TEST(ARowThatIsNoNumberSpoilsNoOtherRowOfARoundedProduct) {
+TEST(NaNInOneRowDoesNotChangeOtherRowsOfARoundedProduct) {
   testing::ForEachProductLevel([] {
     for (const bool transposed : {false, true}) {
       Matrix a(40, 50, transposed, 1), b(50, 20, transposed, 2);

@@ -22,13 +22,13 @@ void AddScaledRow(double factor, const Number* row, int64_t size, double* to) {
   LARGEOUT_SIMD_DISPATCH(AddScaled, factor, row, size, to);
 }
 
-// to = factor row, which may be a row of another type.
+// to = factor row. `to` may have another number type.
 template <class From, class To>
 void ScaleRow(double factor, const From* row, int64_t size, To* to) {
   LARGEOUT_SIMD_DISPATCH(Scale, factor, row, size, to);
 }
 
-// to = row, in another type.
+// to = row, converted to the number type of `to`.
 template <class From, class To>
 void ConvertRow(const From* row, int64_t size, To* to) {
   ScaleRow(1, row, size, to);

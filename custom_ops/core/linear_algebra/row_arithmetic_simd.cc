@@ -19,7 +19,7 @@ void ScaleTo(double factor, const From* row, int64_t size, To* to) {
 }  // namespace
 
 void Dot(const double* a, const double* b, int64_t size, double* dot) {
-  constexpr int kSums = 4;  // so that additions need not wait for each other
+  constexpr int kSums = 4;  // independent sums, so that additions overlap
   constexpr int kLanesOfDoubles = kLanesOf<double>, kAtOnce = kSums * kLanesOfDoubles;
   Doubles sums[kSums] = {};
   int64_t i = 0;

@@ -75,7 +75,7 @@ class SparseRowsInPanels {
   const AbsentNumbers absent_;
 };
 
-// Calls visit(first row, number of rows, values) panel by panel.
+// Calls visit(first row, number of rows, values) for each panel.
 template <class Rows, class Visit>
 void ForPanels(const HashFamily& family, const Rows& rows, int64_t num_rows,
                const ParallelFor& parallel, const Visit& visit) {

@@ -1,4 +1,4 @@
-// How often close vectors collide, against closed forms.
+// Compares how often close vectors collide with closed forms.
 
 #include <algorithm>
 #include <cmath>
@@ -24,7 +24,7 @@ double Agreement(const OwnedFamily& owned, const std::vector<float>& two_rows) {
   return static_cast<double>(equal) / n;
 }
 
-// Two rows, the second one near the first.
+// Two rows; the second is close to the first.
 std::vector<float> Pair(int64_t dim, double noise, uint64_t seed) {
   std::vector<float> rows = Normal(2 * dim, 0, seed);
   for (int64_t k = 0; k < dim; ++k) {
@@ -44,7 +44,8 @@ double SimHashAgreement(const std::vector<float>& rows) {
   return 1 - std::acos(xy / std::sqrt(xx * yy)) / std::acos(-1.0);
 }
 
-// Of the bins of `width` coordinates, the share with the same highest one.
+// The share of the bins of `width` coordinates whose highest coordinate is the same in both
+// rows.
 double WtaAgreement(const std::vector<float>& rows, int width) {
   const int64_t dim = rows.size() / 2;
   const float *x = rows.data(), *y = x + dim;
@@ -80,7 +81,7 @@ TEST(SingleHashesCollideAsTheirClosedFormsSay) {
 }
 
 TEST(SimHashKnowsTheAngleOfUnevenVectors) {
-  for (int64_t dim : {2, 3, 64, 1000}) {  // most of the norm on two coordinates
+  for (int64_t dim : {2, 3, 64, 1000}) {  // two coordinates have most of the norm
     std::vector<float> rows = Pair(dim, 0.01, 5);
     for (float& number : rows) number *= 1e-3f;
     rows[0] = rows[dim] = rows[dim + 1] = 1;
@@ -93,7 +94,7 @@ TEST(SimHashKnowsTheAngleOfUnevenVectors) {
 TEST(BinsOfOtherSizesCollideAsTheirClosedFormSays) {
   for (HashKind kind : {HashKind::kWta, HashKind::kDwta}) {
     for (int bin_size : {2, 4, 16, 32}) {
-      for (int64_t dim : {8, 33}) {  // 8: bins of 16 are all coordinates
+      for (int64_t dim : {8, 33}) {  // 8: bins of 16 have all coordinates
         const std::vector<float> rows = Pair(dim, 0.5, 7);
         const OwnedFamily owned(kind, dim, 4, 10000, 30, bin_size);
         const double p = WtaAgreement(rows, std::min<int64_t>(bin_size, dim));
@@ -104,7 +105,7 @@ TEST(BinsOfOtherSizesCollideAsTheirClosedFormSays) {
   }
 }
 
-// Met with probability 1 - (1 - p^K)^L, over draws of the functions.
+// A class is found with probability 1 - (1 - p^K)^L over draws of the functions.
 TEST(TablesRetrieveAsOftenAsStated) {
   constexpr int kDraws = 3000, kHashes = 5, kTables = 8, kDim = 128;
   for (HashKind kind : kKinds) {

@@ -35,8 +35,8 @@ void MakeProjections(const HashFamily& family, PhiloxSeed seed, int32_t* functio
   }
 }
 
-// Deals coordinates from a permutation, a bin after the other. WTA takes the
-// first bin of each permutation only, DWTA all full ones.
+// Takes coordinates from a permutation, one bin after the other. WTA uses only the first bin of
+// each permutation, DWTA all full bins.
 void MakeBins(const HashFamily& family, PhiloxSeed seed, int32_t* functions) {
   const int64_t width = BinWidth(family);
   const int64_t bins = family.kind == HashKind::kDwta ? family.dim / width : 1;

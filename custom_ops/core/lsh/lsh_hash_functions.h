@@ -1,7 +1,7 @@
-// Where the functions of a HashFamily lie.
+// The layout of the functions of a HashFamily.
 //
-// Value i of table t has number h = i * num_tables + t, so that the values of
-// one table come from as many permutations or blocks as there are.
+// Value i of table t has number h = i * num_tables + t, so that the values of one table come
+// from as many different permutations or blocks as possible.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_LSH_LSH_HASH_FUNCTIONS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_LSH_LSH_HASH_FUNCTIONS_H_
@@ -20,10 +20,10 @@ LARGEOUT_HOST_DEVICE inline int64_t NumHashValues(const HashFamily& family) {
   return int64_t{family.num_hashes} * family.num_tables;
 }
 
-// SimHash: functions [2 + NumBlocks, PaddedDim] are the bits of floats: the
-// diagonal of D; PaddedDim / 2 cosines, then sines, R turning coordinates i and
-// i + PaddedDim / 2; the diagonals of the D_b. Number h is row h % PaddedDim of
-// block h / PaddedDim. Short vectors are padded too.
+// SimHash: functions [2 + NumBlocks, PaddedDim] are the bits of floats. They hold the diagonal
+// of D; then PaddedDim / 2 cosines and PaddedDim / 2 sines, by which R rotates coordinates i
+// and i + PaddedDim / 2; then the diagonals of the D_b. Number h is row h % PaddedDim of block
+// h / PaddedDim. Short vectors are padded too.
 LARGEOUT_HOST_DEVICE inline int64_t PaddedDim(const HashFamily& family) {
   int64_t padded = 64;
   while (padded < family.dim) padded *= 2;

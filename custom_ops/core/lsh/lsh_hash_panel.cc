@@ -9,7 +9,7 @@
 namespace largeout {
 namespace {
 
-// Gives the empty values of one row of the panel those of other ones, or 0.
+// Replaces the empty values of one row of the panel by other values of the row, or by 0.
 void BorrowValues(int64_t num_values, int32_t* values) {
   std::vector<int32_t> own(num_values);
   for (int64_t h = 0; h < num_values; ++h) own[h] = values[h * kHashRows];

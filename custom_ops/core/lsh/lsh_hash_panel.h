@@ -1,4 +1,4 @@
-// The values of kHashRows rows, whatever they were made from.
+// Computes the values of kHashRows rows, dense or sparse.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_LSH_LSH_HASH_PANEL_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_LSH_LSH_HASH_PANEL_H_
@@ -24,16 +24,16 @@ LARGEOUT_HOST_DEVICE inline AbsentNumbers AbsentFor(HashKind kind) {
   }
 }
 
-// What stands in the panel for a number of a row.
+// The panel's entry for a number of a row.
 LARGEOUT_HOST_DEVICE inline float InPanel(float number, AbsentNumbers absent) {
   const bool counts = absent == AbsentNumbers::kNone || number > 0 || number < 0 ||
                       (number == 0 && absent == AbsentNumbers::kNan);
   return counts ? number : -std::numeric_limits<float>::infinity();
 }
 
-// Which value of DWTA the empty value h borrows: the first that is not empty, in an order
-// of all numbers that depends on h and num_values only.
-// REQUIRES: a value is not kNoValue.
+// Returns which value of DWTA replaces the empty value h: the first that is not empty, in an
+// order of all numbers that depends only on h and num_values. REQUIRES: at least one value is
+// not kNoValue.
 LARGEOUT_HOST_DEVICE inline int64_t LenderOf(int64_t h, int64_t num_values,
                                              const int32_t* values) {
   uint64_t mask = 0;
@@ -46,15 +46,15 @@ LARGEOUT_HOST_DEVICE inline int64_t LenderOf(int64_t h, int64_t num_values,
   }
 }
 
-// Hashes panel after panel. One a thread.
+// Hashes one panel after another. Each thread has its own.
 class PanelHasher {
  public:
   explicit PanelHasher(const HashFamily& family);
 
-  // [dim, kHashRows], to be filled. At first all numbers of all rows are 0.
+  // [dim, kHashRows], to be filled by the caller. Initially all numbers are 0.
   float* panel() { return panel_.get(); }
 
-  // The values [NumHashValues, kHashRows] of what is in the panel.
+  // The values [NumHashValues, kHashRows] of the rows in the panel.
   const int32_t* Values(const UpcomingRows& upcoming);
 
  private:

@@ -1,5 +1,5 @@
-// What the vectorised parts of the hashes share. To be included by
-// lsh_hash*_simd.cc files only (see simd_level.h).
+// Shared by the vectorised parts of the hashes. Include it only in lsh_hash*_simd.cc files (see
+// simd_level.h).
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_LSH_LSH_HASH_PREFETCHER_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_LSH_LSH_HASH_PREFETCHER_H_
@@ -14,8 +14,8 @@
 namespace largeout {
 namespace LARGEOUT_SIMD {
 
-// Fetches rows in `portions` equal parts: at once, they would block the way to
-// memory for everything else.
+// Prefetches rows in `portions` equal parts. Prefetching all at once would block other memory
+// accesses.
 class Prefetcher {
  public:
   Prefetcher(const UpcomingRows& rows, int64_t portions)

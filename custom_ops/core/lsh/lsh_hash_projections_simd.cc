@@ -7,8 +7,8 @@ namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
 
-// Keeps the compiler from fusing a product with the sum that follows: rounding,
-// and so the hashes, would depend on the instruction set.
+// Keeps the compiler from fusing a product with the following sum. Otherwise rounding, and so
+// the hashes, would depend on the instruction set.
 inline Floats Rounded(Floats product) {
 #if defined(__x86_64__)
   asm("" : "+v"(product));
@@ -18,11 +18,11 @@ inline Floats Rounded(Floats product) {
   return product;
 }
 
-// Coordinates that one pass of the transform combines.
+// The number of coordinates that one pass of the transform combines.
 constexpr int kRadix = kVectorRegisters / 2;
 
-// log2(R) steps of the fast Hadamard transform, on coordinates `step` apart; a
-// step other than 1 is at least R. The order of additions is the same for any R.
+// log2(R) steps of the fast Hadamard transform, on coordinates `step` apart. `step` is 1 or at
+// least R. The order of the additions does not depend on R.
 template <int R>
 inline void Butterflies(Floats* x) {
 #pragma GCC unroll 4
@@ -58,7 +58,7 @@ inline float FloatOf(int32_t bits) {
   return number;
 }
 
-// The first pass: steps of the transform of diag(signs) from.
+// The first pass: steps of the transform of diag(signs) times `from`.
 template <int R>
 void SignedHadamardPass(const float* from, const int32_t* signs, int64_t size,
                         Prefetcher& prefetcher, float* to) {
@@ -77,7 +77,7 @@ void SignedHadamardPass(const float* from, const int32_t* signs, int64_t size,
   }
 }
 
-// Turns coordinates i and i + half by the angle with the i-th cosine and sine.
+// Rotates coordinates i and i + half by the angle with cosine i and sine i.
 void TurnPairs(const int32_t* cosines, const int32_t* sines, int64_t half, float* data) {
   for (int64_t i = 0; i < half; ++i) {
     const float cosine = FloatOf(cosines[i]), sine = FloatOf(sines[i]);

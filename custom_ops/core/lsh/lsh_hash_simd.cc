@@ -19,7 +19,7 @@ inline Floats Interleave(Floats a, Floats b) {
   return __builtin_shuffle(a, b, order);
 }
 
-// Interleaving the halves log2(kLanes) times transposes.
+// Interleaving the halves log2(kLanes) times transposes the rows.
 inline void Transpose(Floats* rows) {
   for (int step = 1; step < kLanes; step *= 2) {
     Floats mixed[kLanes];
@@ -41,7 +41,7 @@ inline Floats Clean(Floats x) {
   return (x > 0.0f) | (x < 0.0f) ? x : lowest;
 }
 
-// The columns of kLanes rows, `count` of kLanes columns, into the panel.
+// Copies `count` columns of kLanes rows into the panel.
 template <AbsentNumbers kAbsent>
 inline void FillBlock(const float* rows, int64_t dim, int64_t count, float* panel) {
   Floats block[kLanes];
@@ -76,7 +76,8 @@ bool FindWinners(const BinFunctions& functions, const float* panel,
                  const UpcomingRows& upcoming, int32_t* values) {
   Prefetcher prefetcher(upcoming, functions.num_values);
   const int width = kWidth > 0 ? kWidth : functions.width;
-  alignas(64) int32_t numbers[(kWidth + 1) * kLanes];  // in memory: a load costs least here
+  // In memory, because a load is cheapest here.
+  alignas(64) int32_t numbers[(kWidth + 1) * kLanes];
   for (int i = 0; i < kWidth * kLanes; ++i) numbers[i] = i / kLanes;
   asm("" : : "r"(numbers) : "memory");
   Floats lowest = Broadcast(-kLowest);
@@ -104,7 +105,7 @@ bool FindWinners(const BinFunctions& functions, const float* panel,
   return AnyGreater(Broadcast(-__FLT_MAX__), lowest);
 }
 
-// kValueBits 0: any number. The rule comes by value: codes might overlap it.
+// kValueBits 0: any number of bits. The rule is passed by value, because codes might alias it.
 template <int kValueBits>
 void Join(const BucketRule rule, const int32_t* values, int64_t num_rows, int64_t code_stride,
           int32_t* codes) {

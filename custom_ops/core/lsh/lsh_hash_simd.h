@@ -1,8 +1,8 @@
-// What lsh_hash.cc and the vectorised lsh_hash*_simd.cc say to each other.
+// The interface between lsh_hash.cc and the vectorised lsh_hash*_simd.cc.
 //
-// Rows are the lanes of the vectors, kHashRows of them at a time at each SIMD
-// level. Coordinate k of row r is panel[k * kHashRows + r], value number h of
-// row r is values[h * kHashRows + r] (lsh_hash_functions.h has the numbers).
+// Rows are the lanes of the vectors, kHashRows at a time at each SIMD level. Coordinate k of
+// row r is panel[k * kHashRows + r]; value number h of row r is values[h * kHashRows + r]
+// (lsh_hash_functions.h defines the numbers).
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_LSH_LSH_HASH_SIMD_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_LSH_LSH_HASH_SIMD_H_
@@ -14,13 +14,13 @@
 namespace largeout {
 
 inline constexpr int kHashRows = 16;
-// A value of DWTA that is yet to be borrowed.
+// An empty value of DWTA, to be replaced.
 inline constexpr int32_t kNoValue = -1;
 
-// Which numbers take no part: their place in the panel holds -infinity.
+// Which numbers are ignored. The panel has -infinity in their place.
 enum class AbsentNumbers { kNone, kNan, kNanAndZero };
 
-// Rows that will be read next. They are fetched while values are computed.
+// Rows that will be read next. They are prefetched while values are computed.
 struct UpcomingRows {
   const float* data;
   int64_t size;  // in floats, perhaps 0
@@ -36,13 +36,12 @@ struct BinFunctions {
   const int32_t* coordinates;  // [num_values, width]
   int32_t width;
   int64_t num_values;
-  bool mark_empty;  // whether a bin of -infinity has kNoValue, not 0
+  bool mark_empty;  // whether a bin of -infinity gives kNoValue instead of 0
 };
 
-// How the values of a table become its bucket: `joined` is rotated left by
-// value_bits and xor-ed with the next value, in 32 bits. If the joined_bits
-// that this fills are more than `bits`, a bijection on them follows whose high
-// bits depend on all of them, and these are taken.
+// How the values of a table become its bucket: `joined` is rotated left by value_bits and
+// xor-ed with the next value, in 32 bits. If the resulting joined_bits exceed `bits`, a
+// bijection makes the high bits depend on all bits, and the high bits are used.
 struct BucketRule {
   int num_hashes;
   int num_tables;

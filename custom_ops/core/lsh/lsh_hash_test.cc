@@ -63,7 +63,7 @@ TEST(BinsAreOfDistinctCoordinatesAndDwtaDealsThemFromPermutations) {
     const auto bin = wta.functions.begin() + h * 8;
     EXPECT_EQ(std::set<int32_t>(bin, bin + 8).size(), 8);
   }
-  for (int64_t h = 0; h < 150; h += 2) {  // 21 / 8 = 2 bins a permutation
+  for (int64_t h = 0; h < 150; h += 2) {  // 21 / 8 = 2 bins per permutation
     const auto bins = dwta.functions.begin() + h * 8;
     EXPECT_EQ(std::set<int32_t>(bins, bins + 16).size(), 16);
   }
@@ -149,7 +149,7 @@ TEST(AllNumbersHaveBuckets) {
   }
 }
 
-// The numbers of values 0 .. count - 1 of one table that go to each bucket.
+// How many of the values 0 .. count - 1 of one table are in each bucket.
 std::vector<int> BucketSizes(int num_hashes, int bits) {
   const OwnedFamily owned(HashKind::kSimHash, 64, num_hashes, 1, bits);
   std::mt19937_64 random(num_hashes);
@@ -181,8 +181,8 @@ TEST(EnoughBitsWriteOneValueAfterTheOther) {
   }
 }
 
-// Many random rows, few bits: all buckets are about as large, also where the
-// values are far more than 32 bits.
+// Many random rows and few bits: all buckets have about the same size, also if the values take
+// far more than 32 bits.
 TEST(MixedBucketsAreEven) {
   constexpr int64_t kRows = 40000, kDim = 64;
   const std::vector<float> rows = Normal(kRows * kDim);

@@ -1,4 +1,4 @@
-// Families with their functions, and vectors, for tests of the hashes.
+// Hash families with their functions, and vectors, for tests of the hashes.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_LSH_LSH_HASH_TESTING_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_LSH_LSH_HASH_TESTING_H_
@@ -48,7 +48,7 @@ struct OwnedFamily {
   }
 };
 
-// Normal numbers, `zeros` of them replaced by 0.
+// Normal numbers; a share of `zeros` of them is replaced by 0.
 inline std::vector<float> Normal(int64_t size, double zeros = 0, uint64_t seed = 3) {
   std::mt19937_64 bits(seed);
   std::normal_distribution<float> normal;

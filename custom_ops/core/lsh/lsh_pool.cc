@@ -9,7 +9,7 @@
 namespace largeout {
 namespace {
 
-// The buckets of all queries in a row; ends[i] is where bucket i ends.
+// The ends of the buckets of all queries, if they are concatenated.
 std::vector<int64_t> BucketEnds(const LshTables& tables, const LshQueries& queries) {
   std::vector<int64_t> ends(queries.batch * queries.num_codes);
   int64_t end = 0;

@@ -19,7 +19,7 @@ TEST(EveryEntryIsDrawnEquallyOften) {
   Ints offsets(2 * 5);
   SortIntoBuckets(2, 4, 10, SerialFor, offsets.data(), ids.data());
   const LshTables tables{offsets.data(), ids.data(), 2, 4, 10};
-  const Ints codes{0, 1, 2, -1, -1, -1};  // three rows
+  const Ints codes{0, 1, 2, -1, -1, -1};  // three queries
   const LshQueries queries{codes.data(), nullptr, 3, 2, 0};
   const std::vector<double> entries{2, 1, 1, 0, 1, 1, 2, 1, 2, 0};  // 11
   std::vector<int> counts(10);

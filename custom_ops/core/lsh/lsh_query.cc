@@ -13,8 +13,8 @@ namespace {
 
 bool InRange(int32_t id, int64_t num_classes) { return 0 <= id && id < num_classes; }
 
-// Calls visit(id) on the `length` entries of a bucket from `place` on, as on a
-// ring, while it returns true.
+// Calls visit(id) on the `length` entries of a bucket, starting at `place` and wrapping around,
+// as long as it returns true.
 template <class Visit>
 void ForEachFrom(const Bucket& bucket, int64_t place, int64_t length, const MetIds& met,
                  const Visit& visit) {
@@ -30,7 +30,7 @@ void ForEachFrom(const Bucket& bucket, int64_t place, int64_t length, const MetI
   }
 }
 
-// One thread's share of a batch. Its memory is that of the row that needs most.
+// Processes the queries of one thread. Its memory is that of the largest query.
 class RowQuery {
  public:
   RowQuery(const LshTables& tables, const LshQueries& queries, const LshDraw& draw)
@@ -86,8 +86,8 @@ class RowQuery {
   }
 
  private:
-  // Forgets the last row and excludes the labels of this one, which meets at most `max_met`
-  // classes before it is filled up.
+  // Starts a new query: clears the state and excludes the query's labels. At most `max_met`
+  // classes are met before the result is filled up.
   QueryDraws Start(int64_t row, int64_t max_met) {
     met_.Clear(
         std::min(queries_.num_labels + max_met + draw_.num_sampled, tables_.num_classes));
@@ -106,7 +106,7 @@ class RowQuery {
 
   bool Take(int32_t id) { return Check(id) && met_.Insert(id); }
 
-  // Fills the list up after `found` ids; num_met of them and more have been met.
+  // Fills up the list after `found` ids. At least num_met classes have been met.
   int32_t Complete(int64_t found, int64_t num_met, const QueryDraws& draws, int64_t* ids) {
     const int64_t missing = draw_.num_sampled - found;
     if (!draw_.fill) {

@@ -1,6 +1,6 @@
-// Queries of hash tables: for each row of a batch, classes that share buckets
-// with it. Time and memory of a row are O(num_sampled + number of its buckets),
-// whatever the number of classes, also where all of them are in one bucket.
+// Queries of hash tables: for each example of a batch, classes that share buckets with it. Time
+// and memory per example are O(num_sampled + number of its buckets), independent of the number
+// of classes, also if all classes are in one bucket.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_LSH_LSH_QUERY_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_LSH_LSH_QUERY_H_
@@ -15,14 +15,15 @@
 
 namespace largeout {
 
-// The most codes that a row may have.
+// The largest number of codes per example.
 inline constexpr int64_t kMostCodes = MetIds::kBlocked - 1;
 
-// A row may ask with several vectors, such as one a label: it then has their
-// codes one after the other.
+// An example may query with several vectors, such as one per label. Their codes are then
+// concatenated.
 struct LshQueries {
-  const int32_t* codes;   // [batch, num_codes]: bucket of table i % num_tables; negative: none
-  const int64_t* labels;  // [batch, num_labels] in [0, num_classes); negative: none
+  // [batch, num_codes]: bucket of table i % num_tables; negative: padding.
+  const int32_t* codes;
+  const int64_t* labels;  // [batch, num_labels] in [0, num_classes); negative: padding
   int64_t batch;
   int64_t num_codes;
   int64_t num_labels;
@@ -30,31 +31,31 @@ struct LshQueries {
 
 struct LshDraw {
   int64_t num_sampled;
-  int64_t max_lookups;  // entries of the tables that a row looks at, at most
-  bool fill;            // with uniform draws where too few classes are found; else with -1
+  int64_t max_lookups;  // the most entries of the tables that are read per example
+  bool fill;            // with uniform draws if too few classes are found; else with -1
   PhiloxSeed seed;
 
-  // The row of a batch by which its numbers are drawn. Without a fill, as an index asks, it is
-  // the same for all, so that an answer does not depend on the other queries of the batch.
+  // The example number that selects the random numbers. Without `fill`, as for an index, it is
+  // the same for all examples, so that a result does not depend on the other queries of the
+  // batch.
   LARGEOUT_HOST_DEVICE int64_t RowOfDraws(int64_t row) const { return fill ? row : 0; }
 };
 
-// Both write ids [batch, num_sampled], the distinct classes of each row, none of
-// them one of its labels, and num_filled [batch], how many of them were drawn
-// uniformly because the buckets gave too few. Where there are fewer classes that
-// are no labels, the row ends in -1. Functions of their arguments, on any number
-// of threads. They return whether the tables are sound, i.e. name no class out of
-// range; what is out of range is passed over.
+// Both functions write ids [batch, num_sampled], the distinct classes of each example without
+// its labels, and num_filled [batch], the number of classes that were drawn uniformly because
+// the buckets had too few. If fewer classes exist, the ids end in -1. The results do not depend
+// on the number of threads. The functions return whether the tables are valid, i.e. contain no
+// class out of range; such entries are skipped.
 
-// Goes through the row's buckets from a random one on, and through each of them
-// from a random place on, until enough is found (Daghaghi et al. 2021).
+// Visits the buckets of an example, starting at a random one, and the entries of each bucket,
+// starting at a random one, until enough classes are found (Daghaghi et al. 2021).
 bool WalkBuckets(const LshTables& tables, const LshQueries& queries, const LshDraw& draw,
                  const ParallelFor& parallel, int64_t* ids, int32_t* num_filled);
 
-// The classes met most often in the row's buckets, falling; of equals at the end
-// of the list those with lower ids (Vijayanarasimhan et al. 2015). Where the
-// buckets hold more than max_lookups entries, of the large ones only a stretch
-// from a random place on is looked at, as long as that all of them together fit.
+// The classes that occur most often in the buckets of an example, in decreasing order. For ties
+// at the end of the list, lower ids win (Vijayanarasimhan et al. 2015). If the buckets hold
+// more than max_lookups entries, only a part of each large bucket is read, starting at a random
+// entry. All parts have the same length, chosen so that they fit.
 bool MostMetClasses(const LshTables& tables, const LshQueries& queries, const LshDraw& draw,
                     const ParallelFor& parallel, int64_t* ids, int32_t* num_filled);
 

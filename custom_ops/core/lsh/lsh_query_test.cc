@@ -15,7 +15,7 @@ namespace {
 using Ids = std::vector<int64_t>;
 using Ints = std::vector<int32_t>;
 
-// Tables whose codes are given.
+// Tables with given codes.
 struct Tables {
   Tables(int64_t num_tables, int64_t num_buckets, const Ints& codes)
       : num_tables(num_tables),
@@ -32,7 +32,7 @@ struct Tables {
     return {offsets.data(), ids.data(), num_tables, num_buckets, num_classes};
   }
 
-  // How often each class stands in the buckets of a row.
+  // How often each class occurs in the buckets of a query.
   std::map<int64_t, int> Met(const int32_t* row, int64_t num_codes) const {
     std::map<int64_t, int> met;
     for (int64_t i = 0; i < num_codes; ++i) {
@@ -128,7 +128,7 @@ TEST(MostMetIsASortByCountAndId) {
     for (int64_t i = 1; i < m; ++i) {
       EXPECT_GE(met.at(result.ids[i - 1]), met.at(result.ids[i]));
     }
-    // In table 0 all ids of the bucket are met in their order, before any others.
+    // In table 0 all ids of the bucket are met in order, before any other ids.
     const auto in_first = [&](int64_t id) { return tables.codes[id] == codes[0]; };
     for (int64_t i = 1; i < m; ++i) {
       const int64_t before = result.ids[i - 1], id = result.ids[i];
@@ -143,7 +143,7 @@ TEST(MostMetIsASortByCountAndId) {
   }
 }
 
-TEST(NegativeCodesAreNoBucketsAndWithoutAnyAllIsFilled) {
+TEST(NegativeCodesAreIgnoredAndMissingClassesAreFilledUp) {
   const Tables tables = RandomTables(3, 4, 1000);
   for (const Query query : {WalkBuckets, MostMetClasses}) {
     EXPECT_EQ(Ask(query, tables, {-1, -1, -1}, {}, 10).num_filled[0], 10);
@@ -163,7 +163,7 @@ TEST(WithoutFillingTheListIsPadded) {
   }
 }
 
-TEST(SeveralVectorsARowAskOneAfterTheOther) {
+TEST(SeveralVectorsPerExampleQueryInTurn) {
   const Tables tables = RandomTables(3, 6, 200);
   const Ints codes{0, 1, 2, 5, 4, 3};  // two vectors
   const auto met = tables.Met(codes.data(), 6);
@@ -175,7 +175,7 @@ TEST(SeveralVectorsARowAskOneAfterTheOther) {
   }
 }
 
-// Two disjoint buckets that both hold enough: the start decides.
+// Two disjoint buckets that both have enough classes: the start decides.
 TEST(TheWalkStartsInEachTableAndPlaceEquallyOften) {
   Ints codes(2 * 40);
   for (int32_t c = 0; c < 40; ++c) codes[c] = c >= 20, codes[40 + c] = c < 20;
@@ -218,7 +218,7 @@ TEST(LookupsAreBoundedWhereAllClassesAreInOneBucket) {
   EXPECT_LE(most.num_filled[0], 90);
 }
 
-TEST(IdsOutOfRangeAreReportedAndPassedOver) {
+TEST(IdsOutOfRangeAreReportedAndSkipped) {
   Tables tables(1, 1, Ints(5, 0));
   tables.ids = {0, -5, 1 << 30, 3, 5};
   for (const Query query : {WalkBuckets, MostMetClasses}) {
@@ -228,7 +228,7 @@ TEST(IdsOutOfRangeAreReportedAndPassedOver) {
   }
 }
 
-TEST(RowsAreTheSameHoweverTheBatchIsShared) {
+TEST(ResultsDoNotDependOnHowTheBatchIsDivided) {
   const Tables tables = RandomTables(5, 16, 2000);
   Ints codes(5 * 33);
   for (size_t i = 0; i < codes.size(); ++i) codes[i] = i * 7 % 16;

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kMinChunk = 8192;
 constexpr int64_t kMaxChunks = 16;
 
-// A chunk counts num_buckets numbers: all chunks together no more than num_rows / 2.
+// Each chunk has num_buckets counters. All chunks together have at most num_rows / 2.
 int64_t NumChunks(int64_t num_buckets, int64_t num_rows) {
   return std::clamp(std::min(num_rows / (2 * num_buckets), num_rows / kMinChunk), int64_t{1},
                     kMaxChunks);
@@ -21,7 +21,7 @@ int64_t NumChunks(int64_t num_buckets, int64_t num_rows) {
 
 void SortIntoBuckets(int64_t num_tables, int64_t num_buckets, int64_t num_rows,
                      const ParallelFor& parallel, int32_t* offsets, int32_t* codes_to_ids) {
-  // One table at a time, all threads together: the scratch is that of one table.
+  // All threads sort one table at a time, so that only one table needs scratch.
   CountingSort sort(Chunks(num_rows, NumChunks(num_buckets, num_rows), parallel), num_buckets);
   std::vector<int32_t> codes(num_rows);
   for (int64_t table = 0; table < num_tables; ++table) {

@@ -21,11 +21,11 @@ struct LshTables {
 };
 
 struct Bucket {
-  const int32_t* ids;  // rising
+  const int32_t* ids;  // increasing
   int64_t size;
 };
 
-// Tables may come from a file: a bucket that does not lie in its table is empty.
+// Tables may come from a damaged file: a bucket with invalid bounds is treated as empty.
 // REQUIRES: 0 <= table < num_tables, 0 <= code < num_buckets.
 LARGEOUT_HOST_DEVICE inline Bucket BucketOf(const LshTables& tables, int64_t table,
                                             int64_t code) {
@@ -35,8 +35,7 @@ LARGEOUT_HOST_DEVICE inline Bucket BucketOf(const LshTables& tables, int64_t tab
   return {tables.ids + table * tables.num_classes + begin, end - begin};
 }
 
-// The bucket of table i % num_tables that code i of a query names; empty where the code
-// names none.
+// The bucket of code i of a query, in table i % num_tables; empty if the code is out of range.
 LARGEOUT_HOST_DEVICE inline Bucket BucketOfCode(const LshTables& tables, int64_t i,
                                                 int64_t code) {
   if (code < 0 || code >= tables.num_buckets) return {tables.ids, 0};
@@ -57,28 +56,27 @@ LARGEOUT_HOST_DEVICE inline bool Holds(const Bucket& bucket, int64_t id) {
   return first < bucket.size && bucket.ids[first] == id;
 }
 
-// Puts the rows into the buckets of their codes, by a stable counting sort: the
-// ids of a bucket rise, on any number of threads.
-// codes_to_ids [num_tables, num_rows]: on input, the code of each row in each
-// table; on output, the ids. offsets [num_tables, num_buckets + 1] is written.
-// Needs 1.5 * num_rows integers of scratch.
-// REQUIRES: codes in [0, num_buckets), num_rows < 2^31.
+// Sorts the rows into the buckets of their codes, by a stable counting sort: the ids of a
+// bucket increase, on any number of threads. codes_to_ids [num_tables, num_rows]: on input, the
+// code of each row in each table; on output, the ids. offsets [num_tables, num_buckets + 1] is
+// written. Needs 1.5
+// * num_rows integers of scratch. REQUIRES: codes in [0, num_buckets), num_rows < 2^31.
 void SortIntoBuckets(int64_t num_tables, int64_t num_buckets, int64_t num_rows,
                      const ParallelFor& parallel, int32_t* offsets, int32_t* codes_to_ids);
 
-// Hashes all rows [num_rows, family.dim] and sorts them into the tables. The
-// codes are made where the ids will stand, so there is no memory beyond that of
-// SortIntoBuckets.
+// Hashes all rows [num_rows, family.dim] and sorts them into the tables. The codes are written
+// where the ids will be, so it needs no more memory than SortIntoBuckets.
 void BuildLshTables(const HashFamily& family, const float* rows, int64_t num_rows,
                     const ParallelFor& parallel, int32_t* offsets, int32_t* ids);
 
-// How many of the entries (table, id of row i) stand in the bucket of the code
-// that the row has now: codes [num_rows, num_tables], row_ids [num_rows]. What is no
-// code or no id stands in none. O(num_rows * num_tables * log of the bucket size).
+// Counts the entries (table, id of row i) that are in the bucket of the row's current code:
+// codes [num_rows, num_tables], row_ids [num_rows]. Codes and ids out of range are not counted.
+// O(num_rows
+// * num_tables * log of the bucket size).
 int64_t CountFreshEntries(const LshTables& tables, const int32_t* codes, const int64_t* row_ids,
                           int64_t num_rows);
 
-// `count` out of `total`, 1 out of none.
+// count / total, or 1 if `total` is 0.
 LARGEOUT_HOST_DEVICE inline float ShareOf(int64_t count, int64_t total) {
   return total == 0 ? 1.0f : static_cast<float>(count) / static_cast<float>(total);
 }

@@ -11,7 +11,7 @@ namespace {
 
 using Ints = std::vector<int32_t>;
 
-// Every unit on a thread of its own.
+// Runs every unit on its own thread.
 void ThreadedFor(int64_t total, int64_t, const std::function<void(int64_t, int64_t)>& work) {
   std::vector<std::thread> threads;
   for (int64_t i = 0; i < total; ++i) threads.emplace_back([&work, i] { work(i, i + 1); });
@@ -28,7 +28,7 @@ Ints RandomCodes(int64_t count, int32_t num_codes) {
   return codes;
 }
 
-TEST(RowsComeIntoTheBucketsOfTheirCodesByRisingId) {
+TEST(BucketsHaveTheRowsOfTheirCodeInIncreasingOrder) {
   const Ints codes{2, 0, 2, 3, 0,  // table 0
                    1, 1, 1, 1, 1};
   Ints ids = codes, offsets(2 * 5);

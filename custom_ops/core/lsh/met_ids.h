@@ -1,5 +1,5 @@
-// The classes that one query has met: a hash table whose size is that of the
-// query, not of the classes, and which is emptied in O(1).
+// The classes that one query has met: a hash table whose size depends on the query, not on the
+// number of classes, and which is cleared in O(1).
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_LSH_MET_IDS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_LSH_MET_IDS_H_
@@ -10,40 +10,40 @@
 
 namespace largeout {
 
-// Open addressing. A slot is one number: generation, count, id; it counts as
-// empty if it is of another generation than that of the last Clear.
+// Uses open addressing. A slot is one number: generation, count, id. It is empty if its
+// generation is not that of the last Clear.
 class MetIds {
  public:
-  // Counts of blocked ids are at least this; others must stay below.
+  // Counts of blocked ids are at least this; other counts must stay below.
   static constexpr int32_t kBlocked = 1 << 19;
 
-  // Forgets all ids. REQUIRES: at most `max_ids` <= 2^31 different ids are inserted until the
-  // next Clear, which are not negative.
+  // Removes all ids. REQUIRES: until the next Clear, at most `max_ids` <= 2^31 different ids
+  // are inserted, and they are not negative.
   void Clear(int64_t max_ids) {
     if (static_cast<int64_t>(slots_.size()) < 2 * max_ids) return MakeRoom(2 * max_ids);
     generation_ += kOneGeneration;
-    if (generation_ == 0) {  // all of its bits have been used
+    if (generation_ == 0) {  // the generation has overflowed
       std::fill(slots_.begin(), slots_.end(), 0);
       generation_ = kOneGeneration;
     }
   }
 
-  // Whether the id was not there before.
+  // Inserts the id. Returns whether it is new.
   bool Insert(int32_t id) { return Count(id) == 1; }
 
-  // How often the id has been counted now.
+  // Increments the count of the id and returns the new count.
   int32_t Count(int32_t id) { return CountAt(Find(id)); }
 
-  // The place of the id, for as long as there is no Clear.
+  // The place of the id, which is valid until the next Clear.
   uint32_t PlaceOf(int32_t id) { return static_cast<uint32_t>(Find(id)); }
   int32_t CountAt(uint64_t place) { return CountIn(slots_[place] += kOneCount); }
   int32_t CountedAt(uint64_t place) const { return CountIn(slots_[place]); }
   int32_t IdAt(uint64_t place) const { return static_cast<int32_t>(slots_[place]); }
 
-  // Lets the id be known, but never as one that was counted.
+  // Marks the id as met, but excludes it from the counted ids.
   void Block(int32_t id) { slots_[Find(id)] |= uint64_t{kBlocked} << 32; }
 
-  // Brings the id's slot nearer.
+  // Prefetches the slot of the id.
   void Prefetch(int32_t id) const { __builtin_prefetch(&slots_[Start(id)], 1); }
 
  private:
@@ -65,7 +65,7 @@ class MetIds {
     generation_ = kOneGeneration;
   }
 
-  // The slot of the id, which is made if there is none.
+  // Returns the slot of the id. Creates it if necessary.
   uint64_t Find(int32_t id) {
     const uint64_t key = generation_ | static_cast<uint32_t>(id);
     uint64_t i = Start(id);

@@ -34,7 +34,7 @@ int64_t MostMetList::Write(const MetIds& met, int64_t num_wanted, int64_t* ids) 
   int32_t last = *std::max_element(counts_.begin(), counts_.end());
   next_.assign(last + 1, 0);
   for (int32_t count : counts_) ++next_[count];
-  int64_t begin = 0;  // where the ids with count `last` go, which end the list
+  int64_t begin = 0;  // where the ids with count `last` start, which are at the end of the list
   for (; begin + next_[last] < wanted; --last) begin += std::exchange(next_[last], begin);
   last_group_.clear();
   for (int64_t i = 0; i < size_; ++i) {

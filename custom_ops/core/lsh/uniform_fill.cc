@@ -7,7 +7,7 @@
 namespace largeout {
 namespace {
 
-// All that is left, in random order: Fisher and Yates, stopped after `count`.
+// Takes the remaining classes in random order: a Fisher-Yates shuffle that stops after `count`.
 int64_t ShuffleTheRest(int64_t num_classes, int64_t count, const QueryDraws& draws, MetIds* met,
                        int64_t* ids) {
   std::vector<int32_t> rest;
@@ -34,7 +34,7 @@ int64_t FillUniformly(int64_t num_classes, int64_t num_met, int64_t count,
     return ShuffleTheRest(num_classes, count, draws, met, ids);
   }
   int64_t draw = QueryDraws::kFirstFillDraw;
-  for (int64_t i = 0; i < count;) {  // each draw is new with a probability of 1/2 or more
+  for (int64_t i = 0; i < count;) {  // a draw is new with probability 1/2 or more
     const int64_t id = ScaleBits(draws(draw++).first, num_classes);
     if (met->Insert(static_cast<int32_t>(id))) ids[i++] = id;
   }

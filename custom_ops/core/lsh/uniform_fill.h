@@ -1,4 +1,4 @@
-// Distinct classes drawn uniformly from those that a query has not met.
+// Draws distinct classes uniformly from those that a query has not met.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_LSH_UNIFORM_FILL_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_LSH_UNIFORM_FILL_H_
@@ -11,8 +11,8 @@
 
 namespace largeout {
 
-// The random bits of one query: a function of the seed, the query's number and
-// the number of the draw. Fill draws are counted from kFirstFillDraw.
+// The random bits of one query. They depend on the seed, the number of the query and the number
+// of the draw. Draws that fill up start at kFirstFillDraw.
 struct QueryDraws {
   PhiloxSeed seed;
   int64_t query;
@@ -24,10 +24,9 @@ struct QueryDraws {
   }
 };
 
-// Writes up to `count` distinct ids that are not in `met`, and puts them there;
-// where fewer are left, the rest is -1. Returns how many ids were written.
-// num_met: how many ids of [0, num_classes) are in `met`, or more.
-// O(count + num_met).
+// Writes up to `count` distinct ids that are not in `met`, and inserts them. If fewer classes
+// are left, the rest is -1. Returns the number of ids written. num_met: an upper bound of the
+// number of ids of [0, num_classes) in `met`. O(count + num_met).
 int64_t FillUniformly(int64_t num_classes, int64_t num_met, int64_t count,
                       const QueryDraws& draws, MetIds* met, int64_t* ids);
 

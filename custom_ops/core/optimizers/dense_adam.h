@@ -1,4 +1,4 @@
-// Adam on all of a variable, in one pass over its memory and that of its moments.
+// Adam on a whole variable, in one pass over its memory and that of its moments.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_OPTIMIZERS_DENSE_ADAM_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_OPTIMIZERS_DENSE_ADAM_H_

@@ -6,7 +6,7 @@ namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
 
-// A product that is added to something: the compiler does not see that it could fuse them.
+// A product that is then added. It prevents the compiler from fusing both operations.
 inline Floats Rounded(Floats product) {
 #if defined(__SSE2__)
   asm("" : "+x"(product));

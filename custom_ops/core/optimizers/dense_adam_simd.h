@@ -7,14 +7,15 @@
 
 namespace largeout {
 
-// m += (g - m) gain_1; v += (g^2 - v) gain_2; w -= step_size m / (sqrt(v) + epsilon), each
-// operation rounded by itself and in this order: the result has the same bits everywhere.
+// m += (g - m) gain_1; v += (g^2 - v) gain_2; w -= step_size m / (sqrt(v) + epsilon). Each
+// operation is rounded separately and in this order, so the result has the same bits at all
+// levels.
 struct DenseAdamArguments {
   float* variable;
   float* momentum;
   float* velocity;
   const float* gradient;
-  float step_size;  // learning rate with the bias corrections
+  float step_size;  // learning rate with bias correction
   float gain_1;     // 1 - beta_1
   float gain_2;     // 1 - beta_2
   float epsilon;

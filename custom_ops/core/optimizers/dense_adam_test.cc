@@ -48,7 +48,7 @@ TEST(DenseAdamHasTheSameBitsAtEachSimdLevelAndInAnyOrder) {
 TEST(DenseAdamRoundsEachOperation) {
   float w = 0.5f, m = 0.3f, v = 0.7f;
   const float g = 1.1f;
-  // In doubles a product of floats is exact, so that each cast is one rounding.
+  // A product of floats is exact in double, so each cast rounds once.
   const float dm = static_cast<float>(double{g - m} * 0.1f), new_m = m + dm;
   const float square = static_cast<float>(double{g} * g);
   const float dv = static_cast<float>(double{square - v} * 0.001f), new_v = v + dv;

@@ -7,15 +7,14 @@
 namespace largeout {
 namespace {
 
-// Bytes move at about a byte a cycle and thread when rows lie far apart.
+// A thread moves about one byte per cycle if rows are far apart.
 constexpr int64_t kCyclesPerFloat = 8;
 
 RowSegments SegmentsOf(const MergedRows& merged, const float* values, int64_t dim) {
   return {merged.ids.data(), merged.offsets.data(), merged.positions.data(), values, dim};
 }
 
-// Calls work(begin, end, buffer) on ranges of segments, `buffer` being scratch
-// of two rows.
+// Calls work(begin, end, buffer) on ranges of segments. `buffer` is scratch for two rows.
 template <typename Work>
 void ForSegments(const MergedRows& merged, int64_t dim, const ParallelFor& parallel_for,
                  const Work& work) {

@@ -1,9 +1,9 @@
-// Optimizer steps that read and write only the rows which have a gradient.
+// Optimizer steps that read and write only the rows that have a gradient.
 //
-// Each function sums the gradient rows of a segment (in the order of row_runs.h, so that
-// the result does not depend on threads) and updates the row of the variable
-// and of its slots in place. g is the summed gradient; weight decay comes
-// first and is decoupled: w -= weight_decay * w.
+// Each function sums the gradients of a segment (in the order of row_runs.h, so that the result
+// does not depend on the threads) and updates the row of the variable and of its slots in
+// place. g is the summed gradient. Weight decay is applied first and is decoupled: w -=
+// weight_decay * w.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_OPTIMIZERS_ROW_UPDATE_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_OPTIMIZERS_ROW_UPDATE_H_
@@ -16,8 +16,8 @@
 
 namespace largeout {
 
-// values: [number of ids that were merged, dim].
-// REQUIRES: every id of `merged` is a row of the matrices in `arguments`.
+// values: [number of merged ids, dim]. REQUIRES: every id of `merged` is a row of the matrices
+// in `arguments`.
 void UpdateRows(const MergedRows& merged, const float* values, int64_t dim,
                 const AdamArguments& arguments, const ParallelFor& parallel_for);
 void UpdateRows(const MergedRows& merged, const float* values, int64_t dim,

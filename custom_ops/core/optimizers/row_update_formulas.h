@@ -1,6 +1,6 @@
-// The optimizer steps of row_update_rules.h on one element, or on a vector of them:
-// Floats is float or a vector type of the compiler, root(x) its square root.
-// No std templates here: see simd_level.h.
+// The optimizer steps of row_update_rules.h for one element or a vector of elements. Floats is
+// float or a vector type of the compiler; root(x) is its square root. No std templates here:
+// see simd_level.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_OPTIMIZERS_ROW_UPDATE_FORMULAS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_OPTIMIZERS_ROW_UPDATE_FORMULAS_H_
@@ -10,8 +10,8 @@
 
 namespace largeout {
 
-// decay_1, decay_2: what m and v lose for the steps that skipped the row; gain_1 =
-// 1 - beta_1, gain_2 = 1 - beta_2. *m is left alone without a momentum slot.
+// decay_1, decay_2: the factors of m and v for the steps that skipped the row; gain_1 = 1 -
+// beta_1, gain_2 = 1 - beta_2. *m does not change without a momentum slot.
 template <class Floats, class Root>
 LARGEOUT_HOST_DEVICE inline void AdamFormula(const AdamArguments& args, Floats decay_1,
                                              Floats decay_2, Floats gain_1, Floats gain_2,
@@ -37,7 +37,7 @@ LARGEOUT_HOST_DEVICE inline void AdagradFormula(const AdagradArguments& args, co
   *w -= args.learning_rate * gradient / root(*a + args.epsilon);
 }
 
-// scale = learning_rate / sqrt(a + epsilon), the same for the row.
+// scale = learning_rate / sqrt(a + epsilon), one number per row.
 template <class Floats>
 LARGEOUT_HOST_DEVICE inline void RowwiseAdagradFormula(const RowwiseAdagradArguments& args,
                                                        Floats scale, Floats gradient,
@@ -46,7 +46,7 @@ LARGEOUT_HOST_DEVICE inline void RowwiseAdagradFormula(const RowwiseAdagradArgum
   *w -= scale * gradient;
 }
 
-// *m is left alone without a momentum slot.
+// *m does not change without a momentum slot.
 template <class Floats>
 LARGEOUT_HOST_DEVICE inline void MomentumFormula(const MomentumArguments& args, Floats gradient,
                                                  Floats* w, Floats* m) {

@@ -1,6 +1,5 @@
-// Arguments of the row-sparse optimizer steps of row_update.h, and the entry
-// points that row_update_simd.cc defines once an instruction set.
-// No std templates here: see simd_level.h.
+// Arguments of the row-sparse optimizer steps of row_update.h, and the functions that
+// row_update_simd.cc defines once per instruction set. No std templates here: see simd_level.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_OPTIMIZERS_ROW_UPDATE_RULES_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_OPTIMIZERS_ROW_UPDATE_RULES_H_
@@ -9,19 +8,17 @@
 
 namespace largeout {
 
-// m += (g - m) (1 - beta_1); v += (g^2 - v) (1 - beta_2);
-// w -= step_size m / (sqrt(v) + epsilon).
-// If last_step is given, m and v are first decayed for the steps since the
-// row's last update: m *= beta_1^gap, v *= beta_2^gap with
-// gap = step - last_step - 1; then last_step = step.
-// Without slot m, g stands in its place, as with beta_1 = 0.
+// m += (g - m) (1 - beta_1); v += (g^2 - v) (1 - beta_2); w -= step_size m / (sqrt(v) +
+// epsilon). If last_step is given, m and v are first decayed for the steps since the row's last
+// update: m *= beta_1^gap, v *= beta_2^gap with gap = step - last_step - 1; then last_step =
+// step. Without the slot m, g is used in its place, as with beta_1 = 0.
 struct AdamArguments {
   float* variable;     // [num_rows, dim]
   float* momentum;     // [num_rows, dim] or null
   float* velocity;     // [num_rows, dim]
   int64_t* last_step;  // [num_rows] or null
   int64_t step;        // from 1
-  float step_size;     // learning rate with the bias corrections
+  float step_size;     // learning rate with bias correction
   double beta_1;
   double beta_2;
   float epsilon;
@@ -46,8 +43,8 @@ struct RowwiseAdagradArguments {
   float weight_decay;
 };
 
-// m = decay m - learning_rate g; w += m, or with nesterov
-// w += decay m - learning_rate g. Without slot m: w -= learning_rate g.
+// m = decay m - learning_rate g; w += m, or with nesterov w += decay m - learning_rate g.
+// Without the slot m: w -= learning_rate g.
 struct MomentumArguments {
   float* variable;  // [num_rows, dim]
   float* momentum;  // [num_rows, dim] or null
@@ -57,7 +54,7 @@ struct MomentumArguments {
   float weight_decay;
 };
 
-// The pieces of MergedRows as plain pointers, and the gradient rows.
+// The arrays of MergedRows as plain pointers, and the gradients.
 struct RowSegments {
   const int64_t* ids;
   const int64_t* offsets;
@@ -66,7 +63,7 @@ struct RowSegments {
   int64_t dim;
 };
 
-// Handle the segments [begin, end). buffer: 2 * dim floats of scratch.
+// These functions process the segments [begin, end). buffer: 2 * dim floats of scratch.
 #define LARGEOUT_DECLARE_ROW_UPDATES(level)                                                  \
   namespace level {                                                                          \
   void RowAdam(const RowSegments&, const AdamArguments&, int64_t begin, int64_t end,         \

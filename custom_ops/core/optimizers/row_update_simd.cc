@@ -10,7 +10,8 @@ namespace largeout {
 namespace LARGEOUT_SIMD {
 namespace {
 
-// How far ahead rows are prefetched: narrow ones are done before the next ones are there.
+// How far ahead rows are prefetched. Narrow rows are processed faster, so they need a longer
+// distance.
 constexpr int64_t kRowsAhead = 8;
 constexpr int64_t kNarrowRowsAhead = 32;
 
@@ -30,7 +31,7 @@ struct FullLanes {
   static void Write(Floats value, float* to) { Store(value, to); }
 };
 
-// The `count` last floats of a row whose length is no multiple of kLanes.
+// The last `count` floats of a row whose length is not a multiple of kLanes.
 struct PartLanes {
   int64_t count;
   Floats Read(const float* from) const { return LoadPart(from, count); }
@@ -45,8 +46,9 @@ inline void ForColumns(int64_t dim, const Function& function) {
   if (column < dim) function(PartLanes{dim - column}, column);
 }
 
-// Starts the walk of the page table, which is what takes time; the lines that follow the first
-// the processor fetches by itself. (All lines of three rows at once are no faster than none.)
+// Starts the walk of the page table, which takes most of the time. The processor fetches the
+// following lines on its own. (Prefetching all lines of three rows is no faster than not
+// prefetching.)
 inline void PrefetchRow(const float* row) { __builtin_prefetch(row, 1); }
 
 inline const float* Gradient(const RowSegments& segments, int64_t i) {
@@ -59,7 +61,7 @@ inline void AddRow(const float* row, int64_t dim, float* sum) {
   });
 }
 
-// Sums the run that starts at `begin`; returns where the next one does.
+// Sums the run that starts at `begin`. Returns where the next run starts.
 inline int64_t SumRun(const RowSegments& segments, int64_t begin, int64_t end, float* sum) {
   if (end - begin > kRunLength) end = begin + kRunLength;
   CopyFloats(Gradient(segments, begin), segments.dim, sum);
@@ -76,8 +78,8 @@ inline void SumSegment(const RowSegments& segments, int64_t segment, float* run,
   }
 }
 
-// Adam on one row; see AdamArguments. All rules have this form: Prefetch(row),
-// Start(row, gradient), then Update(lanes, column, gradient of the columns).
+// Adam on one row; see AdamArguments. The update structs of all optimizers have this form:
+// Prefetch(row), Start(row, gradient), then Update(lanes, column, gradient of the columns).
 struct AdamRowUpdate {
   const AdamArguments& args;
   const int64_t dim;

@@ -23,7 +23,7 @@ Matrix Ramp(int64_t rows, int64_t dim) {
 
 MergedRows Merged() { return MergeRows(kIds.data(), 3, SerialFor); }
 
-// Calls check(dim) for widths below, at and beside those of the vectors.
+// Calls check(dim) for widths below, equal to and above the width of the vectors.
 template <typename Check>
 void ForAllWidths(const Check& check) {
   testing::ForEachSimdLevel([&] {
@@ -163,7 +163,7 @@ TEST(SumRowsAddsRowsOfEqualIds) {
   });
 }
 
-// What row_runs.h says, in the plainest way.
+// The order of row_runs.h, implemented in the simplest way.
 float SumOfRuns(const Matrix& values, int64_t dim, int64_t begin, int64_t end, int64_t column) {
   float sum = 0;
   for (int64_t i = begin; i < end;) {

@@ -12,7 +12,7 @@
 namespace largeout {
 namespace {
 
-// Scattered rows come from memory at about a float a cycle and thread.
+// A thread reads scattered rows from memory at about one float per cycle.
 constexpr int64_t kCyclesPerFloat = 1;
 
 DotRows DotRowsOf(const OwnClasses& own) {
@@ -67,12 +67,13 @@ void RowDotsFeatureGradient(const ClassMatrix& matrix, const OwnClasses& own,
 
 MergedRows MergeClasses(const OwnClasses& own, const SharedClasses& shared, int64_t num_classes,
                         const ParallelFor& parallel) {
-  // Before a search begins no row has classes of its own: then only the shared ones are sorted.
+  // Before the first search, examples have no classes of their own. Then only the shared
+  // classes are sorted.
   const int64_t* const own_end = own.ids + own.size();
   const bool has_own = std::any_of(own.ids, own_end, [](int64_t id) { return id >= 0; });
   const int64_t skipped = has_own ? 0 : own.size();
   std::vector<int64_t> ids(own.size() + shared.size - skipped);
-  // An id behind all others stands for no class, and its segment is cut off.
+  // An id after all others marks missing classes; its segment is removed.
   std::transform(own.ids + skipped, own_end, ids.begin(),
                  [&](int64_t id) { return id < 0 ? num_classes : id; });
   std::copy(shared.ids, shared.ids + shared.size, ids.end() - shared.size);

@@ -11,8 +11,9 @@ namespace {
 
 constexpr int64_t kRowsAhead = 8;  // how far ahead rows are prefetched
 
-// Asks for the class some places on, from a column on, if there is one. The first line starts
-// the walk of the page table; the lines that follow the processor fetches by itself.
+// Prefetches the row of a class some places ahead, if there is one, starting at a column. The
+// first line starts the walk of the page table; the processor fetches the following lines on
+// its own.
 inline void Prefetch(const ClassMatrix& matrix, const int64_t* id, const int64_t* end_of_ids,
                      int64_t column) {
   if (end_of_ids - id <= kRowsAhead || id[kRowsAhead] < 0) return;
@@ -68,7 +69,7 @@ inline void SumLastColumns(const ClassMatrix& matrix, const int64_t* ids, int64_
   }
 }
 
-// sum = weight * row if it is the first, else sum += weight * row.
+// sum = weight * row if it is the first row, else sum += weight * row.
 inline void Add(float weight, const float* row, int64_t dim, bool first, float* sum) {
   const Floats factor = Broadcast(weight);
   int64_t k = 0;
@@ -79,7 +80,7 @@ inline void Add(float weight, const float* row, int64_t dim, bool first, float* 
   for (; k < dim; ++k) sum[k] = (first ? 0.0f : sum[k]) + weight * row[k];
 }
 
-// Sums the run that starts at `begin`; returns where the next one does.
+// Sums the run that starts at `begin`. Returns where the next run starts.
 inline int64_t SumRun(const DotSegments& in, int64_t begin, int64_t end, float* sum) {
   const uint32_t per_row = static_cast<uint32_t>(in.per_row);
   if (end - begin > kRunLength) end = begin + kRunLength;

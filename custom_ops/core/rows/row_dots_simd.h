@@ -9,14 +9,14 @@
 
 namespace largeout {
 
-// One for each row of the batch: ids and values [batch, per_row], vectors [batch, dim].
+// One entry per example: ids and values [batch, per_row], vectors [batch, dim].
 struct DotRows {
   const int64_t* ids;
   int64_t per_row;
-  float no_class;  // the logit where the id is -1
+  float no_class;  // the logit of padding (id -1)
 };
 
-// Which gradients add up to a row: see RowDotsRowGradient.
+// The gradients that are summed per row: see RowDotsRowGradient.
 struct DotSegments {
   const int64_t* offsets;
   const int32_t* positions;
@@ -28,7 +28,7 @@ struct DotSegments {
   const float* d_shared_rows;
 };
 
-// Handle rows or segments [begin, end). run: dim floats of scratch.
+// These functions process the examples or segments [begin, end). run: dim floats of scratch.
 #define LARGEOUT_DECLARE_ROW_DOTS(level)                                                   \
   namespace level {                                                                        \
   void DotOwnRows(const ClassMatrix& matrix, const DotRows& own, const float* features,    \

@@ -22,7 +22,7 @@ std::vector<float> Draw(int64_t size, uint64_t seed) {
   return values;
 }
 
-// Two threads, each with every other range of 3 units.
+// Two threads; each takes every other range of 3 units.
 void ThreadedFor(int64_t total, int64_t, const std::function<void(int64_t, int64_t)>& work) {
   const auto run = [&](int64_t first) {
     for (int64_t i = first; i < total; i += 6) work(i, std::min(total, i + 3));
@@ -32,7 +32,7 @@ void ThreadedFor(int64_t total, int64_t, const std::function<void(int64_t, int64
   other.join();
 }
 
-// A batch with own classes that repeat and are missing, and shared ones.
+// A batch with own classes, some repeated and some missing, and shared classes.
 struct Problem {
   explicit Problem(int64_t dim_in) : dim(dim_in) {
     for (int64_t i = 0; i < kBatch * kPerRow; ++i) ids.push_back(i * i % (kClasses + 1) - 1);

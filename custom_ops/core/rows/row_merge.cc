@@ -30,7 +30,7 @@ std::vector<Entry> SortedEntries(const Index* ids, int64_t num_ids, const Chunks
       largest[chunk] = std::max(largest[chunk], entries[i].id);
     }
   });
-  // Gradients of LargeoutRowDots come sorted.
+  // Gradients of LargeoutRowDots are already sorted.
   const auto by_id = [](const Entry& a, const Entry& b) { return a.id < b.id; };
   if (std::is_sorted(entries.begin(), entries.end(), by_id)) return entries;
   const int64_t max_id = *std::max_element(largest.begin(), largest.end());

@@ -1,4 +1,4 @@
-// Groups the positions of equal ids, so that a row update sees each row once.
+// Groups the positions of equal ids, so that an update processes each row once.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_ROWS_ROW_MERGE_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_ROWS_ROW_MERGE_H_
@@ -10,23 +10,22 @@
 
 namespace largeout {
 
-// Segment s is row ids[s]; its gradients stand at positions[offsets[s]] ..
+// Segment s belongs to row ids[s]. Its gradients are at positions[offsets[s]] ..
 // positions[offsets[s + 1] - 1] of the input, in input order.
 struct MergedRows {
   std::vector<int64_t> ids;        // unique, ascending
   std::vector<int64_t> offsets;    // ids.size() + 1
-  std::vector<int32_t> positions;  // one an input id
+  std::vector<int32_t> positions;  // one per input id
 
   int64_t size() const { return static_cast<int64_t>(ids.size()); }
 };
 
-// Sorts by id (radix sort, stable, memory O(num_ids) whatever the ids are).
-// The result does not depend on how `parallel_for` splits the work.
-// REQUIRES: 0 <= ids[i] and num_ids < 2^31.
+// Sorts by id (stable radix sort; memory O(num_ids), independent of the ids). The result does
+// not depend on how `parallel_for` splits the work. REQUIRES: 0 <= ids[i] and num_ids < 2^31.
 template <typename Index>
 MergedRows MergeRows(const Index* ids, int64_t num_ids, const ParallelFor& parallel_for);
 
-// Position of the first id outside [0, num_rows), or -1 if all are inside.
+// The position of the first id outside [0, num_rows), or -1 if all ids are inside.
 template <typename Index>
 int64_t FindIdOutOfRange(const Index* ids, int64_t num_ids, int64_t num_rows);
 

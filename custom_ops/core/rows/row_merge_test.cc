@@ -13,7 +13,7 @@ MergedRows Merge(const Ids& ids, const ParallelFor& parallel_for = SerialFor) {
   return MergeRows(ids.data(), static_cast<int64_t>(ids.size()), parallel_for);
 }
 
-// Every unit on a thread of its own.
+// Runs every unit on its own thread.
 void ThreadedFor(int64_t total, int64_t, const std::function<void(int64_t, int64_t)>& work) {
   std::vector<std::thread> threads;
   for (int64_t i = 0; i < total; ++i) threads.emplace_back([&work, i] { work(i, i + 1); });

@@ -1,8 +1,9 @@
 // The order in which the gradients of one row are summed.
 //
-// Runs of kRunLength gradients, the last one shorter, are summed from left to right, then
-// their sums from left to right. A row has hundreds of thousands where an `Embedding` is fed
-// padding: a GPU sums their runs at the same time, and rounding errors add up less.
+// Runs of kRunLength gradients (the last run may be shorter) are summed from left to right,
+// then the sums of the runs from left to right. The padding of an `Embedding` can give a row
+// hundreds of thousands of gradients: a GPU sums its runs in parallel, and rounding errors
+// accumulate less.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_ROWS_ROW_RUNS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_ROWS_ROW_RUNS_H_

@@ -2,11 +2,11 @@
 
 namespace largeout {
 
-// Scaled by num_classes, the masses fill num_classes slots of kAliasTotal.
-// `light` runs over the classes that leave room in their slot, `heavy` over
-// those that overflow theirs; `left` is what the heavy class still has to
-// place. It fills light slots until it fits into its own, and the room there
-// goes to the next heavy class. Integers sum exactly, so the last one fits.
+// Scaled by num_classes, the masses fill num_classes slots of kAliasTotal. `light` iterates
+// over the classes that leave room in their slot, `heavy` over the classes that exceed theirs.
+// `left` is the mass of the heavy class that is still to be placed. The heavy class fills light
+// slots until the rest fits into its own slot, and the next heavy class gets the room there.
+// Integer sums are exact, so the last class fits.
 void BuildAliasTable(const int64_t* masses, int64_t num_classes, AliasSlot* slots) {
   using Scaled = __int128;
   const auto scaled = [&](int64_t c) { return static_cast<Scaled>(masses[c]) * num_classes; };

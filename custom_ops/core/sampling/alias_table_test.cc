@@ -16,7 +16,7 @@ std::vector<int64_t> Masses(const std::vector<double>& weights, int64_t num_stra
   return masses;
 }
 
-// What each class gets from all slots together, times the number of slots.
+// The mass that each class gets from all slots together, times the number of slots.
 std::vector<__int128> Received(const std::vector<AliasSlot>& slots) {
   std::vector<__int128> received(slots.size());
   for (size_t c = 0; c < slots.size(); ++c) {

@@ -1,4 +1,4 @@
-// Any distribution as a table of cumulative masses, for sampling.h.
+// An arbitrary distribution as a table of cumulative masses, for sampling.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_SAMPLING_CUMULATIVE_TABLE_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_SAMPLING_CUMULATIVE_TABLE_H_
@@ -19,10 +19,10 @@ namespace largeout {
 // Find stays inside the arrays whatever they hold.
 class CumulativeTable {
  public:
-  static constexpr int64_t kCyclesPerFind = 250;  // of a table that is in no cache
+  static constexpr int64_t kCyclesPerFind = 250;  // if the table is not in a cache
 
-  // For num_strata of StratumLength(num_strata), whose sum is cumulative[num_classes].
-  // Does not read the arrays. REQUIRES: num_classes >= 1, num_buckets >= 1.
+  // For num_strata of StratumLength(num_strata), whose sum is cumulative[num_classes]. Does not
+  // read the arrays. REQUIRES: num_classes >= 1, num_buckets >= 1.
   CumulativeTable(const int64_t* cumulative, int64_t num_classes, const int64_t* index,
                   int64_t num_buckets, int64_t num_strata);
 
@@ -30,9 +30,9 @@ class CumulativeTable {
   LARGEOUT_HOST_DEVICE int64_t stratum() const { return stratum_; }
   LARGEOUT_HOST_DEVICE int64_t Cumulative(int64_t c) const { return cumulative_[c]; }
 
-  // The class c with cumulative[c] <= x < cumulative[c + 1]: the first that ends
-  // beyond x. Its end lies in the bucket of x or later, its start in that bucket
-  // or earlier, so index[g] <= c <= index[g + 1].
+  // The class c with cumulative[c] <= x < cumulative[c + 1]: the first class that ends above x.
+  // Its end is in the bucket of x or later and its start in that bucket or earlier, so index[g]
+  // <= c <= index[g + 1].
   LARGEOUT_HOST_DEVICE int64_t Find(int64_t x) const {
     const int64_t bucket = Bucket(x, buckets_per_mass_, num_buckets_);
     int64_t c = std::clamp<int64_t>(index_[bucket], 0, num_classes_ - 1);
@@ -52,7 +52,7 @@ class CumulativeTable {
     return static_cast<double>(num_buckets) / static_cast<double>(total);
   }
 
-  // Never decreases with x, which is all that the search needs of its rounding.
+  // Never decreases with x. The search needs no other property of its rounding.
   LARGEOUT_HOST_DEVICE static int64_t Bucket(int64_t x, double buckets_per_mass,
                                              int64_t num_buckets) {
     const auto bucket = static_cast<int64_t>(static_cast<double>(x) * buckets_per_mass);
@@ -68,8 +68,8 @@ class CumulativeTable {
   double buckets_per_mass_;
 };
 
-// Fills the two arrays. `masses` may be `cumulative + 1`.
-// REQUIRES: masses positive, with a sum below 2^62.
+// Fills the two arrays. `masses` may be `cumulative + 1`. REQUIRES: masses are positive, and
+// their sum is below 2^62.
 void BuildCumulativeTable(const int64_t* masses, int64_t num_classes, int64_t num_buckets,
                           int64_t* cumulative, int64_t* index);
 

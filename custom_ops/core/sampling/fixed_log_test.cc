@@ -20,7 +20,7 @@ TEST(FixedLogIsTheLogarithm) {
   }
 }
 
-// What a class of the log-uniform distribution gets.
+// The length of a class of the log-uniform distribution.
 void ExpectTheStepFrom(uint64_t n) {
   const double step = static_cast<double>(FixedLog(n + 1) - FixedLog(n));
   EXPECT_GT(step, 0);
@@ -40,7 +40,7 @@ TEST(FixedLogHasNoJumpsBetweenItsPieces) {
   }
 }
 
-// Any processor must find these: draws depend on them.
+// All processors must compute these, because draws depend on them.
 TEST(FixedLogHasTheseBits) {
   EXPECT_EQ(FixedLog(2), 0x162E42FEFA39EF3);
   EXPECT_EQ(FixedLog(3), 158326716603851093);

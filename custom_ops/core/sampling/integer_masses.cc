@@ -8,7 +8,7 @@
 namespace largeout {
 namespace {
 
-// The sum of the weights behind the largest ones, without cancellation.
+// The sum of the weights other than the largest ones, without cancellation.
 double TailSum(const double* weights, int64_t num_classes, const std::vector<double>& largest) {
   const double last = largest.back();
   int64_t ties = -std::count(largest.begin(), largest.end(), last);
@@ -20,14 +20,14 @@ double TailSum(const double* weights, int64_t num_classes, const std::vector<dou
   return sum + ties * last;
 }
 
-// A weight w that is not certain to be drawn gets w * scale of a stratum.
+// A weight w that is not drawn with certainty gets w * scale of a stratum.
 struct Scale {
   double scale;
-  double certain;  // weights from here on are
+  double certain;  // weights of at least this are certain
 };
 
-// With the k largest certain, the next one, w, is certain too where its share
-// of the num_strata - k strata left is at least one: (num_strata - k) w >= rest.
+// If the k largest are certain, the next weight w is certain too if its share of the remaining
+// num_strata - k strata is at least one: (num_strata - k) w >= rest.
 Scale FindScale(const double* weights, int64_t num_classes, int64_t num_strata) {
   std::vector<double> largest(num_strata);
   std::partial_sort_copy(weights, weights + num_classes, largest.begin(), largest.end(),
@@ -40,7 +40,7 @@ Scale FindScale(const double* weights, int64_t num_classes, int64_t num_strata) 
   return {k < num_strata ? (num_strata - k) / rest[k] : 0, certain};
 }
 
-// Adds `missing` (perhaps negative) to the sum, as evenly as one integer allows.
+// Adds `missing` (which may be negative) to the sum, distributed as evenly as integers allow.
 void SpreadRemainder(int64_t missing, int64_t num_classes, int64_t stratum, int64_t* masses) {
   while (missing != 0) {
     const int64_t step = std::max<int64_t>(1, std::abs(missing) / num_classes);

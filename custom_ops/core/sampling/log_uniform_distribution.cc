@@ -7,8 +7,8 @@
 namespace largeout {
 namespace {
 
-// Whether class c, with all before it certain, has pi >= 1. The margin keeps
-// rounding from making a class longer than a stratum.
+// Whether pi >= 1 for class c if all earlier classes are certain. The margin prevents rounding
+// from making a class longer than a stratum.
 bool IsCertain(int64_t c, int64_t num_classes, int64_t num_strata) {
   constexpr double kCertain = 1 - 1e-6;
   const double own = std::log1p(1.0 / (c + 1));
@@ -16,7 +16,7 @@ bool IsCertain(int64_t c, int64_t num_classes, int64_t num_strata) {
   return (num_strata - c) * own >= kCertain * rest;
 }
 
-// IsCertain holds up to some class and never after: if it fails for c, then
+// IsCertain is true up to some class and false for all later ones: if it is false for c, then
 // rest(c + 1) = rest(c) - own(c) > (num_strata - c - 1) own(c + 1).
 int64_t NumCertain(int64_t num_classes, int64_t num_strata) {
   int64_t low = 0, high = num_strata;

@@ -1,5 +1,5 @@
-// q_c = log((c + 2) / (c + 1)) / log(num_classes + 1), as a distribution for
-// sampling.h in closed form: no table, no state.
+// q_c = log((c + 2) / (c + 1)) / log(num_classes + 1), as a distribution for sampling.h in
+// closed form, without a table or state.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_SAMPLING_LOG_UNIFORM_DISTRIBUTION_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_SAMPLING_LOG_UNIFORM_DISTRIBUTION_H_
@@ -13,10 +13,10 @@
 
 namespace largeout {
 
-// Lengths are pi_c = min(1, tau q_c) of a stratum with tau such that they sum
-// to num_strata. q decreases, so the classes with pi = 1 are the first ones,
-// [0, num_certain), and behind them the line is tau log((c + 1) / (num_certain + 1)).
-// Logarithms are integers (fixed_log.h), so that GPUs draw the same classes.
+// Lengths are pi_c = min(1, tau q_c) of a stratum, with tau such that they sum to num_strata. q
+// decreases, so the classes with pi = 1 are the first ones, [0, num_certain). After them, the
+// cumulative length is tau log((c + 1) / (num_certain + 1)). Logarithms are integers
+// (fixed_log.h), so that GPUs draw the same classes.
 class LogUniformDistribution {
  public:
   static constexpr int64_t kCyclesPerFind = 150;
@@ -37,7 +37,7 @@ class LogUniformDistribution {
   LARGEOUT_HOST_DEVICE int64_t Find(int64_t x) const {
     const int64_t certain = num_certain_ * stratum_;
     if (x < certain) return x / stratum_;
-    // A guess, perhaps another one on another processor; Cumulative decides.
+    // A guess, which may differ between processors; Cumulative decides.
     const double guess = (num_certain_ + 1) * std::exp((x - certain) * inverse_scale_) - 1;
     int64_t c =
         std::clamp<int64_t>(static_cast<int64_t>(guess), num_certain_, num_classes_ - 1);

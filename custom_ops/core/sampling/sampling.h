@@ -1,39 +1,40 @@
 // Draws of classes from a fixed distribution, with and without replacement.
 //
-// A distribution lays the classes in id order along a line of integers:
-// class c occupies [Cumulative(c), Cumulative(c + 1)), and a stratum is
-// `stratum()` integers long. Integers make every probability below exact: the
-// expected count that is reported is that of the draws, to the last bit.
+// A distribution places the classes in the order of their ids along a line of integers: class c
+// occupies [Cumulative(c), Cumulative(c + 1)), and a stratum is `stratum()` integers long. With
+// integers every probability below is exact: the reported expected count is exactly that of the
+// draws.
+//
 // A distribution has
 //   int64_t num_classes()
 //   int64_t stratum()
 //   int64_t Cumulative(int64_t c)   0 <= c <= num_classes; increasing from 0
 //   int64_t Find(int64_t x)         the class that occupies x
-//   kCyclesPerFind                  what that takes
+//   kCyclesPerFind                  the cost of Find
 //
-// With replacement, the line is one stratum and each draw picks a point of it.
+// With replacement, the line is one stratum, and each draw picks a point of it.
 //
-// Without replacement, the line is num_sampled strata, no class is longer
-// than a stratum, and class c shall be in the sample with probability
+// Without replacement, the line is num_sampled strata, no class is longer than a stratum, and
+// class c must be in the sample with probability
 //   pi_c = (Cumulative(c + 1) - Cumulative(c)) / stratum.
-// Deville's systematic sampling does exactly that in one walk; it is the
-// ordered pivotal method of Deville and Tille (Chauvet 2012, "On a
-// characterization of ordered pivotal sampling"). In units of a stratum, let
-// class k straddle the end of stratum i, with a of its length before the end
-// and b beyond, and let h be the jumper that came over the previous end, with
-// length b'. Stratum i then holds h (b'), the classes inside it, and a of k:
-//   1. f is picked among h and the classes inside in proportion to their
-//      lengths, which sum to 1 - a. So f stands for probability 1 - a.
-//   2. f and k fight: with probability a / (1 - b) k is selected and f jumps
-//      over, else f is selected and k jumps over. Either jumper has length b.
-// P(k) = a / (1 - b) + (1 - a / (1 - b)) b = a + b, since a jumper of length b
-// is selected later with probability b: it is picked with b / (1 - a'), and
-// who is picked stands for 1 - a'. Ids are distinct and their number fixed.
-// Where a class begins exactly at the end of the stratum, a = 0: it jumps over.
+// Deville's systematic sampling achieves exactly that in one walk. It is the ordered pivotal
+// method of Deville and Tille (Chauvet 2012, "On a characterization of ordered pivotal
+// sampling"). In units of a stratum, let class k straddle the end of stratum i, with a of its
+// length before the end and b after it. Let h be the jumper, the class that crossed the
+// previous end, with length b'. Stratum i then contains h (b'), the classes inside it, and a of
+// k:
+//   1. f is picked among h and the classes inside with probabilities proportional to their
+//      lengths, which sum to 1 - a. So f represents probability 1 - a.
+//   2. f and k fight: with probability a / (1 - b) k is selected and f jumps over the end,
+//      else f is selected and k jumps. Either jumper has length b.
+// P(k) = a / (1 - b) + (1 - a / (1 - b)) b = a + b: a jumper of length b is selected later with
+// probability b, because it is picked with b / (1 - a'), and the picked class represents 1 -
+// a'. Ids are distinct and their number is fixed. If a class starts exactly at the end of the
+// stratum, a = 0 and the class jumps.
 //
-// Neighbours exclude each other (the sample is stratified by id, which lowers
-// the variance of sums over it), so the walk starts at a random class of the
-// ring: then every pair of classes can occur together.
+// Neighbours exclude each other (the sample is stratified by id, which lowers the variance of
+// sums over it). Therefore the walk starts at a random class of the ring, so that every pair of
+// classes can occur together.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_SAMPLING_SAMPLING_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_SAMPLING_SAMPLING_H_
@@ -48,8 +49,8 @@
 
 namespace largeout {
 
-// A draw without its search, most of it the random bits. A thread of its own pays only for
-// thousands of draws from a distribution in closed form.
+// The cost of a draw without its search, mostly random bits. With a distribution in closed
+// form, a second thread pays only for thousands of draws.
 inline constexpr int64_t kCyclesPerDraw = 40;
 
 // Draw i. REQUIRES: Cumulative(num_classes) == stratum().
@@ -70,22 +71,22 @@ void SampleWithReplacement(const Distribution& distribution, int64_t num_sampled
   });
 }
 
-// The ring of strata, entered at the first point of class `start`.
+// The ring of strata, starting at the first point of class `start`.
 template <class Distribution>
 class StrataWalk {
  public:
-  // What is known of a stratum before the fights.
+  // The state of a stratum before the fights.
   struct Stratum {
     int64_t inside;     // the class picked inside, or kJumper
-    int64_t straddler;  // the class over its end: k
+    int64_t straddler;  // the class that straddles its end: k
     int64_t before;     // a
     int64_t after;      // b
     uint64_t fight;     // random bits
   };
   static constexpr int64_t kJumper = -1;
 
-  // Who is in the sample for a stratum, and who jumps over its end; kJumper is the
-  // one that came over the previous end.
+  // The class that is sampled for a stratum, and the class that jumps over its end. kJumper is
+  // the class that crossed the previous end.
   struct Outcome {
     int64_t selected;
     int64_t next;
@@ -99,7 +100,7 @@ class StrataWalk {
         start_(distribution.Find(ScaleBits(BitsOfDraw(seed, kStartDraw).first, length_))),
         rotation_(Start(start_)) {}
 
-  // The class that jumps into stratum 0: there it lies with its full length.
+  // The class that jumps into stratum 0, where it has its full length.
   LARGEOUT_HOST_DEVICE int64_t start() const { return start_; }
 
   // Fills strata[i] for i in [begin, end).
@@ -111,7 +112,7 @@ class StrataWalk {
     }
   }
 
-  // What is left of the jumper in stratum i.
+  // The remaining length of the jumper in stratum i.
   LARGEOUT_HOST_DEVICE int64_t JumperLength(int64_t i) const { return Straddle(i).after; }
 
   LARGEOUT_HOST_DEVICE Stratum PickIn(int64_t i, int64_t jumper_length) const {
@@ -141,15 +142,15 @@ class StrataWalk {
     return sum < length_ ? sum : sum - length_;
   }
 
-  // The class that straddles the start of stratum i; nothing is picked yet.
+  // The class that straddles the start of stratum i. Nothing is picked yet.
   LARGEOUT_HOST_DEVICE Stratum Straddle(int64_t i) const {
     const int64_t x = OnRing(i * distribution_.stratum());
     const int64_t c = distribution_.Find(x);
     return {kJumper, c, Share(x - Start(c)), Share(Start(c + 1) - x), 0};
   }
 
-  // Where class c starts on the line, and a length in one stratum. The limits are for
-  // tables that were damaged: whatever they hold, no number overflows.
+  // The start of class c on the line, and a length within one stratum. The limits prevent
+  // overflow in damaged tables, whatever they contain.
   LARGEOUT_HOST_DEVICE int64_t Start(int64_t c) const {
     return std::clamp<int64_t>(distribution_.Cumulative(c), 0, length_);
   }
@@ -164,9 +165,9 @@ class StrataWalk {
   const int64_t rotation_;
 };
 
-// ids[i] for i < num_sampled: distinct, class c among them with probability pi_c.
-// REQUIRES: Cumulative(num_classes) == num_sampled * stratum() <= 2^62; no
-// class is longer than a stratum.
+// ids[i] for i < num_sampled: distinct ids that include class c with probability pi_c.
+// REQUIRES: Cumulative(num_classes) == num_sampled * stratum() <= 2^62; no class is longer than
+// a stratum.
 template <class Distribution>
 void SampleWithoutReplacement(const Distribution& distribution, int64_t num_sampled,
                               PhiloxSeed seed, const ParallelFor& parallel_for, int64_t* ids) {
@@ -184,11 +185,11 @@ void SampleWithoutReplacement(const Distribution& distribution, int64_t num_samp
   }
 }
 
-// Length of class c in strata: its expected count in one draw with
-// replacement, or its inclusion probability without.
+// The length of class c in strata: its expected count in one draw with replacement, or its
+// inclusion probability without.
 template <class Distribution>
 LARGEOUT_HOST_DEVICE float LengthInStrata(const Distribution& distribution, int64_t c) {
-  // Unsigned, as a damaged table may hold any numbers.
+  // Unsigned, because a damaged table may contain any numbers.
   const uint64_t end = distribution.Cumulative(c + 1), start = distribution.Cumulative(c);
   const auto length = static_cast<int64_t>(end - start);
   return static_cast<float>(static_cast<double>(length) / distribution.stratum());

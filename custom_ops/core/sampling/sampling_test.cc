@@ -16,7 +16,7 @@
 namespace largeout {
 namespace {
 
-// A table with its arrays.
+// A table that owns its arrays.
 class OwnedTable {
  public:
   OwnedTable(const std::vector<double>& weights, int64_t num_strata, int64_t num_buckets)
@@ -37,7 +37,8 @@ class OwnedTable {
   int64_t num_strata_;
 };
 
-// The promises of a distribution: classes in a row without gaps, Find inverts.
+// The properties of a distribution: classes are adjacent without gaps, and Find inverts
+// Cumulative.
 template <class Distribution>
 void CheckLine(const Distribution& distribution, int64_t num_strata) {
   const int64_t n = distribution.num_classes();
@@ -52,7 +53,7 @@ void CheckLine(const Distribution& distribution, int64_t num_strata) {
   EXPECT_EQ(wrong, 0);
 }
 
-// Counts classes over samples and compares with their lengths, at 5 sigma.
+// Counts classes over samples and compares the counts with the lengths, at 5 sigma.
 template <class Distribution>
 void CheckFrequencies(const Distribution& distribution, int64_t num_sampled, bool unique) {
   constexpr int kSamples = 30000;
@@ -110,8 +111,8 @@ TEST(ClassesThatBeginAtTheEndOfAStratumAreSampledToo) {
   CheckFrequencies(view, 6, true);
 }
 
-// Numbers overflow under UBSan if any is taken as it stands.
-TEST(ADamagedTableGivesClassesAllTheSame) {
+// Without the limits, numbers would overflow under UBSan.
+TEST(ADamagedTableStillGivesClasses) {
   constexpr int64_t kNumClasses = 8, kNumSampled = 7;
   constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
   constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();

@@ -9,12 +9,13 @@
 
 namespace largeout {
 
-// A class is num_strata long and a stratum num_classes: pi = num_strata / num_classes.
+// A class has length num_strata and a stratum length num_classes: pi = num_strata /
+// num_classes.
 class UniformDistribution {
  public:
   static constexpr int64_t kCyclesPerFind = 10;
 
-  // REQUIRES: 1 <= num_strata <= num_classes, product at most 2^62.
+  // REQUIRES: 1 <= num_strata <= num_classes, and their product is at most 2^62.
   LARGEOUT_HOST_DEVICE UniformDistribution(int64_t num_classes, int64_t num_strata)
       : num_classes_(num_classes), num_strata_(num_strata) {}
 
