@@ -16,11 +16,12 @@
 
 namespace largeout {
 
-// log_partition [batch]: the log of the sum of exp(o_c); NaN if a logit is NaN. true_logits
-// [batch, width]: 0 where there is no label. Not written, and may be null, if `labels` has
-// logits. ranks [batch, width]: the number of classes c other than y with o_c > o_y, or with
-// o_c = o_y and c < y; num_classes where there is no label or its logit is NaN or -inf. If
-// `labels` has logits, these are used as o_y.
+// log_partition [batch]: the log of the sum of exp(o_c); NaN if a logit is NaN.
+// true_logits [batch, width]: 0 where there is no label. Not written, and may be null, if
+// `labels` has logits.
+// ranks [batch, width]: the number of classes c other than y with o_c > o_y, or with o_c = o_y
+// and c < y; num_classes where there is no label or its logit is NaN or -inf. If `labels` has
+// logits, these are used as o_y.
 void ClassStatistics(const ClassMatrix& matrix, const Features& features, const Labels& labels,
                      const ParallelFor& parallel, float* log_partition, float* true_logits,
                      int64_t* ranks, ProductNumbers numbers = ProductNumbers::kFloat32);

@@ -59,8 +59,8 @@ LARGEOUT_HOST_DEVICE inline bool Holds(const Bucket& bucket, int64_t id) {
 // Sorts the rows into the buckets of their codes, by a stable counting sort: the ids of a
 // bucket increase, on any number of threads. codes_to_ids [num_tables, num_rows]: on input, the
 // code of each row in each table; on output, the ids. offsets [num_tables, num_buckets + 1] is
-// written. Needs 1.5
-// * num_rows integers of scratch. REQUIRES: codes in [0, num_buckets), num_rows < 2^31.
+// written. Needs 1.5 num_rows integers of scratch. REQUIRES: codes in [0, num_buckets),
+// num_rows < 2^31.
 void SortIntoBuckets(int64_t num_tables, int64_t num_buckets, int64_t num_rows,
                      const ParallelFor& parallel, int32_t* offsets, int32_t* codes_to_ids);
 
@@ -71,8 +71,7 @@ void BuildLshTables(const HashFamily& family, const float* rows, int64_t num_row
 
 // Counts the entries (table, id of row i) that are in the bucket of the row's current code:
 // codes [num_rows, num_tables], row_ids [num_rows]. Codes and ids out of range are not counted.
-// O(num_rows
-// * num_tables * log of the bucket size).
+// O(num_rows num_tables log(bucket size)).
 int64_t CountFreshEntries(const LshTables& tables, const int32_t* codes, const int64_t* row_ids,
                           int64_t num_rows);
 
