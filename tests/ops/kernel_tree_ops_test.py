@@ -141,6 +141,12 @@ def test_stale_sums_leave_log_q_that_of_the_draws():
         assert abs(reference.chi_square_deviation(counts, q[row] / q[row].sum())) < 5
 
 
+def test_rows_of_width_0_are_drawn_uniformly():
+    ids, log_q, _ = Problem(dim=0, bias=False).build().sample(100)
+    assert np.all((ids >= 0) & (ids < 200))
+    np.testing.assert_allclose(log_q, -np.log(200.0), rtol=1e-5)
+
+
 def test_seeds_decide_the_draws():
     problem = Problem().build()
     again, other = problem.sample(50)[0], problem.sample(50, seed=SEED + 1)[0]

@@ -50,6 +50,10 @@ def test_a_number_of_a_query_that_is_rounded_to_0_counts(for_all_simd_levels):
     np.testing.assert_array_equal(ids, [[49_999, 0]] * 3)
 
 
+def test_rows_of_width_0_are_ranked_by_bias(for_all_simd_levels):
+    _expect_the_same_bits(Problem(2, 100, 0, 1), 7)
+
+
 def test_classes_without_a_logit_come_last_as_without_packing():
     problem = Problem(3, 100, 40, 1)
     bias = problem.bias.copy()
