@@ -152,11 +152,21 @@ def test_copies_and_files_keep_the_ranking(kind, tmp_path):
         assert_best(found, kind, model)
 
 
+@pytest.mark.parametrize("loss", ["absolute_softmax_loss", ["absolute_softmax_loss"]])
+def test_weights_loaded_into_a_compiled_model_rank_by_its_loss(loss, tmp_path):
+    trained("absolute").save_weights(tmp_path / "model.weights.h5")
+    model = keras.Sequential([keras.Input([DIM]), large()])
+    model.compile("sgd", loss)
+    model.load_weights(tmp_path / "model.weights.h5")
+    assert_best(tflo.retrieval.predict_top_k(model, X, K, verbose=0), "absolute", model)
+
+
 def test_the_last_loss_that_trains_decides():
     model = trained("absolute")
-    model.compile("sgd", losses.SampledSoftmaxLoss())
-    model.evaluate(X, np.arange(BATCH), verbose=0)
+    model.compile("sgd", losses.SampledSoftmaxLoss(), metrics=[metrics.Perplexity()])
+    found = model.evaluate(X, np.arange(BATCH), verbose=0, return_dict=True)
     assert model.layers[-1].ranking == "absolute"
+    assert found["perplexity"] == pytest.approx(np.exp(found["loss"]), rel=1e-4)
     model.train_on_batch(X, np.arange(BATCH))
     assert model.layers[-1].ranking == "logit"
 

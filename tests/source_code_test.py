@@ -59,7 +59,7 @@ ARROWS = {
         "types",
         "variables",
     },
-    "join_models": {"layers"},
+    "join_models": {"layers", "tags"},
     "resizing": {"classes", "keras_internals", "layers", "metrics", "types", "variables"},
     "retrieval": {"arguments", "atomic_file", "classes", "ops", "search", "tags", "types"},
     "serving": {"arguments", "classes", "layers", "retrieval", "tags", "version"},

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from tf_largeout.layers import LargeOutput
+from tf_largeout.tags.model_output import compiled_loss
 
 
 def join_models(models: Sequence[keras.Model]) -> keras.Model:
@@ -85,7 +86,7 @@ def _head(model: keras.Model) -> LargeOutput:
 
 
 def _require_logit_ranking(model: keras.Model, head: LargeOutput) -> None:
-    head.follow(getattr(model, "loss", None), replace=False)
+    head.follow(compiled_loss(model), replace=False)
     if head.ranking != "logit":
         raise ValueError(
             f"`join_models` computes the mean of logits, but model '{model.name}' ranks "

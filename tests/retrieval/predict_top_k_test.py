@@ -10,7 +10,8 @@ import tensorflow as tf
 from tests import harness
 from tests.serving import models
 from tests.slow import slow_but
-from tf_largeout.retrieval import predict_top_k
+from tf_largeout.layers import LargeOutput
+from tf_largeout.retrieval import BruteForceIndex, InvertedFileIndex, LSHIndex, predict_top_k
 
 pytestmark = pytest.mark.portable
 
@@ -162,6 +163,27 @@ def test_an_index_of_other_classes_is_refused(model, name, value):
     index = Index(model.layers[-1], **{name: value})
     with pytest.raises(ValueError, match=f"large_output.*{name}=.*Index with {name}={value}"):
         predict_top_k(model, X, K, index=index, verbose=0)
+
+
+@pytest.mark.parametrize("kind", [BruteForceIndex, LSHIndex, InvertedFileIndex])
+def test_an_index_without_the_bias_or_of_earlier_rows_is_refused(kind):
+    draws = np.random.default_rng(0)
+    head = LargeOutput(
+        N,
+        embeddings_initializer=draws.normal(size=(N, 3)),
+        bias_initializer=draws.normal(size=N),
+    )
+    model = keras.Sequential([keras.Input([3]), head])
+    x = draws.normal(size=(2, 3)).astype("float32")
+    index = kind().build(head.class_embeddings(), head.bias)
+    predict_top_k(model, x, K, index=index, verbose=0)
+    with pytest.raises(ValueError, match="Build it again after training"):
+        predict_top_k(model, x, K, index=kind().build(head.class_embeddings()), verbose=0)
+    head.embeddings.assign(2 * head.embeddings)
+    with pytest.raises(ValueError, match="Build it again after training"):
+        predict_top_k(model, x, K, index=index, verbose=0)
+    index.update(np.arange(N), head.class_embeddings(), head.bias)
+    predict_top_k(model, x, K, index=index, verbose=0)
 
 
 def _followed(model):

@@ -20,8 +20,9 @@ class Perplexity(ExampleMetric):
 
     Args:
         absolute: True for the softmax of `|o_c|`, False for the softmax of `o_c`. None, the
-            default, uses the probabilities of the model's loss: the softmax of `|o_c|` for
-            `AbsoluteSoftmaxLoss`, and those of `TaylorSoftmaxLoss` or `SphericalSoftmaxLoss`.
+            default, uses the probabilities of the loss that the model is compiled with: the
+            softmax of `|o_c|` for `AbsoluteSoftmaxLoss`, those of `TaylorSoftmaxLoss` or
+            `SphericalSoftmaxLoss`, and else the softmax of `o_c`.
         name: Name of the metric, "perplexity" or "absolute_perplexity" by default.
         dtype: Dtype of the result, as in `keras.metrics.Metric`. The sums are float64.
 

@@ -9,10 +9,13 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import is_whole
+from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.retrieval import index_file
 from tf_largeout.retrieval.compiled_search import CompiledSearch
 from tf_largeout.retrieval.rows import Rows, rows_of
 from tf_largeout.types import TensorLike
+
+_CHECKED_CLASSES = 64
 
 
 class Search(Protocol):
@@ -131,6 +134,31 @@ class Index(abc.ABC, Generic[SearchT]):
         """
         rows = self._built().rows
         return rows.matrix.rows(rows.ids(ids)).numpy()
+
+    def require_current(self, scorer: ClassScorer) -> None:
+        """Checks some classes, 64 to 127 spread over the ids, against those of a layer.
+
+        Args:
+            scorer: The `class_matrix` of an output layer.
+
+        Raises:
+            ValueError: If a class of the sample has another row or bias here.
+        """
+        rows = self._built().rows
+        alive = np.flatnonzero(rows.alive)
+        ids = tf.constant(alive[:: max(1, len(alive) // _CHECKED_CLASSES)])
+        zeros = tf.zeros([1, rows.matrix.dim])
+        pairs = [
+            (rows.matrix.rows(ids), scorer.rows(ids)),
+            # The logits for a query of zeros are the biases.
+            (rows.matrix.dots(zeros, ids[tf.newaxis]), scorer.dots(zeros, ids[tf.newaxis])),
+        ]
+        if not all(np.array_equal(one, other) for one, other in pairs):
+            raise ValueError(
+                "`index` must have the class embeddings and biases that the layer has now. "
+                f"Received: a {type(self).__name__} with other ones. Build it again after "
+                "training, with `build(layer.class_embeddings(), layer.bias)`."
+            )
 
     def add(self, class_embeddings: TensorLike, bias: TensorLike | None = None) -> np.ndarray:
         """Adds classes.

@@ -16,7 +16,8 @@ from tf_largeout.types import TensorLike
 class TopKIndex(Protocol):
     """Finds classes for `predict_top_k`, inside a `tf.function`.
 
-    If it has `num_classes` or `dim`, they must equal those of the model's output layer.
+    If it has `num_classes` or `dim`, they must equal those of the model's output layer. If it
+    has a method `require_current(class_matrix)`, it is called to check the class rows.
     """
 
     def top_k(
@@ -55,7 +56,7 @@ def predict_top_k(
     It runs Keras's `predict` loop, with its batches, replicas and progress bar. But neither a
     step nor the result contains `[batch, num_classes]`. Scores are logits, or log-probabilities
     for a `HierarchicalOutput`. Each call traces the model again: for a few examples at a time,
-    call `top_k` of the layer, which can also rank by `|logit|`.
+    call `top_k` of the layer.
 
     ```python
     scores, ids = tflo.retrieval.predict_top_k(model, x, 10, exclude=seen)
@@ -93,9 +94,9 @@ def predict_top_k(
 
     Raises:
         ValueError: If the model has another output, `k` is out of range, `index` has other
-            classes, a filter does not contain integers or does not match `x`, `exclude` is
-            given and `x` is not arrays, or `positions` is "last" and the model has no
-            sequences.
+            classes, or other class rows or biases than the layer has now, a filter does not
+            contain integers or does not match `x`, `exclude` is given and `x` is not arrays, or
+            `positions` is "last" and the model has no sequences.
         tf.errors.InvalidArgumentError: If an id of a filter is out of range, or the features of
             an example are not finite.
     """
@@ -221,3 +222,6 @@ def _require_same_classes(index: TopKIndex, layer: Any) -> None:
             f"the {type(index).__name__} ranks by {ranking!r}. Omit `index`: the exact search "
             "ranks as the layer does."
         )
+    if hasattr(index, "require_current"):
+        with tf.init_scope():
+            index.require_current(layer.class_matrix)

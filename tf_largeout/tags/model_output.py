@@ -9,6 +9,17 @@ from tf_largeout.keras_internals import mask_of
 from tf_largeout.tags.output_tag import OutputTag, logits_left_out, tag_of
 
 
+def compiled_loss(model: keras.Model) -> Any:
+    """Returns the loss that a model with one output is compiled with, or None.
+
+    `model.loss` is what `compile` received: a loss or its name, or a list or dict of them.
+    """
+    loss = getattr(model, "loss", None)
+    if isinstance(loss, (list, tuple, dict)) and len(loss) == 1:
+        (loss,) = loss.values() if isinstance(loss, dict) else loss
+    return keras.losses.get(loss) if isinstance(loss, str) else loss
+
+
 def output_tag(model: keras.Model, inputs: Any, asked_by: str) -> OutputTag:
     """Returns the tag of the output of `model`, as `tag_and_mask`."""
     return tag_and_mask(model, inputs, asked_by)[0]
@@ -45,5 +56,5 @@ def tag_and_mask(
     if tag is None:
         raise ValueError(f"Model '{model.name}' was traced only for its shapes.")
     # After `load_weights`, the layer has not seen the loss yet, and so not its ranking.
-    tag.layer.follow(getattr(model, "loss", None), replace=False)
+    tag.layer.follow(compiled_loss(model), replace=False)
     return tag, mask_of(outputs)

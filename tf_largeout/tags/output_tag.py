@@ -153,10 +153,11 @@ class OutputTag:
         Args:
             y_true: The labels.
             absolute: Whether p is the softmax of `|logit|`, or of the logits; None for the
-                softmax that matches the layer's `ranking`.
+                softmax of the loss of this step, or, without one, of the layer's `ranking`.
         """
         labels = self.label_matrix(y_true)
-        is_absolute = self.layer.ranking_by(absolute) == "absolute"
+        ranking = getattr(self.loss, "ranking", None) if absolute is None else None
+        is_absolute = (ranking or self.layer.ranking_by(absolute)) == "absolute"
         known = self.known_statistics(labels, "absolute" if is_absolute else "logit")
         if known is None:
             return None
