@@ -133,7 +133,7 @@ def one_of(name: str, value: str, choices: Sequence[str]) -> str:
     """Returns an argument that must be one of `choices`.
 
     Raises:
-        ValueError: If it is not.
+        ValueError: If `value` is none of them.
     """
     if value in choices:
         return value

@@ -135,7 +135,7 @@ def test_several_replicas_raise_an_error():
 
 
 def test_low_precision_weights_raise_an_error():
-    with pytest.raises(ValueError, match="float32 or float64.*'bfloat16'. Take 'mixed_b"):
+    with pytest.raises(ValueError, match="float32 or float64.*'bfloat16'. Use 'mixed_b"):
         head(dtype="bfloat16").build([None, DIM])
 
 

@@ -232,7 +232,7 @@ def test_bad_arguments_are_named(arguments, message):
 
 @pytest.mark.parametrize("shared", [True, None])
 def test_what_no_pool_can_count_is_refused_unless_classes_of_a_row_are_asked_for(shared):
-    with pytest.raises(ValueError, match="at most 5 hashes.*num_hashes=6.*shared=False"):
+    with pytest.raises(ValueError, match="at most 5 for .*num_hashes=6.*shared=False"):
         head_of(make({"shared": shared}, num_hashes=6))
     with pytest.raises(ValueError, match="num_sampled=401, num_classes=400.*shared=False"):
         head_of(make({"shared": shared}, num_sampled=401))

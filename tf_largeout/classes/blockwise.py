@@ -35,7 +35,7 @@ def statistics(fold: Fold, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the log of the sum over classes of `exp(score)`, and the scores of the labels.
 
     Args:
-        fold: See above.
+        fold: See the module.
         labels: int64 `[B, L]`, padded with -1.
 
     Returns:
@@ -54,13 +54,13 @@ def statistics(fold: Fold, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def ranks(fold: Fold, labels: tf.Tensor, true_scores: tf.Tensor, num_classes: int) -> tf.Tensor:
-    """Returns how many classes score higher than the label; of equal scores, lower ids do.
+    """Returns how many classes rank above each label; equal scores rank by the lower id.
 
     Args:
-        fold: See above; with the same blocks as the fold that computed `true_scores`, so that
-            equal class rows have equal scores.
+        fold: See the module. It must have the same blocks as the fold that computed
+            `true_scores`, so that equal class rows have equal scores.
         labels: int64 `[B, L]`, padded with -1.
-        true_scores: float32 `[B, L]`, their scores.
+        true_scores: float32 `[B, L]`, the scores of the labels.
         num_classes: The number of all classes.
 
     Returns:
@@ -77,10 +77,10 @@ def ranks(fold: Fold, labels: tf.Tensor, true_scores: tf.Tensor, num_classes: in
 
 
 def top_k(fold: Fold, batch: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the `k` classes with the highest scores; of equal scores, the lower id is first.
+    """Returns the `k` classes with the highest scores; for equal scores, lower ids first.
 
     Args:
-        fold: See above.
+        fold: See the module.
         batch: int32, the number of examples.
         k: Between 1 and the number of classes.
 
@@ -116,7 +116,7 @@ def at_labels(
 def scores_higher(
     scores: tf.Tensor, ids: tf.Tensor, own_scores: tf.Tensor, own_ids: tf.Tensor
 ) -> tf.Tensor:
-    """Tells which classes score higher than others; of equal scores, lower ids do."""
+    """Tells which classes rank above others; equal scores rank by the lower id."""
     ties = (scores == own_scores) & (ids < own_ids)
     return ((scores > own_scores) & (ids != own_ids)) | ties
 

@@ -29,7 +29,7 @@ class RaggedTensor:
         return tf.gather(self._values, tf.gather(self._starts, rows))
 
     def padded(self, rows: tf.Tensor, limit: int | None = None) -> tf.Tensor:
-        """Returns rows as a padded matrix, as wide as the longest of them and at least 1.
+        """Returns rows as a padded matrix: as wide as the longest row, but at least 1 column.
 
         Args:
             rows: int64 row indices.

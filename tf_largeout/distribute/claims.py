@@ -9,12 +9,12 @@ from tf_largeout.ops import process_ops
 
 
 def new_claim() -> pathlib.Path:
-    """Returns a path on this machine, a server, to which a trainer will write by `claim`."""
+    """Returns a path on this server, to which a trainer writes its address by `claim`."""
     return pathlib.Path(tempfile.mkdtemp(prefix="largeout_server_")) / "trainer"
 
 
 def announce(path: pathlib.Path) -> None:
-    """Sets the path that trainers receive when they ask this process for its versions."""
+    """Makes this server send the path to trainers, together with its versions."""
     process_ops.publish_versions(str(path))
 
 
@@ -41,6 +41,6 @@ def claim(path: str, device: str, address: str, own_address: str) -> None:
 
 
 def trainer(path: pathlib.Path) -> str | None:
-    """Returns the address that a trainer wrote; None before."""
+    """Returns the address that a trainer wrote, or None if there is none yet."""
     text = path.read_text() if path.exists() else ""
     return text.strip() if text.endswith("\n") else None

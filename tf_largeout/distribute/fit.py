@@ -44,9 +44,9 @@ def fit(
     ```
 
     An epoch has `steps_per_epoch` steps of all trainers together. `optimizer.iterations` is
-    exact at its end, and may be some steps behind within it. (If a trainer ends in a step, the
-    step is repeated.) A trainer gets `steps_per_execution` steps at a time, an argument of
-    `compile`. A larger number reduces the communication.
+    exact at the end of an epoch, and may be some steps behind during it. (If a trainer ends in
+    a step, the step is repeated.) A trainer gets `steps_per_execution` steps at a time, an
+    argument of `compile`. A larger number reduces the communication.
 
     `loss` is the mean over all steps of the epoch. The metrics of `compile` are those of all
     examples of these steps, if they are computed from sums over examples, as the metrics of

@@ -117,7 +117,7 @@ class ClassOutput(keras.layers.Layer):
         return "absolute" if absolute else "logit"
 
     def scorer(self, ranking: str) -> ClassScorer:
-        """Returns the classes, scored by what ranks them.
+        """Returns the classes, scored by the values that rank them.
 
         Args:
             ranking: One of `rankings`.
@@ -229,12 +229,12 @@ class ClassOutput(keras.layers.Layer):
                 except by a `HierarchicalOutput`.
             absolute: True to rank by `|logit|`, False to rank by the logit. None, the default,
                 uses the layer's `ranking`, which is that of the loss that trained it. The
-                scores are what ranks the classes: the logit, `|logit|` or `|1 + logit|`.
+                scores are the values that rank the classes: logits, `|logit|` or `|1 + logit|`.
 
         Returns:
-            `(scores, ids)`: float32 and int64 `[..., k]`, best first; of equal scores the
-            lower id comes first. If the filters leave fewer than `k` classes, the rest is
-            filled with -inf and -1.
+            `(scores, ids)`: float32 and int64 `[..., k]`, best first. If scores are equal, the
+            lower id comes first. If the filters leave fewer than `k` classes, the result is
+            padded with -inf and -1.
 
         Raises:
             ValueError: If the layer is not built, `k` is out of range, the features do not
@@ -242,8 +242,9 @@ class ClassOutput(keras.layers.Layer):
                 not match the shape of the features, or `absolute` is true for a
                 `HierarchicalOutput`, whose log-probabilities are all negative.
             tf.errors.InvalidArgumentError: If a filter has an id that is out of range, or the
-                features are not finite. On a GPU, without `allowed`: examples that are not
-                finite get NaN and -1 instead of the error, and `k + n` above 2,048 raises it.
+                features are not finite. On a GPU, without `allowed`, examples that are not
+                finite get NaN and -1 instead of this error, and a `k + n` above 2,048 is an
+                error.
         """
         self._require_built("top_k")
         if not (is_whole(k) and 1 <= k <= self.num_classes):

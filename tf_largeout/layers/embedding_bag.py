@@ -74,8 +74,8 @@ class EmbeddingBag(IdLayer):
         output_dim: Width of an embedding.
         combiner: `"sum"`, `"mean"` or `"sqrtn"`. With `"sqrtn"`, the default, large and small
             bags give vectors of about the same length.
-        padding_id: The id that stands for no id, which may be negative; None if there is none.
-            Row 0 of the table is not used with the default, 0.
+        padding_id: The id of padding, which is ignored and may be negative; None if there is no
+            padding. Row 0 of the table is not used with the default, 0.
         embeddings_initializer: Initializer of the table. By default normal with standard
             deviation 0.05.
         **kwargs: Arguments of `keras.layers.Layer`.

@@ -69,9 +69,9 @@ class FactoredOutput(ClassOutput):
             `[num_classes, dim]`. By default uniform with rows of length 1/2, as in
             `LargeOutput`. The config does not store an array.
         bias_initializer: Initializer of the biases, or an array `[num_classes]`.
-        **kwargs: Arguments of `keras.layers.Layer`. With the dtype policy "float64" V is
-            float64, which `top_k` and metrics do not support, and so are the products in a
-            step. The other weights are always float64.
+        **kwargs: Arguments of `keras.layers.Layer`. With the dtype policy "float64", V and the
+            products in a step are float64; `top_k` and metrics do not support this. The other
+            weights are always float64.
 
     Call arguments:
         features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
@@ -95,11 +95,11 @@ class FactoredOutput(ClassOutput):
         ValueError: If an argument is out of range; in training with gradient accumulation,
             `jit_compile=True` or several replicas, which the exact update does not support; in
             training with a loss of another family; or if two calls of the layer are trained in
-            one step. No weight has changed.
+            one step. The weights stay unchanged.
         tf.errors.InvalidArgumentError: If a step would make `U` singular or a weight not
-            finite. No weight has changed. Also if an eager loop calls two `tf.function`s, and
-            each of them trains the layer in one step: the second call is not known before the
-            first one has updated the weights.
+            finite. The weights stay unchanged. Also if an eager loop calls two `tf.function`s,
+            and each of them trains the layer in one step: the second call is detected only
+            after the first one has updated the weights.
     """
 
     rankings = ("logit", "absolute", "taylor")
@@ -133,7 +133,7 @@ class FactoredOutput(ClassOutput):
         if self.variable_dtype not in ("float32", "float64"):
             raise ValueError(
                 f"The weights of layer '{self.name}' must be float32 or float64. Received: the "
-                f"dtype policy '{self.dtype_policy.name}'. Take 'mixed_bfloat16' or "
+                f"dtype policy '{self.dtype_policy.name}'. Use 'mixed_bfloat16' or "
                 "'mixed_float16'."
             )
         width = dim + int(self.use_bias)
@@ -189,7 +189,7 @@ class FactoredOutput(ClassOutput):
         return self._update.spheres(self._as_weights(features), labels)
 
     def learning_batch(self, features: tf.Tensor) -> LearningBatch:
-        """Returns the same in training: the backward pass updates the weights.
+        """Returns the same for training: the backward pass then updates the weights.
 
         Args:
             features: As in `spheres`.

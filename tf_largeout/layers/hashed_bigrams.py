@@ -17,7 +17,7 @@ class HashedBigrams(IdLayer):
     """Appends the pairs of adjacent ids to each bag, hashed to new ids.
 
     The sum of embeddings that `EmbeddingBag` computes does not depend on the order of the ids,
-    so a pair has no meaning of its own. With this layer a pair `(a, b)` gets the id
+    so it cannot represent a pair of adjacent ids. With this layer a pair `(a, b)` gets the id
     `input_dim + hash(a, b) % num_buckets`. One table of `input_dim + num_buckets` rows then has
     the ids and the pairs, and no list of pairs is needed:
 
@@ -40,8 +40,8 @@ class HashedBigrams(IdLayer):
         input_dim: Ids are `0 ... input_dim - 1`.
         num_buckets: Number of new ids. Pairs with the same hash share a row of the table. The
             number of distinct pairs in the training examples is enough.
-        padding_id: The id that stands for no id; None if there is none. Pairs that contain it
-            become `padding_id`.
+        padding_id: The id of padding; None if there is no padding. Pairs that contain it become
+            `padding_id`.
         **kwargs: Arguments of `keras.layers.Layer`.
 
     Call arguments:

@@ -28,13 +28,13 @@ class HierarchicalOutput(ClassOutput):
     products with h plus biases: the first over the clusters, the second over the classes of the
     cluster. The probabilities sum to 1 exactly. With `HierarchicalSoftmaxLoss` a training step
     scores the clusters and the classes of the labels' clusters, O(batch sqrt(num_classes) dim).
-    No classes are sampled, and the loss is exact. The disadvantage is that two classes of
-    different clusters are separated by the rows of the clusters alone, so similar classes
-    should share a cluster.
+    No classes are sampled, and the loss is exact. The disadvantage: only the rows of the
+    clusters separate two classes of different clusters. So similar classes should share a
+    cluster.
 
-    The output of the layer are log-probabilities. `predict` returns them, Keras's losses and
-    metrics use them as logits, and `top_k`, `evaluate` and our metrics rank all classes by
-    them, exactly. In addition to its row, each class takes 16 bytes for its cluster.
+    The layer returns log-probabilities. `predict` returns them, Keras's losses and metrics use
+    them as logits, and `top_k`, `evaluate` and our metrics rank all classes by them, exactly.
+    In addition to its row, each class takes 16 bytes for its cluster.
 
     ```python
     vectors = np.random.default_rng(0).normal(size=(10_000, 64))

@@ -13,7 +13,8 @@ class IdLayer(keras.layers.Layer):
 
     Args:
         input_dim: Ids are `0 ... input_dim - 1`.
-        padding_id: The id that stands for no id, which may be negative; None if there is none.
+        padding_id: The id of padding, which is ignored and may be negative; None if there is no
+            padding.
         **kwargs: Arguments of `keras.layers.Layer`.
 
     Raises:

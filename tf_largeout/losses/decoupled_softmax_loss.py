@@ -42,8 +42,9 @@ class DecoupledSoftmaxLoss(SampledLoss):
     `L^-label_power sum_y -log(exp(o_y) / (exp(o_y) + sum_s exp(o'_s)))` for an example with L
     labels y, with `o'_s = o_s - log E[count_s]` for drawn classes s other than its labels.
 
-    It is for examples with several labels. In `SampledSoftmaxLoss` all labels of an example
-    share one sum, so each label pushes the others down. For one label, both losses are equal.
+    It is for examples with several labels. In `SampledSoftmaxLoss`, the sum contains all labels
+    of an example, so each label lowers the probabilities of the others. With one label per
+    example, both losses are equal.
 
     References:
         Gupta et al. 2024, "Dual-encoders for extreme multi-label classification"

@@ -17,7 +17,7 @@ def ranking_loss(
 ) -> tf.Tensor:
     """`-mean_y mean_d log sigmoid(o_y - o_d - margin)`, Barber & Botev 2016, equation 33.
 
-    It uses memory for n numbers per label. Without negatives it is 0.
+    It uses memory for n numbers per label. Without negatives, the loss is 0.
 
     Args:
         true_logits: Float `[B, L]`, raw.
@@ -45,11 +45,11 @@ def ranking_loss(
 class RankingLoss(SampledLoss):
     """Ranks the label above each drawn class: `-mean_d log sigmoid(o_y - o_d - margin)`.
 
-    Barber & Botev 2016, section 3.3. With one uniform negative and the margin
-    `log(num_classes - 1)`, it is an importance sample of the softmax loss (equation 41); with
-    more negatives, it is the mean of such samples. It ignores expected counts, so it accepts
-    any sampler, but other samplers and margins move its optimum away from that of the softmax
-    loss. For several labels it is the mean. It is meant for comparisons: `SampledSoftmaxLoss`
+    Barber & Botev 2016, section 3.3. With one uniform negative and the margin `log(num_classes
+    - 1)`, it is an importance sample of the softmax loss (equation 41); with more negatives, it
+    is the mean of such samples. It ignores expected counts, so it accepts any sampler, but
+    other samplers and margins move its optimum away from that of the softmax loss. For several
+    labels, the loss is the mean over them. It is meant for comparisons: `SampledSoftmaxLoss`
     learns more from the same classes.
 
     In `evaluate` it reports the exact softmax loss.

@@ -37,10 +37,10 @@ class SampledSoftmaxLoss(SampledLoss):
     """Sampled softmax: cross entropy over the labels and the drawn classes.
 
     `-o'_y + log(exp(o'_y) + sum_s exp(o'_s))`, with `o'_s = o_s - log E[count_s]` for drawn
-    classes `s`. By default the label keeps its logit, `o'_y = o_y` (Blanc & Rendle 2018,
-    eq. 2), which makes the sum an unbiased estimate of the partition function. Each of several
-    labels has the target mass `1 / #labels`: the first term has their mean, and the sum has
-    each of them.
+    classes `s`. By default the label keeps its logit, `o'_y = o_y` (Blanc & Rendle 2018, eq.
+    2), which makes the sum an unbiased estimate of the partition function. Each of several
+    labels has the target mass `1 / #labels`: the first term is the mean over the labels, and
+    the sum contains all of them.
 
     Args:
         correct_positive: Whether to correct the label's logit by its expected count too, as

@@ -14,10 +14,10 @@ from tf_largeout.types import Config, DTypeLike
 class SoftmaxLoss(TaggedLoss):
     """Exact softmax cross entropy over all classes.
 
-    `-mean_y(o_y) + log(sum_c exp(o_c))` for the labels `y` of an example. It works in blocks
-    of classes: `[batch, num_classes]` is never in memory, and the backward pass recomputes the
+    `-mean_y(o_y) + log(sum_c exp(o_c))` for the labels `y` of an example. It works in blocks of
+    classes: `[batch, num_classes]` is never in memory, and the backward pass recomputes the
     probabilities. Time and the gradient of the class embeddings are O(num_classes). Use it for
-    comparisons, and for training if the number of classes permits.
+    comparisons, and for training if you have few enough classes.
 
     Args:
         reduction: As in `keras.losses.Loss`.

@@ -14,8 +14,8 @@ class SquaredErrorLoss(SphericalLoss):
     """`sum_c (o_c - t_c)^2 = q - 2 sum_k a_k t_k + sum_k t_k^2` for sparse targets t.
 
     Vincent et al. 2015, section 3. Targets are 1 for labels and 0 for other classes, or the
-    values in `y_true`. It is the sum over classes, not the mean: updates are stable up to a
-    learning rate of about `1 / max |h|^2`.
+    values in `y_true`. The loss is the sum over classes, not the mean, so updates are stable up
+    to a learning rate of about `1 / max |h|^2`.
 
     Args:
         reduction: As in `keras.losses.Loss`.

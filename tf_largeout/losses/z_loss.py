@@ -17,15 +17,16 @@ class ZLoss(SphericalLoss):
     `z = (a - mean) / deviation` over the logits of all classes: `mean = s / N`, `deviation^2 =
     q / N - mean^2` (de Brebisson and Vincent 2016, "The Z-loss: a shift and scale invariant
     classification loss belonging to the spherical family", which calls these numbers a, b and
-    z_0). The label should be `target` deviations above the mean, whatever the size of the
-    logits. So it is a ranking loss without probabilities. Tune the numbers for your metric. If
-    all class rows are equal, for example 0, the deviation is 0 and the loss is NaN.
+    z_0). The logit of the label should be `target` deviations above the mean, whatever the
+    scale of the logits. So this is a ranking loss, without probabilities. Tune the three
+    arguments for your metric. If all class rows are equal, for example 0, the deviation is 0
+    and the loss is NaN.
 
     Args:
         target: How many deviations above the mean a label should be. The highest of N random
-            logits is about `sqrt(2 log N)` above it, 5 for 200,000 classes. None, the default,
-            is twice that.
-        slope: Above 0: how sharply logits below the target count more than those above.
+            logits is about `sqrt(2 log N)` deviations above it: 5 for 200,000 classes. None,
+            the default, is twice that.
+        slope: Above 0: how sharply the loss separates logits below the target from those above.
         scale: Above 0: a factor of the loss, equivalent to one of the learning rate.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.

@@ -16,11 +16,12 @@ class ExampleMetric(keras.metrics.Metric):
     2^24.
 
     In `evaluate`, metrics and loss share one exact pass over the classes. In training, metrics
-    do no work that grows with the number of classes; each metric documents what it shows then.
+    do no work that grows with the number of classes; each metric documents its value in
+    training.
 
     An example whose labels are all -1 has weight 0. An example of weight 0 adds nothing, even
-    if its terms are NaN. Repeated labels of an example count once. If no step knew the metric,
-    or the weights add up to 0, the result is NaN.
+    if its terms are NaN. Repeated labels of an example count once. If no step could compute the
+    metric, or the weights add up to 0, the result is NaN.
 
     Args:
         name: Name of the metric.
@@ -57,7 +58,7 @@ class ExampleMetric(keras.metrics.Metric):
             valid: bool `[B, L]`, False at padding and at repeats of a label.
 
         Returns:
-            Two tensors that broadcast to `[B]`; or None if this step does not know them.
+            Two tensors that broadcast to `[B]`; or None if this step cannot compute them.
         """
         raise NotImplementedError(f"{type(self).__name__} must define `example_terms`.")
 

@@ -38,7 +38,8 @@ class PropensityScoredPrecisionAtK(RankMetric):
             is an error.
         a: Exponent of the propensity model, at least 0. The paper uses 0.55 for most data sets,
             0.5 for Wikipedia and 0.6 for Amazon.
-        b: Offset of the counts in it, above 0. The paper uses 1.5, 0.4 and 2.6.
+        b: Offset of the counts in the propensity model, above 0. For these three cases, the
+            paper uses 1.5, 0.4 and 2.6.
         absolute: True to rank by `|logit|`, False to rank by the logit. None, the default,
             uses the `ranking` of the layer, which is that of its loss.
         name: Name of the metric, "psp_at_{k}" or "absolute_psp_at_{k}" by default.

@@ -43,7 +43,7 @@ class RankMetric(ExampleMetric):
     def hit_terms(
         self, hits: tf.Tensor, labels: tf.Tensor, valid: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the `example_terms` for bool `hits` `[B, L]`, labels among the k best."""
+        """Returns the `example_terms`; `hits`, bool `[B, L]`, marks labels among the k best."""
         raise NotImplementedError(f"{type(self).__name__} must define `hit_terms`.")
 
     def example_terms(

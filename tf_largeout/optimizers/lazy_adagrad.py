@@ -24,14 +24,14 @@ class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
     a += g^2,  w -= learning_rate g / sqrt(a + epsilon)
     ```
 
-    This is exactly Adagrad, in which rows with a zero gradient do not move. (Keras's Adagrad
-    squares the gradients of a repeated row before it sums them.) For dense gradients the result
-    is bit-identical to that of `keras.optimizers.Adagrad`.
+    The result is exactly that of Adagrad, which does not move rows with a zero gradient.
+    (Keras's Adagrad squares the gradients of a repeated row before it sums them.) For dense
+    gradients the result is bit-identical to that of `keras.optimizers.Adagrad`.
 
     For class rows use `LazyAdagrad(30 * rate, initial_accumulator_value=0.0)`, where `rate` is
     a good rate for `LazyAdam`. In the mean over a batch, the gradient row of a class comes from
     one or two examples, so its square is far below Keras's initial value of 0.1. With that
-    value rows hardly move.
+    value, rows hardly move.
 
     Reference:
         [Duchi et al., 2011](http://www.jmlr.org/papers/volume12/duchi11a/duchi11a.pdf).

@@ -30,18 +30,19 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
 
     where t is the global step. Rows without a gradient keep w and v; Keras's Adam updates all
     rows in each step. For dense gradients the result is bit-identical to that of
-    `keras.optimizers.Adam` (with `beta_1=0`, up to rounding). On a CPU it is computed in one
+    `keras.optimizers.Adam` (with `beta_1=0`, up to rounding). On a CPU, this update takes one
     pass over memory.
 
-    By default rows have no momentum. In dense Adam, a gradient of a rare row moves the row over
-    the next steps, by momentum. A lazy optimizer updates the row only when it has a gradient:
-    with momentum the row would move by a tenth of that gradient, and by the rest of an old one.
-    Without momentum, one update moves the row as far as dense Adam would over the next steps.
-    v decays as in dense Adam, so that it is small when the next gradient of a rare row comes.
+    By default rows have no momentum. In dense Adam, momentum spreads the effect of a gradient
+    over the next steps. A lazy optimizer updates a row only when it has a gradient. With
+    momentum, the update of a rare row would use a tenth of the new gradient, and the rest of an
+    old one. Without momentum, one update moves the row as far as dense Adam would over several
+    steps. v decays as in dense Adam, so that it is small when the next gradient of a rare row
+    comes.
 
     The square root is Adam's correction for v starting at 0, which assumes a gradient in each
-    step. With it alone, the first gradient of a row would move the row by `learning_rate` in
-    step 1, and by 31 times as much after thousands of steps. With an offset of 300, it moves
+    step. Without an offset, the first gradient of a row would move the row by `learning_rate`
+    in step 1, and by 31 times as much after thousands of steps. With an offset of 300, it moves
     the row by 16 times `learning_rate` in step 1, so that rare rows learn from the first epoch
     on. Without any correction, the gradients of an untrained encoder would move frequent rows
     too far.

@@ -48,7 +48,8 @@ class RowSparse(keras.optimizers.Optimizer):
 
         Args:
             values: float32 `[n, ...]`, the gradient rows.
-            ids: `[n]`, the row of the variable for each; in range, may repeat.
+            ids: `[n]`, the row of the variable that each gradient row belongs to; in range, may
+                repeat.
             variable: `tf.Variable`, float32.
             learning_rate: float32 scalar.
             weight_decay: float32 scalar; a row is first multiplied by 1 minus this number.
@@ -99,7 +100,7 @@ class RowSparse(keras.optimizers.Optimizer):
 
     @property
     def variables(self) -> list[keras.Variable | sharded_table.ShardedTable]:
-        """The variables; while Keras reads or writes a file, shards are joined to tables.
+        """The variables. While Keras reads or writes a file, shards are joined to tables.
 
         Thus a file does not depend on the number of shards, even if another Keras optimizer
         wraps this one.

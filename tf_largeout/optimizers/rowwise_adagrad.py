@@ -13,23 +13,24 @@ from tf_largeout.types import LearningRate, Variable
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class RowwiseAdagrad(LazyAdagrad):
-    """Adagrad with one accumulator per row: the smallest state with adaptive rates.
+    """Adagrad with one accumulator per row, to save memory.
 
     A variable of rank 2 or more has one float32 per row instead of one per weight. For a matrix
-    of 10M x 64 that is 40 MB, and 5.1 GB with `LazyAdam`:
+    of 10M x 64 that takes 40 MB; `LazyAdam` needs 5.1 GB:
 
     ```
     g = sum of the gradients of the row
     a += mean(g^2),  w -= learning_rate g / sqrt(a + epsilon)
     ```
 
-    Only rows with a gradient are read and written (see `LazyAdam` on sparse gradients). Dense
-    gradients give the same result. Variables of rank 0 and 1 are updated by Adagrad.
+    Only rows with a gradient are read and written (see `LazyAdam` on sparse gradients). A dense
+    gradient gives the same result as an equal sparse one. Variables of rank 0 and 1 are updated
+    by Adagrad.
 
     For class rows use 30 times the learning rate that you would use with `LazyAdam`. The
     accumulator starts at 0, as in PyTorch's Adagrad. In the mean over a batch, the gradient row
     of a class comes from one or two examples, so its square is far below Keras's initial value
-    of 0.1. With that value rows hardly move.
+    of 0.1. With that value, rows would hardly move.
 
     Reference:
         [Mudigere et al., 2021](https://arxiv.org/abs/2104.05158), "row-wise AdaGrad".

@@ -19,8 +19,9 @@ class BruteForceIndex(Index[Rows]):
     Args:
         packed: Whether to keep an 8-bit copy of the rows, which takes about 30 % more memory. A
             search then reads the copy, and only those float32 rows that can be among the best,
-            by bounds that are valid for any rounding. Results are bit for bit the same, in less
-            time. Rows narrower than 32, and rows on a GPU, are never packed.
+            according to bounds that are valid for any rounding. The results are the same, bit
+            for bit, and take less time. Rows narrower than 32, and rows on a GPU, are never
+            packed.
 
     Raises:
         ValueError: If `packed` is not a bool.

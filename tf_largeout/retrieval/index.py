@@ -32,10 +32,10 @@ class Search(Protocol):
         exclude: TensorLike | None,
         allowed: TensorLike | None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `Index.top_k`. The arguments are checked, except the filters."""
+        """As `Index.top_k`. The caller has checked the arguments, except the filters."""
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Returns its state, by name, including that of `rows.arrays`."""
+        """Returns the arrays of its state, by name, including those of `rows.arrays`."""
 
 
 SearchT = TypeVar("SearchT", bound=Search)
@@ -142,7 +142,7 @@ class Index(abc.ABC, Generic[SearchT]):
             scorer: The `class_matrix` of an output layer.
 
         Raises:
-            ValueError: If a class of the sample has another row or bias here.
+            ValueError: If one of the checked classes has another row or bias in this index.
         """
         rows = self._built().rows
         alive = np.flatnonzero(rows.alive)
@@ -214,7 +214,7 @@ class Index(abc.ABC, Generic[SearchT]):
             self._take(self._search_after(search, search.rows.removed(gone), gone))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Saves the index to one file. The file is complete, or does not exist.
+        """Saves the index to one file. `path` never contains an incomplete file.
 
         Raises:
             ValueError: If the index is not built.

@@ -45,12 +45,13 @@ class InvertedFileIndex(Index[ListedRows]):
     list, then, at 8 bits per number, with the members of the best lists. The best of those are
     scored again in float32. Searching more lists takes more time and increases recall.
 
-    `build` chooses the number of lists for `recall_target`: the smallest number that finds this
-    share of the best 1, 10 and 100 classes of sample queries. A query for `k` classes uses the
-    number for the next of these values, and proportionally more for a larger `k`. If that is
-    all lists, the result is exact. It is also exact with `allowed`, because each allowed class
-    is scored. A query searches more lists if its lists have too few classes, or if it excludes
-    many. Its result does not depend on the other queries of the batch.
+    `build` chooses how many lists a query searches, by `recall_target`: the smallest number
+    that finds this share of the best 1, 10 and 100 classes of sample queries. A query for `k`
+    classes uses the number for the next of these values, and proportionally more for a larger
+    `k`. If a query searches all lists, its result is exact. It is also exact with `allowed`,
+    because each allowed class is scored. A query searches more lists if its lists have too few
+    classes, or if it excludes many. Its result does not depend on the other queries of the
+    batch.
 
     For some class rows, such as random ones, the best classes of a query are spread over very
     many lists. `build` then warns; a `BruteForceIndex` is as fast.
@@ -60,10 +61,10 @@ class InvertedFileIndex(Index[ListedRows]):
     have changed.
 
     Args:
-        recall_target: In (0, 1], by default 0.95. With 1, it searches all lists if the sample
-            queries need them.
+        recall_target: In (0, 1], by default 0.95. With 1, a query searches all lists if a
+            sample query needs them.
         num_probes: How many lists a query searches. None, the default, chooses the number by
-            `recall_target`. The search is exact if it is the number of lists.
+            `recall_target`. The search is exact if this equals the number of lists.
         num_lists: Number of lists; None, the default, for `4 sqrt(num_classes)`.
 
     Raises:
@@ -133,7 +134,7 @@ class InvertedFileIndex(Index[ListedRows]):
 
     @property
     def num_probes(self) -> int:
-        """How many lists a query searches; for 10 classes, if `build` chose the number."""
+        """How many lists a query searches. If `build` chose the number: that for 10 classes."""
         probes_of_k = self._built().probes_of_k
         return probes_of_k.get(10, max(probes_of_k.values()))
 

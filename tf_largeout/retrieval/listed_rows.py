@@ -65,11 +65,11 @@ class ListedRows:
         return cls(rows, _new_file(rows, len(state["means"]), state), probes_of_k)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Returns its state without `probes_of_k`, by name."""
+        """Returns the arrays of rows and lists, by name, without `probes_of_k`."""
         return {**self.rows.arrays(), **self.file.arrays()}
 
     def with_rows(self, rows: Rows, changed: np.ndarray) -> "ListedRows":
-        """Returns the search over `rows`; assigns rows `changed`, int64 `[n]`, to lists."""
+        """Returns a search over `rows`; assigns those in `changed`, int64 `[n]`, to lists."""
         means, mean_bias, list_of_row = self.file.lists()
         num_new = len(rows.alive) - len(list_of_row)
         list_of_row = np.concatenate([list_of_row, np.zeros(num_new, np.int64)])

@@ -72,7 +72,7 @@ class Rows:
         )
 
     def packed(self) -> "Rows":
-        """Returns these rows with a `PackedMatrix` if it is faster: a byte more per number."""
+        """Returns these rows with a `PackedMatrix` (a byte more per number) if it is faster."""
         if not PackedMatrix.is_worth_it(self._variables[0]):
             return self
         rows = copy.copy(self)

@@ -58,8 +58,8 @@ class BernoulliSampler(CountedSampler):
     def build(self, layer: ClassLayer) -> None:
         if self.num_sampled > layer.num_classes:
             raise ValueError(
-                f"BernoulliSampler cannot expect to draw {self.num_sampled} of "
-                f"{layer.num_classes} classes, each at most once. Received: "
+                "BernoulliSampler draws each class at most once, so `num_sampled` must be at "
+                "most the number of classes. Received: "
                 f"num_sampled={self.num_sampled}, num_classes={layer.num_classes}. Lower "
                 "`num_sampled`."
             )

@@ -33,29 +33,29 @@ class BigramSampler(Sampler):
 
         q_c = (count(p, c) + distinct(p) u_c) / (count(p) + distinct(p))
 
-    where p is the label of the previous position, `count(p, c)` is how often c follows p in the
-    training labels, `count(p)` is the sum over c, `distinct(p)` is the number of different c,
-    and `u_c = max(count_c, 1) / sum` is the frequency of c (Witten & Bell 1991). The first
-    position of a sequence, and positions after a label that no label follows in training, draw
-    by u only.
+    where p is the label of the previous position, and `count(p, c)` is how often class c
+    follows p in the training labels. `count(p)` is the sum of `count(p, c)` over all c, and
+    `distinct(p)` is the number of different classes that follow p. `u_c = max(count_c, 1) /
+    sum_d max(count_d, 1)` is the frequency of c (Witten & Bell 1991). At the first position of
+    a sequence, and after a label that nothing follows in the training labels, `q_c = u_c`.
 
-    Features are `[batch, time, dim]` and labels `[batch, time]`; if a position has several
-    labels, the first one is the previous label of the next position. Each position has its own
-    `num_sampled` draws, with replacement, in O(num_sampled log num_pairs). The expected counts
-    are exactly `num_sampled q_c`. A label may be drawn, and is then an accidental hit.
+    Features are `[batch, time, dim]` and labels `[batch, time]`; if the previous position has
+    several labels, p is the first of them. Each position has its own `num_sampled` draws with
+    replacement, which take O(num_sampled log num_pairs) time. The expected counts are exactly
+    `num_sampled q_c`. If a label of the position itself is drawn, it is an accidental hit.
 
     The counts come from `adapt`, before or after the layer is built. They are stored in weights
     of the layer: 16 bytes per pair and 8 per class.
 
     Args:
-        num_sampled: Number of classes drawn for each position.
+        num_sampled: Number of draws for each position.
         num_pairs: Number of different pairs to store. If there are more, the least frequent
-            ones are dropped. None for the number of pairs that `adapt` counts before the layer
-            is built.
+            ones are dropped. None stores all pairs that `adapt` counts; then call `adapt`
+            before the layer is built.
         seed: Optional int that the layer's draws start from; random if None.
 
     Raises:
-        ValueError: In training, if the features are not sequences, or if nothing was counted.
+        ValueError: In training, if the features are not sequences, or if there are no counts.
             When the layer is built: if the number of pairs is unknown.
 
     References:
@@ -82,9 +82,9 @@ class BigramSampler(Sampler):
         """Counts the training labels, in sequences; replaces earlier counts.
 
         Args:
-            data: Integer labels `[..., time]`, padded with -1 or ragged, or a
-                `tf.data.Dataset` of them or of tuples `(x, y, ...)`. Labels `[n]` are one
-                sequence. One label per position: where there are several, `y[..., 0]`.
+            data: Integer labels `[..., time]`, padded with -1 or ragged, or a `tf.data.Dataset`
+                of them or of tuples `(x, y, ...)`. Labels `[n]` are one sequence. Pass one
+                label per position; if there are several, pass `y[..., 0]`.
             steps: Number of elements to take from a dataset; needed if it is infinite.
 
         Raises:

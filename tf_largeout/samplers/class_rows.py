@@ -33,7 +33,7 @@ def structure_over(
 
 
 def rows_of(matrix: ClassScorer) -> tuple[Any, Any]:
-    """The class rows as a structure of `structure_over` takes them.
+    """Returns the class rows in the form that a structure of `structure_over` takes.
 
     Returns:
         `(embeddings, bias)`: the `tf.Variable`s on this replica, and None without biases; for
@@ -47,7 +47,7 @@ def rows_of(matrix: ClassScorer) -> tuple[Any, Any]:
 
 
 def seed_of_run(layer: ClassLayer) -> tf.Tensor:
-    """int64 `[2]`, the seed that the draws of the layer start from."""
+    """Returns the seed that the draws of the layer start from, int64 `[2]`."""
     first = local_variable(layer.seed_state).read_value()[0]
     with devices.host_scope(layer.seed_state):
         return tf.stack([first, 0])

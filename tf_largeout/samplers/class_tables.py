@@ -76,12 +76,12 @@ class ClassTables:
         self._draws = sampler.add_weight(layer, "draw_counts", (2,), "int64", "zeros")
 
     def keep_up(self, layer: ClassLayer) -> None:
-        """Counts a training step, and rebuilds the tables before it where that is due."""
+        """Counts a training step, and first rebuilds the tables if that is due."""
         read_seed = functools.partial(seed_of_run, layer)
         self.tables.keep_up(read_seed, *rows_of(layer.class_matrix))
 
     def rebuild(self, layer: ClassLayer) -> None:
-        """Rebuilds now, on this replica; the next distance counts from this step."""
+        """Rebuilds now, on this replica; the next interval starts at this step."""
         read_seed = functools.partial(seed_of_run, layer)
         self.tables.rebuild_now(read_seed, *rows_of(layer.class_matrix))
 

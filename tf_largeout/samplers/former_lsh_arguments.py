@@ -65,8 +65,8 @@ def _form(num_hard: int | None, select: str = "walk", shared: bool | None = None
     if boolean("shared", shared, or_none=True):
         if num_hard is not None:
             raise ValueError(
-                "All examples share a pool, so none has hard classes of its own. Received: "
-                f"shared=True, num_hard={num_hard}. Pass only one of them."
+                "`shared=True` draws one pool, but `num_hard` draws for each example. "
+                f"Received: shared=True, num_hard={num_hard}. Pass only one of them."
             )
         return "pool"
     if num_hard is not None or (shared is None and select == "walk"):

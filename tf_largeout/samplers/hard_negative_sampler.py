@@ -20,25 +20,26 @@ class HardNegativeSampler(Sampler):
     """Base of the samplers that find hard classes for each example.
 
     A subclass implements `search`, and `keep_up` if it has a search structure. With `num_hard`,
-    an example gets `num_hard` classes from the search (the head) and `num_sampled - num_hard`
-    classes from the tail, a static sample that the batch shares; see `HeadAndTail`. The loss is
-    then an unbiased estimate whatever the search finds, even if it finds nothing. With
-    `num_hard=None`, all `num_sampled` classes come from the search, with expected counts of 1:
-    the loss does not correct for them, as in the papers.
+    an example gets `num_hard` classes from the search (its head). The other `num_sampled -
+    num_hard` classes come from the tail, a static sample that all examples of the batch share;
+    see `HeadAndTail`. The loss then estimates the denominator of the softmax without bias, even
+    if the search misses hard classes or finds none. With `num_hard=None`, all `num_sampled`
+    classes come from the search. Their expected counts are set to 1, so the loss does not
+    correct for them, as in the papers.
 
     Args:
-        num_sampled: Number of classes an example is compared with, its own and shared ones
-            together.
+        num_sampled: Number of sampled classes per example: its own plus the shared ones.
         num_hard: Number of classes that the search finds, between 1 and `num_sampled - 1`; or
             None for all of them, without a tail.
-        tail: With `num_hard`, what draws the other `num_sampled - num_hard` classes: a name
-            such as "uniform", or a `StaticSampler`, which is copied with this `num_sampled`. A
-            `UnigramSampler` needs its counts before that, or from `sampler.tail.adapt`.
-        start_step: With `num_hard`, the training step, from 0, that is the first to search.
+        tail: With `num_hard`, the sampler of the other `num_sampled - num_hard` classes: a name
+            such as "uniform", or a `StaticSampler`. This sampler makes a copy of the
+            `StaticSampler` that draws this number of classes. Give a `UnigramSampler` its
+            counts before you pass it, or call `sampler.tail.adapt` later.
+        start_step: With `num_hard`, the first training step that searches, counted from 0.
             Before it the heads are empty, and a step costs little more than a step with the
-            tail only. None for `num_classes / 200`, at least 100 and at most 1,000, or up to
-            three times that while labels are new, see `SearchStart`. A line on stderr reports
-            the start; a resumed run does not repeat it.
+            tail only. None starts at step `num_classes / 200`, but not before 100 or after
+            1,000, or up to three times later while most labels have rarely occurred; see
+            `SearchStart`. A line on stderr reports the start; a resumed run does not repeat it.
         seed: Optional int that the layer's draws start from; random if None.
 
     Attributes:
@@ -137,9 +138,9 @@ class HardNegativeSampler(Sampler):
         """What `draw` returns if there is a tail.
 
         Args:
-            find: Returns int64 `[batch, num_hard]`, distinct classes per example, padded with
-                -1. It is not called before the search starts. It may run in a branch of
-                `tf.cond`, so it must not draw seeds.
+            find: Function that returns int64 `[batch, num_hard]`, distinct classes per example,
+                padded with -1. It is not called before the search starts. It may run in a
+                branch of `tf.cond`, so it must not draw seeds.
             features: float32 `[batch, dim]`.
             labels: int64 `[batch, num_labels]`, padded with -1.
             layer: The layer that built this sampler.
@@ -152,7 +153,7 @@ class HardNegativeSampler(Sampler):
         return HeadAndTail(head, tail)  # type: ignore[arg-type]  # no tail searches
 
     def health(self, layer: ClassLayer) -> dict[str, Any]:
-        """Returns `started_at`, the training step that was the first to search, or -1.
+        """Returns `started_at`, the first training step that searched, or -1.
 
         Args:
             layer: The layer that built this sampler.

@@ -17,8 +17,8 @@ class HashTableConfig:
             `8 num_sampled` entries if classes fell into buckets evenly.
         num_tables: L.
         rebuild_every: Steps between the first two builds.
-        rebuild_growth: Factor g by which this distance grows from rebuild to rebuild: rebuild i
-            is at step `rebuild_every (g^i - 1) / (g - 1)`.
+        rebuild_growth: Factor g by which this interval grows after each rebuild: rebuild i is
+            at step `rebuild_every (g^i - 1) / (g - 1)`.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -42,7 +42,7 @@ class HashTableConfig:
         self.rebuild_every, self.rebuild_growth = schedule.every, schedule.growth
 
     def get_config(self) -> Config:
-        """The arguments, as JSON can hold them."""
+        """Returns the arguments as values that JSON supports."""
         return dict(vars(self))
 
     @classmethod

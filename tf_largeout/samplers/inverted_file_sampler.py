@@ -27,51 +27,54 @@ class InvertedFileSampler(HardNegativeSampler):
     """Finds most of the classes with the highest logits per example, in O(sqrt(num_classes)).
 
     An inverted file divides the class embeddings into lists of rows that point in similar
-    directions. An example is scored against the mean rows of the lists, and then against the
-    members of the `num_probes` best lists. The `num_hard` highest logits are its own negatives.
-    The other negatives are a static sample that the batch shares. The loss corrects for both
-    exactly, whatever the search finds (see `HeadAndTail`): a missed class only makes the step
-    less efficient.
+    directions. An example is compared with the mean row of each list, and then with the members
+    of the `num_probes` best lists. The `num_hard` classes with the highest logits are its own
+    negatives. The other negatives are a static sample that all examples of the batch share. The
+    estimate of the denominator of the softmax is unbiased, whatever the search finds (see
+    `HeadAndTail`): a missed class only makes the step less efficient.
 
-    With `select="draw"`, an example's own negatives are drawn with replacement instead, also in
-    O(sqrt(num_classes)): first list l with probability
-    `softmax_l(<m_l, h> + b_l + log(size_l))`, where m_l and b_l are its mean row and bias, then
-    one of its members uniformly. Without a tail, the expected counts are `num_sampled * q_c`.
-    They are exact for the current lists, even if the weights have changed since, and the loss
-    corrects for them. With `num_hard`, the distinct classes among `num_hard` draws are the
-    head.
+    With `select="draw"`, an example's own negatives are instead drawn with replacement, also in
+    O(sqrt(num_classes)). A draw first takes list l with probability `softmax_l(<m_l, h> + b_l +
+    log(size_l))`, where m_l and b_l are the mean row and the mean bias of the list. It then
+    takes one of the members of the list, all with the same probability. Without a tail, the
+    expected counts are `num_sampled * q_c`, where q_c is the probability of class c in one
+    draw. They are exact for the current lists, even if the weights have changed since the lists
+    were fitted, and the loss corrects for them. With `num_hard`, the head has the distinct
+    classes of `num_hard` draws.
 
-    The lists are fitted early in training (`start_step`), and a line on stderr reports it.
-    Before that, random negatives are hard enough: no search runs, and a step costs as much as
-    with the tail only. From then on the lists are updated inside training steps. They are
-    fitted again if the weights are replaced, or by `rebuild`.
+    The lists are fitted early in training, in step `start_step`, and a line on stderr reports
+    it. Before that, no search runs, because random negatives are hard enough, and a step costs
+    as much as with the tail only. Later training steps update the lists. The lists are fitted
+    again if the weights are replaced, or if you call `rebuild`.
 
-    State, as weights of the layer: `(dim + 12) * num_classes` bytes, with dim rounded up to a
-    multiple of 16, and the means. A resumed run equals an uninterrupted one. With the
-    embeddings on a GPU, the state and the search are there too; the lists are updated on the
-    CPU, which needs a copy of the embeddings to the CPU and of the state back.
+    The state is stored in weights of the layer. It takes `(dim + 12) * num_classes` bytes, with
+    dim rounded up to a multiple of 16, plus the means. A resumed run equals an uninterrupted
+    one. If the embeddings are on a GPU, the state and the search are there too. The lists are
+    still updated on the CPU: the embeddings are copied to the CPU, and the state is copied
+    back.
 
     Args:
-        num_sampled: Number of classes an example is compared with, its own and shared ones
-            together. Large samples suit large batches, which share them. Eight times the number
-            of examples in a batch is a good start; each position of a sequence is an example.
-        num_lists: Number of lists; by default about `4 sqrt(num_classes)`. With the classes in
-            K shards, each shard has 1 / sqrt(K) of the lists, and searches 1 / sqrt(K) of the
-            probes.
-        num_probes: Number of lists that are searched per example. More lists find more, and
-            cost more. If lists are long, fewer are searched: the search stops after as many
-            members as `num_probes` lists of mean size hold. No list is longer than eight times
-            the mean size. Not used with `select="draw"`.
-        num_hard: Number of own negatives per example, less than `num_sampled`. None for
-            `num_sampled` own negatives from step 0 on, without a tail, and with a correction
-            only for draws. Each one adds a class per example that the step reads and updates,
-            so few are best.
-        tail: With `num_hard`, what draws the other classes: a name such as "uniform", or a
+        num_sampled: Number of sampled classes per example: its own plus the shared ones. Large
+            samples suit large batches, which share them. Eight times the number of examples in
+            a batch is a good start; each position of a sequence is an example.
+        num_lists: Number of lists; by default about `4 sqrt(num_classes)`. If the classes are
+            in K shards, each shard has `num_lists / sqrt(K)` lists and searches `num_probes /
+            sqrt(K)` of them.
+        num_probes: Number of lists that are searched per example. With more lists, a search
+            misses fewer classes and takes longer. If lists are long, fewer are searched: the
+            search stops after as many members as `num_probes` lists of mean size hold. No list
+            is longer than eight times the mean size. Not used with `select="draw"`.
+        num_hard: Number of own negatives per example, less than `num_sampled`. A step reads and
+            updates the class rows of all of them, so a small number is best. None gives each
+            example `num_sampled` own negatives from step 0 on, without a tail; the loss then
+            corrects only for those of `select="draw"`.
+        tail: With `num_hard`, the sampler of the other classes: a name such as "uniform", or a
             static `Sampler`.
-        start_step: The training step, from 0, that fits the lists and is the first to search.
-            None for `num_classes / 200`, at least 100 and at most 1,000, or up to three times
-            that while labels are new, whatever the loss and `num_sampled`; without a tail, None
-            is 0. See lab/negatives/README.md.
+        start_step: The training step, counted from 0, that fits the lists and is the first to
+            search. None starts at step `num_classes / 200`, but not before 100 or after 1,000,
+            or up to three times later while most labels have rarely occurred. This does not
+            depend on the loss or on `num_sampled`. Without a tail, None starts at step 0. See
+            lab/negatives/README.md.
         select: "highest" for the classes with the highest logits among those that are searched,
             or "draw".
         seed: Optional int that the layer's draws start from; random if None.
@@ -177,7 +180,7 @@ class InvertedFileSampler(HardNegativeSampler):
             layer: The layer that built this sampler.
 
         Returns:
-            A dict: `started_at`, the training step that was the first to search, or -1;
+            A dict: `started_at`, the first training step that searched, or -1;
             `fitted_at`, the step of the last fit, counted from `started_at`, or -1;
             `num_lists`; the sizes of the `largest`, the `median` and the `smallest` list; and
             the share of `empty` lists.

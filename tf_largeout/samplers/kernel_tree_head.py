@@ -13,9 +13,9 @@ class KernelTreeHead(HardNegativeSampler):
     """Distinct classes per example, drawn from a kernel tree, and a shared tail.
 
     Args:
-        num_sampled: Number of classes an example is compared with.
+        num_sampled: Number of sampled classes per example.
         num_hard: Number of draws per example; repeats are dropped.
-        tail: What draws the other classes.
+        tail: The sampler of the other classes.
         sample: Makes the draws: `sample(features, labels, num_sampled, layer)` returns what
             `KernelTree.sample` does.
     """

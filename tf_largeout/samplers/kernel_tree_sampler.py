@@ -26,47 +26,50 @@ class KernelTreeSampler(Sampler):
 
         q_c = (alpha o_c^2 + 1) / sum_j (alpha o_j^2 + 1),   o_c = <w_c, h> + b_c,
 
-    which is large if the logit o_c is far from 0. This suits the softmax of `|o_c|`, and also
-    the softmax. A tree of sums draws from it in O(dim^2 log num_classes), and the expected
-    counts are exact. With `projection_dim` p, the logit in the kernel is
-    `<P [w_c; b_c], P [h; 1]>` with a fixed random matrix P of p rows. Draws and counts are
-    exact for this kernel, and cost p^2 instead of dim^2. There are three forms:
+    which is large if the logit o_c is far from 0. This distribution suits the softmax of
+    `|o_c|`, and also the usual softmax. A draw uses a tree of sums and takes O(dim^2 log
+    num_classes) time. The expected counts are exact. With `projection_dim` p, the kernel
+    replaces the logit by `<P [w_c; b_c], P [h; 1]>` with a fixed random matrix P of p rows.
+    Draws and counts are exact for this kernel, and cost p^2 instead of dim^2. There are three
+    forms:
 
-    * `shared=True`, the default: one pool `[num_sampled]` for the batch. Each member is drawn
-      from the q of an example, and the examples take turns. The expected count of class c is
-      `num_sampled / batch sum_b q_bc`, which takes one dense product.
-    * `shared=False`: own classes `[batch, num_sampled]` for each example, independent draws
-      from its q, with expected counts `num_sampled q_c`. Use a small `num_sampled`: a step
-      reads and updates `batch * num_sampled` class rows.
-    * `num_hard=k`: k own draws per example, without repeats, are the head of a `HeadAndTail`.
-      The tail is `num_sampled - k` static draws that the batch shares.
+    * `shared=True`, the default: all examples of the batch share one pool, `[num_sampled]`.
+      Each member of the pool is drawn from the q of one example; the examples take turns. The
+      expected count of class c is `num_sampled / batch sum_b q_bc`, where q_bc is its
+      probability for example b. One dense product computes the counts.
+    * `shared=False`: each example has its own classes, `[batch, num_sampled]`: independent
+      draws from its q, with expected counts `num_sampled q_c`. Use a small `num_sampled`,
+      because a step reads and updates `batch * num_sampled` class rows.
+    * `num_hard=k`: each example has k draws of its own. The distinct classes among them are the
+      head of a `HeadAndTail`. The tail is `num_sampled - k` static draws that the batch shares.
 
-    The tree is built in the first training step and is updated inside training steps. With a
-    row-sparse optimizer of `tf_largeout`, the leaves of all rows that a step has changed are
-    summed again, so errors do not accumulate. If the embeddings change in another way, by
-    `set_weights` or by one of Keras's optimizers, this is noticed, and the tree is built again,
-    at most every 50 steps. Until then own draws come from an outdated q, but their counts are
-    exact; the counts of a pool are not.
+    The first training step builds the tree, and later steps update it. With a row-sparse
+    optimizer of `tf_largeout`, the leaves of all rows that a step has changed are summed again,
+    so errors do not accumulate. The sampler detects other changes of the embeddings, by
+    `set_weights` or by one of Keras's optimizers, and builds the tree again, at most once in 50
+    steps. Until then, draws come from an outdated q. The counts of own draws are still exact,
+    but those of a pool are not.
 
-    State, as weights of the layer: about as many floats as the class embeddings. With a
-    projection, it is `num_classes p` floats for the projected rows, and about as many for the
-    sums. A resumed run equals an uninterrupted one.
+    The state is stored in weights of the layer. It has about as many floats as the class
+    embeddings. With a projection, it has `num_classes p` floats for the projected rows, and
+    about as many for the sums. A resumed run equals an uninterrupted one.
 
     Args:
-        num_sampled: Number of classes an example is compared with.
-        alpha: Weight of the squared logit against 1, above 0; the default is the paper's value.
-            With logits of order 1 nearly all draws follow the kernel; with smaller ones more
-            draws are uniform.
+        num_sampled: Number of sampled classes per example.
+        alpha: Weight of the squared logit relative to the constant 1, above 0. The default is
+            the paper's value. If logits are of order 1, nearly all draws depend on the squared
+            logits. If they are smaller, more draws are uniform.
         projection_dim: p, at most the width of the embeddings, or None for no projection, as in
             the paper. Try 32 for a pool: its draws are worse, but a step is so much faster that
             it learns more in equal time (lab/kernel_trees/README.md).
-        leaf_size: Number of classes in a leaf of the tree, which a draw scores one by one; None
-            for a good number.
-        shared: Whether the batch shares one pool. None for yes, unless there is a `num_hard`:
-            it is the form that learns most in equal time (lab/kernel_trees/README.md).
-        num_hard: Number of classes per example that the tree draws, or None for all, without a
-            tail.
-        tail: With `num_hard`, what draws the other classes: a name such as "uniform", or a
+        leaf_size: Number of classes in a leaf of the tree, which a draw scores one by one. None
+            chooses it by the dimension of the kernel.
+        shared: Whether the batch shares one pool. None, the default, is True without
+            `num_hard`, and False with it. A pool is the form that learns most in equal time
+            (lab/kernel_trees/README.md).
+        num_hard: Number of draws from the tree per example, for the head. None draws all
+            classes from the tree, without a tail.
+        tail: With `num_hard`, the sampler of the other classes: a name such as "uniform", or a
             static `Sampler`.
         seed: Optional int that the layer's draws and the projection start from; random if None.
 
@@ -74,8 +77,8 @@ class KernelTreeSampler(Sampler):
         tail: With `num_hard`, the `Sampler` of the tail; else None.
 
     Raises:
-        ValueError: If an argument is out of range, if `shared` is True and there is a
-            `num_hard`, or if `tail` is a sampler that searches. When the layer is built: if
+        ValueError: If an argument is out of range, if `shared` is True and `num_hard` is given,
+            or if `tail` is a sampler that searches. When the layer is built: if
             `projection_dim` is above the width of the embeddings.
 
     References:
@@ -110,8 +113,8 @@ class KernelTreeSampler(Sampler):
             return
         if self.shared:
             raise ValueError(
-                "All examples share a pool, so none has hard classes of its own. Received: "
-                f"shared=True, num_hard={num_hard}. Pass only one of them."
+                "`shared=True` draws one pool, but `num_hard` draws for each example. "
+                f"Received: shared=True, num_hard={num_hard}. Pass only one of them."
             )
         self._head = KernelTreeHead(self.num_sampled, num_hard, tail, self._sample)
         self.num_hard, self.tail = self._head.num_hard, self._head.tail

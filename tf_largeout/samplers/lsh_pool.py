@@ -123,8 +123,8 @@ class LSHPool(Sampler):
         obstacle = self._obstacle(num_classes)
         if obstacle:
             raise ValueError(
-                f'{obstacle} Pass a lower number, or form="walk" (formerly shared=False): own '
-                "classes for each example, which the loss does not correct for."
+                f'{obstacle} Pass a lower number, or pass form="walk" (formerly shared=False), '
+                "which gives each example its own classes; the loss does not correct for them."
             )
 
     def _obstacle(self, num_classes: int) -> str | None:
@@ -132,8 +132,8 @@ class LSHPool(Sampler):
         most, num_hashes = most_bits(num_classes), self._tables.config.num_hashes
         if self._tables.config.hash == "simhash" and (num_hashes or 0) > most:
             return (
-                "The counts of a pool are known only if each list of SimHash values has a "
-                f"bucket of its own: with at most {most} hashes for "
+                "The expected counts of a pool are known only if each list of SimHash values "
+                f"has a bucket of its own, so `num_hashes` must be at most {most} for "
                 f"num_classes={num_classes}. Received: num_hashes={num_hashes}."
             )
         if self.num_sampled > num_classes:

@@ -23,52 +23,57 @@ from tf_largeout.types import Config
 class LSHSampler(Sampler):
     """Draws classes that fall into the same hash buckets as the example or its label.
 
-    All class embeddings w_c are stored in L hash tables of K hashes each. An example looks up
-    its buckets, by its features ("LSH Embedding") or by the embeddings of its labels ("LSH
-    Label"), and meets class c with probability `1 - (1 - p^K)^L`, where p is the collision
-    probability of one hash. A step costs O(num_sampled + L) per example, whatever the number of
-    classes. There are four forms:
+    All class embeddings w_c are stored in L hash tables, each with K hashes. An example looks
+    up its buckets by its features ("LSH Embedding") or by the embeddings of its labels ("LSH
+    Label"). It finds class c in them with probability `1 - (1 - p^K)^L`, where p is the
+    collision probability of one hash. A step costs O(num_sampled + L) per example,
+    independently of the number of classes. There are four forms:
 
-    * `form="pool"`: one pool of classes `[num_sampled]`, shared by the batch. With SimHash (the
-      default), entries are drawn from all buckets of the batch. The expected count of class c
-      is `m L sum_b (1 - theta_bc / pi)^K / E` for m draws, where theta is the angle between
-      query and w_c, and E is the number of entries. It is right in the mean over hash
-      functions, up to the relative variance of E (of order 1 / L). An eighth of the draws are
-      uniform, so that no count is below `m / (8 N)`, wherever w_c points. With other hashes,
-      the counts are unknown: the pool is the union of the classes that each example met most
-      often, and the loss does not correct for it.
-    * `form="walk"`: own classes `[batch, num_sampled]` for each example, by a walk through its
-      buckets. If the buckets hold too few, uniform draws fill up the sample. The expected
-      counts are 1: the loss does not correct for them, as in the papers.
-    * `form="frequent"`: the same, with the classes that the example met most often.
-    * `num_hard=T`, without a form: the classes met most often are scored exactly, and the T
-      best are the head of a `HeadAndTail`. The loss is an unbiased estimate, whatever the
-      tables return.
+    * `form="pool"`: all examples of the batch share one pool of classes, `[num_sampled]`. With
+      SimHash (the default), entries are drawn from the buckets of all examples. The expected
+      count of class c is `m L sum_b (1 - theta_bc / pi)^K / E` for m draws, where theta_bc is
+      the angle between query b and w_c, and E is the number of entries in these buckets. It is
+      correct on average over the hash functions, up to the relative variance of E (of order 1 /
+      L). An eighth of the draws are uniform, so for N classes no count is below `m / (8 N)`,
+      whatever the direction of w_c. With other hashes, the expected counts are unknown. The
+      pool is then the union of the classes that each example finds most often, and the loss
+      does not correct for it.
+    * `form="walk"`: each example has its own classes, `[batch, num_sampled]`: the first ones
+      that a walk through its buckets finds. If the buckets have too few classes, uniform draws
+      are added. The expected counts are set to 1, so the loss does not correct for them, as in
+      the papers.
+    * `form="frequent"`: like "walk", but with the classes that occur in most of the example's
+      buckets.
+    * `num_hard=T`, without a form: the classes that occur in most of the example's buckets are
+      scored exactly. The T classes with the highest scores are the head of a `HeadAndTail`. The
+      estimate of the denominator of the softmax is unbiased, whatever the tables return.
 
     The tables are weights of the layer (at most 4.4 L N bytes; with the classes in S shards
     `(4 + 0.4 S) L N`). They are rebuilt inside training steps at growing intervals, see
     `HashTableConfig`. If the embeddings are set directly, the tables are rebuilt within
     `rebuild_every` steps, or at once by `rebuild`.
 
-    Former arguments still work as keywords: `hash`, `num_hashes`, `num_tables`,
-    `rebuild_every` and `rebuild_growth`, which are now in `tables`, and `select` and `shared`,
-    which are now `form` (`shared=True` is "pool", and `shared=False` is the form that `select`
-    names).
+    The arguments of earlier versions still work as keywords. `hash`, `num_hashes`,
+    `num_tables`, `rebuild_every` and `rebuild_growth` are now in `tables`. `select` and
+    `shared` are now `form`: `shared=True` is "pool", and `shared=False` is the form that
+    `select` names.
 
     Args:
-        num_sampled: Number of classes an example is compared with.
+        num_sampled: Number of sampled classes per example.
         query: "embedding" or "label".
-        form: "pool", "walk" or "frequent". None for the pool if the loss can correct for it
-            (with SimHash and without `num_hard`), and else "walk". A pool with SimHash takes at
-            most as many hashes as there are buckets, and at most as many samples as there are
-            classes. A step with a pool is much cheaper than a step with as many own classes,
-            and learns more, because the loss corrects for the draws.
-        num_hard: Number of classes per example that come from the tables, or None for all.
-        tail: With `num_hard`, what draws the other classes: a name such as "uniform", or a
+        form: "pool", "walk" or "frequent". None selects "pool" if the loss can correct for it
+            (with SimHash and without `num_hard`), otherwise "walk". A pool draws at most as
+            many samples as there are classes. With SimHash, the number of hashes is limited,
+            because each list of hash values needs its own bucket. A step with a pool is much
+            cheaper than a step with as many own classes, and learns more, because the loss
+            corrects for the draws.
+        num_hard: Number of classes per example that come from the tables. None takes all from
+            the tables, without a tail.
+        tail: With `num_hard`, the sampler of the other classes: a name such as "uniform", or a
             static `Sampler`.
-        start_step: With `num_hard`, the training step, from 0, that builds the tables and is
-            the first to search. None for `num_classes / 200`, at least 100 and at most 1,000,
-            or up to three times that while labels are new.
+        start_step: With `num_hard`, the first training step that searches, counted from 0; it
+            also builds the tables. None starts at step `num_classes / 200`, but not before 100
+            or after 1,000, or up to three times later while most labels have rarely occurred.
         tables: A `HashTableConfig`, or a dict of its arguments; None for its defaults.
         seed: Optional int that the layer's draws start from; random if None.
 
@@ -78,10 +83,10 @@ class LSHSampler(Sampler):
         tables: The `HashTableConfig`.
 
     Raises:
-        ValueError: If an argument is out of range, or if `tail` is a sampler that searches, or
-            if `form` and `num_hard` exclude each other. When the layer is built: if the counts
-            of a pool would be unknown or it has more samples than there are classes, or if the
-            tables need more memory than the machine has.
+        ValueError: If an argument is out of range, if `tail` is a sampler that searches, or if
+            `form` is "pool" or "walk" and `num_hard` is given. When the layer is built: if the
+            expected counts of a SimHash pool would be unknown, if a pool has more samples than
+            there are classes, or if the tables need more memory than the machine has.
 
     References:
         Daghaghi et al. 2021, "A tale of two efficient and informative negative sampling
@@ -113,7 +118,7 @@ class LSHSampler(Sampler):
         self.form = form if form is None else one_of("form", form, ["pool", "walk", "frequent"])
         if form not in (None, "frequent") and num_hard is not None:
             raise ValueError(
-                "With `num_hard` each example gets the best of the classes it met most often. "
+                "`num_hard` has its own form of search, so `form` must be None. "
                 f"Received: form={form!r}, num_hard={num_hard}. Pass only one of them."
             )
         self._form: LSHPool | LSHSearch
@@ -150,7 +155,7 @@ class LSHSampler(Sampler):
         return self._form.draw(features, labels, layer)
 
     def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
-        """The search alone, as `HardNegativeSampler.search`; a pool has none.
+        """Finds classes as `HardNegativeSampler.search` does. A pool has no search.
 
         Args:
             features: float32 `[batch, dim]`, the inputs of `layer`.
@@ -165,11 +170,11 @@ class LSHSampler(Sampler):
             ValueError: If this sampler draws a pool.
         """
         if isinstance(self._form, LSHPool):
-            raise ValueError('A pool is drawn, not searched for. Pass form="walk".')
+            raise ValueError('A pool has no search. Pass form="walk" or `num_hard`.')
         return self._form.search(features, labels, layer)
 
     def rebuild(self, layer: ClassLayer) -> None:
-        """Rebuilds the tables, and starts the search; the next distance counts from this step.
+        """Rebuilds the tables and starts the search; the next interval starts at this step.
 
         Training does this automatically. Call it outside a training step, after setting the
         embeddings directly.
@@ -195,7 +200,7 @@ class LSHSampler(Sampler):
             layer: The layer that built this sampler.
 
         Returns:
-            A dict: `started_at`, the training step that was the first to search, or -1;
+            A dict: `started_at`, the first training step that searched, or -1;
             `num_tables`, `num_hashes` and `num_buckets` per table; `largest_bucket`,
             `mean_bucket` and `empty_bucket_share`; `median_bucket_of_a_class`, the size that
             the buckets of half of the classes do not exceed; `fresh_share`, the share of table

@@ -29,8 +29,9 @@ def named(name: str) -> Callable[[type[_Sampler]], type[_Sampler]]:
 def may_be_tail(sampler: Sampler | type[Sampler]) -> bool:
     """Whether a `Sampler`, or a class of samplers, can draw the shared tail of a search.
 
-    The loss is unbiased only if the tail's expected counts hold for all classes, whatever the
-    search finds. Besides, `rows_changed` is not called for a tail.
+    The estimate of the partition function is unbiased only if the tail's expected counts are
+    correct for all classes, whatever the search finds. Also, `rows_changed` is not called for a
+    tail.
     """
     cls = sampler if isinstance(sampler, type) else type(sampler)
     return not sampler.searches and cls.rows_changed is Sampler.rows_changed

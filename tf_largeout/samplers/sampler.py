@@ -47,8 +47,8 @@ class Sampler:
 
     A subclass implements `draw` or `draw_after`; `build`, if it has state; and `prepare` or
     `rows_changed`, if this state depends on the class embeddings. A sampler that holds other
-    samplers calls their `release` and `take_classes`. State is created with `add_weight`, so
-    that it is saved, restored and distributed with the layer. Random bits come from
+    samplers calls their `release` and `take_classes`. Create the state with `add_weight`, so
+    that it is saved, restored and distributed with the layer. Take seeds from
     `layer.next_seed()`.
 
     Every sampler guarantees that the expected counts are those of its draws (1, without a
@@ -91,7 +91,7 @@ class Sampler:
 
     @property
     def name_in_messages(self) -> str:
-        """The name in messages: of the class, or of the public sampler that it is a part of."""
+        """The name for messages: the class, or the public sampler that contains this one."""
         return type(self).__name__
 
     def build(self, layer: ClassLayer) -> None:

@@ -20,15 +20,15 @@ _WATCHED, _MET_OFTEN = 64, 15
 class SearchStart:
     """Decides in which training step a sampler starts to search, and reports the start.
 
-    Without a given step it is
+    Without `step`, the search starts in step
 
         num_classes / 200, at least 100 and at most 1,000,
 
-    or up to three times that, as long as half of the labels of the first batch have come back
-    fewer than 15 times: random negatives then still teach as much, in less time per step. So a
-    search starts with any data, any loss and any number of negatives: early where few classes
-    are most of the labels, later where all classes are about equally frequent. The effect of
-    earlier and later starts is in lab/negatives/README.md.
+    or up to three times that, as long as half of the labels of the first batch have occurred
+    again fewer than 15 times. Until then, the model learns as much from random negatives, in
+    less time per step. So a search starts with any data, any loss and any number of negatives:
+    early where few classes are most of the labels, later where all classes are about equally
+    frequent. The effect of earlier and later starts is in lab/negatives/README.md.
 
     In that step a line on stderr names the layer, the sampler and the step. If there is a
     default summary writer, and the package tensorboard is installed, it gets the step as the
@@ -66,8 +66,8 @@ class SearchStart:
     def build(self, sampler: Sampler, layer: ClassLayer) -> None:
         """Creates the state, weights of `layer`.
 
-        These are `[number of the next step, step of the start or -1]`; and with the rule
-        `[2, 64]`: labels of the first batch, and how often each has come back.
+        These are `[number of the next step, step of the start or -1]`; and, without a given
+        step, `[2, 64]`: labels of the first batch, and how often each has occurred again.
         """
         if self.step == 0:
             return

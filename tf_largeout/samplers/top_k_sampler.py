@@ -13,21 +13,20 @@ from tf_largeout.samplers.sampler import ClassLayer
 class TopKSampler(HardNegativeSampler):
     """Takes the classes with the highest logits per example, exactly: "TopK softmax".
 
-    These are the hardest possible negatives. They cost a pass over all classes in each step,
+    These are the hardest possible negatives. Each step makes a pass over all classes, in
     O(num_classes), so this sampler is the reference for approximate searches. Labels among them
     have no effect. With `num_hard=None`, as in Daghaghi et al. 2021, the sum over them replaces
-    the partition function without a correction. With `num_hard` they are the head of an
-    unbiased estimate, see `HeadAndTail`.
+    the partition function without a correction. With `num_hard` they are the head of a
+    `HeadAndTail`, whose estimate of the partition function is unbiased.
 
     Args:
-        num_sampled: Number of classes an example is compared with, its own and shared ones
-            together.
+        num_sampled: Number of sampled classes per example: its own plus the shared ones.
         num_hard: Number of classes with the highest logits per example; or None for all.
-        tail: With `num_hard`, what draws the other classes: a name such as "uniform", or a
+        tail: With `num_hard`, the sampler of the other classes: a name such as "uniform", or a
             static `Sampler`.
-        start_step: With `num_hard`, the training step, from 0, that is the first to search.
-            None for `num_classes / 200`, at least 100 and at most 1,000, or up to three
-            times that while labels are new.
+        start_step: With `num_hard`, the first training step that searches, counted from 0. None
+            starts at step `num_classes / 200`, but not before 100 or after 1,000, or up to
+            three times later while most labels have rarely occurred.
         seed: Optional int that the layer's draws start from; random if None.
 
     Example:

@@ -24,7 +24,7 @@ _NUM_PROBES = 64
 
 
 def most_bits(num_rows: int) -> int:
-    """The most bits that a bucket may have: there are at most `num_rows / 10` buckets."""
+    """The most bits of a bucket's number: there are at most `num_rows / 10` buckets."""
     return max(1, min(_MOST_BITS, int(math.log2(max(2, num_rows / 10)))))
 
 
@@ -97,8 +97,8 @@ class HashTables:
     def rebuild(self, embeddings: tf.Variable, seed: tf.Tensor) -> None:
         """Hashes all rows again, with new functions.
 
-        With the same functions, a row and a query could share a bucket, or not, by chance for
-        the whole training.
+        Whether a row and a query share a bucket depends on chance. With the same functions, the
+        result of this chance would hold for the whole training.
 
         Args:
             embeddings: The rows, float32 `tf.Variable` `[num_rows, dim]`, of this replica.
@@ -276,7 +276,7 @@ class HashTables:
         return lsh_fresh_share(*self._variables(), codes, ids)
 
     def are_stale(self, embeddings: tf.Variable) -> tf.Tensor:
-        """Whether hardly more entries are right than by chance: a scalar bool."""
+        """Whether the share of correct entries is about that of chance: a scalar bool."""
         chance = 2.0**-self._bits
         return self.fresh_share(embeddings) < chance + (1 - chance) / 16
 

@@ -37,9 +37,9 @@ class InvertedFile:
     lists. A query is scored against the mean row of each list, and then against the members of
     the best lists, whose rows are stored with 8 bits per number in the order of the lists.
 
-    State: `(dim + 12) * num_rows` bytes, with dim rounded up to a multiple of 16, and the
-    means. The state and the search are on the device of the rows. Fits and reassignments run on
-    the CPU; if the rows are on a GPU, they copy the rows to the CPU and the state back.
+    The state takes `(dim + 12) * num_rows` bytes, with dim rounded up to a multiple of 16, plus
+    the means. The state and the search are on the device of the rows. Fits and reassignments
+    run on the CPU; if the rows are on a GPU, they copy the rows to the CPU and the state back.
 
     Args:
         num_lists: Number of lists, at most one per row; by default about `4 sqrt(num_rows)`.
@@ -100,7 +100,7 @@ class InvertedFile:
         self._note_lists()
 
     def keep_up(self, embeddings: tf.Variable, bias: tf.Variable | None = None) -> None:
-        """Counts a training step, and updates the lists where that is due.
+        """Counts a training step, and updates the lists if that is due.
 
         The first step fits the lists. Later, every few steps, some rows move to the list that
         is now nearest; all rows get their turn. The means are updated, and all rows are packed

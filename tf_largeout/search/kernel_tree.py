@@ -29,14 +29,15 @@ class KernelTree:
 
     With biases, rows and queries are `[w_i; b_i]` and `[h; 1]`. With a projection, all of them
     are first multiplied by a fixed random matrix. A node of the tree stores the sum of `w w'`
-    over its rows, which gives the sum of their kernels for any query. A draw goes down from the
-    root, to a child in proportion to its sum: O(dim^2 log num_rows).
+    over its rows, which gives the sum of their kernels for any query. A draw starts at the root
+    and goes to a child with a probability in proportion to the child's sum, in O(dim^2 log
+    num_rows) time.
 
     The sums are kept up to date: `rows_changed` records which rows have changed, and `keep_up`
-    sums their leaves, and the nodes above, again. After it the tree is equal, bit for bit, to a
-    tree that is built from the rows. Rows that change without a call of `rows_changed` (by
-    `set_weights` or a dense optimizer) are noticed because `keep_up` also examines other leaves
-    in turn; then the tree is built again.
+    sums their leaves, and the nodes above, again. The tree then equals, bit for bit, a tree
+    that is built from the current rows. Rows can also change without a call of `rows_changed`
+    (by `set_weights` or a dense optimizer). To detect this, `keep_up` also examines other
+    leaves in turn, and builds the tree again if one has changed.
 
     State, on the device of the rows: about `2/3 dim^2 / leaf_size + 1` floats per row, where
     dim is that of the kernel; with a projection, also the projected rows.
@@ -138,7 +139,7 @@ class KernelTree:
     def keep_up(
         self, seed: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None = None
     ) -> None:
-        """Counts a training step, and updates the sums to the rows.
+        """Counts a training step, and updates the sums to the current rows.
 
         The first step builds the tree. Later steps sum the leaves of the rows that have
         changed, and examine some other leaves in turn. If these are not the sums of their rows,

@@ -15,17 +15,17 @@ _NEVER = 2.0**62  # steps
 
 
 class RebuildSchedule:
-    """Rebuilds every few steps at first, then at exponentially growing distances.
+    """Rebuilds every few steps at first, then at exponentially growing intervals.
 
-    The first training step builds. After a distance d before a rebuild, the next rebuild comes
-    `growth * d` steps later (Daghaghi et al. 2021, section 3.3), because weights change less
-    and less. So rebuild i is at step `every (growth^i - 1) / (growth - 1)`, and a run of n
-    steps has about `log(1 + n (growth - 1) / every) / log(growth)` rebuilds. The state is a
-    weight, so a resumed run rebuilds in the same steps as an uninterrupted one.
+    The first training step builds. If a rebuild comes d steps after the previous one, the next
+    one comes `growth * d` steps later (Daghaghi et al. 2021, section 3.3), because weights
+    change less and less. So rebuild i is at step `every (growth^i - 1) / (growth - 1)`, and a
+    run of n steps has about `log(1 + n (growth - 1) / every) / log(growth)` rebuilds. The state
+    is a weight, so a resumed run rebuilds in the same steps as an uninterrupted one.
 
     Args:
         every: Steps between the first two builds, a positive int.
-        growth: Factor from one distance to the next, at least 1.
+        growth: Factor from one interval to the next, at least 1.
 
     Raises:
         ValueError: If one of them is out of range.
@@ -49,7 +49,7 @@ class RebuildSchedule:
         rebuild: Callable[[tf.Tensor], None],
         is_stale: Callable[[], tf.Tensor] | None = None,
     ) -> None:
-        """Counts a training step, and calls `rebuild(step)` before it where that is due.
+        """Counts a training step, and first calls `rebuild(step)` if that is due.
 
         Args:
             rebuild: Function of the step number, an int64 scalar, that rebuilds in place. It
@@ -57,8 +57,8 @@ class RebuildSchedule:
                 (`replicas.local_variable`), and in the scope of the CPU.
             is_stale: Optional function without arguments that returns, as a scalar bool tensor,
                 whether the structure no longer fits the weights. It is called every `every`
-                steps, and True causes a rebuild outside the schedule. So weights that were set
-                directly are noticed.
+                steps, and True causes a rebuild outside the schedule. This detects weights that
+                were set directly.
         """
         state = local_variable(self._state)
 
@@ -76,7 +76,7 @@ class RebuildSchedule:
             state.assign([step + 1, next_rebuild])
 
     def now(self, rebuild: Callable[[tf.Tensor], None]) -> None:
-        """Calls `rebuild(step)` now; the next distance counts from this step."""
+        """Calls `rebuild(step)` now; the next interval starts at this step."""
         state = local_variable(self._state)
         step = state.read_value()[0]
         rebuild(step)

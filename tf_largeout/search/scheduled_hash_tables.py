@@ -45,7 +45,7 @@ class ScheduledHashTables(HashTables):
         embeddings: tf.Variable,
         bias: tf.Variable | None = None,
     ) -> None:
-        """Counts a training step, and rebuilds the tables before it where that is due.
+        """Counts a training step, and first rebuilds the tables if that is due.
 
         Args:
             read_seed: Returns int64 `[2]`, the seed of the run. It is called where the tables
@@ -70,7 +70,7 @@ class ScheduledHashTables(HashTables):
         embeddings: tf.Variable,
         bias: tf.Variable | None = None,
     ) -> None:
-        """Rebuilds outside the schedule; the next distance counts from this step.
+        """Rebuilds outside the schedule; the next interval starts at this step.
 
         Args:
             read_seed: As in `keep_up`.

@@ -18,8 +18,8 @@ class ShardedInvertedFile(ShardedStructure[InvertedFile]):
     """As `InvertedFile`, over rows in shards; see `ShardedStructure` for the arguments.
 
     With K shards, each shard has 1 / sqrt(K) of the lists that a single file would have, and
-    searches 1 / sqrt(K) of the probes. So the default number of lists is `4 sqrt(num_rows)` per
-    shard, and the number of rows that are scored in total stays the same.
+    searches `num_probes / sqrt(K)` of them. So the default number of lists is `4
+    sqrt(num_rows)` per shard, and the number of rows that are scored in total stays the same.
 
     Args:
         shards: The shards.
@@ -43,7 +43,7 @@ class ShardedInvertedFile(ShardedStructure[InvertedFile]):
         self.each(lambda _, file, *rows: file.fit(*rows), embeddings, bias)
 
     def keep_up(self, embeddings: Sequence[tf.Variable], bias: Sequence[Any]) -> None:
-        """Counts a training step, and updates the lists where that is due."""
+        """Counts a training step, and updates the lists if that is due."""
         self.each(lambda _, file, *rows: file.keep_up(*rows), embeddings, bias)
 
     def search(

@@ -12,7 +12,7 @@ from tf_largeout.variables.row_shard import RowShard
 
 
 class TreeDraws:
-    """Draws for a batch of queries: a shard in proportion to its kernels, then a row of it.
+    """Draws for a batch of queries: a shard in proportion to its kernels, then one of its rows.
 
     The kernels of all rows add up to Z, and those of shard s to Z_s. Row i of shard s is drawn
     with probability `(Z_s / Z) (K(h, w_i) / Z_s)`. The reported probability is the product of

@@ -14,8 +14,9 @@ _AUTOMATIC = ("keras_tensor", "input_layer")  # names that Keras numbers across 
 def input_specs(model: keras.Model) -> Any:
     """Returns a `tf.TensorSpec` for each input of `model`, in the structure of its call.
 
-    Each has its name in the signature: that of its `keras.Input`, or its key. A single input
-    without a name is called "features", several are called "features_0", "features_1", ...
+    The name of each is that in the signature: the name of its `keras.Input`, or its key. A
+    single input without a name is called "features", several are called "features_0",
+    "features_1", ...
 
     Args:
         model: A built model.

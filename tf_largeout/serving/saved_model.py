@@ -71,8 +71,8 @@ def export(
         model: A built model with one output, that of a `LargeOutput`, `FactoredOutput` or
             `HierarchicalOutput`; functional or sequential, or with one float input whose shape
             is known from its first call.
-        path: The folder to create; it is complete, or does not exist. For TensorFlow Serving
-            its name is a number: the server uses the version with the highest number.
+        path: The folder to create. It never contains an incomplete export. For TensorFlow
+            Serving its name is a number: the server uses the version with the highest number.
         k: Number of classes that `serving_default` returns, and the default of `top_k`.
         index: A `retrieval.InvertedFileIndex` of the layer's class embeddings and bias. The
             export then scores only the classes of a query's best lists, exactly. It may miss

@@ -141,14 +141,14 @@ def score_candidates(
 ) -> Candidates:
     """Scores the labels and the sampled classes of each example.
 
-    One op reads all class rows. Its gradient is sparse, with one row per distinct class.
-    Padding reads no class row.
+    One op reads all class rows that are needed. Its gradient is sparse, with one row per
+    distinct class. Padding reads no class row.
 
     Args:
         class_matrix: The classes.
         features: `[B, dim]`.
         labels: int64 `[B, L]`, padded with -1.
-        sample: The sample of a sampler.
+        sample: What the sampler returned.
         remove_accidental_hits: See `Candidates`.
         explicit: int64 `[n]`, distinct classes to score for every example in addition; or None.
         counts_are: See `Candidates`.

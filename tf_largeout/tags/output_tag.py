@@ -184,7 +184,7 @@ class OutputTag:
 
 
 def mean_over(counts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Returns the mean of each row of `values` where `counts` is true; 0 if it never is."""
+    """Returns the mean of each row's `values` where `counts` is true; 0 if none is."""
     total = tf.reduce_sum(tf.where(counts, values, 0), axis=-1)
     number = tf.reduce_sum(tf.cast(counts, values.dtype), axis=-1)
     return tf.math.divide_no_nan(total, number)

@@ -22,7 +22,7 @@ class ArrayInitializer:
     """An initializer that returns an array.
 
     Args:
-        name: Name of the argument that was given the array, for the message.
+        name: Name of the argument that received the array, for the message.
         values: Array of numbers.
     """
 

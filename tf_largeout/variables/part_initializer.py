@@ -38,7 +38,7 @@ class PartInitializer:
             truncated normal, variance scaling and its subclasses), a constant, or an array.
         shape: Shape of all rows.
         first: The first row to return.
-        name: Name of the argument that was given the initializer, for the message.
+        name: Name of the argument that received the initializer, for the message.
 
     Raises:
         ValueError: If it is another initializer, or an array of another shape.

@@ -41,10 +41,10 @@ def add_shards(
 
     Args:
         layer: A layer with `num_shards` and `add_class_weight`.
-        name: Name of the table. The weights have a number at the end.
+        name: Name of the table. The name of each weight ends with the number of its shard.
         shape: Shape of the table.
         initializer: Initializer of all rows, which a `PartInitializer` must support.
-        argument: Name of the argument that was given the initializer.
+        argument: Name of the layer's argument with the initializer, for messages.
 
     Raises:
         ValueError: If the initializer cannot be evaluated per shard.

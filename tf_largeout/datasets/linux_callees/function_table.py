@@ -16,13 +16,14 @@ _TEXTS = ("words", "texts", "files")
 
 @dataclasses.dataclass(frozen=True)
 class FunctionTable:
-    """The parsed kernel source, for all label vocabularies.
+    """The parsed kernel source; every vocabulary of labels is computed from it.
 
     Attributes:
         features: Ids of each function's features.
         labels: Ids of the identifiers in each function's body.
-        kinds: uint8, kinds of each of `labels.values` (sums of `c_functions.CALLED` etc.).
-        words: Features and identifiers, in the order of their ids.
+        kinds: uint8, the kinds of each label in `labels.values`, a sum of flags such as
+            `c_functions.CALLED`.
+        words: The texts of features and identifiers, in the order of their ids.
         texts: `path: name` of each function.
         files: Paths of the files.
         file_of: int32, index of each function's file.
@@ -37,7 +38,7 @@ class FunctionTable:
     file_of: np.ndarray
 
     def is_test(self):
-        """Returns bool per function: in the test split if `md5(path) % 10 == 0`."""
+        """Returns for each function whether it is in the test split: `md5(path) % 10 == 0`."""
         return np.array([is_test(path) for path in self.files], bool)[self.file_of]
 
     def group_hashes(self):
