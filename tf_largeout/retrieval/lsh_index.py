@@ -17,8 +17,8 @@ _LOOKUPS_A_CANDIDATE = 8
 class LSHIndex(Index[HashedRows]):
     """Finds classes with high `<w_c, query> + b_c` by locality-sensitive hashing.
 
-    All class rows are in hash tables. The classes that occur in most of a query's buckets are
-    scored in float32, and the best of them are returned. With `hash="wta"` this is the
+    All class rows are in hash tables. The classes that occur most often in a query's buckets
+    are scored in float32, and the best of them are returned. With `hash="wta"` this is the
     inference of Vijayanarasimhan et al. 2015, section 3. Hashes compare directions: the length
     and the bias of a class row do not affect which classes are candidates. On trained weights,
     an `InvertedFileIndex` finds more in less time: use this index only if you need hashing, see

@@ -22,7 +22,8 @@ class LSHPool(Sampler):
     """Draws one pool of classes from the buckets of the whole batch.
 
     With SimHash the expected counts of the draws are known. With other hashes they are not: the
-    pool is the union of the classes that each example met most often, with counts of 1.
+    pool is the union of the classes that occur most often in the buckets of each example, with
+    counts of 1.
 
     Args:
         num_sampled: Number m of classes, at most N, the number of classes of the layer.

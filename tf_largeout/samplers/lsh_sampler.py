@@ -42,11 +42,11 @@ class LSHSampler(Sampler):
       that a walk through its buckets finds. If the buckets have too few classes, uniform draws
       are added. The expected counts are set to 1, so the loss does not correct for them, as in
       the papers.
-    * `form="frequent"`: like "walk", but with the classes that occur in most of the example's
-      buckets.
-    * `num_hard=T`, without a form: the classes that occur in most of the example's buckets are
-      scored exactly. The T classes with the highest scores are the head of a `HeadAndTail`. The
-      estimate of the denominator of the softmax is unbiased, whatever the tables return.
+    * `form="frequent"`: like "walk", but with the classes that occur most often in the
+      example's buckets.
+    * `num_hard=T`, without a form: the classes that occur most often in the example's buckets
+      are scored exactly. The T classes with the highest scores are the head of a `HeadAndTail`.
+      The estimate of the denominator of the softmax is unbiased, whatever the tables return.
 
     The tables are weights of the layer (at most 4.4 L N bytes; with the classes in S shards
     `(4 + 0.4 S) L N`). They are rebuilt inside training steps at growing intervals, see

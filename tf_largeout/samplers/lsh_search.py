@@ -18,9 +18,9 @@ _WALK_LOOKUPS, _FREQUENT_LOOKUPS = 8, 16
 class LSHSearch(HardNegativeSampler):
     """Finds classes that share buckets with each example.
 
-    Without a tail, these are the classes that the example meets first, or most often, filled up
-    by uniform draws. With `num_hard`, the classes that it meets most often are scored exactly,
-    and the best are the head.
+    Without a tail, these are the classes that occur first, or most often, in the example's
+    buckets. Uniform draws are added if there are too few. With `num_hard`, the classes that
+    occur most often are scored exactly, and the best of them are the head.
 
     Args:
         num_sampled: As in `HardNegativeSampler`.

@@ -146,7 +146,8 @@ class HashTables:
         Args:
             codes: What `codes` returns.
             excluded: int64 `[batch, m]`, rows that a query must not find, padded with -1.
-            select: "walk" for the rows met first, "frequent" for the rows met most often.
+            select: "walk" for the rows that occur first in the buckets, "frequent" for those
+                that occur most often.
             num_found: Number of distinct rows per query.
             max_lookups: Number of table entries that a query looks at, at most.
             seed: int64 `[2]`, for the start of a walk, and for the uniform draws that fill up
@@ -211,13 +212,14 @@ class HashTables:
         embeddings: tf.Variable,
         bias: tf.Variable | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The rows with the highest scores among those that a query meets most often.
+        """The rows with the highest scores among the most frequent in a query's buckets.
 
         Args:
             codes: What `codes` returns.
             queries: float32 `[batch, dim]`.
             excluded: int64 `[batch, m]`, rows that a query must not find, padded with -1.
-            num_candidates: Number of rows per query that are scored: those met most often.
+            num_candidates: Number of rows per query that are scored: those that occur most
+                often in its buckets.
             lookups_per_candidate: Number of table entries per candidate that a query looks at,
                 at most.
             num_best: Number of rows to find, at most `num_candidates`.
@@ -225,8 +227,8 @@ class HashTables:
             bias: float32 `tf.Variable` `[num_rows]`, or None.
 
         Returns:
-            `(scores, ids)`: float32 and int64 `[batch, num_best]`, in any order; ids are -1
-            where a query meets fewer rows.
+            `(scores, ids)`: float32 and int64 `[batch, num_best]`, in any order; ids are -1 if
+            a query's buckets have fewer rows.
         """
         # Without a seed: replicas cannot draw one in the branch of `tf.cond` where a search
         # that starts late runs.
