@@ -48,8 +48,8 @@ def tag_and_mask(
     except ValueError as error:
         shapes = keras.tree.map_structure(lambda one: tuple(one.shape), outputs)
         raise ValueError(
-            f"{asked_by} needs a model with one output, that of a LargeOutput, FactoredOutput "
-            f"or HierarchicalOutput layer. Received: model '{model.name}', with an output of "
+            f"{asked_by} needs a model with one output, which must come from a LargeOutput, "
+            f"FactoredOutput or HierarchicalOutput layer. Received: model '{model.name}', with an output of "
             f"shape {shapes} from another layer. Remove the layers after the output layer; a "
             "softmax does not change the order of the classes."
         ) from error
