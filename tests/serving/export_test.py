@@ -155,7 +155,7 @@ def stock_model(tmp_path):
 @pytest.mark.parametrize("new_model", [softmax_after, two_outputs, stock_model])
 def test_a_model_with_another_output_is_refused(new_model, tmp_path):
     model = new_model(tmp_path)
-    with pytest.raises(ValueError, match="one output, that of a LargeOutput") as error:
+    with pytest.raises(ValueError, match="one output, .* from a LargeOutput") as error:
         serving.export(model, tmp_path / "1")
     assert model.name in str(error.value)
 

@@ -49,9 +49,9 @@ def tag_and_mask(
         shapes = keras.tree.map_structure(lambda one: tuple(one.shape), outputs)
         raise ValueError(
             f"{asked_by} needs a model with one output, which must come from a LargeOutput, "
-            f"FactoredOutput or HierarchicalOutput layer. Received: model '{model.name}', with an output of "
-            f"shape {shapes} from another layer. Remove the layers after the output layer; a "
-            "softmax does not change the order of the classes."
+            "FactoredOutput or HierarchicalOutput layer. Received: model "
+            f"'{model.name}', with an output of shape {shapes} from another layer. Remove the "
+            "layers after the output layer; a softmax does not change the order of the classes."
         ) from error
     if tag is None:
         raise ValueError(f"Model '{model.name}' was traced only for its shapes.")
