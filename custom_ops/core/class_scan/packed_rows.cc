@@ -22,7 +22,8 @@ void PackAllRows(const ClassMatrix& matrix, const int32_t* ids, const ParallelFo
 }
 
 int64_t MostOfQuery(int64_t width) {
-  const int64_t most = std::numeric_limits<int32_t>::max() / (kHighestCode * std::max<int64_t>(width, 1));
+  const int64_t most =
+      std::numeric_limits<int32_t>::max() / (kHighestCode * std::max<int64_t>(width, 1));
   return std::clamp<int64_t>(most, 1, kMostOfQuery);
 }
 

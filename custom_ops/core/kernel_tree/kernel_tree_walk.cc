@@ -250,7 +250,8 @@ int64_t SampleKernelTree(const KernelTree& tree, const Features& queries, const 
   std::fill_n(sample.label_log_q, queries.batch * labels.width, 0.0f);
   if (queries.batch == 0) return -1;
   const int64_t per_query = CeilDiv(draws.size(), queries.batch) + labels.width;
-  const int64_t most = std::min(kMostWalkers / per_query, kMostFeatures / std::max<int64_t>(tree.width(), 1));
+  const int64_t most =
+      std::min(kMostWalkers / per_query, kMostFeatures / std::max<int64_t>(tree.width(), 1));
   const int64_t step = std::clamp<int64_t>(most, 1, kMostQueries);
   for (int64_t first = 0; first < queries.batch; first += step) {
     const int64_t batch = std::min(step, queries.batch - first);
