@@ -93,7 +93,7 @@ def test_scores_refuse_ids_and_features():
                 ops.factored_output_scores(batch.features, ids, state)
         features = np.array(batch.features)
         features[2, 3] = np.inf
-        with pytest.raises(tf.errors.InvalidArgumentError, match="row 2 .*inf"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="example 2 .*inf"):
             ops.factored_output_scores(features, batch.ids, state)
 
 
