@@ -79,7 +79,7 @@ def test_a_loss_by_name_is_one_of_ours():
 
 def test_names_of_keras_are_not_replaced(monkeypatch):
     class Perplexity(tflo.metrics.Perplexity):
-        """Stands for a class of Keras."""
+        """Stands for a Keras class."""
 
     table = {"perplexity": Perplexity}
     monkeypatch.setitem(keras.metrics.get.__globals__, "ALL_OBJECTS_DICT", table)

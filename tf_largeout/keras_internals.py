@@ -31,7 +31,7 @@ def is_running(method: Callable[..., Any]) -> bool:
 
     Args:
         method: A method that Keras defines. An override of it does not count, unless it calls
-            the method of Keras.
+            Keras's method.
     """
     code = inspect.unwrap(method).__code__
     return any(frame.f_code is code for frame in _frames())

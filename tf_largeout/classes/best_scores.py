@@ -1,4 +1,4 @@
-"""Ranks scored classes and drops excluded ones: every search for the best classes uses it."""
+"""Ranks scored classes and drops excluded ones, for layers, indexes and exports."""
 
 from collections.abc import Callable
 

@@ -226,7 +226,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     def _step_size(
         self, learning_rate: tf.Tensor, step: tf.Tensor, beta_1: float, step_offset: int = 0
     ) -> tf.Tensor:
-        # The float32 arithmetic of Keras, so that sparse and dense gradients agree.
+        # Keras's float32 arithmetic, so that sparse and dense gradients agree.
         step = tf.cast(step, tf.float32)
         beta_1_power = tf.pow(tf.cast(beta_1, tf.float32), step)
         beta_2_power = tf.pow(tf.cast(self.beta_2, tf.float32), step + step_offset)

@@ -15,8 +15,6 @@ from tf_largeout.retrieval.compiled_search import CompiledSearch
 from tf_largeout.retrieval.rows import Rows, rows_of
 from tf_largeout.types import TensorLike
 
-_CHECKED_CLASSES = 64
-
 
 class Search(Protocol):
     """An immutable search structure over class rows; each change creates another one."""
@@ -136,7 +134,7 @@ class Index(abc.ABC, Generic[SearchT]):
         return rows.matrix.rows(rows.ids(ids)).numpy()
 
     def require_current(self, scorer: ClassScorer) -> None:
-        """Checks some classes, 64 to 127 spread over the ids, against those of a layer.
+        """Checks a sample of the classes, spread over the ids, against those of a layer.
 
         Args:
             scorer: The `class_matrix` of an output layer.
@@ -144,21 +142,17 @@ class Index(abc.ABC, Generic[SearchT]):
         Raises:
             ValueError: If one of the checked classes has another row or bias in this index.
         """
-        rows = self._built().rows
-        alive = np.flatnonzero(rows.alive)
-        ids = tf.constant(alive[:: max(1, len(alive) // _CHECKED_CLASSES)])
-        zeros = tf.zeros([1, rows.matrix.dim])
-        pairs = [
-            (rows.matrix.rows(ids), scorer.rows(ids)),
-            # The logits for a query of zeros are the biases.
-            (rows.matrix.dots(zeros, ids[tf.newaxis]), scorer.dots(zeros, ids[tf.newaxis])),
-        ]
-        if not all(np.array_equal(one, other) for one, other in pairs):
-            raise ValueError(
-                "`index` must have the class embeddings and biases that the layer has now. "
-                f"Received: a {type(self).__name__} with other ones. Build it again after "
-                "training, with `build(layer.class_embeddings(), layer.bias)`."
-            )
+        if not self._built().rows.agree_in_a_sample(scorer):
+            raise self._other_rows(scorer)
+
+    def _other_rows(self, scorer: ClassScorer) -> ValueError:
+        """The error if a layer has other class rows or biases than this index."""
+        return ValueError(
+            f"`index` must have the {scorer.num_classes} classes of the layer, of width "
+            f"{scorer.dim}, as they are now. Received: a {type(self).__name__} of "
+            f"{self.num_classes} classes of width {self.dim}, with other embeddings or biases. "
+            "Build it again after training, from layer.class_embeddings() and the layer's bias."
+        )
 
     def add(self, class_embeddings: TensorLike, bias: TensorLike | None = None) -> np.ndarray:
         """Adds classes.

@@ -177,14 +177,8 @@ class InvertedFileIndex(Index[ListedRows]):
 
     def require_rows(self, scorer: ClassScorer) -> None:
         """Raises a ValueError unless the classes of `scorer` have the rows of this index."""
-        search = self._built()
-        if not search.rows.are_those_of(scorer):
-            raise ValueError(
-                f"`index` must have the {scorer.num_classes} classes of the layer, of width "
-                f"{scorer.dim}, as they are now. Received: an index of {self.num_classes} "
-                f"classes of width {self.dim}, with other embeddings or biases. Build it from "
-                "layer.class_embeddings() and the layer's bias."
-            )
+        if not self._built().rows.are_those_of(scorer):
+            raise self._other_rows(scorer)
 
     def best_of(
         self,

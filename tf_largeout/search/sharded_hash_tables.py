@@ -12,7 +12,7 @@ from tf_largeout.ops import devices
 from tf_largeout.search.hash_tables import HashTables, health_of
 from tf_largeout.search.scheduled_hash_tables import ScheduledHashTables
 from tf_largeout.search.shard_draws import merge_found, seed_of, spread_shards
-from tf_largeout.search.sharded_structure import ShardedStructure
+from tf_largeout.search.sharded_structure import ShardedStructure, best_of_shards
 from tf_largeout.variables.row_shard import RowShard, map_by_shard
 
 _Codes = Sequence[tf.Tensor]  # per shard
@@ -165,10 +165,8 @@ class ShardedHashTables(ShardedStructure[ScheduledHashTables]):
             scores, ids = tables.best_of_most_frequent(own_codes, queries, own, *sizes, *rows)
             return scores, shard.to_global(ids)
 
-        found = zip(*self.each(best, codes, embeddings, bias), strict=True)
-        scores, ids = (tf.concat(parts, axis=1) for parts in found)
-        best_scores, places = tf.math.top_k(scores, num_best, sorted=False)
-        return best_scores, tf.gather(ids, places, batch_dims=1)
+        found = self.each(best, codes, embeddings, bias)
+        return best_of_shards(found, num_best, is_sorted=False)
 
     def collisions(
         self,

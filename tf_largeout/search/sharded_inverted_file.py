@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tf_largeout.search.inverted_file import InvertedFile, health_of
 from tf_largeout.search.shard_distribution import ShardDistribution
-from tf_largeout.search.sharded_structure import ShardedStructure
+from tf_largeout.search.sharded_structure import ShardedStructure, best_of_shards
 from tf_largeout.variables.row_shard import RowShard
 
 
@@ -56,10 +56,7 @@ class ShardedInvertedFile(ShardedStructure[InvertedFile]):
             scores, ids = file.search(queries, k, num_probes)
             return scores, shard.to_global(ids)
 
-        found = zip(*self.each(search_shard), strict=True)
-        scores, ids = (tf.concat(parts, axis=1) for parts in found)
-        best_scores, best = tf.math.top_k(scores, k)
-        return best_scores, tf.gather(ids, best, batch_dims=1)
+        return best_of_shards(self.each(search_shard), k)
 
     def distribution(self, queries: tf.Tensor) -> ShardDistribution:
         """As `InvertedFile.distribution`."""

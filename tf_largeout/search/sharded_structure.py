@@ -1,7 +1,9 @@
 """`ShardedStructure`: the base of search structures over rows that are in shards."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
+
+import tensorflow as tf
 
 from tf_largeout.variables.row_shard import RowShard
 
@@ -39,6 +41,24 @@ class ShardedStructure(Generic[_Part]):
         """
         calls = zip(self.shards, self.parts, *arguments, strict=True)
         return [_placed(function, *call) for call in calls]
+
+
+def best_of_shards(
+    found: Iterable[tuple[tf.Tensor, tf.Tensor]], k: int, is_sorted: bool = True
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Merges the best rows that each shard found.
+
+    Args:
+        found: `(scores, ids)` per shard, float32 and int64 `[B, m]`.
+        k: How many rows to return.
+        is_sorted: Whether the best come first.
+
+    Returns:
+        `(scores, ids)`: `[B, k]`.
+    """
+    scores, ids = (tf.concat(parts, axis=1) for parts in zip(*found, strict=True))
+    best_scores, places = tf.math.top_k(scores, k, sorted=is_sorted)
+    return best_scores, tf.gather(ids, places, batch_dims=1)
 
 
 def _placed(function: Callable[..., Any], shard: RowShard, *arguments: Any) -> Any:
