@@ -37,7 +37,7 @@ class HierarchicalSoftmaxLoss(TaggedLoss):
     ) -> None:
         super().__init__(reduction=reduction, name=name, dtype=dtype)
 
-    def row_losses(self, tag: LogProbabilities, labels: tf.Tensor) -> tf.Tensor:
+    def example_losses(self, tag: LogProbabilities, labels: tf.Tensor) -> tf.Tensor:
         log_partition = tf.zeros(tf.shape(labels)[:1])  # the probabilities sum to 1
         return softmax_cross_entropy(
             log_partition, tag.label_log_probabilities(labels), labels >= 0

@@ -95,7 +95,7 @@ class SampledLoss(TaggedLoss):
         """
         return None
 
-    def row_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
+    def example_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
         candidates = tag.draw_candidates(
             labels,
             self.remove_accidental_hits,

@@ -46,7 +46,7 @@ class SoftmaxLoss(TaggedLoss):
         super().__init__(reduction=reduction, name=name, dtype=dtype)
         self.compute_dtype = one_of("compute_dtype", compute_dtype, COMPUTE_DTYPES)
 
-    def row_losses(self, tag: OutputTag, labels: tf.Tensor) -> tf.Tensor:
+    def example_losses(self, tag: OutputTag, labels: tf.Tensor) -> tf.Tensor:
         return exact_cross_entropy(tag, labels, self.compute_dtype)
 
     def evaluation_losses(self, tag: OutputTag, labels: tf.Tensor) -> tf.Tensor:

@@ -46,7 +46,7 @@ class SphericalLoss(TaggedLoss):
         """
         raise NotImplementedError(f"{type(self).__name__} must define `label_losses`.")
 
-    def row_losses(self, tag: FactoredLogits, labels: tf.Tensor) -> tf.Tensor:
+    def example_losses(self, tag: FactoredLogits, labels: tf.Tensor) -> tf.Tensor:
         found, has_label = tag.spheres(labels), labels >= 0
         losses = self.label_losses(*found.as_columns(), tag.num_classes)
         weights = target_weights(has_label, losses.dtype)

@@ -43,11 +43,11 @@ class SquaredErrorLoss(SphericalLoss):
             y_true = tag.sparse_targets(y_true)
         return super().__call__(y_true, y_pred, sample_weight)
 
-    def counted_rows(self, tag: FactoredLogits, labels: tf.Tensor) -> tf.Tensor:
+    def counted_examples(self, tag: FactoredLogits, labels: tf.Tensor) -> tf.Tensor:
         """Tells which examples have a label; with sparse targets, all examples count."""
         return tag.targets(labels)[1]
 
-    def row_losses(self, tag: FactoredLogits, labels: tf.Tensor) -> tf.Tensor:
+    def example_losses(self, tag: FactoredLogits, labels: tf.Tensor) -> tf.Tensor:
         found, (targets, counts) = tag.spheres(labels), tag.targets(labels)
         by_target = targets * (targets - 2 * found.true_logits)
         return tf.where(counts, found.squares + tf.reduce_sum(by_target, axis=-1), 0)

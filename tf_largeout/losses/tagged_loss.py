@@ -12,12 +12,14 @@ from tf_largeout.types import DTypeLike, TensorLike
 
 # Dtypes of the factors in a loss's products.
 COMPUTE_DTYPES = ("float32", "bfloat16")
+# Methods of `TaggedLoss` and their former names, which subclasses may still define and call.
+_FORMER_NAMES = (("example_losses", "row_losses"), ("counted_examples", "counted_rows"))
 
 
 class TaggedLoss(keras.losses.Loss):
     """A loss that uses the tag of an output layer, not its logits.
 
-    It handles labels, masks, weights and reduction. A subclass defines `row_losses`; and
+    It handles labels, masks, weights and reduction. A subclass defines `example_losses`; and
     `evaluation_losses`, if it reports something else outside training (`evaluate`,
     `validation_data`).
 
@@ -57,6 +59,10 @@ class TaggedLoss(keras.losses.Loss):
     tag_class: type[OutputTag] = OutputTag
     ranking = "logit"
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        _define_both_names(cls)
+
     def __init__(
         self,
         reduction: str | None = "sum_over_batch_size",
@@ -65,7 +71,7 @@ class TaggedLoss(keras.losses.Loss):
     ) -> None:
         super().__init__(reduction=reduction, name=name, dtype=dtype)
 
-    def row_losses(self, tag: Any, labels: tf.Tensor) -> tf.Tensor:
+    def example_losses(self, tag: Any, labels: tf.Tensor) -> tf.Tensor:
         """Returns the training loss of each example.
 
         Args:
@@ -75,7 +81,7 @@ class TaggedLoss(keras.losses.Loss):
         Returns:
             float32 `[B]`, 0 for an example without labels.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define `row_losses`.")
+        raise NotImplementedError(f"{type(self).__name__} must define `example_losses`.")
 
     def evaluation_losses(self, tag: Any, labels: tf.Tensor) -> tf.Tensor:
         """Returns the loss to report outside training: by default the training loss.
@@ -87,9 +93,9 @@ class TaggedLoss(keras.losses.Loss):
         Returns:
             float32 `[B]`, 0 for an example without labels.
         """
-        return self.row_losses(tag, labels)
+        return self.example_losses(tag, labels)
 
-    def counted_rows(self, tag: Any, labels: tf.Tensor) -> tf.Tensor:
+    def counted_examples(self, tag: Any, labels: tf.Tensor) -> tf.Tensor:
         """Tells which examples count in the mean: by default those with a label.
 
         Args:
@@ -125,11 +131,11 @@ class TaggedLoss(keras.losses.Loss):
     def _losses_and_counted(self, tag: Any, y_true: TensorLike) -> list[tf.Tensor]:
         """Returns the loss of each example, and whether it counts, in the leading shape."""
         labels = tag.label_matrix(y_true)
-        compute = self.row_losses if tag.training else self.evaluation_losses
+        compute = self.example_losses if tag.training else self.evaluation_losses
         rows, shape = tag.features.shape[:-1], tf.shape(tag.features)[:-1]
         return [
             tf.ensure_shape(tf.reshape(each, shape), rows)
-            for each in (compute(tag, labels), self.counted_rows(tag, labels))
+            for each in (compute(tag, labels), self.counted_examples(tag, labels))
         ]
 
     def _checked_weights(self, sample_weight: TensorLike, y_pred: tf.Tensor) -> tf.Tensor:
@@ -151,3 +157,14 @@ class TaggedLoss(keras.losses.Loss):
             `y_pred`.
         """
         return y_pred
+
+
+def _define_both_names(loss: type) -> None:
+    """Gives each method that the class `loss` itself defines its other name too."""
+    for name, former_name in _FORMER_NAMES:
+        for defined, other in ((name, former_name), (former_name, name)):
+            if defined in vars(loss):
+                setattr(loss, other, vars(loss)[defined])
+
+
+_define_both_names(TaggedLoss)
