@@ -17,7 +17,7 @@ def absolute_softmax_loss(
     log_counts: tf.Tensor,
     has_label: tf.Tensor,
 ) -> tf.Tensor:
-    """Returns the sampled softmax loss of `|o|`, Blanc & Rendle 2018, equations 2 and 11.
+    """Returns the sampled softmax loss of `|logit|` (Blanc & Rendle 2018, equations 2 and 11).
 
     Args:
         true_logits: Float `[B, L]`, raw.
@@ -43,12 +43,14 @@ class AbsoluteSoftmaxLoss(SampledLoss):
 
     The model predicts class c with probability `exp(|o_c|) / sum_d exp(|o_d|)` (Blanc & Rendle
     2018, eq. 11), and the loss is `-|o_y| + log(exp(|o_y|) + sum_s exp(|o_s|) / E[count_s])`.
-    Each of several labels has the target mass `1 / #labels`. A sampler that draws
-    classes of high `o_c^2` also draws classes of very negative logits: this loss treats them
-    as likely classes too.
+    Here `o_c` is the logit of class c, y is the label and s runs over the drawn classes. If an
+    example has several labels, each has the target probability `1 / #labels`. A sampler that
+    draws classes with a high `o_c^2` also draws classes with very negative logits. This loss
+    treats both as likely classes.
 
-    In `evaluate` it reports its own exact loss, by one pass over all classes in blocks. A layer
-    that it trains has the `ranking` "absolute": `top_k`, metrics and exports rank by `|o_c|`.
+    In `evaluate`, the loss reports its own exact value, which takes one pass over all classes.
+    A layer that is trained with this loss has the `ranking` "absolute": `top_k`, metrics and
+    exports rank by `|o_c|`.
 
     Args:
         remove_accidental_hits: Whether a drawn class that is a label of the example has no
@@ -56,7 +58,7 @@ class AbsoluteSoftmaxLoss(SampledLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
+        compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
     """
 
     ranking = "absolute"

@@ -13,20 +13,22 @@ class BernoulliNormalizationLoss(NormalizationLoss):
 
         -o_y + log(sum_{c in C} exp(o_c) + sum_{d in S - C} exp(o_d) / b_d)
 
-    of Barber & Botev 2016, section 2.1. The sum over C is exact. Each class d of the complement
-    is in S with probability `b_d`, at most once, so the sum is exact if all `b_d` are 1. Its
-    expected value is the partition function. The derivatives with respect to logits are in
-    [-1, 1].
+    of Barber & Botev 2016, section 2.1. Here `o_c` is the logit of class c, y is the label, C
+    is a set of classes that contains y, and S is the sample. The sum over C is exact. A class d
+    outside of C is in S at most once, with probability `b_d`. So the expected value of the
+    whole sum is the partition function. If all `b_d` are 1, the sum is the partition function.
+    The derivatives with respect to logits are in [-1, 1].
 
-    In `evaluate` it reports the exact softmax loss.
+    In `evaluate`, the loss reports the exact softmax loss.
 
     Args:
-        complement: "label" if C contains the labels of the example, or "batch" if it contains
-            the labels of the whole batch, which then serve as negatives for each other.
+        complement: "label" if C contains the labels of the example. "batch" if C contains the
+            labels of the whole batch, so that the labels of the other examples are negatives
+            too.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
+        compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
 
     Raises:
         ValueError: If `complement` is neither "label" nor "batch"; in training, if the expected

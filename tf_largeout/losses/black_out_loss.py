@@ -29,7 +29,7 @@ def black_out_loss(
     lowest = sampled_logits.dtype.min
     logits = tf.concat([tf.where(has_label, true_logits, lowest), sampled_logits], axis=1)
     log_partition = tf.reduce_logsumexp(logits, axis=1)
-    # Only the largest p can be near 1, where 1 - p loses its digits: sum the others instead.
+    # 1 - p is inaccurate if p is near 1. Only the largest p can be: sum the other ones instead.
     top = tf.argmax(tf.pad(logits, [[0, 0], [0, 1]], constant_values=lowest), axis=1)
     is_top = tf.one_hot(top, tf.shape(logits)[1], on_value=True, off_value=False, dtype=tf.bool)
     others = tf.reduce_logsumexp(tf.where(is_top, lowest, logits), axis=1)
@@ -46,12 +46,14 @@ class BlackOutLoss(SampledLoss):
     """BlackOut (Ji et al. 2016, eq. 6): separates the label from the drawn classes.
 
     `-log p_y - sum_d log(1 - p_d)`, where p is the softmax of `o - log E[count]` over the label
-    and the drawn classes. For several labels, the first term is their mean, and all of them are
-    in the softmax. Hard classes of an example count as drawn with certainty.
+    and the drawn classes. For several labels, the first term is the mean over the labels, and
+    the softmax contains all labels. Classes that a search finds for an example have an expected
+    count of 1.
 
     The paper draws by `Q = frequency^a`, with replacement: `UnigramSampler(counts=...,
-    distortion=a, unique=False)`. The expected counts are then proportional to Q, and the factor
-    cancels in the softmax. In `evaluate` it reports the exact softmax loss.
+    distortion=a, unique=False)`. The expected counts are then proportional to Q, and a common
+    factor of the counts does not change the softmax. In `evaluate`, the loss reports the exact
+    softmax loss.
 
     Args:
         remove_accidental_hits: Whether a drawn class that is a label of the example has no
@@ -59,10 +61,11 @@ class BlackOutLoss(SampledLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
+        compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
 
     Raises:
-        ValueError: In training, if the sampler is a search without a tail, which has no Q.
+        ValueError: In training, if the sampler searches and has no tail, because its expected
+            counts are then unknown.
     """
 
     counts_taken = (DRAWS, PROBABILITIES)

@@ -8,7 +8,7 @@ from tf_largeout.tags.output_tag import OutputTag
 def softmax_cross_entropy(
     log_partition: tf.Tensor, true_logits: tf.Tensor, has_label: tf.Tensor
 ) -> tf.Tensor:
-    """Returns the cross entropy of a softmax, with target mass `1 / #labels` per label.
+    """Returns the cross entropy of a softmax; each label has the target `1 / #labels`.
 
     `log_partition - sum(true_logits) / #labels`, where `log_partition` is the log of the sum
     of `exp(logit)` over all classes. 0 for an example without labels.
@@ -27,7 +27,7 @@ def softmax_cross_entropy(
 
 
 def target_weights(has_label: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Returns the target mass of each label, `1 / #labels`: `[B, L]`, 0 at padding."""
+    """Returns the target probability of each label, `1 / #labels`: `[B, L]`, 0 at padding."""
     present = tf.cast(has_label, dtype)
     return tf.math.divide_no_nan(present, tf.reduce_sum(present, axis=-1, keepdims=True))
 

@@ -40,11 +40,12 @@ class DecoupledSoftmaxLoss(SampledLoss):
     """One softmax per label, over that label and the drawn classes.
 
     `L^-label_power sum_y -log(exp(o_y) / (exp(o_y) + sum_s exp(o'_s)))` for an example with L
-    labels y, with `o'_s = o_s - log E[count_s]` for drawn classes s other than its labels.
+    labels. The outer sum is over its labels y, and the inner sum over the drawn classes s that
+    are not its labels. `o` are logits, and `o'_s = o_s - log E[count_s]`.
 
-    It is for examples with several labels. In `SampledSoftmaxLoss`, the sum contains all labels
-    of an example, so each label lowers the probabilities of the others. With one label per
-    example, both losses are equal.
+    Use this loss for examples with several labels. In `SampledSoftmaxLoss`, the denominator
+    contains all labels of an example, so each label lowers the probabilities of the others.
+    With one label per example, both losses are equal.
 
     References:
         Gupta et al. 2024, "Dual-encoders for extreme multi-label classification"
@@ -54,15 +55,15 @@ class DecoupledSoftmaxLoss(SampledLoss):
 
     Args:
         label_power: Each label has the weight `L^-label_power`. With 1, all examples have the
-            same weight, as in `SampledSoftmaxLoss`, which favours recall. With 0, all labels
-            have the same weight, which favours precision. The default 0.5 is a compromise:
-            examples with many labels do not dominate.
+            same weight, as in `SampledSoftmaxLoss`. This favours recall. With 0, all labels
+            have the same weight. This favours precision. The default, 0.5, is a compromise: an
+            example with many labels has more weight, but less than in proportion to its labels.
         remove_accidental_hits: Whether a drawn class that is a label of the example has no
             effect on that example.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
+        compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
 
     Raises:
         ValueError: If `label_power` is not a number in [0, 1].

@@ -14,12 +14,13 @@ class HierarchicalSoftmaxLoss(TaggedLoss):
     """Exact cross entropy of a `HierarchicalOutput` (Goodman 2001).
 
     `-mean_y log P(y | h)` over the labels `y` of an example, with `P(c | h) = P(cluster of c |
-    h) P(c | its cluster, h)`. It scores all clusters, and the classes of the labels' clusters.
-    So it costs O(num_clusters + size of a cluster) per label, in training and in `evaluate`.
-    The gradient of the class embeddings is sparse, with one row per class of those clusters.
+    h) P(c | its cluster, h)`. The loss scores all clusters, and the classes in the clusters of
+    the labels. So it takes O(num_clusters + size of a cluster) time per label, in training and
+    in `evaluate`. The gradient of the class embeddings is sparse, with one row per class of
+    these clusters.
 
-    In training, `Perplexity` is exact. Rank metrics rank a label among the classes of its
-    cluster, which is optimistic.
+    In training, `Perplexity` is exact. Rank metrics are too high in training, because they rank
+    a label only among the classes of its cluster.
 
     Args:
         reduction: As in `keras.losses.Loss`.

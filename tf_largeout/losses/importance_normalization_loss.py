@@ -14,28 +14,32 @@ class ImportanceNormalizationLoss(NormalizationLoss):
         -o_y + log(sum_{c in C} exp(o_c) + sum_{d in S - C} kappa_d exp(o_d)),
         kappa_d = 1 / (K q'_d)
 
-    of Barber & Botev 2016, section 2.1. The sum over C is exact. `q' = q / (1 - q(C))` is the
-    sampler's distribution on the complement of C, in which `K = m (1 - q(C))` of the m draws
-    are expected; draws in C have no effect. So `kappa_d = 1 / (m q_d)`, and the expected value
-    of the sum is the partition function. For draws without replacement, `kappa_d` is
-    `1 / E[count_d]`. The derivatives with respect to logits are in [-1, 1].
+    of Barber & Botev 2016, section 2.1. Here `o_c` is the logit of class c, y is the label, C
+    is a set of classes that contains y, and S is the sample of m draws. The sum over C is
+    exact, and draws in C have no effect. `q'_d = q_d / (1 - q(C))` is the distribution of the
+    sampler outside of C, and `K = m (1 - q(C))` is the expected number of draws there. So
+    `kappa_d = 1 / (m q_d)`, and the expected value of the whole sum is the partition function.
+    For draws without replacement, `kappa_d` is `1 / E[count_d]`. The derivatives with respect
+    to logits are in [-1, 1].
 
-    With `complement="label"` it equals `SampledSoftmaxLoss`. With "batch" the sum is closer to
-    the partition function, and each example is also scored with the labels of all others.
+    With `complement="label"`, this loss equals `SampledSoftmaxLoss`. With "batch", the labels
+    of the other examples are scored too, and the sum is closer to the partition function.
 
-    In `evaluate` it reports the exact softmax loss.
+    In `evaluate`, the loss reports the exact softmax loss.
 
     Args:
-        complement: "label" if C contains the labels of the example, or "batch" if it contains
-            the labels of the whole batch, which then serve as negatives for each other.
+        complement: "label" if C contains the labels of the example. "batch" if C contains the
+            labels of the whole batch, so that the labels of the other examples are negatives
+            too.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
+        compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
 
     Raises:
         ValueError: If `complement` is neither "label" nor "batch"; in training, if the sampler
-            is a search without a tail, because hard classes alone give no estimate.
+            searches and has no tail, because the classes that it finds do not suffice to
+            estimate the partition function.
     """
 
     counts_taken = (DRAWS, PROBABILITIES)

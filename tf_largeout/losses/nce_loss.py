@@ -14,9 +14,9 @@ def nce_loss(
 ) -> tf.Tensor:
     """Returns the logistic loss that separates labels from sampled classes.
 
-    With `t = 1 / #labels`: `sum_y (softplus(o_y) - t o_y) + sum_s softplus(o_s)`. For one
-    label this is `-log sigmoid(o_y) - sum_s log sigmoid(-o_s)`, the negative objective of
-    Gutmann & Hyvarinen 2010. For several labels it equals `tf.nn.nce_loss`.
+    It is `sum_y (softplus(o_y) - t o_y) + sum_s softplus(o_s)` with `t = 1 / #labels`. For one
+    label, this is `-log sigmoid(o_y) - sum_s log sigmoid(-o_s)`, minus the objective of Gutmann
+    & Hyvarinen 2010. For several labels it equals `tf.nn.nce_loss`.
 
     Args:
         true_logits: Float `[B, L]`, corrected.
@@ -39,13 +39,14 @@ class NCELoss(SampledLoss):
 
     `-log sigmoid(o_y - log E[count_y]) - sum_s log sigmoid(-(o_s - log E[count_s]))`.
 
-    Each of several labels has the target `1 / #labels`, so its corrected logit converges to
-    `log(1 / (#labels - 1))` instead of growing: the targets of an example sum to 1, as in
-    `tf.nn`.
+    `o` are logits, y is the label, and s runs over the drawn classes. If an example has several
+    labels, each has the target `1 / #labels`, as in `tf.nn`, so that the targets of an example
+    sum to 1. The corrected logit of such a label converges to `log(1 / (#labels - 1))`; the
+    logit of a single label grows without bound.
 
-    The loss treats logits as log probabilities. Initialize the biases to `-log(num_classes)` to
-    save the steps that would lower all of them. Hard negatives of an example count as drawn
-    with certainty, and work well with this loss.
+    The loss treats logits as log-probabilities. Initialize the biases to `-log(num_classes)`.
+    Otherwise the first steps are spent on lowering all biases. Hard negatives work well with
+    this loss. Each has an expected count of 1.
 
     Args:
         remove_accidental_hits: Whether a drawn class that is a label of the example has no
@@ -53,7 +54,7 @@ class NCELoss(SampledLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
+        compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
     """
 
     def __init__(

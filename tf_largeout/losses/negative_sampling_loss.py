@@ -45,19 +45,20 @@ def negative_sampling_loss(
 class NegativeSamplingLoss(SampledLoss):
     """Negative sampling (Mikolov et al. 2013, eq. 4): a logistic loss without a correction.
 
-    `-log sigmoid(o_y) - sum_s log sigmoid(-o_s)`. It does not estimate probabilities: the
-    logits that it learns are shifted by the log of the sampler's distribution. For several
-    labels, the first term is their mean.
+    `-log sigmoid(o_y) - sum_s log sigmoid(-o_s)` for logits o, label y and drawn classes s. The
+    learned logits are not log-probabilities: they are shifted by the log of the sampler's
+    distribution. For several labels, the first term is the mean over the labels.
 
     Args:
-        negative_reduction: "sum" over the drawn classes, or their "mean" (Barber & Botev
-            2016, eq. 45), which gives the label the same weight as all negatives together.
+        negative_reduction: "sum" over the drawn classes, or the "mean" over them (Barber &
+            Botev 2016, eq. 45). With "mean", the label has the same weight as all negatives
+            together.
         remove_accidental_hits: Whether a drawn class that is a label of the example has no
             effect on that example.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
+        compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
 
     Raises:
         ValueError: If `negative_reduction` is neither "sum" nor "mean".

@@ -12,27 +12,29 @@ from tf_largeout.types import Config, DTypeLike
 class NormalizationLoss(SampledLoss):
     """Base of the maximum likelihood losses with a sampled sum (Barber & Botev 2016).
 
-    The sum of the partition function is exact over a set C of classes that contains the labels,
-    and estimated for the others. Each sampled class is weighted by the reciprocal of its
-    expected count:
+    The partition function is the sum of `exp(o_c)` over all classes c with logits `o_c`. The
+    loss computes this sum exactly over a set C of classes that contains the labels. It
+    estimates the rest of the sum from the sample S. Each sampled class is weighted by the
+    reciprocal of its expected count:
 
         -o_y + log(sum_{c in C} exp(o_c) + sum_{d in S - C} kappa_d exp(o_d)),
         kappa_d = 1 / E[count_d]
 
     A drawn class of C has no effect, so the expected value of the estimate is the partition
-    function. Classes that a search found for an example are in its C as well. Because the sum
-    contains the label, the weights of all classes are in [0, 1], and the derivatives with
-    respect to logits are in [-1, 1] (equation 26).
+    function. The set C of an example also contains the classes that a search found for it.
+    Because the sum contains the label, the weights of all classes are in [0, 1], and the
+    derivatives with respect to logits are in [-1, 1] (equation 26).
 
     A subclass defines which expected counts it accepts.
 
     Args:
-        complement: "label" if C contains the labels of the example, or "batch" if it contains
-            the labels of the whole batch, which then serve as negatives for each other.
+        complement: "label" if C contains the labels of the example. "batch" if C contains the
+            labels of the whole batch, so that the labels of the other examples are negatives
+            too.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
+        compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
 
     Raises:
         ValueError: If `complement` is neither "label" nor "batch"; in training, if the loss

@@ -45,14 +45,15 @@ def ranking_loss(
 class RankingLoss(SampledLoss):
     """Ranks the label above each drawn class: `-mean_d log sigmoid(o_y - o_d - margin)`.
 
-    Barber & Botev 2016, section 3.3. With one uniform negative and the margin `log(num_classes
-    - 1)`, it is an importance sample of the softmax loss (equation 41); with more negatives, it
-    is the mean of such samples. It ignores expected counts, so it accepts any sampler, but
-    other samplers and margins move its optimum away from that of the softmax loss. For several
-    labels, the loss is the mean over them. It is meant for comparisons: `SampledSoftmaxLoss`
-    learns more from the same classes.
+    Barber & Botev 2016, section 3.3. y is the label, and d runs over the drawn classes. With
+    one uniform negative and the margin `log(num_classes - 1)`, the loss is an importance sample
+    of the softmax loss (equation 41). With more negatives, it is the mean of such samples. The
+    loss ignores expected counts, so it accepts any sampler. But with other samplers or margins,
+    its optimum differs from that of the softmax loss. For several labels, the loss is the mean
+    over the labels. It is meant for comparisons: a model learns more from the same classes with
+    `SampledSoftmaxLoss`.
 
-    In `evaluate` it reports the exact softmax loss.
+    In `evaluate`, the loss reports the exact softmax loss.
 
     Args:
         margin: Any finite number; None for `log(num_classes - 1)`.
@@ -61,7 +62,7 @@ class RankingLoss(SampledLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
+        compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
 
     Raises:
         ValueError: If `margin` is neither a finite number nor None.

@@ -23,10 +23,10 @@ class SampledLoss(TaggedLoss):
     """A loss over the labels of an example and the classes that the layer's sampler draws.
 
     A subclass defines `candidate_losses`, a function of the raw logits of the candidates and
-    the log of their expected counts. If the sampler gives each example its own hard classes (a
-    head) and a shared sample (a tail), a class of the tail that is also in the head has no
-    effect. In `evaluate` the loss reports the exact softmax loss over all classes, or
-    `exact_losses` if a subclass overrides it.
+    the log of their expected counts. Some samplers return hard classes for each example (a
+    head) and a sample that all examples share (a tail). A class of the tail that is also in the
+    head then has no effect. In `evaluate`, the loss reports the exact softmax loss over all
+    classes, unless a subclass overrides `exact_losses`.
 
     Args:
         remove_accidental_hits: Whether a drawn class that is a label of the example has no
@@ -34,16 +34,17 @@ class SampledLoss(TaggedLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        compute_dtype: "float32" or "bfloat16". With "bfloat16", features, embeddings of shared
-            classes and the gradients of their logits are rounded to bfloat16 before they are
-            multiplied. Sums, variables, gradients, and the logits of labels and of each
-            example's own classes stay float32. The relative error of a product is at most
-            about 2^-8. This is several times as fast on processors with AMX, and slower than
-            float32 on others, with the same rounding. It applies to training only: `evaluate`
-            is exact in float32. GPUs do not support it.
+        compute_dtype: "float32" or "bfloat16". With "bfloat16", the products with the classes
+            that all examples share are computed from rounded numbers: features, embeddings of
+            these classes and gradients of their logits are rounded to bfloat16. Sums,
+            variables, gradients, and the logits of labels and of the hard classes of each
+            example stay float32. The relative error of a product is at most about 2^-8.
+            Processors with AMX multiply bfloat16 numbers several times as fast as float32
+            numbers. On other processors, the rounding is the same, but the products take longer
+            than in float32. `evaluate` always uses float32. GPUs do not support "bfloat16".
 
-    In a custom training loop, call the model with `training=True`. Otherwise the loss is the
-    exact one, in O(num_classes) time, and warns once.
+    In a custom training loop, call the model with `training=True`. Otherwise the loss computes
+    the exact loss over all classes, in O(num_classes) time, and warns once.
 
     Raises:
         ValueError: If `remove_accidental_hits` is not a bool, or `compute_dtype` is another
@@ -52,8 +53,8 @@ class SampledLoss(TaggedLoss):
         tf.errors.InvalidArgumentError: In training, if `compute_dtype` is "bfloat16" on a GPU.
 
     Attributes:
-        counts_taken: Kinds of expected counts that it accepts, see `Sampler.counts_are`.
-        what_to_take: The samplers to use instead, for the error.
+        counts_taken: Kinds of expected counts that the loss accepts; see `Sampler.counts_are`.
+        what_to_take: A sentence for the error message: which samplers to use instead.
     """
 
     tag_class = LazyLogits

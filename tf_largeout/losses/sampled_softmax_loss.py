@@ -15,8 +15,8 @@ def sampled_softmax_loss(
 ) -> tf.Tensor:
     """Returns the softmax cross entropy over the labels and the sampled classes.
 
-    This is the sampled softmax of Jean et al. 2015, section 3. Each label has the target mass
-    `1 / #labels`, as in `tf.nn.sampled_softmax_loss`.
+    This is the sampled softmax of Jean et al. 2015, section 3. Each label has the target
+    probability `1 / #labels`, as in `tf.nn.sampled_softmax_loss`.
 
     Args:
         true_logits: Float `[B, L]`, corrected or not.
@@ -37,10 +37,10 @@ class SampledSoftmaxLoss(SampledLoss):
     """Sampled softmax: cross entropy over the labels and the drawn classes.
 
     `-o'_y + log(exp(o'_y) + sum_s exp(o'_s))`, with `o'_s = o_s - log E[count_s]` for drawn
-    classes `s`. By default the label keeps its logit, `o'_y = o_y` (Blanc & Rendle 2018, eq.
-    2), which makes the sum an unbiased estimate of the partition function. Each of several
-    labels has the target mass `1 / #labels`: the first term is the mean over the labels, and
-    the sum contains all of them.
+    classes `s`. `o` are logits and y is the label. By default, the logit of the label is not
+    corrected: `o'_y = o_y` (Blanc & Rendle 2018, eq. 2). The sum is then an unbiased estimate
+    of the partition function. If an example has several labels, each has the target probability
+    `1 / #labels`: the first term is the mean over the labels, and the sum contains all labels.
 
     Args:
         correct_positive: Whether to correct the label's logit by its expected count too, as
@@ -50,10 +50,11 @@ class SampledSoftmaxLoss(SampledLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        compute_dtype: Dtype of the products with shared classes, see `SampledLoss`.
+        compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
 
     Raises:
-        ValueError: If `correct_positive` is not a bool; and as `SampledLoss`.
+        ValueError: If `correct_positive` is not a bool, and in the cases that `SampledLoss`
+            names.
     """
 
     def __init__(

@@ -14,10 +14,11 @@ from tf_largeout.types import Config, DTypeLike
 class SoftmaxLoss(TaggedLoss):
     """Exact softmax cross entropy over all classes.
 
-    `-mean_y(o_y) + log(sum_c exp(o_c))` for the labels `y` of an example. It works in blocks of
-    classes: `[batch, num_classes]` is never in memory, and the backward pass recomputes the
-    probabilities. Time and the gradient of the class embeddings are O(num_classes). Use it for
-    comparisons, and for training if you have few enough classes.
+    `-mean_y(o_y) + log(sum_c exp(o_c))` for the labels `y` of an example. The loss works in
+    blocks of classes: it never stores a `[batch, num_classes]` matrix, and the backward pass
+    computes the probabilities again. Its time and the size of the gradient of the class
+    embeddings are O(num_classes). Use it for comparisons, or for training if a pass over all
+    classes per step is fast enough.
 
     Args:
         reduction: As in `keras.losses.Loss`.
@@ -26,10 +27,10 @@ class SoftmaxLoss(TaggedLoss):
         compute_dtype: "float32" or "bfloat16". With "bfloat16", features, class embeddings and,
             in the gradient, probabilities are rounded to bfloat16 before they are multiplied.
             Sums, biases, variables and gradients stay float32. The relative error of a product
-            is at most about 2^-8. This is several times as fast on processors with AMX, and
-            slower than float32 on others, with the same rounding. It applies to training only,
-            where metrics show the ranks that the loss found: `evaluate` is exact in float32.
-            GPUs do not support it.
+            is at most about 2^-8. Processors with AMX multiply bfloat16 numbers several times
+            as fast as float32 numbers. On other processors, the rounding is the same, but the
+            products take longer than in float32. In training, metrics also use the rounded
+            logits. `evaluate` always uses float32. GPUs do not support "bfloat16".
 
     Raises:
         ValueError: If `compute_dtype` is another string.

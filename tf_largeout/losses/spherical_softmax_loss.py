@@ -14,12 +14,14 @@ class SphericalSoftmaxLoss(SphericalLoss):
 
     The model predicts class c with probability `(o_c^2 + epsilon) / sum_d (o_d^2 + epsilon)`
     (Vincent et al. 2015; de Brebisson and Vincent 2016, "An exploration of softmax alternatives
-    belonging to the spherical loss family"). Large negative logits are as likely as large
-    positive ones, so a layer that it trains ranks by `|o_c|`. With class rows of 0 it does not
-    learn: keep the default `embeddings_initializer` of the layer.
+    belonging to the spherical loss family"). A class with a large negative logit is as likely
+    as one with a large positive logit. So a layer that is trained with this loss ranks by
+    `|o_c|`. If all class rows are 0, the model does not learn: keep the default
+    `embeddings_initializer` of the layer.
 
     Args:
-        epsilon: Above 0. The weight of a logit of 0, which keeps the loss finite.
+        epsilon: A number above 0, the weight of a class whose logit is 0. It keeps the loss
+            finite.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.

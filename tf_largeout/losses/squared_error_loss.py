@@ -14,8 +14,8 @@ class SquaredErrorLoss(SphericalLoss):
     """`sum_c (o_c - t_c)^2 = q - 2 sum_k a_k t_k + sum_k t_k^2` for sparse targets t.
 
     Vincent et al. 2015, section 3. Targets are 1 for labels and 0 for other classes, or the
-    values in `y_true`. The loss is the sum over classes, not the mean, so updates are stable up
-    to a learning rate of about `1 / max |h|^2`.
+    values in `y_true`. The loss is the sum over classes, not the mean. So updates are stable up
+    to a learning rate of about `1 / max |h|^2`, where h are the features.
 
     Args:
         reduction: As in `keras.losses.Loss`.
@@ -23,8 +23,8 @@ class SquaredErrorLoss(SphericalLoss):
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
 
     Call arguments:
-        y_true: Integer class ids as in all losses, where repeats count once; or the nonzero
-            targets as a `tf.SparseTensor` `[batch, num_classes]` of floats.
+        y_true: Integer class ids as for all losses, but repeated labels count once. Or the
+            nonzero targets as a `tf.SparseTensor` `[batch, num_classes]` of floats.
     """
 
     def __init__(

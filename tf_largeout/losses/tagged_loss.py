@@ -19,15 +19,17 @@ _FORMER_NAMES = (("example_losses", "row_losses"), ("counted_examples", "counted
 class TaggedLoss(keras.losses.Loss):
     """A loss that uses the tag of an output layer, not its logits.
 
-    It handles labels, masks, weights and reduction. A subclass defines `example_losses`; and
-    `evaluation_losses`, if it reports something else outside training (`evaluate`,
-    `validation_data`).
+    A tag is an object that an output layer attaches to its output. It gives access to the
+    features and to the classes. This class handles labels, masks, weights and reduction. A
+    subclass defines `example_losses`. If it reports another value outside training (in
+    `evaluate` and for `validation_data`), it also defines `evaluation_losses`.
 
     An example whose labels are all -1 does not count, as with a Keras mask or with
-    `ignore_class=-1` in Keras's losses. "sum_over_batch_size" divides by the number of examples
-    that count, whatever their weights, and "mean_with_sample_weight" by the sum of their
-    weights. If no example of a batch counts, the loss and its gradient are 0. Each replica of a
-    strategy divides by the number of examples that count in its part of the batch.
+    `ignore_class=-1` in Keras's losses. The reduction "sum_over_batch_size" divides by the
+    number of examples that count, whatever their weights. "mean_with_sample_weight" divides by
+    the sum of their weights. If no example of a batch counts, the loss and its gradient are 0.
+    Each replica of a strategy divides by the number of examples that count in its part of the
+    batch.
 
     Args:
         reduction: As in `keras.losses.Loss`.
@@ -37,14 +39,15 @@ class TaggedLoss(keras.losses.Loss):
     Attributes:
         tag_class: The class of tags that the loss needs, which determines the layers that it
             can train.
-        ranking: How a model that it trains ranks the classes: by "logit", "absolute"
-            (`|logit|`) or "taylor" (`|1 + logit|`).
+        ranking: How a model that is trained with this loss ranks the classes: by "logit",
+            "absolute" (`|logit|`) or "taylor" (`|1 + logit|`).
 
     Call arguments:
-        y_true: Integer class ids: `[batch]` or, padded with -1 or ragged, `[batch,
-            max_labels]`; with the other leading dimensions of the features in between. Repeated
-            labels count repeatedly, as in `tf.nn`. Multi-hot labels are an error: a matrix of
-            only 0 and 1 with one column per class.
+        y_true: Integer class ids. `[batch]` for one label per example. `[batch, max_labels]`,
+            padded with -1 or ragged, for several. For sequences `[batch, time]` or `[batch,
+            time, max_labels]`. A label that is repeated in an example counts as often as it
+            occurs, as in `tf.nn`. Multi-hot labels, a matrix of only 0 and 1 with one column
+            per class, raise an error.
         y_pred: The direct output of an output layer of this library.
         sample_weight: Optional finite weights, aligned with the leading dimensions: for
             sequences `[batch, time, dim]` they are `[batch]` or `[batch, time]`.

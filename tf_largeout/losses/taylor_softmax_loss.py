@@ -11,11 +11,14 @@ from tf_largeout.types import DTypeLike
 class TaylorSoftmaxLoss(SphericalLoss):
     """Cross entropy of the Taylor softmax, `-log((1 + a + a^2 / 2) / (N + s + q / 2))`.
 
-    The model predicts class c with a probability proportional to `1 + o_c + o_c^2 / 2`, the
-    first terms of `exp(o_c)`, which are positive for any logit (Vincent et al. 2015; de
-    Brebisson and Vincent 2016, "An exploration of softmax alternatives belonging to the
-    spherical loss family"). Near 0 it resembles the softmax. The least likely logit is -1;
-    logits below -2 are more likely than 0. A layer that it trains ranks by `|1 + o_c|`.
+    In this formula, a is the logit of the label, N is the number of classes, s is the sum of
+    all logits and q is the sum of their squares. The model predicts class c with a probability
+    proportional to `1 + o_c + o_c^2 / 2`. These are the first terms of `exp(o_c)`, and their
+    sum is positive for any logit (Vincent et al. 2015; de Brebisson and Vincent 2016, "An
+    exploration of softmax alternatives belonging to the spherical loss family"). For logits
+    near 0, these probabilities are close to those of the softmax. The probability is lowest for
+    a logit of -1. A logit below -2 has a higher probability than a logit of 0. So a layer that
+    is trained with this loss ranks by `|1 + o_c|`.
 
     Args:
         reduction: As in `keras.losses.Loss`.

@@ -14,20 +14,23 @@ from tf_largeout.types import Config, DTypeLike
 class ZLoss(SphericalLoss):
     """`scale softplus(slope (target - z))` of a label's standardised logit `z`.
 
-    `z = (a - mean) / deviation` over the logits of all classes: `mean = s / N`, `deviation^2 =
-    q / N - mean^2` (de Brebisson and Vincent 2016, "The Z-loss: a shift and scale invariant
-    classification loss belonging to the spherical family", which calls these numbers a, b and
-    z_0). The logit of the label should be `target` deviations above the mean, whatever the
-    scale of the logits. So this is a ranking loss, without probabilities. Tune the three
-    arguments for your metric. If all class rows are equal, for example 0, the deviation is 0
-    and the loss is NaN.
+    `z = (a - mean) / deviation`, where a is the logit of the label. Mean and standard deviation
+    are those of the logits of all N classes: `mean = s / N` and `deviation^2 = q / N - mean^2`,
+    with the sum s of the logits and the sum q of their squares (de Brebisson and Vincent 2016,
+    "The Z-loss: a shift and scale invariant classification loss belonging to the spherical
+    family"). The loss pushes the logit of the label to `target` standard deviations above the
+    mean, whatever the scale of the logits. So it is a ranking loss and defines no
+    probabilities. Tune the three arguments for your metric. (The paper calls them a, b and
+    z_0.) If all class rows are equal, for example 0, the deviation is 0 and the loss is NaN.
 
     Args:
-        target: How many deviations above the mean a label should be. The highest of N random
-            logits is about `sqrt(2 log N)` deviations above it: 5 for 200,000 classes. None,
-            the default, is twice that.
-        slope: Above 0: how sharply the loss separates logits below the target from those above.
-        scale: Above 0: a factor of the loss, equivalent to one of the learning rate.
+        target: How many standard deviations above the mean the logit of a label should be. The
+            highest of N random logits is about `sqrt(2 log N)` standard deviations above the
+            mean, which is 5 for 200,000 classes. None, the default, is twice this number.
+        slope: A number above 0. With a higher slope, the loss separates logits below the target
+            more sharply from logits above it.
+        scale: A number above 0 by which the loss is multiplied. It has the same effect as a
+            factor of the learning rate.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.

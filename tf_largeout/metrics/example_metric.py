@@ -15,9 +15,9 @@ class ExampleMetric(keras.metrics.Metric):
     Subclasses define `example_terms`. The sums are float64, which is exact for counts far above
     2^24.
 
-    In `evaluate`, metrics and loss share one exact pass over the classes. In training, metrics
-    do no work that grows with the number of classes; each metric documents its value in
-    training.
+    In `evaluate`, metrics and loss share one exact pass over the classes. In training, the time
+    of a metric does not depend on the number of classes. The documentation of each metric
+    describes its value in training.
 
     An example whose labels are all -1 has weight 0. An example of weight 0 adds nothing, even
     if its terms are NaN. Repeated labels of an example count once. If no step could compute the
@@ -28,9 +28,9 @@ class ExampleMetric(keras.metrics.Metric):
         dtype: Dtype of the result, as in `keras.metrics.Metric`. The sums are float64.
 
     Call arguments:
-        y_true: Integer class ids, as for the losses: `[batch]` or, padded with -1 or
-            ragged, `[batch, max_labels]`; with the other leading dimensions of the features
-            in between.
+        y_true: Integer class ids, as for the losses. `[batch]` for one label per example.
+            `[batch, max_labels]`, padded with -1 or ragged, for several. For sequences `[batch,
+            time]` or `[batch, time, max_labels]`.
         y_pred: The direct output of an output layer of this library.
         sample_weight: Optional weights, aligned with the leading dimensions: for sequences
             `[batch, time, dim]` they are `[batch]` or `[batch, time]`.

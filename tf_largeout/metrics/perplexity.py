@@ -15,14 +15,15 @@ class Perplexity(ExampleMetric):
 
     `exp(mean over examples of (log(sum_c exp(o_c)) - mean over labels y of o_y))`.
 
-    It is exact in `evaluate`, and in training with an exact loss, whose pass over the classes
-    it shares. In training with a sampled loss it is NaN.
+    It is exact in `evaluate`. In training, it is exact with an exact loss, because it uses the
+    probabilities that the loss computes. In training with a sampled loss, it is NaN.
 
     Args:
         absolute: True for the softmax of `|o_c|`, False for the softmax of `o_c`. None, the
-            default, uses the probabilities of the loss that the model is compiled with: the
-            softmax of `|o_c|` for `AbsoluteSoftmaxLoss`, those of `TaylorSoftmaxLoss` or
-            `SphericalSoftmaxLoss`, and else the softmax of `o_c`.
+            default, uses the probabilities of the loss that the model is compiled with. For
+            `TaylorSoftmaxLoss` and `SphericalSoftmaxLoss`, the loss defines the probabilities.
+            For `AbsoluteSoftmaxLoss`, they are the softmax of `|o_c|`, and for other losses the
+            softmax of `o_c`.
         name: Name of the metric, "perplexity" or "absolute_perplexity" by default.
         dtype: Dtype of the result, as in `keras.metrics.Metric`. The sums are float64.
 

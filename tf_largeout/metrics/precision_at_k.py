@@ -10,18 +10,20 @@ from tf_largeout.metrics.rank_metric import RankMetric
 class PrecisionAtK(RankMetric):
     """P@k: the share of labels among the k highest-scoring classes.
 
-    `P@k = mean over examples of #{labels with rank < k} / k`, also for examples with fewer than
-    k labels, as in the extreme classification repository (Bhatia et al. 2016). With one label
-    per example, P@1 is accuracy.
+    `P@k = mean over examples of #{labels with rank < k} / k`, where the best class has rank 0.
+    The divisor is k even if an example has fewer than k labels, as in the extreme
+    classification repository (Bhatia et al. 2016). With one label per example, P@1 is the
+    accuracy.
 
     It is exact in `evaluate`, and in training with an exact loss. In training with a sampled
     loss, it ranks each label among the labels of its example and the classes drawn in that
-    step. This is optimistic: the true rank is never better. With other losses it is NaN.
+    step. So the value is too high: the true rank is never better. With other losses, the value
+    is NaN.
 
     Args:
         k: Number of best classes to consider, from 1 to the number of classes.
         absolute: True to rank by `|logit|`, False to rank by the logit. None, the default,
-            uses the `ranking` of the layer, which is that of its loss.
+            uses the `ranking` of the layer, which the layer takes from its loss.
         name: Name of the metric, "precision_at_{k}" or "absolute_precision_at_{k}" by default.
         dtype: Dtype of the result, as in `keras.metrics.Metric`. The sums are float64.
 

@@ -16,7 +16,7 @@ from tf_largeout.types import Config, DTypeLike
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class PropensityScoredPrecisionAtK(RankMetric):
-    """PSP@k: precision with higher weights for rare classes, divided by the best possible.
+    """PSP@k: precision with more weight for rare classes, divided by its best value.
 
         PSP@k = sum_examples sum_{labels l with rank < k} 1 / p_l
                 / sum_examples (sum of the k largest 1 / p_l among the labels)
@@ -28,7 +28,8 @@ class PropensityScoredPrecisionAtK(RankMetric):
 
     It is exact in `evaluate`, and in training with an exact loss. In training with a sampled
     loss, it ranks each label among the labels of its example and the classes drawn in that
-    step. This is optimistic: the true rank is never better. With other losses it is NaN.
+    step. So the value is too high: the true rank is never better. With other losses, the value
+    is NaN.
 
     Args:
         k: Number of best classes to consider, from 1 to the number of classes.
@@ -38,10 +39,10 @@ class PropensityScoredPrecisionAtK(RankMetric):
             is an error.
         a: Exponent of the propensity model, at least 0. The paper uses 0.55 for most data sets,
             0.5 for Wikipedia and 0.6 for Amazon.
-        b: Offset of the counts in the propensity model, above 0. For these three cases, the
-            paper uses 1.5, 0.4 and 2.6.
+        b: Offset of the counts in the propensity model, above 0. The paper uses 1.5 for most
+            data sets, 0.4 for Wikipedia and 2.6 for Amazon.
         absolute: True to rank by `|logit|`, False to rank by the logit. None, the default,
-            uses the `ranking` of the layer, which is that of its loss.
+            uses the `ranking` of the layer, which the layer takes from its loss.
         name: Name of the metric, "psp_at_{k}" or "absolute_psp_at_{k}" by default.
         dtype: Dtype of the result, as in `keras.metrics.Metric`. The sums are float64.
 
@@ -51,8 +52,8 @@ class PropensityScoredPrecisionAtK(RankMetric):
         y_pred: The direct output of an output layer of this library.
         sample_weight: Optional weights of the examples, aligned with their leading dimensions.
 
-    The config contains the counts, compressed: Keras saves only the config of a compiled
-    metric.
+    The config contains the counts in compressed form, because Keras saves only the config of a
+    metric that is passed to `compile`.
 
     Raises:
         ValueError: If an argument is out of range, there is not one count per class, `y_pred`

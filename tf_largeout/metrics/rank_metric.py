@@ -13,12 +13,13 @@ class RankMetric(ExampleMetric):
 
     It is exact in `evaluate`, and in training with an exact loss. In training with a sampled
     loss, it ranks each label among the labels of its example and the classes drawn in that
-    step. This is optimistic: the true rank is never better. With other losses it is NaN.
+    step. So the value is too high: the true rank is never better. With other losses, the value
+    is NaN.
 
     Args:
         k: Number of best classes to consider, from 1 to the number of classes.
         absolute: True to rank by `|logit|`, False to rank by the logit. None, the default,
-            uses the `ranking` of the layer, which is that of its loss.
+            uses the `ranking` of the layer, which the layer takes from its loss.
         name: Name of the metric, "{kind}_at_{k}" or "absolute_{kind}_at_{k}" by default.
         dtype: Dtype of the result, as in `keras.metrics.Metric`. The sums are float64.
 
@@ -51,7 +52,7 @@ class RankMetric(ExampleMetric):
     ) -> tuple[tf.Tensor, tf.Tensor] | None:
         if self.k > tag.num_classes:
             raise ValueError(
-                f"Metric '{self.name}' looks at the k={self.k} best classes, but layer "
+                f"Metric '{self.name}' needs the k={self.k} best classes, but layer "
                 f"'{tag.layer.name}' has only {tag.num_classes} classes. Pass a smaller `k`."
             )
         ranks = tag.label_ranks(labels, self.absolute)

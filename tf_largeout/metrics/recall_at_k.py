@@ -10,16 +10,18 @@ from tf_largeout.metrics.rank_metric import RankMetric
 class RecallAtK(RankMetric):
     """R@k: the share of an example's labels that are among the k highest-scoring classes.
 
-    `R@k = mean over examples with labels of #{labels with rank < k} / #labels`.
+    `R@k = mean over examples with labels of #{labels with rank < k} / #labels`, where the best
+    class has rank 0.
 
     It is exact in `evaluate`, and in training with an exact loss. In training with a sampled
     loss, it ranks each label among the labels of its example and the classes drawn in that
-    step. This is optimistic: the true rank is never better. With other losses it is NaN.
+    step. So the value is too high: the true rank is never better. With other losses, the value
+    is NaN.
 
     Args:
         k: Number of best classes to consider, from 1 to the number of classes.
         absolute: True to rank by `|logit|`, False to rank by the logit. None, the default,
-            uses the `ranking` of the layer, which is that of its loss.
+            uses the `ranking` of the layer, which the layer takes from its loss.
         name: Name of the metric, "recall_at_{k}" or "absolute_recall_at_{k}" by default.
         dtype: Dtype of the result, as in `keras.metrics.Metric`. The sums are float64.
 

@@ -20,16 +20,17 @@ class BernoulliSampler(CountedSampler):
 
         b_c = f_c^a,    f_c = max(count_c, floor) / sum of the same over all classes
 
-    with a in [0, 1] such that the `b_c` sum to `num_sampled` (Barber & Botev 2016, section
-    2.1.2); floor is 1, or the smallest positive count if that is below 1. So no class is drawn
-    twice, its expected count is exactly `b_c`, and **the number of drawn classes varies from
-    step to step**: its mean is `num_sampled`, and its standard deviation is at most the square
-    root of that. If `num_sampled` is the number of classes, all are drawn.
+    where a in [0, 1] is such that the `b_c` sum to `num_sampled` (Barber & Botev 2016, section
+    2.1.2). floor is 1, or the smallest positive count if that is below 1. No class is drawn
+    twice. The expected count of class c is exactly `b_c`. **The number of drawn classes varies
+    from step to step**: its mean is `num_sampled`, and its standard deviation is at most the
+    square root of `num_sampled`. If `num_sampled` is the number of classes, all classes are
+    drawn.
 
-    A step costs O(num_sampled log num_classes): a Poisson-distributed number of hits falls on
-    the classes in proportion to `-log(1 - b_c)`, and the classes with at least one hit are
-    drawn. The state takes 20 bytes per class. It is saved with the weights of the layer, not in
-    the config.
+    A step takes O(num_sampled log num_classes) time. It draws a Poisson-distributed number of
+    classes, with replacement, in proportion to `-log(1 - b_c)`. The distinct classes among them
+    are the sample. The state takes 20 bytes per class. It is saved with the weights of the
+    layer, not in the config.
 
     The batch shares one sample of `[number drawn]` classes.
 
@@ -37,7 +38,7 @@ class BernoulliSampler(CountedSampler):
         num_sampled: Expected number of drawn classes, at most the number of classes.
         counts: Optional counts, or any numbers in proportion to them, one per class. Without
             them, `adapt` counts the training labels.
-        seed: Optional int that the layer's draws start from; random if None.
+        seed: Int that determines the random draws; None for a random seed.
 
     Raises:
         ValueError: When the layer is built, if there are fewer than `num_sampled` classes.

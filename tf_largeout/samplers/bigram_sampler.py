@@ -42,7 +42,7 @@ class BigramSampler(Sampler):
     Features are `[batch, time, dim]` and labels `[batch, time]`; if the previous position has
     several labels, p is the first of them. Each position has its own `num_sampled` draws with
     replacement, which take O(num_sampled log num_pairs) time. The expected counts are exactly
-    `num_sampled q_c`. If a label of the position itself is drawn, it is an accidental hit.
+    `num_sampled q_c`. A draw may be a label of the position itself (an accidental hit).
 
     The counts come from `adapt`, before or after the layer is built. They are stored in weights
     of the layer: 16 bytes per pair and 8 per class.
@@ -50,17 +50,17 @@ class BigramSampler(Sampler):
     Args:
         num_sampled: Number of draws for each position.
         num_pairs: Number of different pairs to store. If there are more, the least frequent
-            ones are dropped. None stores all pairs that `adapt` counts; then call `adapt`
-            before the layer is built.
-        seed: Optional int that the layer's draws start from; random if None.
+            ones are dropped. None stores all pairs that `adapt` counts. In this case, call
+            `adapt` before the layer is built.
+        seed: Int that determines the random draws; None for a random seed.
 
     Raises:
         ValueError: In training, if the features are not sequences, or if there are no counts.
             When the layer is built: if the number of pairs is unknown.
 
     References:
-        Witten and Bell 1991, "The zero-frequency problem", method C. Blanc & Rendle 2018,
-        section 4.1.2, compare with a bigram sampler.
+        Witten and Bell 1991, "The zero-frequency problem", method C. Blanc & Rendle 2018 use a
+        bigram sampler in their comparison, section 4.1.2.
 
     Example:
         sampler = BigramSampler(64)

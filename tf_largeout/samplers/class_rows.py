@@ -1,4 +1,4 @@
-"""What search structures take of a layer: the rows of its classes, and the seed of the run."""
+"""What search structures need from a layer: its class rows, and the seed of the run."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -86,7 +86,7 @@ class ClassTables:
         self.tables.rebuild_now(read_seed, *rows_of(layer.class_matrix))
 
     def resume(self, before: "ClassTables") -> None:
-        """Takes the step number of other tables with as many shards; the next step rebuilds."""
+        """Copies the step number of tables with equally many shards; the next step rebuilds."""
         self.tables.resume(before.tables)
 
     def queries(
@@ -106,7 +106,7 @@ class ClassTables:
         return TableQueries(vectors, self.tables.codes(vectors, labels), classes)
 
     def count(self, drawn: int | tf.Tensor, filled: int | tf.Tensor) -> None:
-        """Counts drawn classes, and how many of them are uniform draws that fill up a sample.
+        """Counts the drawn classes, and how many of them are uniform draws.
 
         It adds the counts of all replicas, so it must not be called in a branch of `tf.cond`.
         """

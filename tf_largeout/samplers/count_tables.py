@@ -1,4 +1,4 @@
-"""Tables of counts that a sampler draws by, as weights of its layer."""
+"""Tables of counts from which a sampler draws, as weights of its layer."""
 
 from collections.abc import Sequence
 

@@ -22,17 +22,17 @@ class CountedSampler(StaticSampler):
     """Base of the samplers whose distribution is computed from one count per class.
 
     The counts come from `counts` or from `adapt(labels)`, before or after the layer is built.
-    Training without them is an error before the first step. The counts, and tables computed
-    from them, are saved with the weights of the layer, not in the config.
+    Training without counts raises an error before the first step. The counts, and tables
+    computed from them, are saved with the weights of the layer, not in the config.
 
-    A subclass implements `table_specs`, `make_tables` and `draw_shared`, which begins with
-    `tables()`.
+    A subclass implements `table_specs`, `make_tables` and `draw_shared`. `draw_shared` first
+    calls `tables()`.
 
     Args:
         num_sampled: Number of classes drawn.
         counts: Optional counts, or any numbers in proportion to them, one per class.
         unique: Whether to draw without replacement.
-        seed: Optional int that the layer's draws start from; random if None.
+        seed: Int that determines the random draws; None for a random seed.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class CountedSampler(StaticSampler):
         self._count_weight: keras.Variable = None  # until it is built
 
     def table_specs(self) -> list[Spec]:
-        """Name, shape and dtype of each table. Tables of zeros stand for no counts."""
+        """Name, shape and dtype of each table. Only zeros mean: no counts."""
         raise NotImplementedError(f"{type(self).__name__} must define `table_specs`.")
 
     def make_tables(self, counts: np.ndarray) -> list[tf.Tensor]:

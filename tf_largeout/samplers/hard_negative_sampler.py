@@ -19,16 +19,17 @@ from tf_largeout.types import Config
 class HardNegativeSampler(Sampler):
     """Base of the samplers that find hard classes for each example.
 
-    A subclass implements `search`, and `keep_up` if it has a search structure. With `num_hard`,
-    an example gets `num_hard` classes from the search (its head). The other `num_sampled -
-    num_hard` classes come from the tail, a static sample that all examples of the batch share;
-    see `HeadAndTail`. The loss then estimates the denominator of the softmax without bias, even
-    if the search misses hard classes or finds none. With `num_hard=None`, all `num_sampled`
-    classes come from the search. Their expected counts are set to 1, so the loss does not
-    correct for them, as in the papers.
+    A subclass implements `search`, and `keep_up` if it has a search structure. Hard classes are
+    wrong classes with high scores. With `num_hard`, an example gets `num_hard` classes from the
+    search (its head). The other `num_sampled - num_hard` classes come from the tail, a static
+    sample that all examples of the batch share; see `HeadAndTail`. The loss then estimates the
+    denominator of the softmax without bias, even if the search misses hard classes or finds
+    none. With `num_hard=None`, all `num_sampled` classes come from the search. Their expected
+    counts are set to 1, so the loss does not correct for them, as in the papers.
 
     Args:
-        num_sampled: Number of sampled classes per example: its own plus the shared ones.
+        num_sampled: Number of sampled classes per example: those of its search plus those of
+            the tail.
         num_hard: Number of classes that the search finds, between 1 and `num_sampled - 1`; or
             None for all of them, without a tail.
         tail: With `num_hard`, the sampler of the other `num_sampled - num_hard` classes: a name
@@ -37,10 +38,13 @@ class HardNegativeSampler(Sampler):
             counts before you pass it, or call `sampler.tail.adapt` later.
         start_step: With `num_hard`, the first training step that searches, counted from 0.
             Before it the heads are empty, and a step costs little more than a step with the
-            tail only. None starts at step `num_classes / 200`, but not before 100 or after
-            1,000, or up to three times later while most labels have rarely occurred; see
-            `SearchStart`. A line on stderr reports the start; a resumed run does not repeat it.
-        seed: Optional int that the layer's draws start from; random if None.
+            tail only. None starts at step `num_classes / 200`, limited to the range from 100 to
+            1,000. If most labels have rarely occurred by then, the search starts later, at the
+            latest at three times this step. A line on stderr reports the start. A resumed run
+            does not repeat this line. With the package tensorboard,
+            `keras.callbacks.TensorBoard(update_freq=n)` also records the start, as the scalar
+            `LAYER/search_start`.
+        seed: Int that determines the random draws; None for a random seed.
 
     Attributes:
         tail: The `Sampler` of the tail, which belongs to this sampler, or None.
@@ -74,9 +78,9 @@ class HardNegativeSampler(Sampler):
     def keep_up(self, layer: ClassLayer) -> None:
         """Updates the search structure to the class embeddings of `layer`.
 
-        Called once in each training step that searches, before `search`. With a tail, both may
-        run in a branch of `tf.cond`. There they may write only to variables of this replica
-        (`replicas.local_variable`), and must not draw seeds.
+        It is called once in each training step that searches, before `search`. With a tail,
+        `keep_up` and `search` may run in a branch of `tf.cond`. In such a branch they may write
+        only to variables of this replica (`replicas.local_variable`), and must not draw seeds.
 
         Args:
             layer: The layer that built this sampler.
@@ -217,8 +221,8 @@ def _if(
 def is_in_row(labels: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """Returns which labels are among the ids of their example, bool `[batch, num_labels]`.
 
-    It calls the op for accidental hits with the roles exchanged: the labels are the candidates.
-    So it costs O(batch (num_labels + num_ids)).
+    It calls the op for accidental hits with labels and ids exchanged: the labels are the
+    candidates. So it takes O(batch (num_labels + num_ids)) time.
     """
     zeros = tf.zeros(tf.shape(labels))
     return (mask_accidental_hits(zeros, ids, labels) < 0) & (labels >= 0)

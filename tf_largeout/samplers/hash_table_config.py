@@ -13,8 +13,8 @@ class HashTableConfig:
 
     Args:
         hash: "simhash", "dwta" or "wta"; the last two use 8 numbers per hash value.
-        num_hashes: K. None for a K such that the L buckets of a query would hold about
-            `8 num_sampled` entries if classes fell into buckets evenly.
+        num_hashes: K. None chooses K such that the L buckets of a query contain about `8
+            num_sampled` entries if all buckets have equal size.
         num_tables: L.
         rebuild_every: Steps between the first two builds.
         rebuild_growth: Factor g by which this interval grows after each rebuild: rebuild i is

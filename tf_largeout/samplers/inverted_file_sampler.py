@@ -31,7 +31,7 @@ class InvertedFileSampler(HardNegativeSampler):
     of the `num_probes` best lists. The `num_hard` classes with the highest logits are its own
     negatives. The other negatives are a static sample that all examples of the batch share. The
     estimate of the denominator of the softmax is unbiased, whatever the search finds (see
-    `HeadAndTail`): a missed class only makes the step less efficient.
+    `HeadAndTail`). If the search misses a hard class, the model only learns less from the step.
 
     With `select="draw"`, an example's own negatives are instead drawn with replacement, also in
     O(sqrt(num_classes)). A draw first takes list l with probability `softmax_l(<m_l, h> + b_l +
@@ -43,9 +43,9 @@ class InvertedFileSampler(HardNegativeSampler):
     classes of `num_hard` draws.
 
     The lists are fitted early in training, in step `start_step`, and a line on stderr reports
-    it. Before that, no search runs, because random negatives are hard enough, and a step costs
-    as much as with the tail only. Later training steps update the lists. The lists are fitted
-    again if the weights are replaced, or if you call `rebuild`.
+    this. Before this step there is no search, because random negatives are hard enough. A step
+    then takes as long as with the tail only. Later training steps update the lists. The lists
+    are fitted again if the weights are replaced, or if you call `rebuild`.
 
     The state is stored in weights of the layer. It takes `(dim + 12) * num_classes` bytes, with
     dim rounded up to a multiple of 16, plus the means. A resumed run equals an uninterrupted
@@ -54,30 +54,32 @@ class InvertedFileSampler(HardNegativeSampler):
     back.
 
     Args:
-        num_sampled: Number of sampled classes per example: its own plus the shared ones. Large
-            samples suit large batches, which share them. Eight times the number of examples in
-            a batch is a good start; each position of a sequence is an example.
+        num_sampled: Number of sampled classes per example: its own plus those of the tail.
+            Eight times the number of examples in a batch is a good start. In sequences, each
+            position is an example.
         num_lists: Number of lists; by default about `4 sqrt(num_classes)`. If the classes are
             in K shards, each shard has `num_lists / sqrt(K)` lists and searches `num_probes /
             sqrt(K)` of them.
         num_probes: Number of lists that are searched per example. With more lists, a search
-            misses fewer classes and takes longer. If lists are long, fewer are searched: the
-            search stops after as many members as `num_probes` lists of mean size hold. No list
-            is longer than eight times the mean size. Not used with `select="draw"`.
+            misses fewer classes and takes longer. If the best lists are long, fewer lists are
+            searched: the search stops after as many classes as `num_probes` lists of mean size
+            contain. No list is longer than eight times the mean size. Not used with
+            `select="draw"`.
         num_hard: Number of own negatives per example, less than `num_sampled`. A step reads and
             updates the class rows of all of them, so a small number is best. None gives each
-            example `num_sampled` own negatives from step 0 on, without a tail; the loss then
-            corrects only for those of `select="draw"`.
+            example `num_sampled` own negatives from step 0 on, without a tail. The loss then
+            corrects for the draws of `select="draw"`, but not for the classes of
+            `select="highest"`.
         tail: With `num_hard`, the sampler of the other classes: a name such as "uniform", or a
             static `Sampler`.
         start_step: The training step, counted from 0, that fits the lists and is the first to
-            search. None starts at step `num_classes / 200`, but not before 100 or after 1,000,
-            or up to three times later while most labels have rarely occurred. This does not
-            depend on the loss or on `num_sampled`. Without a tail, None starts at step 0. See
-            lab/negatives/README.md.
+            search. None starts at step `num_classes / 200`, limited to the range from 100 to
+            1,000. If most labels have rarely occurred by then, the search starts later, at the
+            latest at three times this step. This does not depend on the loss or on
+            `num_sampled`. Without a tail, None starts at step 0. See lab/negatives/README.md.
         select: "highest" for the classes with the highest logits among those that are searched,
             or "draw".
-        seed: Optional int that the layer's draws start from; random if None.
+        seed: Int that determines the random draws; None for a random seed.
 
     References:
         Chen et al. 2025, "Adaptive sampled softmax with inverted multi-index: methods, theory

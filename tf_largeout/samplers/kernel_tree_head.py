@@ -1,4 +1,4 @@
-"""The form of `KernelTreeSampler` whose draws are the head of a corrected tail."""
+"""The form of `KernelTreeSampler` with `num_hard`: draws from the tree, and a shared tail."""
 
 from collections.abc import Callable
 

@@ -60,8 +60,8 @@ class KernelTreeSampler(Sampler):
             the paper's value. If logits are of order 1, nearly all draws depend on the squared
             logits. If they are smaller, more draws are uniform.
         projection_dim: p, at most the width of the embeddings, or None for no projection, as in
-            the paper. Try 32 for a pool: its draws are worse, but a step is so much faster that
-            it learns more in equal time (lab/kernel_trees/README.md).
+            the paper. Try 32 for a pool: the draws are less suitable, but a step is so much
+            faster that the model learns more in equal time (lab/kernel_trees/README.md).
         leaf_size: Number of classes in a leaf of the tree, which a draw scores one by one. None
             chooses it by the dimension of the kernel.
         shared: Whether the batch shares one pool. None, the default, is True without
@@ -221,7 +221,8 @@ class KernelTreeSampler(Sampler):
         return SampledValues(ids, true_counts, _positive(tf.exp(log_q) * self.num_sampled))
 
     def _pool(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> SampledValues:
-        # An empty batch becomes one example of zeros, for which only biases differ.
+        # An empty batch becomes one example of zeros: for it, logits differ only by their
+        # biases.
         is_empty = tf.cast(tf.equal(tf.shape(features)[0], 0), tf.int32)
         features = tf.pad(features, [[0, is_empty], [0, 0]])
         no_labels = tf.zeros([tf.shape(features)[0], 0], tf.int64)

@@ -15,7 +15,7 @@ from tf_largeout.samplers.search_start import SearchStart
 from tf_largeout.search.hash_tables import most_bits
 
 _UNIFORM_PART = 8  # one of so many draws is uniform
-_LOOKUPS = 4  # entries per class of the pool that an example looks at, at most
+_LOOKUPS = 4  # most entries that an example reads, per class of the pool
 
 
 class LSHPool(Sampler):
@@ -27,7 +27,7 @@ class LSHPool(Sampler):
 
     Args:
         num_sampled: Number m of classes, at most N, the number of classes of the layer.
-        start_step: 0 or None: without a tail it draws from the first step on.
+        start_step: 0 or None. Without a tail, the search starts in the first step.
         tables: The tables, which only this sampler uses.
     """
 
@@ -68,15 +68,15 @@ class LSHPool(Sampler):
         """Draws a few classes uniformly and the others from the buckets, with SimHash counts.
 
         Of the m draws, u are uniform. Each other draw takes one of the E entries of the batch's
-        buckets with probability 1 / E. Class c has `L sum_b p_bc` of these entries in the mean
-        over hash functions, where `p_bc = (1 - theta_bc / pi)^K`. So its expected count is
+        buckets with probability 1 / E. On average over the hash functions, class c has `L sum_b
+        p_bc` of these entries, where `p_bc = (1 - theta_bc / pi)^K`. So its expected count is
 
             u / N + (m - u) L sum_b p_bc / E
 
-        (the deterministic mixture of Owen & Zhou 2000). The angles are the current ones, so
-        between rebuilds they are newer than the tables. The second term is 0 for a class that
-        points away from all examples. The first term bounds the weight of a class, and its
-        reciprocal, by N / u for any angles. Without any entries all draws are uniform.
+        (the deterministic mixture of Owen & Zhou 2000). The angles are computed from the
+        current embeddings, which may be newer than the tables. The second term is 0 for a class
+        that points away from all examples. Because of the first term, no count is below u / N,
+        whatever the angles. If the buckets have no entries, all draws are uniform.
         """
         num_uniform = -(-self.num_sampled // _UNIFORM_PART)
         num_from_tables = self.num_sampled - num_uniform

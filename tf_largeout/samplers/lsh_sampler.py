@@ -25,8 +25,8 @@ class LSHSampler(Sampler):
 
     All class embeddings w_c are stored in L hash tables, each with K hashes. An example looks
     up its buckets by its features ("LSH Embedding") or by the embeddings of its labels ("LSH
-    Label"). It finds class c in them with probability `1 - (1 - p^K)^L`, where p is the
-    collision probability of one hash. A step costs O(num_sampled + L) per example,
+    Label"). Class c is in one of these buckets with probability `1 - (1 - p^K)^L`, where p is
+    the collision probability of one hash. A step costs O(num_sampled + L) per example,
     independently of the number of classes. There are four forms:
 
     * `form="pool"`: all examples of the batch share one pool of classes, `[num_sampled]`. With
@@ -44,9 +44,10 @@ class LSHSampler(Sampler):
       the papers.
     * `form="frequent"`: like "walk", but with the classes that occur most often in the
       example's buckets.
-    * `num_hard=T`, without a form: the classes that occur most often in the example's buckets
-      are scored exactly. The T classes with the highest scores are the head of a `HeadAndTail`.
-      The estimate of the denominator of the softmax is unbiased, whatever the tables return.
+    * `num_hard=T`, with `form=None` or "frequent": the classes that occur most often in the
+      example's buckets are scored exactly. The T classes with the highest scores are the head
+      of a `HeadAndTail`. The estimate of the denominator of the softmax is unbiased, whatever
+      the tables return.
 
     The tables are weights of the layer (at most 4.4 L N bytes; with the classes in S shards
     `(4 + 0.4 S) L N`). They are rebuilt inside training steps at growing intervals, see
@@ -64,18 +65,19 @@ class LSHSampler(Sampler):
         form: "pool", "walk" or "frequent". None selects "pool" if the loss can correct for it
             (with SimHash and without `num_hard`), otherwise "walk". A pool draws at most as
             many samples as there are classes. With SimHash, the number of hashes is limited,
-            because each list of hash values needs its own bucket. A step with a pool is much
-            cheaper than a step with as many own classes, and learns more, because the loss
-            corrects for the draws.
+            because each combination of hash values needs its own bucket. A step with a pool
+            takes much less time than a step with as many classes for each example, and the
+            model learns more, because the loss corrects for the draws.
         num_hard: Number of classes per example that come from the tables. None takes all from
             the tables, without a tail.
         tail: With `num_hard`, the sampler of the other classes: a name such as "uniform", or a
             static `Sampler`.
         start_step: With `num_hard`, the first training step that searches, counted from 0; it
-            also builds the tables. None starts at step `num_classes / 200`, but not before 100
-            or after 1,000, or up to three times later while most labels have rarely occurred.
+            also builds the tables. None starts at step `num_classes / 200`, limited to the
+            range from 100 to 1,000. If most labels have rarely occurred by then, the search
+            starts later, at the latest at three times this step.
         tables: A `HashTableConfig`, or a dict of its arguments; None for its defaults.
-        seed: Optional int that the layer's draws start from; random if None.
+        seed: Int that determines the random draws; None for a random seed.
 
     Attributes:
         tail: With `num_hard`, the `Sampler` of the tail; else None.
@@ -84,7 +86,7 @@ class LSHSampler(Sampler):
 
     Raises:
         ValueError: If an argument is out of range, if `tail` is a sampler that searches, or if
-            `form` is "pool" or "walk" and `num_hard` is given. When the layer is built: if the
+            `num_hard` is given and `form` is "pool" or "walk". When the layer is built: if the
             expected counts of a SimHash pool would be unknown, if a pool has more samples than
             there are classes, or if the tables need more memory than the machine has.
 
@@ -118,8 +120,8 @@ class LSHSampler(Sampler):
         self.form = form if form is None else one_of("form", form, ["pool", "walk", "frequent"])
         if form not in (None, "frequent") and num_hard is not None:
             raise ValueError(
-                "`num_hard` has its own form of search, so `form` must be None. "
-                f"Received: form={form!r}, num_hard={num_hard}. Pass only one of them."
+                "With `num_hard`, `form` must be None or 'frequent'. "
+                f"Received: form={form!r}, num_hard={num_hard}. Leave out one of the two."
             )
         self._form: LSHPool | LSHSearch
         if self._is_pool(num_hard):
@@ -204,8 +206,9 @@ class LSHSampler(Sampler):
             `num_tables`, `num_hashes` and `num_buckets` per table; `largest_bucket`,
             `mean_bucket` and `empty_bucket_share`; `median_bucket_of_a_class`, the size that
             the buckets of half of the classes do not exceed; `fresh_share`, the share of table
-            entries that are right for the current weights; and `uniform_fill_share`, the share
-            of the drawn classes that are uniform draws, because the buckets held too few.
+            entries that are correct for the current weights; and `uniform_fill_share`, the
+            share of the drawn classes that are uniform draws because the buckets had too few
+            classes.
 
         Raises:
             ValueError: If no layer has built it.
@@ -228,7 +231,7 @@ class LSHSampler(Sampler):
         }
 
     def _is_pool(self, num_hard: int | None) -> bool:
-        """Whether the batch shares a pool: if asked for, or by default if it has counts."""
+        """Whether the batch shares a pool, which is the default if its counts are known."""
         if self.form is None:
             return self.tables.hash == "simhash" and num_hard is None
         return self.form == "pool"

@@ -1,4 +1,4 @@
-"""The forms of `LSHSampler` that find own classes for each example."""
+"""The forms of `LSHSampler` that find separate classes for each example."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.types import Config
 
-# Number of table entries per class to find that an example looks at, at most.
+# The most table entries that an example reads, per class to find.
 _WALK_LOOKUPS, _FREQUENT_LOOKUPS = 8, 16
 
 

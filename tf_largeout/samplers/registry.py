@@ -43,8 +43,8 @@ def get(
     """Returns the sampler for an identifier, as `keras.losses.get` does for losses.
 
     Args:
-        identifier: `None` (gives `None`), a `Sampler`, a name such as `"uniform"` (a sampler
-            with its default arguments), or a serialized sampler.
+        identifier: None, a `Sampler`, a name such as "uniform" for a sampler with its default
+            arguments, or a serialized sampler.
         num_classes: A sampler created by name draws at most half of this number of classes;
             None for no bound.
 

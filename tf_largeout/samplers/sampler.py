@@ -45,29 +45,29 @@ class ClassLayer(Protocol):
 class Sampler:
     """Draws the classes that a sampled loss compares with the labels of a training step.
 
-    A subclass implements `draw` or `draw_after`; `build`, if it has state; and `prepare` or
-    `rows_changed`, if this state depends on the class embeddings. A sampler that holds other
-    samplers calls their `release` and `take_classes`. Create the state with `add_weight`, so
-    that it is saved, restored and distributed with the layer. Take seeds from
-    `layer.next_seed()`.
+    A subclass implements `draw` or `draw_after`. If it has state, it also implements `build`.
+    If the state depends on the class embeddings, it implements `prepare` or `rows_changed`. A
+    sampler that contains other samplers calls their `release` and `take_classes`. Create the
+    state with `add_weight`, so that it is saved, restored and distributed with the layer. Take
+    seeds from `layer.next_seed()`.
 
-    Every sampler guarantees that the expected counts are those of its draws (1, without a
-    correction, for searches without a tail), that no gradient flows through it, and that equal
-    seeds give equal draws. A sampler belongs to one layer. If building this layer fails,
-    another layer can build the sampler.
+    Every sampler guarantees three things. The expected counts are those of its draws; only a
+    search without a tail reports 1 instead. No gradient flows through the sampler. Equal seeds
+    give equal draws. A sampler belongs to one layer. If the build of this layer fails, another
+    layer can build the sampler.
 
     Args:
         num_sampled: Number of classes drawn, a positive int. A shared sample is used for all
             examples of the batch. With sequences, each position is an example.
-        seed: Optional int that the layer's draws start from; random if None.
+        seed: Int that determines the random draws; None for a random seed.
 
     Attributes:
         searches: Whether the drawn classes depend on features or labels. Such a sampler cannot
             be the tail of another one.
         uses_previous: Whether the drawn classes depend on the previous label of the sequence.
             If so, `draw_after` is called instead of `draw`.
-        needs_one_table: Whether it needs all class rows in one variable, and so cannot be used
-            with `num_shards` above 1.
+        needs_one_table: Whether it needs all class rows in one variable. Such a sampler cannot
+            be used with `num_shards` above 1.
     """
 
     searches = uses_previous = needs_one_table = False
@@ -84,7 +84,7 @@ class Sampler:
         * "draws", the default: the expected number of times that a class is drawn. A class may
           be drawn several times in one sample.
         * "probabilities": the probability that a class is drawn. A class is drawn at most once
-          in a sample. With a head and a tail, this describes the tail.
+          in a sample. If the sampler has a head and a tail, this describes the tail.
         * "none": 1 for each class, because the counts are unknown.
         """
         return DRAWS
@@ -98,7 +98,7 @@ class Sampler:
         """Creates the state of the sampler as weights of `layer`, with `add_weight`.
 
         Args:
-            layer: The layer that the sampler draws for; it has its `class_matrix` already.
+            layer: The layer whose classes the sampler draws. It already has its `class_matrix`.
 
         Raises:
             ValueError: If a layer has already built the sampler, or if the sampler cannot draw
@@ -264,8 +264,9 @@ class Sampler:
     def rows_changed(self, ids: tf.Tensor, old_rows: tf.Tensor, layer: ClassLayer) -> None:
         """Called after each update of class embeddings by an optimizer of this package.
 
-        After a dense gradient it gets all classes, in O(num_classes). Keras's own optimizers do
-        not call it. Samplers that do not override it cost nothing.
+        After a dense gradient, `ids` contains all classes, which takes O(num_classes) time.
+        Keras's own optimizers do not call it. A sampler that does not override it takes no
+        extra time.
 
         Args:
             ids: int64 `[n]`, the updated classes. Ids may repeat; -1 is padding.
@@ -275,11 +276,11 @@ class Sampler:
         """
 
     def take_classes(self, before: Any, change: ClassChange) -> None:
-        """Takes over the state of a sampler whose layer had other classes.
+        """Copies the state of a sampler whose layer had other classes.
 
-        Used by `resize_classes`. By default the state keeps its initial values, which is right
-        if it is built from the class embeddings in the next step. A subclass with other state,
-        such as counts or step numbers, sets it here.
+        `resize_classes` calls it. By default, the state keeps its initial values. This is
+        correct if the next step builds the state from the class embeddings. A subclass with
+        other state, such as counts or step numbers, sets it here.
 
         Args:
             before: A built sampler with the same config.

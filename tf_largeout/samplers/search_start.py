@@ -24,23 +24,26 @@ class SearchStart:
 
         num_classes / 200, at least 100 and at most 1,000,
 
-    or up to three times that, as long as half of the labels of the first batch have occurred
-    again fewer than 15 times. Until then, the model learns as much from random negatives, in
-    less time per step. So a search starts with any data, any loss and any number of negatives:
-    early where few classes are most of the labels, later where all classes are about equally
-    frequent. The effect of earlier and later starts is in lab/negatives/README.md.
+    or later, until half of the labels of the first batch have occurred 15 more times, but at
+    the latest at three times this step. Before the search starts, the model learns as much from
+    random negatives, in less time per step. A search starts with any data, any loss and any
+    number of negatives. It starts early if most labels belong to few classes, and later if all
+    classes are about equally frequent. The effect of earlier and later starts is in
+    lab/negatives/README.md.
 
-    In that step a line on stderr names the layer, the sampler and the step. If there is a
-    default summary writer, and the package tensorboard is installed, it gets the step as the
-    scalar `LAYER/search_start`: `keras.callbacks.TensorBoard` sets such a writer if
-    `update_freq` is a number, not if it is "epoch". Under a `tf.distribute` strategy only the
-    first replica reports. The state is a weight of the layer: a resumed run starts in the same
-    step as an uninterrupted one, and does not report the start again.
+    In the first step with a search, a line on stderr names the layer, the sampler and the step.
+    If there is a default summary writer, and the package tensorboard is installed, the writer
+    gets the step as the scalar `LAYER/search_start`. `keras.callbacks.TensorBoard` sets such a
+    writer if `update_freq` is a number, not if it is "epoch". Under a `tf.distribute` strategy,
+    only the first replica reports. The state is a weight of the layer: in a resumed run the
+    search starts in the same step as in an uninterrupted run, and the start is not reported
+    again.
 
     Args:
-        step: Number of the step, from 0, below 2^63; or None for the rule. With 0 there is no
-            report.
-        has_tail: Whether there are negatives without the search. If not, it starts in step 0.
+        step: Number of the step, from 0 and below 2^63, or None for the rule above. With 0, the
+            start is not reported.
+        has_tail: Whether there are negatives without the search. If not, the search starts in
+            step 0.
 
     Attributes:
         step: As given, or 0 without a tail.
@@ -173,7 +176,7 @@ class SearchStart:
 
     def _say(self, step: tf.Tensor) -> bool:
         tf.print(
-            # It starts with a line break, because a progress bar has not ended its line.
+            # The line break ends the line of a progress bar.
             "\ntf_largeout: the search for hard negatives begins in training step ",
             step,
             f" ({self._who}; `start_step` sets another).",

@@ -29,10 +29,10 @@ class SoftmaxSampler(Sampler):
     | "quartic" | `o_c^4 + 1` |
 
     of the current logits. Each step scores all classes, as the exact loss does, so this sampler
-    is for comparisons. With "softmax" it is the only sampler for which the gradient of
-    `SampledSoftmaxLoss` is unbiased, and with "absolute_softmax" the only one for which the
-    gradient of `AbsoluteSoftmaxLoss` is (Blanc & Rendle 2018, theorem 2.1, where labels are not
-    drawn). The kernels are those of their section 3, without a tree.
+    is for comparisons. With "softmax", it is the only sampler with which the gradient of
+    `SampledSoftmaxLoss` is unbiased. With "absolute_softmax", the same holds for
+    `AbsoluteSoftmaxLoss` (Blanc & Rendle 2018, theorem 2.1, where labels are not drawn).
+    "quadratic" and "quartic" are the kernels of their section 3, without a tree.
 
     A label is never drawn. Its reported count, which `SampledSoftmaxLoss` and
     `AbsoluteSoftmaxLoss` do not use, is that of another class with the same logit.
@@ -44,7 +44,7 @@ class SoftmaxSampler(Sampler):
         num_sampled: Number of classes drawn per example.
         distribution: See above.
         alpha: The alpha of "quadratic"; 100 in the paper.
-        seed: Optional int that the layer's draws start from; random if None.
+        seed: Int that determines the random draws; None for a random seed.
 
     Raises:
         ValueError: If `distribution` is unknown, or if `alpha` is not above 0.
@@ -122,7 +122,8 @@ class SoftmaxSampler(Sampler):
         cumulative = tf.cumsum(weights, axis=1)
         message = "The logits that SoftmaxSampler draws by must be finite"
         total = tf.debugging.check_numerics(cumulative[:, -1:], message)
-        # Below the total even if the product is rounded up, so that the class has a weight.
+        # Below the total even if the product is rounded up, so that the drawn class has a
+        # weight.
         targets = tf.minimum(uniform * total, total * (1 - 2.0**-53))
         ids = tf.searchsorted(cumulative, targets, side="right", out_type=tf.int64)
         ids = tf.minimum(ids, self.num_classes - 1)

@@ -16,12 +16,12 @@ class StaticSampler(Sampler):
     With `unique=False` the draws are independent and the expected count of class c is
     `num_sampled * q_c`.
 
-    With `unique=True` (the default, as in `tf.nn`; a repeated class costs time and adds no
-    information) the classes are distinct, and class c is drawn with probability
+    With `unique=True`, the default as in `tf.nn`, the classes are distinct, because a repeated
+    class takes time and adds no information. Class c is drawn with probability
 
-        pi_c = min(1, tau * q_c),    tau such that the pi_c sum to num_sampled,
+        pi_c = min(1, tau * q_c),    tau such that the pi_c sum to num_sampled.
 
-    which is exactly its expected count. (`tf.nn` rejects repeated draws and reports approximate
+    This is exactly its expected count. (`tf.nn` rejects repeated draws and reports approximate
     counts.) If `num_sampled` is the number of classes, every class is drawn once, with count 1.
     The method is Deville's systematic sampling, also called ordered pivotal sampling, started
     at a random class: O(num_sampled) per step.
@@ -32,7 +32,7 @@ class StaticSampler(Sampler):
         num_sampled: Number of classes drawn, a positive int; at most the number of classes
             if `unique`.
         unique: Whether to draw without replacement.
-        seed: Optional int that the layer's draws start from; random if None.
+        seed: Int that determines the random draws; None for a random seed.
 
     Raises:
         ValueError: If an argument is invalid. When the layer is built: if `unique` is True and

@@ -14,20 +14,23 @@ class TopKSampler(HardNegativeSampler):
     """Takes the classes with the highest logits per example, exactly: "TopK softmax".
 
     These are the hardest possible negatives. Each step makes a pass over all classes, in
-    O(num_classes), so this sampler is the reference for approximate searches. Labels among them
-    have no effect. With `num_hard=None`, as in Daghaghi et al. 2021, the sum over them replaces
-    the partition function without a correction. With `num_hard` they are the head of a
-    `HeadAndTail`, whose estimate of the partition function is unbiased.
+    O(num_classes), so this sampler is the reference for approximate searches. A label among
+    these classes has no effect. With `num_hard=None`, as in Daghaghi et al. 2021, the sum over
+    these classes replaces the partition function, without a correction. With `num_hard`, these
+    classes are the head of a `HeadAndTail`, and the estimate of the partition function is
+    unbiased.
 
     Args:
-        num_sampled: Number of sampled classes per example: its own plus the shared ones.
+        num_sampled: Number of sampled classes per example: those with the highest logits plus
+            those of the tail.
         num_hard: Number of classes with the highest logits per example; or None for all.
         tail: With `num_hard`, the sampler of the other classes: a name such as "uniform", or a
             static `Sampler`.
         start_step: With `num_hard`, the first training step that searches, counted from 0. None
-            starts at step `num_classes / 200`, but not before 100 or after 1,000, or up to
-            three times later while most labels have rarely occurred.
-        seed: Optional int that the layer's draws start from; random if None.
+            starts at step `num_classes / 200`, limited to the range from 100 to 1,000. If most
+            labels have rarely occurred by then, the search starts later, at the latest at three
+            times this step.
+        seed: Int that determines the random draws; None for a random seed.
 
     Example:
         head = LargeOutput(100_000, sampler=TopKSampler(1024, num_hard=64))

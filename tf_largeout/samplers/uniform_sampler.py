@@ -19,7 +19,7 @@ class UniformSampler(StaticSampler):
     Args:
         num_sampled: Number of classes drawn.
         unique: Whether to draw without replacement. Defaults to `True`, as in `tf.nn`.
-        seed: Optional int that the layer's draws start from; random if None.
+        seed: Int that determines the random draws; None for a random seed.
 
     Example:
         keras.Sequential([encoder, LargeOutput(100_000, sampler=UniformSampler(1024))])

@@ -30,20 +30,21 @@ class UnigramSampler(CountedSampler):
     would never be reduced, and its correction log q would be infinite.
 
     The counts come from `counts` or from `adapt(labels)`, before or after the layer is built.
-    Training without them is an error before the first step. They are saved with the weights of
-    the layer, not in the config: a saved model has its distribution again when its weights are
-    loaded, and a `keras.models.clone_model` after `set_weights`. With replacement, the state is
-    an alias table (28 bytes per class, including its count); without replacement, a table of
-    cumulative inclusion probabilities (18 bytes). Both draw in O(1) per sample in the mean. The
-    expected counts are exact, see `StaticSampler`.
+    Training without them is an error before the first step. The counts are saved with the
+    weights of the layer, not in the config. So a saved model has its counts when its weights
+    are loaded. A copy by `keras.models.clone_model` has them after `set_weights`. With
+    replacement, the state is an alias table of 28 bytes per class, including its count. Without
+    replacement, the state is a table of cumulative inclusion probabilities of 18 bytes per
+    class. With both tables, a draw takes O(1) time on average. The expected counts are exact;
+    see `StaticSampler`.
 
     Args:
         num_sampled: Number of classes drawn.
         counts: Optional counts, or any numbers in proportion to them, one per class.
-        distortion: Exponent of the counts: 1 (the default, as in `tf.nn`) draws by frequency,
-            0 uniformly; word2vec takes 0.75.
+        distortion: Exponent of the counts: 1, the default as in `tf.nn`, draws by frequency,
+            and 0 draws uniformly. word2vec uses 0.75.
         unique: Whether to draw without replacement. Defaults to `True`, as in `tf.nn`.
-        seed: Optional int that the layer's draws start from; random if None.
+        seed: Int that determines the random draws; None for a random seed.
 
     Example:
         sampler = UnigramSampler(1024, distortion=0.75)

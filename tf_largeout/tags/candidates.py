@@ -36,8 +36,9 @@ class Candidates(NamedTuple):
     """Everything that a sampled loss needs to know about `B` examples.
 
     Raw logits and the log of the expected counts are separate, so that each loss combines them
-    in its own way. The sampled classes of an example are those of all samples in turn: its own
-    classes before those of a tail. A class that is in an earlier sample too has no effect.
+    in its own way. The sampled classes of an example are those of all samples, in this order:
+    first its own classes, then those of a tail. If a class is also in an earlier sample, its
+    later occurrence has no effect.
 
     Attributes:
         labels: int64 `[B, L]`, padded with -1.
@@ -46,7 +47,8 @@ class Candidates(NamedTuple):
         samples: The `ScoredSample`s: one, or a head and a tail. If the loss scores some classes
             for every example, these come first, with expected counts of 1.
         remove_accidental_hits: Whether a sampled class that is a label of the example has no
-            effect on that example. A class of the tail that is in the head never has one.
+            effect on that example. A class of the tail that is also in the head never has an
+            effect.
         num_classes: Number of classes to draw from.
         counts_are: The kind of the expected counts: "draws", "probabilities" or "none", see
             `Sampler.counts_are`.

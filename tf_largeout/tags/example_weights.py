@@ -11,12 +11,13 @@ def per_example(
     """Broadcasts `weights` to the leading dimensions of `features`.
 
     It aligns the first dimensions, as `sample_weight` requires: weights `[batch]` of sequences
-    `[batch, time, dim]` apply to whole sequences. Keras's own losses align the last dimensions,
-    and would weight time steps if there are as many.
+    `[batch, time, dim]` apply to whole sequences. Keras's own losses align the last dimensions.
+    If the batch has as many sequences as time steps, they would apply these weights to time
+    steps.
 
     Args:
-        weights: Numbers or bools, `[batch]`, `[batch, time]`, ...; each dimension equals that
-            of the features or is 1, and a dimension of 1 may follow.
+        weights: Numbers or bools, `[batch]`, `[batch, time]`, ...; each dimension is equal to
+            that of the features, or 1. One more dimension of 1 may follow.
         features: `[batch, ..., dim]`.
         dtype: Dtype of the result.
 

@@ -55,7 +55,7 @@ class FactoredLogits(OutputTag):
     def known_cross_entropies(
         self, y_true: TensorLike, absolute: bool | None = None
     ) -> tf.Tensor | None:
-        """As in `OutputTag`. If `absolute` is None, p is that of the loss, if it defines one.
+        """As in `OutputTag`. If `absolute` is None, the loss may define its own p.
 
         Raises:
             ValueError: If no loss was called on the output, and the layer was trained with a
@@ -117,7 +117,8 @@ class FactoredLogits(OutputTag):
         """Returns the exact `ClassStatistics`, outside training.
 
         Raises:
-            ValueError: In training, because a loss that uses them would not train the classes.
+            ValueError: In training, because a loss that uses the statistics would not train the
+                classes.
         """
         if self._learns:
             raise ValueError(_message(self.layer.name))

@@ -16,12 +16,13 @@ _FORMS = (
 def as_label_matrix(y_true: TensorLike, features: tf.Tensor, num_classes: int) -> tf.Tensor:
     """Returns class ids as int64 `[B, L]`, where `B` is the product of leading dimensions.
 
-    A matrix of only 0 and 1 with `num_classes > 2` columns is an error, because it must be
-    multi-hot: as ids, it would repeat class 0 or 1 in every example.
+    A matrix of only 0 and 1 with `num_classes > 2` columns is an error. It must be multi-hot,
+    because as ids it would repeat class 0 or 1 in every example.
 
     Args:
-        y_true: Integer class ids. Of shape `features.shape[:-1]`: one class per position. With
-            one more dimension: several classes per position, padded with -1; or ragged there.
+        y_true: Integer class ids. Of shape `features.shape[:-1]` for one class per position.
+            With one more dimension for several classes per position; this dimension is padded
+            with -1 or ragged.
         features: `[..., dim]`.
         num_classes: Ids must be -1 or in `[0, num_classes)`.
 
@@ -57,7 +58,7 @@ def first_occurrences(labels: tf.Tensor) -> tf.Tensor:
 
 
 def _integers(y_true: TensorLike) -> tf.Tensor:
-    """Returns labels as int64; unsigned ones above 2^63 become the largest, out of range."""
+    """Returns labels as int64. Unsigned labels of 2^63 or more become the largest int64."""
     try:
         if isinstance(y_true, tf.RaggedTensor) and y_true.dtype.is_integer:
             y_true = tf.cast(y_true, tf.int64).to_tensor(-1)

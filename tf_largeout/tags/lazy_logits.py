@@ -39,8 +39,8 @@ class LazyLogits(OutputTag):
             remove_accidental_hits: Whether a drawn class that is a label of the example has no
                 effect on that example.
             asked_by: Name of the loss, for the error.
-            explicit: int64 `[n]`, distinct classes to score for every example in addition. If
-                they are drawn as well, the draws have no effect. Or None.
+            explicit: int64 `[n]`, distinct classes to score for every example in addition, or
+                None. If such a class is also drawn, the draw has no effect.
             compute_dtype: "float32" or "bfloat16", see `score_candidates`.
 
         Raises:
@@ -72,9 +72,9 @@ class LazyLogits(OutputTag):
         return self._candidates
 
     def estimated_ranks(self, labels: tf.Tensor, ranking: str = "logit") -> tf.Tensor | None:
-        """Returns ranks among the classes that the loss drew, usually far below the exact ones.
+        """Returns ranks among the classes that the loss drew.
 
-        The result is None if the loss drew no classes.
+        The exact ranks are usually far higher. The result is None if the loss drew no classes.
 
         Raises:
             tf.errors.InvalidArgumentError: If the loss was given other labels.

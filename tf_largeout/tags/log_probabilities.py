@@ -27,18 +27,19 @@ class LogProbabilities(OutputTag):
     def label_log_probabilities(self, y_true: TensorLike) -> tf.Tensor:
         """Returns the exact log-probabilities of the labels, float32 `[B, L]`; 0 at padding.
 
-        It costs O(num_clusters + size of their clusters) per example. All losses and metrics
-        share the result for the same labels.
+        It takes O(num_clusters + size of the labels' clusters) time per example. All losses and
+        metrics share the result for the same labels.
         """
         return self._score(self.label_matrix(y_true))[0]
 
     def known_statistics(
         self, y_true: TensorLike, ranking: str = "logit"
     ) -> ClassStatistics | None:
-        """As `OutputTag.known_statistics`, and in training also what a loss has computed.
+        """As `OutputTag.known_statistics`; in training also what a loss has computed.
 
-        In training these are the exact log-probabilities of `label_log_probabilities`, with
-        ranks among the classes of the labels' clusters, which are never above the exact ranks.
+        In training, these are the exact log-probabilities of `label_log_probabilities`. Their
+        ranks are those among the classes of the label's cluster. They are never above the exact
+        ranks.
 
         Raises:
             ValueError: If `ranking` is not "logit".

@@ -55,6 +55,6 @@ def tag_and_mask(
         ) from error
     if tag is None:
         raise ValueError(f"Model '{model.name}' was traced only for its shapes.")
-    # After `load_weights`, the layer has not seen the loss yet, and so not its ranking.
+    # After `load_weights`, the layer does not know the loss yet, and so not its ranking.
     tag.layer.follow(compiled_loss(model), replace=False)
     return tag, mask_of(outputs)

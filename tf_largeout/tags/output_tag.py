@@ -2,7 +2,8 @@
 
 An output layer returns true logits `[..., num_classes]` and attaches a tag to that tensor. The
 losses and metrics of this library use the tag and never the logits. So `tf.function` removes
-the product with all classes from the step. Everything else still gets true logits.
+the product with all classes from the step. Other users of the output, such as `predict` and
+Keras's losses, get the true logits.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ Tag = TypeVar("Tag", bound="OutputTag")
 class OutputTag:
     """What losses and metrics need from an output layer in one step.
 
-    A layer whose losses need more returns a subclass.
+    A layer whose losses need more information returns an object of a subclass.
 
     Args:
         layer: The output layer, a `ClassOutput`.
@@ -125,9 +126,9 @@ class OutputTag:
     def known_statistics(
         self, y_true: TensorLike, ranking: str = "logit"
     ) -> ClassStatistics | None:
-        """Returns `class_statistics`, but in training only if the loss has computed them.
+        """Returns `class_statistics`, or None if a training step has not computed them.
 
-        In training they are in the `compute_dtype` of the loss.
+        In training, the loss computes them, in its `compute_dtype`.
 
         Args:
             y_true: The labels.
@@ -147,13 +148,14 @@ class OutputTag:
     ) -> tf.Tensor | None:
         """Returns the mean of `-log p(label)` over the labels of each example, float32 `[B]`.
 
-        Repeated labels of an example count once. The result is None in a training step that
-        does not know the probabilities.
+        Repeated labels of an example count once. The result is None in a training step in which
+        the probabilities are not computed.
 
         Args:
             y_true: The labels.
-            absolute: Whether p is the softmax of `|logit|`, or of the logits; None for the
-                softmax of the loss of this step, or, without one, of the layer's `ranking`.
+            absolute: True if p is the softmax of `|logit|`, False if p is the softmax of the
+                logits. None uses the softmax of the loss of this step. If there is no loss, it
+                uses that of the layer's `ranking`.
         """
         labels = self.label_matrix(y_true)
         ranking = getattr(self.loss, "ranking", None) if absolute is None else None
@@ -166,8 +168,8 @@ class OutputTag:
     def label_ranks(self, y_true: TensorLike, absolute: bool | None = None) -> tf.Tensor | None:
         """Returns ranks of the labels, int64 `[B, L]`, without O(num_classes) work in training.
 
-        They are exact outside training, and in training if the loss has made the exact pass.
-        Otherwise the result is that of `estimated_ranks`.
+        The ranks are exact outside training, and in training if the loss has made a pass over
+        all classes. Otherwise the result is that of `estimated_ranks`.
 
         Args:
             y_true: The labels.
@@ -184,7 +186,7 @@ class OutputTag:
 
 
 def mean_over(counts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Returns the mean of each row's `values` where `counts` is true; 0 if none is."""
+    """Returns the mean of `values` over the last axis where `counts` is true; 0 if none is."""
     total = tf.reduce_sum(tf.where(counts, values, 0), axis=-1)
     number = tf.reduce_sum(tf.cast(counts, values.dtype), axis=-1)
     return tf.math.divide_no_nan(total, number)
@@ -225,7 +227,8 @@ def tag_of(y_pred: tf.Tensor, asked_by: str, kind: type[Tag]) -> Tag | None:
 def logits_left_out() -> Iterator[None]:
     """Context in which output layers of this thread attach their tags to zeros, not logits.
 
-    For graphs that are saved to files: converters read them before anything prunes them.
+    It is used for graphs that are saved to files, because converters read these graphs before
+    unused operations are removed.
     """
     before = are_logits_left_out()
     _scopes.logits_left_out = True
