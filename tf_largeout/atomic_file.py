@@ -17,10 +17,10 @@ _SECONDS_UNTIL_LOCKED = 60.0  # more than from the creation of a file to its loc
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Context with a file that is renamed to `path` when it is complete.
 
-    Readers see the old file or the new one, also after a crash. After an error the old file is
-    unchanged. Several threads, processes and machines may write to one path: the last one to
-    finish wins. The file is locked while it is written, so that later writers of `path` can
-    remove the unfinished files of writers that were killed.
+    Readers see either the old file or the new file, also after a crash. After an error, the old
+    file is unchanged. Several threads, processes and machines may write to one path. The file
+    of the last writer to finish remains. The file is locked while it is written, so that later
+    writers of `path` can remove the unfinished files of writers that were killed.
 
     Args:
         path: Path of the file. Its folder must exist.

@@ -13,12 +13,13 @@ from tf_largeout.tags.model_output import compiled_loss
 def join_models(models: Sequence[keras.Model]) -> keras.Model:
     """Joins models into one model whose logits are the mean of their logits.
 
-    Models that are trained from different seeds make different errors, so their mean usually
-    ranks better than each of them. A mean of inner products is an inner product of the
-    concatenated features with the concatenated class rows, divided by the number of models. The
-    result therefore ends in one `LargeOutput` whose width is the sum of the models' widths. It
-    works with `evaluate`, `top_k`, the indexes of `retrieval` and `serving.export` like any
-    other model. It ranks classes by the geometric mean of the models' probabilities.
+    Models that are trained from different seeds make different errors. So the mean of their
+    logits usually ranks the classes better than each single model. The mean of inner products
+    is the inner product of the concatenated features with the concatenated class rows, divided
+    by the number of models. So the joined model ends in one `LargeOutput` whose width is the
+    sum of the models' widths. It works like any other model with `evaluate`, `top_k`, the
+    indexes of `retrieval` and `serving.export`. It ranks classes by the geometric mean of the
+    models' probabilities.
 
     ```python
     def trained(seed):
@@ -38,8 +39,8 @@ def join_models(models: Sequence[keras.Model]) -> keras.Model:
             with a `LargeOutput` of the same classes as its last layer and output.
 
     Returns:
-        A functional model, not compiled, without a sampler. It shares the encoders of the
-        models; its class rows and biases are copies.
+        A functional model, not compiled, without a sampler. It contains the encoders of the
+        models themselves, and copies of their class rows and biases.
 
     Raises:
         ValueError: If there are fewer than two models, a model does not end in a `LargeOutput`

@@ -1,9 +1,9 @@
 """All uses of Keras and TensorFlow internals.
 
-No public interface gives what these functions return. They read the call stack, private
-attributes, and the names of internal objects, all of which may change with any release. Each
-docstring states what its function relies on, and tests/keras_internals_test.py has a test for
-each that fails if Keras changes. It also compares the private methods of Keras that our classes
+No public interface returns these values. The functions read the call stack, private attributes,
+and the names of internal objects. All of these may change with any release. Each docstring
+states what its function relies on. tests/keras_internals_test.py has a test for each function,
+which fails if Keras changes. It also compares the private methods of Keras that our classes
 override with the list in tests/source_tree.py.
 
 Tested with Keras 3.12, 3.13, 3.14 and 3.15 on TensorFlow 2.21, and with Keras 3.15 on
@@ -41,8 +41,8 @@ def training_of_step() -> bool | None:
     """Whether the innermost model step on the call stack trains; None if there is no step.
 
     Keras passes `training=True` to the layers of a subclassed model only if the `call` of the
-    model has an argument `training`. Without this function a sampled loss would silently become
-    exact in such a model, and each step would cost O(num_classes).
+    model has an argument `training`. Without this function, a sampled loss would silently
+    become exact in such a model, and each step would take O(num_classes) time.
 
     Relies on: frames of the call stack, and the method names `train_step`, `test_step` and
     `predict_step`, to which AutoGraph adds the prefix `tf__`.
@@ -71,8 +71,8 @@ def call_stack() -> list[int]:
 def compile_names(get: Callable[..., Any]) -> dict[str, type]:
     """The classes that `compile` accepts by name; entries added to it are accepted too.
 
-    Relies on: the table `ALL_OBJECTS_DICT` in the module of `get`. Where there is none, the
-    result is an empty dictionary, and `compile` does not find what is added to it.
+    Relies on: the table `ALL_OBJECTS_DICT` in the module of `get`. If there is no such table,
+    the result is an empty dictionary, and `compile` does not find names that are added to it.
 
     Args:
         get: `keras.losses.get` or `keras.metrics.get`. (`keras.optimizers.get` finds custom
@@ -85,8 +85,8 @@ def compile_names(get: Callable[..., Any]) -> dict[str, type]:
 def wrap_check_finite(wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
     """Replaces the gradient check of `keras.optimizers.LossScaleOptimizer`, once.
 
-    `Model.compile` puts a `LossScaleOptimizer` around any optimizer under the policy
-    mixed_float16, and the inner optimizer has no part in its check.
+    Under the policy mixed_float16, `Model.compile` wraps any optimizer in a
+    `LossScaleOptimizer`, and the wrapped optimizer cannot change this check.
 
     Relies on: the method `check_finite(grads)`, which `LossScaleOptimizer.stateful_step` calls.
 
@@ -155,7 +155,7 @@ def trainable_variables(optimizer: keras.optimizers.Optimizer) -> list[Any]:
 def observed_variable(optimizer: keras.optimizers.Optimizer, variable: Any) -> Any:
     """The variable of the model for the one that `update_step` was given.
 
-    Under a strategy the latter is a variable of one replica.
+    Under a strategy, `update_step` is given a variable of one replica.
 
     Relies on: `_trainable_variables` and `_get_variable_index`.
     """

@@ -53,18 +53,18 @@ class SampledValues(NamedTuple):
 class HeadAndTail(NamedTuple):
     """The result of a sampler of hard negatives for a loss: two complementary samples.
 
-    The head contains hard classes `T_b` for each example, found by any method. The tail is one
-    sample S for the batch, corrected by its expected counts. For each example, tail classes
-    that are in its head are ignored. So the following is an unbiased estimate of the partition
-    function for any head (importance normalisation of Barber & Botev 2016, section 2.2, with
-    `C = {y} + T_b`):
+    The head contains hard classes `T_b` for each example b, found by any method. The tail is
+    one sample S for the batch, with expected counts. For each example, tail classes that are
+    also in its head are ignored. So with the label y and the logits `o_c`, the following is an
+    unbiased estimate of the partition function for any head (importance normalisation of Barber
+    & Botev 2016, section 2.2, with `C = {y} + T_b`):
 
         e^{o_y} + sum_{c in T_b - y} e^{o_c} + sum_{s in S - T_b - y} e^{o_s} / E[count_s]
 
     Attributes:
         head: `SampledValues` with candidates `[batch, num_hard]`, distinct per example and
-            padded with -1. Their expected counts are 1, because they are not random.
-            `true_expected_count` is 1 for labels in the head and 0 for others.
+            padded with -1. Their expected counts are 1, because they are not drawn at random.
+            `true_expected_count` is 1 for labels in the head and 0 for other labels.
         tail: `SampledValues` with candidates `[num_sampled]`.
     """
 

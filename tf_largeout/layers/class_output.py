@@ -22,10 +22,9 @@ MANY_LOGITS = 4 * 2**30  # bytes after which `predict` warns
 class ClassOutput(keras.layers.Layer):
     """Base of the layers that score many classes, one logit per class.
 
-    A subclass creates `class_matrix` in `build`, with the help of `width_of` and
-    `add_class_weight`. It overrides `make_tag` if its losses need more than an `OutputTag`
-    offers. To score classes by something other than an inner product, it uses another
-    `ClassScorer` than a `ClassMatrix`.
+    A subclass creates `class_matrix` in `build`, with `width_of` and `add_class_weight`. If its
+    losses need more than an `OutputTag` offers, it overrides `make_tag`. If its scores are
+    inner products, `class_matrix` is a `ClassMatrix`; otherwise it is another `ClassScorer`.
 
     Call arguments:
         features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
@@ -37,13 +36,13 @@ class ClassOutput(keras.layers.Layer):
     Args:
         ranking: How classes are ranked: "logit"; "absolute", by `|logit|`; or "taylor", by
             `|1 + logit|`. None, the default, uses the ranking of the loss that trained the
-            layer last, which the config stores too.
+            layer last. The config stores this ranking too.
         **kwargs: Arguments of `keras.layers.Layer`.
 
     Raises:
-        ValueError: If the layer does not support the `ranking`, if there is an
-            `activity_regularizer`, which would need all logits in each step, or if the
-            features are sparse or ragged.
+        ValueError: If the layer does not support the `ranking`, if `activity_regularizer` is
+            given (it would need all logits in each step), or if the features are sparse or
+            ragged.
 
     Attributes:
         num_classes: Number of classes.
@@ -72,7 +71,7 @@ class ClassOutput(keras.layers.Layer):
                 f"classes in each step. Received: {self.activity_regularizer}. Regularize the "
                 "layer before it, or use the optimizer's `weight_decay`."
             )
-        # XLA cannot compile custom ops, nor gathers from the handle of a variable.
+        # XLA can compile neither custom ops nor gathers from the handle of a variable.
         self.supports_jit = False
         self._num_predicted_bytes, self._has_warned = 0, False
         self.supports_masking = True
@@ -83,8 +82,8 @@ class ClassOutput(keras.layers.Layer):
         """All variables of the layer; none during `keras.Model.export`.
 
         `export` saves the variables that the exported function reads. It would also save all
-        variables that this property returns: the same ones again, and the state that only
-        training needs.
+        variables that this property returns. These would be a second copy of the same
+        variables, and the state that only training needs.
         """
         return [] if keras_internals.is_running(keras.Model.export) else super().variables
 
@@ -123,7 +122,7 @@ class ClassOutput(keras.layers.Layer):
             ranking: One of `rankings`.
 
         Raises:
-            ValueError: If the scores are log-probabilities, and `ranking` is not "logit".
+            ValueError: If the scores are log-probabilities and `ranking` is not "logit".
         """
         if ranking == "logit":
             return self.class_matrix
@@ -154,7 +153,7 @@ class ClassOutput(keras.layers.Layer):
     def add_class_weight(
         self, name: str, shape: Shape, initializer: InitializerLike, **kwargs: Any
     ) -> keras.Variable:
-        """Adds a weight of which steps read some rows, on a device that our ops support.
+        """Adds a weight whose rows the steps read, on a device that our ops support.
 
         Args:
             name: Name of the weight.
@@ -182,9 +181,9 @@ class ClassOutput(keras.layers.Layer):
 
     def call(self, features: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         self._require_dense(features)
-        # The dense reads are in a function of their own. TensorFlow orders each read of a
-        # variable before later updates of it, so in the outer function the reads would run
-        # even if no operation uses the logits.
+        # The dense reads are in a separate function. TensorFlow orders each read of a variable
+        # before later updates of it. So in the outer function, the reads would run even if no
+        # operation used the logits.
         in_graph, logits = tf.inside_function(), self._logits
         dense = tf.function(logits, autograph=False) if in_graph else logits
         if training is None:
@@ -221,15 +220,15 @@ class ClassOutput(keras.layers.Layer):
             k: Between 1 and `num_classes`.
             exclude: Ids `[..., n]` of classes that must not be in the result of the example,
                 padded with -1. Or a different number of ids per example: a list of lists or
-                sets, a `tf.RaggedTensor`, or a sparse matrix of SciPy, which excludes the
-                columns that are not 0. None, the default, excludes nothing. The best `k + n`
-                classes are computed, then the excluded ones are removed.
+                sets, a `tf.RaggedTensor`, or a sparse matrix of SciPy, whose nonzero columns
+                are excluded. None, the default, excludes nothing. The best `k + n` classes are
+                computed, then the excluded ones are removed.
             allowed: Ids `[m]`, or a set, of the only classes that may be in the results of all
                 examples. None, the default, allows all. Rows of other classes are not read,
                 except by a `HierarchicalOutput`.
             absolute: True to rank by `|logit|`, False to rank by the logit. None, the default,
-                uses the layer's `ranking`, which is that of the loss that trained it. The
-                scores are the values that rank the classes: logits, `|logit|` or `|1 + logit|`.
+                uses the layer's `ranking`. The scores are the values that rank the classes:
+                logits, `|logit|` or `|1 + logit|`.
 
         Returns:
             `(scores, ids)`: float32 and int64 `[..., k]`, best first. If scores are equal, the
@@ -295,7 +294,7 @@ class ClassOutput(keras.layers.Layer):
         `resize_classes` calls it. A subclass that adds variables extends it.
 
         Args:
-            before: The layer from whose config, with `changed_attributes`, this one was made.
+            before: The layer whose config, with `changed_attributes`, created this layer.
             change: Which classes of `before` are kept.
             new_rows: float32 `[num_new, dim]`, the embeddings of the new classes; None leaves
                 the initial embeddings.
@@ -311,9 +310,10 @@ class ClassOutput(keras.layers.Layer):
     def _count_predictions(self, features: tf.Tensor) -> None:
         """Counts the logits that Keras's `predict` computes, and warns once if they are many.
 
-        A layer cannot tell when a `predict` begins, so all calls of it count together. The host
-        counts while they run. The count is only in the graph of `predict`, never in an export.
-        On several replicas, which trace in threads of their own, nothing is counted.
+        A layer does not know when a `predict` begins. So the bytes of all calls are added, on
+        the host, while they run. The count is only in the graph of `predict`, never in an
+        export. With several replicas, nothing is counted, because they are traced in other
+        threads.
         """
         num_examples = tf.size(features, tf.int64) // tf.shape(features, tf.int64)[-1]
         num_bytes = num_examples * (self.num_classes * features.dtype.size)

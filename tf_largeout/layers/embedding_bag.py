@@ -45,12 +45,12 @@ class EmbeddingBag(IdLayer):
         mean:   sum_i w_i e_i / sum_i w_i
         sqrtn:  sum_i w_i e_i / sqrt(sum_i w_i^2)
 
-    as `tf.nn.embedding_lookup_sparse` does. Padding is ignored. The result is 0 for a bag
-    without ids, or with a divisor of 0. No tensor `[batch, max_ids, output_dim]` is created.
-    The gradient of the table is a `tf.IndexedSlices` of the ids in the batch, so that an
-    optimizer of `tf_largeout.optimizers` updates only those rows. There is no
-    `embeddings_regularizer`, which would read all rows. Use the optimizer's `weight_decay`
-    instead.
+    as `tf.nn.embedding_lookup_sparse` does. Here `e_i` is the embedding of id i. Padding is
+    ignored. If a bag has no ids, or the divisor is 0, the result is 0. The layer does not
+    create a `[batch, max_ids, output_dim]` tensor. The gradient of the table is a
+    `tf.IndexedSlices` of the ids in the batch, so that an optimizer of `tf_largeout.optimizers`
+    updates only the rows of these ids. There is no `embeddings_regularizer`, because it would
+    read all rows in each step. Use the optimizer's `weight_decay` instead.
 
     Example:
 
@@ -75,7 +75,7 @@ class EmbeddingBag(IdLayer):
         combiner: `"sum"`, `"mean"` or `"sqrtn"`. With `"sqrtn"`, the default, large and small
             bags give vectors of about the same length.
         padding_id: The id of padding, which is ignored and may be negative; None if there is no
-            padding. Row 0 of the table is not used with the default, 0.
+            padding. With the default, 0, row 0 of the table is not used.
         embeddings_initializer: Initializer of the table. By default normal with standard
             deviation 0.05.
         **kwargs: Arguments of `keras.layers.Layer`.
@@ -91,7 +91,7 @@ class EmbeddingBag(IdLayer):
     Attributes:
         embeddings: Keras variable `[input_dim, output_dim]`.
         compute_dtype: `"int64"`, so that a `Sequential` without `keras.Input` passes ids as
-            integers. The sums have the dtype of the table.
+            integers. The output has the compute dtype of the dtype policy.
 
     Raises:
         ValueError: If an argument is not valid, `ids` are sparse, not integers or have fewer
@@ -116,7 +116,7 @@ class EmbeddingBag(IdLayer):
             embeddings_initializer or keras.initializers.RandomNormal(stddev=0.05)
         )
         self.embeddings: keras.Variable = None
-        # XLA does not compile a number of ids that is known only in the step.
+        # XLA needs a number of ids that is known when it compiles.
         self.supports_jit = False
 
     def build(self, input_shape: Shape | dict[str, Shape] | None = None) -> None:
@@ -242,7 +242,7 @@ class EmbeddingBag(IdLayer):
     def _combined_by_one_op(
         self, table: tf.Variable, ids: tf.Tensor, weights: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `_combined_by_core_ops`, which exports need, but much faster."""
+        """As `_combined_by_core_ops`, but much faster. Exports cannot use this op."""
         shape = tf.shape(ids, tf.int64)[:-1]
         flat = [tf.reduce_prod(shape), tf.shape(ids, tf.int64)[-1]]
         ids = tf.reshape(tf.cast(ids, tf.int64), flat)

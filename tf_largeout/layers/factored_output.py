@@ -24,7 +24,7 @@ from tf_largeout.tags.factored_logits import FactoredLogits
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 from tf_largeout.variables import initializers
 
-# Few folds: they take less than a percent of the memory of V and little time to search.
+# With few folds, they take less than 1 % of the memory of V, and little time to search.
 _CLASSES_PER_FOLD, _LEAST_FOLDS, _MOST_FOLDS = 2048, 16, 1024
 _NUM_FOLD_WEIGHTS = 2  # folds and seen
 
@@ -35,17 +35,18 @@ LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedul
 class FactoredOutput(ClassOutput):
     """Logits of `num_classes` classes, trained exactly in O(dim^2) per example.
 
-    It is used like a `Dense` layer without activation. It is trained with a loss of the
-    spherical family: `TaylorSoftmaxLoss`, `ZLoss`, `SphericalSoftmaxLoss` or
-    `SquaredErrorLoss`. Each training step updates its weights by exact gradient descent on the
-    mean loss of the batch, and the layers before it get the exact gradient. No class is
-    sampled, and the cost, O(batch dim^2), does not depend on `num_classes` (Vincent, de
-    Brebisson and Bouthillier 2015, "Exact gradient updates in time independent of output size
-    for the spherical loss family").
+    Use it like a `Dense` layer without activation, and train it with a loss of the spherical
+    family: `TaylorSoftmaxLoss`, `ZLoss`, `SphericalSoftmaxLoss` or `SquaredErrorLoss`. Each
+    training step updates the weights of the layer by exact gradient descent on the mean loss of
+    the batch. The layers before it get the exact gradient. No class is sampled, and a step
+    takes O(batch dim^2) time, which does not depend on `num_classes` (Vincent, de Brebisson and
+    Bouthillier 2015, "Exact gradient updates in time independent of output size for the
+    spherical loss family").
 
-    The weights are a product `W = V U + 1 omega'`, which supports only gradient descent. The
-    layer therefore has its own learning rate and updates its weights itself. The optimizer of
-    the model trains the other layers.
+    The layer stores its weights W in factors: `W = V U + 1 omega'`. V has one row per class, U
+    is square, and the vector omega is added to each row. Only plain gradient descent can update
+    this product. So the layer has its own learning rate and updates its own weights. The
+    optimizer of the model trains the other layers.
 
     ```python
     head = tflo.layers.FactoredOutput(200_000, learning_rate=50.0)
@@ -56,14 +57,14 @@ class FactoredOutput(ClassOutput):
 
     Args:
         num_classes: Number of classes `N`, from 1 to 2^31 - 2.
-        learning_rate: Learning rate for the gradient of the mean loss of the batch, above 0;
-            or a Keras schedule of the layer's own count of steps. The gradient row of a label
-            is small in a mean over the batch, so good rates are large. Begin with twice the
-            batch size for `TaylorSoftmaxLoss`, a fifth of it for `SphericalSoftmaxLoss`, a
-            tenth of it for `ZLoss`, and 0.1 for `SquaredErrorLoss`. Then try three times as
-            much and a third. The rate can be changed between steps, unless it is a schedule:
-            `layer.learning_rate = 0.1`. If the rate is too large, a step raises an error and
-            leaves the weights unchanged.
+        learning_rate: Learning rate for the gradient of the mean loss of the batch, above 0. Or
+            a Keras schedule, which gets the layer's own count of steps. In the mean over the
+            batch, the gradient of a label's row is small, so good rates are large. Begin with
+            twice the batch size for `TaylorSoftmaxLoss`, a fifth of the batch size for
+            `SphericalSoftmaxLoss`, a tenth for `ZLoss`, and with 0.1 for `SquaredErrorLoss`.
+            Then try three times this rate, and a third of it. The rate can be changed between
+            steps, unless it is a schedule: `layer.learning_rate = 0.1`. If the rate is too
+            large, a step raises an error and leaves the weights unchanged.
         use_bias: Whether each class has a bias, which is trained at the same rate.
         embeddings_initializer: Initializer of the class embeddings, or an array
             `[num_classes, dim]`. By default uniform with rows of length 1/2, as in
@@ -81,15 +82,15 @@ class FactoredOutput(ClassOutput):
         `[batch, ..., num_classes]`, of the layer's compute dtype.
 
     The weights are updated once per training step, in the backward pass of one call of the
-    layer. If there are several losses on the output, their sum counts, with `loss_weights`,
-    `sample_weight` and masks. `fit` supports loss scaling; do not scale the loss in a training
-    loop of your own. A layer that is not `trainable` is not updated. The memory per class is
-    one row and one number.
+    layer. If the output has several losses, the layer uses their sum, with `loss_weights`,
+    `sample_weight` and masks. `fit` supports loss scaling. Do not scale the loss in your own
+    training loop. If `trainable` is False, the layer is not updated. The layer stores one row
+    and one number per class.
 
-    A step writes only the rows of its labels. It records changes of the other rows, which are
-    applied when a later step reads such a row. `evaluate`, `predict` and everything else that
-    reads all rows first apply them in one pass over all rows. The results are the same, except
-    for rounding.
+    A step writes only the rows of its labels. It records how the other rows change, and a later
+    step applies these changes to a row before it reads the row. `evaluate`, `predict` and other
+    functions that read all rows first apply the changes in one pass over all rows. The results
+    are the same, up to rounding.
 
     Raises:
         ValueError: If an argument is out of range; in training with gradient accumulation,
@@ -97,9 +98,9 @@ class FactoredOutput(ClassOutput):
             training with a loss of another family; or if two calls of the layer are trained in
             one step. The weights stay unchanged.
         tf.errors.InvalidArgumentError: If a step would make `U` singular or a weight not
-            finite. The weights stay unchanged. Also if an eager loop calls two `tf.function`s,
-            and each of them trains the layer in one step: the second call is detected only
-            after the first one has updated the weights.
+            finite. The weights stay unchanged. The same error is raised if an eager loop trains
+            the layer with two `tf.function`s in one step. It is then raised by the second call,
+            after the first call has updated the weights.
     """
 
     rankings = ("logit", "absolute", "taylor")
@@ -180,7 +181,7 @@ class FactoredOutput(ClassOutput):
         return self.class_matrix.biases()
 
     def spheres(self, features: tf.Tensor, labels: tf.Tensor) -> Spheres:
-        """Returns what the losses of the spherical family are computed from.
+        """Returns the values from which the losses of the spherical family are computed.
 
         Args:
             features: Float `[B, dim]`.
@@ -189,7 +190,7 @@ class FactoredOutput(ClassOutput):
         return self._update.spheres(self._as_weights(features), labels)
 
     def learning_batch(self, features: tf.Tensor) -> LearningBatch:
-        """Returns the same for training: the backward pass then updates the weights.
+        """Returns the same values for training: the backward pass then updates the weights.
 
         Args:
             features: As in `spheres`.
@@ -210,10 +211,11 @@ class FactoredOutput(ClassOutput):
     def drift(self, num_probes: int = 16) -> dict[str, float]:
         """Returns the rounding errors of the statistics of W, in one pass over V.
 
-        They are measured along random directions x. `gram` is the largest relative error of
-        `x'Qx`, which should be `|W x|^2`. `total` is the largest error of `<w_bar, x>`, which
-        should be the sum of `W x`, relative to the largest possible value of that sum.
-        `inverse` is the largest error of `U U^-1`.
+        The errors are measured along random directions x. The matrix Q and the vector w_bar are
+        the statistics that the layer maintains. `gram` is the largest relative error of `x'Qx`,
+        which should be `|W x|^2`. `total` is the largest error of `<w_bar, x>`, which should be
+        the sum of the elements of `W x`. It is relative to the largest possible value of this
+        sum. `inverse` is the largest error of `U U^-1`.
 
         Args:
             num_probes: Number of directions.
@@ -227,7 +229,7 @@ class FactoredOutput(ClassOutput):
 
     def load_own_variables(self, store: Any) -> None:
         num_before_folds = len(self.weights) - _NUM_FOLD_WEIGHTS
-        if len(store.keys()) == num_before_folds:  # a file from before there were folds
+        if len(store.keys()) == num_before_folds:  # a file of a version without folds
             folds = self.weights[num_before_folds:]
             zeros = [np.zeros(one.shape, one.dtype) for one in folds]
             missing = {str(num_before_folds + i): value for i, value in enumerate(zeros)}

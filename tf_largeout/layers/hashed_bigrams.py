@@ -18,8 +18,8 @@ class HashedBigrams(IdLayer):
 
     The sum of embeddings that `EmbeddingBag` computes does not depend on the order of the ids,
     so it cannot represent a pair of adjacent ids. With this layer a pair `(a, b)` gets the id
-    `input_dim + hash(a, b) % num_buckets`. One table of `input_dim + num_buckets` rows then has
-    the ids and the pairs, and no list of pairs is needed:
+    `input_dim + hash(a, b) % num_buckets`. So one table of `input_dim + num_buckets` rows has a
+    row for each id and for each hashed pair, and no list of pairs is needed:
 
     ```python
     model = keras.Sequential(
@@ -38,8 +38,8 @@ class HashedBigrams(IdLayer):
 
     Args:
         input_dim: Ids are `0 ... input_dim - 1`.
-        num_buckets: Number of new ids. Pairs with the same hash share a row of the table. The
-            number of distinct pairs in the training examples is enough.
+        num_buckets: Number of new ids. Pairs with the same hash share a row of the table. More
+            buckets than distinct pairs in the training examples are not useful.
         padding_id: The id of padding; None if there is no padding. Pairs that contain it become
             `padding_id`.
         **kwargs: Arguments of `keras.layers.Layer`.

@@ -26,11 +26,11 @@ class HierarchicalOutput(ClassOutput):
 
     where h are the features and k is the cluster of class c. Each factor is a softmax of inner
     products with h plus biases: the first over the clusters, the second over the classes of the
-    cluster. The probabilities sum to 1 exactly. With `HierarchicalSoftmaxLoss` a training step
-    scores the clusters and the classes of the labels' clusters, O(batch sqrt(num_classes) dim).
-    No classes are sampled, and the loss is exact. The disadvantage: only the rows of the
-    clusters separate two classes of different clusters. So similar classes should share a
-    cluster.
+    cluster. The probabilities sum to 1 exactly. With `HierarchicalSoftmaxLoss`, a training step
+    scores the clusters, and the classes in the clusters of the labels. This takes O(batch
+    sqrt(num_classes) dim) time. No classes are sampled, and the loss is exact. The disadvantage
+    is that only the scores of the clusters distinguish two clusters. So similar classes should
+    be in the same cluster.
 
     The layer returns log-probabilities. `predict` returns them, Keras's losses and metrics use
     them as logits, and `top_k`, `evaluate` and our metrics rank all classes by them, exactly.
@@ -48,7 +48,8 @@ class HierarchicalOutput(ClassOutput):
     Args:
         num_classes: Number of classes `N`, from 1 to 2^31 - 2.
         num_clusters: Number of clusters, at most `num_classes`. The default is the number in
-            `clusters`, or about `sqrt(num_classes)`, for which a step is cheapest.
+            `clusters`, or else about `sqrt(num_classes)`, with which a step takes the least
+            time.
         clusters: Integers `[num_classes]`, the cluster of each class, from 0. No cluster may be
             empty. A step scores all classes of the labels' clusters, so no cluster should be
             much larger than the others. None, the default, divides the ids into consecutive
@@ -114,9 +115,10 @@ class HierarchicalOutput(ClassOutput):
     def clusters_of(vectors: TensorLike, num_clusters: int | None = None) -> np.ndarray:
         """Computes clusters of classes with similar vectors, by spherical k-means.
 
-        The vectors must be known before training, such as embeddings of texts that describe the
-        classes, or the class embeddings of another model. Clusters of more than twice the mean
-        size are clustered again, so that a step costs about as much as with equal clusters.
+        Use vectors that are known before training, such as embeddings of texts that describe
+        the classes, or the class embeddings of another model. Clusters of more than twice the
+        mean size are clustered again, so that a step costs about as much as with equal
+        clusters.
 
         Args:
             vectors: Float `[num_classes, dim]`, finite, one per class.
@@ -206,8 +208,8 @@ class HierarchicalOutput(ClassOutput):
     def _clusters_after(self, change: ClassChange) -> tuple[np.ndarray, np.ndarray]:
         """Assigns new classes to the smallest clusters, and removes empty clusters.
 
-        The row of a cluster that has lost its classes leads to those classes, so no new class
-        is assigned to it, unless all clusters have lost theirs.
+        The row of a cluster fits its old classes. So if a cluster has lost all its classes, no
+        new class is assigned to it, unless all clusters have lost all their classes.
 
         Returns:
             `(clusters, left)`: int64 `[num_classes]`, the new number of the cluster of each

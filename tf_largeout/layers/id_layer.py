@@ -44,7 +44,8 @@ class IdLayer(keras.layers.Layer):
     def require_dense_or_ragged(self, ids: Any) -> None:
         """Raises a ValueError if `ids`, or the weights of ids, are a sparse tensor.
 
-        Such a tensor may hold ids, or counts of the ids that its columns stand for.
+        The values of such a tensor may be ids, or counts of the ids to which its columns
+        belong.
         """
         if isinstance(ids, tf.SparseTensor) or getattr(ids, "sparse", False):
             raise ValueError(

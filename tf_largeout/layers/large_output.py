@@ -32,15 +32,15 @@ from tf_largeout.variables.sharded_table import ShardedTable
 class LargeOutput(ClassOutput):
     """Scores `num_classes` classes as `features @ class_embeddings.T + bias`.
 
-    It is used like a `Dense` layer without activation: it returns logits, which `predict`
-    returns too, and any Keras loss or metric works on them. The losses and metrics of
-    `tf_largeout` recognize its output, and then the logits are never computed. A training step
-    scores only the labels and the classes that `sampler` draws, so its cost does not depend on
-    `num_classes`. An evaluation step makes one exact pass over the classes and never holds a
-    tensor `[batch, num_classes]`.
+    Use it like a `Dense` layer without activation. It returns logits, as `predict` does, and
+    any Keras loss or metric can use these logits. The losses and metrics of `tf_largeout` do
+    not use them. With these losses and metrics, the logits are never computed: a training step
+    scores only the labels and the classes that `sampler` draws, so its time does not depend on
+    `num_classes`. An evaluation step makes one exact pass over the classes and never stores a
+    `[batch, num_classes]` tensor.
 
-    With `run_eagerly=True`, or in a loop outside of `tf.function`, TensorFlow cannot prune the
-    logits, and each step costs O(num_classes). Use this for debugging only.
+    With `run_eagerly=True`, or in a loop outside of `tf.function`, TensorFlow computes all
+    logits, and each step takes O(num_classes) time. Use this only for debugging.
 
     ```python
     model = keras.Sequential(
@@ -59,41 +59,43 @@ class LargeOutput(ClassOutput):
             `SoftmaxLoss` and Keras losses can train the layer.
         use_bias: Whether each class has a bias.
         embeddings_initializer: Initializer of the class embeddings. By default uniform with
-            variance `1 / (4 dim)`, so that rows have length 1/2. Such rows are long enough to
-            give the encoder a gradient from the first step (zeros are not), and short enough
-            for the first updates to turn them. The length does not depend on the number of
-            classes; with Glorot's rule it would approach 0. An array `[num_classes, dim]` sets
-            the rows. The config does not store an array, as the rows are saved with the
-            weights.
+            variance `1 / (4 dim)`, so that rows have length 1/2. Such rows are long enough for
+            the encoder to get a useful gradient from the first step on, and short enough that
+            the first updates change their directions. With Glorot's rule, rows would be shorter
+            the more classes there are. An array `[num_classes, dim]` sets the rows. The config
+            does not store an array, because the rows are saved with the weights.
         bias_initializer: Initializer of the biases, or an array `[num_classes]` as above.
-            `NCELoss` interprets logits as log probabilities. With
-            `keras.initializers.Constant(-math.log(num_classes))` these sum to 1 at the start.
-        embeddings: A layer whose table of embeddings the classes share (tied embeddings): a
-            `keras.layers.Embedding`, `ReversibleEmbedding` or `tf_largeout.layers.EmbeddingBag`
-            with `input_dim=num_classes`, which the model calls first. A `ReversibleEmbedding`
-            must have tied weights and no soft cap. Or the table, a `keras.Variable`; then the
+            For `NCELoss`, which treats logits as log-probabilities, use
+            `keras.initializers.Constant(-math.log(num_classes))`. The probabilities then sum to
+            about 1 at the start.
+        embeddings: A layer whose table of embeddings is also the table of the class embeddings
+            (tied embeddings). It is a `keras.layers.Embedding`, `ReversibleEmbedding` or
+            `tf_largeout.layers.EmbeddingBag` with `input_dim=num_classes`, and the model must
+            call it before this layer. A `ReversibleEmbedding` must have tied weights and no
+            soft cap. `embeddings` can also be the table itself, a `keras.Variable`. Then the
             model cannot be saved as a `.keras` file, because a config cannot say to which layer
-            the table belongs. None, the default, creates a table. A shared layer is a part of
-            this layer: freezing one of them (`trainable = False`) freezes the other.
+            the table belongs. None, the default, creates a table. Keras treats the shared layer
+            as a part of this layer: if you freeze one of the two (`trainable = False`), the
+            other is also frozen.
         num_shards: Number of ranges of classes into which the embeddings and biases are
             divided, one weight per range; at most `num_classes`. After
-            `tf_largeout.distribute.connect`, shard i and its optimizer slots are on server i
-            modulo the number of servers. Otherwise all shards are in this process. Losses,
-            metrics, best classes and files are the same as with one shard.
-        **kwargs: Arguments of `keras.layers.Layer`; and `ranking`, "logit" or "absolute", by
-            which `top_k`, metrics and exports rank the classes. The default is the ranking of
-            the loss that trains the layer.
+            `tf_largeout.distribute.connect`, shard i and its optimizer slots are on server `i %
+            num_servers`. Otherwise all shards are in this process. Losses, metrics, `top_k` and
+            saved files are the same as with one shard.
+        **kwargs: Arguments of `keras.layers.Layer`, and `ranking`. `ranking` says how `top_k`,
+        metrics and exports rank the classes: "logit", or "absolute" for `|logit|`. The default
+        is the ranking of the loss that trains the layer.
 
     Call arguments:
         features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
-        training: Whether the step trains. If it does not, sampled losses are exact and cost
-            O(num_classes). Pass `training=True` in a training loop of your own.
+        training: Whether the step trains. If it does not, sampled losses are exact and take
+            O(num_classes) time. Pass `training=True` in your own training loop.
 
     Output shape:
         `[batch, ..., num_classes]`, of the layer's compute dtype.
 
-    Keras files have the weights by name, so `load_weights` works for a layer with another
-    sampler, or without one. The state of the sampler is then not loaded.
+    Keras files store the weights by name. So `load_weights` also works for a layer with another
+    sampler, or without a sampler. The state of the sampler is then not loaded.
 
     Attributes:
         embeddings: Keras variable `[num_classes, dim]`, one row per class; None if the layer
@@ -104,8 +106,9 @@ class LargeOutput(ClassOutput):
         ValueError: If `num_classes` or `num_shards` is not an integer in range, `use_bias` is
             not a bool, there is an `activity_regularizer` (it would need all logits in each
             step), an array of initial values does not have the shape of its weight, the input
-            has fewer than two dimensions or an unknown last one, or shards do not support
-            another argument; the message says what they support.
+            has fewer than two dimensions, the last dimension of the input is unknown, or
+            `num_shards` above 1 is not supported with another argument. The message says what
+            to use instead.
     """
 
     rankings = ("logit", "absolute")
@@ -185,7 +188,8 @@ class LargeOutput(ClassOutput):
         elif self.tied_layer is None:
             self.embeddings = self._tied.table(dim)
         else:
-            # An assignment would make it a weight of this layer, which Keras saves again.
+            # A plain assignment would make it a weight of this layer, and Keras would save it
+            # twice.
             self.__dict__["embeddings"] = self._tied.table(dim)
         if self.use_bias:
             self.bias = self.add_class_weight(

@@ -17,7 +17,7 @@ class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
 
     A gradient is sparse (`tf.IndexedSlices`) with sampled losses on a `LargeOutput`, and with
     any `keras.layers.Embedding`, such as the embedding tables of your encoder. A step then
-    costs O(rows in the batch) instead of O(all rows):
+    takes O(rows with a gradient) time instead of O(all rows):
 
     ```
     g = sum of the gradients of the row
@@ -29,9 +29,9 @@ class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
     gradients the result is bit-identical to that of `keras.optimizers.Adagrad`.
 
     For class rows use `LazyAdagrad(30 * rate, initial_accumulator_value=0.0)`, where `rate` is
-    a good rate for `LazyAdam`. In the mean over a batch, the gradient row of a class comes from
-    one or two examples, so its square is far below Keras's initial value of 0.1. With that
-    value, rows hardly move.
+    a good rate for `LazyAdam`. The gradient is that of a mean over the batch, but only one or
+    two of its examples contribute to the row of a class. So the square of the gradient is far
+    below Keras's initial value of 0.1. With this initial value, rows hardly move.
 
     Reference:
         [Duchi et al., 2011](http://www.jmlr.org/papers/volume12/duchi11a/duchi11a.pdf).

@@ -19,7 +19,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
 
     A gradient is sparse (`tf.IndexedSlices`) with sampled losses on a `LargeOutput`, and with
     any `keras.layers.Embedding`, such as the embedding tables of your encoder. A step then
-    costs O(rows in the batch) instead of O(all rows):
+    takes O(rows with a gradient) time instead of O(all rows):
 
     ```
     v *= beta_2^(steps since the row's last gradient - 1)
@@ -33,19 +33,19 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     `keras.optimizers.Adam` (with `beta_1=0`, up to rounding). On a CPU, this update takes one
     pass over memory.
 
-    By default rows have no momentum. In dense Adam, momentum spreads the effect of a gradient
+    By default, rows have no momentum. In dense Adam, momentum spreads the effect of a gradient
     over the next steps. A lazy optimizer updates a row only when it has a gradient. With
-    momentum, the update of a rare row would use a tenth of the new gradient, and the rest of an
-    old one. Without momentum, one update moves the row as far as dense Adam would over several
-    steps. v decays as in dense Adam, so that it is small when the next gradient of a rare row
-    comes.
+    momentum, nine tenths of the update of a rare row would come from old gradients, and only
+    one tenth from the new gradient. Without momentum, one update moves the row as far as dense
+    Adam would move it over several steps. v decays in every step, as in dense Adam. So v is
+    small at the next gradient of a rare row.
 
-    The square root is Adam's correction for v starting at 0, which assumes a gradient in each
-    step. Without an offset, the first gradient of a row would move the row by `learning_rate`
-    in step 1, and by 31 times as much after thousands of steps. With an offset of 300, it moves
-    the row by 16 times `learning_rate` in step 1, so that rare rows learn from the first epoch
-    on. Without any correction, the gradients of an untrained encoder would move frequent rows
-    too far.
+    The factor `sqrt(1 - beta_2^...)` is Adam's correction because v starts at 0. It assumes
+    that the row has a gradient in each step. Without an offset, the first gradient of a row
+    would move the row by `learning_rate` if it comes in step 1, and by 31 times as much if it
+    comes after thousands of steps. With an offset of 300, it moves the row by 16 times
+    `learning_rate` in step 1, so that rare rows learn from the first epoch on. Without any
+    correction, the gradients of an untrained encoder would move frequent rows too far.
 
     Reference:
         [Kingma & Ba, 2014](https://arxiv.org/abs/1412.6980), the form before section 2.1.
@@ -54,8 +54,8 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         learning_rate: float, schedule or callable. Defaults to 3e-3, three times that of
             Keras's Adam, because a row is updated only when its class is a label or is drawn.
             1e-2 with a schedule that ends at 0 is often better (docs/guides/optimizers.md).
-        beta_1: decay of the first moment for dense gradients. Defaults to 0.9. With 0 there is
-            no first moment, which halves the memory for the slots of large class matrices.
+        beta_1: decay of the first moment for dense gradients. Defaults to 0.9. With 0, there is
+            no first moment, and the slots of large class matrices need half the memory.
         beta_2: decay of the second moment. Defaults to 0.999.
         epsilon: added to the root of v. Defaults to 1e-7.
         weight_decay: None, or decoupled weight decay (Loshchilov & Hutter 2017): a row with a
@@ -65,8 +65,8 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             This is done at the next gradient of the row, and takes 8 bytes per row. Defaults to
             True.
         row_beta_1: decay of the first moment for sparse gradients. Defaults to 0. With another
-            value, rows have a first moment `m += (g - m) (1 - row_beta_1)`, and its
-            bias-corrected value replaces g in the update of w.
+            value, rows have a first moment `m += (g - m) (1 - row_beta_1)`. Its bias-corrected
+            value replaces g in the update of w.
         row_step_offset: number of steps added to t when v is corrected for sparse gradients.
             Defaults to 300. Other libraries' LazyAdam is
             `row_beta_1=0.9, decay_skipped=False, row_step_offset=0`.
@@ -79,7 +79,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         ValueError: for `amsgrad`, a `decay_skipped` that is not a bool, a `row_beta_1` that is
             not in [0, 1) and a `row_step_offset` that is not an integer of at least 0. At a
             sparse gradient: for `use_ema`, `gradient_accumulation_steps` and a constraint of
-            its variable, which need every row in each step, and for a variable that is not
+            the variable, because these need every row in each step; and if the variable is not
             float32.
 
     Example:
@@ -202,7 +202,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         )
 
     def _decay_skipped_rows(self, variable: tf.Variable) -> None:
-        """Decays the moments of rows for the sparse steps in which they had no gradient."""
+        """Decays the moments of rows for the steps in which they had no gradient."""
         last_step = self._last_step_of(variable)
         step = self.step_number(variable)
         skipped = step - last_step.value - 1

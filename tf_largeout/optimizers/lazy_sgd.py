@@ -17,7 +17,7 @@ class LazySGD(RowSparse, keras.optimizers.SGD):
 
     A gradient is sparse (`tf.IndexedSlices`) with sampled losses on a `LargeOutput`, and with
     any `keras.layers.Embedding`, such as the embedding tables of your encoder. A step then
-    costs O(rows in the batch) instead of O(all rows):
+    takes O(rows with a gradient) time instead of O(all rows):
 
     ```
     g = sum of the gradients of the row
@@ -28,11 +28,12 @@ class LazySGD(RowSparse, keras.optimizers.SGD):
     Rows without a gradient keep w and m; Keras's SGD with momentum updates all rows in each
     step. For dense gradients the result is bit-identical to that of `keras.optimizers.SGD`.
 
-    For class rows use a learning rate of a fifth of the batch size: in the mean over a batch,
-    the gradient row of a class comes from one or two examples. That rate is far too large for
-    the other layers, so use another optimizer for them, as below. `MultiOptimizer` needs Keras
-    3.15. For a `tf.train.Checkpoint` of it, also pass its optimizers, or their state is not
-    saved: `optimizers=list(optimizer.optimizers)`.
+    For class rows, use a learning rate of a fifth of the batch size. The gradient is that of a
+    mean over the batch, but only one or two of its examples contribute to the row of a class.
+    This rate is far too large for the other layers, so use another optimizer for them, as
+    below. `MultiOptimizer` needs Keras 3.15. If you save it in a `tf.train.Checkpoint`, also
+    pass its optimizers: `optimizers=list(optimizer.optimizers)`. Otherwise their state is not
+    saved.
 
     ```python
     rows = tflo.optimizers.LazySGD(batch_size / 5)

@@ -16,12 +16,12 @@ def keep_finite_check_sparse() -> None:
 
     Its `check_finite` converts `IndexedSlices` to a boolean tensor of the variable's shape.
     Under the policy mixed_float16, `Model.compile` wraps any optimizer in a
-    `LossScaleOptimizer`, and the wrapped optimizer takes no part in the check. Therefore the
-    method is replaced. If the wrapped optimizer is not one of ours, the new method calls the
+    `LossScaleOptimizer`, and the wrapped optimizer cannot change the check. So this function
+    replaces the method. If the wrapped optimizer is not one of ours, the new method calls the
     old one with the same gradients.
 
-    With several replicas the result is true if the gradients of all replicas are finite. (Keras
-    checks the first replica only.)
+    With several replicas, the result is true if the gradients of all replicas are finite.
+    (Keras checks only the first replica.)
     """
     wrap_check_finite(_on_rows)
 

@@ -29,8 +29,8 @@ class RowSparse(keras.optimizers.Optimizer):
     A subclass implements `update_rows`, and `add_slots` if it has more slots than the Keras
     optimizer. This class does the rest. Gradients of repeated ids, and of the replicas of a
     strategy, are summed before they are clipped. Weight decay is decoupled and applied to the
-    updated rows only. If gradients cannot be computed, or an id is out of range, the step
-    changes neither weights nor slots nor `iterations`.
+    updated rows only. If the computation of a gradient fails, or an id is out of range, the
+    step does not change weights, slots or `iterations`.
     """
 
     _rate_of_step: tf.Tensor | None = None  # in a step without replicas
@@ -102,8 +102,8 @@ class RowSparse(keras.optimizers.Optimizer):
     def variables(self) -> list[keras.Variable | sharded_table.ShardedTable]:
         """The variables. While Keras reads or writes a file, shards are joined to tables.
 
-        Thus a file does not depend on the number of shards, even if another Keras optimizer
-        wraps this one.
+        So a file does not depend on the number of shards, even if another Keras optimizer wraps
+        this one.
         """
         found: list[keras.Variable] = super().variables
         in_file = any(map(keras_internals.is_running, _OF_FILES))

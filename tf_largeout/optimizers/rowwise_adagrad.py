@@ -15,8 +15,9 @@ from tf_largeout.types import LearningRate, Variable
 class RowwiseAdagrad(LazyAdagrad):
     """Adagrad with one accumulator per row, to save memory.
 
-    A variable of rank 2 or more has one float32 per row instead of one per weight. For a matrix
-    of 10M x 64 that takes 40 MB; `LazyAdam` needs 5.1 GB:
+    For a variable of rank 2 or more, the optimizer stores one float32 per row instead of one
+    per weight. For a matrix of 10,000,000 rows of width 64, this takes 40 MB. `LazyAdam` needs
+    5.1 GB:
 
     ```
     g = sum of the gradients of the row
@@ -28,9 +29,10 @@ class RowwiseAdagrad(LazyAdagrad):
     by Adagrad.
 
     For class rows use 30 times the learning rate that you would use with `LazyAdam`. The
-    accumulator starts at 0, as in PyTorch's Adagrad. In the mean over a batch, the gradient row
-    of a class comes from one or two examples, so its square is far below Keras's initial value
-    of 0.1. With that value, rows would hardly move.
+    accumulator starts at 0, as in PyTorch's Adagrad. The gradient is that of a mean over the
+    batch, but only one or two of its examples contribute to the row of a class. So the square
+    of the gradient is far below Keras's initial value of 0.1. With this initial value, rows
+    would hardly move.
 
     Reference:
         [Mudigere et al., 2021](https://arxiv.org/abs/2104.05158), "row-wise AdaGrad".

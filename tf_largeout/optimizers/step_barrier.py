@@ -14,10 +14,10 @@ def all_or_none(
 ) -> tuple[list[Gradient], tf.Tensor]:
     """Returns the gradients and `step`, none of which can be read before all are computed.
 
-    The dependencies are data dependencies. With control dependencies on the gradients of a
-    `while_loop`, which RNN layers have, the first steps of a `tf.function` fail at random in
+    The function uses data dependencies. With control dependencies on the gradients of a
+    `while_loop`, as in RNN layers, the first steps of a `tf.function` fail at random in
     TensorFlow 2.21. Gradients of variables on other machines (of shards) stay there: this
-    machine waits for a signal from each server, then sends a signal to each.
+    machine waits for a signal from each server, and then sends a signal to each.
 
     Args:
         grads: One gradient per variable.
@@ -42,7 +42,7 @@ def all_or_none(
 
 
 def _arrived(server: str | None, parts: Sequence[tf.Tensor]) -> tf.Tensor:
-    """A number on a server that can be read after all of `parts` are computed."""
+    """A number on `server`, which can be read only after all `parts` are computed."""
     with tf.device(server), tf.control_dependencies(parts):
         return tf.identity(tf.size(parts[0]))
 
@@ -50,7 +50,7 @@ def _arrived(server: str | None, parts: Sequence[tf.Tensor]) -> tf.Tensor:
 def _packed(
     grads: Sequence[Gradient], servers: Sequence[str | None], kept: dict[str | None, Any]
 ) -> list[Gradient]:
-    """Packs the tensors of each device into gradients again."""
+    """Puts the tensors of each device back into gradients."""
     rest = {server: iter(parts) for server, parts in kept.items()}
     found = []
     for gradient, server in zip(grads, servers, strict=True):

@@ -13,15 +13,16 @@ from tf_largeout.types import TensorLike
 class BruteForceIndex(Index[Rows]):
     """Finds the `k` classes with the highest `<w_c, query> + b_c`, exactly.
 
-    It accepts any class rows, from a model or elsewhere. A search reads all of them in blocks,
-    and never holds all scores. Lower ids win ties. See `Index` for the cost of changes.
+    It accepts any array of class rows, such as those of a model. A search reads all rows in
+    blocks, and never stores all scores. If scores are equal, the lower id comes first. See
+    `Index` for the cost of changes.
 
     Args:
         packed: Whether to keep an 8-bit copy of the rows, which takes about 30 % more memory. A
-            search then reads the copy, and only those float32 rows that can be among the best,
-            according to bounds that are valid for any rounding. The results are the same, bit
-            for bit, and take less time. Rows narrower than 32, and rows on a GPU, are never
-            packed.
+            search then reads the copy and computes bounds of the scores, which include all
+            rounding errors. It reads the float32 rows of only those classes that can be among
+            the best. The results are bit-identical, and a search takes less time. Rows narrower
+            than 32, and rows on a GPU, are never packed.
 
     Raises:
         ValueError: If `packed` is not a bool.

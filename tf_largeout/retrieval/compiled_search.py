@@ -1,4 +1,4 @@
-"""Compiles searches to graphs, because eager calls of their ops can take longer than them."""
+"""Compiles searches to graphs: calling ops eagerly can take longer than the search."""
 
 from collections.abc import Callable
 from typing import Any

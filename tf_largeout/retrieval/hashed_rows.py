@@ -56,7 +56,7 @@ class HashedRows:
         exclude: TensorLike | None = None,
         allowed: TensorLike | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `Index.top_k`; scores all classes if they are all candidates."""
+        """As `Index.top_k`. If all classes are candidates, it scores all classes."""
         num_classes = self.rows.matrix.num_classes
         if allowed is not None or max(k, self._num_candidates) >= num_classes:
             return self.rows.top_k(queries, k, exclude, allowed)

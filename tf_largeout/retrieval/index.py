@@ -17,7 +17,7 @@ from tf_largeout.types import TensorLike
 
 
 class Search(Protocol):
-    """An immutable search structure over class rows; each change creates another one."""
+    """An immutable search structure over class rows. Each change creates a new structure."""
 
     @property
     def rows(self) -> Rows:
@@ -89,22 +89,22 @@ class Index(abc.ABC, Generic[SearchT]):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the best `k` classes for each query, eagerly or in a `tf.function`.
 
-        A function searches the rows that the index had when it was traced. The first eager call
-        with a `k`, and the first one after a change, traces a graph, which takes some tenths of
-        a second.
+        A `tf.function` searches the rows that the index had when the function was traced. The
+        first eager call with a new `k`, and the first eager call after a change, trace a graph.
+        This takes some tenths of a second.
 
         Args:
             queries: Float `[B, dim]`.
-            k: At least 1; it may be more than there are classes.
+            k: At least 1. It may be larger than the number of classes.
             exclude: Integer ids `[B, n]`, padded with -1, of the classes that each query must
                 not find. Or a list of lists or sets, a `tf.RaggedTensor`, or a SciPy sparse
-                matrix, which excludes its nonzero columns.
+                matrix, whose nonzero columns are excluded.
             allowed: Integer ids `[m]`, or a set, of the only classes that any query may find.
                 The search among them is exact. None, the default, allows all classes.
 
         Returns:
             `(scores, ids)`: float32 and int64 `[B, k]`, best first; padded with -inf and -1 if
-            it finds fewer than `k` classes.
+            the search finds fewer than `k` classes.
 
         Raises:
             ValueError: If the index is not built, `k` is below 1, the queries have another
@@ -222,10 +222,10 @@ class Index(abc.ABC, Generic[SearchT]):
         """Loads the index from a file that `save` wrote.
 
         It does not copy the rows: the file is mapped into memory, and processes that load the
-        same file share this memory. While the index is in use, the file may be removed, or
-        replaced by renaming another file, as `save` does: the index keeps the old content. Do
-        not write to the file in place. The index would use the new bytes unchecked; if the file
-        gets shorter, the signal SIGBUS ends the process.
+        same file share this memory. While the index is in use, you may remove the file, or
+        rename another file to its name, as `save` does: the index keeps the old content. Do not
+        write to the file in place. The index would use the new bytes without a check. If the
+        file becomes shorter, the signal SIGBUS ends the process.
 
         Raises:
             FileNotFoundError: If the file does not exist.

@@ -1,7 +1,8 @@
 """The file format of an index: settings and named arrays with checksums, read in place.
 
-It has `MAGIC`, three little-endian uint32 (version, length of the header, CRC-32 of the
-header), the header as JSON, and the arrays, each at the next multiple of 64 bytes.
+A file consists of `MAGIC`, three little-endian uint32 (version, length of the header, CRC-32 of
+the header), the header as JSON, and the arrays. Each array starts at the next multiple of 64
+bytes.
 """
 
 import json
@@ -26,10 +27,10 @@ def write(
     settings: dict[str, Any],
     arrays: dict[str, np.ndarray],
 ) -> None:
-    """Writes a file and renames it to `path` when it is complete, so a killed save is harmless.
+    """Writes a file and renames it to `path` when it is complete.
 
-    Several threads, processes and machines may save to one path. The last one to finish wins.
-    It also removes unfinished files of killed saves to this path.
+    Several threads, processes and machines may save to one path. The file of the last one to
+    finish remains. The function also removes unfinished files of killed saves to this path.
 
     Args:
         path: The file. An existing file is replaced; a process that has loaded the old file

@@ -41,24 +41,25 @@ class ClassLists(NamedTuple):
 class InvertedFileIndex(Index[ListedRows]):
     """Finds most of the `k` classes with the highest `<w_c, query> + b_c`, scoring only a few.
 
-    Spherical k-means assigns the classes to lists. A query is compared with the mean of each
-    list, then, at 8 bits per number, with the members of the best lists. The best of those are
-    scored again in float32. Searching more lists takes more time and increases recall.
+    Spherical k-means assigns the classes to lists. A query is compared with the mean row of
+    each list, and then with the members of the best lists, with 8 bits per number. The best of
+    these members are scored again in float32. If more lists are searched, recall is higher, and
+    a search takes longer.
 
-    `build` chooses how many lists a query searches, by `recall_target`: the smallest number
-    that finds this share of the best 1, 10 and 100 classes of sample queries. A query for `k`
-    classes uses the number for the next of these values, and proportionally more for a larger
-    `k`. If a query searches all lists, its result is exact. It is also exact with `allowed`,
-    because each allowed class is scored. A query searches more lists if its lists have too few
-    classes, or if it excludes many. Its result does not depend on the other queries of the
-    batch.
+    `build` measures how many lists a query must search to find the share `recall_target` of the
+    best 1, 10 and 100 classes of sample queries. A query for `k` classes uses the number that
+    was measured for the next higher of 1, 10 and 100. For `k` above 100, the number grows in
+    proportion. If a query searches all lists, its result is exact. It is also exact with
+    `allowed`, because each allowed class is scored. A query searches more lists if its lists
+    have too few classes, or if it excludes many. Its result does not depend on the other
+    queries of the batch.
 
     For some class rows, such as random ones, the best classes of a query are spread over very
-    many lists. `build` then warns; a `BruteForceIndex` is as fast.
+    many lists. `build` then warns, because a `BruteForceIndex` is as fast.
 
-    Besides the rows, it uses about `dim + 12` bytes per class. Changed and added classes go to
-    the nearest lists, and the means of the lists stay the same: build again when most classes
-    have changed.
+    In addition to the rows, the index uses about `dim + 12` bytes per class. Changed and added
+    classes are put into the nearest lists, and the means of the lists do not change. So build
+    the index again when most classes have changed.
 
     Args:
         recall_target: In (0, 1], by default 0.95. With 1, a query searches all lists if a
@@ -105,9 +106,9 @@ class InvertedFileIndex(Index[ListedRows]):
             bias: Float `[num_classes]`, or None.
             queries: Float `[n, dim]`, some hundred typical queries, such as the inputs of the
                 output layer for validation examples. `recall_target` is measured on 2,048 of
-                them, drawn at random. None, the default, uses class rows with noise of half
-                their length, which are about as far from their best classes. Pass your own
-                queries if recall matters.
+                them, drawn at random. None, the default, uses class rows with added noise of
+                half their length. Their distance from their best classes is about that of
+                typical queries. For a better estimate, pass your own queries.
 
         Returns:
             The index itself.
@@ -134,7 +135,7 @@ class InvertedFileIndex(Index[ListedRows]):
 
     @property
     def num_probes(self) -> int:
-        """How many lists a query searches. If `build` chose the number: that for 10 classes."""
+        """How many lists a query searches. If `build` chose it, the number for 10 classes."""
         probes_of_k = self._built().probes_of_k
         return probes_of_k.get(10, max(probes_of_k.values()))
 
@@ -144,9 +145,9 @@ class InvertedFileIndex(Index[ListedRows]):
         return self._built().num_lists
 
     def lists(self) -> ClassLists:
-        """Returns the lists without removed classes, cut into pieces of at most mean length.
+        """Returns the lists without removed classes, split into pieces of at most mean length.
 
-        As many pieces are searched as have the members of `num_probes` lists.
+        A query searches so many pieces that they have as many members as `num_probes` lists.
         """
         search = self._built()
         means, mean_bias, list_of_row = search.file.lists()
@@ -229,7 +230,7 @@ class InvertedFileIndex(Index[ListedRows]):
 
 
 def _some_of(queries: tf.Tensor) -> tf.Tensor:
-    """Returns the queries to measure: a random choice, because they may be sorted."""
+    """Returns the queries to measure, chosen at random, because queries may be sorted."""
     places = np.random.default_rng(0).permutation(len(queries))[:_MEASURED_QUERIES]
     return tf.gather(queries, np.sort(places))
 

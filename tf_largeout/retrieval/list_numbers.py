@@ -48,10 +48,10 @@ class Lists(NamedTuple):
 def measure(searched: SearchedLists, queries: tf.Tensor, target: float) -> dict[int, int]:
     """Returns the smallest numbers of lists that find a share `target` of the best `k` classes.
 
-    The first guess is computed from the order in which a query searches lists, and the lists of
-    the exact results. Searches then correct it, because they order lists by 8-bit means, and
-    may miss a few classes in the lists that they search. Classes that tie with the last of the
-    best `k` count as found.
+    The first estimate is computed from the exact results: in which lists they are, and in which
+    order a query searches lists. Then real searches correct the estimate. They can differ from
+    it, because they order lists by 8-bit means and may miss a few classes in the lists that
+    they search. A class whose score equals that of the last of the best `k` counts as found.
 
     Args:
         searched: The inverted file.
@@ -59,8 +59,8 @@ def measure(searched: SearchedLists, queries: tf.Tensor, target: float) -> dict[
         target: In (0, 1].
 
     Returns:
-        A number of lists for each of `MEASURED_K`; if a `k` exceeds the number of classes, for
-        the number of classes instead.
+        A number of lists for each `k` in `MEASURED_K`. A `k` above the number of classes is
+        replaced by the number of classes.
     """
     lists = searched.lists()
     num_classes = len(lists.list_of_class)
@@ -79,7 +79,7 @@ def _least_of(
     needed: np.ndarray,
     target: float,
 ) -> int:
-    """Returns the number of lists for one `k`, given `scores` and `needed` of the best `k`."""
+    """Returns the number of lists for one `k`, from `scores` and `needed` of the best `k`."""
     k, last = scores.shape[1], math.ceil(target * scores.size - 1e-6) - 1
     lowest = _with_rounding(scores[:, -1:])
 
@@ -137,5 +137,5 @@ def _needed(lists: Lists, queries: np.ndarray, ids: np.ndarray) -> np.ndarray:
 
 
 def _with_rounding(scores: np.ndarray) -> np.ndarray:
-    """Lowers scores by the rounding of another order of additions."""
+    """Lowers scores by the error that another order of additions can cause."""
     return scores - 1e-5 * np.maximum(np.abs(scores), 1e-30)

@@ -90,7 +90,7 @@ class ListedRows:
         exclude: TensorLike | None = None,
         allowed: TensorLike | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `Index.top_k`; scores all classes if all lists would be searched."""
+        """As `Index.top_k`. If it would search all lists, it scores all classes."""
         if exclude is not None:
             exclude = exclusions(exclude, queries, self.rows.matrix.num_classes)
         probes = self.probes(k)
@@ -131,7 +131,7 @@ class ListedRows:
         num_probes: int,
         exclude: tf.Tensor | None = None,
     ) -> Answer:
-        """Returns the best classes of the best lists: selected by 8-bit scores, then rescored.
+        """Returns the best classes of the best lists, chosen by 8-bit scores and scored again.
 
         Each result depends only on its query and its exclusions. A query searches more lists if
         its lists have too few classes left, or no more members than it excludes.

@@ -19,13 +19,13 @@ class LSHIndex(Index[HashedRows]):
 
     All class rows are in hash tables. The classes that occur most often in a query's buckets
     are scored in float32, and the best of them are returned. With `hash="wta"` this is the
-    inference of Vijayanarasimhan et al. 2015, section 3. Hashes compare directions: the length
-    and the bias of a class row do not affect which classes are candidates. On trained weights,
-    an `InvertedFileIndex` finds more in less time: use this index only if you need hashing, see
-    lab/retrieval/README.md.
+    inference of Vijayanarasimhan et al. 2015, section 3. Hashes compare only directions. So
+    neither the length nor the bias of a class row affects whether it is a candidate. On trained
+    weights, an `InvertedFileIndex` finds more of the best classes in less time. So use an
+    `LSHIndex` only if you need hashing; see lab/retrieval/README.md.
 
-    Besides the rows, it uses at most `4.4 num_tables` bytes per class. Changes hash all rows
-    again, with the same functions.
+    In addition to the rows, the index uses at most `4.4 num_tables` bytes per class. Each
+    change of the rows hashes all rows again, with the same functions.
 
     Args:
         num_candidates: Number of classes to score per query, 4,096 by default. The search is
@@ -33,7 +33,8 @@ class LSHIndex(Index[HashedRows]):
         hash: "simhash", the default, "dwta" or "wta"; the last two use 8 numbers per value.
         num_tables: Number of hash tables, 50 by default.
         num_hashes: Number of hash values per bucket. None, the default, chooses it so that the
-            buckets of a query would have `8 num_candidates` entries if rows were spread evenly.
+            buckets of a query have about `8 num_candidates` entries if all buckets have equal
+            size.
 
     Raises:
         ValueError: If an argument is out of range.

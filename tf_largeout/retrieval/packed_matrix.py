@@ -8,16 +8,17 @@ import tensorflow as tf
 from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.ops import class_scan_ops
 
-# Scans of narrower rows have too few products for 8 bits to save much.
+# For narrower rows, 8-bit numbers hardly save time.
 _LEAST_WIDTH = 32
 
 
 class PackedMatrix(ClassMatrix):
     """A `ClassMatrix` with a faster `top_k`, for rows that no longer change.
 
-    Its results equal those of `ClassMatrix` bit for bit. The 8-bit copy gives bounds, valid for
-    any rounding, that tell which classes can be among the best. Those are scored in float32.
-    The first `top_k` packs the rows, which takes as long as a few searches.
+    Its results are bit-identical to those of `ClassMatrix`. From the 8-bit copy, it computes
+    bounds of the scores, which include all rounding errors. It scores in float32 only the
+    classes that can be among the best according to these bounds. The first `top_k` packs the
+    rows, which takes as long as a few searches.
 
     Args:
         embeddings: Keras variable, float32 `[num_classes, dim]`, see `is_worth_it`.
@@ -27,7 +28,7 @@ class PackedMatrix(ClassMatrix):
 
     @staticmethod
     def is_worth_it(embeddings: keras.Variable) -> bool:
-        """Returns whether it is faster for these embeddings; not on a GPU, nor if narrow."""
+        """Returns whether it is faster for these embeddings: wide rows, not on a GPU."""
         on_gpu = "GPU" in (embeddings.value.device or "")
         return embeddings.shape[1] >= _LEAST_WIDTH and not on_gpu
 

@@ -16,8 +16,9 @@ from tf_largeout.types import TensorLike
 class TopKIndex(Protocol):
     """Finds classes for `predict_top_k`, inside a `tf.function`.
 
-    If it has `num_classes` or `dim`, they must equal those of the model's output layer. If it
-    has a method `require_current(class_matrix)`, it is called to check the class rows.
+    If it has the attributes `num_classes` or `dim`, they must be equal to those of the model's
+    output layer. If it has a method `require_current(class_matrix)`, `predict_top_k` calls it
+    to check the class rows.
     """
 
     def top_k(
@@ -53,10 +54,10 @@ def predict_top_k(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the `k` best classes of each example.
 
-    It runs Keras's `predict` loop, with its batches, replicas and progress bar. But neither a
-    step nor the result contains `[batch, num_classes]`. Scores are logits, or log-probabilities
-    for a `HierarchicalOutput`. Each call traces the model again: for a few examples at a time,
-    call `top_k` of the layer.
+    It runs the loop of Keras's `predict`, with its batches, replicas and progress bar. But it
+    never stores a `[batch, num_classes]` tensor. Scores are logits, or log-probabilities for a
+    `HierarchicalOutput`. Each call traces the model again. So if you have only a few examples
+    at a time, call `top_k` of the layer instead.
 
     ```python
     scores, ids = tflo.retrieval.predict_top_k(model, x, 10, exclude=seen)
@@ -71,21 +72,23 @@ def predict_top_k(
         k: Number of classes, at least 1; without an index, at most the number of classes.
         exclude: Ids `[examples, n]` of classes that must not be in the result of the example,
             such as its known classes, padded with -1. Or lists of different lengths: a list of
-            lists or sets, a `tf.RaggedTensor`, or a SciPy sparse matrix, which excludes its
-            nonzero columns. For results for all positions of sequences, `[examples, time, n]`.
-            It requires arrays as `x`, whose examples have an order.
+            lists or sets, a `tf.RaggedTensor`, or a SciPy sparse matrix, whose nonzero columns
+            are excluded. For results at all positions of sequences, the shape is `[examples,
+            time, n]`. `exclude` requires arrays as `x`, because only these have a known order
+            of examples.
         allowed: Ids `[m]`, or a set, of the only classes that may be in any result; None, the
             default, for all.
-        index: Finds the classes, and may miss some. Its `top_k` is called with the input
-            features of the output layer. None, the default, uses the exact `top_k` of the
-            layer, in O(num_classes) per example.
+        index: An index that finds the classes, such as an `InvertedFileIndex`. It may miss
+            some. Its `top_k` gets the input features of the output layer. None, the default,
+            uses the exact `top_k` of the layer, which takes O(num_classes) time per example.
         batch_size: Batch size for arrays; 32 by default, as in Keras.
         verbose: As in `predict`.
-        positions: None, the default, for a result for each position of a sequence. "last" for
-            one result per sequence: for the last position that the model's mask (such as that
-            of `keras.layers.Embedding(mask_zero=True)`) keeps, with padding on the left or on
-            the right. Without a mask it is the last of all positions, so sequences with padding
-            on the right need a mask. A sequence of only padding has the result -inf and -1.
+        positions: None, the default, returns a result for each position of a sequence. "last"
+            returns one result per sequence, for the last position that is not masked. The mask
+            is that of the model, for example from `keras.layers.Embedding(mask_zero=True)`, and
+            the padding may be on the left or on the right. Without a mask, "last" is the last
+            of all positions. So sequences with padding on the right need a mask. For a sequence
+            of only padding, the result is -inf and -1.
 
     Returns:
         `(scores, ids)`: NumPy float32 and int64 `[examples, k]`, or `[examples, time, k]` for
@@ -93,9 +96,9 @@ def predict_top_k(
         fewer than `k` classes.
 
     Raises:
-        ValueError: If the model has another output, `k` is out of range, `index` has other
-            classes, or other class rows or biases than the layer has now, a filter does not
-            contain integers or does not match `x`, `exclude` is given and `x` is not arrays, or
+        ValueError: If the model has another output, `k` is out of range, the classes, class
+            rows or biases of `index` differ from those of the layer, a filter does not contain
+            integers or does not match `x`, `exclude` is given and `x` is not arrays, or
             `positions` is "last" and the model has no sequences.
         tf.errors.InvalidArgumentError: If an id of a filter is out of range, or the features of
             an example are not finite.
@@ -111,7 +114,7 @@ def predict_top_k(
         x = {"x": x, "exclude": exclude}
     with model.distribute_strategy.scope():
         finder = _Finder(model, k, exclude is not None, allowed, index, positions)
-    if _is_empty(x):  # Keras's loop returns nothing for no examples
+    if _is_empty(x):  # without examples, Keras's loop returns no arrays
         scores, ids = finder.predict_on_batch(x)
     else:
         scores, ids = finder.predict(x, batch_size=batch_size, verbose=verbose)

@@ -22,7 +22,8 @@ _SAMPLED_CLASSES = 64
 class Rows:
     """Immutable class rows: `added`, `updated` and `removed` return new ones.
 
-    So searches need no lock. The rows of removed classes are NaN, which no search finds.
+    So searches need no lock. The rows of removed classes are NaN, so no search finds these
+    classes.
 
     Args:
         embeddings: float32 `[num_classes, dim]`, finite where `alive`.
@@ -46,7 +47,7 @@ class Rows:
 
     @property
     def rows(self) -> "Rows":
-        """These rows, because they are a `Search` that scores all of them."""
+        """These rows: this object is itself a `Search`, which scores all rows."""
         return self
 
     @classmethod
@@ -74,7 +75,10 @@ class Rows:
         )
 
     def packed(self) -> "Rows":
-        """Returns these rows with a `PackedMatrix` (a byte more per number) if it is faster."""
+        """Returns these rows with a `PackedMatrix` if it is faster.
+
+        It takes one more byte per number.
+        """
         if not PackedMatrix.is_worth_it(self._variables[0]):
             return self
         rows = copy.copy(self)
@@ -176,7 +180,10 @@ class Rows:
         return bool(same.numpy()[self.alive].all())
 
     def agree_in_a_sample(self, scorer: ClassScorer) -> bool:
-        """As `are_those_of`, for 64 to 127 classes; `scorer` has as many, of this width."""
+        """As `are_those_of`, for 64 to 127 of the classes.
+
+        `scorer` must have the same number of classes and the same width.
+        """
         alive = np.flatnonzero(self.alive)
         ids = tf.constant(alive[:: max(1, len(alive) // _SAMPLED_CLASSES)])
         zeros = tf.zeros([1, self.matrix.dim])  # as a query: its logits are the biases
@@ -207,7 +214,7 @@ class Rows:
 def best_of(
     scorer: ClassScorer, queries: tf.Tensor, ids: tf.Tensor, k: int | tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Scores each query's own classes in float32, and returns the best.
+    """Scores the classes `ids` of each query in float32, and returns the best.
 
     Args:
         scorer: Scores the classes.
@@ -225,7 +232,7 @@ def best_of(
 
 
 def weight_maker(values: dict[str, np.ndarray]) -> AddWeight:
-    """Returns a function that creates weights, with `values` by name where they exist."""
+    """Returns a function that creates weights, with the values in `values`, if any."""
 
     def add_weight(
         name: str,
@@ -294,7 +301,7 @@ def _require_finite(name: str, value: tf.Tensor) -> None:
 
 def variable_of(value: tf.Tensor) -> Any:
     """Returns a variable that shares the memory of `value`."""
-    # TensorFlow keeps 34 KB for each name of a variable. Without `name`, Keras makes new names.
+    # TensorFlow keeps 34 KB per variable name. Without `name`, Keras creates a new name.
     return keras.Variable(value, name="rows", trainable=False, dtype="float32", autocast=False)
 
 

@@ -10,8 +10,8 @@ from tf_largeout.classes.best_scores import highest, search_without
 # It holds the scores of one block of classes: `[batch, 65536]` float32 are 16 MiB for a batch
 # of 64. Each block adds some nodes to the graph, so there are at most 64 blocks.
 _LEAST_BLOCK, _MOST_BLOCKS = 2**16, 64
-# Slices that start at multiples of this row are aligned for any width, so TensorFlow does not
-# copy them.
+# Slices that start at a multiple of this number of rows are aligned for any width. TensorFlow
+# does not copy aligned slices.
 _ALIGNED_ROWS = 16
 
 
@@ -61,9 +61,9 @@ class BlockedProducts:
     """All classes, scored exactly by inner products in blocks, with core TensorFlow ops.
 
     The graph has no loop, so that converters for other runtimes support it. Each block waits
-    for the previous one, so memory is O(B * block). A block is 65,536 classes, or a 64th of all
-    classes if that is more. This is slightly slower than one product with all classes, which
-    would need `[B, num_classes]` memory.
+    for the previous block, so a query of B examples takes O(B * block) memory. A block has
+    65,536 classes, or a 64th of all classes if that is more. Blocks are slightly slower than
+    one product with all classes, which would take O(B * num_classes) memory.
 
     Args:
         embeddings: float32 variable `[num_classes, dim]`.

@@ -17,8 +17,8 @@ class Endpoints:
     """The two signatures of an export.
 
     An example whose features are not finite, or so large that scores may overflow, gets -inf
-    and -1. An error would fail the whole batch, which a server may have combined from several
-    requests.
+    and -1. It does not raise an error, because this would fail the whole batch, which a server
+    may have combined from several requests.
 
     Args:
         model: The model; its output is that of a `ClassOutput` layer.
@@ -52,7 +52,7 @@ class Endpoints:
         return _answer(scores, ids, finite, shape)
 
     def best_but(self, inputs: Any, k: tf.Tensor, exclude: tf.Tensor) -> Answer:
-        """Returns the `k` best classes that are not excluded; exactly if `classes` is exact.
+        """Returns the `k` best classes that are not excluded, exactly if `classes` is exact.
 
         Args:
             inputs: The inputs of the model.

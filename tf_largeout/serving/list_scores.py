@@ -18,7 +18,7 @@ class ListIndex(Protocol):
         """Raises a ValueError unless the index contains the classes of this `ClassScorer`."""
 
     def lists(self) -> ClassLists:
-        """Returns lists of the classes, each class in at most one; for the core export."""
+        """Returns lists of the classes, for the core export. A class is in at most one list."""
 
     def best_of(
         self,
@@ -55,10 +55,11 @@ class ListedProducts:
     """The classes of the best lists, scored exactly by their class rows.
 
     With a fixed `k` and no exclusions, the graph has no loop, no branch and no ragged tensor.
-    All lists are padded to one length, and enough lists are searched that any choice of them
-    has `k` classes. If the padded lists have more than a quarter of the classes, all classes
-    are scored instead. A query uses memory for `num_probes * longest` class rows. With
-    exclusions or a variable `k`, a query searches more lists if its lists have too few classes.
+    All lists are padded to one length. The number of lists to search is so large that even the
+    shortest lists together have `k` classes. If the padded lists of a query have more than a
+    quarter of all classes, all classes are scored instead. A query uses memory for `num_probes
+    * longest` class rows, where `longest` is the padded length. With exclusions or a variable
+    `k`, a query searches more lists if its lists have too few classes.
 
     Args:
         embeddings: float32 variable `[num_classes, dim]`.
@@ -113,14 +114,14 @@ class ListedProducts:
         return search_until_full(search, features, exclude, numbers, self._sizes.mean())
 
     def _probes(self, k: int | tf.Tensor) -> tf.Tensor:
-        """Returns how many lists to search: so many that any choice of them has `k` classes."""
+        """Returns how many lists to search, so that even the shortest ones have `k` classes."""
         in_shortest = tf.constant(np.cumsum(self._sizes), tf.int32)
         surely = 1 + tf.searchsorted(in_shortest, [tf.minimum(k, in_shortest[-1])])[0]
         place = tf.searchsorted(tf.constant(self._measured_k, tf.int32), [k])[0]
         return tf.maximum(surely, tf.gather(self._numbers, place))
 
     def _are_many(self, num_probes: tf.Tensor) -> tf.Tensor:
-        """Returns whether scoring all classes is cheaper than so many padded lists."""
+        """Returns whether it is faster to score all classes than this number of lists."""
         width = tf.cast(num_probes, tf.int64) * int(self._members.shape[1])
         return (num_probes > self._num_probes) & (4 * width > self._all.num_classes)
 

@@ -14,16 +14,16 @@ _AUTOMATIC = ("keras_tensor", "input_layer")  # names that Keras numbers across 
 def input_specs(model: keras.Model) -> Any:
     """Returns a `tf.TensorSpec` for each input of `model`, in the structure of its call.
 
-    The name of each is that in the signature: the name of its `keras.Input`, or its key. A
-    single input without a name is called "features", several are called "features_0",
-    "features_1", ...
+    The name of a `tf.TensorSpec` is that of the input in the signature: the name of its
+    `keras.Input`, or its key. A single input without a name is called "features". Several
+    inputs without names are called "features_0", "features_1", ...
 
     Args:
         model: A built model.
 
     Raises:
-        ValueError: If the model is not built, an input is sparse or ragged, or a name occurs
-            twice or is in `RESERVED`.
+        ValueError: If the model is not built, an input is sparse or ragged, a name occurs
+            twice, or a name is in `RESERVED`.
     """
     inputs = _inputs_of(model)
     tensors = keras.tree.flatten(inputs)

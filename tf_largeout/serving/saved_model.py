@@ -49,17 +49,18 @@ def export(
     * `serving_default`: returns the `k` best classes. Servers may combine requests to batches.
     * `top_k`: also takes `k` (int32, a scalar from 0 to the number of classes, otherwise the
       request fails) and `exclude` (int64 `[batch, n]` or `[1, n]`, padded with -1), the classes
-      that must not be in the result. Both have defaults.
+      that must not be in the result. `k` and `exclude` have defaults.
 
-    Both return `scores` float32 and `ids` int64 `[batch, ..., k]`, best first, padded with -inf
-    and -1 if fewer than `k` classes are left. An example whose features are not finite, or so
-    large that scores may overflow float32, gets only -inf and -1. The classes are ranked by the
-    `ranking` of the layer, which is that of its loss. The scores are the values that rank them:
-    logits, `|logit|` or `|1 + logit|`, or log-probabilities for a `HierarchicalOutput`.
+    Both signatures return `scores` float32 and `ids` int64 `[batch, ..., k]`, best first,
+    padded with -inf and -1 if fewer than `k` classes are left. An example whose features are
+    not finite, or so large that scores may overflow float32, gets only -inf and -1. The classes
+    are ranked by the `ranking` of the layer, which the layer takes from its loss. The scores
+    are the values that rank the classes: logits, `|logit|` or `|1 + logit|`, or
+    log-probabilities for a `HierarchicalOutput`.
 
-    The file contains the variables that the signatures read, once each. It contains no tables
-    or seeds of samplers and no optimizer state. The class embeddings of a `FactoredOutput` are
-    computed for the file. Preprocessing layers are included, with their tables of strings.
+    The SavedModel contains each variable that the signatures read, once. It contains no state
+    of samplers or optimizers. For a `FactoredOutput`, it contains the computed class embeddings
+    instead of the factors. It includes preprocessing layers, with their tables of strings.
 
     ```python
     tflo.serving.export(model, "export/1")
@@ -68,23 +69,24 @@ def export(
     ```
 
     Args:
-        model: A built model with one output, that of a `LargeOutput`, `FactoredOutput` or
-            `HierarchicalOutput`; functional or sequential, or with one float input whose shape
-            is known from its first call.
+        model: A built model whose only output is that of a `LargeOutput`, `FactoredOutput` or
+            `HierarchicalOutput`. It is functional or sequential, or it has one float input
+            whose shape is known from its first call.
         path: The folder to create. It never contains an incomplete export. For TensorFlow
             Serving its name is a number: the server uses the version with the highest number.
         k: Number of classes that `serving_default` returns, and the default of `top_k`.
         index: A `retrieval.InvertedFileIndex` of the layer's class embeddings and bias. The
-            export then scores only the classes of a query's best lists, exactly. It may miss
-            some classes, and does not find removed ones. None, the default, scores all classes.
+            export then scores only the classes in the best lists of a query. Their scores are
+            exact, but the export may miss some of the best classes, and does not find removed
+            classes. None, the default, scores all classes.
         ops: "core", the default, uses only core TensorFlow ops, so the export runs on any
             TensorFlow 2 server and converts to other runtimes. "custom" uses the ops of
             tf_largeout, which are faster. They must be linked into the server; in Python,
             import `tf_largeout` before loading the export.
         class_names: The names of the classes in the order of their ids, as a list of strings or
             the path of a UTF-8 text file with one line per class. The export stores them in
-            `assets/class_names.txt`, for the program that shows the results; the signatures
-            return ids. None, the default, writes no such file.
+            `assets/class_names.txt`, for the program that shows the results. The signatures
+            return only ids. None, the default, writes no such file.
 
     Returns:
         Sizes in bytes: "weights", "graph", "assets" and "total".
@@ -135,7 +137,7 @@ def _require_free(path: str) -> None:
 
 
 def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str) -> ClassScores:
-    """Returns what finds the best classes, for this kind of `ops`."""
+    """Returns the object that finds the best classes, for this kind of `ops`."""
     scorer = layer.scorer(layer.ranking)
     signed = scorer.signed if isinstance(scorer, AbsoluteScores) else scorer
     is_absolute, products = scorer is not signed, signed.as_products()
@@ -191,11 +193,12 @@ def _everything(
     index: ListIndex | None,
     signatures: dict[str, Any],
 ) -> tf.Module:
-    """Returns only what the signatures read; tracking the model would save all its state."""
+    """Returns only what the signatures read. Tracking the model would save all its state."""
     functions = [one.get_concrete_function() for one in signatures.values()]
     read = {id(handle) for one in functions for handle in one.captured_inputs}
     variables = [variable for one in functions for variable in one.variables]
-    # The ops of tf_largeout take handles, from which a function does not know the variables.
+    # The ops of tf_largeout take handles, so a function does not know which variables they
+    # read.
     of_ops = [weight.value for weight in layer.weights]
     of_ops += [] if index is None else index.variables()
     variables += [variable for variable in of_ops if id(variable.handle) in read]
@@ -237,7 +240,7 @@ def _write(
 
 
 def _remove_killed(path: str) -> None:
-    """Removes unfinished folders of killed exports to `path`: no export takes so long."""
+    """Removes old unfinished folders of killed exports to `path`; no export takes so long."""
     for left in tf.io.gfile.glob(f"{path.rstrip('/')}.*.unfinished"):
         seconds = time.time() - tf.io.gfile.stat(left).mtime_nsec / 1e9
         if seconds > _LONGEST_EXPORT:

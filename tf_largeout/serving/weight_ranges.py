@@ -12,10 +12,10 @@ _MARGIN = 4
 def largest_features(layer: ClassOutput) -> float:
     """Returns the sum of `|h_i|` of an example up to which no score can overflow float32.
 
-    With `r = 1 + sum |h_i|`, where 1 is the factor of the bias, no score, and no sum of some
-    of its terms, exceeds `r * slope`. The slope is the largest class weight. In a
-    `FactoredOutput`, whose weights are `V U + 1 omega'`, it is `width * max|V| * max|U| +
-    max|omega|`.
+    Let `r = 1 + sum |h_i|`, where 1 is the factor of the bias. Then neither a score nor a sum
+    of some of its terms exceeds `r * slope`, where the slope is the largest class weight. For a
+    `FactoredOutput`, whose weights are `V U + 1 omega'`, the slope is `width * max|V| * max|U|
+    + max|omega|`.
 
     Args:
         layer: A built layer.
@@ -25,7 +25,7 @@ def largest_features(layer: ClassOutput) -> float:
     """
     if isinstance(layer, FactoredOutput):
         layer.class_matrix.take_folds()
-    # The weights of samplers do not matter. They may be NaN where they have no class.
+    # The weights of samplers do not matter. They may be NaN at positions without a class.
     largest = {
         weight.name: _largest(weight.value, weight.name, layer.name)
         for weight in layer.weights
@@ -40,7 +40,7 @@ def largest_features(layer: ClassOutput) -> float:
 
 
 def _largest(weight: tf.Variable, name: str, owner: str) -> float:
-    """Returns the largest absolute value. Reads some rows at a time, and never copies all."""
+    """Returns the largest absolute value, without a copy of all rows."""
     rows = tf.reshape(weight, [-1]) if weight.shape == () else weight
     largest = 0.0
     for first in range(0, rows.shape[0], _ROWS_AT_A_TIME):
