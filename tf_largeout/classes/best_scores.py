@@ -14,8 +14,8 @@ def highest(
 ) -> Best:
     """Returns the `k` classes with the highest scores.
 
-    Ties go to the class that comes first, so lower ids win where ids rise. The best results
-    of several blocks or shards of classes are merged by a call on their concatenation.
+    If scores are equal, the class that comes first wins. To merge the best results of several
+    blocks or shards of classes, concatenate them and call this function.
 
     Args:
         scores: float32 `[B, m]`.
@@ -43,7 +43,7 @@ def search_without(
     Of the best `k + n` classes, at most `n` are excluded.
 
     Args:
-        search: Called with the number of classes to find, it returns scores and ids, best
+        search: A function of the number of classes to find. It returns scores and ids, best
             first.
         most: How many classes there are.
         exclude: int64 `[B, n]`, where negative ids exclude nothing; or None.
@@ -81,10 +81,10 @@ def best_left(
 
 
 def _are_among(ids: tf.Tensor, exclude: tf.Tensor) -> tf.Tensor:
-    """Tells which `ids`, `[B, m]`, are in the same row of `exclude`, `[B, n]`.
+    """Tells which `ids`, `[B, m]`, are excluded for their example by `exclude`, `[B, n]`.
 
-    Negative ids are not. The search in sorted rows takes O(m + n) memory per row, where
-    comparing all pairs would take O(m n).
+    Negative ids are never excluded. The search in sorted lists takes O(m + n) memory per
+    example. Comparing all pairs would take O(m n).
     """
     lowest = tf.pad(exclude, [[0, 0], [1, 0]], constant_values=exclude.dtype.min)
     ordered = tf.sort(lowest, axis=1)

@@ -15,7 +15,7 @@ from tf_largeout.variables import replicas, row_observers
 class ClassMatrix(ClassScorer):
     """Classes with embeddings `w_c` and biases `b_c`, with the logits `o_c = <w_c, h> + b_c`.
 
-    The variables belong to the output layer, or to an embedding layer that it is tied to.
+    The variables belong to the output layer, or to the embedding layer whose table it shares.
 
     Args:
         embeddings: Keras variable `[num_classes, dim]`, one row per class.
@@ -147,6 +147,7 @@ class ClassMatrix(ClassScorer):
     def on_rows_changed(self, function: Callable[[tf.Tensor, tf.Tensor], None]) -> None:
         """Calls `function(ids, old_rows)` after each update by a row-sparse optimizer.
 
-        See `row_observers`. `function` is a method; this does not keep its object alive.
+        See `row_observers`. `function` is a method. Only a weak reference to its object is
+        kept.
         """
         row_observers.observe(self._embeddings, function)

@@ -41,7 +41,7 @@ class ClassStatistics:
 
 
 class ClassScorer:
-    """The base class of what scores the classes of an output layer.
+    """The base class of objects that score the classes of an output layer.
 
     Losses, metrics, samplers and indexes access the classes only through it. A subclass
     defines `rows`, `values`, `logits`, `dots` and `fold_logits`. The other methods are built
@@ -85,7 +85,8 @@ class ClassScorer:
     def logits(self, features: tf.Tensor) -> tf.Tensor:
         """Returns the logits of all classes, `[..., num_classes]`, in the dtype of `features`.
 
-        By stateless TensorFlow operations only: TensorFlow prunes them if nothing uses them.
+        It uses only stateless TensorFlow operations. TensorFlow prunes them if nothing uses the
+        logits.
         """
         raise self._missing("logits")
 
@@ -109,10 +110,11 @@ class ClassScorer:
         width: int | tf.Tensor = 1,
         classes: tf.Tensor | None = None,
     ) -> Any:
-        """Passes over the logits of all classes in blocks, for what no op computes.
+        """Passes over the logits of all classes in blocks, for results that no op computes.
 
-        It gathers class rows and never copies the matrix. It holds `B * block * width`
-        numbers, about 16 MiB. Equal features and widths give equal blocks.
+        It gathers class rows and never copies the matrix. It stores `B * block * width` numbers
+        at a time, about 16 MiB. With equal shapes of the features and equal `width`, the blocks
+        are the same.
 
         Args:
             features: Float `[B, dim]`.
@@ -141,7 +143,8 @@ class ClassScorer:
             features: Float `[B, dim]`.
             labels: int64 `[B, L]`, padded with -1.
             compute_dtype: "float32" or "bfloat16", see `ops.class_statistics`.
-            training: Whether gradients are needed, and ranks rarely: a hint for shards.
+            training: Whether the step trains: gradients are needed, and ranks rarely. Only
+                shards use this.
 
         Raises:
             ValueError: If the classes are not scored in this `compute_dtype`.

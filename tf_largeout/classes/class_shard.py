@@ -11,7 +11,8 @@ class ClassShard(RowShard):
     """A range of classes, over which a search structure is built.
 
     Attributes:
-        matrix: The `ClassMatrix` of its class rows, whose class 0 is `first`.
+        matrix: The `ClassMatrix` of its class rows. Its class 0 is the class with the id
+            `first`.
     """
 
     matrix: Any

@@ -20,9 +20,9 @@ class ClusteredMatrix(ClassScorer):
                      + log softmax_j(<w_j, h> + b_j) at c, over the classes j of cluster k
 
     Its rows are the `w_c`, and its logits are these log-probabilities. Scoring a few classes
-    per example (`dots`, `class_log_probabilities`) costs O(num_clusters + size of their
-    clusters). Scoring all classes (`statistics`, `top_k`) costs O(num_classes), in blocks of
-    classes, with memory for `[batch, num_clusters + block]`.
+    per example (`dots`, `class_log_probabilities`) takes O(num_clusters + size of their
+    clusters) time. Scoring all classes (`statistics`, `top_k`) takes O(num_classes) time, in
+    blocks of classes, with memory for `[batch, num_clusters + block]` numbers.
 
     Args:
         embeddings: Keras variable `[num_classes, dim]`, the `w_c`.
@@ -94,7 +94,7 @@ class ClusteredMatrix(ClassScorer):
         clusters = tf.where(present, tf.gather(cluster_of_class, tf.maximum(ids, 0)), -1)
         of_clusters = self.clusters.statistics(features, clusters)
         log_clusters = of_clusters.true_logits - of_clusters.log_partition[:, tf.newaxis]
-        # One row per class, without padding: each padding would cost as much as a cluster.
+        # One row per class, without padding: a padding id would take as much time as a class.
         places = tf.where(present)
         log_inside, ranks = self._inside_clusters(
             tf.gather(features, places[:, 0]),
@@ -166,7 +166,7 @@ class ClusteredMatrix(ClassScorer):
     def _first_pass(
         self, features: tf.Tensor, labels: tf.Tensor, width: int | tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns what turns logits into log-probabilities, and the logits of the labels.
+        """Returns shifts from logits to log-probabilities, and the logits of the labels.
 
         Returns:
             `(shifts, true_logits)`: float32 `[num_clusters, B]`, to add to the logits of the

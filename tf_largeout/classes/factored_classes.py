@@ -12,12 +12,12 @@ def move_classes(
 ) -> None:
     """Moves the rows of `W = V U + 1 omega'`, and computes `Q = W'W` and `w_bar = W'1`.
 
-    U and omega do not change, so that rows of kept classes are bit-identical: their rows of V
-    move. A new row w of W is the row `(w - omega) U^-1` of V.
+    U and omega do not change. So only the rows of V move for kept classes, and their rows of W
+    are bit-identical. For a new row w of W, the row of V is `(w - omega) U^-1`.
 
     Args:
         before: The Keras variables of the layer with the old classes.
-        after: Those of a layer with the new classes that was just built, so that V is W.
+        after: Those of a newly built layer with the new classes, in which V is equal to W.
         change: Which classes are kept.
         new_rows: Float `[num_new, dim]`, the embeddings of the new classes; None for the
             initial ones of `after`. The biases are always those of `after`.

@@ -88,7 +88,7 @@ class FactoredMatrix(ClassScorer):
         return tf.cast(logits + shift[..., tf.newaxis], features.dtype)
 
     def take_folds(self) -> None:
-        """Brings all rows of V up to date; training steps postpone this."""
+        """Brings all rows of V up to date. Steps do this only for the rows that they read."""
         self._vectors.current()
 
     def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:

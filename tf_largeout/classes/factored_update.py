@@ -19,7 +19,7 @@ from tf_largeout.types import Shape
 
 
 class Spheres(NamedTuple):
-    """What the losses of the spherical family need of the logits `o` of `B` examples.
+    """The values that losses of the spherical family need, for the logits `o` of `B` examples.
 
     Attributes:
         squares: float64 `[B]`, the sum over all classes of `o_c^2`.
@@ -65,8 +65,8 @@ class FactoredUpdate:
 
     Args:
         weights: The Keras variables of a `FactoredState`.
-        anchor: A trainable scalar, 0, with the gradient 0. It makes the backward pass reach the
-            layer even if no layer before it is trained.
+        anchor: A trainable scalar of value 0 and gradient 0. Because of it, the backward pass
+            runs through the layer even if no layer before it is trained.
         learning_rate: Function without arguments that returns the rate of a step, float64.
         owner: Name of the layer, for errors.
     """
@@ -102,8 +102,8 @@ class FactoredUpdate:
 
         Args:
             features: As in `spheres`.
-            loss_scale: float64 scalar, the factor of the loss in loss scaling. The step is that
-                of the unscaled loss.
+            loss_scale: float64 scalar, the factor of the loss in loss scaling. The weights take
+                the step of the loss without this factor.
             update: Whether to update the weights; otherwise only the features get a gradient.
         """
         call = self._calls.new_call()

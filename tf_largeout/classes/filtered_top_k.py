@@ -1,7 +1,7 @@
 """The exact best classes that two filters leave.
 
 `exclude` has, for each query, the classes that must not be in its results. `allowed` has the
-classes that may be in any results.
+only classes that may be in the results of all queries.
 """
 
 import functools
@@ -140,8 +140,8 @@ def class_rows(name: str, value: TensorLike) -> tf.Tensor | tf.RaggedTensor:
     Args:
         name: "exclude" or "allowed", for the message.
         value: Integers: a dense or ragged tensor, an array, a list or a set; a list of lists
-            or sets; or a SciPy sparse matrix, each row of which stands for the ids of its
-            nonzero columns. An empty value may have any type.
+            or sets; or a SciPy sparse matrix, in which the ids of a query are its nonzero
+            columns. An empty value may have any type.
 
     Raises:
         ValueError: If the value has another form, or does not contain integers.

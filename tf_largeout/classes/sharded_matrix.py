@@ -24,11 +24,12 @@ class ShardedMatrix(ClassScorer):
     only ids, features, scores and the rows that are used move between devices, never the
     matrix, except in `values` and `as_products`.
 
-    Logits of given classes, ranks and `top_k` equal those of a single matrix bit for bit. So
-    do the gradients of a sampled loss with one label per example. Sums over all classes, and
-    over classes of one example in different shards, add in another order, so their last bits
-    can differ. So can the scores of `fold_logits`, `top_k_of` and `absolute()`: `tf.matmul`
-    computes them, and its last bits depend on the number of classes in a call.
+    Logits of given classes, ranks and `top_k` are bit-identical to those of a single matrix.
+    The same holds for the gradients of a sampled loss with one label per example. Sums over all
+    classes, and sums over classes of one example in different shards, are computed in another
+    order, so their last bits can differ. The last bits of the scores of `fold_logits`,
+    `top_k_of` and `absolute()` can also differ: `tf.matmul` computes these scores, and its last
+    bits depend on the number of classes in a call.
 
     Args:
         embeddings: Keras variables `[n_i, dim]`, in the order of the classes.
@@ -114,9 +115,10 @@ class ShardedMatrix(ClassScorer):
     ) -> ClassStatistics:
         """As `ClassScorer.statistics`, in one pass over each shard.
 
-        In training, one pass computes log partitions and logits, with one gradient, and another
-        computes the ranks if they are used. Otherwise the logits of the labels come first, with
-        the same bits as in the pass, so that the same pass can rank the labels.
+        In training, one pass computes log partitions and logits, with one gradient. If ranks
+        are used, another pass computes them. Outside training, the logits of the labels are
+        computed first, bit-identical to those of the pass. So one pass can also rank the
+        labels.
         """
         features, labels = tf.cast(features, tf.float32), self._checked(labels)
 
@@ -146,7 +148,7 @@ class ShardedMatrix(ClassScorer):
     def _scan(
         self, features: tf.Tensor, labels: tf.Tensor, true_logits: tf.Tensor, compute_dtype: str
     ) -> list[ClassStatistics]:
-        """Returns the statistics over each shard, of labels that may be in other shards."""
+        """Returns the statistics over each shard. The labels may be in other shards."""
         fixed = tf.stop_gradient(true_logits)
 
         def of(shard: ClassShard) -> ClassStatistics:

@@ -85,9 +85,9 @@ class TiedEmbeddings:
     def look_for_layer(self, features: TensorLike) -> bool:
         """Replaces a layer that is not built by the layer of its name before `features`.
 
-        The config of the output layer has a copy of the shared layer. So a model that
-        `keras.models.clone_model` makes, or that is loaded as a part of another model, has the
-        layer twice: once in the model and once in the output layer.
+        The config of the output layer contains a copy of the shared layer. So if
+        `keras.models.clone_model` makes a model, or if Keras loads it as a part of another
+        model, it has the layer twice: once in the model and once in the output layer.
 
         Args:
             features: The input of the output layer. If it is not symbolic, no layer is found.
@@ -122,8 +122,8 @@ class TiedEmbeddings:
         # Twice, because Keras marks a layer as shared when it is serialized again.
         for _ in range(2):
             config = keras.saving.serialize_keras_object(self.layer)
-        # If Keras does not find the layer of the model, it makes another one. That one is not
-        # built, so that `look_for_layer` and `table` detect it.
+        # If Keras does not find the layer of the model, it creates a new one. The new layer is
+        # not built, so `look_for_layer` and `table` detect it.
         config.pop("build_config", None)
         return config
 

@@ -1,4 +1,4 @@
-"""`TrainedCalls`: refuses a second call of a layer whose weights follow one call per step."""
+"""`TrainedCalls`: raises an error if a layer is called twice in a training step."""
 
 import os
 import weakref
@@ -13,12 +13,11 @@ class TrainedCalls:
     """The calls of a layer whose weights are updated in the backward pass.
 
     The losses of all calls are computed from the weights before the update. After the update
-    for one call, the update for another call of the same training step would be wrong. A
-    `TrainedCall` therefore raises an error before a weight changes:
-
-    While TensorFlow traces a function, nothing is executed, so the second update that is traced
-    raises the error. In eager execution the first update looks for losses on other calls whose
-    tape is still alive.
+    for one call, the update for another call of the same training step would be wrong. So a
+    `TrainedCall` raises an error before a weight changes. While TensorFlow traces a function,
+    nothing is executed, so the second update that is traced raises the error. In eager
+    execution, the first update checks whether there are losses on other calls whose tape is
+    still alive.
 
     Args:
         owner: Name of the layer, for the error.
@@ -49,9 +48,10 @@ class TrainedCall:
         self._has_stepped = False
 
     def new_loss(self) -> "EagerLoss | None":
-        """Returns an object that the gradient function of a loss must hold.
+        """Returns an object to which the gradient function of a loss must keep a reference.
 
-        It is alive as long as the tape. None in a graph, which never deletes such functions.
+        The object is alive as long as the tape. In a graph, the result is None, because a graph
+        never deletes such functions.
         """
         if not tf.executing_eagerly():
             return None

@@ -18,10 +18,11 @@ _PARTS = "*_temp"  # files of a checkpoint that TensorFlow did not complete
 class Backup(keras.callbacks.Callback):
     """Saves model and optimizer after epochs, and resumes from the last backup.
 
-    Each server writes its rows and slots to `folder` as a TensorFlow checkpoint. They do not
-    pass through the trainer, and any number of shards can read them. A backup is deleted when
-    the next one is complete. If a server or the trainer ends, or the disk is full, only the
-    epochs since the last backup are lost: restart the servers that ended, then the trainer.
+    Each server writes its rows and slots to `folder` as a TensorFlow checkpoint, without
+    sending them to the trainer. A model with any number of shards can read them. A backup is
+    deleted when the next one is complete. If a server or the trainer ends, or the disk is full,
+    only the epochs since the last backup are lost. Restart the servers that ended, and then the
+    trainer.
 
     ```
     tflo.distribute.connect(addresses)
@@ -30,11 +31,10 @@ class Backup(keras.callbacks.Callback):
     model.fit(data, epochs=30, initial_epoch=backup.restore(), callbacks=[backup])
     ```
 
-    The resumed run is bit-identical to an uninterrupted run if each epoch has the same data, or
-    if the data depend only on the number of the epoch. With a stream of data, skip the batches
-    of completed epochs. The state of other callbacks is not saved.
-    (`keras.callbacks.BackupAndRestore` works too. It writes one file, through the memory of the
-    trainer.)
+    The resumed run is bit-identical to an uninterrupted run if the data of an epoch depend only
+    on the number of the epoch. With a stream of data, skip the batches of completed epochs. The
+    state of other callbacks is not saved. (`keras.callbacks.BackupAndRestore` works too. It
+    sends all weights to the trainer, which writes one file.)
 
     Args:
         model: The model to save; built and compiled.

@@ -23,9 +23,9 @@ def connect(
     """Connects this process to servers, which then store the shards of layers.
 
     A `LargeOutput(num_shards=K)` that is built later creates shard i, and its optimizer slots,
-    on server i modulo the number of servers. `fit`, `evaluate`, `top_k`, `predict`, callbacks
-    and files work as on one machine. Call it once, before models are created. If a server ends
-    later, an error with its address is logged.
+    on server `i % num_servers`. `fit`, `evaluate`, `top_k`, `predict`, callbacks and saving
+    work as on one machine. Call it once, before models are created. If a server ends later, an
+    error with its address is logged.
 
     ```
     tflo.distribute.connect(["10.0.0.1:4711", "10.0.0.2:4711"])
@@ -36,14 +36,14 @@ def connect(
 
     Args:
         addresses: `"host:port"` of each server, as `python -m tf_largeout.distribute.server`
-            prints it after `ready`. When you resume from a checkpoint, the same order is
-            faster, but not required.
-        host: Name or address at which the servers reach this process, on a free port; they
-            fetch tensors from it. None, the default, uses the address from which this process
-            reaches the first server.
+            prints it after `ready`. When you resume from a checkpoint, use the same order as
+            before if possible: it is faster.
+        host: Name or address at which the servers reach this process, to fetch tensors from a
+            free port. None, the default, uses the address from which this process reaches the
+            first server.
         timeout_s: How long to wait for each server, in seconds. Servers may still be starting.
-        trainers: Addresses of more servers, which store no shards but train for
-            `tf_largeout.distribute.fit`.
+        trainers: Addresses of more servers. They store no shards; they run the training steps
+            of `tf_largeout.distribute.fit`.
 
     Raises:
         ValueError: If an address is not valid or given twice, or a server has another version
@@ -102,7 +102,7 @@ def _require_reachable(addresses: Sequence[str], timeout_s: float) -> str:
     """Returns the address from which this machine reaches the first server.
 
     Raises:
-        ConnectionError: If servers do not answer in time; it names all of them.
+        ConnectionError: If servers do not answer in time. The message names all of them.
     """
     with futures.ThreadPoolExecutor(len(addresses)) as pool:
         calls = [pool.submit(peers.await_server, one, timeout_s) for one in addresses]

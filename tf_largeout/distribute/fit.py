@@ -28,10 +28,10 @@ def fit(
     """Trains like `model.fit`, asynchronously on the trainers that `connect` was given.
 
     Each trainer takes batches from its own dataset, reads weights from the servers and sends
-    gradients to them. It does not wait for the other trainers. Up to as many steps as there are
-    trainers may update the weights between the reading and the update, so runs are not
-    reproducible. If a trainer ends, the others do its steps. Trainers that ended take part
-    again once all of them have been restarted at the same addresses.
+    gradients to them. It does not wait for the other trainers. Between reading the weights and
+    updating them, about as many other steps as there are trainers may have updated them. So
+    runs are not reproducible. If a trainer ends, the others take over its steps. Trainers that
+    ended get steps again after all of them have been restarted at the same addresses.
 
     ```
     tflo.distribute.connect(servers, trainers=["10.0.0.4:4711", "10.0.0.5:4711"])
@@ -44,23 +44,23 @@ def fit(
     ```
 
     An epoch has `steps_per_epoch` steps of all trainers together. `optimizer.iterations` is
-    exact at the end of an epoch, and may be some steps behind during it. (If a trainer ends in
-    a step, the step is repeated.) A trainer gets `steps_per_execution` steps at a time, an
-    argument of `compile`. A larger number reduces the communication.
+    exact at the end of an epoch. During an epoch it may be too low by some steps. (If a trainer
+    ends during a step, the step is repeated.) A trainer gets `steps_per_execution` steps at a
+    time; this is an argument of `compile`. A larger number reduces the communication.
 
     `loss` is the mean over all steps of the epoch. The metrics of `compile` are those of all
-    examples of these steps, if they are computed from sums over examples, as the metrics of
-    Keras and tf_largeout are. The metrics of `validation_data`, `val_...`, are computed by
-    `model.evaluate` in this process. The methods `on_train_begin`, `on_train_end` and
-    `on_epoch_...` of callbacks are called, so that `Backup`, `ModelCheckpoint` and
-    `EarlyStopping` work; `on_train_batch_...` are not.
+    examples of these steps. This requires metrics that are computed from sums over examples, as
+    those of Keras and tf_largeout are. The metrics of `validation_data`, `val_...`, are
+    computed by `model.evaluate` in this process. The methods `on_train_begin`, `on_train_end`
+    and `on_epoch_...` of callbacks are called, so `Backup`, `ModelCheckpoint` and
+    `EarlyStopping` work. The methods `on_train_batch_...` are not called.
 
     Args:
         model: A compiled model that was built after `connect`.
         dataset_fn: Function that returns the endless, batched dataset of a trainer, with `(x,
-            y)` or `(x, y, sample_weight)`. It runs on the machine of the trainer, where its
-            files must be. Its argument is an int64 scalar, a seed that differs for each
-            trainer.
+            y)` or `(x, y, sample_weight)`. It runs on the machine of the trainer, which must be
+            able to read the files of the dataset. Its argument is an int64 scalar, a seed that
+            differs for each trainer.
         steps_per_epoch: Number of steps per epoch.
         epochs: Number of the last epoch.
         verbose: As in `model.fit`.
@@ -70,9 +70,10 @@ def fit(
         initial_epoch: Number of completed epochs.
         validation_steps: As in `model.fit`.
         class_weight: Weights of examples by class, such as `{0: 0.5, 7: 2.0}`; other classes
-            have weight 1. Labels are found by binary search among the entries, so the time does
-            not depend on the number of classes. Each trainer needs 12 bytes per entry. Examples
-            must have one label; if they have several, return sample weights from `dataset_fn`.
+            have weight 1. The entry of a label is found by binary search, so the time does not
+            depend on the number of classes. Each trainer needs 12 bytes per entry. Examples
+            must have one label. If they have several, return sample weights from `dataset_fn`
+            instead.
 
     Returns:
         The `keras.callbacks.History`.
@@ -167,7 +168,7 @@ def _train(
             "The dataset of a trainer must be endless. Received: a `dataset_fn` whose dataset "
             "has ended. Use `.repeat()`."
         ) from error
-    # Not by the trainers: concurrent updates of the counter would overwrite each other.
+    # The trainers do not count: concurrent updates of the counter would overwrite each other.
     optimizer.iterations.assign(first + count)
     for variable, value in zip(model.metrics_variables, added, strict=True):
         variable.assign(value)

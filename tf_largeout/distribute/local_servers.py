@@ -33,8 +33,8 @@ def local_servers(
     Args:
         count: Number of servers.
         host: Address at which the trainer reaches them.
-        prefix: Start of the command of each server, which must replace itself by the rest of
-            the command, as `nsenter --net=FILE` does.
+        prefix: First words of the command of each server. They must be a program that replaces
+            itself by the rest of the command, as `nsenter --net=FILE` does.
 
     Yields:
         The `LocalServer`s.
@@ -46,7 +46,7 @@ def local_servers(
         logs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(count)]
         servers = [stack.enter_context(_process(host, prefix, log)) for log in logs]
         for server in servers:
-            stack.callback(server.terminate)  # runs before the wait for their ends
+            stack.callback(server.terminate)  # runs before the wait for the end of the servers
         ready = [_when_ready(*one) for one in zip(servers, logs, strict=True)]
         stack.callback(server_watch.unwatch, [one.address for one in ready])
         yield ready

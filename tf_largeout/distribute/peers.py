@@ -57,9 +57,9 @@ def fault(address: str, timeout_s: float) -> OSError | None:
 class Watch:
     """Detects that a peer has ended.
 
-    A refused connection means that its process has ended: for a process that is busy or
-    stopped, the kernel accepts the connection. If there is no answer, the network may be down,
-    so the peer counts as ended only after some time.
+    A refused connection means that the process has ended. If a process is only busy or stopped,
+    the kernel accepts the connection. If there is no answer, the network may be down, so the
+    peer counts as ended only after some time.
 
     Args:
         address: `"host:port"` of the peer.

@@ -25,7 +25,8 @@ This server runs any program that it receives at its port: TensorFlow has no pas
 listens on all networks of this machine, whatever --host is. Use a firewall or a separate
 network, so that only the trainer can reach it."""
 _POLL_S = 0.5
-# Steps of several trainers wait on a server for one another. With few threads all would wait.
+# Steps of several trainers wait for each other on a server. With few threads, all threads
+# would wait.
 _LEAST_THREADS = 64
 
 
@@ -55,7 +56,7 @@ def serve(host: str, port: int, claim: pathlib.Path) -> tf.distribute.Server:
 def _require_free(port: int) -> None:
     """Raises an OSError if another process listens on the port.
 
-    TensorFlow would share the port, or fail without a reason.
+    TensorFlow would share the port, or fail without naming the reason.
     """
     with socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

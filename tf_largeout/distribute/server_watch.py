@@ -1,4 +1,4 @@
-"""Logs the address of a server that has ended; TensorFlow's errors have only its number."""
+"""Logs the address of a server that has ended. TensorFlow's errors name only its number."""
 
 import atexit
 import logging

@@ -38,7 +38,8 @@ def steps(model: keras.Model, strategy: tf.distribute.Strategy) -> Any:
     """Returns a function that does `count` steps on a trainer with an iterator of batches.
 
     The function returns the sum of the losses, and the change of each variable of the metrics.
-    If trainers updated those variables, concurrent updates would overwrite each other.
+    The trainers do not update these variables, because concurrent updates would overwrite each
+    other.
     """
     variables = model.metrics_variables
 

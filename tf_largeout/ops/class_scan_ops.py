@@ -48,9 +48,9 @@ def class_statistics(
             `true_logits`. Defaults to 0.
         compute_dtype: "float32" or "bfloat16". With "bfloat16", features, embeddings and (in
             the gradient) probabilities are rounded to bfloat16 before they are multiplied;
-            sums, biases and results are float32. This is several times as fast on a CPU with
-            AMX. Other CPUs give the same rounding, and are slower than with float32. Not
-            available on a GPU. Defaults to "float32".
+            sums, biases and results are float32. A CPU with AMX multiplies bfloat16 numbers
+            several times as fast as float32 numbers. Other CPUs round in the same way, but take
+            longer than with float32. Not available on a GPU. Defaults to "float32".
 
     Returns:
         `(log_partition, true_logits, ranks)`:
@@ -261,7 +261,7 @@ def _label_logits_gradient(
     op: tf.Operation, d_true_logits: tf.Tensor
 ) -> list[tf.Tensor | None]:
     features, embeddings, *bias = op.inputs[: 2 + op.get_attr("num_biases")]
-    zeros = tf.zeros(tf.shape(features)[:1])  # The log partition function has no part in it.
+    zeros = tf.zeros(tf.shape(features)[:1])  # no gradient of the log partition function
     d_features, d_embeddings, d_bias = gen_ops.largeout_class_softmax_gradient(
         features,
         embeddings,

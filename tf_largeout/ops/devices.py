@@ -34,9 +34,9 @@ def supported_device_scope() -> AbstractContextManager[None]:
 def device_scope_of(variable: Variable) -> AbstractContextManager[None]:
     """Returns the scope of the device of `variable`, for tensors and ops that use it.
 
-    Without it TensorFlow places them on the GPU even if `variable` is not there, and inside a
-    function on this machine even if `variable` is on a server. Under a strategy that
-    distributes `variable` the scope changes nothing.
+    Without this scope, TensorFlow places them on the GPU even if `variable` is not on the GPU.
+    Inside a function, it places them on this machine even if `variable` is on a server. Under a
+    strategy that distributes `variable`, the scope has no effect.
     """
     return _scope(_value_of(variable).device, variable)
 

@@ -50,7 +50,7 @@ class FactoredState(NamedTuple):
 
 
 class FactoredScores(NamedTuple):
-    """The statistics of the logits that a loss is computed from, and intermediate results.
+    """The statistics of the logits from which a loss is computed, and intermediate results.
 
     Attributes:
         q: float64 `[batch]`, the sum of the squares of all logits of each example.
@@ -72,7 +72,7 @@ class FactoredScores(NamedTuple):
 def factored_output_scores(
     features: tf.Tensor, ids: tf.Tensor, state: FactoredState
 ) -> FactoredScores:
-    """Computes what losses of the spherical family need of the logits, in O(batch width^2).
+    """Computes the values that spherical losses need, in O(batch width^2) time.
 
     Args:
         features: float32 or float64 `[batch, dim]`, finite; `dim = width - 1` with a bias.

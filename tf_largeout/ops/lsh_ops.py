@@ -92,9 +92,9 @@ def lsh_query(
             the last places, lower ids win (Vijayanarasimhan et al. 2015).
         num_sampled: Number of classes per example.
         max_lookups: Maximum number of table entries to read per example.
-        fill: Whether to fill up with uniform draws if an example finds too few classes. With
-            False, such an example ends in -1, and all examples use the same random numbers.
-            Defaults to True.
+        fill: Whether to add uniform draws if an example finds too few classes. With False, the
+            result of such an example is padded with -1, and all examples use the same random
+            numbers. Defaults to True.
 
     Returns:
         `(sampled, num_filled)`: int64 `[batch, num_sampled]`, padded with -1 if there are too

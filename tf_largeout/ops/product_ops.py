@@ -10,10 +10,10 @@ def rounded_product(
 ) -> tf.Tensor:
     """Multiplies two float32 matrices after rounding their elements to bfloat16.
 
-    Sums are float32. The gradients are computed by the same kind of product. On a CPU with AMX
-    it is several times as fast as a float32 product. Other CPUs give the same rounding, and are
-    slower than with float32. Not available on a GPU. Results are bit-identical for any number
-    of threads.
+    Sums are float32. The gradients are computed by the same kind of product. On a CPU with AMX,
+    it is several times as fast as a float32 product. Other CPUs round in the same way, but take
+    longer than for a float32 product. Not available on a GPU. Results are bit-identical for any
+    number of threads.
 
     Args:
         a: float32 `[rows, depth]`, or `[depth, rows]` with `transpose_a`.

@@ -104,7 +104,7 @@ def _made(config: Config, model: keras.Model, change: ClassChange) -> keras.Mode
 
 @contextlib.contextmanager
 def _attributes(values: list[tuple[Any, str, int]]) -> Iterator[None]:
-    """Context in which objects have other attributes, for the configs that are made of them."""
+    """Context in which objects have other attributes, so that their configs contain these."""
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in values]
     try:
         for owner, name, value in values:
@@ -129,7 +129,7 @@ def _leave_building_to_models(config: Config) -> None:
 
 
 def _custom_classes(model: keras.Model) -> set[type]:
-    """The classes of the layers of a model that are not Keras's."""
+    """The classes of a model's layers that are not defined by Keras."""
     classes = {type(layer) for layer in all_layers(model)}
     return {one for one in classes if not one.__module__.startswith("keras.")}
 

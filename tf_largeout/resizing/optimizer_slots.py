@@ -21,14 +21,16 @@ def copy_state(
 ) -> None:
     """Copies iterations, learning rate and slots of an optimizer to another one.
 
-    Keras's optimizers, and those of `tf_largeout`, have lists of slots in which slot i belongs
-    to trainable variable i. This, and not the shape, decides which slots have rows of classes.
-    New rows of slots have the initial values of a new optimizer. New rows of moving averages
-    are those of the weights.
+    The optimizers of Keras and of `tf_largeout` have lists of slots in which slot i belongs to
+    trainable variable i. The position in these lists, not the shape, determines which slots
+    have rows of classes. New rows of slots have the initial values of a new optimizer. New rows
+    of moving averages have the values of the weights.
 
     Args:
-        before: The optimizer of the original model; not built if that was never trained.
-        after: An optimizer made from its config, built on variables that have their values.
+        before: The optimizer of the original model. If the model was never trained, it is not
+            built.
+        after: An optimizer made from the config of `before`. It is built on variables that
+            already have their values.
         change: Which classes are kept.
         changed: The `ClassChange` of each trainable variable of `after` whose rows have moved.
 

@@ -21,18 +21,18 @@ def resize_classes(
     """Returns a copy of a trained model with other classes.
 
     New class i below `len(kept)` is the old class `kept[i]`. It keeps its row, bias, optimizer
-    slots and label counts, and training continues as if it had always had the id i. All other
-    classes are new. The copy has the compile arguments, iterations, learning rate and random
-    states of `model`, which is not changed. If the classes are the same, training the copy is
-    bit-identical to training `model`.
+    slots and label counts, and training continues as if the class had always had the id i. All
+    other classes are new. The copy has the compile arguments, iterations, learning rate and
+    random states of `model`. `model` itself does not change. If the classes are the same,
+    training the copy is bit-identical to training `model`.
 
     New classes get rows from `initializer`, biases from the initializer of the layer, and the
-    slots of a new optimizer. Samplers by frequency count them as never seen; call `adapt` to
-    set other counts. The next step rebuilds the search structures of samplers, unless the
-    classes are the same. In a `HierarchicalOutput` new classes are assigned to the smallest
-    clusters, and empty clusters are removed. A tied table (`embeddings=`) is resized too, so
-    the ids at the input change as well. A sharded layer keeps its number of shards. Their rows
-    and slots are copied from server to server, without passing through this process.
+    slots of a new optimizer. Samplers that draw by frequency give them a count of 0; call
+    `adapt` to set other counts. The next step rebuilds the search structures of samplers,
+    unless the classes are the same. In a `HierarchicalOutput` new classes are assigned to the
+    smallest clusters, and empty clusters are removed. A tied table (`embeddings=`) is resized
+    too, so the ids at the input change as well. A sharded layer keeps its number of shards.
+    Rows and slots are copied from server to server, not through this process.
 
     ```python
     model = keras.Sequential([keras.Input([16]), tflo.layers.LargeOutput(1_000)])
@@ -51,7 +51,8 @@ def resize_classes(
             `num_classes`, unchanged.
         initializer: Rows of the new classes: a Keras initializer, or an array
             `[num_classes - len(kept), dim]`, such as embeddings of their texts. By default the
-            initializer of the layer, or the layer's default if that is an array.
+            initializer of the layer. If the layer was initialized with an array, the default
+            initializer of its class.
 
     Returns:
         The new model, compiled if `model` is.
@@ -59,8 +60,8 @@ def resize_classes(
     Raises:
         ValueError: If `num_classes` is out of range, `kept` is not a vector of distinct old
             ids, `initializer` is not an initializer or such an array, the model is not built,
-            has no class output layer or several, or cannot be made from its config with that
-            number of classes.
+            does not have exactly one class output layer, or cannot be made from its config with
+            this number of classes.
     """
     head = class_output(model)
     if not head.built:

@@ -29,7 +29,7 @@ def most_bits(num_rows: int) -> int:
 
 
 def default_num_hashes(hash: str, num_tables: int, num_rows: int, num_found: int) -> int:
-    """A K such that L buckets hold about `8 num_found` entries if rows fell evenly."""
+    """A K such that L buckets have about `8 num_found` entries if all have equal size."""
     bits = math.log2(max(2.0, num_tables * num_rows / (8 * num_found)))
     return max(1, round(bits / BITS_PER_VALUE[hash]))
 
@@ -37,9 +37,9 @@ def default_num_hashes(hash: str, num_tables: int, num_rows: int, num_found: int
 class HashTables:
     """L tables of K hashes over N rows, and the hash functions.
 
-    State: at most `4.4 L N` bytes, because no table has more than N / 10 buckets. If K hash
-    values have more bits than that allows, they are mixed to fewer bits. The state and the
-    queries are on the device of the rows.
+    The state takes at most `4.4 L N` bytes, because no table has more than N / 10 buckets. If K
+    hash values have more bits than the number of a bucket, they are mixed to fewer bits. The
+    state and the queries are on the device of the rows.
 
     Args:
         kind: "simhash", "dwta" or "wta", see `ops.hash_ops`.
@@ -97,8 +97,9 @@ class HashTables:
     def rebuild(self, embeddings: tf.Variable, seed: tf.Tensor) -> None:
         """Hashes all rows again, with new functions.
 
-        Whether a row and a query share a bucket depends on chance. With the same functions, the
-        result of this chance would hold for the whole training.
+        Whether a row and a query share a bucket depends on the random functions. With the same
+        functions, rows that do not share a bucket with similar queries would be missed during
+        the whole training.
 
         Args:
             embeddings: The rows, float32 `tf.Variable` `[num_rows, dim]`, of this replica.
@@ -111,13 +112,13 @@ class HashTables:
         lsh_build(embeddings, functions, offsets, ids, *self._family)
 
     def codes(self, vectors: tf.Tensor, labels: tf.Tensor | None = None) -> tf.Tensor:
-        """The buckets of a batch of queries, as the methods below take them.
+        """The buckets of a batch of queries, an argument of the methods below.
 
         Args:
             vectors: float32 `[n, dim]`: a vector per query, or one per label.
-            labels: None for a vector per query. Else int64 `[batch, num_labels]`, padded with
-                -1: each query has the vectors of its labels, and `vectors` has a row per label
-                that is not padding, in the order of `labels`.
+            labels: None for one vector per query. Otherwise int64 `[batch, num_labels]`, padded
+                with -1: a query has one vector per label. `vectors` then has a row for each
+                label that is not padding, in the order of `labels`.
 
         Returns:
             int32 `[batch, k * num_tables]` for k vectors per query, -1 for those of padding.
@@ -149,10 +150,10 @@ class HashTables:
             select: "walk" for the rows that occur first in the buckets, "frequent" for those
                 that occur most often.
             num_found: Number of distinct rows per query.
-            max_lookups: Number of table entries that a query looks at, at most.
-            seed: int64 `[2]`, for the start of a walk, and for the uniform draws that fill up
-                the result of a query that finds too few rows. None only for "frequent": no
-                uniform draws.
+            max_lookups: The most table entries that a query reads.
+            seed: int64 `[2]`, for the start of a walk, and for the uniform draws that complete
+                the result if a query finds too few rows. None, without uniform draws, is
+                possible only for "frequent".
 
         Returns:
             `(ids, num_filled)`: int64 `[batch, num_found]`, padded with -1; and int32
@@ -220,8 +221,7 @@ class HashTables:
             excluded: int64 `[batch, m]`, rows that a query must not find, padded with -1.
             num_candidates: Number of rows per query that are scored: those that occur most
                 often in its buckets.
-            lookups_per_candidate: Number of table entries per candidate that a query looks at,
-                at most.
+            lookups_per_candidate: The most table entries that a query reads, per candidate.
             num_best: Number of rows to find, at most `num_candidates`.
             embeddings: As in `rebuild`.
             bias: float32 `tf.Variable` `[num_rows]`, or None.
@@ -230,8 +230,8 @@ class HashTables:
             `(scores, ids)`: float32 and int64 `[batch, num_best]`, in any order; ids are -1 if
             a query's buckets have fewer rows.
         """
-        # Without a seed: replicas cannot draw one in the branch of `tf.cond` where a search
-        # that starts late runs.
+        # Without a seed, because replicas cannot draw one in a branch of `tf.cond`, in which
+        # a search with a late start runs.
         lookups = lookups_per_candidate * num_candidates
         found, _ = self.query(codes, excluded, "frequent", num_candidates, lookups)
         scores = row_dots(queries, embeddings, found, bias)

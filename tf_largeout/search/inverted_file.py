@@ -102,10 +102,10 @@ class InvertedFile:
     def keep_up(self, embeddings: tf.Variable, bias: tf.Variable | None = None) -> None:
         """Counts a training step, and updates the lists if that is due.
 
-        The first step fits the lists. Later, every few steps, some rows move to the list that
-        is now nearest; all rows get their turn. The means are updated, and all rows are packed
-        again. If nine in ten of the examined rows move, the rows must have been replaced, and
-        the lists are fitted again.
+        The first step fits the lists. Later, every few steps, some rows are examined and moved
+        to the list that is now nearest; the next time, other rows are examined. The means are
+        updated, and all rows are packed again. If nine in ten of the examined rows move, the
+        rows must have been replaced, and the lists are fitted again.
 
         Args:
             embeddings: As in `fit`.
@@ -134,14 +134,14 @@ class InvertedFile:
         Args:
             queries: float32 `[batch, dim]`.
             k: Number of rows to find.
-            num_probes: Number of lists that are searched. If lists are long, fewer are
-                searched: the search stops after as many rows as `num_probes` lists of mean size
-                hold.
+            num_probes: Number of lists that are searched. If the best lists are long, fewer
+                lists are searched: the search stops after as many rows as `num_probes` lists of
+                mean size contain.
 
         Returns:
             `(scores, ids)`: float32 `[batch, k]`, in falling order, padded with -inf; and int64
-            `[batch, k]`, padded with -1. The scores are those of the rows as they were last
-            packed with 8 bits per number. Rows that are not finite are never found.
+            `[batch, k]`, padded with -1. The scores are computed from the packed rows, with 8
+            bits per number. Rows that are not finite are never found.
         """
         return inverted_file_search(queries, self.variables(), num_probes, k)
 
@@ -155,8 +155,8 @@ class InvertedFile:
     ) -> None:
         """Assigns rows to given lists instead of a `fit`, eagerly and on the CPU.
 
-        A list takes at most eight times the mean number of rows; further rows go to lists that
-        have few.
+        A list gets at most eight times the mean number of rows. Further rows are put into lists
+        with few rows.
 
         Args:
             embeddings: As in `fit`.

@@ -14,9 +14,9 @@ _LARGEST = 2  # times the mean
 def k_means_clusters(rows: TensorLike, num_clusters: int) -> np.ndarray:
     """The cluster of each row, by the spherical k-means that fits an `InvertedFile`.
 
-    No cluster has more than twice `num_rows / num_clusters` rows, because the largest cluster
-    can determine the cost of what uses them. Larger clusters are clustered again, or cut if
-    their rows are all alike.
+    No cluster has more than twice `num_rows / num_clusters` rows, because the time of a
+    function that uses the clusters can depend on the largest one. Larger clusters are clustered
+    again. If all their rows are nearly equal, they are divided arbitrarily.
 
     Args:
         rows: Float `[num_rows, dim]`, finite.

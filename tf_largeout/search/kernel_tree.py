@@ -39,8 +39,9 @@ class KernelTree:
     (by `set_weights` or a dense optimizer). To detect this, `keep_up` also examines other
     leaves in turn, and builds the tree again if one has changed.
 
-    State, on the device of the rows: about `2/3 dim^2 / leaf_size + 1` floats per row, where
-    dim is that of the kernel; with a projection, also the projected rows.
+    The state is on the device of the rows. It has about `2/3 dim^2 / leaf_size + 1` floats per
+    row, where dim is the dimension of the kernel. With a projection, it also has the projected
+    rows.
 
     Args:
         alpha: Weight of the square.
@@ -133,7 +134,7 @@ class KernelTree:
         self._upkeep.rows_changed(tf.cast(ids, tf.int64))
 
     def row_observers(self) -> list[Callable[[tf.Tensor, tf.Tensor], None]]:
-        """The methods to call after rows have changed: one per variable that has rows."""
+        """The methods to call after rows have changed, one for each variable with rows."""
         return [self.rows_changed]
 
     def keep_up(
@@ -327,6 +328,6 @@ class KernelTree:
 def default_leaf_size(dim: int) -> int:
     """The number of rows of a leaf for a kernel of dimension `dim`.
 
-    Larger leaves need less memory, and no more time up to several times `dim`.
+    Larger leaves need less memory. Up to several times `dim`, they do not need more time.
     """
     return max(64, dim)

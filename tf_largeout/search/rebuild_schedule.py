@@ -57,8 +57,8 @@ class RebuildSchedule:
                 (`replicas.local_variable`), and in the scope of the CPU.
             is_stale: Optional function without arguments that returns, as a scalar bool tensor,
                 whether the structure no longer fits the weights. It is called every `every`
-                steps, and True causes a rebuild outside the schedule. This detects weights that
-                were set directly.
+                steps, and True causes a rebuild outside the schedule. So the structure is also
+                rebuilt if weights were set directly.
         """
         state = local_variable(self._state)
 

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 
 class RowDistribution:
-    """The probability of each row for each query: that of its list divided by the list's size.
+    """The probability of each row for each query: that of its list, divided by its size.
 
     For query h, list l has probability `softmax_l(<m_l, h> + b_l + log(size_l))`, where m_l and
     b_l are about the means of its rows and of their biases. Its members are equally likely. If

@@ -15,8 +15,8 @@ class ShardDistribution(ShardedStructure[RowDistribution]):
 
     List l of shard s has the probability `softmax(<m_l, h> + b_l + log(size_l))` over the lists
     of all shards. This is the probability of the shard, from the sum over its lists, times the
-    probability within the shard. Each shard makes all draws, on its device; each draw then
-    takes the result of the shard that was drawn for it.
+    probability within the shard. Each shard makes all draws, on its device. A draw then uses
+    the result of the shard that was drawn for it.
 
     Args:
         shards: The shards.

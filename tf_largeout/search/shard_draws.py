@@ -64,8 +64,9 @@ def merge_found(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Merges the rows that each shard found for the queries of a batch; keeps their order.
 
-    The rows that queries met come first, from each shard in proportion to `num_met`. The rows
-    that were drawn uniformly follow, from each shard in proportion to `num_rows`.
+    First come rows that the query found in its buckets ("met"), from each shard in proportion
+    to `num_met`. Then follow rows that were drawn uniformly, from each shard in proportion to
+    `num_rows`.
 
     Args:
         found: For each shard int64 `[batch, n]`, distinct rows: rows that were met, then

@@ -16,7 +16,7 @@ class TreeDraws:
 
     The kernels of all rows add up to Z, and those of shard s to Z_s. Row i of shard s is drawn
     with probability `(Z_s / Z) (K(h, w_i) / Z_s)`. The reported probability is the product of
-    the two factors that the draw used, also where the sums of a tree are out of date.
+    the two factors that the draw used, even if the sums of a tree are out of date.
 
     Args:
         trees: The tree of each shard.
@@ -126,8 +126,9 @@ def _draw(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Makes one draw per entry of `asking`, and looks up the labels, within one shard.
 
-    The op makes draws for each query that it gets. So the labels are looked up with all
-    queries, whose draws are dropped, and the draws are made with the queries that ask.
+    The op makes draws for each query that it gets. So it gets all queries, to look up the
+    labels, and then the queries in `asking`, to make the draws. The draws for the first part
+    are dropped.
     """
     own_queries, batch = tf.gather(queries, asking), tf.shape(queries)[0]
     if labels.shape[1] == 0:

@@ -46,10 +46,10 @@ def constant_initializer(value: np.ndarray) -> Callable[..., tf.Tensor]:
     """Returns an initializer that returns the numpy array `value`.
 
     If a variable is created in the first trace of a function, TensorFlow runs its initializer
-    before the function. It cannot do so if an initializer has captured a tensor. It then runs
-    the initializers of all variables in the first call, in no fixed order with operations that
-    read their shapes: the gradients of RNN layers in the same trace fail at random ("AddN must
-    have the same size and shape").
+    before the function. It cannot do this if an initializer has captured a tensor. Then it runs
+    the initializers of all variables in the first call of the function, while other operations
+    may already read their shapes. So the gradients of RNN layers in the same trace fail at
+    random ("AddN must have the same size and shape").
     """
 
     def initializer(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tensor:
@@ -121,9 +121,9 @@ def serialize(initializer: Initializer) -> Config | None:
 def is_large(shape: Shape) -> bool:
     """Whether values of `shape` are drawn in a `tf.function`, which takes less memory.
 
-    Small tensors are drawn eagerly. In a forked process a function never returns if the parent
-    process has used TensorFlow, because a fork does not copy its threads. Eager ops on small
-    tensors need no threads.
+    Small tensors are drawn eagerly, because this also works in a forked process. If the parent
+    process has used TensorFlow, a function never returns in the child, because a fork does not
+    copy TensorFlow's threads. Eager ops on small tensors need no threads.
     """
     return bool(np.prod(np.asarray(shape, np.int64)) >= _LARGE)
 
@@ -131,10 +131,10 @@ def is_large(shape: Shape) -> bool:
 def without_copies(initializer: Initializer) -> Initializer:
     """The same initializer, but a random one does not copy a large tensor.
 
-    A random Keras initializer draws, scales and shifts into three tensors, so it takes
-    three times the memory of the weight. In a function TensorFlow scales and shifts in place.
-    The seed must be an argument of that function: TensorFlow evaluates what depends on
-    constants alone while it optimizes the function.
+    A random Keras initializer draws, scales and shifts into three tensors, so it takes three
+    times the memory of the weight. In a function, TensorFlow scales and shifts in place. The
+    seed must be an argument of this function. If it were a constant, TensorFlow would compute
+    the values while it optimizes the function.
     """
     if not isinstance(initializer, _RANDOM):
         return initializer

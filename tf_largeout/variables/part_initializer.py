@@ -14,8 +14,8 @@ from tf_largeout.variables.initializers import (
     is_large,
 )
 
-# Of TensorFlow's stateless random ops: the key that scrambles seeds, the numbers per Philox
-# count, and the counts per sample of a truncated normal, which rejects some.
+# Constants of TensorFlow's stateless random ops: the key that scrambles seeds, the numbers per
+# Philox count, and the counts per sample of a truncated normal, which rejects some numbers.
 _SCRAMBLER, _NUMBERS_PER_COUNT, _COUNTS_TRUNCATED = 0x02461E293EC8F720, 4, 256
 _TRUNCATED_STDDEV = 0.87962566103423978  # of a standard normal number between -2 and 2
 _CONSTANT = (
@@ -29,9 +29,9 @@ _Distribution = tuple[str, float, float]  # method of tf.random.Generator, and t
 class PartInitializer:
     """An initializer that returns some rows of the values of another initializer.
 
-    The rows are bit-identical to those of the other initializer, and only they are drawn: Keras
-    draws from Philox, whose sequence can be entered at any position. (In a function, such as
-    when `fit` builds a model without an input, all rows are drawn.)
+    The rows are bit-identical to those of the other initializer. Only these rows are drawn:
+    Keras draws from the Philox sequence, which can start at any position. (In a function, for
+    example when `fit` builds a model without an input, all rows are drawn.)
 
     Args:
         initializer: The initializer of all rows: a random one of Keras (uniform, normal,

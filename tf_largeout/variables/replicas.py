@@ -29,8 +29,8 @@ def is_first_replica() -> bool:
 def replica_of(variable: keras.Variable, local: tf.Variable) -> Iterator[None]:
     """Context in which `replica_id` is the replica whose part of `variable` is `local`.
 
-    For optimizers: a strategy updates the variables of the replicas of a worker one by one,
-    outside of a replica context.
+    It is for optimizers: a strategy updates the variables of a worker's replicas one after the
+    other, outside of a replica context.
     """
     before = getattr(_updating, "replica_id", 0)
     components = _components(variable)
@@ -53,7 +53,7 @@ def local_variable(variable: keras.Variable) -> tf.Variable:
 def gathered(values: tf.Tensor) -> tf.Tensor:
     """Returns the concatenated values of all replicas, `[n]` each, on each replica.
 
-    All replicas must call it, so not in a branch of `tf.cond`.
+    All replicas must call it. So do not call it in a branch of `tf.cond`.
     """
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
@@ -79,8 +79,8 @@ def _components(variable: keras.Variable) -> tuple[tf.Variable, ...]:
 def warn_if_fit_will_fail() -> None:
     """Warns once that Keras's `fit` fails under `MultiWorkerMirroredStrategy`.
 
-    Keras fails before it calls a layer, so layers call this when they create variables. A
-    training loop of your own works.
+    Keras fails before it calls a layer, so layers call this function when they create
+    variables. Your own training loop works.
     """
     strategy = tf.distribute.get_strategy()
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):

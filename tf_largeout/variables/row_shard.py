@@ -12,12 +12,12 @@ import tensorflow as tf
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowShard:
-    """A range of the rows of a table, which are stored in a variable of their own.
+    """A range of the rows of a table, stored in a separate variable.
 
     Attributes:
         first: The first row.
         num_rows: Number of rows.
-        number: Which of the shards it is, from 0.
+        number: The number of this shard, from 0.
         num_shards: Number of shards.
         device_anchor: A variable on the device that holds the rows. None for a table in one
             variable, which is on the same device as the other weights of its layer.
@@ -40,7 +40,7 @@ class RowShard:
         return name if self.num_shards == 1 else f"{name}_{self.number}_of_{self.num_shards}"
 
     def contains(self, ids: tf.Tensor) -> tf.Tensor:
-        """Which of `ids` are rows of this shard, as bools.
+        """Returns which of `ids` are rows of this shard, as bools.
 
         Ids that are out of range count as rows of the first or the last shard, whose ops
         reject them.

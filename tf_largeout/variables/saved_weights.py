@@ -1,4 +1,4 @@
-"""The weights of a layer in a file, by name, so that its sampler can be exchanged."""
+"""The weights of a layer in a file, by name, so that another sampler can load them."""
 
 import logging
 import re
@@ -37,8 +37,8 @@ def load(
         sampler: Class name of its sampler; None if it has none.
 
     Raises:
-        ValueError: If the file does not have the same weights with the same shapes, other than
-            the sampler's.
+        ValueError: If the file does not have the same weights with the same shapes. Weights of
+            the sampler may differ.
     """
     values = {name: store[name] for name in store.keys()}
     needed, needed_state = _shapes(weights)

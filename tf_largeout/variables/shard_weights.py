@@ -18,7 +18,8 @@ _log = logging.getLogger("tf_largeout")
 def require_placement(layer: str, num_shards: int) -> None:
     """Raises a ValueError if shards cannot be placed on their servers here.
 
-    That is under a `tf.distribute` strategy, and in a function while servers are connected.
+    This is the case under a `tf.distribute` strategy, and in a function if servers are
+    connected.
     """
     if tf.distribute.has_strategy():
         raise ValueError(

@@ -1,7 +1,8 @@
 """Makes `tf.train.Checkpoint` save the shards of a table as one variable.
 
-TensorFlow saves such a variable in slices. Each slice is written by the machine of its shard,
-and any range of rows can be read. Thus a checkpoint does not depend on the number of shards.
+TensorFlow saves such a variable in slices. The machine of a shard writes the slice of the
+shard, and any range of rows can be read. So a checkpoint does not depend on the number of
+shards.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,9 +45,9 @@ def children(owner: Any, found: Mapping[str, Any]) -> Mapping[str, Any]:
 def placeholder(owner: Any, name: str, child: Any) -> Any:
     """Returns a placeholder for a list of slots of an optimizer that is not built.
 
-    Until an optimizer has its slots, it is not known which of them are shards of one table in
-    the checkpoint. The placeholder receives the values of the checkpoint. `restore_slots` adds
-    the slots to it, and TensorFlow's deferred restoration sets them.
+    Before an optimizer has its slots, it is not known which slots are shards of one table in
+    the checkpoint. So the placeholder takes their place. When the slots exist, `restore_slots`
+    adds them to the placeholder, and TensorFlow's deferred restoration sets their values.
 
     Args:
         owner: The optimizer.
@@ -61,7 +62,7 @@ def placeholder(owner: Any, name: str, child: Any) -> Any:
 
 
 def restore_slots(owner: Any) -> None:
-    """Restores the slots of an optimizer that was just built from the checkpoint read before.
+    """Restores the slots of a newly built optimizer from the checkpoint that was read before.
 
     Raises:
         ValueError: If the checkpoint has a list of slots where the optimizer has none.

@@ -16,8 +16,8 @@ _TABLE, _SLOT_OF, _SLOTS = "_largeout_table", "_largeout_slot_of", "_largeout_sl
 class ShardedTable:
     """A table whose rows are the rows of several variables, in order.
 
-    `table_of` returns the table of a variable. With it an optimizer, which only knows the
-    variables, saves and restores its slots as those of one table.
+    `table_of` returns the table of a variable. An optimizer knows only the variables. With
+    `table_of`, it saves and restores its slots as slots of one table.
 
     Args:
         name: Name of the table in files.
@@ -79,8 +79,8 @@ class ShardedTable:
     ) -> None:
         """Sets rows to rows of another table, copied from device to device.
 
-        They are copied in pieces of 64 MiB. Thus a device needs memory only for its own rows
-        and a piece, and this process needs none if the shards are on other machines.
+        They are copied in pieces of 64 MiB. So a device needs memory only for its own rows and
+        one piece. This process needs no memory if the shards are on other machines.
 
         Args:
             before: A table whose rows have the same shape.
@@ -145,8 +145,9 @@ def join_shards(variables: Iterable[keras.Variable]) -> list[keras.Variable | Sh
         variables: All variables, in order.
 
     Returns:
-        The same list, in which a `ShardedTable` replaces the shards of each table, and another
-        one replaces their slots of each kind; it is at the position of the first shard.
+        The same list, with a `ShardedTable` instead of the shards of each table, and a
+        `ShardedTable` instead of their slots of each kind. It is at the position of the first
+        shard.
     """
     variables = list(variables)
     slots: dict[int, list[keras.Variable]] = {}
