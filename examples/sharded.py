@@ -1,6 +1,6 @@
 """Trains on place names with the 202,458 classes in shards on servers.
 
-Starts two servers on this machine, which hold the class rows and their optimizer state. Trains
+Starts two servers on this machine, which store the class rows and their optimizer state. Trains
 with `fit`, prints exact metrics on names of the test split, and saves a file that can be loaded
 on one machine.
 

@@ -138,7 +138,9 @@ def main(arguments=None):
     parser.add_argument("folder", help="folder of the versions, written by export.py")
     parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 serves other machines too")
     parser.add_argument("--port", type=int, default=8501, help="0 selects a free port")
-    parser.add_argument("--max-batch", type=int, default=128, help="maximum rows per request")
+    parser.add_argument(
+        "--max-batch", type=int, default=128, help="maximum examples per request"
+    )
     parser.add_argument("--max-k", type=int, default=1000, help="maximum k of a request")
     parser.add_argument(
         "--timeout",

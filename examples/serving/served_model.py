@@ -18,7 +18,7 @@ class RefusedError(ValueError):
 
 
 class PredictRequest(BaseModel):
-    """A request with either `instances` (rows) or `inputs` (one tensor per input)."""
+    """A request with either `instances` (examples) or `inputs` (one tensor per input)."""
 
     signature_name: str = "serving_default"
     instances: list[Any] | None = None
@@ -30,8 +30,8 @@ class ServedModel:
 
     Args:
         folder: Folder named after the model, with one numbered folder per version.
-        max_batch: Maximum number of rows per request, and maximum length of every other axis
-            whose size the model leaves open.
+        max_batch: Maximum number of examples per request. It is also the maximum length of
+            every other axis whose size the model does not fix.
         max_k: Maximum `k` of a request.
     """
 
@@ -122,7 +122,7 @@ class ServedModel:
     def _tensor(self, value, spec):
         try:
             tensor = tf.constant(value, spec.dtype)
-        except (TypeError, ValueError) as error:  # Rows of different lengths.
+        except (TypeError, ValueError) as error:  # Lists of different lengths.
             raise RefusedError(f"{spec.name}: {error}"[:MAX_TEXT]) from None
         if not spec.shape.is_compatible_with(tensor.shape):
             raise RefusedError(f"{spec.name}: must have the shape {spec.shape}")

@@ -1,10 +1,10 @@
 """`python -m tf_largeout.benchmarks demo`: trains four models on 202,458 classes.
 
-The classes are places, the inputs their names in any script. `tf_largeout`, used as in
-`examples/place_names.py`, trains on a fixed number of examples, so that it learns the same on
-every machine. Each other method then trains the same encoder for the same time, with the same
-batch size, learning rate and number of negatives: `tf.nn.sampled_softmax_loss` and
-`tf.nn.nce_loss` with Keras's Adam, and stock TensorFlow operations with a row-sparse Adam
+The classes are places, and the inputs are their names in any script. `tf_largeout`, used as in
+`examples/place_names.py`, trains on a fixed number of examples, so that its result is nearly
+the same on every machine. Each other method then trains the same encoder for the same time,
+with the same batch size, learning rate and number of negatives: `tf.nn.sampled_softmax_loss`
+and `tf.nn.nce_loss` with Keras's Adam, and stock TensorFlow operations with a row-sparse Adam
 written by hand.
 
 The demo first prints what it will do and how long this takes on this machine. Then it prints a
@@ -32,8 +32,8 @@ from tf_largeout.datasets import place_names
 TASK = "place_names"
 STOCK = ("tf_nn_sampled_softmax", "tf_nn_nce", "stock_tuned")
 OURS = "recommended"
-# Of the test split. The model predicts the right place of each with a clear margin; how often
-# it does so for all names is P@1.
+# Names of the test split for which the model predicts the right place with a clear margin. P@1
+# is measured on all names.
 NAMES = ("Berliin", "Kuala-Lumpuro", "Буенос Айрес", "تاینان", "וולונגונג", "石河子")
 _SHARED = ("batch_size", "num_sampled", "learning_rate", "anneal", "dim")
 _POINTS, _SAMPLE, _FINAL_SAMPLE = 6, 1000, 5000
@@ -143,8 +143,8 @@ def _run(out, method, seconds, every, **options):
 def at_equal_examples(logs):
     """Lines that compare each stock method with ours after the same number of examples.
 
-    P@1 of ours is interpolated linearly between two evaluations. Methods that saw fewer
-    examples than ours before its first evaluation are left out.
+    P@1 of our method is interpolated linearly between two evaluations. Stock methods that
+    trained on fewer examples than our method before its first evaluation are left out.
     """
     ours = logs[OURS]
     seen, p1 = zip(*((each["examples"], each["p1"]) for each in ours["points"]), strict=True)

@@ -1,10 +1,10 @@
 """`python -m tf_largeout.benchmarks profile`: time of the parts of a training step.
 
-Times growing parts of the step on real batches: the encoder; then also the output layer and the
-loss; then also the gradients; then also the optimizer, which is the whole train step; and
-finally a step inside `fit`. The time of a part is the difference to the previous one. Searches
-run from the first step on. The last lines are the limits of the machine for the matrix products
-and for the bytes of the rows that the step reads and writes.
+Measures longer and longer parts of the step on real batches: first the encoder; then also the
+output layer and the loss; then also the gradients; then also the optimizer, which is the whole
+train step; and finally a step inside `fit`. The time of a part is the difference to the
+previous measurement. Searches run from the first step on. The last lines are the limits of the
+machine for the matrix products and for the bytes of the rows that the step reads and writes.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def _ever_longer_parts(model):
 
 
 def _milliseconds(function, batches):
-    # Two functions, one inside the other, as in `fit`: what nobody uses is pruned at the seam.
+    # Two nested functions, as in `fit`: TensorFlow prunes unused results of the inner function.
     inner = tf.function(function, autograph=False, reduce_retracing=True)
     function = tf.function(inner, autograph=False, reduce_retracing=True)
     times = []

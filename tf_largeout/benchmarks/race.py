@@ -5,8 +5,8 @@ process. Time starts after the first execution, which traces the graph, and stop
 evaluations. The figures are exact and on the test split. An interrupted race, or one that is
 given more time, resumes where it ended: its logs and checkpoints are in `--out`.
 
-Methods of other libraries (`pip install 'tf_largeout[rivals]'`) train to their end, whatever
-time this takes, and are evaluated then.
+Methods of other libraries (`pip install 'tf_largeout[rivals]'`) train until they are finished,
+whatever time this takes, and are then evaluated.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def race(runs):
 
 
 def table(logs):
-    """The last point of each log as lines of text; '-' where a method has no figure."""
+    """The last point of each log as lines of text; '-' if a method has no figure."""
     width = max(len(log["title"]) for log in logs.values())
     lines = [f"{'':{width}}    steps  examples/s    P@1    P@5  in top 5  exact loss  peak MiB"]
     for log in logs.values():

@@ -4,8 +4,7 @@ Compares the indexes of `tf_largeout.retrieval`, exports, a product with all cla
 `tf.math.top_k`, and installed libraries of nearest-neighbour search (`pip install
 'tf_largeout[rivals]'`): one line per setting and batch size. Weights and queries are those of a
 model that is trained first, or from a file. Everything runs on one thread, each kind of method
-in its own process. Rivals find the highest `<w, h> + b` with the biases as an additional
-column.
+in its own process. Other libraries search the rows with the biases as an additional column.
 
 Recall is the share of the exact best k, where classes of equal scores count as equal. `p1` is
 P@1 of what was found. Times are those of a whole call, from NumPy to NumPy. Memory is the
@@ -32,7 +31,7 @@ _WARM_UP = 5
 
 
 def main(arguments=None):
-    """Measures what the command line asks for and returns the report."""
+    """Runs the measurements of the command line and returns the report."""
     options = _parser().parse_args(arguments)
     weights = options.weights or (_made(options) if options.rows else _trained(options))
     for name in _THREADS:
@@ -59,11 +58,11 @@ def measure(method, weights, k, batches, queries, seconds):
     Args:
         method: key of `METHODS`.
         weights: path of an `.npz` with `W [num_classes, dim]`, `b [num_classes]` and queries
-            `H [n, dim]`, of which a random half is asked and the other may be learned from;
-            and perhaps their labels `y`, `[n]` or `[n, m]` padded with -1.
+            `H [n, dim]`, of which a random half is searched, and the other half may be used to
+            choose settings; and optionally their labels `y`, `[n]` or `[n, m]` padded with -1.
         k: how many classes to find, as a list.
         batches: batch sizes, as a list.
-        queries: how many of the queries tell the recall.
+        queries: the number of queries from which the recall is computed.
         seconds: about how long each time is measured.
     """
     import tensorflow as tf

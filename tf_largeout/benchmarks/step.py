@@ -2,10 +2,11 @@
 
 Measures milliseconds per step and peak memory by number of classes, width, batch size, number
 of negatives and optimizer. Each configuration runs in its own process, inside plain `fit`. The
-figures are medians over steps after a warm-up. Rows without an optimizer are the lower bound:
-forward and backward alone. `limit` is what the machine allows where a batch shares its
-negatives: the matrix products at the measured rate plus the bytes at the measured bandwidth.
-With `--device gpu`, everything runs on the first GPU, and memory is that of its tensors.
+figures are medians over steps after a warm-up. Lines without an optimizer measure only the
+forward and the backward pass. `limit` is the least possible time on the machine if a batch
+shares its negatives: that of the matrix products at the measured rate, plus that of the bytes
+at the measured bandwidth. With `--device gpu`, everything runs on the first GPU, and memory is
+that of its tensors.
 """
 
 import argparse
@@ -30,8 +31,8 @@ VARIANTS = {
     "tf.nn + row-sparse Adam by hand": ("tf_nn_sampled_softmax", "row_sparse_adam"),
     "tf.nn, no optimizer": ("tf_nn_sampled_softmax", "none"),
 }
-# Measured when asked for: bfloat16 products, whose rate `limit` does not know; passes over all
-# classes; and searches, from the first step on.
+# Measured only on request: bfloat16 products, for whose rate there is no `limit`; passes over
+# all classes; and searches, from the first step on.
 OTHER_VARIANTS = {
     "ours, bfloat16": ("ours_bfloat16", "lazy_adam"),
     "Keras Dense + Adam": ("dense", "adam"),

@@ -1,8 +1,8 @@
 """`python -m tf_largeout.benchmarks table`: compares finished runs of one task.
 
-Reads the logs that `race` leaves in `--out` and compares the figures at the last point, the
-best P@1, the time per epoch, the training time to a half and to nine tenths of the last P@1 of
-a reference, and peak memory. Times are of training alone. `--columns costs` shows the costs of
+Reads the logs that `race` wrote to `--out` and compares the figures at the last point, the best
+P@1, the time per epoch, the training time to a half and to nine tenths of the last P@1 of a
+reference, and peak memory. Times are of training alone. `--columns costs` shows the costs of
 training and answers instead.
 """
 
@@ -79,7 +79,7 @@ def read_logs(paths):
     logs = []
     for path in map(pathlib.Path, paths):
         files = sorted(path.glob("*.json")) if path.is_dir() else [path]
-        # beside logs there may be the report of the same race
+        # the folder of the logs may also contain the report of the race
         found = [log for file in files for log in _logs_of(file, with_reports=path.is_file())]
         if not found:
             raise ValueError(f"{path} has no log of a run with a point of measurement.")
@@ -101,7 +101,7 @@ def comparison(logs, reference=None):
         ValueError: If there is a `reference`, and not exactly one log has that method or title.
     """
     aims = _aims(logs, reference) if reference else dict.fromkeys(_SHARES)
-    # logs of earlier versions do not tell; all are of one task
+    # logs of earlier versions do not contain it; all are of one task
     num_examples = max(log.get("num_examples", 0) for log in logs)
     rows = [_row(log, aims, num_examples) for log in logs]
     return sorted(rows, key=lambda row: -row["p1"])
@@ -121,7 +121,7 @@ def _aims(logs, reference):
 
 def _row(log, aims, num_examples):
     last = log["points"][-1]
-    # other libraries do not tell how many examples they saw
+    # other libraries do not report how many examples they used
     seconds_each = last["seconds"] / last["examples"] if "examples" in last else 0
     query_ms = log.get("query_ms", {})
     return {
@@ -169,7 +169,7 @@ def write_markdown(path, rows, columns=LEARNING):
 
 
 def _cells(rows, columns):
-    """Headings and rows as text; '-' for what is unknown or was not reached."""
+    """Headings and rows as text; '-' for values that are unknown or were not reached."""
     lines = [[heading for _, heading, _ in columns]]
     for row in rows:
         values = [(row.get(name), form) for name, _, form in columns]

@@ -1,9 +1,9 @@
 """`python -m tf_largeout.benchmarks tune`: the best learning rate of each method.
 
-Trains each method once with each rate, for the same wall-clock time, and tests on examples that
-are cut from the training split. The rates are factors of the method's own rate; a
-`FactoredOutput` has a second one, `--rate class_rate`. Each run has a folder in `--out`. A
-finished run is not repeated; an interrupted one starts from the beginning.
+Trains each method once with each rate, for the same wall-clock time, and tests on a part of the
+training split. The rates are multiples of the method's own rate. A `FactoredOutput` has a
+second rate, `--rate class_rate`. Each run has a folder in `--out`. A finished run is not
+repeated; an interrupted one starts from the beginning.
 """
 
 import argparse

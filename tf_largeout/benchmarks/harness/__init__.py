@@ -1,1 +1,1 @@
-"""What the benchmarks share: tasks, runs in separate processes, evaluation, pictures."""
+"""Shared code of the benchmarks: tasks, runs in separate processes, evaluation, pictures."""

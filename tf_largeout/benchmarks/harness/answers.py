@@ -16,11 +16,12 @@ _WARM_UP = 3
 def query_milliseconds(top_k, features, seconds=1.0):
     """CPU milliseconds a query, alone and in batches, by the size of the batch as text.
 
-    On one core that is the time of a query, and unlike it does not depend on what else runs.
+    On one core, this is the time of a query. Unlike wall time, it does not depend on other
+    programs.
 
     Args:
-        top_k: called with features `[n, ...]` and `k`; returns what it finds, in numpy.
-        features: array of examples to ask for, at least as many as the largest batch.
+        top_k: called with features `[n, ...]` and `k`; returns the results as NumPy arrays.
+        features: array of examples, at least as many as in the largest batch.
         seconds: of CPU time for each size.
     """
     return {str(size): _milliseconds(top_k, features, size, seconds) for size in QUERY_BATCHES}

@@ -4,18 +4,18 @@ import numpy as np
 
 
 def directions(num_classes=20_000, examples=60_000, dim=64, noise=0.6, test_examples=5_000):
-    """Examples of classes that are directions in space, all of them to train on.
+    """Training examples of classes that are directions in space.
 
-    `x = c_y + noise * n`, where c_y is the unit vector of the class and n a normal vector of
-    mean squared length 1. With three examples per class a model has to remember each: the test
-    examples are training examples.
+    `x = c_y + noise * n`, where c_y is the unit vector of the class, and n is a normal vector
+    of mean squared length 1. The test examples are training examples: with three examples per
+    class, a model can only memorize them.
 
     Args:
         num_classes: number of directions.
-        examples: number of training examples, their classes uniform.
+        examples: number of training examples, with uniform classes.
         dim: width of the examples.
-        noise: length of the noise beside a direction of length 1.
-        test_examples: how many of the training examples are tested on.
+        noise: length of the noise, relative to a direction of length 1.
+        test_examples: number of training examples that are also test examples.
 
     Returns:
         `((features, labels), (test_features, test_labels))`: float32 and int64 arrays.

@@ -26,13 +26,14 @@ def evaluate(
     """Precision and the full softmax loss of `model` on a sample of the test split.
 
     Args:
-        model: called on features, returns logits [batch, num_classes].
-        features: array of the model's inputs, one row an example.
-        labels: int64 [examples] or [examples, max_labels], padded with -1, none twice in a row.
+        model: function of features that returns logits [batch, num_classes].
+        features: array of the model's inputs, one entry per example.
+        labels: int64 [examples] or [examples, max_labels], padded with -1, without repeats in
+            an example.
         label_counts: [num_classes], training examples of each class; None for no PSP.
-        num_examples: training examples in all. By default the sum of the counts, right where
-            each example has one label.
-        batch_size: rows whose logits are held at a time.
+        num_examples: number of all training examples. By default the sum of the counts, which
+            is correct if each example has one label.
+        batch_size: number of examples whose logits are in memory at a time.
         score: function of logits, by which the classes are ranked.
 
     Returns:
@@ -84,7 +85,7 @@ def inverse_propensities(label_counts, num_examples=None):
 
 
 def propensity_scored_precision(best, hits, labels, inverse):
-    """`psp1`, `psp3`, `psp5` in per cent: what the hits weigh, of what they could at most.
+    """`psp1`, `psp3`, `psp5` in per cent: the weight of the hits, of the highest possible.
 
     Args:
         best: int64 [examples, k], classes by falling logit.

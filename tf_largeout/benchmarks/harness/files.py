@@ -16,7 +16,7 @@ def mean_and_deviation(values, digits=1):
 
 
 def write_json(path, content):
-    """Writes JSON so that a reader sees the old file or the new one, never a half."""
+    """Writes JSON so that a reader sees either the old file or the complete new file."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
@@ -40,7 +40,7 @@ def stderr_to(path):
 
 @contextlib.contextmanager
 def silent():
-    """Discards all output that is written inside, also that of C and other libraries."""
+    """Discards all output that is written inside, including that of C and other libraries."""
     with _writes_to(os.devnull, 1), _writes_to(os.devnull, 2):
         yield
 

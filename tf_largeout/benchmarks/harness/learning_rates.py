@@ -6,11 +6,11 @@ from tf_largeout.layers import FactoredOutput
 
 
 class LearningRates:
-    """The rates of a model's optimizer and of its layers with their own update.
+    """The rates of a model's optimizer, and of its layers that update themselves.
 
     Args:
         model: A compiled model.
-        share: The present share of the full rates.
+        share: The current share of the full rates.
     """
 
     def __init__(self, model, share=1.0):

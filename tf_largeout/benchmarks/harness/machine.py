@@ -1,4 +1,4 @@
-"""What a benchmark reports about the machine and its process."""
+"""Measurements of the machine and of the process, for the reports of benchmarks."""
 
 import os
 import pathlib
@@ -59,7 +59,7 @@ def why_not_on_gpu():
 
 
 def resident_mb(device="cpu"):
-    """Memory in MiB that the process, or its tensors on the GPU, hold now."""
+    """Current memory in MiB of the process, or of its tensors on the GPU."""
     return _status_mb("VmRSS") if device == "cpu" else _gpu_mb("current")
 
 
@@ -96,7 +96,7 @@ def _status_mb(field):
 
 
 def finish():
-    """Waits for all queued work: ops on a GPU return before they are done."""
+    """Waits for all queued work, because ops on a GPU return before they are done."""
     import tensorflow as tf
 
     tf.test.experimental.sync_devices()
@@ -113,7 +113,7 @@ def memory_bandwidth(megabytes=512):
 
     source = tf.Variable(tf.ones([megabytes << 18]), trainable=False)
     target = tf.Variable(tf.zeros([megabytes << 18]), trainable=False)
-    seconds = _fastest(lambda: target.assign_add(source))  # two reads and a write an element
+    seconds = _fastest(lambda: target.assign_add(source))  # two reads and a write per element
     return 3 * (megabytes << 20) / seconds / 1e9
 
 

@@ -34,7 +34,7 @@ def draw_race(logs, path, title, yardsticks=None):
     figure, axes = new_figure([8.0, 4.8])
     styles = line_styles(len(logs))
     for style, log in zip(styles, logs.values(), strict=True):
-        # no line from 0 to a single point, which is all that other libraries have
+        # models of other libraries have a single point, which gets no line from 0
         start = [(0.0, 0.0)] if len(log["points"]) > 1 else []
         points = start + [(point["seconds"], point["p1"]) for point in log["points"]]
         axes.plot(*zip(*points, strict=True), **style, label=log["title"])

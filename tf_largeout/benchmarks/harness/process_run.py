@@ -30,7 +30,7 @@ class ProcessRun(abc.ABC):
 
     @abc.abstractmethod
     def identity(self):
-        """What identifies the log of this run, as a dict."""
+        """The settings that identify the log of this run, as a dict."""
 
     @abc.abstractmethod
     def is_finished(self, log):

@@ -19,7 +19,7 @@ def uniform(draws, num_classes, dim):
 
 
 def duplicates(draws, num_classes, dim):
-    """Each row five times, like classes with the same name."""
+    """Each row occurs five times, like classes with the same name."""
     rows = np.repeat(draws.standard_normal((-(-num_classes // 5), dim)), 5, axis=0)
     rows = draws.permutation(rows[:num_classes])
     return rows, None, _near(draws, rows)

@@ -11,7 +11,7 @@ from tf_largeout.benchmarks.harness import machine, own_process
 from tf_largeout.benchmarks.harness.tasks import from_arrays
 from tf_largeout.benchmarks.methods.method_table import METHODS
 
-_BATCHES = 32  # distinct batches, so that a step meets rows that the last one did not load
+_BATCHES = 32  # distinct batches, so that a step reads rows that the previous step did not load
 _WARM_UP = 5
 
 
@@ -19,9 +19,9 @@ _WARM_UP = 5
 class StepCase:
     """A configuration: a method of `METHODS` with an optimizer of `OPTIMIZERS`.
 
-    Features come from a dense layer of width `dim`, so that the output layer has an input to
-    pass its gradient to. Labels are uniform, which gives the most distinct rows. `device` is
-    "cpu", with the memory of the process, or "gpu", with that of its tensors there.
+    Features come from a dense layer of width `dim`, so that the step also computes the gradient
+    of the features. Labels are uniform, so that a step uses as many distinct rows as possible.
+    `device` is "cpu" or "gpu". Memory is that of the process, or of its tensors on the GPU.
     """
 
     method: str
@@ -46,8 +46,8 @@ class StepCase:
         try:
             machine.use(self.device)
             return self.figures()
-        except Exception as error:  # a row of the report must say what happened
-            return {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
+        except Exception as error:  # a line of the report must say what happened return
+            {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
 
     def figures(self):
         """Median, 10th and 90th percentile of step time, and memory; in this process."""

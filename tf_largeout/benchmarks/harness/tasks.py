@@ -20,13 +20,13 @@ class Task:
 
     Attributes:
         num_classes: size of the output.
-        num_features: rows of the encoder's table; 0 says that an example is a dense vector.
+        num_features: rows of the encoder's table; 0 if an example is a dense vector.
         train: endless shuffled batches (features, labels). Features are int32
             [batch, max_features] padded with 0, or float32 [batch, width]; labels int64
             [batch] or [batch, max_labels] padded with -1.
-        test: pair of arrays like a batch, all examples to test on.
+        test: pair of arrays like a batch, with all test examples.
         label_counts: training examples of each class.
-        num_examples: training examples in all.
+        num_examples: number of all training examples.
     """
 
     num_classes: int
@@ -72,11 +72,11 @@ def load(name, batch_size, seed=0, on_validation=False):
         name: key of `TASKS`.
         batch_size: of the training batches.
         seed: of their order.
-        on_validation: test on examples cut from the training split instead of the test split,
-            for the choice of settings.
+        on_validation: whether to test on a part of the training split instead of the test
+            split, to choose settings.
 
     Raises:
-        ValueError: if there is no such task; it lists those there are.
+        ValueError: if there is no such task. The message lists all tasks.
     """
     if name not in TASKS:
         raise ValueError(f"Unknown task {name!r}. There are: {', '.join(sorted(TASKS))}.")
@@ -102,7 +102,7 @@ def from_dataset(name, batch_size, seed, on_validation):
 
 
 def synthetic(num_classes=2000, examples=20_000, max_labels=1):
-    """A task for tests: each class has four features, of which noise hides some."""
+    """A task for tests: each class has four features, and noise hides some of them."""
 
     def task(name, batch_size, seed, on_validation):
         rng = np.random.default_rng(0)

@@ -14,21 +14,22 @@ ENDLESS = 1_000_000_000  # steps an epoch, where the clock ends it
 class TrainingClock(keras.callbacks.Callback):
     """Stops `fit` after some seconds, or steps, of training and evaluates at fixed points.
 
-    Time starts after the first execution, which traces the graph, and stands still during an
-    evaluation. Everything else that `fit` does is counted: input, callbacks, Keras itself.
+    Time starts after the first execution, which traces the graph, and is stopped during an
+    evaluation. The time of everything else in `fit` is counted: input, callbacks and Keras
+    itself.
 
     Args:
-        seconds: training time in all; ignored if there are `steps`.
+        seconds: total training time; ignored if there are `steps`.
         every: seconds, or steps, from one point to the next; the end is a point too.
-        on_point: called with (model, seconds, steps) at each point; returns figures, `p1`
-            among them.
-        stopwatch: a `Stopwatch` with the time that lies behind a resumed model, by default
-            a new one.
-        by_cpu: count seconds of computation, which other work on the machine does not change.
+        on_point: called with (model, seconds, steps) at each point; returns figures, including
+            `p1`.
+        stopwatch: a `Stopwatch` with the training time of a resumed model so far; by default a
+            new one.
+        by_cpu: whether to count CPU seconds, which do not depend on other programs.
         anneal: share of the training, at its end, over which the learning rate falls to zero.
         title: of the progress bar; None shows none.
-        steps: training steps in all, whatever time they take; None to stop after `seconds`.
-            The last execution is never cut short.
+        steps: total number of training steps, whatever time they take; None to stop after
+            `seconds`. The last execution is always complete.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class TrainingClock(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         self.next_point = self._point_after(self._spent())
-        if self.anneal:  # a resumed optimizer comes with a rate that fell already
+        if self.anneal:  # the rate of a resumed optimizer has already fallen
             self.rates = LearningRates(self.model, self._share_of_rate(self._spent()))
         if self.title:
             unit = "steps, {remaining} left" if self.by_steps else "s"

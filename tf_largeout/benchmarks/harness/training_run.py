@@ -12,16 +12,17 @@ class TrainingRun(ProcessRun):
 
     Attributes:
         method: key of `METHODS`.
-        directory: where the log and the checkpoints lie.
-        seconds: training time, evaluations apart; None if there are `steps`.
+        directory: the folder of the log and the checkpoints.
+        seconds: training time without evaluations; None if there are `steps`.
         every: seconds of training, or steps, from one evaluation to the next.
-        sample: test examples of an evaluation on the way; the last one takes `final_sample`.
+        sample: test examples of an evaluation during training; the last evaluation uses
+            `final_sample`.
         overrides: settings other than the table's.
         on_validation: test on a part of the training split, for the choice of settings.
-        resumable: whether a checkpoint is written at each evaluation. Without, a run that was
-            interrupted starts from the beginning.
+        resumable: whether a checkpoint is written at each evaluation. Otherwise an interrupted
+            run starts from the beginning.
         save: path to save the trained model to, or None.
-        by_cpu: seconds are those of computation, on all cores, not those that pass.
+        by_cpu: whether seconds are CPU seconds of all cores, instead of wall time.
         steps: training steps, whatever time they take; None to train for `seconds`.
     """
 

@@ -61,7 +61,7 @@ class TrainingSession:
     def _measure_answers(self, model):
         features, _ = self.task.test_sample(1000)
         trained = self.log["points"][-1]["seconds"]
-        seconds = min(1.0, trained)  # a trial that trains briefly asks briefly
+        seconds = min(1.0, trained)  # a short trial also measures queries for a short time only
         self.log |= {
             "model_mb": answer_mb(model),
             "query_ms": query_milliseconds(keras_top_k(model), features, seconds),

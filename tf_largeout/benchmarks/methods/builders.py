@@ -33,7 +33,7 @@ def ours(task, settings, **options):
 
 
 def residual(task, settings, pairs_per_id=0):
-    """`ours` with a residual block behind the encoder: `x + relu(Dense(x))`.
+    """`ours` with a residual block after the encoder: `x + relu(Dense(x))`.
 
     With `pairs_per_id`, bags also contain bigrams of ids, hashed to this multiple of the number
     of ids.
@@ -63,22 +63,22 @@ def _output(task, settings, **options):
 def normalized_at_start(task, settings):
     """`ours` with each bias at -log(num_classes).
 
-    NCE takes logits for log probabilities as they are, so their exponentials should sum to 1 at
-    the start. With biases of 0, training must first lower all logits and hardly learns anything
-    else.
+    NCE treats logits as log-probabilities, so their exponentials should sum to 1 at the start.
+    With biases of 0, the first steps only lower all logits, and the model hardly learns
+    anything else.
     """
     start = keras.initializers.Constant(-math.log(task.num_classes))
     return ours(task, settings, bias_initializer=start)
 
 
 def hierarchical(task, settings, clusters=None):
-    """A two-level softmax with clusters of consecutive ids: classes of like frequency."""
+    """A two-level softmax with clusters of consecutive ids, which have similar frequencies."""
     output = HierarchicalOutput(task.num_classes, clusters=clusters)
     return keras.Sequential([task.input(), task.encoder(settings.dim), output])
 
 
 def hierarchical_k_means(task, settings):
-    """The same with clusters of classes whose examples have like features."""
+    """The same with clusters of classes whose examples have similar features."""
     clusters = HierarchicalOutput.clusters_of(class_vectors(task))
     return hierarchical(task, settings, clusters)
 

@@ -11,17 +11,17 @@ from tf_largeout.layers import FactoredOutput
 
 @dataclasses.dataclass(frozen=True)
 class FactoredHead:
-    """A loss of the spherical family and what a `FactoredOutput` needs to learn by it.
+    """A loss of the spherical family, and the settings of a `FactoredOutput` for it.
 
     Attributes:
         title: what a reader sees.
         loss: function of nothing that makes the loss.
-        class_rate: learning rate of the layer where nothing else is said, for batches of 1,024.
+        class_rate: default learning rate of the layer, for batches of 1,024.
         absolute: whether the classes are ranked by `|logit|`.
         has_probabilities: whether the loss is the cross entropy of a distribution.
-        from_zero: whether the features have length 1 and the class rows start at 0. The
-            squared error of random rows is least where the features are 0, and that is what
-            an encoder learns from it before the rows learn anything.
+        from_zero: whether the features have length 1 and the class rows start at 0. With random
+            rows, the squared error is lowest if the features are 0, so the encoder would learn
+            to output 0 before the rows learn anything.
     """
 
     title: str

@@ -25,15 +25,15 @@ from tf_largeout.benchmarks.methods.stock_models import AllPositivesModel
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What a method is trained with; fields that a method has no use for are left alone.
+    """The settings of a training run. A method ignores fields that it does not use.
 
     Attributes:
         batch_size, num_sampled, dim, learning_rate: as everywhere.
-        class_rate: learning rate of a `FactoredOutput`, which steps by itself.
+        class_rate: learning rate of a `FactoredOutput`, which updates itself.
         optimizer: key of `OPTIMIZERS`.
         sampler: "uniform", "log_uniform" or, with our methods, "frequency": the static
             distribution of negatives.
-        search: key of `SAMPLERS` of what finds hard negatives, or None.
+        search: key of `SAMPLERS` for the sampler that finds hard negatives, or None.
         search_options: other arguments of that sampler than `num_sampled` and `tail`.
         anneal: share of the training time, at its end, over which the rate falls to zero.
         steps_per_execution: steps inside one call of the compiled train function.
@@ -63,7 +63,7 @@ class Method:
         build: (task, settings) -> model, without compile.
         compile: arguments of `model.compile` other than the optimizer.
         score: function of logits, by which the classes are ranked in evaluations.
-        settings: what the method takes other than the defaults, on every task.
+        settings: settings that differ from the defaults, for all tasks.
         tuned: the same by task, found on a validation split cut from the training examples.
     """
 
@@ -107,8 +107,8 @@ def dense_compile():
     return {"loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
 
 
-# Found on a validation split; the stock methods with Keras's Adam take too few steps in the
-# time of a race for their settings to matter.
+# Found on a validation split. The stock methods with Keras's Adam are not tuned: in the time of
+# a race, they make so few steps that their settings do not matter.
 _FAST = {"steps_per_execution": 16}
 _PLACE_NAMES = {"batch_size": 512, "learning_rate": 7e-3, "sampler": "uniform", "anneal": 1.0}
 _LINUX = {"batch_size": 512, "learning_rate": 3e-3, "num_sampled": 2048, "anneal": 1.0}

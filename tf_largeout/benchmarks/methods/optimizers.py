@@ -10,7 +10,7 @@ from tf_largeout.optimizers import LazyAdagrad, LazyAdam, LazySGD, RowwiseAdagra
 
 
 class NoOptimizer(keras.optimizers.Optimizer):
-    """Waits for the gradients and updates nothing: leaves forward and backward alone."""
+    """Waits for the gradients and updates nothing, to measure forward and backward only."""
 
     def apply(self, grads, trainable_variables=None):
         parts = [g.values if isinstance(g, tf.IndexedSlices) else g for g in grads]
@@ -21,7 +21,7 @@ class NoOptimizer(keras.optimizers.Optimizer):
         raise NotImplementedError("NoOptimizer overrides `apply` and takes no steps.")
 
 
-# How often a step reads or writes a touched row of the weights and of the slots.
+# How often a step reads or writes each updated row of the weights and of the slots.
 ROW_PASSES = {
     "adam": 6,
     "adagrad": 4,

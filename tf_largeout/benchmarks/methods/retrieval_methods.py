@@ -1,4 +1,4 @@
-"""What `retrieval` compares; a new method is one function and a line in `METHODS`.
+"""The methods that `retrieval` compares; a new one is one function and a line in `METHODS`.
 
 A method takes a `Problem` and yields `(setting, search)`, where `search(queries, k)` takes
 float32 `[n, dim]` and returns ids `[n, k]`, both NumPy.
@@ -20,8 +20,8 @@ class Problem:
     Attributes:
         rows: float32 `[num_classes, dim]`.
         bias: float32 `[num_classes]`.
-        queries: float32 `[n, dim]`, to choose settings by, none that is asked.
-        most_k: the most classes that will be asked for.
+        queries: float32 `[n, dim]`, to choose settings. They are not used in the measurement.
+        most_k: the largest k of the searches.
     """
 
     rows: np.ndarray
@@ -53,7 +53,7 @@ def brute_force(problem):
 
 
 def _filtered(index, problem):
-    """Searches with each filter; they find other classes than the best of all."""
+    """Searches with each filter. Their results differ from the best classes of all."""
     draws = np.random.default_rng(0)
     num_classes = len(problem.rows)
     allowed = np.flatnonzero(draws.random(num_classes) < _SHARE_ALLOWED)
@@ -94,7 +94,7 @@ def lsh(problem, hash):
 
 
 def matmul(problem):
-    """The scores of all classes and the best of them, in TensorFlow."""
+    """Scores all classes and finds the best of them, in TensorFlow."""
     import tensorflow as tf
 
     rows, bias = tf.Variable(problem.rows), tf.Variable(problem.bias)
@@ -135,7 +135,7 @@ def export(problem, ops, has_index):
 def _ask(loaded, queries, k):
     import tensorflow as tf
 
-    # The signature of servers has one k: that of the export, of which the first are taken.
+    # This signature has a fixed k. The first of its results are used.
     found = loaded.signatures["serving_default"](features=tf.constant(queries))
     return found["ids"].numpy()[:, :k]
 

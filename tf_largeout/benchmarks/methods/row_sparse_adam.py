@@ -1,4 +1,4 @@
-"""Adam on the rows with a gradient alone, in stock TensorFlow ops; see `LazyAdam`."""
+"""Adam for only the rows with a gradient, in stock TensorFlow ops; see `LazyAdam`."""
 
 import keras
 import tensorflow as tf
@@ -7,9 +7,9 @@ import tensorflow as tf
 class RowSparseAdam(keras.optimizers.Optimizer):
     """What a user can write by hand today: unique, segment sum, gather and scatter.
 
-    Repeated ids are merged, then moments and rows of the ids that occurred are read, changed
-    and written back. Rows that did not occur keep their moments. Dense gradients are treated
-    as ordinary Adam does. It shares no code with the optimizers of this package.
+    Repeated ids are merged. Then moments and rows of the ids in the gradient are read, changed
+    and written back. Other rows keep their moments. Dense gradients are applied as in ordinary
+    Adam. It shares no code with the optimizers of this package.
 
     Args:
         learning_rate: float or schedule.

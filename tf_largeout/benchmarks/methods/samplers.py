@@ -40,8 +40,8 @@ def _draws(sampler_class, **fixed):
     )
 
 
-# Each is called as (task, num_sampled, **options); those that search have options `num_hard`,
-# `tail` and their own.
+# Each is called as (task, num_sampled, **options). Those that search have the options
+# `num_hard` and `tail`, and options of their own.
 SAMPLERS = {
     "uniform": _of(UniformSampler),
     "log_uniform": _of(LogUniformSampler),

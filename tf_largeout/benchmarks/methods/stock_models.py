@@ -12,8 +12,8 @@ SAMPLERS = {
 class CandidateModel(keras.Model):
     """`tf.nn.sampled_softmax_loss` or `tf.nn.nce_loss` on an encoder, with its own train step.
 
-    An example with several labels trains on one of them, drawn in each step, because those
-    losses need the same number of labels in every row.
+    An example with several labels trains on one of them, drawn in each step, because these
+    losses need the same number of labels for every example.
 
     Args:
         encoder: layer that ends in [batch, dim].
@@ -79,11 +79,11 @@ class CandidateModel(keras.Model):
 
 
 class AllPositivesModel(CandidateModel):
-    """Sampled softmax in which every label of a row is a positive: the strongest stock form.
+    """Sampled softmax with all labels of an example as positives: the best stock form.
 
     `loss_b = logsumexp over {labels of b} and sample of o' - mean over labels of b of o'`, with
-    `o'_s = o_s - log E[count_s]` and sampled ids that are labels of the row masked. Padding
-    costs nothing: the labels of the batch are one flat list, as are their logits.
+    `o'_s = o_s - log E[count_s]` and sampled ids that are labels of the example masked. Padding
+    takes no time, because the labels of the batch and their logits are flat lists.
     """
 
     def sampled_loss(self, features, labels):
@@ -127,7 +127,10 @@ def hide_accidental_hits(logits, ids, flat_labels, row):
 
 
 def all_positives_loss(true_logits, row, sampled_logits):
-    """Mean loss of the rows; `true_logits` and `row` are flat, `sampled_logits` [batch, m]."""
+    """Mean loss. `true_logits` and `row`, the example of each, are flat lists.
+
+    `sampled_logits` are `[batch, m]`.
+    """
     batch = tf.shape(sampled_logits)[0]
     largest = tf.maximum(
         tf.math.unsorted_segment_max(true_logits, row, batch),

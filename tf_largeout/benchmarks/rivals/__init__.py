@@ -5,11 +5,11 @@ from tf_largeout.benchmarks.rivals.napkinxc_model import NapkinxcModel
 from tf_largeout.benchmarks.rivals.omikuji_model import OmikujiModel
 from tf_largeout.benchmarks.rivals.rival import Rival
 
-# Shallow, as those of Bonsai: clusters of any size, many children to a node.
+# Flat trees, as in Bonsai: clusters of any size, and many children per node.
 _FLAT = {"cluster_balanced": False, "collapse_every_n_layers": 5}
 
-# The trees as their authors set them, and flat: the best of those tried on a validation split,
-# where what is `tuned` was found too.
+# Trees with the settings of their authors, and flat trees, the best on a validation split. The
+# settings in `tuned` were found on the same split.
 RIVALS = {
     "omikuji": Rival("Omikuji, 3 trees", OmikujiModel),
     "omikuji_1_tree": Rival("Omikuji, 1 tree", OmikujiModel, settings={"n_trees": 1}),

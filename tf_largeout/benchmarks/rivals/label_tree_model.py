@@ -16,8 +16,8 @@ _AT_ONCE = 4096
 class LabelTreeModel(RivalModel):
     """Base class of label trees, which get TF-IDF weights of feature ids.
 
-    With `pairs_per_id` in the settings, also those of bigrams of ids, hashed to this number of
-    ids per feature id, as `HashedBigrams` gives them to our models.
+    With `pairs_per_id` in the settings, they also get the weights of bigrams of ids, hashed to
+    this number of ids per feature id, as `HashedBigrams` does for our models.
     """
 
     def prepare(self, examples):

@@ -8,17 +8,17 @@ import pathlib
 
 
 class RivalModel(abc.ABC):
-    """A model of another library: one call to train it, one to ask it.
+    """A model of another library.
 
-    A subclass names its `package` and writes the four methods, which are called in the order
-    they stand here. Only `train` is timed.
+    A subclass sets `package`, the name of the library, and defines the four methods. They are
+    called in the order of this file. Only `train` is timed.
 
     Args:
         settings: dict of the library's own names.
-        folder: an empty one for files, which lives as long as the model.
+        folder: an empty folder for files, which exists as long as the model.
 
     Raises:
-        ImportError: the package is not installed; the message says how to get it.
+        ImportError: the package is not installed; the message says how to install it.
     """
 
     package: str
@@ -44,12 +44,12 @@ class RivalModel(abc.ABC):
     def top_k(self, features, k):
         """int64 `[n, k]` best classes of int32 features `[n, max_features]`, padded with 0.
 
-        The classes are padded with -1, where the library finds fewer than `k`.
+        The result is padded with -1 if the library finds fewer than `k` classes.
         """
 
 
 def load_package(name):
-    """The package, or an ImportError that names the extra that has it."""
+    """Returns the package, or raises an ImportError that names the extra to install."""
     if importlib.util.find_spec(name) is None:
         raise ImportError(
             f"The package {name} is not installed. Get it, and the other rivals of the "

@@ -6,7 +6,9 @@ from tf_largeout.datasets.ragged import Ragged
 
 
 class TfIdf:
-    """Weights of feature ids: how often in the row, times log(N / rows with it), length 1.
+    """TF-IDF weights of feature ids: count in the example, times log(N / examples with the id).
+
+    The weights of an example are divided by their length.
 
     Args:
         features: `Ragged` ids of the N training examples. An id in none of them weighs 0.
