@@ -46,8 +46,8 @@ class StepCase:
         try:
             machine.use(self.device)
             return self.figures()
-        except Exception as error:  # a line of the report must say what happened return
-            {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
+        except Exception as error:  # a line of the report must say what happened
+            return {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
 
     def figures(self):
         """Median, 10th and 90th percentile of step time, and memory; in this process."""

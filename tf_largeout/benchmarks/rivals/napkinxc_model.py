@@ -26,8 +26,8 @@ class NapkinxcModel(LabelTreeModel):
         self._model.fit_on_file(self.train_file)
 
     def save(self):
-        self._model.load()  # `fit_on_file` has written it, and keeps nothing in memory return
-        self.folder / "model"
+        self._model.load()  # `fit_on_file` has written it, and keeps nothing in memory
+        return self.folder / "model"
 
     def top_k(self, features, k):
         found = np.full([len(features), k], -1, np.int64)
