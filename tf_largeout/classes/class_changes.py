@@ -100,10 +100,10 @@ class ClassChange:
             raise ValueError(
                 f"Variable '{before.path}' has the shape {tuple(before.shape)} in a model of "
                 f"{self.num_before} classes, and {tuple(after.shape)} in one of "
-                f"{self.num_classes}. Only those of the class output layer, its sampler, a "
-                "table that is tied to it, and their optimizer slots can follow the classes. "
-                "Remove other variables that depend on their number from the model, or build "
-                "the new model yourself."
+                f"{self.num_classes}. Only those of the class output layer, of its sampler "
+                "and of a tied table, and their optimizer slots, can be resized. Remove other "
+                "variables that depend on the number of classes from the model, or build the "
+                "new model yourself."
             )
         after.assign(before)
 

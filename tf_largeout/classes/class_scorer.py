@@ -195,8 +195,8 @@ class ClassScorer:
     def _require_float32(self, compute_dtype: str) -> None:
         if compute_dtype != "float32":
             raise ValueError(
-                f"Layer '{self._owner}' computes in float32: its training steps multiply few "
-                f"classes. Received: compute_dtype={compute_dtype!r}. Leave it out of the loss."
+                f"Layer '{self._owner}' supports only compute_dtype='float32'. Received: a "
+                f"loss with compute_dtype={compute_dtype!r}. Leave it out of the loss."
             )
 
     def _missing(self, method: str) -> NotImplementedError:

@@ -145,10 +145,10 @@ class TiedEmbeddings:
         others = [one for one in layer.weights if one is not layer.embeddings]
         if any(change.num_before in one.shape for one in others):
             raise ValueError(
-                f"Cannot resize layer '{layer.name}', whose table layer '{self._owner}' "
-                f"shares: of its other weights, {[one.path for one in others]}, one has an "
-                f"axis of {change.num_before} too, and it is not known whether that axis "
-                "belongs to the classes. Use a layer with one table, such as "
+                f"Cannot resize layer '{layer.name}', which shares its table with layer "
+                f"'{self._owner}'. One of its other weights, {[one.path for one in others]}, "
+                f"also has an axis of {change.num_before}, and it is not known whether this "
+                "axis belongs to the classes. Use a layer with one table, such as "
                 "keras.layers.Embedding."
             )
         return layer, "input_dim", change.num_classes

@@ -79,7 +79,7 @@ def _log_server(number: int, address: str, reason: str) -> None:
 def _log_trainer(address: str, reason: str) -> None:
     logging.getLogger("tf_largeout").error(
         "Trainer %s is gone (%s). The other trainers do its steps. After all trainers that "
-        "have ended are restarted at the same addresses, they take part again.",
+        "have ended are restarted at the same addresses, they get steps again.",
         address,
         reason,
     )

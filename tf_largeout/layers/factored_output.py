@@ -336,7 +336,7 @@ class FactoredOutput(ClassOutput):
                 f"Layer '{self.name}' updates its weights with each batch, so it does not "
                 "support gradient accumulation. Received: gradient_accumulation_steps="
                 f"{optimizer.gradient_accumulation_steps}. Leave that out, and use larger "
-                "batches, which cost little here."
+                "batches, which take little more time with this layer."
             )
         if model.jit_compile:
             raise ValueError(

@@ -112,10 +112,10 @@ class SampledLoss(TaggedLoss):
         """Returns `exact_losses`, and warns if the call did not specify `training`."""
         if tag.training is None:
             warnings.warn(
-                f"{type(self).__name__} was given logits of a call that did not say whether it "
-                f"trains, so it computes the exact loss over all {tag.num_classes} classes. In "
-                "a custom training loop, call the model with training=True. To get the exact "
-                "loss, call it with training=False.",
+                f"{type(self).__name__} was given logits of a model call without the "
+                "argument `training`, so it computes the exact loss over all "
+                f"{tag.num_classes} classes. In a custom training loop, call the model with "
+                "training=True. To get the exact loss, call it with training=False.",
                 stacklevel=1,  # one place for all calls, so that a loop warns only once
             )
         return self.exact_losses(tag, labels)

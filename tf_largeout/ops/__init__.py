@@ -1,4 +1,4 @@
-"""One Python function for each C++ op; nothing else touches the op library."""
+"""One Python function for each C++ op. Only this package uses the op library."""
 
 # Imported first: if TensorFlow is missing, its error says which version to install.
 import tf_largeout.ops.library  # noqa: F401

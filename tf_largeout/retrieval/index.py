@@ -148,9 +148,10 @@ class Index(abc.ABC, Generic[SearchT]):
     def _other_rows(self, scorer: ClassScorer) -> ValueError:
         """The error if a layer has other class rows or biases than this index."""
         return ValueError(
-            f"`index` must have the {scorer.num_classes} classes of the layer, of width "
-            f"{scorer.dim}, as they are now. Received: a {type(self).__name__} of "
-            f"{self.num_classes} classes of width {self.dim}, with other embeddings or biases. "
+            "`index` must have the current rows and biases of the layer, which has "
+            f"{scorer.num_classes} classes of width {scorer.dim}. Received: a "
+            f"{type(self).__name__} of {self.num_classes} classes of width {self.dim}, "
+            "with other embeddings or biases. "
             "Build it again after training, from layer.class_embeddings() and the layer's bias."
         )
 

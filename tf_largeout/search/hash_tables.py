@@ -249,7 +249,7 @@ class HashTables:
 
         Args:
             vectors: float32 `[n, dim]`.
-            ids: int64 `[m]`, rows, as they are now.
+            ids: int64 `[m]`, rows, with their current values.
             embeddings: As in `rebuild`.
             rows_of_vectors: int64 `[n]`, the rows that the vectors are, or -1. None if they are
                 not rows.
