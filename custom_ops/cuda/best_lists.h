@@ -1,7 +1,8 @@
-// The k best of a stream of scored classes for each of some rows, kept by one block.
+// Keeps the k best scored classes of each of several streams. One block keeps all the lists.
 //
-// A row's list stands in front of its area in memory, new entries wait behind it. When
-// they are many, the block sorts them and merges them with the list, and the k best stay.
+// Each stream ("row" in the code) has an area in memory: its sorted list, followed by the new
+// entries that wait. When many entries wait, the block sorts them, merges them into the list,
+// and keeps the k best.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_BEST_LISTS_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_BEST_LISTS_H_
@@ -15,18 +16,18 @@
 namespace largeout {
 namespace cuda {
 
-// Shared memory of BestLists.
+// The bytes of shared memory that BestLists needs.
 inline int64_t BestListsSharedBytes(int64_t rows, int64_t k, int64_t waiting) {
   return (k + 2 * waiting) * static_cast<int64_t>(sizeof(ScoreKey)) + rows * 16 + 8;
 }
 
-// A list is brought up to date when half of `kWaiting`, a power of 2, wait. REQUIRES: a row
-// gets no more than that between two calls of MakeRoom.
+// MakeRoom merges a list when at least kWaiting / 2 entries wait. kWaiting is a power of two.
+// REQUIRES: a list gets at most kWaiting / 2 entries between two calls of MakeRoom.
 template <class Block, int kWaiting>
 class BestLists {
  public:
-  // `area` [rows, k + kWaiting] is in global memory, `shared` has BestListsSharedBytes. The
-  // rows from `num_used` on take nothing: their limit is infinity.
+  // `area` [rows, k + kWaiting] is in global memory; `shared` has BestListsSharedBytes. Lists
+  // from `num_used` on accept no entry: their limit is infinity.
   LARGEOUT_DEVICE BestLists(const Block& block, int rows, int64_t num_used, int64_t k,
                             ScoreKey* area, char* shared)
       : block_(block),
@@ -50,8 +51,8 @@ class BestLists {
     });
   }
 
-  // Scores up to this need not be offered: they are not among the best, if entries with
-  // equal scores come by rising id.
+  // Entries with a score of at most limit(row) need not be pushed: they are not among the k
+  // best, provided that entries with equal scores are pushed by increasing id.
   LARGEOUT_DEVICE float limit(int row) const { return limits_[row]; }
 
   // REQUIRES: score > -inf.
@@ -59,7 +60,8 @@ class BestLists {
     area_[AddToCounter(ends_ + row, 1)] = KeyOf(entry);
   }
 
-  // Takes in what waits in rows that may soon be full. For the whole block.
+  // Merges the waiting entries of the lists that may soon be full. All threads of the block
+  // call it.
   LARGEOUT_DEVICE void MakeRoom() const {
     block_.ForEachThread([&](int thread) {
       for (int row = thread; row < rows_; row += block_.size()) {
@@ -68,13 +70,14 @@ class BestLists {
     });
     const int num_crowded = *num_crowded_;
     for (int i = 0; i < num_crowded; ++i) TakeIn(crowded_[i]);
-    // No thread pushes while another still looks at what is crowded.
+    // A barrier: no thread may push while another thread still reads crowded_.
     block_.ForEachThread([&](int thread) {
       if (thread == 0 && num_crowded > 0) *num_crowded_ = 0;
     });
   }
 
-  // Leaves sorted lists, filled up to k with entries of kNoId. For the whole block.
+  // Leaves the lists sorted, and fills them up to k with entries of kNoId. All threads of the
+  // block call it.
   LARGEOUT_DEVICE void Finish() const {
     for (int row = 0; row < rows_; ++row) {
       if (NumPending(row) > 0) TakeIn(row);
@@ -96,14 +99,14 @@ class BestLists {
   LARGEOUT_DEVICE ScoreKey* Area(int row) const { return area_ + Begin(row); }
   LARGEOUT_DEVICE int NumPending(int row) const { return ends_[row] - Begin(row) - k_; }
 
-  // Takes into the list of a row what waits. All threads have its counts before the first
-  // barrier, so that the last phase may change them.
+  // Merges the waiting entries of a list into it. All threads read the counts before the first
+  // barrier, so the last phase may change them.
   LARGEOUT_DEVICE void TakeIn(int row) const {
     const int kept = kept_[row], pending = NumPending(row);
     Stage(row, kept, pending);
     const ScoreKey* const sorted = SortScores<kWaiting>(block_, pending, new_, new_ + kWaiting);
     block_.ForEachThread([&](int thread) {
-      // Keys are equal where ids came twice, which they do in damaged input alone.
+      // Keys are equal only if an id was pushed twice, which happens only for damaged input.
       for (int i = thread; i < kept; i += block_.size()) {
         Put(row, i + CountAbove(sorted, kWaiting, list_[i]), list_[i]);
       }
@@ -136,14 +139,15 @@ class BestLists {
   const int rows_;
   const int k_;
   ScoreKey* const area_;
-  // In shared memory, what has a fixed size in front: one register leads to all of it.
-  ScoreKey* const new_;  // [2, kWaiting], what waits in one row, and room to sort it
+  // In shared memory. The arrays of fixed size come first, so one register addresses all of
+  // them.
+  ScoreKey* const new_;  // [2, kWaiting]: waiting entries of a list, and room to sort
   float* const limits_;
   int* const kept_;
-  int* const ends_;     // of what waits, in area_
-  int* const crowded_;  // rows in which half of kWaiting wait
+  int* const ends_;     // end of the waiting entries, in area_
+  int* const crowded_;  // lists with at least kWaiting / 2 waiting entries
   int* const num_crowded_;
-  ScoreKey* const list_;  // [k], of the row
+  ScoreKey* const list_;  // [k], of the list that is being merged
 };
 
 }  // namespace cuda

@@ -1,10 +1,10 @@
 // Blocks of threads whose algorithms also run on the host.
 //
-// A kernel's body is a LARGEOUT_DEVICE function of a block that goes in phases: each
-// phase is ForEachThread(work), after which all threads have done their work and see
-// each other's writes to shared memory. What a thread keeps from phase to phase
-// is a PerThread. On the device that is one thread and a barrier; on the host,
-// where the emulated GPU runs the same body, a loop over the threads.
+// The body of a kernel is a LARGEOUT_DEVICE function of a block. It consists of phases. A phase
+// is ForEachThread(work): when it returns, all threads have run `work` and see each other's
+// writes to shared memory. A PerThread holds a value that a thread keeps from one phase to the
+// next. On the device, ForEachThread runs the work of one thread, followed by a barrier. On the
+// host, where the emulated GPU runs the same body, it is a loop over the threads.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_BLOCK_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_BLOCK_H_
@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #ifdef __CUDACC__
-#define LARGEOUT_DEVICE __device__  // bodies and what they call, beside formulas of core
+#define LARGEOUT_DEVICE __device__  // unlike LARGEOUT_HOST_DEVICE, not for core
 #else
 #define LARGEOUT_DEVICE
 #include <vector>
@@ -49,8 +49,8 @@ class DeviceBlock {
 
 #else  // __CUDACC__
 
-// A block of `size` threads that one host thread goes through, in an order that changes from
-// phase to phase: what a phase does must not depend on it.
+// A block of `size` threads, run by one host thread. The order of the threads changes from
+// phase to phase, because the result of a phase must not depend on it.
 class HostBlock {
  public:
   // A value for each thread.

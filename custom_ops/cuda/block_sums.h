@@ -12,13 +12,13 @@ namespace cuda {
 
 #ifdef __CUDACC__
 
-// On the device the sums go through the registers of a warp, and each thread adds up those of
-// the few warps of a block.
+// On the device, a warp sums through its registers, and then each thread adds the sums of the
+// few warps of the block.
 
 inline constexpr int kLanes = 32, kMostWarps = 32;
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 
-// As below. REQUIRES: the block's size is a multiple of kLanes.
+// See the generic version below. REQUIRES: the block's size is a multiple of kLanes.
 __device__ inline int64_t SumBefore(const DeviceBlock& block, int64_t* numbers) {
   __shared__ int64_t sums[kMostWarps];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kLanes;
@@ -31,7 +31,7 @@ __device__ inline int64_t SumBefore(const DeviceBlock& block, int64_t* numbers) 
   if (lane == kLanes - 1) sums[thread / kLanes] = until;
   __syncthreads();
   int64_t before = until - number, total = 0;
-#pragma unroll 1  // its registers are those that the callers need
+#pragma unroll 1  // unrolling would take registers that the callers need
   for (int warp = 0; warp < block.size() / kLanes; ++warp) {
     if (warp < thread / kLanes) before += sums[warp];
     total += sums[warp];
@@ -41,8 +41,8 @@ __device__ inline int64_t SumBefore(const DeviceBlock& block, int64_t* numbers) 
   return total;
 }
 
-// As below. Before it is called again the numbers are written in a phase, behind which all
-// threads have read `sums`.
+// See the generic version below. Before the next call, write `numbers` in a phase: its barrier
+// ensures that all threads have read `sums`.
 __device__ inline int64_t SumOf(const DeviceBlock& block, const int64_t* numbers) {
   __shared__ int64_t sums[kMostWarps];
   const int thread = static_cast<int>(threadIdx.x);
@@ -51,15 +51,15 @@ __device__ inline int64_t SumOf(const DeviceBlock& block, const int64_t* numbers
   if (thread % kLanes == 0) sums[thread / kLanes] = sum;
   __syncthreads();
   int64_t total = 0;
-#pragma unroll 1  // its registers are those that the callers need
+#pragma unroll 1  // unrolling would take registers that the callers need
   for (int warp = 0; warp < block.size() / kLanes; ++warp) total += sums[warp];
   return total;
 }
 
 #else  // __CUDACC__
 
-// numbers[t] becomes the sum of those before it. Returns the sum of all, the same in all
-// threads. numbers: shared, one a thread; the phase before has written them.
+// numbers[t] becomes the sum of the numbers before it. Returns the sum of all numbers, in all
+// threads. numbers: in shared memory, one per thread, written in the previous phase.
 template <class Block>
 LARGEOUT_DEVICE int64_t SumBefore(const Block& block, int64_t* numbers) {
   const int size = block.size();
@@ -76,8 +76,8 @@ LARGEOUT_DEVICE int64_t SumBefore(const Block& block, int64_t* numbers) {
   return total[0];
 }
 
-// The sum of numbers [size], the same in all threads. What they are afterwards is not defined.
-// REQUIRES: the block's size is a power of two.
+// Returns the sum of numbers [size], in all threads. Overwrites `numbers` with undefined
+// values. REQUIRES: the block's size is a power of two.
 template <class Block>
 LARGEOUT_DEVICE int64_t SumOf(const Block& block, int64_t* numbers) {
   typename Block::template PerThread<int64_t> total(block);

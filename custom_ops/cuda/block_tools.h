@@ -1,5 +1,5 @@
-// What block bodies need besides phases: counters that many threads add to, and
-// operations that round alike wherever they are used.
+// Tools for block bodies, besides phases: counters that many threads add to, and operations
+// that round the same way in all kernels.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_BLOCK_TOOLS_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_BLOCK_TOOLS_H_
@@ -9,7 +9,7 @@
 
 #include "custom_ops/cuda/block.h"
 
-// Before a loop: all of its steps at once, or that many.
+// Put one of these before a loop, to unroll it completely or by the given factor.
 #ifdef __CUDACC__
 #define LARGEOUT_PRAGMA(text) _Pragma(#text)
 #define LARGEOUT_UNROLL LARGEOUT_PRAGMA(unroll)
@@ -27,8 +27,8 @@ inline constexpr float kLowestFloat = -3.40282347e38f;
 LARGEOUT_DEVICE inline float NotANumber() { return nanf(""); }
 LARGEOUT_DEVICE inline float MinusInfinity() { return -INFINITY; }
 
-// Adds to a counter and returns what it was. Integers: the sums do not depend on
-// the order of the threads.
+// Adds to a counter and returns its previous value. The counters are integers, so the sums do
+// not depend on the order of the threads.
 LARGEOUT_DEVICE inline int AddToCounter(int* counter, int value) {
 #ifdef __CUDA_ARCH__
   return atomicAdd(counter, value);
@@ -55,7 +55,8 @@ LARGEOUT_DEVICE inline void RaiseTo(uint32_t* word, uint32_t value) {
 #endif
 }
 
-// a * b + c. Sums of such terms in the same order have the same bits in all kernels.
+// a * b + c with one rounding. Sums of such terms in the same order have the same bits in all
+// kernels.
 LARGEOUT_DEVICE inline float MultiplyAdd(float a, float b, float c) {
 #ifdef __CUDA_ARCH__
   return __fmaf_rn(a, b, c);
@@ -64,7 +65,7 @@ LARGEOUT_DEVICE inline float MultiplyAdd(float a, float b, float c) {
 #endif
 }
 
-// a * b, rounded before it is added to anything.
+// a * b, rounded before anything is added to it.
 LARGEOUT_DEVICE inline float RoundedProduct(float a, float b) {
 #ifdef __CUDA_ARCH__
   return __fmul_rn(a, b);
@@ -74,15 +75,15 @@ LARGEOUT_DEVICE inline float RoundedProduct(float a, float b) {
 #endif
 }
 
-// What a GPU reads and writes 16 bytes at a time is aligned; the emulated one stops, too, where
-// it is not.
+// Checks that an address is aligned to 16 bytes, as reads and writes of 16 bytes require. The
+// emulated GPU aborts if it is not.
 LARGEOUT_DEVICE inline void RequireAligned([[maybe_unused]] const void* sixteen_bytes) {
 #ifndef __CUDA_ARCH__
   if (reinterpret_cast<uintptr_t>(sixteen_bytes) % 16 != 0) __builtin_trap();
 #endif
 }
 
-// Four neighbours at once. REQUIRES: `from` is aligned to 16 bytes.
+// Four consecutive floats. REQUIRES: `from` is aligned to 16 bytes.
 struct FourFloats {
   float at[4];
 };
@@ -97,7 +98,7 @@ LARGEOUT_DEVICE inline FourFloats LoadFour(const float* from) {
 #endif
 }
 
-// Whether rows of `dim` floats at `rows` can be read by LoadFour.
+// Whether LoadFour can read rows of `dim` floats at `rows`.
 inline bool AlignedForFour(const float* rows, int64_t dim) {
   return dim % 4 == 0 && reinterpret_cast<uintptr_t>(rows) % 16 == 0;
 }

@@ -1,6 +1,6 @@
-// What the kernels of candidates.cu share: ids and logits of a few rows at a few candidates,
-// all read before any is used, so that a thread waits for memory once for all of them; and
-// which of them are accidental hits.
+// Shared by the kernels of candidates.cu: pieces (the ids and logits of a few examples at a few
+// candidates), and the accidental hits among them. A thread reads a whole piece before it uses
+// any of it, so it waits for memory only once.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CANDIDATE_PIECES_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CANDIDATE_PIECES_H_
@@ -17,18 +17,19 @@ namespace cuda {
 
 inline constexpr int kCandidateThreads = 256;
 
-// The labels of up to kRows rows. One label a row is compared as it is. Of more, two bits for
-// each let nearly all candidates pass, the others are compared with every label.
+// The labels of up to kRows examples. A single label per example is compared directly. With
+// several labels, a filter of two bits per label rules out most candidates; the others are
+// compared with every label.
 template <int kRows>
 class RowLabels {
  public:
-  static constexpr int kWords = 64;  // of a row
+  static constexpr int kWords = 64;  // of the filter, per example
   static constexpr int kSharedBytes = kRows * kWords * sizeof(uint32_t);
 
   LARGEOUT_DEVICE RowLabels(const Candidates& in, char* shared)
       : in_(in), words_(reinterpret_cast<uint32_t*>(shared)) {}
 
-  // Of `first` and the rows after it. For the whole block.
+  // Loads the labels of kRows examples, starting at `first`. All threads of the block call it.
   template <class Block>
   LARGEOUT_DEVICE void Build(const Block& block, int64_t first) {
     first_ = first;
@@ -37,7 +38,7 @@ class RowLabels {
       for (int i = thread; i < kRows * kWords; i += kCandidateThreads) words_[i] = 0;
     });
     block.ForEachThread([&](int thread) {
-      constexpr int kLanes = 32;  // threads that go through the labels of a row
+      constexpr int kLanes = 32;  // threads that share the labels of one example
       for (int r = thread / kLanes; r < kRows; r += kCandidateThreads / kLanes) {
         if (first + r >= in_.batch) continue;
         for (int64_t l = thread % kLanes; l < in_.num_labels; l += kLanes) Add(first + r, l);
@@ -47,13 +48,14 @@ class RowLabels {
 
   LARGEOUT_DEVICE bool single() const { return in_.num_labels == 1; }
 
-  // Whether `id` is the label of the row. REQUIRES: single().
+  // Whether `id` is the label of the example. REQUIRES: single().
   LARGEOUT_DEVICE bool IsSingle(int64_t row, int64_t id) const {
     const int64_t label = in_.labels[row];
     return (label >= 0) & (label == id);  // no branch
   }
 
-  // The same of more labels: false for nearly all ids that are none of them.
+  // The same for several labels. May return true for an id that is not a label, but rarely
+  // does.
   LARGEOUT_DEVICE bool MayBeLabel(int64_t row, int64_t id) const {
     return (WordOf(row, id) & Bits(id)) == Bits(id);
   }
@@ -68,7 +70,7 @@ class RowLabels {
   }
 
  private:
-  // The 6 highest bits name a word, the next 5 and 5 the bits.
+  // The 6 highest bits select a word; the next 5 and the following 5 select its two bits.
   LARGEOUT_DEVICE static uint32_t Hash(int64_t id) {
     return static_cast<uint32_t>(id) * 0x9E3779B1u;
   }
@@ -89,8 +91,8 @@ class RowLabels {
   int64_t first_ = 0;
 };
 
-// A piece: rows row, row + 1, ... at candidates column, column + kCandidateThreads, ...
-// kSame: ids and offsets are the same in all rows, and read once for them.
+// A piece: examples row, row + 1, ... at candidates column, column + kCandidateThreads, ....
+// kSame: all examples have the same ids and offsets, which are then read once.
 template <bool kSame, int kRows, int kColumns>
 struct IdPiece {
   int64_t at[kSame ? 1 : kRows][kColumns];
@@ -105,7 +107,7 @@ struct IdPiece {
     }
   }
 
-  // Calls use(r, c) for what is a label of its row.
+  // Calls use(r, c) for each candidate of the piece that is a label of its example.
   template <class Labels, class Use>
   LARGEOUT_DEVICE void ForEachHit(const Labels& labels, int64_t row, const Use& use) const {
     if (labels.single()) {
@@ -133,7 +135,7 @@ struct IdPiece {
   }
 };
 
-// The logits of candidates as the loss sees them.
+// The logits of candidates with the offsets of the loss.
 struct ShiftedLogits {
   const float* logits;
   Offsets offsets;
@@ -169,12 +171,12 @@ struct LogitPiece {
 
 inline constexpr int kRowsTogether = 8;
 
-// A number that a function takes as a constant.
+// An integer as a type, so that a function can take it as a constant.
 template <int kValue>
 struct Size {};
 
-// Calls use(row, size) for pieces of `size` rows that make up rows [begin, end): whole ones, of
-// kRowsTogether, which need no test at each row, and what is left one by one.
+// Calls use(row, size) for pieces that cover the examples [begin, end). Pieces of kRowsTogether
+// examples come first, which need no check per example; the remaining examples come one by one.
 template <class Use>
 LARGEOUT_DEVICE void ForEachPiece(int64_t begin, int64_t end, const Use& use) {
   int64_t row = begin;
@@ -182,13 +184,13 @@ LARGEOUT_DEVICE void ForEachPiece(int64_t begin, int64_t end, const Use& use) {
   for (; row < end; ++row) use(row, Size<1>());
 }
 
-// Tiles of `rows` rows and a candidate a thread.
+// The number of tiles of `rows` examples, with one candidate per thread.
 LARGEOUT_HOST_DEVICE inline int64_t NumTiles(const Candidates& in, int64_t rows) {
   return CeilDiv(in.batch, rows) * CeilDiv(in.num_candidates, kCandidateThreads);
 }
 
-// Calls use(labels, begin, end, column) for each thread's column of all tiles of kRows rows.
-// Shared memory: that of RowLabels<kRows>.
+// Calls use(labels, begin, end, column) for each thread's column of all tiles of kRows
+// examples. Shared memory: that of RowLabels<kRows>.
 template <int kRows, class Block, class Use>
 LARGEOUT_DEVICE void ForEachColumn(const Block& block, const Candidates& in, char* shared,
                                    const Use& use) {

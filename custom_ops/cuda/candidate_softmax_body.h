@@ -1,4 +1,4 @@
-// The kernels of candidates.cu that take exponentials.
+// The kernels of candidates.cu that compute exponentials.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CANDIDATE_SOFTMAX_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CANDIDATE_SOFTMAX_BODY_H_
@@ -13,13 +13,13 @@
 namespace largeout {
 namespace cuda {
 
-// Sum of exponentials: total * exp(shift).
+// A sum of exponentials: total * exp(shift).
 struct ScaledSum {
   float shift;
   float total;
 };
 
-// One rescaling for all values. Those at -inf add nothing.
+// Rescales once for all values. Values of -inf add nothing.
 template <int kSize>
 LARGEOUT_DEVICE void AddExponentials(const float (&values)[kSize], ScaledSum* sum) {
   float shift = sum->shift;
@@ -36,14 +36,14 @@ LARGEOUT_DEVICE inline ScaledSum SumOf(const ScaledSum& a, const ScaledSum& b) {
   return {shift, a.total * expf(a.shift - shift) + b.total * expf(b.shift - shift)};
 }
 
-// A block: kRows rows, so that ids and offsets that are the same are read once for them.
+// A block processes kRows examples, so that it reads ids and offsets that they share only once.
 template <bool kSame>
 struct CandidateLogPartitionBody {
   Candidates in;
   ShiftedLogits logits;
   float* log_partition;
 
-  static constexpr int kRows = 2, kColumns = 4;  // of a piece
+  static constexpr int kRows = 2, kColumns = 4;  // the size of a piece
   using Labels = RowLabels<kRows>;
   static constexpr int kSumBytes = kRows * kCandidateThreads * sizeof(ScaledSum);
   static constexpr int kSharedBytes = kSumBytes + Labels::kSharedBytes;
@@ -78,7 +78,7 @@ struct CandidateLogPartitionBody {
   }
 
  private:
-  // The sums of a thread's candidates.
+  // Sums over the candidates of one thread.
   template <int kSize>
   LARGEOUT_DEVICE void Sum(const Labels& labels, int64_t first, int thread, ScaledSum* sums,
                            Size<kSize>) const {
@@ -107,16 +107,17 @@ struct CandidateLogPartitionBody {
     for (int r = 0; r < kSize; ++r) AddExponentials(piece.at[r], &sum[r]);
   }
 
-  // The lowest float where there is nothing to sum.
+  // The lowest float if the sum has no terms.
   LARGEOUT_DEVICE static float LogOf(const ScaledSum& sum) {
     return sum.total == 0 ? sum.shift : sum.shift + logf(sum.total);
   }
 };
 
-// Rows of the batch that one thread adds up.
+// The number of examples that one thread adds up.
 inline constexpr int kRowsPerPart = 64;
 
-// A tile of kRowsPerPart rows a block: a thread goes down a column, and adds it up.
+// A block processes a tile of kRowsPerPart examples. Each thread adds up the columns of its
+// candidates.
 template <bool kSame>
 struct CandidateGradientBody {
   Candidates in;
@@ -124,7 +125,7 @@ struct CandidateGradientBody {
   const float* log_partition;
   const float* d_log_partition;
   float* d_logits;
-  float* parts;  // [parts, num_candidates]: sums of d_logits over the rows of a part; or null
+  float* parts;  // [parts, num_candidates]: sums of d_logits over a part; or null
 
   using Labels = RowLabels<kRowsPerPart>;
   static constexpr int kSharedBytes = Labels::kSharedBytes;
@@ -171,7 +172,7 @@ struct CandidateGradientBody {
   }
 };
 
-// Item i: the sum of column i of the parts, in their order.
+// Item i: adds up column i of the parts, in order.
 struct ColumnSumsBody {
   const float* parts;
   int64_t num_parts;

@@ -9,7 +9,7 @@ namespace largeout {
 namespace cuda {
 namespace {
 
-// Body<true> if ids and offsets are the same in all rows.
+// Launches Body<true> if all examples have the same ids and offsets, else Body<false>.
 template <template <bool> class Body, class... Arguments>
 Status Launch(bool same, int64_t blocks, Stream stream, const Arguments&... arguments) {
   if (same) {

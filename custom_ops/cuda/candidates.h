@@ -1,8 +1,9 @@
-// What a sampled loss does with the logits of its candidates, on the GPU: what
-// core/candidates/candidates.h and core/candidates/candidate_softmax.h do, for the same types.
+// Operations on the logits of the candidates of a sampled loss, on the GPU: the functions of
+// core/candidates/candidates.h and core/candidates/candidate_softmax.h, with the same types.
 //
-// All pointers are to device memory. Bound by bytes: the logits are read once, by ranks once
-// for every four labels of a row. Ids are compared, not followed, so none can be out of range.
+// All pointers are to device memory. Bound by memory: the logits are read once, or by
+// CandidateRanks once per four labels of an example. Ids are only compared and never used as
+// indices, so invalid ids are safe.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CANDIDATES_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CANDIDATES_H_
@@ -19,21 +20,21 @@ namespace cuda {
 Status FillAccidentalHits(const Candidates& candidates, float fill, float* values,
                           Stream stream);
 
-// shifted [batch, num_candidates] = logits + offsets, `fill` at accidental hits. `shifted`
-// may be `logits`.
+// shifted [batch, num_candidates] = logits + offsets, and `fill` at accidental hits. `shifted`
+// may be the same array as `logits`.
 Status ShiftCandidateLogits(const Candidates& candidates, const float* logits,
                             const Offsets& offsets, float fill, float* shifted, Stream stream);
 
-// log_partition [batch]: the lowest float where there is no candidate.
+// log_partition [batch]: the lowest float for an example without candidates.
 Status CandidateLogPartition(const Candidates& candidates, const float* logits,
                              const Offsets& offsets, float* log_partition, Stream stream);
 
-// Scratch of CandidateLogPartitionGradient, for its column sums.
+// The bytes of scratch that CandidateLogPartitionGradient needs for its column sums.
 int64_t ColumnSumsScratchBytes(int64_t batch, int64_t num_candidates);
 
-// d_logits [batch, num_candidates], 0 at accidental hits; column_sums [num_candidates], of
-// d_logits over the batch, if not null. Scratch is used for column sums only. `d_logits` may be
-// `logits`.
+// d_logits [batch, num_candidates], 0 at accidental hits. column_sums [num_candidates]: the
+// sums of d_logits over the batch; may be null. Scratch is used only for column sums.
+// `d_logits` may be the same array as `logits`.
 Status CandidateLogPartitionGradient(const Candidates& candidates, const float* logits,
                                      const Offsets& offsets, const float* log_partition,
                                      const float* d_log_partition, void* scratch,

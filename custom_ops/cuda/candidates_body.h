@@ -47,7 +47,7 @@ struct ShiftBody {
   Candidates in;
   ShiftedLogits logits;
   float fill;
-  float* shifted;  // may be the logits
+  float* shifted;  // may be the same array as the logits
 
   using Labels = RowLabels<kRowsTogether>;
   static constexpr int kSharedBytes = Labels::kSharedBytes;
@@ -77,14 +77,14 @@ struct ShiftBody {
   }
 };
 
-// A row a block, all of its labels: a row is read once for each kLabels of them.
+// A block ranks all labels of one example. It reads the logits once per kLabels labels.
 struct CandidateRanksBody {
   Candidates in;  // without ids
   const float* logits;
   const float* true_logits;
   int64_t* ranks;
 
-  static constexpr int kLabels = 4, kColumns = 4;  // taken together
+  static constexpr int kLabels = 4, kColumns = 4;  // processed together
   static constexpr int kSharedBytes = kLabels * sizeof(int);
 
   template <class Block>
@@ -107,7 +107,7 @@ struct CandidateRanksBody {
   }
 
  private:
-  // Adds how many of the thread's candidates stand above labels first, first + 1, ...
+  // Adds, to above[l], how many of the thread's candidates score higher than label first + l.
   LARGEOUT_DEVICE void Count(int64_t row, int64_t first, int thread, int* above) const {
     const float* const scores = true_logits + row * in.num_labels + first;
     const float* const others = logits + row * in.num_candidates;
@@ -122,7 +122,7 @@ struct CandidateRanksBody {
       LARGEOUT_UNROLL
       for (int c = 0; c < kColumns; ++c) {
         const int64_t at = i + c * kCandidateThreads;
-        other[c] = at < in.num_candidates ? others[at] : MinusInfinity();  // above none
+        other[c] = at < in.num_candidates ? others[at] : MinusInfinity();  // above no label
       }
       LARGEOUT_UNROLL
       for (int c = 0; c < kColumns; ++c) {

@@ -23,8 +23,8 @@ auto WithGradientFor(int64_t batch, const Use& use) {
                                       : use(WideGradient<Together>());
 }
 
-// Kernels that take four numbers at a time where the rows allow it: those of the matrix, those
-// of its gradient, and the copied features, which stand first in the scratch.
+// Uses kernels that read four numbers at a time if all rows are aligned for it: those of the
+// matrix, of its gradient, and of the copied features, which come first in the scratch.
 template <class Use>
 auto WithGradientFor(const ClassMatrix& matrix, int64_t batch, const void* scratch,
                      const float* d_embeddings, const Use& use) {
@@ -40,7 +40,7 @@ Status Launch(const Body& body, Stream stream) {
                       stream);
 }
 
-// An empty batch has no gradient.
+// The gradient of an empty batch is 0.
 Status Clear(const ClassMatrix& matrix, float* d_embeddings, float* d_bias, Stream stream) {
   const Status status = FillBytes(0, matrix.num_classes * matrix.dim * 4, d_embeddings, stream);
   if (status != kOk || d_bias == nullptr) return status;

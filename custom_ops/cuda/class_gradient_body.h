@@ -1,8 +1,9 @@
 // The kernels of class_gradient.cu.
 //
-// One kernel serves both gradients: a block owns a tile of classes and takes all rows of the
-// batch past it, or it owns a tile of rows and takes a shard of the classes past it. Below,
-// "own" is what the block owns and "passing" what goes past.
+// One kernel computes both gradients. For d_embeddings, a block owns a tile of classes and
+// loops over all examples. For d_features, a block owns a tile of examples and loops over a
+// shard of the classes. Below, "own" items are those that the block owns, and "passing" items
+// are those that it loops over.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CLASS_GRADIENT_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CLASS_GRADIENT_BODY_H_
@@ -20,23 +21,23 @@
 namespace largeout {
 namespace cuda {
 
-// The batch as the kernels need it. Rows that take no part have features of 0.
+// The batch in the form that the kernels need. Ignored examples have features of 0.
 struct GradientBatch {
   Features features;
   Labels labels;
   ScanWeights weights;
 
-  // Whether label i of the batch has a weight and is a class.
+  // Whether label i of the batch is a class and has a weight.
   LARGEOUT_DEVICE bool Weighs(int64_t i, int64_t num_classes) const {
     return labels.ids[i] >= 0 && labels.ids[i] < num_classes && weights.label_weights[i] != 0;
   }
 };
 
 inline constexpr int kCopyThreads = 256;
-inline constexpr int kCopyLanes = 32;  // threads that copy a row
+inline constexpr int kCopyLanes = 32;  // threads that copy the features of one example
 inline constexpr int kCopiesPerBlock = kCopyThreads / kCopyLanes;
 
-// Copies the features of rows that take part, and clears those of others.
+// Copies the features of the examples that have weights, and writes 0 for the others.
 struct CopyFeaturesBody {
   GradientBatch batch;
   int64_t num_classes;
@@ -68,8 +69,8 @@ struct CopyFeaturesBody {
   }
 };
 
-// The gradient of what the blocks own: classes if kOwnClasses, else rows. Shape: own x
-// passing; OutShape: own x columns of the gradient.
+// The gradient of the own items: classes if kOwnClasses, else examples. Shape: own x passing
+// items; OutShape: own items x columns of the gradient.
 template <class ShapeOfTile, class ShapeOfOut, bool kOwnClasses>
 struct GradientBody {
   using Shape = ShapeOfTile;
@@ -77,7 +78,7 @@ struct GradientBody {
 
   ClassMatrix matrix;
   GradientBatch batch;
-  ScanPlan plan;  // of own "rows" and passing "classes"
+  ScanPlan plan;  // for own items as "rows" and passing items as "classes"
   float* out;     // [shards, own, dim]
   float* d_bias;  // [own] or null
 
@@ -149,10 +150,10 @@ struct GradientBody {
     }
   }
 
-  // What a row of the batch does to its logits.
+  // The numbers by which an example turns its logits into weights.
   struct RowTerm {
     float log_partition;
-    float weight;  // 0 where there is no row
+    float weight;  // 0 after the last example
   };
 
   LARGEOUT_DEVICE RowTerm TermOf(int64_t row) const {
@@ -165,7 +166,7 @@ struct GradientBody {
     return expf(logit - term.log_partition) * term.weight;
   }
 
-  // weights[passing, own] = probability times weight of the row.
+  // weights[passing, own] = probability times the weight of the example.
   LARGEOUT_DEVICE void WriteWeights(const TileSums<Shape>& logits, int64_t first, int64_t next,
                                     int thread, float* weights) const {
     const int row_group = Shape::RowGroup(thread), column_group = Shape::ColumnGroup(thread);
@@ -189,7 +190,7 @@ struct GradientBody {
     }
   }
 
-  // Adds the weights of the labels in the tile: a thread a row of the batch.
+  // Adds the weights of the labels in the tile. Each thread handles one example.
   LARGEOUT_DEVICE void AddLabels(int64_t first, int64_t next, int thread,
                                  float* weights) const {
     const int tile_rows = kOwnClasses ? Shape::kColumns : Shape::kRows;
@@ -214,7 +215,7 @@ struct GradientBody {
   }
 };
 
-// Item i: number i of d_features, the sum of those of the shards.
+// Item i: adds up number i of d_features over the shards.
 struct AddShardsBody {
   const float* parts;  // [shards, size]
   int64_t shards;
@@ -229,7 +230,7 @@ struct AddShardsBody {
   }
 };
 
-// Both gradients, for large batches and for small ones.
+// The tile shapes of both gradients, for large and for small batches.
 template <int Together>
 struct WideGradient {
   using Tile = TileShape<8, 4, 16, 16, Together>;  // 128 x 64
@@ -247,7 +248,7 @@ struct LowGradient {
 
 inline constexpr int64_t kLargestLowGradient = 48;
 
-// Blocks own classes, and the whole batch passes.
+// Launches blocks that own classes and loop over the whole batch.
 template <class Body>
 ScanPlan PlanOfClasses(int64_t batch, int64_t num_classes) {
   return {num_classes, batch, CeilDiv(num_classes, Body::Shape::kRows), 1, batch};

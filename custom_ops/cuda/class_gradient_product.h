@@ -1,5 +1,5 @@
-// The second product of the gradient: weights that a block has in shared memory times rows of
-// a matrix, added to rows in memory that belong to the block alone.
+// The second product of the gradient: weights in shared memory times rows of a matrix, added to
+// output rows that no other block writes.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CLASS_GRADIENT_PRODUCT_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CLASS_GRADIENT_PRODUCT_H_
@@ -11,19 +11,19 @@
 namespace largeout {
 namespace cuda {
 
-// kChunk rows of `Columns` numbers on their way to shared memory, [kChunk, Columns +
-// kPadding]. A thread carries neighbours of every kStep-th row.
+// Copies kChunk rows of `Columns` numbers to shared memory [kChunk, Columns + kPadding]. A
+// thread copies `Together` consecutive numbers of every kStep-th row.
 template <int Columns, int Threads, int Together>
 struct RowCargo {
   static constexpr int kStride = Columns + kPadding;
   static constexpr int kFloats = kChunk * kStride;
-  static constexpr int kLanes = Columns / Together;  // threads of a row
+  static constexpr int kLanes = Columns / Together;  // threads that copy one row
   static constexpr int kStep = Threads / kLanes;
   static constexpr int kEach = (kChunk + kStep - 1) / kStep;
 
   float at[kEach][Together];
 
-  // The rows from `first_row`. Numbers outside the matrix are 0.
+  // Reads the rows from `first_row` on. Numbers outside the matrix are 0.
   LARGEOUT_DEVICE void Load(const Operand& matrix, int64_t first_row, int64_t first_k,
                             int64_t dim, int thread) {
     const int64_t row = first_row + thread / kLanes, left = matrix.size - row;
@@ -52,19 +52,19 @@ struct RowCargo {
   }
 };
 
-// Rows of Shape x columns of the matrix.
+// Accumulates tiles of Shape: output rows x columns of the matrix.
 template <class Shape, class Block>
 class RowAccumulator {
  public:
   using Cargo = RowCargo<Shape::kColumns, Shape::kThreads, Shape::kTogether>;
   static constexpr int kWeightStride = Shape::kRows + kPadding;
 
-  // `shared` has room for two Cargo::kFloats, `weights` are [depth, kWeightStride].
+  // `shared` has room for 2 Cargo::kFloats numbers. `weights` is [depth, kWeightStride].
   LARGEOUT_DEVICE RowAccumulator(const Block& block, const float* weights, float* shared)
       : block_(block), weights_(weights), shared_(shared), sums_(block) {}
 
-  // out[r] += sum over s < depth of weights[s, r] * matrix[first + s], for `rows` rows of
-  // [rows, dim]; the first time, out = the sum. REQUIRES: kChunk divides depth.
+  // out[r] += sum over s < depth of weights[s, r] * matrix[first + s], for `rows` rows of out
+  // [rows, dim]. If first_time, out = the sum. REQUIRES: kChunk divides depth.
   LARGEOUT_DEVICE void Add(const Operand& matrix, int64_t first, int depth, int64_t dim,
                            int64_t rows, bool first_time, float* out) {
     for (int64_t k = 0; k < dim; k += Shape::kColumns) {
@@ -75,7 +75,7 @@ class RowAccumulator {
   }
 
  private:
-  // Neighbouring sums of a thread that go to memory together.
+  // The number of consecutive sums of a thread that are written together.
   static constexpr int kRun = Shape::kTileColumns % 4 == 0 ? Shape::kTogether : 1;
 
   LARGEOUT_DEVICE void Sum(const Operand& matrix, int64_t first, int depth, int64_t dim,

@@ -1,4 +1,4 @@
-// Logits o_c = <w_c, h> + b_c, a tile at a time, for the passes over all classes.
+// Logits o_c = <w_c, h> + b_c, one tile at a time, for the passes over all classes.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CLASS_LOGITS_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CLASS_LOGITS_H_
@@ -15,7 +15,8 @@ LARGEOUT_DEVICE inline float BiasOf(const ClassMatrix& matrix, int64_t id) {
   return matrix.bias != nullptr && id < matrix.num_classes ? matrix.bias[id] : 0.0f;
 }
 
-// One logit, to the bit as a tile has it: from the bias, in order of the features.
+// One logit, with the same bits as in a tile: the sum starts with the bias, in the order of the
+// features.
 LARGEOUT_DEVICE inline float OneLogit(const ClassMatrix& matrix, const float* feature,
                                       int64_t id) {
   const float* const row = matrix.embeddings + id * matrix.dim;
@@ -25,7 +26,7 @@ LARGEOUT_DEVICE inline float OneLogit(const ClassMatrix& matrix, const float* fe
   return sum;
 }
 
-// Tiles of batch rows x classes.
+// Computes tiles of examples x classes.
 template <class Shape, class Block>
 class ClassLogits {
  public:
@@ -34,7 +35,8 @@ class ClassLogits {
   LARGEOUT_DEVICE ClassLogits(const Block& block, float* shared)
       : block_(block), product_(block, shared), tile_(block) {}
 
-  // The tile from `first_row` and `first_class`; -inf where there is no class.
+  // The tile that starts at `first_row` and `first_class`. Logits after the last class are
+  // -inf.
   LARGEOUT_DEVICE void Compute(const ClassMatrix& matrix, const Features& features,
                                int64_t first_row, int64_t first_class) {
     block_.ForEachThread([&](int thread) {

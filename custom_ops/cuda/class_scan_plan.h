@@ -1,5 +1,5 @@
-// How a pass over all classes is cut into blocks. Depends on the sizes only, and so do
-// the results.
+// How a pass over all classes is divided into blocks. The plan depends only on the sizes, and
+// so do the bits of the results.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CLASS_SCAN_PLAN_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CLASS_SCAN_PLAN_H_
@@ -14,24 +14,24 @@
 namespace largeout {
 namespace cuda {
 
-// Tiles of batch rows x classes: large ones for the arithmetic, low ones for batches
-// where reading the classes is the limit.
+// Tiles of examples x classes. Large tiles suit batches that are bound by arithmetic; tiles of
+// few examples suit batches that are bound by reading the classes.
 using WideTile = TileShape<8, 8, 16, 16>;   // 128 x 128
 using MiddleTile = TileShape<8, 4, 4, 64>;  // 32 x 256
 using LowTile = TileShape<4, 4, 4, 64>;     // 16 x 256
 using FlatTile = TileShape<4, 2, 1, 128>;   // 4 x 256
 
-// Enough to keep a GPU busy, and few enough that their partial results are small.
+// Enough blocks to keep a GPU busy, and few enough for small partial results.
 inline constexpr int64_t kScanBlocks = 512;
 
-// Every block takes one tile of rows through one shard of the classes. Blocks that run
-// together have the same shard, so that its rows are read from memory once.
+// A block processes one tile of examples for one shard of the classes. Blocks that run at the
+// same time share a shard, so that its rows are read from memory once.
 struct ScanPlan {
   int64_t batch;
   int64_t num_classes;
   int64_t row_tiles;
   int64_t shards;
-  int64_t shard_classes;  // a multiple of the tile
+  int64_t shard_classes;  // a multiple of the tile's number of classes
 
   LARGEOUT_HOST_DEVICE int64_t blocks() const { return row_tiles * shards; }
   LARGEOUT_HOST_DEVICE int64_t row_tile(int64_t block) const { return block % row_tiles; }
@@ -43,7 +43,7 @@ struct ScanPlan {
   }
 };
 
-// The plan for tiles of `rows` x `columns`.
+// The plan for tiles of `rows` examples x `columns` classes.
 inline ScanPlan MakeScanPlan(int64_t batch, int64_t num_classes, int64_t rows,
                              int64_t columns) {
   ScanPlan plan{batch, num_classes, CeilDiv(batch, rows), 0, 0};
@@ -59,8 +59,8 @@ ScanPlan MakeScanPlan(int64_t batch, int64_t num_classes) {
   return MakeScanPlan(batch, num_classes, Shape::kRows, Shape::kColumns);
 }
 
-// Calls use(shape) with the shape of tiles for the batch. Three middle tiles take less time
-// than a wide one that is not full.
+// Calls use(shape) with the tile shape for the batch. Three middle tiles take less time than
+// one wide tile that is not full.
 template <class Use>
 auto WithTileFor(int64_t batch, const Use& use) {
   if (batch <= FlatTile::kRows) return use(FlatTile());
@@ -68,7 +68,8 @@ auto WithTileFor(int64_t batch, const Use& use) {
   return batch <= 3 * MiddleTile::kRows ? use(MiddleTile()) : use(WideTile());
 }
 
-// The same tiles, which read by fours where the rows of both allow it.
+// The same, with tiles that read four numbers at a time if the rows of both operands are
+// aligned for it.
 template <class Use>
 auto WithTileFor(const ClassMatrix& matrix, const Features& features, const Use& use) {
   const bool by_fours = AlignedForFour(matrix.embeddings, matrix.dim) &&

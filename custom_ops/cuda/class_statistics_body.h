@@ -15,7 +15,7 @@
 namespace largeout {
 namespace cuda {
 
-// Item i: the logit of label i of the batch; 0 for no label, NaN for one out of range.
+// Item i: the logit of label i of the batch; 0 for padding, NaN for an id out of range.
 struct LabelLogitsBody {
   ClassMatrix matrix;
   Features features;
@@ -35,7 +35,7 @@ struct LabelLogitsBody {
   }
 };
 
-// Item i: what label i of the batch is ranked by, its logit, given or computed.
+// Item i: the logit, given or computed, by which label i of the batch is ranked.
 struct LabelScoresBody {
   Labels labels;
   StatisticsParts parts;
@@ -49,8 +49,8 @@ struct LabelScoresBody {
   }
 };
 
-// Sums of exponentials, and the classes before each label, of one tile of rows in one
-// shard a block.
+// A block computes the sums of exponentials, and counts the classes that rank before each
+// label, for one tile of examples and one shard.
 template <class Shape>
 struct StatisticsBody {
   ClassMatrix matrix;
@@ -64,7 +64,7 @@ struct StatisticsBody {
   static constexpr int kThreads = Shape::kThreads;
   static constexpr int kBlocksTogether = Shape::kBlocksTogether;
 
-  // One after the other.
+  // Shared memory: that of the product, of the sums, and of the label slots.
   static constexpr int kProductBytes = 4 * kProductFloats<Shape>;
   static constexpr int kSharedBytes = kProductBytes + Sums::kBytes + Slots::kBytes;
   static_assert(kProductBytes % 8 == 0 && kSharedBytes <= 48 * 1024, "fits any GPU");
@@ -105,7 +105,7 @@ struct StatisticsBody {
     Reduce(block, shard * plan.batch + first_row, plan.batch - first_row, sums);
   }
 
-  // Puts the sums of all threads of each row together, in order of the threads.
+  // Adds the sums of all threads for each example, in the order of the threads.
   template <class Block>
   LARGEOUT_DEVICE void Reduce(const Block& block, int64_t place, int64_t rows_left,
                               char* shared) const {
@@ -129,8 +129,8 @@ struct StatisticsBody {
   }
 };
 
-// The log partition of each row: kLanes threads of a block take every so many shards of a row,
-// and their sums are added in order.
+// The log partition of each example. Each of kLanes threads adds every kLanes-th shard, and
+// their sums are added in order.
 struct LogPartitionBody {
   ScanPlan plan;
   StatisticsParts parts;
@@ -168,7 +168,7 @@ struct LogPartitionBody {
   }
 
  private:
-  // The places of the thread's shards. Neighbouring threads have neighbouring rows.
+  // Visits the thread's shards. Neighbouring threads read neighbouring examples.
   template <class Visit>
   LARGEOUT_DEVICE void ForShards(int64_t first, int thread, const Visit& visit) const {
     const int64_t row = first + thread % kRows;

@@ -1,4 +1,4 @@
-// What a block keeps in shared memory on the way to the statistics.
+// Shared memory of the blocks that compute the statistics, and their partial results.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CLASS_STATISTICS_PARTS_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CLASS_STATISTICS_PARTS_H_
@@ -12,16 +12,16 @@
 namespace largeout {
 namespace cuda {
 
-// What is found on the way to the statistics. [batch, width] and [shards, batch].
+// Partial results: [batch, width] per label, [shards, batch] per example and shard.
 struct StatisticsParts {
-  float* scores;  // of the labels, NaN where there is nothing to rank
-  int* higher;    // classes that stand before the label
+  float* scores;  // of the labels; NaN if the label cannot be ranked
+  int* higher;    // number of classes that rank before the label
   float* shift;   // the highest logit of a shard
   double* total;  // sum of exp(logit - shift)
 };
 
-// Sums of exponentials of the logits that a thread has seen of its rows. Sum i stands at
-// i * kThreads in shared memory: the product needs the registers.
+// The sums of exponentials over the logits that a thread has seen, per example of the tile. Sum
+// i is at i * kThreads in shared memory, because the product needs the registers.
 template <class Shape>
 struct ExponentialSums {
   static constexpr int kSums = Shape::kTileRows * Shape::kThreads;
@@ -59,8 +59,8 @@ struct ExponentialSums {
   }
 };
 
-// The labels of a block's rows in shared memory, kSlots of each row at a time, and how many
-// classes stand before them.
+// The labels of a block's examples in shared memory, kSlots per example at a time, and the
+// number of classes that rank before them.
 template <class Shape>
 class LabelSlots {
  public:
@@ -78,7 +78,7 @@ class LabelSlots {
         rows_(reinterpret_cast<int*>(scores_ + kAll)),
         higher_(rows_ + kAll) {}
 
-  // Labels from `slot`, NaN where there is none.
+  // Loads the labels from `slot` on; NaN if there is none.
   LARGEOUT_DEVICE void Fill(int thread, int64_t slot) const {
     ForOwn(thread, slot, [&](int at, bool known, int64_t i) {
       scores_[at] = known ? parts_.scores[i] : NotANumber();
@@ -87,7 +87,7 @@ class LabelSlots {
     });
   }
 
-  // Counts the logits of a tile that stand before the labels from `first_slot`.
+  // Counts the logits of a tile that rank before the labels from `first_slot` on.
   LARGEOUT_DEVICE void Count(const TileSums<Shape>& logits, int thread, int64_t first_class,
                              int64_t first_slot) const {
     const int64_t left = labels_.width - first_slot;
@@ -113,7 +113,7 @@ class LabelSlots {
     }
   }
 
-  // Takes the counts of labels from `slot` to memory.
+  // Adds the counts of the labels from `slot` on to global memory.
   LARGEOUT_DEVICE void Flush(int thread, int64_t slot) const {
     ForOwn(thread, slot, [&](int at, bool known, int64_t i) {
       if (known && higher_[at] > 0) AddToCounter(parts_.higher + i, higher_[at]);
@@ -121,7 +121,7 @@ class LabelSlots {
   }
 
  private:
-  // The same thread fills and flushes a label.
+  // Both Fill and Flush use this, so a label belongs to the same thread in both.
   template <class Visit>
   LARGEOUT_DEVICE void ForOwn(int thread, int64_t slot, const Visit& visit) const {
     for (int at = thread; at < kAll; at += Shape::kThreads) {
@@ -135,7 +135,7 @@ class LabelSlots {
   const int64_t batch_;
   const int64_t first_row_;
   float* const scores_;
-  int* const rows_;  // of the matrix
+  int* const rows_;  // their rows of the matrix
   int* const higher_;
 };
 

@@ -1,8 +1,8 @@
 // The product of a tile of rows with a tile of columns, in the registers of a block.
 //
-// Thread (g, h) of a block keeps kTileRows x kTileColumns sums: those of the rows
-// Shape::Row(g, i) and the columns Shape::Column(h, j) of the tile. Chunks of the depth go
-// through shared memory, which holds two: while the block uses one, the other comes.
+// Thread (g, h) of a block keeps kTileRows x kTileColumns sums: those of rows Shape::Row(g, i)
+// and columns Shape::Column(h, j) of the tile. Chunks of the depth go through shared memory,
+// which holds two chunks: the block uses one while it loads the other.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CLASS_TILE_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CLASS_TILE_H_
@@ -15,12 +15,12 @@
 namespace largeout {
 namespace cuda {
 
-// Depth of a chunk, and room that spreads the banks.
+// The depth of a chunk, and the padding that avoids bank conflicts.
 inline constexpr int kChunk = 8;
 inline constexpr int kPadding = 4;
 
-// `TR` x `TC` sums a thread, `RG` x `CG` threads a block, which reads `Together` neighbours of
-// a row at once: 1, or 4 where AlignedForFour holds for all rows.
+// TR x TC sums per thread and RG x CG threads per block. The block reads `Together` consecutive
+// numbers of a row at once: 1, or 4 if AlignedForFour holds for all rows.
 template <int TR, int TC, int RG, int CG, int Together = 1>
 struct TileShape {
   using ByFours = TileShape<TR, TC, RG, CG, 4>;
@@ -30,7 +30,8 @@ struct TileShape {
   static constexpr int kRowGroups = RG, kColumnGroups = CG;
   static constexpr int kThreads = RG * CG;
   static constexpr int kRows = TR * RG, kColumns = TC * CG;  // of a block
-  // Small tiles wait for memory: with more blocks on a multiprocessor, more is on its way.
+  // Small tiles are bound by memory latency. More blocks per multiprocessor have more loads in
+  // flight.
   static constexpr int kBlocksTogether = (TR * TC <= 16 ? 768 : 512) / kThreads;
 
   LARGEOUT_DEVICE static int RowGroup(int thread) { return thread / CG; }
@@ -39,7 +40,7 @@ struct TileShape {
   LARGEOUT_DEVICE static int Column(int group, int j) { return Spread<TC, CG>(group, j); }
 
  private:
-  // Neighbouring groups have neighbouring fours: they read other banks.
+  // Groups are interleaved in fours, so that neighbouring groups read other banks.
   template <int N, int Groups>
   LARGEOUT_DEVICE static int Spread(int group, int i) {
     constexpr int kRun = N < 4 ? N : 4;
@@ -47,12 +48,12 @@ struct TileShape {
   }
 };
 
-// The sums of a thread.
+// The sums of one thread.
 template <class Shape>
 struct TileSums {
   float at[Shape::kTileRows][Shape::kTileColumns];
 
-  // The highest number of row i, -inf if all are NaN.
+  // The highest number of row i; -inf if all are NaN.
   LARGEOUT_DEVICE float Highest(int i) const {
     float top = MinusInfinity();
     LARGEOUT_UNROLL
@@ -61,13 +62,13 @@ struct TileSums {
   }
 };
 
-// Rows [size, dim] of a matrix.
+// A matrix with rows [size, dim].
 struct Operand {
   const float* data;
   int64_t size;
 };
 
-// 1 or 4 neighbours at `from`, 0 unless they are `in` the matrix.
+// Reads 1 or 4 consecutive numbers at `from`; 0 unless `in`.
 template <int Together>
 LARGEOUT_DEVICE inline void LoadNeighbours(const float* from, bool in, float (&at)[Together]) {
   if constexpr (Together == 4) {
@@ -80,7 +81,7 @@ LARGEOUT_DEVICE inline void LoadNeighbours(const float* from, bool in, float (&a
   }
 }
 
-// The same to memory.
+// Writes 1 or 4 consecutive numbers.
 template <int Together>
 LARGEOUT_DEVICE inline void StoreNeighbours(const float (&at)[Together], float* to) {
   if constexpr (Together == 4) {
@@ -95,19 +96,19 @@ LARGEOUT_DEVICE inline void StoreNeighbours(const float (&at)[Together], float* 
   }
 }
 
-// kRows x kChunk numbers on their way to shared memory, where they stand transposed,
-// [kChunk, kRows + kPadding]. A thread carries neighbours of every kStep-th row.
+// Copies kRows x kChunk numbers to shared memory, transposed: [kChunk, kRows + kPadding]. A
+// thread copies `Together` consecutive numbers of every kStep-th row.
 template <int Rows, int Threads, int Together>
 struct Cargo {
   static constexpr int kStride = Rows + kPadding;
   static constexpr int kFloats = kChunk * kStride;
-  static constexpr int kLanes = kChunk / Together;  // threads of a row
+  static constexpr int kLanes = kChunk / Together;  // threads that copy one row
   static constexpr int kStep = Threads / kLanes;
   static constexpr int kEach = (Rows + kStep - 1) / kStep;
 
   float at[kEach][Together];
-  const float* from;  // of the next chunk
-  int rows;           // of the matrix, from the thread's first
+  const float* from;  // start of the thread's next chunk
+  int rows;           // number of rows from the thread's first row on
 
   LARGEOUT_DEVICE void Start(const Operand& matrix, int64_t first_row, int dim, int thread) {
     const int row = thread / kLanes;
@@ -116,7 +117,7 @@ struct Cargo {
     rows = static_cast<int>(left < Rows ? left : Rows) - row;
   }
 
-  // The next chunk, from column k. Numbers outside the matrix are 0.
+  // Reads the next chunk, which starts at column k. Numbers outside the matrix are 0.
   LARGEOUT_DEVICE void Load(int k, int dim, int thread) {
     const int end = k + thread % kLanes * Together < dim ? rows : 0;
     LARGEOUT_UNROLL
@@ -137,20 +138,20 @@ struct Cargo {
   }
 };
 
-// Keeps the compiler from moving loads that stand before it behind work that stands after it:
-// it likes to, for the registers, and then nothing hides the time they take.
+// Keeps the compiler from moving earlier loads behind later arithmetic. It would do so to save
+// registers, and the latency of the loads would no longer be hidden.
 LARGEOUT_DEVICE inline void StartLoads() {
 #ifdef __CUDA_ARCH__
   __syncwarp();
 #endif
 }
 
-// sums[i][j] += rows[k, Row(i)] * columns[k, Column(j)] for the k of a chunk in order.
+// sums[i][j] += rows[k, Row(i)] * columns[k, Column(j)], for the k of a chunk in order.
 template <class Shape>
 LARGEOUT_DEVICE void AddChunk(const float* rows, int row_stride, const float* columns,
                               int column_stride, int thread, TileSums<Shape>* sums) {
   const int row_group = Shape::RowGroup(thread), column_group = Shape::ColumnGroup(thread);
-  // With more steps at once, large tiles put numbers into local memory on some GPUs.
+  // With more steps unrolled, large tiles spill registers to local memory on some GPUs.
   [[maybe_unused]] constexpr int kSteps =
       Shape::kTileRows * Shape::kTileColumns < 32 ? kChunk : 2;
   LARGEOUT_UNROLL_BY(kSteps)
@@ -174,17 +175,17 @@ LARGEOUT_DEVICE void AddChunk(const float* rows, int row_stride, const float* co
   }
 }
 
-// Tiles of sums over k of rows[r, k] * columns[c, k].
+// Tiles of the sums over k of rows[r, k] * columns[c, k].
 template <class Shape, class Block>
 class TileProduct {
  public:
   using Sums = typename Block::template PerThread<TileSums<Shape>>;
 
-  // `shared` has room for kProductFloats<Shape>; between two tiles it is free.
+  // `shared` has room for kProductFloats<Shape>. It is free for other uses between two tiles.
   LARGEOUT_DEVICE TileProduct(const Block& block, float* shared)
       : block_(block), shared_(shared), cargo_(block) {}
 
-  // Adds to the sums the products of rows from `first_row` and columns from `first_column`.
+  // Adds the products of the rows from `first_row` on and the columns from `first_column` on.
   LARGEOUT_DEVICE void Add(const Operand& rows, int64_t first_row, const Operand& columns,
                            int64_t first_column, int64_t dim, Sums* sums) {
     const int depth = static_cast<int>(dim);
@@ -234,7 +235,7 @@ class TileProduct {
   typename Block::template PerThread<Carried> cargo_;
 };
 
-// Shared memory of a TileProduct.
+// The size of a TileProduct's shared memory, in floats.
 template <class Shape>
 inline constexpr int kProductFloats =
     2 * kChunk * (Shape::kRows + kPadding + Shape::kColumns + kPadding);

@@ -14,7 +14,7 @@
 namespace largeout {
 namespace cuda {
 
-// The best k of one tile of rows in one shard a block.
+// A block finds the k best classes of one tile of examples in one shard.
 template <class Shape>
 struct TopKBody {
   ClassMatrix matrix;
@@ -48,7 +48,7 @@ struct TopKBody {
                                           shared + kProductBytes);
     ClassLogits<Shape, Block> logits(block, reinterpret_cast<float*>(shared));
     for (int64_t c = plan.begin(shard); c < plan.end(shard); c += Shape::kColumns) {
-      best.MakeRoom();  // before the logits, which fill the registers
+      best.MakeRoom();  // before the logits are computed, because they fill the registers
       logits.Compute(matrix, features, first_row, c);
       block.ForEachThread([&](int thread) {
         PushTile(logits.tile()[thread], thread, static_cast<int32_t>(c), best);
@@ -77,14 +77,14 @@ struct TopKBody {
 inline constexpr int kMergeThreads = 256;
 inline constexpr int kMergeWaiting = 2 * kMergeThreads;
 
-// The best k of all shards: a row of the batch a block.
+// Merges the k best classes of all shards. A block merges one example.
 struct MergeTopKBody {
   ClassMatrix matrix;
   Features features;
   int64_t k;
   ScanPlan plan;
-  int64_t tile_rows;      // of the tiles of the lists
-  int64_t stride;         // of the rows of the lists
+  int64_t tile_rows;      // number of examples per tile of the lists
+  int64_t stride;         // distance between the lists of two examples
   const ScoreKey* lists;  // [blocks, tile_rows, stride]
   ScoreKey* area;         // [batch, k + kMergeWaiting]
   float* scores;          // [batch, k]
@@ -112,7 +112,7 @@ struct MergeTopKBody {
   }
 
  private:
-  // Entry i of the lists of all shards.
+  // Pushes entry i of the lists of all shards.
   template <class Lists>
   LARGEOUT_DEVICE void Offer(int64_t row, int64_t i, const Lists& best) const {
     if (i >= plan.shards * k) return;
@@ -128,7 +128,7 @@ struct MergeTopKBody {
     ids[row * k + i] = lost ? -1 : entry.id;
   }
 
-  // Rows with fewer than k numbers above -inf: the lowest other ids come after.
+  // If an example has fewer than k logits above -inf, appends the lowest other ids.
   LARGEOUT_DEVICE void FillUp(int64_t row, const ScoreKey* list, int64_t size) const {
     const float* const feature = features.data + row * matrix.dim;
     int64_t end = size;

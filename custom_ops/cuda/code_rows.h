@@ -1,4 +1,4 @@
-// Rows at 8 bits a number on the GPU: the numbers of core/class_scan/packed_rows.h.
+// Rows of 8-bit codes on the GPU, with the same codes as core/class_scan/packed_rows.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CODE_ROWS_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CODE_ROWS_H_
@@ -15,16 +15,16 @@ namespace cuda {
 
 inline constexpr int kCodeThreads = 128;
 
-// Four codes of a row stand together, then those of the next row of its group: the threads
-// that score the rows of a group read what stands together.
+// Four codes of a row are followed by four codes of the next row of its group, so that the
+// threads that score the rows of a group read consecutive memory.
 struct CodeRows {
   int8_t* codes;  // [num_rows / group_rows, width / 4, group_rows, 4]
-  float* scales;  // [num_rows], what a number of 1 stands for; NaN if one is not finite
+  float* scales;  // [num_rows], the float of code 1; NaN if the row is not finite
   int64_t width;
   int64_t group_rows;
-  float most;  // numbers are in [-most, most]
+  float most;  // codes are in [-most, most]
 
-  // Of codes k to k + 3 of a row; k is a multiple of 4.
+  // The address of codes k to k + 3 of a row. REQUIRES: k is a multiple of 4.
   LARGEOUT_DEVICE int8_t* Four(int64_t row, int64_t k) const {
     return codes + row / group_rows * group_rows * width + k * group_rows +
            row % group_rows * kCodesTogether;
@@ -72,9 +72,9 @@ LARGEOUT_DEVICE inline SixteenCodes LoadSixteenCodes(const int8_t* codes) {
 
 static_assert(kPackedMultiple % 16 == 0, "codes are read sixteen at a time");
 
-// The sum of the products of `width` codes and of as many bytes, whose fours stand kApart bytes
-// apart: their bits are turned where `turned` has some.
-// REQUIRES: width is a multiple of 16, `codes` is aligned to as many bytes.
+// The sum of the products of `width` codes and `width` bytes. Each group of four bytes starts
+// kApart bytes after the previous one. The bits of `turned` are flipped in each group of four
+// bytes. REQUIRES: width is a multiple of 16, and `codes` is aligned to 16 bytes.
 template <int kApart>
 LARGEOUT_DEVICE int32_t SumOfProducts(const int8_t* codes, int width, const void* bytes,
                                       uint32_t turned) {
@@ -90,7 +90,7 @@ LARGEOUT_DEVICE int32_t SumOfProducts(const int8_t* codes, int width, const void
   return sum;
 }
 
-// Turns rows of floats into codes, a row a block. The largest magnitude becomes `most`.
+// Converts rows of floats to codes, one row per block. The largest magnitude becomes `most`.
 struct CodeBody {
   const float* rows;  // [num_rows, dim]
   int64_t num_rows;
@@ -106,7 +106,7 @@ struct CodeBody {
       block.ForEachThread([&](int thread) {
         if (thread == 0) *largest = 0;
       });
-      // As whole numbers magnitudes are in order, and NaN is above infinity.
+      // As integers, magnitudes keep their order, and NaN is above infinity.
       block.ForEachThread([&](int thread) {
         uint32_t most_bits = 0;
         for (int64_t k = thread; k < dim; k += block.size()) {

@@ -16,16 +16,16 @@ struct DenseProduct {
   ProductSize size;
   Strided<double> a;   // [rows, depth]
   Strided<double> b;   // [depth, width]
-  const double* base;  // row-major, with the stride of out; may be out; null: zeros
+  const double* base;  // row-major, stride of out; may be out itself; null: zeros
   double* out;
   int64_t out_stride;
   double factor = 1;
   const double* scales = nullptr;  // [depth]; null: ones
-  bool lower = false;  // only [r, j] with j <= r; what it writes to others has no meaning
+  bool lower = false;  // computes only [r, j] with j <= r; others may be overwritten
 };
 
-// The same bits every time: each sum goes in the order of k.
-// REQUIRES: out overlaps neither a nor b. All arrays are on the device.
+// The bits are deterministic: each sum is in the order of k. REQUIRES: out overlaps neither a
+// nor b. All arrays are on the device.
 Status Multiply(const DenseProduct& product, Stream stream);
 
 }  // namespace cuda

@@ -1,4 +1,4 @@
-// What a block of Multiply does: a square of the result at a time.
+// The block body of Multiply: one square of the result at a time.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_DENSE_PRODUCT_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_DENSE_PRODUCT_BODY_H_
@@ -15,11 +15,11 @@ namespace cuda {
 struct DenseProductBody {
   DenseProduct product;
 
-  static constexpr int kSide = 32;           // of a square, and of what is in shared memory
-  static constexpr int kStride = kSide + 1;  // so that a column is in different banks
-  static constexpr int kLines = 16;          // threads in a line of the block
+  static constexpr int kSide = 32;  // of the squares of the result and in shared memory
+  static constexpr int kStride = kSide + 1;  // puts a column into different banks
+  static constexpr int kLines = 16;          // threads in one row of the block
   static constexpr int kThreads = kLines * kLines;
-  static constexpr int kEach = kSide / kLines;  // sums of a thread, in both directions
+  static constexpr int kEach = kSide / kLines;  // sums per thread in each direction
   static constexpr int kSharedBytes = 2 * kSide * kStride * sizeof(double);
 
   struct Sums {
@@ -53,9 +53,9 @@ struct DenseProductBody {
   }
 
  private:
-  // shared [kSide, kStride] = the square of the matrix [rows, width] from [row, column] on,
-  // each column times its scale; 0 outside of it. Neighbouring threads read what are neighbours
-  // in memory.
+  // shared [kSide, kStride] = the square of the matrix [rows, width] that starts at [row,
+  // column], with each column times its scale; 0 outside the matrix. Neighbouring threads read
+  // consecutive numbers.
   LARGEOUT_DEVICE static void Load(const Strided<double>& matrix, const double* scales,
                                    int64_t row, int64_t column, int64_t rows, int64_t width,
                                    int thread, double* shared) {

@@ -22,7 +22,7 @@ inline constexpr int64_t kMostBlocks = int64_t{1} << 20;
 template <class Body>
 __global__ void ForEachKernel(int64_t total, Body body) {
   const int64_t step = int64_t{kThreads} * gridDim.x;
-#pragma unroll 1  // mostly once: unrolled, it would divide first to find out how often
+#pragma unroll 1  // it mostly runs once; unrolling would add a division to count the iterations
   for (int64_t i = int64_t{kThreads} * blockIdx.x + threadIdx.x; i < total; i += step) {
     body(i);
   }
@@ -34,8 +34,8 @@ __global__ void ForEachBlockKernel(Body body) {
   body(DeviceBlock(), shared);
 }
 
-// For bodies that say how many threads a block has and how many blocks should fit on a
-// multiprocessor together: the compiler keeps to the registers that allows.
+// For bodies that declare their number of threads and how many blocks should fit on a
+// multiprocessor. The compiler limits the registers accordingly.
 template <class Body>
 __global__ void __launch_bounds__(Body::kThreads, Body::kBlocksTogether)
     ForEachBoundedBlockKernel(Body body) {
@@ -52,7 +52,7 @@ struct BlockKernel<Body, std::void_t<decltype(Body::kBlocksTogether)>> {
   static constexpr auto kKernel = ForEachBoundedBlockKernel<Body>;
 };
 
-// Calls body(i) for 0 <= i < total, one thread an i.
+// Calls body(i) for 0 <= i < total, with one thread per i.
 template <class Body>
 Status ForEach(int64_t total, const Body& body, Stream stream) {
   if (total <= 0) return kOk;
@@ -61,9 +61,8 @@ Status ForEach(int64_t total, const Body& body, Stream stream) {
   return cudaGetLastError();
 }
 
-// Calls body(block, shared) once a block of `threads`, `shared` being a pointer
-// to `shared_bytes` of shared memory. A body goes over its items with a stride
-// of num_blocks().
+// Calls body(block, shared) once per block of `threads` threads. `shared` points to
+// `shared_bytes` of shared memory. A body loops over its items with a stride of num_blocks().
 template <class Body>
 Status ForEachBlock(int64_t blocks, int threads, int shared_bytes, const Body& body,
                     Stream stream) {

@@ -1,4 +1,5 @@
-// What the threads of factored_output.cu do: input is read and looked at, scores are made.
+// The thread and block bodies of factored_output.cu: they read and check the input, and compute
+// the scores.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_FACTORED_OUTPUT_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_FACTORED_OUTPUT_BODY_H_
@@ -52,7 +53,7 @@ struct CheckFiniteBody {
   }
 };
 
-// One thread.
+// Runs on one thread.
 struct CheckScalarsBody {
   const double* learning_rate;
   const int64_t* version;
@@ -67,13 +68,13 @@ struct CheckScalarsBody {
   }
 };
 
-// Scores of an example, each a sum over the width by a block: q, s, and those of its targets.
+// The scores q, s and a of an example. A block sums each over the width.
 template <class Number>
 struct ScoresBody {
   FactoredState<Number> state;
   FactoredBatch batch;
   FactoredScores scores;
-  const double* rows;  // those of the targets, up to date
+  const double* rows;  // rows of V of the targets, after all folds
 
   static constexpr int kThreads = 64;
   static constexpr int kSharedBytes = kThreads * sizeof(double);
@@ -99,14 +100,14 @@ struct ScoresBody {
   }
 
  private:
-  // The target -2 is q, -1 is s.
+  // Target -2 stands for q, and -1 for s.
   LARGEOUT_DEVICE double* Place(int64_t example, int64_t target) const {
     if (target == -2) return scores.q + example;
     if (target == -1) return scores.s + example;
     return scores.a + example * batch.num_targets + target;
   }
 
-  // What a thread adds to the sum.
+  // The part of the sum that a thread computes.
   LARGEOUT_DEVICE double Part(int64_t example, int64_t target, int thread) const {
     const double* const features = batch.features + example * state.width;
     if (target == -2)

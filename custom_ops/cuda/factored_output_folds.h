@@ -1,5 +1,5 @@
-// Folds of factored output layers on the GPU: rows of V are brought up to date as those of
-// core/factored_output/factored_output_folds.h, but for rounding.
+// Folds of factored output layers on the GPU. Rows of V take them as in
+// core/factored_output/factored_output_folds.h, up to rounding.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_FACTORED_OUTPUT_FOLDS_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_FACTORED_OUTPUT_FOLDS_H_
@@ -12,18 +12,17 @@
 namespace largeout {
 namespace cuda {
 
-// rows [num_ids, width] = the rows of V of these ids, with all folds; zeros where an id is
-// none.
+// rows [num_ids, width] = the rows of V of these ids, after all folds; zeros for invalid ids.
 template <class Number>
 Status CopyRows(const FactoredState<Number>& state, const int64_t* ids, int64_t num_ids,
                 double* rows, Stream stream);
 
-// All rows of V, or of a copy of it, take all folds.
+// Applies all folds to all rows of V, or of a copy of V.
 template <class Number>
 Status TakeAllFolds(const FactoredFolds& folds, const uint32_t* seen, int64_t num_classes,
                     Number* vectors, Stream stream);
 
-// There are none any more: after TakeAllFolds.
+// Clears the log. Call it after TakeAllFolds.
 template <class Number>
 Status ForgetFolds(const FactoredState<Number>& state, Stream stream);
 

@@ -1,4 +1,4 @@
-// What the threads of factored_output_folds.cu do: a block takes the folds of a row.
+// The block bodies of factored_output_folds.cu. A block applies the folds to one row.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_FACTORED_OUTPUT_FOLDS_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_FACTORED_OUTPUT_FOLDS_BODY_H_
@@ -12,7 +12,7 @@
 namespace largeout {
 namespace cuda {
 
-// Takes folds of a row [width], where it is, by a block of kThreads.
+// Applies folds to a row [width] in place, with a block of kThreads threads.
 template <class Number>
 struct RowFolder {
   FactoredFolds folds;
@@ -21,7 +21,8 @@ struct RowFolder {
 
   static constexpr int kThreads = 64;
 
-  // All but the first `seen`. Nothing is left along what has shrunk for long.
+  // Applies all folds but the first `seen`. A kSmall fold does not change a row whose number at
+  // the place of the fold is 0, so it is skipped.
   template <class Block>
   LARGEOUT_DEVICE void Take(const Block& block, uint32_t seen) const {
     const int64_t count = folds.count();

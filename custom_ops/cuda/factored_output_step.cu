@@ -11,11 +11,11 @@ namespace {
 
 constexpr int64_t kBytesOfDouble = sizeof(double);
 
-// Of an array [rows, width], as it is and transposed.
+// Views of an array [rows, width]: as it is, and transposed.
 Strided<double> AsIs(const double* data, int64_t width) { return {data, width, 1}; }
 Strided<double> Transposed(const double* data, int64_t width) { return {data, 1, width}; }
 
-// The first error of several launches, each of which waits for the one before it.
+// Runs several launches in order until one fails, and returns the first error.
 template <class... Launch>
 Status InOrder(const Launch&... launch) {
   Status status = kOk;

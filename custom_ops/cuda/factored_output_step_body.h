@@ -1,5 +1,5 @@
-// What the threads of factored_output_step.cu do besides products of matrices. Formulas are
-// those of core/factored_output/factored_output_update.cc.
+// The thread and block bodies of factored_output_step.cu, except products of matrices. The
+// formulas are those of core/factored_output/factored_output_update.cc.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_FACTORED_OUTPUT_STEP_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_FACTORED_OUTPUT_STEP_BODY_H_
@@ -21,7 +21,7 @@ struct GradientTermsBody {
   FactoredState<Number> state;
   FactoredBatch batch;
   FactoredSlopes slopes;
-  const double* rows;  // those of the targets, up to date
+  const double* rows;  // rows of V of the targets, after all folds
   double* target_sums;
   double* products;
   double* by_features;
@@ -92,7 +92,7 @@ struct GramTermsBody {
   }
 };
 
-// Where the ids of a batch stand among the merged ones.
+// Finds the positions of the ids of a batch among the merged ids.
 struct PlacesBody {
   const int32_t* positions;
   int32_t* places;
@@ -102,7 +102,7 @@ struct PlacesBody {
   }
 };
 
-// squares = eta^2 / 2 times E'E, a row by a block.
+// squares = eta^2 / 2 times E'E. A block computes one row.
 struct SquaresBody {
   FactoredBatch batch;
   FactoredSlopes slopes;
@@ -139,8 +139,8 @@ struct SquaresBody {
     return 2 * half[i * batch.batch + j] * slopes.by_q[j] + rest * slopes.by_s[j];
   }
 
-  // What target t of example i has in common with all others: a thread adds up the slopes of an
-  // example, which follow each other.
+  // Adds the products of target t of example i with the equal targets of all examples. A thread
+  // adds the slopes of an example, which are consecutive.
   LARGEOUT_DEVICE void AddTarget(int64_t i, int64_t t, double factor, int thread) const {
     const int32_t segment = merged.started[places[t]] - 1;
     const int32_t begin = merged.offsets[segment], end = merged.offsets[segment + 1];
@@ -160,7 +160,8 @@ struct SquaresBody {
   }
 };
 
-// factors [2, batch]: omega'H and w_bar'H become what of H is added to omega and w_bar.
+// factors [2, batch]: converts omega'H and w_bar'H to the factors of H in the updates of omega
+// and w_bar.
 struct FactorsBody {
   FactoredSlopes slopes;
   const double* learning_rate;
@@ -177,10 +178,10 @@ struct FactorsBody {
   }
 };
 
-// vectors: the new rows of the classes of the segments.
+// vectors: the new rows of V of the classes of the segments.
 template <class Number>
 struct NewVectorsBody {
-  const double* rows;  // those of the targets, up to date
+  const double* rows;  // rows of V of the targets, after all folds
   int64_t width;
   const double* by_a;
   const double* learning_rate;
@@ -207,7 +208,8 @@ struct NewVectorsBody {
 
 struct FlagNotFiniteBody {
   const double* numbers;
-  int64_t lower_width;  // of a matrix of which [r, j] with j <= r alone count; 0: all count
+  int64_t lower_width;  // width of a matrix of which only [r, j] with j <= r are checked; 0:
+                        // all are checked
   uint32_t bit;
   uint32_t* not_finite;
 
@@ -233,7 +235,7 @@ struct WriteVectorsBody {
   }
 };
 
-// What decides whether to fold, by a block.
+// Computes the numbers by which the host decides whether to fold. Runs on one block.
 struct FoldReportBody {
   const double* mixing;
   const double* inverse;
@@ -271,7 +273,7 @@ struct FoldReportBody {
   }
 };
 
-// to = the symmetric matrix of which `lower` has [r, j] with j <= r.
+// to = the symmetric matrix whose elements [r, j] with j <= r are in `lower`.
 struct WriteGramBody {
   const double* lower;
   int64_t width;
@@ -283,7 +285,7 @@ struct WriteGramBody {
   }
 };
 
-// One thread.
+// Runs on one thread.
 struct CountStepBody {
   int64_t* steps;
   LARGEOUT_DEVICE void operator()(int64_t) const { ++*steps; }

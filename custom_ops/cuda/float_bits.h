@@ -1,4 +1,4 @@
-// The bits of floats as whole numbers.
+// The bits of floats as integers.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_FLOAT_BITS_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_FLOAT_BITS_H_

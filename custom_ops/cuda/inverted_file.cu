@@ -11,7 +11,7 @@ namespace largeout {
 namespace cuda {
 namespace {
 
-// Queries beyond these wait for a block.
+// The number of blocks. Further queries wait for a block.
 constexpr int64_t kMostSearchBlocks = 2048;
 
 SearchMemory MemoryFor(const InvertedFile& file, const ListSearch& search) {

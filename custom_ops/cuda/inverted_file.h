@@ -11,22 +11,22 @@
 namespace largeout {
 namespace cuda {
 
-// The largest num_probes and k of SearchLists: what it sorts is in shared memory.
+// The largest num_probes and k of SearchLists, which sorts in shared memory.
 inline constexpr int64_t kMostFound = 2048;
 
-// Sizes of a search; only they decide about scratch.
+// The sizes of a search, which determine its scratch.
 struct ListSearch {
   int64_t batch, dim, num_probes, k;
 };
 
-// O((num_lists + batch) * dim), and for up to 2,048 queries O(num_probes + k).
+// O((num_lists + batch) * dim), and O(num_probes + k) for each of up to 2,048 queries.
 int64_t SearchListsScratchBytes(const InvertedFile& file, const ListSearch& search);
 
-// scores, ids [batch, k] as in core. Queries and means become codes first; then a block is a
-// query: it scores all means, keeps the best, and scores their members. Bound by the bytes of
-// codes, those of the means and of all members of a query's lists, mostly out of the cache.
-// Lists that do not lie in the file are empty, ids in it that are no class passed over.
-// All arrays are on the device. REQUIRES: 1 <= num_probes, k <= kMostFound.
+// scores, ids [batch, k] as in core. Queries and means are quantised first. A block then
+// processes a query: it scores all means, keeps the best lists, and scores their members. Bound
+// by the bytes of the codes of all means and of the members of the searched lists. Lists with
+// invalid offsets count as empty, and invalid ids are skipped. All arrays are on the device.
+// REQUIRES: 1 <= num_probes, k <= kMostFound.
 Status SearchLists(const InvertedFile& file, const float* features, const ListSearch& search,
                    void* scratch, float* scores, int64_t* ids, Stream stream);
 

@@ -1,4 +1,4 @@
-// The search of inverted_file.cu: a query a block.
+// The search of inverted_file.cu. A block processes one query.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_INVERTED_FILE_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_INVERTED_FILE_BODY_H_
@@ -15,10 +15,10 @@ namespace cuda {
 
 inline constexpr int kSearchThreads = 256;
 inline constexpr int kSearchWaiting = 2 * kSearchThreads;
-inline constexpr int kMeansTogether = 32;  // group_rows of the means: those of a warp
+inline constexpr int kMeansTogether = 32;  // group_rows of the means: one per thread of a warp
 
-// The memory of one block in scratch: the best lists, where their members begin when they
-// stand one behind the other, and the best members.
+// The scratch of one block: the best lists; where the members of each list start if all members
+// are numbered in one sequence; and the best members.
 struct SearchMemory {
   int64_t num_probes, k;
 
@@ -40,7 +40,7 @@ struct SearchBody {
   CodeRows queries;
   int64_t batch;
   SearchMemory memory;
-  char* scratch;  // memory.Bytes() a block
+  char* scratch;  // memory.Bytes() per block
   float* scores;  // [batch, k]
   int64_t* ids;   // [batch, k]
 
@@ -52,7 +52,7 @@ struct SearchBody {
 
   template <class Block>
   LARGEOUT_DEVICE void operator()(const Block& block, char* shared) const {
-    // The number of lists to look at stands before what BestLists sorts.
+    // The number of lists to search is stored before the shared memory of BestLists.
     int64_t* const num_lists = reinterpret_cast<int64_t*>(shared);
     for (int64_t query = block.index(); query < batch; query += block.num_blocks()) {
       char* const own = scratch + block.index() * memory.Bytes();
@@ -66,7 +66,8 @@ struct SearchBody {
   }
 
  private:
-  // Where the members of the lists stand: number starts[i] to starts[i + 1] in list i.
+  // The members of the searched lists, in one sequence: list i has members starts[i] to
+  // starts[i + 1] - 1.
   struct Members {
     const ScoreKey* lists;
     const int64_t* starts;
@@ -80,7 +81,8 @@ struct SearchBody {
     return begin < 0 || end < begin || end > file.rows.num_rows ? 0 : end - begin;
   }
 
-  // The num_probes best lists in front of `own`, best first; kNoId after the last one.
+  // Writes the num_probes best lists at the start of `own`, best first. kNoId follows the last
+  // one.
   template <class Block>
   LARGEOUT_DEVICE const ScoreKey* ChooseLists(const Block& block, int64_t query, char* own,
                                               char* shared) const {
@@ -107,7 +109,7 @@ struct SearchBody {
     return MultiplyAdd(static_cast<float>(sum), scale * queries.scales[query], bias);
   }
 
-  // With the codes of a row in a group of kTogether. The queries are groups of their own.
+  // `codes` are those of a row in a group of kTogether rows. Each query is a group of one row.
   template <int kTogether>
   LARGEOUT_DEVICE int32_t ProductsWithQuery(int64_t query, const void* codes,
                                             uint32_t turned) const {
@@ -115,7 +117,8 @@ struct SearchBody {
         queries.codes + query * queries.width, static_cast<int>(queries.width), codes, turned);
   }
 
-  // Equal scores may come by falling id, so those at the limit are offered too.
+  // Entries with equal scores may come by decreasing id, so scores that equal the limit are
+  // pushed too.
   template <class Lists>
   LARGEOUT_DEVICE void Offer(float score, int64_t id, const Lists& best) const {
     if (score > MinusInfinity() && score >= best.limit(0)) {
@@ -123,8 +126,8 @@ struct SearchBody {
     }
   }
 
-  // Returns the number of lists to look at: no more once their members are as many as those
-  // of num_probes lists of mean size.
+  // Returns the number of lists to search. It stops once the lists have as many members as
+  // num_probes lists of mean size.
   LARGEOUT_DEVICE int64_t FindStarts(const ScoreKey* lists, int64_t* starts) const {
     const int64_t members = file.offsets[file.num_lists];
     const int64_t enough =
@@ -164,7 +167,7 @@ struct SearchBody {
     });
   }
 
-  // The row of the file where a member stands.
+  // The packed row of a member.
   LARGEOUT_DEVICE int64_t RowOf(const Members& members, int64_t number) const {
     int64_t low = 0, high = members.num_lists;  // starts[low] <= number < starts[high]
     while (high - low > 1) {
@@ -178,7 +181,8 @@ struct SearchBody {
     const int64_t group = row / kGroupRows, lane = row % kGroupRows;
     const uint8_t* codes =
         file.rows.codes + group * kGroupRows * file.rows.width + lane * kCodesTogether;
-    // A code is its number plus 128: with the highest bit turned it is the number.
+    // A code is its number plus 128. Flipping its highest bit gives the number as a signed
+    // byte.
     const int32_t sum = ProductsWithQuery<kGroupRows>(query, codes, 0x80808080u);
     const float* const scales = file.rows.scales + group * 2 * kGroupRows + lane;
     return MultiplyAdd(static_cast<float>(sum), scales[0] * queries.scales[query],

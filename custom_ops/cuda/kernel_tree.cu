@@ -11,9 +11,9 @@ namespace largeout {
 namespace cuda {
 namespace {
 
-// Queries beyond these wait for a block.
+// The number of blocks. Further queries wait for a block.
 constexpr int64_t kMostWalkBlocks = 2048;
-// A wide kernel has fewer blocks, unless one needs more.
+// If a query needs much memory, fewer blocks run, but at least one.
 constexpr int64_t kMostWalkBytes = int64_t{1} << 28;
 
 template <class Body>
@@ -21,7 +21,7 @@ Status MakeTiles(const Body& body, Stream stream) {
   return ForEachBlock(body.NumTiles(), TreeTile::kThreads, kTreeTileBytes, body, stream);
 }
 
-// The leaves that have a flag, or all.
+// Sums the leaves that have a flag, or all leaves.
 Status SumLeaves(const TreeToSum& tree, Stream stream) {
   Status status = kOk;
   if (tree.rows.projection != nullptr) status = MakeTiles(ProjectRowsBody{tree}, stream);
@@ -29,7 +29,7 @@ Status SumLeaves(const TreeToSum& tree, Stream stream) {
   return status;
 }
 
-// The nodes above them.
+// Sums the nodes above them.
 Status SumAbove(const TreeToSum& tree, Stream stream) {
   const int64_t width = TreeWidth(tree.rows.dim());
   Status status = kOk;

@@ -1,4 +1,4 @@
-// The masses that the draws of a query pick from, made by a block.
+// The masses from which the draws of a query choose. A block computes them.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_KERNEL_TREE_MASSES_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_KERNEL_TREE_MASSES_H_
@@ -13,7 +13,7 @@ namespace cuda {
 
 inline constexpr int kWalkThreads = 256;  // a power of two
 
-// Their memory: that of a block in scratch, and shared.
+// The memory of the masses: part of a block's scratch, and shared memory.
 struct MassMemory {
   double* masses;    // [most]
   double* ends;      // [most]
@@ -24,14 +24,14 @@ struct MassMemory {
 template <class Block>
 class TreeMasses {
  public:
-  // All threads see the masses that SetChildren or SetClasses has made last.
+  // SetChildren and SetClasses replace the masses. All threads see the new masses.
   LARGEOUT_DEVICE TreeMasses(const Block& block, const KernelTree& tree, const float* query,
                              const MassMemory& memory)
       : block_(block), tree_(tree), query_(query), memory_(memory) {
     MakeFeatures();
   }
 
-  // Those of the children of a node. Returns whether all are finite.
+  // Computes the masses of the children of a node. Returns whether all are finite.
   LARGEOUT_DEVICE bool SetChildren(int level, int64_t node) {
     const TreeShape& shape = tree_.shape;
     const int64_t child = node * kTreeChildren, span = shape.span(level - 1);
@@ -45,7 +45,7 @@ class TreeMasses {
     return SumUp();
   }
 
-  // Those of the classes of a leaf.
+  // Computes the masses of the classes of a leaf. Returns whether all are finite.
   LARGEOUT_DEVICE bool SetClasses(int64_t leaf) {
     const int64_t first = leaf * tree_.shape.leaf_size;
     size_ = tree_.shape.size(tree_.shape.leaf_size, leaf);
@@ -59,7 +59,7 @@ class TreeMasses {
 
   LARGEOUT_DEVICE double share(int64_t i) const { return memory_.masses[i] / total(); }
 
-  // The first mass that ends behind `uniform`, in [0, 1), times the total.
+  // Returns the first mass whose end is above `uniform`, in [0, 1), times the total.
   LARGEOUT_DEVICE int64_t Pick(double uniform) const {
     const double place = uniform * total();
     int64_t first = 0, last = size_ - 1;
@@ -122,7 +122,7 @@ class TreeMasses {
     }
   }
 
-  // One after the other: they are few beside the numbers that a node has.
+  // Adds the masses one after the other, because a node has few children or classes.
   LARGEOUT_DEVICE bool SumUp() const {
     block_.ForEachThread([&](int thread) {
       if (thread > 0) return;

@@ -1,7 +1,8 @@
-// What the threads and blocks of BuildKernelTree and UpdateKernelTree do.
+// The thread and block bodies of BuildKernelTree and UpdateKernelTree.
 //
-// A tile of pairs of numbers in a leaf, or of projected numbers of some classes, is made by a
-// block, in the order of the classes or inputs: so an update gives the bits of a build.
+// A block computes a tile of pairs of numbers of a leaf, or a tile of projected numbers of some
+// classes. Its sums are in the order of the classes or inputs, so an update gives the same bits
+// as a build.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_KERNEL_TREE_SUMS_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_KERNEL_TREE_SUMS_BODY_H_
@@ -23,8 +24,8 @@ inline constexpr int kTreeTileStride = kTreeTile + kPadding;
 inline constexpr int kTreeTileBytes =
     2 * kChunk * kTreeTileStride * static_cast<int>(sizeof(float));
 
-// Calls write(i, j, sum over s < depth of rows(s, i) columns(s, j)) for the i and j of a tile,
-// with the sum in the order of s.
+// Calls write(i, j, sum over s < depth of rows(s, i) columns(s, j)) for the i and j of a tile.
+// Sums are in the order of s.
 template <class Block, class Rows, class Columns, class Write>
 LARGEOUT_DEVICE void MakeTreeTile(const Block& block, int64_t depth, const Rows& rows,
                                   const Columns& columns, char* shared, const Write& write) {
@@ -58,14 +59,15 @@ LARGEOUT_DEVICE void MakeTreeTile(const Block& block, int64_t depth, const Rows&
   });
 }
 
-// What of a tree is to be summed. flags: of its nodes, not 0 if so; null if all are.
+// The parts of a tree to sum. flags: per node, not 0 if the node is to be summed; null if all
+// nodes are.
 struct TreeToSum {
   TreeShape shape;
   TreeRows rows;
   uint32_t* flags;  // [num_nodes], or null
   float* sums;
 
-  // A node that has a flag; and a leaf with other sums than before.
+  // The node is to be summed; and the sums of the leaf have changed.
   static constexpr uint32_t kFlagged = 1, kChanged = 2;
 
   LARGEOUT_DEVICE bool IsFlagged(int64_t node) const {
@@ -74,7 +76,7 @@ struct TreeToSum {
   LARGEOUT_DEVICE int64_t SizeOfLeaf(int64_t leaf) const {
     return shape.size(shape.leaf_size, leaf);
   }
-  // Number k of an embedding and its bias; 0 behind them.
+  // Number k of an embedding and its bias; 0 after the last number.
   LARGEOUT_DEVICE float Input(int64_t id, int64_t k) const {
     const ClassMatrix& matrix = rows.matrix;
     if (k < matrix.dim) return matrix.embeddings[id * matrix.dim + k];
@@ -98,7 +100,7 @@ struct FlagLeaves {
   }
 };
 
-// Projects the rows of leaves, a tile of classes and outputs a time.
+// Projects the rows of leaves, one tile of classes and outputs at a time.
 struct ProjectRowsBody {
   TreeToSum tree;
 
@@ -143,7 +145,7 @@ struct ProjectRowsBody {
   }
 };
 
-// Sums leaves, a tile of pairs a time.
+// Sums leaves, one tile of pairs at a time.
 struct SumLeavesBody {
   TreeToSum tree;
 
@@ -199,7 +201,7 @@ struct SumLeavesBody {
 
 inline constexpr int kCountThreads = 256;  // a power of two
 
-// How many leaves have changed: for one block.
+// Counts the leaves that have changed. Runs on one block.
 struct CountChangedBody {
   TreeToSum tree;
   int64_t* num_changed;
@@ -222,7 +224,7 @@ struct CountChangedBody {
   }
 };
 
-// A number of a node of the level becomes the sum of those of its children.
+// Item i: a number of a node of the level becomes the sum over its children.
 struct SumChildren {
   TreeToSum tree;
   int level;

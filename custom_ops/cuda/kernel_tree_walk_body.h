@@ -1,4 +1,4 @@
-// What a block of SampleKernelTree does: a query at a time, with all that goes down for it.
+// The block body of SampleKernelTree: one query at a time, with all its walkers.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_KERNEL_TREE_WALK_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_KERNEL_TREE_WALK_BODY_H_
@@ -14,25 +14,26 @@
 namespace largeout {
 namespace cuda {
 
-// One that goes down the tree: a draw, or a label, whose way is given.
+// A walker descends the tree: it is a draw, or a label, whose path is given.
 struct TreeWalker {
   LogOfShares way;
-  int64_t child;  // where it goes next, or the class in its leaf
+  int64_t child;  // the child that it picks, or the class in its leaf
 };
 
-// A node with some of the walkers: order[begin], ..., order[end - 1].
+// A node with walkers order[begin], ..., order[end - 1].
 struct TreeVisit {
   int32_t node;
   int32_t begin, end;
 };
 
-// The walkers of a level, those of a visit together.
+// The walkers at a level, grouped by visit.
 struct TreeLevel {
   int32_t* order;
   TreeVisit* visits;
 };
 
-// The draws [first_draw, first_draw + num_draws) of all, then the labels of a query.
+// The walkers of a query: its draws, numbered from first_draw in the batch, followed by its
+// labels.
 struct WalkersOfQuery {
   int64_t first_draw, num_draws;
   const int64_t* labels;  // [num_labels]
@@ -43,10 +44,10 @@ struct WalkersOfQuery {
   LARGEOUT_DEVICE int64_t Label(int64_t i) const { return labels[i - num_draws]; }
 };
 
-// The memory of one block: in scratch, and shared.
+// The memory of one block: scratch and shared memory.
 struct WalkMemory {
-  int64_t num_masses;   // of those that a walker picks from, at most
-  int64_t num_walkers;  // at most
+  int64_t num_masses;   // the most masses from which a walker picks
+  int64_t num_walkers;  // the most walkers of a query
   int64_t width;        // of phi
 
   LARGEOUT_HOST_DEVICE int64_t Bytes() const {
@@ -78,7 +79,7 @@ struct WalkMemory {
   }
 };
 
-// The way of one query's walkers from the root to the leaves.
+// Moves the walkers of one query from the root to the leaves.
 template <class Block>
 class WalkOfQuery {
  public:
@@ -95,8 +96,9 @@ class WalkOfQuery {
         next_(memory.Level(of_block, 1)),
         masses_(block, tree, query, memory.Masses(of_block, shared)) {}
 
-  // Calls arrived(walker, class, log q) for all draws, and for the labels that are classes, in
-  // some order. Returns whether all masses on the ways are finite; else not all have arrived.
+  // Calls arrived(walker, class, log q) for all draws and for all labels that are classes, in
+  // any order. Returns whether all masses on the paths are finite. If not, some walkers have
+  // not arrived.
   template <class Arrived>
   LARGEOUT_DEVICE bool Run(const Arrived& arrived) {
     int64_t num_visits = StartWalkers();
@@ -127,7 +129,7 @@ class WalkOfQuery {
   }
 
  private:
-  // All at the root. Returns the number of visits.
+  // Starts all walkers at the root. Returns the number of visits.
   LARGEOUT_DEVICE int64_t StartWalkers() const {
     block_.ForEachThread([&](int thread) {
       for (int64_t i = thread; i < who_.size(); i += block_.size()) {
@@ -154,8 +156,8 @@ class WalkOfQuery {
     });
   }
 
-  // Each walker of the visit picks one of the masses, which are of `span` classes each, from
-  // number `first` on of such.
+  // Each walker of the visit picks one of the masses. Mass i belongs to the `span` classes from
+  // (first + i) * span on.
   LARGEOUT_DEVICE void Pick(const TreeVisit& visit, int level, int64_t span,
                             int64_t first) const {
     ForWalkers(visit, [&](int32_t walker) {
@@ -167,13 +169,13 @@ class WalkOfQuery {
     });
   }
 
-  // How many of kWalkThreads walkers go to each child, in 16 bits each.
+  // Counts of walkers per child, up to kWalkThreads, in 16 bits each.
   LARGEOUT_DEVICE static int64_t OneFor(int64_t child) { return int64_t{1} << (16 * child); }
   LARGEOUT_DEVICE static int64_t CountOf(int64_t counts, int64_t child) {
     return (counts >> (16 * child)) & 0xffff;
   }
 
-  // numbers: one for the child of each walker from order[first] on.
+  // numbers[t] = a count of one for the child of walker order[first + t].
   LARGEOUT_DEVICE void NumberChildren(const TreeVisit& visit, int64_t first) const {
     block_.ForEachThread([&](int thread) {
       const int64_t i = first + thread;
@@ -181,10 +183,10 @@ class WalkOfQuery {
     });
   }
 
-  // Sorts the walkers of a visit by their children. Returns how many visits of children it
-  // writes.
+  // Sorts the walkers of a visit by their children, and writes the visits of the children.
+  // Returns the number of these visits.
   LARGEOUT_DEVICE int64_t SplitVisit(const TreeVisit& visit, TreeVisit* next) const {
-    int64_t begins[kTreeChildren + 1] = {visit.begin};  // where the walkers of a child begin
+    int64_t begins[kTreeChildren + 1] = {visit.begin};  // where the walkers of each child start
     for (int64_t first = visit.begin; first < visit.end; first += kWalkThreads) {
       NumberChildren(visit, first);
       const int64_t counts = SumOf(block_, numbers_);
@@ -207,7 +209,8 @@ class WalkOfQuery {
     return num_next;
   }
 
-  // begins: where the walkers of a child go to; changed.
+  // Writes the walkers in the order of their children. begins: where the walkers of each child
+  // start; is changed.
   LARGEOUT_DEVICE void OrderByChild(const TreeVisit& visit, int64_t* begins) const {
     for (int64_t first = visit.begin; first < visit.end; first += kWalkThreads) {
       NumberChildren(visit, first);
@@ -232,7 +235,7 @@ class WalkOfQuery {
   TreeMasses<Block> masses_;
 };
 
-// Queries [batch, rows.dim], one a block.
+// Processes queries [batch, rows.dim], one per block.
 struct WalkTreeBody {
   KernelTree tree;
   const float* queries;
@@ -240,7 +243,7 @@ struct WalkTreeBody {
   TreeWalk walk;
   const int64_t* seed;  // [2]
   WalkMemory memory;
-  char* scratch;  // memory.Bytes() a block
+  char* scratch;  // memory.Bytes() per block
   TreeSample sample;
 
   template <class Block>

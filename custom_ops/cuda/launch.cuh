@@ -1,5 +1,5 @@
-// Launches of the two kinds of kernels, one thread an item and bodies over blocks (see
-// block.h): on a GPU where nvcc compiles them, or on the emulated one.
+// Launches of the two kinds of kernels: one thread per item, or a body per block (block.h).
+// They run on a GPU if nvcc compiles them, otherwise on the emulated GPU.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LAUNCH_CUH_
 #define LARGEOUT_CUSTOM_OPS_CUDA_LAUNCH_CUH_

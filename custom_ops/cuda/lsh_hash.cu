@@ -9,9 +9,9 @@ namespace largeout {
 namespace cuda {
 namespace {
 
-constexpr int64_t kMostSharedBytes = 48 * 1024;  // on any GPU
+constexpr int64_t kMostSharedBytes = 48 * 1024;  // available on any GPU
 constexpr int64_t kBlocksWithScratch = 512;
-constexpr int64_t kMostHashBlocks = 1 << 14;  // which go on to further rows
+constexpr int64_t kMostHashBlocks = 1 << 14;  // each processes several panels if there are more
 
 template <bool kSimHash, bool kInShared>
 Status HashWith(const HashPanel& panel, const HashFamily& family, const float* rows,

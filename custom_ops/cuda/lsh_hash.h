@@ -1,5 +1,4 @@
-// Hashes of dense rows on the GPU: the codes and values of core/lsh/lsh_hash.h, all of them
-// equal to the CPU's.
+// Hashes of dense rows on the GPU. Codes and values are equal to those of core/lsh/lsh_hash.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LSH_HASH_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_LSH_HASH_H_
@@ -12,8 +11,8 @@
 namespace largeout {
 namespace cuda {
 
-// Where the bucket of row r in table t goes: codes[r * row_stride + t * table_stride], in the
-// last table last_table[r * row_stride] if that is given.
+// The bucket of row r in table t is written to codes[r * row_stride + t * table_stride]. If
+// last_table is given, the bucket in the last table is written to last_table[r * row_stride].
 struct HashCodes {
   int32_t* codes;
   int64_t row_stride;
@@ -21,12 +20,11 @@ struct HashCodes {
   int32_t* last_table = nullptr;
 };
 
-// What HashRows and HashValues need: 0 where a row fits into shared memory.
+// The bytes of scratch of HashRows and HashValues; 0 if rows fit into shared memory.
 int64_t HashScratchBytes(const HashFamily& family);
 
 // rows: [num_rows, family.dim]. family.functions are on the device and need not be valid:
-// coordinates that there are not take no part.
-// REQUIRES: HashFamilyIsValid(family).
+// coordinates out of range are ignored. REQUIRES: HashFamilyIsValid(family).
 Status HashRows(const HashFamily& family, const float* rows, int64_t num_rows,
                 const HashCodes& codes, void* scratch, Stream stream);
 

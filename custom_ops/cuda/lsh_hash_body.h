@@ -1,5 +1,5 @@
-// How a block hashes rows (lsh_hash.h), a panel of them at a time: the rows, or their
-// transforms, lie in shared memory, each thread finds values, then buckets.
+// The block body of the hashes (lsh_hash.h). A block processes a panel of rows at a time: the
+// rows or their transforms are in shared memory, and each thread computes values, then buckets.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LSH_HASH_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_LSH_HASH_BODY_H_
@@ -20,8 +20,8 @@ namespace cuda {
 
 inline constexpr int kHashThreads = 128;
 
-// kSimHash: the family's kind. kInShared: whether the panel fits into shared memory, which the
-// compiler then knows where it reads.
+// kSimHash: whether the family's kind is SimHash. kInShared: whether the panel fits into shared
+// memory; the compiler then knows which kind of memory is read.
 template <bool kSimHash, bool kInShared>
 struct HashBody {
   HashFamily family;
@@ -29,10 +29,10 @@ struct HashBody {
   BucketRule rule;
   const float* rows;
   int64_t num_rows;
-  bool by_fours;           // PanelRows
-  HashCodes codes;         // without codes where values are wanted
+  bool by_fours;           // see PanelRows
+  HashCodes codes;         // null if only values are wanted
   int32_t* single_values;  // [num_rows, num_tables, num_hashes] or null
-  char* scratch;           // panel.Bytes() a block, unless kInShared
+  char* scratch;           // panel.Bytes() per block, unless kInShared
 
   template <class Block>
   LARGEOUT_DEVICE void operator()(const Block& block, char* shared) const {
@@ -61,7 +61,7 @@ struct HashBody {
     return filled ? of_row[LenderOf(h, panel.num_values, of_row)] : 0;
   }
 
-  // Neighbouring threads write neighbouring rows: tables are built from codes by table.
+  // Neighbouring threads write neighbouring rows, because tables are built from codes by table.
   template <class Block>
   LARGEOUT_DEVICE void WriteCodes(const Block& block, int64_t first, int64_t count,
                                   const int32_t* values, const uint32_t* filled) const {

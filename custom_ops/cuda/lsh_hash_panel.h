@@ -1,4 +1,4 @@
-// The rows that a block hashes together, and where they and their values lie.
+// The rows that a block hashes together, and the layout of their memory.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LSH_HASH_PANEL_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_LSH_HASH_PANEL_H_
@@ -13,29 +13,29 @@
 namespace largeout {
 namespace cuda {
 
-// SimHash: neighbours that a thread keeps in registers.
+// SimHash: how many consecutive numbers a thread keeps in registers.
 inline constexpr int kRadix = 16;
 
 LARGEOUT_HOST_DEVICE inline bool IsSimHash(const HashFamily& family) {
   return family.kind == HashKind::kSimHash;
 }
 
-// SimHash: where number i of a panel lies. Threads that each read kRadix neighbours, and those
-// that read across them, find different banks.
+// SimHash: the position of number i of a panel. The gaps avoid bank conflicts, both for threads
+// that read kRadix consecutive numbers and for threads that read across them.
 template <class Int>
 LARGEOUT_HOST_DEVICE inline Int PlaceOf(Int i) {
   return i + i / kRadix;
 }
 
 struct HashPanel {
-  static constexpr int kMostLogRows = 5;  // as many rows as a word has bits
+  static constexpr int kMostLogRows = 5;  // at most as many rows as a word has bits
 
   int log_rows;          // 2^log_rows rows
-  int log_parts;         // SimHash: of kRadix numbers, in a row
-  int64_t size;          // of a row: dim, for SimHash padded
-  int64_t num_values;    // of a row
-  int64_t value_stride;  // from row to row
-  int64_t num_numbers;   // of all rows, with the gaps between them
+  int log_parts;         // SimHash: parts of kRadix numbers per row
+  int64_t size;          // numbers per row: dim, padded for SimHash
+  int64_t num_values;    // values per row
+  int64_t value_stride;  // distance between the values of two rows
+  int64_t num_numbers;   // numbers of all rows, including the gaps between them
 
   HashPanel(const HashFamily& family, int log_rows)
       : log_rows(log_rows),
@@ -48,13 +48,13 @@ struct HashPanel {
     if (IsSimHash(family)) num_numbers = PlaceOf(num_numbers) * (KeepsSpread() ? 2 : 1);
   }
 
-  // 9 more than a multiple of the 32 banks: value h of all rows lies in different ones, and
-  // eight neighbours of four rows almost do.
+  // 9 more than a multiple of the 32 banks. Value h of all rows is then in different banks, and
+  // eight consecutive values of four rows almost are.
   static int64_t StrideFor(int64_t num_values) { return RoundUp(num_values + 23, 32) - 23; }
 
   LARGEOUT_HOST_DEVICE int rows() const { return 1 << log_rows; }
 
-  // SimHash: whether the rotated rows are needed again, for another block of values.
+  // SimHash: whether the rotated rows are needed again for another block of values.
   LARGEOUT_HOST_DEVICE bool KeepsSpread() const { return num_values > size; }
 
   LARGEOUT_HOST_DEVICE int64_t Bytes() const {
@@ -70,13 +70,14 @@ struct HashPanel {
     return reinterpret_cast<int32_t*>(Numbers(memory) + num_numbers);
   }
 
-  // A bit a row: whether it has a value other than kNoValue.
+  // Bit r: whether row r has a value other than kNoValue.
   LARGEOUT_DEVICE uint32_t* Filled(char* memory) const {
     return reinterpret_cast<uint32_t*>(Values(memory) + rows() * value_stride);
   }
 };
 
-// As many rows as keep the threads busy and let some blocks have room on a multiprocessor.
+// Chooses the number of rows: enough to keep the threads busy, but few enough that several
+// blocks fit on a multiprocessor.
 inline HashPanel PanelFor(const HashFamily& family, int threads) {
   constexpr int64_t kMostBytes = 24 * 1024;
   for (int log_rows = HashPanel::kMostLogRows;; --log_rows) {
@@ -86,7 +87,7 @@ inline HashPanel PanelFor(const HashFamily& family, int threads) {
   }
 }
 
-// The rows of a panel in the input; [0, count) of them are there.
+// Input rows of a panel. Only rows [0, count) exist.
 struct PanelRows {
   const float* data;
   int64_t dim;

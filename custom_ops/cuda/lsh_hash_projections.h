@@ -1,6 +1,6 @@
-// How a block finds the values of SimHash for its panel: the fast Hadamard transform with
-// kRadix numbers of a row in the registers of a thread, which so takes log2(kRadix) steps
-// between two barriers. The additions are those of the CPU.
+// The values of SimHash for a panel, computed by a block. A thread keeps kRadix numbers of a
+// row in registers, so it does log2(kRadix) steps of the fast Hadamard transform between two
+// barriers. The additions are in the same order as on the CPU.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LSH_HASH_PROJECTIONS_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_LSH_HASH_PROJECTIONS_H_
@@ -31,7 +31,7 @@ LARGEOUT_DEVICE inline void Butterflies(float (&x)[R]) {
   }
 }
 
-// x[i] times the sign, a float's bits, of its coordinate.
+// Multiplies x[i] by the sign of its coordinate, which is stored as the bits of a float.
 LARGEOUT_DEVICE inline void MultiplyBySigns(const int32_t* signs, bool by_fours,
                                             float (&x)[kRadix]) {
 #ifdef __CUDA_ARCH__
@@ -49,8 +49,8 @@ LARGEOUT_DEVICE inline void MultiplyBySigns(const int32_t* signs, bool by_fours,
   for (int i = 0; i < kRadix; ++i) x[i] = RoundedProduct(x[i], FloatOf(signs[i]));
 }
 
-// x: the kRadix numbers from `first` on of a row; 0 behind its end, and in rows that there
-// are not.
+// x = the kRadix numbers of a row that start at `first`; 0 after the end of the row, and for
+// rows that do not exist.
 LARGEOUT_DEVICE inline void LoadPart(const PanelRows& rows, int64_t row, int64_t first,
                                      float (&x)[kRadix]) {
   const int64_t known = row < rows.count ? rows.dim - first : 0;
@@ -68,8 +68,8 @@ LARGEOUT_DEVICE inline void LoadPart(const PanelRows& rows, int64_t row, int64_t
   }
 }
 
-// The transforms of all rows of a panel. Rows are cut into parts of kRadix numbers, and a
-// thread takes as many numbers of one row in each pass.
+// Transforms all rows of a panel. Rows are divided into parts of kRadix numbers. In each pass a
+// thread processes kRadix numbers of one row.
 template <class Block>
 class PanelTransform {
  public:
@@ -79,7 +79,7 @@ class PanelTransform {
         size_(static_cast<int>(panel.size)),
         all_parts_(1 << (panel.log_rows + panel.log_parts)) {}
 
-  // The first steps: of the numbers that read(part, x) gives.
+  // The first steps. read(part, x) provides the numbers.
   template <class Read>
   LARGEOUT_DEVICE void First(const Read& read, float* numbers) const {
     block_.ForEachThread([&](int t) {
@@ -94,8 +94,8 @@ class PanelTransform {
     });
   }
 
-  // The other steps. finish(row, i, step, x) gets number i of a row and those that follow
-  // `step` apart, when they are done; it returns whether what is in x then is kept.
+  // The other steps. Calls finish(row, i, step, x) with the finished numbers i, i + step, ...
+  // of a row in x. If it returns true, x is written back.
   template <class Finish>
   LARGEOUT_DEVICE void Rest(float* numbers, const Finish& finish) const {
     if (size_ <= kRadix * kRadix) {
@@ -109,7 +109,7 @@ class PanelTransform {
   }
 
  private:
-  // Step: int, or a constant, which gives the compiler all distances.
+  // Step: int, or an integral_constant, with which the compiler knows all distances.
   template <class Step, class Finish>
   LARGEOUT_DEVICE void Last(Step step, float* numbers, const Finish& finish) const {
     switch (size_ / step) {
@@ -124,7 +124,7 @@ class PanelTransform {
     }
   }
 
-  // log2(R) steps, of numbers `step` apart.
+  // log2(R) steps on numbers that are `step` apart.
   template <int R, class Step, class Finish>
   LARGEOUT_DEVICE void Pass(Step step, float* numbers, const Finish& finish) const {
     const int parts = 1 << log_parts_, apart = PlaceOf<int>(step);
@@ -150,10 +150,10 @@ class PanelTransform {
 
   const Block& block_;
   const int log_parts_, size_;
-  const int all_parts_;  // of all rows
+  const int all_parts_;  // the number of parts of all rows
 };
 
-// Turns coordinates k and k + half, for k = i, i + step, ... by the k-th angle.
+// Rotates coordinates k and k + half, for k = i, i + step, ..., by angle k.
 template <int R>
 LARGEOUT_DEVICE inline void TurnPairs(const int32_t* cosines, int64_t half, int i, int step,
                                       float (&x)[R]) {
@@ -167,7 +167,7 @@ LARGEOUT_DEVICE inline void TurnPairs(const int32_t* cosines, int64_t half, int 
   }
 }
 
-// values: as in HashPanel, from the functions of core/lsh/lsh_hash_functions.h.
+// values: as in HashPanel. The functions are laid out as in core/lsh/lsh_hash_functions.h.
 template <class Block>
 LARGEOUT_DEVICE void FindSigns(const Block& block, const HashPanel& panel,
                                const int32_t* functions, const PanelRows& rows, float* spread,

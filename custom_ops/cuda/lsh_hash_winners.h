@@ -1,4 +1,4 @@
-// How a block finds the values of WTA and DWTA for its panel.
+// The values of WTA and DWTA for a panel, computed by a block.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LSH_HASH_WINNERS_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_LSH_HASH_WINNERS_H_
@@ -15,8 +15,8 @@
 namespace largeout {
 namespace cuda {
 
-// values[r * stride]: the place in bin h of the highest number of row r, the first of equals.
-// Bit r of what it returns: whether it is not kNoValue.
+// values[r * stride] = the position in bin h of the highest number of row r; the first position
+// wins ties. Bit r of the result is set if the value is not kNoValue.
 template <int kRows>
 LARGEOUT_DEVICE inline uint32_t FindWinnersOf(const HashFamily& family, const float* numbers,
                                               int64_t h, int64_t stride, int32_t* values) {
@@ -47,7 +47,8 @@ LARGEOUT_DEVICE inline uint32_t FindWinnersOf(const HashFamily& family, const fl
   return filled;
 }
 
-// The winners of all rows, kRows of them at a time: so a bin is read once for them.
+// The values of all rows. kRows rows are processed together, so that a bin is read once for
+// them.
 template <int kRows, class Block>
 LARGEOUT_DEVICE void FindWinnersOfAll(const Block& block, const HashFamily& family,
                                       const HashPanel& panel, const float* numbers,

@@ -10,11 +10,12 @@ namespace largeout {
 namespace cuda {
 namespace {
 
-// The ends of all buckets of a batch, and what cub needs to add them up.
+// The ends of all buckets of a batch, and the memory that cub needs to compute them.
 struct BucketEnds {
   BucketEnds(const LshQueries& queries, Scratch* scratch)
       : size(queries.batch * queries.num_codes), ends(scratch->Take<int64_t>(size)) {
-    Sum(nullptr);  // without memory cub says how much it needs; errors come again on use
+    Sum(nullptr);  // cub computes its memory if it gets none; errors are returned again by the
+                   // later call
     cub_bytes = std::max(cub_bytes, size_t{1});
     cub_memory = scratch->Take<char>(static_cast<int64_t>(cub_bytes));
   }

@@ -1,4 +1,4 @@
-// What the threads of the draw from a batch's buckets do (lsh_pool.h).
+// The thread bodies of the draw from the buckets of a batch (lsh_pool.h).
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LSH_POOL_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_LSH_POOL_BODY_H_
@@ -12,13 +12,13 @@
 namespace largeout {
 namespace cuda {
 
-// Bucket `at` of all that the batch asks for.
+// Bucket `at`, counted over all codes of the batch.
 LARGEOUT_DEVICE inline Bucket BucketOfBatch(const LshTables& tables, const LshQueries& queries,
                                             int64_t at) {
   return BucketOfCode(tables, at % queries.num_codes, queries.codes[at]);
 }
 
-// Their sizes, of which a sum makes their ends.
+// Writes the sizes of the buckets. A prefix sum of the sizes gives the ends.
 struct FindSizes {
   LshTables tables;
   LshQueries queries;
@@ -32,7 +32,7 @@ struct FindSizes {
 struct DrawEntry {
   LshTables tables;
   LshQueries queries;
-  const int64_t* ends;  // [num_buckets]: where each ends if they stand in a row
+  const int64_t* ends;  // [num_buckets]: the end of each bucket if all are concatenated
   int64_t num_buckets;  // batch * num_codes
   int64_t num_sampled;
   const int64_t* seed;
@@ -55,7 +55,7 @@ struct DrawEntry {
   }
 
  private:
-  // The first that ends behind the entry.
+  // The first bucket whose end is after the entry.
   LARGEOUT_DEVICE int64_t BucketWith(int64_t entry) const {
     int64_t first = 0, last = num_buckets - 1;
     while (first < last) {

@@ -8,7 +8,7 @@ namespace largeout {
 namespace cuda {
 namespace {
 
-// Rows beyond these wait for a block.
+// The number of blocks. Further examples wait for a block.
 int64_t NumBlocks(const LshQueries& queries, const QueryMemory& memory) {
   constexpr int64_t kMostQueryBlocks = 2048, kMostScratch = int64_t{256} << 20;
   const int64_t fit = std::max<int64_t>(1, kMostScratch / memory.Bytes());

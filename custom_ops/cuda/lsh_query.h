@@ -11,15 +11,15 @@
 namespace largeout {
 namespace cuda {
 
-// What both need; grows with num_labels + num_sampled, for MostMetClasses with max_lookups
-// too, and not with the batch beyond 2048 rows.
+// The bytes of scratch. They grow with num_labels + num_sampled, for MostMetClasses also with
+// max_lookups, and with the batch up to 2048 examples.
 int64_t WalkBucketsScratchBytes(const LshQueries& queries, const LshDraw& draw);
 int64_t MostMetClassesScratchBytes(const LshQueries& queries, const LshDraw& draw);
 
-// ids [batch, num_sampled] and num_filled [batch] as in core. All arrays are on the device;
-// codes that are no bucket, labels and ids in the tables that are no class are passed over.
-// A block a row. seed: int64 [2] in device memory; draw.seed is ignored.
-// REQUIRES: num_codes <= kMostCodes; draw.max_lookups < 2^31.
+// ids [batch, num_sampled] and num_filled [batch] as in core. A block processes one example.
+// Codes that are not buckets, and labels and table entries that are not classes, are skipped.
+// All arrays are on the device. seed: int64 [2]; draw.seed is ignored. REQUIRES: num_codes <=
+// kMostCodes; draw.max_lookups < 2^31.
 Status WalkBuckets(const LshTables& tables, const LshQueries& queries, const LshDraw& draw,
                    const int64_t* seed, int64_t* ids, int32_t* num_filled, void* scratch,
                    Stream stream);

@@ -1,4 +1,4 @@
-// What a block does for its rows (lsh_query.h).
+// The block bodies of the queries (lsh_query.h). A block processes one example at a time.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LSH_QUERY_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_LSH_QUERY_BODY_H_
@@ -17,8 +17,8 @@ namespace cuda {
 
 inline constexpr int kQueryThreads = 128;  // a power of two
 
-// The scratch of a block. max_met: how many classes are listed before the filling; 0
-// without a list.
+// The scratch of a block. max_met: the largest number of classes that are listed before the
+// result is filled up; 0 if there is no list.
 struct QueryMemory {
   int64_t capacity;
   int64_t max_met;
@@ -53,12 +53,12 @@ struct QueryBody {
   LshQueries queries;
   LshDraw draw;
   QueryMemory memory;
-  char* scratch;        // memory.Bytes() a block
+  char* scratch;        // memory.Bytes() per block
   const int64_t* seed;  // [2]
   int64_t* ids;         // [batch, num_sampled]
   int32_t* num_filled;  // [batch]
 
-  // Calls query(one, to) for the block's rows, which returns how many ids were drawn.
+  // Calls query(one, to) for the examples of the block. It returns how many ids were drawn.
   template <class Block, class Query>
   LARGEOUT_DEVICE void ForRows(const Block& block, const MetSet& met, const QueryShared& shared,
                                const Query& query) const {
@@ -121,7 +121,7 @@ struct MostMetBody {
   }
 
  private:
-  // core's, with its sums over the threads.
+  // core's LongestStretch, with its sums computed by all threads.
   template <class Block>
   LARGEOUT_DEVICE int64_t LongestStretch(const Block& block, const RowOfBlock<Block>& one,
                                          int64_t* sums) const {

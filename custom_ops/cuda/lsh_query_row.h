@@ -1,5 +1,5 @@
-// What both queries of a block share: the entries of a row's buckets in one sequence, and
-// the filling with uniform draws.
+// Shared by both queries: the entries of an example's buckets as one sequence, and filling up
+// with uniform draws.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LSH_QUERY_ROW_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_LSH_QUERY_ROW_H_
@@ -15,17 +15,17 @@
 namespace largeout {
 namespace cuda {
 
-// A bucket on a ring, from `place` on.
+// A bucket that is read from `place` on, wrapping around.
 struct RingBucket {
   const int32_t* ids;
   int64_t size;
   int64_t place;
 };
 
-// A block's shared memory: one of each a thread.
+// The shared memory of a block: one element per thread.
 struct QueryShared {
   RingBucket* buckets;
-  int64_t* starts;  // of the buckets in the sequence
+  int64_t* starts;  // where each bucket starts in the sequence
   int64_t* ranks;
 
   static int64_t Bytes(int threads) {
@@ -38,7 +38,7 @@ struct QueryShared {
         ranks(starts + threads) {}
 };
 
-// One row's query. All threads of the block hold the same.
+// The query of one example. All threads of the block hold the same values.
 template <class Block>
 class RowOfBlock {
  public:
@@ -66,17 +66,18 @@ class RowOfBlock {
 
   LARGEOUT_DEVICE int64_t BucketSize(int64_t i) const { return BucketAt(i).size; }
 
-  // Bucket i, from a random place on; from its start where no more than `longest` entries
-  // are in it, unless `always`.
+  // Bucket i, starting at a random entry; starting at its first entry if it has at most
+  // `longest` entries, unless `always`.
   LARGEOUT_DEVICE RingBucket BucketFrom(int64_t i, int64_t longest, bool always) const {
     const Bucket bucket = BucketAt(i);
     const bool whole = !always && bucket.size <= longest;
     return {bucket.ids, bucket.size, whole ? 0 : ScaleBits(draws_(1 + i).first, bucket.size)};
   }
 
-  // Takes the first `longest` entries of the block.size() buckets in shared memory, one
-  // bucket after the other, `most` of them in all, while fewer than `wanted` are found.
-  // Calls emit(r, slot) for the r-th found. Returns how many entries there were.
+  // Reads the first `longest` entries of each of the block.size() buckets in shared memory,
+  // bucket after bucket. Stops after `most` entries, or when `wanted` classes are found. Calls
+  // emit(r, slot) for the r-th found class. Returns the number of available entries, at most
+  // `most`.
   template <class Emit>
   LARGEOUT_DEVICE int64_t TakeEntries(int64_t longest, int64_t most, int64_t wanted,
                                       const Emit& emit, int64_t* found) const {
@@ -95,7 +96,8 @@ class RowOfBlock {
     return total;
   }
 
-  // Fills ids[found] .. up, num_met classes having been met. Returns how many were drawn.
+  // Fills up ids[found], ids[found + 1], ... after num_met classes have been met. Returns how
+  // many ids were drawn.
   LARGEOUT_DEVICE int64_t Complete(int64_t found, int64_t num_met, int64_t* ids) const {
     const int64_t missing = draw_.num_sampled - found;
     if (missing <= 0) return 0;
@@ -119,7 +121,7 @@ class RowOfBlock {
     return BucketOfCode(tables_, i, i < queries_.num_codes ? codes_[i] : -1);
   }
 
-  // Entry `at` of the sequence: in the last bucket that starts there or before.
+  // Entry `at` of the sequence. It is in the last bucket that starts at or before `at`.
   LARGEOUT_DEVICE int64_t EntryAt(int64_t at) const {
     int first = 0, last = block_.size() - 1;
     while (first < last) {
@@ -136,7 +138,7 @@ class RowOfBlock {
     return IsClass(id) ? id : -1;
   }
 
-  // Each draw is new with a probability of 1/2 or more.
+  // Each draw is new with a probability of at least 1/2.
   LARGEOUT_DEVICE void DrawTheRest(int64_t missing, int64_t* ids) const {
     int64_t found = 0;
     for (int64_t draw = QueryDraws::kFirstFillDraw; found < missing; draw += block_.size()) {
@@ -151,8 +153,8 @@ class RowOfBlock {
     }
   }
 
-  // Few classes are left: Fisher and Yates, by one thread. The marks of the set, of which
-  // there are enough, are not needed any more and hold the rest.
+  // Few classes are left, so one thread runs a Fisher-Yates shuffle of them. It stores them in
+  // the marks of the set, which are no longer needed and have room for them.
   LARGEOUT_DEVICE int64_t ShuffleTheRest(int64_t missing, int64_t* ids) const {
     uint32_t* rest = met_.marks;
     int64_t size = 0;

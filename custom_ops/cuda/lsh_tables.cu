@@ -11,8 +11,9 @@ namespace largeout {
 namespace cuda {
 namespace {
 
-// Sorts one table at a time. The codes of a table stand where the ids of the next one will be,
-// those of the last in `last_codes`: so none is overwritten before it is sorted.
+// Sorts one table at a time. The codes of table t are stored where the ids of table t + 1 will
+// be, and those of the last table in `last_codes`. So no codes are overwritten before they are
+// sorted.
 struct BucketSort {
   BucketSort(const HashFamily& family, int64_t num_rows, Scratch* scratch)
       : num_rows(num_rows),
@@ -21,7 +22,7 @@ struct BucketSort {
         sorted(scratch->Take<uint32_t>(num_rows)),
         rows(scratch->Take<int32_t>(num_rows)),
         hashing(scratch->Take<char>(HashScratchBytes(family))) {
-    // Without memory cub says how much it needs. Errors come again on use.
+    // cub computes its memory if it gets none. Errors are returned again by the later call.
     Sort(nullptr, nullptr, nullptr);
     cub_bytes = std::max(cub_bytes, size_t{1});
     cub_memory = scratch->Take<char>(static_cast<int64_t>(cub_bytes));

@@ -12,18 +12,18 @@
 namespace largeout {
 namespace cuda {
 
-// O(num_rows): what one table needs.
+// O(num_rows): the scratch of one table.
 int64_t BuildLshTablesScratchBytes(const HashFamily& family, int64_t num_rows);
 
 // Hashes rows [num_rows, family.dim] and sorts them into offsets [num_tables, 2^bits + 1] and
-// ids [num_tables, num_rows], of which all is written; the ids of a bucket rise. A table after
-// the other, by radix sort.
-// REQUIRES: HashFamilyIsValid(family); num_rows < 2^31; family.functions on the device.
+// ids [num_tables, num_rows], which are overwritten. The ids of a bucket increase. The tables
+// are built one after the other, by radix sort. REQUIRES: HashFamilyIsValid(family); num_rows <
+// 2^31; family.functions are on the device.
 Status BuildLshTables(const HashFamily& family, const float* rows, int64_t num_rows,
                       int32_t* offsets, int32_t* ids, void* scratch, Stream stream);
 
-// *share: of the entries that core's CountFreshEntries looks at, those that it counts; 1 for
-// no rows. For some thousand entries: one block does it.
+// *share = the share of the checked entries that core's CountFreshEntries counts; 1 if there
+// are no entries. Meant for a few thousand entries, because it runs on one block.
 Status FreshShare(const LshTables& tables, const int32_t* codes, const int64_t* row_ids,
                   int64_t num_rows, float* share, Stream stream);
 

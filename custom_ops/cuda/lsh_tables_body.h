@@ -1,4 +1,4 @@
-// What the threads of the table build do (lsh_tables.h).
+// The thread bodies of the table build (lsh_tables.h).
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LSH_TABLES_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_LSH_TABLES_BODY_H_
@@ -12,14 +12,14 @@
 namespace largeout {
 namespace cuda {
 
-// ids[i] = i, what the sort begins with.
+// ids[i] = i, the input of the sort.
 struct NumberRows {
   int32_t* ids;
 
   LARGEOUT_DEVICE void operator()(int64_t i) const { ids[i] = static_cast<int32_t>(i); }
 };
 
-// offsets[bucket]: how many of the sorted codes are less than bucket.
+// offsets[bucket] = how many of the sorted codes are less than `bucket`.
 struct FindOffsets {
   const uint32_t* sorted;  // [num_rows]
   int64_t num_rows;
@@ -41,7 +41,7 @@ struct FindOffsets {
 
 inline constexpr int kFreshShareThreads = 256;  // a power of two
 
-// What the one block of FreshShare does.
+// Computes FreshShare. Runs on one block.
 struct FindFreshShare {
   LshTables tables;
   const int32_t* codes;    // [num_rows, num_tables]

@@ -17,8 +17,8 @@ LuPanel PanelFrom(int64_t first, const LinearSystem& system, double min_pivot,
           last,        min_pivot,   swapped_with,    smallest_pivot};
 }
 
-// Rows [first, last) from column `column` on += factor times the panel's columns of these rows
-// times its rows.
+// Adds `factor` times a product to rows [first, last) from column `column` on. The product is
+// that of these rows in the panel's columns with the panel's rows.
 Status AddPanel(const LuPanel& panel, int64_t first, int64_t last, int64_t column,
                 double factor, Stream stream) {
   const double* const panel_columns = panel.matrix + first * panel.stride + panel.first;

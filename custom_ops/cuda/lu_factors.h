@@ -1,4 +1,4 @@
-// Systems of linear equations on the GPU, by the elimination of
+// Systems of linear equations on the GPU, solved by the same elimination as in
 // core/linear_algebra/lu_factors.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LU_FACTORS_H_
@@ -11,21 +11,21 @@
 namespace largeout {
 namespace cuda {
 
-// A system S X = Y: S beside Y, [size, size + width], row-major, on the device.
+// A system S X = Y: S next to Y, [size, size + width], row-major, on the device.
 struct LinearSystem {
   double* data;
   int64_t size;
-  int64_t width;  // of Y
+  int64_t width;  // number of columns of Y
 
   int64_t stride() const { return size + width; }
 };
 
 int64_t SolveSystemScratchBytes(int64_t size);
 
-// Y becomes X, S has no meaning then. *smallest_pivot becomes the smallest absolute value of a
-// pivot of Gauss's elimination with the largest pivot of each column. It ends at the first that
-// is less than min_pivot or NaN, and that is it: then Y has no meaning either. Neither does it
-// where there is no equation. smallest_pivot: on the device.
+// Replaces Y by X, and overwrites S. Uses Gaussian elimination with partial pivoting.
+// *smallest_pivot, on the device, becomes the smallest absolute value of a pivot. The
+// elimination stops at the first pivot that is less than min_pivot or NaN: *smallest_pivot is
+// then that pivot, and Y is undefined. Without equations, *smallest_pivot is undefined.
 Status SolveSystem(const LinearSystem& system, double min_pivot, void* scratch,
                    double* smallest_pivot, Stream stream);
 

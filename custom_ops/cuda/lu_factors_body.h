@@ -1,6 +1,6 @@
-// What the threads of SolveSystem do besides products of matrices. Columns are factored some at
-// a time: by one block, as each waits for the one before it. All others are dealt with then,
-// each by a thread.
+// The thread and block bodies of SolveSystem, except products of matrices. One block factors a
+// panel of columns, because each column depends on the one before it. All later columns are
+// then updated in parallel, one per thread.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LU_FACTORS_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_LU_FACTORS_BODY_H_
@@ -15,41 +15,41 @@ namespace cuda {
 
 inline constexpr int kPanelWidth = 32;  // columns that are factored together
 
-// Columns [first, last) of a matrix, and rows of the same numbers.
+// Columns [first, last) of a matrix, and the rows with the same numbers.
 struct LuPanel {
   double* matrix;
   int64_t rows;
   int64_t stride;
   int64_t first, last;
   double min_pivot;
-  int32_t* swapped_with;   // [rows]: which row came to the place of row k
-  double* smallest_pivot;  // so far
+  int32_t* swapped_with;   // [rows]: the row that was swapped with row k
+  double* smallest_pivot;  // up to now
 
   LARGEOUT_DEVICE double& At(int64_t i, int64_t j) const { return matrix[i * stride + j]; }
   LARGEOUT_DEVICE bool Refused() const { return !(*smallest_pivot >= min_pivot); }
 };
 
-// Factors the panel, from row `first` on. Multipliers are stored negated, so that eliminating
-// is adding.
+// Factors the panel, from row `first` on. Multipliers are stored negated, so that elimination
+// adds.
 struct FactorPanelBody {
   LuPanel panel;
 
   static constexpr int kThreads = 256;
-  static constexpr int kSome = 16;  // threads that look at what kSome others have found
+  static constexpr int kSome = 16;  // threads that each reduce the results of kSome threads
   static_assert(kSome * kSome == kThreads && kPanelWidth <= kThreads);
 
   struct Found {
     double size;  // absolute value
     int64_t row;
 
-    // Of equal ones the first row counts; NaN never.
+    // The first row wins ties. NaN is never taken.
     LARGEOUT_DEVICE void Take(const Found& other) {
       if (other.size > size || (other.size == size && other.row < row)) *this = other;
     }
   };
   static constexpr int kSharedBytes = kThreads * sizeof(Found);
 
-  // One block.
+  // Runs on one block.
   template <class Block>
   LARGEOUT_DEVICE void operator()(const Block& block, char* shared) const {
     auto* const found = reinterpret_cast<Found*>(shared);
@@ -66,7 +66,7 @@ struct FactorPanelBody {
   }
 
  private:
-  // found[0, kSome): the largest number of column k, from row k on, is that of one of them.
+  // found[0, kSome): one of these is the largest number of column k, from row k on.
   template <class Block>
   LARGEOUT_DEVICE void FindLargest(const Block& block, int64_t k, Found* found) const {
     block.ForEachThread([&](int thread) {
@@ -108,7 +108,7 @@ struct FactorPanelBody {
   }
 };
 
-// What the panel's rows become in a column behind it: swapped, then eliminated.
+// Updates the panel's rows in a later column: swaps them, then eliminates.
 struct FollowPanelBody {
   LuPanel panel;
 
@@ -130,7 +130,8 @@ struct FollowPanelBody {
   }
 };
 
-// A column of Y at the panel's rows becomes that of X. What is below has been taken away.
+// Replaces a column of Y by that of X, in the panel's rows. The products with the rows below
+// have been subtracted before.
 struct SolvePanelBody {
   LuPanel panel;
 

@@ -1,4 +1,4 @@
-// Device memory: copies, fills, and the parts of one piece of scratch.
+// Device memory: copies, fills, and parts of one allocation.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_MEMORY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_MEMORY_H_
@@ -18,16 +18,16 @@ Status CopyBytes(const void* from, int64_t bytes, void* to, Stream stream);
 // Sets every byte to `value`.
 Status FillBytes(int value, int64_t bytes, void* to, Stream stream);
 
-// Copies from device memory to memory of the host, and waits for it and all that is queued
-// before.
+// Copies from device memory to host memory. Waits for the copy and for all work queued before
+// it.
 Status CopyToHost(const void* from, int64_t bytes, void* to, Stream stream);
 
-// Copies from memory of the host to device memory; has read that when it returns.
+// Copies from host memory to device memory. Returns after the host memory has been read.
 Status CopyFromHost(const void* from, int64_t bytes, void* to, Stream stream);
 
-// Hands out parts of one piece of memory, each aligned to kAlignment. Without memory
-// it only adds up how much is needed, so that one function, which takes the parts,
-// says both where they are and how large the scratch must be.
+// Divides one allocation into parts, each aligned to kAlignment. Without memory it only adds up
+// the sizes. So one function that takes the parts serves both to compute the size of the
+// scratch and to locate its parts.
 class Scratch {
  public:
   static constexpr int64_t kAlignment = 256;
@@ -42,7 +42,7 @@ class Scratch {
     return reinterpret_cast<T*>(part);
   }
 
-  // The sum of what was taken.
+  // The total size of the parts taken so far.
   int64_t bytes() const { return bytes_; }
 
  private:

@@ -1,4 +1,4 @@
-// The ids that a block has met: core/lsh/met_ids.h for many threads at once.
+// The ids that a block has met: like core/lsh/met_ids.h, for many threads at once.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_MET_SET_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_MET_SET_H_
@@ -12,7 +12,7 @@
 namespace largeout {
 namespace cuda {
 
-// *word becomes `fresh` if it was `old`. Returns what it was.
+// If *word is `old`, sets it to `fresh`. Returns its previous value.
 LARGEOUT_DEVICE inline uint32_t CompareAndSwap(uint32_t* word, uint32_t old, uint32_t fresh) {
 #ifdef __CUDA_ARCH__
   return atomicCAS(word, old, fresh);
@@ -39,14 +39,14 @@ LARGEOUT_DEVICE inline void AddOne(uint32_t* word) {
 #endif
 }
 
-// Open addressing. Which slot an id gets depends on the order of the threads; what the
-// functions below say of ids does not.
+// A hash table with open addressing. The slot of an id depends on the order of the threads, but
+// the results of the functions below do not.
 struct MetSet {
   static constexpr uint32_t kEmpty = 0xffffffffu;
   static constexpr int64_t kNowhere = -1;
 
   uint32_t* keys;    // [capacity]: ids, or kEmpty
-  uint32_t* marks;   // [capacity]: 0 known; else by which thread the id is claimed
+  uint32_t* marks;   // [capacity]: 0: known; else 1 + the claiming thread, or kEmpty
   uint32_t* counts;  // [capacity], or null
   int64_t capacity;  // a power of two, at least twice the number of ids
 
@@ -72,7 +72,7 @@ struct MetSet {
     return static_cast<int64_t>(mixed >> 32) & (capacity - 1);
   }
 
-  // The slot of the id, which is made if there is none. REQUIRES: 0 <= id < 2^31.
+  // The slot of the id, which is created if necessary. REQUIRES: 0 <= id < 2^31.
   LARGEOUT_DEVICE int64_t Find(int64_t id) const {
     const auto key = static_cast<uint32_t>(id);
     for (int64_t i = Start(id);; i = (i + 1) & (capacity - 1)) {
@@ -81,7 +81,7 @@ struct MetSet {
     }
   }
 
-  // In a phase in which nothing is inserted.
+  // Whether the set contains the id. REQUIRES: no thread inserts ids in this phase.
   LARGEOUT_DEVICE bool Contains(int64_t id) const {
     for (int64_t i = Start(id);; i = (i + 1) & (capacity - 1)) {
       if (keys[i] == kEmpty) return false;
@@ -89,13 +89,13 @@ struct MetSet {
     }
   }
 
-  // Lets the id be known, so that it is never new.
+  // Marks the id as known, so that it is never new.
   LARGEOUT_DEVICE void Exclude(int64_t id) const { LowerTo(&marks[Find(id)], 0); }
 };
 
-// Takes ids in their order, one a thread: id_of(t) for t < block.size(), or a negative one.
-// emit(r, slot) is called for each that is new, the r-th of these; of equal ids the first
-// counts. Returns how many are new. ranks: shared, one a thread.
+// Inserts one id per thread: id_of(t) for t < block.size(), or none if it is negative. Calls
+// emit(r, slot) for the r-th new id, in the order of the threads; of equal ids, the first one
+// is new. Returns the number of new ids. ranks: in shared memory, one per thread.
 template <class Block, class IdOf, class Emit>
 LARGEOUT_DEVICE int64_t TakeNew(const Block& block, const MetSet& met, const IdOf& id_of,
                                 const Emit& emit, int64_t* ranks) {

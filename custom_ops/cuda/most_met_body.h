@@ -1,4 +1,4 @@
-// The classes that a block met most often, in the order of core/lsh/most_met.h.
+// Selects the classes that a block met most often, in the order of core/lsh/most_met.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_MOST_MET_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_MOST_MET_BODY_H_
@@ -39,9 +39,9 @@ class MostMetOfBlock {
                                  int64_t size, int64_t* sums)
       : block_(block), met_(met), places_(places), size_(size), sums_(sums) {}
 
-  // Writes the `wanted` ids with the highest counts, by falling count, then as they were
-  // met; of those with the last count the lowest. order: room for order_size keys, a power
-  // of two. REQUIRES: wanted <= size, wanted <= order_size.
+  // Writes the `wanted` ids with the highest counts, by decreasing count, then in the order in
+  // which they were met. Among the ids with the last count, the lower ids are taken. order:
+  // room for order_size keys, a power of two. REQUIRES: wanted <= size, wanted <= order_size.
   LARGEOUT_DEVICE void Write(int64_t wanted, int64_t num_classes, uint64_t* order,
                              int64_t order_size, int64_t* ids) const {
     if (wanted == 0) return;
@@ -76,12 +76,12 @@ class MostMetOfBlock {
     return SumOf(block_, sums_);
   }
 
-  // The highest count that `wanted` ids have or exceed.
+  // The highest count that at least `wanted` ids reach.
   LARGEOUT_DEVICE int64_t LastCount(int64_t wanted) const {
     const auto enough = [&](int64_t count) {
       return CountIf([&](int64_t i) { return CountOf(i) >= count; }) >= wanted;
     };
-    int64_t low = 1;  // all of them have been met
+    int64_t low = 1;  // all ids have been met
     while (enough(2 * low)) low *= 2;
     for (int64_t step = low / 2; step > 0; step /= 2) {
       if (enough(low + step)) low += step;
@@ -89,7 +89,7 @@ class MostMetOfBlock {
     return low;
   }
 
-  // Of the ids with the last count, the highest of the `tail` lowest ones.
+  // The highest of the `tail` lowest ids with the last count.
   LARGEOUT_DEVICE int64_t HighestTaken(int64_t last, int64_t tail, int64_t num_classes) const {
     const auto up_to = [&](int64_t id) {
       return CountIf([&](int64_t i) { return CountOf(i) == last && IdOf(i) <= id; });
@@ -107,7 +107,8 @@ class MostMetOfBlock {
     return low;
   }
 
-  // Appends the keys of those of a tile that are written: falling counts, rising places.
+  // Appends the keys of the selected ids of a tile. The keys sort by decreasing count, then by
+  // increasing place.
   LARGEOUT_DEVICE int64_t Choose(int64_t tile, int64_t last, int64_t highest,
                                  uint64_t* order) const {
     typename Block::template PerThread<int> chosen(block_);

@@ -1,10 +1,10 @@
-// Logits of classes of each row's own, rows of shared classes, and the gradient of the
-// features, on the GPU: what core/rows/row_dots.h does, for the same types.
+// Logits of classes that each example chooses, rows of shared classes, and the gradient of the
+// features, on the GPU: the functions of core/rows/row_dots.h, with the same types.
 //
-// The GPU looks at the ids itself. -1 stands for no class, as on the CPU. Any other id
-// outside [0, num_classes) gives NaN, and reads nothing outside the matrix.
+// The GPU checks the ids. -1 is padding, as on the CPU. Any other id outside [0, num_classes)
+// gives NaN, and no memory outside the matrix is read.
 //
-// Bound by bytes: each reads the rows that its ids name once, all else is small.
+// Bound by memory: each function reads the rows of its ids once; everything else is small.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_ROW_DOTS_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_ROW_DOTS_H_
@@ -15,14 +15,14 @@
 namespace largeout {
 namespace cuda {
 
-// Everywhere: features [batch, dim], all pointers to device memory.
+// In all functions, features are [batch, dim], and all pointers are to device memory.
 
-// logits [batch, per_row]: the lowest float where there is no class.
+// logits [batch, per_row]: the lowest float where the id is -1.
 Status RowDots(const ClassMatrix& matrix, const float* features, const OwnClasses& own,
                float* logits, Stream stream);
 
-// rows [shared.size, dim] and, if the matrix has them, biases [shared.size]. Here -1 is
-// outside too: shared classes have no padding.
+// rows [shared.size, dim] and, if the matrix has them, biases [shared.size]. Shared classes
+// have no padding, so -1 also counts as out of range.
 Status GatherRows(const ClassMatrix& matrix, const SharedClasses& shared, float* rows,
                   float* biases, Stream stream);
 

@@ -1,4 +1,4 @@
-// The kernels of row_dots.cu. Results do not depend on the number of blocks.
+// The kernels of row_dots.cu. Their results do not depend on the number of blocks.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_ROW_DOTS_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_ROW_DOTS_BODY_H_
@@ -12,16 +12,16 @@ namespace largeout {
 namespace cuda {
 
 inline constexpr int kRowDotThreads = 256;
-inline constexpr int kDotLanes = 8;  // threads that share a dot product
+inline constexpr int kDotLanes = 8;  // threads that compute a dot product together
 inline constexpr int kDotsPerBlock = kRowDotThreads / kDotLanes;
-inline constexpr int kGatherLanes = 32;  // threads that copy a row
+inline constexpr int kGatherLanes = 32;  // threads that copy a row together
 inline constexpr int kGathersPerBlock = kRowDotThreads / kGatherLanes;
 
 LARGEOUT_DEVICE inline bool IsClass(const ClassMatrix& matrix, int64_t id) {
   return static_cast<uint64_t>(id) < static_cast<uint64_t>(matrix.num_classes);
 }
 
-// What one of the lanes adds to a dot product.
+// The part of a dot product that one of these threads computes.
 template <bool kByFours>
 LARGEOUT_DEVICE float LaneDot(const float* row, const float* feature, int64_t dim, int lane) {
   float sum = 0;
@@ -38,7 +38,7 @@ LARGEOUT_DEVICE float LaneDot(const float* row, const float* feature, int64_t di
   return sum;
 }
 
-// logits[i]: kDotsPerBlock at a time. Shared memory: kRowDotThreads floats.
+// logits[i], kDotsPerBlock at a time. Shared memory: kRowDotThreads floats.
 template <bool kByFours>
 struct RowDotsBody {
   ClassMatrix matrix;
@@ -83,7 +83,7 @@ struct RowDotsBody {
   }
 };
 
-// rows[i], biases[i] of shared class i: kGathersPerBlock at a time.
+// rows[i] and biases[i] of shared class i, kGathersPerBlock at a time.
 struct GatherRowsBody {
   ClassMatrix matrix;
   SharedClasses classes;
@@ -100,8 +100,8 @@ struct GatherRowsBody {
   }
 
  private:
-  // Four columns are read before one is written: for all the compiler knows `rows` is the
-  // matrix, so it keeps to the order here.
+  // Reads four columns before it writes one. The compiler cannot do this: `rows` might alias
+  // the matrix, so it keeps the order of reads and writes.
   LARGEOUT_DEVICE void Gather(int64_t i, int lane) const {
     constexpr int kTogether = 4;
     const int64_t id = classes.ids[i], dim = matrix.dim;
@@ -125,9 +125,10 @@ struct GatherRowsBody {
   }
 };
 
-// d_features[b], a block a row: groups of `columns` threads each add every so many
-// of the row's classes, and their sums are added in order.
-// REQUIRES: columns divides kRowDotThreads. Shared memory: kRowDotThreads floats.
+// d_features[b], one example per block. The threads form groups of `columns` threads. Each
+// group adds every n-th class of the example, where n is the number of groups, and the sums of
+// the groups are added in order. REQUIRES: columns divides kRowDotThreads. Shared memory:
+// kRowDotThreads floats.
 struct FeatureGradientBody {
   ClassMatrix matrix;
   OwnClasses own;
@@ -135,7 +136,7 @@ struct FeatureGradientBody {
   float* d_features;
   int columns;
 
-  // With fewer registers the compiler would add what it has read before it reads on.
+  // With fewer registers the compiler would add each number before it reads the next.
   static constexpr int kThreads = kRowDotThreads, kBlocksTogether = 4;
   static constexpr int kSharedBytes = kRowDotThreads * sizeof(float);
 
@@ -173,9 +174,9 @@ struct FeatureGradientBody {
     return sum;
   }
 
-  // Adds column k of own classes i, i + step, ... in that order. All are read before, without
-  // branches: for what is no class a d_logit, which is there. Then -1 adds 0 * 0, which
-  // changes no sum.
+  // Adds column k of own classes i, i + step, ..., in this order. All numbers are read first,
+  // without branches. An invalid id reads its d_logit instead of a row. For -1 the sum then
+  // adds 0 * 0, which does not change it.
   template <int kSize>
   LARGEOUT_DEVICE float AddClasses(int64_t i, int step, int64_t k, float sum) const {
     int64_t ids[kSize];
@@ -205,7 +206,7 @@ struct FeatureGradientBody {
   }
 };
 
-// The power of 2 of threads that covers `dim`, as far as a block has them.
+// The smallest power of two of threads that covers `dim`, up to the size of a block.
 inline int GradientColumns(int64_t dim) {
   int columns = 1;
   while (columns < dim && columns < kRowDotThreads) columns *= 2;

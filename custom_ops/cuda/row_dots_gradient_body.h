@@ -13,7 +13,7 @@
 namespace largeout {
 namespace cuda {
 
-// Item i: id i of own and then shared classes.
+// Item i: id i of the own classes, followed by the shared classes.
 struct JoinIdsBody {
   OwnClasses own;
   SharedClasses shared;
@@ -24,7 +24,7 @@ struct JoinIdsBody {
   }
 };
 
-// What a position adds to the gradient of its class; the bias is one more column.
+// The term that a position adds to the gradient of its class. The bias is an additional column.
 struct DotTerm {
   float weight;
   const float* row;
@@ -37,12 +37,12 @@ struct DotTerm {
 };
 
 struct DotTerms {
-  static constexpr int kColumnsAtOnce = 5;  // 128 and the bias in one pass
+  static constexpr int kColumnsAtOnce = 5;  // 128 columns and the bias in one pass
   const int32_t* positions;
   OwnClasses own;
   RowDotsGradients gradients;
   int64_t dim;
-  int64_t width;  // dim, and 1 for the bias if there is one
+  int64_t width;  // dim, plus 1 if there is a bias
 
   LARGEOUT_DEVICE DotTerm At(int32_t place) const {
     const int32_t position = positions[place];

@@ -25,7 +25,7 @@ struct Buffers {
 
 bool FitsKey32(int64_t num_rows) { return num_rows <= std::numeric_limits<uint32_t>::max(); }
 
-// The low bits in which keys up to `number` differ; cub wants one at least.
+// The number of low bits in which keys up to `number` differ. cub requires at least one.
 int NumBits(int64_t number) {
   int bits = 1;
   for (; bits < 63 && (number >> bits) != 0; ++bits) {
@@ -51,7 +51,7 @@ Buffers<Key> Take(int64_t num_ids, int64_t num_rows, int64_t width, Scratch* scr
   Buffers<Key> to{};
   size_t sort_bytes = 0, sum_bytes = 0;
   to.merged.num_ids = num_ids;
-  // Without memory for itself, cub says how much it needs. Errors come again on use.
+  // cub computes its memory if it gets none. Errors are returned again by the later call.
   Sort(to, &sort_bytes, num_rows, nullptr);
   Sum(to, &sum_bytes, nullptr);
   to.cub_bytes = std::max({sort_bytes, sum_bytes, size_t{1}});

@@ -1,7 +1,7 @@
-// Groups the positions of equal ids on the GPU: what core/rows/row_merge.h does.
+// Groups the positions of equal ids on the GPU, like core/rows/row_merge.h.
 //
-// The host does not wait for the number of groups: it stays on the device, arrays
-// have room for `num_ids` groups, and what goes over groups is launched for that many.
+// The host does not wait for the number of groups, which stays on the device. Arrays have room
+// for `num_ids` groups, and later kernels are launched for that many.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_ROW_MERGE_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_ROW_MERGE_H_
@@ -15,29 +15,28 @@
 namespace largeout {
 namespace cuda {
 
-// Segment s < *num_segments is row ids[s]; its gradients stand at positions[offsets[s]]
-// .. positions[offsets[s + 1] - 1] of the input, in input order. All in device memory.
+// Segment s < *num_segments is row ids[s]. Its gradients are at positions[offsets[s]] ..
+// positions[offsets[s + 1] - 1] of the input, in input order. All arrays are in device memory.
 struct MergedRows {
-  int64_t num_ids;        // how many were merged, known to the host
+  int64_t num_ids;        // how many ids were merged, known to the host
   int32_t* num_segments;  // [1]
   int64_t* ids;           // [num_ids]: unique, ascending
   int32_t* offsets;       // [num_ids + 1]
   int32_t* positions;     // [num_ids]
-  int32_t* started;       // [num_ids]: how many segments begin at or before a place there
+  int32_t* started;       // [num_ids]: how many segments start at or before this place
   float* run_sums;        // [NumRuns(num_ids), width]: for row_sums.h
 };
 
-// The most whole runs that the segments of so many ids have.
+// The largest number of whole runs of the segments of `num_ids` ids.
 LARGEOUT_HOST_DEVICE inline int64_t NumRuns(int64_t num_ids) { return num_ids / kRunLength; }
 
-// Bytes of device memory that hold the result and what is needed on the way. width: the
+// The bytes of device memory for the result and intermediate values. width: the number of
 // columns of the gradients.
 int64_t MergeRowsScratchBytes(int64_t num_ids, int64_t num_rows, int64_t width);
 
-// Sorts by id (radix sort, stable): the same result every time. Ids outside of
-// [0, num_rows) are in no segment.
-// REQUIRES: num_ids < 2^31, num_rows >= 0. Index: int32_t or int64_t.
-// scratch: MergeRowsScratchBytes, aligned to 256; holds `merged` afterwards.
+// Sorts by id (stable radix sort); the result is deterministic. Ids outside of [0, num_rows)
+// are in no segment. REQUIRES: num_ids < 2^31, num_rows >= 0. Index: int32_t or int64_t.
+// scratch: MergeRowsScratchBytes, aligned to 256 bytes; it holds `merged` afterwards.
 template <class Index>
 Status MergeRows(const Index* ids, int64_t num_ids, int64_t num_rows, int64_t width,
                  void* scratch, MergedRows* merged, Stream stream);

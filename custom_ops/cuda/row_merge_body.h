@@ -1,4 +1,4 @@
-// What the threads of row_merge.cu do before, between and after sort and prefix sum.
+// The thread bodies of row_merge.cu, before, between and after the sort and the prefix sum.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_ROW_MERGE_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_ROW_MERGE_BODY_H_
@@ -11,8 +11,8 @@
 namespace largeout {
 namespace cuda {
 
-// The sort is by keys: the id, or num_rows, which is behind all rows, for an id that is
-// none. Key: uint32_t or uint64_t, wide enough for num_rows.
+// The key of an id is the id itself, or num_rows, which sorts after all rows, if the id is
+// invalid. Key: uint32_t or uint64_t, wide enough for num_rows.
 template <class Index, class Key>
 struct KeysBody {
   const Index* ids;
@@ -33,7 +33,7 @@ LARGEOUT_DEVICE bool StartsSegment(const Key* sorted_keys, int64_t num_rows, int
   return key != static_cast<Key>(num_rows) && (i == 0 || sorted_keys[i - 1] != key);
 }
 
-// starts[i]: 1 where a segment starts, else 0. Their prefix sum numbers the segments.
+// starts[i] = 1 if a segment starts at place i, else 0. The prefix sum numbers the segments.
 template <class Key>
 struct StartsBody {
   const Key* sorted_keys;
@@ -60,7 +60,7 @@ struct SegmentsBody {
       merged.ids[segments - 1] = static_cast<int64_t>(key);
       merged.offsets[segments - 1] = static_cast<int32_t>(i);
     }
-    // One thread finds the end: the last row's, or the first's if there are no rows.
+    // One thread finds the end: that of the last row, or the first thread if there are no rows.
     const bool last_row = key != end && (i == merged.num_ids - 1 || sorted_keys[i + 1] == end);
     if (last_row || (i == 0 && key == end)) {
       merged.offsets[segments] = static_cast<int32_t>(key == end ? 0 : i + 1);

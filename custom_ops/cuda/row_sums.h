@@ -1,15 +1,15 @@
 // Sums of the gradients of each row, in the order of core/rows/row_runs.h.
 //
-// First all whole runs are summed, wherever they are: a row with many gradients keeps as many
-// threads busy as many rows with few. Then each row adds the sums of its runs, and what is
-// left.
+// The first kernel sums all whole runs, so a row with many gradients occupies as many threads
+// as many rows with few gradients. The second kernel adds, for each row, the sums of its runs
+// and its remaining gradients.
 //
-// A group of threads makes a row. A thread takes Terms::kColumnsAtOnce columns at a time,
-// kGroup apart, and reads those of kTermsAtOnce terms before it adds them: so enough bytes are
-// on their way.
+// A group of threads computes a row. A thread processes Terms::kColumnsAtOnce columns at a
+// time, kGroup apart. It reads these columns of kTermsAtOnce terms before it adds them, so that
+// enough loads are in flight.
 //
-// Terms: the gradients to sum. width is their number of columns, At(place) the one at a place
-// of merged.positions: a term has a weight and the numbers Read(column).
+// Terms: the gradients to sum. `width` is their number of columns. At(place) is the term at a
+// place of merged.positions: a weight, and the numbers Read(column).
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_ROW_SUMS_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_ROW_SUMS_H_
@@ -28,7 +28,7 @@ inline constexpr int kTermsAtOnce = 4;
 inline constexpr int kRowThreads = 256;
 inline constexpr int kRowsPerBlock = kRowThreads / kGroup;
 
-// Rows of numbers as terms.
+// A term that is a row of numbers.
 struct RowTerm {
   float weight;
   const float* row;
@@ -46,7 +46,7 @@ struct GradientTerms {
   }
 };
 
-// The sums of runs that are made already.
+// The sums of the runs as terms.
 struct RunTerms {
   const float* run_sums;
   int64_t width;
@@ -77,8 +77,8 @@ LARGEOUT_DEVICE void AddTerms(const Terms& terms, int32_t first, int64_t column,
   }
 }
 
-// sums[k]: of column + k * kGroup of the terms [begin, end); -0, which adds nothing, if there
-// are none.
+// sums[k] = the sum of column + k * kGroup of the terms [begin, end). Without terms it is -0,
+// which does not change any number that it is added to.
 template <class Terms, int kColumns>
 LARGEOUT_DEVICE void SumTerms(const Terms& terms, int32_t begin, int32_t end, int64_t column,
                               float (&sums)[kColumns]) {
@@ -90,7 +90,7 @@ LARGEOUT_DEVICE void SumTerms(const Terms& terms, int32_t begin, int32_t end, in
   for (; begin < end; ++begin) AddTerms<1>(terms, begin, column, sums);
 }
 
-// The same for all terms of a segment, whose whole runs were summed by SumRunsBody.
+// The same for all terms of a segment. SumRunsBody has summed its whole runs.
 template <class Terms, int kColumns>
 LARGEOUT_DEVICE void SumSegment(const MergedRows& merged, const Terms& terms, int64_t segment,
                                 int64_t column, float (&sums)[kColumns]) {
@@ -103,8 +103,8 @@ LARGEOUT_DEVICE void SumSegment(const MergedRows& merged, const Terms& terms, in
   for (int k = 0; k < kColumns; ++k) sums[k] += rest[k];
 }
 
-// Where a whole run begins, among the kRunLength places from `low` on, or -1. There is one at
-// most, and it contains the last of these places.
+// The place where a whole run starts within the kRunLength places from `low` on, or -1. At most
+// one run starts there, and it covers the last of these places.
 LARGEOUT_DEVICE inline int32_t WholeRunFrom(const MergedRows& merged, int32_t low) {
   const int32_t segment = merged.started[low + kRunLength - 1] - 1;
   if (segment < 0) return -1;
@@ -113,8 +113,8 @@ LARGEOUT_DEVICE inline int32_t WholeRunFrom(const MergedRows& merged, int32_t lo
   return merged.offsets[segment + 1] - begin >= kRunLength ? begin : -1;
 }
 
-// run_sums[r]: of the whole run that begins among the places [r, r + 1) * kRunLength. Run i of
-// a segment that starts at `begin` is number begin / kRunLength + i.
+// run_sums[r] = the sum of the whole run that starts within the places [r, r + 1) * kRunLength.
+// Run i of a segment that starts at `begin` has r = begin / kRunLength + i.
 template <class Terms>
 struct SumRunsBody {
   MergedRows merged;
@@ -146,7 +146,7 @@ struct SumRunsBody {
   }
 };
 
-// Writes the sums of the segments; zeros with id -1 follow.
+// Writes the sums of the segments, followed by zeros with id -1.
 template <class Terms, class Index>
 struct WriteSumsBody {
   MergedRows merged;
@@ -155,7 +155,7 @@ struct WriteSumsBody {
   int64_t dim;
   Index* ids;       // [rows]
   float* sums;      // [rows, dim]
-  float* last_sum;  // [rows]: of column dim; or null
+  float* last_sum;  // [rows]: sum of column dim; or null
 
   template <class Block>
   LARGEOUT_DEVICE void operator()(const Block& block, char*) const {

@@ -1,4 +1,4 @@
-// The launch of row_sums.h before a row adds up its runs.
+// Launches the kernels of row_sums.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_ROW_SUMS_LAUNCH_CUH_
 #define LARGEOUT_CUSTOM_OPS_CUDA_ROW_SUMS_LAUNCH_CUH_
@@ -10,10 +10,10 @@
 namespace largeout {
 namespace cuda {
 
-// How many blocks go over `rows` rows.
+// The number of blocks for `rows` rows.
 inline int64_t RowBlocks(int64_t rows) { return CeilDiv(rows, kRowsPerBlock); }
 
-// Sums the whole runs, then makes rows: body is for blocks of kRowThreads.
+// Sums the whole runs, then launches `body` on blocks of kRowThreads.
 template <class Terms, class Body>
 Status SumRunsAndRows(const MergedRows& merged, const Terms& terms, int64_t rows,
                       int shared_bytes, const Body& body, Stream stream) {

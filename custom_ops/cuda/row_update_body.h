@@ -1,4 +1,4 @@
-// What a block of threads does for the rows of row_update.h.
+// The block body of row_update.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_ROW_UPDATE_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_ROW_UPDATE_BODY_H_
@@ -24,12 +24,12 @@ struct UpdateRowsBody {
   GradientTerms terms;
   Rule rule;
 
-  // So that enough bytes are on their way.
+  // Limits the registers, so that enough threads have loads in flight.
   static constexpr int kThreads = kRowThreads, kBlocksTogether = 4;
 
   template <class Block>
   LARGEOUT_DEVICE void operator()(const Block& block, char* shared) const {
-    auto* const squares = reinterpret_cast<float*>(shared);  // one a thread
+    auto* const squares = reinterpret_cast<float*>(shared);  // one per thread
     auto* const numbers = reinterpret_cast<RowNumbers*>(squares + kRowThreads);
     Rule loaded = rule;
     loaded.Load();
@@ -83,7 +83,7 @@ struct UpdateRowsBody {
     });
   }
 
-  // squares[first thread of a group]: the sum of squares of the row's gradient.
+  // squares[first thread of a group] = the sum of squares of the row's gradient.
   template <class Block>
   LARGEOUT_DEVICE void SumSquares(const Block& block, int64_t first, int64_t num_segments,
                                   float* squares) const {

@@ -1,10 +1,10 @@
-// What one thread does for an element of a row in row_update_body.h, by optimizer.
+// The update of one element of a row in row_update_body.h, for each optimizer.
 //
-// All rules have this form: Load() reads the hyperparameters; if StartsRows(), then
-// Start(row, mean square of the gradient) is called once a row, by one thread, and returns
-// two numbers for the row, which are Defaults() otherwise. Of each element row * dim +
-// column, Read(element) is what the step changes, Step(numbers, gradient, values) changes it
-// and Write(values, element) puts it back: a thread reads several before it writes one.
+// All rules have this form. Load() reads the hyperparameters. If StartsRows(), one thread per
+// row calls Start(row, mean square of the gradient), which returns two numbers for the row;
+// otherwise they are Defaults(). For each element row * dim + column, Read(element) returns the
+// values that a step changes, Step(numbers, gradient, values) changes them, and Write(values,
+// element) stores them. A thread reads several elements before it writes one.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_ROW_UPDATE_RULES_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_ROW_UPDATE_RULES_H_

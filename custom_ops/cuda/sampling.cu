@@ -12,11 +12,12 @@ namespace largeout {
 namespace cuda {
 namespace {
 
-// The chain of jumpers, and what cub needs to scan it.
+// The chain of jumpers, and the memory that cub needs to scan it.
 struct Jumpers {
   Jumpers(int64_t num_sampled, Scratch* scratch)
       : num_sampled(num_sampled), ids(scratch->Take<int64_t>(num_sampled)) {
-    Scan(nullptr);  // without memory cub says how much it needs; errors come again on use
+    Scan(nullptr);  // cub computes its memory if it gets none; errors are returned again by the
+                    // later call
     cub_bytes = std::max(cub_bytes, size_t{1});
     cub_memory = scratch->Take<char>(static_cast<int64_t>(cub_bytes));
   }

@@ -1,8 +1,8 @@
-// What the threads of the samplers do (sampling.h).
+// The thread bodies of the samplers (sampling.h).
 //
-// Without replacement, each stratum is fought out by a thread of its own, which knows
-// everything but who jumps in: the outcome is a class or "the one who came". Who came is
-// then the last class that jumped before, by a scan with LastClass.
+// Without replacement, one thread per stratum decides its fight. The thread does not know which
+// class jumps into its stratum, so its result is a class or kJumper, which stands for that
+// class. A scan with LastClass then finds the class: the last one that jumped before.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_SAMPLING_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_SAMPLING_BODY_H_
@@ -19,7 +19,7 @@
 namespace largeout {
 namespace cuda {
 
-// Expected counts: NaN for what is no class.
+// Expected counts; NaN for invalid classes.
 template <class Distribution>
 struct LineCount {
   Distribution distribution;
@@ -31,7 +31,7 @@ struct LineCount {
   }
 };
 
-// For num_strata, which the table's sum must agree with.
+// Counts for num_strata strata; NaN if the sum of the table does not match.
 struct TableCount {
   CumulativeTable table;
   int64_t num_strata;
@@ -94,8 +94,9 @@ struct DrawAlias {
   }
 };
 
-// ids[i] and jumpers[i + 1]: who is in the sample for stratum i, and who jumps over its
-// end; kJumper is the one who came. jumpers[0] starts the chain.
+// ids[i] = the class that is sampled for stratum i, and jumpers[i + 1] = the class that jumps
+// over its end. kJumper stands for the class that jumped into the stratum. jumpers[0] starts
+// the chain.
 template <class Distribution>
 struct FightStrata {
   Distribution distribution;
@@ -115,7 +116,8 @@ struct FightStrata {
 
 inline constexpr int64_t kNobodyNew = -1;  // StrataWalk's kJumper
 
-// Associative; an inclusive scan of the jumpers with it gives who jumps into each stratum.
+// Associative. An inclusive scan of the jumpers with it gives the class that jumps into each
+// stratum.
 struct LastClass {
   LARGEOUT_HOST_DEVICE int64_t operator()(int64_t before, int64_t after) const {
     return after == kNobodyNew ? before : after;

@@ -1,4 +1,4 @@
-// Seeds that stay in device memory: the host need not wait for them.
+// Seeds that stay in device memory, so that the host need not wait for them.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_SEED_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_SEED_H_

@@ -1,8 +1,8 @@
-// What the callers of launchers know of CUDA: no CUDA header is needed to include this.
+// The part of CUDA that callers of launchers need. Including this requires no CUDA header.
 //
-// A launcher queues kernels on a stream and returns at once. All pointers are
-// to device memory, scratch included, whose size the launcher's ...Bytes
-// function tells; launchers allocate nothing and never wait.
+// A launcher queues kernels on a stream and returns immediately. All pointers, including
+// `scratch`, are to device memory. A ...ScratchBytes function returns the size of the scratch.
+// Launchers allocate nothing and never wait.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_STREAM_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_STREAM_H_
@@ -17,7 +17,7 @@ using Status = int;           // cudaError_t
 
 inline constexpr Status kOk = 0;  // cudaSuccess
 
-// What went wrong, as CUDA says it.
+// CUDA's description of an error.
 const char* StatusText(Status status);
 
 }  // namespace cuda

@@ -1,10 +1,10 @@
 // The part of the CUDA runtime that this project calls, on the host.
 //
-// An emulated GPU runs the launchers as they are, one thread after the other, for tests on
-// machines without a GPU. It finds what their results do not show: memory of the host in a
-// kernel, memory of the device outside of kernels and copies, writes behind the end of an
-// allocation, launches that no GPU takes. Everything is done when a call returns, and
-// nothing is said about speed.
+// An emulated GPU runs the unchanged launchers, one thread after the other, for tests on
+// machines without a GPU. It also detects errors that may not change the results: pointers to
+// host memory in a kernel, accesses to device memory outside of kernels and copies, writes
+// after the end of an allocation, and launches that a GPU would refuse. All calls are
+// synchronous. Times say nothing about a GPU.
 
 #ifndef LARGEOUT_CUSTOM_OPS_EMULATED_GPU_CUDA_RUNTIME_H_
 #define LARGEOUT_CUSTOM_OPS_EMULATED_GPU_CUDA_RUNTIME_H_
@@ -47,7 +47,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaRuntimeGetVersion(int* version);
 
-// Freed memory is given back at once: a kernel that still uses it crashes.
+// Freed memory is unmapped immediately, so a kernel that still uses it crashes.
 cudaError_t cudaMalloc(void** memory, size_t bytes);
 cudaError_t cudaFree(void* memory);
 cudaError_t cudaMemset(void* to, int value, size_t bytes);

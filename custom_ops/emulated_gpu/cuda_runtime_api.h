@@ -1,4 +1,4 @@
-// What .cu files include if they launch nothing.
+// Included by .cu files that launch no kernel.
 
 #ifndef LARGEOUT_CUSTOM_OPS_EMULATED_GPU_CUDA_RUNTIME_API_H_
 #define LARGEOUT_CUSTOM_OPS_EMULATED_GPU_CUDA_RUNTIME_API_H_

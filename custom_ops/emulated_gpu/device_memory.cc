@@ -14,7 +14,7 @@ namespace largeout {
 namespace emulated_gpu {
 namespace {
 
-constexpr size_t kAlignment = 256;  // as cudaMalloc promises
+constexpr size_t kAlignment = 256;  // as cudaMalloc guarantees
 constexpr unsigned char kRubbish = 0xE7;
 
 size_t PageBytes() {
@@ -35,7 +35,8 @@ DeviceMemory& DeviceMemory::Get() {
 }
 
 void* DeviceMemory::Allocate(size_t bytes) {
-  // The aligned end meets the closed page, so that reads behind it crash as well.
+  // The allocation, rounded up to kAlignment, ends at the protected page, so reads after it
+  // crash too.
   const size_t aligned_bytes = RoundUp(bytes, kAlignment);
   const size_t open_bytes = RoundUp(aligned_bytes, PageBytes());
   void* const pages = mmap(nullptr, open_bytes + PageBytes(), PROT_READ | PROT_WRITE,
@@ -61,7 +62,7 @@ bool DeviceMemory::Free(void* memory) {
       reinterpret_cast<unsigned char*>(allocation.pages) + allocation.open_bytes;
   const auto* byte = static_cast<unsigned char*>(memory) + allocation.bytes;
   for (; byte < end; ++byte) {
-    if (*byte != kRubbish) Die("a kernel wrote behind the end of an allocation");
+    if (*byte != kRubbish) Die("a kernel wrote after the end of an allocation");
   }
   munmap(allocation.pages, allocation.open_bytes + PageBytes());
   allocations_.erase(found);

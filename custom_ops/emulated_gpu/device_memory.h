@@ -1,4 +1,4 @@
-// The memory of the emulated GPU: closed to the program but for kernels and copies.
+// The memory of the emulated GPU. Only kernels and copies can access it.
 
 #ifndef LARGEOUT_CUSTOM_OPS_EMULATED_GPU_DEVICE_MEMORY_H_
 #define LARGEOUT_CUSTOM_OPS_EMULATED_GPU_DEVICE_MEMORY_H_
@@ -13,27 +13,29 @@ namespace emulated_gpu {
 
 class DeviceMemory {
  public:
-  // What all threads use. Never destroyed: TensorFlow frees tensors while it exits.
+  // The instance that all threads use. It is never destroyed, because TensorFlow frees tensors
+  // while the process exits.
   static DeviceMemory& Get();
 
-  // Aligned to 256 bytes, filled with rubbish, followed by memory that is never open.
-  // Returns nullptr if there is not as much.
+  // Returns memory that is aligned to 256 bytes, filled with arbitrary bytes, and followed by a
+  // page that is always protected. Returns nullptr if there is not enough memory.
   void* Allocate(size_t bytes);
 
-  // Whether `memory` came from Allocate. Aborts if what follows the allocation was written.
+  // Returns whether `memory` came from Allocate. Aborts if the bytes after the allocation were
+  // written.
   bool Free(void* memory);
 
   bool Contains(const void* memory, int64_t bytes);
 
-  // Open from the first Open to the last Close.
+  // The memory is accessible from the first Open to the last Close.
   void Open();
   void Close();
 
  private:
   struct Allocation {
-    char* pages;        // what mmap returned
-    size_t open_bytes;  // from `pages` on; a page that stays closed follows
-    size_t bytes;       // what was asked for
+    char* pages;        // the result of mmap
+    size_t open_bytes;  // starting at `pages`; a page that is always protected follows
+    size_t bytes;       // the requested size
   };
 
   void Protect(const Allocation& allocation, bool open);

@@ -37,7 +37,7 @@ struct AddOne {
   void operator()(int64_t i) const { ++values[i]; }
 };
 
-// Whether `work` ends a process: by a signal, or as a sanitizer does.
+// Whether `work` ends a process by a signal or by a sanitizer's error.
 template <class Work>
 bool Crashes(const Work& work) {
   const pid_t child = fork();

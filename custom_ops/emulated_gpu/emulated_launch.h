@@ -1,4 +1,4 @@
-// What custom_ops/cuda/launch.cuh is for g++: launches on the emulated GPU.
+// The launches of custom_ops/cuda/launch.cuh on the emulated GPU, for g++.
 
 #ifndef LARGEOUT_CUSTOM_OPS_EMULATED_GPU_EMULATED_LAUNCH_H_
 #define LARGEOUT_CUSTOM_OPS_EMULATED_GPU_EMULATED_LAUNCH_H_
@@ -16,10 +16,10 @@ namespace largeout {
 namespace cuda {
 
 inline constexpr int kThreads = 256;
-// Fewer than on a GPU: blocks must go on to their next items.
+// Fewer blocks than on a GPU, so that tests cover blocks that process several items.
 inline constexpr int64_t kMostBlocks = 7;
 
-// The last item first.
+// Runs the last item first.
 template <class Body>
 Status ForEach(int64_t total, const Body& body, Stream) {
   if (total <= 0) return kOk;
@@ -28,8 +28,8 @@ Status ForEach(int64_t total, const Body& body, Stream) {
   });
 }
 
-// The last block first: none may depend on another. Shared memory starts as rubbish, as on a
-// GPU.
+// Runs the last block first, because no block may depend on another. Shared memory starts with
+// arbitrary bytes, as on a GPU.
 template <class Body>
 Status ForEachBlock(int64_t blocks, int threads, int shared_bytes, const Body& body, Stream) {
   if (blocks <= 0) return kOk;

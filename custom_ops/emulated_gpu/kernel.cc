@@ -20,7 +20,8 @@ bool IsMapped(uintptr_t address) {
   return msync(page, 1, MS_ASYNC) == 0;
 }
 
-// Numbers are rarely as large, and if they are there is rarely memory behind them.
+// Arguments that are numbers are rarely this large, and if they are, such an address is rarely
+// mapped.
 bool IsHostAddress(uintptr_t word) {
   constexpr uintptr_t kFirst = uintptr_t{1} << 32, kEnd = uintptr_t{1} << 56;
   return word >= kFirst && word < kEnd && IsMapped(word) &&

@@ -1,4 +1,4 @@
-// What a launch of the emulated GPU asks for before it runs a kernel.
+// The checks that the emulated GPU makes before it runs a kernel.
 
 #ifndef LARGEOUT_CUSTOM_OPS_EMULATED_GPU_KERNEL_H_
 #define LARGEOUT_CUSTOM_OPS_EMULATED_GPU_KERNEL_H_
@@ -11,15 +11,15 @@
 namespace largeout {
 namespace emulated_gpu {
 
-// What every GPU from compute capability 7.0 on takes.
+// The limits of every GPU from compute capability 7.0 on.
 inline constexpr int kMostThreads = 1024;
 inline constexpr int kMostSharedBytes = 64 * 1024;
 
-// Keeps an error for cudaGetLastError, which takes it. Returns the error.
+// Keeps an error until cudaGetLastError returns it. Returns the error.
 cudaError_t Remember(cudaError_t error);
 cudaError_t TakeLastError();
 
-// Device memory can be touched while one of these lives.
+// Device memory is accessible while an object of this class exists.
 class Access {
  public:
   Access();
@@ -31,15 +31,16 @@ class Access {
 // Whether [memory, memory + bytes) is part of one allocation.
 bool InDeviceMemory(const void* memory, int64_t bytes);
 
-// Whether CheckArguments can tell. AddressSanitizer has memory wherever a number may point.
+// Whether CheckArguments works. Under AddressSanitizer, nearly every address is mapped, so it
+// does not.
 #if defined(__GNUC__) && __GNUC__ >= 11 && !defined(__SANITIZE_ADDRESS__)
 inline constexpr bool kChecksArguments = true;
 #else
 inline constexpr bool kChecksArguments = false;
 #endif
 
-// cudaErrorIllegalAddress if one of the words at `words` is an address of the host: a
-// pointer that a kernel must not follow.
+// Returns cudaErrorIllegalAddress if one of the words at `words` is an address of host memory,
+// which a kernel must not access.
 cudaError_t CheckWords(const void* words, int64_t bytes);
 
 template <class Arguments>
@@ -47,15 +48,15 @@ cudaError_t CheckArguments(Arguments arguments) {
   static_assert(std::is_trivially_copyable_v<Arguments>, "a launch copies its arguments");
   if (!kChecksArguments) return cudaSuccess;
 #if defined(__GNUC__) && __GNUC__ >= 11
-  __builtin_clear_padding(&arguments);  // what was on the stack there may be an address
+  __builtin_clear_padding(&arguments);  // else the stack may leave an address
 #endif
   return CheckWords(&arguments, sizeof(arguments));
 }
 
-// The same for how a kernel is launched.
+// Returns an error if a GPU would refuse to launch a kernel with this configuration.
 cudaError_t CheckConfiguration(int threads, int64_t shared_bytes);
 
-// Runs `kernel()` on `arguments` unless they or the configuration are refused.
+// Runs `kernel()`, unless a check of its arguments or of the configuration fails.
 template <class Arguments, class Kernel>
 cudaError_t Launch(int threads, int64_t shared_bytes, const Arguments& arguments,
                    const Kernel& kernel) {

@@ -1,5 +1,5 @@
-// The emulated GPU as a device of TensorFlow: a pluggable device of the type "GPU", so that
-// TensorFlow places there what has a kernel for GPUs, and copies as between host and GPU.
+// The emulated GPU as a pluggable device of TensorFlow, of type "GPU". TensorFlow places ops
+// with GPU kernels on it, and copies tensors between it and the host.
 
 #include <cstring>
 #include <new>
@@ -8,7 +8,8 @@
 #include "custom_ops/emulated_gpu/cuda_runtime.h"
 #include "tensorflow/c/experimental/stream_executor/stream_executor.h"
 
-// What TensorFlow keeps of an event, of a stream and of a timer: nothing, all is done at once.
+// TensorFlow's state of an event, a stream and a timer. It is empty, because all work is
+// synchronous.
 struct SP_Event_st {};
 struct SP_Stream_st {};
 struct SP_Timer_st {};
@@ -31,7 +32,8 @@ void Deallocate(const SP_Device*, SP_DeviceMemoryBase* memory) {
   memory->size = 0;
 }
 
-constexpr std::align_val_t kHostAlignment{64};  // what TensorFlow asks of tensors
+constexpr std::align_val_t kHostAlignment{
+    64};  // the alignment of tensors that TensorFlow requires
 
 void* AllocateOnHost(const SP_Device*, uint64_t size) {
   return ::operator new(size, kHostAlignment);
@@ -152,7 +154,8 @@ void SetPlatform(SP_Platform* platform) {
   platform->name = "EMULATED";
   platform->type = "GPU";
   platform->supports_unified_memory = false;
-  platform->use_bfc_allocator = false;  // each tensor has its own closed page behind it
+  platform->use_bfc_allocator =
+      false;  // so that each tensor is followed by its own protected page
   platform->force_memory_growth = true;
 }
 
@@ -193,7 +196,7 @@ void SetPlatformFunctions(SP_PlatformFns* functions) {
 
 }  // namespace
 
-// TensorFlow calls these two when it loads the library.
+// TensorFlow calls these two functions when it loads the library.
 void SE_InitPlugin(SE_PlatformRegistrationParams* params, TF_Status* status) {
   params->major_version = SE_MAJOR;
   params->minor_version = SE_MINOR;

@@ -1,7 +1,7 @@
-// Ops of TensorFlow for the emulated GPU, whose kernels for GPUs are in its packages for GPUs
-// alone: without, a variable on a GPU cannot be filled or gathered from, and sums of two are
-// made by the CPU in memory that it must not touch. What else is missing runs on the CPU, on
-// copies.
+// Some of TensorFlow's ops for the emulated GPU. TensorFlow has their GPU kernels only in its
+// packages for GPUs. Without them, a variable on the GPU could not be initialised or gathered
+// from, and the CPU would add gradients in device memory, which it must not access. All other
+// ops without GPU kernels run on the CPU, on copies of their inputs.
 
 #include <cstring>
 
@@ -29,7 +29,7 @@ struct GatherBody {
   const Index* ids;
   char* gathered;
 
-  // As TensorFlow: zeros for what is no row.
+  // As in TensorFlow: zeros for an index out of range.
   void operator()(int64_t i) const {
     const int64_t id = ids[i];
     if (id >= 0 && id < num_rows) {
@@ -81,8 +81,8 @@ struct AddBody {
 
 constexpr Status kInvalidValue = 1;  // cudaErrorInvalidValue
 
-// Gives the variable of input 0 a copy of its value that `change(old, copy's bytes)` has
-// changed: the variable may share its memory with a tensor that was read from it.
+// Replaces the value of the variable of input 0 by a copy that `change(old, bytes of the copy)`
+// has changed. A copy, because a tensor that was read from the variable may share its memory.
 template <class Change>
 void AssignChangedCopy(OpKernelContext* ctx, const Change& change) {
   tensorflow::core::RefCountPtr<tensorflow::Var> variable;

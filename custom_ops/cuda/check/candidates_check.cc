@@ -23,7 +23,8 @@ struct Size {
   int64_t batch, num_labels, num_candidates, num_classes;
 };
 
-// Nothing, one, no multiple of anything, nearly all hits, one label and many.
+// Empty batches, no labels, one label and many, sizes that no tile divides, and nearly all
+// candidates accidental hits.
 const Size kSizes[] = {{0, 2, 3, 5},         {3, 0, 7, 5},       {3, 2, 0, 5},
                        {1, 1, 1, 1},         {13, 4, 1030, 700}, {5, 1, 2500, 40},
                        {70, 3, 300, 40},     {150, 5, 33, 100},  {2, 400, 600, 5000},
@@ -71,7 +72,7 @@ struct Problem {
   std::vector<float> logits, offset, true_logits, d_log_partition;
 };
 
-// A change to a problem of random numbers.
+// Changes the numbers of a random problem.
 struct Case {
   const char* name;
   void (*change)(Problem* in);
@@ -86,7 +87,7 @@ const Case kCases[] = {
      [](Problem* in) {
        for (size_t i = 0; i < in->ids.size(); i += 2) in->ids[i] += kHighBit;
      }},
-    {"padding ",  // whose lower bits are those of a label
+    {"padding ",  // whose low 32 bits equal those of a label
      [](Problem* in) {
        std::fill(in->ids.begin(), in->ids.end(), -1);
        for (size_t l = 0; l < in->labels.size(); ++l) {
@@ -100,7 +101,7 @@ const Case kCases[] = {
        const auto logits = in->logits.begin();
        std::fill_n(logits, size, -kInfinity);
        logits[size + size / 2] = NAN;
-       if (!in->shared) {  // row 3: hits alone, whose gradient is 0 whatever comes
+       if (!in->shared) {  // example 3 has only hits: its gradient is 0 for any d_log_partition
          std::fill_n(in->ids.begin() + 3 * size, size, 5);
          in->d_log_partition[3] = kInfinity;
        }
@@ -110,7 +111,7 @@ const Case kCases[] = {
      }},
 };
 
-// The problem, and what is found, in device memory.
+// The inputs and results of a problem in device memory.
 struct OnGpu {
   explicit OnGpu(const Problem& in)
       : size(in.size),
@@ -167,7 +168,8 @@ struct OnGpu {
   const DeviceMemory scratch;
 };
 
-// Down the columns of [batch, num_candidates]: the rows of a part in order, then the parts.
+// The column sums of [batch, num_candidates] in the order of the GPU: the examples of each
+// part, then the parts.
 std::vector<float> SumsInOrder(const std::vector<float>& matrix, int64_t columns) {
   std::vector<float> sums(columns);
   const auto batch = static_cast<int64_t>(matrix.size()) / std::max<int64_t>(columns, 1);
@@ -217,10 +219,10 @@ void CheckProblem(Run* run, const Problem& in) {
                                   log_partition.data());
   run->Expect(in.text() + " log_partition", gpu.LogPartition(run->stream()), gpu.log_partition,
               log_partition, kTolerance);
-  // The loss has no gradient where there is no number or every candidate is a hit.
+  // The gradient is undefined if log_partition is not finite or every candidate is a hit.
   for (float& value : log_partition) value = value > -1e30f ? value : 0.0f;
   gpu.log_partition.Set(log_partition);
-  // The infinite one is that of a row of hits.
+  // d_log_partition is infinite for the example whose candidates are all hits.
   std::vector<float> d_log_partition = in.d_log_partition;
   for (float& value : d_log_partition) value = std::isfinite(value) ? value : 1;
   largeout::CandidateLogPartitionGradient(in.in(), in.logits.data(), in.offsets(),

@@ -15,7 +15,7 @@ namespace {
 constexpr int kWarmUps = 3;
 constexpr int kLaunches = 20;
 
-// Ends the running check if something failed besides what it compares.
+// Ends the running check if an operation other than the compared launch fails.
 void Require(Status status, const std::string& what) {
   if (status != kOk) throw std::runtime_error(what + ": " + StatusText(status));
 }
@@ -26,11 +26,11 @@ std::vector<NamedCheck>& AllChecks() {
 }
 
 constexpr int64_t kReaders = 1 << 20;
-constexpr int kReads = 64;   // 256 MiB in all, more than any cache
-constexpr int kRepeats = 3;  // for a quarter of a millisecond and more
+constexpr int kReads = 64;   // 256 MiB in total, more than any cache
+constexpr int kRepeats = 3;  // at least a quarter of a millisecond
 
-// Reads for a while. What is queued meanwhile does not wait for the host, and finds nothing of
-// its input in a cache.
+// Keeps the GPU busy while the host queues a launch, so the timing excludes the host. It also
+// evicts the inputs of the launch from the caches.
 struct ReadBody {
   const float* memory;
   float* sink;
@@ -38,7 +38,7 @@ struct ReadBody {
   LARGEOUT_DEVICE void operator()(int64_t i) const {
     float sum = 0;
     for (int k = 0; k < kRepeats * kReads; ++k) sum += memory[k % kReads * kReaders + i];
-    if (sum == 1.0f) *sink = sum;  // never: but the compiler cannot know
+    if (sum == 1.0f) *sink = sum;  // never true, but the compiler does not know that
   }
 };
 
@@ -71,7 +71,7 @@ DeviceMemory::DeviceMemory(int64_t bytes) {
   Require(cudaDeviceSynchronize(), "cudaMemset");
 }
 
-// A launch that failed before leaves its error here too.
+// cudaFree also returns the error of an earlier failed launch, so its result is ignored.
 DeviceMemory::~DeviceMemory() { cudaFree(data_); }
 
 void DeviceMemory::CopyFrom(const void* host, int64_t bytes, int64_t offset) {

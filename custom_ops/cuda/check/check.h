@@ -1,5 +1,5 @@
-// Checks of launchers on a GPU against the CPU functions of core, and their times.
-// `make cuda-check` runs them all. A check needs no CUDA header, so it is an X_check.cc:
+// Compares launchers on a GPU with the CPU functions of core, and measures their times. `make
+// cuda-check` runs all checks. A check needs no CUDA header, so its file is X_check.cc:
 //
 //   void CheckScale(Run* run) {
 //     for (const int n : {0, 1, 1000}) {
@@ -29,7 +29,7 @@ namespace largeout {
 namespace cuda {
 namespace check {
 
-// Device memory; its errors end the check, with the reason.
+// Device memory. An error ends the check and is reported.
 class DeviceMemory {
  public:
   explicit DeviceMemory(int64_t bytes);
@@ -49,8 +49,8 @@ class DeviceMemory {
 template <class T>
 class DeviceArray {
  public:
-  // Filled with bytes 0xAB: what a launcher does not write is seen.
-  // It begins `skipped` numbers behind an address that is aligned for all uses.
+  // All bytes are 0xAB, so that elements that a launcher does not write are detected. The array
+  // starts `skipped` elements after an address that is aligned for all uses.
   explicit DeviceArray(int64_t size, int64_t skipped = 0)
       : size_(size), skipped_(skipped), memory_((size + skipped) * kBytes) {}
   explicit DeviceArray(const std::vector<T>& values, int64_t skipped = 0)
@@ -84,14 +84,14 @@ class Run {
   Run(std::string check, bool small, Stream stream, Report* report)
       : check_(std::move(check)), small_(small), stream_(stream), report_(report) {}
 
-  // Whether to keep to small sizes and not to measure.
+  // Whether to use only small sizes and to skip the timings.
   bool small() const { return small_; }
   Stream stream() const { return stream_; }
 
-  // Waits; records a failure if a launch did not succeed.
+  // Waits for the device, and records a failure if the launch failed.
   void ExpectOk(const std::string& what, Status launched);
 
-  // Compares what a launcher wrote with what the CPU computed: |a - e| <= tolerance (1 + |e|).
+  // Compares the output of a launcher with that of the CPU: |a - e| <= tolerance (1 + |e|).
   template <class T>
   void Expect(const std::string& what, Status launched, const DeviceArray<T>& actual,
               const std::vector<T>& expected, double tolerance = 0) {
@@ -102,7 +102,7 @@ class Run {
                      : FirstDifference({values.begin(), values.end()},
                                        {expected.begin(), expected.end()}, tolerance));
   }
-  // The same for what has been copied to the host.
+  // The same for values that have been copied to the host.
   template <class T>
   void ExpectNear(const std::string& what, const std::vector<T>& actual,
                   const std::vector<T>& expected, double tolerance = 0) {
@@ -110,12 +110,12 @@ class Run {
                                  {expected.begin(), expected.end()}, tolerance));
   }
 
-  // Measures `launch`, after a warm-up, many times by events: from when it is queued and the
-  // GPU comes to it, with cold caches, until it is done.
+  // Measures `launch` by CUDA events, many times after a warm-up, with cold caches. A time
+  // starts when the GPU reaches the queued launch, and ends when the launch has finished.
   void Time(const std::string& what, Work work, const std::function<Status()>& launch);
 
  private:
-  // Waits for the device. Returns what went wrong, or nothing.
+  // Waits for the device. Returns an error message, or an empty string.
   std::string Finish(Status launched) const;
   void Record(const std::string& what, const std::string& failure);
 
@@ -125,10 +125,10 @@ class Run {
   Report* const report_;
 };
 
-// Adds a check to those that run, in the order of their names. Returns true.
+// Adds a check to the list, which runs in the order of names. Returns true.
 bool Register(const char* name, void (*check)(Run* run));
 
-// What was registered, by name.
+// The registered checks, by name.
 struct NamedCheck {
   std::string name;
   void (*check)(Run* run);

@@ -12,7 +12,7 @@ namespace cuda {
 namespace check {
 namespace {
 
-// Sums over the batch or over all classes, in another order than the CPU's.
+// The GPU sums over the batch and over the classes in another order than the CPU.
 constexpr double kTolerance = 1e-4;
 
 std::vector<float> SomeZeros(int64_t size, unsigned seed) {
@@ -57,7 +57,7 @@ void CheckProblem(Run* run, ScanProblem in) {
                             log_partition.data(), true_logits.data(), ranks.data());
   std::vector<float> weights = SomeZeros(in.batch, 1);
   std::vector<float> label_weights = SomeZeros(in.batch * in.width, 2);
-  if (in.batch > 4) {  // a row without weights takes no part, whatever its numbers
+  if (in.batch > 4) {  // an example without weights is ignored, whatever its numbers
     weights[4] = 0;
     std::fill_n(label_weights.begin() + 4 * in.width, in.width, 0.0f);
     in.data[4 * in.dim + 1] = log_partition[4] = NAN;
@@ -78,8 +78,8 @@ void CheckProblem(Run* run, ScanProblem in) {
   }
 }
 
-// Reads the matrix twice and writes its gradient; 8 operations a product, 6 of which any
-// form of the gradient needs.
+// The pass reads the matrix twice and writes its gradient. It takes 8 operations per product, 6
+// of which any form of the gradient needs.
 void Time(Run* run, int64_t batch, int64_t num_classes) {
   const ScanOnGpu in(batch, num_classes, 128);
   const std::vector<float> ones(batch, 1.0f), partition(batch, 20.0f);

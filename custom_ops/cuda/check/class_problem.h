@@ -1,4 +1,4 @@
-// Problems of the checks of the passes over all classes, on both sides.
+// Inputs for the checks of the passes over all classes, for the CPU and the GPU.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CHECK_CLASS_PROBLEM_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CHECK_CLASS_PROBLEM_H_
@@ -34,14 +34,14 @@ struct ScanProblem {
   Labels labels() const { return {ids.data(), width}; }
 
   bool IsBadLabel(int64_t i) const { return ids[i] < -1 || ids[i] >= num_classes; }
-  // For the CPU, which takes no bad labels.
+  // A copy for the CPU, which does not accept invalid labels.
   ScanProblem WithoutBadLabels() const {
     ScanProblem good = *this;
     for (size_t i = 0; i < ids.size(); ++i) good.ids[i] = IsBadLabel(i) ? -1 : ids[i];
     return good;
   }
 
-  // Few different logits, so that many are equal.
+  // Rounds to few different values, so that many logits are equal.
   void Coarsen() {
     is_exact = true;
     for (auto* values : {&embeddings, &bias, &data}) {
@@ -51,15 +51,16 @@ struct ScanProblem {
 
   int64_t batch, num_classes, dim, width;
   const char* name;
-  bool is_exact = false;  // logits are the same in any order of their sums
+  bool is_exact = false;  // logits do not depend on the order of their sums
   std::vector<float> embeddings = std::vector<float>(num_classes * dim);
   std::vector<float> bias = std::vector<float>(num_classes);
   std::vector<float> data = std::vector<float>(batch * dim);
   std::vector<int64_t> ids = std::vector<int64_t>(batch * width);
 };
 
-// Nothing, one, less than a tile, some tiles and a rest, more shards than threads add up,
-// equal logits, labels that repeat and that are none; more where the GPU may take its time.
+// An empty batch, one class, less than a tile, several tiles and a remainder, more shards than
+// there are threads to add them, equal logits, repeated labels and invalid labels. More sizes
+// if the run is not small.
 inline std::vector<ScanProblem> ScanProblems(const Run& run) {
   std::vector<ScanProblem> problems = {
       {0, 3, 4, 2},     {1, 1, 1, 1},     {5, 300, 3, 0},    {3, 1000, 19, 2},
@@ -91,8 +92,8 @@ inline std::string Text(const ScanProblem& in) {
                 {"labels", in.width}});
 }
 
-// Where a problem's arrays may begin: kernels take four numbers at a time if all rows are
-// aligned for it.
+// Offsets at which the arrays of a problem may start. Kernels read four numbers at a time only
+// if all rows are aligned for it.
 inline std::vector<int64_t> Skips(const ScanProblem& in) {
   return in.dim % 4 == 0 ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{0};
 }
@@ -109,7 +110,7 @@ struct ScanOnGpu {
         data(in.data, skipped),
         ids(in.ids) {}
 
-  // For times: as large as may be, of numbers that repeat, made on the device.
+  // For timings: of any size, with repeating numbers that are generated on the device.
   ScanOnGpu(int64_t batch, int64_t num_classes, int64_t dim)
       : batch(batch),
         num_classes(num_classes),

@@ -17,49 +17,49 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr double kTolerance = 2e-5;
-// Of many classes some are so near to a label that rounding decides.
+// With many classes, some logits are so close to a label's that rounding decides the rank.
 constexpr double kRankTolerance = 1e-4;
 
-// Numbers that are not finite, are extreme, or come in an order that lists may fail at.
+// Numbers that are extreme or not finite, or come in an order that is hard for the lists.
 std::vector<ScanProblem> OddProblems() {
   std::vector<ScanProblem> problems;
   ScanProblem* in = &problems.emplace_back(6, 600, 4, 5, "not finite");
-  in->data[4] = NAN;                 // row 1 has no numbers
-  in->bias[300] = -kInfinity;        // a class that cannot be
-  in->ids[2 * in->width + 1] = 300;  // as a label
-  in->ids[3 * in->width] = -1;       // and none
-  in = &problems.emplace_back(6, 600, 4, 5, "a bias that is no number");
+  in->data[4] = NAN;                 // example 1 is not finite
+  in->bias[300] = -kInfinity;        // a class of probability 0
+  in->ids[2 * in->width + 1] = 300;  // which is also a label
+  in->ids[3 * in->width] = -1;       // and a missing label
+  in = &problems.emplace_back(6, 600, 4, 5, "a bias that is NaN");
   in->bias[17] = NAN;
   in = &problems.emplace_back(4, 600, 4, 2, "few are finite");
   in->data[4] = NAN;
   for (int64_t c = 5; c < 600; ++c) in->bias[c] = c % 2 == 0 ? NAN : -kInfinity;
   in->bias[1] = in->bias[3] = kInfinity;
-  in->is_exact = true;  // as far as ids go: few logits are numbers
+  in->is_exact = true;  // only ids are exact: few logits are finite
   in = &problems.emplace_back(3, 400, 4, 2, "overflow");
   in->Coarsen();
-  std::fill_n(in->data.begin() + 4, 4, 3e38f);  // row 1
+  std::fill_n(in->data.begin() + 4, 4, 3e38f);  // example 1
   std::fill(in->embeddings.begin(), in->embeddings.end(), 2.0f);
 
   in = &problems.emplace_back(4, 5000, 1, 1, "rising, falling, equal");
   for (int64_t c = 0; c < 4999; ++c) in->embeddings[c] = static_cast<float>(c);
-  in->embeddings[4999] = 498.5f;  // where scores fall, the last class comes in at place 500
+  in->embeddings[4999] = 498.5f;  // of example 1: place 500
   std::fill(in->bias.begin(), in->bias.end(), 0.0f);
   in->data = {1.0f, -1.0f, 0.5f, 0.0f};
   in->is_exact = true;
 
-  // Without labels: the CPU ranks numbers that are not normal as if they were 0.
+  // Without labels, because the CPU ranks subnormal numbers as 0.
   using Limits = std::numeric_limits<float>;
   const float numbers[] = {0.0f,   -0.0f,         -Limits::denorm_min(), Limits::denorm_min(),
                            1e-30f, -1e-30f,       Limits::max(),         -Limits::max(),
                            -7.0f,  Limits::min(), -Limits::min()};
   in = &problems.emplace_back(2, 1500, 8, 0, "from the smallest to the largest");
-  std::fill(in->data.begin(), in->data.end(), -1.0f);  // times 0 it leaves a bias of -0
+  std::fill(in->data.begin(), in->data.end(), -1.0f);  // products of -0 keep a bias of -0
   std::fill(in->embeddings.begin(), in->embeddings.end(), 0.0f);
   for (int64_t c = 0; c < 1500; ++c) in->bias[c] = numbers[c % 11];
   in->is_exact = true;
 
-  // Shards have three tiles. In the first, shard s has s classes above -inf; the second is
-  // full: so lists have any number of entries when many come.
+  // Shards have three tiles. In the first tile, shard s has s classes above -inf; the second
+  // tile is full. So lists of every length receive many entries.
   in = &problems.emplace_back(4, 3 * kScanBlocks * FlatTile::kColumns, 1, 1, "few before many");
   const ScanPlan plan = MakeScanPlan<FlatTile>(4, in->num_classes);
   for (int64_t c = 0; c < in->num_classes; ++c) {
@@ -139,12 +139,12 @@ void CheckStatistics(Run* run) {
   }
 }
 
-// The classes from `first` on, as a matrix of their own.
+// The classes from `first` on, as a separate matrix.
 ClassMatrix From(int64_t first, const ClassMatrix& in) {
   return {in.embeddings + first * in.dim, in.bias + first, in.num_classes - first, in.dim};
 }
 
-// Ranks in a part of the classes of labels that may stand in another part.
+// Ranks, within a shard of the classes, of labels that may belong to another shard.
 void CheckGivenLogits(Run* run) {
   for (const ScanProblem& problem : ScanProblems(*run)) {
     if (!problem.is_exact) continue;
@@ -196,7 +196,7 @@ struct TopKOnGpu {
   const DeviceArray<int64_t> ids;
 };
 
-// What the CPU's answer is called on the GPU where a logit is lost: no class.
+// Replaces lost logits in the CPU's result by what the GPU writes for them: NaN and id -1.
 void ForgetLostLogits(const ScanProblem& in, std::vector<float>* scores,
                       std::vector<int64_t>* ids) {
   for (size_t i = 0; i < ids->size(); ++i) {
@@ -207,8 +207,8 @@ void ForgetLostLogits(const ScanProblem& in, std::vector<float>* scores,
   }
 }
 
-// The logits of the classes that were found, [batch, k], NaN for what is no class or comes
-// twice. Classes whose logits differ in the last bits may change places with the CPU's.
+// The logits of the found classes, [batch, k]; NaN for an invalid or repeated id. Classes whose
+// logits differ only in the last bits may be in another order than the CPU's.
 std::vector<float> LogitsOf(const ScanProblem& in, int64_t k, const std::vector<int64_t>& ids) {
   std::vector<float> logits(ids.size(), NAN);
   for (int64_t i = 0; i < static_cast<int64_t>(ids.size()); ++i) {

@@ -12,7 +12,7 @@ namespace {
 
 using Doubles = std::vector<double>;
 
-// How the factors lie in memory, and what else a product has.
+// The layouts of the factors, and the options of a product.
 struct Form {
   bool a_transposed, b_transposed, scaled, based, lower;
 };
@@ -21,7 +21,7 @@ constexpr Form kForms[] = {{false, false, false, false, false},
                            {true, false, true, true, false},
                            {false, true, true, false, false},
                            {true, true, false, true, true}};
-// One number, none, less than a square, squares, and a little more than some.
+// One number, an empty depth, less than a square, whole squares, and slightly more.
 constexpr ProductSize kSizes[] = {{1, 1, 1},    {3, 0, 5},    {0, 4, 3},    {2, 7, 19},
                                   {32, 32, 32}, {33, 65, 97}, {100, 40, 70}};
 
@@ -36,7 +36,7 @@ double At(const Strided<double>& matrix, int64_t i, int64_t j) {
 
 void CheckProductOf(Run* run, const ProductSize& size, const Form& form) {
   if (form.lower && size.rows != size.width) return;
-  constexpr int64_t kPadding = 3;  // behind each row of the result
+  constexpr int64_t kPadding = 3;  // after each row of the result
   const int64_t stride = size.width + kPadding;
   const Doubles a = RandomDoubles(size.rows * size.depth, 1);
   const Doubles b = RandomDoubles(size.depth * size.width, 2);

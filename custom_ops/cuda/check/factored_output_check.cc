@@ -14,14 +14,14 @@ namespace {
 using Doubles = std::vector<double>;
 using Ids = std::vector<int64_t>;
 
-// Where the rows are floats, the CPU multiplies in floats, and the GPU in doubles.
+// If V is float, the CPU multiplies floats but the GPU multiplies doubles.
 constexpr double kTolerance = 1e-9, kFloatTolerance = 1e-5;
 template <class Number>
 constexpr double kToleranceOf = sizeof(Number) == 4 ? kFloatTolerance : kTolerance;
 constexpr double kRate = 0.02, kMinPivot = 1e-6;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A step on the GPU, as far as its report.
+// A step on the GPU, up to its report.
 template <class Number>
 struct Step {
   explicit Step(const FactoredProblem<Number>& problem, double learning_rate, Stream stream)
@@ -72,7 +72,7 @@ void CheckStepOf(Run* run, const FactoredSize& size) {
   run->Expect(one.Text("by_features"), computed, one.by_features, one.on_cpu.by_features,
               kToleranceOf<Number>);
   const FactoredReport report = step.report.Get()[0];
-  // In a larger batch the CPU has the pivots of another matrix.
+  // For a larger batch, the CPU computes the pivots of another matrix.
   if (size.batch > 0 && size.batch <= size.width) {
     run->ExpectNear(one.Text("pivot"), Doubles{report.smallest_pivot},
                     Doubles{outcome.smallest_pivot}, kToleranceOf<Number>);
@@ -94,7 +94,7 @@ void CheckStepOf(Run* run, const FactoredSize& size) {
   run->ExpectNear(one.Text("symmetry"), gram, transposed);
 }
 
-// The first columns of the gradient alone, where there is a bias.
+// Only the first columns of the gradient, for a layer with a bias.
 void CheckDim(Run* run) {
   FactoredProblem<float> one({40, 6, 17, 3});
   run->ExpectOk("scores", one.Score(run->stream()));
@@ -109,7 +109,7 @@ void CheckDim(Run* run) {
   run->Expect("dim=5", launched, by_features, expected, kFloatTolerance);
 }
 
-// The report on a step at this rate, and what the CPU says.
+// Compares the report on a step at this learning rate with the CPU's outcome.
 FactoredReport ReportOn(Run* run, const std::string& what, FactoredProblem<double>* problem,
                         double learning_rate, FactoredOutcome* outcome) {
   problem->CopyInput();
@@ -150,7 +150,7 @@ void CheckFeatures(Run* run) {
   run->ExpectOk("two rows", read);
   Doubles found = wide.Get();
   found.resize(6);
-  run->ExpectNear("a 1 behind each row", found, Doubles{1, 2, 1, 3, 4, 1});
+  run->ExpectNear("a 1 after each example", found, Doubles{1, 2, 1, 3, 4, 1});
   run->ExpectNear("finite", Ids{report.Get()[0].is_unfit}, Ids{0});
   read = ReadFactoredFeatures(on_gpu.data(), 2, 3, 3, as_they_are.data(), report.data(),
                               run->stream());
@@ -158,7 +158,7 @@ void CheckFeatures(Run* run) {
   run->ExpectNear("a NaN", Ids{report.Get()[0].is_unfit}, Ids{1});
 }
 
-// Whether a problem that `change` has spoilt is unfit for a step.
+// Checks that a problem is reported as unfit after `change` has invalidated it.
 template <class Change>
 void ExpectUnfit(Run* run, const std::string& what, bool expected, const Change& change) {
   FactoredProblem<double> one({40, 6, 17, 3});
@@ -193,7 +193,7 @@ void CheckUnfit(Run* run) {
   expect("rate inf", [](Example*, int64_t*, double* rate) { *rate = kInfinity; });
 }
 
-// Classes out of range and none at all: nothing outside of the layer is read or written.
+// Ids out of range: the GPU reads and writes nothing outside of the layer.
 void CheckIdsOutOfRange(Run* run) {
   for (const int64_t bad : {int64_t{-2}, int64_t{40}, INT64_MAX, INT64_MIN}) {
     FactoredProblem<float> one({40, 6, 17, 3}), other({40, 6, 17, 3});
@@ -215,7 +215,7 @@ void CheckIdsOutOfRange(Run* run) {
   }
 }
 
-// At a rate of 0 all steps are the same.
+// With a learning rate of 0, all steps are equal.
 void TimeStep(Run* run) {
   const FactoredSize size = {2000, 301, 128, 1};
   FactoredProblem<float> one(size);

@@ -48,7 +48,7 @@ void CheckAll(Run* run, const FactoredProblem<Number>& one) {
   run->ExpectNear(one.Text("count"), Doubles{one.log.Get()[0]}, Doubles{0});
 }
 
-// What a step reports for those that the host makes after it, and which rows have seen them.
+// Checks what a step reports about folds to the host, and which rows have taken them.
 void CheckReport(Run* run) {
   FactoredProblem<double> one({40, 6, 5, 3});
   run->ExpectOk("scores", one.Score(run->stream()));

@@ -1,4 +1,4 @@
-// Problems of the checks of factored output layers, on both sides.
+// Inputs for the checks of factored output layers, for the CPU and the GPU.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CHECK_FACTORED_PROBLEM_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CHECK_FACTORED_PROBLEM_H_
@@ -18,7 +18,7 @@ struct FactoredSize {
   int64_t num_classes, width, batch, num_targets;
 };
 
-// One of everything, less and more than blocks and squares have, no targets, no examples.
+// Size 1, sizes below and above those of blocks and squares, no targets, an empty batch.
 inline constexpr FactoredSize kFactoredSizes[] = {
     {1, 1, 1, 1},   {1, 5, 3, 2},    {3, 20, 2, 1},   {40, 6, 17, 3},
     {30, 33, 7, 0}, {90, 70, 50, 4}, {2, 40, 150, 2}, {9, 7, 0, 3}};
@@ -61,7 +61,7 @@ struct FactoredProblem {
   FactoredSlopes slopes() const {
     return {by_q.data(), by_s.data(), by_a.data(), gram_features.data(), mixed_features.data()};
   }
-  // The numbers that a test has changed.
+  // Copies numbers that a test has changed to the GPU.
   void CopyInput() {
     by_q.Set(on_cpu.by_q);
     by_s.Set(on_cpu.by_s);

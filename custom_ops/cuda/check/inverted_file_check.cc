@@ -22,13 +22,13 @@ struct Size {
   int64_t num_classes, dim, batch, num_lists;
 };
 
-// A file that is on the GPU too.
+// An inverted file, with a copy on the GPU.
 struct Problem {
   explicit Problem(const Size& size)
       : example(size.num_classes, size.dim, size.batch, size.num_lists) {}
 
-  // Rows, queries and means of small whole numbers have exact codes and exact scores, whatever
-  // the instructions, and many equal ones.
+  // Rounds rows, queries and means to small integers: codes and scores are then exact on any
+  // instruction set, and many scores are equal.
   void Round() {
     Round(kMostOfRow, &example.rows);
     Round(kMostOfQuery, &example.features);
@@ -109,8 +109,7 @@ std::string Text(const Problem& in, int64_t num_probes, int64_t k) {
                 {"k", k}});
 }
 
-// The scores of the classes that were found by all scores of the CPU; NaN for what is no class
-// or comes twice.
+// The CPU's scores of the classes that were found; NaN for an invalid or repeated id.
 std::vector<float> ScoresOf(Problem* in, int64_t k, const std::vector<int64_t>& ids) {
   const auto num_classes = static_cast<int64_t>(in->example.ids.size());
   const Example::Found all = in->example.Search(in->file().num_lists, num_classes);
@@ -134,8 +133,8 @@ struct Search {
   int64_t num_probes, k;
 };
 
-// Means and queries become codes by the same formula on both sides, so that a mean's score
-// rarely differs; where all lists are looked at it decides nothing.
+// Both sides quantise means and queries by the same formula, so the scores of means rarely
+// differ. If all lists are searched, these scores do not matter.
 constexpr Search kSearches[] = {{{1, 1, 1, 1}, 1, 1},           {{100, 3, 5, 10}, 10, 100},
                                 {{3000, 24, 33, 200}, 200, 16}, {{2000, 128, 3, 90}, 500, 2048},
                                 {{900, 64, 2100, 20}, 20, 5},   {{700, 16, 0, 30}, 3, 4},
@@ -186,7 +185,7 @@ void ExpectSame(Run* run, const std::string& what, Problem* in, int64_t num_prob
   ExpectFound(run, what, in, num_probes, k, in->example.Search(num_probes, k));
 }
 
-// To the bit, and of equal scores the same.
+// Exact equality, also of the order of equal scores.
 void CheckWholeNumbers(Run* run) {
   for (const int64_t dim : {3, 16, 50}) {
     Problem in({3000, dim, 41, 300});
@@ -218,7 +217,7 @@ void CheckBadNumbers(Run* run) {
   ExpectSame(run, "bad numbers", &in, 20, 500);
 }
 
-// Query by query, the k first of what was found, each as often as times(id) says.
+// The k best classes of each query, each repeated times(id) times.
 template <class Times>
 Example::Found Repeated(const Example::Found& found, int64_t batch, int64_t k,
                         const Times& times) {
@@ -235,7 +234,7 @@ Example::Found Repeated(const Example::Found& found, int64_t batch, int64_t k,
   return all;
 }
 
-// Offsets and ids out of range are not followed, and what stands in two lists is found twice.
+// Invalid offsets and ids are skipped, and a class in two lists is found twice.
 void CheckDamagedFiles(Run* run) {
   for (const int64_t num_lists : {20, 3}) {
     Problem in({500, 16, 9, num_lists});

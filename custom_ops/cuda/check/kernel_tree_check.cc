@@ -38,7 +38,7 @@ void CheckBuild(Run* run) {
   if (!run->small()) TimeBuild(run);
 }
 
-// Sums of rows that cannot be summed are no numbers up to the root, and others are as ever.
+// Rows that are not finite make the sums up to the root not finite. Other sums are correct.
 void CheckUnfitRows(Run* run) {
   TreeProblem one({60, 5, 4, true}, 1);
   one.on_cpu.Build();
@@ -54,7 +54,7 @@ void CheckUnfitRows(Run* run) {
   run->Expect("a row of NaN", launched, one.sums, one.on_cpu.sums, kTolerance);
 }
 
-// Repeated ids, and some that are no classes.
+// Ids that repeat, and some invalid ids.
 Ids TouchedIds(int64_t num_classes, int64_t num_ids) {
   Ids ids = {-1, num_classes, INT64_MIN, INT64_MAX};
   if (num_ids == 0) return {};
@@ -62,7 +62,7 @@ Ids TouchedIds(int64_t num_classes, int64_t num_ids) {
   return ids;
 }
 
-// The rows of the ids change by a multiple of `change`.
+// Changes the rows of the ids by a multiple of `change`.
 void CheckUpdateOf(Run* run, const TreeSize& size, int64_t num_ids, float change) {
   const std::string text = Text(size, "ids=" + std::to_string(num_ids));
   TreeProblem one(size, 1);
@@ -88,7 +88,7 @@ void CheckUpdateOf(Run* run, const TreeSize& size, int64_t num_ids, float change
   run->Expect(text + " sums", launched, one.sums, on_cpu.sums, kTolerance);
   const Floats updated = one.sums.Get();
   const Status built = BuildKernelTree(shape, one.rows(), one.sums.data(), run->stream());
-  run->Expect(text + " anew", built, one.sums, updated);
+  run->Expect(text + " rebuilt", built, one.sums, updated);
 }
 
 void CheckUpdate(Run* run) {

@@ -1,4 +1,4 @@
-// Problems of the checks of kernel trees, on both sides.
+// Inputs for the checks of kernel trees, for the CPU and the GPU.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CHECK_KERNEL_TREE_PROBLEM_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CHECK_KERNEL_TREE_PROBLEM_H_
@@ -20,8 +20,8 @@ struct TreeSize {
   int64_t projected_dim = 0;
 };
 
-// One class, one leaf, few classes in it, no multiple of anything, more than a tile of pairs,
-// tiles of classes and outputs, numbers that end with a tile.
+// One class, one leaf, few classes per leaf, sizes that no tile divides, more than one tile of
+// pairs, several tiles of classes and outputs, and sizes that are multiples of a tile.
 inline constexpr TreeSize kTreeSizes[] = {
     {1, 4, 16, true},         {9, 3, 16, false},      {150, 5, 8, true},
     {150, 1, 1, true},        {333, 12, 4, true},     {700, 40, 9, true},
@@ -37,8 +37,8 @@ inline std::string Text(const TreeSize& size, const std::string& what = "") {
          " " + what;
 }
 
-// A tree and its rows, with copies on the GPU; its sums are those of the CPU, the GPU's are
-// another array.
+// A tree and its rows, with copies on the GPU. The CPU and the GPU write separate arrays of
+// sums.
 struct TreeProblem {
   TreeProblem(const TreeSize& size, int64_t batch)
       : on_cpu(size.num_classes, size.dim, batch, size.leaf_size, size.has_bias,
@@ -69,7 +69,7 @@ struct TreeProblem {
     return tree;
   }
 
-  // As the CPU made them, so that draws are from the same numbers.
+  // Copies the CPU's sums to the GPU, so that both draw from the same numbers.
   void CopySums() {
     on_cpu.Build();
     sums.Set(on_cpu.sums);

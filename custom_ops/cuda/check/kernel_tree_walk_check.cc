@@ -26,7 +26,7 @@ struct Draw {
 constexpr Draw kDraws[] = {{1, 1, false, 0}, {5, 300, false, 2}, {11, 20, false, 1},
                            {7, 3, true, 1},  {7, 1, true, 0},    {3, 1000, true, 3}};
 
-// Of both sides.
+// The results of the CPU and of the GPU.
 struct Drawn {
   Drawn(Run* run, TreeProblem* one, const Draw& draw, const Ids& label_ids)
       : walk{draw.batch, draw.num_sampled, draw.shared, draw.labels_width},
@@ -66,8 +66,8 @@ Ids RandomLabels(Example* example, int64_t size) {
   return labels;
 }
 
-// A draw may fall between two classes whose masses differ by rounding: then it is the one here
-// and the other there. That is rare, and its log q is right on each side.
+// If a draw falls between two classes whose masses are rounded differently, the two sides may
+// draw different classes. This is rare, and each side's log q is correct for its class.
 void CheckSampleOf(Run* run, const TreeSize& size, const Draw& draw) {
   TreeProblem one(size, draw.batch);
   one.CopySums();
@@ -99,7 +99,7 @@ void CheckSampleOf(Run* run, const TreeSize& size, const Draw& draw) {
               kTolerance);
 }
 
-// Queries 1 to 3 have masses that are no numbers, and some labels are no classes.
+// Queries 1 to 3 have masses that are not finite, and some labels are invalid.
 void CheckUnfitQueries(Run* run) {
   const Draw draw = {5, 20, false, 4};
   TreeProblem one({61, 6, 4, true}, draw.batch);
@@ -126,7 +126,7 @@ void CheckUnfitQueries(Run* run) {
               kTolerance);
 }
 
-// Sums below 0 count as 0; those that are no numbers draw nothing.
+// Sums below 0 count as 0. Sums that are not finite give no draws.
 void CheckDamagedSums(Run* run) {
   const Draw draw = {3, 50, false, 1};
   for (const float factor : {-1.0f, NAN}) {

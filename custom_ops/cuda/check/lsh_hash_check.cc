@@ -24,8 +24,8 @@ struct Size {
   int bin_size = 8;
 };
 
-// Of all widths, as rows go through one pass, two or more, are padded or not, and have one
-// block of values or several; one bucket, one table; the widest do not fit into shared memory.
+// Widths for which rows take one, two or more passes, with and without padding, and with one or
+// more blocks of values; one bucket; one table. The widest rows do not fit into shared memory.
 constexpr Size kSizes[] = {
     {0, 16, 2, 3, 4},        {1, 1, 1, 1, 1},       {1, 4, 1, 20, 1},
     {33, 3, 4, 5, 12},       {100, 64, 9, 50, 8},   {65, 256, 6, 16, 12},
@@ -48,7 +48,7 @@ std::string Text(HashKind kind, const Size& size) {
                 {"bits", size.bits}});
 }
 
-// `numbers`, `times` times one after the other.
+// `numbers`, repeated `times` times.
 template <class T>
 std::vector<T> Repeated(const std::vector<T>& numbers, int64_t times) {
   std::vector<T> all;
@@ -57,7 +57,8 @@ std::vector<T> Repeated(const std::vector<T>& numbers, int64_t times) {
   return all;
 }
 
-// Half of them sparse, so that bins borrow; the first with all that a float can be.
+// Half of the rows are sparse, so that bins borrow values. The first row has all special values
+// of a float.
 std::vector<float> Rows(int64_t num_rows, int64_t dim) {
   std::vector<float> rows = Normal((num_rows + 1) / 2 * dim, 0.3);
   const std::vector<float> sparse = Normal(num_rows / 2 * dim, 0.98);
@@ -70,8 +71,8 @@ std::vector<float> Rows(int64_t num_rows, int64_t dim) {
   return rows;
 }
 
-// A family whose functions are on the GPU too. Of many rows, the CPU hashes the first and
-// the rest repeats them.
+// A family with its functions, also on the GPU. If there are many rows, the CPU hashes only the
+// first ones and repeats their codes.
 struct Problem {
   Problem(HashKind kind, const Size& size, int64_t skipped = 0)
       : owned(kind, size.dim, size.num_hashes, size.num_tables, size.bits, size.bin_size),
@@ -84,7 +85,7 @@ struct Problem {
     gpu_family.functions = functions.data();
   }
 
-  // [num_tables, num_rows] on the CPU.
+  // [num_tables, num_rows], from the CPU.
   Ints Codes() const {
     const Ints codes = owned.Codes(rows);
     const int64_t num_tables = owned.family.num_tables, part = num_rows / repeats;
@@ -119,7 +120,7 @@ void CheckHashes(Run* run) {
       run->Expect(Text(kind, size) + " codes", hashed, codes, one.Codes());
       Ints by_row(codes.size());
       HashQueries(one.owned.family, one.rows.data(), one.num_rows, SerialFor, by_row.data());
-      for (const int64_t skipped : {0, 1}) {  // aligned for reads by fours, and not
+      for (const int64_t skipped : {0, 1}) {  // aligned for reads by fours, or not
         const Problem again(kind, size, skipped);
         const Status queried =
             HashRows(again.gpu_family, again.gpu_rows.data(), one.num_rows,
@@ -134,7 +135,7 @@ void CheckHashes(Run* run) {
   }
 }
 
-// Coordinates that there are not take no part: of the first bin one is left.
+// Invalid coordinates are ignored. One valid coordinate of the first bin is left.
 void CheckBadFunctions(Run* run) {
   OwnedFamily owned(HashKind::kWta, 16, 1, 2, 3);
   for (int j = 0; j < 8; ++j) owned.functions[j] = j % 2 == 0 ? 1 << 20 : -j;
@@ -149,7 +150,7 @@ void CheckBadFunctions(Run* run) {
   run->ExpectNear("bad functions", Ints{codes.Get()[0]}, {5});
 }
 
-// The tables of both sides.
+// The tables of the CPU and of the GPU.
 void CheckTablesOf(Run* run, HashKind kind, const Size& size) {
   const Problem one(kind, size);
   const int64_t num_offsets = size.num_tables * ((int64_t{1} << size.bits) + 1);
@@ -166,7 +167,7 @@ void CheckTablesOf(Run* run, HashKind kind, const Size& size) {
   run->Expect(Text(kind, size) + " offsets", launched, offsets, cpu_offsets);
   run->Expect(Text(kind, size) + " ids", launched, ids, cpu_ids);
   if (size.num_rows < kLarge.num_rows) return;
-  // The sorts move more.
+  // The minimum. The sorts move more bytes.
   const double read = 4.0 * size.num_rows * size.dim, written = 4.0 * ids.size();
   run->Time(Text(kind, size), {read + written, 0}, launch);
   run->Time("codes of " + Text(kind, size), {read + written, 0}, [&] {

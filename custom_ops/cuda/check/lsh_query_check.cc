@@ -23,12 +23,12 @@ constexpr int64_t kSeed[] = {3, -4};
 struct Size {
   int64_t num_classes, num_tables, num_buckets, batch, num_sampled, max_lookups;
   bool fill;
-  int64_t num_vectors = 1;  // that a row asks with
+  int64_t num_vectors = 1;  // query vectors per example
   bool damaged = false;
 };
 
-// Empty, without codes, few classes, nearly all and more wanted than there are, few lookups,
-// more codes than threads, damaged tables.
+// An empty batch, no codes, few classes, almost all and more than all classes wanted, few
+// lookups, more codes than threads, damaged tables.
 constexpr Size kSizes[] = {{40, 2, 4, 0, 5, 100, true},
                            {40, 2, 4, 2, 5, 100, true, 0},
                            {40, 2, 4, 3, 1, 100, true},
@@ -63,8 +63,8 @@ std::string Text(const Size& size, const std::string& what) {
                 {"lookups", size.max_lookups}});
 }
 
-// Tables, whose first buckets are large, and queries; codes of -1 and others out of range are
-// no buckets, labels of -1 none.
+// Tables with large first buckets, and queries. Codes and labels include -1 and values out of
+// range, which are ignored.
 struct Problem {
   explicit Problem(const Size& size)
       : size(size),
@@ -165,8 +165,8 @@ void CheckPoolOf(Run* run, const Size& size) {
   if (size.num_classes == kLarge.num_classes) run->Time(Text(size, "pool"), {}, launch);
 }
 
-// Of classes that are spread over all, one code in five of which is another, and others and
-// some ids are none.
+// The classes are spread over all ids. One code in five differs from the table's. Some codes
+// and ids are invalid.
 void CheckFreshShareOf(Run* run, const Size& size, int64_t num_rows) {
   const Problem one(size);
   const LshTables tables = one.Tables(one.offsets.data(), one.ids.data());

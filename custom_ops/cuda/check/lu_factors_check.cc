@@ -17,14 +17,14 @@ using Doubles = std::vector<double>;
 
 constexpr double kMinPivot = 1e-4;
 
-// S beside Y, [size, size + width], and what the CPU makes of them.
+// S next to Y, [size, size + width], and the CPU's solution.
 struct SystemProblem {
   SystemProblem(int64_t size, int64_t width)
       : size(size), width(width), numbers(RandomDoubles(size * (size + width), 5)) {}
 
   double& At(int64_t row, int64_t column) { return numbers[row * (size + width) + column]; }
 
-  // Returns X, or Y where the system is refused.
+  // Returns X, or Y if the system is refused.
   Doubles SolveOnCpu(double* pivot) {
     Arena arena(PaddedMatrix::Size(size, size) + PaddedMatrix::Size(size, width));
     PaddedMatrix matrix(size, size, &arena), x(size, width, &arena);
@@ -69,14 +69,14 @@ void CheckSolved(Run* run, const std::string& what, SystemProblem problem) {
   run->ExpectNear(text, RightOf(numbers.Get(), size, width), expected, 1e-8);
 }
 
-// One equation, a panel, several, and parts of them.
+// One equation, one panel, several panels, and incomplete panels.
 void CheckSizes(Run* run) {
   for (const int64_t size : {1, 2, 31, 32, 33, 64, 100}) {
     for (const int64_t width : {0, 1, 37}) CheckSolved(run, "", SystemProblem(size, width));
   }
 }
 
-// What is 0 or equal where a pivot is looked for.
+// Zeros and equal numbers in the columns in which a pivot is chosen.
 void CheckPivots(Run* run) {
   SystemProblem equal(40, 3);
   for (int64_t i = 0; i < 40; ++i) {

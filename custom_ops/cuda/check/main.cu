@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kFailed = 1, kWrongArguments = 2, kNoGpu = 3;
 
-// Whether the device still takes work: after an access outside of memory it does not.
+// Returns whether the device is still usable. After an access out of bounds it is not.
 bool RunCheck(const NamedCheck& check, bool small, Stream stream, Report* report) {
   std::printf("%s ...\n", check.name.c_str());
   std::fflush(stdout);
@@ -26,7 +26,7 @@ bool RunCheck(const NamedCheck& check, bool small, Stream stream, Report* report
   } catch (const std::exception& error) {
     report->comparisons.push_back({check.name, "", error.what()});
   }
-  cudaGetLastError();  // a launch that failed has been recorded
+  cudaGetLastError();  // clears the error of a failed launch, which has been recorded
   return cudaDeviceSynchronize() == cudaSuccess;
 }
 

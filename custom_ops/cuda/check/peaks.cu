@@ -11,7 +11,7 @@ namespace cuda {
 namespace check {
 namespace {
 
-// What a thread of a matrix product keeps in registers: kTile x kTile sums.
+// A thread keeps kTile x kTile sums in registers, as in a matrix product.
 constexpr int kTile = 8;
 constexpr int kSteps = 2048;
 
@@ -44,7 +44,7 @@ struct MultiplyAddLoop {
   }
 };
 
-// The median of the only timing of `report`, in seconds.
+// The median of the single timing in `report`, in seconds.
 double SecondsOf(const Report& report) { return Median(report.timings[0].milliseconds) * 1e-3; }
 
 std::string Version(int version) {

@@ -1,4 +1,4 @@
-// The card that the check runs on, and its measured peaks.
+// The GPU that the check runs on, and its measured peaks.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CHECK_PEAKS_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CHECK_PEAKS_H_
@@ -11,10 +11,10 @@ namespace largeout {
 namespace cuda {
 namespace check {
 
-// Describes the current GPU. Returns why there is none, or nothing.
+// Describes the current GPU. Returns the reason if there is none, else an empty string.
 std::string FindDevice(Device* device);
 
-// A copy of 1 GiB (less on a small card) from device memory to device memory, and a loop of
+// Measures a copy of 1 GiB (less on a small GPU) within device memory, and a loop of
 // multiply-adds on registers.
 void MeasurePeaks(Stream stream, Device* device);
 

@@ -11,7 +11,7 @@ namespace largeout {
 namespace cuda {
 namespace check {
 
-// Normal ones.
+// Normally distributed.
 inline std::vector<double> RandomDoubles(int64_t size, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<double> normal;

@@ -29,7 +29,7 @@ std::string Quoted(const std::string& text) {
   return quoted + "\"";
 }
 
-// JSON knows no NaN and no infinity.
+// JSON has no NaN or infinity.
 std::string Number(double value) {
   return std::isfinite(value) ? Format("%.9g", value) : "null";
 }
@@ -71,7 +71,7 @@ std::string TimingLine(const Timing& timing, const Device& device) {
                 100 * Share(flops, device.flops_per_second));
 }
 
-// Comparisons come in the order of the checks: one line a check.
+// Comparisons are in the order of the checks. One line per check.
 std::string ComparisonLines(const std::vector<Comparison>& comparisons) {
   std::string lines;
   for (size_t i = 0; i < comparisons.size();) {

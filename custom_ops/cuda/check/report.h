@@ -1,4 +1,4 @@
-// The host part of the CUDA check: its options, its results and how they are shown.
+// The host part of the CUDA check: options, results, and their output.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CHECK_REPORT_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CHECK_REPORT_H_
@@ -12,17 +12,17 @@ namespace check {
 
 struct Options {
   bool help = false;
-  bool small = false;  // small sizes and no times: for compute-sanitizer
-  std::string filter;  // runs the checks with this text in their names
-  std::string json;    // a file to write; none if empty
+  bool small = false;  // small sizes and no timings, for compute-sanitizer
+  std::string filter;  // runs only the checks whose names contain this text
+  std::string json;    // the file to write; empty for none
 };
 
 extern const char kUsage[];
 
-// Returns what is wrong with the arguments, nothing if they are right.
+// Returns an error message, or an empty string if the arguments are valid.
 std::string ParseOptions(int argc, const char* const* argv, Options* options);
 
-// The card, and what it can do at most, measured in the same run.
+// The GPU and its peaks, measured in the same run.
 struct Device {
   std::string name;
   std::string capability;  // "9.0"
@@ -36,10 +36,10 @@ struct Device {
 struct Comparison {
   std::string check;
   std::string what;
-  std::string failure;  // empty if it agrees
+  std::string failure;  // empty if the results agree
 };
 
-// What a launch reads and writes, and computes: 0 where that is not its bound.
+// The bytes and operations of a launch. 0 if they do not bound its time.
 struct Work {
   double bytes = 0;
   double flops = 0;
@@ -58,20 +58,20 @@ struct Report {
   std::vector<Timing> timings;
 };
 
-// Of an even number of values, the mean of the two in the middle; 0 of none.
+// The median; the mean of the two middle values for an even number; 0 for no values.
 double Median(std::vector<double> values);
 
-// How many comparisons failed.
+// The number of failed comparisons.
 int Failures(const Report& report);
 
-// For reading: each check with its number of comparisons, failures, then times.
+// A table to read: each check with its numbers of comparisons and failures, then the timings.
 std::string Table(const Report& report);
 
-// For programs: all of it.
+// The whole report, for programs.
 std::string Json(const Report& report);
 
-// Where `actual` leaves `expected` by more than tolerance * (1 + |expected|), in words;
-// empty if nowhere. NaN agrees with NaN.
+// Describes the first element where |actual - expected| > tolerance * (1 + |expected|). Empty
+// if there is none. NaN agrees with NaN.
 std::string FirstDifference(const std::vector<double>& actual,
                             const std::vector<double>& expected, double tolerance);
 

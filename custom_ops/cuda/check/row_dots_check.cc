@@ -22,8 +22,8 @@ struct Size {
   int64_t batch, per_row, num_shared, num_classes, dim;
 };
 
-// Nothing, one, no multiple of anything, all ids equal, fewer and more ids than classes, and so
-// many that classes have whole runs of terms.
+// Empty, one, sizes that no tile divides, all ids equal, fewer and more ids than classes, and
+// so many ids that classes have whole runs of terms.
 const Size kSizes[] = {{0, 3, 0, 5, 4},        {3, 0, 2, 5, 4},       {1, 1, 1, 1, 1},
                        {40, 50, 9, 1, 5},      {7, 11, 30, 30, 3},    {5, 70, 9, 200, 37},
                        {300, 41, 77, 999, 64}, {130, 9, 33, 40, 128}, {9, 40, 5, 70, 300},
@@ -53,15 +53,15 @@ struct Problem {
 
   bool IsBad(int64_t id) const { return id < 0 || id >= size.num_classes; }
 
-  // What is no class has no gradient, whatever is passed back.
+  // Sets the gradients of invalid ids to 0: they are ignored.
   void ForgetGradients() {
     for (size_t i = 0; i < own_ids.size(); ++i) {
       if (own_ids[i] == -1) d_logits[i] = i % 2 == 0 ? NAN : INFINITY;
     }
   }
 
-  // The same for the CPU, which takes no bad ids: one that is shared becomes class 0, with a
-  // gradient of zeros.
+  // A copy for the CPU, which does not accept invalid ids. An invalid shared id becomes class 0
+  // with a gradient of 0.
   Problem Good() const {
     Problem good = *this;
     for (int64_t& id : good.own_ids) id = IsBad(id) ? -1 : id;
@@ -95,7 +95,7 @@ struct Problem {
   std::vector<float> embeddings, bias, features, d_logits, d_rows, d_biases;
 };
 
-// The problem, and what is found, in device memory.
+// The inputs and results of a problem in device memory.
 struct OnGpu {
   explicit OnGpu(const Problem& in, int64_t skipped = 0)
       : size(in.size),
@@ -153,7 +153,7 @@ double BytesOf(const Size& size, int64_t rows) {
   return 4.0 * static_cast<double>(rows) * static_cast<double>(size.dim);
 }
 
-// Every own class is another, and so is every shared one: nothing comes from a cache.
+// All own and shared classes are distinct, so that no row comes from a cache.
 Problem LargeProblem() {
   Problem in({4096, 200, 262144, 1000000, 128});
   for (auto* ids : {&in.own_ids, &in.shared_ids}) {
@@ -164,8 +164,8 @@ Problem LargeProblem() {
   return in;
 }
 
-// A sampled step: a label a row and negatives that are shared, both of Zipf's law, so that one
-// label in twenty is class 0.
+// A step of sampled softmax: one label per example and shared negatives, both from Zipf's law,
+// so that one label in twenty is class 0.
 Problem SampledStep() {
   Problem in({4096, 1, 8192, 1000000, 128});
   std::mt19937 random(7);
@@ -192,7 +192,7 @@ std::vector<Problem> Problems() {
   return problems;
 }
 
-// What the CPU finds of a problem; NaN where ids are bad.
+// The CPU's results; NaN for invalid ids.
 struct OnCpu {
   explicit OnCpu(const Problem& in)
       : logits(in.own_ids.size()),
@@ -220,7 +220,8 @@ struct OnCpu {
   std::vector<float> logits, rows, biases, d_features;
 };
 
-// Groups of threads take every so many classes, in order; their sums are added in order.
+// The order of the GPU: groups of threads add every n-th class, and the sums of the groups are
+// added in order.
 std::vector<float> FeatureGradientInOrder(const Problem& in) {
   const int64_t dim = in.size.dim, per_row = in.size.per_row;
   const int groups = kRowDotThreads / GradientColumns(dim);

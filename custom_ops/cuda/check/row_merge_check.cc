@@ -41,7 +41,7 @@ void CheckRowMerge(Run* run) {
     const Size wide{size.num_rows + (int64_t{1} << 32), size.num_ids, size.dim};
     CheckMergeOf<int64_t>(run, ids, wide, Text(wide) + " int64");
   }
-  // Rows of more than 32 bits, ids that are no rows, and no rows at all.
+  // Row numbers above 32 bits, invalid ids, and a matrix without rows.
   constexpr int64_t kLarge = int64_t{1} << 41;
   const std::pair<int64_t, std::vector<int64_t>> cases[] = {
       {kLarge + 1, {kLarge, 3, kLarge, kLarge + 1, -3}},
@@ -58,7 +58,7 @@ void CheckRowMerge(Run* run) {
     const auto ids = RandomIds(size, false);
     CheckMergeOf<int64_t>(run, ids, size, Text(size));
     MergeOnGpu<int64_t> gpu(ids, size, run->stream());
-    // ids in; ids, offsets and positions out. (The sort moves more.)
+    // Reads ids; writes ids, offsets and positions. (The sort moves more bytes.)
     const double bytes = static_cast<double>(size.num_ids) * (8 + 8 + 4 + 4);
     run->Time(Text(size), {bytes, 0}, [&] { return gpu.Again(); });
   }

@@ -1,4 +1,4 @@
-// Sizes and ids of the checks of row merge and row updates, merged on both sides.
+// Sizes and ids for the checks of row merges and row updates, and merges for both sides.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_CHECK_ROW_PROBLEM_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_CHECK_ROW_PROBLEM_H_
@@ -19,8 +19,8 @@ struct Size {
   int64_t num_rows, num_ids, dim;
 };
 
-// Empty, one, no multiple of anything, all ids equal, more ids than rows, rows of one and of
-// many runs of gradients.
+// Empty, one, sizes that no block divides, all ids equal, more ids than rows, rows with one and
+// with many runs of gradients.
 inline const Size kSizes[] = {{5, 0, 4},     {1, 1, 1},         {1, 1000, 7},
                               {9, 100, 17},  {300, 99, 64},     {70, 1025, 127},
                               {12, 41, 300}, {8000, 4099, 128}, {3, 20011, 33},
@@ -30,7 +30,7 @@ inline std::string Text(const Size& size) {
   return Sizes({{"rows", size.num_rows}, {"ids", size.num_ids}, {"dim", size.dim}});
 }
 
-// Some ids are no rows: the GPU skips them, the CPU never gets them.
+// Some ids may be invalid: the GPU skips them, and the CPU does not accept them.
 inline std::vector<int64_t> RandomIds(const Size& size, bool with_bad_ids) {
   std::mt19937 random(3);
   std::vector<int64_t> ids(size.num_ids);
@@ -41,7 +41,7 @@ inline std::vector<int64_t> RandomIds(const Size& size, bool with_bad_ids) {
   return ids;
 }
 
-// Uniform in [low, 1). Fast, for the sizes that are timed.
+// Uniform in [low, 1). Fast enough for the sizes that are timed.
 inline std::vector<float> RandomFloats(int64_t size, unsigned seed, float low = 0) {
   std::mt19937 random(seed);
   std::vector<float> values(size);
@@ -51,7 +51,7 @@ inline std::vector<float> RandomFloats(int64_t size, unsigned seed, float low = 
   return values;
 }
 
-// The segments of the CPU for the ids that are rows.
+// The CPU's segments for the valid ids.
 inline largeout::MergedRows MergeOnCpu(const std::vector<int64_t>& ids, int64_t num_rows) {
   std::vector<int64_t> rows;
   std::vector<int32_t> places;

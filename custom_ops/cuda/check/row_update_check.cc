@@ -14,7 +14,7 @@ constexpr double kBeta1 = 0.9, kBeta2 = 0.999;
 constexpr int64_t kStep = 9;
 constexpr double kTolerance = 2e-5;
 
-// The variable and its slots, on both sides.
+// The variable and its slots, for the CPU and the GPU.
 struct Rows {
   Rows(const Size& size, int64_t slot_size)
       : w(RandomFloats(size.num_rows * size.dim, 1)),
@@ -37,7 +37,7 @@ struct Rows {
 struct Hyperparameters {
   DeviceArray<int64_t> step{std::vector<int64_t>{kStep}};
   DeviceArray<double> betas{std::vector<double>{kBeta1, kBeta2}};
-  // rate, epsilon, weight decay, decay
+  // learning rate, epsilon, weight decay, decay
   DeviceArray<float> floats{std::vector<float>{kRate, kEpsilon, kWeightDecay, kDecay}};
 
   AdamStep Adam(const Rows& rows, bool has_momentum, bool decays) const {
@@ -68,7 +68,7 @@ struct Hyperparameters {
   }
 };
 
-// One step on both sides, on each size, compared; then timed.
+// Compares one step of the CPU and of the GPU for each size, then times it.
 template <class Arguments, class CpuArguments>
 void CheckStep(Run* run, bool slot_is_per_row, double rows_moved, const Arguments& arguments,
                const CpuArguments& cpu_arguments) {
@@ -173,7 +173,7 @@ void CheckSumRows(Run* run) {
     CheckSumsOf<int32_t>(run, RandomIds(size, true), size);
     CheckSumsOf<int64_t>(run, RandomIds(size, true), size);
   }
-  // Whole runs that begin and end at, before and behind multiples of their length.
+  // Whole runs that begin and end at, before and after multiples of their length.
   const std::vector<int> counts[] = {{1, 63, 64, 65, 127, 128, 129, 2, 200, 64, 64, 62},
                                      {64, 1, 64, 63, 1000, 640}};
   for (const std::vector<int>& of_rows : counts) {

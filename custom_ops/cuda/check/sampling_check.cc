@@ -98,7 +98,7 @@ void CheckLogUniform(Run* run) {
   CheckClosedForm<LogUniformDistribution>(run, LogUniformSample);
 }
 
-// A table from a file need not be sound: classes are drawn still, with counts of NaN.
+// A table from a file may be damaged: classes are still drawn, with counts of NaN.
 void ExpectClassesAndNan(Run* run, const std::string& what, Status launched,
                          const Outputs& outputs, int64_t num_classes) {
   run->Expect(what + " counts", launched, outputs.sampled_count,
@@ -135,7 +135,7 @@ void CheckPivotalForAnotherNumber(Run* run) {
 std::vector<double> Weights(int64_t num_classes) {
   std::vector<double> weights(num_classes);
   for (int64_t c = 0; c < num_classes; ++c) weights[c] = 1 + c * c % 9973;
-  if (num_classes > 7) weights[7] = 1e9;  // certain where classes are drawn once
+  if (num_classes > 7) weights[7] = 1e9;  // always in a sample without replacement
   return weights;
 }
 

@@ -1,4 +1,4 @@
-// cub::DeviceRadixSort of the emulated GPU: a stable sort by the bits that are asked for.
+// cub::DeviceRadixSort for the emulated GPU: a stable sort by the given range of bits.
 
 #ifndef LARGEOUT_CUSTOM_OPS_EMULATED_GPU_CUB_DEVICE_DEVICE_RADIX_SORT_CUH_
 #define LARGEOUT_CUSTOM_OPS_EMULATED_GPU_CUB_DEVICE_DEVICE_RADIX_SORT_CUH_

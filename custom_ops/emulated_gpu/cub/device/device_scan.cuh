@@ -1,4 +1,4 @@
-// cub::DeviceScan of the emulated GPU.
+// cub::DeviceScan for the emulated GPU.
 
 #ifndef LARGEOUT_CUSTOM_OPS_EMULATED_GPU_CUB_DEVICE_DEVICE_SCAN_CUH_
 #define LARGEOUT_CUSTOM_OPS_EMULATED_GPU_CUB_DEVICE_DEVICE_SCAN_CUH_

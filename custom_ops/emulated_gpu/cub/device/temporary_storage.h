@@ -1,5 +1,5 @@
-// The memory that a function of cub is given for itself: it must be asked for, and what
-// stood there is lost.
+// The temporary storage of a cub function. The caller must ask for its size, and the function
+// overwrites it.
 
 #ifndef LARGEOUT_CUSTOM_OPS_EMULATED_GPU_CUB_DEVICE_TEMPORARY_STORAGE_H_
 #define LARGEOUT_CUSTOM_OPS_EMULATED_GPU_CUB_DEVICE_TEMPORARY_STORAGE_H_
@@ -20,7 +20,7 @@ inline cudaError_t AskForStorage(int count, size_t* bytes) {
   return cudaSuccess;
 }
 
-// Refuses storage that is too small, and arrays that are not on the device.
+// Returns an error if the storage is too small, or if an array is not on the device.
 inline cudaError_t CheckStorage(const void* storage, size_t bytes, int count,
                                 std::initializer_list<std::pair<const void*, int64_t>> arrays) {
   using largeout::emulated_gpu::InDeviceMemory;
