@@ -66,5 +66,5 @@ def _unpack(wheel: pathlib.Path, folder: pathlib.Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         archive.extractall(folder, [name for name in names if name.startswith(_NEEDED)])
-        # Metadata last, because `find` takes a folder with metadata for complete.
+        # Metadata last, because `find` regards a folder with metadata as complete.
         archive.extractall(folder, [name for name in names if ".dist-info/" in name])

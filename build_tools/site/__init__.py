@@ -1,1 +1,1 @@
-"""The site of docs/: hooks of mkdocs, and an extension of griffe, which reads docstrings."""
+"""mkdocs hooks and a griffe extension for the site of docs/. griffe reads the docstrings."""

@@ -1,4 +1,4 @@
-"""Hook of mkdocs: makes a page of reference for each public sub-package."""
+"""mkdocs hook: generates a reference page for each public sub-package."""
 
 import itertools
 
@@ -10,7 +10,7 @@ _SECTION = "Reference"
 
 
 def on_config(config):
-    """Puts the pages into the navigation."""
+    """Adds the pages to the navigation."""
     pages = [{module.path.removeprefix(f"{PACKAGE}."): _file(module)} for module in modules()]
     section = next(part for part in config.nav if _SECTION in part)
     section[_SECTION] = pages
@@ -18,7 +18,7 @@ def on_config(config):
 
 
 def on_files(files, config):
-    """Writes the pages."""
+    """Adds the generated pages to the site."""
     for module in modules():
         files.append(File.generated(config, _file(module), content=_page(module)))
     return files
@@ -41,7 +41,10 @@ def _page(module: PublicModule) -> str:
 
 
 def _groups(module: PublicModule):
-    """Functions by the module that defines them, whose docstring says what they share."""
+    """Returns the functions grouped by defining module, with the docstring of each module.
+
+    If the package has classes, all its names form one group without a docstring.
+    """
     if not all(one.name.islower() for one in module.names):
         return [("", module.names)]
     groups = itertools.groupby(module.names, key=lambda one: one.module_text)

@@ -1,7 +1,8 @@
-"""Extension of griffe: makes Markdown of the sections of our docstrings that it does not know.
+"""griffe extension: converts docstring sections that griffe does not know into Markdown.
 
-It knows Args, Attributes and Raises. Keras's "Call arguments" become a second list of
-arguments, "Example" a block of code, "Returns", "Output shape" and the like a titled paragraph.
+griffe knows Args, Attributes and Raises. Keras's "Call arguments" section becomes a second
+list of arguments. "Example" becomes a code block. "Returns", "Output shape" and other sections
+become paragraphs with a title.
 """
 
 import re
@@ -21,16 +22,16 @@ _KNOWN = {"Args", "Attributes", "Raises"}
 
 
 class Sections(griffe.Extension):
-    """Rewrites each docstring as it is read."""
+    """Rewrites each docstring when griffe reads it."""
 
     def on_object(self, *, obj, **kwargs):
-        """Called for each module, class and function."""
+        """Rewrites the docstring of a module, class or function."""
         if obj.docstring:
             obj.docstring.value = rewritten(obj.docstring.value)
 
 
 def rewritten(text: str) -> str:
-    """The docstring with the sections that griffe knows, and Markdown for the others."""
+    """Returns the docstring with all sections but those that griffe knows as Markdown."""
     return linked(_DOCTEST.sub(_code, _HEADER.sub(_section, text)))
 
 
@@ -47,12 +48,12 @@ def _section(match):
         return f"Other Args: Call arguments:\n{match['body']}"
     if title == "Example":
         return f"**Example:**\n\n```python\n{body}\n```\n"
-    # The parts of a tuple, one a line.
+    # One line for each part of a tuple.
     body = _NAMED.sub(r"\n- `\1`: ", body) if len(_NAMED.findall(body)) > 1 else body
     return f"**{title}:**\n\n{body}\n"
 
 
 def _apart(match):
-    """Of "a, b: Constants." an item each, as griffe knows one name in an item only."""
+    """Splits "a, b: Constants." into one item per name, as griffe requires."""
     *others, last = match[1].split(", ")
     return "".join(f"    {name}: See `{last}`.\n" for name in others) + f"    {last}: "

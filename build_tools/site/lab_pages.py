@@ -1,8 +1,8 @@
-"""Hook of mkdocs: the site also contains the notes of lab/, with their pictures and results.
+"""mkdocs hook: adds the notes of lab/ to the site, with their pictures and results.
 
 On a Git host, a page in docs/guides links to `../../lab/speed/README.md`, and a note links to
 `../../docs/guides/gpu.md`. The site has no folder `docs`: its pages are `guides/...` and
-`lab/...`. So this hook removes one step up from the former, and `docs/` from the latter.
+`lab/...`. So this hook removes one `../` from the former link, and `docs/` from the latter.
 """
 
 import pathlib
@@ -15,8 +15,8 @@ _TARGET = re.compile(r"(?<=\]\()(?!\w+:)(?P<path>[^)#\s]+)")
 
 
 def on_files(files, config):
-    """Adds the notes and what they link to."""
-    from mkdocs.structure.files import File  # here: the tests run without mkdocs
+    """Adds the notes, and the pictures and results that they link to."""
+    from mkdocs.structure.files import File  # here: tests do not need mkdocs
 
     for path in sorted((ROOT / "lab").rglob("*")):
         if path.suffix in _SUFFIXES:
@@ -31,7 +31,7 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def site_links(text: str, page: str) -> str:
-    """The text of a page with the links that it has on the site.
+    """Returns the text of a page with its links rewritten for the site.
 
     Args:
         text: Markdown, with links between files of the repository.

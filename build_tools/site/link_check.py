@@ -1,7 +1,7 @@
-"""Hook of mkdocs: warns of each link in the finished site that leads nowhere.
+"""mkdocs hook: warns about broken links in the built site.
 
-mkdocs checks the links of the pages' sources; this checks what was made of them, with the
-reference and the theme. Links to other sites are not fetched.
+mkdocs checks the links in the sources of the pages. This hook checks the HTML, including the
+reference and the theme. It does not check links to other sites.
 """
 
 import html.parser
@@ -14,20 +14,20 @@ _log = logging.getLogger("mkdocs.hooks.link_check")
 
 
 class Page(NamedTuple):
-    """Where a page links to, and where in it one can link to."""
+    """The links of a page, and its anchors, which other links may use as targets."""
 
     links: list[str]
     anchors: set[str]
 
 
 def on_post_build(config):
-    """Called when all is written."""
+    """Checks the site after mkdocs has written it."""
     for problem in broken_links(pathlib.Path(config.site_dir)):
         _log.warning(problem)
 
 
 def broken_links(site: pathlib.Path) -> list[str]:
-    """What is wrong with links from pages of the site into the site."""
+    """Returns a description of each broken link within the site."""
     site = site.resolve()
     pages = {path: _read(path) for path in sorted(site.rglob("*.html"))}
     problems = []

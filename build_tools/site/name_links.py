@@ -1,11 +1,11 @@
-"""Hook of mkdocs: `LargeOutput` in the text of a page becomes a link to its reference."""
+"""mkdocs hook: links public names such as `LargeOutput` to their reference."""
 
 import functools
 import re
 
 from build_tools.site.public_names import modules
 
-# What must stay as it is: fenced and indented code, headings, links.
+# Unchanged: fenced and indented code, headings, links.
 _PARTS = re.compile(
     r"(?P<kept>^```.*?^```|^ {4}.*?$|^#.*?$|\[[^\]]*\]\([^)]*\)|\[[^\]]*\]\[[^\]]*\])"
     r"|`(?P<name>[A-Z]\w+)(?P<call>\([^`]*\))?`",
@@ -14,12 +14,12 @@ _PARTS = re.compile(
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Called with the source of each page."""
+    """Adds the links to the source of a page."""
     return linked(markdown)
 
 
 def linked(text: str) -> str:
-    """The text with a link at each public name that stands alone in backticks."""
+    """Returns the text with a link for each public name that is alone in backticks."""
     return _PARTS.sub(_link, text)
 
 

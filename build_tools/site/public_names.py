@@ -1,4 +1,4 @@
-"""What the reference shows: the public names of tf_largeout, read without importing it."""
+"""The public names of tf_largeout for the reference, read without importing tf_largeout."""
 
 import ast
 import functools
@@ -15,7 +15,7 @@ class PublicName(NamedTuple):
     """A public class or function.
 
     Attributes:
-        path: What users write, such as "tf_largeout.layers.LargeOutput".
+        path: The path that users import, such as "tf_largeout.layers.LargeOutput".
         text: Its docstring.
         module_text: Docstring of the module that defines it.
     """
@@ -39,7 +39,7 @@ class PublicModule(NamedTuple):
 
 @functools.cache
 def modules() -> list[PublicModule]:
-    """The package, if it has classes or functions of its own, and its public sub-packages."""
+    """Returns the package, if it has public names, and its public sub-packages."""
     package = griffe.load(PACKAGE, search_paths=[ROOT], allow_inspection=False)
     members = _public_members(package)
     found = [_module(PACKAGE, package)]
@@ -55,21 +55,22 @@ def _names(path, module):
     for name, member in _public_members(module):
         path_of_name = f"{path}.{name}"
         if member.is_module and name in member.members:
-            # A function that has the name of its module hides it from users, not from griffe.
+            # A function with the same name as its module hides the module from users, but not
+            # from griffe.
             path_of_name, member = f"{path_of_name}.{name}", member.members[name]
         if member.is_class or member.is_function:
             yield PublicName(path_of_name, _docstring(member), _docstring(member.module))
 
 
 def _public_members(module) -> list[tuple[str, Any]]:
-    """The names in `__all__`, or without one those that are imported as themselves."""
+    """Returns the members in `__all__`, or if there is none, those imported as `a as a`."""
     names = module.exports or _imported_as_themselves(module.filepath)
     members = [(str(name), module.members[str(name)]) for name in names]
     return [(name, one.final_target if one.is_alias else one) for name, one in members]
 
 
 def _imported_as_themselves(path):
-    """The names `a` of `import a as a` and `from x import a as a`, as in a stub."""
+    """Returns the names `a` that the module imports by `from x import a as a`."""
     nodes = ast.walk(ast.parse(path.read_text()))
     aliases = [one for node in nodes if isinstance(node, ast.ImportFrom) for one in node.names]
     return [alias.asname for alias in aliases if alias.asname == alias.name]

@@ -1,10 +1,10 @@
-"""`python -m build_tools.site.requirements`: what `make docs` installs, the extra `docs`."""
+"""The requirements of `make docs`, which are the extra `docs`. Run as a module, prints them."""
 
 REQUIREMENTS = [
     "mkdocs==1.6.1",
     "mkdocs-material==9.8.1",
     "mkdocstrings-python==2.0.11",
-    "ruff",  # breaks the lines of signatures
+    "ruff",  # formats signatures
 ]
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-# Sets LARGEOUT_GPU_ARCHITECTURES to what LARGEOUT_NVCC offers of the GPUs that we support.
+# Sets LARGEOUT_GPU_ARCHITECTURES to the supported compute capabilities that LARGEOUT_NVCC can
+# compile for.
 
-# Compute capabilities with code of their own: V100 (CUDA 12 only) to H100. Later GPUs translate
-# the PTX of the newest when they load the library.
+# Machine code is compiled for V100 (CUDA 12 only) to H100. Later GPUs translate the PTX of the
+# newest compute capability when they load the library.
 set(oldest_architecture 70)
 set(newest_architecture 90)
 
@@ -15,7 +16,7 @@ foreach(architecture IN LISTS offered)
   endif()
 endforeach()
 if(NOT LARGEOUT_GPU_ARCHITECTURES)
-  message(FATAL_ERROR "${LARGEOUT_NVCC} makes code for ${offered}; tf_largeout needs one of "
+  message(FATAL_ERROR "${LARGEOUT_NVCC} compiles for ${offered}; tf_largeout needs one of "
     "${oldest_architecture} to ${newest_architecture}. Set the environment variable NVCC to "
     "the compiler of CUDA 12 or 13.")
 endif()

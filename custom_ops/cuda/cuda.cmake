@@ -20,7 +20,7 @@ if(NOT CMAKE_CUDA_ARCHITECTURES)
   list(APPEND CMAKE_CUDA_ARCHITECTURES ${newest}-virtual)
 endif()
 enable_language(CUDA)
-# What the op library says that it was compiled for: "75-real,80-real,80-virtual".
+# The record of compiled architectures in the op library: "75-real,80-real,80-virtual".
 set(compiled_for ${CMAKE_CUDA_ARCHITECTURES})
 if(CMAKE_CUDA_ARCHITECTURES STREQUAL "native")
   set(compiled_for ${CMAKE_CUDA_ARCHITECTURES_NATIVE})

@@ -56,7 +56,7 @@ TEST(EmulatedGpuRunsKernelsOnItsMemory) {
   EXPECT_EQ(values.Get(), std::vector<int>(1000, 5));
 }
 
-TEST(EmulatedGpuRefusesMemoryOfTheHostInAKernel) {
+TEST(EmulatedGpuRefusesHostMemoryInAKernel) {
   if (!emulated_gpu::kChecksArguments) return;
   std::vector<int> values(10, 4);
   const int on_stack = 0;
@@ -69,13 +69,13 @@ TEST(EmulatedGpuRefusesMemoryOfTheHostInAKernel) {
   EXPECT_EQ(values, std::vector<int>(10, 4));
 }
 
-TEST(EmulatedGpuKeepsItsMemoryFromTheHost) {
+TEST(EmulatedGpuProtectsItsMemoryFromTheHost) {
   const OnDevice<int> values(std::vector<int>(10, 4));
   EXPECT_TRUE(Crashes([&] { values.data()[3] = 1; }));
   EXPECT_TRUE(!Crashes([&] { values.Get(); }));
 }
 
-TEST(EmulatedGpuFindsWhatIsWrittenOrReadBehindAnAllocation) {
+TEST(EmulatedGpuDetectsAccessesAfterTheEndOfAnAllocation) {
   EXPECT_TRUE(Crashes([] {
     const OnDevice<int> values(std::vector<int>(10, 4));
     cuda::ForEach(11, AddOne{values.data()}, nullptr);
@@ -108,7 +108,7 @@ TEST(EmulatedGpuRefusesCopiesInTheWrongDirection) {
   cudaGetLastError();
 }
 
-TEST(EmulatedGpuRefusesLaunchesThatNoGpuTakes) {
+TEST(EmulatedGpuRefusesLaunchesThatEveryGpuRefuses) {
   struct Nothing {
     void operator()(const cuda::HostBlock&, char*) const {}
   };
@@ -119,7 +119,7 @@ TEST(EmulatedGpuRefusesLaunchesThatNoGpuTakes) {
   cudaGetLastError();
 }
 
-TEST(EmulatedSortIsStableAndLooksAtTheBitsItIsGiven) {
+TEST(EmulatedSortIsStableAndComparesOnlyTheGivenBits) {
   const OnDevice<uint32_t> keys({5, 4 + 8, 5 + 8, 4}), sorted({0, 0, 0, 0});
   const OnDevice<int> values({1, 2, 3, 4}), moved({0, 0, 0, 0});
   size_t bytes = 0;

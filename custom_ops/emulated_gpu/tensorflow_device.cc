@@ -32,8 +32,7 @@ void Deallocate(const SP_Device*, SP_DeviceMemoryBase* memory) {
   memory->size = 0;
 }
 
-constexpr std::align_val_t kHostAlignment{
-    64};  // the alignment of tensors that TensorFlow requires
+constexpr std::align_val_t kHostAlignment{64};  // TensorFlow requires it of tensors
 
 void* AllocateOnHost(const SP_Device*, uint64_t size) {
   return ::operator new(size, kHostAlignment);
@@ -154,8 +153,7 @@ void SetPlatform(SP_Platform* platform) {
   platform->name = "EMULATED";
   platform->type = "GPU";
   platform->supports_unified_memory = false;
-  platform->use_bfc_allocator =
-      false;  // so that each tensor is followed by its own protected page
+  platform->use_bfc_allocator = false;  // so a protected page follows each tensor
   platform->force_memory_growth = true;
 }
 

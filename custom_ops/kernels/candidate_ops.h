@@ -36,7 +36,7 @@ inline absl::Status CheckShifted(tensorflow::OpKernelContext* ctx) {
   const tensorflow::Tensor& logits = ctx->input(0);
   TF_RETURN_IF_ERROR(CheckLogits(logits));
   TF_RETURN_IF_ERROR(CheckColumns(logits, ctx->input(1), "offsets"));
-  TF_RETURN_IF_ERROR(CheckRows(ctx->input(2), "labels", logits.dim_size(0), "logits"));
+  TF_RETURN_IF_ERROR(CheckBatchMatrix(ctx->input(2), "labels", logits.dim_size(0), "logits"));
   return CheckColumns(logits, ctx->input(3), "candidates");
 }
 
@@ -71,7 +71,7 @@ class FillAccidentalHitsOp : public LargeoutOp {
     const tensorflow::Tensor &values = ctx->input(0), &labels = ctx->input(1),
                              &ids = ctx->input(2);
     OP_REQUIRES_OK(ctx, CheckLogits(values));
-    OP_REQUIRES_OK(ctx, CheckRows(labels, "labels", values.dim_size(0), "logits"));
+    OP_REQUIRES_OK(ctx, CheckBatchMatrix(labels, "labels", values.dim_size(0), "logits"));
     OP_REQUIRES_OK(ctx, CheckColumns(values, ids, "candidates"));
     tensorflow::Tensor* filled = nullptr;
     OP_REQUIRES_OK(ctx, ctx->forward_input_or_allocate_output({0}, 0, values.shape(), &filled));
@@ -129,8 +129,8 @@ class CandidateLogPartitionGradOp : public LargeoutOp {
     const tensorflow::Tensor &logits = ctx->input(0), &log_partition = ctx->input(4);
     const tensorflow::Tensor& d_log_partition = ctx->input(5);
     const int64_t batch = logits.dim_size(0);
-    OP_REQUIRES_OK(ctx, CheckPerRow(log_partition, "log_partition", batch, "logits"));
-    OP_REQUIRES_OK(ctx, CheckPerRow(d_log_partition, "d_log_partition", batch, "logits"));
+    OP_REQUIRES_OK(ctx, CheckBatchVector(log_partition, "log_partition", batch, "logits"));
+    OP_REQUIRES_OK(ctx, CheckBatchVector(d_log_partition, "d_log_partition", batch, "logits"));
     const Offsets offsets = ShiftedOffsets(ctx);
     tensorflow::Tensor *d_logits = nullptr, *d_offsets = nullptr;
     OP_REQUIRES_OK(ctx,
@@ -158,7 +158,7 @@ class CandidateRanksOp : public LargeoutOp {
     const tensorflow::Tensor &logits = ctx->input(0), &true_logits = ctx->input(1),
                              &labels = ctx->input(2);
     OP_REQUIRES_OK(ctx, CheckLogits(logits));
-    OP_REQUIRES_OK(ctx, CheckRows(labels, "labels", logits.dim_size(0), "logits"));
+    OP_REQUIRES_OK(ctx, CheckBatchMatrix(labels, "labels", logits.dim_size(0), "logits"));
     OP_REQUIRES_OK(ctx, CheckSameShape(true_logits, "true_logits", labels, "labels"));
     tensorflow::Tensor* ranks = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, labels.shape(), &ranks));

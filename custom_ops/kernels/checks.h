@@ -23,16 +23,16 @@ inline absl::Status CheckScalar(const tensorflow::Tensor& input, const char* nam
 }
 
 // The input must be a matrix with `batch` rows, like `other`.
-inline absl::Status CheckRows(const tensorflow::Tensor& input, const char* name, int64_t batch,
-                              const char* other) {
+inline absl::Status CheckBatchMatrix(const tensorflow::Tensor& input, const char* name,
+                                     int64_t batch, const char* other) {
   if (input.dims() == 2 && input.dim_size(0) == batch) return absl::OkStatus();
   return WrongShape(input, name, "[batch, num_", name, "] with batch ", batch, " as in the ",
                     other);
 }
 
 // The input must be [batch], one number per example of `other`.
-inline absl::Status CheckPerRow(const tensorflow::Tensor& input, const char* name,
-                                int64_t batch, const char* other) {
+inline absl::Status CheckBatchVector(const tensorflow::Tensor& input, const char* name,
+                                     int64_t batch, const char* other) {
   if (input.dims() == 1 && input.dim_size(0) == batch) return absl::OkStatus();
   return WrongShape(input, name, "[batch] with batch ", batch, " as in the ", other);
 }
@@ -78,7 +78,7 @@ inline absl::Status CheckClassIds(const int64_t* ids, int64_t size, int64_t widt
   for (int64_t i = 0; i < size; ++i) {
     if (lowest <= ids[i] && ids[i] < num_classes) continue;
     const std::string place = width > 1
-                                  ? absl::StrCat("row ", i / width, ", column ", i % width)
+                                  ? absl::StrCat("example ", i / width, ", column ", i % width)
                                   : absl::StrCat("position ", i);
     return tensorflow::errors::InvalidArgument(name, " must be class ids in [0, ", num_classes,
                                                ")", lowest < 0 ? ", or -1 for padding" : "",

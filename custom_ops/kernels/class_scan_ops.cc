@@ -15,12 +15,13 @@ using tensorflow::errors::InvalidArgument;
 
 // Logits of features that are not finite have no order.
 absl::Status CheckFinite(const Features& features, int64_t dim) {
-  for (int64_t row = 0; row < features.batch; ++row) {
-    const float* numbers = features.data + row * dim;
+  for (int64_t example = 0; example < features.batch; ++example) {
+    const float* numbers = features.data + example * dim;
     if (AllFinite(numbers, dim)) continue;
     return InvalidArgument(
-        "features must be finite, but those of example ", row, " are not: one is ",
-        *std::find_if_not(numbers, numbers + dim, [](float x) { return IsFinite(x); }));
+        "features must be finite, but those of example ", example, " are not: one is ",
+        *std::find_if_not(numbers, numbers + dim, [](float x) { return IsFinite(x); }),
+        ". Check the input of the layer");
   }
   return absl::OkStatus();
 }

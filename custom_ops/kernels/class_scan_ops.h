@@ -64,7 +64,7 @@ class ClassStatisticsOp : public LargeoutOp {
     const ClassMatrix matrix = input.matrix();
     OP_REQUIRES_OK(ctx, ctx->input("labels", &ids));
     const int64_t batch = features.dim_size(0);
-    OP_REQUIRES_OK(ctx, CheckRows(*ids, "labels", batch, "features"));
+    OP_REQUIRES_OK(ctx, CheckBatchMatrix(*ids, "labels", batch, "features"));
     OP_REQUIRES_OK(ctx, Device::CheckIds(*ids, logits_given_ ? kAnyClass : matrix.num_classes));
     Labels labels = LabelsOf(*ids);
     tensorflow::Tensor *log_partition, *ranks;
@@ -133,7 +133,7 @@ class LabelLogitsOp : public LargeoutOp {
     OP_REQUIRES_OK(ctx, input.Read(ctx, features));
     const ClassMatrix matrix = input.matrix();
     OP_REQUIRES_OK(ctx, ctx->input("labels", &ids));
-    OP_REQUIRES_OK(ctx, CheckRows(*ids, "labels", features.dim_size(0), "features"));
+    OP_REQUIRES_OK(ctx, CheckBatchMatrix(*ids, "labels", features.dim_size(0), "features"));
     OP_REQUIRES_OK(ctx, Device::CheckIds(*ids, matrix.num_classes));
     tensorflow::Tensor* true_logits;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, ids->shape(), &true_logits));
@@ -218,9 +218,9 @@ class ClassSoftmaxGradientOp : public LargeoutOp {
     ClassMatrixInput input;
     OP_REQUIRES_OK(ctx, input.Read(ctx, features));
     const ClassMatrix matrix = input.matrix();
-    OP_REQUIRES_OK(ctx, CheckPerRow(log_partition, "log_partition", batch, "features"));
-    OP_REQUIRES_OK(ctx, CheckPerRow(weights, "weights", batch, "features"));
-    OP_REQUIRES_OK(ctx, CheckRows(labels, "labels", batch, "features"));
+    OP_REQUIRES_OK(ctx, CheckBatchVector(log_partition, "log_partition", batch, "features"));
+    OP_REQUIRES_OK(ctx, CheckBatchVector(weights, "weights", batch, "features"));
+    OP_REQUIRES_OK(ctx, CheckBatchMatrix(labels, "labels", batch, "features"));
     OP_REQUIRES_OK(ctx, Device::CheckIds(labels, matrix.num_classes));
     OP_REQUIRES_OK(ctx, CheckSameShape(label_weights, "label_weights", labels, "labels"));
     tensorflow::Tensor *d_features, *d_embeddings, *d_bias = nullptr;

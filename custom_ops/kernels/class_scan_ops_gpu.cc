@@ -48,7 +48,7 @@ struct GpuClassScan {
                                 float* scores, int64_t* ids) {
     if (packed != nullptr) {
       return tensorflow::errors::InvalidArgument(
-          "packed classes can be used only on a CPU; a GPU scans in float32 as fast");
+          "packed_codes can be used only on a CPU. Omit them: a GPU scans as fast in float32");
     }
     GpuScratch scratch;
     TF_RETURN_IF_ERROR(scratch.Allocate(

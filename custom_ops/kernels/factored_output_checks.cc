@@ -14,22 +14,22 @@ const double* FirstNotFinite(const double* numbers, int64_t size) {
   return std::find_if_not(numbers, numbers + size, [](double x) { return IsFinite(x); });
 }
 
-absl::Status CheckSlopes(const double* slopes, int64_t batch, int64_t per_row,
+absl::Status CheckSlopes(const double* slopes, int64_t batch, int64_t per_example,
                          const char* name) {
-  if (AllFinite(slopes, batch * per_row)) return absl::OkStatus();
-  const double* first = FirstNotFinite(slopes, batch * per_row);
+  if (AllFinite(slopes, batch * per_example)) return absl::OkStatus();
+  const double* first = FirstNotFinite(slopes, batch * per_example);
   return InvalidArgument(name, " must be finite, but that of example ",
-                         (first - slopes) / per_row, " is ", *first,
+                         (first - slopes) / per_example, " is ", *first,
                          ", and so is the loss: lower the learning rate, or check the targets");
 }
 
 }  // namespace
 
 absl::Status CheckFactoredFeatures(const double* features, int64_t batch, int64_t width) {
-  for (int64_t row = 0; row < batch; ++row) {
-    const double* numbers = features + row * width;
+  for (int64_t example = 0; example < batch; ++example) {
+    const double* numbers = features + example * width;
     if (AllFinite(numbers, width)) continue;
-    return InvalidArgument("features must be finite, but those of example ", row,
+    return InvalidArgument("features must be finite, but those of example ", example,
                            " are not: one is ", *FirstNotFinite(numbers, width),
                            ". If they were finite in earlier steps, lower the learning rate of "
                            "the model or of the layer");
@@ -77,7 +77,7 @@ absl::Status CheckFactoredFolds(const tensorflow::Tensor& folds, int64_t width) 
       folds.dim_size(0) >= kLeastRows && folds.dim_size(1) == width + 1) {
     return absl::OkStatus();
   }
-  return InvalidArgument("folds must be double [places + 1, width + 1] with at least ",
+  return InvalidArgument("folds must be double [capacity + 1, width + 1] with at least ",
                          kLeastRows, " rows and width ", width, ", got ",
                          tensorflow::DataTypeString(folds.dtype()), " ",
                          folds.shape().DebugString());

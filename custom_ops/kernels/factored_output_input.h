@@ -110,7 +110,7 @@ class FactoredOutputInput {
       return WrongShape(*features_, "features", "[batch, dim] with dim ", width(),
                         ", as the vectors are wide, or one less where the layer has a bias");
     }
-    TF_RETURN_IF_ERROR(CheckRows(*ids_, "ids", batch(), "features"));
+    TF_RETURN_IF_ERROR(CheckBatchMatrix(*ids_, "ids", batch(), "features"));
     if (ids_->NumElements() <= std::numeric_limits<int32_t>::max()) return absl::OkStatus();
     return WrongShape(*ids_, "ids", "fewer than 2^31 numbers");
   }

@@ -37,9 +37,9 @@ class HashFamilyAttributes {
                nullptr};
     if (HashFamilyIsValid(*family)) return absl::OkStatus();
     return tensorflow::errors::InvalidArgument(
-        "hashing needs dim, num_hashes and num_tables of at least 1, whose hash functions are "
-        "fewer than 2^31 numbers, bin_size a power of two in [2, ",
-        kMaxBinSize, "] and bits in [1, ", kMaxHashBits, "]; received dim=", dim,
+        "dim, num_hashes and num_tables must be at least 1, and their hash functions must have "
+        "fewer than 2^31 numbers; bin_size must be a power of two in [2, ",
+        kMaxBinSize, "], and bits in [1, ", kMaxHashBits, "]; received dim=", dim,
         ", num_hashes=", num_hashes_, ", num_tables=", num_tables_, ", bin_size=", bin_size_,
         ", bits=", bits_);
   }
@@ -55,7 +55,8 @@ class HashFamilyAttributes {
           "functions must be int32 [", size, "] for ", kind_, " with dim=", dim,
           ", num_hashes=", num_hashes_, ", num_tables=", num_tables_, ", bin_size=", bin_size_,
           "; received ", tensorflow::DataTypeString(functions.dtype()), " ",
-          functions.shape().DebugString(), ". Make them by hash_functions of these arguments");
+          functions.shape().DebugString(),
+          ". Make them by hash_functions with these arguments");
     }
     family->functions = functions.flat<int32_t>().data();
     return absl::OkStatus();

@@ -75,8 +75,9 @@ class SparseHashValuesOp : public LargeoutOp {
     const int64_t size = split.size();
     if (row_splits.dims() != 1 || size < 1 || split(0) != 0 || split(size - 1) != id.size() ||
         !std::is_sorted(split.data(), split.data() + size)) {
-      return InvalidArgument("row_splits must increase from 0 to the number of ids, ",
-                             id.size(), "; received shape ", row_splits.shape().DebugString());
+      return InvalidArgument(
+          "row_splits must be a vector that increases from 0 to the number of ids, ", id.size(),
+          "; received ", row_splits.DebugString());
     }
     return absl::OkStatus();
   }

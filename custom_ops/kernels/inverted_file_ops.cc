@@ -47,8 +47,8 @@ class InvertedFileUpdateOp : public LargeoutOp {
     const int64_t num_classes = input.file().rows.num_rows;
     OP_REQUIRES(ctx, matrix.num_classes == num_classes && matrix.dim == input.dim(),
                 InvalidArgument("embeddings must be [", num_classes, ", ", input.dim(),
-                                "] as the inverted file has it, got [", matrix.num_classes,
-                                ", ", matrix.dim, "]"));
+                                "], the shape that the inverted file was made for, got [",
+                                matrix.num_classes, ", ", matrix.dim, "]"));
     OP_REQUIRES_OK(ctx, CheckSchedule(input.schedule()));
     try {
       Update(matrix, input.file(), IntraOpParallel(ctx), input.schedule());
@@ -72,8 +72,8 @@ class InvertedFileUpdateOp : public LargeoutOp {
       return absl::OkStatus();
     }
     return InvalidArgument(
-        "schedule must be the number of the next step, at least 0, and that of the last fit "
-        "or -1, both less than 2^62, got [",
+        "schedule must be [the number of the next step, the step of the last fit or -1], from "
+        "0 or -1 to 2^62 - 1, got [",
         step, ", ", fitted, "]");
   }
 };

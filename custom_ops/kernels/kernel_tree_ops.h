@@ -91,7 +91,7 @@ class KernelTreeSampleOp : public LargeoutOp {
     const int64_t* seed = nullptr;
     KernelTreeInput input;
     OP_REQUIRES_OK(ctx, input.Read(ctx, leaf_size_, features));
-    OP_REQUIRES_OK(ctx, CheckRows(labels, "labels", features.dim_size(0), "features"));
+    OP_REQUIRES_OK(ctx, CheckBatchMatrix(labels, "labels", features.dim_size(0), "features"));
     OP_REQUIRES_OK(ctx, ReadSeed(ctx->input(2), &seed));
     OP_REQUIRES_OK(ctx, CheckSizes(features.dim_size(0), labels.dim_size(1)));
     tensorflow::Tensor *ids, *log_q, *label_log_q;

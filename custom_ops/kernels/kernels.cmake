@@ -5,7 +5,7 @@ if(NOT LARGEOUT_TENSORFLOW_VERSION)
     "LARGEOUT_TENSORFLOW_VERSION is empty. Set it to the version of that package.")
 endif()
 
-# What tf.sysconfig.get_compile_flags() and get_link_flags() say.
+# The flags of tf.sysconfig.get_compile_flags() and get_link_flags().
 add_library(tensorflow INTERFACE)
 target_compile_options(tensorflow INTERFACE
   -Wno-deprecated-declarations -Wno-interference-size

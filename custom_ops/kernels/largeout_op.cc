@@ -25,7 +25,8 @@ absl::Status CheckHandles(OpKernelContext* ctx) {
   for (int i = 0; i < ctx->num_inputs(); ++i) {
     if (!IsHandle(*ctx, i) || ctx->input(i).dims() == 0) continue;
     return InvalidArgument("input ", i, " must be the handle of one variable, a scalar, got ",
-                           "handles of shape ", ctx->input(i).shape().DebugString());
+                           "a tensor of handles of shape ",
+                           ctx->input(i).shape().DebugString());
   }
   return absl::OkStatus();
 }

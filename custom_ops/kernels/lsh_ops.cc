@@ -61,7 +61,7 @@ struct CpuLsh {
     const int64_t num_codes = queries.batch * queries.num_codes;
     if (std::any_of(queries.codes, queries.codes + num_codes,
                     [](int32_t c) { return c < 0; })) {
-      return InvalidArgument("codes must not be negative here");
+      return InvalidArgument("codes must not be negative: the codes of rows have no padding");
     }
     *share =
         ShareOf(CountFreshEntries(tables, queries.codes, row_ids, queries.batch), num_codes);

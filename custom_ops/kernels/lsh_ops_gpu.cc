@@ -25,7 +25,8 @@ struct GpuLsh {
     const int64_t num_entries = queries.num_codes * tables.num_classes;
     draw.max_lookups = std::min(draw.max_lookups, std::max<int64_t>(1, num_entries));
     if (draw.max_lookups > kMostOnGpu) {
-      return InvalidArgument("max_lookups must be below 2^31 on a GPU, got ", draw.max_lookups);
+      return InvalidArgument("max_lookups must be less than 2^31 on a GPU, got ",
+                             draw.max_lookups);
     }
     GpuScratch scratch;
     TF_RETURN_IF_ERROR(
@@ -41,7 +42,7 @@ struct GpuLsh {
                            int64_t* sampled, int64_t* num_entries) {
     if (queries.batch * queries.num_codes > kMostOnGpu) {
       return InvalidArgument("codes must be fewer than 2^31 on a GPU, got ", queries.batch,
-                             " rows of ", queries.num_codes);
+                             " examples with ", queries.num_codes, " codes each");
     }
     GpuScratch scratch;
     TF_RETURN_IF_ERROR(scratch.Allocate(ctx, cuda::DrawEntriesScratchBytes(queries)));

@@ -83,7 +83,7 @@ inline absl::Status CheckQueryShapes(const tensorflow::Tensor& codes,
                                      const tensorflow::Tensor& labels,
                                      const LshTables& tables) {
   TF_RETURN_IF_ERROR(CheckCodesShape(codes, tables));
-  TF_RETURN_IF_ERROR(CheckRows(labels, "labels", codes.dim_size(0), "codes"));
+  TF_RETURN_IF_ERROR(CheckBatchMatrix(labels, "labels", codes.dim_size(0), "codes"));
   if (codes.dim_size(1) <= kMostCodes) return absl::OkStatus();
   return tensorflow::errors::InvalidArgument("an example may have at most ", kMostCodes,
                                              " codes, got ", codes.dim_size(1));

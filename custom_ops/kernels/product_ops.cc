@@ -22,8 +22,8 @@ class RoundedProductOp : public LargeoutOp {
     OP_REQUIRES_OK(ctx, Read(ctx->input(1), "b", transpose_b_, &b));
     OP_REQUIRES(ctx, a.columns == b.rows,
                 tensorflow::errors::InvalidArgument(
-                    "a and b must have the same depth, got ", a.columns, " of a ",
-                    ctx->input(0).shape().DebugString(), " and ", b.rows, " of b ",
+                    "the columns of a must be as many as the rows of b, got ", a.columns,
+                    " for a ", ctx->input(0).shape().DebugString(), " and ", b.rows, " for b ",
                     ctx->input(1).shape().DebugString()));
     Tensor* product;
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {a.rows, b.columns}, &product));

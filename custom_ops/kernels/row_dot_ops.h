@@ -26,12 +26,12 @@ class RowDotInput {
     TF_RETURN_IF_ERROR(ctx->input("ids", &own_ids));
     TF_RETURN_IF_ERROR(ctx->input("shared_ids", &shared_ids));
     TF_RETURN_IF_ERROR(matrix_input_.Read(ctx, *features_));
-    TF_RETURN_IF_ERROR(CheckRows(*own_ids, "ids", features_->dim_size(0), "features"));
+    TF_RETURN_IF_ERROR(CheckBatchMatrix(*own_ids, "ids", features_->dim_size(0), "features"));
     if (shared_ids->dims() != 1) return WrongShape(*shared_ids, "shared_ids", "[num_shared]");
     if (own_ids->NumElements() + shared_ids->NumElements() >
         std::numeric_limits<int32_t>::max()) {
       return tensorflow::errors::InvalidArgument(
-          "ids and shared_ids must be fewer than 2^31 together, got ",
+          "ids and shared_ids must have fewer than 2^31 elements together, got ",
           own_ids->shape().DebugString(), " and ", shared_ids->shape().DebugString());
     }
     matrix = matrix_input_.matrix();

@@ -48,8 +48,8 @@ struct ClosedFormAttributes {
     }
     if (unique && num_sampled > num_classes) {
       return tensorflow::errors::InvalidArgument(
-          "unique needs num_sampled <= num_classes, received num_sampled=", num_sampled,
-          " and num_classes=", num_classes);
+          "num_sampled must be at most num_classes if unique is true, received num_sampled=",
+          num_sampled, " and num_classes=", num_classes);
     }
     return absl::OkStatus();
   }

@@ -37,7 +37,10 @@ absl::Status CheckWeights(const Tensor& weights, int64_t num_sampled) {
     }
     sum += values(c);
   }
-  if (!std::isfinite(sum)) return InvalidArgument("the sum of the weights is not finite");
+  if (!std::isfinite(sum)) {
+    return InvalidArgument("the sum of the weights must be finite, received ", sum,
+                           ": scale the weights down");
+  }
   return absl::OkStatus();
 }
 

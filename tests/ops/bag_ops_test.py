@@ -73,7 +73,9 @@ def test_weights_without_a_gradient_have_none():
 def test_an_id_that_is_no_row_is_refused(wrong):
     problem = Problem(5, 8, 3)
     problem.ids[1, 2] = wrong
-    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"ids.*{wrong}.*row 1, column 2"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=rf"ids.*{wrong}.*example 1, column 2"
+    ):
         bag_ops.bag_sums(problem.table, problem.ids, problem.weights)
 
 

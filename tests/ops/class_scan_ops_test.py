@@ -221,7 +221,7 @@ def test_a_label_out_of_range_is_named(label):
     problem = Problem(3, 7, 5, 2)
     problem.labels[1, 1] = label
     with pytest.raises(
-        tf.errors.InvalidArgumentError, match=rf"\[0, 7\).*got {label} at row 1"
+        tf.errors.InvalidArgumentError, match=rf"\[0, 7\).*got {label} at example 1"
     ):
         problem.statistics()
 

@@ -89,7 +89,7 @@ def test_scores_refuse_ids_and_features():
         for bad in (-2, problem.num_classes, 2**40):
             ids = np.array(batch.ids)
             ids[1, 2] = bad
-            with pytest.raises(tf.errors.InvalidArgumentError, match=f"got {bad} at row 1"):
+            with pytest.raises(tf.errors.InvalidArgumentError, match=f"got {bad} at example 1"):
                 ops.factored_output_scores(batch.features, ids, state)
         features = np.array(batch.features)
         features[2, 3] = np.inf

@@ -174,7 +174,9 @@ def test_a_variable_that_was_scattered_to_is_read_in_place():
 def test_ids_out_of_range_are_named(bad, where):
     problem = Problem(4, 8, 3, num_shared=3)
     getattr(problem, where).reshape(-1)[1] = bad
-    match = rf"{where} must be class ids in \[0, {N}\).*got {bad} at (row 0, column|position) 1"
+    match = (
+        rf"{where} must be class ids in \[0, {N}\).*got {bad} at (example 0, column|position) 1"
+    )
     with pytest.raises(tf.errors.InvalidArgumentError, match=match):
         problem.loss()
 

@@ -105,7 +105,7 @@ def test_code_is_compiled_for_gpus_from_v100_to_h100(tmp_path, offered, taken):
 def test_an_nvcc_without_code_for_these_gpus_is_an_error(tmp_path):
     status, printed = architectures(tmp_path, (50, 61))
     assert status != 0
-    assert "makes code for 50;61; tf_largeout needs one of 70 to 90" in printed
+    assert "compiles for 50;61; tf_largeout needs one of 70 to 90" in printed
 
 
 def architectures(folder, offered):

@@ -27,9 +27,9 @@ AccidentalHits::AccidentalHits(const Candidates& candidates) : in_(candidates) {
   if (in_.shared) shared_.Build(in_.ids, in_.num_candidates);
 }
 
-void AccidentalHits::Fill(int64_t row, float fill, PositionsOfIds* scratch,
+void AccidentalHits::Fill(int64_t example, float fill, PositionsOfIds* scratch,
                           float* values) const {
-  const int64_t* labels = in_.labels + row * in_.num_labels;
+  const int64_t* labels = in_.labels + example * in_.num_labels;
   if (in_.shared) {
     for (int64_t l = 0; l < in_.num_labels; ++l) {
       if (labels[l] < 0) continue;
@@ -38,7 +38,7 @@ void AccidentalHits::Fill(int64_t row, float fill, PositionsOfIds* scratch,
     return;
   }
   scratch->Build(labels, in_.num_labels);
-  const int64_t* ids = in_.ids + row * in_.num_candidates;
+  const int64_t* ids = in_.ids + example * in_.num_candidates;
   for (int64_t i = 0; i < in_.num_candidates; ++i) {
     if (ids[i] >= 0 && scratch->Contains(ids[i])) values[i] = fill;
   }

@@ -44,9 +44,9 @@ class AccidentalHits {
  public:
   explicit AccidentalHits(const Candidates& candidates);
 
-  // Sets values[i] = fill if candidate i is one of the labels of example `row`. `scratch`
+  // Sets values[i] = fill if candidate i is one of the labels of the example. `scratch`
   // belongs to the calling thread.
-  void Fill(int64_t row, float fill, PositionsOfIds* scratch, float* values) const;
+  void Fill(int64_t example, float fill, PositionsOfIds* scratch, float* values) const;
 
  private:
   const Candidates in_;

@@ -14,21 +14,21 @@ namespace {
 
 // Examples are summed in order within a block, and the blocks in order, so that the sums do not
 // depend on the threads.
-constexpr int64_t kRowsPerBlock = 32;
+constexpr int64_t kExamplesPerBlock = 32;
 
 // The shifted logits of one example, -inf at accidental hits, in memory of one thread.
-class RowBuffer {
+class ExampleBuffer {
  public:
-  RowBuffer(const Candidates& candidates, const AccidentalHits& hits)
+  ExampleBuffer(const Candidates& candidates, const AccidentalHits& hits)
       : in_(candidates),
         hits_(hits),
         values_(candidates.num_candidates + kBufferPadding, kPaddingValue) {}
 
-  const float* Fill(int64_t row, const float* logits, const Offsets& offsets) {
-    const float* from = logits + row * in_.num_candidates;
-    const float* offset = offsets.Row(row, in_.num_candidates);
+  const float* Fill(int64_t example, const float* logits, const Offsets& offsets) {
+    const float* from = logits + example * in_.num_candidates;
+    const float* offset = offsets.Row(example, in_.num_candidates);
     for (int64_t i = 0; i < in_.num_candidates; ++i) values_[i] = from[i] + offset[i];
-    hits_.Fill(row, -std::numeric_limits<float>::infinity(), &scratch_, values_.data());
+    hits_.Fill(example, -std::numeric_limits<float>::infinity(), &scratch_, values_.data());
     return values_.data();
   }
 
@@ -45,12 +45,12 @@ void CandidateLogPartition(const Candidates& in, const float* logits, const Offs
                            const ParallelFor& parallel, float* log_partition) {
   const AccidentalHits hits(in);
   parallel(in.batch, 3 * in.num_candidates, [&](int64_t begin, int64_t end) {
-    RowBuffer buffer(in, hits);
-    for (int64_t row = begin; row < end; ++row) {
-      const float* values = buffer.Fill(row, logits, offsets);
+    ExampleBuffer buffer(in, hits);
+    for (int64_t example = begin; example < end; ++example) {
+      const float* values = buffer.Fill(example, logits, offsets);
       float max, sum;
       LARGEOUT_SIMD_DISPATCH(MaxAndSumExp, values, in.num_candidates, &max, &sum);
-      log_partition[row] = sum == 0 ? max : max + std::log(sum);
+      log_partition[example] = sum == 0 ? max : max + std::log(sum);
     }
   });
 }
@@ -61,15 +61,16 @@ void CandidateLogPartitionGradient(const Candidates& in, const float* logits,
                                    float* d_logits, float* column_sums) {
   const AccidentalHits hits(in);
   const int64_t size = in.num_candidates;
-  const int64_t blocks = CeilDiv(in.batch, kRowsPerBlock);
+  const int64_t blocks = CeilDiv(in.batch, kExamplesPerBlock);
   std::vector<float> sums(blocks * size, 0.0f);
-  parallel(blocks, 4 * kRowsPerBlock * size, [&](int64_t begin, int64_t end) {
-    RowBuffer buffer(in, hits);
-    for (int64_t row = begin * kRowsPerBlock; row < std::min(in.batch, end * kRowsPerBlock);
-         ++row) {
-      const float* values = buffer.Fill(row, logits, offsets);
-      LARGEOUT_SIMD_DISPATCH(ScaledExp, values, size, log_partition[row], d_log_partition[row],
-                             d_logits + row * size, sums.data() + row / kRowsPerBlock * size);
+  parallel(blocks, 4 * kExamplesPerBlock * size, [&](int64_t begin, int64_t end) {
+    ExampleBuffer buffer(in, hits);
+    for (int64_t example = begin * kExamplesPerBlock;
+         example < std::min(in.batch, end * kExamplesPerBlock); ++example) {
+      const float* values = buffer.Fill(example, logits, offsets);
+      LARGEOUT_SIMD_DISPATCH(ScaledExp, values, size, log_partition[example],
+                             d_log_partition[example], d_logits + example * size,
+                             sums.data() + example / kExamplesPerBlock * size);
     }
   });
   if (column_sums == nullptr) return;

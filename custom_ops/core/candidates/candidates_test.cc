@@ -53,7 +53,7 @@ std::vector<float> LogPartition(const Problem& in, const std::vector<float>& log
   return log_partition;
 }
 
-TEST(HitsAreTheCandidatesThatAreLabelsOfTheRow) {
+TEST(HitsAreTheCandidatesThatAreLabelsOfTheExample) {
   // A padding label does not hit a padding candidate; a repeated candidate is hit each time.
   EXPECT_EQ(Filled(Problem({3, 5, -1, 3}, true)),
             (std::vector<float>{-7, 1, 1, -7, -7, -7, 1, -7}));
@@ -82,7 +82,7 @@ TEST(ShiftedLogitsAreThoseOfTheLogPartition) {
   });
 }
 
-TEST(LogPartitionOfNothingIsTheLowestFloat) {
+TEST(LogPartitionWithoutCandidatesIsTheLowestFloat) {
   testing::ForEachSimdLevel([] {
     const std::vector<float> zeros(4, 0.0f);
     const Offsets offsets = {zeros.data(), false};

@@ -37,7 +37,7 @@ TEST(SievePassesTheHighestAndFewOthers) {
   });
 }
 
-TEST(SievePassesEqualScoresAndNoBadOnes) {
+TEST(SievePassesEqualScoresButNoNaNOrMinusInfinity) {
   testing::ForEachSimdLevel([] {
     ScoreSieve sieve;
     std::vector<float> scores(256, 2.0f);
@@ -71,7 +71,7 @@ TEST(SievePassesFewAmongInfiniteScores) {
   });
 }
 
-TEST(BestComeFirstAndEqualOnesById) {
+TEST(BestScoresComeFirstAndTiesAreOrderedById) {
   std::vector<ScoredClass> classes = {{1, 5}, {2, 7}, {1, 3}, {0, 1}, {2, 6}};
   KeepBest(3, &classes);
   std::vector<int32_t> ids;

@@ -45,14 +45,15 @@ class Logits {
     }
   }
 
-  float One(int64_t row, int64_t class_id) const {
+  float One(int64_t example, int64_t class_id) const {
     float logit;
     if (pairs_ != nullptr) {
       const PairBuffers buffers(pairs_->panels().width);
-      LARGEOUT_SIMD_DISPATCH(OnePairLogit, matrix_, pairs_->panels(), row, class_id,
+      LARGEOUT_SIMD_DISPATCH(OnePairLogit, matrix_, pairs_->panels(), example, class_id,
                              buffers.scratch(), &logit);
     } else {
-      LARGEOUT_SIMD_DISPATCH(ScanOneLogit, matrix_, floats_->panels(), row, class_id, &logit);
+      LARGEOUT_SIMD_DISPATCH(ScanOneLogit, matrix_, floats_->panels(), example, class_id,
+                             &logit);
     }
     return logit;
   }
@@ -66,21 +67,21 @@ class Logits {
 // The results of the shards, to be combined.
 class Statistics {
  public:
-  Statistics(int64_t num_shards, int64_t num_rows, int64_t num_places)
+  Statistics(int64_t num_shards, int64_t num_examples, int64_t num_places)
       : num_shards_(num_shards),
-        num_rows_(num_rows),
-        shift_(num_shards * num_rows, std::numeric_limits<float>::lowest()),
-        total_(num_shards * num_rows, 0.0),
+        num_examples_(num_examples),
+        shift_(num_shards * num_examples, std::numeric_limits<float>::lowest()),
+        total_(num_shards * num_examples, 0.0),
         higher_(num_places, 0) {}
 
   // Scans shards [begin, end). May be called from several threads.
   void Scan(const Logits& logits, const LabelSlots& labels, const ClassShards& shards,
             int64_t begin, int64_t end) {
     std::vector<int32_t> higher(labels.size(), 0);
-    std::vector<float> limits(labels.most_in_panel() * kPanelRows);
+    std::vector<float> limits(labels.most_in_panel() * kPanelExamples);
     std::unique_ptr<bool[]> label_in_block(new bool[limits.size()]);
     for (int64_t shard = begin; shard < end; ++shard) {
-      const int64_t first = shard * num_rows_;
+      const int64_t first = shard * num_examples_;
       const ShardStatistics found = {shift_.data() + first, total_.data() + first,
                                      higher.data(), limits.data(), label_in_block.get()};
       logits.Scan(labels.slots(), shards.begin(shard), shards.end(shard), found);
@@ -89,12 +90,12 @@ class Statistics {
     for (size_t i = 0; i < higher.size(); ++i) higher_[i] += higher[i];
   }
 
-  float LogPartition(int64_t row) const {
-    float shift = shift_[row];
+  float LogPartition(int64_t example) const {
+    float shift = shift_[example];
     for (int64_t s = 1; s < num_shards_; ++s)
-      shift = std::max(shift, shift_[s * num_rows_ + row]);
+      shift = std::max(shift, shift_[s * num_examples_ + example]);
     double total = 0.0;
-    for (int64_t i = row; i < num_shards_ * num_rows_; i += num_rows_) {
+    for (int64_t i = example; i < num_shards_ * num_examples_; i += num_examples_) {
       total += total_[i] * std::exp(static_cast<double>(shift_[i]) - shift);
     }
     return static_cast<float>(shift + std::log(total));
@@ -103,7 +104,7 @@ class Statistics {
   int64_t higher(int64_t place) const { return higher_[place]; }
 
  private:
-  const int64_t num_shards_, num_rows_;
+  const int64_t num_shards_, num_examples_;
   std::vector<float> shift_;
   std::vector<double> total_;
   std::mutex mutex_;
@@ -116,27 +117,27 @@ void ClassStatistics(const ClassMatrix& matrix, const Features& features, const 
                      const ParallelFor& parallel, float* log_partition, float* true_logits,
                      int64_t* ranks, ProductNumbers numbers) {
   const int64_t batch = features.batch;
-  const std::vector<int64_t> order = RowsByLabelCount(labels, batch);
+  const std::vector<int64_t> order = ExamplesByLabelCount(labels, batch);
   const Logits logits(matrix, features, order, numbers, parallel);
-  const LabelSlots slots([&](int64_t row, int64_t id) { return logits.One(row, id); },
+  const LabelSlots slots([&](int64_t example, int64_t id) { return logits.One(example, id); },
                          matrix.dim, labels, order, parallel);
   const ClassShards shards(matrix.num_classes, kMostShards);
-  const int64_t num_rows = RoundUp(batch, kPanelRows);
-  Statistics found(shards.count(), num_rows, slots.size());
-  const int64_t cost = shards.size() * num_rows * (matrix.dim / 16 + 4);
+  const int64_t num_examples = RoundUp(batch, kPanelExamples);
+  Statistics found(shards.count(), num_examples, slots.size());
+  const int64_t cost = shards.size() * num_examples * (matrix.dim / 16 + 4);
   parallel(shards.count(), cost,
            [&](int64_t begin, int64_t end) { found.Scan(logits, slots, shards, begin, end); });
   if (labels.logits != nullptr) true_logits = nullptr;
   if (true_logits != nullptr) std::fill_n(true_logits, batch * labels.width, 0.0f);
   std::fill_n(ranks, batch * labels.width, matrix.num_classes);
   parallel(batch, 20 * shards.count(), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      log_partition[order[row]] = found.LogPartition(row);
-      for (size_t slot = 0; slot < slots.row(row).size(); ++slot) {
-        const RowLabel& label = slots.row(row)[slot];
-        const int64_t at = order[row] * labels.width + label.column;
+    for (int64_t example = begin; example < end; ++example) {
+      log_partition[order[example]] = found.LogPartition(example);
+      for (size_t slot = 0; slot < slots.labels(example).size(); ++slot) {
+        const ExampleLabel& label = slots.labels(example)[slot];
+        const int64_t at = order[example] * labels.width + label.column;
         if (true_logits != nullptr) true_logits[at] = label.score;
-        if (IsRanked(label.score)) ranks[at] = found.higher(slots.Place(row, slot));
+        if (IsRanked(label.score)) ranks[at] = found.higher(slots.Place(example, slot));
       }
     }
   });
@@ -145,13 +146,13 @@ void ClassStatistics(const ClassMatrix& matrix, const Features& features, const 
 void LabelLogits(const ClassMatrix& matrix, const Features& features, const Labels& labels,
                  const ParallelFor& parallel, float* true_logits, ProductNumbers numbers) {
   const int64_t batch = features.batch;
-  const std::vector<int64_t> order = RowsByLabelCount(labels, batch);
+  const std::vector<int64_t> order = ExamplesByLabelCount(labels, batch);
   const Logits logits(matrix, features, order, numbers, parallel);
   parallel(batch, 4 * labels.width * matrix.dim, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const int64_t first = order[row] * labels.width;
+    for (int64_t example = begin; example < end; ++example) {
+      const int64_t first = order[example] * labels.width;
       for (int64_t i = first; i < first + labels.width; ++i) {
-        true_logits[i] = labels.ids[i] < 0 ? 0.0f : logits.One(row, labels.ids[i]);
+        true_logits[i] = labels.ids[i] < 0 ? 0.0f : logits.One(example, labels.ids[i]);
       }
     }
   });

@@ -24,30 +24,32 @@ uint16_t RoundToBfloat16(float x) {
 PairedFeatures::PairedFeatures(const Features& features, int64_t dim,
                                const std::vector<int64_t>& order, bool for_gradient,
                                const ParallelFor& parallel)
-    : data_(CeilDiv(features.batch, kPanelRows) * kPanelRows * RoundUp(dim, kPairDepth) / 2),
-      by_rows_(for_gradient ? CeilDiv(features.batch, kPanelRows) * kPanelRows *
-                                  RoundUp(dim, kPairDepth) / 2
-                            : 0),
-      panels_{data_.get(),    for_gradient ? by_rows_.get() : nullptr, RoundUp(dim, kPairDepth),
-              features.batch, CeilDiv(features.batch, kPanelRows),     ActivePairProduct()} {
+    : data_(CeilDiv(features.batch, kPanelExamples) * kPanelExamples *
+            RoundUp(dim, kPairDepth) / 2),
+      by_examples_(for_gradient ? CeilDiv(features.batch, kPanelExamples) * kPanelExamples *
+                                      RoundUp(dim, kPairDepth) / 2
+                                : 0),
+      panels_{
+          data_.get(),    for_gradient ? by_examples_.get() : nullptr, RoundUp(dim, kPairDepth),
+          features.batch, CeilDiv(features.batch, kPanelExamples),     ActivePairProduct()} {
   const int64_t width = panels_.width;
-  const auto number = [&](int64_t row, int64_t k) {
-    const bool given = row < features.batch && k < dim && order[row] >= 0;
-    return given ? features.data[order[row] * dim + k] : 0.0f;
+  const auto number = [&](int64_t example, int64_t k) {
+    const bool given = example < features.batch && k < dim && order[example] >= 0;
+    return given ? features.data[order[example] * dim + k] : 0.0f;
   };
-  ForEachRow(panels_.num_panels, 8 * kPanelRows * width, parallel, [&](int64_t panel) {
-    Pair* to = data_.get() + panel * kPanelRows * width / 2;
-    const int64_t first = panel * kPanelRows;
-    for (int64_t r = 0; r < kPanelRows; ++r) {
+  ForEachRow(panels_.num_panels, 8 * kPanelExamples * width, parallel, [&](int64_t panel) {
+    Pair* to = data_.get() + panel * kPanelExamples * width / 2;
+    const int64_t first = panel * kPanelExamples;
+    for (int64_t r = 0; r < kPanelExamples; ++r) {
       for (int64_t k = 0; k < width; k += 2) {
-        to[k / 2 * kPanelRows + r] = PairOf(number(first + r, k), number(first + r, k + 1));
+        to[k / 2 * kPanelExamples + r] = PairOf(number(first + r, k), number(first + r, k + 1));
       }
     }
     if (!for_gradient) return;
-    Pair* rows = by_rows_.get() + first / 2 * width;
-    for (int64_t r = 0; r < kPanelRows; r += 2) {
+    Pair* pairs = by_examples_.get() + first / 2 * width;
+    for (int64_t r = 0; r < kPanelExamples; r += 2) {
       for (int64_t k = 0; k < width; ++k) {
-        rows[r / 2 * width + k] = PairOf(number(first + r, k), number(first + r + 1, k));
+        pairs[r / 2 * width + k] = PairOf(number(first + r, k), number(first + r + 1, k));
       }
     }
   });

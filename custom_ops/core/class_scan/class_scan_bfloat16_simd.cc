@@ -37,18 +37,18 @@ class PairBlock {
   // Computes scratch.logits of the examples of a panel. Returns their number, rounded up to
   // whole tiles.
   int64_t FindLogits(int64_t panel) const {
-    const int64_t left = panels_.num_rows - panel * kPanelRows;
-    const int64_t rows = left < kPanelRows ? UpTo(left, kPairTile) : kPanelRows;
+    const int64_t left = panels_.num_examples - panel * kPanelExamples;
+    const int64_t examples = left < kPanelExamples ? UpTo(left, kPairTile) : kPanelExamples;
     for (int64_t c = 0; c < padded_size(); ++c) {
       const float bias = matrix_.bias != nullptr && c < size_ ? matrix_.bias[first_ + c] : 0.0f;
-      float* to = scratch_.logits + c * kPanelRows;
-      for (int64_t r = 0; r < rows; r += kLanes) Store(Broadcast(bias), to + r);
+      float* to = scratch_.logits + c * kPanelExamples;
+      for (int64_t r = 0; r < examples; r += kLanes) Store(Broadcast(bias), to + r);
     }
     const int64_t stride = panels_.width / 2;
-    panels_.product({padded_size(), panels_.width, rows}, {scratch_.rows, stride},
-                    {panels_.data + panel * stride * kPanelRows, kPanelRows}, scratch_.logits,
-                    kPanelRows);
-    return rows;
+    panels_.product({padded_size(), panels_.width, examples}, {scratch_.rows, stride},
+                    {panels_.data + panel * stride * kPanelExamples, kPanelExamples},
+                    scratch_.logits, kPanelExamples);
+    return examples;
   }
 
  private:
@@ -61,18 +61,19 @@ class PairBlock {
 // Passes the logits of `size` classes, starting at `first`, for the examples of a panel to
 // `use`.
 template <class Consumer>
-void ConsumeLogits(const float* logits, int64_t panel, int64_t rows, int64_t first,
+void ConsumeLogits(const float* logits, int64_t panel, int64_t examples, int64_t first,
                    int64_t size, Consumer& use) {
   int64_t c = 0;
   for (; c + kTileRows <= size; c += kTileRows) {
-    for (int64_t r = 0; r < rows; r += kLanes) {
-      use.template Logits<kTileRows>(logits + c * kPanelRows + r, panel * kPanelRows + r,
-                                     first + c);
+    for (int64_t r = 0; r < examples; r += kLanes) {
+      use.template Logits<kTileRows>(logits + c * kPanelExamples + r,
+                                     panel * kPanelExamples + r, first + c);
     }
   }
   for (; c < size; ++c) {
-    for (int64_t r = 0; r < rows; r += kLanes) {
-      use.template Logits<1>(logits + c * kPanelRows + r, panel * kPanelRows + r, first + c);
+    for (int64_t r = 0; r < examples; r += kLanes) {
+      use.template Logits<1>(logits + c * kPanelExamples + r, panel * kPanelExamples + r,
+                             first + c);
     }
   }
 }
@@ -81,12 +82,12 @@ void ConsumeLogits(const float* logits, int64_t panel, int64_t rows, int64_t fir
 class PairBlockGradient {
  public:
   PairBlockGradient(const ClassMatrix& matrix, const PairPanels& panels,
-                    const GradientRows& rows, const PairScratch& scratch,
+                    const GradientExamples& examples, const PairScratch& scratch,
                     const GradientPairs& pairs, const ShardGradient& shard, int64_t first,
                     int64_t last)
       : matrix_(matrix),
         panels_(panels),
-        rows_(rows),
+        examples_(examples),
         scratch_(scratch),
         pairs_(pairs),
         shard_(shard),
@@ -95,11 +96,11 @@ class PairBlockGradient {
 
   // `label` is the first label of the block.
   void Run(int64_t label) {
-    ZeroFloats(shard_.block_gradient, size_ * rows_.width);
+    ZeroFloats(shard_.block_gradient, size_ * examples_.width);
     if (shard_.d_bias != nullptr) ZeroFloats(shard_.d_bias + first_, size_);
     AddPanels(label);
     for (int64_t c = 0; c < size_; ++c) {
-      CopyFloats(shard_.block_gradient + c * rows_.width, matrix_.dim,
+      CopyFloats(shard_.block_gradient + c * examples_.width, matrix_.dim,
                  shard_.d_embeddings + (first_ + c) * matrix_.dim);
     }
   }
@@ -107,12 +108,12 @@ class PairBlockGradient {
  private:
   void AddPanels(int64_t label) {
     const PairBlock block(matrix_, panels_, scratch_, first_, first_ + size_);
-    const int64_t padded = block.padded_size(), width = rows_.width;
+    const int64_t padded = block.padded_size(), width = examples_.width;
     for (int64_t c = 0; c < padded; c += 2) {
       PairRows(Embedding(c), Embedding(c + 1), matrix_.dim, width,
                pairs_.by_classes + c / 2 * width);
     }
-    constexpr int64_t kMostPanels = kChunkRows / kPanelRows;
+    constexpr int64_t kMostPanels = kChunkExamples / kPanelExamples;
     for (int64_t first = 0; first < panels_.num_panels; first += kMostPanels) {
       const int64_t left = panels_.num_panels - first;
       const int64_t count = left < kMostPanels ? left : kMostPanels;
@@ -120,13 +121,13 @@ class PairBlockGradient {
         const int64_t panel = first + p;
         FindProbabilities(block.FindLogits(panel), panel, label);
         PackProbabilities(padded, p);
-        panels_.product({kPanelRows, padded, width}, {pairs_.of_rows, kBlockClasses / 2},
-                        {pairs_.by_classes, width},
-                        shard_.d_features + panel * kPanelRows * width, width);
+        panels_.product({kPanelExamples, padded, width},
+                        {pairs_.of_examples, kBlockClasses / 2}, {pairs_.by_classes, width},
+                        shard_.d_features + panel * kPanelExamples * width, width);
       }
-      panels_.product({padded, count * kPanelRows, width},
+      panels_.product({padded, count * kPanelExamples, width},
                       {pairs_.of_classes, pairs_.class_stride},
-                      {panels_.by_rows + first * kPanelRows / 2 * width, width},
+                      {panels_.by_examples + first * kPanelExamples / 2 * width, width},
                       shard_.block_gradient, width);
     }
   }
@@ -137,21 +138,24 @@ class PairBlockGradient {
 
   // Converts the logits into weighted probabilities and subtracts the labels; 0 outside of the
   // matrix.
-  void FindProbabilities(int64_t rows, int64_t panel, int64_t label) {
-    const float* shift = rows_.shift + panel * kPanelRows;
-    const float* weights = rows_.weights + panel * kPanelRows;
+  void FindProbabilities(int64_t examples, int64_t panel, int64_t label) {
+    const float* shift = examples_.shift + panel * kPanelExamples;
+    const float* weights = examples_.weights + panel * kPanelExamples;
     for (int64_t c = 0; c < size_; ++c) {
-      float* p = scratch_.logits + c * kPanelRows;
-      for (int64_t r = 0; r < rows; r += kLanes) {
+      float* p = scratch_.logits + c * kPanelExamples;
+      for (int64_t r = 0; r < examples; r += kLanes) {
         Store(Exp(Load(p + r) - Load(shift + r)) * Load(weights + r), p + r);
       }
-      ZeroFloats(p + rows, kPanelRows - rows);
+      ZeroFloats(p + examples, kPanelExamples - examples);
     }
-    ZeroFloats(scratch_.logits + size_ * kPanelRows, (kBlockClasses - size_) * kPanelRows);
-    for (; label < rows_.num_labels && rows_.labels[label].class_id < first_ + size_; ++label) {
-      const LabelWeight& at = rows_.labels[label];
-      if (at.row / kPanelRows != panel) continue;
-      scratch_.logits[(at.class_id - first_) * kPanelRows + at.row % kPanelRows] += at.weight;
+    ZeroFloats(scratch_.logits + size_ * kPanelExamples,
+               (kBlockClasses - size_) * kPanelExamples);
+    for (; label < examples_.num_labels && examples_.labels[label].class_id < first_ + size_;
+         ++label) {
+      const LabelWeight& at = examples_.labels[label];
+      if (at.example / kPanelExamples != panel) continue;
+      scratch_.logits[(at.class_id - first_) * kPanelExamples + at.example % kPanelExamples] +=
+          at.weight;
     }
     if (shard_.d_bias != nullptr) AddBias();
   }
@@ -159,8 +163,8 @@ class PairBlockGradient {
   void AddBias() {
     for (int64_t c = 0; c < size_; ++c) {
       Floats sums{};
-      for (int64_t r = 0; r < kPanelRows; r += kLanes) {
-        sums += Load(scratch_.logits + c * kPanelRows + r);
+      for (int64_t r = 0; r < kPanelExamples; r += kLanes) {
+        sums += Load(scratch_.logits + c * kPanelExamples + r);
       }
       shard_.d_bias[first_ + c] += SumLanes(sums);
     }
@@ -170,25 +174,25 @@ class PairBlockGradient {
   // the classes in pairs.
   void PackProbabilities(int64_t padded, int64_t p) {
     for (int64_t c = 0; c < padded; ++c) {
-      PackRow(scratch_.logits + c * kPanelRows, kPanelRows, kPanelRows,
-              pairs_.of_classes + c * pairs_.class_stride + p * kPanelRows / 2);
+      PackRow(scratch_.logits + c * kPanelExamples, kPanelExamples, kPanelExamples,
+              pairs_.of_classes + c * pairs_.class_stride + p * kPanelExamples / 2);
     }
     for (int64_t c = 0; c < padded; c += 2) {
-      const float* even = scratch_.logits + c * kPanelRows;
-      PairRows(even, even + kPanelRows, kPanelRows, kPanelRows,
-               pairs_.by_class_pairs + c / 2 * kPanelRows);
+      const float* even = scratch_.logits + c * kPanelExamples;
+      PairRows(even, even + kPanelExamples, kPanelExamples, kPanelExamples,
+               pairs_.by_class_pairs + c / 2 * kPanelExamples);
     }
     for (int64_t c = 0; c < padded / 2; c += kPairTile) {
-      for (int64_t r = 0; r < kPanelRows; r += kPairTile) {
-        TransposeTile(pairs_.by_class_pairs + c * kPanelRows + r, kPanelRows,
-                      pairs_.of_rows + r * (kBlockClasses / 2) + c, kBlockClasses / 2);
+      for (int64_t r = 0; r < kPanelExamples; r += kPairTile) {
+        TransposeTile(pairs_.by_class_pairs + c * kPanelExamples + r, kPanelExamples,
+                      pairs_.of_examples + r * (kBlockClasses / 2) + c, kBlockClasses / 2);
       }
     }
   }
 
   const ClassMatrix& matrix_;
   const PairPanels& panels_;
-  const GradientRows& rows_;
+  const GradientExamples& examples_;
   const PairScratch& scratch_;
   const GradientPairs& pairs_;
   const ShardGradient& shard_;
@@ -206,37 +210,39 @@ void ScanPairStatistics(const ClassMatrix& matrix, const PairPanels& panels,
     const PairBlock block(matrix, panels, scratch, first, last);
     for (int64_t panel = 0; panel < panels.num_panels; ++panel) {
       use.BeginPanel(panel, first, last);
-      const int64_t rows = block.FindLogits(panel);
-      ConsumeLogits(scratch.logits, panel, rows, first, last - first, use);
+      const int64_t examples = block.FindLogits(panel);
+      ConsumeLogits(scratch.logits, panel, examples, first, last - first, use);
       use.EndPanel(panel);
     }
   }
 }
 
-void OnePairLogit(const ClassMatrix& matrix, const PairPanels& panels, int64_t row,
+void OnePairLogit(const ClassMatrix& matrix, const PairPanels& panels, int64_t example,
                   int64_t class_id, const PairScratch& scratch, float* logit) {
-  const int64_t stride = panels.width / 2, first = row % kPanelRows / kPairTile * kPairTile;
+  const int64_t stride = panels.width / 2,
+                first = example % kPanelExamples / kPairTile * kPairTile;
   PackRow(matrix.embeddings + class_id * matrix.dim, matrix.dim, panels.width, scratch.rows);
   std::memset(scratch.rows + stride, 0, (kPairTile - 1) * stride * sizeof(Pair));
-  ZeroFloats(scratch.logits, kPairTile * kPanelRows);
+  ZeroFloats(scratch.logits, kPairTile * kPanelExamples);
   for (int i = 0; i < kPairTile && matrix.bias != nullptr; ++i) {
     scratch.logits[i] = matrix.bias[class_id];
   }
   panels.product({kPairTile, panels.width, kPairTile}, {scratch.rows, stride},
-                 {panels.data + row / kPanelRows * stride * kPanelRows + first, kPanelRows},
-                 scratch.logits, kPanelRows);
-  *logit = scratch.logits[row % kPairTile];
+                 {panels.data + example / kPanelExamples * stride * kPanelExamples + first,
+                  kPanelExamples},
+                 scratch.logits, kPanelExamples);
+  *logit = scratch.logits[example % kPairTile];
 }
 
 void ScanPairGradient(const ClassMatrix& matrix, const PairPanels& panels,
-                      const GradientRows& rows, int64_t begin, int64_t end,
+                      const GradientExamples& examples, int64_t begin, int64_t end,
                       const PairScratch& scratch, const GradientPairs& pairs,
                       const ShardGradient& shard) {
   int64_t label = 0;
   for (int64_t first = begin; first < end; first += kBlockClasses) {
     const int64_t last = first + kBlockClasses < end ? first + kBlockClasses : end;
-    while (label < rows.num_labels && rows.labels[label].class_id < first) ++label;
-    PairBlockGradient(matrix, panels, rows, scratch, pairs, shard, first, last).Run(label);
+    while (label < examples.num_labels && examples.labels[label].class_id < first) ++label;
+    PairBlockGradient(matrix, panels, examples, scratch, pairs, shard, first, last).Run(label);
   }
 }
 

@@ -75,7 +75,7 @@ Found Run(const Example& e, ProductNumbers numbers, const ParallelFor& parallel 
   return found;
 }
 
-TEST(Bfloat16IsTheNearestAndOfTwoTheEvenOne) {
+TEST(Bfloat16RoundsToNearestTiesToEven) {
   EXPECT_EQ(Rounded(1.0f), 1.0f);
   EXPECT_EQ(Rounded(1.0f + 0x1p-8f), 1.0f);
   EXPECT_EQ(Rounded(1.0f + 0x1.8p-7f), 1.0f + 0x1p-6f);
@@ -106,7 +106,7 @@ TEST(Bfloat16LogitsAreThoseOfRoundedNumbers) {
   });
 }
 
-TEST(Bfloat16LogitsOfLabelsAreThoseOfTheScanToTheBit) {
+TEST(Bfloat16LabelLogitsHaveTheBitsOfTheScan) {
   testing::ForEachProductLevel([] {
     Example e(5, 301, 50, 301);
     for (int64_t i = 0; i < 5 * 301; ++i) e.labels[i] = i % 301;
@@ -119,7 +119,7 @@ TEST(Bfloat16LogitsOfLabelsAreThoseOfTheScanToTheBit) {
   });
 }
 
-TEST(Bfloat16GradientIsNearTheFloatOne) {
+TEST(Bfloat16GradientIsCloseToTheFloatGradient) {
   testing::ForEachProductLevel([] {
     const int64_t shapes[][3] = {{1, 1, 1}, {3, 200, 64}, {65, 401, 19}, {600, 203, 48}};
     for (const auto& shape : shapes) {

@@ -32,7 +32,7 @@ class GradientBatch {
       : batch_(features.batch) {
     CollectLabels(labels, label_weights);
     std::vector<int64_t> order(batch_, -1);
-    for (const LabelWeight& label : labels_) order[label.row] = label.row;
+    for (const LabelWeight& label : labels_) order[label.example] = label.example;
     for (int64_t b = 0; b < batch_; ++b) {
       if (weights[b] != 0.0f) order[b] = b;
     }
@@ -54,11 +54,11 @@ class GradientBatch {
 
   int64_t width() const { return width_; }
   // The number of examples, rounded up to whole panels.
-  int64_t padded_size() const { return RoundUp(batch_, kPanelRows); }
+  int64_t padded_size() const { return RoundUp(batch_, kPanelExamples); }
   // Either packed() or paired() is null.
   const PackedFeatures* packed() const { return packed_.get(); }
   const PairedFeatures* pairs() const { return pairs_.get(); }
-  GradientRows rows() const {
+  GradientExamples examples() const {
     return {features_ == nullptr ? nullptr : features_->get(),
             width_,
             shift_.data(),
@@ -102,11 +102,11 @@ class Scratch {
  public:
   explicit Scratch(const GradientBatch& batch)
       : batch_(batch),
-        chunk_rows_(std::min<int64_t>(kChunkRows, batch.padded_size())),
+        chunk_examples_(std::min<int64_t>(kChunkExamples, batch.padded_size())),
         block_gradient_(kBlockClasses * batch.width()) {
     if (batch.pairs() != nullptr) {
       pairs_ = std::make_unique<PairBuffers>(batch.width());
-      gradient_pairs_ = std::make_unique<GradientPairBuffers>(batch.width(), chunk_rows_);
+      gradient_pairs_ = std::make_unique<GradientPairBuffers>(batch.width(), chunk_examples_);
     } else {
       probabilities_ = std::make_unique<AlignedFloats>(kBlockClasses * stride());
       embeddings_ = std::make_unique<AlignedFloats>(kBlockClasses * batch.width());
@@ -125,20 +125,21 @@ class Scratch {
                                  d_embeddings,
                                  d_bias};
     if (of_pairs) {
-      LARGEOUT_SIMD_DISPATCH(ScanPairGradient, matrix, batch_.pairs()->panels(), batch_.rows(),
-                             begin, end, pairs_->scratch(), gradient_pairs_->pairs(), shard);
+      LARGEOUT_SIMD_DISPATCH(ScanPairGradient, matrix, batch_.pairs()->panels(),
+                             batch_.examples(), begin, end, pairs_->scratch(),
+                             gradient_pairs_->pairs(), shard);
     } else {
-      LARGEOUT_SIMD_DISPATCH(ScanGradient, matrix, batch_.packed()->panels(), batch_.rows(),
+      LARGEOUT_SIMD_DISPATCH(ScanGradient, matrix, batch_.packed()->panels(), batch_.examples(),
                              begin, end, shard);
     }
   }
 
  private:
   // Not a power of 2: rows of probabilities would share cache sets.
-  int64_t stride() const { return chunk_rows_ + kWidthMultiple; }
+  int64_t stride() const { return chunk_examples_ + kWidthMultiple; }
 
   const GradientBatch& batch_;
-  const int64_t chunk_rows_;
+  const int64_t chunk_examples_;
   const AlignedFloats block_gradient_;
   std::unique_ptr<AlignedFloats> probabilities_, embeddings_;
   std::unique_ptr<PairBuffers> pairs_;
@@ -146,14 +147,14 @@ class Scratch {
 };
 
 // d_features [batch, dim] = the sums [shards, examples, width], added in order.
-void AddShards(const float* sums, int64_t num_shards, int64_t rows, int64_t batch, int64_t dim,
-               int64_t width, const ParallelFor& parallel, float* d_features) {
+void AddShards(const float* sums, int64_t num_shards, int64_t examples, int64_t batch,
+               int64_t dim, int64_t width, const ParallelFor& parallel, float* d_features) {
   parallel(batch, num_shards * dim / 4, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       float* to = d_features + b * dim;
       std::copy_n(sums + b * width, dim, to);
       for (int64_t s = 1; s < num_shards; ++s) {
-        const float* from = sums + (s * rows + b) * width;
+        const float* from = sums + (s * examples + b) * width;
         for (int64_t k = 0; k < dim; ++k) to[k] += from[k];
       }
     }
@@ -169,20 +170,20 @@ void ClassSoftmaxGradient(const ClassMatrix& matrix, const Features& features,
                           float* d_bias, ProductNumbers numbers) {
   const GradientBatch batch(matrix, features, log_partition, weights, labels, label_weights,
                             numbers, parallel);
-  const int64_t width = batch.width(), num_rows = batch.padded_size();
-  const ClassShards shards(matrix.num_classes, MostShards(num_rows, width));
-  const AlignedFloats sums(shards.count() * num_rows * width);
-  const int64_t cost = shards.size() * num_rows * (3 * width / 16 + 4);
+  const int64_t width = batch.width(), num_examples = batch.padded_size();
+  const ClassShards shards(matrix.num_classes, MostShards(num_examples, width));
+  const AlignedFloats sums(shards.count() * num_examples * width);
+  const int64_t cost = shards.size() * num_examples * (3 * width / 16 + 4);
   parallel(shards.count(), cost, [&](int64_t begin, int64_t end) {
     const Scratch scratch(batch);
     for (int64_t s = begin; s < end; ++s) {
-      float* sum = sums.get() + s * num_rows * width;
-      std::fill_n(sum, num_rows * width, 0.0f);
+      float* sum = sums.get() + s * num_examples * width;
+      std::fill_n(sum, num_examples * width, 0.0f);
       scratch.Scan(matrix, shards.begin(s), shards.end(s), sum, d_embeddings, d_bias);
     }
   });
-  AddShards(sums.get(), shards.count(), num_rows, features.batch, matrix.dim, width, parallel,
-            d_features);
+  AddShards(sums.get(), shards.count(), num_examples, features.batch, matrix.dim, width,
+            parallel, d_features);
 }
 
 }  // namespace largeout

@@ -10,17 +10,17 @@
 namespace largeout {
 
 // The number of examples whose probabilities are held at once.
-inline constexpr int kChunkRows = 512;
+inline constexpr int kChunkExamples = 512;
 
 struct LabelWeight {
   int32_t class_id;
-  int32_t row;
+  int32_t example;
   float weight;
 };
 
 // The batch, padded with 0 to a width that dense_product_simd.h accepts. The padding examples
 // of the last panel have values of 0 (and shift inf).
-struct GradientRows {
+struct GradientExamples {
   const float* features;  // [batch, width]; null for bfloat16 products
   int64_t width;
   const float* shift;         // [padded examples] log partition, inf for weight 0
@@ -40,10 +40,11 @@ struct ShardGradient {
   float* d_bias;               // [num_classes], or null
 };
 
-#define LARGEOUT_DECLARE_CLASS_GRADIENT(level)                                                 \
-  namespace level {                                                                            \
-  void ScanGradient(const ClassMatrix& matrix, const Panels& panels, const GradientRows& rows, \
-                    int64_t begin, int64_t end, const ShardGradient& shard);                   \
+#define LARGEOUT_DECLARE_CLASS_GRADIENT(level)                                    \
+  namespace level {                                                               \
+  void ScanGradient(const ClassMatrix& matrix, const Panels& panels,              \
+                    const GradientExamples& examples, int64_t begin, int64_t end, \
+                    const ShardGradient& shard);                                  \
   }
 LARGEOUT_DECLARE_CLASS_GRADIENT(generic)
 LARGEOUT_DECLARE_CLASS_GRADIENT(avx2)

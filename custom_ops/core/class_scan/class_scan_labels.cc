@@ -18,28 +18,28 @@ float PreviousScore(float score) {
   return std::fabs(score) < tiny ? -tiny : std::nextafter(score, -HUGE_VALF);
 }
 
-// The labels of example `row` in the order of the panels, which is example `b` of the batch.
-// The best label comes last.
-std::vector<RowLabel> SortedLabels(const LabelSlots::OneLogit& one_logit, int64_t row,
-                                   const Labels& labels, int64_t b) {
-  std::vector<RowLabel> sorted;
+// The labels of example `example` in the order of the panels, which is example `b` of the
+// batch. The best label comes last.
+std::vector<ExampleLabel> SortedLabels(const LabelSlots::OneLogit& one_logit, int64_t example,
+                                       const Labels& labels, int64_t b) {
+  std::vector<ExampleLabel> sorted;
   for (int64_t column = 0; column < labels.width; ++column) {
     const int64_t i = b * labels.width + column;
     if (labels.ids[i] < 0) continue;
     const int32_t id = labels.Row(i);
-    const float score = labels.logits != nullptr ? labels.logits[i] : one_logit(row, id);
+    const float score = labels.logits != nullptr ? labels.logits[i] : one_logit(example, id);
     sorted.push_back({{score, id}, column});
   }
   const auto unranked = std::partition(sorted.begin(), sorted.end(),
-                                       [](const RowLabel& a) { return IsRanked(a.score); });
+                                       [](const ExampleLabel& a) { return IsRanked(a.score); });
   std::sort(sorted.begin(), unranked,
-            [](const RowLabel& a, const RowLabel& b) { return ComesBefore(b, a); });
+            [](const ExampleLabel& a, const ExampleLabel& b) { return ComesBefore(b, a); });
   return sorted;
 }
 
 }  // namespace
 
-std::vector<int64_t> RowsByLabelCount(const Labels& labels, int64_t batch) {
+std::vector<int64_t> ExamplesByLabelCount(const Labels& labels, int64_t batch) {
   std::vector<int64_t> count(batch);
   for (int64_t b = 0; b < batch; ++b) {
     const int64_t* ids = labels.ids + b * labels.width;
@@ -55,25 +55,25 @@ std::vector<int64_t> RowsByLabelCount(const Labels& labels, int64_t batch) {
 
 LabelSlots::LabelSlots(const OneLogit& one_logit, int64_t dim, const Labels& labels,
                        const std::vector<int64_t>& order, const ParallelFor& parallel)
-    : rows_(order.size()) {
+    : labels_(order.size()) {
   const int64_t cost = 4 * labels.width * dim;
   parallel(order.size(), cost, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      rows_[row] = SortedLabels(one_logit, row, labels, order[row]);
+    for (int64_t example = begin; example < end; ++example) {
+      labels_[example] = SortedLabels(one_logit, example, labels, order[example]);
     }
   });
-  LayOutSlots(CeilDiv(order.size(), kPanelRows));
+  LayOutSlots(CeilDiv(order.size(), kPanelExamples));
   FillSlots();
 }
 
 void LabelSlots::LayOutSlots(int64_t num_panels) {
-  const int64_t num_rows = static_cast<int64_t>(rows_.size());
+  const int64_t num_examples = static_cast<int64_t>(labels_.size());
   panel_begin_.assign(1, 0);
   for (int64_t panel = 0; panel < num_panels; ++panel) {
     int64_t most = 0;
-    const int64_t end = std::min(num_rows, (panel + 1) * kPanelRows);
-    for (int64_t row = panel * kPanelRows; row < end; ++row) {
-      most = std::max(most, static_cast<int64_t>(rows_[row].size()));
+    const int64_t end = std::min(num_examples, (panel + 1) * kPanelExamples);
+    for (int64_t example = panel * kPanelExamples; example < end; ++example) {
+      most = std::max(most, static_cast<int64_t>(labels_[example].size()));
     }
     panel_begin_.push_back(panel_begin_.back() + most);
     most_in_panel_ = std::max(most_in_panel_, most);
@@ -81,16 +81,16 @@ void LabelSlots::LayOutSlots(int64_t num_panels) {
 }
 
 void LabelSlots::FillSlots() {
-  scores_.assign(panel_begin_.back() * kPanelRows, std::numeric_limits<float>::quiet_NaN());
+  scores_.assign(panel_begin_.back() * kPanelExamples, std::numeric_limits<float>::quiet_NaN());
   previous_ = scores_;
   classes_.assign(scores_.size(), -1);
-  for (size_t row = 0; row < rows_.size(); ++row) {
-    for (size_t slot = 0; slot < rows_[row].size(); ++slot) {
-      const RowLabel& label = rows_[row][slot];
+  for (size_t example = 0; example < labels_.size(); ++example) {
+    for (size_t slot = 0; slot < labels_[example].size(); ++slot) {
+      const ExampleLabel& label = labels_[example][slot];
       if (!IsRanked(label.score)) continue;
-      scores_[Place(row, slot)] = label.score;
-      previous_[Place(row, slot)] = PreviousScore(label.score);
-      classes_[Place(row, slot)] = label.id;
+      scores_[Place(example, slot)] = label.score;
+      previous_[Place(example, slot)] = PreviousScore(label.score);
+      classes_[Place(example, slot)] = label.id;
     }
   }
 }

@@ -14,17 +14,17 @@ namespace largeout {
 
 // The order of the examples by decreasing number of labels. The examples of a panel then need
 // about the same number of slots, and most panels need few.
-std::vector<int64_t> RowsByLabelCount(const Labels& labels, int64_t batch);
+std::vector<int64_t> ExamplesByLabelCount(const Labels& labels, int64_t batch);
 
 // A label of an example: its logit, its row of the matrix (Labels::Row), and its column.
-struct RowLabel : ScoredClass {
+struct ExampleLabel : ScoredClass {
   int64_t column;
 };
 
 class LabelSlots {
  public:
   // The logit of a class for an example of the panels, with the same bits as in the scan.
-  using OneLogit = std::function<float(int64_t row, int64_t class_id)>;
+  using OneLogit = std::function<float(int64_t example, int64_t class_id)>;
 
   // The panels have the examples of the batch in `order`. Several threads call `one_logit` at
   // once.
@@ -40,16 +40,17 @@ class LabelSlots {
 
   // The labels of an example (in the order of the panels), one per slot. Labels whose score is
   // NaN or -inf come last.
-  const std::vector<RowLabel>& row(int64_t row) const { return rows_[row]; }
-  int64_t Place(int64_t row, int64_t slot) const {
-    return (panel_begin_[row / kPanelRows] + slot) * kPanelRows + row % kPanelRows;
+  const std::vector<ExampleLabel>& labels(int64_t example) const { return labels_[example]; }
+  int64_t Place(int64_t example, int64_t slot) const {
+    return (panel_begin_[example / kPanelExamples] + slot) * kPanelExamples +
+           example % kPanelExamples;
   }
 
  private:
   void LayOutSlots(int64_t num_panels);
   void FillSlots();
 
-  std::vector<std::vector<RowLabel>> rows_;
+  std::vector<std::vector<ExampleLabel>> labels_;
   std::vector<int64_t> panel_begin_;
   std::vector<float> scores_, previous_;
   std::vector<int32_t> classes_;

@@ -40,13 +40,14 @@ class PackedFeatures {
   PackedFeatures(const Features& features, int64_t dim, const std::vector<int64_t>& order,
                  const ParallelFor& parallel);
   const Panels& panels() const { return panels_; }
-  int64_t num_rows() const { return panels_.num_panels * kPanelRows; }
+  int64_t num_examples() const { return panels_.num_panels * kPanelExamples; }
 
  private:
-  void CopyFewRows(const Features& features, int64_t dim, const std::vector<int64_t>& order);
+  void CopyFewExamples(const Features& features, int64_t dim,
+                       const std::vector<int64_t>& order);
 
   AlignedFloats data_;
-  std::vector<float> few_rows_;
+  std::vector<float> few_examples_;
   Panels panels_;
 };
 

@@ -13,14 +13,14 @@ void ScanStatistics(const ClassMatrix& matrix, const Panels& panels, const RankS
   Scan(matrix, panels, begin, end, use);
 }
 
-void ScanOneLogit(const ClassMatrix& matrix, const Panels& panels, int64_t row,
+void ScanOneLogit(const ClassMatrix& matrix, const Panels& panels, int64_t example,
                   int64_t class_id, float* logit) {
-  const int64_t lane = row % kLanes;
-  const float* columns =
-      PanelColumns(matrix, panels, row / kPanelRows) + (row - lane) % kPanelRows;
-  alignas(64) float tile[kPanelRows];
-  if (panels.few_rows != nullptr) {
-    FewRowsTile<1>(matrix, panels, class_id, tile);
+  const int64_t lane = example % kLanes;
+  const float* columns = PanelColumns(matrix, panels, example / kPanelExamples) +
+                         (example - lane) % kPanelExamples;
+  alignas(64) float tile[kPanelExamples];
+  if (panels.few_examples != nullptr) {
+    FewExamplesTile<1>(matrix, panels, class_id, tile);
   } else {
     LogitTile<1, 1>(matrix, columns, class_id, tile);
   }

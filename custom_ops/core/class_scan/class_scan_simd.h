@@ -1,9 +1,9 @@
 // The vectorised loops of class_scan.cc and class_scan_top_k.cc, at each level of simd_level.h.
 //
 // The examples of the batch are the lanes of the vectors, so nothing is summed or compared
-// across lanes. They are transposed in panels of kPanelRows examples: feature k of example r is
-// panels[(r / kPanelRows * dim + k) * kPanelRows + r % kPanelRows]. With few examples most
-// lanes would be empty, so the lanes then run along the width.
+// across lanes. They are transposed in panels of kPanelExamples examples: feature k of example
+// r is panels[(r / kPanelExamples * dim + k) * kPanelExamples + r % kPanelExamples]. With few
+// examples most lanes would be empty, so the lanes then run along the width.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_SIMD_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_CLASS_SCAN_CLASS_SCAN_SIMD_H_
@@ -15,24 +15,24 @@
 
 namespace largeout {
 
-inline constexpr int kPanelRows = 64;
+inline constexpr int kPanelExamples = 64;
 // The number of classes whose rows stay in the cache while all panels are processed.
 inline constexpr int kBlockClasses = 96;
 
 // The largest number of examples whose products with a class are summed along its width. The
 // width must be at least this.
-inline constexpr int kFewRows = 4;
-inline constexpr int kFewRowsWidth = 32;
+inline constexpr int kFewExamples = 4;
+inline constexpr int kFewExamplesWidth = 32;
 
 struct Panels {
   const float* data;
-  int64_t num_rows;
+  int64_t num_examples;
   int64_t num_panels;
-  const float* few_rows;  // [num_rows, dim]; null unless there are few examples
+  const float* few_examples;  // [num_examples, dim]; null unless there are few examples
 };
 
 // The labels to rank. Panel p has slots panel_begin[p] to panel_begin[p + 1], each with one
-// label per example: [slots, kPanelRows]. The slots of an example are sorted by increasing
+// label per example: [slots, kPanelExamples]. The slots of an example are sorted by increasing
 // score; empty places hold NaN and come last.
 struct RankSlots {
   const int64_t* panel_begin;
@@ -43,18 +43,18 @@ struct RankSlots {
 
 // The statistics of one shard of the classes, per example.
 struct ShardStatistics {
-  float* shift;          // [rows] near the highest logit
-  double* total;         // [rows] sum of exp(logit - shift)
-  int32_t* higher;       // [slots, kPanelRows] number of classes that rank before the label
-  float* limits;         // scratch, [slots of one panel, kPanelRows]
+  float* shift;          // [examples] near the highest logit
+  double* total;         // [examples] sum of exp(logit - shift)
+  int32_t* higher;       // [slots, kPanelExamples] number of classes that rank before the label
+  float* limits;         // scratch, [slots of one panel, kPanelExamples]
   bool* label_in_block;  // scratch, the same shape; one for all lanes of a vector
 };
 
 // The k best classes of one shard, per example.
 struct ShardTopK {
   int64_t k;
-  ScoredClass* best;  // [rows, k] one heap per example, the worst class first
-  float* limits;      // [rows] score of the worst class
+  ScoredClass* best;  // [examples, k] one heap per example, the worst class first
+  float* limits;      // [examples] score of the worst class
 };
 
 // Bounds from 8-bit numbers, by which classes that cannot be among the best are skipped.
@@ -79,8 +79,8 @@ struct ClassFilter {
   void ScanFilteredTopK(const ClassMatrix& matrix, const Panels& panels,                       \
                         const ClassFilter& filter, int64_t begin, int64_t end,                 \
                         const ShardTopK& shard);                                               \
-  /* The logit of one class for one row, to the bit as the scans have it. */                   \
-  void ScanOneLogit(const ClassMatrix& matrix, const Panels& panels, int64_t row,              \
+  /* The logit of one class for one example, to the bit as the scans have it. */               \
+  void ScanOneLogit(const ClassMatrix& matrix, const Panels& panels, int64_t example,          \
                     int64_t class_id, float* logit);                                           \
   }
 LARGEOUT_DECLARE_CLASS_SCAN(generic)

@@ -19,23 +19,23 @@ class StatisticsConsumer {
       : slots_(slots), shard_(shard) {}
 
   void BeginPanel(int64_t panel, int64_t first, int64_t last) {
-    begin_ = slots_.panel_begin[panel] * kPanelRows;
-    size_ = slots_.panel_begin[panel + 1] * kPanelRows - begin_;
+    begin_ = slots_.panel_begin[panel] * kPanelExamples;
+    size_ = slots_.panel_begin[panel + 1] * kPanelExamples - begin_;
     for (int64_t i = 0; i < size_; i += kLanes) SetLimits(i, first, last);
     std::memset(sum_, 0, sizeof(sum_));
   }
 
   void EndPanel(int64_t panel) {
-    double* total = shard_.total + panel * kPanelRows;
-    for (int i = 0; i < kPanelRows; ++i) total[i] += sum_[i];
+    double* total = shard_.total + panel * kPanelExamples;
+    for (int i = 0; i < kPanelExamples; ++i) total[i] += sum_[i];
   }
 
   template <int T>
-  inline __attribute__((always_inline)) void Logits(const float* logits, int64_t row,
+  inline __attribute__((always_inline)) void Logits(const float* logits, int64_t example,
                                                     int64_t first) {
     const Floats top = HighestOf<T>(logits);
-    AddExponentials<T>(logits, row, top);
-    for (int64_t i = row % kPanelRows; i < size_; i += kPanelRows) {
+    AddExponentials<T>(logits, example, top);
+    for (int64_t i = example % kPanelExamples; i < size_; i += kPanelExamples) {
       const Floats limit = Load(shard_.limits + i);
       if (!AnyGreater(top, limit)) break;  // limits increase from slot to slot
       if (__builtin_expect(shard_.label_in_block[i], false)) {
@@ -65,27 +65,27 @@ class StatisticsConsumer {
   }
 
   template <int T>
-  inline __attribute__((always_inline)) void AddExponentials(const float* logits, int64_t row,
-                                                             Floats top) {
-    Floats shift = Load(shard_.shift + row);
-    if (__builtin_expect(AnyGreater(top, shift + kSlack), false)) shift = Raise(row, top);
-    Floats sum = Load(sum_ + row % kPanelRows);
+  inline __attribute__((always_inline)) void AddExponentials(const float* logits,
+                                                             int64_t example, Floats top) {
+    Floats shift = Load(shard_.shift + example);
+    if (__builtin_expect(AnyGreater(top, shift + kSlack), false)) shift = Raise(example, top);
+    Floats sum = Load(sum_ + example % kPanelExamples);
 #pragma GCC unroll 8
-    for (int t = 0; t < T; ++t) sum += Exp(Load(logits + t * kPanelRows) - shift);
-    Store(sum, sum_ + row % kPanelRows);
+    for (int t = 0; t < T; ++t) sum += Exp(Load(logits + t * kPanelExamples) - shift);
+    Store(sum, sum_ + example % kPanelExamples);
   }
 
   // Raises the shift of the examples that need it to the highest logit.
-  __attribute__((noinline)) Floats Raise(int64_t row, Floats top) {
-    const Floats old = Load(shard_.shift + row);
+  __attribute__((noinline)) Floats Raise(int64_t example, Floats top) {
+    const Floats old = Load(shard_.shift + example);
     const Floats shift = top > old + kSlack ? top : old;
     float factor[kLanes];
     Store(Exp(old - shift), factor);
     for (int lane = 0; lane < kLanes; ++lane) {
-      sum_[row % kPanelRows + lane] *= factor[lane];
-      shard_.total[row + lane] *= factor[lane];
+      sum_[example % kPanelExamples + lane] *= factor[lane];
+      shard_.total[example + lane] *= factor[lane];
     }
-    Store(shift, shard_.shift + row);
+    Store(shift, shard_.shift + example);
     return shift;
   }
 
@@ -94,7 +94,7 @@ class StatisticsConsumer {
                                                          Floats limit) {
     Ints higher{};
 #pragma GCC unroll 8
-    for (int t = 0; t < T; ++t) higher -= Load(logits + t * kPanelRows) > limit;
+    for (int t = 0; t < T; ++t) higher -= Load(logits + t * kPanelExamples) > limit;
     AddCounts(i, higher);
   }
 
@@ -104,7 +104,7 @@ class StatisticsConsumer {
     Ints classes, higher{};
     std::memcpy(&classes, slots_.classes + begin_ + i, sizeof(classes));
     for (int t = 0; t < T; ++t) {
-      const Floats logit = Load(logits + t * kPanelRows);
+      const Floats logit = Load(logits + t * kPanelExamples);
       const int32_t id = static_cast<int32_t>(first) + t;
       higher -= (logit > score) & (classes != id);
       higher -= (logit == score) & (classes > id);
@@ -122,7 +122,7 @@ class StatisticsConsumer {
   const RankSlots slots_;
   const ShardStatistics shard_;
   int64_t begin_ = 0, size_ = 0;  // of the panel's slots
-  alignas(64) float sum_[kPanelRows];
+  alignas(64) float sum_[kPanelExamples];
 };
 
 }  // namespace LARGEOUT_SIMD

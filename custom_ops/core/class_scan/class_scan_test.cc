@@ -122,7 +122,7 @@ TEST(LabelLogitsAreThoseOfTheScan) {
 
 // The largest batch whose lanes run along the width, and one example more, with widths with and
 // without a remainder.
-TEST(FewRowsHaveTheLogitsOfTheirClasses) {
+TEST(BatchesOfFewExamplesHaveTheLogitsOfTheirClasses) {
   testing::ForEachSimdLevel([] {
     for (int64_t batch : {1, 2, 3, 4, 5}) {
       for (int64_t dim : {31, 32, 39, 50, 96}) {

@@ -15,11 +15,11 @@ namespace LARGEOUT_SIMD {
 
 inline const float* PanelColumns(const ClassMatrix& matrix, const Panels& panels,
                                  int64_t panel) {
-  return panels.data + panel * kPanelRows * matrix.dim;
+  return panels.data + panel * kPanelExamples * matrix.dim;
 }
 
 // The logits of T classes, starting at `first`, for V vectors of examples, into tile [T,
-// kPanelRows].
+// kPanelExamples].
 template <int T, int V>
 void LogitTile(const ClassMatrix& matrix, const float* columns, int64_t first, float* tile) {
   Floats sum[T][V];
@@ -30,11 +30,11 @@ void LogitTile(const ClassMatrix& matrix, const float* columns, int64_t first, f
     for (int v = 0; v < V; ++v) sum[t][v] = bias;
   }
   ProductTile<T, V>({matrix.embeddings + first * matrix.dim, matrix.dim, 1}, columns,
-                    kPanelRows, matrix.dim, sum);
+                    kPanelExamples, matrix.dim, sum);
 #pragma GCC unroll 8
   for (int t = 0; t < T; ++t) {
 #pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) Store(sum[t][v], tile + t * kPanelRows + v * kLanes);
+    for (int v = 0; v < V; ++v) Store(sum[t][v], tile + t * kPanelExamples + v * kLanes);
   }
 }
 
@@ -62,17 +62,18 @@ inline void FewLogits(const float* embedding, const float* features, int64_t dim
 
 // Like LogitTile, for the single vector of examples of a small batch.
 template <int T>
-void FewRowsTile(const ClassMatrix& matrix, const Panels& panels, int64_t first, float* tile) {
+void FewExamplesTile(const ClassMatrix& matrix, const Panels& panels, int64_t first,
+                     float* tile) {
   const auto logits_of = [&](auto logits) {
     for (int t = 0; t < T; ++t) {
       const int64_t id = first + t;
       const float bias = matrix.bias != nullptr ? matrix.bias[id] : 0.0f;
-      logits(matrix.embeddings + id * matrix.dim, panels.few_rows, matrix.dim, bias,
-             tile + t * kPanelRows);
+      logits(matrix.embeddings + id * matrix.dim, panels.few_examples, matrix.dim, bias,
+             tile + t * kPanelExamples);
     }
   };
-  static_assert(kFewRows == 4, "a case for each number of rows");
-  switch (panels.num_rows) {
+  static_assert(kFewExamples == 4, "a case for each number of examples");
+  switch (panels.num_examples) {
     case 1:
       return logits_of(FewLogits<1>);
     case 2:
@@ -86,16 +87,16 @@ void FewRowsTile(const ClassMatrix& matrix, const Panels& panels, int64_t first,
 
 // Like ScanTiles, for a small batch.
 template <class Consumer>
-void ScanFewRows(const ClassMatrix& matrix, const Panels& panels, int64_t begin, int64_t end,
-                 Consumer& use) {
-  alignas(64) float tile[kTileRows * kPanelRows] = {};
+void ScanFewExamples(const ClassMatrix& matrix, const Panels& panels, int64_t begin,
+                     int64_t end, Consumer& use) {
+  alignas(64) float tile[kTileRows * kPanelExamples] = {};
   int64_t first = begin;
   for (; first + kTileRows <= end; first += kTileRows) {
-    FewRowsTile<kTileRows>(matrix, panels, first, tile);
+    FewExamplesTile<kTileRows>(matrix, panels, first, tile);
     use.template Logits<kTileRows>(tile, 0, first);
   }
   for (; first < end; ++first) {
-    FewRowsTile<1>(matrix, panels, first, tile);
+    FewExamplesTile<1>(matrix, panels, first, tile);
     use.template Logits<1>(tile, 0, first);
   }
 }
@@ -108,37 +109,37 @@ inline void PrefetchTile(const ClassMatrix& matrix, int64_t first) {
   for (int64_t i = 0; i < kTileRows * matrix.dim; i += kLine) __builtin_prefetch(rows + i);
 }
 
-// Calls use.Logits<T>(logits, row, first) with the logits [T, kPanelRows] of T classes,
-// starting at `first`, for one vector of examples, starting at `row`. It does so for V vectors
-// of examples and all classes of [begin, end).
+// Calls use.Logits<T>(logits, example, first) with the logits [T, kPanelExamples] of T classes,
+// starting at `first`, for one vector of examples, starting at `example`. It does so for V
+// vectors of examples and all classes of [begin, end).
 template <int V, class Consumer>
-void ScanTiles(const ClassMatrix& matrix, const float* columns, int64_t row, int64_t begin,
+void ScanTiles(const ClassMatrix& matrix, const float* columns, int64_t example, int64_t begin,
                int64_t end, Consumer& use) {
-  alignas(64) float tile[kTileRows * kPanelRows];
+  alignas(64) float tile[kTileRows * kPanelExamples];
   int64_t first = begin;
   for (; first + kTileRows <= end; first += kTileRows) {
     PrefetchTile(matrix, first + kTileRows);
     LogitTile<kTileRows, V>(matrix, columns, first, tile);
     for (int v = 0; v < V; ++v) {
-      use.template Logits<kTileRows>(tile + v * kLanes, row + v * kLanes, first);
+      use.template Logits<kTileRows>(tile + v * kLanes, example + v * kLanes, first);
     }
   }
   for (; first < end; ++first) {
     LogitTile<1, V>(matrix, columns, first, tile);
     for (int v = 0; v < V; ++v) {
-      use.template Logits<1>(tile + v * kLanes, row + v * kLanes, first);
+      use.template Logits<1>(tile + v * kLanes, example + v * kLanes, first);
     }
   }
 }
 
-// The same for `rows` examples, which are at most V vectors.
+// The same for `examples` examples, which are at most V vectors.
 template <int V, class Consumer>
-void ScanRest(const ClassMatrix& matrix, const float* columns, int64_t row, int64_t rows,
-              int64_t begin, int64_t end, Consumer& use) {
-  if (rows > (V - 1) * kLanes) {
-    ScanTiles<V>(matrix, columns, row, begin, end, use);
+void ScanRest(const ClassMatrix& matrix, const float* columns, int64_t example,
+              int64_t examples, int64_t begin, int64_t end, Consumer& use) {
+  if (examples > (V - 1) * kLanes) {
+    ScanTiles<V>(matrix, columns, example, begin, end, use);
   } else if constexpr (V > 1) {
-    ScanRest<V - 1>(matrix, columns, row, rows, begin, end, use);
+    ScanRest<V - 1>(matrix, columns, example, examples, begin, end, use);
   }
 }
 
@@ -146,16 +147,16 @@ void ScanRest(const ClassMatrix& matrix, const float* columns, int64_t row, int6
 template <class Consumer>
 void ScanPanel(const ClassMatrix& matrix, const Panels& panels, int64_t panel, int64_t begin,
                int64_t end, Consumer& use) {
-  if (panels.few_rows != nullptr) return ScanFewRows(matrix, panels, begin, end, use);
-  const int64_t row = panel * kPanelRows;
-  const int64_t left = panels.num_rows - row;
-  const int64_t rows = left < kPanelRows ? left : kPanelRows;
+  if (panels.few_examples != nullptr) return ScanFewExamples(matrix, panels, begin, end, use);
+  const int64_t example = panel * kPanelExamples;
+  const int64_t left = panels.num_examples - example;
+  const int64_t examples = left < kPanelExamples ? left : kPanelExamples;
   const float* columns = PanelColumns(matrix, panels, panel);
   int64_t r = 0;
-  for (; r + (kTileVectors - 1) * kLanes < rows; r += kTileVectors * kLanes) {
-    ScanTiles<kTileVectors>(matrix, columns + r, row + r, begin, end, use);
+  for (; r + (kTileVectors - 1) * kLanes < examples; r += kTileVectors * kLanes) {
+    ScanTiles<kTileVectors>(matrix, columns + r, example + r, begin, end, use);
   }
-  ScanRest<kTileVectors - 1>(matrix, columns + r, row + r, rows - r, begin, end, use);
+  ScanRest<kTileVectors - 1>(matrix, columns + r, example + r, examples - r, begin, end, use);
 }
 
 // Passes all logits of the classes [begin, end) to `use`: block by block, and within a block
@@ -177,7 +178,7 @@ void Scan(const ClassMatrix& matrix, const Panels& panels, int64_t begin, int64_
 template <int T>
 inline Floats HighestOf(const float* logits) {
   Floats top = Broadcast(-__builtin_inff());
-  for (int t = 0; t < T; ++t) top = Max(Load(logits + t * kPanelRows), top);
+  for (int t = 0; t < T; ++t) top = Max(Load(logits + t * kPanelExamples), top);
   return top;
 }
 

@@ -21,26 +21,26 @@ constexpr int64_t kMostShards = 256;
 // matter.
 class BestClasses {
  public:
-  BestClasses(int64_t num_rows, int64_t k) : k_(k), rows_(num_rows) {}
+  BestClasses(int64_t num_examples, int64_t k) : k_(k), lists_(num_examples) {}
 
-  // Adds the k classes of each example in `best` [rows, k].
+  // Adds the k classes of each example in `best` [examples, k].
   void Merge(const std::vector<ScoredClass>& best) {
     std::lock_guard<std::mutex> lock(mutex_);
-    for (size_t row = 0; row < rows_.size(); ++row) {
-      std::vector<ScoredClass>& merged = rows_[row];
-      const ScoredClass* from = best.data() + row * k_;
+    for (size_t example = 0; example < lists_.size(); ++example) {
+      std::vector<ScoredClass>& merged = lists_[example];
+      const ScoredClass* from = best.data() + example * k_;
       std::copy_if(from, from + k_, std::back_inserter(merged),
                    [](const ScoredClass& entry) { return entry.id != kNone.id; });
       KeepBest(k_, &merged);
     }
   }
 
-  const std::vector<ScoredClass>& row(int64_t row) const { return rows_[row]; }
+  const std::vector<ScoredClass>& list(int64_t example) const { return lists_[example]; }
 
  private:
   const int64_t k_;
   std::mutex mutex_;
-  std::vector<std::vector<ScoredClass>> rows_;
+  std::vector<std::vector<ScoredClass>> lists_;
 };
 
 // For smaller batches, or classes of smaller width, packing the classes for a single pass does
@@ -98,10 +98,10 @@ class Filter {
 void ScanShards(const ClassMatrix& matrix, const PackedFeatures& packed,
                 const FilterQueries& queries, const ClassShards& shards, int64_t begin,
                 int64_t end, int64_t k, BestClasses* merged) {
-  std::vector<ScoredClass> best(packed.panels().num_rows * k, kNone);
+  std::vector<ScoredClass> best(packed.panels().num_examples * k, kNone);
   // No class passes the limit of the padding.
-  std::vector<float> limits(packed.num_rows(), -kLowest);
-  std::fill_n(limits.begin(), packed.panels().num_rows, kLowest);
+  std::vector<float> limits(packed.num_examples(), -kLowest);
+  std::fill_n(limits.begin(), packed.panels().num_examples, kLowest);
   const ShardTopK found = {k, best.data(), limits.data()};
   const int64_t first = shards.begin(begin), last = shards.end(end - 1);
   if (queries.exist()) {
@@ -115,15 +115,15 @@ void ScanShards(const ClassMatrix& matrix, const PackedFeatures& packed,
 }
 
 // For examples with fewer than k logits above -inf: adds the lowest other ids.
-std::vector<ScoredClass> FillUp(const ClassMatrix& matrix, const Panels& panels, int64_t row,
-                                std::vector<ScoredClass> best, int64_t k) {
+std::vector<ScoredClass> FillUp(const ClassMatrix& matrix, const Panels& panels,
+                                int64_t example, std::vector<ScoredClass> best, int64_t k) {
   std::vector<int32_t> ids;
   for (const ScoredClass& entry : best) ids.push_back(entry.id);
   std::sort(ids.begin(), ids.end());
   for (int32_t id = 0; static_cast<int64_t>(best.size()) < k; ++id) {
     if (std::binary_search(ids.begin(), ids.end(), id)) continue;
     float score;
-    LARGEOUT_SIMD_DISPATCH(ScanOneLogit, matrix, panels, row, id, &score);
+    LARGEOUT_SIMD_DISPATCH(ScanOneLogit, matrix, panels, example, id, &score);
     best.push_back({score, id});
   }
   return best;
@@ -138,15 +138,15 @@ void ClassTopK(const ClassMatrix& matrix, const Features& features, int64_t k,
   const ClassShards shards(matrix.num_classes, kMostShards);
   BestClasses best(features.batch, k);
   const FilterQueries queries(features, matrix.dim, packed_rows, parallel);
-  const int64_t cost = shards.size() * packed.num_rows() * (matrix.dim / 16 + 1);
+  const int64_t cost = shards.size() * packed.num_examples() * (matrix.dim / 16 + 1);
   parallel(shards.count(), cost, [&](int64_t begin, int64_t end) {
     ScanShards(matrix, packed, queries, shards, begin, end, k, &best);
   });
-  for (int64_t row = 0; row < features.batch; ++row) {
-    const auto filled = FillUp(matrix, packed.panels(), row, best.row(row), k);
+  for (int64_t example = 0; example < features.batch; ++example) {
+    const auto filled = FillUp(matrix, packed.panels(), example, best.list(example), k);
     for (int64_t i = 0; i < k; ++i) {
-      scores[row * k + i] = filled[i].score;
-      ids[row * k + i] = filled[i].id;
+      scores[example * k + i] = filled[i].score;
+      ids[example * k + i] = filled[i].id;
     }
   }
 }

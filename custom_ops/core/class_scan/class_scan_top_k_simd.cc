@@ -11,7 +11,8 @@ namespace {
 // Keeps the k best classes of each example in a heap whose first class is the worst.
 class TopKConsumer {
  public:
-  TopKConsumer(int64_t num_rows, const ShardTopK& shard) : num_rows_(num_rows), shard_(shard) {}
+  TopKConsumer(int64_t num_examples, const ShardTopK& shard)
+      : num_examples_(num_examples), shard_(shard) {}
 
   void BeginPanel(int64_t, int64_t, int64_t) {}
   void EndPanel(int64_t) {}
@@ -20,24 +21,24 @@ class TopKConsumer {
   void SetIds(const int32_t* ids) { ids_ = ids; }
 
   template <int T>
-  inline __attribute__((always_inline)) void Logits(const float* logits, int64_t row,
+  inline __attribute__((always_inline)) void Logits(const float* logits, int64_t example,
                                                     int64_t first) {
     const Floats top = HighestOf<T>(logits);
-    if (__builtin_expect(AnyGreater(top, Load(shard_.limits + row)), false)) {
-      Insert(logits, T, row, first);
+    if (__builtin_expect(AnyGreater(top, Load(shard_.limits + example)), false)) {
+      Insert(logits, T, example, first);
     }
   }
 
  private:
-  __attribute__((noinline)) void Insert(const float* logits, int count, int64_t row,
+  __attribute__((noinline)) void Insert(const float* logits, int count, int64_t example,
                                         int64_t first) {
-    for (int lane = 0; lane < kLanes && row + lane < num_rows_; ++lane) {
+    for (int lane = 0; lane < kLanes && example + lane < num_examples_; ++lane) {
       for (int t = 0; t < count; ++t) {
-        const float score = logits[t * kPanelRows + lane];
-        if (!(score > shard_.limits[row + lane])) continue;
-        ScoredClass* heap = shard_.best + (row + lane) * shard_.k;
+        const float score = logits[t * kPanelExamples + lane];
+        if (!(score > shard_.limits[example + lane])) continue;
+        ScoredClass* heap = shard_.best + (example + lane) * shard_.k;
         ReplaceWorst(heap, {score, IdOf(first + t)});
-        shard_.limits[row + lane] = heap[0].score;
+        shard_.limits[example + lane] = heap[0].score;
       }
     }
   }
@@ -57,7 +58,7 @@ class TopKConsumer {
     return ids_ == nullptr ? static_cast<int32_t>(place) : ids_[place];
   }
 
-  const int64_t num_rows_;
+  const int64_t num_examples_;
   const ShardTopK shard_;
   const int32_t* ids_ = nullptr;
 };
@@ -75,7 +76,7 @@ class FilteredScan {
         panels_(panels),
         filter_(filter),
         limits_(shard.limits),
-        use_(panels.num_rows, shard) {}
+        use_(panels.num_examples, shard) {}
 
   void Run(int64_t begin, int64_t end) {
     int64_t unfiltered = 0;
@@ -91,11 +92,11 @@ class FilteredScan {
   }
 
  private:
-  int64_t EndOfVector(int64_t row) const {
-    return row + kLanes < panels_.num_rows ? row + kLanes : panels_.num_rows;
+  int64_t EndOfVector(int64_t example) const {
+    return example + kLanes < panels_.num_examples ? example + kLanes : panels_.num_examples;
   }
 
-  int64_t NumVectors() const { return (panels_.num_rows + kLanes - 1) / kLanes; }
+  int64_t NumVectors() const { return (panels_.num_examples + kLanes - 1) / kLanes; }
 
   // Returns how many classes were scored, summed over the vectors of examples.
   int64_t ScanBlock(int64_t first, int64_t last) {
@@ -103,11 +104,11 @@ class FilteredScan {
     const int64_t group = filter_.packs_blocks ? 0 : first / kGroupRows;
     const PassingClasses classes(filter_.rows, group, filter_.queries, limits_);
     int64_t passed = 0;
-    for (int64_t row = 0; row < panels_.num_rows; row += kLanes) {
+    for (int64_t example = 0; example < panels_.num_examples; example += kLanes) {
       uint32_t passing[kBlockGroups] = {};
-      classes.Find(row, EndOfVector(row), passing);
+      classes.Find(example, EndOfVector(example), passing);
       const int64_t count = Take(passing, first);
-      if (count > 0) ScanTaken(row, count);
+      if (count > 0) ScanTaken(example, count);
       passed += count;
     }
     return passed;
@@ -138,15 +139,15 @@ class FilteredScan {
     return count;
   }
 
-  // Scores the copied classes for the vector of examples that starts at `row`.
-  void ScanTaken(int64_t row, int64_t count) {
+  // Scores the copied classes for the vector of examples that starts at `example`.
+  void ScanTaken(int64_t example, int64_t count) {
     const ClassMatrix taken = {filter_.embeddings, filter_.bias, count, matrix_.dim};
     use_.SetIds(filter_.ids);
-    if (panels_.few_rows != nullptr) {
-      ScanFewRows(taken, panels_, 0, count, use_);
+    if (panels_.few_examples != nullptr) {
+      ScanFewExamples(taken, panels_, 0, count, use_);
     } else {
-      const float* columns = PanelColumns(matrix_, panels_, row / kPanelRows);
-      ScanTiles<1>(taken, columns + row % kPanelRows, row, 0, count, use_);
+      const float* columns = PanelColumns(matrix_, panels_, example / kPanelExamples);
+      ScanTiles<1>(taken, columns + example % kPanelExamples, example, 0, count, use_);
     }
     use_.SetIds(nullptr);
   }
@@ -162,7 +163,7 @@ class FilteredScan {
 
 void ScanTopK(const ClassMatrix& matrix, const Panels& panels, int64_t begin, int64_t end,
               const ShardTopK& shard) {
-  TopKConsumer use(panels.num_rows, shard);
+  TopKConsumer use(panels.num_examples, shard);
   Scan(matrix, panels, begin, end, use);
 }
 

@@ -94,7 +94,7 @@ void ExpectEqual(const Problem& p, int64_t k) {
   EXPECT_TRUE(Scan(p, k, &packed.rows) == expected);
 }
 
-TEST(PackedRowsChangeNoBitOfTheBest) {
+TEST(TopKHasTheSameBitsWithPackedRows) {
   testing::ForEachSimdLevel([] {
     for (int64_t batch : {1, 2, 4, 5, 16, 23, 70}) {
       for (int64_t dim : {1, 7, 32, 50, 64}) {
@@ -111,7 +111,7 @@ TEST(PackedRowsChangeNoBitOfTheBest) {
 
 // Rounding changes some rows only along the query. Their codes score lower than rows of whole
 // numbers, which rounding does not change, but their logits are higher.
-TEST(RowsThatRoundingTurnsAgainstTheQueryAreFound) {
+TEST(TopKFindsRowsWhoseCodesScoreTooLow) {
   testing::ForEachSimdLevel([] {
     for (int64_t batch : {1, 9, 130}) {
       Problem p(batch, 3000, 64);
@@ -133,7 +133,7 @@ TEST(RowsThatRoundingTurnsAgainstTheQueryAreFound) {
   });
 }
 
-TEST(BatchesThatHaveRowsPackedOnTheWayFindTheSame) {
+TEST(TopKIsTheSameIfRowsArePackedDuringThePass) {
   testing::ForEachSimdLevel([] {
     for (int64_t batch : {160, 200}) {
       for (int64_t num_classes : {90, 4003}) ExpectEqual(Problem(batch, num_classes, 70), 9);
@@ -141,7 +141,7 @@ TEST(BatchesThatHaveRowsPackedOnTheWayFindTheSame) {
   });
 }
 
-TEST(EqualRowsFindTheLowestIds) {
+TEST(TopKOfEqualRowsHasTheLowestIds) {
   testing::ForEachSimdLevel([] {
     Problem p(130, 2900, 64);
     for (int64_t i = 0; i < p.num_classes; ++i) {  // three rows, and one with a lower bias
@@ -153,7 +153,7 @@ TEST(EqualRowsFindTheLowestIds) {
   });
 }
 
-TEST(ClusteredRowsThatDifferInTheLastBitsAreFound) {
+TEST(TopKFindsTheBestOfRowsThatDifferInTheLastBits) {
   testing::ForEachSimdLevel([] {
     Problem p(130, 3500, 64);
     for (int64_t i = 0; i < p.num_classes; ++i) {
@@ -168,7 +168,7 @@ TEST(ClusteredRowsThatDifferInTheLastBitsAreFound) {
 
 // Magnitudes from too small for a square to too large for a product, among rows and within a
 // row.
-TEST(AnyMagnitudesFindTheSame) {
+TEST(TopKIsTheSameForAnyMagnitudes) {
   testing::ForEachSimdLevel([] {
     const std::vector<float> sizes = {0,    1e-45f, 1e-38f, 1e-30f, 1e-20f, 1e-8f, 1e-3f, 1,
                                       1e3f, 1e8f,   1e17f,  1e19f,  1e25f,  1e36f, 3e38f};
@@ -186,7 +186,7 @@ TEST(AnyMagnitudesFindTheSame) {
   });
 }
 
-TEST(NumbersThatAreNotFiniteFindTheSame) {
+TEST(TopKIsTheSameForNumbersThatAreNotFinite) {
   testing::ForEachSimdLevel([] {
     Problem p(130, 3000, 64);
     for (float bad : {kInfinity, -kInfinity, kNaN}) {
@@ -205,7 +205,7 @@ TEST(NumbersThatAreNotFiniteFindTheSame) {
   });
 }
 
-TEST(FilteredScansFindTheSameOnAnyNumberOfThreads) {
+TEST(FilteredTopKIsTheSameOnAnyNumberOfThreads) {
   testing::ForEachSimdLevel([] {
     const Problem p(140, 5000, 64);
     const Packed packed(p);

@@ -53,14 +53,14 @@ void ExpectInRangeAndEqual(const Example& e, const Doubles& weights, double tole
   }
 }
 
-TEST(FactorsThatAreInRangeStayAsTheyAre) {
+TEST(FactorsInRangeDoNotChange) {
   Example e(kClasses, kWidth, 1, 1);
   const Doubles before = e.Everything();
   EXPECT_EQ(Run(&e), 0);
   EXPECT_TRUE(e.Everything() == before);
 }
 
-TEST(AFoldOfADirectionLeavesTheWeights) {
+TEST(AFoldOfADirectionDoesNotChangeTheWeights) {
   for (const double value : {1e-4, 1e-7, 1e4}) {
     Example e(kClasses, kWidth, 1, 1);
     Stretch(value, &e);
@@ -79,7 +79,7 @@ TEST(SeveralDirectionsAreFoldedAtOnce) {
   ExpectInRangeAndEqual(e, weights, 1e-6);
 }
 
-TEST(ScalingAllDirectionsIsAFactorOfRows) {
+TEST(FoldingAllDirectionsScalesTheRows) {
   for (const double scale : {0.01, 300.0}) {
     Example e(kClasses, kWidth, 1, 1);
     for (double& number : e.mixing) number *= scale;
@@ -112,7 +112,7 @@ TEST(RowsTakeAllFoldsAndKeepTheWeights) {
   for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], weights[i], 2e-6);
 }
 
-TEST(ALogOfAnyNumbersIsSafe) {
+TEST(AFoldLogOfArbitraryNumbersIsSafe) {
   for (const double bad : {-1e300, -1.0, 1e300, 1.0 / 0.0, 0.0 / 0.0}) {
     Example e(kClasses, kWidth, 3, 2);
     std::fill(e.log.begin(), e.log.end(), bad);

@@ -95,7 +95,7 @@ void ExpectStep(Example<Number>* e, double tolerance) {
   for (size_t i = 0; i < inverse.size(); ++i) EXPECT_NEAR(inverse[i], e->inverse[i], 1e-8);
 }
 
-TEST(AFactoredStepIsOneOfAllWeights) {
+TEST(AFactoredStepIsGradientDescentOnAllWeights) {
   testing::ForEachSimdLevel([] {
     ForEachShape([](int64_t num_classes, int64_t width, int64_t batch, int64_t num_targets) {
       Example<double> doubles(num_classes, width, batch, num_targets);

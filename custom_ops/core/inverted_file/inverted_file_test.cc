@@ -54,7 +54,7 @@ TEST(SearchFindsMostOfTheBest) {
   });
 }
 
-TEST(ScoresAreLogitsToTheirRounding) {
+TEST(ScoresAreLogitsUpToTheRoundingOfCodes) {
   testing::ForEachSimdLevel([] {
     for (int64_t batch : {1, 2, 3, 5, 70}) {
       Example e(300, 50, batch, 7);

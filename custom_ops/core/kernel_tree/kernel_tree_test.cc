@@ -186,7 +186,7 @@ TEST(KernelTreeResultsDoNotDependOnHowBatchesAreDivided) {
   }
 }
 
-TEST(KernelTreePoolsDrawEvenlyFromTheRows) {
+TEST(KernelTreePoolsDrawEquallyForAllExamples) {
   for (int64_t num_sampled : {1, 3, 10, 64}) {
     const int64_t batch = 10;
     std::vector<int64_t> counts(batch);
@@ -206,7 +206,7 @@ TEST(KernelTreePoolsDrawEvenlyFromTheRows) {
   }
 }
 
-TEST(KernelTreePoolsFollowTheMixtureOfTheRows) {
+TEST(KernelTreePoolsFollowTheMixtureOfTheExamples) {
   Example e(40, 6, 3, 4);
   e.Build();
   std::vector<double> q(40);
@@ -218,7 +218,7 @@ TEST(KernelTreePoolsFollowTheMixtureOfTheRows) {
   EXPECT_LE(std::abs(Deviation(counts, q)), 5);
 }
 
-TEST(KernelTreeOfAQueryOfZerosIsUniform) {
+TEST(KernelTreeDrawsUniformlyForAQueryOfZeros) {
   Example e(77, 5, 1, 8, false);
   std::fill(e.features.begin(), e.features.end(), 0.0f);
   e.Build();

@@ -137,7 +137,7 @@ TEST(TransposesOfTransposesAreTheMatrix) {
   }
 }
 
-TEST(PartsOfAnArenaAreApartAndAtCacheLines) {
+TEST(PartsOfAnArenaDoNotOverlapAndStartAtCacheLines) {
   Arena arena(20);
   std::vector<double*> parts;
   for (int64_t size : {3, 8, 1, 100, 2}) {

@@ -28,7 +28,7 @@ PaddedMatrix Copy(const PaddedMatrix& from, Arena* arena) {
   return copy;
 }
 
-TEST(SolutionsOfEquationsFulfilThem) {
+TEST(SolutionsSatisfyTheirEquations) {
   testing::ForEachSimdLevel([] {
     for (int64_t size : {1, 2, 15, 16, 17, 33, 70}) {
       for (int64_t width : {1, 16, 37}) {

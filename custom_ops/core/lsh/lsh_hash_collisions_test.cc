@@ -66,7 +66,7 @@ double ClosedForm(HashKind kind, const std::vector<float>& rows, int width) {
   return kind == HashKind::kSimHash ? SimHashAgreement(rows) : WtaAgreement(rows, width);
 }
 
-TEST(SingleHashesCollideAsTheirClosedFormsSay) {
+TEST(SingleHashesCollideWithTheirClosedFormProbability) {
   for (HashKind kind : kKinds) {
     for (int64_t dim : {64, 100, 256}) {
       for (double noise : {0.1, 0.5, 2.0, 100.0}) {
@@ -80,7 +80,7 @@ TEST(SingleHashesCollideAsTheirClosedFormsSay) {
   }
 }
 
-TEST(SimHashKnowsTheAngleOfUnevenVectors) {
+TEST(SimHashCollisionsMatchTheAngleOfUnevenVectors) {
   for (int64_t dim : {2, 3, 64, 1000}) {  // two coordinates have most of the norm
     std::vector<float> rows = Pair(dim, 0.01, 5);
     for (float& number : rows) number *= 1e-3f;
@@ -91,7 +91,7 @@ TEST(SimHashKnowsTheAngleOfUnevenVectors) {
   }
 }
 
-TEST(BinsOfOtherSizesCollideAsTheirClosedFormSays) {
+TEST(BinsOfOtherSizesCollideWithTheirClosedFormProbability) {
   for (HashKind kind : {HashKind::kWta, HashKind::kDwta}) {
     for (int bin_size : {2, 4, 16, 32}) {
       for (int64_t dim : {8, 33}) {  // 8: bins of 16 have all coordinates
@@ -106,7 +106,7 @@ TEST(BinsOfOtherSizesCollideAsTheirClosedFormSays) {
 }
 
 // A class is found with probability 1 - (1 - p^K)^L over draws of the functions.
-TEST(TablesRetrieveAsOftenAsStated) {
+TEST(TablesRetrieveWithTheDocumentedProbability) {
   constexpr int kDraws = 3000, kHashes = 5, kTables = 8, kDim = 128;
   for (HashKind kind : kKinds) {
     const std::vector<float> rows = Pair(kDim, kind == HashKind::kSimHash ? 1.5 : 0.7, 9);

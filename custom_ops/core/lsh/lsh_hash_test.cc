@@ -57,7 +57,7 @@ TEST(QueriesHaveTheCodesOfRows) {
   }
 }
 
-TEST(BinsAreOfDistinctCoordinatesAndDwtaDealsThemFromPermutations) {
+TEST(BinsHaveDistinctCoordinatesAndDwtaTakesThemFromPermutations) {
   const OwnedFamily wta(HashKind::kWta, 21, 3, 50), dwta(HashKind::kDwta, 21, 3, 50);
   for (int64_t h = 0; h < 150; ++h) {
     const auto bin = wta.functions.begin() + h * 8;
@@ -70,7 +70,7 @@ TEST(BinsAreOfDistinctCoordinatesAndDwtaDealsThemFromPermutations) {
   EXPECT_TRUE(HashFunctionsAreValid(wta.family) && HashFunctionsAreValid(dwta.family));
 }
 
-TEST(EmptyValuesAreBorrowedFromOnesWithCoordinates) {
+TEST(EmptyDwtaValuesAreCopiedFromNonEmptyOnes) {
   testing::ForEachSimdLevel([] {
     const int64_t dim = 128;
     const OwnedFamily owned(HashKind::kDwta, dim, 4, 10);
@@ -101,7 +101,7 @@ TEST(EmptyValuesAreBorrowedFromOnesWithCoordinates) {
   });
 }
 
-TEST(SparseRowsHaveTheValuesOfFullOnes) {
+TEST(SparseRowsHaveTheValuesOfTheDenseRows) {
   testing::ForEachSimdLevel([] {
     for (HashKind kind : kKinds) {
       const int64_t dim = 300, num_rows = 41;
@@ -125,7 +125,7 @@ TEST(SparseRowsHaveTheValuesOfFullOnes) {
   });
 }
 
-TEST(AllNumbersHaveBuckets) {
+TEST(AllFloatsHaveBuckets) {
   const float inf = std::numeric_limits<float>::infinity(), nan = NAN;
   const int64_t dim = 40;
   for (HashKind kind : kKinds) {
@@ -164,12 +164,12 @@ std::vector<int> BucketSizes(int num_hashes, int bits) {
   return sizes;
 }
 
-TEST(AsManyListsOfValuesGoToEachBucket) {
+TEST(EachBucketGetsTheSameNumberOfCombinationsOfValues) {
   EXPECT_EQ(BucketSizes(9, 4), std::vector<int>(16, 32));
   EXPECT_EQ(BucketSizes(9, 9), std::vector<int>(512, 1));
 }
 
-TEST(EnoughBitsWriteOneValueAfterTheOther) {
+TEST(CodesConcatenateValuesIfBitsAreEnough) {
   const std::vector<float> rows = Normal(20 * 30);
   const OwnedFamily owned(HashKind::kWta, 30, 3, 7, 9);
   const std::vector<int32_t> values = owned.Values(rows), codes = owned.Codes(rows);
@@ -210,7 +210,7 @@ TEST(FunctionsDependOnAllBitsOfTheSeed) {
   EXPECT_EQ(different.size(), 5);
 }
 
-TEST(DamagedFunctionsAreFound) {
+TEST(DamagedFunctionsAreDetected) {
   OwnedFamily bins(HashKind::kDwta, 50, 2, 5), projections(HashKind::kSimHash, 50, 2, 5);
   bins.functions[3] = 50;
   projections.functions[3] = 0x7fc00000;  // NaN

@@ -31,16 +31,16 @@ void ForEachFrom(const Bucket& bucket, int64_t place, int64_t length, const MetI
 }
 
 // Processes the queries of one thread. Its memory is that of the largest query.
-class RowQuery {
+class ExampleQuery {
  public:
-  RowQuery(const LshTables& tables, const LshQueries& queries, const LshDraw& draw)
+  ExampleQuery(const LshTables& tables, const LshQueries& queries, const LshDraw& draw)
       : tables_(tables), queries_(queries), draw_(draw) {}
 
   bool sound() const { return sound_; }
 
-  int32_t Walk(int64_t row, int64_t* ids) {
-    const QueryDraws draws = Start(row, 0);
-    const int32_t* codes = queries_.codes + row * queries_.num_codes;
+  int32_t Walk(int64_t example, int64_t* ids) {
+    const QueryDraws draws = Start(example, 0);
+    const int32_t* codes = queries_.codes + example * queries_.num_codes;
     const int64_t start = ScaleBits(draws(0).second, queries_.num_codes);
     int64_t found = 0, lookups = draw_.max_lookups;
     for (int64_t j = 0; j < queries_.num_codes; ++j) {
@@ -59,8 +59,8 @@ class RowQuery {
     return Complete(found, found, draws, ids);
   }
 
-  int32_t MostMet(int64_t row, int64_t* ids) {
-    const int32_t* codes = queries_.codes + row * queries_.num_codes;
+  int32_t MostMet(int64_t example, int64_t* ids) {
+    const int32_t* codes = queries_.codes + example * queries_.num_codes;
     sizes_.resize(queries_.num_codes);
     for (int64_t i = 0; i < queries_.num_codes; ++i) {
       sizes_[i] = BucketOfCode(tables_, i, codes[i]).size;
@@ -69,7 +69,7 @@ class RowQuery {
     int64_t lookups = 0;
     for (int64_t size : sizes_) lookups += std::min(size, longest);
     const int64_t max_met = std::min(lookups, tables_.num_classes);
-    const QueryDraws draws = Start(row, max_met);
+    const QueryDraws draws = Start(example, max_met);
     most_met_.Clear(max_met);
     for (int64_t i = 0; i < queries_.num_codes; ++i) {
       const Bucket bucket = BucketOfCode(tables_, i, codes[i]);
@@ -88,14 +88,14 @@ class RowQuery {
  private:
   // Starts a new query: clears the state and excludes the query's labels. At most `max_met`
   // classes are met before the result is filled up.
-  QueryDraws Start(int64_t row, int64_t max_met) {
+  QueryDraws Start(int64_t example, int64_t max_met) {
     met_.Clear(
         std::min(queries_.num_labels + max_met + draw_.num_sampled, tables_.num_classes));
-    const int64_t* labels = queries_.labels + row * queries_.num_labels;
+    const int64_t* labels = queries_.labels + example * queries_.num_labels;
     for (int64_t l = 0; l < queries_.num_labels; ++l) {
       if (labels[l] >= 0) met_.Block(static_cast<int32_t>(labels[l]));
     }
-    return {draw_.seed, draw_.RowOfDraws(row)};
+    return {draw_.seed, draw_.RowOfDraws(example)};
   }
 
   bool Check(int32_t id) {
@@ -127,17 +127,17 @@ class RowQuery {
   bool sound_ = true;
 };
 
-using Query = int32_t (RowQuery::*)(int64_t row, int64_t* ids);
+using Query = int32_t (ExampleQuery::*)(int64_t example, int64_t* ids);
 
-bool ForEachRow(const LshTables& tables, const LshQueries& queries, const LshDraw& draw,
-                const ParallelFor& parallel, Query query, int64_t max_lookups, int64_t* ids,
-                int32_t* num_filled) {
+bool ForEachExample(const LshTables& tables, const LshQueries& queries, const LshDraw& draw,
+                    const ParallelFor& parallel, Query query, int64_t max_lookups, int64_t* ids,
+                    int32_t* num_filled) {
   const int64_t cycles = 10 * (queries.num_codes + draw.num_sampled + max_lookups);
   std::atomic<bool> sound{true};
   parallel(queries.batch, cycles, [&](int64_t begin, int64_t end) {
-    RowQuery one(tables, queries, draw);
-    for (int64_t row = begin; row < end; ++row) {
-      num_filled[row] = (one.*query)(row, ids + row * draw.num_sampled);
+    ExampleQuery one(tables, queries, draw);
+    for (int64_t example = begin; example < end; ++example) {
+      num_filled[example] = (one.*query)(example, ids + example * draw.num_sampled);
     }
     if (!one.sound()) sound = false;
   });
@@ -148,14 +148,15 @@ bool ForEachRow(const LshTables& tables, const LshQueries& queries, const LshDra
 
 bool WalkBuckets(const LshTables& tables, const LshQueries& queries, const LshDraw& draw,
                  const ParallelFor& parallel, int64_t* ids, int32_t* num_filled) {
-  return ForEachRow(tables, queries, draw, parallel, &RowQuery::Walk, 0, ids, num_filled);
+  return ForEachExample(tables, queries, draw, parallel, &ExampleQuery::Walk, 0, ids,
+                        num_filled);
 }
 
 bool MostMetClasses(const LshTables& tables, const LshQueries& queries, const LshDraw& draw,
                     const ParallelFor& parallel, int64_t* ids, int32_t* num_filled) {
   const int64_t lookups = std::min(draw.max_lookups, queries.num_codes * tables.num_classes);
-  return ForEachRow(tables, queries, draw, parallel, &RowQuery::MostMet, lookups, ids,
-                    num_filled);
+  return ForEachExample(tables, queries, draw, parallel, &ExampleQuery::MostMet, lookups, ids,
+                        num_filled);
 }
 
 }  // namespace largeout

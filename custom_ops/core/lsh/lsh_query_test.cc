@@ -99,7 +99,7 @@ TEST(BothQueriesGiveDistinctClassesOfTheBucketsBeforeTheyFill) {
   }
 }
 
-TEST(WhereTooFewClassesAreLeftTheListEndsInMinusOne) {
+TEST(ListsEndInMinusOneIfTooFewClassesAreLeft) {
   const Tables tables = RandomTables(2, 4, 10);
   for (const Query query : {WalkBuckets, MostMetClasses}) {
     const Result result = Ask(query, tables, {0, 1}, {3, 5}, 12);
@@ -209,7 +209,7 @@ TEST(FillDrawsAreUniform) {
   }
 }
 
-TEST(LookupsAreBoundedWhereAllClassesAreInOneBucket) {
+TEST(LookupsAreBoundedIfAllClassesAreInOneBucket) {
   const Tables tables(3, 2, Ints(3 * 5000, 0));
   const Result walk = Ask(WalkBuckets, tables, {0, 0, 0}, {}, 100, 1, 1, true, 30);
   EXPECT_EQ(walk.num_filled[0], 70);
@@ -246,7 +246,7 @@ TEST(ResultsDoNotDependOnHowTheBatchIsDivided) {
   }
 }
 
-TEST(StretchesFillTheBudget) {
+TEST(LongestStretchUsesTheWholeBudget) {
   EXPECT_GE(LongestStretch({3, 5, 100}, 1000), 100);
   EXPECT_EQ(LongestStretch({3, 5, 100}, 18), 10);
   EXPECT_EQ(LongestStretch({30, 50, 100}, 18), 6);

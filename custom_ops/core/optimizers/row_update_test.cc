@@ -39,7 +39,7 @@ double SummedGradient(const Matrix& values, int64_t dim, int64_t row, int64_t co
   return sum;
 }
 
-TEST(AdamMovesRowsWithAGradientOnly) {
+TEST(AdamUpdatesOnlyRowsWithAGradient) {
   ForAllWidths([](int64_t dim) {
     const Matrix start = Ramp(kRows, dim), values = Ramp(3, dim);
     Matrix w = start, m(kRows * dim, 0.5f), v(kRows * dim, 0.25f);
@@ -141,7 +141,7 @@ TEST(NesterovMovesByTheNextMomentum) {
   });
 }
 
-TEST(DescentNeedsNoMomentumSlot) {
+TEST(GradientDescentNeedsNoMomentumSlot) {
   ForAllWidths([](int64_t dim) {
     const Matrix values = Ramp(3, dim);
     Matrix w(kRows * dim, 1.0f);

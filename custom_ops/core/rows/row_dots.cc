@@ -15,7 +15,7 @@ namespace {
 // A thread reads scattered rows from memory at about one float per cycle.
 constexpr int64_t kCyclesPerFloat = 1;
 
-DotRows DotRowsOf(const OwnClasses& own) {
+DotExamples DotExamplesOf(const OwnClasses& own) {
   return {own.ids, own.per_row, std::numeric_limits<float>::lowest()};
 }
 
@@ -39,7 +39,8 @@ void RowDots(const ClassMatrix& matrix, const float* features, const OwnClasses&
              const ParallelFor& parallel, float* logits) {
   const int64_t cost = own.per_row * matrix.dim * kCyclesPerFloat;
   parallel(own.batch, cost, [&](int64_t begin, int64_t end) {
-    LARGEOUT_SIMD_DISPATCH(DotOwnRows, matrix, DotRowsOf(own), features, begin, end, logits);
+    LARGEOUT_SIMD_DISPATCH(DotOwnClasses, matrix, DotExamplesOf(own), features, begin, end,
+                           logits);
   });
 }
 
@@ -60,7 +61,7 @@ void RowDotsFeatureGradient(const ClassMatrix& matrix, const OwnClasses& own,
                             float* d_features) {
   const int64_t cost = (own.per_row + 1) * matrix.dim * kCyclesPerFloat;
   parallel(own.batch, cost, [&](int64_t begin, int64_t end) {
-    LARGEOUT_SIMD_DISPATCH(SumOwnRows, matrix, DotRowsOf(own), d_logits, begin, end,
+    LARGEOUT_SIMD_DISPATCH(SumOwnClasses, matrix, DotExamplesOf(own), d_logits, begin, end,
                            d_features);
   });
 }

@@ -96,8 +96,8 @@ inline int64_t SumRun(const DotSegments& in, int64_t begin, int64_t end, float* 
 
 }  // namespace
 
-void DotOwnRows(const ClassMatrix& matrix, const DotRows& own, const float* features,
-                int64_t begin, int64_t end, float* logits) {
+void DotOwnClasses(const ClassMatrix& matrix, const DotExamples& own, const float* features,
+                   int64_t begin, int64_t end, float* logits) {
   const int64_t* end_of_ids = own.ids + end * own.per_row;
   for (int64_t b = begin; b < end; ++b) {
     const float* feature = features + b * matrix.dim;
@@ -115,8 +115,8 @@ void DotOwnRows(const ClassMatrix& matrix, const DotRows& own, const float* feat
   }
 }
 
-void SumOwnRows(const ClassMatrix& matrix, const DotRows& own, const float* weights,
-                int64_t begin, int64_t end, float* sums) {
+void SumOwnClasses(const ClassMatrix& matrix, const DotExamples& own, const float* weights,
+                   int64_t begin, int64_t end, float* sums) {
   const int64_t* end_of_ids = own.ids + end * own.per_row;
   for (int64_t b = begin; b < end; ++b) {
     const int64_t* ids = own.ids + b * own.per_row;

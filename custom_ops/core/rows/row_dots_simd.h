@@ -10,7 +10,7 @@
 namespace largeout {
 
 // One entry per example: ids and values [batch, per_row], vectors [batch, dim].
-struct DotRows {
+struct DotExamples {
   const int64_t* ids;
   int64_t per_row;
   float no_class;  // the logit of padding (id -1)
@@ -29,14 +29,14 @@ struct DotSegments {
 };
 
 // These functions process the examples or segments [begin, end). run: dim floats of scratch.
-#define LARGEOUT_DECLARE_ROW_DOTS(level)                                                   \
-  namespace level {                                                                        \
-  void DotOwnRows(const ClassMatrix& matrix, const DotRows& own, const float* features,    \
-                  int64_t begin, int64_t end, float* logits);                              \
-  void SumOwnRows(const ClassMatrix& matrix, const DotRows& own, const float* weights,     \
-                  int64_t begin, int64_t end, float* sums);                                \
-  void SumDotSegments(const DotSegments& segments, int64_t begin, int64_t end, float* run, \
-                      float* rows);                                                        \
+#define LARGEOUT_DECLARE_ROW_DOTS(level)                                                       \
+  namespace level {                                                                            \
+  void DotOwnClasses(const ClassMatrix& matrix, const DotExamples& own, const float* features, \
+                     int64_t begin, int64_t end, float* logits);                               \
+  void SumOwnClasses(const ClassMatrix& matrix, const DotExamples& own, const float* weights,  \
+                     int64_t begin, int64_t end, float* sums);                                 \
+  void SumDotSegments(const DotSegments& segments, int64_t begin, int64_t end, float* run,     \
+                      float* rows);                                                            \
   }
 
 LARGEOUT_DECLARE_ROW_DOTS(generic)

@@ -62,7 +62,7 @@ void ForAllWidths(const Body& body) {
   });
 }
 
-TEST(RowDotsAreTheLogitsOfEachRowsOwnClasses) {
+TEST(RowDotsAreTheLogitsOfEachExamplesOwnClasses) {
   ForAllWidths([](const Problem& in) {
     std::vector<float> logits(in.ids.size());
     RowDots(in.matrix(), in.features.data(), in.own(), SerialFor, logits.data());
@@ -140,7 +140,7 @@ TEST(RowGradientHasOneRowForEachDistinctClass) {
   });
 }
 
-TEST(RowGradientSumsAsManyTermsAsThereAre) {
+TEST(RowGradientSumsAnyNumberOfTerms) {
   testing::ForEachSimdLevel([&] {
     constexpr int64_t kMany = 1000, kDim = 5;
     const std::vector<int64_t> ids(kMany, 2);
@@ -183,7 +183,7 @@ TEST(RowDotsDoNotDependOnThreads) {
   });
 }
 
-TEST(RowsWithoutAnyClassHaveNoGradient) {
+TEST(ExamplesWithoutClassesHaveNoGradient) {
   Problem in(16);
   in.ids.assign(in.ids.size(), -1);
   in.shared_ids.clear();

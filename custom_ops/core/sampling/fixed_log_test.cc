@@ -41,7 +41,7 @@ TEST(FixedLogHasNoJumpsBetweenItsPieces) {
 }
 
 // All processors must compute these, because draws depend on them.
-TEST(FixedLogHasTheseBits) {
+TEST(FixedLogHasKnownBits) {
   EXPECT_EQ(FixedLog(2), 0x162E42FEFA39EF3);
   EXPECT_EQ(FixedLog(3), 158326716603851093);
   EXPECT_EQ(FixedLog(1000003), 1991025334769909564);

@@ -90,11 +90,11 @@ void CheckClosedForm() {
   }
 }
 
-TEST(UniformSamplesOccurAsOftenAsStated) { CheckClosedForm<UniformDistribution>(); }
+TEST(UniformSamplesOccurAsOftenAsExpected) { CheckClosedForm<UniformDistribution>(); }
 
-TEST(LogUniformSamplesOccurAsOftenAsStated) { CheckClosedForm<LogUniformDistribution>(); }
+TEST(LogUniformSamplesOccurAsOftenAsExpected) { CheckClosedForm<LogUniformDistribution>(); }
 
-TEST(TableSamplesOccurAsOftenAsStated) {
+TEST(TableSamplesOccurAsOftenAsExpected) {
   const std::vector<double> weights = {1, 50, 3, 3, 1e-9, 20, 7, 400, 1, 2, 2};
   for (int64_t num_sampled : {1, 2, 4, 10, 11}) {
     const OwnedTable table(weights, num_sampled, 3);
@@ -150,7 +150,7 @@ TEST(EveryPairOfClassesCanOccurTogether) {
   EXPECT_EQ(pairs.size(), kClasses * kClasses);
 }
 
-TEST(ASampleDoesNotDependOnHowTheStrataAreShared) {
+TEST(ASampleDoesNotDependOnHowTheStrataAreDivided) {
   const ParallelFor backwards_one_by_one = [](int64_t total, int64_t, const auto& work) {
     for (int64_t i = total - 1; i >= 0; --i) work(i, i + 1);
   };

@@ -36,7 +36,7 @@ TEST(CheckOptionsAreRead) {
   EXPECT_EQ(options.json, "a.json");
 }
 
-TEST(CheckOptionsThatAreWrongAreNamed) {
+TEST(InvalidCheckOptionsAreReported) {
   Options options;
   const char* unknown[] = {"cuda_check", "--fast"};
   EXPECT_EQ(ParseOptions(2, unknown, &options), "unknown argument --fast");
@@ -71,7 +71,7 @@ TEST(TheTableHasFailuresTimesAndShares) {
   EXPECT_TRUE(Has(table, "2.0000    1000.0     50%"));
 }
 
-TEST(JsonHasTheSameAndQuotesText) {
+TEST(JsonHasAllResultsAndQuotesText) {
   Report report = ExampleReport();
   report.timings[0].work.flops = kNan;
   const std::string json = Json(report);
