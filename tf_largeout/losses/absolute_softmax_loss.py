@@ -8,7 +8,6 @@ from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.losses.sampled_softmax_loss import sampled_softmax_loss
 from tf_largeout.tags.candidates import Candidates, absolute_or_lowest
 from tf_largeout.tags.lazy_logits import LazyLogits
-from tf_largeout.types import DTypeLike
 
 
 def absolute_softmax_loss(
@@ -62,16 +61,6 @@ class AbsoluteSoftmaxLoss(SampledLoss):
     """
 
     ranking = "absolute"
-
-    def __init__(
-        self,
-        remove_accidental_hits: bool = True,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "absolute_softmax_loss",
-        dtype: DTypeLike | None = None,
-        compute_dtype: str = "float32",
-    ) -> None:
-        super().__init__(remove_accidental_hits, reduction, name, dtype, compute_dtype)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
         return absolute_softmax_loss(

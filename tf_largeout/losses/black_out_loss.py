@@ -7,7 +7,6 @@ from tf_largeout.losses.cross_entropy import softmax_cross_entropy
 from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.sampled_values import DRAWS, PROBABILITIES
 from tf_largeout.tags.candidates import Candidates
-from tf_largeout.types import DTypeLike
 
 
 def black_out_loss(
@@ -73,16 +72,6 @@ class BlackOutLoss(SampledLoss):
         "Use a static sampler, such as UnigramSampler, or a search with a tail: "
         "InvertedFileSampler(num_sampled, num_hard=16)."
     )
-
-    def __init__(
-        self,
-        remove_accidental_hits: bool = True,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "black_out_loss",
-        dtype: DTypeLike | None = None,
-        compute_dtype: str = "float32",
-    ) -> None:
-        super().__init__(remove_accidental_hits, reduction, name, dtype, compute_dtype)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
         true_logits = candidates.true_logits - candidates.true_log_counts()

@@ -6,7 +6,6 @@ import tensorflow as tf
 from tf_largeout.losses.cross_entropy import softmax_cross_entropy
 from tf_largeout.losses.tagged_loss import TaggedLoss
 from tf_largeout.tags.log_probabilities import LogProbabilities
-from tf_largeout.types import DTypeLike
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -29,14 +28,6 @@ class HierarchicalSoftmaxLoss(TaggedLoss):
     """
 
     tag_class = LogProbabilities
-
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "hierarchical_softmax_loss",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(reduction=reduction, name=name, dtype=dtype)
 
     def example_losses(self, tag: LogProbabilities, labels: tf.Tensor) -> tf.Tensor:
         log_partition = tf.zeros(tf.shape(labels)[:1])  # the probabilities sum to 1

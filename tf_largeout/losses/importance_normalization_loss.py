@@ -4,7 +4,6 @@ import keras
 
 from tf_largeout.losses.normalization_loss import NormalizationLoss
 from tf_largeout.sampled_values import DRAWS, PROBABILITIES
-from tf_largeout.types import DTypeLike
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -47,13 +46,3 @@ class ImportanceNormalizationLoss(NormalizationLoss):
         "Use a static sampler, such as UniformSampler, SoftmaxSampler, or a search with a "
         "tail: InvertedFileSampler(num_sampled, num_hard=16)."
     )
-
-    def __init__(
-        self,
-        complement: str = "label",
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "importance_normalization_loss",
-        dtype: DTypeLike | None = None,
-        compute_dtype: str = "float32",
-    ) -> None:
-        super().__init__(complement, reduction, name, dtype, compute_dtype)

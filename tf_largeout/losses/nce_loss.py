@@ -6,7 +6,6 @@ import tensorflow as tf
 from tf_largeout.losses.cross_entropy import target_weights
 from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.tags.candidates import Candidates
-from tf_largeout.types import DTypeLike
 
 
 def nce_loss(
@@ -56,16 +55,6 @@ class NCELoss(SampledLoss):
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
         compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
     """
-
-    def __init__(
-        self,
-        remove_accidental_hits: bool = True,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "nce_loss",
-        dtype: DTypeLike | None = None,
-        compute_dtype: str = "float32",
-    ) -> None:
-        super().__init__(remove_accidental_hits, reduction, name, dtype, compute_dtype)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
         true_logits = candidates.true_logits - candidates.true_log_counts()

@@ -6,7 +6,7 @@ import tensorflow as tf
 from tf_largeout.losses.spherical_loss import SphericalLoss
 from tf_largeout.tags.factored_logits import FactoredLogits
 from tf_largeout.tags.output_tag import tag_of
-from tf_largeout.types import DTypeLike, TensorLike
+from tf_largeout.types import TensorLike
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -26,14 +26,6 @@ class SquaredErrorLoss(SphericalLoss):
         y_true: Integer class ids as for all losses, but repeated labels count once. Or the
             nonzero targets as a `tf.SparseTensor` `[batch, num_classes]` of floats.
     """
-
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "squared_error_loss",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(reduction=reduction, name=name, dtype=dtype)
 
     def __call__(
         self, y_true: TensorLike, y_pred: tf.Tensor, sample_weight: TensorLike | None = None

@@ -1,5 +1,6 @@
 """The base class of all losses of this library."""
 
+import re
 from typing import Any
 
 import keras
@@ -33,7 +34,7 @@ class TaggedLoss(keras.losses.Loss):
 
     Args:
         reduction: As in `keras.losses.Loss`.
-        name: Name of the loss.
+        name: Name of the loss; by default that of its class in snake case, such as "nce_loss".
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
 
     Attributes:
@@ -72,6 +73,7 @@ class TaggedLoss(keras.losses.Loss):
         name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> None:
+        name = name or _snake_case(type(self).__name__)
         super().__init__(reduction=reduction, name=name, dtype=dtype)
 
     def example_losses(self, tag: Any, labels: tf.Tensor) -> tf.Tensor:
@@ -160,6 +162,11 @@ class TaggedLoss(keras.losses.Loss):
             `y_pred`.
         """
         return y_pred
+
+
+def _snake_case(name: str) -> str:
+    """`NCELoss` becomes "nce_loss"."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def _define_both_names(loss: type) -> None:

@@ -4,7 +4,6 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.losses.spherical_loss import SphericalLoss
-from tf_largeout.types import DTypeLike
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -27,14 +26,6 @@ class TaylorSoftmaxLoss(SphericalLoss):
     """
 
     is_cross_entropy, ranking = True, "taylor"
-
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "taylor_softmax_loss",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(reduction=reduction, name=name, dtype=dtype)
 
     def label_losses(
         self, squares: tf.Tensor, sums: tf.Tensor, true_logits: tf.Tensor, num_classes: int
