@@ -36,14 +36,21 @@ _LONG = (
 )
 
 
+def pytest_report_header(config):
+    return None if config.getoption("--run-slow") else "slow tests are left out (--run-slow)"
+
+
 def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--run-slow"):
+        # To skip thousands of tests takes longer than to leave them out.
+        slow = [item for item in items if "slow" in item.keywords]
+        items[:] = [item for item in items if "slow" not in item.keywords]
+        config.hook.pytest_deselected(items=slow)
     items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
-    skipped = {} if config.getoption("--run-slow") else {"slow": "slow; run with --run-slow"}
-    if any("gpu" in item.keywords for item in items) and gpu.missing():
-        skipped["gpu"] = gpu.missing()
-    for item in items:
-        for mark in skipped.keys() & item.keywords.keys():
-            item.add_marker(pytest.mark.skip(reason=skipped[mark]))
+    if any("gpu" in item.keywords for item in items) and (reason := gpu.missing()):
+        for item in items:
+            if "gpu" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def pytest_collection_finish():
