@@ -118,7 +118,7 @@ test-py: ops
 AVX2 := ONEDNN_MAX_CPU_ISA=AVX2 LARGEOUT_SIMD_LEVEL=avx2
 SOME_PORTABLE := tests/classes/sharded_matrix_test.py tests/classes/blockwise_test.py tests/classes/filtered_top_k_test.py \
   tests/retrieval/brute_force_index_test.py tests/serving/class_scores_test.py \
-  tests/integration/sharded_tables_test.py::test_counts_of_a_pool_are_those_of_one_shard
+  tests/integration/sharded_tables_test.py::test_counts_of_a_pool_equal_those_of_one_shard
 test-avx2: ops
 	$(AVX2) $(BIN)/python -m pytest -q -m portable $(PARALLEL) $(SOME_PORTABLE)
 

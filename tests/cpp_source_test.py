@@ -62,7 +62,7 @@ each_file = each_of(cpp_files())
 
 
 @each_file
-def test_includes_follow_the_floors_of_the_design(path):
+def test_includes_follow_the_levels_of_the_design(path):
     floor = path.relative_to(CUSTOM_OPS).parts[0]
     wrong = [
         header
@@ -109,7 +109,7 @@ def test_vectorised_files_include_no_std_templates(path):
     )
 
 
-def test_one_stem_names_a_feature_on_every_floor():
+def test_a_feature_has_the_same_stem_on_every_level():
     floors = {
         "custom_ops/ops/{}.cc": (CUSTOM_OPS / "ops", "*_ops.cc"),
         "custom_ops/kernels/{}.cc": (CUSTOM_OPS / "kernels", "*_ops.cc"),
@@ -148,7 +148,7 @@ def test_every_op_has_a_prefix_a_shape_function_and_a_doc(path):
 
 
 @each_file
-def test_cpp_tests_are_on_the_floors_without_tensorflow(path):
+def test_cpp_tests_are_on_the_levels_without_tensorflow(path):
     allowed = path.suffix == ".cc" and path.relative_to(CUSTOM_OPS).parts[0] in TESTED_FLOORS
     assert allowed or not path.stem.endswith("_test"), (
         f"{name(path)}: C++ tests are linked by g++ without TensorFlow, so they are X_test.cc "
@@ -157,7 +157,7 @@ def test_cpp_tests_are_on_the_floors_without_tensorflow(path):
 
 
 @each_of(cpp_files("core", "kernels", "ops"))
-def test_code_for_nvcc_is_on_the_cuda_floor(path):
+def test_code_for_nvcc_is_on_the_cuda_level(path):
     assert path.suffix in (".h", ".cc"), f"{name(path)}: CUDA lives in custom_ops/cuda."
 
 

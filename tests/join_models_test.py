@@ -46,7 +46,7 @@ def test_a_missing_bias_counts_as_zero():
     assert without.layers[-1].bias is None
 
 
-def test_it_ranks_by_the_product_of_probabilities_and_finds_them_exactly():
+def test_classes_are_ranked_by_the_product_of_probabilities():
     models = [_bag(0), _bag(1)]
     ids = np.random.default_rng(1).integers(0, 30, (9, 5))
     product = np.prod([keras.ops.softmax(model(ids)) for model in models], axis=0)
@@ -56,7 +56,7 @@ def test_it_ranks_by_the_product_of_probabilities_and_finds_them_exactly():
 
 
 @pytest.mark.slow
-def test_it_can_be_saved_loaded_and_evaluated(tmp_path):
+def test_a_joined_model_can_be_saved_loaded_and_evaluated(tmp_path):
     joined = tflo.join_models([_bag(0), _bag(1)])
     ids = np.random.default_rng(1).integers(0, 30, (9, 5))
     joined.save(tmp_path / "joined.keras")
@@ -91,6 +91,6 @@ def test_the_models_are_not_changed():
         (lambda: [_model(0), "model"], "Received: 'model'"),
     ],
 )
-def test_models_that_cannot_be_joined_are_refused(models, message):
+def test_models_that_cannot_be_joined_raise_an_error(models, message):
     with pytest.raises(ValueError, match=message):
         tflo.join_models(models())

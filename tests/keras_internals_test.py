@@ -117,7 +117,7 @@ def test_two_calls_have_the_frames_of_their_caller_in_common():
 
 
 @pytest.mark.parametrize("module", [keras.losses, keras.metrics], ids=["losses", "metrics"])
-def test_compile_finds_what_is_added_to_its_names(module, monkeypatch):
+def test_compile_finds_names_that_are_added(module, monkeypatch):
     class Other(keras.losses.Loss if module is keras.losses else keras.metrics.Metric):
         pass
 
@@ -163,7 +163,7 @@ def test_a_layer_gives_a_mask(in_function):
 
 
 @pytest.mark.parametrize("in_function", [False, True])
-def test_a_loss_divides_by_what_the_mask_leaves(in_function):
+def test_a_loss_divides_by_the_number_of_unmasked_examples(in_function):
     class First(keras.losses.Loss):
         def call(self, y_true, y_pred):
             return y_pred
@@ -187,7 +187,7 @@ def test_a_tensor_is_symbolic_where_keras_infers_shapes_alone():
     assert recorder.found == [False, False]
 
 
-def test_under_a_strategy_a_loss_sees_symbolic_predictions_before_the_first_step():
+def test_under_a_strategy_a_loss_gets_symbolic_predictions_before_the_first_step():
     found = []
 
     def loss(y_true, y_pred):
@@ -290,7 +290,7 @@ def test_variables_are_excluded_from_weight_decay():
     assert not keras_internals.decays_weight(optimizer, variables[0])
 
 
-def test_a_checkpoint_has_several_variables_as_one_table(tmp_path):
+def test_a_checkpoint_stores_several_variables_as_one_table(tmp_path):
     parts = [tf.Variable(X), tf.Variable(2 * X[:2])]
     holder = tf.Module()
     holder.table = keras_internals.sharded_variable(parts, "table")

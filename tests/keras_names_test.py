@@ -71,7 +71,7 @@ def test_every_class_without_arguments_has_a_name():
             assert registered.startswith("tf_largeout>")
 
 
-def test_a_loss_by_name_is_one_of_ours():
+def test_a_name_of_a_loss_gives_a_loss_of_this_package():
     assert isinstance(keras.losses.get("nce_loss"), tflo.losses.NCELoss)
     assert isinstance(keras.metrics.get("perplexity"), tflo.metrics.Perplexity)
     assert isinstance(keras.optimizers.get("lazy_sgd"), tflo.optimizers.LazySGD)
@@ -87,7 +87,7 @@ def test_names_of_keras_are_not_replaced(monkeypatch):
     assert table == {"perplexity": Perplexity}
 
 
-def test_a_keras_without_such_a_table_goes_without_its_names_alone(monkeypatch):
+def test_without_the_table_of_keras_only_names_are_missing(monkeypatch):
     table = {}
     monkeypatch.delitem(keras.losses.get.__globals__, "ALL_OBJECTS_DICT")
     monkeypatch.setitem(keras.metrics.get.__globals__, "ALL_OBJECTS_DICT", table)

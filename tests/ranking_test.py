@@ -77,7 +77,7 @@ def assert_best(found, kind, model):
 
 
 @each_kind
-def test_the_best_classes_are_those_of_the_loss(kind):
+def test_top_k_ranks_classes_as_the_loss_does(kind):
     model = trained(kind)
     assert_best(model.layers[-1].top_k(X, K), kind, model)
     assert_best(tflo.retrieval.predict_top_k(model, X, K, verbose=0), kind, model)
@@ -89,7 +89,7 @@ def test_the_best_classes_are_those_of_the_loss(kind):
 
 @each_kind
 @pytest.mark.parametrize("is_trained", [True, False], ids=["trained", "new"])
-def test_metrics_are_those_of_the_loss(kind, is_trained):
+def test_metrics_rank_classes_as_the_loss_does(kind, is_trained):
     model = trained(kind) if is_trained else new_model(kind)
     labels = best(kind, model)[1][:, 0]
     labels[0] = best(kind, model)[1][0, K - 1]
@@ -104,7 +104,7 @@ def test_metrics_are_those_of_the_loss(kind, is_trained):
 
 
 @each_kind
-def test_an_argument_overrules_the_loss(kind):
+def test_the_argument_ranking_overrides_the_loss(kind):
     model, labels = trained(kind), np.arange(BATCH)
     for absolute in (False, True):
         scores = np.abs(logits_of(model)) if absolute else logits_of(model)
@@ -137,7 +137,7 @@ def test_exports_rank_as_the_loss_does(kind, ops, tmp_path):
 
 
 @pytest.mark.parametrize("kind", slow_but(["taylor"], KINDS))
-def test_copies_and_files_keep_the_ranking(kind, tmp_path):
+def test_copies_and_saved_models_keep_the_ranking(kind, tmp_path):
     model = trained(kind)
     model.save(tmp_path / "model.keras")
     model.save_weights(tmp_path / "model.weights.h5")
@@ -161,7 +161,7 @@ def test_weights_loaded_into_a_compiled_model_rank_by_its_loss(loss, tmp_path):
     assert_best(tflo.retrieval.predict_top_k(model, X, K, verbose=0), "absolute", model)
 
 
-def test_the_last_loss_that_trains_decides():
+def test_the_last_loss_that_trains_defines_the_ranking():
     model = trained("absolute")
     model.compile("sgd", losses.SampledSoftmaxLoss(), metrics=[metrics.Perplexity()])
     found = model.evaluate(X, np.arange(BATCH), verbose=0, return_dict=True)
@@ -172,7 +172,7 @@ def test_the_last_loss_that_trains_decides():
 
 
 @pytest.mark.parametrize("kind", ["absolute", "taylor"])
-def test_what_ranks_by_logit_alone_is_refused(kind, tmp_path):
+def test_components_that_rank_only_by_logit_raise_an_error(kind, tmp_path):
     model = trained(kind)
     index = tflo.retrieval.BruteForceIndex().build(ROWS, BIAS)
     with pytest.raises(ValueError, match=f"'head' ranks classes by '{kind}'.*ranks by 'logit'"):
@@ -182,7 +182,7 @@ def test_what_ranks_by_logit_alone_is_refused(kind, tmp_path):
         tflo.serving.export(model, tmp_path / "1", index=index)
 
 
-def test_the_argument_of_the_layer_comes_before_the_loss():
+def test_the_argument_of_the_layer_precedes_the_loss():
     head = layers.LargeOutput(N, "uniform", ranking="logit")
     model = keras.Sequential([keras.Input([DIM]), head])
     model.compile("sgd", losses.AbsoluteSoftmaxLoss())
@@ -190,7 +190,7 @@ def test_the_argument_of_the_layer_comes_before_the_loss():
     assert head.ranking == keras.models.clone_model(model).layers[-1].ranking == "logit"
 
 
-def test_models_that_rank_by_magnitude_are_not_joined():
+def test_joining_models_that_rank_by_magnitude_raises_an_error():
     models = [trained("logit"), new_model("absolute")]
     with pytest.raises(ValueError, match="ranks classes by 'absolute'"):
         tflo.join_models(models)
@@ -204,7 +204,7 @@ def test_models_that_rank_by_magnitude_are_not_joined():
         (lambda **kwargs: layers.HierarchicalOutput(N, **kwargs), "absolute"),
     ],
 )
-def test_a_layer_says_which_rankings_it_has(make, ranking):
+def test_the_error_names_the_rankings_of_the_layer(make, ranking):
     with pytest.raises(ValueError, match=f"`ranking` of a .*Output must be.*{ranking!r}"):
         make(ranking=ranking)
 

@@ -66,7 +66,7 @@ SHORT = [("fewer", 3, "averages")]
 
 
 @pytest.mark.parametrize("change, num_shards, optimizer", slow_but(SHORT, CASES))
-def test_all_variables_are_those_of_one_shard(change, num_shards, optimizer):
+def test_all_variables_equal_those_of_one_shard(change, num_shards, optimizer):
     """After the change and after more training, and the losses."""
     *found, losses = resized(change, num_shards, optimizer)
     *expected, expected_losses = resized(change, 1, optimizer)
@@ -77,7 +77,7 @@ def test_all_variables_are_those_of_one_shard(change, num_shards, optimizer):
             np.testing.assert_array_equal(values, other[name], err_msg=name)
 
 
-def test_a_model_that_was_never_trained_has_its_rows_moved():
+def test_an_untrained_model_can_be_resized():
     model = sampled_model(sampler="uniform", num_shards=3)
     grown = tflo.resize_classes(model, GROWN, KEPT)
     rows = [one.layers[-1].class_embeddings().numpy() for one in (model, grown)]
@@ -87,7 +87,7 @@ def test_a_model_that_was_never_trained_has_its_rows_moved():
     fit(grown, *examples(num_classes=GROWN))
 
 
-def test_shards_of_several_optimizers_are_refused():
+def test_shards_with_several_optimizers_raise_an_error():
     model = sampled_model(sampler="uniform", num_shards=3)
     first = {"model/head/embeddings_0": tflo.optimizers.LazySGD(0.1, momentum=0.9)}
     optimizer = multi_optimizer(tflo.optimizers.LazySGD(0.2, momentum=0.9), first)

@@ -45,7 +45,7 @@ def _taylor(logits):
     return 1 + logits + tf.square(logits) / 2
 
 
-def test_a_loss_of_raw_logits_and_log_counts_says_itself_what_evaluate_reports():
+def test_a_custom_loss_defines_what_evaluate_reports():
     sampler = samplers.UniformSampler(N, seed=1)  # all classes, each once
     head = harness.built_head(ROWS, RNG.normal(size=N).astype("float32"), sampler)
     loss = TaylorSoftmaxLoss(reduction=None)
@@ -99,7 +99,7 @@ class SquaredErrorLoss(losses.TaggedLoss):
         return tag.squared_error(labels)
 
 
-def test_an_output_layer_gives_a_tag_of_its_own_that_trains_by_its_own_loss():
+def test_a_custom_output_layer_and_tag_train_by_a_custom_loss():
     head = FixedOutput(ROWS)
     model = keras.Sequential([keras.layers.Dense(DIM), head])
     model.compile(optimizers.LazyAdam(0.01), SquaredErrorLoss())
@@ -117,7 +117,7 @@ def test_an_output_layer_gives_a_tag_of_its_own_that_trains_by_its_own_loss():
     np.testing.assert_array_equal(head.top_k(model.layers[0](FEATURES), 1)[1][:, 0], best)
 
 
-def test_an_output_layer_of_ones_own_knows_masks_and_refuses_xla():
+def test_a_custom_output_layer_supports_masks_and_rejects_xla():
     head = FixedOutput(ROWS)
     assert head.supports_masking and not head.supports_jit
     ids = np.array([[1, 0], [2, 3]])
@@ -131,7 +131,7 @@ def test_an_output_layer_of_ones_own_knows_masks_and_refuses_xla():
     np.testing.assert_allclose(total, expected, rtol=1e-5)
 
 
-def test_a_loss_for_another_kind_of_layer_is_refused_by_name():
+def test_a_loss_for_another_kind_of_layer_raises_an_error():
     head = FixedOutput(ROWS, name="fixed")
     try:
         losses.NCELoss()(LABELS, head(FEATURES, training=True))
@@ -158,7 +158,7 @@ class InvertedFileIndex:
         return keras.Variable(initializer, shape=shape, dtype=dtype, name=name, trainable=False)
 
 
-def test_an_index_over_an_array_needs_no_layer():
+def test_a_custom_index_over_an_array_needs_no_layer():
     _, ids = InvertedFileIndex(ROWS).top_k(FEATURES, 5)
     expected = np.argsort(-FEATURES @ ROWS.T, axis=1)[:, :5]
     recall = np.mean(

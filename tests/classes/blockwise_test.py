@@ -32,26 +32,26 @@ def matrix(request, monkeypatch):
     return ClassMatrix(keras.Variable(ROWS), keras.Variable(BIAS), "test")
 
 
-def test_log_partition_and_logits_of_labels(matrix):
+def test_log_partition_and_label_logits_equal_the_reference(matrix):
     found = matrix.absolute().statistics(FEATURES, tf.constant(LABELS))
     np.testing.assert_allclose(found.log_partition, reference.log_partition(LOGITS), rtol=1e-6)
     np.testing.assert_array_equal(found.true_logits, reference.true_logits(LOGITS, LABELS))
 
 
-def test_ranks_of_equal_absolute_logits_go_to_the_lower_id(matrix):
+def test_equal_absolute_logits_are_ranked_by_id(matrix):
     ranks = matrix.absolute().statistics(FEATURES, tf.constant(LABELS)).ranks
     np.testing.assert_array_equal(ranks, reference.ranks(LOGITS, LABELS))
 
 
 @pytest.mark.parametrize("k", [1, 10, 100, N])
-def test_top_k_puts_the_lower_id_of_equal_ones_first(matrix, k):
+def test_top_k_sorts_equal_logits_by_id(matrix, k):
     scores, ids = matrix.absolute().top_k(tf.constant(FEATURES), k)
     expected_scores, expected_ids = reference.top_k(LOGITS, k)
     np.testing.assert_array_equal(scores, expected_scores)
     np.testing.assert_array_equal(ids, expected_ids)
 
 
-def test_a_row_that_is_not_a_number_is_last():
+def test_a_row_with_nan_is_last():
     rows = ROWS.copy()
     rows[5] = np.nan
     scorer = ClassMatrix(keras.Variable(rows), None, "test").absolute()
@@ -64,7 +64,7 @@ def test_a_row_that_is_not_a_number_is_last():
 
 
 @pytest.mark.parametrize("batch", [0, 1, 50_000])
-def test_blocks_come_in_turn_and_stay_small(batch):
+def test_blocks_are_in_order_and_of_limited_size(batch):
     matrix = ClassMatrix(keras.Variable(ROWS), None, "test")
     sizes, all_ids = [], []
 
@@ -78,7 +78,7 @@ def test_blocks_come_in_turn_and_stay_small(batch):
     assert max(rows * width for rows, width in sizes) <= 2**22
 
 
-def test_a_pass_over_classes_in_clusters_gives_their_log_probabilities(monkeypatch):
+def test_a_pass_over_clustered_classes_gives_log_probabilities(monkeypatch):
     monkeypatch.setattr(blockwise, "_NUMBERS_OF_A_BLOCK", 1)
     monkeypatch.setattr(blockwise, "_LEAST_IN_BLOCK", 8)
     problem = Problem(**PARTITIONS["given"])
@@ -93,7 +93,7 @@ def test_a_pass_over_classes_in_clusters_gives_their_log_probabilities(monkeypat
     np.testing.assert_allclose(np.hstack(blocks), problem.expected(), rtol=1e-4, atol=1e-5)
 
 
-def test_a_pass_over_classes_that_are_products_gives_their_logits(monkeypatch):
+def test_a_pass_over_factored_classes_gives_logits(monkeypatch):
     monkeypatch.setattr(blockwise, "_NUMBERS_OF_A_BLOCK", 1)
     layer = layers.FactoredOutput(N, 0.02, embeddings_initializer=ROWS, bias_initializer=BIAS)
     model = keras.Sequential([keras.Input((DIM,)), layer])
@@ -113,7 +113,7 @@ def test_a_pass_over_classes_that_are_products_gives_their_logits(monkeypatch):
 
 
 @pytest.mark.parametrize("bad", [np.nan, -np.inf])
-def test_scores_that_are_nothing_come_last_by_their_ids(bad):
+def test_nan_scores_come_last_sorted_by_id(bad):
     found = np.array([[1, bad, 3], [bad, bad, 2]], "float32")
 
     def fold(function, state):
@@ -127,12 +127,12 @@ def test_scores_that_are_nothing_come_last_by_their_ids(bad):
     np.testing.assert_array_equal(scores, [[3, 1, -np.inf], [2, -np.inf, -np.inf]])
 
 
-def test_features_that_are_not_finite_have_no_best_classes(matrix):
+def test_top_k_of_features_that_are_not_finite_raises_an_error(matrix):
     with pytest.raises(tf.errors.InvalidArgumentError, match="must be finite"):
         matrix.absolute().top_k(tf.constant([[np.nan] * DIM]), 3)
 
 
-def test_a_view_of_absolute_scores_leaves_rows_and_padding_as_they_are(matrix):
+def test_a_view_of_absolute_scores_keeps_rows_and_padding(matrix):
     scorer, ids = matrix.absolute(), tf.constant(LABELS)
     found = scorer.dots(tf.constant(FEATURES), ids)
     expected = np.take_along_axis(LOGITS, np.maximum(LABELS, 0), 1)
@@ -152,7 +152,7 @@ def test_a_scorer_must_define_its_methods():
             )
 
 
-def test_a_layer_without_a_loss_ranks_by_logit_unless_told_otherwise():
+def test_a_layer_without_a_loss_ranks_by_logit_by_default():
     head = harness.built_head(ROWS, BIAS)
     features = FEATURES[:6].reshape(2, 3, DIM)
     scores, ids = head.top_k(features, 4, absolute=True)

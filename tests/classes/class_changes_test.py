@@ -5,7 +5,7 @@ import pytest
 from tf_largeout.classes.class_changes import ClassChange
 
 
-def test_the_default_keeps_all_that_there_is_room_for():
+def test_the_default_keeps_as_many_classes_as_fit():
     np.testing.assert_array_equal(ClassChange(3, 5).kept, [0, 1, 2])
     np.testing.assert_array_equal(ClassChange(5, 3).kept, [0, 1, 2])
     assert ClassChange(3, 5).num_new == 2 and ClassChange(5, 3).num_new == 0
@@ -22,12 +22,12 @@ def test_the_default_keeps_all_that_there_is_room_for():
         ((3, 3, []), False, False),
     ],
 )
-def test_it_knows_what_stays(arguments, is_permutation, is_identity):
+def test_kept_classes_are_known(arguments, is_permutation, is_identity):
     change = ClassChange(*arguments)
     assert (change.is_permutation, change.is_identity) == (is_permutation, is_identity)
 
 
-def test_ids_numbers_and_rows_move():
+def test_ids_arrays_and_rows_are_moved():
     change = ClassChange(4, 5, np.array([3, 1], np.int32))
     np.testing.assert_array_equal(change.new_ids(), [-1, 1, -1, 0])
     np.testing.assert_array_equal(change.moved(np.array([5, 6, 7, 8]), 0), [8, 6, 0, 0, 0])
@@ -54,6 +54,6 @@ def test_ids_numbers_and_rows_move():
         (4, [True, False, True, True], "np.flatnonzero"),
     ],
 )
-def test_bad_arguments_are_named(num_classes, kept, message):
+def test_invalid_arguments_raise_an_error(num_classes, kept, message):
     with pytest.raises(ValueError, match=message):
         ClassChange(4, num_classes, kept)

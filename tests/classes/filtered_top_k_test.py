@@ -56,19 +56,19 @@ def assert_equal(found, expected):
 
 @each_filter
 @pytest.mark.parametrize("k", [1, 10, N, N + 3])
-def test_what_is_left_is_ranked_as_by_one_after_the_other(matrix, name, k):
+def test_filtered_ranking_equals_that_of_a_loop(matrix, name, k):
     found = exact_top_k(matrix, tf.constant(QUERIES), k, **FILTERS[name])
     assert_equal(found, reference.top_k(SCORES, k, **FILTERS[name]))
     assert found[0].dtype == tf.float32 and found[1].dtype == tf.int64
 
 
 @each_filter
-def test_by_absolute_values(matrix, name):
+def test_filters_apply_to_absolute_values(matrix, name):
     found = exact_top_k(matrix.absolute(), tf.constant(QUERIES), 10, **FILTERS[name])
     assert_equal(found, reference.top_k(np.abs(SCORES), 10, **FILTERS[name]))
 
 
-def test_in_a_function_of_unknown_sizes(matrix):
+def test_filters_work_in_a_function_of_unknown_shapes(matrix):
     spec = tf.TensorSpec([None, DIM]), tf.TensorSpec([None, None], tf.int64)
 
     @tf.function(input_signature=[*spec, tf.TensorSpec([None], tf.int32)])
@@ -88,14 +88,14 @@ def test_in_a_function_of_unknown_sizes(matrix):
 
 
 @pytest.mark.parametrize("name", slow_but(["none", "all but two", "both"], FILTERS))
-def test_in_a_function_of_known_sizes(matrix, name):
+def test_filters_work_in_a_function_of_known_shapes(matrix, name):
     function = tf.function(lambda: exact_top_k(matrix, QUERIES, 10, **FILTERS[name]))
     assert_equal(function(), reference.top_k(SCORES, 10, **FILTERS[name]))
 
 
 @each_filter
 @pytest.mark.parametrize("kind", ["factored", "hierarchical"])
-def test_of_scores_that_are_no_products(name, kind):
+def test_filters_apply_to_scores_that_are_not_products(name, kind):
     if kind == "factored":
         layer = layers.FactoredOutput(43, 1.0, bias_initializer="normal")
         layer.build((None, 5))
@@ -112,7 +112,7 @@ def test_of_scores_that_are_no_products(name, kind):
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-5)
 
 
-def test_leading_axes(matrix):
+def test_filters_support_leading_axes(matrix):
     queries, exclude = tf.reshape(QUERIES, [2, 3, DIM]), BEST[:, :4].reshape(2, 3, 4)
     scores, ids = exact_top_k(matrix, queries, 5, exclude)
     expected = reference.top_k(SCORES, 5, BEST[:, :4])
@@ -148,7 +148,7 @@ UNEVEN_FORMS = {
 
 
 @pytest.mark.parametrize("form", UNEVEN_FORMS)
-def test_exclusions_of_different_lengths(matrix, form):
+def test_exclusions_of_different_lengths_are_supported(matrix, form):
     exclude = UNEVEN_FORMS[form]()
     found = exact_top_k(matrix, tf.constant(QUERIES), 5, exclude)
     assert_equal(found, reference.top_k(SCORES, 5, UNEVEN))
@@ -157,20 +157,20 @@ def test_exclusions_of_different_lengths(matrix, form):
 
 
 @pytest.mark.parametrize("exclude", [[{3}, {5}] * 3, [set()] * 6, np.array([[3], [5]] * 3)])
-def test_exclusions_of_equal_lengths(matrix, exclude):
+def test_exclusions_of_equal_lengths_are_supported(matrix, exclude):
     found = exact_top_k(matrix, tf.constant(QUERIES), 5, exclude)
     expected = [sorted(row) for row in exclude]
     assert_equal(found, reference.top_k(SCORES, 5, np.array(expected, int).reshape(6, -1)))
 
 
-def test_a_set_of_allowed_classes(matrix):
+def test_only_allowed_classes_are_returned(matrix):
     for allowed in ({9, 2, 140}, frozenset([7]), set()):
         found = exact_top_k(matrix, tf.constant(QUERIES), 5, allowed=allowed)
         expected = np.array(sorted(allowed), np.int64)
         assert_equal(found, reference.top_k(SCORES, 5, allowed=expected))
 
 
-def test_what_is_left_of_answers_keeps_its_order():
+def test_filtered_results_keep_their_order():
     scores = tf.constant([[3.0, 2.0, 2.0, -np.inf], [1.0, 0.0, -np.inf, -np.inf]])
     ids = tf.constant([[7, 9, 4, 2], [5, 6, -1, -1]], tf.int64)
     found = best_left(scores, ids, tf.constant([[7, -1, 7], [-1, 8, 6]], tf.int64), 3)
@@ -196,12 +196,12 @@ def test_what_is_left_of_answers_keeps_its_order():
         ({"allowed": np.ones(N, bool)}, "`allowed` must be integer.*bool.*flatnonzero"),
     ],
 )
-def test_filters_that_are_none(matrix, filters, message):
+def test_invalid_filters_raise_an_error(matrix, filters, message):
     with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=message):
         exact_top_k(matrix, tf.constant(QUERIES), 3, **filters)
 
 
-def test_sizes_that_only_the_step_knows_must_fit(matrix):
+def test_shapes_known_only_at_run_time_are_checked(matrix):
     spec = tf.TensorSpec([None, DIM]), tf.TensorSpec([None, None], tf.int64)
     function = tf.function(lambda q, e: exact_top_k(matrix, q, 3, e), input_signature=spec)
     with pytest.raises(tf.errors.InvalidArgumentError, match="`exclude` must have shape"):
@@ -209,13 +209,13 @@ def test_sizes_that_only_the_step_knows_must_fit(matrix):
 
 
 @pytest.mark.parametrize("filters", [{"exclude": BEST[:1, :2]}, {"allowed": [1, 2, 3]}])
-def test_features_that_are_no_numbers(matrix, filters):
+def test_features_with_nan_raise_an_error(matrix, filters):
     with pytest.raises(tf.errors.InvalidArgumentError, match="finite"):
         exact_top_k(matrix, tf.fill([1, DIM], np.nan), 3, **filters)
 
 
 @pytest.mark.parametrize("shape", [(4, DIM), (2, 3, DIM), (0, DIM)])
-def test_top_k_of_a_layer_takes_filters(shape):
+def test_top_k_of_a_layer_accepts_filters(shape):
     layer = layers.LargeOutput(N, embeddings_initializer=ROWS, bias_initializer=BIAS)
     layer.build((None, DIM))
     queries = np.resize(QUERIES, shape)
@@ -227,7 +227,7 @@ def test_top_k_of_a_layer_takes_filters(shape):
     assert_equal(found, [one.reshape(*shape[:-1], 5) for one in expected])
 
 
-def test_log_probabilities_have_no_absolute_order_among_allowed_classes_either():
+def test_absolute_ranking_of_log_probabilities_raises_an_error():
     problem = Problem()
     with pytest.raises(ValueError, match="absolute=True"):
         problem.layer.top_k(problem.features, 3, allowed=[1, 2], absolute=True)

@@ -55,7 +55,7 @@ class Problem:
 
 @EACH_COUNT
 @EACH_BIAS
-def test_rows_dots_and_logits_are_those_of_one_matrix(num_shards, has_bias):
+def test_rows_dots_and_logits_equal_those_of_one_matrix(num_shards, has_bias):
     problem = Problem(num_shards, has_bias)
     ids = tf.constant([[22, 0, 3], [3, 11, 11]], tf.int64)
     problem.assert_equal(lambda matrix: matrix.rows(ids))
@@ -74,7 +74,7 @@ def test_rows_dots_and_logits_are_those_of_one_matrix(num_shards, has_bias):
 @EACH_COUNT
 @EACH_BIAS
 @pytest.mark.parametrize("ties", [False, True])
-def test_statistics_and_best_classes_are_those_of_one_matrix(num_shards, has_bias, ties):
+def test_statistics_and_best_classes_equal_those_of_one_matrix(num_shards, has_bias, ties):
     problem = Problem(num_shards, has_bias, ties)
     expected = problem.one.statistics(problem.features, problem.labels)
     for training in (False, True):
@@ -101,7 +101,7 @@ def assert_best_up_to_rounding(scores, ids, exact, error):
 @EACH_COUNT
 @EACH_BIAS
 @pytest.mark.parametrize("ties", [False, True])
-def test_best_absolute_and_allowed_classes_are_those_of_one_matrix_up_to_rounding(
+def test_best_absolute_and_allowed_classes_equal_those_of_one_matrix_up_to_rounding(
     num_shards, has_bias, ties
 ):
     """`tf.matmul` gives these scores: its last bits depend on how many classes it is given."""
@@ -144,7 +144,7 @@ def test_filters_leave_the_best_of_the_others(num_shards):
 
 
 @EACH_COUNT
-def test_folds_pass_over_all_classes_with_their_ids(num_shards):
+def test_a_fold_visits_all_classes_with_their_ids(num_shards):
     problem = Problem(num_shards)
 
     def add(total, logits, ids):
@@ -161,7 +161,7 @@ def test_folds_pass_over_all_classes_with_their_ids(num_shards):
 
 @EACH_COUNT
 @EACH_BIAS
-def test_gradients_are_those_of_one_matrix(num_shards, has_bias):
+def test_gradients_equal_those_of_one_matrix(num_shards, has_bias):
     """To the bit for one label a row and shared classes, of which some are the same."""
     problem = Problem(num_shards, has_bias)
     labels, shared = problem.labels[:, :1], tf.constant([4, 22, 0, 4, 15], tf.int64)
@@ -186,7 +186,7 @@ def test_gradients_are_those_of_one_matrix(num_shards, has_bias):
 
 @EACH_COUNT
 @pytest.mark.parametrize("training", [False, True])
-def test_gradients_of_the_exact_loss_are_those_of_one_matrix(num_shards, training):
+def test_gradients_of_the_exact_loss_equal_those_of_one_matrix(num_shards, training):
     problem = Problem(num_shards)
 
     def gradients(matrix, variables):
@@ -206,7 +206,7 @@ def test_gradients_of_the_exact_loss_are_those_of_one_matrix(num_shards, trainin
 
 
 @pytest.mark.parametrize("wrong", [-2, N, 2**40])
-def test_ids_that_no_class_has_are_errors_that_name_them(wrong):
+def test_the_error_of_ids_out_of_range_names_them(wrong):
     problem = Problem(3)
     ids = tf.constant([[wrong]] * BATCH, tf.int64)
     for ask in (
@@ -218,7 +218,7 @@ def test_ids_that_no_class_has_are_errors_that_name_them(wrong):
             ask()
 
 
-def test_rows_that_are_no_numbers_rank_last_as_in_one_matrix():
+def test_rows_with_nan_rank_last_as_in_one_matrix():
     problem = Problem(3)
     rows = problem.embeddings
     rows[3], rows[12], rows[20] = np.nan, -np.inf, np.inf

@@ -72,7 +72,7 @@ def test_importing_registers_the_builders_but_not_their_base_classes(name):
 
 
 @some("brown", "linux_callees", "place_names", "xmc")
-def test_examples_and_class_texts_are_those_of_load(load, prepared, source):
+def test_examples_and_class_texts_equal_those_of_load(load, prepared, source):
     _, loaded = prepared
     corpus = loaded.corpus
     splits, info = load(with_info=True, download=False)

@@ -91,7 +91,7 @@ def test_validation_is_part_of_the_training_split_and_leaves_every_class_a_name(
         ({"data_dir": "~nobody-of-this-name/data"}, "`data_dir` must be the path of a local"),
     ],
 )
-def test_bad_arguments_are_refused(data_dir, arguments, message):
+def test_bad_arguments_raise_an_error(data_dir, arguments, message):
     with pytest.raises(ValueError, match=message):
         datasets.load(**{"name": "place_names"} | arguments)
 

@@ -26,7 +26,7 @@ def class_texts(corpus):
     return [corpus.class_texts[class_id] for class_id in range(corpus.num_classes)]
 
 
-def test_the_vocabulary_is_that_of_the_training_split_by_descending_count():
+def test_the_vocabulary_equals_that_of_the_training_split_by_descending_count():
     full = corpus()
     assert class_texts(full) == ["b", "a", "d", "c", UNKNOWN] and full.unknown_id == 4
     assert full.token_counts(0, full.num_train).tolist() == [3, 2, 2, 1, 0]

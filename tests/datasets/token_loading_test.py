@@ -76,6 +76,6 @@ def test_validation_is_whole_documents_of_the_training_split(data_dir):
         ({"name": "place_names", "sequence_length": 10}, "are only for text datasets .brown"),
     ],
 )
-def test_bad_arguments_are_refused(data_dir, arguments, message):
+def test_bad_arguments_raise_an_error(data_dir, arguments, message):
     with pytest.raises(ValueError, match=message):
         datasets.load(**{"name": "brown"} | arguments)

@@ -45,7 +45,7 @@ ALL = np.tile(np.arange(-1, N), (BATCH, 1))
         ],
     ),
 )
-def test_reported_counts_are_those_of_the_draws(form, num_shards, is_built):
+def test_reported_counts_match_the_draws(form, num_shards, is_built):
     model = (rebuilt if is_built else model_of)(form, num_shards)
     if not is_built:
         model.layers[-1].sampler.prepare = lambda layer: None  # no lists: all alike
@@ -74,7 +74,9 @@ def test_reported_counts_are_those_of_the_draws(form, num_shards, is_built):
         ("lsh: head", 7, 200, {"num_sampled": 80, "rebuild_growth": 1.0}, 0.3),
     ],
 )
-def test_recall_and_precision_are_those_of_one_shard(form, num_shards, steps, arguments, least):
+def test_recall_and_precision_equal_those_of_one_shard(
+    form, num_shards, steps, arguments, least
+):
     found = []
     for count in (1, num_shards):
         model = model_of(form, count, rate=0.05, **arguments)
@@ -98,7 +100,7 @@ def test_recall_and_precision_are_those_of_one_shard(form, num_shards, steps, ar
         "lsh: walk",
     ],
 )
-def test_forms_learn_as_in_one_shard(form):
+def test_each_form_learns_as_well_as_in_one_shard(form):
     precisions = []
     for count in (1, 3):
         model = model_of(form, count, rate=0.05)
@@ -149,7 +151,7 @@ BUILT = [
 
 @pytest.mark.parametrize("before, after, kind", slow_but([(3, 3, "file")], OTHER_SHARDS))
 @pytest.mark.parametrize("form, name, empty", slow_but(BUILT[2:], BUILT))
-def test_another_number_of_shards_goes_on_with_a_new_structure(
+def test_another_number_of_shards_continues_with_a_new_structure(
     form, name, empty, before, after, kind, tmp_path, caplog
 ):
     model, other = model_of(form, before), model_of(form, after)
@@ -185,7 +187,7 @@ def test_another_number_of_shards_goes_on_with_a_new_structure(
         FORMS,
     ),
 )
-def test_few_classes_in_many_shards(form, batch):
+def test_few_classes_in_many_shards_are_supported(form, batch):
     arguments = {"num_hashes": 1} if form in forms_of("lsh") else {}
     if "start_step" in FORMS[form][1]:
         arguments["start_step"] = 0

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.portable
 
 
 @EACH_COUNT
-def test_a_search_of_all_lists_finds_the_best_in_their_order(num_shards):
+def test_a_search_of_all_lists_finds_the_best_in_order(num_shards):
     """Scores are of rows at 8 bits a number, so neighbours may change places."""
     model = model_of("lists: alone", num_shards, num_probes=1000)
     head = model.layers[-1]
@@ -58,7 +58,7 @@ def test_the_estimate_of_the_partition_function_is_unbiased(form):
     assert np.all(np.abs(np.mean(estimates, axis=0) - partition) < 5 * error)
 
 
-def test_rows_that_are_no_numbers_are_never_found():
+def test_rows_with_nan_are_never_found():
     model = model_of("lists: alone", 3, num_probes=1000)
     head = model.layers[-1]
     for number in range(3):

@@ -45,7 +45,7 @@ def buckets(model):
     "form, num_shards",
     [("lsh: pool", 2), ("lsh: pool", 3), ("lsh: union", 7)],
 )
-def test_tables_of_shards_are_those_of_all_classes(form, num_shards):
+def test_tables_of_shards_contain_all_classes(form, num_shards):
     one, sharded = rebuilt(form, 1), rebuilt(form, num_shards)
     assert buckets(sharded) == buckets(one)
     healths = [m.layers[-1].sampler.health(m.layers[-1]) for m in (one, sharded)]
@@ -91,7 +91,7 @@ def collisions_of_labels(model, labels):
         [("lsh: pool", 2), ("lsh: pool of labels", 3), ("lsh: pool", 7)],
     ),
 )
-def test_counts_of_a_pool_are_those_of_one_shard(form, num_shards):
+def test_counts_of_a_pool_equal_those_of_one_shard(form, num_shards):
     labels = ALL if form == "lsh: pool" else ALL[:, 1:30]
     one, sharded = (rebuilt(form, count) for count in (1, num_shards))
     (expected,), (found,) = samples(one, labels, 1), samples(sharded, labels, 1)
@@ -107,7 +107,7 @@ def test_counts_of_a_pool_are_those_of_one_shard(form, num_shards):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("query", ["embedding", "label"])
-def test_counts_of_a_pool_are_right_in_the_mean_over_hash_functions(query):
+def test_counts_of_a_pool_match_the_mean_over_hash_functions(query):
     """As the same test in one shard: narrow vectors would have dependent hashes."""
     model = model_of(
         "lsh: pool", 3, query=query, num_tables=60, rebuild_every=1, rebuild_growth=1.0
@@ -130,7 +130,7 @@ def test_counts_of_a_pool_are_right_in_the_mean_over_hash_functions(query):
         [("lsh: walk", 2), ("lsh: frequent", 3), ("lsh: walk of labels", 3), ("lsh: walk", 7)],
     ),
 )
-def test_rows_have_distinct_classes_of_their_own_and_no_labels(form, num_shards):
+def test_each_example_has_distinct_candidates_without_its_labels(form, num_shards):
     labels = np.stack([np.arange(BATCH), np.arange(BATCH) + 300], axis=1)
     (values,) = samples(rebuilt(form, num_shards), labels, 1)
     for row, own in zip(values[0], labels, strict=True):
@@ -141,7 +141,7 @@ def test_rows_have_distinct_classes_of_their_own_and_no_labels(form, num_shards)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["lsh: walk", "lsh: frequent", "lsh: other hashes"])
-def test_what_is_found_is_as_close_as_in_one_shard(form):
+def test_found_classes_are_as_close_as_in_one_shard(form):
     closeness = []
     for count in (1, 3):
         model = rebuilt(form, count)
@@ -155,7 +155,7 @@ def test_what_is_found_is_as_close_as_in_one_shard(form):
 
 
 @EACH_COUNT
-def test_a_head_of_all_classes_are_the_best(num_shards):
+def test_a_head_of_all_classes_has_the_best(num_shards):
     model = rebuilt("lsh: head", num_shards, num_hashes=1, num_sampled=N - 1)
     head = model.layers[-1]
     found = head.sampler.search(FEATURES, tf.constant(NONE), head)
@@ -165,7 +165,7 @@ def test_a_head_of_all_classes_are_the_best(num_shards):
 
 
 @pytest.mark.slow
-def test_a_head_begins_by_the_rule_of_one_shard():
+def test_a_head_starts_by_the_rule_of_one_shard():
     """Three times as late as the earliest step, 100, as all labels are rare."""
     model = model_of("lsh: head", 3, start_step=None)
     fit(model, 299)
@@ -178,7 +178,7 @@ def test_a_head_begins_by_the_rule_of_one_shard():
 
 
 @pytest.mark.slow
-def test_a_shard_whose_rows_are_replaced_is_rebuilt_alone():
+def test_only_the_shard_with_replaced_rows_is_rebuilt():
     model = model_of("lsh: pool", 3, rebuild_every=5, rebuild_growth=1e6)
     fit(model, 10)
     head, before = model.layers[-1], state(model, "table_ids")
@@ -188,7 +188,7 @@ def test_a_shard_whose_rows_are_replaced_is_rebuilt_alone():
     assert changed == [False, True, False]
 
 
-def test_a_batch_without_labels_to_ask_with_is_uniform():
+def test_a_batch_without_labels_gives_uniform_draws():
     (values,) = samples(rebuilt("lsh: pool of labels", 3), NONE, 1)
     assert len(np.unique(values[0])) == M
     np.testing.assert_allclose(values[2], M / N)

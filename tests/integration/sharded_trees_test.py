@@ -44,7 +44,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("form, num_shards", slow_but([("tree: projected own", 3)], CASES))
-def test_the_probability_of_each_class_is_that_of_one_tree(form, num_shards):
+def test_class_probabilities_equal_those_of_one_tree(form, num_shards):
     one, sharded = rebuilt(form, 1), rebuilt(form, num_shards)
     expected, found = (
         samples(model, ALL, 1)[0].true_expected_count[:, 1:] / M for model in (one, sharded)
@@ -66,7 +66,7 @@ def test_the_probability_of_each_class_is_that_of_one_tree(form, num_shards):
         ("tree: pool", 7, M),
     ],
 )
-def test_reported_counts_are_those_of_pools(form, num_shards, num_sampled):
+def test_reported_counts_match_the_pools(form, num_shards, num_sampled):
     """Also where fewer are drawn than there are rows."""
     model = rebuilt(form, num_shards, num_sampled=num_sampled)
     drawn, expected = np.zeros([2, N])
@@ -81,7 +81,7 @@ def test_reported_counts_are_those_of_pools(form, num_shards, num_sampled):
 
 
 @pytest.mark.slow
-def test_draws_of_a_row_are_independent():
+def test_draws_of_an_example_are_independent():
     """Pairs of draws, in cells of the shards that they come from."""
     model, steps = rebuilt("tree: own", 3, num_sampled=20), 200
     masses = np.add.reduceat(probabilities(model), [0, 200, 400], axis=1)
@@ -109,14 +109,14 @@ def test_trees_follow_the_training_step_by_step(form):
         np.testing.assert_array_equal(sums, anew)
 
 
-def test_the_projection_is_that_of_one_tree():
+def test_the_projection_equals_that_of_one_tree():
     one, sharded = rebuilt("tree: projected own", 1), rebuilt("tree: projected own", 3)
     for projection in state(sharded, "projection"):
         np.testing.assert_array_equal(projection, state(one, "projection")[0])
     np.testing.assert_array_equal(np.concatenate(state(sharded, "rows")).shape, [N, 3])
 
 
-def test_counts_are_exact_where_sums_are_out_of_date():
+def test_counts_are_exact_if_sums_are_out_of_date():
     model = rebuilt("tree: own", 3)
     head = model.layers[-1]
     head.embeddings_1.assign(2 * head.embeddings_1[::-1])
@@ -130,7 +130,7 @@ def test_counts_are_exact_where_sums_are_out_of_date():
 
 
 @pytest.mark.parametrize("where", ["rows", "features"])
-def test_numbers_that_are_not_finite_are_an_error_of_the_step(where):
+def test_values_that_are_not_finite_raise_an_error_in_the_step(where):
     model = rebuilt("tree: own", 3)
     head, features = model.layers[-1], FEATURES.copy()
     if where == "features":

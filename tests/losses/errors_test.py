@@ -17,7 +17,7 @@ def _logits(features=FEATURES, sampler=None, training=True):
     return head(features, training=training)
 
 
-def test_logits_of_another_layer_are_refused():
+def test_logits_of_another_layer_raise_an_error():
     logits = keras.layers.Dense(10)(FEATURES)
     with pytest.raises(ValueError, match="direct output of a `LargeOutput`.*no softmax"):
         losses.SampledSoftmaxLoss()(LABELS, logits)
@@ -31,7 +31,7 @@ def test_logits_of_another_layer_are_refused():
         (losses.HierarchicalSoftmaxLoss(), "HierarchicalOutput"),
     ],
 )
-def test_a_loss_names_the_layer_that_it_works_with(loss, layer):
+def test_the_error_names_the_layers_that_support_the_loss(loss, layer):
     with pytest.raises(ValueError, match=f"direct output of a `{layer}` layer.*the last layer"):
         loss(LABELS, keras.layers.Dense(10)(FEATURES))
     other = layers.LargeOutput if layer != "LargeOutput" else layers.HierarchicalOutput
@@ -39,13 +39,13 @@ def test_a_loss_names_the_layer_that_it_works_with(loss, layer):
         loss(LABELS, other(10)(FEATURES, training=True))
 
 
-def test_an_output_layer_inside_of_time_distributed_is_refused():
+def test_an_output_layer_inside_of_time_distributed_raises_an_error():
     inside = keras.layers.TimeDistributed(layers.LargeOutput(10))
     with pytest.raises(ValueError, match="Do not put it in a TimeDistributed"):
         losses.SoftmaxLoss()(LABELS[:, None], inside(FEATURES[:, None]))
 
 
-def test_a_layer_after_the_output_is_refused():
+def test_a_layer_after_the_output_raises_an_error():
     with pytest.raises(ValueError, match="SoftmaxLoss needs the direct output"):
         losses.SoftmaxLoss()(LABELS, tf.nn.softmax(_logits()))
 
@@ -59,32 +59,32 @@ def test_a_layer_after_the_output_is_refused():
         losses.ImportanceNormalizationLoss(complement="batch"),
     ],
 )
-def test_a_sampled_loss_without_a_sampler_is_refused(loss):
+def test_a_sampled_loss_without_a_sampler_raises_an_error(loss):
     with pytest.raises(ValueError, match="sampler=None.*UniformSampler.*SoftmaxLoss"):
         loss(LABELS, _logits())
 
 
-def test_labels_of_float_type_are_refused():
+def test_labels_of_float_type_raise_an_error():
     with pytest.raises(ValueError, match="integer class ids.*dtype float32"):
         losses.SoftmaxLoss()(LABELS.astype("float32"), _logits())
 
 
 @pytest.mark.parametrize("labels", [LABELS[:3], LABELS[:, None, None], LABELS[0]])
-def test_labels_that_do_not_fit_the_features_are_refused(labels):
+def test_labels_that_do_not_fit_the_features_raise_an_error(labels):
     with pytest.raises(ValueError, match="labels must have the shape"):
         losses.SoftmaxLoss()(labels, _logits())
 
 
 @pytest.mark.parametrize("bad", [10, -2, 2**40])
 @pytest.mark.parametrize("training", [True, False])
-def test_a_label_out_of_range_is_named(bad, training):
+def test_a_label_out_of_range_raises_an_error(bad, training):
     labels = np.array([0, 1, 2, bad])
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"(?s)\[0, 10\).*{bad}"):
         losses.SoftmaxLoss()(labels, _logits(training=training))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_features_that_are_not_finite_are_refused(bad):
+def test_features_that_are_not_finite_raise_an_error(bad):
     features = FEATURES.copy()
     features[1, 2] = bad
     logits = _logits(features, samplers.UniformSampler(5))
@@ -92,13 +92,13 @@ def test_features_that_are_not_finite_are_refused(bad):
         losses.SampledSoftmaxLoss()(LABELS, logits)
 
 
-def test_an_unknown_reduction_of_negatives_is_refused():
+def test_an_unknown_reduction_of_negatives_raises_an_error():
     with pytest.raises(ValueError, match="'sum' or 'mean'. Received.*'max'"):
         losses.NegativeSamplingLoss(negative_reduction="max")
 
 
 @pytest.mark.parametrize("bad", [-0.5, 1.5, "1", None])
-def test_an_impossible_power_of_the_number_of_labels_is_refused(bad):
+def test_an_invalid_power_of_the_number_of_labels_raises_an_error(bad):
     with pytest.raises(ValueError, match="`label_power` must be a number.*Received: label_p"):
         losses.DecoupledSoftmaxLoss(label_power=bad)
 

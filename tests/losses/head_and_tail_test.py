@@ -69,12 +69,12 @@ def test_gradient_equals_finite_differences_of_its_formula(case):
 @pytest.mark.slow
 @EVERY_SAMPLED_LOSS
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_low_precision_is_off_by_twice_the_naive_error_at_most(case, dtype):
+def test_the_low_precision_error_is_at_most_twice_the_naive_error(case, dtype):
     table.check_low_precision(case, dtype, Problem)
 
 
 @ONE_OF_EACH_CLASS
-def test_no_head_leaves_the_loss_over_the_tail(case):
+def test_without_a_head_the_loss_equals_that_of_the_tail(case):
     problem = Problem()
     problem.own[:] = -1
     logits = problem.head()(problem.features, training=True)
@@ -87,7 +87,7 @@ def test_no_head_leaves_the_loss_over_the_tail(case):
 
 
 @ONE_OF_EACH_CLASS
-def test_missing_classes_touch_no_row(case):
+def test_padding_among_candidates_has_no_gradient(case):
     problem = Problem(harness.pad([[3], [3], [5], [], [7], [12]]))
     problem.sampled[:] = 20
     problem.own[:] = -1
@@ -106,7 +106,7 @@ def hard_head(problem, num_hard, num_tail):
 
 
 @pytest.mark.parametrize("correct_positive", [False, True])
-def test_head_and_a_tail_of_all_classes_are_the_full_softmax(correct_positive):
+def test_head_and_a_tail_of_all_classes_give_the_full_softmax(correct_positive):
     problem = Problem()
     loss = losses.SampledSoftmaxLoss(correct_positive=correct_positive, reduction="sum")
     head = hard_head(problem, num_hard=5, num_tail=N)
@@ -135,7 +135,7 @@ def partition_estimates(head, problem, steps):
 
 
 @pytest.mark.slow
-def test_the_partition_function_is_estimated_without_bias_and_the_head_helps():
+def test_the_partition_estimate_is_unbiased_and_the_head_reduces_its_variance():
     problem = Problem(SEVERAL[:, :1])
     problem.labels = np.array([[3], [9], [0], [36], [7], [12]])
     exact = np.exp(
@@ -152,7 +152,7 @@ def test_the_partition_function_is_estimated_without_bias_and_the_head_helps():
     assert np.all(spreads[1] < spreads[0])
 
 
-def test_ranks_in_training_count_head_and_tail_once():
+def test_training_ranks_count_a_class_of_head_and_tail_once():
     problem = Problem()
     logits = problem.head()(problem.features, training=True)
     losses.SampledSoftmaxLoss()(problem.labels, logits)

@@ -80,7 +80,7 @@ def test_gradients_equal_finite_differences_of_the_formula(loss_class, name):
             assert gradient[place] == pytest.approx(expected, rel=1e-3, abs=1e-4)
 
 
-def test_only_the_rows_of_the_clusters_of_labels_are_touched_each_once():
+def test_gradients_have_each_row_of_the_clusters_of_labels_once():
     problem = Problem(clusters=UNEVEN)
     labels = np.array([[3, 3], [3, 5], [-1, -1], [-1, 3], [5, -1], [5, 5]])
     layer = problem.layer
@@ -95,7 +95,7 @@ def test_only_the_rows_of_the_clusters_of_labels_are_touched_each_once():
 
 @pytest.mark.parametrize("labels", [np.zeros([BATCH, 0], int), np.full([BATCH, 2], -1)])
 @pytest.mark.parametrize("training", [True, False])
-def test_rows_without_labels_have_no_loss_and_no_gradient(labels, training):
+def test_examples_without_labels_have_no_loss_and_no_gradient(labels, training):
     problem = Problem()
     with tf.GradientTape() as tape:
         rows = ROWS(labels, problem.layer(problem.features, training=training))
@@ -113,7 +113,7 @@ def test_an_empty_batch_gives_no_losses():
         assert ROWS(np.zeros([0], np.int64), logits).shape == (0,)
 
 
-def test_positions_in_time_are_rows_and_masked_ones_count_not():
+def test_positions_of_sequences_are_examples_and_masked_ones_do_not_count():
     layer = Problem(clusters=UNEVEN).layer
     model = keras.Sequential([keras.layers.Embedding(6, DIM, mask_zero=True), layer])
     model.compile(loss=losses.HierarchicalSoftmaxLoss(reduction="sum"), run_eagerly=True)
@@ -127,7 +127,7 @@ def test_positions_in_time_are_rows_and_masked_ones_count_not():
 
 
 @pytest.mark.parametrize("dtype", slow_but(["bfloat16"], ["bfloat16", "float16"]))
-def test_low_precision_is_off_by_twice_the_naive_error_at_most(dtype):
+def test_the_low_precision_error_is_at_most_twice_the_naive_error(dtype):
     found = []
     for seed in range(5):
         problem = Problem(f"mixed_{dtype}", seed=seed, clusters=UNEVEN)
@@ -164,7 +164,7 @@ def test_training_learns(optimizer, eager):
 
 
 @pytest.mark.slow
-def test_replicas_train_as_one():
+def test_two_replicas_train_like_one():
     with replicas.two_replicas().scope():
         head = layers.HierarchicalOutput(N, clusters=UNEVEN)
         model = keras.Sequential([keras.Input([DIM]), head])
@@ -179,7 +179,7 @@ def test_replicas_train_as_one():
         np.testing.assert_array_equal(*weight.value.values)
 
 
-def test_a_loss_of_keras_trains_it_too():
+def test_a_loss_of_keras_trains_the_layer():
     problem = Problem(clusters=UNEVEN)
     model = keras.Sequential([keras.Input([DIM]), problem.layer])
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -196,7 +196,7 @@ def test_a_loss_of_keras_trains_it_too():
         np.testing.assert_allclose(variable, other, rtol=1e-4, atol=1e-5)
 
 
-def test_with_the_exact_loss_over_all_classes_the_metrics_of_training_are_exact():
+def test_training_metrics_are_exact_with_the_exact_loss():
     problem, labels = Problem(**PARTITIONS["given"]), np.array([3, 5, 0, 42, 7, 12])
     logits = problem.layer(problem.features, training=True)
     loss = losses.SoftmaxLoss()(labels, logits)
@@ -211,7 +211,7 @@ def test_with_the_exact_loss_over_all_classes_the_metrics_of_training_are_exact(
     np.testing.assert_allclose(recall.result(), np.mean(ranks < 5), rtol=1e-6)
 
 
-def test_it_needs_a_hierarchical_output():
+def test_another_output_layer_raises_an_error():
     head = harness.built_head(np.ones((10, 3), "float32"))
     message = "HierarchicalSoftmaxLoss cannot be used with the Large.*Use `SampledSoftmaxLoss`"
     with pytest.raises(ValueError, match=message):
@@ -221,7 +221,7 @@ def test_it_needs_a_hierarchical_output():
 @pytest.mark.parametrize(
     "loss", [losses.SampledSoftmaxLoss(), losses.NCELoss(), losses.NegativeSamplingLoss()]
 )
-def test_losses_that_draw_classes_are_refused_by_name(loss):
+def test_sampled_losses_raise_an_error_that_names_them(loss):
     logits = Problem().layer(np.ones((1, DIM), "f4"), training=True)
     message = f"{type(loss).__name__} cannot .* HierarchicalOutput.*Use `HierarchicalSoftmax"
     with pytest.raises(ValueError, match=message):
@@ -229,7 +229,7 @@ def test_losses_that_draw_classes_are_refused_by_name(loss):
 
 
 @pytest.mark.parametrize("bad", [N, -2, 2**40])
-def test_a_label_out_of_range_is_named(bad):
+def test_a_label_out_of_range_raises_an_error(bad):
     logits = Problem().layer(np.ones((2, DIM), "f4"), training=True)
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"(?s)\[0, {N}\).*{bad}"):
         ROWS(np.array([0, bad]), logits)

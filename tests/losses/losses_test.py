@@ -75,7 +75,7 @@ def test_gradient_equals_finite_differences_of_its_formula(case, per_example):
     ],
     ids=["sampled_softmax_loss", "nce_loss"],
 )
-def test_value_and_gradients_equal_those_of_tf_nn(loss, tf_loss, num_true):
+def test_values_and_gradients_equal_those_of_tf_nn(loss, tf_loss, num_true):
     labels = np.array([[3, 5, 9], [0, 1, 36], [7, 8, 3], [2, 4, 6], [9, 3, 1], [5, 6, 7]])
     problem = Problem(labels[:, :num_true])
     # Distinct: of a class drawn twice tf.nn masks only one draw.
@@ -112,7 +112,7 @@ def test_sampled_softmax_over_every_class_once_is_the_full_softmax(correct_posit
 
 
 @ONE_OF_EACH_CLASS
-def test_an_accidental_hit_has_no_effect_on_its_row(case):
+def test_an_accidental_hit_has_no_effect_on_its_example(case):
     problem = Problem(SEVERAL[:, :1])
     before = _row_losses(case, problem)
     problem.sampled[np.isin(problem.sampled, problem.labels[0])] = problem.labels[0, 0]
@@ -128,7 +128,7 @@ def _row_losses(case, problem):
     return case.loss(reduction=None)(problem.labels, logits).numpy()
 
 
-def test_accidental_hits_count_where_they_are_kept():
+def test_accidental_hits_count_if_they_are_kept():
     problem = Problem(SEVERAL[:, :1])
     logits = problem.head()(problem.features, training=True)
     removed = losses.SampledSoftmaxLoss(reduction=None)(problem.labels, logits)
@@ -142,12 +142,12 @@ def test_accidental_hits_count_where_they_are_kept():
 # All losses take their logits, or those of a scan, from the same code.
 @each_loss(["softmax", "sampled softmax", "nce", "importance, batch", "black out"])
 @pytest.mark.parametrize("dtype", slow_but(["bfloat16"], ["bfloat16", "float16"]))
-def test_low_precision_is_off_by_twice_the_naive_error_at_most(case, dtype):
+def test_the_low_precision_error_is_at_most_twice_the_naive_error(case, dtype):
     table.check_low_precision(case, dtype, Problem)
 
 
 @ONE_OF_EACH_CLASS
-def test_outside_of_training_it_is_the_exact_loss(case):
+def test_the_loss_is_exact_outside_of_training(case):
     problem = Problem()
     logits = problem.head()(problem.features, training=False)
     actual = case.loss(reduction=None)(problem.labels, logits)
@@ -156,7 +156,7 @@ def test_outside_of_training_it_is_the_exact_loss(case):
 
 
 @ONE_OF_EACH_CLASS
-def test_padded_labels_touch_no_row(case):
+def test_padded_labels_have_no_gradient(case):
     problem = Problem(harness.pad([[3], [3, 5, 9], [5, 36], [], [7], [12, 1]]))
     problem.sampled = np.full(SAMPLED, 20)
     _, (_, embeddings, _) = harness.loss_and_gradients(
@@ -170,7 +170,7 @@ def test_padded_labels_touch_no_row(case):
 
 
 @ONE_OF_EACH_CLASS
-def test_positions_in_time_are_rows(case):
+def test_positions_of_sequences_are_examples(case):
     problem = Problem(SEVERAL)
     head = problem.head()
     flat = case.loss(reduction=None)(problem.labels, head(problem.features, training=True))
@@ -209,7 +209,7 @@ def test_a_batch_without_any_label_has_no_loss(name, training):
 
 
 @ONE_OF_EACH_CLASS
-def test_one_class_has_no_loss(case):
+def test_the_loss_of_one_class_is_zero(case):
     values = harness.sampled_values([0, 0], np.ones((3, 1)), [2, 2])
     head = harness.built_head(np.ones((1, 4), "f4"), None, harness.FixedSampler(values))
     logits = head(np.ones((3, 4), "f4"), training=True)

@@ -20,7 +20,7 @@ def head_of(problem, sampler):
 
 
 @pytest.mark.parametrize("name", [*NORMALIZATIONS, "absolute softmax"])
-def test_over_all_classes_once_it_is_its_full_form(name):
+def test_the_loss_over_all_classes_equals_its_full_form(name):
     case, problem = LOSSES[name], Problem()
     head = head_of(problem, samplers.UniformSampler(N))
     value, gradients = harness.loss_and_gradients(
@@ -36,7 +36,7 @@ def test_over_all_classes_once_it_is_its_full_form(name):
 
 
 @pytest.mark.parametrize("name", slow_but(["importance, batch"], NORMALIZATIONS))
-def test_derivatives_by_logits_stay_within_one(name):
+def test_derivatives_by_logits_are_at_most_one(name):
     """Barber & Botev 2016, equation 26; repeats of a class add up."""
     case = LOSSES[name]
     for seed in range(20):
@@ -95,7 +95,7 @@ def test_the_partition_function_is_estimated_without_bias(name, complement):
 
 
 @pytest.mark.slow
-def test_the_complement_of_the_batch_estimates_with_less_spread():
+def test_the_complement_of_the_batch_has_lower_variance():
     problem = Problem(np.array([[3], [9], [0], [36], [7], [12]]))
     errors = []
     for complement in ("label", "batch"):
@@ -119,7 +119,7 @@ def test_large_logits_give_finite_losses_and_gradients(case, scale):
         assert np.all(np.isfinite(gradient))
 
 
-def test_black_out_has_digits_where_one_negative_takes_all():
+def test_black_out_is_precise_if_one_negative_dominates():
     zeros, has_label = tf.zeros((1, 1)), tf.constant([[True]])
     value = losses.black_out_loss(zeros, tf.constant([[60.0, 1.0]]), has_label)
     # p of the first negative is 1 - (1 + e) / exp(60): its term is 60 - log(1 + e).
@@ -127,7 +127,7 @@ def test_black_out_has_digits_where_one_negative_takes_all():
 
 
 @pytest.mark.parametrize("loss", [losses.RankingLoss(), losses.BlackOutLoss()])
-def test_over_all_other_classes_it_is_the_formula_over_all(loss):
+def test_the_loss_over_all_other_classes_equals_the_full_formula(loss):
     problem = Problem(np.array([[3], [9], [0], [36], [7], [12]]))
     head = head_of(problem, samplers.UniformSampler(N))
     found = type(loss)(reduction=None)(problem.labels, head(problem.features, training=True))
@@ -170,7 +170,7 @@ def _search(num_hard=None, **kwargs):
         ),
     ],
 )
-def test_a_sampler_that_the_formula_does_not_allow_is_refused(loss, sampler, message):
+def test_a_sampler_that_the_formula_excludes_raises_an_error(loss, sampler, message):
     problem = Problem()
     logits = head_of(problem, sampler)(problem.features, training=True)
     with pytest.raises(ValueError, match=f"{loss.__name__} cannot be used with.*{message}"):
@@ -186,14 +186,14 @@ def test_a_sampler_that_the_formula_does_not_allow_is_refused(loss, sampler, mes
         (losses.AbsoluteSoftmaxLoss, _search()),
     ],
 )
-def test_a_sampler_that_the_formula_allows_is_taken(loss, sampler):
+def test_a_sampler_that_the_formula_allows_is_accepted(loss, sampler):
     problem = Problem()
     logits = head_of(problem, sampler)(problem.features, training=True)
     assert np.isfinite(loss()(problem.labels, logits))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, "1", True])
-def test_a_margin_that_is_no_number_is_refused(bad):
+def test_an_invalid_margin_raises_an_error(bad):
     with pytest.raises(ValueError, match="`margin` must be a finite number. Received"):
         losses.RankingLoss(margin=bad)
 
@@ -201,6 +201,6 @@ def test_a_margin_that_is_no_number_is_refused(bad):
 @pytest.mark.parametrize(
     "loss", [losses.ImportanceNormalizationLoss, losses.BernoulliNormalizationLoss]
 )
-def test_an_unknown_complement_is_refused(loss):
+def test_an_unknown_complement_raises_an_error(loss):
     with pytest.raises(ValueError, match="`complement` must be one of.*'label', 'batch'"):
         loss(complement="row")

@@ -47,7 +47,7 @@ def rounded(problem):
         ],
     ),
 )
-def test_of_rounded_numbers_it_is_its_formula(name, level, set_simd_level):
+def test_the_loss_of_rounded_numbers_equals_its_formula(name, level, set_simd_level):
     set_simd_level(level)
     case, problem = LOSSES[name], rounded(Problem())
     expected = problem.expected(case.oracle)
@@ -57,7 +57,7 @@ def test_of_rounded_numbers_it_is_its_formula(name, level, set_simd_level):
 
 
 @ONE_OF_EACH_CLASS
-def test_of_other_numbers_it_is_off_by_their_rounding(case):
+def test_the_error_is_within_the_rounding_of_the_inputs(case):
     problem = Problem()
     found, exact = row_losses(case, problem, **ROUNDED), row_losses(case, problem)
     logits_off = 2**-7 * np.abs(problem.features) @ np.abs(problem.embeddings).T
@@ -67,7 +67,7 @@ def test_of_other_numbers_it_is_off_by_their_rounding(case):
 
 
 @ONE_OF_EACH_CLASS
-def test_gradients_are_off_by_the_rounding_of_what_logits_pass_back(case):
+def test_gradient_errors_are_within_the_rounding_of_logit_gradients(case):
     problem = rounded(Problem())
     found, exact = gradients(case, problem, **ROUNDED), gradients(case, problem)
     for one, other in zip(found, exact, strict=True):
@@ -76,7 +76,7 @@ def test_gradients_are_off_by_the_rounding_of_what_logits_pass_back(case):
 
 
 @ONE_OF_EACH_CLASS
-def test_classes_of_a_rows_own_are_not_rounded(case):
+def test_candidates_per_example_are_not_rounded(case):
     problem = Problem(per_example=True)
     if "batch" in case.loss().get_config().get("complement", ""):
         pytest.skip("shares the labels of the batch")
@@ -86,7 +86,7 @@ def test_classes_of_a_rows_own_are_not_rounded(case):
 
 
 @EVERY_SAMPLED_LOSS
-def test_its_config_holds_it_and_others_are_refused(case):
+def test_the_config_has_the_dtype_and_other_dtypes_raise_an_error(case):
     loss = case.loss(**ROUNDED)
     assert type(loss).from_config(loss.get_config()).compute_dtype == "bfloat16"
     assert case.loss().compute_dtype == "float32"
@@ -115,7 +115,7 @@ def trained(policy, num_shards, **options):
 # In the short suite a model of the exact loss learns so: softmax_loss_test.py.
 @pytest.mark.slow
 @pytest.mark.parametrize("policy, num_shards", [("float32", 3), ("mixed_bfloat16", 1)])
-def test_a_model_learns_as_with_float32_products(policy, num_shards):
+def test_a_model_learns_as_well_as_with_float32_products(policy, num_shards):
     exact, exact_loss = trained(policy, num_shards)
     found, found_loss = trained(policy, num_shards, **ROUNDED)
     assert exact[-1] < 0.6 * exact[0]

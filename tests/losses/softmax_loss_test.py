@@ -69,7 +69,7 @@ def test_evaluation_is_exact(rounded):
     np.testing.assert_allclose(precision, np.mean(logits.argmax(1) == labels), rtol=1e-5)
 
 
-def test_it_survives_saving(rounded, tmp_path):
+def test_the_loss_can_be_saved_and_loaded(rounded, tmp_path):
     model, _ = rounded
     model.save(tmp_path / "model.keras")
     loss = keras.saving.load_model(tmp_path / "model.keras").loss
@@ -77,12 +77,12 @@ def test_it_survives_saving(rounded, tmp_path):
 
 
 @pytest.mark.parametrize("compute_dtype", ["float16", None, 16])
-def test_other_dtypes_are_refused(compute_dtype):
+def test_other_dtypes_raise_an_error(compute_dtype):
     with pytest.raises(ValueError, match="`compute_dtype` must be one of .*bfloat16"):
         tflo.losses.SoftmaxLoss(compute_dtype=compute_dtype)
 
 
-def test_a_layer_without_such_a_pass_says_so():
+def test_a_layer_without_a_bfloat16_pass_raises_an_error():
     keras.utils.set_random_seed(0)
     layer = tflo.layers.HierarchicalOutput(40)
     logits = layer(np.ones([3, 8], np.float32), training=True)

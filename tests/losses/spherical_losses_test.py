@@ -96,7 +96,7 @@ def test_the_probabilities_of_all_classes_sum_to_one(loss, formula):
     assert np.sum(np.exp(-rows)) == pytest.approx(1, rel=1e-5)
 
 
-def test_the_z_loss_is_that_of_shifted_and_scaled_logits():
+def test_the_z_loss_is_invariant_to_shift_and_scale_of_logits():
     problem = Problem(reference.ZLoss)
     row = losses.ZLoss(reduction=None)
     before = row(SEVERAL, problem.layer(problem.features))
@@ -112,7 +112,7 @@ def test_the_z_loss_is_that_of_shifted_and_scaled_logits():
 
 @EVERY_LOSS
 @pytest.mark.parametrize("reduction", ["sum", "sum_over_batch_size", "mean_with_sample_weight"])
-def test_reduction_and_sample_weight_are_those_of_keras(loss, formula, reduction):
+def test_reduction_and_sample_weight_work_as_in_keras(loss, formula, reduction):
     problem = Problem(formula)
     weight = np.arange(BATCH, dtype="float32")
     logits = problem.layer(problem.features, training=True)
@@ -122,7 +122,7 @@ def test_reduction_and_sample_weight_are_those_of_keras(loss, formula, reduction
 
 
 @EVERY_LOSS
-def test_positions_in_time_are_rows(loss, formula):
+def test_positions_of_sequences_are_examples(loss, formula):
     problem = Problem(formula)
     in_time = loss(reduction=None)(
         SEVERAL.reshape(2, 3, -1),
@@ -133,7 +133,7 @@ def test_positions_in_time_are_rows(loss, formula):
 
 @EVERY_LOSS
 @pytest.mark.parametrize("dtype", slow_but(["bfloat16"], ["bfloat16", "float16"]))
-def test_low_precision_is_off_by_twice_the_naive_error_at_most(loss, formula, dtype):
+def test_the_low_precision_error_is_at_most_twice_the_naive_error(loss, formula, dtype):
     found = []
     for seed in range(5):
         problem = Problem(formula, seed=seed, policy=f"mixed_{dtype}")
@@ -158,7 +158,7 @@ def test_config_round_trip(loss, formula):
 
 
 @pytest.mark.parametrize("repeated", [False, True])
-def test_numbers_as_targets(repeated):
+def test_sparse_real_valued_targets_equal_the_formula(repeated):
     problem = Problem(reference.SquaredError)
     places, values = [[0, 3], [0, 9], [2, 1]], np.float32([0.5, -2, 3])
     if repeated:  # which are added
@@ -171,7 +171,7 @@ def test_numbers_as_targets(repeated):
 
 
 @pytest.mark.parametrize("shape", [[BATCH, N + 1], [BATCH, N, 1]])
-def test_sparse_targets_of_another_width_are_refused(shape):
+def test_sparse_targets_of_another_width_raise_an_error(shape):
     targets = tf.SparseTensor([[0] * len(shape)], [1.0], shape)
     logits = Problem(reference.SquaredError).layer(np.ones([BATCH, DIM], "float32"))
     message = rf"\[batch, {N}\], one column per class. Received: shape"
@@ -179,7 +179,7 @@ def test_sparse_targets_of_another_width_are_refused(shape):
         losses.SquaredErrorLoss()(targets, logits)
 
 
-def test_sparse_targets_of_another_number_of_rows_are_refused():
+def test_sparse_targets_of_another_number_of_examples_raise_an_error():
     targets = tf.SparseTensor([[0, 1]], [1.0], [BATCH + 1, N])
     logits = Problem(reference.SquaredError).layer(np.ones([BATCH, DIM], "float32"))
     with pytest.raises(ValueError, match="labels must have the shape"):
@@ -187,7 +187,7 @@ def test_sparse_targets_of_another_number_of_rows_are_refused():
 
 
 @pytest.mark.parametrize("loss", [losses.ZLoss, losses.TaylorSoftmaxLoss])
-def test_sparse_targets_are_of_the_squared_error_alone(loss):
+def test_sparse_targets_for_other_losses_than_squared_error_raise_an_error(loss):
     targets = tf.SparseTensor([[0, 1]], [1.0], [BATCH, N])
     logits = Problem(reference.SquaredError).layer(np.ones([BATCH, DIM], "float32"))
     with pytest.raises(ValueError, match="Labels must be integer class ids.*SparseTensor"):
@@ -195,7 +195,7 @@ def test_sparse_targets_are_of_the_squared_error_alone(loss):
 
 
 @EVERY_LOSS
-def test_a_label_out_of_range_is_named(loss, formula):
+def test_a_label_out_of_range_raises_an_error(loss, formula):
     logits = Problem(formula).layer(np.ones([2, DIM], "float32"), training=True)
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"(?s)\[0, {N}\).*{N}"):
         loss()(np.array([0, N]), logits)
@@ -220,7 +220,7 @@ class OfQuartic:
         return 4 * (o**2).mean(-1, keepdims=True) * o / N + 1 - 3 * targets
 
 
-def test_a_further_member_is_one_short_class():
+def test_a_custom_spherical_loss_is_one_short_class():
     problem = Problem(lambda n: OfQuartic(), SEVERAL[:, :1] % 5, "float64")
     problem.labels[3] = 2
     dense = DenseLayer(problem.embeddings, problem.bias, OfQuartic())
@@ -236,7 +236,7 @@ def test_a_further_member_is_one_short_class():
     np.testing.assert_allclose(problem.layer.class_embeddings(), dense.kernel, rtol=1e-9)
 
 
-def test_a_member_without_a_formula_says_so():
+def test_a_custom_spherical_loss_without_a_formula_raises_an_error():
     logits = Problem(reference.ZLoss).layer(np.ones([BATCH, DIM], "float32"))
     with pytest.raises(NotImplementedError, match="SphericalLoss must define `label_losses`"):
         losses.SphericalLoss()(SEVERAL, logits)
@@ -244,12 +244,12 @@ def test_a_member_without_a_formula_says_so():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, "1", True])
 @pytest.mark.parametrize("name", ["target", "slope", "scale"])
-def test_numbers_of_the_z_loss_that_are_none_are_refused(name, bad):
+def test_invalid_arguments_of_the_z_loss_raise_an_error(name, bad):
     with pytest.raises(ValueError, match=f"`{name}` must be a.* number"):
         losses.ZLoss(**{name: bad})
 
 
 @pytest.mark.parametrize("bad", [0, -1, np.nan, "1", True])
-def test_an_epsilon_that_is_none_is_refused(bad):
+def test_an_invalid_epsilon_raises_an_error(bad):
     with pytest.raises(ValueError, match="`epsilon` must be a number above 0"):
         losses.SphericalSoftmaxLoss(epsilon=bad)

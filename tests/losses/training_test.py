@@ -28,7 +28,7 @@ def make_head():
         [(SAMPLED[0], False), (SAMPLED[1], True)], itertools.product(SAMPLED, [False, True])
     ),
 )
-def test_a_loop_that_does_not_say_whether_it_trains_is_told_once(loss, in_graph):
+def test_a_loop_that_does_not_pass_training_causes_one_warning(loss, in_graph):
     head = make_head()
     model = keras.Sequential([keras.Input((3,)), head])
 
@@ -49,14 +49,14 @@ def test_a_loop_that_does_not_say_whether_it_trains_is_told_once(loss, in_graph)
 
 @pytest.mark.parametrize("loss", SAMPLED)
 @pytest.mark.parametrize("training", [True, False])
-def test_a_loop_that_says_whether_it_trains_is_told_nothing(loss, training):
+def test_a_loop_that_passes_training_causes_no_warning(loss, training):
     model = keras.Sequential([keras.Input((3,)), make_head()])
     with warnings.catch_warnings(record=True) as caught:
         loss()(LABELS, model(FEATURES, training=training))
     assert caught == []
 
 
-def test_the_exact_loss_needs_no_word():
+def test_the_exact_loss_causes_no_warning():
     with warnings.catch_warnings(record=True) as caught:
         losses.SoftmaxLoss()(LABELS, make_head()(FEATURES))
     assert caught == []
@@ -76,7 +76,7 @@ class WithoutTraining(keras.Model):
 
 
 @pytest.mark.parametrize("eager", slow_but([False], [False, True]))
-def test_fit_and_evaluate_of_a_model_without_the_argument_need_no_word(eager):
+def test_fit_and_evaluate_of_a_model_without_training_argument_cause_no_warning(eager):
     model = WithoutTraining()
     model.compile("sgd", losses.NCELoss(), run_eagerly=eager)
     model.fit(FEATURES, LABELS, validation_data=(FEATURES, LABELS), verbose=0)
@@ -86,7 +86,7 @@ def test_fit_and_evaluate_of_a_model_without_the_argument_need_no_word(eager):
     np.testing.assert_allclose(evaluated, expected, rtol=1e-5)
 
 
-def test_a_loss_can_report_something_of_its_own_in_evaluation():
+def test_a_loss_can_define_what_evaluate_reports():
     class Ours(losses.TaggedLoss):
         def row_losses(self, tag, labels):
             return tf.ones(tf.shape(labels)[0])

@@ -62,7 +62,7 @@ def assert_equal_weights(ours, dense):
         ],
     ),
 )
-def test_fit_and_evaluate_are_those_of_keras(reduction, masked, weighted):
+def test_fit_and_evaluate_equal_those_of_keras(reduction, masked, weighted):
     models = pair(reduction, masked, run_eagerly=True)
     options = {"batch_size": BATCH, "sample_weight": WEIGHT if weighted else None, "verbose": 0}
     before = [model.evaluate(X, Y, **options) for model in models]
@@ -73,7 +73,7 @@ def test_fit_and_evaluate_are_those_of_keras(reduction, masked, weighted):
 
 
 @pytest.mark.slow
-def test_two_replicas_are_those_of_keras():
+def test_two_replicas_equal_those_of_keras():
     with two_replicas().scope():
         models = pair()
     options = {"batch_size": BATCH, "verbose": 0}
@@ -107,7 +107,7 @@ def test_padding_changes_neither_loss_nor_step(name):
         np.testing.assert_allclose(with_padding, without, rtol=1e-4, atol=1e-5)
 
 
-def test_the_loss_of_one_label_a_sequence_is_the_log_of_the_perplexity():
+def test_the_loss_of_one_label_per_sequence_is_the_log_of_the_perplexity():
     """Of batches with equally many labels the mean that Keras makes is that of the rows."""
     head = layers.LargeOutput(N, samplers.UniformSampler(5, seed=1))
     model = new_model(

@@ -26,7 +26,7 @@ REDUCTIONS = ["sum", "sum_over_batch_size", "mean_with_sample_weight"]
         itertools.product(LOSSES, REDUCTIONS),
     ),
 )
-def test_reduction_and_sample_weight_are_those_of_keras(name, reduction):
+def test_reduction_and_sample_weight_work_as_in_keras(name, reduction):
     case, problem = LOSSES[name], Problem()
     has_label = np.any(problem.labels >= 0, axis=1)
     assert not has_label.all()
@@ -44,7 +44,7 @@ def test_reduction_and_sample_weight_are_those_of_keras(name, reduction):
 
 
 @pytest.mark.parametrize("name", slow_but(CLASSES, LOSSES))
-def test_the_gradient_of_a_mean_is_that_of_the_sum_over_the_rows_that_count(name):
+def test_a_mean_divides_by_the_number_of_examples_with_labels(name):
     case, problem = LOSSES[name], Problem()
     weight = np.arange(BATCH, dtype="float32")
     has_label = np.any(problem.labels >= 0, axis=1)
@@ -64,7 +64,7 @@ def test_the_gradient_of_a_mean_is_that_of_the_sum_over_the_rows_that_count(name
             np.testing.assert_allclose(found, expected / divisor, rtol=1e-5, atol=1e-6)
 
 
-def test_masks_of_sequences_hold_for_the_dimensions_behind():
+def test_masks_of_sequences_apply_to_later_dimensions():
     """As weights do; of `[batch, 2, time, dim]` Keras would broadcast a mask `[batch, 2]`."""
     problem = Problem()
     features = problem.features.reshape(3, 2, 1, DIM)
@@ -92,7 +92,7 @@ WEIGHTS = list(itertools.product([(3,), (3, 1), (3, 1, 1)], [True, False]))
     ),
     ids=str,
 )
-def test_weights_of_the_batch_weigh_whole_sequences(name, shape, known_rank):
+def test_one_weight_per_example_applies_to_the_whole_sequence(name, shape, known_rank):
     case = LOSSES[name]
     rng = np.random.default_rng(31)
     features = rng.normal(size=(3, 3, DIM)).astype("float32")
@@ -119,7 +119,7 @@ BAD_SHAPES = [(BATCH, 2), (BATCH + 1,), (BATCH, 1, 2)]
     ),
     ids=str,
 )
-def test_weights_that_are_not_one_a_row_are_refused(name, shape):
+def test_weights_of_another_shape_raise_an_error(name, shape):
     case, problem = LOSSES[name], Problem()
     logits = problem.head()(problem.features, training=True)
     with pytest.raises(ValueError, match="`sample_weight` must have.*Received: shape"):

@@ -104,7 +104,7 @@ class Problem:
         return logits, self.labels.reshape(len(logits), -1), self.weights.reshape(-1)
 
 
-def test_the_value_agrees_with_numpy(member):
+def test_the_value_equals_numpy(member):
     metric, oracle = member
     problem = Problem()
     metric.update_state(problem.labels, problem.logits())
@@ -113,14 +113,14 @@ def test_the_value_agrees_with_numpy(member):
     assert oracle(logits, labels) > 0
 
 
-def test_sample_weights_weigh_the_rows(member):
+def test_sample_weights_apply_to_examples(member):
     metric, oracle = member
     problem = Problem(shape=(5, 4))
     metric.update_state(problem.labels, problem.logits(), problem.weights)
     np.testing.assert_allclose(metric.result(), oracle(*problem.flat()), rtol=1e-5)
 
 
-def test_weights_of_the_batch_reach_all_positions(member):
+def test_weights_of_a_sequence_apply_to_all_positions(member):
     metric, oracle = member
     problem = Problem(shape=(5, 4))
     problem.weights[:] = problem.weights[:, :1]
@@ -128,14 +128,14 @@ def test_weights_of_the_batch_reach_all_positions(member):
     np.testing.assert_allclose(metric.result(), oracle(*problem.flat()), rtol=1e-5)
 
 
-def test_weights_of_the_labels_are_refused(member):
+def test_weights_of_the_labels_raise_an_error(member):
     metric, _ = member
     problem = Problem()
     with pytest.raises(ValueError, match="`sample_weight` must have.*Received: shape"):
         metric.update_state(problem.labels, problem.logits(), np.ones(problem.labels.shape))
 
 
-def test_two_batches_are_as_one(member):
+def test_two_batches_equal_one(member):
     metric, oracle = member
     problem = Problem()
     logits, labels, _ = problem.flat()
@@ -206,7 +206,7 @@ def test_a_training_step_ranks_labels_among_the_candidates(absolute):
     np.testing.assert_allclose(metric.result(), np.mean(hits), rtol=1e-6)
 
 
-def test_loss_and_metric_of_a_step_take_equal_labels_but_no_others():
+def test_a_metric_with_other_labels_than_the_loss_raises_an_error():
     problem = Problem()
     values = harness.sampled_values([3, 4], np.ones((len(problem.flat()[1]), 1)), np.ones(2))
     problem.layer.sampler = harness.FixedSampler(values)
@@ -246,13 +246,13 @@ def test_counts_above_float32_precision_are_exact():
     assert float(metric.denominator) == 2.0**25 + added
 
 
-def test_other_predictions_are_refused(member):
+def test_other_predictions_raise_an_error(member):
     with pytest.raises(ValueError, match="direct output of a `LargeOutput`"):
         member[0].update_state([1, 2], tf.zeros([2, NUM_CLASSES]))
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, True, "many", None])
-def test_a_wrong_k_is_refused(k):
+def test_a_wrong_k_raises_an_error(k):
     with pytest.raises(ValueError, match="`k` must be a positive integer"):
         tflo.metrics.PrecisionAtK(k)
 
@@ -266,18 +266,18 @@ def test_a_wrong_k_is_refused(k):
         ([1, 0.5, 9], "whole numbers.*Received 0.5"),
     ],
 )
-def test_wrong_counts_are_refused(counts, message):
+def test_wrong_counts_raise_an_error(counts, message):
     with pytest.raises(ValueError, match=message):
         tflo.metrics.PropensityScoredPrecisionAtK(1, counts)
 
 
 @pytest.mark.parametrize("constants", [{"a": -1}, {"b": 0}, {"b": -1}, {"a": "x"}])
-def test_constants_that_make_no_propensities_are_refused(constants):
+def test_invalid_propensity_constants_raise_an_error(constants):
     with pytest.raises(ValueError, match="`[ab]` must be a number"):
         tflo.metrics.PropensityScoredPrecisionAtK(1, [5, 5, 5], **constants)
 
 
-def test_counts_of_another_length_are_refused():
+def test_counts_of_another_length_raise_an_error():
     problem = Problem()
     metric = tflo.metrics.PropensityScoredPrecisionAtK(1, [5, 5, 5])
     with pytest.raises(ValueError, match="41 classes.*3 counts"):

@@ -10,12 +10,12 @@ from tests.metrics.metrics_test import COUNTS, Problem, psp, psp_reference
 
 
 @pytest.mark.parametrize("number", ["99", 10.7, True, 0, -5, [99], 2**63])
-def test_what_is_no_number_of_examples_is_refused(number):
+def test_an_invalid_number_of_examples_raises_an_error(number):
     with pytest.raises(ValueError, match="`num_examples` must be .*Received: num_examples="):
         tflo.metrics.PropensityScoredPrecisionAtK(1, COUNTS, num_examples=number)
 
 
-def test_without_a_number_of_examples_each_has_one_label():
+def test_without_a_number_of_examples_single_labels_are_assumed():
     problem = Problem(num_labels=1)
     ours = tflo.metrics.PropensityScoredPrecisionAtK(3, COUNTS)
     same = tflo.metrics.PropensityScoredPrecisionAtK(3, COUNTS, num_examples=COUNTS.sum())
@@ -28,7 +28,7 @@ def test_without_a_number_of_examples_each_has_one_label():
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_without_a_number_of_examples_several_labels_are_refused(compiled):
+def test_without_a_number_of_examples_several_labels_raise_an_error(compiled):
     problem = Problem(num_labels=3)
     metric = tflo.metrics.PropensityScoredPrecisionAtK(3, COUNTS)
 
@@ -42,7 +42,7 @@ def test_without_a_number_of_examples_several_labels_are_refused(compiled):
 
 
 @pytest.mark.slow
-def test_a_saved_model_has_the_counts_again(tmp_path):
+def test_a_saved_model_restores_the_counts(tmp_path):
     problem = Problem()
     model = keras.Sequential([keras.Input((8,)), problem.layer])
     model.compile("sgd", loss=tflo.losses.SoftmaxLoss(), metrics=[psp(3)])

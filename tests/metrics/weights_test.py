@@ -20,7 +20,7 @@ def test_negative_weights_count_as_in_keras():
     np.testing.assert_allclose(ours.result(), kerass.result(), rtol=1e-5)
 
 
-def test_negative_weights_of_rows_are_as_the_formula_says(member):  # noqa: F811
+def test_negative_weights_of_examples_equal_the_formula(member):  # noqa: F811
     metric, oracle = member
     problem = Problem()
     problem.weights[3:6] *= -0.2
@@ -29,7 +29,7 @@ def test_negative_weights_of_rows_are_as_the_formula_says(member):  # noqa: F811
 
 
 @pytest.mark.parametrize("weight", [np.nan, np.inf])
-def test_weights_that_are_no_numbers_make_none_as_in_keras(member, weight):  # noqa: F811
+def test_nan_weights_give_nan_as_in_keras(member, weight):  # noqa: F811
     metric, _ = member
     problem = Problem()
     problem.weights[5] = weight
@@ -37,7 +37,7 @@ def test_weights_that_are_no_numbers_make_none_as_in_keras(member, weight):  # n
     assert np.isnan(metric.result())
 
 
-def test_a_row_without_label_adds_nothing_whatever_its_weight(member):  # noqa: F811
+def test_an_example_without_labels_adds_nothing(member):  # noqa: F811
     metric, oracle = member
     problem = Problem()
     expected = oracle(*problem.flat())
@@ -57,7 +57,7 @@ def test_an_example_of_weight_0_adds_nothing_even_if_its_terms_are_nan():
     assert np.isfinite(metric.result())
 
 
-def test_a_metric_that_knows_nothing_is_not_a_number(member):  # noqa: F811
+def test_a_metric_without_examples_is_nan(member):  # noqa: F811
     metric, oracle = member
     problem = Problem()
     assert np.isnan(metric.result())
@@ -79,7 +79,7 @@ def compiled(metrics, loss="sampled_softmax_loss", **options):
     return model
 
 
-def test_perplexity_is_not_a_number_in_sampled_training_and_exact_in_validation(tmp_path):
+def test_perplexity_is_nan_in_sampled_training_and_exact_in_validation(tmp_path):
     problem = Problem(num_labels=1)
     metrics = [tflo.metrics.Perplexity(), tflo.metrics.PrecisionAtK(1)]
     model = compiled(metrics, run_eagerly=True)  # a trace takes most of the time
@@ -98,7 +98,7 @@ def test_perplexity_is_not_a_number_in_sampled_training_and_exact_in_validation(
     np.testing.assert_allclose(history["val_perplexity"], np.exp(history["val_loss"]), rtol=0.3)
 
 
-def test_callbacks_know_which_way_is_better():
+def test_callbacks_know_whether_a_higher_value_is_better():
     metrics = [tflo.metrics.Perplexity(), tflo.metrics.RecallAtK(3)]
     model = compiled(metrics)
     problem = Problem(num_labels=1)
@@ -111,20 +111,20 @@ def test_callbacks_know_which_way_is_better():
 
 
 @pytest.mark.parametrize("k", [NUM_CLASSES + 1, 2**40])
-def test_a_k_above_the_number_of_classes_is_refused(k):
+def test_a_k_above_the_number_of_classes_raises_an_error(k):
     problem = Problem()
     with pytest.raises(ValueError, match=f"k={k} best classes.*only {NUM_CLASSES}.*smaller"):
         tflo.metrics.PrecisionAtK(k).update_state(problem.labels, problem.logits())
     tflo.metrics.PrecisionAtK(NUM_CLASSES).update_state(problem.labels, problem.logits())
 
 
-def test_the_largest_k_is_that_of_64_bits():
+def test_the_largest_k_is_the_largest_int64():
     with pytest.raises(ValueError, match=f"at most {2**63 - 1}. Received: k="):
         tflo.metrics.PrecisionAtK(2**63)
 
 
 @pytest.mark.parametrize("make, oracle", METRICS.values(), ids=METRICS)
-def test_many_columns_of_padding_change_nothing(make, oracle):
+def test_columns_of_padding_change_nothing(make, oracle):
     problem = Problem()
     logits, labels, _ = problem.flat()
     problem.labels = np.pad(problem.labels, ((0, 0), (3, 90)), constant_values=-1)

@@ -75,7 +75,7 @@ COUNTS = {
 
 @pytest.mark.parametrize("count", [2**31, HUGE, 2**63 - 1])
 @pytest.mark.parametrize("name", COUNTS)
-def test_counts_whose_products_overflow_are_refused(name, count):
+def test_counts_whose_products_overflow_raise_an_error(name, count):
     with invalid(f"{name.split()[-1]} must be at least 1 and less than 2\\^31, got {count}"):
         COUNTS[name](count)
 
@@ -83,7 +83,7 @@ def test_counts_whose_products_overflow_are_refused(name, count):
 @pytest.mark.parametrize(
     "name", slow_but(["lsh_query num_sampled", "hash_functions dim"], COUNTS)
 )
-def test_so_they_are_in_graphs(name):
+def test_counts_whose_products_overflow_raise_an_error_in_graphs(name):
     @tf.function
     def called():
         outputs = COUNTS[name](2**63 - 1)
@@ -93,18 +93,18 @@ def test_so_they_are_in_graphs(name):
         called()
 
 
-def test_hash_functions_of_many_values_are_refused():
+def test_hash_functions_of_many_values_raise_an_error():
     with invalid("fewer than 2.31 numbers.*num_hashes=1073741824, num_tables=1073741824"):
         ops.hash_functions("simhash", 100, 2**30, 2**30, SEED)
 
 
-def test_more_lookups_than_entries_take_no_memory():
+def test_more_lookups_than_entries_need_no_extra_memory():
     codes, labels = tf.zeros([3, 1], tf.int32), tf.zeros([3, 1], tf.int64)
     found, _ = ops.lsh_query(*tables(), codes, labels, SEED, "frequent", 2, HUGE, False)
     np.testing.assert_array_equal(found, [[1, -1]] * 3)
 
 
-def test_more_samples_than_classes_end_in_no_class():
+def test_more_samples_than_classes_are_padded_with_minus_one():
     codes, labels = tf.zeros([1, 1], tf.int32), tf.zeros([1, 1], tf.int64)
     found, _ = ops.lsh_query(*tables(), codes, labels, SEED, "walk", 1000, 5)
     assert sorted(found.numpy()[0, :3]) == [1, 2, 3]
@@ -115,14 +115,14 @@ def test_more_samples_than_classes_end_in_no_class():
 
 
 @pytest.mark.parametrize("shape", [[2], [1], [1, 1]])
-def test_a_handle_is_one_handle(shape):
+def test_several_handles_in_place_of_one_raise_an_error(shape):
     embeddings = tf.Variable(tf.ones([5, 3]))
     handles = tf.reshape(tf.stack([embeddings.handle] * 2)[: np.prod(shape)], shape)
     with invalid("input 1 must be the handle of one variable, a scalar"):
         gen_ops.largeout_class_top_k(tf.ones([2, 3]), handles, [], [], [], 1)
 
 
-def test_a_scalar_is_no_matrix_of_features():
+def test_scalar_features_raise_an_error():
     embeddings = tf.Variable(tf.ones([5, 3]))
     with invalid("features must be"):
         ops.class_statistics(1.0, embeddings, None, [[1]])
@@ -137,7 +137,7 @@ def test_a_scalar_is_no_matrix_of_features():
 
 
 @pytest.mark.parametrize("part", [0, 3, 5])
-def test_a_file_is_not_fitted_to_its_own_parts(part):
+def test_fitting_an_inverted_file_to_its_own_variables_raises_an_error(part):
     state = inverted_file()
     embeddings = state[part] if part == 0 else tf.Variable(tf.ones([64, 16]))
     if part > 0:
@@ -146,13 +146,13 @@ def test_a_file_is_not_fitted_to_its_own_parts(part):
         ops.inverted_file_fit(embeddings, None, state)
 
 
-def test_the_bias_of_the_classes_is_not_that_of_the_means():
+def test_the_bias_of_the_means_as_the_bias_of_the_classes_raises_an_error():
     state = inverted_file()
     with invalid("inputs 1 and 3 are the same variable"):
         ops.inverted_file_fit(tf.Variable(tf.ones([64, 16])), state[1], state)
 
 
-def test_rows_are_no_slots_of_their_own():
+def test_a_variable_as_its_own_slot_raises_an_error():
     variable, other = tf.Variable(tf.ones([5, 3])), tf.Variable(tf.ones([5, 3]))
     gradients = tf.ones([2, 3])
     with invalid("inputs 0 and 2 are the same variable"):
@@ -164,15 +164,15 @@ def test_rows_are_no_slots_of_their_own():
     np.testing.assert_array_equal(variable, np.ones([5, 3]))
 
 
-def test_tables_are_three_variables():
+def test_one_variable_as_two_parts_of_the_tables_raises_an_error():
     offsets, ids = tables()
     functions = ops.hash_functions("simhash", 3, 1, 1, SEED)
     with invalid("inputs 0 and 2 are the same variable"):
         ops.lsh_build(offsets, functions, offsets, ids, "simhash", 1, 1, 1)
 
 
-def test_gradients_for_rows_without_numbers_may_be_many():
-    """Shapes of no numbers whose product overflows once there are ids."""
+def test_empty_values_whose_size_overflows_raise_an_error():
+    """Empty shapes whose number of elements overflows if there are ids."""
     variable = tf.Variable(tf.zeros([0, 2**40, 2**20]))
     with pytest.raises(tf.errors.OpError):
         ops.row_momentum(variable, None, tf.ones([8, 1, 1]), [0] * 8, 0.1)
@@ -181,7 +181,7 @@ def test_gradients_for_rows_without_numbers_may_be_many():
 @pytest.mark.parametrize(
     "schedule", [[-1, -1], [0, -2], [-(2**63), 2**63 - 1], [2**63 - 1, -1], [HUGE, 0]]
 )
-def test_schedules_that_are_none_are_refused(schedule):
+def test_invalid_schedules_raise_an_error(schedule):
     state, embeddings = inverted_file(), tf.Variable(tf.random.normal([64, 16]))
     state[6].assign(schedule)
     with invalid(r"schedule must be .* got \[" + ", ".join(map(str, schedule))):
@@ -190,7 +190,7 @@ def test_schedules_that_are_none_are_refused(schedule):
         ops.inverted_file_fit(embeddings, None, state)
 
 
-def test_upkeep_late_in_a_schedule_of_large_steps_is_no_overflow():
+def test_upkeep_late_in_a_schedule_of_large_steps_does_not_overflow():
     state, embeddings = inverted_file(), tf.Variable(tf.random.normal([64, 16]))
     ops.inverted_file_fit(embeddings, None, state)
     interval = 2**31 - 1
@@ -201,7 +201,7 @@ def test_upkeep_late_in_a_schedule_of_large_steps_is_no_overflow():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_there_are_no_best_classes_for_features_that_are_no_numbers(bad):
+def test_top_k_of_features_that_are_not_finite_raises_an_error(bad):
     features = np.ones([4, 3], np.float32)
     features[2, 1] = bad
     with invalid(f"finite, but those of example 2 are not: one is -?{abs(bad)}"):
@@ -210,7 +210,7 @@ def test_there_are_no_best_classes_for_features_that_are_no_numbers(bad):
 
 @pytest.mark.parametrize("weight", [-2.0, 2.0])
 @pytest.mark.parametrize("bias", [None, [0.0, 1, 2, 3, 4]])
-def test_nor_where_logits_overflow(weight, bias):
+def test_top_k_of_logits_that_overflow_raises_an_error(weight, bias):
     features = np.ones([4, 3], np.float32)
     features[1] = 3e38
     bias = None if bias is None else tf.Variable(bias)
@@ -218,7 +218,7 @@ def test_nor_where_logits_overflow(weight, bias):
         ops.class_top_k(features, tf.Variable(tf.fill([5, 3], weight)), bias, 2)
 
 
-def test_classes_that_are_no_numbers_still_come_last():
+def test_classes_with_nan_come_last():
     bias = tf.Variable([0.0, -np.inf, np.nan, 1, np.inf])
     scores, ids = ops.class_top_k(tf.ones([1, 3]), tf.Variable(tf.ones([5, 3])), bias, 5)
     np.testing.assert_array_equal(ids, [[4, 3, 0, 1, 2]])

@@ -40,7 +40,7 @@ class Problem:
 
 @pytest.mark.usefixtures("for_all_simd_levels")
 @each_shape
-def test_sums_are_those_of_the_loop(batch, dim, num_ids):
+def test_sums_equal_those_of_a_loop(batch, dim, num_ids):
     problem = Problem(batch, dim, num_ids)
     present = problem.ids >= 0
     bags = [list(ids[row]) for ids, row in zip(problem.ids, present, strict=True)]
@@ -53,7 +53,7 @@ def test_sums_are_those_of_the_loop(batch, dim, num_ids):
 @pytest.mark.usefixtures("for_all_simd_levels")
 @each_shape
 @pytest.mark.parametrize("in_graph", [False, True])
-def test_gradients_are_one_row_for_each_distinct_id(batch, dim, num_ids, in_graph):
+def test_gradients_have_one_slice_per_distinct_id(batch, dim, num_ids, in_graph):
     problem = Problem(batch, dim, num_ids)
     compute = tf.function(problem.gradients) if in_graph else problem.gradients
     of_table, of_weights = compute()
@@ -70,7 +70,7 @@ def test_weights_without_a_gradient_have_none():
 
 
 @pytest.mark.parametrize("wrong", [-2, N, 2**40])
-def test_an_id_that_is_no_row_is_refused(wrong):
+def test_an_id_out_of_range_raises_an_error(wrong):
     problem = Problem(5, 8, 3)
     problem.ids[1, 2] = wrong
     with pytest.raises(
@@ -79,13 +79,13 @@ def test_an_id_that_is_no_row_is_refused(wrong):
         bag_ops.bag_sums(problem.table, problem.ids, problem.weights)
 
 
-def test_weights_of_another_shape_are_refused():
+def test_weights_of_another_shape_raise_an_error():
     problem = Problem(5, 8, 3)
     with pytest.raises(tf.errors.InvalidArgumentError, match="weights|[Dd]imension"):
         bag_ops.bag_sums(problem.table, problem.ids, problem.weights[:, :2])
 
 
-def test_a_table_that_is_no_float_matrix_is_refused():
+def test_a_table_that_is_not_a_float_matrix_raises_an_error():
     for table in (tf.Variable([1.0, 2.0]), tf.Variable([[1, 2]])):
         with pytest.raises(tf.errors.InvalidArgumentError, match="embeddings must be"):
             bag_ops.bag_sums(table, [[0]], [[1.0]])

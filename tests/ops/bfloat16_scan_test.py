@@ -35,7 +35,7 @@ def random_weights(problem):
 
 @pytest.mark.parametrize("shape", [*SHAPES, (600, 203, 16, 2), (70, 100, 300, 1)])
 @pytest.mark.parametrize("bias", [False, True])
-def test_agrees_with_numpy_on_rounded_numbers(level, shape, bias):
+def test_results_equal_numpy_on_rounded_numbers(level, shape, bias):
     problem = Problem(*shape, bias=bias)
     weights, label_weights = random_weights(problem)
     run = tf.function(statistics_and_gradients) if shape[0] == 3 else statistics_and_gradients
@@ -63,7 +63,7 @@ def test_agrees_with_numpy_on_rounded_numbers(level, shape, bias):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_gradient_is_within_the_rounding_of_the_float32_one(level, shape):
+def test_the_gradient_equals_that_of_float32_up_to_rounding(level, shape):
     problem = Problem(*shape)
     problem.features *= 0.1  # logits change little: what is bounded is the rounding of products
     weights, label_weights = random_weights(problem)
@@ -87,7 +87,7 @@ def test_gradient_is_within_the_rounding_of_the_float32_one(level, shape):
     )
 
 
-def test_ranks_are_those_of_the_rounded_logits(level):
+def test_ranks_equal_those_of_the_rounded_logits(level):
     problem = Problem(20, 300, 16, 9, ties=True)  # small integers, which are exact
     _, _, ranks = class_scan_ops.class_statistics(
         problem.features, *problem.handles, problem.labels, compute_dtype="bfloat16"
@@ -95,7 +95,7 @@ def test_ranks_are_those_of_the_rounded_logits(level):
     np.testing.assert_array_equal(ranks, reference.ranks(problem.logits, problem.labels))
 
 
-def test_rows_that_are_no_numbers_spoil_no_other_row(level):
+def test_nan_of_one_example_changes_no_other_example(level):
     problem = Problem(9, 130, 40, 2)
     expected = statistics_and_gradients(
         problem, *random_weights(problem), compute_dtype="bfloat16"

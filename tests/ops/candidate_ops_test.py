@@ -17,7 +17,7 @@ def example(per_row, batch=5, num_labels=3, num_candidates=37, num_classes=20, s
 
 
 @pytest.mark.parametrize("per_row", [False, True])
-def test_hits_have_no_weight_and_the_rest_is_unchanged(per_row):
+def test_accidental_hits_get_no_weight_and_other_logits_are_unchanged(per_row):
     logits, _, labels, candidates = example(per_row)
     hits = reference.accidental_hits(labels, candidates)
     assert hits.any() and not hits.all()
@@ -28,7 +28,7 @@ def test_hits_have_no_weight_and_the_rest_is_unchanged(per_row):
 
 
 @pytest.mark.parametrize("per_row", [False, True])
-def test_offsets_are_added_and_hits_masked(per_row):
+def test_offsets_are_added_and_accidental_hits_are_masked(per_row):
     logits, log_counts, labels, candidates = example(per_row)
     hits = reference.accidental_hits(labels, candidates)
     shifted = candidate_ops.shifted_candidate_logits(
@@ -40,7 +40,7 @@ def test_offsets_are_added_and_hits_masked(per_row):
 
 @pytest.mark.parametrize("per_row", [False, True])
 @pytest.mark.parametrize("correct", [False, True])
-def test_no_gradient_flows_to_hits(per_row, correct):
+def test_no_gradient_flows_to_accidental_hits(per_row, correct):
     logits, log_counts, labels, candidates = example(per_row)
     hits = reference.accidental_hits(labels, candidates)
     weights = tf.constant(np.random.default_rng(1).normal(size=logits.shape), tf.float32)
@@ -56,7 +56,7 @@ def test_no_gradient_flows_to_hits(per_row, correct):
     np.testing.assert_allclose(gradient, np.where(hits, 0, weights.numpy() + 1), rtol=1e-6)
 
 
-def test_inputs_are_not_written_to():
+def test_inputs_are_not_changed():
     logits, log_counts, labels, candidates = example(False)
     x = tf.constant(logits)
     candidate_ops.mask_accidental_hits(x, labels, candidates)
@@ -65,7 +65,7 @@ def test_inputs_are_not_written_to():
 
 
 @pytest.mark.parametrize("used_later", [False, True])
-def test_a_gradient_takes_the_memory_of_logits_only_where_nobody_reads_them_later(used_later):
+def test_a_gradient_reuses_the_memory_of_logits_only_if_they_are_not_read_later(used_later):
     logits, log_counts, labels, candidates = example(False)
 
     def gradient_and_logits(x):
@@ -83,7 +83,7 @@ def test_a_gradient_takes_the_memory_of_logits_only_where_nobody_reads_them_late
         np.testing.assert_array_equal(one, expected)
 
 
-def test_ids_above_float_precision_are_told_apart():
+def test_ids_above_float_precision_are_distinguished():
     labels = np.array([[2**40 + 1]])
     candidates = np.array([2**40, 2**40 + 1, 2**40 + 2])
     masked = candidate_ops.mask_accidental_hits(
@@ -92,7 +92,7 @@ def test_ids_above_float_precision_are_told_apart():
     np.testing.assert_array_equal(masked.numpy() == 0, [[True, False, True]])
 
 
-def test_ranks_are_places_among_candidates_and_labels():
+def test_ranks_are_positions_among_candidates_and_labels():
     rng = np.random.default_rng(3)
     logits = rng.integers(0, 6, (7, 19)).astype(np.float32)
     true_logits = rng.integers(0, 6, (7, 5)).astype(np.float32)
@@ -114,7 +114,7 @@ def test_empty_inputs_give_empty_outputs(batch, num_candidates):
     assert candidate_ops.candidate_ranks(logits, labels * 1.0, labels).shape == (batch, 2)
 
 
-def test_wrong_shapes_are_named():
+def test_wrong_shapes_raise_an_error():
     logits = np.zeros((2, 4), np.float32)
     labels = np.zeros((2, 1), np.int64)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"candidates.*\[2,4\].*\[3\]"):
@@ -153,7 +153,7 @@ def _log_partition(logits, offsets, labels, candidates):
 @pytest.mark.usefixtures("for_all_simd_levels")
 @pytest.mark.parametrize("per_row", [False, True])
 @pytest.mark.parametrize("num_candidates", [1, 15, 16, 37, 300])
-def test_log_partition_and_its_gradients_are_those_of_a_softmax(per_row, num_candidates):
+def test_log_partition_and_its_gradients_equal_those_of_a_softmax(per_row, num_candidates):
     logits, offsets, labels, candidates = example(
         per_row, batch=70, num_candidates=num_candidates, num_classes=100
     )
@@ -178,7 +178,7 @@ def test_log_partition_and_its_gradients_are_those_of_a_softmax(per_row, num_can
 
 @pytest.mark.usefixtures("for_all_simd_levels")
 @pytest.mark.parametrize("num_candidates", [1, 16, 37])
-def test_a_row_of_hits_alone_has_no_gradient(num_candidates):
+def test_an_example_with_only_accidental_hits_has_no_gradient(num_candidates):
     x, y = tf.zeros([3, num_candidates]), tf.zeros([num_candidates])
     candidates = tf.fill([num_candidates], tf.constant(7, tf.int64))
     with tf.GradientTape() as tape:
@@ -191,7 +191,7 @@ def test_a_row_of_hits_alone_has_no_gradient(num_candidates):
     np.testing.assert_allclose(d_offsets, expected[1], rtol=1e-6)
 
 
-def test_log_partition_does_not_cancel_where_a_hit_outweighs_the_rest():
+def test_log_partition_is_precise_if_an_accidental_hit_has_the_largest_logit():
     logits = np.array([[80.0, 1.0, 2.0]], np.float32)
     actual = candidate_ops.candidate_log_partition(
         logits, np.zeros(3, np.float32), np.array([[7]]), np.array([7, 8, 9])
@@ -200,7 +200,7 @@ def test_log_partition_does_not_cancel_where_a_hit_outweighs_the_rest():
 
 
 @pytest.mark.parametrize("wrong", ["offsets", "labels", "candidates"])
-def test_log_partition_refuses_shapes_that_do_not_fit(wrong):
+def test_log_partition_of_mismatched_shapes_raises_an_error(wrong):
     inputs = dict(
         logits=np.zeros((2, 3), np.float32), offsets=np.zeros(3, np.float32),
         labels=np.zeros((2, 1), np.int64), candidates=np.zeros(3, np.int64),

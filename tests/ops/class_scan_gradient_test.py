@@ -33,7 +33,7 @@ def random_weights(problem, seed=1):
 
 @pytest.mark.parametrize("shape", [*SHAPES, (600, 203, 16, 2)])
 @pytest.mark.parametrize("bias", [False, True])
-def test_gradients_agree_with_numpy(simd_level, shape, bias):
+def test_gradients_equal_numpy(simd_level, shape, bias):
     problem = Problem(*shape, bias=bias)
     weights, label_weights = random_weights(problem)
     run = tf.function(gradients) if shape[0] == 3 else gradients
@@ -67,7 +67,7 @@ def test_gradients_agree_with_finite_differences(simd_level):
         np.testing.assert_allclose(d_features[index], slope / 2e-5, rtol=1e-3, atol=1e-4)
 
 
-def test_rows_of_weight_zero_take_no_part(simd_level):
+def test_examples_of_weight_zero_have_no_gradient(simd_level):
     problem = Problem(9, 130, 7, 2)
     weights, label_weights = random_weights(problem)
     problem.features[4] = np.nan
@@ -82,7 +82,7 @@ def test_rows_of_weight_zero_take_no_part(simd_level):
     np.testing.assert_allclose(found[2], expected[2], rtol=1e-5, atol=1e-5)
 
 
-def test_gradient_without_labels_is_that_of_the_log_partition():
+def test_the_gradient_without_labels_equals_that_of_the_log_partition():
     problem = Problem(6, 50, 5, 1)
     weights, label_weights = random_weights(problem)
     log_partition = problem.statistics()[0]

@@ -14,7 +14,7 @@ def simd_level(for_all_simd_levels):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("bias", [False, True])
-def test_statistics_agree_with_numpy(simd_level, shape, bias):
+def test_statistics_equal_numpy(simd_level, shape, bias):
     problem = Problem(*shape, bias=bias)
     log_partition, true_logits, ranks = problem.statistics()
     logits = problem.logits
@@ -37,7 +37,7 @@ def test_ties_go_to_the_lower_id(simd_level, shape):
     np.testing.assert_array_equal(ids, expected_ids)
 
 
-def test_ranks_of_equal_logits_are_the_ids(simd_level):
+def test_equal_logits_are_ranked_by_id(simd_level):
     problem = Problem(4, 205, 8, 3, ties=True, bias=False)
     problem.variables[0].assign(tf.zeros_like(problem.embeddings))
     ranks = problem.statistics()[2].numpy()
@@ -45,7 +45,7 @@ def test_ranks_of_equal_logits_are_the_ids(simd_level):
     np.testing.assert_array_equal(ranks[labelled], problem.labels[labelled])
 
 
-def test_labels_get_the_bits_of_the_scan(simd_level):
+def test_label_logits_are_bit_identical_to_those_of_the_scan(simd_level):
     # Ranks of all classes are a permutation only if a label's own logit and that
     # of the scan are the same to the bit.
     problem = Problem(3, 211, 67, 1, seed=4)
@@ -55,7 +55,7 @@ def test_labels_get_the_bits_of_the_scan(simd_level):
 
 
 @pytest.mark.parametrize("k", [1, 10, 1001])
-def test_top_k_agrees_with_numpy(simd_level, k):
+def test_top_k_equals_numpy(simd_level, k):
     problem = Problem(65, 1001, 33, 1)
     scores, ids = problem.top_k(k)
     expected = reference.top_k(problem.logits, k)[0]
@@ -75,7 +75,7 @@ def test_log_partition_neither_overflows_nor_loses_small_terms(simd_level, scale
     )
 
 
-def test_rising_logits_keep_the_sum_right(simd_level):
+def test_the_sum_is_right_for_rising_logits(simd_level):
     num_classes = 200_000  # so many that each shard of the scan has several blocks
     embeddings = np.arange(num_classes, dtype=np.float32)[:, None]
     problem = Problem(2, num_classes, 1, 1)
@@ -85,7 +85,7 @@ def test_rising_logits_keep_the_sum_right(simd_level):
     np.testing.assert_allclose(problem.statistics()[0], expected, rtol=1e-6, atol=1e-6)
 
 
-def test_a_row_of_nan_spoils_no_other_row(simd_level):
+def test_nan_of_one_example_changes_no_other_example(simd_level):
     problem = Problem(20, 300, 16, 2)
     expected = problem.statistics()
     problem.features[3] = np.nan
@@ -99,7 +99,7 @@ def test_a_row_of_nan_spoils_no_other_row(simd_level):
         np.testing.assert_array_equal(got.numpy()[others], want.numpy()[others])
 
 
-def test_classes_of_minus_infinity_and_nan_come_last(simd_level):
+def test_classes_with_logits_of_minus_infinity_or_nan_come_last(simd_level):
     problem = Problem(5, 40, 8, 1)
     problem.bias[:30] = -np.inf
     problem.bias[33] = np.nan
@@ -123,7 +123,7 @@ def test_minus_infinity_adds_nothing_to_the_sum(simd_level):
 
 @pytest.mark.parametrize("shape", [(20, 300, 16, 9), (65, 1001, 33, 3), (3, 9, 5, 12)])
 @pytest.mark.parametrize("ties", [False, True])
-def test_shards_of_the_classes_add_up_to_the_whole(simd_level, shape, ties):
+def test_sums_over_shards_equal_those_over_all_classes(simd_level, shape, ties):
     problem = Problem(*shape, ties=ties)
     log_partition, true_logits, ranks = problem.statistics()
     shards = problem.shard_statistics(true_logits)
@@ -134,7 +134,7 @@ def test_shards_of_the_classes_add_up_to_the_whole(simd_level, shape, ties):
         np.testing.assert_array_equal(shard[1], true_logits)
 
 
-def test_shards_rank_what_is_no_number_last_together(simd_level):
+def test_nan_logits_in_any_shard_rank_last(simd_level):
     problem = Problem(20, 300, 16, 9, ties=True)
     problem.embeddings[150:160] = problem.embeddings[40:50]
     problem.bias[[7, 100, 250]] = -np.inf, np.nan, np.inf
@@ -152,7 +152,7 @@ def test_shards_rank_what_is_no_number_last_together(simd_level):
     np.testing.assert_array_equal(ranks.numpy()[10], [300] * 9)
 
 
-def test_gradients_of_given_logits_go_to_them_alone(simd_level):
+def test_gradients_flow_only_to_given_logits(simd_level):
     problem = Problem(5, 11, 3, 2)
     weights, label_weights = np.linspace(0.5, 2, 5), np.linspace(-1, 1, 10).reshape(5, 2)
     sources = [tf.constant(problem.features), tf.ones([5, 2]), *problem.variables]
@@ -190,7 +190,7 @@ def test_gradients_of_given_logits_go_to_them_alone(simd_level):
         ([[1]], [[0.5]], [0, 1], "first_class must be a scalar|rank 0"),
     ],
 )
-def test_given_logits_that_do_not_fit_are_named(labels, true_logits, first_class, match):
+def test_given_logits_of_a_wrong_shape_raise_an_error(labels, true_logits, first_class, match):
     problem = Problem(1, 7, 5, 1)
     with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match=match):
         class_scan_ops.class_statistics(
@@ -205,7 +205,7 @@ def test_an_empty_batch_gives_empty_outputs():
     assert [x.shape for x in problem.top_k(3)] == [(0, 3), (0, 3)]
 
 
-def test_no_labels_at_all_leave_the_log_partition():
+def test_the_log_partition_without_labels_equals_numpy():
     problem = Problem(6, 50, 5, 0)
     log_partition, true_logits, _ = problem.statistics()
     np.testing.assert_allclose(
@@ -217,7 +217,7 @@ def test_no_labels_at_all_leave_the_log_partition():
 
 
 @pytest.mark.parametrize("label", [-2, 7, 2**33])
-def test_a_label_out_of_range_is_named(label):
+def test_a_label_out_of_range_raises_an_error(label):
     problem = Problem(3, 7, 5, 2)
     problem.labels[1, 1] = label
     with pytest.raises(
@@ -227,14 +227,14 @@ def test_a_label_out_of_range_is_named(label):
 
 
 @pytest.mark.parametrize("k", [0, 8])
-def test_k_out_of_range_is_named(k):
+def test_k_out_of_range_raises_an_error(k):
     with pytest.raises(
         tf.errors.InvalidArgumentError, match=rf"k must be in \[1, 7\].*got {k}"
     ):
         Problem(3, 7, 5, 2).top_k(k)
 
 
-def test_mismatched_shapes_are_named():
+def test_mismatched_shapes_raise_an_error():
     problem = Problem(3, 7, 5, 2)
     with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match="4"):
         class_scan_ops.class_statistics(np.ones([3, 4], "f"), *problem.handles, problem.labels)
@@ -264,13 +264,13 @@ def test_shapes_are_inferred_in_graphs():
     np.testing.assert_allclose(scan(problem.features, problem.labels), problem.statistics()[0])
 
 
-def test_variables_serve_as_their_handles():
+def test_variables_and_handles_give_equal_results():
     problem = Problem(6, 50, 5, 1)
     ids = class_scan_ops.class_top_k(problem.features, *problem.variables, 5)[1]
     np.testing.assert_array_equal(ids, problem.top_k(5)[1])
 
 
-def test_a_variable_after_a_scatter_is_read_in_place():
+def test_a_variable_is_read_in_place_after_a_scatter():
     problem = Problem(6, 50, 5, 1)
     row = tf.IndexedSlices(tf.ones([1, 5]), tf.constant([3]))
     problem.variables[0].scatter_add(row)

@@ -8,7 +8,7 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-7
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (7, 5), (300, 129)], ids=str)
-def test_gives_the_bits_of_single_operations(for_all_simd_levels, shape):
+def test_a_step_is_bit_identical_to_separate_operations(for_all_simd_levels, shape):
     rng = np.random.default_rng(0)
     start = [rng.normal(size=shape), rng.normal(size=shape), rng.uniform(size=shape)]
     w, m, v = (tf.Variable(np.float32(x)) for x in start)
@@ -23,7 +23,7 @@ def test_gives_the_bits_of_single_operations(for_all_simd_levels, shape):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_what_was_read_before_keeps_its_values():
+def test_values_read_before_a_step_do_not_change():
     variable, m, v = (tf.Variable(tf.ones([40])) for _ in range(3))
     before = variable.read_value()
     ops.dense_adam(variable, m, v, tf.ones([40]), 0.1)
@@ -31,7 +31,7 @@ def test_what_was_read_before_keeps_its_values():
     assert (variable.numpy() < 1).all()
 
 
-def test_errors_name_what_came_and_change_nothing():
+def test_errors_state_the_received_value_and_change_nothing():
     w, m, v = (tf.Variable(tf.ones([4])) for _ in range(3))
     with pytest.raises(tf.errors.InvalidArgumentError, match="an optimizer slot"):
         ops.dense_adam(w, tf.Variable(tf.ones([5])), v, tf.ones([4]), 0.1)

@@ -25,7 +25,7 @@ def variable_on(device):
     return types.SimpleNamespace(name="table", device=device)
 
 
-def test_a_library_tells_whether_it_has_kernels_for_gpus(tmp_path):
+def test_a_library_reports_whether_it_has_gpu_kernels(tmp_path):
     path = tmp_path / "library.so"
     for content, expected in [
         (b"", False),
@@ -36,7 +36,7 @@ def test_a_library_tells_whether_it_has_kernels_for_gpus(tmp_path):
         assert library.has_gpu_kernels(path) == expected
 
 
-def test_variables_go_to_the_cpu_where_only_a_gpu_without_kernels_is(has_kernels, num_gpus):
+def test_variables_are_on_the_cpu_if_the_gpu_has_no_kernels(has_kernels, num_gpus):
     with tf.device("CPU:1"), devices.supported_device_scope():
         device = tf.Variable(1.0).device
     assert device.endswith("CPU:0" if num_gpus and not has_kernels else "CPU:1")
@@ -53,7 +53,7 @@ def test_one_warning_says_that_layers_are_on_the_cpu(caplog, monkeypatch, reason
     )
 
 
-def test_slots_are_made_beside_their_variable(num_gpus):
+def test_slots_are_on_the_device_of_their_variable(num_gpus):
     with tf.device("CPU:1"):
         variable = tf.Variable(1.0)
     with devices.device_scope_of(variable):
@@ -61,7 +61,7 @@ def test_slots_are_made_beside_their_variable(num_gpus):
     assert slot.device.endswith("CPU:1" if num_gpus else "CPU:0")
 
 
-def test_a_variable_on_a_gpu_without_kernels_is_refused(has_kernels, monkeypatch):
+def test_a_variable_on_a_gpu_without_kernels_raises_an_error(has_kernels, monkeypatch):
     devices.check_device(variable_on("/device:CPU:0"))
     devices.check_device(variable_on(""))
     if has_kernels:

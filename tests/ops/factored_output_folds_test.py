@@ -57,7 +57,7 @@ SPREAD = [5e-4, 4e-3, 2e3]  # more than a float32 V holds
         (SPREAD, np.float64),
     ],
 )
-def test_singular_values_come_into_range_and_change_nothing(values, dtype):
+def test_singular_values_come_into_range_and_logits_do_not_change(values, dtype):
     problem = Problem("z_loss")
     stretched(problem.factored, values)
     layer = Layer(problem, dtype)
@@ -69,7 +69,7 @@ def test_singular_values_come_into_range_and_change_nothing(values, dtype):
     layer.check_steps(batches[1:])
 
 
-def test_only_the_rows_of_targets_follow():
+def test_folds_are_applied_only_to_the_rows_of_targets():
     problem = Problem("z_loss")
     stretched(problem.factored, [1e-4])
     layer = Layer(problem)
@@ -103,7 +103,7 @@ def trained_with_folds(dtype):
 
 
 @each_dtype
-def test_many_folds_are_steps_of_the_dense_layer_also_where_the_log_is_full(dtype):
+def test_many_folds_equal_steps_of_the_dense_layer_even_if_the_log_is_full(dtype):
     layer = quickly_shrinking(dtype)
     found = []
     for _ in range(200):
@@ -114,7 +114,7 @@ def test_many_folds_are_steps_of_the_dense_layer_also_where_the_log_is_full(dtyp
 
 
 @each_dtype
-def test_rows_can_be_read_up_to_date_and_be_brought_there(dtype):
+def test_pending_folds_can_be_applied_on_read_or_in_place(dtype):
     layer = trained_with_folds(dtype)
     vectors, folds, seen = (
         getattr(layer.state, name).numpy() for name in ("vectors", "folds", "seen")
@@ -136,7 +136,7 @@ def test_rows_can_be_read_up_to_date_and_be_brought_there(dtype):
     layer.check_steps([shrinking(layer.problem)])
 
 
-def test_what_was_read_before_rows_follow_stays():
+def test_rows_read_before_folds_are_applied_keep_their_values():
     layer = trained_with_folds(np.float32)
     read, copy = layer.state.vectors.read_value(), layer.state.vectors.numpy()
     ops.factored_output_take_folds(layer.state)
@@ -144,12 +144,12 @@ def test_what_was_read_before_rows_follow_stays():
     assert np.any(layer.state.vectors.numpy() != copy)
 
 
-def test_without_folds_the_rows_are_those_of_the_variable():
+def test_without_folds_rows_equal_those_of_the_variable():
     state = state_of(Problem("z_loss").factored, np.float32)
     np.testing.assert_array_equal(ops.factored_output_vectors(state), state.vectors)
 
 
-def test_a_graph_that_does_not_take_the_rows_does_not_make_them():
+def test_a_graph_without_use_of_the_rows_does_not_compute_them():
     layer = trained_with_folds(np.float32)
 
     @tf.function
@@ -165,7 +165,7 @@ def test_a_graph_that_does_not_take_the_rows_does_not_make_them():
 
 
 @each_dtype
-def test_a_log_of_any_numbers_is_safe(dtype):
+def test_a_log_with_any_values_is_safe(dtype):
     for bad in (np.nan, np.inf, -np.inf, -1.0, 1e300, 3.0):
         layer = Layer(Problem("z_loss"), dtype)
         layer.state.folds.assign(np.full([PLACES + 1, 18], bad))

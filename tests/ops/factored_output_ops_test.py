@@ -103,7 +103,7 @@ each_bias = pytest.mark.parametrize("bias", [True, False], ids=["bias", "no_bias
 @each_bias
 @each_dtype
 @pytest.mark.parametrize("size", [1, 7, 128])
-def test_steps_are_those_of_gradient_descent_on_all_weights(name, bias, dtype, size):
+def test_steps_equal_gradient_descent_on_all_weights(name, bias, dtype, size):
     problem = Problem(name, bias=bias)
     layer = Layer(problem, dtype)
     layer.check_steps(problem.labelled(size) for _ in range(6))
@@ -111,7 +111,7 @@ def test_steps_are_those_of_gradient_descent_on_all_weights(name, bias, dtype, s
 
 
 @each_loss
-def test_so_they_are_at_all_simd_levels(name, for_all_simd_levels):
+def test_steps_equal_gradient_descent_at_all_simd_levels(name, for_all_simd_levels):
     problem = Problem(name, dim=37, num_classes=61)
     Layer(problem).check_steps(problem.labelled(size) for size in (1, 9, 50))
 
@@ -129,7 +129,7 @@ def test_real_valued_targets_are_right():
     Layer(problem).check_steps(problem.valued(7) for _ in range(10))
 
 
-def test_a_class_counts_with_the_sum_of_its_slopes_however_often_a_row_has_it():
+def test_repeated_targets_of_an_example_are_summed():
     problem = Problem("squared_error")
     once, often = Layer(problem), Layer(problem)
     batch = problem.labelled(4)
@@ -147,7 +147,7 @@ def test_a_class_counts_with_the_sum_of_its_slopes_however_often_a_row_has_it():
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
-def test_scores_are_those_of_all_logits(dtype):
+def test_scores_equal_those_computed_from_all_logits(dtype):
     problem = Problem("z_loss")
     batch = problem.labelled(7)
     features = tf.cast(batch.features, dtype)
@@ -160,7 +160,7 @@ def test_scores_are_those_of_all_logits(dtype):
     assert scores.version.numpy() == 0
 
 
-def test_no_targets_are_targets_of_no_class():
+def test_a_batch_without_targets_equals_the_dense_layer():
     problem = Problem("squared_error")
     batch = problem.labelled(5)
     batch = batch._replace(ids=batch.ids[:, :0], values=batch.values[:, :0])
@@ -175,7 +175,7 @@ def test_an_empty_batch_changes_nothing():
     assert_same(layer.numbers(), before)
 
 
-def test_without_an_update_there_is_the_gradient_alone():
+def test_without_an_update_only_the_gradient_is_computed():
     problem = Problem("taylor_softmax")
     layer = Layer(problem)
     before, batch = layer.numbers(), problem.labelled(7)
@@ -184,7 +184,7 @@ def test_without_an_update_there_is_the_gradient_alone():
     np.testing.assert_array_equal(layer.step(batch), gradient)
 
 
-def test_what_was_read_of_the_state_before_a_step_stays():
+def test_state_read_before_a_step_keeps_its_values():
     problem = Problem("taylor_softmax")
     layer = Layer(problem)
     read, copies = [one.read_value() for one in layer.state], layer.numbers()
@@ -192,7 +192,7 @@ def test_what_was_read_of_the_state_before_a_step_stays():
     assert_same([one.numpy() for one in read], copies)
 
 
-def test_graphs_know_the_shapes_and_take_keras_variables():
+def test_shapes_are_inferred_in_graphs_and_keras_variables_are_accepted():
     problem = Problem("squared_error")
     state = FactoredState(*(keras.Variable(one.numpy()) for one in state_of(problem.factored)))
 

@@ -65,7 +65,7 @@ REFUSED = {
 
 @each_dtype
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_step_that_is_refused_writes_nothing(name, dtype):
+def test_a_failing_step_changes_nothing(name, dtype):
     problem = Problem("taylor_softmax")
     layer = Layer(problem, dtype)
     layer.step(problem.labelled(7))
@@ -78,7 +78,7 @@ def test_a_step_that_is_refused_writes_nothing(name, dtype):
     assert layer.state.steps.numpy() == 2
 
 
-def test_min_pivot_decides_what_is_singular():
+def test_min_pivot_is_the_limit_of_singular_steps():
     problem = Problem("squared_error")
     layer = Layer(problem)
     batch = problem.labelled(1)
@@ -89,7 +89,7 @@ def test_min_pivot_decides_what_is_singular():
             layer.step(batch, min_pivot=bad)
 
 
-def test_shapes_that_do_not_fit_are_named():
+def test_mismatched_shapes_raise_an_error():
     problem = Problem("squared_error")
     state, batch = state_of(problem.factored), problem.labelled(3)
 

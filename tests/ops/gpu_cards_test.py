@@ -57,7 +57,7 @@ def test_kernels_run_on_cards_and_drivers_that_cuda_supports(built, driver, card
         (CUDA_12, (12, 3), (12, 0), ["supports CUDA 12.3", "toolkit that supports 'card 0'"]),
     ],
 )
-def test_a_card_or_driver_that_cannot_run_them_is_named_with_what_to_do(
+def test_the_reason_names_an_unsupported_card_or_driver_and_the_remedy(
     built, driver, card, parts
 ):
     text = reason(built, driver, card)
@@ -65,7 +65,7 @@ def test_a_card_or_driver_that_cannot_run_them_is_named_with_what_to_do(
         assert part in text
 
 
-def test_one_card_that_cannot_run_them_is_enough():
+def test_one_unsupported_card_is_a_reason():
     assert "'card 1' has compute capability 6.1" in reason(CUDA_13, (13, 0), (9, 0), (6, 1))
 
 
@@ -87,14 +87,14 @@ def find_machine(**environment):
     return done.stdout.strip()
 
 
-def test_the_driver_and_the_cards_are_those_that_cuda_names(tmp_path):
+def test_driver_and_cards_are_read_from_cuda(tmp_path):
     fake = fake_cuda.environment(tmp_path, driver=12080, card=121)
     expected = Machine((12, 8), [("Fake V100", (12, 1))])
     assert find_machine(**fake) == str(expected)
     assert find_machine(**fake, FAKE_CUDA_ERROR="1") == "None"
 
 
-def test_cuda_is_not_asked_without_a_driver_or_from_a_program_that_is_not_python(monkeypatch):
+def test_cuda_is_not_loaded_without_a_driver_or_outside_python(monkeypatch):
     def run(*_, **__):
         raise AssertionError("a process was started")
 

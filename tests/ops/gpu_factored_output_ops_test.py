@@ -22,7 +22,7 @@ pytestmark = pytest.mark.gpu
 @each_loss
 @each_bias
 @each_dtype
-def test_steps_are_those_of_gradient_descent_on_all_weights(name, bias, dtype):
+def test_steps_equal_gradient_descent_on_all_weights(name, bias, dtype):
     problem = Problem(name, bias=bias)
     with tf.device(gpu.NAME):
         layer = Layer(problem, dtype)
@@ -43,7 +43,7 @@ def test_other_shapes_and_real_valued_targets_are_right(shape):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("size", [0, 1, 130])
-def test_scores_and_gradients_are_those_of_the_cpu(dtype, size):
+def test_scores_and_gradients_equal_those_of_the_cpu(dtype, size):
     def compute():
         problem = Problem("z_loss", dim=37)
         batch = problem.labelled(size)
@@ -56,7 +56,7 @@ def test_scores_and_gradients_are_those_of_the_cpu(dtype, size):
     gpu.assert_same_on_gpu(compute, rtol=1e-9, atol=1e-9)
 
 
-def test_steps_have_the_same_bits_each_time():
+def test_repeated_steps_are_bit_identical():
     def compute():
         problem = Problem("taylor_softmax", dim=90, num_classes=300)
         layer = Layer(problem, np.float32)
@@ -67,7 +67,7 @@ def test_steps_have_the_same_bits_each_time():
 
 @each_dtype
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_step_that_is_refused_writes_nothing(name, dtype):
+def test_a_failing_step_changes_nothing(name, dtype):
     problem = Problem("taylor_softmax")
     change, message = REFUSED[name]
     with tf.device(gpu.NAME):
@@ -81,7 +81,7 @@ def test_a_step_that_is_refused_writes_nothing(name, dtype):
     assert layer.state.steps.numpy() == 2
 
 
-def test_scores_refuse_ids_and_features():
+def test_scores_of_invalid_ids_and_features_raise_an_error():
     problem = Problem("z_loss")
     batch = problem.labelled(3)
     with tf.device(gpu.NAME):
@@ -97,7 +97,7 @@ def test_scores_refuse_ids_and_features():
             ops.factored_output_scores(features, batch.ids, state)
 
 
-def test_what_was_read_of_the_state_before_a_step_stays():
+def test_state_read_before_a_step_keeps_its_values():
     problem = Problem("taylor_softmax")
     with tf.device(gpu.NAME):
         layer = Layer(problem)

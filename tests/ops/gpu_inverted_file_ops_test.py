@@ -23,12 +23,12 @@ def search(problem, num_probes, k):
 @pytest.mark.parametrize("shape", [(1, 1, 1), (600, 20, 30), (3000, 128, 200)], ids=str)
 @pytest.mark.parametrize("batch", [0, 1, 70])
 @pytest.mark.parametrize("k", [1, 64])
-def test_all_lists_are_searched_for_the_scores_of_the_cpu(shape, batch, k):
+def test_a_search_of_all_lists_has_the_scores_of_the_cpu(shape, batch, k):
     num_lists = shape[2]
     gpu.assert_same_on_gpu(lambda: search(lambda: Problem(*shape, batch), num_lists, k)[0])
 
 
-def test_few_lists_are_searched_for_most_of_what_the_cpu_finds():
+def test_a_search_of_few_lists_finds_most_classes_of_the_cpu():
     def compute():
         return search(lambda: Problem(3000, 20, 200, 40), 8, 16)
 
@@ -45,7 +45,7 @@ def test_nothing_is_found_before_the_lists_are_fitted():
     gpu.assert_same_on_gpu(compute, exact=True)
 
 
-def test_bad_numbers_are_never_found():
+def test_rows_that_are_not_finite_are_never_found():
     def problem():
         made = Problem()
         made.embeddings.scatter_nd_update([[3], [4]], [[np.nan] * 20, [0.0] * 20])
@@ -58,6 +58,6 @@ def test_bad_numbers_are_never_found():
 
 
 @pytest.mark.parametrize(("num_probes", "k"), [(1, 2049), (2100, 1)])
-def test_more_than_the_gpu_sorts_is_refused(num_probes, k):
+def test_a_k_above_the_limit_of_the_gpu_raises_an_error(num_probes, k):
     with pytest.raises(tf.errors.InvalidArgumentError, match="at most 2048"):
         gpu.on_gpu(lambda: search(lambda: Problem(3000, 4, 2100), num_probes, k))

@@ -19,12 +19,12 @@ def written(problem):
 
 @pytest.mark.parametrize("num_classes", [1, 25, 300])
 @each_form
-def test_sums_are_those_of_the_cpu(num_classes, form):
+def test_sums_equal_those_of_the_cpu(num_classes, form):
     gpu.assert_same_on_gpu(lambda: written(Problem(num_classes, **form).build()), **TOLERANCE)
 
 
 @each_form
-def test_an_update_makes_the_bits_of_a_build_and_passes_over_what_is_no_class(form):
+def test_an_update_is_bit_identical_to_a_build_and_skips_invalid_ids(form):
     ids = [7, 199, 7, -1, -2, 200, 2**40]
 
     def compute(again):
@@ -50,7 +50,7 @@ def build_anew(ids, *state):
 
 @pytest.mark.parametrize("shared", [False, True])
 @each_form
-def test_draws_are_those_of_the_cpu(form, shared):
+def test_draws_equal_those_of_the_cpu(form, shared):
     """Of these few none falls between two classes whose masses differ by rounding."""
 
     def compute():
@@ -60,7 +60,7 @@ def test_draws_are_those_of_the_cpu(form, shared):
     gpu.assert_same_on_gpu(compute, **TOLERANCE)
 
 
-def test_no_rows_draw_nothing():
+def test_an_empty_batch_draws_nothing():
     gpu.assert_same_on_gpu(
         lambda: Problem(batch=0).build().sample(60, tf.zeros([0, 1], tf.int64))
     )

@@ -43,7 +43,7 @@ def damaged_tables():
 
 @pytest.mark.parametrize("kind, num_hashes", [("simhash", 4), ("dwta", 2), ("wta", 1)])
 @pytest.mark.parametrize("shape", [(1, 8), (500, 24), (3001, 128)], ids=str)
-def test_builds(kind, num_hashes, shape):
+def test_builds_equal_those_of_the_cpu(kind, num_hashes, shape):
     rows = np.random.default_rng(3).normal(size=shape).astype("float32")
     rows[0], rows[-1] = 0, np.nan
     with tf.device("CPU:0"):
@@ -58,7 +58,7 @@ def test_builds(kind, num_hashes, shape):
     gpu.assert_same_on_gpu(compute)
 
 
-def test_a_reader_keeps_the_tables_that_it_has_read():
+def test_tables_that_were_read_keep_their_values():
     rows = np.random.default_rng(3).normal(size=[NUM_CLASSES, 8]).astype("float32")
     with tf.device("CPU:0"):
         functions = hash_ops.hash_functions("simhash", 8, 4, NUM_TABLES, [1, 2])
@@ -81,7 +81,7 @@ def test_a_reader_keeps_the_tables_that_it_has_read():
 @pytest.mark.parametrize("num_sampled", [1, 100, 597, 610])
 @pytest.mark.parametrize("fill", [True, False])
 @pytest.mark.parametrize("max_lookups", [1, 30, 10**12])
-def test_queries(select, num_sampled, fill, max_lookups):
+def test_queries_equal_those_of_the_cpu(select, num_sampled, fill, max_lookups):
     gpu.assert_same_on_gpu(query(select, num_sampled, fill=fill, max_lookups=max_lookups))
 
 
@@ -97,18 +97,18 @@ def test_queries(select, num_sampled, fill, max_lookups):
     ],
     ids=["no rows", "no codes", "no labels", "no buckets", "one bucket"],
 )
-def test_queries_and_pools_of_odd_batches(select, codes, labels):
+def test_queries_and_pools_of_odd_batch_sizes_equal_those_of_the_cpu(select, codes, labels):
     gpu.assert_same_on_gpu(query(select, codes=codes, labels=labels))
     gpu.assert_same_on_gpu(pool(codes=codes))
 
 
 @pytest.mark.parametrize("num_sampled", [1, 40, 10_001])
-def test_pools(num_sampled):
+def test_pools_equal_those_of_the_cpu(num_sampled):
     gpu.assert_same_on_gpu(pool(num_sampled))
 
 
 @every_select
-def test_what_is_out_of_range_is_passed_over(select):
+def test_ids_out_of_range_are_skipped(select):
     """As on the CPU, which would not take it, where codes and labels are none."""
     codes, labels = QUERIES.copy(), LABELS.copy()
     codes[2, 3], codes[4, :5], labels[1, 0], labels[3, 2] = 2**BITS, 2**31 - 1, 2**40, -7
@@ -121,13 +121,13 @@ def test_what_is_out_of_range_is_passed_over(select):
 
 
 @every_select
-def test_damaged_tables_give_classes(select):
+def test_damaged_tables_give_valid_classes(select):
     sampled, _ = gpu.on_gpu(query(select, 590, tables=damaged_tables))
     assert np.all((sampled >= 0) & (sampled < NUM_CLASSES))
     assert all(len(set(row)) == 590 for row in sampled.tolist())
 
 
-def test_a_pool_of_damaged_tables_has_minus_one_for_what_is_no_class():
+def test_a_pool_of_damaged_tables_has_minus_one_for_invalid_classes():
     codes = np.arange(2**BITS, dtype=np.int32).repeat(NUM_TABLES).reshape(2**BITS, NUM_TABLES)
     sizes = np.diff(reference.tables(CODES, 2**BITS)[0].astype(np.int64))[:, 1:].sum()
     ids, num_entries = gpu.on_gpu(pool(sizes, codes, damaged_tables))
@@ -136,7 +136,7 @@ def test_a_pool_of_damaged_tables_has_minus_one_for_what_is_no_class():
     assert NUM_TABLES <= np.sum(ids == -1) <= 2 * NUM_TABLES
 
 
-def test_fresh_shares():
+def test_fresh_shares_equal_those_of_the_cpu():
     classes = np.arange(NUM_CLASSES)
     some = ((CODES.T + np.arange(NUM_TABLES) // 3) % 2**BITS).astype(np.int32)
 
@@ -151,7 +151,7 @@ def test_fresh_shares():
     gpu.assert_same_on_gpu(compute, exact=True)
 
 
-def test_what_is_out_of_range_is_not_fresh():
+def test_ids_out_of_range_are_not_fresh():
     classes, codes = np.arange(10), CODES.T[:10].astype(np.int32)
     codes[2], codes[3], classes[4], classes[5] = -1, 2**BITS, 2**32 + 4, -5
     shares = gpu.on_gpu(lambda: [lsh_ops.lsh_fresh_share(*tables(), codes, classes)])
@@ -159,7 +159,7 @@ def test_what_is_out_of_range_is_not_fresh():
 
 
 @every_select
-def test_bad_shapes_are_named(select):
+def test_bad_shapes_raise_an_error(select):
     for bad, message in (
         ({"codes": QUERIES[:, :5]}, "6 tables"),
         ({"labels": LABELS[:4]}, "batch 9"),
@@ -169,7 +169,7 @@ def test_bad_shapes_are_named(select):
             gpu.on_gpu(query(select, **bad))
 
 
-def test_more_lookups_than_the_gpu_counts_are_refused():
+def test_more_lookups_than_the_gpu_counts_raise_an_error():
     many = np.zeros([1, 524_286], np.int32)
     wide = lambda: tables(np.zeros([6, 5000], np.int64))  # noqa: E731
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"below 2\^31 on a GPU"):

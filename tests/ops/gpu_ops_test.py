@@ -43,7 +43,7 @@ def own_classes(batch, dim, num_ids, num_classes=40):
     ids=str,
 )
 @pytest.mark.parametrize("num_shared", [0, 7, 50])
-def test_row_dots_and_their_gradients(shape, num_shared):
+def test_row_dots_and_their_gradients_equal_those_of_the_cpu(shape, num_shared):
     shared = np.random.default_rng(1).integers(0, 40, num_shared)
 
     def compute():
@@ -59,7 +59,7 @@ def test_row_dots_and_their_gradients(shape, num_shared):
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (5, 37, 13), (9, 128, 64), (0, 4, 3)], ids=str)
-def test_bag_sums_and_their_gradients(shape):
+def test_bag_sums_and_their_gradients_equal_those_of_the_cpu(shape):
     batch, dim, num_ids = shape
 
     def compute():
@@ -91,7 +91,7 @@ def test_row_dots_of_ids_out_of_range_are_nan(bad):
 
 @pytest.mark.parametrize("shape", [*SHAPES, (0, 7, 5, 2), (6, 50, 5, 0)], ids=str)
 @pytest.mark.parametrize("bias", [False, True])
-def test_class_statistics_and_their_gradients(shape, bias):
+def test_class_statistics_and_their_gradients_equal_those_of_the_cpu(shape, bias):
     def compute():
         problem = Problem(*shape, bias=bias)
         features = tf.constant(problem.features)
@@ -108,7 +108,7 @@ def test_class_statistics_and_their_gradients(shape, bias):
 
 
 @pytest.mark.parametrize("shape", [*SHAPES, (0, 7, 5, 2), (6, 50, 5, 0)], ids=str)
-def test_label_logits_and_their_gradients(shape):
+def test_label_logits_and_their_gradients_equal_those_of_the_cpu(shape):
     def compute():
         problem = Problem(*shape)
         with tf.GradientTape() as tape:
@@ -123,7 +123,7 @@ def test_label_logits_and_their_gradients(shape):
 
 
 @pytest.mark.parametrize("shape", [(20, 300, 16, 9), (130, 97, 128, 1), (3, 9, 5, 12)], ids=str)
-def test_ranks_of_given_logits_in_shards_of_the_classes(shape):
+def test_ranks_of_given_logits_in_shards_equal_those_of_the_cpu(shape):
     def compute():
         problem = Problem(*shape, ties=True)
         true_logits = tf.constant(
@@ -139,7 +139,7 @@ def test_ranks_of_given_logits_in_shards_of_the_classes(shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_ranks_and_top_k_with_ties(shape):
+def test_ranks_and_top_k_with_ties_equal_those_of_the_cpu(shape):
     def compute():
         problem = Problem(*shape, ties=True)
         return problem.statistics()[1:], problem.top_k(min(7, shape[1]))
@@ -148,11 +148,11 @@ def test_ranks_and_top_k_with_ties(shape):
 
 
 @pytest.mark.parametrize("k", [1, 10, 1001, 2048])
-def test_top_k_of_many(k):
+def test_large_top_k_equals_that_of_the_cpu(k):
     gpu.assert_same_on_gpu(lambda: Problem(65, 3001, 33, 1).top_k(k)[0])
 
 
-def test_more_than_the_gpu_sorts_is_refused():
+def test_a_k_above_the_limit_of_the_gpu_raises_an_error():
     with pytest.raises(tf.errors.InvalidArgumentError, match="at most 2048, got 2049"):
         gpu.on_gpu(lambda: Problem(3, 3001, 5, 1).top_k(2049))
 
@@ -172,7 +172,7 @@ def test_labels_out_of_range_have_no_logit_and_the_last_rank(label):
 
 @pytest.mark.parametrize("per_row", [False, True])
 @pytest.mark.parametrize("size", [(0, 4), (3, 0), (1, 1), (5, 37), (70, 300)], ids=str)
-def test_candidate_logits(per_row, size):
+def test_candidate_logits_equal_those_of_the_cpu(per_row, size):
     batch, num_candidates = size
     rng = np.random.default_rng(0)
     labels = rng.integers(-1, 20, (batch, 3))
@@ -226,7 +226,7 @@ both_ways = pytest.mark.parametrize("unique", [False, True])
 @both_ways
 @pytest.mark.parametrize("size", [(1, 1), (10, 4), (10, 10), (5_000, 300), (70_001, 9_001)])
 @pytest.mark.parametrize("seed", [(3, 4), (-1, 1 << 40)])
-def test_draws_are_those_of_the_cpu(name, unique, size, seed):
+def test_draws_equal_those_of_the_cpu(name, unique, size, seed):
     labels = np.random.default_rng(0).integers(-1, size[0], (7, 5))
     compute = draw(name, labels, seed, *size, unique)
     gpu.assert_same_on_gpu(lambda: compute()[0], exact=True)
@@ -252,7 +252,7 @@ def strange_vectors(dim):
 
 @pytest.mark.parametrize("kind", ["simhash", "wta", "dwta"])
 @pytest.mark.parametrize("dim", [8, 33, 128, 200])
-def test_hashes_are_those_of_the_cpu(kind, dim):
+def test_hashes_equal_those_of_the_cpu(kind, dim):
     with tf.device("CPU:0"):
         functions = hash_ops.hash_functions(kind, dim, 4, 21, [1, 2])
     single_values = getattr(hash_ops, f"{kind}{'' if kind == 'simhash' else '_hash'}")
@@ -266,6 +266,6 @@ def test_hashes_are_those_of_the_cpu(kind, dim):
     gpu.assert_same_on_gpu(compute, exact=True)
 
 
-def test_products_by_bfloat16_numbers_are_refused():
+def test_bfloat16_products_raise_an_error():
     with pytest.raises(tf.errors.InvalidArgumentError, match="compute_dtype 'float32'"):
         product_ops.rounded_product(tf.ones([2, 3]), tf.ones([3, 2]))

@@ -88,7 +88,7 @@ def gradient_rows(n, shape, dtype="int64"):
 @pytest.mark.parametrize("shape", [(), (3,), (2, 17), (128,)], ids=str)
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("n", [0, 1, 33, 5_000])
-def test_a_step_is_that_of_the_cpu(step, shape, dtype, n):
+def test_a_step_equals_that_of_the_cpu(step, shape, dtype, n):
     gpu.assert_same_on_gpu(after(step, *gradient_rows(n, shape, dtype)), rtol=1e-4, atol=1e-4)
 
 
@@ -103,7 +103,7 @@ def test_rows_out_of_range_are_skipped(step, bad):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
-def test_ids_go_on_unchecked():
+def test_ids_are_not_checked():
     ids = gpu.on_gpu(lambda: row_ops.check_row_ids(tf.constant([0, 7, -1], tf.int64), 7))
     np.testing.assert_array_equal(ids, [[0, 7, -1]])
 
@@ -111,7 +111,7 @@ def test_ids_go_on_unchecked():
 @pytest.mark.parametrize("shape", [(), (3,), (2, 17), (128,)], ids=str)
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("n", [0, 1, 33, 5_000])
-def test_merged_rows_come_first_and_the_rest_is_empty(shape, dtype, n):
+def test_merged_slices_come_first_and_the_others_are_empty(shape, dtype, n):
     values, ids = gradient_rows(n, shape, dtype)
     compute = lambda: row_ops.merge_rows(values, ids)  # noqa: E731
     sums, unique = gpu.on_cpu(compute)

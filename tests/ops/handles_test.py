@@ -18,7 +18,7 @@ def as_tf(variable):
     return variable.value if isinstance(variable, keras.Variable) else variable
 
 
-def test_variables_of_both_kinds_and_handles_stand_for_the_same(variable):
+def test_keras_variables_tf_variables_and_handles_are_accepted(variable):
     handle = as_tf(variable).handle
     assert handle_of(variable) is handle
     assert handle_of(handle) is handle
@@ -27,7 +27,7 @@ def test_variables_of_both_kinds_and_handles_stand_for_the_same(variable):
 
 
 @pytest.mark.parametrize("watch", [True, False])
-def test_a_tape_is_told_where_it_is_asked_for(variable, watch):
+def test_a_tape_watches_a_variable_on_request(variable, watch):
     with tf.GradientTape() as tape:
         handle_of(variable, watch)
         optional_handle(variable, watch)

@@ -43,7 +43,7 @@ def coordinates_of(functions, num_hashes, num_tables, bin_size):
 
 @each_kind
 @pytest.mark.parametrize("dim", [50, 128])
-def test_single_values_collide_as_their_closed_forms_say(kind, dim):
+def test_collision_probabilities_of_one_hash_equal_their_closed_forms(kind, dim):
     pair = near_pair(dim)
     functions = hash_ops.hash_functions(kind, dim, 10, 3000, SEED)
     values = single_values(kind, pair, functions, 10, 3000).numpy()
@@ -54,7 +54,7 @@ def test_single_values_collide_as_their_closed_forms_say(kind, dim):
 
 
 @each_kind
-def test_tables_retrieve_with_the_stated_probability(kind):
+def test_tables_retrieve_with_the_documented_probability(kind):
     num_hashes, num_tables, draws = 5, 8, 400
     pair = near_pair(128, 1.2 if kind == "simhash" else 0.5)
     met = 0
@@ -69,7 +69,7 @@ def test_tables_retrieve_with_the_stated_probability(kind):
 
 @every_simd_level
 @pytest.mark.parametrize("bin_size", [2, 8, 32])
-def test_wta_is_the_position_of_the_highest_of_its_coordinates(bin_size):
+def test_wta_is_the_position_of_its_largest_coordinate(bin_size):
     vectors = normal(37, 70)
     vectors[3, ::2] = np.nan
     functions = hash_ops.hash_functions("wta", 70, 3, 11, SEED, bin_size)
@@ -79,7 +79,7 @@ def test_wta_is_the_position_of_the_highest_of_its_coordinates(bin_size):
 
 
 @every_simd_level
-def test_dwta_is_that_of_non_zeros_and_borrows_where_there_are_none():
+def test_dwta_uses_nonzeros_and_borrows_from_another_bin_if_there_are_none():
     vectors = normal(37, 70) * (normal(37, 70, seed=2) > 1.2)
     functions = hash_ops.hash_functions("dwta", 70, 3, 11, SEED)
     values = hash_ops.dwta_hash(vectors, functions, 3, 11).numpy()
@@ -93,7 +93,7 @@ def test_dwta_is_that_of_non_zeros_and_borrows_where_there_are_none():
 
 @every_simd_level
 @each_kind
-def test_sparse_vectors_have_the_values_of_full_ones(kind):
+def test_sparse_and_dense_vectors_have_equal_hashes(kind):
     vectors = normal(33, 200) * (normal(33, 200, seed=2) > 1.5)
     vectors[4] = 0
     functions = hash_ops.hash_functions(kind, 200, 4, 9, SEED)
@@ -102,7 +102,7 @@ def test_sparse_vectors_have_the_values_of_full_ones(kind):
 
 
 @each_kind
-def test_codes_are_the_same_at_each_simd_level(kind, set_simd_level):
+def test_codes_are_equal_at_each_simd_level(kind, set_simd_level):
     vectors = normal(101, 90) * (normal(101, 90, seed=2) > 0)
     functions = hash_ops.hash_functions(kind, 90, 6, 20, SEED)
     codes = []
@@ -113,7 +113,7 @@ def test_codes_are_the_same_at_each_simd_level(kind, set_simd_level):
     np.testing.assert_array_equal(codes[0], codes[2])
 
 
-def test_codes_are_the_values_one_after_the_other_where_bits_are_enough():
+def test_codes_concatenate_the_hash_values_if_they_fit_into_the_bits():
     vectors = normal(19, 30)
     functions = hash_ops.hash_functions("wta", 30, 3, 7, SEED)
     values = hash_ops.wta_hash(vectors, functions, 3, 7).numpy()
@@ -134,7 +134,7 @@ def test_few_bits_spread_vectors_evenly(kind, num_hashes):
 
 
 @each_kind
-def test_any_numbers_have_buckets(kind):
+def test_vectors_of_any_numbers_have_valid_buckets(kind):
     vectors = np.zeros([6, 40], np.float32)
     vectors[1] = np.nan
     vectors[2] = np.inf
@@ -148,7 +148,7 @@ def test_any_numbers_have_buckets(kind):
 
 
 @each_kind
-def test_half_precision_is_hashed_as_the_numbers_that_it_holds(kind):
+def test_half_precision_vectors_hash_like_their_float32_values(kind):
     vectors = tf.cast(normal(8, 64), tf.bfloat16)
     functions = hash_ops.hash_functions(kind, 64, 4, 5, SEED)
     codes = hash_ops.lsh_hash(vectors, functions, kind, 4, 5, 10)
@@ -157,7 +157,7 @@ def test_half_precision_is_hashed_as_the_numbers_that_it_holds(kind):
 
 
 @each_kind
-def test_no_vectors_have_no_hashes(kind):
+def test_an_empty_batch_has_no_hashes(kind):
     functions = hash_ops.hash_functions(kind, 8, 4, 5, SEED)
     empty = np.zeros([0, 8], np.float32)
     assert hash_ops.lsh_hash(empty, functions, kind, 4, 5, 10).shape == (0, 5)
@@ -175,7 +175,7 @@ def test_functions_depend_on_all_bits_of_the_seed(kind):
 
 
 @each_kind
-def test_shapes_are_known_in_graphs(kind):
+def test_shapes_are_inferred_in_graphs(kind):
     length = hash_ops.hash_functions(kind, 50, 4, 7, SEED).shape[0]
 
     @tf.function(
@@ -206,34 +206,34 @@ def test_shapes_are_known_in_graphs(kind):
     "changed",
     [{"bin_size": 6}, {"bin_size": 512}, {"dim": 2**40}, {"num_tables": 2**30}],
 )
-def test_wrong_arguments_are_named(changed):
+def test_wrong_arguments_raise_an_error(changed):
     arguments = {"kind": "wta", "dim": 16, "num_hashes": 4, "num_tables": 5, "bin_size": 8}
     [(name, value)] = changed.items()
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{name}.*{value}"):
         hash_ops.hash_functions(**(arguments | changed), seed=SEED)
 
 
-def test_too_many_bits_are_named():
+def test_too_many_bits_raise_an_error():
     functions = hash_ops.hash_functions("wta", 16, 4, 5, SEED)
     with pytest.raises(tf.errors.InvalidArgumentError, match="bits=31"):
         hash_ops.lsh_hash(normal(3, 16), functions, "wta", 4, 5, bits=31)
 
 
-def test_functions_of_other_arguments_are_refused():
+def test_functions_of_other_arguments_raise_an_error():
     functions = hash_ops.hash_functions("wta", 16, 4, 5, SEED)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"functions.*\[192\].*\[160\]"):
         hash_ops.lsh_hash(normal(3, 16), functions, "wta", 4, 6, bits=10)
 
 
 @pytest.mark.parametrize("kind, bad", [("wta", 16), ("dwta", -1), ("simhash", 0x7FC00000)])
-def test_damaged_functions_are_refused(kind, bad):
+def test_damaged_functions_raise_an_error(kind, bad):
     functions = hash_ops.hash_functions(kind, 16, 4, 5, SEED).numpy()
     functions[7] = bad
     with pytest.raises(tf.errors.InvalidArgumentError, match="not valid functions of"):
         hash_ops.lsh_hash(normal(3, 16), functions, kind, 4, 5, bits=10)
 
 
-def test_bad_sparse_tensors_are_named():
+def test_bad_sparse_tensors_raise_an_error():
     functions = hash_ops.hash_functions("dwta", 16, 4, 5, SEED)
 
     def hashed(indices, num_rows=3):
@@ -248,7 +248,7 @@ def test_bad_sparse_tensors_are_named():
             hashed(indices)
 
 
-def test_sparse_tensors_of_unknown_width_are_refused():
+def test_sparse_tensors_of_unknown_width_raise_an_error():
     functions = hash_ops.hash_functions("dwta", 16, 4, 5, SEED)
 
     @tf.function(input_signature=[tf.SparseTensorSpec([None, None])])

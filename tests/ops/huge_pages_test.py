@@ -43,7 +43,7 @@ def updated(mib):
     return variable, values
 
 
-def test_the_first_update_asks_for_a_large_variable_and_changes_nothing_else():
+def test_the_first_update_requests_huge_pages_and_changes_no_value():
     variable, expected = updated(mib=64)
     assert is_asked_for(variable)
     np.testing.assert_array_equal(variable, expected)
@@ -52,12 +52,12 @@ def test_the_first_update_asks_for_a_large_variable_and_changes_nothing_else():
     np.testing.assert_array_equal(variable, expected)
 
 
-def test_a_small_variable_is_left_where_it_is():
+def test_no_huge_pages_are_requested_for_a_small_variable():
     variable, expected = updated(mib=15)
     np.testing.assert_array_equal(variable, expected)
 
 
-def test_the_first_step_of_a_factored_layer_asks_for_its_rows():
+def test_the_first_step_of_a_factored_layer_requests_huge_pages():
     layer = layers.FactoredOutput(70_000, 0.1)
     layer.build([None, 64])
     with tf.GradientTape() as tape:

@@ -54,7 +54,7 @@ class Problem:
 
 @pytest.mark.parametrize("dim", [7, 32, 50])
 @pytest.mark.parametrize("batch", [1, 2, 70])
-def test_search_finds_what_the_slow_search_finds(dim, batch):
+def test_a_search_equals_the_reference(dim, batch):
     problem = Problem(dim=dim, batch=batch)
     problem.fit()
     scores, ids = problem.search(k=10)
@@ -70,13 +70,13 @@ def test_search_finds_what_the_slow_search_finds(dim, batch):
     assert np.all(np.diff(scores) <= 0)
 
 
-def test_a_file_of_width_0_is_refused():
+def test_a_file_of_width_0_raises_an_error():
     problem = Problem(dim=0)
     with pytest.raises(tf.errors.InvalidArgumentError, match="both at least 1"):
         problem.search()
 
 
-def test_a_long_list_is_searched_in_place_of_several():
+def test_a_long_list_counts_as_several_lists():
     problem = Problem(num_classes=120, num_lists=4, dim=7, batch=2)
     problem.fit()  # for the sizes of the state; its values are replaced
     means, _, offsets, ids, codes, scales, _ = problem.state
@@ -92,7 +92,7 @@ def test_a_long_list_is_searched_in_place_of_several():
     assert sorted(set(found[1]) - {-1}) == [*range(90, 110)]
 
 
-def test_fitted_rows_are_in_the_lists_of_largest_cosine():
+def test_fitted_rows_are_in_the_list_of_largest_cosine():
     problem = Problem()
     problem.fit()
     problem.fit()  # from a fresh start: the same again
@@ -125,7 +125,7 @@ def test_upkeep_fits_and_then_reassigns_rows_in_turn():
     np.testing.assert_allclose(problem.values()[5][:, 0].sum(), 2 * fitted[5][:, 0].sum(), 1e-3)
 
 
-def test_lists_of_other_weights_are_fitted_anew():
+def test_lists_of_other_weights_are_fitted_again():
     problem = Problem()
     problem.upkeep(rows_a_step=100)
     problem.embeddings.assign(np.random.default_rng(5).normal(size=[600, 20]))
@@ -135,7 +135,7 @@ def test_lists_of_other_weights_are_fitted_anew():
 
 
 @pytest.mark.parametrize("with_bias", [False, True])
-def test_the_ops_on_tensors_do_what_those_on_variables_do(with_bias):
+def test_ops_on_tensors_equal_ops_on_variables(with_bias):
     problem = Problem()
     if not with_bias:
         problem.bias = None
@@ -154,7 +154,7 @@ def test_the_ops_on_tensors_do_what_those_on_variables_do(with_bias):
         np.testing.assert_array_equal(got, expected)
 
 
-def test_tensors_of_wrong_shapes_are_named():
+def test_tensors_of_wrong_shapes_raise_an_error():
     problem = Problem()
     state = [variable.value() for variable in problem.state]
     with pytest.raises(tf.errors.InvalidArgumentError, match="embeddings must be"):
@@ -163,7 +163,7 @@ def test_tensors_of_wrong_shapes_are_named():
         ops.inverted_file_fitted(tf.zeros([600, 20]), None, [tf.zeros([0, 20]), *state[1:]])
 
 
-def test_reads_before_an_upkeep_keep_their_values():
+def test_values_read_before_an_upkeep_do_not_change():
     problem = Problem()
     problem.fit()
     before = tf.identity(problem.state[3])
@@ -174,7 +174,7 @@ def test_reads_before_an_upkeep_keep_their_values():
     assert not np.array_equal(problem.state[3], kept)
 
 
-def test_bad_numbers_and_empty_batches():
+def test_values_that_are_not_finite_and_empty_batches_are_handled():
     problem = Problem()
     problem.embeddings.scatter_nd_update([[3], [4]], [[np.nan] * 20, [0.0] * 20])
     problem.fit()
@@ -188,7 +188,7 @@ def test_bad_numbers_and_empty_batches():
 
 
 @pytest.mark.parametrize("part", range(6))
-def test_wrong_shapes_are_named(part):
+def test_wrong_shapes_raise_an_error(part):
     problem = Problem()
     value = problem.state[part]
     problem.state[part] = tf.Variable(tf.zeros([*value.shape[:-1], 5], value.dtype))
@@ -196,7 +196,7 @@ def test_wrong_shapes_are_named(part):
         problem.search()
 
 
-def test_wrong_offsets_features_and_embeddings_are_named():
+def test_wrong_offsets_features_and_embeddings_raise_an_error():
     problem = Problem()
     problem.fit()
     problem.state[2].assign(tf.reverse(problem.state[2], [0]))

@@ -74,7 +74,7 @@ each_form = pytest.mark.parametrize(
 
 @pytest.mark.parametrize("num_classes", [1, 5, 6, 25, 97])
 @each_form
-def test_sums_are_those_of_the_classes_of_each_node(num_classes, form):
+def test_sums_equal_those_over_the_classes_of_each_node(num_classes, form):
     problem = Problem(num_classes, **form).build()
     rows = reference.extended(problem.embeddings, problem.bias)
     if problem.projection:
@@ -91,7 +91,7 @@ def test_sums_are_those_of_the_classes_of_each_node(num_classes, form):
 
 
 @each_form
-def test_draws_follow_the_kernel_and_tell_their_log_q(form, for_all_simd_levels):
+def test_draws_follow_the_kernel_and_have_its_log_q(form, for_all_simd_levels):
     problem = Problem(**form).build()
     labels = np.array([[0, -1], [199, 5], [3, 3], [-1, -1], [77, 198]])
     ids, log_q, label_log_q = (x.numpy() for x in problem.sample(20_000, labels))
@@ -105,7 +105,7 @@ def test_draws_follow_the_kernel_and_tell_their_log_q(form, for_all_simd_levels)
     np.testing.assert_allclose(np.exp(label_log_q, dtype="f8"), expected, rtol=1e-4)
 
 
-def test_a_pool_follows_the_mixture_of_the_rows():
+def test_a_pool_follows_the_mixture_over_the_examples():
     problem = Problem().build()
     ids, log_q, _ = problem.sample(50_000, shared=True)
     counts = np.bincount(ids, minlength=200)
@@ -115,7 +115,7 @@ def test_a_pool_follows_the_mixture_of_the_rows():
 
 
 @each_form
-def test_after_updates_the_tree_is_bit_for_bit_the_one_built_anew(form):
+def test_an_updated_tree_is_bit_identical_to_a_new_one(form):
     problem = Problem(**form).build()
     for _ in range(20):
         ids = problem.random.integers(200, size=7)
@@ -129,7 +129,7 @@ def test_after_updates_the_tree_is_bit_for_bit_the_one_built_anew(form):
     np.testing.assert_array_equal(problem.build().sums, updated)
 
 
-def test_stale_sums_leave_log_q_that_of_the_draws():
+def test_log_q_matches_the_draws_if_sums_are_out_of_date():
     problem = Problem().build()
     problem.embeddings.assign(problem.embeddings[::-1])  # behind the tree's back
     labels = np.tile(np.arange(200), [5, 1])
@@ -147,7 +147,7 @@ def test_rows_of_width_0_are_drawn_uniformly():
     np.testing.assert_allclose(log_q, -np.log(200.0), rtol=1e-5)
 
 
-def test_seeds_decide_the_draws():
+def test_equal_seeds_give_equal_draws():
     problem = Problem().build()
     again, other = problem.sample(50)[0], problem.sample(50, seed=SEED + 1)[0]
     np.testing.assert_array_equal(problem.sample(50)[0], again)
@@ -155,7 +155,7 @@ def test_seeds_decide_the_draws():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e19])
-def test_rows_that_cannot_be_summed_are_named_and_nothing_is_written(bad):
+def test_rows_that_cannot_be_summed_raise_an_error_and_change_nothing(bad):
     problem = Problem().build()
     before = problem.sums.numpy()
     problem.embeddings[151, 2].assign(bad)
@@ -167,7 +167,7 @@ def test_rows_that_cannot_be_summed_are_named_and_nothing_is_written(bad):
 
 
 @pytest.mark.parametrize("bad", [np.nan, -np.inf, 1e30])
-def test_features_without_masses_are_named(bad):
+def test_features_without_probability_mass_raise_an_error(bad):
     problem = Problem().build()
     problem.features[3, 1].assign(bad)
     with pytest.raises(tf.errors.InvalidArgumentError, match="example 3"):
@@ -175,7 +175,7 @@ def test_features_without_masses_are_named(bad):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1e30, 0.0])
-def test_damaged_sums_do_no_harm(value):
+def test_damaged_sums_give_valid_draws_or_an_error(value):
     problem = Problem().build()
     problem.sums.assign(tf.fill(problem.sums.shape, value))
     if np.isfinite(value):
@@ -187,7 +187,7 @@ def test_damaged_sums_do_no_harm(value):
             problem.sample(100)
 
 
-def test_an_update_and_draws_at_once_do_not_wait_for_each_other_for_ever():
+def test_concurrent_updates_and_draws_do_not_deadlock():
     for rows_are_first in (True, False):  # in memory too, mostly
         problem = Problem(3000, projected=8)
         if not rows_are_first:
@@ -215,7 +215,7 @@ def _invalid(match):
 
 
 @pytest.mark.parametrize("bad", [-2, 200])
-def test_ids_out_of_range_are_refused(bad):
+def test_ids_out_of_range_raise_an_error(bad):
     problem = Problem().build()
     with _invalid("ids must be class ids"):
         problem.update([0, bad])
@@ -224,14 +224,14 @@ def test_ids_out_of_range_are_refused(bad):
 
 
 @pytest.mark.parametrize("alpha", [0, -1, np.nan, np.inf])
-def test_alpha_is_a_positive_number(alpha):
+def test_an_alpha_that_is_not_positive_raises_an_error(alpha):
     problem = Problem().build()
     problem.alpha = float(alpha)
     with _invalid("alpha must be"):
         problem.sample()
 
 
-def test_wrong_shapes_are_named():
+def test_wrong_shapes_raise_an_error():
     problem = Problem(projected=3).build()
     with _invalid("at least minimum"):
         problem.sample(0)
@@ -254,7 +254,7 @@ def test_wrong_shapes_are_named():
     assert problem.sample(labels=tf.zeros([0, 2], tf.int64))[0].shape == (0, 4)
 
 
-def test_graphs_know_the_shapes():
+def test_shapes_are_inferred_in_graphs():
     problem = Problem()
 
     @tf.function(input_signature=[tf.TensorSpec([None, 7]), tf.TensorSpec([None, 2], tf.int64)])

@@ -11,7 +11,7 @@ from tf_largeout.ops import class_scan_ops
 @pytest.mark.parametrize("shape", [*SHAPES, (0, 7, 5, 2), (6, 50, 5, 0)], ids=str)
 @pytest.mark.parametrize("compute_dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("bias", [False, True])
-def test_they_are_those_of_a_pass_to_the_bit(
+def test_label_logits_are_bit_identical_to_those_of_a_scan(
     for_all_product_levels, shape, compute_dtype, bias
 ):
     problem = Problem(*shape, bias=bias)
@@ -23,7 +23,7 @@ def test_they_are_those_of_a_pass_to_the_bit(
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_their_gradients_are_those_of_a_pass(bias):
+def test_gradients_equal_those_of_a_scan(bias):
     problem = Problem(20, 300, 16, 9, bias=bias)
     weights = np.random.default_rng(1).normal(size=(20, 9)).astype("float32")
     sources = [tf.constant(problem.features), *(v for v in problem.variables if v is not None)]
@@ -42,7 +42,7 @@ def test_their_gradients_are_those_of_a_pass(bias):
 
 
 @pytest.mark.parametrize("label", [-2, 7, 2**33])
-def test_a_label_out_of_range_is_named(label):
+def test_a_label_out_of_range_raises_an_error(label):
     problem = Problem(3, 7, 5, 2)
     problem.labels[1, 1] = label
     with pytest.raises(
@@ -51,7 +51,7 @@ def test_a_label_out_of_range_is_named(label):
         class_scan_ops.label_logits(problem.features, *problem.handles, problem.labels)
 
 
-def test_mismatched_shapes_are_named_and_others_are_inferred():
+def test_mismatched_shapes_raise_an_error_and_others_are_inferred():
     problem = Problem(3, 7, 5, 2)
     with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match="4"):
         class_scan_ops.label_logits(np.ones([3, 4], "f"), *problem.handles, problem.labels)

@@ -20,7 +20,7 @@ def gpu_library(tmp_path, monkeypatch):
     return path
 
 
-def test_a_gpu_that_cannot_run_the_kernels_is_one_warning(gpu_library, caplog):
+def test_a_gpu_that_cannot_run_the_kernels_causes_one_warning(gpu_library, caplog):
     reason = library.check_gpus(gpu_library)
     assert "'V100' has compute capability 7.0" in reason
     (record,) = caplog.records
@@ -29,13 +29,13 @@ def test_a_gpu_that_cannot_run_the_kernels_is_one_warning(gpu_library, caplog):
         assert part in record.message
 
 
-def test_kernels_that_are_turned_off_need_no_warning(gpu_library, caplog, monkeypatch):
+def test_kernels_that_are_turned_off_cause_no_warning(gpu_library, caplog, monkeypatch):
     monkeypatch.setenv("LARGEOUT_GPU", "0")
     assert "LARGEOUT_GPU=0" in library.check_gpus(gpu_library)
     assert not caplog.records
 
 
-def test_gpus_are_not_looked_for_unless_they_matter(gpu_library, tmp_path, monkeypatch):
+def test_gpus_are_searched_for_only_if_needed(gpu_library, tmp_path, monkeypatch):
     def fail():
         raise AssertionError("looked for GPUs")
 
@@ -49,7 +49,7 @@ def test_gpus_are_not_looked_for_unless_they_matter(gpu_library, tmp_path, monke
 
 
 @pytest.mark.parametrize("before", [None, "1"])
-def test_a_library_is_told_to_leave_its_gpu_kernels_out(monkeypatch, before):
+def test_gpu_kernels_are_left_out_on_request(monkeypatch, before):
     seen = []
 
     def load_op_library(path):

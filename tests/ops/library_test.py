@@ -36,11 +36,11 @@ def message_of(function, *arguments):
         ("3.0.0", False),
     ],
 )
-def test_versions_of_the_supported_minors_are_accepted(version, accepted):
+def test_supported_minor_versions_are_accepted(version, accepted):
     assert accepts_tensorflow(version) == accepted
 
 
-def test_the_window_holds_the_supported_minors():
+def test_the_version_range_holds_the_supported_minors():
     first, last = TENSORFLOW_MINORS[0], TENSORFLOW_MINORS[-1]
     following = int(last.split(".")[1]) + 1
     assert TENSORFLOW_WINDOW == f">={first}.0,<2.{following}.0"
@@ -52,19 +52,19 @@ def test_the_installed_tensorflow_is_accepted():
 
 
 @pytest.mark.parametrize("version", ["2.17.0", "2.22.1"])
-def test_a_tensorflow_outside_of_the_window_is_named_with_three_ways_out(version):
+def test_the_error_of_an_unsupported_tensorflow_has_three_remedies(version):
     message = message_of(library.check_tensorflow, version)
     for part in [f"Installed: TensorFlow {version}", TENSORFLOW_WINDOW, *WAYS_OUT]:
         assert part in message
 
 
-def test_a_missing_library_is_named_with_three_ways_out(tmp_path):
+def test_the_error_of_a_missing_library_has_three_remedies(tmp_path):
     message = message_of(library.check_library, tmp_path / "absent.so", "2.21.0")
     for part in ["absent.so is missing", "installed TensorFlow 2.21.0", "none", *WAYS_OUT]:
         assert part in message
 
 
-def test_a_wheel_has_a_library_for_each_minor_and_an_installation_from_source_has_one(tmp_path):
+def test_a_wheel_has_a_library_per_minor_and_a_source_install_has_one(tmp_path):
     for name in ["_largeout_ops_2_18.so", "_largeout_ops_2_20.so"]:
         (tmp_path / name).touch()
     for version in ["2.18.1", "2.18.0-rc1"]:
@@ -85,7 +85,7 @@ def test_a_wheel_has_a_library_for_each_minor_and_an_installation_from_source_ha
         (b"", "unknown"),
     ],
 )
-def test_a_library_for_another_tensorflow_is_refused_before_it_is_loaded(
+def test_a_library_for_another_tensorflow_raises_an_error_before_it_is_loaded(
     tmp_path, content, built_for
 ):
     path = tmp_path / "other.so"
@@ -95,7 +95,7 @@ def test_a_library_for_another_tensorflow_is_refused_before_it_is_loaded(
         assert part in message
 
 
-def test_a_damaged_library_is_an_import_error_with_ways_out(tmp_path):
+def test_a_damaged_library_is_an_import_error_with_remedies(tmp_path):
     path = tmp_path / "damaged.so"
     path.write_bytes(b"largeout built for tensorflow " + tf.__version__.encode() + b"\0")
     message = message_of(library.load, path)
@@ -103,7 +103,7 @@ def test_a_damaged_library_is_an_import_error_with_ways_out(tmp_path):
         assert part in message
 
 
-def test_the_library_says_which_tensorflow_it_was_compiled_for():
+def test_a_library_reports_the_tensorflow_it_was_compiled_for():
     assert library.compiled_for(library.LOADED) == tf.__version__
 
 
@@ -114,7 +114,7 @@ def test_the_library_says_which_tensorflow_it_was_compiled_for():
         ("__version__ = '2.17.0'", "Installed: TensorFlow 2.17.0"),
     ],
 )
-def test_importing_the_package_says_which_tensorflow_is_needed(tmp_path, fake, said):
+def test_the_import_error_states_the_required_tensorflow(tmp_path, fake, said):
     (tmp_path / "tensorflow.py").write_text(fake)
     answer = _import_error(PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
     for part in [said, TENSORFLOW_WINDOW, "pip install"]:
@@ -122,7 +122,7 @@ def test_importing_the_package_says_which_tensorflow_is_needed(tmp_path, fake, s
 
 
 @pytest.mark.slow
-def test_importing_the_package_under_another_backend_says_which_is_needed(tmp_path):
+def test_the_import_error_states_the_required_keras_backend(tmp_path):
     (tmp_path / "jax.py").write_text("raise ImportError('no jax here')")
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     answer = _import_error(KERAS_BACKEND="jax", PYTHONPATH=path)
@@ -130,7 +130,7 @@ def test_importing_the_package_under_another_backend_says_which_is_needed(tmp_pa
         assert part in answer
 
 
-def test_another_backend_that_is_installed_is_named(monkeypatch):
+def test_the_import_error_names_the_backend_in_use(monkeypatch):
     monkeypatch.setattr(keras.config, "backend", lambda: "torch")
     with pytest.raises(ImportError, match="backend is 'torch'. Set KERAS_BACKEND=tensorflow"):
         library.check_keras()

@@ -30,7 +30,7 @@ def query(select, num_sampled, fill=True, **kwargs):
 
 @every_select
 @pytest.mark.parametrize("num_sampled", [1, 100, 400, 597])
-def test_rows_hold_distinct_classes_of_their_buckets_and_no_labels(select, num_sampled):
+def test_candidates_are_distinct_classes_of_the_buckets_without_labels(select, num_sampled):
     sampled, filled = query(select, num_sampled)
     for row, labels, codes, uniform in zip(sampled, LABELS, QUERIES, filled, strict=True):
         met = set(reference.met(CODES, codes)) - set(labels.tolist())
@@ -40,7 +40,7 @@ def test_rows_hold_distinct_classes_of_their_buckets_and_no_labels(select, num_s
         assert set(row[: num_sampled - uniform].tolist()) <= met
 
 
-def test_frequent_takes_those_met_most_often_ties_by_lower_id():
+def test_frequent_takes_the_classes_found_most_often_and_ties_by_lower_id():
     sampled, _ = query("frequent", 50)
     for row, labels, codes in zip(sampled, LABELS, QUERIES, strict=True):
         met = reference.met(CODES, codes)
@@ -50,7 +50,7 @@ def test_frequent_takes_those_met_most_often_ties_by_lower_id():
 
 
 @every_select
-def test_without_filling_rows_end_in_minus_one(select):
+def test_candidates_without_filling_are_padded_with_minus_one(select):
     sampled, filled = query(select, 590, fill=False)
     for row, labels, codes in zip(sampled, LABELS, QUERIES, strict=True):
         met = set(reference.met(CODES, codes)) - set(labels.tolist())
@@ -60,7 +60,7 @@ def test_without_filling_rows_end_in_minus_one(select):
 
 
 @every_select
-def test_one_giant_bucket_costs_no_more_than_the_lookups(select):
+def test_reads_of_one_giant_bucket_are_limited_by_the_lookups(select):
     giant = tables(np.zeros_like(CODES))
     codes, labels = np.zeros([1, NUM_TABLES], np.int32), np.full([1, 1], -1)
     sampled, filled = query(
@@ -70,7 +70,7 @@ def test_one_giant_bucket_costs_no_more_than_the_lookups(select):
     assert 20 <= filled[0] <= (20 if select == "walk" else 45)
 
 
-def test_lookups_without_number_are_as_many_as_the_buckets_hold():
+def test_without_a_limit_all_entries_of_the_buckets_are_read():
     for few, many in zip(
         query("frequent", 5), query("frequent", 5, max_lookups=10**12), strict=True
     ):
@@ -78,14 +78,14 @@ def test_lookups_without_number_are_as_many_as_the_buckets_hold():
 
 
 @every_select
-def test_empty_batches_and_no_labels_are_answered(select):
+def test_empty_batches_and_batches_without_labels_have_results(select):
     sampled, filled = query(select, 5, codes=QUERIES[:0], labels=LABELS[:0])
     assert sampled.shape == (0, 5) and filled.shape == (0,)
     assert query(select, 5, labels=LABELS[:, :0])[0].shape == (9, 5)
 
 
 @every_select
-def test_draws_depend_on_the_seed_alone(select):
+def test_draws_depend_only_on_the_seed(select):
     first = query(select, 560)[0]
     np.testing.assert_array_equal(first, query(select, 560)[0])
     assert not np.array_equal(first, query(select, 560, seed=[1, 3])[0])
@@ -102,12 +102,12 @@ def test_draws_depend_on_the_seed_alone(select):
         ("seed", [1, 2, 3], "seed|Dimension"),
     ],
 )
-def test_bad_arguments_are_named(select, argument, value, message):
+def test_bad_arguments_raise_an_error(select, argument, value, message):
     with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match=message):
         query(select, 5, **{argument: value})
 
 
-def test_damaged_tables_are_reported():
+def test_damaged_tables_raise_an_error():
     offsets, ids = tables()
     ids.assign(ids + NUM_CLASSES)
     for select in ("walk", "frequent"):
@@ -120,7 +120,7 @@ def test_damaged_tables_are_reported():
     assert query("walk", 5, tables=[offsets, ids])[1].tolist() == [5] * 9
 
 
-def test_tables_of_the_wrong_shape_or_type_are_named():
+def test_tables_of_the_wrong_shape_or_type_raise_an_error():
     offsets, ids = tables()
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"2\^bits \+ 1"):
         query("walk", 5, tables=[ids, offsets])
@@ -129,7 +129,7 @@ def test_tables_of_the_wrong_shape_or_type_are_named():
         query("walk", 5, tables=signed)
 
 
-def test_a_pool_draws_entries_in_proportion():
+def test_a_pool_draws_all_entries_with_equal_probability():
     offsets, ids = tables()
     entries = sum(
         (reference.met(CODES, codes) for codes in QUERIES), start=collections.Counter()
@@ -144,7 +144,7 @@ def test_a_pool_draws_entries_in_proportion():
     assert np.all(np.abs(counted - expected) <= 5 * np.sqrt(expected) + 1e-6)
 
 
-def test_a_union_takes_the_best_of_each_list_first():
+def test_a_union_takes_the_first_classes_of_each_list_first():
     lists = [[7, 3, 1], [3, 8, -1], [7, -1, -1]]
     sampled, filled = lsh_ops.union_of_lists(lists, [1, 2], 100, 6)
     assert sampled[:4].numpy().tolist() == [7, 3, 8, 1]
@@ -170,7 +170,7 @@ def test_a_build_sorts_the_rows_by_their_codes(kind, num_hashes):
     assert float(lsh_ops.lsh_fresh_share(offsets, ids, some, everything)) == pytest.approx(0.6)
 
 
-def test_a_reader_keeps_the_tables_that_it_has_read():
+def test_tables_that_were_read_keep_their_values():
     offsets, ids = tables()
     before = ids.read_value()
     copy = before.numpy().copy()
@@ -181,7 +181,7 @@ def test_a_reader_keeps_the_tables_that_it_has_read():
     assert not np.array_equal(ids, copy)
 
 
-def test_a_build_with_the_functions_of_another_shape_is_refused():
+def test_a_build_with_the_functions_of_another_shape_raises_an_error():
     offsets, ids = tables()
     rows = tf.Variable(tf.ones([NUM_CLASSES, 8]))
     functions = hash_ops.hash_functions("simhash", 8, 4, 40 * NUM_TABLES, [1, 2], 8)

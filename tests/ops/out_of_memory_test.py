@@ -34,7 +34,7 @@ def outcomes():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_is_an_error_of_the_op_that_says_what_was_asked_for(outcomes, name):
+def test_the_error_of_the_op_states_the_requested_memory(outcomes, name):
     (error, message), _ = outcomes[name]
     assert error == "ResourceExhaustedError"
     assert "out of memory for the scratch of Largeout" in message
@@ -42,6 +42,6 @@ def test_it_is_an_error_of_the_op_that_says_what_was_asked_for(outcomes, name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_variables_are_sound_and_their_locks_are_free_afterwards(outcomes, name):
+def test_variables_can_be_used_after_the_error(outcomes, name):
     _, sound = outcomes[name]
     assert sound

@@ -18,7 +18,7 @@ def _expect_the_same_bits(problem, k):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("ties", [False, True], ids=["no ties", "ties"])
 @pytest.mark.parametrize("bias", [False, True], ids=["no bias", "bias"])
-def test_packed_classes_are_those_of_a_sort(for_all_simd_levels, shape, ties, bias):
+def test_top_k_of_packed_classes_equals_a_sort(for_all_simd_levels, shape, ties, bias):
     problem = Problem(*shape, ties=ties, bias=bias)
     k = min(9, shape[1])
     scores, ids = problem.top_k(k, packed=True)
@@ -29,7 +29,7 @@ def test_packed_classes_are_those_of_a_sort(for_all_simd_levels, shape, ties, bi
 
 
 @pytest.mark.parametrize("batch", [1, 3, 130])
-def test_rows_of_any_size_give_the_same_bits(for_all_simd_levels, batch):
+def test_packing_is_bit_identical_for_rows_of_any_norm(for_all_simd_levels, batch):
     problem = Problem(batch, 700, 64, 1)
     sizes = 10.0 ** np.random.default_rng(batch).uniform(-30, 15, [700, 1])
     sizes[::9] = 0
@@ -37,7 +37,7 @@ def test_rows_of_any_size_give_the_same_bits(for_all_simd_levels, batch):
     _expect_the_same_bits(problem, 20)
 
 
-def test_a_number_of_a_query_that_is_rounded_to_0_counts(for_all_simd_levels):
+def test_a_feature_that_rounds_to_0_counts(for_all_simd_levels):
     queries, rows = np.zeros([3, 40], "float32"), np.zeros([50_000, 40], "float32")
     queries[:, :2] = 1, 0.3 / 127
     # No row is rounded. Few pass the filter, which is left out of blocks where most do.
@@ -54,7 +54,7 @@ def test_rows_of_width_0_are_ranked_by_bias(for_all_simd_levels):
     _expect_the_same_bits(Problem(2, 100, 0, 1), 7)
 
 
-def test_classes_without_a_logit_come_last_as_without_packing():
+def test_classes_with_nan_logits_come_last_as_without_packing():
     problem = Problem(3, 100, 40, 1)
     bias = problem.bias.copy()
     bias[[3, 5, 7]] = np.nan, np.inf, -np.inf
@@ -62,7 +62,7 @@ def test_classes_without_a_logit_come_last_as_without_packing():
     _expect_the_same_bits(problem, 100)
 
 
-def test_features_that_are_not_finite_and_logits_that_overflow_are_errors_too():
+def test_features_that_are_not_finite_and_logits_that_overflow_raise_an_error():
     embeddings = tf.Variable(tf.fill([50, 40], 2.0))
     packed = ops.pack_classes(embeddings, None)
     for value, message in ((np.nan, "must be finite"), (3e38, "must not overflow")):
@@ -70,7 +70,7 @@ def test_features_that_are_not_finite_and_logits_that_overflow_are_errors_too():
             ops.class_top_k(tf.fill([2, 40], value), embeddings, None, 3, packed)
 
 
-def test_what_was_packed_of_other_shapes_is_refused():
+def test_packed_classes_of_other_shapes_raise_an_error():
     embeddings = tf.Variable(tf.ones([50, 40]))
     packed = ops.pack_classes(embeddings, None)
     other = ops.pack_classes(tf.Variable(tf.ones([70, 60])), None)

@@ -32,7 +32,7 @@ def allclose(found, expected):
 
 @pytest.mark.parametrize("transposes", TRANSPOSES)
 @pytest.mark.parametrize("compiled", [False, True])
-def test_it_and_its_gradients_are_products_of_rounded_numbers(
+def test_products_and_gradients_use_rounded_factors(
     for_all_product_levels, transposes, compiled
 ):
     a, b = factors(transpose_a=transposes[0], transpose_b=transposes[1])
@@ -47,7 +47,7 @@ def test_it_and_its_gradients_are_products_of_rounded_numbers(
 
 
 @pytest.mark.parametrize("transposes", TRANSPOSES)
-def test_gradients_are_finite_differences(transposes):
+def test_gradients_equal_finite_differences(transposes):
     # Whole numbers are multiplied exactly, and the product is linear in each factor.
     rng = np.random.default_rng(2)
     a, b = (np.round(4 * x) for x in factors(3, 5, 4, *transposes))
@@ -64,14 +64,14 @@ def test_gradients_are_finite_differences(transposes):
             assert gradient[place] == (values[0] - values[1]) / 2
 
 
-def test_bits_do_not_depend_on_the_size_of_the_rest():
+def test_the_product_of_a_part_is_bit_identical():
     a, b = factors(300, 128, 200)
     whole = product_ops.rounded_product(a, b).numpy()
     np.testing.assert_array_equal(product_ops.rounded_product(a[:7], b), whole[:7])
     np.testing.assert_array_equal(product_ops.rounded_product(a, b[:, :90]), whole[:, :90])
 
 
-def test_shapes_that_do_not_fit_are_named():
+def test_mismatched_shapes_raise_an_error():
     ones = tf.ones
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"depth.*3 of a \[2,3\].*4 of b"):
         product_ops.rounded_product(ones([2, 3]), ones([4, 5]))

@@ -74,7 +74,7 @@ class Problem:
 
 @pytest.mark.usefixtures("for_all_simd_levels")
 @each_shape
-def test_logits_are_those_of_each_rows_own_classes(batch, dim, num_ids):
+def test_logits_equal_those_of_the_classes_of_each_example(batch, dim, num_ids):
     problem = Problem(batch, dim, num_ids)
     expected = reference.logits(*(tensor.numpy() for tensor in problem.sources), problem.ids)
     np.testing.assert_allclose(problem.dots(), expected, rtol=1e-5, atol=1e-4)
@@ -88,9 +88,7 @@ def test_logits_are_those_of_each_rows_own_classes(batch, dim, num_ids):
         [(0, False), (7, True), (50, False)], itertools.product([0, 7, 50], [False, True])
     ),
 )
-def test_gradients_are_one_row_for_each_distinct_class(
-    batch, dim, num_ids, num_shared, in_graph
-):
+def test_gradients_have_one_slice_per_distinct_class(batch, dim, num_ids, num_shared, in_graph):
     problem = Problem(batch, dim, num_ids, num_shared)
     compute = tf.function(problem.gradients) if in_graph else problem.gradients
     by_features, by_embeddings, by_bias = compute()
@@ -123,7 +121,7 @@ def test_gradients_agree_with_finite_differences():
         np.testing.assert_allclose(jacobian.sum(axis=0), gradient.reshape(-1), atol=1e-2)
 
 
-def test_shared_rows_and_biases_are_gathered():
+def test_rows_and_biases_of_shared_classes_are_gathered():
     problem = Problem(4, 8, 2, num_shared=9)
     _, rows, biases = row_dot_ops.row_dots_and_rows(
         problem.features, problem.embeddings, problem.bias, problem.ids, problem.shared_ids
@@ -132,7 +130,7 @@ def test_shared_rows_and_biases_are_gathered():
     np.testing.assert_array_equal(biases, problem.bias.numpy()[problem.shared_ids])
 
 
-def test_without_a_bias_it_is_the_inner_product():
+def test_logits_without_a_bias_are_inner_products():
     problem = Problem(5, 12, 6)
     features, embeddings, _ = (tensor.numpy() for tensor in problem.sources)
     expected = reference.logits(features, embeddings, np.zeros(N), problem.ids)
@@ -162,7 +160,7 @@ def test_low_precision_features_are_summed_in_float32(dtype):
     low_precision.assert_within_twice_the_naive_error(gradient, rounded_once, by_features)
 
 
-def test_a_variable_that_was_scattered_to_is_read_in_place():
+def test_a_variable_is_read_in_place_after_a_scatter():
     problem = Problem(5, 12, 6)
     problem.embeddings.scatter_update(tf.IndexedSlices(tf.ones([1, 12]), [3]))
     expected = reference.logits(*(tensor.numpy() for tensor in problem.sources), problem.ids)
@@ -171,7 +169,7 @@ def test_a_variable_that_was_scattered_to_is_read_in_place():
 
 @pytest.mark.parametrize("bad", [-2, N, 2**40])
 @pytest.mark.parametrize("where", ["ids", "shared_ids"])
-def test_ids_out_of_range_are_named(bad, where):
+def test_ids_out_of_range_raise_an_error(bad, where):
     problem = Problem(4, 8, 3, num_shared=3)
     getattr(problem, where).reshape(-1)[1] = bad
     match = (
@@ -181,14 +179,14 @@ def test_ids_out_of_range_are_named(bad, where):
         problem.loss()
 
 
-def test_missing_shared_classes_are_refused():
+def test_missing_shared_classes_raise_an_error():
     problem = Problem(4, 8, 3, num_shared=3)
     problem.shared_ids[0] = -1
     with pytest.raises(tf.errors.InvalidArgumentError, match="shared_ids.*got -1"):
         problem.loss()
 
 
-def test_shapes_that_do_not_fit_are_named():
+def test_mismatched_shapes_raise_an_error():
     problem = Problem(4, 8, 3)
     embeddings, ids = problem.embeddings, problem.ids
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"batch 4.*\[3,3\]"):

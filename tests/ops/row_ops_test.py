@@ -57,12 +57,12 @@ def test_merge_rows_takes_large_ids():
     np.testing.assert_array_equal(merged, [2, 3, 5])
 
 
-def test_merge_rows_refuses_negative_ids():
+def test_merge_rows_of_negative_ids_raises_an_error():
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"ids\[1\] = -4"):
         row_ops.merge_rows(tf.zeros([2, 3]), tf.constant([1, -4]))
 
 
-def test_merge_rows_refuses_values_of_another_length():
+def test_merge_rows_of_values_of_another_length_raises_an_error():
     with pytest.raises(tf.errors.InvalidArgumentError, match="3 ids"):
         row_ops.merge_rows(tf.zeros([2, 3]), tf.constant([1, 2, 3]))
 
@@ -98,7 +98,7 @@ def test_slot_of_wrong_shape_changes_nothing(op):
     np.testing.assert_array_equal(variable, tf.ones_like(variable))
 
 
-def test_variable_of_another_dtype_is_refused(op):
+def test_variable_of_another_dtype_raises_an_error(op):
     function, variable, slots = op
     half = tf.Variable(tf.ones([NUM_ROWS, 3], tf.float16))
     with pytest.raises(tf.errors.InvalidArgumentError, match="must be float32.*half"):
@@ -110,7 +110,7 @@ def test_hyperparameters_must_be_scalars():
         row_ops.row_adagrad(table(3), table(3), tf.ones([1, 3]), [0], tf.constant([0.1]))
 
 
-def test_a_read_that_is_over_leaves_reads_without_a_copy(op):
+def test_a_finished_read_causes_no_copy_of_later_reads(op):
     function, variable, slots = op
     places = []
     for _ in range(3):
@@ -119,7 +119,7 @@ def test_a_read_that_is_over_leaves_reads_without_a_copy(op):
     assert len(set(places)) == 1
 
 
-def test_reads_that_stay_keep_their_values_through_all_updates(op):
+def test_live_reads_keep_their_values_through_all_updates(op):
     function, variable, slots = op
     kept, copies = [], []
     for _ in range(3):
@@ -141,7 +141,7 @@ def test_tensors_read_before_an_update_keep_their_values(op):
 
 
 @pytest.mark.parametrize("dim", [1, 3, 16, 33, 128])
-def test_long_gradients_follow_the_formula(dim, for_all_simd_levels):
+def test_updates_by_many_slices_equal_the_formula(dim, for_all_simd_levels):
     rng = np.random.default_rng(5)
     start = rng.normal(size=(50, dim)).astype("float32")
     w, m, v = tf.Variable(start), tf.Variable(0 * start), tf.Variable(0 * start)

@@ -55,7 +55,7 @@ def test_expected_counts_follow_the_formula(name, unique, num_classes, num_sampl
 
 @both_ways
 @every_op
-def test_true_and_sampled_counts_agree_and_padding_counts_one(name, unique):
+def test_true_and_sampled_counts_agree_and_padding_has_count_one(name, unique):
     sample = OPS[name][0](50, 20, unique)
     ids, _, counts = sample(NO_LABELS, [5, 6])
     labels = np.concatenate([ids.numpy().reshape(5, 4), np.full([5, 1], -1)], axis=1)
@@ -68,7 +68,7 @@ def test_true_and_sampled_counts_agree_and_padding_counts_one(name, unique):
 @pytest.mark.parametrize(
     "name", slow_but(["uniform", "table"], ["uniform", "log_uniform", "table"])
 )
-def test_pairs_occur_as_often_as_in_the_pivotal_method(name):
+def test_pairs_are_as_frequent_as_in_the_pivotal_method(name):
     make, distribution = OPS[name]
     num_classes, num_sampled, samples = 6, 3, 20_000
     pi = reference.expected_counts(distribution(num_classes), num_sampled, True)
@@ -91,7 +91,7 @@ def test_pairs_occur_as_often_as_in_the_pivotal_method(name):
 
 @both_ways
 @every_op
-def test_all_bits_of_the_seed_matter(name, unique):
+def test_draws_depend_on_all_bits_of_the_seed(name, unique):
     sample = OPS[name][0](100_000, 50, unique)
     seeds = [[0, 0], [1, 0], [0, 1], [1 << 32, 0], [0, 1 << 32], [-1, 0]]
     draws = {tuple(sample(NO_LABELS, seed)[0].numpy()) for seed in seeds}
@@ -100,7 +100,7 @@ def test_all_bits_of_the_seed_matter(name, unique):
 
 @both_ways
 @every_op
-def test_shapes_are_known_in_graphs(name, unique):
+def test_shapes_are_inferred_in_graphs(name, unique):
     sample = OPS[name][0](100, 7, unique)
     function = tf.function(sample).get_concrete_function(
         tf.TensorSpec([None, 3], tf.int64), tf.TensorSpec([2], tf.int64)
@@ -112,7 +112,7 @@ def test_shapes_are_known_in_graphs(name, unique):
 @both_ways
 @every_op
 @pytest.mark.parametrize("label", [-2, 100, 2**40])
-def test_labels_out_of_range_are_named(name, unique, label):
+def test_labels_out_of_range_raise_an_error(name, unique, label):
     sample = OPS[name][0](100, 7, unique)
     with pytest.raises(
         tf.errors.InvalidArgumentError, match=rf"labels.*\[0, 100\).*got {label} "
@@ -121,12 +121,12 @@ def test_labels_out_of_range_are_named(name, unique, label):
 
 
 @pytest.mark.parametrize("name", ["uniform", "log_uniform"])
-def test_more_distinct_samples_than_classes_are_refused(name):
+def test_more_distinct_samples_than_classes_raise_an_error(name):
     with pytest.raises(tf.errors.InvalidArgumentError, match="num_sampled=11.*num_classes=10"):
         OPS[name][0](10, 11, True)(NO_LABELS, [0, 0])
 
 
 @every_op
-def test_wrong_seed_shapes_are_refused(name):
+def test_wrong_seed_shapes_raise_an_error(name):
     with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match="seed|hape"):
         OPS[name][0](10, 5, True)(NO_LABELS, [0, 0, 0])

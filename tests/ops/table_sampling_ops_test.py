@@ -15,7 +15,7 @@ def zipf(num_classes):
 
 
 @pytest.mark.parametrize("num_classes", [1, 2, 30, 1000])
-def test_the_slots_of_an_alias_table_add_up_to_the_probabilities(num_classes):
+def test_the_slots_of_an_alias_table_sum_to_the_probabilities(num_classes):
     weights = zipf(num_classes)
     slots, probability = (x.numpy() for x in table_sampling_ops.alias_table(weights))
     own = slots[:, 0] / 2.0**60
@@ -26,7 +26,7 @@ def test_the_slots_of_an_alias_table_add_up_to_the_probabilities(num_classes):
 
 
 @pytest.mark.parametrize("num_classes, num_sampled", [(1, 1), (30, 7), (30, 30), (1000, 20)])
-def test_cumulative_tables_step_by_the_inclusion_probabilities(num_classes, num_sampled):
+def test_steps_of_cumulative_tables_are_inclusion_probabilities(num_classes, num_sampled):
     weights = zipf(num_classes)
     cumulative, index = table_sampling_ops.pivotal_table(weights, num_sampled, 5)
     pi = np.diff(cumulative) / (cumulative.numpy()[-1] / num_sampled)
@@ -37,7 +37,7 @@ def test_cumulative_tables_step_by_the_inclusion_probabilities(num_classes, num_
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
-def test_tables_name_weights_that_are_not_positive_and_finite(bad):
+def test_weights_that_are_not_positive_and_finite_raise_an_error(bad):
     weights = np.array([1.0, bad, 2.0])
     with pytest.raises(tf.errors.InvalidArgumentError, match="class 1|not finite"):
         table_sampling_ops.alias_table(weights)
@@ -45,7 +45,7 @@ def test_tables_name_weights_that_are_not_positive_and_finite(bad):
         table_sampling_ops.pivotal_table(weights, 2, 1)
 
 
-def test_empty_tables_say_how_to_fill_them():
+def test_the_error_of_empty_tables_says_how_to_fill_them():
     with pytest.raises(tf.errors.FailedPreconditionError, match="`adapt`"):
         table_sampling_ops.alias_sample(
             NO_LABELS, [0, 0], tf.zeros([9, 2], tf.int64), tf.zeros([9]), 3
@@ -56,7 +56,7 @@ def test_empty_tables_say_how_to_fill_them():
         )
 
 
-def test_a_table_made_for_another_number_of_samples_is_refused():
+def test_a_table_made_for_another_number_of_samples_raises_an_error():
     tables = table_sampling_ops.pivotal_table(zipf(9), 5, 3)
     with pytest.raises(tf.errors.FailedPreconditionError, match="num_sampled=3"):
         table_sampling_ops.pivotal_sample(NO_LABELS, [0, 0], *tables, num_sampled=3)

@@ -48,7 +48,7 @@ def test_many_steps_match_the_dense_layer(name, size, bias):
 
 
 @pytest.mark.parametrize("size", slow_but([7], [1, 7, 40]))
-def test_real_valued_targets_of_the_squared_error(size):
+def test_real_valued_targets_match_the_dense_layer(size):
     problem = Problem("squared_error")
     problem.train(300, lambda: problem.valued(size))
     problem.check_equal()
@@ -70,7 +70,7 @@ def test_targets_of_a_repeated_class_are_added():
     ids=["one_class", "wider_than_classes", "batch_larger_than_width", "smallest"],
 )
 @each_loss
-def test_odd_shapes(name, dim, num_classes, size):
+def test_unusual_shapes_match_the_dense_layer(name, dim, num_classes, size):
     problem = Problem(name, dim, num_classes)
     if name == "z_loss" and num_classes == 1:
         # A single logit has no standard deviation.
@@ -93,7 +93,7 @@ def test_batches_without_examples_or_weights_change_nothing(name):
     assert problem.factored.step(empty, 0.1)[1].shape == (0, DIM)
 
 
-def test_a_singular_step_is_refused():
+def test_a_singular_step_raises_an_error():
     problem = Problem("squared_error")
     batch = with_labels(problem.features(1), [[3]])
     # The squared error has gamma = 1, so M = I - 2 eta h h^T, where h has a 1 for the bias.
@@ -107,7 +107,7 @@ def test_a_singular_step_is_refused():
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e200])
 @each_loss
-def test_a_step_that_is_not_finite_is_refused(name, wrong):
+def test_a_step_that_is_not_finite_raises_an_error(name, wrong):
     problem = Problem(name)
     batch = problem.labelled(7)
     batch.features[2, 3], batch.weights[2] = wrong, 1.0
@@ -115,7 +115,7 @@ def test_a_step_that_is_not_finite_is_refused(name, wrong):
         assert_refused(problem, batch, 0.1, "not finite")
 
 
-def test_a_learning_rate_that_overflows_is_refused():
+def test_a_learning_rate_that_overflows_raises_an_error():
     problem = Problem("squared_error")
     assert_refused(problem, problem.labelled(7), 1e200, "not finite")
 
@@ -197,7 +197,7 @@ def test_in_a_tie_the_lower_id_comes_first():
 
 
 @each_loss
-def test_the_short_form_of_the_updates(name):
+def test_the_short_form_of_the_updates_equals_the_long_one(name):
     """The gradient of the logits is `E = 2 O Gamma + 1 sigma^T + A`, that of the features is
     `D = W^T E`. Then equations 34 and 35 become `w_bar - eta H E^T 1` and
     `Q - eta (D H^T + H D^T) + eta**2 H E^T E H^T`, which need only `E^T E` and `E^T 1`."""

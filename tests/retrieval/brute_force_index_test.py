@@ -39,14 +39,14 @@ def _expect(index, rows, bias, k=9, gone=()):
 
 
 @pytest.mark.parametrize("has_bias", [False, True], ids=["no bias", "bias"])
-def test_the_best_are_those_of_a_sort_of_all_scores(has_bias):
+def test_the_best_classes_equal_those_of_a_sort_of_all_scores(has_bias):
     bias = _bias() if has_bias else None
     index = BruteForceIndex().build(_rows(), bias)
     _expect(index, _rows(), bias if has_bias else 0.0)
     assert (index.num_classes, index.dim) == (N, DIM)
 
 
-def test_changes_are_those_of_an_index_that_is_built_anew():
+def test_a_changed_index_equals_a_new_one():
     rows, bias = _rows(), _bias()
     index = BruteForceIndex().build(rows, bias)
     ids = index.add(3 * _rows(5, seed=3), _bias(5))
@@ -66,7 +66,7 @@ def test_changes_are_those_of_an_index_that_is_built_anew():
         index.update(gone[:1], rows[:1])
 
 
-def test_removed_classes_and_those_that_there_are_not_leave_padding():
+def test_removed_and_unknown_classes_give_padding():
     index = BruteForceIndex().build(_rows(4))
     index.remove([0, 2])
     scores, ids = index.top_k(QUERIES, 6)
@@ -76,7 +76,7 @@ def test_removed_classes_and_those_that_there_are_not_leave_padding():
     assert (ids.numpy() == -1).all()
 
 
-def test_a_file_gives_the_same_bits(tmp_path):
+def test_a_loaded_index_is_bit_identical(tmp_path):
     index = BruteForceIndex().build(_rows(), _bias())
     index.remove([5])
     index.save(tmp_path / "index")
@@ -90,7 +90,7 @@ def test_a_file_gives_the_same_bits(tmp_path):
 
 
 @pytest.mark.parametrize("place", [0, 9, 20, 40, -1])
-def test_damaged_files_are_refused(place, tmp_path):
+def test_damaged_files_raise_an_error(place, tmp_path):
     path = tmp_path / "index"
     BruteForceIndex().build(_rows()).save(path)
     whole = path.read_bytes()
@@ -102,7 +102,7 @@ def test_damaged_files_are_refused(place, tmp_path):
             BruteForceIndex.load(path)
 
 
-def test_searches_run_beside_changes():
+def test_searches_can_run_during_changes():
     rows = _rows()
     index = BruteForceIndex().build(rows)
 
@@ -135,18 +135,18 @@ def test_searches_run_beside_changes():
     ],
     ids=["k", "width", "bias", "twice", "no class", "not built", "no rows"],
 )
-def test_bad_input_is_refused(call, message):
+def test_invalid_input_raises_an_error(call, message):
     with pytest.raises(ValueError, match=message):
         call(BruteForceIndex().build(_rows()))
 
 
 @pytest.mark.parametrize("allowed", [None, [1, 2]], ids=["all", "allowed"])
-def test_queries_that_are_not_finite_are_refused(allowed):
+def test_queries_that_are_not_finite_raise_an_error(allowed):
     with pytest.raises(tf.errors.InvalidArgumentError, match="(?i)finite"):
         BruteForceIndex().build(_rows()).top_k(QUERIES * np.nan, 1, allowed=allowed)
 
 
-def test_a_model_is_answered_by_an_index_of_its_classes():
+def test_an_index_of_its_classes_finds_the_best_classes_of_a_model():
     model = keras.Sequential([keras.Input([DIM]), layers.LargeOutput(N)])
     index = BruteForceIndex().build(model.layers[-1].class_embeddings(), _bias())
     model.layers[-1].bias.assign(_bias())
@@ -160,12 +160,12 @@ def test_a_model_is_answered_by_an_index_of_its_classes():
     assert sorted(left[0].tolist()) == sorted([-1, *expected[1][0, 1:].tolist()])
 
 
-def test_no_queries_have_no_answers():
+def test_an_empty_batch_has_an_empty_result():
     scores, ids = BruteForceIndex().build(_rows()).top_k(tf.zeros([0, DIM]), 5)
     assert scores.shape == ids.shape == [0, 5]
 
 
-def test_lists_of_many_lengths_share_a_graph():
+def test_exclusions_of_many_lengths_use_one_graph():
     index = BruteForceIndex().build(_rows())
     best = index.top_k(QUERIES, 9)[1].numpy()
     for count in (1, 2, 3, 4, 5, 7, 8):
@@ -174,7 +174,7 @@ def test_lists_of_many_lengths_share_a_graph():
     assert len(index._compiled._functions) == 5  # up to 1, 2, 4 and 8 ids, and none
 
 
-def test_packed_rows_give_the_same_bits_after_changes_and_from_a_file(tmp_path):
+def test_packed_rows_are_bit_identical_after_changes_and_loading(tmp_path):
     rng = np.random.default_rng(0)
     rows, more = rng.standard_normal([500, 48]), rng.standard_normal([9, 48])
     queries = rng.standard_normal([6, 48])

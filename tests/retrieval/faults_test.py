@@ -38,23 +38,23 @@ def index(request):
     return request.param().build(ROWS)
 
 
-def test_more_than_all_classes_are_padded(index):
+def test_a_k_above_the_number_of_classes_is_padded(index):
     scores, ids = (one.numpy() for one in index.top_k(QUERIES, N + 3))
     assert (np.sort(ids[:, :N]) == np.arange(N)).all()
     assert (ids[:, N:] == -1).all() and np.isneginf(scores[:, N:]).all()
 
 
-def test_nothing_is_left_where_all_is_excluded(index):
+def test_nothing_is_found_if_all_classes_are_excluded(index):
     scores, ids = index.top_k(QUERIES, 4, exclude=np.tile(np.arange(N), (len(QUERIES), 1)))
     assert (ids.numpy() == -1).all() and np.isneginf(scores).all()
 
 
-def test_no_queries_have_no_answers(index):
+def test_an_empty_batch_has_an_empty_result(index):
     scores, ids = index.top_k(QUERIES[:0], 4)
     assert scores.shape == ids.shape == [0, 4]
 
 
-def test_one_query_that_is_not_finite_is_refused(index):
+def test_a_query_that_is_not_finite_raises_an_error(index):
     queries = QUERIES.copy()
     queries[3, 2] = np.nan
     with pytest.raises(tf.errors.InvalidArgumentError, match="(?i)finite"):
@@ -70,18 +70,18 @@ def test_one_query_that_is_not_finite_is_refused(index):
     ],
     ids=["k", "width", "rank"],
 )
-def test_bad_arguments_are_refused(index, queries, k, message):
+def test_invalid_arguments_raise_an_error(index, queries, k, message):
     with pytest.raises(ValueError, match=message):
         index.top_k(queries, k)
 
 
-def test_an_index_of_a_layer_says_what_of_it_to_pass(index):
+def test_the_error_for_a_layer_names_the_arrays_to_pass(index):
     with pytest.raises(ValueError, match="layer 'words'.*class_embeddings.*layer.bias"):
         index.build(layers.LargeOutput(N, name="words"))
 
 
 @pytest.mark.parametrize("share", [0.001, 0.02, 0.4, 0.8, 0.999])
-def test_files_that_are_cut_or_damaged_are_refused(index, share, tmp_path):
+def test_truncated_or_damaged_files_raise_an_error(index, share, tmp_path):
     path = tmp_path / "index"
     index.save(path)
     whole = path.read_bytes()
@@ -90,7 +90,7 @@ def test_files_that_are_cut_or_damaged_are_refused(index, share, tmp_path):
         type(index).load(path)
 
 
-def test_a_loaded_index_stays_as_it_is_when_its_file_is_replaced_or_removed(index, tmp_path):
+def test_a_loaded_index_does_not_change_if_its_file_is_replaced_or_removed(index, tmp_path):
     path = tmp_path / "index"
     index.save(path)
     loaded = type(index).load(path)
@@ -100,7 +100,7 @@ def test_a_loaded_index_stays_as_it_is_when_its_file_is_replaced_or_removed(inde
     np.testing.assert_array_equal(loaded.reconstruct([3]), ROWS[3:4])
 
 
-def test_an_index_has_a_length_and_gives_its_rows(index):
+def test_an_index_has_a_length_and_returns_its_rows(index):
     assert len(type(index)()) == 0
     index.add(2 * ROWS[:2])
     index.update([4], 3 * ROWS[:1])
@@ -120,7 +120,7 @@ def test_an_index_has_a_length_and_gives_its_rows(index):
         type(index)().reconstruct([0])
 
 
-def test_two_threads_save_to_one_path(tmp_path):
+def test_two_threads_can_save_to_one_path(tmp_path):
     indexes = [BruteForceIndex().build(ROWS[:count]) for count in (N, N // 2)]
     path = tmp_path / "index"
 
@@ -137,7 +137,7 @@ def test_two_threads_save_to_one_path(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_save_removes_what_a_killed_one_left(tmp_path):
+def test_a_save_removes_files_of_a_killed_save(tmp_path):
     left, of_a_living_one = (tmp_path / f".index.{name}.unfinished" for name in "ab")
     for file in (left, of_a_living_one):
         file.touch()
@@ -149,7 +149,7 @@ def test_a_save_removes_what_a_killed_one_left(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_processes_read_one_file(tmp_path):
+def test_two_processes_can_read_one_file(tmp_path):
     index = InvertedFileIndex(num_probes=3).build(ROWS)
     path, queries = tmp_path / "index", tmp_path / "queries.npy"
     index.save(path)
@@ -161,7 +161,7 @@ def test_two_processes_read_one_file(tmp_path):
     assert found == 2 * [str(index.top_k(QUERIES, 5)[1].numpy().tolist())]
 
 
-def test_queries_of_two_threads_see_the_rows_before_an_update_or_after_it(index):
+def test_queries_of_two_threads_see_the_rows_before_or_after_an_update(index):
     # The best class of each query is the one in its own direction, whichever way is searched.
     queries = QUERIES / np.linalg.norm(QUERIES, axis=1, keepdims=True)
     one, other = 20 * queries, 20 * queries[::-1]
@@ -178,7 +178,7 @@ def test_queries_of_two_threads_see_the_rows_before_an_update_or_after_it(index)
         changing.result()
 
 
-def test_variables_of_indexes_have_the_same_names_each_time(index):
+def test_names_of_variables_of_indexes_are_deterministic(index):
     """TensorFlow keeps 34 KB of memory for each name, for ever."""
     again = type(index)().build(ROWS)
     again.update([1], ROWS[:1])
@@ -209,5 +209,5 @@ def _kb_of_an_index(kind, count):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_index_that_is_dropped_leaves_no_memory_behind(kind):
+def test_the_memory_of_a_deleted_index_is_freed(kind):
     assert own_process.call(_kb_of_an_index, kind, 150) < 10

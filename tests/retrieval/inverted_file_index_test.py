@@ -42,7 +42,7 @@ def _exact(rows, bias=0.0, k=K):
     "has_bias, target",
     slow_but([(True, 0.95), (False, 0.99)], itertools.product([True, False], [0.95, 0.99])),
 )
-def test_as_many_lists_are_searched_as_the_recall_takes(has_bias, target):
+def test_enough_lists_are_searched_for_the_requested_recall(has_bias, target):
     bias = BIAS if has_bias else None
     index = InvertedFileIndex(recall_target=target).build(ROWS, bias, queries=QUERIES)
     scores, ids = index.top_k(QUERIES, K)
@@ -61,7 +61,7 @@ def test_as_many_lists_are_searched_as_the_recall_takes(has_bias, target):
 @pytest.mark.parametrize("kind", row_kinds.ROW_KINDS)
 @pytest.mark.parametrize("target", [0.9, 0.95, 0.99])
 @pytest.mark.filterwarnings("ignore:To find .* must search")
-def test_other_queries_find_what_was_asked_for_with_each_k(kind, target):
+def test_the_requested_recall_is_reached_on_other_queries_for_each_k(kind, target):
     rows, bias, queries = row_kinds.ROW_KINDS[kind](np.random.default_rng(1), 30_000, 32)
     index = InvertedFileIndex(target).build(rows, bias, queries=queries[:2048])
     exact = BruteForceIndex().build(rows, bias)
@@ -74,13 +74,13 @@ def test_other_queries_find_what_was_asked_for_with_each_k(kind, target):
             np.testing.assert_array_equal(index.top_k(asked[one : one + 1], k)[0], found[[one]])
 
 
-def test_rows_whose_best_classes_are_in_most_lists_give_a_warning():
+def test_queries_that_need_most_lists_cause_a_warning():
     rows, bias, queries = row_kinds.uniform(np.random.default_rng(1), 4_000, 64)
     with pytest.warns(UserWarning, match="of 253 lists. Use a BruteForceIndex"):
         InvertedFileIndex(0.99).build(rows, bias, queries=queries[:100])
 
 
-def test_with_nothing_said_most_is_found_of_queries_it_has_not_seen():
+def test_the_default_recall_is_high_on_unseen_queries():
     index = InvertedFileIndex().build(ROWS, BIAS)
     assert _recall(index.top_k(QUERIES, K)[1], _exact(ROWS, BIAS)) > 0.9
     assert 1 <= index.num_probes < index.num_lists / 2
@@ -96,7 +96,7 @@ def _clusters(count, seed):
 
 
 @pytest.mark.parametrize("exclude", [False, True])
-def test_an_answer_depends_on_its_query_alone(exclude):
+def test_results_do_not_depend_on_other_queries(exclude):
     rows, queries = _clusters(N, seed=1), _clusters(712, seed=2)
     index = InvertedFileIndex().build(rows, queries=queries[:512])
     queries, exact = queries[512:], np.argsort(-(queries[512:] @ rows.T), axis=1)[:, :K]
@@ -111,17 +111,17 @@ def test_an_answer_depends_on_its_query_alone(exclude):
 
 
 @pytest.mark.parametrize("settings", [{"recall_target": 1}, {"num_probes": 10**6}], ids=str)
-def test_all_lists_are_the_exact_answer(settings):
+def test_a_search_of_all_lists_is_exact(settings):
     index = InvertedFileIndex(**settings).build(ROWS, BIAS, queries=QUERIES)
     assert _recall(index.top_k(QUERIES, K)[1], _exact(ROWS, BIAS)) == 1
 
 
-def test_of_many_classes_all_are_scored():
+def test_a_search_of_all_lists_scores_all_of_many_classes():
     index, exact = InvertedFileIndex(num_probes=1).build(ROWS), BruteForceIndex().build(ROWS)
     np.testing.assert_array_equal(index.top_k(QUERIES, N)[1], exact.top_k(QUERIES, N)[1])
 
 
-def test_filters():
+def test_filters_leave_the_best_of_the_others():
     index = InvertedFileIndex(num_probes=30).build(ROWS)
     best = index.top_k(QUERIES, 20)[1].numpy()
     exclude = np.where(np.arange(10) % 3 > 0, best[:, :10], -1)
@@ -155,7 +155,7 @@ def test_all_k_classes_are_found_however_many_are_excluded_or_removed():
             np.testing.assert_array_equal(ids[:, :there], left[:, :there])
 
 
-def test_a_function_finds_all_k_classes_whatever_the_width_of_its_exclusions():
+def test_a_function_finds_all_k_classes_for_any_width_of_exclusions():
     index = InvertedFileIndex(num_probes=1).build(ROWS)
     wide = [tf.TensorSpec([None, DIM]), tf.TensorSpec([None, None], tf.int64)]
     search = tf.function(
@@ -169,7 +169,7 @@ def test_a_function_finds_all_k_classes_whatever_the_width_of_its_exclusions():
     assert _recall(ids, order[:, 2_000 : 2_000 + K]) > 0.95
 
 
-def test_changes_are_found():
+def test_changed_rows_are_found():
     index = InvertedFileIndex(num_probes=80).build(ROWS, BIAS)
     new = 2 * _rows(50, seed=3)
     ids = index.add(new, np.zeros(50))
@@ -189,7 +189,7 @@ def test_changes_are_found():
     assert index.num_classes == N + 50
 
 
-def test_a_new_row_goes_to_the_list_of_its_direction_however_long_others_are():
+def test_a_new_row_is_added_to_the_list_of_its_direction():
     noise = 0.01 * np.random.default_rng(5).standard_normal((2, 40, 2))
     rows = np.concatenate([[1, 0] + noise[0], [20, 20] + noise[1]])
     index = InvertedFileIndex(num_probes=1, num_lists=2).build(rows)
@@ -203,7 +203,7 @@ def test_the_list_of_classes_with_large_biases_is_searched():
     assert (index.top_k([[1, 0]], 3)[1].numpy() >= 40).all()
 
 
-def test_a_file_gives_the_same_bits(tmp_path):
+def test_a_loaded_index_is_bit_identical(tmp_path):
     index = InvertedFileIndex().build(ROWS, BIAS)
     index.remove([5])
     index.save(tmp_path / "index")
@@ -218,7 +218,7 @@ def test_a_file_gives_the_same_bits(tmp_path):
         BruteForceIndex.load(tmp_path / "index")
 
 
-def test_searches_run_beside_changes():
+def test_searches_can_run_during_changes():
     index = InvertedFileIndex(num_probes=5).build(ROWS)
     expected = index.top_k(QUERIES, 1)[1].numpy()
 
@@ -234,7 +234,7 @@ def test_searches_run_beside_changes():
     assert index.num_classes == N + 30
 
 
-def test_a_function_searches_as_python_does():
+def test_a_search_in_a_function_equals_an_eager_one():
     index = InvertedFileIndex().build(ROWS)
 
     @tf.function(
@@ -251,7 +251,7 @@ def test_a_function_searches_as_python_does():
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
-def test_few_rows(count):
+def test_few_rows_are_supported(count):
     index = InvertedFileIndex().build(ROWS[:count])
     ids = index.top_k(QUERIES, 3)[1].numpy()
     assert set(ids[0].tolist()) <= {-1, *range(count)}
@@ -270,11 +270,11 @@ def test_few_rows(count):
     ],
     ids=["no recall", "recall", "probes", "not built", "width", "nan"],
 )
-def test_bad_input_is_refused(call, message):
+def test_invalid_input_raises_an_error(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
-def test_queries_that_are_not_finite_are_refused():
+def test_queries_that_are_not_finite_raise_an_error():
     with pytest.raises(tf.errors.InvalidArgumentError, match="(?i)finite"):
         InvertedFileIndex(num_probes=1).build(ROWS).top_k(QUERIES * np.nan, 1)

@@ -50,7 +50,7 @@ def assert_equal(found, scores_and_ids):
 
 @pytest.mark.parametrize("form", slow_but([None, "sets"], [None, *FORMS]))
 @pytest.mark.parametrize("has_index", [False, True])
-def test_the_last_position_that_is_not_masked_is_asked_for(model, form, has_index):
+def test_the_last_position_that_is_not_masked_is_used(model, form, has_index):
     index, head = None, model.layers[-1]
     if has_index:
         index = BruteForceIndex().build(head.class_embeddings(), head.bias)
@@ -61,25 +61,25 @@ def test_the_last_position_that_is_not_masked_is_asked_for(model, form, has_inde
     assert_equal(found, expected(model, LAST, None if form is None else SEEN))
 
 
-def test_without_a_mask_it_is_the_last_of_all():
+def test_without_a_mask_the_last_position_is_used():
     one = new_model(mask_zero=False)
     found = predict_top_k(one, WORDS, K, SEEN, verbose=0, positions="last")
     assert_equal(found, expected(one, [3] * 5, SEEN))
 
 
-def test_a_sequence_of_padding_has_no_answer(model):
+def test_a_sequence_of_padding_has_an_empty_result(model):
     scores, ids = predict_top_k(model, 0 * WORDS[:3], K, verbose=0, positions="last")
     assert (ids == -1).all() and np.isneginf(scores).all()
 
 
-def test_no_sequences_have_no_answers(model):
+def test_no_sequences_give_an_empty_result(model):
     exclude = FORMS["ragged"][:0]
     scores, ids = predict_top_k(model, WORDS[:0], K, exclude, verbose=0, positions="last")
     assert scores.shape == ids.shape == (0, K)
 
 
 @pytest.mark.slow
-def test_replicas_share_exclusions_of_different_lengths():
+def test_replicas_support_exclusions_of_different_lengths():
     with two_replicas().scope():
         one = new_model()
     found = predict_top_k(one, WORDS, K, SEEN, batch_size=4, verbose=0, positions="last")
@@ -97,7 +97,7 @@ def test_replicas_share_exclusions_of_different_lengths():
         ),
     ],
 )
-def test_bad_arguments_are_refused(model, arguments, message):
+def test_invalid_arguments_raise_an_error(model, arguments, message):
     with pytest.raises(ValueError, match=message):
         predict_top_k(model, WORDS, K, verbose=0, **arguments)
 

@@ -24,7 +24,7 @@ def _exact(bias=0.0):
 
 
 @HASHES
-def test_more_candidates_find_more_up_to_all(hash):
+def test_recall_grows_with_the_number_of_candidates(hash):
     found = []
     for num_candidates in (50, 400, N):
         index = LSHIndex(num_candidates, hash=hash).build(ROWS, BIAS)
@@ -36,13 +36,13 @@ def test_more_candidates_find_more_up_to_all(hash):
 
 
 @HASHES
-def test_of_near_rows_the_nearest_is_found_with_nothing_said(hash):
+def test_by_default_the_nearest_of_near_rows_is_found(hash):
     ids = LSHIndex(hash=hash, num_candidates=300).build(ROWS).top_k(QUERIES, 1)[1].numpy()
     assert (ids[:, 0] == np.arange(40)).mean() > 0.9
 
 
 @HASHES
-def test_an_answer_depends_on_its_query_alone(hash):
+def test_results_do_not_depend_on_other_queries(hash):
     # Buckets hold some thousand rows, of which 8 * 20 are looked at.
     index = LSHIndex(20, hash=hash, num_tables=4, num_hashes=1).build(ROWS)
     together = index.top_k(QUERIES, K)[1].numpy()
@@ -50,7 +50,7 @@ def test_an_answer_depends_on_its_query_alone(hash):
     np.testing.assert_array_equal(together, alone)
 
 
-def test_filters_and_padding():
+def test_filters_leave_the_best_of_the_others_and_padding():
     index = LSHIndex(100).build(ROWS)
     best = index.top_k(QUERIES, 4)[1].numpy()
     ids = index.top_k(QUERIES, 3, exclude=best[:, :1])[1].numpy()
@@ -63,7 +63,7 @@ def test_filters_and_padding():
     assert index.top_k(QUERIES[:0], 2)[0].shape == (0, 2)
 
 
-def test_changes_are_found():
+def test_changed_rows_are_found():
     index = LSHIndex(300).build(ROWS)
     new = index.add(QUERIES[:5])
     np.testing.assert_array_equal(index.top_k(QUERIES[:5], 1)[1][:, 0], new)
@@ -73,7 +73,7 @@ def test_changes_are_found():
     assert not np.isin(index.top_k(QUERIES, 20)[1], new).any()
 
 
-def test_a_file_gives_the_same_bits(tmp_path):
+def test_a_loaded_index_is_bit_identical(tmp_path):
     index = LSHIndex(200, hash="wta", num_tables=20, num_hashes=2).build(ROWS, BIAS)
     index.save(tmp_path / "index")
     loaded = LSHIndex.load(tmp_path / "index")
@@ -93,6 +93,6 @@ def test_a_file_gives_the_same_bits(tmp_path):
     ],
     ids=str,
 )
-def test_bad_arguments_are_refused(arguments, message):
+def test_invalid_arguments_raise_an_error(arguments, message):
     with pytest.raises(ValueError, match=message):
         LSHIndex(**arguments)

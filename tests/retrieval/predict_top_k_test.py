@@ -50,7 +50,7 @@ def for_each_position(exclude, logits):
 
 
 @each_model
-def test_the_best_of_each_model_are_those_of_its_logits(name):
+def test_the_best_classes_of_each_model_equal_those_of_its_logits(name):
     one = models.new_model(name)
     x, logits = inputs_of(name), models.logits_of(one, name)
     excluded, allowed = models.excluded(logits, -1), np.arange(0, N, 3)
@@ -81,12 +81,12 @@ DATA = {
 
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")  # of any generator
 @pytest.mark.parametrize("kind", DATA)
-def test_all_that_predict_takes(model, kind):
+def test_all_inputs_of_predict_are_accepted(model, kind):
     logits = models.logits_of(model, "large")
     assert_found(predict_top_k(model, DATA[kind](), K, verbose=0), logits)
 
 
-def test_more_than_the_filters_leave_is_padded(model):
+def test_fewer_classes_than_k_after_filters_are_padded(model):
     logits = models.logits_of(model, "large")
     found = predict_top_k(model, X, 9, allowed=[3, 5, 3], verbose=0)
     assert_found(found, logits, None, [3, 5], k=9)
@@ -103,7 +103,7 @@ NO_COLUMNS = {
 
 
 @pytest.mark.parametrize("kind", slow_but(["list"], NO_COLUMNS))
-def test_nothing_is_excluded_by_no_columns(model, kind):
+def test_exclusions_of_width_0_exclude_nothing(model, kind):
     exclude, logits = NO_COLUMNS[kind], models.logits_of(model, "large")
     assert_found(predict_top_k(model, X, K, exclude, verbose=0), logits)
 
@@ -115,7 +115,7 @@ def test_nothing_is_excluded_by_no_columns(model, kind):
         itertools.product(["large", "sequences", "hierarchical"], [False, True]),
     ),
 )
-def test_no_examples_have_no_answers(name, has_exclude):
+def test_no_examples_give_an_empty_result(name, has_exclude):
     one, x = models.new_model(name), inputs_of(name)[:0]
     exclude = None
     if has_exclude:
@@ -125,7 +125,7 @@ def test_no_examples_have_no_answers(name, has_exclude):
     assert scores.shape == ids.shape == (*leading, K)
 
 
-def test_replicas_share_a_batch_and_the_last_is_not_full():
+def test_replicas_share_batches_and_an_incomplete_last_batch():
     with tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"]).scope():
         one = models.new_model("large")
     logits = models.logits_of(one, "large")
@@ -148,7 +148,7 @@ class Index:
 
 
 @pytest.mark.parametrize("name", slow_but(["sequences"], ["large", "sequences"]))
-def test_an_index_is_asked_with_the_features(name):
+def test_an_index_is_searched_with_the_features(name):
     one = models.new_model(name)
     logits = models.logits_of(one, name)
     excluded = models.excluded(logits, -1)
@@ -159,14 +159,14 @@ def test_an_index_is_asked_with_the_features(name):
 
 
 @pytest.mark.parametrize(("name", "value"), [("num_classes", N + 1), ("dim", 3)])
-def test_an_index_of_other_classes_is_refused(model, name, value):
+def test_an_index_of_other_classes_raises_an_error(model, name, value):
     index = Index(model.layers[-1], **{name: value})
     with pytest.raises(ValueError, match=f"large_output.*{name}=.*Index with {name}={value}"):
         predict_top_k(model, X, K, index=index, verbose=0)
 
 
 @pytest.mark.parametrize("kind", [BruteForceIndex, LSHIndex, InvertedFileIndex])
-def test_an_index_without_the_bias_or_of_earlier_rows_is_refused(kind):
+def test_an_index_without_the_bias_or_with_old_rows_raises_an_error(kind):
     draws = np.random.default_rng(0)
     head = LargeOutput(
         N,
@@ -195,7 +195,7 @@ def _two_outputs(model):
 
 
 @pytest.mark.parametrize("make", [_followed, _two_outputs])
-def test_a_model_with_another_output_is_refused(model, make):
+def test_a_model_with_another_output_raises_an_error(model, make):
     with pytest.raises(ValueError, match="`predict_top_k` needs a model with one output"):
         predict_top_k(make(model), X, K, verbose=0)
 
@@ -215,6 +215,6 @@ def test_a_model_with_another_output_is_refused(model, make):
         ({"x": np.full((5, models.DIM), np.nan)}, "finite"),
     ],
 )
-def test_bad_arguments_are_refused(model, change, message):
+def test_invalid_arguments_raise_an_error(model, change, message):
     with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=message):
         predict_top_k(model, **{"x": X, "k": K, "verbose": 0, **change})

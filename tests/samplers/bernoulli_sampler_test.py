@@ -42,7 +42,7 @@ def draws(layer, steps):
 
 
 @pytest.mark.parametrize("num_sampled", [1, 4, 9, 10])
-def test_reported_counts_are_the_probabilities_and_sum_to_what_is_expected(num_sampled):
+def test_reported_counts_are_probabilities_that_sum_to_num_sampled(num_sampled):
     layer = make_layer(num_sampled)
     expected = layer.expected_counts().astype("float64")
     np.testing.assert_allclose(expected, reference.bernoulli(COUNTS, num_sampled), rtol=1e-5)
@@ -67,7 +67,7 @@ def test_classes_are_drawn_with_their_probabilities_and_independently(num_sample
 
 
 @pytest.mark.slow
-def test_frequencies_of_many_classes():
+def test_many_classes_are_drawn_with_their_probabilities():
     num_classes, num_sampled, steps = 100_000, 200, 300
     counts = 1e6 / (1 + np.arange(num_classes))
     layer = make_layer(num_sampled, counts)
@@ -89,7 +89,7 @@ def test_frequencies_of_many_classes():
     assert np.all(np.abs(np.bincount(group, found) - mean) <= 5 * sigma)
 
 
-def test_all_classes_are_drawn_where_all_are_expected():
+def test_all_classes_are_drawn_if_num_sampled_is_num_classes():
     values = make_layer(N).sample()
     np.testing.assert_array_equal(values.sampled_candidates, np.arange(N))
     np.testing.assert_array_equal(values.sampled_expected_count, 1)
@@ -114,7 +114,7 @@ SAMPLED_LOSSES = [name for name in table.LOSSES if name != "softmax"]
 
 
 @pytest.mark.parametrize("name", slow_but(["nce", "bernoulli, batch"], SAMPLED_LOSSES))
-def test_every_sampled_loss_takes_it_also_where_nothing_is_drawn(name):
+def test_every_sampled_loss_supports_it_even_if_nothing_is_drawn(name):
     sampler = samplers.BernoulliSampler(1, counts=np.ones(60), seed=1)
     head = harness.built_head(np.ones((60, 2), "float32"), np.zeros(60), sampler)
     loss, numbers = table.LOSSES[name].loss(), set()
@@ -138,7 +138,7 @@ def test_adapt_counts_labels_before_and_after_the_layer_is_built():
         )
 
 
-def test_it_is_the_tail_of_a_search_and_trains():
+def test_it_trains_as_the_tail_of_a_search():
     tail = samplers.BernoulliSampler(20, counts=np.arange(60) + 1)
     head = layers.LargeOutput(60, samplers.TopKSampler(24, num_hard=4, tail=tail))
     model = keras.Sequential([keras.Input([4]), keras.layers.Dense(4), head])
@@ -147,19 +147,19 @@ def test_it_is_the_tail_of_a_search_and_trains():
     assert np.isfinite(model.fit(x, y, verbose=0).history["loss"])
 
 
-def test_without_counts_it_says_how_to_give_them():
+def test_the_error_of_missing_counts_has_a_remedy():
     layer = built_layer(N, samplers.BernoulliSampler(3))
     with pytest.raises(ValueError, match="BernoulliSampler has no counts.*`counts`.*`adapt`"):
         layer.sample()
 
 
-def test_more_than_all_classes_cannot_be_expected():
+def test_a_num_sampled_above_num_classes_raises_an_error():
     with pytest.raises(ValueError, match="num_sampled=11, num_classes=10. Lower"):
         make_layer(11)
 
 
 @pytest.mark.parametrize("num_sampled", [1, 2, 3])
-def test_counts_as_uneven_as_floats_can_be_reach_what_is_expected(num_sampled):
+def test_extremely_uneven_counts_give_the_expected_number_of_draws(num_sampled):
     layer = make_layer(num_sampled, np.array([1e300, 1, 1]))
     assert layer.expected_counts().sum() == pytest.approx(num_sampled, rel=1e-6)
     assert draws(layer, 50)[:, 0].all()

@@ -43,7 +43,7 @@ def expected_counts(layer):
 
 @pytest.mark.parametrize("built_first", [False, True])
 @pytest.mark.parametrize("kind", DATA)
-def test_expected_counts_are_those_of_the_pairs_seen(kind, built_first):
+def test_expected_counts_equal_those_of_the_counted_pairs(kind, built_first):
     data, q = DATA[kind]
     if built_first:
         layer = built_layer(N, samplers.BigramSampler(M, num_pairs=200))
@@ -77,12 +77,12 @@ def test_only_the_most_frequent_pairs_are_kept():
     assert layer.sampler.get_config()["num_pairs"] == 2
 
 
-def test_labels_without_a_pair_are_refused():
+def test_labels_without_a_pair_raise_an_error():
     with pytest.raises(ValueError, match=r"none follows another. Pass sequences"):
         adapted(np.array([[3], [3], [1]]))
 
 
-def test_the_label_before_is_that_of_the_same_sequence(monkeypatch):
+def test_the_previous_label_is_of_the_same_sequence(monkeypatch):
     seen = []
 
     def draw_after(self, previous, labels, layer):
@@ -112,7 +112,7 @@ def language_model():
 
 
 @pytest.mark.slow
-def test_a_model_trains_and_goes_on_from_a_file_to_the_same_bits(tmp_path):
+def test_a_resumed_run_is_bit_identical(tmp_path):
     x, y = SEQUENCES[:, :-1] + 1, SEQUENCES[:, 1:]
     model = language_model()
     model.fit(x, y, shuffle=False, verbose=0)
@@ -124,7 +124,7 @@ def test_a_model_trains_and_goes_on_from_a_file_to_the_same_bits(tmp_path):
         np.testing.assert_array_equal(weight, same, err_msg=weight.path)
 
 
-def test_many_batches_are_counted_as_one(monkeypatch):
+def test_many_batches_are_counted_like_one(monkeypatch):
     monkeypatch.setattr("tf_largeout.samplers.label_pairs._PAIRS_AT_ONCE", 3)
     data = tf.data.Dataset.from_tensor_slices(SEQUENCES).repeat()
     sampler = samplers.BigramSampler(M)
@@ -134,14 +134,14 @@ def test_many_batches_are_counted_as_one(monkeypatch):
     np.testing.assert_allclose(expected_counts(built_layer(N, sampler)), M * Q, rtol=1e-5)
 
 
-def test_features_that_are_no_sequences_are_refused():
+def test_features_that_are_not_sequences_raise_an_error():
     head = layers.LargeOutput(N, adapted(), name="words")
     logits = head(np.ones((3, 4), "float32"), training=True)
     with pytest.raises(ValueError, match="BigramSampler of layer 'words'.*Unigram"):
         losses.SampledSoftmaxLoss()([1, 2, 3], logits)
 
 
-def test_what_is_missing_is_said():
+def test_the_error_of_missing_labels_or_counts_names_them():
     with pytest.raises(ValueError, match="how many pairs.*`adapt`.*`num_pairs`"):
         built_layer(N, samplers.BigramSampler(M))
     layer = built_layer(N, samplers.BigramSampler(M, num_pairs=7))
@@ -150,12 +150,12 @@ def test_what_is_missing_is_said():
 
 
 @pytest.mark.parametrize("data", [[[3, N]], np.array([[1, 2], [0, N + 5]])])
-def test_labels_above_the_classes_of_the_layer_are_refused(data):
+def test_labels_out_of_range_raise_an_error(data):
     with pytest.raises(ValueError, match=f"labels up to {np.max(data)}.*num_classes=12"):
         built_layer(N, adapted(np.array(data)))
 
 
 @pytest.mark.parametrize("data", [[[0.5, 1.0]], [[-2, 1]], [[-1, -1]]])
-def test_data_without_labels_is_refused(data):
+def test_data_without_labels_raises_an_error(data):
     with pytest.raises(ValueError, match="[Ll]abels"):
         samplers.BigramSampler(M).adapt(np.array(data))

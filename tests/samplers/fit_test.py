@@ -20,7 +20,7 @@ def unigram():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["unigram", "kernel_tree"])
-def test_a_model_built_by_its_first_step_goes_on_from_a_file_to_the_same_bits(tmp_path, name):
+def test_a_resumed_run_of_a_model_built_by_its_first_step_is_bit_identical(tmp_path, name):
     sampler = SAMPLERS[name](NUM_CLASSES, num_sampled=8, seed=1)
     model = keras.Sequential([layers.LargeOutput(NUM_CLASSES, sampler=sampler)])
     model.compile(optimizers.LazyAdam(0.01), losses.SampledSoftmaxLoss())
@@ -36,7 +36,7 @@ def test_a_model_built_by_its_first_step_goes_on_from_a_file_to_the_same_bits(tm
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["unigram", "lsh"])
-def test_the_first_step_of_a_recurrent_encoder_finds_all_variables_initialized(name):
+def test_variables_are_initialized_before_the_first_step_of_a_recurrent_encoder(name):
     # Where an initializer cannot be taken out of the trace, this fails at random.
     sampler = unigram() if name == "unigram" else samplers.LSHSampler(8)
     encoder = keras.layers.GRU(6, return_sequences=True)

@@ -52,7 +52,7 @@ def test_with_num_hard_the_tail_draws_the_others():
     np.testing.assert_allclose(values.tail.sampled_expected_count, 8 / N)
 
 
-def test_a_label_in_the_head_is_expected_once():
+def test_a_label_in_the_head_has_expected_count_one():
     values = sample(samplers.TopKSampler(24, num_hard=20))
     in_head = [[y in ids for y in row] for row, ids in zip(LABELS, highest(20), strict=True)]
     assert np.any(in_head)
@@ -61,14 +61,14 @@ def test_a_label_in_the_head_is_expected_once():
     np.testing.assert_allclose(values.true_expected_count, expected)
 
 
-def test_fewer_classes_than_asked_for_are_padded():
+def test_fewer_classes_than_requested_are_padded():
     ids = sample(samplers.TopKSampler(N + 3)).sampled_candidates.numpy()
     np.testing.assert_array_equal(np.sort(ids[:, :N]), np.tile(np.arange(N), (BATCH, 1)))
     np.testing.assert_array_equal(ids[:, N:], -1)
 
 
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
-def test_low_precision_features_are_searched_for(dtype):
+def test_low_precision_features_are_supported(dtype):
     sampler = samplers.TopKSampler(12, num_hard=4)
     head = head_of(sampler)
     values = sampler.sample(tf.cast(FEATURES, dtype), tf.constant(LABELS), head)
@@ -76,13 +76,13 @@ def test_low_precision_features_are_searched_for(dtype):
 
 
 @pytest.mark.parametrize("tail", ["uniform", "log_uniform", samplers.UniformSampler(5)])
-def test_a_tail_is_a_name_or_a_sampler(tail):
+def test_a_tail_can_be_a_name_or_a_sampler(tail):
     sampler = samplers.TopKSampler(12, num_hard=4, tail=tail)
     assert sampler.tail.num_sampled == 8
     assert sample(sampler).tail.sampled_candidates.shape == (8,)
 
 
-def test_a_sampler_given_as_tail_stays_as_it_is_and_serves_many():
+def test_a_sampler_given_as_tail_is_copied():
     tail = samplers.UnigramSampler(5, counts=np.arange(N))
     for num_sampled in (12, 20):
         values = sample(samplers.TopKSampler(num_sampled, num_hard=4, tail=tail))
@@ -94,7 +94,7 @@ def test_a_sampler_given_as_tail_stays_as_it_is_and_serves_many():
 
 
 @pytest.mark.parametrize("kind", [samplers.UnigramSampler, samplers.BernoulliSampler])
-def test_copies_of_one_tail_draw_each_from_the_classes_of_its_own_layer(kind):
+def test_copies_of_one_tail_draw_from_the_classes_of_their_layer(kind):
     tail = kind(5)
     tail.adapt(np.arange(10))
     few, many = (
@@ -112,7 +112,7 @@ def tail_draws(sampler):
     return sampler.sample(FEATURES, LABELS, head_of(sampler)).sampled_candidates
 
 
-def test_the_sampler_of_a_layer_is_no_tail():
+def test_the_sampler_of_a_layer_as_a_tail_raises_an_error():
     tail = samplers.UniformSampler(5)
     head_of(tail)
     with pytest.raises(ValueError, match="Give each sampler a tail of its own"):
@@ -120,7 +120,7 @@ def test_the_sampler_of_a_layer_is_no_tail():
 
 
 @pytest.mark.parametrize("num_labels, num_ids", [(1, 16), (7, 30), (5, 0), (0, 5)])
-def test_labels_in_the_head_are_found_by_row(num_labels, num_ids):
+def test_labels_in_the_head_are_found_per_example(num_labels, num_ids):
     labels = RNG.integers(-1, 12, [BATCH, num_labels])
     ids = RNG.integers(-1, 12, [BATCH, num_ids])
     expected = [[y >= 0 and y in row for y in ys] for ys, row in zip(labels, ids, strict=True)]
@@ -130,7 +130,7 @@ def test_labels_in_the_head_are_found_by_row(num_labels, num_ids):
     )
 
 
-def test_many_labels_and_many_own_classes_take_no_memory_of_their_product():
+def test_memory_does_not_grow_with_labels_times_candidates():
     labels = tf.zeros([4000, 976], tf.int64)
     machine.reset_peak()
     before = machine.resident_mb()
@@ -147,7 +147,7 @@ def test_many_labels_and_many_own_classes_take_no_memory_of_their_product():
         lambda: samplers.LSHSampler(12).rebuild(None),
     ],
 )
-def test_a_sampler_without_state_says_so(ask):
+def test_a_sampler_without_state_has_no_weights(ask):
     with pytest.raises(ValueError, match="has no state: its layer is not built yet"):
         ask()
 
@@ -170,7 +170,7 @@ def test_num_hard_must_leave_room_for_the_tail(bad):
         samplers.TopKSampler(12, num_hard=bad)
 
 
-def test_a_tail_of_more_classes_than_there_are_names_the_sampler_and_the_way_out():
+def test_the_error_of_a_tail_with_too_many_classes_has_a_remedy():
     layer = layers.LargeOutput(1000, sampler=samplers.InvertedFileSampler(1024))
     message = r"InvertedFileSampler\(num_sampled=1024, num_hard=16\) leaves 1008 .*Lower"
     with pytest.raises(ValueError, match=message):
@@ -201,7 +201,7 @@ class NotedSearch(samplers.HardNegativeSampler):
     "start_step, in_graph",
     slow_but([(0, False), (3, True)], itertools.product([0, 3], [False, True])),
 )
-def test_each_step_that_searches_keeps_up_once_before(start_step, in_graph):
+def test_upkeep_runs_once_before_the_search_of_each_step(start_step, in_graph):
     sampler = NotedSearch(12, num_hard=1, start_step=start_step)
     head = head_of(sampler)
 
@@ -213,26 +213,26 @@ def test_each_step_that_searches_keeps_up_once_before(start_step, in_graph):
     assert found == [-1] * start_step + list(range(1, 6 - start_step))
 
 
-def test_configs_hold_the_tail_with_its_arguments():
+def test_configs_contain_the_tail_with_its_arguments():
     sampler = samplers.TopKSampler(12, 4, samplers.UniformSampler(5, unique=False))
     again = samplers.get(keras.saving.serialize_keras_object(sampler))
     assert not again.tail.unique and again.tail.num_sampled == 8
 
 
-def test_the_name_unigram_says_no_counts_for_a_tail():
+def test_the_name_unigram_as_a_tail_raises_an_error():
     with pytest.raises(ValueError, match='"unigram" has no counts.*counts=.*`adapt'):
         samplers.TopKSampler(12, num_hard=4, tail="unigram")
 
 
 @pytest.mark.parametrize("bad", ["top_k", None, 3])
-def test_an_unknown_tail_lists_the_known_ones(bad):
+def test_the_error_of_an_unknown_tail_lists_the_known_ones(bad):
     with pytest.raises(ValueError, match="log_uniform.*uniform.*unigram.*Received: tail="):
         samplers.TopKSampler(12, num_hard=4, tail=bad)
 
 
 @pytest.mark.parametrize("bad", [samplers.TopKSampler(8), samplers.LSHSampler(8, form="pool")])
 @pytest.mark.parametrize("serialized", [False, True])
-def test_a_tail_that_is_not_static_is_refused_at_once(bad, serialized):
+def test_a_tail_that_is_not_static_raises_an_error_at_once(bad, serialized):
     tail = keras.saving.serialize_keras_object(bad) if serialized else bad
     name = type(bad).__name__
     with pytest.raises(
@@ -241,7 +241,7 @@ def test_a_tail_that_is_not_static_is_refused_at_once(bad, serialized):
         samplers.TopKSampler(12, num_hard=4, tail=tail)
 
 
-def test_a_search_is_what_a_subclass_writes():
+def test_a_subclass_defines_only_the_search():
     with pytest.raises(NotImplementedError, match="must implement `search`"):
         sample(samplers.HardNegativeSampler(12))
 

@@ -56,7 +56,7 @@ def trained():
     return model
 
 
-def test_counts_of_labels_and_of_draws_agree_and_are_those_of_the_draws(trained):
+def test_counts_of_labels_and_draws_match_the_draws(trained):
     labels = np.tile(np.arange(-1, NUM_CLASSES), (BATCH, 1))
     drawn, expected = np.zeros([2, BATCH, NUM_CLASSES])
     for ids, true_counts, counts in samples(trained, labels, 200):
@@ -99,7 +99,7 @@ def test_other_losses_stay_finite(name):
     assert np.isfinite(fit(make_model(loss=getattr(tflo.losses, name)()), 60))
 
 
-def test_heads_are_distinct_draws_from_their_step_on():
+def test_heads_are_distinct_draws_from_the_start_step_on():
     model = make_model(num_hard=8, start_step=2)
     labels = np.arange(BATCH)[:, np.newaxis]
     heads = [values.head for values in samples(model, labels, 4, 3 * FEATURES)]
@@ -116,7 +116,7 @@ def test_heads_are_distinct_draws_from_their_step_on():
     assert not np.array_equal(heads[2].sampled_candidates, heads[3].sampled_candidates)
 
 
-def test_only_the_corrected_form_keeps_the_list_of_each_class():
+def test_only_the_corrected_form_stores_the_list_of_each_class():
     names = [
         {weight.name for weight in make_model(num_hard).layers[-1].weights}
         for num_hard in (None, 8)
@@ -136,14 +136,14 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, before):
     )
 
 
-def test_labels_too_improbable_for_float32_have_a_count_above_zero(trained):
+def test_labels_too_improbable_for_float32_have_a_positive_count(trained):
     labels = np.tile(np.arange(NUM_CLASSES), (BATCH, 1))
     counts = samples(trained, labels, features=1e5 * FEATURES)[0].true_expected_count
     assert 0 < counts.min() < 1e-37 and np.all(np.isfinite(np.log(counts)))
 
 
 @pytest.mark.slow
-def test_replicas_draw_others_from_the_same_lists():
+def test_replicas_draw_different_classes_from_equal_lists():
     with replicas.two_replicas().scope():
         model = make_model()
     assert np.isfinite(fit(model, 54))  # over a reassignment
@@ -152,6 +152,6 @@ def test_replicas_draw_others_from_the_same_lists():
             np.testing.assert_array_equal(*weight.value.values)
 
 
-def test_an_unknown_selection_is_named():
+def test_an_unknown_selection_raises_an_error():
     with pytest.raises(ValueError, match="`select` must be one of .*draw.*'best'"):
         samplers.InvertedFileSampler(select="best")

@@ -51,7 +51,7 @@ def built(sampler, embeddings, bias=None):
     return layer
 
 
-def test_there_is_no_head_before_its_step_and_then_the_hardest_classes():
+def test_the_head_has_the_hardest_classes_from_its_start_step_on():
     random = np.random.default_rng(0)
     rows = random.normal(size=[NUM_CLASSES, DIM]).astype("f4")
     features = random.normal(size=[BATCH, DIM]).astype("f4")
@@ -88,7 +88,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, before):
     )
 
 
-def test_checkpoints_and_set_weights_carry_the_lists(tmp_path):
+def test_checkpoints_and_set_weights_restore_the_lists(tmp_path):
     model = make_model()
     fit(model, 6)
     features = examples(1)[0]
@@ -103,7 +103,7 @@ def test_checkpoints_and_set_weights_carry_the_lists(tmp_path):
         np.testing.assert_array_equal(again, found)
 
 
-def test_rebuild_fits_to_weights_set_by_hand():
+def test_rebuild_fits_to_assigned_weights():
     random = np.random.default_rng(0)
     rows = random.normal(size=[NUM_CLASSES, DIM]).astype("f4")
     sampler = make_sampler(start_step=1000, num_probes=1000)
@@ -125,7 +125,7 @@ def test_rebuild_fits_to_weights_set_by_hand():
     ],
     ids=["zero", "equal", "nan"],
 )
-def test_bad_rows_give_distinct_finite_classes(rows):
+def test_rows_that_are_not_finite_give_distinct_classes_and_finite_counts(rows):
     sampler = make_sampler(start_step=0)
     ids = head_of(sampler, built(sampler, rows.astype("f4")), np.ones([3, DIM], "f4"))
     for row in ids:
@@ -135,7 +135,7 @@ def test_bad_rows_give_distinct_finite_classes(rows):
 
 
 @pytest.mark.parametrize("num_classes", [1, 2, 30])
-def test_fewer_classes_than_the_head_or_the_lists(num_classes):
+def test_fewer_classes_than_the_head_or_the_lists_are_supported(num_classes):
     sizes = {"num_sampled": 41, "num_hard": 40, "num_lists": 64, "num_probes": 64}
     sampler = make_sampler(start_step=0, **sizes)
     rows = np.random.default_rng(0).normal(size=[num_classes, DIM]).astype("f4")
@@ -143,7 +143,7 @@ def test_fewer_classes_than_the_head_or_the_lists(num_classes):
     assert set(ids[0]) == {-1, *range(num_classes)}
 
 
-def test_without_a_tail_all_classes_are_searched_for():
+def test_without_a_tail_all_classes_are_found_by_search():
     sampler = make_sampler(num_hard=None, start_step=0)
     rows = np.random.default_rng(0).normal(size=[NUM_CLASSES, DIM]).astype("f4")
     values = sampler.sample(
@@ -166,13 +166,13 @@ def test_mixed_precision_and_models_without_bias_train():
 @pytest.mark.parametrize(
     "wrong", [{"num_lists": 0}, {"num_probes": 2.5}, {"start_step": -1}, {"num_hard": 40}]
 )
-def test_wrong_arguments_are_named(wrong):
+def test_wrong_arguments_raise_an_error(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         make_sampler(**wrong)
 
 
 @pytest.mark.slow
-def test_replicas_keep_the_same_lists():
+def test_replicas_have_equal_lists():
     strategy, sampler = replicas.two_replicas(), make_sampler(num_lists=5)
     rows = np.random.default_rng(0).normal(size=[54, NUM_CLASSES, DIM]).astype("f4")
     with strategy.scope():

@@ -68,7 +68,7 @@ def sums_are_fresh(layer):
 
 
 @pytest.mark.parametrize("form", slow_but(["shared"], ["own", "projected", "shared"]))
-def test_expected_counts_are_those_of_the_kernel_of_the_weights_of_now(form):
+def test_expected_counts_equal_those_of_the_kernel_of_current_weights(form):
     model = make_model(form)
     model.run_eagerly = True
     fit(model, 7)
@@ -115,7 +115,7 @@ def test_the_tree_follows_the_training_step_by_step(form):
 
 
 @pytest.mark.slow
-def test_draws_follow_the_kernel_through_500_steps_of_fit():
+def test_draws_follow_the_kernel_during_500_steps_of_fit():
     model = make_model(num_sampled=100)
     layer, features = model.layers[-1], examples(1)[0]
     for _ in range(5):
@@ -140,7 +140,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
     )
 
 
-def test_the_tree_comes_to_follow_weights_set_by_hand():
+def test_the_tree_is_rebuilt_after_weights_are_assigned():
     model = make_model()
     fit(model, 5)
     layer = model.layers[-1]
@@ -152,13 +152,13 @@ def test_the_tree_comes_to_follow_weights_set_by_hand():
 
 
 @pytest.mark.slow
-def test_an_optimizer_of_keras_has_the_tree_built_every_50_steps():
+def test_an_optimizer_of_keras_rebuilds_the_tree_every_50_steps():
     model = make_model(optimizer="of Keras")
     fit(model, 120)
     assert model.layers[-1].sampler.health(model.layers[-1])["built_at"] == 100
 
 
-def test_rebuild_sums_weights_set_by_hand():
+def test_rebuild_uses_assigned_weights():
     model = make_model()
     layer, features = model.layers[-1], examples(1)[0]
     layer.embeddings.assign(tf.random.stateless_normal([NUM_CLASSES, DIM], [1, 2]))
@@ -169,7 +169,7 @@ def test_rebuild_sums_weights_set_by_hand():
 
 
 @pytest.mark.parametrize("num_classes", [1, 2, 30])
-def test_few_classes(num_classes):
+def test_few_classes_are_supported(num_classes):
     sampler = samplers.KernelTreeSampler(5)
     layer = tflo.layers.LargeOutput(num_classes, sampler=sampler)
     layer.build((None, DIM))
@@ -179,7 +179,7 @@ def test_few_classes(num_classes):
         np.testing.assert_allclose(counts, 5, rtol=1e-6)
 
 
-def test_features_of_zeros_are_drawn_for_uniformly():
+def test_draws_for_zero_features_are_uniform():
     sampler = samplers.KernelTreeSampler(5)
     layer = tflo.layers.LargeOutput(NUM_CLASSES, sampler=sampler)
     layer.build((None, DIM))
@@ -188,7 +188,7 @@ def test_features_of_zeros_are_drawn_for_uniformly():
 
 
 @pytest.mark.parametrize("where", ["embeddings", "features"])
-def test_numbers_that_are_not_finite_are_an_error_of_the_step(where):
+def test_values_that_are_not_finite_raise_an_error_in_the_step(where):
     model = make_model()
     model.run_eagerly = True
     fit(model, 3)
@@ -217,7 +217,7 @@ def test_mixed_precision_trains(form):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["projected", "shared"])
-def test_replicas_keep_the_same_tree(form):
+def test_replicas_have_equal_trees(form):
     with replicas.two_replicas().scope():
         model = make_model(form)
     fit(model, 8)
@@ -243,12 +243,12 @@ def test_replicas_keep_the_same_tree(form):
     ],
     ids=str,
 )
-def test_wrong_arguments_are_named(wrong):
+def test_wrong_arguments_raise_an_error(wrong):
     with pytest.raises(ValueError, match=list(wrong)[-1]):
         samplers.KernelTreeSampler(**{"num_sampled": 20, **wrong})
 
 
-def test_a_projection_wider_than_the_embeddings_is_refused_and_the_layer_is_free_again():
+def test_a_projection_that_is_too_wide_raises_an_error_and_the_layer_can_be_built_again():
     sampler = samplers.KernelTreeSampler(5, projection_dim=DIM + 1, num_hard=2)
     layer = tflo.layers.LargeOutput(NUM_CLASSES, sampler=sampler)
     with pytest.raises(ValueError, match="projection_dim"):
@@ -257,7 +257,7 @@ def test_a_projection_wider_than_the_embeddings_is_refused_and_the_layer_is_free
     assert layer.sampler_sums.shape[0] > 1
 
 
-def test_it_says_that_it_is_not_built():
+def test_an_unbuilt_sampler_raises_an_error():
     with pytest.raises(ValueError, match="no state"):
         samplers.KernelTreeSampler(5).rebuild(None)
     with pytest.raises(ValueError, match="no state"):

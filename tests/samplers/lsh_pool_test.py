@@ -27,9 +27,7 @@ EVERY_LOSS = pytest.mark.parametrize(
 
 
 @pytest.mark.parametrize("num_sampled, num_uniform", [(1, 1), (2, 1), (8, 1), (40, 5), (50, 7)])
-def test_a_class_away_from_every_row_is_expected_as_often_as_uniform_draws_meet_it(
-    num_sampled, num_uniform
-):
+def test_a_class_far_from_all_examples_has_the_count_of_uniform_draws(num_sampled, num_uniform):
     ones, labels = np.ones([50, 3], "float32"), np.array([[7], [-1]])
     head = harness.built_head(ones, sampler=samplers.LSHSampler(num_sampled, seed=1))
     head.sampler.sample(tf.constant(ones[:2]), labels, head)  # builds the tables
@@ -59,7 +57,7 @@ def test_narrow_heads_train_to_finite_weights(loss, num_classes, dim, batch_size
 
 
 @EVERY_LOSS
-def test_one_example_repeated_from_zero_weights_is_learned(loss):
+def test_one_repeated_example_is_learned_from_zero_weights(loss):
     sampler = samplers.LSHSampler(64, seed=1)
     head = layers.LargeOutput(1000, sampler, embeddings_initializer="zeros")
     model = keras.Sequential([keras.Input([16]), head])

@@ -34,7 +34,7 @@ BAD_NUMBERS = [0.0, np.nan, np.inf, 1e38]
 
 
 @every_own_form
-def test_rows_have_distinct_classes_of_their_own_and_no_labels(form):
+def test_each_example_has_distinct_candidates_without_its_labels(form):
     values = sample(head_of(make(form)))
     for row, labels in zip(values.sampled_candidates.numpy(), LABELS, strict=True):
         assert len(set(row.tolist())) == M
@@ -46,7 +46,7 @@ def test_rows_have_distinct_classes_of_their_own_and_no_labels(form):
 
 @pytest.mark.parametrize("hash", ["simhash", "dwta"])
 @pytest.mark.parametrize("select", ["walk", "frequent"])
-def test_what_is_drawn_is_closer_to_the_query_than_the_rest(hash, select):
+def test_drawn_classes_are_closer_to_the_query_than_others(hash, select):
     form = {"shared": False, "hash": hash, "select": select, "num_hashes": 3}
     head = head_of(make(form, num_tables=20))
     ids = sample(head).sampled_candidates.numpy()
@@ -55,7 +55,7 @@ def test_what_is_drawn_is_closer_to_the_query_than_the_rest(hash, select):
     assert drawn.mean() > 0.3 * logits.std()
 
 
-def test_the_head_holds_the_best_of_those_met_most_often():
+def test_the_head_has_the_best_of_the_classes_found_most_often():
     head = head_of(make({"num_hard": 6, "num_hashes": 1}, num_sampled=390))
     values = sample(head)
     logits = FEATURES @ EMBEDDINGS.T
@@ -69,7 +69,7 @@ def test_the_head_holds_the_best_of_those_met_most_often():
     assert values.tail.sampled_candidates.shape == (384,)
 
 
-def test_fewer_candidates_than_hard_classes_end_in_no_class():
+def test_fewer_candidates_than_hard_classes_are_padded():
     head = head_of(make({"num_hard": 20, "num_hashes": 12}, num_tables=1))
     ids = sample(head).head.sampled_candidates.numpy()
     assert (ids == -1).any() and ((ids >= -1) & (ids < N)).all()
@@ -87,7 +87,7 @@ def test_fewer_candidates_than_hard_classes_end_in_no_class():
         ],
     ),
 )
-def test_counts_of_a_simhash_pool_are_the_counted_ones(query, num_hashes, zeros):
+def test_reported_counts_of_a_simhash_pool_match_the_draws(query, num_hashes, zeros):
     # Narrow vectors have dependent hashes: the projections are orthogonal.
     basis = RNG.normal(size=[4, 64])
     embeddings, features = (
@@ -127,7 +127,7 @@ def test_counts_of_a_simhash_pool_are_the_counted_ones(query, num_hashes, zeros)
         assert expected.max() > 2 * expected.min()
 
 
-def test_a_pool_without_any_query_is_uniform():
+def test_a_pool_without_queries_is_uniform():
     head = head_of(make({"shared": True, "query": "label"}))
     values = sample(head, labels=np.full([BATCH, 2], -1))
     assert len(np.unique(values.sampled_candidates)) == M
@@ -142,7 +142,7 @@ def test_a_union_is_distinct_and_shared():
 
 
 @every_form
-def test_one_giant_bucket_is_sampled_from(form):
+def test_draws_from_one_giant_bucket_are_distinct(form):
     head = head_of(make(form), np.ones([3000, DIM], "float32"))
     values = sample(head)
     health = head.sampler.health(head)
@@ -159,7 +159,7 @@ def test_one_giant_bucket_is_sampled_from(form):
         itertools.product(FORMS, BAD_NUMBERS),
     ),
 )
-def test_zero_vectors_and_bad_numbers_get_classes(name, value):
+def test_zero_vectors_and_nan_get_valid_classes(name, value):
     form = FORMS[name]
     embeddings, features = EMBEDDINGS.copy(), FEATURES.copy()
     embeddings[5], embeddings[6, 2], features[0] = value, value, value
@@ -173,20 +173,20 @@ def test_zero_vectors_and_bad_numbers_get_classes(name, value):
 
 
 @every_own_form
-def test_rows_with_every_class_positive_have_no_negatives(form):
+def test_examples_with_every_class_as_label_have_no_negatives(form):
     labels = np.tile(np.arange(15), (BATCH, 1))
     head = head_of(make(form), EMBEDDINGS[:15])
     np.testing.assert_array_equal(sample(head, labels=labels).sampled_candidates, -1)
 
 
 @pytest.mark.parametrize("name", slow_but(["embedding"], own_forms))
-def test_models_train_where_rows_have_every_class_positive(name):
+def test_models_train_on_examples_with_every_class_as_label(name):
     model = model_of(own_forms[name], num_classes=15)
     model.run_eagerly = True
     fit(model, 2, FEATURES, np.tile(np.arange(15), (BATCH, 1)))
 
 
-def test_health_tells_of_buckets_and_fill():
+def test_health_reports_buckets_and_fill():
     head = head_of(make({"shared": False, "num_hashes": 5, "num_tables": 1}))
     health = head.sampler.health(head)
     assert health["fresh_share"] == 0
@@ -225,13 +225,13 @@ def test_memory_stays_within_a_tenth_of_the_ids():
         ({"num_hard": 3, "start_step": 2**70}, f"`start_step` must be .* start_step={2**70}"),
     ],
 )
-def test_bad_arguments_are_named(arguments, message):
+def test_bad_arguments_raise_an_error(arguments, message):
     with pytest.raises(ValueError, match=message):
         make(arguments)
 
 
 @pytest.mark.parametrize("shared", [True, None])
-def test_what_no_pool_can_count_is_refused_unless_classes_of_a_row_are_asked_for(shared):
+def test_hashes_without_known_counts_need_candidates_per_example(shared):
     with pytest.raises(ValueError, match="at most 5 for .*num_hashes=6.*shared=False"):
         head_of(make({"shared": shared}, num_hashes=6))
     with pytest.raises(ValueError, match="num_sampled=401, num_classes=400.*shared=False"):
@@ -253,7 +253,7 @@ def test_what_no_pool_can_count_is_refused_unless_classes_of_a_row_are_asked_for
         ({"shared": False}, False),
     ],
 )
-def test_the_batch_shares_a_pool_by_default_where_it_is_corrected_for(arguments, shared):
+def test_the_default_is_a_shared_pool_if_counts_are_known(arguments, shared):
     head = head_of(samplers.LSHSampler(**({"num_sampled": M, "num_tables": 7} | arguments)))
     drawn = sample(head)
     ids = drawn.head.sampled_candidates if "num_hard" in arguments else drawn.sampled_candidates
@@ -280,7 +280,7 @@ def test_former_arguments_and_configs_of_saved_models_still_work(former, expecte
     assert found["tables"] == {**tables, "hash": config["hash"], "num_tables": 50}
 
 
-def test_unknown_arguments_are_named():
+def test_unknown_arguments_raise_an_error():
     with pytest.raises(TypeError, match="num_table"):
         samplers.LSHSampler(9, hash="dwta", num_table=3)
     for tables in ({"num_table": 3}, 3):
@@ -290,6 +290,6 @@ def test_unknown_arguments_are_named():
         samplers.LSHSampler(9, hash="dwta", tables={"num_tables": 3})
 
 
-def test_tables_beyond_the_memory_are_refused():
+def test_tables_beyond_the_memory_raise_an_error():
     with pytest.raises(ValueError, match="GiB, and this machine has .*num_tables=1000000000"):
         head_of(make({}, num_tables=10**9))

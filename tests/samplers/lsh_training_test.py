@@ -34,7 +34,7 @@ def test_training_rebuilds_by_the_schedule_and_learns():
 
 
 @pytest.mark.slow
-def test_two_fits_are_one_run():
+def test_two_fits_equal_one_run():
     one, other = (model_of({}, rebuild_every=2) for _ in range(2))
     fit(one, 4)
     fit(other, 1)
@@ -43,7 +43,7 @@ def test_two_fits_are_one_run():
         np.testing.assert_array_equal(weight, same, err_msg=weight.path)
 
 
-def test_set_weights_brings_the_tables_along():
+def test_set_weights_restores_the_tables():
     model, other = model_of({}, rebuild_every=3), model_of({}, rebuild_every=3)
     model.run_eagerly = True
     fit(model, 2)
@@ -53,7 +53,7 @@ def test_set_weights_brings_the_tables_along():
     np.testing.assert_array_equal(sample(ours)[0], sample(theirs)[0])
 
 
-def test_embeddings_set_by_hand_are_noticed_while_training():
+def test_assigned_embeddings_are_detected_during_training():
     model = model_of({"num_hashes": 5}, rebuild_every=4, rebuild_growth=50.0)
     head = model.layers[-1]
     fit(model, 2)
@@ -64,7 +64,7 @@ def test_embeddings_set_by_hand_are_noticed_while_training():
     assert head.sampler.health(head)["fresh_share"] > 0.5
 
 
-def test_a_rebuild_by_hand_is_at_once():
+def test_a_manual_rebuild_is_immediate():
     head = head_of(make({}))
     sample(head)
     head.embeddings.assign(-EMBEDDINGS)
@@ -87,7 +87,7 @@ def test_a_rebuild_by_hand_is_at_once():
     ],
     ids=str,
 )
-def test_models_with_fewer_classes_than_samples_train_if_rows_have_their_own(form):
+def test_models_with_fewer_classes_than_samples_train_with_candidates_per_example(form):
     if form.get("form") == "pool" or form.get("num_hard"):
         with pytest.raises(ValueError, match=f"num_sampled={M}|{M - 6} distinct"):
             model_of(form, num_classes=15)
@@ -98,7 +98,7 @@ def test_models_with_fewer_classes_than_samples_train_if_rows_have_their_own(for
 
 
 @pytest.mark.slow
-def test_replicas_build_the_same_tables():
+def test_replicas_build_equal_tables():
     strategy = replicas.two_replicas()
     with strategy.scope():
         head = head_of(make({}, rebuild_every=2))

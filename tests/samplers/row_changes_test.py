@@ -71,19 +71,19 @@ def _trained(model, head):
         itertools.product(OPTIMIZERS, [False, True], [False, True]),
     ),
 )
-def test_the_sampler_hears_of_each_change_in_each_step(optimizer, tied, eager):
+def test_a_sampler_is_notified_of_each_changed_row(optimizer, tied, eager):
     followed, actual = _trained(*_model(optimizer, tied, run_eagerly=eager))
     assert np.abs(actual).max() > 0.01
     np.testing.assert_allclose(followed, actual, rtol=1e-3, atol=1e-4)
 
 
-def test_it_hears_of_several_steps_in_one_execution():
+def test_a_sampler_is_notified_with_several_steps_per_execution():
     followed, actual = _trained(*_model("adam", steps_per_execution=3))
     np.testing.assert_allclose(followed, actual, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.slow
-def test_each_replica_hears_of_its_own_rows():
+def test_a_sampler_is_notified_of_the_rows_of_each_replica():
     with replicas.two_replicas().scope():
         model, head = _model("adam")
     followed, actual = _trained(model, head)
@@ -92,7 +92,7 @@ def test_each_replica_hears_of_its_own_rows():
     np.testing.assert_allclose(*sums, rtol=1e-4)
 
 
-def test_it_hears_of_dense_gradients():
+def test_a_sampler_is_notified_of_dense_gradients():
     model, head = _model("adam")
     model.compile(OPTIMIZERS["adam"](), tflo.losses.SoftmaxLoss(), run_eagerly=True)
     followed, actual = _trained(model, head)
@@ -100,7 +100,7 @@ def test_it_hears_of_dense_gradients():
     np.testing.assert_allclose(followed, actual, rtol=1e-3, atol=1e-4)
 
 
-def test_layers_that_are_gone_are_told_nothing():
+def test_deleted_layers_are_not_notified():
     table = keras.layers.Embedding(WORDS, DIM)
     table.build()
     for _ in range(3):
@@ -113,12 +113,12 @@ def test_layers_that_are_gone_are_told_nothing():
     assert len(table.embeddings._largeout_observers) == 1
 
 
-def test_a_sampler_that_follows_rows_is_no_tail():
+def test_a_sampler_that_observes_rows_as_a_tail_raises_an_error():
     with pytest.raises(ValueError, match="distribution that the model does not change"):
         tflo.samplers.TopKSampler(20, num_hard=5, tail=SumOfRows(12))
 
 
-def test_a_sampler_that_does_not_listen_costs_nothing():
+def test_a_sampler_that_does_not_observe_rows_adds_no_ops():
     head = tflo.layers.LargeOutput(WORDS, "uniform")
     head.build((None, DIM))
     assert not hasattr(head.embeddings, "_largeout_observers")

@@ -64,7 +64,7 @@ def test_every_public_sampler_and_every_name_is_in_the_table():
 
 
 @every_sampler
-def test_counts_are_what_the_sampler_says_they_are(name):
+def test_reported_counts_are_of_the_documented_kind(name):
     layer = make_layer(name)
     sample = layer.sample(LABELS, tf.constant(FEATURES))
     ids, _, counts = getattr(sample, "tail", sample)
@@ -121,7 +121,7 @@ def test_no_gradient_flows_through_a_sampler(name):
 
 
 @one_of_each_class
-def test_empty_batches_are_sampled_for(name):
+def test_empty_batches_are_supported(name):
     layer = make_layer(name)
     values = draws(layer, 3, FEATURES[:0], LABELS[:0])
     lengths = {value.shape[0] for value in values}
@@ -129,7 +129,7 @@ def test_empty_batches_are_sampled_for(name):
 
 
 @every_sampler
-def test_configs_survive_json_and_stay_small(name):
+def test_configs_survive_json_and_are_small(name):
     sampler = SAMPLERS[name](100_000, num_sampled=7, seed=3)
     text = json.dumps(keras.saving.serialize_keras_object(sampler))
     assert len(text) < 900
@@ -141,7 +141,7 @@ def test_configs_survive_json_and_stay_small(name):
 
 
 @one_of_each_class
-def test_health_returns_what_json_can_hold(name):
+def test_health_is_json_serializable(name):
     layer = make_layer(name)
     health = layer.sampler.health(layer)
     assert json.loads(json.dumps(health)) == health
@@ -158,7 +158,7 @@ def test_a_sampler_belongs_to_one_layer(name):
 
 
 @one_of_each_class
-def test_a_saved_sampler_goes_on_with_the_same_draws(name, tmp_path):
+def test_a_saved_sampler_continues_with_the_same_draws(name, tmp_path):
     layer = StubLayer(N, make(name), dim=DIM)
     model = keras.Sequential([keras.Input([DIM]), layer])
     draws(layer, 3)
@@ -185,18 +185,18 @@ def test_a_name_gives_a_sampler_of_at_most_half_of_the_classes(name):
     assert few.num_sampled == 10 and (getattr(few, "num_hard", None) or 0) < 10
 
 
-def test_samplers_and_none_are_themselves():
+def test_get_returns_samplers_and_none_unchanged():
     assert samplers.get(None) is None
     sampler = samplers.UniformSampler(5)
     assert samplers.get(sampler) is sampler
 
 
 @pytest.mark.parametrize("unknown", ["Uniform", 3, keras.losses.MeanSquaredError()])
-def test_unknown_names_list_the_known_ones(unknown):
+def test_the_error_of_an_unknown_name_lists_the_known_ones(unknown):
     with pytest.raises(ValueError, match="log_uniform.*uniform.*unigram"):
         samplers.get(unknown)
 
 
-def test_a_class_in_place_of_a_sampler_is_told_apart():
+def test_a_class_in_place_of_a_sampler_raises_an_error():
     with pytest.raises(ValueError, match=r"not its class. Pass UniformSampler\(...\)"):
         samplers.get(samplers.UniformSampler)

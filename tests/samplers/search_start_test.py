@@ -63,7 +63,7 @@ def fit(model, steps, seed=0):
     list(zip(LOSSES, [64, 1024, 8192], strict=True)),
     ids=["64", "1024", "8192"],
 )
-def test_by_default_the_search_begins_on_data_without_hard_negatives(loss, num_sampled, capfd):
+def test_by_default_the_search_starts_on_data_without_hard_negatives(loss, num_sampled, capfd):
     model = flat_model(
         loss(), samplers.InvertedFileSampler(num_sampled), steps_per_execution=50
     )
@@ -93,7 +93,7 @@ def started_at(label_of, num_classes=30_000, steps=500):
     return sampler.start.started_at()
 
 
-def test_the_search_begins_once_half_of_the_first_labels_have_come_back_fifteen_times():
+def test_the_search_starts_after_half_of_the_first_labels_occurred_fifteen_times():
     other = [[7], [8]]
     assert started_at(lambda step: other) == 150  # known long before
     assert started_at(lambda step: [[7], [100 + step]]) == 150  # one of two is half
@@ -102,7 +102,7 @@ def test_the_search_begins_once_half_of_the_first_labels_have_come_back_fifteen_
     assert started_at(lambda step: other if step % 20 == 0 else [[1], [2]]) == 301
 
 
-def test_replicas_count_the_labels_of_all_and_one_says_that_the_search_begins(capfd):
+def test_replicas_count_the_labels_of_all_replicas(capfd):
     strategy = replicas.two_replicas()
     sampler = samplers.TopKSampler(20, num_hard=4, start_step=None)
     with strategy.scope():
@@ -126,14 +126,14 @@ def test_replicas_count_the_labels_of_all_and_one_says_that_the_search_begins(ca
     assert len(announcements(capfd)) == 1
 
 
-def test_batches_without_labels_are_no_first_ones():
+def test_batches_without_labels_do_not_count_as_first():
     nothing = [[-1], [-1]]
     assert started_at(lambda step: nothing) == 450
     assert started_at(lambda step: nothing if step < 200 else [[7], [8]]) == 216
 
 
 @pytest.mark.slow
-def test_a_resumed_run_is_equal_and_says_nothing_again(tmp_path, capfd):
+def test_a_resumed_run_is_equal_and_does_not_repeat_the_message(tmp_path, capfd):
     sampler = samplers.InvertedFileSampler(40, start_step=20, seed=1)
     whole = flat_model(losses.NCELoss(), sampler, 400)
     fit(whole, 30)
@@ -148,7 +148,7 @@ def test_a_resumed_run_is_equal_and_says_nothing_again(tmp_path, capfd):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_saved_before_the_start_begins_in_the_same_step(tmp_path, capfd):
+def test_a_run_saved_before_the_start_starts_in_the_same_step(tmp_path, capfd):
     model = flat_model(
         losses.NCELoss(), samplers.InvertedFileSampler(40, start_step=20, seed=1), 400
     )
@@ -163,7 +163,7 @@ def test_a_run_that_was_saved_before_the_start_begins_in_the_same_step(tmp_path,
 
 
 @pytest.mark.slow
-def test_of_several_replicas_one_says_that_the_search_begins(capfd):
+def test_only_one_replica_reports_the_start(capfd):
     with replicas.two_replicas().scope():
         sampler = samplers.InvertedFileSampler(40, start_step=3)
         model = flat_model(losses.NCELoss(), sampler, 400, steps_per_execution=1)
@@ -171,7 +171,7 @@ def test_of_several_replicas_one_says_that_the_search_begins(capfd):
     assert len(announcements(capfd)) == 1
 
 
-def test_an_exported_model_carries_no_message(tmp_path, capfd):
+def test_an_exported_model_contains_no_print_op(tmp_path, capfd):
     model = flat_model(losses.NCELoss(), samplers.InvertedFileSampler(40, start_step=1), 400)
     model.export(tmp_path / "export", verbose=False)
     capfd.readouterr()
@@ -181,7 +181,7 @@ def test_an_exported_model_carries_no_message(tmp_path, capfd):
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_searches_wait_for_their_step(name, capfd):
+def test_searches_start_at_their_start_step(name, capfd):
     sampler = SEARCHES[name](20, num_hard=4, start_step=3)
     layer = harness.built_head(EMBEDDINGS, BIAS, sampler)
     assert [found(layer) for _ in range(5)] == [False, False, False, True, True]
@@ -198,7 +198,7 @@ def test_the_default_step_grows_with_the_classes_between_two_bounds(num_classes,
 
 
 @pytest.mark.parametrize("name", slow_but([], SEARCHES))
-def test_all_searches_with_a_tail_begin_by_the_default_rule(name):
+def test_all_searches_with_a_tail_start_by_the_default_rule(name):
     sampler = SEARCHES[name](20, num_hard=4, start_step=None)
     assert sampler.get_config()["start_step"] is None
     layer = harness.built_head(EMBEDDINGS, BIAS, sampler)
@@ -206,7 +206,7 @@ def test_all_searches_with_a_tail_begin_by_the_default_rule(name):
 
 
 @pytest.mark.parametrize("name", ["lsh", "inverted file"])
-def test_a_rebuild_by_hand_starts_the_search(name):
+def test_a_manual_rebuild_starts_the_search(name):
     sampler = SEARCHES[name](20, num_hard=4, start_step=1000)
     layer = harness.built_head(EMBEDDINGS, BIAS, sampler)
     assert not found(layer)
@@ -227,7 +227,7 @@ def test_searches_without_a_tail_start_at_once(name, capfd):
 
 
 @pytest.mark.parametrize("step", [2**63, 2**70, -1, 2.5, "soon"])
-def test_a_start_step_that_is_none_is_named(step):
+def test_an_invalid_start_step_raises_an_error(step):
     with pytest.raises(ValueError, match=f"start_step={step!r}"):
         samplers.InvertedFileSampler(20, num_hard=4, start_step=step)
 

@@ -30,7 +30,7 @@ def sampled(distribution, features=FEATURES, labels=LABELS, num_sampled=M, **kwa
 
 
 @every_distribution
-def test_counts_are_those_of_the_draws(distribution):
+def test_reported_counts_match_the_draws(distribution):
     copies = 4000
     ids, true_counts, counts = sampled(
         distribution, np.repeat(FEATURES, copies, 0), np.repeat(LABELS, copies, 0)
@@ -49,7 +49,7 @@ def test_counts_are_those_of_the_draws(distribution):
 
 
 @every_distribution
-def test_few_rows_at_a_time_draw_the_same(distribution, monkeypatch):
+def test_draws_do_not_depend_on_the_block_size(distribution, monkeypatch):
     at_once = sampled(distribution)
     monkeypatch.setattr(softmax_sampler, "_NUMBERS_AT_ONCE", 2 * N)
     for one, other in zip(at_once, sampled(distribution), strict=True):
@@ -57,14 +57,14 @@ def test_few_rows_at_a_time_draw_the_same(distribution, monkeypatch):
 
 
 @every_distribution
-def test_logits_that_overflow_a_float_when_taken_to_powers_are_drawn_by(distribution):
+def test_logits_whose_powers_overflow_give_correct_draws(distribution):
     ids, true_counts, counts = sampled(distribution, 1e30 * FEATURES)
     assert np.all((ids >= 0) & (ids < N)) and not np.isin(ids[1], LABELS[1]).any()
     assert np.all(np.isfinite(np.log(counts))) and np.all(np.isfinite(np.log(true_counts)))
 
 
 @every_distribution
-def test_a_row_with_all_classes_as_labels_has_no_negative(distribution):
+def test_an_example_with_all_classes_as_labels_has_no_negatives(distribution):
     labels = np.tile(np.arange(N), (3, 1))
     ids, true_counts, counts = sampled(distribution, labels=labels)
     np.testing.assert_array_equal(ids, -1)
@@ -72,7 +72,7 @@ def test_a_row_with_all_classes_as_labels_has_no_negative(distribution):
     np.testing.assert_array_equal(counts, 1)
 
 
-def test_class_embeddings_that_are_not_numbers_are_refused():
+def test_class_embeddings_that_are_not_numbers_raise_an_error():
     sampler = samplers.SoftmaxSampler(M)
     head = harness.built_head(np.full((N, DIM), np.nan), BIAS, sampler)
     with pytest.raises(tf.errors.InvalidArgumentError, match="SoftmaxSampler draws by must be"):
@@ -123,7 +123,7 @@ OF_THEOREM = int(np.argsort(LOGITS[0])[-3])
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_gradient_of_sampled_softmax_is_unbiased_by_softmax_draws_only(seed):
+def test_softmax_draws_give_an_unbiased_gradient_of_sampled_softmax(seed):
     """Theorem 2.1 of Blanc & Rendle 2018."""
     label, loss = OF_THEOREM, losses.SampledSoftmaxLoss
     expected = full_gradient(np.exp(LOGITS[0]), label)
@@ -136,13 +136,13 @@ def test_the_gradient_of_sampled_softmax_is_unbiased_by_softmax_draws_only(seed)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices")
-def test_the_gradient_of_sampled_softmax_is_biased_by_uniform_draws(seed):
+def test_uniform_draws_give_a_biased_gradient_of_sampled_softmax(seed):
     label, uniform = OF_THEOREM, samplers.UniformSampler(3, unique=False, seed=seed)
     found = mean_gradient_of_shared_draws(losses.SampledSoftmaxLoss, uniform, label)
     assert not is_unbiased(*found, full_gradient(np.exp(LOGITS[0]), label))
 
 
-def test_absolute_softmax_draws_are_unbiased_for_absolute_softmax():
+def test_absolute_softmax_draws_give_an_unbiased_gradient_of_absolute_softmax():
     label, loss = 3, losses.AbsoluteSoftmaxLoss
     expected = full_gradient(np.exp(np.abs(LOGITS[0])), label) * np.sign(LOGITS[0])
     sampler = samplers.SoftmaxSampler(3, "absolute_softmax", seed=1)
@@ -156,7 +156,7 @@ def test_absolute_softmax_draws_are_unbiased_for_absolute_softmax():
     "name",
     slow_but(table.CLASSES[1:], [name for name in table.LOSSES if name != "softmax"]),
 )
-def test_losses_that_take_counts_of_draws_take_them(name):
+def test_losses_that_need_counts_of_draws_accept_them(name):
     problem = table.Problem()
     head = harness.built_head(problem.embeddings, problem.bias, samplers.SoftmaxSampler(5))
     loss = table.LOSSES[name].loss()
@@ -168,7 +168,7 @@ def test_losses_that_take_counts_of_draws_take_them(name):
             loss(problem.labels, logits)
 
 
-def test_sequences_train_in_a_model():
+def test_a_model_of_sequences_trains():
     head = layers.LargeOutput(N, samplers.SoftmaxSampler(M, "quadratic", seed=1))
     model = keras.Sequential([keras.Input([5]), keras.layers.Embedding(N, DIM), head])
     model.compile("sgd", losses.AbsoluteSoftmaxLoss())
@@ -176,13 +176,13 @@ def test_sequences_train_in_a_model():
     assert np.isfinite(model.fit(words, words, verbose=0).history["loss"])
 
 
-def test_a_draw_without_features_is_refused():
+def test_a_draw_without_features_raises_an_error():
     with pytest.raises(ValueError, match="by the logits of each example.*features=None"):
         sampled("softmax", features=None)
 
 
 @pytest.mark.parametrize("arguments", [{"distribution": "cubic"}, {"alpha": 0}, {"alpha": "x"}])
-def test_unknown_distributions_and_bad_alphas_are_refused(arguments):
+def test_unknown_distributions_and_bad_alphas_raise_an_error(arguments):
     (name,) = arguments
     with pytest.raises(ValueError, match=f"`{name}` must be"):
         samplers.SoftmaxSampler(3, **arguments)

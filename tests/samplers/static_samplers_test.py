@@ -49,7 +49,7 @@ FEW, SOME, MANY = (10, 4, 3000), (1000, 100, 2000), (1_000_000, 1000, 300)
         ],
     ),
 )
-def test_reported_counts_are_the_counted_ones(name, unique, num_classes, num_sampled, steps):
+def test_reported_counts_match_the_draws(name, unique, num_classes, num_sampled, steps):
     layer = make_layer(name, num_classes, num_sampled=num_sampled, unique=unique)
     ids = draws(layer, steps).numpy()
     assert ids.shape == (steps, num_sampled)
@@ -72,7 +72,7 @@ def test_reported_counts_are_the_counted_ones(name, unique, num_classes, num_sam
 
 
 @every_static_sampler
-def test_every_class_comes_once_where_all_are_drawn(name):
+def test_every_class_is_drawn_once_if_num_sampled_is_num_classes(name):
     for num_classes in (1, 2, 13):
         values = make_layer(name, num_classes + 1, num_sampled=num_classes + 1).sample()
         ids = np.sort(values.sampled_candidates)
@@ -89,14 +89,14 @@ def test_one_class_is_always_drawn(name, unique):
 
 
 @every_static_sampler
-def test_labels_out_of_range_are_named(name):
+def test_labels_out_of_range_raise_an_error(name):
     layer = make_layer(name, 50, num_sampled=5)
     with pytest.raises(tf.errors.InvalidArgumentError, match="labels must be .*50.*got 50"):
         layer.sample([[3], [50]])
 
 
 @every_static_sampler
-def test_more_distinct_samples_than_classes_name_both(name):
+def test_more_distinct_samples_than_classes_raise_an_error(name):
     with pytest.raises(ValueError, match="num_sampled=12, num_classes=11.*unique=False"):
         make_layer(name, 11, num_sampled=12)
     make_layer(name, 11, num_sampled=12, unique=False).sample()
@@ -104,7 +104,7 @@ def test_more_distinct_samples_than_classes_name_both(name):
 
 @both_ways
 @every_static_sampler
-def test_tf_losses_take_the_sampled_values(name, unique):
+def test_losses_of_tf_accept_the_sampled_values(name, unique):
     layer = make_layer(name, 50, num_sampled=5, unique=unique)
     labels = tf.constant([[1], [2]], tf.int64)
     loss = tf.nn.sampled_softmax_loss(

@@ -52,7 +52,7 @@ def of_tf(sampler, labels, seed):
 
 
 @every_pair
-def test_expected_counts_with_replacement_are_those_of_tf(name):
+def test_expected_counts_with_replacement_equal_those_of_tf(name):
     theirs, ours, _ = PAIRS[name]
     labels = np.arange(NUM_CLASSES)[:, np.newaxis]
     ids, true_counts, counts = ours(labels, [1, 2])
@@ -64,7 +64,7 @@ def test_expected_counts_with_replacement_are_those_of_tf(name):
 
 
 @every_pair
-def test_both_draw_from_the_same_distribution(name):
+def test_draws_have_the_distribution_of_tf(name):
     theirs, ours, q = PAIRS[name]
     labels = np.zeros([1, 1], np.int64)
     steps = 100

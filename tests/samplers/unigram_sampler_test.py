@@ -80,12 +80,12 @@ def test_adapt_replaces_earlier_counts():
         (LABELS.astype("float32"), "type ndarray, of dtype float32"),
     ],
 )
-def test_adapt_says_which_forms_of_labels_it_takes(data, received):
+def test_the_error_of_adapt_names_the_accepted_forms_of_labels(data, received):
     with pytest.raises(ValueError, match=f"tf.ragged.constant.*Dataset.*Received.*{received}"):
         samplers.UnigramSampler(3).adapt(data)
 
 
-def test_infinite_datasets_are_counted_for_a_number_of_steps():
+def test_infinite_datasets_are_counted_for_the_given_steps():
     data = tf.data.Dataset.from_tensor_slices(LABELS).batch(53).repeat()
     sampler = samplers.UnigramSampler(3)
     with pytest.raises(ValueError, match="infinite: pass `steps`"):
@@ -97,7 +97,7 @@ def test_infinite_datasets_are_counted_for_a_number_of_steps():
 
 
 @both_ways
-def test_uncounted_classes_count_as_seen_once(unique):
+def test_classes_without_examples_have_count_one(unique):
     layer = layer_with(samplers.UnigramSampler(3, counts=COUNTS, unique=unique))
     counts = layer.expected_counts()
     assert np.all(np.isfinite(np.log(counts)))
@@ -112,7 +112,7 @@ def test_counts_may_be_probabilities():
 
 
 @pytest.mark.parametrize("scale, distortion", [(1e300, 1.0), (1e-300, 1.0), (1.0, 30.0)])
-def test_extreme_counts_give_finite_counts(scale, distortion):
+def test_extreme_counts_give_finite_expected_counts(scale, distortion):
     sampler = samplers.UnigramSampler(3, counts=COUNTS * scale, distortion=distortion)
     counts = layer_with(sampler).expected_counts()
     assert counts.sum() == pytest.approx(3)
@@ -129,7 +129,7 @@ def test_checkpoints_restore_the_tables(tmp_path, unique):
 
 
 @both_ways
-def test_drawing_without_counts_says_where_to_get_them(unique):
+def test_the_error_of_missing_counts_has_a_remedy(unique):
     layer = layer_with(samplers.UnigramSampler(3, unique=unique))
     for draw in (layer.expected_counts, tf.function(layer.sample).get_concrete_function):
         with pytest.raises(ValueError, match="`counts`.*`adapt`.*saved.*clone_model"):
@@ -137,7 +137,7 @@ def test_drawing_without_counts_says_where_to_get_them(unique):
 
 
 @pytest.mark.parametrize("unique", slow_but([True], [False, True]))
-def test_a_clone_says_that_it_has_no_counts_and_gets_them_with_the_weights(unique):
+def test_a_clone_has_no_counts_until_it_gets_the_weights(unique):
     sampler = samplers.UnigramSampler(3, counts=COUNTS, unique=unique)
     model = keras.Sequential([keras.Input([4]), layers.LargeOutput(COUNTS.size, sampler)])
     clone = keras.models.clone_model(model)
@@ -174,19 +174,19 @@ def test_each_replica_draws_from_the_tables():
         ([[1, 2]], r"shape \(1, 2\)"),
     ],
 )
-def test_bad_counts_are_named(counts, message):
+def test_bad_counts_raise_an_error(counts, message):
     with pytest.raises(ValueError, match=message):
         samplers.UnigramSampler(2, counts=counts)
 
 
 @pytest.mark.parametrize("size", [7, 9])
-def test_counts_of_the_wrong_length_name_both(size):
+def test_counts_of_the_wrong_length_raise_an_error(size):
     with pytest.raises(ValueError, match=rf"{size} classes.*num_classes=8"):
         layer_with(samplers.UnigramSampler(2, counts=np.ones(size)))
 
 
 @pytest.mark.parametrize("built_first", [False, True])
-def test_labels_beyond_the_classes_are_named(built_first):
+def test_labels_out_of_range_raise_an_error(built_first):
     sampler = samplers.UnigramSampler(2)
     with pytest.raises(ValueError, match="9 classes.*num_classes=8"):
         if built_first:
@@ -205,12 +205,12 @@ def test_labels_beyond_the_classes_are_named(built_first):
         ([2**40, 0], str(2**40)),
     ],
 )
-def test_bad_labels_are_named(labels, message):
+def test_bad_labels_raise_an_error(labels, message):
     with pytest.raises(ValueError, match=message):
         samplers.UnigramSampler(2).adapt(np.array(labels))
 
 
 @pytest.mark.parametrize("distortion", [-1, np.nan, np.inf])
-def test_bad_distortions_are_named(distortion):
+def test_bad_distortions_raise_an_error(distortion):
     with pytest.raises(ValueError, match=f"distortion={distortion}"):
         samplers.UnigramSampler(2, distortion=distortion)

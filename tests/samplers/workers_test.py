@@ -20,13 +20,13 @@ with strategy.scope():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["uniform", "top_k", "kernel_tree"])
-def test_samplers_whose_state_can_be_sent_are_built_under_several_workers(sampler):
+def test_supported_samplers_can_be_built_under_several_workers(sampler):
     assert two_workers.run(BUILDS_A_HEAD, sampler) == ["built", "built"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["lsh", "inverted_file"])
-def test_searches_say_which_strategy_they_need(sampler):
+def test_the_error_of_searches_names_the_supported_strategy(sampler):
     for printed in two_workers.run(BUILDS_A_HEAD, sampler):
         assert "which CollectiveAllReduceStrategy cannot make" in printed
         assert "Take a static sampler" in printed

@@ -50,7 +50,7 @@ def test_all_buckets_are_empty_before_the_first_rebuild():
 
 
 @pytest.mark.parametrize("kind, num_hashes", [("simhash", 4), ("wta", 1), ("dwta", 1)])
-def test_the_rows_met_most_often_hold_the_best(kind, num_hashes):
+def test_the_rows_found_most_often_include_the_nearest(kind, num_hashes):
     # A fifth of the rows holds two in three of the best, or more: by chance it were a fifth.
     found = met_most_often(rebuilt(kind=kind, num_hashes=num_hashes))
     assert found.shape == (len(QUERIES), 300)
@@ -76,7 +76,7 @@ def test_a_rebuild_follows_rows_that_were_replaced(kind):
     assert tables.fresh_share(rows) == 1
 
 
-def test_the_seed_alone_makes_the_functions():
+def test_hash_functions_depend_only_on_the_seed():
     codes = [rebuilt(seed=seed).codes(QUERIES).numpy() for seed in ([1, 2], [1, 2], [1, 3])]
     np.testing.assert_array_equal(codes[0], codes[1])
     assert not np.array_equal(codes[0], codes[2])
@@ -114,7 +114,7 @@ def test_vectors_collide_with_the_probability_of_simhash():
     assert np.mean(pair[0] == pair[1]) == pytest.approx(0.25, abs=0.03)
 
 
-def test_the_weights_are_all_of_the_state():
+def test_the_weights_are_the_whole_state():
     weights, others = [], []
     tables = rebuilt(make_weight=kept_weights(weights))
     again = built(make_weight=kept_weights(others))
@@ -134,6 +134,6 @@ def test_no_table_has_more_buckets_than_a_tenth_of_the_rows(kind, num_hashes):
     assert 0 < health["median_bucket_of_a_row"] <= health["largest_bucket"] <= NUM_ROWS
 
 
-def test_tables_beyond_the_memory_are_refused():
+def test_tables_beyond_the_memory_raise_an_error():
     with pytest.raises(ValueError, match="over 1500 rows take .*GiB.*num_tables=1000000000"):
         built(num_tables=10**9)

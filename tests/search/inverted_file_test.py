@@ -46,7 +46,7 @@ def test_nothing_is_found_before_the_first_fit():
 
 
 @pytest.mark.parametrize("bias", [None, BIAS])
-def test_all_lists_hold_what_brute_force_finds_but_for_rounding_to_8_bits(bias):
+def test_a_search_of_all_lists_equals_brute_force_up_to_8_bit_rounding(bias):
     file = fitted(bias=bias)
     exact, exact_scores = brute_force(ROWS, 0 if bias is None else bias)
     scores, ids = (tensor.numpy() for tensor in file.search(QUERIES, K, EVERY_LIST))
@@ -55,7 +55,7 @@ def test_all_lists_hold_what_brute_force_finds_but_for_rounding_to_8_bits(bias):
     np.testing.assert_array_equal(np.sort(-scores, axis=1), -scores)
 
 
-def test_more_lists_find_more():
+def test_recall_grows_with_the_number_of_lists():
     file, (exact, _) = fitted(), brute_force(ROWS, BIAS)
     few, some, most = (recall(found(file, probes), exact) for probes in (2, 16, 64))
     assert few < some < most
@@ -63,7 +63,7 @@ def test_more_lists_find_more():
 
 
 @pytest.mark.parametrize("num_lists, expected", [(None, 155), (7, 7), (10**6, NUM_ROWS)])
-def test_the_number_of_lists_is_by_default_four_times_the_root(num_lists, expected):
+def test_the_default_number_of_lists_is_four_times_the_square_root(num_lists, expected):
     assert fitted(num_lists=num_lists).health()["num_lists"] == expected
 
 
@@ -99,7 +99,7 @@ def test_a_fit_follows_rows_that_were_replaced():
     assert recall(found(file), exact) > 0.95 and recall(found(file, 64), exact) > 0.85
 
 
-def test_the_weights_are_all_of_the_state():
+def test_the_weights_are_the_whole_state():
     weights, others = [], []
     file, rows = built(make_weight=kept_weights(weights)), tf.Variable(ROWS)
     file.keep_up(rows)
@@ -114,6 +114,6 @@ def test_the_weights_are_all_of_the_state():
 
 
 @pytest.mark.parametrize("bad", [0, 2.5, "many"])
-def test_a_number_of_lists_that_is_none_is_named(bad):
+def test_an_invalid_number_of_lists_raises_an_error(bad):
     with pytest.raises(ValueError, match=f"num_lists={bad!r}"):
         InvertedFile(bad)

@@ -64,7 +64,7 @@ each_form = pytest.mark.parametrize(
 
 
 @each_form
-def test_log_q_and_probabilities_are_those_of_the_kernel(form):
+def test_log_q_and_probabilities_equal_those_of_the_kernel(form):
     tree = Tree(**form)
     tree.step()
     ids, log_q, label_log_q = tree.sample(50)
@@ -78,7 +78,7 @@ def test_log_q_and_probabilities_are_those_of_the_kernel(form):
 
 
 @each_form
-def test_it_follows_the_rows_that_it_is_told_of(form):
+def test_the_tree_follows_reported_changes_of_rows(form):
     tree = Tree(**form)
     tree.change([3, 4])  # before there is a tree
     for step in range(8):
@@ -104,7 +104,7 @@ def test_draws_follow_the_kernel_after_a_thousand_updates():
     assert tree.is_fresh()
 
 
-def test_other_rows_are_noticed_and_summed_but_seldom():
+def test_unreported_changes_are_found_at_intervals():
     tree, built_at = Tree(), []
     for _ in range(200):
         tree.step()
@@ -116,7 +116,7 @@ def test_other_rows_are_noticed_and_summed_but_seldom():
     assert tree.tree.health()["built_at"] == 200 and tree.is_fresh()
 
 
-def test_rows_that_cannot_be_summed_are_an_error_and_leave_the_tree_as_it_was():
+def test_rows_that_cannot_be_summed_raise_an_error_and_change_nothing():
     tree = Tree()
     tree.step()
     before = {name: weight.numpy() for name, weight in tree.weights.items()}
@@ -132,18 +132,18 @@ def test_rows_that_cannot_be_summed_are_an_error_and_leave_the_tree_as_it_was():
 
 
 @pytest.mark.parametrize("wrong", [0, -1.0, np.nan, np.inf, "much", 1e31])
-def test_alpha_is_a_number_above_0(wrong):
+def test_an_invalid_alpha_raises_an_error(wrong):
     with pytest.raises(ValueError, match="alpha"):
         KernelTree(alpha=wrong)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 2.5, DIM + 1])
-def test_a_projection_is_not_wider_than_the_rows(wrong):
+def test_a_projection_wider_than_the_rows_raises_an_error(wrong):
     with pytest.raises(ValueError, match="projection_dim"):
         KernelTree(projection_dim=wrong).build(NUM_ROWS, DIM, True, add_weight)
 
 
 @pytest.mark.parametrize("wrong", [0, 2.5, 2**31])
-def test_a_leaf_has_rows(wrong):
+def test_an_invalid_leaf_size_raises_an_error(wrong):
     with pytest.raises(ValueError, match="leaf_size"):
         KernelTree(leaf_size=wrong)

@@ -50,7 +50,7 @@ def advanced(steps, every, growth, eager=False, stale=-1):
 
 
 @pytest.mark.parametrize("eager", [False, True])
-def test_the_first_step_rebuilds_and_distances_grow_by_the_factor(eager):
+def test_the_first_step_rebuilds_and_intervals_grow_by_the_factor(eager):
     assert advanced(160, 10, 2.0, eager)[0].steps() == [0, 10, 30, 70, 150]
     assert advanced(35, 10, 1.0, eager)[0].steps() == [0, 10, 20, 30]
 
@@ -62,12 +62,12 @@ def test_fractional_growth_follows_the_closed_form():
     assert len(steps) == 6
 
 
-def test_staleness_is_asked_for_every_so_many_steps():
+def test_staleness_is_checked_at_a_fixed_interval():
     assert advanced(70, 10, 3.0, stale=20)[0].steps() == [0, 10, 20]
     assert advanced(39, 10, 3.0, stale=25)[0].steps() == [0, 10]
 
 
-def test_a_rebuild_by_hand_moves_the_next_one():
+def test_a_manual_rebuild_postpones_the_next_one():
     sampler, layer = advanced(15, 10, 2.0)
     sampler.schedule.now(sampler.rebuild)
     assert sampler.steps() == [0, 10, 15]
@@ -79,6 +79,6 @@ def test_a_rebuild_by_hand_moves_the_next_one():
     [(0, 2, "rebuild_every=0"), (2.5, 2, "every=2.5"), (5, 0.5, "growth=0.5"),
      (5, float("nan"), "growth=nan")],
 )  # fmt: skip
-def test_bad_schedules_are_named(every, growth, message):
+def test_bad_schedules_raise_an_error(every, growth, message):
     with pytest.raises(ValueError, match=message):
         RebuildSchedule(every, growth)

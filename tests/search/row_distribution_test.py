@@ -49,7 +49,7 @@ def check_counts(draws, probabilities):
         assert freedom > 3 and chi_square < freedom + 5 * np.sqrt(2 * freedom)
 
 
-def test_probabilities_are_those_of_the_lists_and_sum_to_one():
+def test_probabilities_equal_the_formula_and_sum_to_one():
     file, weights = fitted()
     found = file.distribution(tf.constant(QUERIES)).probabilities(ALL_ROWS).numpy()
     np.testing.assert_allclose(found, written_out(weights), rtol=1e-4)
@@ -69,7 +69,7 @@ def test_draws_follow_their_probabilities(num_lists):
     np.testing.assert_array_equal(probabilities, distribution.probabilities(ids))
 
 
-def test_draws_are_nearer_to_the_softmax_than_uniform_ones():
+def test_draws_are_nearer_to_the_softmax_than_uniform_draws():
     centers = np.random.default_rng(1).normal(size=(30, DIM))
     rows = centers[np.arange(NUM_ROWS) % 30] + 0.3 * ROWS
     file, weights = fitted(rows.astype("float32"))
@@ -90,7 +90,7 @@ def test_before_the_first_fit_all_rows_are_equally_likely():
         np.testing.assert_allclose(found, 1 / NUM_ROWS, rtol=1e-6)
 
 
-def test_queries_that_overflow_draw_uniformly_and_spoil_no_others():
+def test_queries_that_overflow_draw_uniformly_and_change_no_others():
     file, weights = fitted()
     queries = QUERIES.copy()
     queries[0], queries[1, 0] = 3e38, np.nan
@@ -102,7 +102,7 @@ def test_queries_that_overflow_draw_uniformly_and_spoil_no_others():
     np.testing.assert_allclose(probabilities[2:], expected[2:], rtol=1e-4)
 
 
-def test_rows_with_bad_numbers_are_drawn_with_known_probabilities():
+def test_rows_that_are_not_finite_are_drawn_with_known_probabilities():
     rows = np.where(np.arange(NUM_ROWS)[:, None] % 3, ROWS, np.nan)
     distribution = fitted(rows)[0].distribution(tf.constant(QUERIES))
     found = distribution.probabilities(ALL_ROWS).numpy()

@@ -14,7 +14,7 @@ def test_seeds_of_several_draws_differ():
     assert len(seeds) == 300 and tuple(SEED.numpy()) in seeds
 
 
-def test_shards_are_drawn_in_proportion():
+def test_shards_are_drawn_in_proportion_to_their_shares():
     shares = np.array([[0.2, 0.5, 0.3], [1.0, 0.0, 9.0], [0.0, 0.0, 4.0]])
     drawn = draw_shards(tf.constant(shares), 20_000, SEED).numpy()
     for row, share in zip(drawn, shares, strict=True):
@@ -23,7 +23,7 @@ def test_shards_are_drawn_in_proportion():
 
 
 @pytest.mark.parametrize("sizes", [[5, 0, 3, 92], [0, 0, 7], [1, 1, 1], [2**40, 3, 2**41]])
-def test_shards_of_draws_are_spread_evenly(sizes):
+def test_draws_are_spread_evenly_over_shards(sizes):
     owners = spread_shards(tf.constant(sizes, tf.int64), 1_000, SEED).numpy()
     for begin in (0, 300, 700):  # of any draws that follow each other
         counts = np.bincount(owners[begin : begin + 200], minlength=len(sizes))
@@ -32,7 +32,7 @@ def test_shards_of_draws_are_spread_evenly(sizes):
         assert np.all(counts[np.array(sizes) == 0] == 0)
 
 
-def test_each_draw_has_each_shard_by_its_share():
+def test_each_draw_has_each_shard_with_its_probability():
     sizes = tf.constant([1, 2, 5], tf.int64)
 
     @tf.function
@@ -46,7 +46,7 @@ def test_each_draw_has_each_shard_by_its_share():
         assert np.all(np.abs(counts - expected) < 5 * np.sqrt(expected))
 
 
-def test_no_shard_is_out_of_range_where_all_are_empty():
+def test_shards_are_in_range_if_all_weights_are_zero():
     owners = spread_shards(tf.zeros([3], tf.int64), 5, SEED).numpy()
     assert owners.min() >= 0 and owners.max() < 3
 
@@ -72,7 +72,7 @@ def merged(num_met, seed):
 
 
 @pytest.mark.parametrize("seed", [None, SEED])
-def test_found_classes_are_merged_by_what_was_met_and_uniform_ones_last(seed):
+def test_found_classes_are_merged_by_frequency_with_uniform_draws_last(seed):
     ids, num_filled = merged([[3, 0], [3, 5], [1, 0]], seed)
     assert num_filled.tolist() == [0, 2]
     assert ids[1].tolist()[:1] == [20] and sorted(ids[1].tolist()[1:3]) == [10, 11]
@@ -82,12 +82,12 @@ def test_found_classes_are_merged_by_what_was_met_and_uniform_ones_last(seed):
 
 
 @pytest.mark.parametrize("met, expected", [([99, 1, 1], 4), ([50, 50, 1], 2), ([1, 99, 1], 1)])
-def test_a_shard_has_its_share_of_what_was_met(met, expected):
+def test_a_shard_contributes_in_proportion_to_its_entries(met, expected):
     ids, num_filled = merged([[one, 1] for one in met], None)
     assert np.count_nonzero(ids[0] // 10 == 1) == expected and num_filled[0] == 0
 
 
-def test_uniform_draws_are_of_shards_by_their_sizes():
+def test_uniform_draws_are_in_proportion_to_shard_sizes():
     uniform = [tf.range(40, dtype=tf.int64)[tf.newaxis] + first for first in (0, 100, 300)]
     filled = [tf.constant([40])] * 3
     ids, num_filled = merge_found(uniform, filled, [tf.constant([0])] * 3, [100, 200, 50], SEED)

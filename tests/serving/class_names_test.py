@@ -26,7 +26,7 @@ def text_file(folder):
     ids=["list", "array", "file"],
 )
 @pytest.mark.parametrize("ops", slow_but(["custom"], ["core", "custom"]))
-def test_names_are_an_asset_of_the_file(ops, given, tmp_path):
+def test_names_are_an_asset_of_the_export(ops, given, tmp_path):
     path = tmp_path / "export"
     names = given(tmp_path)
     sizes = serving.export(models.new_model("large"), path, ops=ops, class_names=names)
@@ -73,14 +73,14 @@ def latin_1(folder):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_other_names_are_refused(names, message, tmp_path):
+def test_invalid_names_raise_an_error(names, message, tmp_path):
     names = names(tmp_path) if callable(names) else names
     with pytest.raises(ValueError, match=f"`class_names` must (?s:.*){message}"):
         serving.export(models.new_model("large"), tmp_path / "1", class_names=names)
     assert not (tmp_path / "1").exists()
 
 
-def test_a_file_of_names_that_is_not_there_is_told(tmp_path):
+def test_a_missing_file_of_names_raises_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match="missing.txt"):
         serving.export(
             models.new_model("large"), tmp_path / "1", class_names=tmp_path / "missing.txt"

@@ -27,7 +27,7 @@ def best(embeddings, bias, block, features, k):
 @pytest.mark.parametrize("k", [1, 20, N])
 @each_block
 @pytest.mark.parametrize("bias", [BIAS, None], ids=["bias", "no bias"])
-def test_the_best_classes_are_those_of_numpy_in_blocks_of_any_size(bias, block, k):
+def test_the_best_classes_equal_numpy_for_any_block_size(bias, block, k):
     expected = models.best(FEATURES @ EMBEDDINGS.T + (0 if bias is None else bias), k)
     for number in (k, tf.constant(k)):
         found = best(EMBEDDINGS, bias, block, FEATURES, number)
@@ -35,7 +35,7 @@ def test_the_best_classes_are_those_of_numpy_in_blocks_of_any_size(bias, block, 
 
 
 @each_block
-def test_of_equal_scores_the_lower_id_comes_first(block):
+def test_equal_scores_are_sorted_by_id(block):
     # Small integers, of which products are exact, and many are equal.
     embeddings = RNG.integers(-1, 2, (N, DIM)).astype("float32")
     features = RNG.integers(-1, 2, (BATCH, DIM)).astype("float32")
@@ -43,21 +43,21 @@ def test_of_equal_scores_the_lower_id_comes_first(block):
     models.assert_same(found, models.best(features @ embeddings.T, 40), 0)
 
 
-def test_no_rows_and_no_classes_asked_for():
+def test_empty_batches_and_k_of_zero_are_supported():
     scores = class_scores.BlockedProducts(tf.Variable(EMBEDDINGS), None, 16)
     assert scores.top_k(FEATURES[:0], 4)[1].shape == (0, 4)
     assert scores.top_k(FEATURES, tf.constant(0))[1].shape == (BATCH, 0)
 
 
 @pytest.mark.parametrize("num_classes", [1, 65_536, 65_537, 10**7, 10**8])
-def test_blocks_are_few_and_begin_at_aligned_rows(num_classes):
+def test_blocks_are_few_and_start_at_aligned_rows(num_classes):
     block = class_scores.default_block(num_classes)
     assert -(-num_classes // block) <= 64
     assert block % 16 == 0
     assert block <= max(2**16, num_classes // 64 + 16)
 
 
-def test_the_blocks_wait_for_each_other():
+def test_blocks_are_computed_one_after_the_other():
     """Else TensorFlow scores many at once, and holds the scores of all classes."""
     scores = class_scores.BlockedProducts(tf.Variable(EMBEDDINGS), None, 16)
     traced = tf.function(scores.top_k).get_concrete_function(
@@ -69,7 +69,7 @@ def test_the_blocks_wait_for_each_other():
     assert waits == [[], *[["TopKV2"]] * 6]
 
 
-def test_a_layer_gives_its_own_variables():
+def test_variables_of_a_layer_are_not_copied():
     head = harness.built_head(EMBEDDINGS, BIAS)
     embeddings, bias = head.class_matrix.as_products()
     assert embeddings is head.embeddings.value

@@ -40,7 +40,7 @@ def ops_of(folder, signature):
 
 
 @pytest.mark.parametrize("ops", slow_but(["custom"], ["core", "custom"]))
-def test_the_custom_export_alone_runs_our_op(ops, tmp_path):
+def test_only_the_custom_export_contains_our_op(ops, tmp_path):
     serving.export(models.new_model("large"), tmp_path / "1", ops=ops)
     for signature in ("serving_default", "top_k"):
         expected = {"core": "TopKV2", "custom": "LargeoutClassTopK"}[ops]
@@ -62,7 +62,7 @@ def test_saved_model_cli_lists_the_signatures(tmp_path):
         assert said in top_k
 
 
-def test_the_file_says_what_k_and_exclude_are_where_a_request_has_none(tmp_path):
+def test_the_export_has_default_values_of_k_and_exclude(tmp_path):
     from tensorflow.core.protobuf import saved_model_pb2
 
     serving.export(models.new_model("large"), tmp_path / "1", k=7)
@@ -79,7 +79,7 @@ def test_the_file_says_what_k_and_exclude_are_where_a_request_has_none(tmp_path)
         itertools.product(["kernel_tree", "lsh", None], ["core", "custom"]),
     ),
 )
-def test_the_file_is_no_larger_than_the_weights(sampler, ops, tmp_path, capsys):
+def test_the_export_is_not_larger_than_the_weights(sampler, ops, tmp_path, capsys):
     model = keras.Sequential(
         [keras.Input([64]), keras.layers.Dense(64), layers.LargeOutput(20_000, sampler)]
     )
@@ -91,14 +91,14 @@ def test_the_file_is_no_larger_than_the_weights(sampler, ops, tmp_path, capsys):
     assert "MiB" in (printed := capsys.readouterr().out) and str(tmp_path / "1") in printed
 
 
-def test_a_table_that_is_shared_is_in_the_file_once(tmp_path):
+def test_a_shared_table_is_exported_once(tmp_path):
     serving.export(models.new_model("tied"), tmp_path / "1")
     saved = tf.train.list_variables(tmp_path / "1" / "variables" / "variables")
     shapes = [tuple(shape) for _, shape in saved]
     assert shapes.count((models.N, models.DIM)) == 1
 
 
-def test_the_model_is_as_it_was(tmp_path):
+def test_an_export_does_not_change_the_model(tmp_path):
     model = models.new_model("hash_tables")
     before = [one.numpy().tobytes() for one in model.variables]
     serving.export(model, tmp_path / "1")
@@ -106,7 +106,7 @@ def test_the_model_is_as_it_was(tmp_path):
     models.fit(model)
 
 
-def test_a_model_of_mixed_precision_answers_as_its_layer(tmp_path):
+def test_a_mixed_precision_export_equals_its_layer(tmp_path):
     model = keras.Sequential([keras.Input([models.DIM]), models.head(dtype="mixed_bfloat16")])
     serving.export(model, tmp_path / "1", k=models.K)
     loaded = tf.saved_model.load(str(tmp_path / "1"))
@@ -117,7 +117,7 @@ def test_a_model_of_mixed_precision_answers_as_its_layer(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_model_that_mirrored_replicas_trained_is_exported(tmp_path):
+def test_a_model_trained_on_replicas_is_exported(tmp_path):
     with replicas.two_replicas().scope():
         model = models.dense(models.head(samplers.UniformSampler(32)))
         model.compile(optimizers.LazyAdam(0.1), losses.SampledSoftmaxLoss())
@@ -130,7 +130,7 @@ def test_a_model_that_mirrored_replicas_trained_is_exported(tmp_path):
 
 
 @pytest.mark.parametrize("ids", [{"k": 0}, {"k": 10.0}, {"k": models.N + 1}, {"ops": "fast"}])
-def test_arguments_out_of_range_are_refused(ids, tmp_path):
+def test_arguments_out_of_range_raise_an_error(ids, tmp_path):
     (name, value), *_ = ids.items()
     with pytest.raises(ValueError, match=f"`{name}` must be") as error:
         serving.export(models.new_model("large"), tmp_path / "1", **ids)
@@ -153,14 +153,14 @@ def stock_model(tmp_path):
 
 
 @pytest.mark.parametrize("new_model", [softmax_after, two_outputs, stock_model])
-def test_a_model_with_another_output_is_refused(new_model, tmp_path):
+def test_a_model_with_another_output_raises_an_error(new_model, tmp_path):
     model = new_model(tmp_path)
     with pytest.raises(ValueError, match="one output, .* from a LargeOutput") as error:
         serving.export(model, tmp_path / "1")
     assert model.name in str(error.value)
 
 
-def test_inputs_that_no_signature_can_have_are_refused(tmp_path):
+def test_unsupported_inputs_raise_an_error(tmp_path):
     head = models.head()
     named = keras.Input([models.DIM], name="exclude")
     with pytest.raises(ValueError, match="'exclude'.* would occur twice"):
@@ -174,7 +174,7 @@ def test_inputs_that_no_signature_can_have_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("lost", [np.nan, np.inf])
-def test_weights_that_training_has_lost_are_refused(lost, tmp_path):
+def test_weights_that_are_not_finite_raise_an_error(lost, tmp_path):
     model = models.new_model("large")
     bias = np.zeros(models.N)
     bias[-1] = lost
@@ -183,7 +183,7 @@ def test_weights_that_training_has_lost_are_refused(lost, tmp_path):
         serving.export(model, tmp_path / "1")
 
 
-def test_nothing_that_is_there_is_overwritten(tmp_path):
+def test_existing_files_are_not_overwritten(tmp_path):
     model, path = models.new_model("large"), tmp_path / "1"
     path.mkdir()
     of_a_killed_export, of_another = (tmp_path / f"1.{one}.unfinished" for one in "ab")
@@ -198,7 +198,7 @@ def test_nothing_that_is_there_is_overwritten(tmp_path):
     assert {one: one.read_bytes() for one in path.rglob("*") if one.is_file()} == before
 
 
-def test_an_export_that_fails_leaves_nothing(tmp_path, monkeypatch):
+def test_a_failed_export_leaves_no_files(tmp_path, monkeypatch):
     def fails(*arguments):
         os.makedirs(arguments[1])
         raise OSError("No space left on device")
@@ -210,7 +210,7 @@ def test_an_export_that_fails_leaves_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_an_export_that_is_cut_does_not_load(tmp_path):
+def test_a_truncated_export_does_not_load(tmp_path):
     serving.export(models.new_model("large"), tmp_path / "1")
     for name in ("saved_model.pb", "variables.index", "variables.data*"):
         (file,) = (tmp_path / "1").rglob(name)

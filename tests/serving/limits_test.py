@@ -38,7 +38,7 @@ def exported(request, tmp_path_factory):
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -3e38, 1e38])
 @pytest.mark.parametrize("signature", ["serving_default", "top_k"])
-def test_a_row_that_overflows_has_no_classes_and_fails_no_other_row(
+def test_an_example_that_overflows_has_no_classes_and_changes_no_other_example(
     signature, number, exported
 ):
     signatures, layer = exported
@@ -53,7 +53,7 @@ def test_a_row_that_overflows_has_no_classes_and_fails_no_other_row(
     models.assert_same(found, expected)
 
 
-def test_large_features_whose_scores_are_finite_are_answered(exported):
+def test_large_features_with_finite_scores_have_results(exported):
     signatures, layer = exported
     features = np.float32(1e30) * models.X
     found = signatures["serving_default"](features=tf.constant(features))
@@ -64,7 +64,7 @@ def test_large_features_whose_scores_are_finite_are_answered(exported):
 
 
 @pytest.mark.parametrize("k", [0, 1, models.N])
-def test_k_may_be_from_none_to_all_classes(k, exported):
+def test_k_can_be_from_zero_to_all_classes(k, exported):
     signatures, layer = exported
     logits = np.asarray(layer(models.X), np.float64)
     exclude = np.argsort(-logits)[:, :2]
@@ -75,7 +75,7 @@ def test_k_may_be_from_none_to_all_classes(k, exported):
 
 
 @pytest.mark.parametrize("k", [-1, models.N + 1, 2**31 - 1])
-def test_another_k_is_an_error_that_says_the_limit(k, exported):
+def test_a_k_out_of_range_raises_an_error_that_states_the_limit(k, exported):
     signatures, _ = exported
     with pytest.raises(tf.errors.InvalidArgumentError, match="from 0 to the number") as error:
         signatures["top_k"](
@@ -86,7 +86,7 @@ def test_another_k_is_an_error_that_says_the_limit(k, exported):
     assert str(models.N) in str(error.value) and str(k) in str(error.value)
 
 
-def test_weights_of_zeros_take_features_up_to_the_largest_float(tmp_path):
+def test_zero_weights_support_features_up_to_the_largest_float(tmp_path):
     head = layers.LargeOutput(models.N, embeddings_initializer="zeros")
     model = keras.Sequential([keras.Input([models.DIM]), head])
     serving.export(model, tmp_path / "1", k=1)

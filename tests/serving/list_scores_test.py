@@ -93,7 +93,7 @@ def test_the_best_classes_of_the_best_lists_are_found(name, num_probes, tmp_path
 
 
 @pytest.mark.parametrize("ops", slow_but(["core"], ["core", "custom"]))
-def test_so_many_lists_are_searched_that_all_k_classes_are_found(ops, tmp_path):
+def test_enough_lists_are_searched_to_find_k_classes(ops, tmp_path):
     model = models.new_model("large")
     embeddings, bias = model.layers[-1].class_matrix.as_products()
     index = InvertedFileIndex(num_probes=1, num_lists=60).build(embeddings, bias)
@@ -122,7 +122,7 @@ def test_so_many_lists_are_searched_that_all_k_classes_are_found(ops, tmp_path):
     ],
     ids=["classes", "width"],
 )
-def test_an_index_of_other_rows_is_refused(index, message, tmp_path):
+def test_an_index_of_other_rows_raises_an_error(index, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         serving.export(models.new_model("large"), tmp_path / "1", index=index)
 
@@ -134,7 +134,7 @@ def test_an_index_of_other_rows_is_refused(index, message, tmp_path):
         itertools.product(["large", "no_bias", "factored"], ["core", "custom"]),
     ),
 )
-def test_an_inverted_file_finds_what_it_finds_in_python(name, ops, tmp_path):
+def test_an_exported_inverted_file_equals_the_index_in_python(name, ops, tmp_path):
     model = models.new_model(name)
     layer = model.layers[-1]
     index = InvertedFileIndex(num_probes=12, num_lists=40)
@@ -159,7 +159,7 @@ def test_an_inverted_file_finds_what_it_finds_in_python(name, ops, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ops", ["core", "custom"])
-def test_an_index_that_searches_all_lists_exports_the_exact_best(ops, tmp_path):
+def test_an_exported_search_of_all_lists_is_exact(ops, tmp_path):
     model = models.new_model("large")
     embeddings, bias = model.layers[-1].class_matrix.as_products()
     index = InvertedFileIndex(num_probes=10**6).build(embeddings, bias)
@@ -170,7 +170,7 @@ def test_an_index_that_searches_all_lists_exports_the_exact_best(ops, tmp_path):
     models.assert_same(signatures["serving_default"](**inputs), expected)
 
 
-def test_an_index_of_other_weights_is_refused(tmp_path):
+def test_an_index_of_other_weights_raises_an_error(tmp_path):
     model = models.new_model("large")
     embeddings, bias = model.layers[-1].class_matrix.as_products()
     for rows, biases in (
@@ -187,6 +187,6 @@ def test_an_index_of_other_weights_is_refused(tmp_path):
         serving.export(model, tmp_path / "1", index=BruteForceIndex().build(embeddings))
 
 
-def test_an_index_is_refused_where_scores_are_no_products(tmp_path):
+def test_an_index_for_scores_that_are_not_products_raises_an_error(tmp_path):
     with pytest.raises(ValueError, match="not inner"):
         serving.export(models.new_model("hierarchical"), tmp_path / "1", index=Lists(2))

@@ -121,7 +121,7 @@ def test_a_session_with_our_library_runs_our_ops(name, exported, program):
     assert_right(answer, of_top_k, exported[1][name])
 
 
-def test_our_ops_are_not_found_without_our_library_and_the_export_says_what_to_do(
+def test_without_our_library_the_error_names_the_op_and_the_export_has_remedies(
     exported, program
 ):
     folder = exported[0] / "large_custom"
@@ -133,14 +133,14 @@ def test_our_ops_are_not_found_without_our_library_and_the_export_says_what_to_d
         assert way_out in advice
 
 
-def test_a_wrong_input_is_refused(exported, program):
+def test_a_wrong_input_raises_an_error(exported, program):
     folder = exported[0] / "large" / "1"
     done = host.start(program, folder, "serving_default", {"features": models.X[:, :3]})
     assert done.returncode == 1
     assert "INVALID_ARGUMENT" in done.stderr
 
 
-def test_what_is_not_finite_fails_no_other_row(exported, program):
+def test_an_example_that_is_not_finite_changes_no_other_example(exported, program):
     folder, logits = exported[0] / "sequences" / "1", exported[1]["sequences"]
     steps = models.MODELS["sequences"][1]["steps"].copy()
     steps[1, 2, 4], steps[3, 0, 0] = np.nan, np.inf
@@ -151,7 +151,7 @@ def test_what_is_not_finite_fails_no_other_row(exported, program):
     models.assert_same(answer, expected)
 
 
-def test_no_rows_and_all_classes(exported, program):
+def test_empty_batches_and_exclusion_of_almost_all_classes_are_supported(exported, program):
     folder, logits = exported[0] / "large" / "1", exported[1]["large"]
     answer = host.run(program, folder, "serving_default", {"features": models.X[:0]})
     assert answer["ids"].shape == answer["scores"].shape == (0, models.K)

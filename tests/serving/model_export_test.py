@@ -41,7 +41,7 @@ def exported(model, folder):
 @pytest.mark.parametrize(
     "name", slow_but(["lsh", "inverted_file", "kernel_tree", "factored"], HEADS)
 )
-def test_the_file_has_the_class_weights_once_and_no_training_state(name, tmp_path):
+def test_the_export_has_the_class_weights_once_and_no_training_state(name, tmp_path):
     model = built(HEADS[name]())
     size, logits = exported(model, tmp_path / "model")
     assert N * ROW < size < 1.06 * N * ROW
@@ -50,7 +50,7 @@ def test_the_file_has_the_class_weights_once_and_no_training_state(name, tmp_pat
     assert sum(shape == [N, DIM] or shape == [N, DIM + 1] for _, shape in saved) == 1
 
 
-def test_clusters_of_a_hierarchical_output_are_a_part_of_it(tmp_path):
+def test_the_export_contains_the_clusters_of_a_hierarchical_output(tmp_path):
     model = built(layers.HierarchicalOutput(N))
     size, logits = exported(model, tmp_path / "model")
     values = [one.value for one in model.weights]
@@ -90,7 +90,7 @@ def test_a_session_without_python_computes_the_logits(tmp_path):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_a_table_that_is_shared_and_a_model_within_a_model(tmp_path):
+def test_tied_tables_and_nested_models_are_exported(tmp_path):
     inner = models.new_model("tied")
     inputs = keras.Input([3], dtype="int32")
     model = keras.Model(inputs, inner(inputs))
@@ -101,7 +101,7 @@ def test_a_table_that_is_shared_and_a_model_within_a_model(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_model_that_mirrored_replicas_trained(tmp_path):
+def test_a_model_trained_on_replicas_is_exported(tmp_path):
     with replicas.two_replicas().scope():
         model = models.dense(models.head("uniform"))
         model.compile(optimizers.LazyAdam(0.1), losses.SampledSoftmaxLoss())
@@ -110,7 +110,7 @@ def test_a_model_that_mirrored_replicas_trained(tmp_path):
     np.testing.assert_allclose(logits, model(models.X), rtol=1e-5, atol=1e-6)
 
 
-def test_an_export_of_ones_own_sees_all_variables():
+def test_a_custom_export_has_all_variables():
     class WithExport(keras.Sequential):
         def export(self, path):
             return [one.path for one in self.variables]

@@ -79,7 +79,7 @@ def served(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_the_wire_gives_the_classes_of_the_model(name, served):
+def test_requests_over_the_network_give_the_classes_of_the_model(name, served):
     client, logits, inputs = served[name]
     models.assert_same(client.predict(inputs), models.best(logits))
     exclude = models.excluded(logits)
@@ -89,19 +89,19 @@ def test_the_wire_gives_the_classes_of_the_model(name, served):
 
 
 @pytest.mark.parametrize("batch", [1, 3, models.BATCH, 200])
-def test_batches_of_any_size(batch, served):
+def test_batches_of_any_size_have_results(batch, served):
     client, logits, inputs = served["large"]
     rows = np.arange(batch) % models.BATCH
     answer = client.predict({"features": inputs["features"][rows]})
     models.assert_same(answer, models.best(logits[rows]))
 
 
-def test_what_a_signature_has_defaults_for_may_be_left_out(served):
+def test_inputs_with_defaults_can_be_omitted(served):
     client, logits, inputs = served["large"]
     models.assert_same(client.predict(inputs, "top_k"), models.best(logits))
 
 
-def test_the_metadata_name_inputs_and_outputs(served):
+def test_the_metadata_have_the_names_of_inputs_and_outputs(served):
     client = served["large"][0]
     request = get_model_metadata_pb2.GetModelMetadataRequest()
     request.model_spec.name = "large"
@@ -125,7 +125,7 @@ def test_the_metadata_name_inputs_and_outputs(served):
     ],
     ids=["width", "dtype", "nothing", "name", "signature", "model"],
 )
-def test_wrong_requests_are_told_and_the_server_lives_on(
+def test_invalid_requests_raise_an_error_and_the_server_continues(
     inputs, keywords, code, message, served
 ):
     client, logits, right = served["large"]
@@ -135,7 +135,7 @@ def test_wrong_requests_are_told_and_the_server_lives_on(
     models.assert_same(client.predict(right), models.best(logits))
 
 
-def test_callers_beside_each_other_get_their_own_answers(served):
+def test_concurrent_callers_get_their_own_results(served):
     client, logits, inputs = served["large"]
 
     def call(caller):

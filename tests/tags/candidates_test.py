@@ -52,7 +52,7 @@ def _expected(removes, with_head):
 
 @with_and_without_hits
 @pytest.mark.parametrize("with_head", [True, False], ids=["head and tail", "tail"])
-def test_raw_logits_and_log_counts_stand_apart(removes, with_head):
+def test_raw_logits_and_log_counts_are_separate(removes, with_head):
     made = _candidates(removes, with_head)
     logits, log_counts = _expected(removes, with_head)
     has_effect = logits > LOWEST
@@ -76,7 +76,7 @@ def test_labels_have_logits_and_counts_of_head_or_tail():
 
 
 @with_and_without_hits
-def test_ranks_count_each_other_candidate_and_no_hits(removes):
+def test_ranks_count_each_other_candidate_and_no_accidental_hits(removes):
     ranks = _candidates(removes).ranks().numpy()
     for row, labels in enumerate(LABELS):
         own = [c for c in HEAD[row] if c >= 0]

@@ -51,7 +51,7 @@ def matrix_of(unknown, labels, features):
         itertools.product([(4, 3), (4, 3, 1), (4, 3, 5), (4, 3, 0)], UNKNOWN),
     ),
 )
-def test_labels_of_shapes_that_only_the_step_knows_become_rows(unknown, shape):
+def test_labels_with_shapes_known_only_at_run_time_are_flattened(unknown, shape):
     labels = np.arange(np.prod(shape)).reshape(shape) % NUM_CLASSES
     matrix = matrix_of(unknown, labels, np.zeros((4, 3, 2)))
     np.testing.assert_array_equal(matrix, labels.reshape(12, *(shape[2:] or (1,))))
@@ -71,7 +71,7 @@ def test_labels_of_shapes_that_only_the_step_knows_become_rows(unknown, shape):
         itertools.product([(3, 4), (6, 2), (12, 1), (4, 1), (3, 4, 1), (4, 6, 1)], UNKNOWN),
     ),
 )
-def test_shapes_that_do_not_fit_are_refused_in_the_step(unknown, shape):
+def test_mismatched_shapes_raise_an_error_at_run_time(unknown, shape):
     labels = np.zeros(shape, np.int64)
     with pytest.raises((tf.errors.InvalidArgumentError, ValueError)) as caught:
         matrix_of(unknown, labels, np.zeros((4, 3, 2)))
@@ -80,7 +80,7 @@ def test_shapes_that_do_not_fit_are_refused_in_the_step(unknown, shape):
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (12,), (4, 3, 1, 1)])
-def test_a_rank_that_does_not_fit_is_refused_in_the_step(shape):
+def test_a_mismatched_rank_raises_an_error_at_run_time(shape):
     with pytest.raises(tf.errors.InvalidArgumentError, match="labels must have the shape"):
         matrix_of("rank", np.zeros(shape, np.int64), np.zeros((4, 3, 2)))
 
@@ -98,7 +98,7 @@ def test_ragged_labels_are_padded(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint32", "int64", "uint64"])
-def test_labels_of_every_integer_type_are_taken(dtype):
+def test_labels_of_every_integer_type_are_accepted(dtype):
     matrix = as_label_matrix(np.array([5, 100], dtype), tf.zeros((2, 2)), num_classes=1000)
     np.testing.assert_array_equal(matrix, [[5], [100]])
 
@@ -114,12 +114,12 @@ def test_unsigned_labels_that_int64_cannot_hold_are_out_of_range(label):
     [None, [[1, 2], [3]], [["a"], ["b"]], np.array([[1], [2, 3]], object), [1.0, 2.0]],
     ids=["None", "uneven lists", "text", "objects", "floats"],
 )
-def test_labels_of_another_kind_are_answered_by_the_accepted_forms(labels):
+def test_the_error_of_unsupported_labels_names_the_accepted_forms(labels):
     with pytest.raises(ValueError, match=r"(?s)padded with -1.*tf.ragged.constant.*Received"):
         as_label_matrix(labels, tf.zeros((2, 2)), NUM_CLASSES)
 
 
-def test_sparse_labels_are_answered_by_the_accepted_forms():
+def test_the_error_of_sparse_labels_names_the_accepted_forms():
     sparse = tf.sparse.from_dense(np.eye(2, NUM_CLASSES, dtype=np.int64))
     with pytest.raises(ValueError, match="tf.ragged.constant.*type SparseTensor"):
         as_label_matrix(sparse, tf.zeros((2, 2)), NUM_CLASSES)
@@ -131,13 +131,13 @@ def multi_hot(*rows):
 
 @pytest.mark.parametrize("rows", [[[0]], [[3, 5], []], [range(NUM_CLASSES)], [[]]])
 @pytest.mark.parametrize("width", [NUM_CLASSES, None])
-def test_multi_hot_labels_are_refused(rows, width):
+def test_multi_hot_labels_raise_an_error(rows, width):
     labels = multi_hot(*rows)
     with pytest.raises(tf.errors.InvalidArgumentError, match="multi-hot.*tf.ragged"):
         in_graph([None, 2], [None, width])(labels, np.zeros((len(labels), 2)))
 
 
-def test_multi_hot_labels_of_positions_in_time_are_refused():
+def test_multi_hot_labels_of_sequences_raise_an_error():
     labels = multi_hot([1], [2], [3], [4, 5]).reshape(2, 2, NUM_CLASSES)
     with pytest.raises(tf.errors.InvalidArgumentError, match="multi-hot"):
         as_label_matrix(labels, tf.zeros((2, 2, 3)), NUM_CLASSES)
@@ -161,19 +161,19 @@ def test_the_advice_for_multi_hot_labels_gives_their_ids():
         (np.zeros((0, 3), np.int64), 3),
     ],
 )
-def test_honest_ids_of_0_and_1_are_taken(labels, num_classes):
+def test_valid_ids_of_0_and_1_are_accepted(labels, num_classes):
     matrix = as_label_matrix(np.array(labels), tf.zeros((len(labels), 2)), num_classes)
     np.testing.assert_array_equal(matrix, labels)
 
 
-def test_positions_in_time_with_labels_0_and_1_are_taken():
+def test_sequences_with_labels_0_and_1_are_accepted():
     labels = np.array([[0, 1, 1], [1, 1, 0]])  # as many positions as classes
     matrix = as_label_matrix(labels, tf.zeros((2, 3, 4)), num_classes=3)
     np.testing.assert_array_equal(matrix, labels.reshape(6, 1))
 
 
 @pytest.mark.parametrize("shape", [(40, 13), (7, 1), (5, 0), (0, 4)])
-def test_first_occurrences_agree_with_python(shape):
+def test_first_occurrences_equal_those_of_a_loop(shape):
     labels = np.random.default_rng(0).integers(-1, 9, shape)
     expected = [
         [label >= 0 and label not in row[:place] for place, label in enumerate(row)]

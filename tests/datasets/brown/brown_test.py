@@ -46,13 +46,13 @@ def test_the_split_is_by_document(archive):
 
 
 @pytest.mark.parametrize("kept", [0, 4, 100, -300])
-def test_a_truncated_archive_is_refused(tmp_path, archive, kept):
+def test_a_truncated_archive_raises_an_error(tmp_path, archive, kept):
     cut = tmp_path / "cut.tgz"
     cut.write_bytes(archive.read_bytes()[:kept])
     with pytest.raises(SourceFileError, match="cut.tgz"):
         parser.parse_archive(cut)
 
 
-def test_a_different_archive_is_refused(tmp_path):
+def test_a_different_archive_raises_an_error(tmp_path):
     with pytest.raises(SourceFileError, match="ca01"):
         parser.parse_archive(write_archive(tmp_path / "other.tgz", {"index.js": "x"}))

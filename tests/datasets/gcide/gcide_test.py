@@ -62,14 +62,14 @@ def test_by_default_the_vocabulary_is_the_tokens_that_occur_twice(
 
 
 @pytest.mark.parametrize("kept", [4, 100, -300])
-def test_a_truncated_package_is_refused(tmp_path, package, kept):
+def test_a_truncated_package_raises_an_error(tmp_path, package, kept):
     cut = tmp_path / "cut.deb"
     cut.write_bytes(package.read_bytes()[:kept])
     with pytest.raises(SourceFileError, match="cut.deb"):
         parser.parse_package(cut)
 
 
-def test_a_different_package_is_refused(tmp_path):
+def test_a_different_package_raises_an_error(tmp_path):
     other = write_dictionary(tmp_path / "other.deb", articles(2), file="./usr/share/other")
     with pytest.raises(SourceFileError, match="gcide.dict.dz"):
         parser.parse_package(other)

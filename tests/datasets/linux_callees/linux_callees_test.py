@@ -89,14 +89,14 @@ def test_the_number_of_workers_changes_nothing(package, table):
 
 
 @pytest.mark.parametrize("kept", [4, 100, 400, -200])
-def test_a_truncated_package_is_refused(tmp_path, package, kept):
+def test_a_truncated_package_raises_an_error(tmp_path, package, kept):
     cut = tmp_path / "cut.deb"
     cut.write_bytes(package.read_bytes()[:kept])
     with pytest.raises(SourceFileError, match="cut.deb"):
         list(source_files(cut))
 
 
-def test_another_package_is_refused(tmp_path):
+def test_another_package_raises_an_error(tmp_path):
     other = write_package(tmp_path / "other.deb", sources(2), member="./usr/bin/other")
     with pytest.raises(SourceFileError, match="linux-source-"):
         list(source_files(other))

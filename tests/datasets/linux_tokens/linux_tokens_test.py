@@ -64,7 +64,7 @@ def test_the_number_of_workers_changes_nothing(package, corpus):
         np.testing.assert_array_equal(array, alone.to_arrays()[name])
 
 
-def test_a_truncated_package_is_refused(tmp_path, package):
+def test_a_truncated_package_raises_an_error(tmp_path, package):
     cut = tmp_path / "cut.deb"
     cut.write_bytes(package.read_bytes()[:-200])
     with pytest.raises(SourceFileError, match="cut.deb"):

@@ -47,7 +47,7 @@ def test_an_empty_list_gives_an_empty_array():
 
 
 @pytest.mark.parametrize("names", ["Kyoto", [3], [None], None, 5, [b"Kyoto"]])
-def test_anything_but_a_list_of_strings_is_refused(names):
+def test_anything_but_a_list_of_strings_raises_an_error(names):
     with pytest.raises(ValueError, match="must be a list of strings"):
         place_names.encode(names)
 

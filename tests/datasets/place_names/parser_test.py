@@ -63,7 +63,7 @@ def test_a_class_is_shown_with_country_and_population():
     assert parser.place_text(unknown, countries) == "Nowhere, XX (GeoNames 8)"
 
 
-def test_a_file_that_is_not_a_gazetteer_is_refused(tmp_path):
+def test_a_file_that_is_not_a_gazetteer_raises_an_error(tmp_path):
     path = tmp_path / "wheel.whl"
     path.write_bytes(b"PK no zip at all")
     with pytest.raises(SourceFileError, match="Expected .* to be a wheel"):

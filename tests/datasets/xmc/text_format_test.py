@@ -147,7 +147,7 @@ def test_an_unreadable_file_is_reported(tmp_path, folder, monkeypatch):
         load(tmp_path)
 
 
-def test_a_folder_name_that_is_too_long_is_refused(tmp_path):
+def test_a_folder_name_that_is_too_long_raises_an_error(tmp_path):
     with pytest.raises(SourceFileError, match="train.txt (is missing|cannot be read)"):
         datasets.load(f"xmc/{'a' * 400}", data_dir=tmp_path)
 
