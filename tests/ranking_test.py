@@ -104,7 +104,7 @@ def test_metrics_rank_classes_as_the_loss_does(kind, is_trained):
 
 
 @each_kind
-def test_the_argument_ranking_overrides_the_loss(kind):
+def test_the_argument_absolute_overrides_the_loss(kind):
     model, labels = trained(kind), np.arange(BATCH)
     for absolute in (False, True):
         scores = np.abs(logits_of(model)) if absolute else logits_of(model)

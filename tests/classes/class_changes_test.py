@@ -22,7 +22,7 @@ def test_the_default_keeps_as_many_classes_as_fit():
         ((3, 3, []), False, False),
     ],
 )
-def test_kept_classes_are_known(arguments, is_permutation, is_identity):
+def test_permutations_and_identities_are_recognized(arguments, is_permutation, is_identity):
     change = ClassChange(*arguments)
     assert (change.is_permutation, change.is_identity) == (is_permutation, is_identity)
 

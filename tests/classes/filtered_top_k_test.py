@@ -56,7 +56,7 @@ def assert_equal(found, expected):
 
 @each_filter
 @pytest.mark.parametrize("k", [1, 10, N, N + 3])
-def test_filtered_ranking_equals_that_of_a_loop(matrix, name, k):
+def test_filtered_top_k_equals_the_reference(matrix, name, k):
     found = exact_top_k(matrix, tf.constant(QUERIES), k, **FILTERS[name])
     assert_equal(found, reference.top_k(SCORES, k, **FILTERS[name]))
     assert found[0].dtype == tf.float32 and found[1].dtype == tf.int64

@@ -147,7 +147,7 @@ def test_memory_does_not_grow_with_labels_times_candidates():
         lambda: samplers.LSHSampler(12).rebuild(None),
     ],
 )
-def test_a_sampler_without_state_has_no_weights(ask):
+def test_health_and_rebuild_before_the_build_raise_an_error(ask):
     with pytest.raises(ValueError, match="has no state: its layer is not built yet"):
         ask()
 

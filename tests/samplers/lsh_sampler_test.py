@@ -231,7 +231,7 @@ def test_bad_arguments_raise_an_error(arguments, message):
 
 
 @pytest.mark.parametrize("shared", [True, None])
-def test_hashes_without_known_counts_need_candidates_per_example(shared):
+def test_samples_without_known_counts_need_candidates_per_example(shared):
     with pytest.raises(ValueError, match="at most 5 for .*num_hashes=6.*shared=False"):
         head_of(make({"shared": shared}, num_hashes=6))
     with pytest.raises(ValueError, match="num_sampled=401, num_classes=400.*shared=False"):

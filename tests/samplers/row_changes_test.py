@@ -118,7 +118,7 @@ def test_a_sampler_that_observes_rows_as_a_tail_raises_an_error():
         tflo.samplers.TopKSampler(20, num_hard=5, tail=SumOfRows(12))
 
 
-def test_a_sampler_that_does_not_observe_rows_adds_no_ops():
+def test_a_sampler_that_does_not_observe_rows_registers_no_observer():
     head = tflo.layers.LargeOutput(WORDS, "uniform")
     head.build((None, DIM))
     assert not hasattr(head.embeddings, "_largeout_observers")

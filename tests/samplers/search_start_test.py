@@ -102,7 +102,7 @@ def test_the_search_starts_after_half_of_the_first_labels_occurred_fifteen_times
     assert started_at(lambda step: other if step % 20 == 0 else [[1], [2]]) == 301
 
 
-def test_replicas_count_the_labels_of_all_replicas(capfd):
+def test_replicas_count_the_labels_of_all_and_one_reports_the_start(capfd):
     strategy = replicas.two_replicas()
     sampler = samplers.TopKSampler(20, num_hard=4, start_step=None)
     with strategy.scope():
@@ -171,7 +171,7 @@ def test_only_one_replica_reports_the_start(capfd):
     assert len(announcements(capfd)) == 1
 
 
-def test_an_exported_model_contains_no_print_op(tmp_path, capfd):
+def test_an_exported_model_prints_no_message(tmp_path, capfd):
     model = flat_model(losses.NCELoss(), samplers.InvertedFileSampler(40, start_step=1), 400)
     model.export(tmp_path / "export", verbose=False)
     capfd.readouterr()

@@ -97,7 +97,7 @@ def test_infinite_datasets_are_counted_for_the_given_steps():
 
 
 @both_ways
-def test_classes_without_examples_have_count_one(unique):
+def test_classes_without_examples_count_as_seen_once(unique):
     layer = layer_with(samplers.UnigramSampler(3, counts=COUNTS, unique=unique))
     counts = layer.expected_counts()
     assert np.all(np.isfinite(np.log(counts)))
