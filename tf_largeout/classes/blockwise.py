@@ -15,7 +15,8 @@ from tf_largeout.classes.best_scores import NOTHING, highest
 
 _NUMBERS_OF_A_BLOCK, _LEAST_IN_BLOCK = 2**22, 64
 
-Fold = Callable[[Callable[[Any, tf.Tensor, tf.Tensor], Any], Any], Any]
+BlockFunction = Callable[[Any, tf.Tensor, tf.Tensor], Any]
+Fold = Callable[[BlockFunction, Any], Any]
 
 
 def block_size(batch: tf.Tensor, dim: int, width: int | tf.Tensor) -> tf.Tensor:

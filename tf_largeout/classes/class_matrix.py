@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.classes import blockwise
+from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
 from tf_largeout.ops import class_scan_ops, row_dot_ops
 from tf_largeout.variables import replicas, row_observers
@@ -110,8 +111,9 @@ class ClassMatrix(ClassScorer):
     def fold_logits(
         self,
         features: tf.Tensor,
-        function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
+        function: BlockFunction,
         state: Any,
+        *,
         width: int | tf.Tensor = 1,
         classes: tf.Tensor | None = None,
     ) -> Any:

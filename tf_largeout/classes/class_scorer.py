@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_largeout.classes import blockwise
+from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_shard import ClassShard
 
 
@@ -105,8 +106,9 @@ class ClassScorer:
     def fold_logits(
         self,
         features: tf.Tensor,
-        function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
+        function: BlockFunction,
         state: Any,
+        *,
         width: int | tf.Tensor = 1,
         classes: tf.Tensor | None = None,
     ) -> Any:
@@ -230,17 +232,23 @@ class AbsoluteScores(ClassScorer):
         return absolute_or_lowest(self.signed.dots(features, ids))
 
     def fold_logits(
-        self,
-        features: tf.Tensor,
-        function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
-        state: Any,
-        width: int | tf.Tensor = 1,
-        classes: tf.Tensor | None = None,
+        self, features: tf.Tensor, function: BlockFunction, state: Any, **options: Any
     ) -> Any:
         def of_absolute(state: Any, logits: tf.Tensor, ids: tf.Tensor) -> Any:
             return function(state, tf.abs(logits), ids)
 
-        return self.signed.fold_logits(features, of_absolute, state, width, classes)
+        return self.signed.fold_logits(features, of_absolute, state, **options)
+
+
+def new_products(
+    embeddings: tf.Tensor, bias: tf.Tensor | None
+) -> tuple[tf.Variable, tf.Variable | None]:
+    """Returns the result of `ClassScorer.as_products` as new float32 variables."""
+
+    def variable(values: tf.Tensor, name: str) -> tf.Variable:
+        return tf.Variable(tf.cast(values, tf.float32), trainable=False, name=name)
+
+    return variable(embeddings, "embeddings"), None if bias is None else variable(bias, "bias")
 
 
 def absolute_or_lowest(logits: tf.Tensor) -> tf.Tensor:

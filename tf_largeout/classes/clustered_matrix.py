@@ -1,13 +1,13 @@
 """`ClusteredMatrix`: classes in clusters, whose scores are log-probabilities."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tf_largeout.classes import blockwise
+from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
 from tf_largeout.variables.replicas import local_variable
@@ -151,17 +151,12 @@ class ClusteredMatrix(ClassScorer):
         return ClassStatistics(tf.zeros(tf.shape(labels)[:1]), true_logits, ranks)
 
     def fold_logits(
-        self,
-        features: tf.Tensor,
-        function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
-        state: Any,
-        width: int | tf.Tensor = 1,
-        classes: tf.Tensor | None = None,
+        self, features: tf.Tensor, function: BlockFunction, state: Any, **options: Any
     ) -> Any:
         """As `ClassScorer.fold_logits`, after another pass over all classes."""
         no_labels = tf.zeros([tf.shape(features)[0], 0], tf.int64)
-        shifts, _ = self._first_pass(features, no_labels, width)
-        return self._second_pass(features, shifts, function, state, width, classes)
+        shifts, _ = self._first_pass(features, no_labels, options.get("width", 1))
+        return self._second_pass(features, shifts, function, state, **options)
 
     def _first_pass(
         self, features: tf.Tensor, labels: tf.Tensor, width: int | tf.Tensor
@@ -193,7 +188,8 @@ class ClusteredMatrix(ClassScorer):
             return highest, total, blockwise.at_labels(logits, ids, labels, true_logits)
 
         nothing = tf.fill(size, tf.float32.min), tf.zeros(size), tf.zeros(tf.shape(labels))
-        highest, total, true_logits = self._matrix.fold_logits(features, add, nothing, width)
+        fold = self._matrix.fold_logits
+        highest, total, true_logits = fold(features, add, nothing, width=width)
         log_partitions = highest + tf.math.log(total)
         shifts = self._log_cluster_probabilities(features) - log_partitions
         return shifts[:, :batch], true_logits[:batch]
@@ -202,10 +198,9 @@ class ClusteredMatrix(ClassScorer):
         self,
         features: tf.Tensor,
         shifts: tf.Tensor,
-        function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
+        function: BlockFunction,
         state: Any,
-        width: int | tf.Tensor,
-        classes: tf.Tensor | None = None,
+        **options: Any,
     ) -> Any:
         """`fold_logits`, given the `shifts` of `_first_pass`."""
         cluster_of_class = local_variable(self._cluster_of_class)
@@ -214,7 +209,7 @@ class ClusteredMatrix(ClassScorer):
             of_each = tf.gather(shifts, tf.gather(cluster_of_class, ids))
             return function(state, logits + tf.transpose(of_each), ids)
 
-        return self._matrix.fold_logits(features, shifted, state, width, classes)
+        return self._matrix.fold_logits(features, shifted, state, **options)
 
     def _log_cluster_probabilities(self, features: tf.Tensor) -> tf.Tensor:
         """float32 `[num_clusters, B]`, of features `[B, dim]`."""

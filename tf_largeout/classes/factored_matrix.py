@@ -1,13 +1,13 @@
 """`FactoredMatrix`: classes whose rows are products of factors, which are never computed."""
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
+from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
+from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, new_products
 from tf_largeout.ops.factored_output_ops import (
     FactoredState,
     current_blocks,
@@ -54,9 +54,7 @@ class FactoredMatrix(ClassScorer):
         if self._raise:
             zeros = tf.zeros([self.num_classes]) if biases is None else biases
             biases = tf.cast(zeros, tf.float32) + self._raise
-        return _float32_variable(self.values(), "embeddings"), (
-            None if biases is None else _float32_variable(biases, "bias")
-        )
+        return new_products(self.values(), biases)
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
         vectors = tf.gather(self._vectors.current(), ids)
@@ -114,19 +112,14 @@ class FactoredMatrix(ClassScorer):
         return scores + shift[:, tf.newaxis], ids
 
     def fold_logits(
-        self,
-        features: tf.Tensor,
-        function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
-        state: Any,
-        width: int | tf.Tensor = 1,
-        classes: tf.Tensor | None = None,
+        self, features: tf.Tensor, function: BlockFunction, state: Any, **options: Any
     ) -> Any:
         hidden, shift = self.hidden(features)
 
         def shifted(state: Any, logits: tf.Tensor, ids: tf.Tensor) -> Any:
             return function(state, logits + shift[:, tf.newaxis], ids)
 
-        return self._vectors.fold_logits(hidden, shifted, state, width, classes)
+        return self._vectors.fold_logits(hidden, shifted, state, **options)
 
     def hidden(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns `U h`, `[..., D]`, which the rows of V score, and `<omega, h>`, `[...]`.
@@ -170,7 +163,3 @@ class _CurrentRows(ClassMatrix):
         """Returns V, in any dtype, up to date."""
         factored_output_take_folds(self._weights)
         return self._weights.vectors.value
-
-
-def _float32_variable(values: tf.Tensor, name: str) -> tf.Variable:
-    return tf.Variable(tf.cast(values, tf.float32), trainable=False, name=name)

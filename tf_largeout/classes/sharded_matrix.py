@@ -1,6 +1,5 @@
 """`ShardedMatrix`: classes whose rows are in several variables, on one or more machines."""
 
-import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,8 +8,9 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.classes.best_scores import NOTHING, highest
+from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
+from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, new_products
 from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.ops import class_scan_ops
 from tf_largeout.variables.row_shard import map_by_shard, split
@@ -65,9 +65,7 @@ class ShardedMatrix(ClassScorer):
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
         """As `ClassScorer.as_products`: new variables on this machine, for all shards."""
         biases = [bias.value for bias in self._biases]
-        return _variable(self.values(), "embeddings"), (
-            _variable(tf.concat(biases, axis=0), "bias") if biases else None
-        )
+        return new_products(self.values(), tf.concat(biases, axis=0) if biases else None)
 
     def values(self) -> tf.Tensor:
         return tf.concat([shard.matrix.values() for shard in self._shards], axis=0)
@@ -173,21 +171,24 @@ class ShardedMatrix(ClassScorer):
         return highest(scores, ids, k, keys=tf.where(scores > NOTHING, scores, NOTHING))
 
     def fold_logits(
-        self,
-        features: tf.Tensor,
-        function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
-        state: Any,
-        width: int | tf.Tensor = 1,
-        classes: tf.Tensor | None = None,
+        self, features: tf.Tensor, function: BlockFunction, state: Any, **options: Any
     ) -> Any:
         """As `ClassScorer.fold_logits`, on the devices of the rows, one shard after another."""
-        for shard in self._shards:
+        classes = options.pop("classes", None)
+
+        def fold(shard: ClassShard, state: Any) -> Any:
+            def shifted(state: Any, logits: tf.Tensor, ids: tf.Tensor) -> Any:
+                return function(state, logits, ids + shard.first)
+
             own = None
             if classes is not None:
                 own = tf.boolean_mask(classes, shard.contains(classes)) - shard.first
-            shifted = functools.partial(_shifted, function, shard.first)
+            matrix = shard.matrix
             with shard.place():
-                state = shard.matrix.fold_logits(features, shifted, state, width, own)
+                return matrix.fold_logits(features, shifted, state, classes=own, **options)
+
+        for shard in self._shards:
+            state = fold(shard, state)
         return state
 
     def _each(self, function: Callable[[ClassShard], Any]) -> list[Any]:
@@ -204,17 +205,3 @@ class ShardedMatrix(ClassScorer):
         check = tf.debugging.Assert(highest < self.num_classes, [expected, highest])
         with tf.control_dependencies([] if check is None else [check]):
             return tf.identity(ids)
-
-
-def _shifted(
-    function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
-    first: int,
-    state: Any,
-    logits: tf.Tensor,
-    ids: tf.Tensor,
-) -> Any:
-    return function(state, logits, ids + first)
-
-
-def _variable(values: tf.Tensor, name: str) -> tf.Variable:
-    return tf.Variable(values, trainable=False, name=name)
