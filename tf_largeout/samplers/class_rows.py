@@ -1,6 +1,6 @@
 """What search structures need from a layer: its class rows, and the seed of the run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import tensorflow as tf
@@ -9,6 +9,7 @@ from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.ops import devices
 from tf_largeout.samplers.sampler import ClassLayer
 from tf_largeout.variables.replicas import local_variable
+from tf_largeout.variables.row_shard import RowShard
 
 _One = TypeVar("_One")
 _Sharded = TypeVar("_Sharded")
@@ -16,20 +17,19 @@ _Sharded = TypeVar("_Sharded")
 
 def structure_over(
     matrix: ClassScorer,
-    one: Callable[..., _One],
-    sharded: Callable[..., _Sharded],
-    *arguments: Any,
+    make: Callable[[], _One],
+    sharded: Callable[[Sequence[RowShard], list[_One]], _Sharded],
 ) -> _One | _Sharded:
     """Creates a search structure over the class rows.
 
     Args:
         matrix: The classes.
-        one: The class of structures over a single variable.
-        sharded: The class of structures over shards, which takes the shards first.
-        *arguments: The other arguments of both.
+        make: Makes the structure of a single variable, or of a shard.
+        sharded: Makes one structure of those of several shards.
     """
     shards = matrix.shards()
-    return one(*arguments) if len(shards) == 1 else sharded(shards, *arguments)
+    parts = [make() for _ in shards]
+    return parts[0] if len(parts) == 1 else sharded(shards, parts)
 
 
 def rows_of(matrix: ClassScorer) -> tuple[Any, Any]:

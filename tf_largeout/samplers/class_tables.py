@@ -61,29 +61,24 @@ class ClassTables:
         default = default_num_hashes(
             config.hash, config.num_tables, layer.num_classes, sampler.num_sampled
         )
-        self.tables = structure_over(
-            matrix,
-            ScheduledHashTables,
-            ShardedHashTables,
-            config.hash,
-            config.num_hashes or min(default, most_hashes or default),
-            config.num_tables,
-            config.rebuild_every,
-            config.rebuild_growth,
-        )
+        num_hashes = config.num_hashes or min(default, most_hashes or default)
+        schedule = config.rebuild_every, config.rebuild_growth
+
+        def make() -> ScheduledHashTables:
+            return ScheduledHashTables(config.hash, num_hashes, config.num_tables, *schedule)
+
+        self.tables = structure_over(matrix, make, ShardedHashTables)
         add_weight = functools.partial(sampler.add_weight, layer)
         self.tables.build(layer.num_classes, matrix.dim, add_weight)
         self._draws = sampler.add_weight(layer, "draw_counts", (2,), "int64", "zeros")
 
     def keep_up(self, layer: ClassLayer) -> None:
         """Counts a training step, and first rebuilds the tables if that is due."""
-        read_seed = functools.partial(seed_of_run, layer)
-        self.tables.keep_up(read_seed, *rows_of(layer.class_matrix))
+        self.tables.keep_up(seed_of_run(layer), *rows_of(layer.class_matrix))
 
     def rebuild(self, layer: ClassLayer) -> None:
         """Rebuilds now, on this replica; the next interval starts at this step."""
-        read_seed = functools.partial(seed_of_run, layer)
-        self.tables.rebuild_now(read_seed, *rows_of(layer.class_matrix))
+        self.tables.rebuild_now(seed_of_run(layer), *rows_of(layer.class_matrix))
 
     def resume(self, before: "ClassTables") -> None:
         """Copies the step number of tables with equally many shards; the next step rebuilds."""

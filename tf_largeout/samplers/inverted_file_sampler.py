@@ -116,13 +116,8 @@ class InvertedFileSampler(HardNegativeSampler):
 
     def build(self, layer: ClassLayer) -> None:
         super().build(layer)
-        self._file = structure_over(
-            layer.class_matrix,
-            InvertedFile,
-            ShardedInvertedFile,
-            self.num_lists,
-            self._draws_alone,
-        )
+        make = functools.partial(InvertedFile, self.num_lists, self._draws_alone)
+        self._file = structure_over(layer.class_matrix, make, ShardedInvertedFile)
         add_weight = functools.partial(self.add_weight, layer)
         self._file.build(layer.num_classes, layer.class_matrix.dim, add_weight)
 

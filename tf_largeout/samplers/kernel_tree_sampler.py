@@ -128,8 +128,8 @@ class KernelTreeSampler(Sampler):
             self._head.build(layer)
         super().build(layer)
         matrix = layer.class_matrix
-        arguments = self.alpha, self.projection_dim, self.leaf_size
-        self._tree = structure_over(matrix, KernelTree, ShardedKernelTree, *arguments)
+        make = functools.partial(KernelTree, self.alpha, self.projection_dim, self.leaf_size)
+        self._tree = structure_over(matrix, make, ShardedKernelTree)
         add_weight = functools.partial(self.add_weight, layer)
         self._tree.build(matrix.num_classes, matrix.dim, matrix.has_bias, add_weight)
         observers = self._tree.row_observers()

@@ -59,7 +59,8 @@ class HashTables:
         num_rows: int,
         dim: int,
         add_weight: AddWeight,
-        num_rows_of_all: int | None = None,
+        *,
+        num_rows_of_all: int = 0,
         num_parts: int = 1,
     ) -> None:
         """Creates the state. Until the first `rebuild` all buckets are empty.

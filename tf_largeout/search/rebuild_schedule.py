@@ -8,7 +8,6 @@ import tensorflow as tf
 from tf_largeout.arguments import real_number, whole_number
 from tf_largeout.ops import devices
 from tf_largeout.search.add_weight import AddWeight
-from tf_largeout.types import Config
 from tf_largeout.variables.replicas import local_variable
 
 _NEVER = 2.0**62  # steps
@@ -86,10 +85,6 @@ class RebuildSchedule:
         """Takes the step number of another schedule; the next step builds."""
         step = local_variable(before._state).read_value()[0]
         self._state.assign([step, step])
-
-    def get_config(self) -> Config:
-        """The arguments of the samplers that have such a schedule."""
-        return {"rebuild_every": self.every, "rebuild_growth": self.growth}
 
     def _next_after(self, step: tf.Tensor) -> tf.Tensor:
         # every * growth^i, from the step of rebuild i, so that i is not part of the state.

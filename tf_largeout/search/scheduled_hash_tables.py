@@ -1,6 +1,5 @@
 """`ScheduledHashTables`: hash tables over rows that are trained."""
 
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -28,35 +27,25 @@ class ScheduledHashTables(HashTables):
         super().__init__(kind, num_hashes, num_tables)
         self._schedule = RebuildSchedule(every, growth)
 
-    def build(
-        self,
-        num_rows: int,
-        dim: int,
-        add_weight: AddWeight,
-        num_rows_of_all: int | None = None,
-        num_parts: int = 1,
-    ) -> None:
-        super().build(num_rows, dim, add_weight, num_rows_of_all, num_parts)
+    def build(self, num_rows: int, dim: int, add_weight: AddWeight, **of_all: int) -> None:
+        super().build(num_rows, dim, add_weight, **of_all)
         self._schedule.build(add_weight)
 
     def keep_up(
-        self,
-        read_seed: Callable[[], tf.Tensor],
-        embeddings: tf.Variable,
-        bias: tf.Variable | None = None,
+        self, seed: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None = None
     ) -> None:
         """Counts a training step, and first rebuilds the tables if that is due.
 
         Args:
-            read_seed: Returns int64 `[2]`, the seed of the run. It is called where the tables
-                are rebuilt. The hash functions depend only on this seed and on the step.
+            seed: int64 `[2]`, the seed of the run. The hash functions depend only on it and on
+                the step.
             embeddings: The rows, float32 `tf.Variable` `[num_rows, dim]`, of this replica.
             bias: Not used: hashes compare directions.
         """
 
         def rebuild(step: tf.Tensor) -> None:
             with devices.device_scope_of(self._ids):
-                self._rebuild_in(step, read_seed, embeddings)
+                self._rebuild_in(step, seed, embeddings)
 
         def is_stale() -> tf.Tensor:
             with devices.device_scope_of(self._ids):
@@ -65,29 +54,23 @@ class ScheduledHashTables(HashTables):
         self._schedule.advance(rebuild, is_stale)
 
     def rebuild_now(
-        self,
-        read_seed: Callable[[], tf.Tensor],
-        embeddings: tf.Variable,
-        bias: tf.Variable | None = None,
+        self, seed: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None = None
     ) -> None:
         """Rebuilds outside the schedule; the next interval starts at this step.
 
         Args:
-            read_seed: As in `keep_up`.
+            seed: As in `keep_up`.
             embeddings: As in `keep_up`.
             bias: Not used.
         """
-        self._schedule.now(lambda step: self._rebuild_in(step, read_seed, embeddings))
+        self._schedule.now(lambda step: self._rebuild_in(step, seed, embeddings))
 
     def resume(self, before: Any) -> None:
         """Takes the step number of other `ScheduledHashTables`; the next step rebuilds."""
         self._schedule.resume(before._schedule)
 
-    def _rebuild_in(
-        self, step: tf.Tensor, read_seed: Callable[[], tf.Tensor], embeddings: tf.Variable
-    ) -> None:
-        first = read_seed()[0]
+    def _rebuild_in(self, step: tf.Tensor, seed: tf.Tensor, embeddings: tf.Variable) -> None:
         with devices.host_scope(self._functions):
             # Draws count up from 0, so no draw has the seed of a rebuild.
-            seed = tf.stack([first, -1 - step])
+            seed = tf.stack([seed[0], -1 - step])
         self.rebuild(embeddings, seed)

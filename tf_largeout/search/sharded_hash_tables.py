@@ -12,7 +12,7 @@ from tf_largeout.ops import devices
 from tf_largeout.search.hash_tables import HashTables, health_of
 from tf_largeout.search.scheduled_hash_tables import ScheduledHashTables
 from tf_largeout.search.shard_draws import merge_found, seed_of, spread_shards
-from tf_largeout.search.sharded_structure import ShardedStructure, best_of_shards
+from tf_largeout.search.sharded_structure import ShardedStructure, best_of_shards, on_each_shard
 from tf_largeout.variables.row_shard import RowShard, map_by_shard
 
 _Codes = Sequence[tf.Tensor]  # per shard
@@ -28,25 +28,16 @@ class ShardedHashTables(ShardedStructure[ScheduledHashTables]):
 
     Args:
         shards: The shards.
-        kind: As in `HashTables`.
-        num_hashes: As in `HashTables`.
-        num_tables: As in `HashTables`.
-        every: As in `RebuildSchedule`.
-        growth: As in `RebuildSchedule`.
+        parts: The tables, all of which have the same arguments.
     """
 
-    def __init__(
-        self,
-        shards: Sequence[RowShard],
-        kind: str,
-        num_hashes: int,
-        num_tables: int,
-        every: int,
-        growth: float,
-    ) -> None:
-        arguments = kind, num_hashes, num_tables, every, growth
-        super().__init__(shards, [ScheduledHashTables(*arguments) for _ in shards])
-        self.num_tables = num_tables
+    keep_up = on_each_shard(ScheduledHashTables.keep_up)
+    rebuild_now = on_each_shard(ScheduledHashTables.rebuild_now)
+
+    @property
+    def num_tables(self) -> int:
+        """The number of tables over all rows."""
+        return self.parts[0].num_tables
 
     def build(self, num_rows: int, dim: int, add_weight: Callable[..., keras.Variable]) -> None:
         """Creates the state, see `HashTables.build`."""
@@ -59,34 +50,6 @@ class ShardedHashTables(ShardedStructure[ScheduledHashTables]):
                 num_rows_of_all=num_rows,
                 num_parts=num_here if _is_here(shard) else 1,
             )
-
-    def keep_up(
-        self,
-        read_seed: Callable[[], tf.Tensor],
-        embeddings: Sequence[tf.Variable],
-        bias: Sequence[Any],
-    ) -> None:
-        """As `ScheduledHashTables.keep_up`; the seed is read on its own device."""
-        seed = read_seed()
-
-        def keep_up(_: RowShard, tables: ScheduledHashTables, *rows: Any) -> None:
-            tables.keep_up(lambda: seed, *rows)
-
-        self.each(keep_up, embeddings, bias)
-
-    def rebuild_now(
-        self,
-        read_seed: Callable[[], tf.Tensor],
-        embeddings: Sequence[tf.Variable],
-        bias: Sequence[Any],
-    ) -> None:
-        """As `ScheduledHashTables.rebuild_now`."""
-        seed = read_seed()
-
-        def rebuild(_: RowShard, tables: ScheduledHashTables, *rows: Any) -> None:
-            tables.rebuild_now(lambda: seed, *rows)
-
-        self.each(rebuild, embeddings, bias)
 
     def resume(self, before: Any) -> None:
         """As `ScheduledHashTables.resume`, from tables with as many shards."""

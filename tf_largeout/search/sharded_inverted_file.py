@@ -1,16 +1,13 @@
 """`ShardedInvertedFile`: an inverted file per shard of the rows."""
 
-import functools
 import math
-from collections.abc import Callable, Sequence
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from tf_largeout.search.inverted_file import InvertedFile, health_of
 from tf_largeout.search.shard_distribution import ShardDistribution
-from tf_largeout.search.sharded_structure import ShardedStructure, best_of_shards
+from tf_largeout.search.sharded_structure import ShardedStructure, best_of_shards, on_each_shard
 from tf_largeout.variables.row_shard import RowShard
 
 
@@ -23,28 +20,17 @@ class ShardedInvertedFile(ShardedStructure[InvertedFile]):
 
     Args:
         shards: The shards.
-        num_lists: Number of lists that a single file would have, or None for the default.
-        knows_lists: As in `InvertedFile`.
+        parts: The files, with the `num_lists` of a single file.
     """
 
-    def __init__(
-        self, shards: Sequence[RowShard], num_lists: int | None, knows_lists: bool
-    ) -> None:
-        num_lists = num_lists and _per_shard(num_lists, len(shards))
-        super().__init__(shards, [InvertedFile(num_lists, knows_lists) for _ in shards])
-
-    def build(self, num_rows: int, dim: int, add_weight: Callable[..., keras.Variable]) -> None:
+    def build(self, num_rows: int, *arguments: Any) -> None:
         """Creates the state, see `InvertedFile.build`."""
-        for shard, file in zip(self.shards, self.parts, strict=True):
-            file.build(shard.num_rows, dim, functools.partial(add_weight, shard=shard))
+        for file in self.parts:
+            file.num_lists = file.num_lists and _per_shard(file.num_lists, len(self.parts))
+        super().build(num_rows, *arguments)
 
-    def fit(self, embeddings: Sequence[tf.Variable], bias: Sequence[Any]) -> None:
-        """Fits the lists to the current rows."""
-        self.each(lambda _, file, *rows: file.fit(*rows), embeddings, bias)
-
-    def keep_up(self, embeddings: Sequence[tf.Variable], bias: Sequence[Any]) -> None:
-        """Counts a training step, and updates the lists if that is due."""
-        self.each(lambda _, file, *rows: file.keep_up(*rows), embeddings, bias)
+    fit = on_each_shard(InvertedFile.fit)
+    keep_up = on_each_shard(InvertedFile.keep_up)
 
     def search(
         self, queries: tf.Tensor, k: int, num_probes: int

@@ -1,14 +1,12 @@
 """`ShardedKernelTree`: a kernel tree per shard of the rows."""
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from tf_largeout.search.kernel_tree import KernelTree
-from tf_largeout.search.sharded_structure import ShardedStructure
+from tf_largeout.search.sharded_structure import ShardedStructure, on_each_shard
 from tf_largeout.search.tree_draws import TreeDraws
 from tf_largeout.variables.row_shard import RowShard, map_by_shard
 
@@ -19,56 +17,19 @@ class ShardedKernelTree(ShardedStructure[KernelTree]):
     A draw first takes a shard, in proportion to the sum of its kernels, and then a row of its
     tree. So the probabilities are those of a single tree.
 
+    All shards have the same projection.
+
     Args:
         shards: The shards.
-        alpha: As in `KernelTree`.
-        projection_dim: As in `KernelTree`. All shards have the same projection.
-        leaf_size: As in `KernelTree`.
+        parts: The trees.
     """
 
-    def __init__(
-        self,
-        shards: Sequence[RowShard],
-        alpha: float,
-        projection_dim: int | None,
-        leaf_size: int | None,
-    ) -> None:
-        trees = [KernelTree(alpha, projection_dim, leaf_size) for _ in shards]
-        super().__init__(shards, trees)
-
-    def build(
-        self,
-        num_rows: int,
-        dim: int,
-        has_bias: bool,
-        add_weight: Callable[..., keras.Variable],
-    ) -> None:
-        """Creates the state, see `KernelTree.build`."""
-        for shard, tree in zip(self.shards, self.parts, strict=True):
-            add = functools.partial(add_weight, shard=shard)
-            tree.build(shard.num_rows, dim, has_bias, add)
+    keep_up = on_each_shard(KernelTree.keep_up)
+    rebuild = on_each_shard(KernelTree.rebuild)
 
     def row_observers(self) -> list[Callable[[tf.Tensor, tf.Tensor], None]]:
         """As `KernelTree.row_observers`."""
         return [tree.rows_changed for tree in self.parts]
-
-    def keep_up(
-        self,
-        seed: tf.Tensor,
-        embeddings: Sequence[tf.Variable],
-        bias: Sequence[Any],
-    ) -> None:
-        """As `KernelTree.keep_up`."""
-        self.each(lambda _, tree, *rows: tree.keep_up(seed, *rows), embeddings, bias)
-
-    def rebuild(
-        self,
-        seed: tf.Tensor,
-        embeddings: Sequence[tf.Variable],
-        bias: Sequence[Any],
-    ) -> None:
-        """As `KernelTree.rebuild`."""
-        self.each(lambda _, tree, *rows: tree.rebuild(seed, *rows), embeddings, bias)
 
     def sample(
         self,

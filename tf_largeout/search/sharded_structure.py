@@ -1,5 +1,6 @@
 """`ShardedStructure`: the base of search structures over rows that are in shards."""
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -29,6 +30,18 @@ class ShardedStructure(Generic[_Part]):
     def __init__(self, shards: Sequence[RowShard], parts: Sequence[_Part]) -> None:
         self.shards, self.parts = list(shards), list(parts)
 
+    def build(self, num_rows: int, *arguments: Any) -> None:
+        """Creates the state of all parts.
+
+        Args:
+            num_rows: Number of rows of all shards.
+            *arguments: The other arguments of `build` of a part; `add_weight` is the last.
+        """
+        *others, add_weight = arguments
+        for shard, part in zip(self.shards, self.parts, strict=True):
+            add = functools.partial(add_weight, shard=shard)
+            part.build(shard.num_rows, *others, add)  # type: ignore[attr-defined]
+
     def each(self, function: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
         """Calls `function(shard, part, *arguments_of_shard)` on the device of each shard.
 
@@ -41,6 +54,21 @@ class ShardedStructure(Generic[_Part]):
         """
         calls = zip(self.shards, self.parts, *arguments, strict=True)
         return [_placed(function, *call) for call in calls]
+
+
+def on_each_shard(method: Callable[..., None]) -> Callable[..., None]:
+    """Returns a method of a `ShardedStructure` that calls `method` of each part.
+
+    Args:
+        method: A method of the parts whose last arguments are `embeddings` and `bias`.
+    """
+
+    @functools.wraps(method)
+    def call(sharded: ShardedStructure[Any], *arguments: Any) -> None:
+        *others, embeddings, bias = arguments
+        sharded.each(lambda _, part, *rows: method(part, *others, *rows), embeddings, bias)
+
+    return call
 
 
 def best_of_shards(
