@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tf_largeout.keras_internals import slot_of
 from tf_largeout.ops import row_ops
-from tf_largeout.optimizers.row_sparse import RowSparse
+from tf_largeout.optimizers.row_sparse import RowSparse, RowStep
 from tf_largeout.types import LearningRate
 
 
@@ -63,28 +63,10 @@ class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            learning_rate=learning_rate,
-            initial_accumulator_value=initial_accumulator_value,
-            epsilon=epsilon,
-            weight_decay=weight_decay,
-            name=name,
-            **kwargs,
+            learning_rate, initial_accumulator_value, epsilon, weight_decay, name=name, **kwargs
         )
 
-    def update_rows(
-        self,
-        values: tf.Tensor,
-        ids: tf.Tensor,
-        variable: tf.Variable,
-        learning_rate: tf.Tensor,
-        weight_decay: tf.Tensor,
-    ) -> None:
-        row_ops.row_adagrad(
-            variable,
-            slot_of(self, "accumulators", variable),
-            values,
-            ids,
-            learning_rate,
-            epsilon=self.epsilon,
-            weight_decay=weight_decay,
-        )
+    def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
+        accumulator = slot_of(self, "accumulators", variable)
+        values, ids, rate, decay = step
+        row_ops.row_adagrad(variable, accumulator, values, ids, rate, self.epsilon, decay)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tf_largeout.arguments import boolean, whole_number
 from tf_largeout.keras_internals import index_of, slot_of
 from tf_largeout.ops import dense_adam_ops, devices, row_ops
-from tf_largeout.optimizers.row_sparse import RowSparse
+from tf_largeout.optimizers.row_sparse import RowSparse, RowStep
 from tf_largeout.types import Config, LearningRate, Variable
 
 
@@ -140,28 +140,22 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
                 for variable in variables
             ]
 
-    def update_rows(
-        self,
-        values: tf.Tensor,
-        ids: tf.Tensor,
-        variable: tf.Variable,
-        learning_rate: tf.Tensor,
-        weight_decay: tf.Tensor,
-    ) -> None:
-        step = self.step_number(variable)
+    def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
+        number = self.step_number(variable)
+        offset = self.row_step_offset
         row_ops.row_adam(
             variable,
             slot_of(self, "momentums", variable) if self.row_beta_1 else None,
             slot_of(self, "velocities", variable),
-            values,
-            ids,
-            self._step_size(learning_rate, step, self.row_beta_1, self.row_step_offset),
+            step.values,
+            step.ids,
+            self._step_size(step.learning_rate, number, self.row_beta_1, offset),
             beta_1=self.row_beta_1,
             beta_2=self.beta_2,
             epsilon=self.epsilon,
-            weight_decay=weight_decay,
+            weight_decay=step.weight_decay,
             last_step=self._last_step_of(variable) if self.decay_skipped else None,
-            step=step,
+            step=number,
         )
 
     def update_all(

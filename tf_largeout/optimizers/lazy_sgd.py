@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tf_largeout.keras_internals import index_of
 from tf_largeout.ops import row_ops
-from tf_largeout.optimizers.row_sparse import RowSparse
+from tf_largeout.optimizers.row_sparse import RowSparse, RowStep
 from tf_largeout.types import LearningRate
 
 
@@ -70,31 +70,17 @@ class LazySGD(RowSparse, keras.optimizers.SGD):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            learning_rate=learning_rate,
-            momentum=momentum,
-            nesterov=nesterov,
-            weight_decay=weight_decay,
-            name=name,
-            **kwargs,
-        )
+        super().__init__(learning_rate, momentum, nesterov, weight_decay, name=name, **kwargs)
 
-    def update_rows(
-        self,
-        values: tf.Tensor,
-        ids: tf.Tensor,
-        variable: tf.Variable,
-        learning_rate: tf.Tensor,
-        weight_decay: tf.Tensor,
-    ) -> None:
+    def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
         has_slot = self.momentum != 0
         row_ops.row_momentum(
             variable,
             self.momentums[index_of(self, variable)] if has_slot else None,
-            values,
-            ids,
-            learning_rate,
+            step.values,
+            step.ids,
+            step.learning_rate,
             decay=self.momentum,
             nesterov=has_slot and self.nesterov,
-            weight_decay=weight_decay,
+            weight_decay=step.weight_decay,
         )

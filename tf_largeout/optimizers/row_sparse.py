@@ -1,7 +1,7 @@
 """`RowSparse`: the base class of the row-sparse optimizers."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -16,6 +16,23 @@ _OF_FILES = (
     keras.optimizers.Optimizer.save_own_variables,
     keras.optimizers.Optimizer.load_own_variables,
 )
+
+
+class RowStep(NamedTuple):
+    """What an optimizer needs in order to update the rows of a variable that have a gradient.
+
+    Attributes:
+        values: float32 `[n, ...]`, the gradient rows.
+        ids: `[n]`, the row of the variable that each gradient row belongs to; in range, may
+            repeat.
+        learning_rate: float32 scalar.
+        weight_decay: float32 scalar; a row is first multiplied by 1 minus this number.
+    """
+
+    values: tf.Tensor
+    ids: tf.Tensor
+    learning_rate: tf.Tensor
+    weight_decay: tf.Tensor
 
 
 class RowSparse(keras.optimizers.Optimizer):
@@ -36,24 +53,8 @@ class RowSparse(keras.optimizers.Optimizer):
     _rate_of_step: tf.Tensor | None = None  # in a step without replicas
     _number_of_step: tf.Tensor | None = None
 
-    def update_rows(
-        self,
-        values: tf.Tensor,
-        ids: tf.Tensor,
-        variable: tf.Variable,
-        learning_rate: tf.Tensor,
-        weight_decay: tf.Tensor,
-    ) -> None:
-        """Updates the rows `ids` of `variable` and of its slots in place.
-
-        Args:
-            values: float32 `[n, ...]`, the gradient rows.
-            ids: `[n]`, the row of the variable that each gradient row belongs to; in range, may
-                repeat.
-            variable: `tf.Variable`, float32.
-            learning_rate: float32 scalar.
-            weight_decay: float32 scalar; a row is first multiplied by 1 minus this number.
-        """
+    def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
+        """Updates some rows of `variable`, float32, and of its slots in place."""
         raise NotImplementedError
 
     def update_all(
@@ -207,13 +208,9 @@ class RowSparse(keras.optimizers.Optimizer):
         observed = keras_internals.observed_variable(self, variable)
         if isinstance(gradient, tf.IndexedSlices):
             with row_observers.notify_observers(observed, variable, gradient.indices):
-                self.update_rows(
-                    tf.cast(gradient.values, variable.dtype),
-                    gradient.indices,
-                    variable,
-                    learning_rate,
-                    decay * learning_rate,
-                )
+                values = tf.cast(gradient.values, variable.dtype)
+                rates = learning_rate, decay * learning_rate
+                self.update_rows(variable, RowStep(values, gradient.indices, *rates))
             return
         with row_observers.notify_observers(observed, variable):
             if decays:

@@ -8,6 +8,7 @@ import tensorflow as tf
 from tf_largeout.keras_internals import slot_of
 from tf_largeout.ops import row_ops
 from tf_largeout.optimizers.lazy_adagrad import LazyAdagrad
+from tf_largeout.optimizers.row_sparse import RowStep
 from tf_largeout.types import LearningRate, Variable
 
 
@@ -63,12 +64,7 @@ class RowwiseAdagrad(LazyAdagrad):
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            learning_rate=learning_rate,
-            initial_accumulator_value=initial_accumulator_value,
-            epsilon=epsilon,
-            weight_decay=weight_decay,
-            name=name,
-            **kwargs,
+            learning_rate, initial_accumulator_value, epsilon, weight_decay, name=name, **kwargs
         )
 
     def add_variable_from_reference(
@@ -79,22 +75,11 @@ class RowwiseAdagrad(LazyAdagrad):
             return self.add_row_slot(reference_variable, name, initializer=initializer)
         return super().add_variable_from_reference(reference_variable, name, initializer)
 
-    def update_rows(
-        self,
-        values: tf.Tensor,
-        ids: tf.Tensor,
-        variable: tf.Variable,
-        learning_rate: tf.Tensor,
-        weight_decay: tf.Tensor,
-    ) -> None:
+    def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
+        accumulator = slot_of(self, "accumulators", variable)
+        values, ids, rate, decay = step
         row_ops.row_rowwise_adagrad(
-            variable,
-            slot_of(self, "accumulators", variable),
-            values,
-            ids,
-            learning_rate,
-            epsilon=self.epsilon,
-            weight_decay=weight_decay,
+            variable, accumulator, values, ids, rate, self.epsilon, decay
         )
 
     def update_all(
