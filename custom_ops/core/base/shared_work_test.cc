@@ -10,7 +10,7 @@
 namespace largeout {
 namespace {
 
-// Runs closures on threads of their own, or keeps them for later.
+// Runs each closure on its own thread, or keeps it for later.
 class Helpers {
  public:
   ~Helpers() { Join(); }

@@ -38,7 +38,7 @@ struct Example {
   ClassMatrix matrix;
 };
 
-// `count` threads that each run a part of the units, like a thread pool.
+// Runs parts of the units on `count` threads, like a thread pool.
 ParallelFor Threads(int count) {
   return [count](int64_t total, int64_t, const std::function<void(int64_t, int64_t)>& work) {
     std::vector<std::thread> threads;
@@ -120,8 +120,8 @@ TEST(LabelLogitsAreThoseOfTheScan) {
   });
 }
 
-// The largest batch whose lanes run along the width, and one example more, with widths with and
-// without a remainder.
+// The largest batch whose lanes run along the width, and one more example. Some widths are
+// multiples of a vector, others are not.
 TEST(BatchesOfFewExamplesHaveTheLogitsOfTheirClasses) {
   testing::ForEachSimdLevel([] {
     for (int64_t batch : {1, 2, 3, 4, 5}) {

@@ -166,8 +166,8 @@ TEST(TopKFindsTheBestOfRowsThatDifferInTheLastBits) {
   });
 }
 
-// Magnitudes from too small for a square to too large for a product, among rows and within a
-// row.
+// Magnitudes whose squares underflow to magnitudes whose products overflow, between rows and
+// within a row.
 TEST(TopKIsTheSameForAnyMagnitudes) {
   testing::ForEachSimdLevel([] {
     const std::vector<float> sizes = {0,    1e-45f, 1e-38f, 1e-30f, 1e-20f, 1e-8f, 1e-3f, 1,

@@ -27,7 +27,7 @@ struct Packed {
     PackAllRows(matrix, ids.data(), SerialFor, rows);
   }
 
-  // The number that stands at k in a row, in units of its scale.
+  // Number k of a row, in units of its scale.
   int Number(int64_t row, int64_t k) const {
     const int64_t place = (k / 4 * kGroupRows + row % kGroupRows) * 4 + k % 4;
     return rows.group_codes(row / kGroupRows)[place] - kCodeOfZero;
@@ -95,7 +95,8 @@ TEST(QueriesOfAnyWidthHaveSumsWithoutOverflow) {
   });
 }
 
-// A bound is no lower than a logit, and higher by a few percent of the norms' product at most.
+// A bound is at least the logit, and exceeds it by at most a few percent of the product of the
+// norms.
 TEST(BoundsHoldAndAreTight) {
   testing::ForEachSimdLevel([] {
     for (int64_t dim : {1, 16, 70, 300}) {

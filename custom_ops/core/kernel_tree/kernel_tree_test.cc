@@ -156,7 +156,7 @@ TEST(KernelTreeDrawsFollowTheKernelAndReturnItsLogarithm) {
 
 TEST(KernelTreeDrawsAreIndependentOfThreadsAndOfOtherQueries) {
   testing::ForEachSimdLevel([] {
-    Example e(700, 40, 130, 9);  // wider than what is multiplied at once
+    Example e(700, 40, 130, 9);  // wider than the block that is multiplied at once
     e.Build();
     const Example::Drawn all = e.Sample(21, false, std::vector<int64_t>(130, 5));
     const Example::Drawn backwards =
@@ -164,7 +164,7 @@ TEST(KernelTreeDrawsAreIndependentOfThreadsAndOfOtherQueries) {
     EXPECT_TRUE(all.ids == backwards.ids);
     EXPECT_TRUE(all.log_q == backwards.log_q);
     EXPECT_TRUE(all.label_log_q == backwards.label_log_q);
-    e.batch = 1;  // the first draws of the first query alone
+    e.batch = 1;  // only the first draws of the first query
     const Example::Drawn one = e.Sample(21, false, {5});
     EXPECT_TRUE(std::equal(one.ids.begin(), one.ids.end(), all.ids.begin()));
     EXPECT_TRUE(std::equal(one.log_q.begin(), one.log_q.end(), all.log_q.begin()));

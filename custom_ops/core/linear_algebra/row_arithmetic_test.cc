@@ -17,7 +17,7 @@ std::vector<Number> RandomRow(int64_t size) {
   return row;
 }
 
-// Calls body(size) at each level, also for sizes that are no whole vectors.
+// Calls body(size) at each level, also for sizes that are not multiples of a vector.
 template <class Body>
 void ForEachSize(const Body& body) {
   testing::ForEachSimdLevel([&] {

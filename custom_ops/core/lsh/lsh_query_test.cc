@@ -175,7 +175,7 @@ TEST(SeveralVectorsPerExampleQueryInTurn) {
   }
 }
 
-// Two disjoint buckets that both have enough classes: the start decides.
+// Two disjoint buckets that both have enough classes, so the start determines the result.
 TEST(TheWalkStartsInEachTableAndPlaceEquallyOften) {
   Ints codes(2 * 40);
   for (int32_t c = 0; c < 40; ++c) codes[c] = c >= 20, codes[40 + c] = c < 20;
