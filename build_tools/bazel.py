@@ -53,8 +53,7 @@ def build(jobs: int) -> None:
     os.environ["TENSORFLOW_FOLDER"] = str(tensorflow_install.find_supported().folder)
     # Copied, because Bazel creates a link in it.
     shutil.copytree(WORKSPACE, OUTPUT / "workspace", dirs_exist_ok=True)
-    os.chdir(OUTPUT / "workspace")
-    run([*_command(jobs), *TESTS, *TARGETS], "Bazel")
+    run([*_command(jobs), *TESTS, *TARGETS], "Bazel", OUTPUT / "workspace")
 
 
 def _command(jobs: int) -> list[str]:

@@ -105,8 +105,8 @@ def folder(preset: str = "release") -> pathlib.Path:
     return ROOT / "build" / preset
 
 
-def run(command: list[str], what: str) -> None:
-    """Runs a command in the root folder of the project.
+def run(command: list[str], what: str, folder: pathlib.Path = ROOT) -> None:
+    """Runs a command in a folder, by default the root folder of the project.
 
     As pip hides the output of a build, the progress is then also written to the terminal.
 
@@ -118,7 +118,7 @@ def run(command: list[str], what: str) -> None:
         if not _RUN_BY_PIP.isdisjoint(os.environ):
             with contextlib.suppress(OSError):
                 terminal = stack.enter_context(open("/dev/tty", "w"))
-        status = _run_and_show(command, terminal)
+        status = _run_and_show(command, folder, terminal)
     if status != 0:
         raise BuildError(
             f"{what} failed with exit status {status}. See the messages above. "
@@ -126,11 +126,11 @@ def run(command: list[str], what: str) -> None:
         )
 
 
-def _run_and_show(command: list[str], terminal: TextIO | None) -> int:
+def _run_and_show(command: list[str], folder: pathlib.Path, terminal: TextIO | None) -> int:
     """Runs a command, shows Ninja's progress on a terminal, and returns the exit status."""
     if terminal is None:
-        return subprocess.run(command, check=False, cwd=ROOT).returncode
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        return subprocess.run(command, check=False, cwd=folder).returncode
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
     with process:
         for line in process.stdout or ():
             print(line, end="", flush=True)

@@ -172,5 +172,5 @@ def test_bad_shapes_raise_an_error(select):
 def test_more_lookups_than_the_gpu_counts_raise_an_error():
     many = np.zeros([1, 524_286], np.int32)
     wide = lambda: tables(np.zeros([6, 5000], np.int64))  # noqa: E731
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"below 2\^31 on a GPU"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"less than 2\^31 on a GPU"):
         gpu.on_gpu(query("walk", codes=many, labels=[[-1]], max_lookups=2**40, tables=wide))

@@ -61,7 +61,7 @@ def test_a_missing_program_is_an_error_with_instructions(monkeypatch, name):
 def test_under_pip_the_progress_is_written_to_the_terminal(capfd):
     terminal = io.StringIO()
     script = "echo '[1/2] Building CXX object a.o'; echo 'a.cc: warning'; exit 4"
-    assert cmake._run_and_show(["sh", "-c", script], terminal) == 4
+    assert cmake._run_and_show(["sh", "-c", script], cmake.ROOT, terminal) == 4
     assert terminal.getvalue() == "\rtf_largeout: compiled 1 of 2 files "
     assert capfd.readouterr().out == "[1/2] Building CXX object a.o\na.cc: warning\n"
 
